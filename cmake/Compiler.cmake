@@ -1,0 +1,26 @@
+# Warnings, sanitizers and the compiler cache, as one interface target that every target of the project links.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+add_library(deepspeed_compile_options INTERFACE)
+target_compile_options(deepspeed_compile_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${DEEPSPEED_WERROR}>>:-Werror>)
+target_include_directories(deepspeed_compile_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+if(DEEPSPEED_SANITIZE)
+  target_compile_options(deepspeed_compile_options INTERFACE
+    -fsanitize=${DEEPSPEED_SANITIZE} -fno-omit-frame-pointer -fno-sanitize=vptr)
+  target_link_options(deepspeed_compile_options INTERFACE -fsanitize=${DEEPSPEED_SANITIZE})
+endif()
+
+if(DEEPSPEED_CUDA)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real)
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+endif()

@@ -1,0 +1,22 @@
+# cmake --install: headers, libraries, programs and a package for find_package(deepspeed).
+include(CMakePackageConfigHelpers)
+install(TARGETS deepspeed_core deepspeed EXPORT deepspeedTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY deepspeed/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/deepspeed FILES_MATCHING PATTERN "*.h")
+install(EXPORT deepspeedTargets NAMESPACE deepspeed:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/deepspeed)
+configure_package_config_file(cmake/deepspeedConfig.cmake.in ${PROJECT_BINARY_DIR}/deepspeedConfig.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/deepspeed)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/deepspeedConfigVersion.cmake
+  VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/deepspeedConfig.cmake ${PROJECT_BINARY_DIR}/deepspeedConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/LibTorch.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/deepspeed)
+# Installed programs and libraries find each other, and torch where it was found at build time.
+foreach(target deepspeed_core deepspeed)
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN;${DEEPSPEED_TORCH_LIBRARY_DIRS}")
+endforeach()
+get_property(app_targets DIRECTORY apps PROPERTY BUILDSYSTEM_TARGETS)
+foreach(target ${app_targets})
+  set_target_properties(${target} PROPERTIES
+    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${DEEPSPEED_TORCH_LIBRARY_DIRS}")
+endforeach()

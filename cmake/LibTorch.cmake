@@ -1,0 +1,51 @@
+# Finds LibTorch and defines the imported targets deepspeed::torch (CPU) and deepspeed::torch_cuda.
+#
+# torch's own find_package(Torch) refuses to configure without nvcc, and with nvcc but without a GPU; this module
+# asks for the headers and libraries alone, so that it works with and without a CUDA toolkit and device.
+#
+# Input:  DEEPSPEED_TORCH_DIR, the folder that holds `include/` and `lib/` (site-packages/torch).
+# Output: DEEPSPEED_TORCH_VERSION, DEEPSPEED_TORCH_LIBRARY_DIRS (folders of the run path).
+
+if(NOT DEEPSPEED_TORCH_DIR)
+  if(DEFINED ENV{DEEPSPEED_TORCH_DIR})
+    set(DEEPSPEED_TORCH_DIR "$ENV{DEEPSPEED_TORCH_DIR}")
+  else()
+    execute_process(COMMAND python3 -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+                    OUTPUT_VARIABLE DEEPSPEED_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  endif()
+endif()
+set(DEEPSPEED_TORCH_DIR "${DEEPSPEED_TORCH_DIR}" CACHE PATH "Folder of LibTorch (site-packages/torch)")
+if(NOT EXISTS "${DEEPSPEED_TORCH_DIR}/include/torch/headeronly/version.h")
+  message(FATAL_ERROR "LibTorch was not found at '${DEEPSPEED_TORCH_DIR}'. Run scripts/setup.sh, or pass "
+                      "-DDEEPSPEED_TORCH_DIR=<site-packages/torch>.")
+endif()
+
+set(_torch_include "${DEEPSPEED_TORCH_DIR}/include")
+foreach(_part MAJOR MINOR PATCH)
+  file(STRINGS "${_torch_include}/torch/headeronly/version.h" _line REGEX "#define TORCH_VERSION_${_part} ")
+  string(REGEX MATCH "[0-9]+$" _torch_${_part} "${_line}")
+endforeach()
+set(DEEPSPEED_TORCH_VERSION "${_torch_MAJOR}.${_torch_MINOR}.${_torch_PATCH}")
+
+# The wheel's libraries need NVIDIA's run-time libraries, which lie beside it in site-packages/nvidia.
+get_filename_component(_site_packages "${DEEPSPEED_TORCH_DIR}" DIRECTORY)
+file(GLOB _nvidia_libs LIST_DIRECTORIES true "${_site_packages}/nvidia/*/lib")
+set(DEEPSPEED_TORCH_LIBRARY_DIRS "${DEEPSPEED_TORCH_DIR}/lib" ${_nvidia_libs})
+
+if(NOT TARGET deepspeed::torch)
+  add_library(deepspeed::torch INTERFACE IMPORTED GLOBAL)
+  target_include_directories(deepspeed::torch SYSTEM INTERFACE
+    "${_torch_include}" "${_torch_include}/torch/csrc/api/include")
+  target_compile_definitions(deepspeed::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+  target_link_libraries(deepspeed::torch INTERFACE
+    "${DEEPSPEED_TORCH_DIR}/lib/libtorch_cpu.so" "${DEEPSPEED_TORCH_DIR}/lib/libc10.so")
+  foreach(_dir ${DEEPSPEED_TORCH_LIBRARY_DIRS})
+    target_link_options(deepspeed::torch INTERFACE "LINKER:-rpath,${_dir}" "LINKER:-rpath-link,${_dir}")
+  endforeach()
+
+  add_library(deepspeed::torch_cuda INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(deepspeed::torch_cuda INTERFACE deepspeed::torch
+    "-Wl,--no-as-needed" "${DEEPSPEED_TORCH_DIR}/lib/libtorch_cuda.so" "${DEEPSPEED_TORCH_DIR}/lib/libc10_cuda.so"
+    "-Wl,--as-needed")
+endif()
+message(STATUS "LibTorch ${DEEPSPEED_TORCH_VERSION} at ${DEEPSPEED_TORCH_DIR}")

@@ -1,0 +1,43 @@
+// Log lines on standard error: `[time] [level] [rank N] text`. Rank 0 alone speaks unless a call or the level says
+// otherwise. The sink is spdlog's; no header of it leaks from here.
+#pragma once
+
+#include <string>
+
+#include "deepspeed/base/message.h"
+
+namespace deepspeed::log {
+
+enum class Level { kDebug, kInfo, kWarning, kError, kOff };
+
+/// The level of that name (debug, info, warning, error, critical, off; any case). Throws UsageError for another.
+Level level_from_name(const std::string& name);
+
+/// Lines below `level` are dropped. The default is kInfo, or the variable DEEPSPEED_LOG_LEVEL.
+void set_level(Level level);
+Level level();
+
+/// The rank named in the lines. Ranks other than 0 drop debug and info lines made without `on_every_rank`.
+void set_rank(int rank);
+
+/// Writes one line; warnings and errors are written on every rank.
+void write(Level level, const std::string& text, bool on_every_rank = false);
+
+template <class... Parts>
+void debug(const Parts&... parts) {
+  if (level() <= Level::kDebug) write(Level::kDebug, message(parts...));
+}
+template <class... Parts>
+void info(const Parts&... parts) {
+  if (level() <= Level::kInfo) write(Level::kInfo, message(parts...));
+}
+template <class... Parts>
+void warning(const Parts&... parts) {
+  if (level() <= Level::kWarning) write(Level::kWarning, message(parts...));
+}
+template <class... Parts>
+void error(const Parts&... parts) {
+  if (level() <= Level::kError) write(Level::kError, message(parts...));
+}
+
+}  // namespace deepspeed::log

@@ -1,0 +1,116 @@
+// A value of a checkpoint file: what Python's pickle can hold, without anything that could run.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace deepspeed::checkpoint {
+
+class Value;
+
+struct None {
+  friend bool operator==(const None&, const None&) = default;
+};
+using List = std::vector<Value>;
+struct Tuple {
+  std::vector<Value> items;
+};
+struct Set {
+  std::vector<Value> items;
+};
+/// torch.Size
+struct Size {
+  std::vector<int64_t> dims;
+};
+/// torch.float32 and its like
+struct DType {
+  at::ScalarType type;
+};
+/// A dict in insertion order; `ordered` writes a collections.OrderedDict.
+class Dict {
+ public:
+  explicit Dict(bool ordered = false) : ordered_(ordered) {}
+  Dict(std::initializer_list<std::pair<Value, Value>> items);
+
+  bool ordered() const { return ordered_; }
+  size_t size() const { return items_.size(); }
+  const std::vector<std::pair<Value, Value>>& items() const { return items_; }
+  std::vector<std::pair<Value, Value>>& items() { return items_; }
+  /// Sets or replaces.
+  void set(Value key, Value value);
+  /// The value of a text (or integer) key, or null.
+  const Value* find(const std::string& key) const;
+  const Value* find(int64_t key) const;
+  /// Throws CheckpointError, naming the key, where it is absent.
+  const Value& at(const std::string& key) const;
+
+ private:
+  std::vector<std::pair<Value, Value>> items_;
+  bool ordered_ = false;
+};
+/// An instance of a class, by name: `deepspeed.runtime.fp16.loss_scaler.LossScaler` with its attributes. Reading
+/// builds one for the classes that are known to stand in checkpoints and refuses every other by its name.
+struct Object {
+  std::string module;               // "deepspeed.runtime.fp16.loss_scaler"
+  std::string name;                 // "LossScaler"
+  std::vector<Value> arguments;     // of the constructor: an enum's value
+  std::shared_ptr<Value> state;     // __dict__ (a Dict) or null
+};
+
+class Value {
+ public:
+  using Variant = std::variant<None, bool, int64_t, double, std::string, std::vector<uint8_t>, at::Tensor, List, Tuple,
+                               Set, Dict, Size, DType, Object>;
+
+  Value() : data_(None{}) {}
+  Value(None none) : data_(none) {}
+  Value(bool value) : data_(value) {}
+  Value(int value) : data_(int64_t{value}) {}
+  Value(int64_t value) : data_(value) {}
+  Value(double value) : data_(value) {}
+  Value(const char* value) : data_(std::string(value)) {}
+  Value(std::string value) : data_(std::move(value)) {}
+  Value(at::Tensor value) : data_(std::move(value)) {}
+  Value(List value) : data_(std::move(value)) {}
+  Value(Tuple value) : data_(std::move(value)) {}
+  Value(Set value) : data_(std::move(value)) {}
+  Value(Dict value) : data_(std::move(value)) {}
+  Value(Size value) : data_(std::move(value)) {}
+  Value(DType value) : data_(value) {}
+  Value(Object value) : data_(std::move(value)) {}
+  static Value bytes(std::vector<uint8_t> value);
+
+  const Variant& data() const { return data_; }
+  Variant& data() { return data_; }
+  template <class T>
+  const T* get_if() const {
+    return std::get_if<T>(&data_);
+  }
+  bool is_none() const { return std::holds_alternative<None>(data_); }
+
+  // Typed reading; throws CheckpointError that says what was expected and what stands there.
+  bool as_bool() const;
+  int64_t as_int() const;      // also a whole double or a 0-d integer tensor
+  double as_double() const;    // also an integer or a 0-d tensor
+  const std::string& as_string() const;
+  const at::Tensor& as_tensor() const;
+  const Dict& as_dict() const;
+  /// Items of a list or a tuple.
+  const std::vector<Value>& as_sequence() const;
+  std::vector<int64_t> as_size() const;  // torch.Size, or a sequence of integers
+
+  /// "dict", "tensor", "int", ...: for messages.
+  std::string kind() const;
+
+ private:
+  Variant data_;
+};
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,90 @@
+// A group of ranks and the collectives over it: a value handle over c10d::ProcessGroup, so that a group made by
+// Python's torch.distributed is the same object. c10d's own headers stay in this folder's .cpp files.
+//
+// Every wait has a timeout; its error names rank, collective and group.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace c10d {
+class ProcessGroup;
+}
+
+namespace deepspeed::comm {
+
+enum class ReduceOp { kSum, kMax, kMin, kProduct };
+
+/// A collective under way. Copies share it. Destroying an unfinished Work neither waits nor throws.
+class Work {
+ public:
+  class Impl;
+  Work() = default;
+  explicit Work(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+  /// Blocks until the result is there (CUDA: until the current stream sees it). Throws CommError.
+  void wait();
+  bool is_completed() const;
+  explicit operator bool() const { return impl_ != nullptr; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Ranks are those inside the group, 0 to size() - 1, unless a name says "global".
+/// Tensors are dense and contiguous; collectives take any float or integer dtype (16-bit ones also over Gloo).
+/// All ranks must call the same collectives in the same order.
+class ProcessGroup {
+ public:
+  class Impl;
+  ProcessGroup() = default;
+  explicit ProcessGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+  explicit operator bool() const { return impl_ != nullptr; }
+  int rank() const;
+  int size() const;
+  const std::string& name() const;
+  const std::string& backend() const;  // "gloo", "nccl", "fake"
+  const std::vector<int>& global_ranks() const;
+  std::chrono::milliseconds timeout() const;
+
+  /// The group as c10d sees it (null for the fake backend).
+  c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const;
+
+  // Asynchronous forms: the tensors must live, untouched, until the Work is done.
+  Work start_all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;
+  Work start_broadcast(const at::Tensor& tensor, int root) const;
+  /// output: (size * n), input: (n); input may be the view of output at this rank's place.
+  Work start_all_gather(const at::Tensor& output, const at::Tensor& input) const;
+  /// output: (n), input: (size * n).
+  Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum) const;
+
+  // Blocking forms.
+  void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;
+  void broadcast(const at::Tensor& tensor, int root) const;
+  void all_gather(const at::Tensor& output, const at::Tensor& input) const;
+  void reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum) const;
+  /// output, input: (size * n); block i of input goes to rank i.
+  void all_to_all(const at::Tensor& output, const at::Tensor& input) const;
+  void send(const at::Tensor& tensor, int destination, int tag = 0) const;
+  void recv(const at::Tensor& tensor, int source, int tag = 0) const;
+  void barrier() const;
+
+  /// One number of every rank, in rank order.
+  std::vector<double> all_gather_scalar(double value) const;
+  double all_reduce_scalar(double value, ReduceOp op = ReduceOp::kSum) const;
+  /// `text` of rank `root` on every rank.
+  std::string broadcast_text(const std::string& text, int root) const;
+  /// The texts of all ranks, in rank order.
+  std::vector<std::string> all_gather_text(const std::string& text) const;
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,16 @@
+// One pass over a gradient: sum of squares and whether every element is finite.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace deepspeed::kernels {
+
+struct GradStats {
+  double sum_of_squares = 0.0;  // accumulated in double
+  bool finite = true;           // no element is inf or nan (a sum that overflows does not count)
+};
+
+/// `gradient`: any shape, contiguous, fp32, fp16 or bf16. On CPU the result does not depend on the number of threads.
+GradStats grad_stats(const at::Tensor& gradient);
+
+}  // namespace deepspeed::kernels

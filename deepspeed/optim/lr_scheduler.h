@@ -1,0 +1,24 @@
+// The interface of learning rate schedules. A schedule is stepped once per optimizer step that was not skipped.
+#pragma once
+
+#include <vector>
+
+#include "deepspeed/base/json.h"
+
+namespace deepspeed::optim {
+
+class LrScheduler {
+ public:
+  virtual ~LrScheduler() = default;
+
+  /// Goes on by one step and writes the rates (OneCycle also the betas) into the optimizer's groups.
+  virtual void step() = 0;
+  /// The rates for the current step, one a group.
+  virtual std::vector<double> get_lr() const = 0;
+  /// The rates that were written last.
+  virtual std::vector<double> get_last_lr() const = 0;
+  virtual Json state_dict() const = 0;
+  virtual void load_state_dict(const Json& state) = 0;
+};
+
+}  // namespace deepspeed::optim

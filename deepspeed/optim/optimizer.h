@@ -1,0 +1,71 @@
+// The interface of all optimizers: they step flat slices of the parameter space and are told which parameter each
+// interval belongs to. They never see the model, the process group or the ZeRO stage.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/base/interval.h"
+#include "deepspeed/optim/param_group.h"
+
+namespace deepspeed::optim {
+
+/// An interval of a slice that belongs to one parameter.
+struct Segment {
+  int64_t param_index = 0;       // in the group's param_names
+  Interval in_slice;             // elements of the slice
+  int64_t offset_in_param = 0;   // the parameter's element at in_slice.begin
+  std::vector<int64_t> shape;    // of the whole parameter
+};
+
+/// What one call updates: a contiguous piece of one group's flat space. `id` names it for the life of the optimizer
+/// (its state hangs on it); padding elements belong to no segment.
+struct FlatSlice {
+  size_t id = 0;
+  size_t group = 0;
+  at::Tensor master;         // (n) fp32, updated in place
+  at::Tensor gradient;       // (n) fp32, fp16 or bf16
+  at::Tensor low_precision;  // (n) 16-bit copy of the new master to write, or undefined
+  const std::vector<Segment>* segments = nullptr;
+};
+
+/// State of one slice: named flat tensors of its size, and the number of steps made.
+struct SliceState {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;  // e.g. exp_avg, exp_avg_sq
+  int64_t step = 0;
+};
+
+class Optimizer {
+ public:
+  explicit Optimizer(std::vector<ParamGroup> groups) : groups_(std::move(groups)) {}
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// DeepSpeed's name of the class, e.g. "FusedAdam".
+  virtual std::string name() const = 0;
+  /// Whether an update of one element reads that element's data alone, so that a slice may cut a parameter anywhere.
+  virtual bool is_elementwise() const = 0;
+
+  /// One update of one slice; the gradient is multiplied by `gradient_scale` first. State is made at first use.
+  virtual void step(const FlatSlice& slice, double gradient_scale) = 0;
+
+  /// State of a slice as it stands, tensors shared with the optimizer; empty before its first step.
+  virtual SliceState state(size_t slice_id) const = 0;
+  /// Takes over copies. Throws UsageError where names or sizes do not fit.
+  virtual void load_state(size_t slice_id, const SliceState& state) = 0;
+  /// Bytes of all state tensors.
+  virtual int64_t state_bytes() const = 0;
+
+  std::vector<ParamGroup>& param_groups() { return groups_; }
+  const std::vector<ParamGroup>& param_groups() const { return groups_; }
+
+ private:
+  std::vector<ParamGroup> groups_;
+};
+
+}  // namespace deepspeed::optim

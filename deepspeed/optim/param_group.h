@@ -1,0 +1,37 @@
+// A parameter group: the hyperparameters that the parameters named in it share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace deepspeed::optim {
+
+using HyperparameterValue = std::variant<bool, int64_t, double, std::string, std::pair<double, double>>;
+
+/// Hyperparameters by name, in the order in which they were set ("lr", "betas", "eps", "weight_decay", "momentum", ...).
+class Hyperparameters {
+ public:
+  bool contains(const std::string& name) const;
+  void set(const std::string& name, HyperparameterValue value);
+  /// Throws UsageError, naming the key, where it is absent or of another kind. A whole number reads as double.
+  double number(const std::string& name) const;
+  bool flag(const std::string& name) const;
+  std::pair<double, double> pair(const std::string& name) const;
+  const std::vector<std::pair<std::string, HyperparameterValue>>& items() const { return items_; }
+
+ private:
+  std::vector<std::pair<std::string, HyperparameterValue>> items_;
+};
+
+struct ParamGroup {
+  Hyperparameters options;               // always holds "lr"
+  std::vector<std::string> param_names;  // in the order of the flat space
+
+  double lr() const { return options.number("lr"); }
+  void set_lr(double lr) { options.set("lr", lr); }
+};
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,62 @@
+// Loss scalers of fp16 training.
+#pragma once
+
+#include <cstdint>
+
+namespace deepspeed::precision {
+
+/// State and rules of DeepSpeed's DynamicLossScaler (scale factor 2, hysteresis, error at the minimum).
+struct DynamicLossScalerOptions {
+  double initial_scale = 65536.0;
+  int64_t scale_window = 1000;
+  double min_scale = 1.0;
+  int64_t hysteresis = 2;  // overflows that are tolerated before the scale halves
+  bool consecutive_hysteresis = false;
+};
+
+class LossScaler {
+ public:
+  virtual ~LossScaler() = default;
+  virtual double scale() const = 0;
+  virtual bool is_dynamic() const = 0;
+  /// Takes note of a step. Throws UsageError where a dynamic scale overflows at its minimum.
+  virtual void update(bool overflow) = 0;
+};
+
+/// A constant scale: fp16 with `loss_scale` set, and 1 for bf16 and fp32.
+class StaticLossScaler : public LossScaler {
+ public:
+  explicit StaticLossScaler(double scale) : scale_(scale) {}
+  double scale() const override { return scale_; }
+  bool is_dynamic() const override { return false; }
+  void update(bool) override {}
+
+ private:
+  double scale_;
+};
+
+class DynamicLossScaler : public LossScaler {
+ public:
+  /// Names of the members as DeepSpeed's checkpoint files have them.
+  struct State {
+    double cur_scale = 0;
+    int64_t cur_iter = 0;
+    int64_t last_overflow_iter = -1;
+    int64_t cur_hysteresis = 0;
+  };
+
+  explicit DynamicLossScaler(const DynamicLossScalerOptions& options);
+  double scale() const override { return state_.cur_scale; }
+  bool is_dynamic() const override { return true; }
+  void update(bool overflow) override;
+
+  const DynamicLossScalerOptions& options() const { return options_; }
+  const State& state() const { return state_; }
+  void set_state(const State& state) { state_ = state; }
+
+ private:
+  DynamicLossScalerOptions options_;
+  State state_;
+};
+
+}  // namespace deepspeed::precision
