@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Configures and builds one CMake preset: scripts/build.sh [PRESET] [ninja targets...]. Needs scripts/setup.sh.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+preset=${1:-release}
+shift || true
+
+torch_version=${TORCH_VERSION:-2.11.0}
+cache=${DEEPSPEED_CPP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/deepspeed-cpp}
+torch_dir=${DEEPSPEED_TORCH_DIR:-$(cat "$cache/torch_dir-$torch_version")}
+build=$root/build/$preset
+[ "$torch_version" = 2.11.0 ] || build=$root/build/$preset-torch-$torch_version
+
+# The compiler cache lies beside torch; one checkout's objects serve every other.
+export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache} CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+
+cd "$root"
+if ! grep -qxF "DEEPSPEED_TORCH_DIR:PATH=$torch_dir" "$build/CMakeCache.txt" 2>/dev/null || [ ! -f "$build/build.ninja" ]; then
+  mkdir -p build
+  cmake --preset "$preset" -B "$build" -DDEEPSPEED_TORCH_DIR="$torch_dir" >"$build.configure.log" 2>&1 ||
+    { tail -n 30 "$build.configure.log" >&2; exit 1; }
+fi
+if [ -t 1 ]; then
+  ninja -C "$build" --quiet "$@" 1>&2
+else
+  log=$build/build.log
+  ninja -C "$build" "$@" >"$log" 2>&1 || { grep -E -A20 'FAILED|error' "$log" | head -n 60 >&2; exit 1; }
+fi

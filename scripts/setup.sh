@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Prepares the machine: Debian packages and LibTorch. Does nothing, at once, where everything is there.
+#
+# What it installs:
+#   - Debian packages (below), when run as root; else it says which are missing and stops.
+#   - LibTorch, into a cache folder outside the checkout that every checkout shares
+#     ($DEEPSPEED_CPP_CACHE, else $XDG_CACHE_HOME/deepspeed-cpp, else ~/.cache/deepspeed-cpp), unless
+#     DEEPSPEED_TORCH_DIR names one or python3 has a supported torch. The torch wheel alone, with NVIDIA's run-time and
+#     CUPTI libraries that its CPU library loads, is enough to compile and run C++ without a GPU.
+# It writes the folder of torch to $CACHE/torch_dir-<version>, which scripts/build.sh reads.
+#
+# TORCH_VERSION chooses another version (tested: see README.md).
+set -euo pipefail
+
+torch_version=${TORCH_VERSION:-2.11.0}
+cache=${DEEPSPEED_CPP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/deepspeed-cpp}
+record=$cache/torch_dir-$torch_version
+packages=(g++ cmake ninja-build ccache git ca-certificates python3 python3-pip
+          nlohmann-json3-dev libcli11-dev libspdlog-dev libhwy-dev libgloo-dev libgtest-dev libgmock-dev)
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+missing_packages() {
+  local package
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f='${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed$' || echo "$package"
+  done
+}
+
+install_packages() {
+  local missing
+  mapfile -t missing < <(missing_packages)
+  [ ${#missing[@]} -eq 0 ] && return
+  if [ "$(id -u)" -ne 0 ]; then
+    say "these Debian packages are missing: ${missing[*]}"
+    say "install them as root: apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+    exit 1
+  fi
+  say "installing Debian packages: ${missing[*]}"
+  local log
+  log=$(mktemp)
+  if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+         "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    say "apt-get failed; its log: $log"
+    exit 1
+  fi
+  rm -f "$log"
+}
+
+# The folder of a usable torch: headers and libraries of the wanted version.
+usable() {
+  local header=$1/include/torch/headeronly/version.h
+  [ -f "$1/lib/libtorch_cpu.so" ] && [ -f "$header" ] || return 1
+  local found
+  found=$(sed -n 's/^#define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) \([0-9]*\)$/\2/p' "$header" | paste -sd.)
+  [ "$found" = "$torch_version" ]
+}
+
+installed_torch() {
+  python3 - <<'PYTHON' 2>/dev/null || true
+import importlib.util
+spec = importlib.util.find_spec("torch")
+if spec and spec.submodule_search_locations:
+    print(spec.submodule_search_locations[0])
+PYTHON
+}
+
+fetch_torch() {
+  local target=$cache/torch-$torch_version partial
+  if ! usable "$target/torch"; then
+    mkdir -p "$cache"
+    partial=$(mktemp -d "$cache/torch-$torch_version.partial.XXXXXX")
+    say "fetching LibTorch $torch_version (1.3 GB once, into $cache)"
+    python3 -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore --no-deps \
+      --target "$partial" "torch==$torch_version" "nvidia-cuda-runtime>=13,<14" "nvidia-cuda-cupti>=13,<14" >&2
+    if ! usable "$partial/torch"; then
+      say "the torch package that was fetched has no headers of version $torch_version in $partial/torch"
+      exit 1
+    fi
+    rm -rf "$target"
+    mv "$partial" "$target" 2>/dev/null || rm -rf "$partial"  # another checkout was faster
+  fi
+  echo "$target/torch"
+}
+
+choose_torch() {
+  local found
+  if [ -n "${DEEPSPEED_TORCH_DIR:-}" ]; then
+    usable "$DEEPSPEED_TORCH_DIR" || { say "DEEPSPEED_TORCH_DIR=$DEEPSPEED_TORCH_DIR holds no LibTorch $torch_version"; exit 1; }
+    echo "$DEEPSPEED_TORCH_DIR"
+    return
+  fi
+  found=$(installed_torch)
+  if [ -n "$found" ] && usable "$found"; then
+    echo "$found"
+  else
+    fetch_torch
+  fi
+}
+
+if [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$record")" && [ -z "$(missing_packages)" ]; then
+  exit 0
+fi
+install_packages
+torch_dir=$(choose_torch)
+mkdir -p "$cache"
+printf '%s\n' "$torch_dir" >"$record.$$"
+mv "$record.$$" "$record"
+say "ready: LibTorch $torch_version at $torch_dir"

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Sets up, builds and passes the tests. `./test.sh config` runs the modules whose names match; `./test.sh --list` names
+# them. PRESET chooses another CMake preset (PRESET=asan ./test.sh), GTEST_FILTER single tests.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+preset=${PRESET:-release}
+"$root/scripts/setup.sh"
+"$root/scripts/build.sh" "$preset"
+
+build=$root/build/$preset
+[ "${TORCH_VERSION:-2.11.0}" = 2.11.0 ] || build=$root/build/$preset-torch-$TORCH_VERSION
+options=(--test-dir "$build" --output-on-failure --no-tests=error)
+case "${1:-}" in
+  --list) exec ctest --test-dir "$build" --show-only ;;
+  "") ;;
+  *) options+=(--tests-regex "$(IFS='|'; echo "$*")") ;;
+esac
+exec ctest "${options[@]}"
