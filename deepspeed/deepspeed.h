@@ -1,0 +1,12 @@
+// The whole public interface: `#include <deepspeed/deepspeed.h>`.
+#pragma once
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/comm/init.h"
+#include "deepspeed/comm/process_group.h"
+#include "deepspeed/config/config.h"
+#include "deepspeed/engine/dataloader.h"
+#include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/seed.h"
+#include "deepspeed/initialize.h"

@@ -1,0 +1,145 @@
+#include "deepspeed/engine/build.h"
+
+#include <ATen/Parallel.h>
+
+#include <unordered_map>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/device/threads.h"
+#include "deepspeed/engine/param_groups.h"
+#include "deepspeed/engine/seed.h"
+#include "deepspeed/optim/factory.h"
+#include "deepspeed/optim/torch_optimizer.h"
+#include "deepspeed/precision/loss_scaler.h"
+
+namespace deepspeed {
+namespace {
+
+at::ScalarType model_dtype(const config::DeepSpeedConfig& config) {
+  if (config.fp16.enabled) return at::kHalf;
+  if (config.bf16.enabled) return at::kBFloat16;
+  return at::kFloat;
+}
+
+at::ScalarType communication_dtype(const config::DeepSpeedConfig& config) {
+  if (!config.communication_data_type) return model_dtype(config);
+  if (*config.communication_data_type == "fp16") return at::kHalf;
+  if (*config.communication_data_type == "bf16") return at::kBFloat16;
+  return at::kFloat;
+}
+
+zero::Averaging averaging(const config::DeepSpeedConfig& config, int world_size) {
+  if (config.gradient_allreduce_op == "sum") return zero::Averaging::sum();
+  if (config.prescale_gradients) return zero::Averaging::prescaled_mean(world_size);
+  if (config.gradient_predivide_factor != 1.0) {
+    return zero::Averaging::predivided_mean(world_size, config.gradient_predivide_factor);
+  }
+  return zero::Averaging::mean(world_size);
+}
+
+zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_size) {
+  const auto& zero = config.zero_optimization;
+  zero::ZeroOptions options;
+  options.stage = static_cast<int>(zero.stage);
+  options.gradient_clipping = config.gradient_clipping;
+  options.check_overflow = config.fp16.enabled || (config.bf16.enabled && config.bf16.check_grad_overflow);
+  options.reduce_bucket_numel = zero.reduce_bucket_size;
+  options.allgather_bucket_numel = zero.allgather_bucket_size;
+  options.overlap_comm = zero.overlap_comm.value_or(false);
+  options.communication_dtype = communication_dtype(config);
+  options.averaging = averaging(config, world_size);
+  return options;
+}
+
+std::unique_ptr<precision::LossScaler> make_loss_scaler(const config::DeepSpeedConfig& config) {
+  const auto& fp16 = config.fp16;
+  if (!fp16.enabled) return std::make_unique<precision::StaticLossScaler>(1.0);
+  if (fp16.loss_scale > 0.0) return std::make_unique<precision::StaticLossScaler>(fp16.loss_scale);
+  precision::DynamicLossScalerOptions options;
+  options.initial_scale = std::ldexp(1.0, static_cast<int>(fp16.initial_scale_power));
+  options.scale_window = fp16.loss_scale_window;
+  options.min_scale = static_cast<double>(fp16.min_loss_scale);
+  options.hysteresis = fp16.hysteresis;
+  options.consecutive_hysteresis = fp16.consecutive_hysteresis;
+  return std::make_unique<precision::DynamicLossScaler>(options);
+}
+
+// Parameters that no optimizer updates still have to be in the model's dtype and equal on all ranks.
+void prepare_rest(const EngineModel& model, const comm::ProcessGroup& group, at::ScalarType dtype,
+                  const std::vector<std::vector<zero::NamedTensor>>& groups) {
+  std::unordered_map<const at::TensorImpl*, bool> grouped;
+  for (const auto& params : groups) {
+    for (const auto& param : params) grouped[param.tensor.unsafeGetTensorImpl()] = true;
+  }
+  const bool alone = group.size() == 1;
+  for (const zero::NamedTensor& param : model.parameters) {
+    if (grouped.count(param.tensor.unsafeGetTensorImpl()) != 0) continue;
+    if (param.tensor.is_floating_point() && dtype != at::kFloat) {
+      param.tensor.set_data(param.tensor.detach().to(dtype).contiguous());
+    }
+    if (!alone) group.broadcast(param.tensor.detach(), 0);
+  }
+  for (const zero::NamedTensor& buffer : model.buffers) {
+    if (alone || buffer.tensor.numel() == 0) continue;
+    const at::Tensor values = buffer.tensor.detach().contiguous();
+    group.broadcast(values, 0);
+    buffer.tensor.detach().copy_(values);
+  }
+}
+
+std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedConfig& config,
+                                                      const InitializeOptions& options,
+                                                      std::vector<optim::ParamGroup> groups) {
+  if (options.optimizer) return optim::make_torch_optimizer(options.optimizer, std::move(groups));
+  return optim::make_optimizer(config.optimizer->type, config.optimizer->params, std::move(groups));
+}
+
+std::shared_ptr<optim::LrScheduler> make_scheduler(const config::DeepSpeedConfig& config,
+                                                   const InitializeOptions& options,
+                                                   zero::ZeroOptimizer* optimizer) {
+  if (optimizer == nullptr) {
+    if (config.scheduler || options.lr_scheduler) {
+      log::warning("[initialize] the schedule is not used: there is no optimizer");
+    }
+    return nullptr;
+  }
+  if (options.lr_scheduler) return options.lr_scheduler(optimizer->param_groups());
+  if (!config.scheduler) return nullptr;
+  return optim::make_lr_scheduler(config.scheduler->type, config.scheduler->params, optimizer->param_groups());
+}
+
+}  // namespace
+
+EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
+  comm::World world = options.world;
+  if (!world) world = comm::init_distributed({.distributed_port = options.distributed_port});
+  log::set_rank(world.rank());
+  config::DeepSpeedConfig config = config::load_config(options.config, world.size());
+  if (config.log_level) log::set_level(log::level_from_name(*config.log_level));
+  if (config.dump_state) log::info("config: ", config.raw.dump(2));
+  device::use_rank_threads(world.local_size());
+
+  const at::ScalarType dtype = model_dtype(config);
+  OptimizerGroups groups = make_param_groups(model, config, options);
+  prepare_rest(model, world.group(), dtype, groups.tensors);
+  std::shared_ptr<zero::ZeroOptimizer> optimizer;
+  if (!groups.tensors.empty()) {
+    auto store = std::make_unique<zero::ParamStore>(
+        std::move(groups.tensors), world.size(),
+        zero::ParamStore::Options{dtype, config.zero_optimization.round_robin_gradients});
+    store->broadcast(world.group(), 0);
+    optimizer = std::make_shared<zero::ZeroOptimizer>(
+        std::move(store), make_base_optimizer(config, options, std::move(groups.options)), make_loss_scaler(config),
+        world.group(), zero_options(config, world.size()));
+  } else if (config.zero_optimization.stage > 0) {
+    raise<ConfigError>("config", "zero_optimization.stage ", config.zero_optimization.stage,
+                       " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
+  }
+  auto scheduler = make_scheduler(config, options, optimizer.get());
+  const uint64_t seed = start_rank_streams(config.seed, world);
+  return {std::move(config), world, std::move(model), std::move(optimizer), std::move(scheduler), seed};
+}
+
+}  // namespace deepspeed

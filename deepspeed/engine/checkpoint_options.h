@@ -1,0 +1,30 @@
+// Arguments and results of Engine::save_checkpoint and load_checkpoint.
+#pragma once
+
+#include <string>
+
+#include "deepspeed/checkpoint/value.h"
+
+namespace deepspeed {
+
+struct SaveOptions {
+  std::string tag;                      // "": global_step<N>
+  checkpoint::Dict client_state;        // the program's own values
+  bool save_latest = true;
+  bool exclude_frozen_parameters = false;
+};
+
+struct LoadOptions {
+  std::string tag;                      // "": the one named in `latest`
+  bool load_module_strict = true;
+  bool load_optimizer_states = true;
+  bool load_lr_scheduler_states = true;
+  bool load_module_only = false;
+};
+
+struct LoadResult {
+  std::string path;                     // of the model file that was read; "" where there was none
+  checkpoint::Dict client_state;
+};
+
+}  // namespace deepspeed

@@ -1,0 +1,186 @@
+#include "deepspeed/engine/engine.h"
+
+#include <c10/core/GradMode.h>
+
+#include <sstream>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+
+namespace deepspeed {
+namespace {
+constexpr const char* kWhere = "engine";
+}
+
+Engine::Engine(EngineParts parts)
+    : config_(std::move(parts.config)),
+      world_(std::move(parts.world)),
+      model_(std::move(parts.model)),
+      optimizer_(std::move(parts.optimizer)),
+      lr_scheduler_(std::move(parts.lr_scheduler)),
+      seed_(parts.seed) {
+  refresh_boundary();
+}
+
+Engine::~Engine() = default;
+
+zero::ZeroOptimizer& Engine::require_optimizer(const char* call) const {
+  if (!optimizer_) {
+    raise<UsageError>(kWhere, call, "() needs an optimizer: name one in the config's `optimizer` section or pass one "
+                              "to initialize()");
+  }
+  return *optimizer_;
+}
+
+double Engine::backward_factor() const {
+  return optimizer_->loss_scale() / static_cast<double>(config_.gradient_accumulation_steps);
+}
+
+// The node on the outputs of forward() scales a direct loss.backward(); it must know the factor of this moment.
+void Engine::refresh_boundary() {
+  if (!optimizer_) return;
+  optimizer_->set_boundary(is_gradient_accumulation_boundary());
+  output_scale_->factor = backward_factor();
+}
+
+at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& options) {
+  zero::ZeroOptimizer& optimizer = require_optimizer("backward");
+  if (!loss.defined() || loss.numel() != 1 || !loss.requires_grad()) {
+    raise<UsageError>(kWhere, "backward() takes a scalar loss that needs a gradient, got ",
+                      loss.defined() ? message("a tensor of ", loss.numel(), " elements, requires_grad ",
+                                               loss.requires_grad() ? "true" : "false")
+                                     : std::string("an undefined tensor"));
+  }
+  if (optimizer.backward_is_open()) optimizer.finish_backward();  // a direct loss.backward() before this one
+  const double divisor = options.scale_wrt_gas ? static_cast<double>(config_.gradient_accumulation_steps) : 1.0;
+  const c10::AutoGradMode with_grad(true);
+  output_scale_->factor = 1.0;  // the gradient below carries the whole factor
+  loss.backward(loss.detach().new_full(loss.sizes(), optimizer.loss_scale() / divisor), options.retain_graph);
+  optimizer.finish_backward();
+  gradients_pending_ = true;
+  refresh_boundary();
+  const c10::NoGradGuard no_grad;
+  return divisor == 1.0 ? loss.detach() : loss.detach() / divisor;
+}
+
+at::Tensor Engine::scale(const at::Tensor& loss) const {
+  return loss * require_optimizer("scale").loss_scale();
+}
+
+bool Engine::is_gradient_accumulation_boundary() const {
+  if (boundary_override_) return *boundary_override_;
+  return (micro_steps_ + 1) % config_.gradient_accumulation_steps == 0;
+}
+
+void Engine::set_gradient_accumulation_boundary(std::optional<bool> is_boundary) {
+  boundary_override_ = is_boundary;
+  refresh_boundary();
+}
+
+void Engine::step() {
+  zero::ZeroOptimizer& optimizer = require_optimizer("step");
+  if (optimizer.backward_is_open()) {
+    optimizer.finish_backward();
+    gradients_pending_ = true;
+  }
+  step_applied_ = false;
+  if (is_gradient_accumulation_boundary()) {
+    if (!gradients_pending_) raise<UsageError>(kWhere, "step() at an accumulation boundary without any backward()");
+    take_model_step();
+  }
+  ++micro_steps_;
+  refresh_boundary();
+}
+
+void Engine::take_model_step() {
+  const zero::StepResult result = optimizer_->step(global_steps_ + 1);
+  optimizer_->zero_grad();
+  gradients_pending_ = false;
+  step_applied_ = result.applied;
+  grad_norm_ = result.grad_norm;
+  if (result.applied) {
+    if (lr_scheduler_) lr_scheduler_->step();
+  } else {
+    ++skipped_steps_;
+  }
+  if (config_.steps_per_print && (global_steps_ + 1) % *config_.steps_per_print == 0) report_progress();
+  ++global_steps_;
+  global_samples_ += config_.train_batch_size;
+}
+
+void Engine::report_progress() const {
+  std::ostringstream line;
+  line << "step=" << global_steps_ + 1 << ", skipped=" << skipped_steps_ << ", lr=[";
+  const char* separator = "";
+  for (const double lr : get_lr()) line << std::exchange(separator, ", ") << lr;
+  line << "], mom=[";
+  separator = "";
+  for (const auto& [first, second] : get_mom()) {
+    line << std::exchange(separator, ", ") << "(" << first << ", " << second << ")";
+  }
+  line << "]";
+  log::info(line.str());
+}
+
+void Engine::zero_grad() {
+  if (optimizer_) optimizer_->zero_grad();
+  for (const zero::NamedTensor& param : model_.parameters) param.tensor.mutable_grad().reset();
+  gradients_pending_ = false;
+}
+
+void Engine::train(bool mode) { model_.set_training(mode); }
+
+std::vector<double> Engine::get_lr() const {
+  std::vector<double> rates;
+  for (const auto& group : require_optimizer("get_lr").param_groups()) rates.push_back(group.lr());
+  return rates;
+}
+
+std::vector<std::pair<double, double>> Engine::get_mom() const {
+  std::vector<std::pair<double, double>> result;
+  for (const auto& group : require_optimizer("get_mom").param_groups()) {
+    if (group.options.contains("betas")) {
+      result.push_back(group.options.pair("betas"));
+    } else {
+      result.emplace_back(group.options.contains("momentum") ? group.options.number("momentum") : 0.0, 0.0);
+    }
+  }
+  return result;
+}
+
+void Engine::set_lr(double lr) {
+  for (auto& group : require_optimizer("set_lr").param_groups()) group.set_lr(lr);
+}
+
+double Engine::loss_scale() const { return optimizer_ ? optimizer_->loss_scale() : 1.0; }
+
+zero::MemoryBytes Engine::memory() const {
+  if (optimizer_) return optimizer_->memory();
+  zero::MemoryBytes memory;
+  for (const auto& param : model_.parameters) memory.parameters += static_cast<int64_t>(param.tensor.nbytes());
+  return memory;
+}
+
+std::tuple<int64_t, int64_t, int64_t> Engine::get_batch_info() const {
+  return {train_batch_size(), train_micro_batch_size_per_gpu(), gradient_accumulation_steps()};
+}
+
+void Engine::set_train_batch_size(int64_t size) {
+  const int64_t unit = config_.train_micro_batch_size_per_gpu * dp_world_size();
+  if (size < unit || size % unit != 0) {
+    raise<UsageError>(kWhere, "set_train_batch_size(", size, "): expected a positive multiple of micro batch ",
+                      config_.train_micro_batch_size_per_gpu, " * ", dp_world_size(), " ranks");
+  }
+  config_.gradient_accumulation_steps = size / unit;
+  config_.train_batch_size = size;
+  refresh_boundary();
+}
+
+void Engine::set_train_micro_batch_size(int64_t size) {
+  if (size < 1) raise<UsageError>(kWhere, "set_train_micro_batch_size(", size, "): expected at least 1");
+  config_.train_micro_batch_size_per_gpu = size;
+  config_.train_batch_size = size * config_.gradient_accumulation_steps * dp_world_size();
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,152 @@
+// The training engine: forward, backward, step. It composes the parts below it (ZeRO optimizer, schedule, loss scaler,
+// groups of ranks, checkpoints) and implements none of them. Method names and meanings are DeepSpeed's.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/comm/init.h"
+#include "deepspeed/config/config.h"
+#include "deepspeed/engine/checkpoint_options.h"
+#include "deepspeed/engine/loader_position.h"
+#include "deepspeed/engine/model.h"
+#include "deepspeed/engine/output_scale.h"
+#include "deepspeed/optim/lr_scheduler.h"
+#include "deepspeed/zero/zero_optimizer.h"
+
+namespace deepspeed {
+
+struct BackwardOptions {
+  bool retain_graph = false;
+  bool scale_wrt_gas = true;  // divide the loss by the accumulation steps
+};
+
+/// Everything an engine is made of.
+struct EngineParts {
+  config::DeepSpeedConfig config;
+  comm::World world;
+  EngineModel model;
+  std::shared_ptr<zero::ZeroOptimizer> optimizer;        // null: evaluation only
+  std::shared_ptr<optim::LrScheduler> lr_scheduler;      // null: the rates stay
+  uint64_t seed = 0;
+};
+
+class Engine {
+ public:
+  explicit Engine(EngineParts parts);
+  virtual ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // --- training ---
+
+  /// Runs backward of `loss` (a scalar that needs a gradient) divided by the accumulation steps and multiplied by the
+  /// loss scale, and reduces gradients as the ZeRO stage asks. Returns the divided loss, detached. A direct
+  /// `loss.backward()` on outputs of forward() does the same, with reductions completed in step().
+  at::Tensor backward(const at::Tensor& loss, const BackwardOptions& options = {});
+  /// `loss` times the loss scale: for a backward of the caller's own, on outputs that did not come from forward().
+  at::Tensor scale(const at::Tensor& loss) const;
+  /// Ends a micro step; at the accumulation boundary updates the parameters, the schedule and the counters.
+  void step();
+  void zero_grad();
+  void train(bool mode = true);
+  void eval() { train(false); }
+
+  bool is_gradient_accumulation_boundary() const;
+  /// Overrides the boundary until it is set to nothing.
+  void set_gradient_accumulation_boundary(std::optional<bool> is_boundary);
+
+  // --- what happened ---
+
+  int64_t micro_steps() const { return micro_steps_; }
+  int64_t global_steps() const { return global_steps_; }
+  int64_t global_samples() const { return global_samples_; }
+  int64_t skipped_steps() const { return skipped_steps_; }
+  bool was_step_applied() const { return step_applied_; }
+  /// L2 norm of the gradients of the last step, unscaled, before clipping; nothing before the first step and where it is
+  /// not computed (fp32, stage 0, no clipping).
+  std::optional<double> get_global_grad_norm() const { return grad_norm_; }
+  std::vector<double> get_lr() const;
+  /// "momentum" or "betas" of each group, as pairs (momentum, 0) or (beta1, beta2).
+  std::vector<std::pair<double, double>> get_mom() const;
+  double loss_scale() const;
+  /// Bytes of model states that this rank holds between steps.
+  zero::MemoryBytes memory() const;
+
+  // --- settings ---
+
+  int64_t train_batch_size() const { return config_.train_batch_size; }
+  int64_t train_micro_batch_size_per_gpu() const { return config_.train_micro_batch_size_per_gpu; }
+  int64_t gradient_accumulation_steps() const { return config_.gradient_accumulation_steps; }
+  /// (train batch, micro batch, accumulation steps)
+  std::tuple<int64_t, int64_t, int64_t> get_batch_info() const;
+  /// Changes the accumulation steps; throws UsageError where `size` is no multiple of micro batch * ranks.
+  void set_train_batch_size(int64_t size);
+  /// Keeps the accumulation steps and changes the train batch with it.
+  void set_train_micro_batch_size(int64_t size);
+  void set_lr(double lr);
+  double gradient_clipping() const { return config_.gradient_clipping; }
+  int zero_optimization_stage() const { return static_cast<int>(config_.zero_optimization.stage); }
+  bool zero_optimization() const { return zero_optimization_stage() > 0; }
+  bool fp16_enabled() const { return config_.fp16.enabled; }
+  bool bfloat16_enabled() const { return config_.bf16.enabled; }
+  std::optional<int64_t> steps_per_print() const { return config_.steps_per_print; }
+  const config::DeepSpeedConfig& config() const { return config_; }
+  const comm::World& world() const { return world_; }
+  int rank() const { return world_.rank(); }
+  int dp_world_size() const { return world_.size(); }
+  const std::shared_ptr<zero::ZeroOptimizer>& optimizer() const { return optimizer_; }
+  const std::shared_ptr<optim::LrScheduler>& lr_scheduler() const { return lr_scheduler_; }
+  const EngineModel& model() const { return model_; }
+
+  // --- checkpoints (engine/checkpoint_io.cpp) ---
+
+  /// Writes `<directory>/<tag>/...` in DeepSpeed's layout and then `<directory>/latest`. All ranks call it.
+  void save_checkpoint(const std::string& directory, const SaveOptions& options = {});
+  /// Reads what save_checkpoint() wrote; all ranks call it. `path` of the result is empty where there is no checkpoint.
+  LoadResult load_checkpoint(const std::string& directory, const LoadOptions& options = {});
+  /// The model's weights in their own dtype, in one file that torch.load reads. Rank 0 writes.
+  void save_16bit_model(const std::string& directory, const std::string& file_name = "pytorch_model.bin");
+
+  /// The data loader whose position checkpoints carry.
+  void track_loader(std::shared_ptr<LoaderPosition> position) { loader_position_ = std::move(position); }
+  uint64_t seed() const { return seed_; }
+
+ protected:
+  const std::shared_ptr<OutputScale>& output_scale() const { return output_scale_; }
+
+ private:
+  friend class CheckpointIo;
+
+  zero::ZeroOptimizer& require_optimizer(const char* call) const;
+  double backward_factor() const;
+  void take_model_step();
+  void report_progress() const;
+  void refresh_boundary();
+
+  config::DeepSpeedConfig config_;
+  comm::World world_;
+  EngineModel model_;
+  std::shared_ptr<zero::ZeroOptimizer> optimizer_;
+  std::shared_ptr<optim::LrScheduler> lr_scheduler_;
+  std::shared_ptr<OutputScale> output_scale_ = std::make_shared<OutputScale>();
+  std::shared_ptr<LoaderPosition> loader_position_;
+  uint64_t seed_;
+
+  int64_t micro_steps_ = 0;
+  int64_t global_steps_ = 0;
+  int64_t global_samples_ = 0;
+  int64_t skipped_steps_ = 0;
+  bool step_applied_ = false;
+  bool gradients_pending_ = false;  // a backward ran since the last update
+  std::optional<double> grad_norm_;
+  std::optional<bool> boundary_override_;
+};
+
+}  // namespace deepspeed

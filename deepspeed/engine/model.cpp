@@ -1,0 +1,32 @@
+#include "deepspeed/engine/model.h"
+
+#include <torch/nn/module.h>
+
+#include <unordered_map>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed {
+
+EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module) {
+  if (!module) raise<UsageError>("initialize", "the model is null");
+  EngineModel model;
+  std::unordered_map<const at::TensorImpl*, std::string> first_names;
+  for (const auto& entry : module->named_parameters(/*recurse=*/true)) {
+    if (!entry.value().defined()) continue;  // registered without a tensor: a layer without bias
+    const auto [place, is_new] = first_names.emplace(entry.value().unsafeGetTensorImpl(), entry.key());
+    if (is_new) {
+      model.parameters.push_back({entry.key(), entry.value()});
+    } else {
+      model.shared_parameters.emplace_back(entry.key(), place->second);
+    }
+  }
+  for (const auto& entry : module->named_buffers(/*recurse=*/true)) {
+    if (entry.value().defined()) model.buffers.push_back({entry.key(), entry.value()});
+  }
+  model.set_training = [raw = module.get()](bool training) { raw->train(training); };
+  model.owner = module;
+  return model;
+}
+
+}  // namespace deepspeed

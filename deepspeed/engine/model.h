@@ -1,0 +1,30 @@
+// What the engine knows of a model: named tensors and a switch, not its class. A torch::nn::Module becomes one; a model
+// of another front end can as well.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/zero/param_store.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace deepspeed {
+
+struct EngineModel {
+  std::vector<zero::NamedTensor> parameters;  // each tensor once, under its first name, in order of registration
+  std::vector<zero::NamedTensor> buffers;
+  std::vector<std::pair<std::string, std::string>> shared_parameters;  // (alias, first name)
+  std::function<void(bool training)> set_training;
+  std::shared_ptr<void> owner;  // keeps the model alive
+};
+
+/// The parameters and buffers of a module and of its children.
+EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module);
+
+}  // namespace deepspeed

@@ -1,0 +1,69 @@
+#include "deepspeed/engine/param_groups.h"
+
+#include <torch/optim/optimizer.h>
+
+#include <unordered_map>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/optim/factory.h"
+
+namespace deepspeed {
+namespace {
+
+using Names = std::unordered_map<const at::TensorImpl*, std::string>;
+
+// The trainable ones among `tensors`, by name.
+std::vector<zero::NamedTensor> named(const std::vector<at::Tensor>& tensors, const Names& names, size_t group) {
+  std::vector<zero::NamedTensor> result;
+  for (size_t index = 0; index < tensors.size(); ++index) {
+    const auto entry = names.find(tensors[index].unsafeGetTensorImpl());
+    if (entry == names.end()) {
+      raise<UsageError>("initialize", "parameter ", index, " of parameter group ", group,
+                        " is not a parameter of the model");
+    }
+    if (tensors[index].requires_grad()) result.push_back({entry->second, tensors[index]});
+  }
+  return result;
+}
+
+void add_group(OptimizerGroups& groups, std::vector<zero::NamedTensor> params, optim::ParamGroup options) {
+  if (params.empty()) return;
+  for (const zero::NamedTensor& param : params) options.param_names.push_back(param.name);
+  groups.tensors.push_back(std::move(params));
+  groups.options.push_back(std::move(options));
+}
+
+}  // namespace
+
+OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSpeedConfig& config,
+                                  const InitializeOptions& options) {
+  OptimizerGroups groups;
+  if (!options.optimizer && !config.optimizer) return groups;
+  if (options.optimizer && !options.model_parameters.empty()) {
+    raise<UsageError>("initialize", "pass either an optimizer, which has its own groups, or model_parameters");
+  }
+  Names names;
+  std::vector<at::Tensor> all;
+  for (const zero::NamedTensor& param : model.parameters) {
+    names.emplace(param.tensor.unsafeGetTensorImpl(), param.name);
+    all.push_back(param.tensor);
+  }
+  if (options.optimizer) {
+    const auto& given = options.optimizer->param_groups();
+    for (size_t index = 0; index < given.size(); ++index) {
+      add_group(groups, named(given[index].params(), names, index), {});
+    }
+  } else if (!options.model_parameters.empty()) {
+    for (size_t index = 0; index < options.model_parameters.size(); ++index) {
+      const ModelParameters& given = options.model_parameters[index];
+      add_group(groups, named(given.params, names, index), optim::param_group_from_json(given.options, index));
+    }
+  } else {
+    add_group(groups, named(all, names, 0), {});
+  }
+  if (groups.tensors.empty()) raise<UsageError>("initialize", "no parameter of the model needs a gradient");
+  return groups;
+}
+
+}  // namespace deepspeed

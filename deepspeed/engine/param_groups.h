@@ -1,0 +1,23 @@
+// Which parameters the optimizer updates, in which groups, with which hyperparameters.
+#pragma once
+
+#include <vector>
+
+#include "deepspeed/config/config.h"
+#include "deepspeed/engine/build.h"
+#include "deepspeed/engine/model.h"
+#include "deepspeed/optim/param_group.h"
+
+namespace deepspeed {
+
+struct OptimizerGroups {
+  std::vector<std::vector<zero::NamedTensor>> tensors;  // empty: no optimizer was asked for
+  std::vector<optim::ParamGroup> options;               // of the same size
+};
+
+/// From the torch optimizer's groups, else from `model_parameters`, else one group of all parameters that need a
+/// gradient. Groups without trainable parameters are left out. Throws UsageError for a tensor that is not the model's.
+OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSpeedConfig& config,
+                                  const InitializeOptions& options);
+
+}  // namespace deepspeed

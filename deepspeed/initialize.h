@@ -1,0 +1,84 @@
+// deepspeed::initialize and the typed shells that it returns.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "deepspeed/engine/build.h"
+#include "deepspeed/engine/dataloader.h"
+#include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/visit_tensors.h"
+
+namespace deepspeed {
+
+/// An engine that knows its model's class: forward() takes and returns what the model's forward() does.
+template <class Module>
+class DeepSpeedEngine : public Engine {
+ public:
+  DeepSpeedEngine(std::shared_ptr<Module> module, EngineParts parts)
+      : Engine(std::move(parts)), module_(std::move(module)) {}
+
+  template <class... Args>
+  auto forward(Args&&... args) {
+    auto output = module_->forward(std::forward<Args>(args)...);
+    visit_tensors(output, [this](at::Tensor& tensor) { tensor = scale_gradient_of(tensor, output_scale()); });
+    return output;
+  }
+  template <class... Args>
+  auto operator()(Args&&... args) {
+    return forward(std::forward<Args>(args)...);
+  }
+
+  Module& module() { return *module_; }
+  const std::shared_ptr<Module>& module_ptr() const { return module_; }
+
+  /// A loader over `dataset` with the engine's micro batch, ranks and seed; its position goes into checkpoints.
+  template <class Dataset>
+  auto deepspeed_io(Dataset dataset, bool shuffle = true) {
+    DataLoaderOptions options;
+    options.batch_size = train_micro_batch_size_per_gpu();
+    options.rank = rank();
+    options.world_size = dp_world_size();
+    options.shuffle = shuffle;
+    options.drop_last = config().dataloader_drop_last;
+    options.seed = seed();
+    return std::make_shared<DeepSpeedDataLoader<Dataset>>(std::move(dataset), options);
+  }
+
+ private:
+  std::shared_ptr<Module> module_;
+};
+
+/// Makes an engine for `model`, whose parameters keep their identity. Returns (engine, optimizer, loader, scheduler);
+/// the loader is null without training data, the optimizer and the schedule where none was asked for.
+/// Throws ConfigError, naming the key, and UsageError.
+template <class Module>
+  requires std::is_base_of_v<torch::nn::Module, Module>
+auto initialize(std::shared_ptr<Module> model, const InitializeOptions& options) {
+  EngineParts parts = build_engine(describe_module(model), options);
+  auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(model), std::move(parts));
+  return std::make_tuple(engine, engine->optimizer(), std::shared_ptr<void>(), engine->lr_scheduler());
+}
+
+template <class Module, class Dataset>
+  requires std::is_base_of_v<torch::nn::Module, Module>
+auto initialize(std::shared_ptr<Module> model, Dataset training_data, const InitializeOptions& options) {
+  EngineParts parts = build_engine(describe_module(model), options);
+  auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(model), std::move(parts));
+  auto loader = engine->deepspeed_io(std::move(training_data));
+  engine->track_loader(loader->position());
+  return std::make_tuple(engine, engine->optimizer(), loader, engine->lr_scheduler());
+}
+
+/// The same for a model in a TORCH_MODULE holder.
+template <class Module, class... Args>
+auto initialize(const torch::nn::ModuleHolder<Module>& model, Args&&... args) {
+  return initialize(model.ptr(), std::forward<Args>(args)...);
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,123 @@
+// Stages 0 and 1: each gradient is added into a flat buffer of the whole group as it comes; the buffer is reduced in
+// place at the accumulation boundary, bucket by bucket.
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include <utility>
+
+#include "deepspeed/zero/grad_reducer.h"
+
+namespace deepspeed::zero {
+namespace {
+
+class FullGradients : public GradReducer {
+ public:
+  FullGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
+      : GradReducer(store, std::move(group), std::move(options)) {
+    for (const StoredGroup& stored : store.groups()) {
+      flat_.push_back(at::zeros({stored.layout.padded_numel()}, stored.flat.options()));
+      written_.emplace_back(stored.params.size(), false);
+    }
+  }
+
+  void on_gradient(size_t group, size_t param) override {
+    const c10::NoGradGuard no_grad;
+    open_ = true;
+    if (order_.was_launched(group, param)) refuse_late_gradient(group, param);
+    at::Tensor& gradient = store_.groups()[group].params[param].tensor.mutable_grad();
+    order_.mark_arrived(group, param);
+    if (!gradient.defined()) return;  // autograd ran the node without a gradient
+    const at::Tensor destination = place(group, param);
+    if (written_[group][param]) {
+      destination.add_(gradient);
+    } else {
+      destination.copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
+      written_[group][param] = true;
+    }
+    gradient.reset();
+    if (!options_.overlap || !boundary()) return;
+    while (const auto bucket = order_.take_complete()) launch(*bucket);
+  }
+
+  void finish_backward() override {
+    const c10::NoGradGuard no_grad;
+    if (boundary()) {
+      fill_missing();
+      while (const auto bucket = order_.take_any()) launch(*bucket);
+      for (auto& [bucket, work] : in_flight_) finish_sum(view(buckets_[bucket]), work);
+      in_flight_.clear();
+      for (size_t group = 0; group < flat_.size(); ++group) scale_after(gradient(group));
+      if (options_.keep_param_grads) expose_grads();
+    }
+    order_.reset();
+    open_ = false;
+  }
+
+  at::Tensor gradient(size_t group) const override {
+    const Interval owned = options_.owned[group];
+    return flat_[group].narrow(0, owned.begin, owned.numel());
+  }
+
+  void clear() override {
+    for (size_t group = 0; group < written_.size(); ++group) {
+      written_[group].assign(written_[group].size(), false);
+      if (!options_.keep_param_grads) continue;
+      for (NamedTensor& param : store_.groups()[group].params) param.tensor.mutable_grad().reset();
+    }
+  }
+
+  int64_t bytes() const override {
+    int64_t bytes = 0;
+    for (const at::Tensor& flat : flat_) bytes += static_cast<int64_t>(flat.nbytes());
+    return bytes;
+  }
+
+ private:
+  at::Tensor place(size_t group, size_t param) const {
+    const StoredGroup& stored = store_.groups()[group];
+    const Interval in_flat = stored.layout.place(param);
+    return flat_[group].narrow(0, in_flat.begin, in_flat.numel()).view(stored.params[param].tensor.sizes());
+  }
+
+  at::Tensor view(const Bucket& bucket) const {
+    return flat_[bucket.group].narrow(0, bucket.in_flat.begin, bucket.in_flat.numel());
+  }
+
+  // A parameter that this rank did not use in the whole window has zeros, as the other ranks may have used it.
+  void fill_missing() {
+    for (size_t group = 0; group < written_.size(); ++group) {
+      for (size_t param = 0; param < written_[group].size(); ++param) {
+        if (!written_[group][param]) place(group, param).zero_();
+      }
+    }
+  }
+
+  void launch(size_t bucket) {
+    // Overlapped: what never came in this backward may have come in an earlier one of the window.
+    if (group_.size() == 1) return;
+    in_flight_.emplace_back(bucket, start_sum(view(buckets_[bucket])));
+    if (!options_.overlap) {
+      finish_sum(view(buckets_[bucket]), in_flight_.back().second);
+      in_flight_.pop_back();
+    }
+  }
+
+  void expose_grads() {
+    for (size_t group = 0; group < flat_.size(); ++group) {
+      auto& params = store_.groups()[group].params;
+      for (size_t param = 0; param < params.size(); ++param) params[param].tensor.mutable_grad() = place(group, param);
+    }
+  }
+
+  std::vector<at::Tensor> flat_;              // [group], padded
+  std::vector<std::vector<bool>> written_;    // [group][param], in this accumulation window
+  std::vector<std::pair<size_t, comm::Work>> in_flight_;
+};
+
+}  // namespace
+
+std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options) {
+  return std::make_unique<FullGradients>(store, std::move(group), std::move(options));
+}
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,86 @@
+// Takes gradients as backward produces them, sums them over the ranks and keeps what this rank needs.
+//
+// Two strategies: FullGradients (stages 0 and 1: a whole flat buffer, reduced once at the accumulation boundary) and
+// PartitionedGradients (stage 2: reduced at every backward, only the own partition is kept). Which buckets exist, and
+// the order in which they are launched, is static; a gradient that never comes counts as zeros.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "deepspeed/comm/process_group.h"
+#include "deepspeed/zero/averaging.h"
+#include "deepspeed/zero/bucket.h"
+#include "deepspeed/zero/launch_order.h"
+#include "deepspeed/zero/param_store.h"
+
+namespace deepspeed::zero {
+
+struct ReducerOptions {
+  int64_t bucket_numel = 500'000'000;
+  bool overlap = false;              // launch a bucket as soon as its gradients are there
+  bool keep_param_grads = false;     // stage 0: after a reduction the parameters' grads are views of the result
+  at::ScalarType communication_dtype = at::kFloat;
+  Averaging averaging;
+  std::vector<Interval> owned;       // per group: what this rank updates
+};
+
+/// Not thread-safe by itself: GradHooks calls it under one lock.
+class GradReducer {
+ public:
+  virtual ~GradReducer() = default;
+  GradReducer(const GradReducer&) = delete;
+  GradReducer& operator=(const GradReducer&) = delete;
+
+  /// Whether the backward that runs, or comes next, is the last one before a step.
+  void set_boundary(bool boundary) { boundary_ = boundary; }
+  bool boundary() const { return boundary_; }
+
+  /// The gradient of a parameter was accumulated into its grad.
+  virtual void on_gradient(size_t group, size_t param) = 0;
+  /// Backward has returned: what is missing counts as zeros; at the boundary all reductions are done afterwards.
+  virtual void finish_backward() = 0;
+  /// The reduced gradient of the owned interval of a group, valid between the boundary's finish_backward() and clear().
+  virtual at::Tensor gradient(size_t group) const = 0;
+  /// Starts a new accumulation window.
+  virtual void clear() = 0;
+  /// Bytes of gradients held between steps, transient buckets not counted.
+  virtual int64_t bytes() const = 0;
+  /// Whether a backward has begun and was not finished (a direct loss.backward()).
+  bool is_open() const { return open_; }
+
+ protected:
+  GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options);
+
+  /// Sum over the ranks of `bucket` (1-D) in the communication dtype, with the factor before it.
+  comm::Work start_sum(const at::Tensor& bucket);
+  /// Waits, converts back where another dtype travelled.
+  void finish_sum(const at::Tensor& bucket, comm::Work& work);
+  void scale_after(const at::Tensor& tensor) const;
+  /// Throws UsageError: the bucket of this parameter was reduced before its last gradient came.
+  void refuse_late_gradient(size_t group, size_t param) const;
+
+  ParamStore& store_;
+  comm::ProcessGroup group_;
+  ReducerOptions options_;
+  std::vector<Bucket> buckets_;
+  LaunchOrder order_;
+  bool open_ = false;
+
+ private:
+  struct Converted {
+    const void* bucket;
+    at::Tensor travelling;
+  };
+  std::vector<Converted> converted_;
+  bool boundary_ = true;
+};
+
+std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options);
+std::unique_ptr<GradReducer> make_partitioned_gradients(ParamStore& store, comm::ProcessGroup group,
+                                                        ReducerOptions options);
+
+}  // namespace deepspeed::zero

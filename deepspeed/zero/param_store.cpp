@@ -1,0 +1,84 @@
+#include "deepspeed/zero/param_store.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include <unordered_set>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::zero {
+namespace {
+
+constexpr const char* kWhere = "zero.param_store";
+
+void check_param(const NamedTensor& param, const ParamStore::Options& options, const at::Device& device) {
+  const at::Tensor& tensor = param.tensor;
+  if (tensor.layout() != at::kStrided || !tensor.is_floating_point()) {
+    raise<UsageError>(kWhere, "parameter '", param.name, "' is ", tensor.toString(), ", expected a dense float tensor");
+  }
+  if (tensor.device() != device) {
+    raise<UsageError>(kWhere, "parameter '", param.name, "' is on ", tensor.device(), ", the others on ", device,
+                      "; move the model to one device first");
+  }
+  if (options.dtype == at::kFloat && tensor.scalar_type() != at::kFloat) {
+    raise<UsageError>(kWhere, "parameter '", param.name, "' is ", tensor.scalar_type(),
+                      ", expected Float: convert the model, or enable fp16 or bf16 in the config");
+  }
+}
+
+// Moves the parameters into one flat buffer, one at a time, so that never more than one lives twice.
+at::Tensor flatten(const std::vector<NamedTensor>& params, const FlatLayout& layout, at::ScalarType dtype,
+                   const at::Device& device) {
+  const c10::NoGradGuard no_grad;
+  at::Tensor flat = at::zeros({layout.padded_numel()}, at::TensorOptions().dtype(dtype).device(device));
+  for (size_t index = 0; index < params.size(); ++index) {
+    const at::Tensor& param = params[index].tensor;
+    const Interval place = layout.place(index);
+    const at::Tensor view = flat.narrow(0, place.begin, place.numel()).view(param.sizes());
+    view.copy_(param.detach());
+    param.set_data(view);
+  }
+  return flat;
+}
+
+}  // namespace
+
+ParamStore::ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_size, const Options& options)
+    : dtype_(options.dtype) {
+  std::unordered_set<const at::TensorImpl*> seen;
+  for (auto& params : groups) {
+    if (params.empty()) raise<UsageError>(kWhere, "a parameter group is empty");
+    std::vector<int64_t> numels;
+    for (const NamedTensor& param : params) {
+      check_param(param, options, params.front().tensor.device());
+      if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) {
+        raise<UsageError>(kWhere, "parameter '", param.name, "' stands in the parameter groups twice");
+      }
+      numels.push_back(param.tensor.numel());
+    }
+    FlatLayout layout(numels, world_size, options.round_robin);
+    at::Tensor flat = flatten(params, layout, options.dtype, params.front().tensor.device());
+    groups_.push_back({std::move(params), std::move(layout), std::move(flat)});
+  }
+}
+
+std::vector<FlatLayout> ParamStore::layouts() const {
+  std::vector<FlatLayout> result;
+  for (const StoredGroup& group : groups_) result.push_back(group.layout);
+  return result;
+}
+
+int64_t ParamStore::bytes() const {
+  int64_t bytes = 0;
+  for (const StoredGroup& group : groups_) bytes += static_cast<int64_t>(group.flat.nbytes());
+  return bytes;
+}
+
+void ParamStore::broadcast(const comm::ProcessGroup& group, int root) {
+  if (group.size() == 1) return;
+  for (const StoredGroup& stored : groups_) group.broadcast(stored.flat, root);
+}
+
+}  // namespace deepspeed::zero

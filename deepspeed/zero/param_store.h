@@ -1,0 +1,52 @@
+// The parameters of a model as ZeRO sees them: trainable ones in groups, each group flat in one buffer that the
+// parameters are views of. The model's tensors keep their identity; only their data moves.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "deepspeed/comm/process_group.h"
+#include "deepspeed/zero/partition.h"
+
+namespace deepspeed::zero {
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+/// Parameters of one optimizer group, in the order in which they were given.
+struct StoredGroup {
+  std::vector<NamedTensor> params;
+  FlatLayout layout;
+  at::Tensor flat;  // (layout.padded_numel()) in the model's dtype; the parameters are views of it
+};
+
+class ParamStore {
+ public:
+  struct Options {
+    at::ScalarType dtype = at::kFloat;  // of the model's parameters: fp32, fp16 or bf16
+    bool round_robin = false;
+  };
+
+  /// Casts and flattens the groups' parameters in place. Throws UsageError, naming the parameter, where it is not a
+  /// dense floating point tensor, is not on the device of the others, or stands in two groups.
+  ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_size, const Options& options);
+
+  std::vector<StoredGroup>& groups() { return groups_; }
+  const std::vector<StoredGroup>& groups() const { return groups_; }
+  std::vector<FlatLayout> layouts() const;
+  at::ScalarType dtype() const { return dtype_; }
+  int64_t bytes() const;
+
+  /// Copies rank `root`'s values to all ranks.
+  void broadcast(const comm::ProcessGroup& group, int root);
+
+ private:
+  at::ScalarType dtype_;
+  std::vector<StoredGroup> groups_;
+};
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,175 @@
+#include "deepspeed/zero/zero_optimizer.h"
+
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/kernels/grad_stats.h"
+#include "deepspeed/precision/grad_clip.h"
+
+namespace deepspeed::zero {
+
+ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<optim::Optimizer> optimizer,
+                             std::unique_ptr<precision::LossScaler> scaler, comm::ProcessGroup group,
+                             const ZeroOptions& options)
+    : options_(options),
+      group_(std::move(group)),
+      store_(std::move(store)),
+      optimizer_(std::move(optimizer)),
+      scaler_(std::move(scaler)) {
+  if (options_.stage < 0 || options_.stage > 2) {
+    raise<UsageError>("zero.optimizer", "stage ", options_.stage, ", expected 0, 1 or 2");
+  }
+  if (options_.stage > 0 && !optimizer_->is_elementwise()) {
+    raise<UsageError>("zero.optimizer", "optimizer ", optimizer_->name(),
+                      " needs whole parameters, which ZeRO stage ", options_.stage, " cuts; use stage 0");
+  }
+  ReducerOptions reducer;
+  reducer.bucket_numel = options_.reduce_bucket_numel;
+  reducer.overlap = options_.overlap_comm;
+  reducer.keep_param_grads = options_.stage == 0;
+  reducer.communication_dtype = options_.communication_dtype;
+  reducer.averaging = options_.averaging;
+  for (size_t index = 0; index < store_->groups().size(); ++index) {
+    slices_.push_back(make_slice(index));
+    reducer.owned.push_back(slices_.back().interval);
+  }
+  // The slices hold pointers to their segments: set them once the vector no longer moves.
+  for (OwnedSlice& owned : slices_) owned.slice.segments = &owned.segments;
+  reducer_ = options_.stage == 2 ? make_partitioned_gradients(*store_, group_, reducer)
+                                 : make_full_gradients(*store_, group_, reducer);
+  hooks_ = std::make_unique<GradHooks>(*store_, *reducer_);
+}
+
+ZeroOptimizer::~ZeroOptimizer() = default;
+
+ZeroOptimizer::OwnedSlice ZeroOptimizer::make_slice(size_t index) const {
+  const StoredGroup& stored = store_->groups()[index];
+  OwnedSlice owned;
+  owned.interval = options_.stage == 0 ? Interval{0, stored.layout.padded_numel()}
+                                       : stored.layout.partition(group_.rank());
+  for (const ParamPiece& piece : stored.layout.pieces(owned.interval)) {
+    owned.segments.push_back({static_cast<int64_t>(piece.index), piece.in_interval, piece.offset_in_param,
+                              stored.params[piece.index].tensor.sizes().vec()});
+  }
+  const at::Tensor weights = stored.flat.narrow(0, owned.interval.begin, owned.interval.numel());
+  owned.slice.id = index;
+  owned.slice.group = index;
+  if (has_master_weights()) {
+    owned.slice.master = weights.to(at::kFloat);
+    owned.slice.low_precision = weights;
+  } else {
+    owned.slice.master = weights;
+  }
+  return owned;
+}
+
+bool ZeroOptimizer::norm_is_wanted() const {
+  return options_.gradient_clipping > 0.0 || options_.check_overflow || options_.stage > 0;
+}
+
+ZeroOptimizer::NormAndFlag ZeroOptimizer::measure_gradients() const {
+  double sum_of_squares = 0.0;
+  bool finite = true;
+  for (size_t index = 0; index < slices_.size(); ++index) {
+    const kernels::GradStats stats = kernels::grad_stats(reducer_->gradient(index));
+    sum_of_squares += stats.sum_of_squares;
+    finite = finite && stats.finite;
+  }
+  if (options_.stage > 0 && group_.size() > 1) {
+    // The flag of a rank that failed rides in the all-reduce of the norm.
+    const at::Tensor sums = at::tensor({finite ? sum_of_squares : 0.0, finite ? 0.0 : 1.0}, at::kDouble)
+                                .to(store_->groups().front().flat.device());
+    group_.all_reduce(sums);
+    const at::Tensor host = sums.cpu();
+    sum_of_squares = host.const_data_ptr<double>()[0];
+    finite = host.const_data_ptr<double>()[1] == 0.0;
+  }
+  return {std::sqrt(sum_of_squares), finite};
+}
+
+void ZeroOptimizer::report_non_finite(int64_t step_number) const {
+  for (size_t index = 0; index < slices_.size(); ++index) {
+    const at::Tensor gradient = reducer_->gradient(index);
+    for (const optim::Segment& segment : slices_[index].segments) {
+      const at::Tensor piece = gradient.narrow(0, segment.in_slice.begin, segment.in_slice.numel());
+      if (kernels::grad_stats(piece).finite) continue;
+      log::warning("step ", step_number, " is skipped: the gradient of '",
+                   store_->groups()[index].params[segment.param_index].name, "' is not finite on rank ",
+                   group_.rank(), " (loss scale ", loss_scale(), ")");
+      return;
+    }
+  }
+}
+
+StepResult ZeroOptimizer::step(int64_t step_number) {
+  const c10::NoGradGuard no_grad;
+  if (reducer_->is_open()) reducer_->finish_backward();
+  StepResult result;
+  // The scale that these gradients were made with, whatever the scaler decides next.
+  const double scale = scaler_->scale();
+  double gradient_scale = 1.0 / scale;
+  if (norm_is_wanted()) {
+    const NormAndFlag measured = measure_gradients();
+    if (!measured.finite) {
+      if (group_.rank() == 0 || options_.stage > 0) report_non_finite(step_number);
+      zero_grad();
+      scaler_->update(true);
+      return result;
+    }
+    result.grad_norm = measured.norm_of_scaled / scale;
+    gradient_scale =
+        precision::combined_gradient_scale(measured.norm_of_scaled, scale, options_.gradient_clipping);
+  }
+  for (OwnedSlice& owned : slices_) {
+    owned.slice.gradient = reducer_->gradient(owned.slice.group);
+    optimizer_->step(owned.slice, gradient_scale);
+    owned.slice.gradient.reset();
+  }
+  gather_parameters();
+  scaler_->update(false);
+  result.applied = true;
+  return result;
+}
+
+void ZeroOptimizer::zero_grad() { reducer_->clear(); }
+
+void ZeroOptimizer::gather_parameters() {
+  if (options_.stage == 0 || group_.size() == 1) return;
+  for (size_t index = 0; index < slices_.size(); ++index) {
+    const at::Tensor& flat = store_->groups()[index].flat;
+    const Interval own = slices_[index].interval;
+    group_.all_gather(flat, flat.narrow(0, own.begin, own.numel()));
+  }
+}
+
+MemoryBytes ZeroOptimizer::memory() const {
+  MemoryBytes memory;
+  memory.parameters = store_->bytes();
+  memory.gradients = reducer_->bytes();
+  if (has_master_weights()) {
+    for (const OwnedSlice& owned : slices_) memory.master_weights += static_cast<int64_t>(owned.slice.master.nbytes());
+  }
+  memory.optimizer_states = optimizer_->state_bytes();
+  return memory;
+}
+
+void ZeroOptimizer::publish_masters() {
+  const c10::NoGradGuard no_grad;
+  if (has_master_weights()) {
+    for (OwnedSlice& owned : slices_) owned.slice.low_precision.copy_(owned.slice.master);
+  }
+  gather_parameters();
+}
+
+void ZeroOptimizer::restore_masters_from_model() {
+  const c10::NoGradGuard no_grad;
+  if (!has_master_weights()) return;
+  for (OwnedSlice& owned : slices_) owned.slice.master.copy_(owned.slice.low_precision);
+}
+
+}  // namespace deepspeed::zero

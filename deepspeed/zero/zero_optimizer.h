@@ -1,0 +1,116 @@
+// What `initialize` returns as the optimizer: an optimizer over the part of the flat space that this rank owns (all of
+// it at stage 0, one partition at stages 1 and 2), with fp32 master weights, loss scaling and clipping around it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deepspeed/comm/process_group.h"
+#include "deepspeed/optim/optimizer.h"
+#include "deepspeed/precision/loss_scaler.h"
+#include "deepspeed/zero/grad_hooks.h"
+#include "deepspeed/zero/grad_reducer.h"
+#include "deepspeed/zero/param_store.h"
+
+namespace deepspeed::zero {
+
+struct ZeroOptions {
+  int stage = 0;                       // 0, 1 or 2
+  double gradient_clipping = 1.0;      // largest L2 norm of all gradients; 0: none
+  bool check_overflow = false;         // fp16 always, bf16 by config: skip a step whose gradients are not finite
+  int64_t reduce_bucket_numel = 500'000'000;
+  int64_t allgather_bucket_numel = 500'000'000;
+  bool overlap_comm = false;
+  at::ScalarType communication_dtype = at::kFloat;
+  Averaging averaging;
+};
+
+/// Outcome of one step.
+struct StepResult {
+  bool applied = false;            // false: gradients were not finite, nothing changed
+  std::optional<double> grad_norm; // L2 norm over all parameters, unscaled, before clipping; none where not computed
+};
+
+/// Bytes that this rank holds between steps.
+struct MemoryBytes {
+  int64_t parameters = 0;
+  int64_t gradients = 0;
+  int64_t master_weights = 0;    // 0 in fp32: the parameters are the masters
+  int64_t optimizer_states = 0;
+  int64_t total() const { return parameters + gradients + master_weights + optimizer_states; }
+};
+
+class ZeroOptimizer {
+ public:
+  ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<optim::Optimizer> optimizer,
+                std::unique_ptr<precision::LossScaler> scaler, comm::ProcessGroup group, const ZeroOptions& options);
+  ~ZeroOptimizer();
+  ZeroOptimizer(const ZeroOptimizer&) = delete;
+  ZeroOptimizer& operator=(const ZeroOptimizer&) = delete;
+
+  /// The groups whose hyperparameters the next step uses; may be changed between steps.
+  std::vector<optim::ParamGroup>& param_groups() { return optimizer_->param_groups(); }
+  optim::Optimizer& base_optimizer() { return *optimizer_; }
+  const optim::Optimizer& base_optimizer() const { return *optimizer_; }
+  precision::LossScaler& loss_scaler() { return *scaler_; }
+  double loss_scale() const { return scaler_->scale(); }
+  int stage() const { return options_.stage; }
+  const ZeroOptions& options() const { return options_; }
+  const ParamStore& store() const { return *store_; }
+  const comm::ProcessGroup& group() const { return group_; }
+  bool has_master_weights() const { return store_->dtype() != at::kFloat; }
+
+  /// Whether the coming backward is the last of an accumulation window.
+  void set_boundary(bool boundary) { reducer_->set_boundary(boundary); }
+  /// After backward() returned.
+  void finish_backward() { reducer_->finish_backward(); }
+  bool backward_is_open() const { return reducer_->is_open(); }
+  /// Updates the owned slices and gathers the parameters. `step_number` is named in messages.
+  StepResult step(int64_t step_number);
+  /// Forgets the gradients of the window.
+  void zero_grad();
+
+  MemoryBytes memory() const;
+
+  // State, for checkpoints.
+  Interval owned(size_t group) const { return slices_[group].interval; }
+  /// fp32 weights of the owned interval; shared with the optimizer.
+  at::Tensor master(size_t group) const { return slices_[group].slice.master; }
+  /// Copies the masters into the model's own dtype and gathers all parameters: after masters were loaded.
+  void publish_masters();
+  /// Makes the masters anew from the model's weights: after weights were loaded without masters.
+  void restore_masters_from_model();
+
+ private:
+  struct OwnedSlice {
+    Interval interval;
+    std::vector<optim::Segment> segments;
+    optim::FlatSlice slice;
+  };
+
+  struct NormAndFlag {
+    double norm_of_scaled = 0.0;  // L2 over all ranks' slices, still multiplied by the loss scale
+    bool finite = true;
+  };
+
+  OwnedSlice make_slice(size_t group) const;
+  bool norm_is_wanted() const;
+  NormAndFlag measure_gradients() const;
+  void report_non_finite(int64_t step_number) const;
+  void gather_parameters();
+
+  ZeroOptions options_;
+  comm::ProcessGroup group_;
+  std::unique_ptr<ParamStore> store_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<precision::LossScaler> scaler_;
+  std::vector<OwnedSlice> slices_;  // one a group
+  std::unique_ptr<GradReducer> reducer_;
+  std::unique_ptr<GradHooks> hooks_;
+};
+
+}  // namespace deepspeed::zero
