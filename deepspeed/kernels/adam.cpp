@@ -1,0 +1,96 @@
+#include "deepspeed/kernels/adam.h"
+
+#include <cmath>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/kernels/adam_arguments.h"
+#include "deepspeed/kernels/array_argument.h"
+#include "deepspeed/kernels/cpu/adam_cpu.h"
+#include "deepspeed/kernels/cuda/adam_cuda.h"
+
+namespace deepspeed::kernels {
+namespace {
+
+constexpr const char* kWhere = "kernels.adam";
+
+void check_tensors(const AdamTensors& tensors) {
+  check_array(kWhere, "master", tensors.master, {at::kFloat});
+  const int64_t numel = tensors.master.numel();
+  const at::Device device = tensors.master.device();
+  check_array(kWhere, "gradient", tensors.gradient, {at::kFloat, at::kHalf, at::kBFloat16});
+  check_fits(kWhere, "gradient", tensors.gradient, numel, device);
+  check_array(kWhere, "exp_avg", tensors.exp_avg, {at::kFloat, at::kBFloat16});
+  check_fits(kWhere, "exp_avg", tensors.exp_avg, numel, device);
+  check_array(kWhere, "exp_avg_sq", tensors.exp_avg_sq, {tensors.exp_avg.scalar_type()});
+  check_fits(kWhere, "exp_avg_sq", tensors.exp_avg_sq, numel, device);
+  if (tensors.low_precision.defined()) {
+    check_array(kWhere, "low_precision", tensors.low_precision, {at::kHalf, at::kBFloat16});
+    check_fits(kWhere, "low_precision", tensors.low_precision, numel, device);
+  }
+}
+
+void check_step(const AdamStep& step) {
+  if (step.step < 1) {
+    raise<UsageError>(kWhere, "step is ", step.step, ", it counts from 1");
+  }
+  for (const auto& [name, beta] : {std::pair{"beta1", step.beta1}, std::pair{"beta2", step.beta2}}) {
+    if (!(beta >= 0 && beta < 1)) {
+      raise<UsageError>(kWhere, name, " is ", beta, ", expected a number in [0, 1)");
+    }
+  }
+}
+
+AdamArrays arrays_of(const AdamTensors& tensors) {
+  AdamArrays arrays;
+  arrays.numel = tensors.master.numel();
+  arrays.master = static_cast<float*>(tensors.master.data_ptr());
+  arrays.gradient = tensors.gradient.const_data_ptr();
+  arrays.exp_avg = tensors.exp_avg.data_ptr();
+  arrays.exp_avg_sq = tensors.exp_avg_sq.data_ptr();
+  arrays.gradient_type = element_type(kWhere, tensors.gradient.scalar_type());
+  arrays.moment_type = element_type(kWhere, tensors.exp_avg.scalar_type());
+  if (tensors.low_precision.defined()) {
+    arrays.low_precision = tensors.low_precision.data_ptr();
+    arrays.low_precision_type = element_type(kWhere, tensors.low_precision.scalar_type());
+  }
+  return arrays;
+}
+
+AdamConstants constants_of(const AdamStep& step) {
+  const double t = static_cast<double>(step.step);
+  const double bias1 = step.bias_correction ? 1 - std::pow(step.beta1, t) : 1.0;
+  const double bias2 = step.bias_correction ? 1 - std::pow(step.beta2, t) : 1.0;
+  AdamConstants constants;
+  constants.gradient_scale = static_cast<float>(step.gradient_scale);
+  constants.beta1 = static_cast<float>(step.beta1);
+  constants.one_minus_beta1 = static_cast<float>(1 - step.beta1);
+  constants.beta2 = static_cast<float>(step.beta2);
+  constants.one_minus_beta2 = static_cast<float>(1 - step.beta2);
+  constants.eps = static_cast<float>(step.eps);
+  constants.l2_decay = step.adamw_mode ? 0.0F : static_cast<float>(step.weight_decay);
+  constants.decoupled_decay = step.adamw_mode ? static_cast<float>(step.lr * step.weight_decay) : 0.0F;
+  constants.step_size = static_cast<float>(step.lr / bias1);
+  constants.inverse_sqrt_bias2 = static_cast<float>(1 / std::sqrt(bias2));
+  constants.rounding_seed = step.rounding_seed;
+  return constants;
+}
+
+}  // namespace
+
+void adam(const AdamTensors& tensors, const AdamStep& step) {
+  check_tensors(tensors);
+  check_step(step);
+  if (tensors.master.numel() == 0) {
+    return;
+  }
+  const at::Device device = tensors.master.device();
+  if (device.is_cpu()) {
+    adam_cpu(arrays_of(tensors), constants_of(step));
+  } else if (device.is_cuda()) {
+    adam_cuda(arrays_of(tensors), constants_of(step), device.index());
+  } else {
+    raise<UsageError>(kWhere, "the tensors lie on ", device, ", expected CPU or CUDA");
+  }
+}
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,49 @@
+#include "deepspeed/kernels/array_argument.h"
+
+#include <algorithm>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::kernels {
+
+void check_array(const char* where, const char* name, const at::Tensor& tensor,
+                 std::initializer_list<at::ScalarType> dtypes) {
+  if (!tensor.defined()) {
+    raise<UsageError>(where, name, " is undefined");
+  }
+  if (std::find(dtypes.begin(), dtypes.end(), tensor.scalar_type()) == dtypes.end()) {
+    std::string expected;
+    for (const at::ScalarType dtype : dtypes) {
+      expected += message(expected.empty() ? "" : " or ", dtype);
+    }
+    raise<UsageError>(where, name, " has dtype ", tensor.scalar_type(), ", expected ", expected);
+  }
+  if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
+    raise<UsageError>(where, name, " of shape ", tensor.sizes(), " is not dense and contiguous");
+  }
+}
+
+void check_fits(const char* where, const char* name, const at::Tensor& tensor, int64_t numel,
+                const at::Device& device) {
+  if (tensor.numel() != numel) {
+    raise<UsageError>(where, name, " has ", tensor.numel(), " elements, expected ", numel);
+  }
+  if (tensor.device() != device) {
+    raise<UsageError>(where, name, " lies on ", tensor.device(), ", expected ", device);
+  }
+}
+
+ElementType element_type(const char* where, at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return ElementType::kFloat32;
+    case at::kHalf:
+      return ElementType::kFloat16;
+    case at::kBFloat16:
+      return ElementType::kBFloat16;
+    default:
+      raise<UsageError>(where, "dtype ", dtype, ", expected Float, Half or BFloat16");
+  }
+}
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,11 @@
+// Adam on CPU: the vector code on at::get_num_threads() threads.
+#pragma once
+
+#include "deepspeed/kernels/adam_arguments.h"
+
+namespace deepspeed::kernels {
+
+/// The arrays lie in main memory. The result does not depend on the number of threads.
+void adam_cpu(const AdamArrays& arrays, const AdamConstants& constants);
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,46 @@
+#include "deepspeed/kernels/cpu/simd_target.h"
+
+#include <cstdint>
+
+#include "deepspeed/base/error.h"
+
+#include "hwy/highway.h"
+
+namespace deepspeed::kernels {
+namespace {
+
+// The bits of those that this machine can run, whatever use_simd_target has limited the process to.
+std::vector<int64_t> machine_targets() {
+  const int64_t limited_to = hwy::SupportedTargets();
+  hwy::SetSupportedTargetsForTest(0);
+  const std::vector<int64_t> targets = hwy::SupportedAndGeneratedTargets();
+  const bool is_limited = hwy::SupportedTargets() != limited_to;
+  hwy::SetSupportedTargetsForTest(is_limited ? limited_to : 0);
+  return targets;
+}
+
+}  // namespace
+
+std::vector<std::string> simd_targets() {
+  std::vector<std::string> names;
+  for (const int64_t target : machine_targets()) {
+    names.emplace_back(hwy::TargetName(target));
+  }
+  return names;
+}
+
+void use_simd_target(const std::string& name) {
+  int64_t chosen = 0;
+  for (const int64_t target : machine_targets()) {
+    if (name == hwy::TargetName(target)) {
+      chosen = target;
+    }
+  }
+  if (chosen == 0 && !name.empty()) {
+    raise<UsageError>("kernels.simd_target", "no instruction set '", name, "' on this machine");
+  }
+  hwy::SetSupportedTargetsForTest(chosen);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+}  // namespace deepspeed::kernels

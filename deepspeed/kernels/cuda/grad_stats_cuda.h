@@ -1,0 +1,12 @@
+// Sum of squares on CUDA. Without CUDA its twin in no_cuda/ throws.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace deepspeed::kernels {
+
+/// `values`: contiguous, fp32, fp16 or bf16, on a CUDA device. Waits for the result; the same bits on every
+/// call.
+double sum_of_squares_cuda(const at::Tensor& values);
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,8 @@
+// The element types that kernels read and write, for code that sees raw pointers and not tensors.
+#pragma once
+
+namespace deepspeed::kernels {
+
+enum class ElementType { kFloat32, kFloat16, kBFloat16 };
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,50 @@
+// Adam and AdamW on flat slices, over kernels::adam.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+#include "deepspeed/optim/optimizer.h"
+
+namespace deepspeed::optim {
+
+/// What holds for all groups. A group's options hold the rest: lr, betas, eps, weight_decay, bias_correction;
+/// what a group lacks has DeepSpeed's default (1e-3, (0.9, 0.999), 1e-8, 0, true).
+struct AdamOptions {
+  std::string class_name = "FusedAdam";      // or "DeepSpeedCPUAdam", "AdamW", "Adam"
+  bool adamw_mode = true;                    // decoupled weight decay; else L2
+  at::ScalarType moment_dtype = at::kFloat;  // or kBFloat16: half the memory, rounded stochastically
+  uint64_t rounding_seed = 0;                // of the stochastic rounding
+};
+
+class Adam : public Optimizer {
+ public:
+  /// Throws UsageError for a moment dtype other than fp32 and bf16.
+  Adam(std::vector<ParamGroup> groups, const AdamOptions& options);
+
+  std::string name() const override { return options_.class_name; }
+  bool is_elementwise() const override { return true; }
+  void step(const FlatSlice& slice, double gradient_scale) override;
+  SliceState state(size_t slice_id) const override;
+  void load_state(size_t slice_id, const SliceState& state) override;
+  int64_t state_bytes() const override;
+  const AdamOptions& options() const { return options_; }
+
+ private:
+  struct Moments {
+    at::Tensor exp_avg;     // (n) moment_dtype
+    at::Tensor exp_avg_sq;  // (n) moment_dtype
+    int64_t step = 0;
+  };
+
+  Moments& moments_of(const FlatSlice& slice);
+
+  AdamOptions options_;
+  std::unordered_map<size_t, Moments> moments_;  // by slice id
+};
+
+}  // namespace deepspeed::optim

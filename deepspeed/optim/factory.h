@@ -1,0 +1,20 @@
+// Makes the optimizer that the config section `optimizer` names.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deepspeed/base/json.h"
+#include "deepspeed/optim/optimizer.h"
+
+namespace deepspeed::optim {
+
+/// `type` and `params` of the section; DeepSpeed's own types in any case ("adam", "AdamW"), torch's as torch
+/// spells them
+/// ("SGD"). `params` are the defaults of the groups: an option that a group holds already stays.
+/// Throws ConfigError naming `optimizer.type` or `optimizer.params.<key>`.
+std::unique_ptr<Optimizer> make_optimizer(const std::string& type, const Json& params,
+                                          std::vector<ParamGroup> groups);
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,20 @@
+// Makes the schedule that the config section `scheduler` names.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deepspeed/base/json.h"
+#include "deepspeed/optim/lr_scheduler.h"
+#include "deepspeed/optim/param_group.h"
+
+namespace deepspeed::optim {
+
+/// `type` is case-sensitive: LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR. The first rates
+/// are written into `groups`, which must outlive the schedule. Throws ConfigError naming `scheduler.type` or
+/// `scheduler.params.<key>`.
+std::unique_ptr<LrScheduler> make_lr_scheduler(const std::string& type, const Json& params,
+                                               std::vector<ParamGroup>& groups);
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,60 @@
+#include "deepspeed/optim/param_group.h"
+
+#include <algorithm>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::optim {
+namespace {
+
+constexpr const char* kWhere = "optim.param_group";
+using Items = std::vector<std::pair<std::string, HyperparameterValue>>;
+
+const HyperparameterValue& find(const Items& items, const std::string& name) {
+  const auto it =
+      std::find_if(items.begin(), items.end(), [&](const auto& item) { return item.first == name; });
+  if (it == items.end()) {
+    raise<UsageError>(kWhere, "no hyperparameter '", name, "'");
+  }
+  return it->second;
+}
+
+template <class Kind>
+const Kind& find_as(const Items& items, const std::string& name, const char* kind) {
+  const Kind* value = std::get_if<Kind>(&find(items, name));
+  if (value == nullptr) {
+    raise<UsageError>(kWhere, "hyperparameter '", name, "' is no ", kind);
+  }
+  return *value;
+}
+
+}  // namespace
+
+bool Hyperparameters::contains(const std::string& name) const {
+  return std::any_of(items_.begin(), items_.end(), [&](const auto& item) { return item.first == name; });
+}
+
+void Hyperparameters::set(const std::string& name, HyperparameterValue value) {
+  for (auto& item : items_) {
+    if (item.first == name) {
+      item.second = std::move(value);
+      return;
+    }
+  }
+  items_.emplace_back(name, std::move(value));
+}
+
+double Hyperparameters::number(const std::string& name) const {
+  if (const auto* whole = std::get_if<int64_t>(&find(items_, name))) {
+    return static_cast<double>(*whole);
+  }
+  return find_as<double>(items_, name, "number");
+}
+
+bool Hyperparameters::flag(const std::string& name) const { return find_as<bool>(items_, name, "flag"); }
+
+std::pair<double, double> Hyperparameters::pair(const std::string& name) const {
+  return find_as<std::pair<double, double>>(items_, name, "pair of numbers");
+}
+
+}  // namespace deepspeed::optim

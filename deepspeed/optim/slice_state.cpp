@@ -1,0 +1,56 @@
+#include "deepspeed/optim/slice_state.h"
+
+#include <algorithm>
+
+#include <c10/core/MemoryFormat.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::optim {
+namespace {
+
+const at::Tensor& find(const char* where, const SliceState& state, const std::string& name) {
+  const auto it = std::find_if(state.tensors.begin(), state.tensors.end(),
+                               [&](const auto& item) { return item.first == name; });
+  if (it == state.tensors.end()) {
+    raise<UsageError>(where, "the state holds no tensor '", name, "'");
+  }
+  if (!it->second.defined() || !at::isFloatingType(it->second.scalar_type())) {
+    raise<UsageError>(where, "state tensor '", name, "' is undefined or holds no floating point numbers");
+  }
+  return it->second;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
+                                   const std::vector<std::string>& names, at::ScalarType dtype) {
+  for (const auto& [name, tensor] : state.tensors) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      raise<UsageError>(where, "the state holds '", name, "', which this optimizer does not know");
+    }
+  }
+  if (state.step < 0) {
+    raise<UsageError>(where, "the state's step is ", state.step, ", expected at least 0");
+  }
+  std::vector<at::Tensor> copies;
+  for (const std::string& name : names) {
+    const at::Tensor& tensor = find(where, state, name);
+    if (!copies.empty() && tensor.numel() != copies.front().numel()) {
+      raise<UsageError>(where, "state tensor '", name, "' has ", tensor.numel(), " elements, '",
+                        names.front(), "' has ", copies.front().numel());
+    }
+    copies.push_back(
+        tensor.detach().reshape({-1}).to(dtype, /*non_blocking=*/false, /*copy=*/true).contiguous());
+  }
+  return copies;
+}
+
+void check_state_numel(const char* where, const FlatSlice& slice, const at::Tensor& state) {
+  if (state.numel() != slice.master.numel()) {
+    raise<UsageError>(where, "slice ", slice.id, " has ", slice.master.numel(), " elements, its state has ",
+                      state.numel());
+  }
+}
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,21 @@
+// Reading a SliceState that comes from a checkpoint.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/optim/optimizer.h"
+
+namespace deepspeed::optim {
+
+/// Copies of the tensors named, in the order of `names`, flat and of `dtype`. Throws UsageError, naming
+/// `where` and the tensor, unless the state holds exactly these, all of one size.
+std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
+                                   const std::vector<std::string>& names, at::ScalarType dtype);
+
+/// Throws UsageError unless a state tensor of a slice has the slice's size.
+void check_state_numel(const char* where, const FlatSlice& slice, const at::Tensor& state);
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,54 @@
+#include "deepspeed/precision/loss_scaler.h"
+
+#include <algorithm>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::precision {
+namespace {
+
+constexpr double kScaleFactor = 2.0;
+constexpr const char* kWhere = "precision.loss_scaler";
+
+}  // namespace
+
+DynamicLossScaler::DynamicLossScaler(const DynamicLossScalerOptions& options) : options_(options) {
+  if (!(options.initial_scale > 0) || !(options.min_scale > 0)) {
+    raise<UsageError>(kWhere, "initial_scale ", options.initial_scale, " and min_scale ", options.min_scale,
+                      ", expected positive numbers");
+  }
+  if (options.scale_window < 1 || options.hysteresis < 1) {
+    raise<UsageError>(kWhere, "scale_window ", options.scale_window, " and hysteresis ", options.hysteresis,
+                      ", expected at least 1");
+  }
+  state_.cur_scale = options.initial_scale;
+  state_.cur_hysteresis = options.hysteresis;
+}
+
+void DynamicLossScaler::update(bool overflow) {
+  if (overflow) {
+    if (options_.hysteresis == 1 || state_.cur_hysteresis == 1) {
+      if (state_.cur_scale == options_.min_scale) {
+        raise<UsageError>(
+            kWhere, "the loss scale is at its minimum, ", options_.min_scale,
+            ", and the gradients still overflow; look for non-finite losses, or train with bf16");
+      }
+      state_.cur_scale = std::max(state_.cur_scale / kScaleFactor, options_.min_scale);
+    } else {
+      --state_.cur_hysteresis;
+    }
+    state_.last_overflow_iter = state_.cur_iter;
+  } else {
+    const int64_t stable = state_.cur_iter - state_.last_overflow_iter - 1;
+    const bool grow = stable > 0 && stable % options_.scale_window == 0;
+    if (grow) {
+      state_.cur_scale *= kScaleFactor;
+    }
+    if (grow || options_.consecutive_hysteresis) {
+      state_.cur_hysteresis = options_.hysteresis;
+    }
+  }
+  ++state_.cur_iter;
+}
+
+}  // namespace deepspeed::precision
