@@ -1,0 +1,141 @@
+#include "gpt.h"
+
+#include <cmath>
+#include <string>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <torch/nn/functional/dropout.h>
+#include <torch/nn/init.h>
+
+#include "deepspeed/base/error.h"
+
+namespace gpt2 {
+namespace {
+
+constexpr double kInitialDeviation = 0.02;  // of every weight of GPT-2
+
+torch::nn::LayerNorm make_layer_norm(int64_t width) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
+}
+
+at::Tensor drop(const at::Tensor& x, double probability, bool training) {
+  return probability > 0.0 && training ? at::dropout(x, probability, true) : x;
+}
+
+}  // namespace
+
+void validate(const GptConfig& config) {
+  const auto positive = [](const char* name, int64_t value) {
+    if (value < 1)
+      deepspeed::raise<deepspeed::UsageError>("gpt2.config", name, " is ", value, ", expected at least 1");
+  };
+  positive("vocabulary", config.vocabulary);
+  positive("context", config.context);
+  positive("layers", config.layers);
+  positive("heads", config.heads);
+  positive("width", config.width);
+  if (config.width % config.heads != 0) {
+    deepspeed::raise<deepspeed::UsageError>("gpt2.config", "width is ", config.width,
+                                            ", expected a multiple of heads (", config.heads, ")");
+  }
+  if (!(config.dropout >= 0.0 && config.dropout < 1.0)) {
+    deepspeed::raise<deepspeed::UsageError>("gpt2.config", "dropout is ", config.dropout,
+                                            ", expected at least 0 and less than 1");
+  }
+}
+
+CausalSelfAttention::CausalSelfAttention(const GptConfig& config)
+    : heads_(config.heads),
+      dropout_(config.dropout),
+      c_attn_(register_module("c_attn", torch::nn::Linear(config.width, 3 * config.width))),
+      c_proj_(register_module("c_proj", torch::nn::Linear(config.width, config.width))) {}
+
+at::Tensor CausalSelfAttention::forward(const at::Tensor& x) {
+  const int64_t batch = x.size(0), length = x.size(1), width = x.size(2);
+  // Views, no copies: the attention kernels take heads that lie interleaved in memory.
+  const auto qkv =
+      c_attn_->forward(x).view({batch, length, 3, heads_, width / heads_}).unbind(2);  // (B, T, H, D)
+  const auto mixed =
+      at::scaled_dot_product_attention(qkv[0].transpose(1, 2), qkv[1].transpose(1, 2), qkv[2].transpose(1, 2),
+                                       /*attn_mask=*/{}, is_training() ? dropout_ : 0.0, /*is_causal=*/true);
+  const auto joined = mixed.transpose(1, 2).reshape({batch, length, width});  // (B, T, C)
+  return drop(c_proj_->forward(joined), dropout_, is_training());
+}
+
+Mlp::Mlp(const GptConfig& config)
+    : dropout_(config.dropout),
+      c_fc_(register_module("c_fc", torch::nn::Linear(config.width, 4 * config.width))),
+      c_proj_(register_module("c_proj", torch::nn::Linear(4 * config.width, config.width))) {}
+
+at::Tensor Mlp::forward(const at::Tensor& x) {
+  return drop(c_proj_->forward(at::gelu(c_fc_->forward(x), "tanh")), dropout_, is_training());
+}
+
+Block::Block(const GptConfig& config)
+    : ln_1_(register_module("ln_1", make_layer_norm(config.width))),
+      attn_(register_module("attn", std::make_shared<CausalSelfAttention>(config))),
+      ln_2_(register_module("ln_2", make_layer_norm(config.width))),
+      mlp_(register_module("mlp", std::make_shared<Mlp>(config))) {}
+
+at::Tensor Block::forward(const at::Tensor& x) {
+  const auto attended = x + attn_->forward(ln_1_->forward(x));
+  return attended + mlp_->forward(ln_2_->forward(attended));
+}
+
+GPT::GPT(const GptConfig& config)
+    : config_((validate(config), config)),
+      wte_(register_module("wte", torch::nn::Embedding(config.vocabulary, config.width))),
+      wpe_(register_module("wpe", torch::nn::Embedding(config.context, config.width))),
+      ln_f_(nullptr) {
+  auto list = register_module("h", torch::nn::ModuleList());
+  for (int64_t i = 0; i < config.layers; ++i) {
+    blocks_.push_back(std::make_shared<Block>(config));
+    list->push_back(blocks_.back());
+  }
+  ln_f_ = register_module("ln_f", make_layer_norm(config.width));
+  initialize_weights();
+}
+
+void GPT::initialize_weights() {
+  // Every block adds twice to the residual stream; its share shrinks so that the sum keeps its size at any
+  // depth.
+  const double residual_deviation = kInitialDeviation / std::sqrt(2.0 * static_cast<double>(config_.layers));
+  for (auto& item : named_parameters()) {
+    const std::string& name = item.key();
+    if (name.ends_with(".bias")) {
+      torch::nn::init::zeros_(item.value());
+    } else if (name.find("ln_") != std::string::npos) {
+      torch::nn::init::ones_(item.value());
+    } else {
+      torch::nn::init::normal_(item.value(), 0.0,
+                               name.ends_with("c_proj.weight") ? residual_deviation : kInitialDeviation);
+    }
+  }
+}
+
+at::Tensor GPT::hidden(const at::Tensor& tokens) {
+  if (tokens.dim() != 2 || tokens.size(1) < 1 || tokens.size(1) > config_.context) {
+    deepspeed::raise<deepspeed::UsageError>("gpt2.forward", "tokens have the shape ",
+                                            c10::str(tokens.sizes()), ", expected (batch, 1 to ",
+                                            config_.context, ")");
+  }
+  const auto positions = at::arange(tokens.size(1), tokens.options());  // (T)
+  auto x = wte_->forward(tokens) + wpe_->forward(positions);            // (B, T, C)
+  x = drop(x, config_.dropout, is_training());
+  for (auto& block : blocks_) x = block->forward(x);
+  return ln_f_->forward(x);
+}
+
+at::Tensor GPT::logits(const at::Tensor& tokens) { return at::linear(hidden(tokens), wte_->weight); }
+
+at::Tensor GPT::forward(const at::Tensor& tokens, const at::Tensor& targets) {
+  const auto scores = logits(tokens).flatten(0, 1);  // (B * T, vocabulary)
+  return at::cross_entropy_loss(scores.to(at::kFloat), targets.flatten());
+}
+
+}  // namespace gpt2

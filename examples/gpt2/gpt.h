@@ -1,0 +1,92 @@
+// GPT-2 as a plain torch::nn::Module: nothing in it knows of ranks, ZeRO or the engine.
+//
+// Parameter names are those of Hugging Face's GPT2Model (wte.weight, h.0.attn.c_attn.weight, ...); weights of
+// linear layers lie as torch::nn::Linear has them, [out, in]. The head is tied: logits = linear(x,
+// wte.weight).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+
+namespace gpt2 {
+
+struct GptConfig {
+  int64_t vocabulary = 0;  // number of different tokens
+  int64_t context = 64;    // the longest sequence, in tokens
+  int64_t layers = 4;
+  int64_t heads = 4;
+  int64_t width = 128;   // a multiple of heads
+  double dropout = 0.0;  // of the embeddings, the attention weights and both residual branches
+};
+
+/// Throws deepspeed::UsageError, naming the field, for sizes below 1, a width that the heads do not divide,
+/// or a dropout outside [0, 1).
+void validate(const GptConfig& config);
+
+class CausalSelfAttention : public torch::nn::Module {
+ public:
+  explicit CausalSelfAttention(const GptConfig& config);
+  at::Tensor forward(const at::Tensor& x);  // (B, T, C) -> (B, T, C)
+
+ private:
+  int64_t heads_;
+  double dropout_;
+  torch::nn::Linear c_attn_;  // query, key and value of all heads in one product
+  torch::nn::Linear c_proj_;
+};
+
+class Mlp : public torch::nn::Module {
+ public:
+  explicit Mlp(const GptConfig& config);
+  at::Tensor forward(const at::Tensor& x);  // (B, T, C) -> (B, T, C)
+
+ private:
+  double dropout_;
+  torch::nn::Linear c_fc_;
+  torch::nn::Linear c_proj_;
+};
+
+class Block : public torch::nn::Module {
+ public:
+  explicit Block(const GptConfig& config);
+  at::Tensor forward(const at::Tensor& x);  // (B, T, C) -> (B, T, C)
+
+ private:
+  torch::nn::LayerNorm ln_1_;
+  std::shared_ptr<CausalSelfAttention> attn_;
+  torch::nn::LayerNorm ln_2_;
+  std::shared_ptr<Mlp> mlp_;
+};
+
+class GPT : public torch::nn::Module {
+ public:
+  /// Weights are drawn from torch's default generator as GPT-2 draws them. Throws as validate() does.
+  explicit GPT(const GptConfig& config);
+
+  /// Mean cross-entropy in nats a token. tokens, targets: (B, T) int64, 1 <= T <= context.
+  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& targets);
+
+  /// (B, T) int64 -> (B, T, vocabulary). Throws deepspeed::UsageError for another shape or a longer sequence.
+  at::Tensor logits(const at::Tensor& tokens);
+
+  const GptConfig& config() const { return config_; }
+
+ private:
+  void initialize_weights();
+  at::Tensor hidden(const at::Tensor& tokens);  // (B, T) -> (B, T, C), after the last LayerNorm
+
+  GptConfig config_;
+  torch::nn::Embedding wte_;  // tokens, and the head
+  torch::nn::Embedding wpe_;  // positions
+  std::vector<std::shared_ptr<Block>> blocks_;
+  torch::nn::LayerNorm ln_f_;
+};
+
+}  // namespace gpt2
