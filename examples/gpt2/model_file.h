@@ -1,0 +1,36 @@
+// What sampling needs besides the weights, as a small JSON file beside the checkpoints: the sizes of the
+// model and its vocabulary.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "gpt.h"
+#include "text_data.h"
+
+namespace gpt2 {
+
+struct ModelFile {
+  GptConfig config;  // dropout does not belong to it: it is a matter of training alone
+  Vocabulary vocabulary;
+};
+
+inline constexpr const char* kModelFileName = "gpt2.json";
+
+/// One line of JSON. Equal models give equal texts.
+std::string to_json(const ModelFile& model);
+
+/// Throws deepspeed::IoError that names `source` and the key for text that to_json() did not write.
+ModelFile from_json(const std::string& text, const std::string& source);
+
+/// Writes kModelFileName into `folder`, which is made where it is absent. Throws deepspeed::IoError.
+void write_model_file(const std::filesystem::path& folder, const ModelFile& model);
+
+/// Throws deepspeed::IoError.
+ModelFile read_model_file(const std::filesystem::path& folder);
+
+/// Copies the tensors of a file that zero_to_fp32 wrote into `model`. Throws deepspeed::CheckpointError,
+/// naming the parameter, where one is missing, left over or of another shape.
+void load_weights(GPT& model, const std::filesystem::path& file);
+
+}  // namespace gpt2

@@ -1,0 +1,95 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "deepspeed/base/error.h"
+
+namespace gpt2 {
+namespace {
+
+void add_training_options(CLI::App& app, Options& options) {
+  const std::string group = "Training";
+  app.add_option("--data", options.data, "text file (default: the texts in /usr/share/common-licenses)")
+      ->group(group);
+  app.add_option("--steps", options.steps, "optimizer steps in all, those before a resume included")
+      ->group(group)
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--eval_every", options.eval_every, "steps between two evaluations (0: at the end alone)")
+      ->group(group)
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--save_dir", options.save_dir, "folder of the checkpoints (default: none are written)")
+      ->group(group);
+  app.add_option("--save_every", options.save_every, "steps between two checkpoints (0: at the end alone)")
+      ->group(group)
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--resume", options.resume, "go on from a checkpoint in this folder, a --save_dir of before")
+      ->group(group);
+  app.add_option("--resume_tag", options.resume_tag,
+                 "which checkpoint, e.g. global_step800 (default: the latest)")
+      ->group(group);
+  app.add_option("--seed", options.seed, "of initialisation, dropout, data order and sampling")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--log_every", options.log_every, "steps between two lines when not on a terminal")
+      ->group(group)
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--loss_log", options.loss_log, "file for `step loss` of every step, at full precision")
+      ->group(group);
+}
+
+void add_model_options(CLI::App& app, GptConfig& model) {
+  const std::string group = "Model";
+  app.add_option("--layers", model.layers, "number of blocks")->group(group)->capture_default_str();
+  app.add_option("--heads", model.heads, "attention heads a block")->group(group)->capture_default_str();
+  app.add_option("--width", model.width, "numbers a token, a multiple of the heads")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--context", model.context, "longest sequence, in tokens")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--dropout", model.dropout, "probability")->group(group)->capture_default_str();
+}
+
+void add_sample_options(CLI::App& app, Options& options) {
+  const std::string group = "Sampling";
+  app.add_option("--sample", options.sample.num_tokens, "characters to sample (after training)")
+      ->group(group)
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--prompt", options.sample.prompt, "what the sample begins with")->group(group);
+  app.add_option("--temperature", options.sample.temperature, "0: always the likeliest character")
+      ->group(group)
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option(
+         "--fp32_weights", options.fp32_weights,
+         "sample from this file of zero_to_fp32 and do not train; --save_dir names the run it comes from")
+      ->group(group);
+}
+
+}  // namespace
+
+void add_options(CLI::App& app, Options& options) {
+  add_training_options(app, options);
+  add_model_options(app, options.model);
+  add_sample_options(app, options);
+}
+
+void validate(const Options& options) {
+  const auto reject = [](const auto&... parts) {
+    deepspeed::raise<deepspeed::UsageError>("gpt2.options", parts...);
+  };
+  if (!options.fp32_weights.empty()) {
+    if (options.save_dir.empty())
+      reject("--fp32_weights needs --save_dir, the folder with the run's gpt2.json");
+    if (options.sample.num_tokens == 0)
+      reject("--fp32_weights needs --sample N, the number of characters to sample");
+    return;
+  }
+  if (options.deepspeed_config.empty()) reject("training needs --deepspeed_config FILE");
+  if (options.save_every > 0 && options.save_dir.empty()) reject("--save_every needs --save_dir");
+  if (!options.resume_tag.empty() && options.resume.empty()) reject("--resume_tag needs --resume DIR");
+}
+
+}  // namespace gpt2

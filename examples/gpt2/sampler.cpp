@@ -1,0 +1,54 @@
+#include "sampler.h"
+
+#include <algorithm>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/multinomial.h>
+#include <ATen/ops/softmax.h>
+#include <torch/utils.h>
+
+#include "deepspeed/base/error.h"
+
+namespace gpt2 {
+namespace {
+
+std::string start_of(const SampleOptions& options, const Vocabulary& vocabulary) {
+  if (!options.prompt.empty()) return options.prompt;
+  const auto& bytes = vocabulary.bytes();
+  const bool has_line_end = std::find(bytes.begin(), bytes.end(), '\n') != bytes.end();
+  return std::string(1, has_line_end ? '\n' : static_cast<char>(bytes.front()));
+}
+
+/// scores: (vocabulary) -> (1) int64
+at::Tensor choose(const at::Tensor& scores, double temperature, const at::Generator& generator) {
+  if (temperature == 0.0) return at::argmax(scores, 0, /*keepdim=*/true);
+  return at::multinomial(at::softmax(scores / temperature, 0), 1, /*replacement=*/false, generator);
+}
+
+}  // namespace
+
+std::string sample(GPT& model, const Vocabulary& vocabulary, const SampleOptions& options) {
+  if (options.num_tokens < 0 || options.temperature < 0.0) {
+    deepspeed::raise<deepspeed::UsageError>("gpt2.sample", "got ", options.num_tokens,
+                                            " tokens at temperature ", options.temperature,
+                                            ", expected neither to be negative");
+  }
+  torch::NoGradGuard no_grad;
+  const bool was_training = model.is_training();
+  model.eval();
+  const auto device = model.parameters().front().device();
+  const auto generator = at::detail::createCPUGenerator(options.seed);
+  auto tokens = vocabulary.encode(start_of(options, vocabulary));  // (T)
+  for (int64_t i = 0; i < options.num_tokens; ++i) {
+    const int64_t length = std::min(tokens.numel(), model.config().context);
+    const auto seen = tokens.narrow(0, tokens.numel() - length, length).unsqueeze(0).to(device);  // (1, T)
+    const auto scores = model.logits(seen).select(1, length - 1).squeeze(0).to(at::kCPU, at::kFloat);
+    tokens = at::cat({tokens, choose(scores, options.temperature, generator)});
+  }
+  model.train(was_training);
+  return vocabulary.decode(tokens);
+}
+
+}  // namespace gpt2

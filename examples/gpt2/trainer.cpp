@@ -1,0 +1,167 @@
+#include "trainer.h"
+
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <optional>
+
+#include <torch/utils.h>
+
+#include <deepspeed/deepspeed.h>
+
+#include "model_file.h"
+#include "progress.h"
+#include "text_data.h"
+
+namespace gpt2 {
+namespace {
+
+constexpr int64_t kEvalBatch = 32;  // held-out windows a forward pass
+constexpr const char* kClientKey = "gpt2";
+
+struct HeldOut {
+  double loss = 0.0;  // mean, nats a token
+  int64_t num_tokens = 0;
+};
+
+/// Every rank evaluates its share of the windows; all get the mean over all of them.
+template <class Engine>
+HeldOut evaluate(Engine& engine, TextWindows& windows, int64_t context) {
+  torch::NoGradGuard no_grad;
+  engine.eval();
+  const int64_t rank = engine.world().rank(), world_size = engine.world().size();
+  const auto num_windows = static_cast<int64_t>(*windows.size());
+  const auto device = engine.module().parameters().front().device();
+  double sum = 0.0;
+  for (int64_t first = 0; first < num_windows; first += kEvalBatch * world_size) {
+    // A rank whose share of the last round is empty goes through the model all the same (its parameters may
+    // lie on other ranks, which then wait for it) and does not count the result.
+    std::vector<GptBatch> examples;
+    const int64_t begin = first + rank * kEvalBatch;
+    for (int64_t i = begin; i < std::min(begin + kEvalBatch, num_windows); ++i) {
+      examples.push_back(windows.get(static_cast<size_t>(i)));
+    }
+    const auto count = static_cast<double>(examples.size());
+    if (examples.empty()) examples.push_back(windows.get(0));
+    const auto batch = stack(examples);
+    sum += count * engine.forward(batch.tokens.to(device), batch.targets.to(device)).template item<double>();
+  }
+  engine.train();
+  sum = engine.world().group().all_reduce_scalar(sum);
+  return {sum / static_cast<double>(num_windows), num_windows * context};
+}
+
+/// `step loss` of every step, so that two runs can be compared to the last bit.
+class LossLog {
+ public:
+  explicit LossLog(const std::string& file) : file_(file) {
+    if (!file.empty()) stream_.open(file);
+    stream_.precision(std::numeric_limits<double>::max_digits10);
+  }
+  void write(int64_t step, double loss) {
+    if (file_.empty()) return;
+    stream_ << step << ' ' << loss << std::endl;
+    if (!stream_) deepspeed::raise<deepspeed::IoError>("gpt2.loss_log", file_, " cannot be written");
+  }
+
+ private:
+  std::string file_;
+  std::ofstream stream_;
+};
+
+template <class Engine>
+void save(Engine& engine, const std::string& folder, const ModelFile& model) {
+  if (engine.world().rank() == 0) write_model_file(folder, model);
+  engine.save_checkpoint(folder, {.tag = "", .client_state = {{kClientKey, to_json(model)}}});
+}
+
+template <class Engine>
+std::string resume(Engine& engine, const Options& options, const ModelFile& model) {
+  const auto loaded = engine.load_checkpoint(options.resume, {.tag = options.resume_tag});
+  if (loaded.path.empty()) {
+    deepspeed::raise<deepspeed::CheckpointError>("gpt2.resume", "there is no checkpoint in ", options.resume);
+  }
+  const auto* trained = loaded.client_state.find(kClientKey);
+  if (trained == nullptr || trained->as_string() != to_json(model)) {
+    deepspeed::raise<deepspeed::CheckpointError>(
+        "gpt2.resume", loaded.path, " is of another model or another text, expected ", to_json(model));
+  }
+  return "resumed from " + loaded.path + " at step " + std::to_string(engine.global_steps());
+}
+
+std::string describe(const GPT& model, const TextData& data) {
+  int64_t num_parameters = 0;
+  for (const auto& parameter : model.parameters()) num_parameters += parameter.numel();
+  const auto& config = model.config();
+  return deepspeed::message("GPT-2 of ", num_parameters, " parameters (", config.layers, " layers, width ",
+                            config.width, ", context ", config.context, "); ",
+                            *data.train.size() + size_t(config.context), " characters to train on, ",
+                            config.vocabulary, " different ones");
+}
+
+}  // namespace
+
+void train(const Options& options) {
+  const auto world = deepspeed::comm::init_distributed();
+  deepspeed::manual_seed(options.seed);
+
+  auto data = make_text_data(options.data.empty() ? read_default_text() : read_text(options.data),
+                             options.model.context);
+  GptConfig config = options.model;
+  config.vocabulary = data.vocabulary.size();
+  const ModelFile model_file{config, data.vocabulary};
+
+  auto model = std::make_shared<GPT>(config);
+  auto [engine, optimizer, loader, lr_scheduler] =
+      deepspeed::initialize(model, data.train, {.config = options.deepspeed_config});
+
+  const bool first_rank = world.rank() == 0;
+  Progress progress(stdout, !first_rank, options.steps, options.log_every,
+                    engine->train_batch_size() * config.context);
+  LossLog loss_log(first_rank ? options.loss_log : "");
+  progress.note(describe(*model, data));
+  if (!options.resume.empty()) progress.note(resume(*engine, options, model_file));
+
+  const auto evaluate_and_note = [&, &engine = engine] {
+    const HeldOut held_out = evaluate(*engine, data.held_out, config.context);
+    progress.note(deepspeed::message("held-out loss ", held_out.loss, " nats a character (step ",
+                                     engine->global_steps(), ", ", held_out.num_tokens, " characters)"));
+  };
+
+  double micro_losses = 0.0;
+  int64_t num_micro_losses = 0;
+  progress.restart_clock();
+  while (engine->global_steps() < options.steps) {  // once an epoch
+    for (auto& batch : *loader) {
+      auto loss = engine->forward(batch.tokens, batch.targets);
+      micro_losses += loss.item<double>();
+      ++num_micro_losses;
+      const bool updates = engine->is_gradient_accumulation_boundary();
+      engine->backward(loss);
+      engine->step();
+      if (!updates) continue;
+
+      const int64_t step = engine->global_steps();
+      const double mean_loss =
+          world.group().all_reduce_scalar(micro_losses / static_cast<double>(num_micro_losses)) /
+          static_cast<double>(world.size());
+      micro_losses = 0.0;
+      num_micro_losses = 0;
+      loss_log.write(step, mean_loss);
+      progress.step(step, mean_loss, engine->get_lr().front(), engine->get_global_grad_norm());
+
+      const bool last = step >= options.steps;
+      if (options.eval_every > 0 && step % options.eval_every == 0 && !last) evaluate_and_note();
+      if (!options.save_dir.empty() && (last || (options.save_every > 0 && step % options.save_every == 0))) {
+        save(*engine, options.save_dir, model_file);
+      }
+      progress.restart_clock();
+      if (last) break;
+    }
+  }
+  evaluate_and_note();
+  if (options.sample.num_tokens > 0 && first_rank)
+    progress.note(sample(*model, data.vocabulary, options.sample));
+}
+
+}  // namespace gpt2
