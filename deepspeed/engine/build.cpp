@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <cmath>
 #include <unordered_map>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "deepspeed/engine/param_groups.h"
 #include "deepspeed/engine/seed.h"
 #include "deepspeed/optim/factory.h"
+#include "deepspeed/optim/lr_scheduler_factory.h"
 #include "deepspeed/optim/torch_optimizer.h"
 #include "deepspeed/precision/loss_scaler.h"
 

@@ -3,7 +3,7 @@
 
 #include "tests/support/training_run.h"
 
-namespace deepspeed::test {
+namespace deepspeed::testing {
 namespace {
 
 Json zero(int stage, bool overlap = false, int64_t bucket = 200) {
@@ -124,4 +124,4 @@ TEST(SixteenBit, StagesAgreeAndLearn) {
 }
 
 }  // namespace
-}  // namespace deepspeed::test
+}  // namespace deepspeed::testing

@@ -10,7 +10,7 @@
 
 #include <cmath>
 
-namespace deepspeed::test {
+namespace deepspeed::testing {
 namespace {
 
 void fill(const at::Tensor& tensor, double phase, double size) {
@@ -66,4 +66,4 @@ std::pair<at::Tensor, at::Tensor> odd_batch(int64_t first, int64_t count) {
   return {at::stack(inputs), at::stack(targets)};
 }
 
-}  // namespace deepspeed::test
+}  // namespace deepspeed::testing

@@ -9,7 +9,7 @@
 
 #include <memory>
 
-namespace deepspeed::test {
+namespace deepspeed::testing {
 
 class OddNet : public torch::nn::Module {
  public:
@@ -36,4 +36,4 @@ std::pair<at::Tensor, at::Tensor> odd_sample(int64_t index);
 /// Samples first, first + 1, ...: (count, 7) and (count, 5).
 std::pair<at::Tensor, at::Tensor> odd_batch(int64_t first, int64_t count);
 
-}  // namespace deepspeed::test
+}  // namespace deepspeed::testing

@@ -10,7 +10,7 @@
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
 
-namespace deepspeed::test {
+namespace deepspeed::testing {
 namespace {
 
 template <class T>
@@ -116,4 +116,4 @@ double largest_relative_difference(const std::vector<double>& a, const std::vect
   return largest_difference(a, b, floor);
 }
 
-}  // namespace deepspeed::test
+}  // namespace deepspeed::testing

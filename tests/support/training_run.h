@@ -9,7 +9,7 @@
 #include "deepspeed/base/json.h"
 #include "deepspeed/comm/init.h"
 
-namespace deepspeed::test {
+namespace deepspeed::testing {
 
 struct TrainingSpec {
   int world_size = 1;
@@ -34,4 +34,4 @@ TrainingResult run_training(const TrainingSpec& spec);
 double largest_relative_difference(const std::vector<float>& a, const std::vector<float>& b, double floor = 1e-6);
 double largest_relative_difference(const std::vector<double>& a, const std::vector<double>& b, double floor = 1e-9);
 
-}  // namespace deepspeed::test
+}  // namespace deepspeed::testing
