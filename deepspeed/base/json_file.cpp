@@ -1,0 +1,171 @@
+#include "deepspeed/base/json_file.h"
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <iterator>
+#include <unordered_set>
+#include <vector>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json_comments.h"
+
+namespace deepspeed {
+namespace {
+
+/// Reads a text and tells how far the reader has come.
+class TrackedIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  TrackedIterator(const char* at, const char** reached) : at_(at), reached_(reached) {}
+  reference operator*() const { return *at_; }
+  TrackedIterator& operator++() {
+    *reached_ = ++at_;
+    return *this;
+  }
+  TrackedIterator operator++(int) {
+    TrackedIterator before = *this;
+    ++*this;
+    return before;
+  }
+  friend bool operator==(const TrackedIterator& a, const TrackedIterator& b) { return a.at_ == b.at_; }
+  friend bool operator!=(const TrackedIterator& a, const TrackedIterator& b) { return a.at_ != b.at_; }
+
+ private:
+  const char* at_;
+  const char** reached_;
+};
+
+/// Builds the value from the parser's events and turns each fault into a ConfigError.
+class Builder {
+ public:
+  Builder(const std::string& text, const std::string& source)
+      : text_(text), source_(source), reached_(text.data()) {}
+
+  Json build() {
+    const char* const begin = text_.data();
+    const char* const end = begin + text_.size();
+    Json::sax_parse(TrackedIterator(begin, &reached_), TrackedIterator(end, &reached_), this);
+    return std::move(root_);
+  }
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(Json::number_integer_t value) { return add(value); }
+  bool number_unsigned(Json::number_unsigned_t value) { return add(value); }
+  bool number_float(Json::number_float_t value, const std::string&) { return add(value); }
+  bool string(std::string& value) { return add(std::move(value)); }
+  bool binary(Json::binary_t&) { fail("binary data is no JSON"); }
+  bool start_object(size_t) { return open(Json::object()); }
+  bool start_array(size_t) { return open(Json::array()); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+
+  bool key(std::string& name) {
+    Level& level = levels_.back();
+    level.key = name;
+    if (!level.keys.insert(name).second) fail("the key ", path(), " is given twice, expected once");
+    return true;
+  }
+
+  bool parse_error(size_t offset, const std::string& token, const nlohmann::detail::exception& error) {
+    reached_ = text_.data() + std::min(offset, text_.size());
+    if (error.id == 406)
+      fail(path(), ": got ", token.substr(0, 40), ", expected a number within the range of a double");
+    std::string what = error.what();
+    if (const size_t start = what.find(": "); start != std::string::npos) what.erase(0, start + 2);
+    fail(what.substr(0, 200));
+  }
+
+ private:
+  struct Level {
+    Json* value;
+    std::string key;
+    std::unordered_set<std::string> keys;
+  };
+
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    const size_t consumed = static_cast<size_t>(reached_ - text_.data());
+    const auto [line, column] = position_in(text_, consumed == 0 ? 0 : consumed - 1);
+    raise<ConfigError>("json", source_, " line ", line, " column ", column, ": ", parts...);
+  }
+
+  std::string path() const {
+    std::string joined;
+    for (const Level& level : levels_) {
+      if (!level.key.empty()) joined += (joined.empty() ? "" : ".") + path_part(level.key);
+    }
+    return joined.empty() ? "the value" : joined;
+  }
+
+  Json* insert(Json value) {
+    if (levels_.empty()) return &(root_ = std::move(value));
+    Level& level = levels_.back();
+    if (level.value->is_array()) return &level.value->emplace_back(std::move(value));
+    return &((*level.value)[level.key] = std::move(value));
+  }
+
+  bool add(Json value) {
+    insert(std::move(value));
+    return true;
+  }
+
+  bool open(Json value) {
+    if (levels_.size() >= kMaxJsonDepth) fail("nested too deep, expected at most ", kMaxJsonDepth, " levels");
+    levels_.push_back({insert(std::move(value)), "", {}});
+    return true;
+  }
+
+  bool close() {
+    levels_.pop_back();
+    return true;
+  }
+
+  const std::string& text_;
+  const std::string& source_;
+  const char* reached_;
+  Json root_;
+  std::vector<Level> levels_;
+};
+
+}  // namespace
+
+std::string path_part(const std::string& key) {
+  constexpr size_t kLongest = 80;
+  const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
+  if (!key.empty() && key.size() <= kLongest && std::all_of(key.begin(), key.end(), plain)) return key;
+  return json_excerpt(Json(key));
+}
+
+std::string json_excerpt(const Json& value) {
+  constexpr size_t kLongest = 80;
+  const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+}
+
+Json parse_json(const std::string& text, const std::string& source) {
+  if (text.size() > kMaxJsonBytes) {
+    raise<ConfigError>("json", source, ": got more than ", kMaxJsonBytes, " bytes, expected a smaller text");
+  }
+  return Builder(blank_comments(text, source), source).build();
+}
+
+Json read_json_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path)) {
+    raise<IoError>("json", "cannot open ", path.string(), ", expected a readable JSON file");
+  }
+  std::string text(kMaxJsonBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) raise<IoError>("json", "cannot read ", path.string());
+  text.resize(static_cast<size_t>(file.gcount()));
+  return parse_json(text, path.string());
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,67 @@
+// The JSON config, read, resolved and checked.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "deepspeed/base/json.h"
+#include "deepspeed/config/checkpoint.h"
+#include "deepspeed/config/help.h"
+#include "deepspeed/config/optimizer.h"
+#include "deepspeed/config/precision.h"
+#include "deepspeed/config/source.h"
+#include "deepspeed/config/table.h"
+#include "deepspeed/config/zero.h"
+
+namespace deepspeed::config {
+
+/// The members are spelled as the keys. Keys that this version reads without acting on them have no member.
+struct DeepSpeedConfig {
+  int64_t train_batch_size = 0;  // the three batch sizes are resolved: none is 0 in a loaded config
+  int64_t train_micro_batch_size_per_gpu = 0;
+  int64_t gradient_accumulation_steps = 0;
+  bool managed_gradient_accumulation = true;
+  std::optional<int64_t> steps_per_print;
+  bool dump_state = false;
+  double gradient_clipping = 1.0;  // 0: off
+  bool prescale_gradients = false;
+  double gradient_predivide_factor = 1.0;
+  std::string gradient_allreduce_op = "mean";  // mean or sum
+  bool sparse_gradients = false;
+  std::optional<std::string> communication_data_type;  // fp32, fp16 or bf16
+  std::string seq_parallel_communication_data_type = "fp32";
+  bool disable_allgather = false;
+  bool zero_allow_untested_optimizer = false;
+  bool zero_force_ds_cpu_optimizer = true;
+  bool graph_harvesting = false;
+  bool wall_clock_breakdown = false;
+  bool memory_breakdown = false;
+  bool dataloader_drop_last = false;
+  std::optional<int64_t> vocabulary_size;
+  std::optional<std::string> log_level;  // in lower case
+  bool use_data_before_expert_parallelism = false;
+  std::optional<int64_t> sequence_parallel_size;
+  std::optional<int64_t> data_parallel_size;
+  std::optional<int64_t> seed;  // of dropout and of the order of the data
+  Fp16Config fp16;
+  Bf16Config bf16;
+  std::optional<OptimizerConfig> optimizer;
+  std::optional<SchedulerConfig> scheduler;
+  ZeroConfig zero_optimization;
+  CheckpointConfig checkpoint;
+  Json raw;  // as given
+};
+
+/// Reads a config for that many data-parallel ranks. Throws ConfigError that names the key's path for unknown
+/// keys, wrong types and values, contradictions and features that do not exist yet; IoError for a file that
+/// cannot be read.
+DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_world_size);
+
+/// The members as JSON, defaults and resolved batch sizes included. Loading it gives the same config.
+Json to_json(const DeepSpeedConfig& config);
+
+/// All documented keys: a section without a name whose children are the keys of the top level.
+const Field& all_options();
+
+}  // namespace deepspeed::config

@@ -1,0 +1,103 @@
+// One entry of a section's table: all that is known of a JSON key, spelled once. Reading, defaults, ranges,
+// the check of what this version has, the help text and the list of options come from it; see table.h for the
+// tie to a struct.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deepspeed/base/json.h"
+
+namespace deepspeed::config {
+
+enum class Kind { kBool, kInt, kFloat, kString, kStringList, kIntList, kObject, kSection, kAny };
+
+/// Both ends belong to the range unless they are open.
+struct Range {
+  std::optional<double> minimum;
+  std::optional<double> maximum;
+  bool open = false;
+};
+
+/// What became of a key that old configs use. An empty `replacement` means that the value has no effect any
+/// more.
+struct Deprecation {
+  std::string replacement;
+  std::function<Json(const Json&)> convert;
+};
+
+struct Field {
+  std::string key;
+  Kind kind = Kind::kAny;
+  Json default_value;   // the canonical value where the key is absent; null: none
+  std::string meaning;  // one line
+  bool nullable = false;
+  bool required = false;
+  Range range;
+  std::vector<std::string> choices;  // of a string, in the spelling that the reader gives; empty: any text
+  std::vector<std::string> aliases;
+  std::function<Json(const Json&)> normalize;         // older shapes of the value into the present one
+  std::function<bool(const Json&)> accepts;           // a further condition on the value as given ...
+  std::string accepts_text;                           // ... and its wording for the error
+  std::optional<std::vector<Json>> supported_values;  // what this version can do, of the documented values
+  std::optional<Deprecation> deprecation;
+  // Of sections:
+  std::vector<Field> children;
+  bool open = false;             // keys without an entry are kept, not refused
+  bool auto_is_default = false;  // "auto" stands for the default of each child
+};
+
+using Option = std::function<void(Field&)>;
+
+/// An entry; a default of null makes it nullable, but for sections.
+Field make_field(Kind kind, std::string key, Json default_value, std::string meaning,
+                 std::initializer_list<Option> options);
+
+// Entries without a struct member: documented keys that this version reads, checks and does not act on.
+Field boolean(std::string key, Json default_value, std::string meaning,
+              std::initializer_list<Option> options = {});
+Field integer(std::string key, Json default_value, std::string meaning,
+              std::initializer_list<Option> options = {});
+Field number(std::string key, Json default_value, std::string meaning,
+             std::initializer_list<Option> options = {});
+Field text(std::string key, Json default_value, std::string meaning,
+           std::initializer_list<Option> options = {});
+Field strings(std::string key, Json default_value, std::string meaning,
+              std::initializer_list<Option> options = {});
+Field integers(std::string key, Json default_value, std::string meaning,
+               std::initializer_list<Option> options = {});
+Field object(std::string key, Json default_value, std::string meaning,
+             std::initializer_list<Option> options = {});
+Field any(std::string key, Json default_value, std::string meaning,
+          std::initializer_list<Option> options = {});
+Field section(std::string key, std::string meaning, std::vector<Field> children,
+              std::initializer_list<Option> options = {});
+
+// What an entry may add.
+Option at_least(double minimum);
+Option above(double minimum);
+Option between(double minimum, double maximum);
+Option strictly_between(double minimum, double maximum);
+Option one_of(std::vector<std::string> choices);
+Option alias(std::string key);
+Option or_null();
+Option required();
+/// The feature does not exist yet: any value but the default is refused.
+Option not_yet();
+/// Of the documented values only these work so far.
+Option only(std::vector<Json> values);
+Option keeps_unknown_keys();
+Option auto_means_default();
+Option normalized_by(std::function<Json(const Json&)> normalize);
+Option accepted_if(std::function<bool(const Json&)> accepts, std::string wording);
+Option deprecated(std::string replacement, std::function<Json(const Json&)> convert);
+/// The truth values are no numbers here, though they pass for numbers elsewhere.
+Option no_truth_value();
+
+/// What a value of the field must be, in words: "a whole number of at least 1 or null".
+std::string expected_value(const Field& field);
+
+}  // namespace deepspeed::config

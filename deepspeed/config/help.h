@@ -1,0 +1,17 @@
+// The documentation of the config, written from the tables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace deepspeed::config {
+
+/// A block of lines for each key: its path, what it takes, its default, what works so far, its meaning.
+/// `section` is the dotted path of a section or a key; empty: all. Throws UsageError, naming the nearest key,
+/// for another.
+std::string help_text(const std::string& section = "");
+
+/// One line a key, "path: what it takes, default": the whole surface of options.
+std::vector<std::string> option_list();
+
+}  // namespace deepspeed::config

@@ -1,0 +1,52 @@
+#include "deepspeed/config/nearest_key.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace deepspeed::config {
+namespace {
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+}  // namespace
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  // rows[i % 3][j]: the distance between the first i bytes of a and the first j bytes of b.
+  std::vector<std::vector<size_t>> rows(3, std::vector<size_t>(b.size() + 1));
+  for (size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    auto& row = rows[i % 3];
+    const auto& above = rows[(i + 2) % 3];
+    const auto& two_above = rows[(i + 1) % 3];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substituted = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, substituted});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], two_above[j - 2] + 1);
+    }
+  }
+  return rows[a.size() % 3][b.size()];
+}
+
+std::string nearest_key(const std::string& key, const std::vector<std::string>& candidates) {
+  constexpr size_t kLongestKey = 100;
+  if (key.size() > kLongestKey) return "";
+  const size_t furthest = std::max<size_t>(2, key.size() / 3);
+  size_t best = furthest + 1;
+  std::string nearest;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = edit_distance(lower(key), lower(candidate));
+    // One that shares no byte with the key is no correction of it.
+    if (distance < best && distance < key.size()) {
+      best = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+}  // namespace deepspeed::config

@@ -1,0 +1,16 @@
+// "Did you mean": the known key that a misspelled one was probably meant to be.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace deepspeed::config {
+
+/// How many insertions, deletions, substitutions and swaps of neighbours turn `a` into `b`.
+size_t edit_distance(const std::string& a, const std::string& b);
+
+/// The candidate with the least distance from `key`, upper and lower case alike; empty where none is near.
+std::string nearest_key(const std::string& key, const std::vector<std::string>& candidates);
+
+}  // namespace deepspeed::config

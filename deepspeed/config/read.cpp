@@ -1,0 +1,212 @@
+#include "deepspeed/config/read.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json_file.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/config/coerce.h"
+#include "deepspeed/config/nearest_key.h"
+
+namespace deepspeed::config {
+namespace {
+
+[[noreturn]] void fail_value(const Field& field, const Json& given, const std::string& path) {
+  std::string hint;
+  if (given == "auto") hint = "; the client must resolve \"auto\" before the config is loaded";
+  raise<ConfigError>("config", path, ": got ", json_excerpt(given), ", expected ", expected_value(field),
+                     hint);
+}
+
+bool equal_ignoring_case(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+bool in_range(const Range& range, double value) {
+  if (range.minimum && (range.open ? value <= *range.minimum : value < *range.minimum)) return false;
+  return !range.maximum || (range.open ? value < *range.maximum : value <= *range.maximum);
+}
+
+std::optional<Json> as_choice(const Field& field, const Json& given) {
+  if (!given.is_string()) return std::nullopt;
+  if (field.choices.empty()) return given;
+  for (const std::string& choice : field.choices) {
+    if (equal_ignoring_case(choice, given.get<std::string>())) return Json(choice);
+  }
+  return std::nullopt;
+}
+
+template <class Read>
+std::optional<Json> as_list(const Json& given, Read read) {
+  if (!given.is_array()) return std::nullopt;
+  Json list = Json::array();
+  for (const Json& item : given) {
+    const auto value = read(item);
+    if (!value) return std::nullopt;
+    list.push_back(*value);
+  }
+  return list;
+}
+
+std::optional<Json> as_string(const Json& given) {
+  return given.is_string() ? std::optional<Json>(given) : std::nullopt;
+}
+
+template <class T>
+std::optional<Json> as_json(const std::optional<T>& value) {
+  return value ? std::optional<Json>(*value) : std::nullopt;
+}
+
+/// The canonical value, or nothing where `given` has another type.
+std::optional<Json> convert(const Field& field, const Json& given) {
+  switch (field.kind) {
+    case Kind::kBool:
+      return as_json(as_bool(given));
+    case Kind::kInt:
+      return as_json(as_int(given));
+    case Kind::kFloat:
+      return as_json(as_float(given));
+    case Kind::kString:
+      return as_choice(field, given);
+    case Kind::kStringList:
+      return as_list(given, as_string);
+    case Kind::kIntList:
+      return as_list(given, as_int);
+    case Kind::kObject:
+    case Kind::kSection:
+      return given.is_object() ? std::optional<Json>(given) : std::nullopt;
+    case Kind::kAny:
+      return given;
+  }
+  return std::nullopt;
+}
+
+Json read_value(const Field& field, const Json& as_given, const std::string& path) {
+  if (as_given.is_null() && field.nullable) return nullptr;
+  const Json given = field.normalize ? field.normalize(as_given) : as_given;
+  const auto value = convert(field, given);
+  if (!value) fail_value(field, as_given, path);
+  if (field.accepts && !field.accepts(given)) fail_value(field, as_given, path);
+  if (value->is_number() && !in_range(field.range, value->get<double>())) fail_value(field, as_given, path);
+  return field.kind == Kind::kSection ? read_section(field, *value, path) : *value;
+}
+
+bool answers_to(const Field& field, const std::string& key) {
+  return field.key == key ||
+         std::find(field.aliases.begin(), field.aliases.end(), key) != field.aliases.end();
+}
+
+const Field* find_field(const std::vector<Field>& fields, const std::string& key) {
+  const auto found =
+      std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return answers_to(f, key); });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+[[noreturn]] void fail_unknown_key(const Field& section, const std::string& key, const std::string& path) {
+  std::vector<std::string> known;
+  for (const Field& field : section.children) {
+    known.push_back(field.key);
+    known.insert(known.end(), field.aliases.begin(), field.aliases.end());
+  }
+  const std::string nearest = nearest_key(key, known);
+  const std::string where = path.empty() ? "at the top level" : "in the section " + path;
+  raise<ConfigError>("config", join(path, path_part(key)), ": unknown key, expected a documented one ", where,
+                     nearest.empty() ? "" : "; did you mean '" + join(path, nearest) + "'?");
+}
+
+/// Stores the value under the key's present name; `values` must not have it yet unless it was null there.
+void store(Json& values, const std::string& name, Json value, const std::string& path,
+           const std::string& given_as) {
+  const auto found = values.find(name);
+  if (found != values.end() && !found->is_null()) {
+    if (value.is_null()) return;
+    raise<ConfigError>("config", join(path, given_as), ": got it beside '", join(path, name),
+                       "', expected one of them: both set ", name);
+  }
+  values[name] = std::move(value);
+}
+
+void store_deprecated(Json& values, const Field& section, const Field& field, const Json& value,
+                      const Json& given, const std::string& path) {
+  const std::string& replacement = field.deprecation->replacement;
+  const std::string old_path = join(path, field.key);
+  if (replacement.empty()) {
+    log::warning("[config] ", old_path, " is deprecated and has no effect");
+    return;
+  }
+  log::warning("[config] ", old_path, " is deprecated, use ", join(path, replacement));
+  for (const auto& [key, unused] : given.items()) {
+    if (!answers_to(*find_field(section.children, replacement), key)) continue;
+    raise<ConfigError>("config", old_path, ": got it beside '", join(path, replacement),
+                       "', expected the latter alone: the former is its deprecated name");
+  }
+  values[replacement] = field.deprecation->convert(value);
+}
+
+void require_keys(const Field& section, const Json& values, const std::string& path) {
+  for (const Field& field : section.children) {
+    if (!field.required || values.contains(field.key)) continue;
+    raise<ConfigError>("config", join(path, field.key), ": missing, expected ", expected_value(field),
+                       " in the section ", path);
+  }
+}
+
+void require_depth(const Json& value, size_t depth) {
+  if (!value.is_structured()) return;
+  if (depth >= kMaxJsonDepth) {
+    raise<ConfigError>("config", "the value is nested too deep, expected at most ", kMaxJsonDepth, " levels");
+  }
+  for (const Json& item : value) require_depth(item, depth + 1);
+}
+
+}  // namespace
+
+std::string join(const std::string& path, const std::string& key) {
+  return path.empty() ? key : path + "." + key;
+}
+
+Json read_section(const Field& section, const Json& given, const std::string& path) {
+  Json values = Json::object();
+  for (const auto& [key, value] : given.items()) {
+    const Field* field = find_field(section.children, key);
+    if (field == nullptr && section.open) {
+      values[key] = value;
+      continue;
+    }
+    if (field == nullptr) fail_unknown_key(section, key, path);
+    if (section.auto_is_default && value == "auto") continue;
+    Json read = read_value(*field, value, join(path, key));
+    if (field->deprecation) {
+      store_deprecated(values, section, *field, read, given, path);
+    } else {
+      store(values, field->key, std::move(read), path, key);
+    }
+  }
+  require_keys(section, values, path);
+  return values;
+}
+
+void require_supported(const Field& section, const Json& values, const std::string& path) {
+  for (const Field& field : section.children) {
+    const auto found = values.find(field.key);
+    if (found == values.end()) continue;
+    const std::string where = join(path, field.key);
+    const auto& supported = field.supported_values;
+    if (supported && std::find(supported->begin(), supported->end(), *found) == supported->end()) {
+      std::string so_far;
+      for (const Json& value : *supported) so_far += (so_far.empty() ? "" : ", ") + json_excerpt(value);
+      raise<ConfigError>(
+          "config", where, ": not supported yet, got ", json_excerpt(*found),
+          ", supported so far: ", field.kind == Kind::kSection ? "leave the section out" : so_far);
+    }
+    if (field.kind == Kind::kSection && found->is_object()) require_supported(field, *found, where);
+  }
+}
+
+void require_bounded_depth(const Json& value) { require_depth(value, 0); }
+
+}  // namespace deepspeed::config

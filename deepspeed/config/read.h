@@ -1,0 +1,27 @@
+// Reads JSON against the tables: every fault is a ConfigError that names the key's path, what it got and what
+// it expected.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "deepspeed/base/json.h"
+#include "deepspeed/config/field.h"
+
+namespace deepspeed::config {
+
+/// `path` of a section and a key in it: "fp16.enabled"; the top level's path is empty.
+std::string join(const std::string& path, const std::string& key);
+
+/// The keys that `given` has, under their present names and with canonical values: bool, int64, double,
+/// string in a choice's spelling, lists, objects. Sections are read likewise. `path` names the section in
+/// errors.
+Json read_section(const Field& section, const Json& given, const std::string& path);
+
+/// Throws for the first value, of those that read_section gave, that this version does not support.
+void require_supported(const Field& section, const Json& values, const std::string& path);
+
+/// Throws where objects and lists are nested deeper than a text may nest them.
+void require_bounded_depth(const Json& value);
+
+}  // namespace deepspeed::config

@@ -1,0 +1,151 @@
+#include "deepspeed/config/rules.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json_file.h"
+
+namespace deepspeed::config {
+namespace {
+
+template <class... Parts>
+void require(bool condition, const Parts&... parts) {
+  if (!condition) raise<ConfigError>("config", parts...);
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+bool enabled(const Json& values, const char* section) {
+  const auto found = values.find(section);
+  return found != values.end() && found->is_object() && found->value("enabled", false);
+}
+
+void check_fp16(const Fp16Config& fp16) {
+  if (!fp16.enabled || fp16.loss_scale != 0) return;
+  require(fp16.loss_scale_window > 0, "fp16.loss_scale_window: got ", fp16.loss_scale_window,
+          ", expected more than 0 for a dynamic loss scale");
+  require(fp16.min_loss_scale > 0, "fp16.min_loss_scale: got ", fp16.min_loss_scale,
+          ", expected more than 0 for a dynamic loss scale");
+}
+
+void check_sixteen_bit_masters(const DeepSpeedConfig& config) {
+  const bool zero = config.zero_optimization.stage > 0;
+  const bool fp16_masters = config.fp16.fp16_master_weights_and_grads;
+  const bool bf16_masters = config.bf16.bf16_master_weights_and_grads;
+  require(!fp16_masters || !bf16_masters, "fp16.fp16_master_weights_and_grads: got true beside ",
+          "bf16.bf16_master_weights_and_grads, expected one of them");
+  require(!fp16_masters || zero, "fp16.fp16_master_weights_and_grads: got true at stage 0, ",
+          "expected zero_optimization.stage 1, 2 or 3");
+  require(!bf16_masters || zero, "bf16.bf16_master_weights_and_grads: got true at stage 0, ",
+          "expected zero_optimization.stage 1, 2 or 3");
+  require(!config.bf16.bf16_optimizer_states || (zero && bf16_masters),
+          "bf16.bf16_optimizer_states: got true, ",
+          "expected it with bf16.bf16_master_weights_and_grads and zero_optimization.stage 1, 2 or 3");
+}
+
+void check_precision(const DeepSpeedConfig& config, const Json& values) {
+  const bool fp16 = config.fp16.enabled;
+  const bool bf16 = config.bf16.enabled;
+  const bool amp = enabled(values, "amp");
+  require(!fp16 || !bf16, "bf16.enabled: got true beside fp16.enabled, expected one of them");
+  require(!amp || (!fp16 && !bf16), "amp.enabled: got true beside ", fp16 ? "fp16" : "bf16",
+          ".enabled, expected one of them");
+  require(!amp || config.zero_optimization.stage == 0, "amp.enabled: got true with zero_optimization.stage ",
+          config.zero_optimization.stage, ", expected stage 0: use fp16 or bf16 with ZeRO");
+  check_fp16(config.fp16);
+  check_sixteen_bit_masters(config);
+}
+
+/// "fp16" of "float16", "half", "torch.float16"; "" of null.
+std::string short_dtype(const Json& spelled) {
+  if (!spelled.is_string()) return "";
+  const std::string name = spelled.get<std::string>();
+  if (name.find("bf") != std::string::npos) return "bf16";
+  return name.find("16") != std::string::npos || name == "half" ? "fp16" : "fp32";
+}
+
+void check_param_dtype(const DeepSpeedConfig& config, const Json& values) {
+  const auto types = values.find("data_types");
+  if (types == values.end()) return;
+  const std::string wanted = short_dtype(types->value("param_dtype", Json()));
+  const std::string model = config.fp16.enabled ? "fp16" : config.bf16.enabled ? "bf16" : "fp32";
+  require(wanted.empty() || wanted == model, "data_types.param_dtype: got ", wanted, ", expected ", model,
+          ", the type that fp16.enabled and bf16.enabled give the model");
+}
+
+/// Keys with values that only the client can know.
+void check_params(const char* path, const Json& params) {
+  for (const auto& [key, value] : params.items()) {
+    require(value != "auto", path, ".", path_part(key),
+            ": got \"auto\", expected a value: the client must resolve it before the config is loaded");
+  }
+}
+
+void check_optimizer(const DeepSpeedConfig& config) {
+  if (config.scheduler) check_params("scheduler.params", config.scheduler->params);
+  if (!config.optimizer) return;
+  const Json& params = config.optimizer->params;
+  check_params("optimizer.params", params);
+  require(!params.contains("max_grad_norm"), "optimizer.params.max_grad_norm: got ",
+          json_excerpt(params.value("max_grad_norm", Json())),
+          ", expected the key gradient_clipping in its place");
+  const std::string type = lower(config.optimizer->type);
+  const bool lamb = type == "lamb" || type == "onebitlamb";
+  require(!lamb || !config.fp16.enabled || config.fp16.loss_scale == 0, "fp16.loss_scale: got ",
+          config.fp16.loss_scale, ", expected 0: ", config.optimizer->type, " needs a dynamic loss scale");
+  constexpr std::array kOneBit = {"onebitadam", "onebitlamb", "zerooneadam"};
+  const bool one_bit = std::find(kOneBit.begin(), kOneBit.end(), type) != kOneBit.end();
+  require(!one_bit || config.zero_optimization.stage == 0, "zero_optimization.stage: got ",
+          config.zero_optimization.stage, ", expected 0: ", config.optimizer->type,
+          " does not work with ZeRO");
+}
+
+void check_zero(const DeepSpeedConfig& config) {
+  const ZeroConfig& zero = config.zero_optimization;
+  const bool sharded_in_place = zero.stage == 1 || zero.stage == 2;
+  require(!sharded_in_place || zero.allgather_bucket_size % 2 == 0,
+          "zero_optimization.allgather_bucket_size: got ", zero.allgather_bucket_size,
+          ", expected an even number");
+  require(zero.offload_optimizer.ratio == 1.0 || zero.stage == 3,
+          "zero_optimization.offload_optimizer.ratio: got ", zero.offload_optimizer.ratio, " at stage ",
+          zero.stage, ", expected 1.0: less needs stage 3");
+  require(!zero.pipeline_loading_checkpoint || zero.stage == 3,
+          "zero_optimization.pipeline_loading_checkpoint: got ", "true at stage ", zero.stage,
+          ", expected stage 3");
+  require(zero.stage != 3 || config.gradient_allreduce_op != "sum",
+          "gradient_allreduce_op: got \"sum\" at stage 3, expected \"mean\"");
+  const bool means_by_scatter =
+      zero.stage == 2 && zero.reduce_scatter && config.gradient_allreduce_op == "mean";
+  require(!means_by_scatter || config.gradient_predivide_factor == 1.0, "gradient_predivide_factor: got ",
+          config.gradient_predivide_factor, ", expected 1.0 at stage 2 with reduce_scatter and the mean");
+  require(!means_by_scatter || !config.prescale_gradients,
+          "prescale_gradients: got true, expected false at stage 2 with reduce_scatter and the mean");
+}
+
+void check_world(const DeepSpeedConfig& config, const Json& values, int64_t world) {
+  require(!config.data_parallel_size || *config.data_parallel_size == world, "data_parallel_size: got ",
+          config.data_parallel_size.value_or(0), ", expected ", world, ", the number of data-parallel ranks");
+  const bool old_zero =
+      config.raw.contains("zero_optimization") && config.raw["zero_optimization"].is_boolean();
+  require(old_zero || values.value("allgather_size", Json()).is_null(),
+          "allgather_size: got it with a section ",
+          "zero_optimization, expected zero_optimization.allgather_bucket_size in its place");
+}
+
+}  // namespace
+
+void require_consistent(const DeepSpeedConfig& config, const Json& values, int64_t data_parallel_world_size) {
+  check_precision(config, values);
+  check_param_dtype(config, values);
+  check_optimizer(config);
+  check_zero(config);
+  check_world(config, values, data_parallel_world_size);
+}
+
+}  // namespace deepspeed::config

@@ -1,0 +1,33 @@
+// Where a config comes from.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <variant>
+
+#include "deepspeed/base/json.h"
+
+namespace deepspeed::config {
+
+/// A path, JSON text or a JSON object; built from each without a cast. A string is JSON text where it starts
+/// with
+/// '{' (or '[', which is an error later) after white space and comments, else a path.
+class ConfigSource {
+ public:
+  ConfigSource(const char* path_or_text);
+  ConfigSource(std::string path_or_text);
+  ConfigSource(std::filesystem::path path);
+  ConfigSource(Json object);
+
+  /// The object. Comments and trailing commas are allowed in files and text. Throws ConfigError (line, column
+  /// and key; no object; nested too deep) and IoError (a file that cannot be read).
+  Json read() const;
+
+ private:
+  struct Text {
+    std::string text;
+  };
+  std::variant<Text, std::filesystem::path, Json> source_;
+};
+
+}  // namespace deepspeed::config

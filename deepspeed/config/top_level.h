@@ -1,0 +1,10 @@
+// The table of the top level.
+#pragma once
+
+#include "deepspeed/config/config.h"
+
+namespace deepspeed::config {
+
+const Table<DeepSpeedConfig>& top_level_table();
+
+}  // namespace deepspeed::config
