@@ -13,7 +13,6 @@
 #include "deepspeed/engine/seed.h"
 #include "deepspeed/optim/factory.h"
 #include "deepspeed/optim/lr_scheduler_factory.h"
-#include "deepspeed/optim/torch_optimizer.h"
 #include "deepspeed/precision/loss_scaler.h"
 
 namespace deepspeed {
@@ -94,7 +93,7 @@ void prepare_rest(const EngineModel& model, const comm::ProcessGroup& group, at:
 std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedConfig& config,
                                                       const InitializeOptions& options,
                                                       std::vector<optim::ParamGroup> groups) {
-  if (options.optimizer) return optim::make_torch_optimizer(options.optimizer, std::move(groups));
+  if (options.optimizer) raise<NotSupportedError>("initialize", "torch optimizer");
   return optim::make_optimizer(config.optimizer->type, config.optimizer->params, std::move(groups));
 }
 

@@ -61,11 +61,11 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
   gradients_pending_ = true;
   refresh_boundary();
   const c10::NoGradGuard no_grad;
-  return divisor == 1.0 ? loss.detach() : loss.detach() / divisor;
+  return divisor == 1.0 ? loss.detach() : loss.detach().div(divisor);
 }
 
 at::Tensor Engine::scale(const at::Tensor& loss) const {
-  return loss * require_optimizer("scale").loss_scale();
+  return loss.mul(require_optimizer("scale").loss_scale());
 }
 
 bool Engine::is_gradient_accumulation_boundary() const {
