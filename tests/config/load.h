@@ -1,0 +1,40 @@
+// What the tests of the config share: loading with an error as text, and one key set in a config that is else
+// valid.
+#pragma once
+
+#include <string>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/config/config.h"
+
+namespace deepspeed::config {
+
+/// Warnings of deprecated keys are many here and tell a reader of the log nothing.
+inline const bool warnings_are_off = (log::set_level(log::Level::kError), true);
+
+/// The text of the ConfigError that loading throws; empty where it throws none.
+inline std::string load_error(const ConfigSource& source, int64_t world = 1) {
+  try {
+    load_config(source, world);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// The pointer of a dotted path: "fp16.enabled" is /fp16/enabled.
+inline Json::json_pointer pointer(const std::string& path) {
+  std::string text = "/" + path;
+  for (char& c : text) c = c == '.' ? '/' : c;
+  return Json::json_pointer(text);
+}
+
+/// A valid config with the key at `path` set to `value`.
+inline Json config_with(const std::string& path, const Json& value) {
+  Json object = {{"train_batch_size", 8}};
+  object[pointer(path)] = value;
+  return object;
+}
+
+}  // namespace deepspeed::config

@@ -1,0 +1,177 @@
+// Every key of the tables: its default is accepted, another type refused, what does not exist yet refused as
+// such.
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/config/read.h"
+
+#include "tests/config/load.h"
+
+namespace deepspeed::config {
+namespace {
+
+using testing::HasSubstr;
+
+using Visit = std::function<void(const Field&, const std::string& path, const Field& parent)>;
+
+void walk(const Field& parent, const std::string& path, const Visit& visit) {
+  for (const Field& field : parent.children) {
+    visit(field, join(path, field.key), parent);
+    walk(field, join(path, field.key), visit);
+  }
+}
+
+/// A config with that key alone, and those that it cannot be without.
+Json config_for(const std::string& path, const Field& field, const Field& parent, const Json& value) {
+  Json config = config_with(path, value);
+  const auto dot = path.rfind('.');
+  if (dot == std::string::npos) return config;
+  for (const Field& sibling : parent.children) {
+    if (sibling.key == "enabled" && field.key != "enabled")
+      config[pointer(path.substr(0, dot) + ".enabled")] = false;
+  }
+  return config;
+}
+
+/// Sections that are refused whatever they hold.
+bool in_refused_section(const std::string& path) {
+  for (const char* section : {"sparse_attention", "zero_optimization.zenflow", "checkpoint.writer"}) {
+    if (path == section || path.starts_with(std::string(section) + ".")) return true;
+  }
+  return false;
+}
+
+TEST(Options, EveryDefaultIsAccepted) {
+  int keys = 0;
+  walk(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
+    const bool takes_default =
+        field.kind != Kind::kSection && (field.nullable || !field.default_value.is_null());
+    if (!takes_default || in_refused_section(path)) return;
+    if (path == "weight_quantization.enabled" || path == "allgather_size") return;
+    if (path == "train_batch_size") return;  // null there leaves no batch size at all
+    ++keys;
+    const Json config = config_for(path, field, parent, field.default_value);
+    EXPECT_EQ(load_error(config), "") << config;
+  });
+  EXPECT_GT(keys, 280);
+}
+
+TEST(Options, EveryKeyRefusesAnotherTypeAndNamesItsPath) {
+  const Json wrong = Json::array({Json::array()});
+  walk(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
+    if (field.kind == Kind::kAny) return;
+    const std::string error = load_error(config_for(path, field, parent, wrong));
+    EXPECT_THAT(error, HasSubstr("[config] " + path + ": got [[]], expected " + expected_value(field)));
+    if (field.nullable) return;
+    EXPECT_THAT(load_error(config_for(path, field, parent, nullptr)),
+                HasSubstr(path + ": got null, expected "));
+  });
+}
+
+TEST(Options, EveryRangeEndsWhereItSays) {
+  walk(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
+    const auto refused = [&](double value) {
+      EXPECT_THAT(load_error(config_for(path, field, parent, value)), HasSubstr(path + ": got ")) << value;
+    };
+    if (field.range.minimum) refused(*field.range.minimum - (field.range.open ? 0 : 1));
+    if (field.range.maximum) refused(*field.range.maximum + (field.range.open ? 0 : 1));
+  });
+}
+
+TEST(Options, EverySectionRefusesUnknownKeys) {
+  walk(all_options(), "", [&](const Field& field, const std::string& path, const Field&) {
+    if (field.kind != Kind::kSection || field.open) return;
+    EXPECT_THAT(load_error(config_with(path + ".no_such_key", 1)),
+                HasSubstr(path + ".no_such_key: unknown key"));
+    EXPECT_THAT(load_error(config_with(path + ".no_such_key", "auto")), HasSubstr("unknown key"));
+    const std::string known = field.children.back().key;
+    EXPECT_THAT(load_error(config_with(path + "." + known + "x", 1)),
+                HasSubstr("did you mean '" + path + "."));
+  });
+}
+
+/// Another value of the field's type that the field's own range and choices accept.
+Json another_value(const Field& field) {
+  switch (field.kind) {
+    case Kind::kBool:
+      return field.default_value != true;
+    case Kind::kInt:
+      return (field.default_value.is_null() ? 0 : field.default_value.get<int64_t>()) + 2;
+    case Kind::kString:
+      for (const std::string& choice : field.choices) {
+        if (choice != field.default_value) return choice;
+      }
+      return "another";
+    case Kind::kAny:
+      return "another";
+    default:
+      return Json::object();
+  }
+}
+
+TEST(Options, EveryFeatureThatDoesNotExistYetIsRefusedByName) {
+  // Contradictions are found first, so these are refused as such.
+  const std::map<std::string, std::string> contradictions = {
+      {"fp16.fp16_master_weights_and_grads", "stage"},
+      {"bf16.bf16_master_weights_and_grads", "stage"},
+      {"bf16.bf16_optimizer_states", "stage"},
+      {"zero_optimization.pipeline_loading_checkpoint", "stage"},
+  };
+  int features = 0;
+  walk(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
+    if (!field.supported_values || (in_refused_section(path) && field.kind != Kind::kSection)) return;
+    ++features;
+    Json value = another_value(field);
+    if (path == "zero_optimization.stage") value = 3;
+    if (path == "mics_shard_size") value = 2;
+    if (path == "weight_quantization.enabled") value = true;
+    const auto contradiction = contradictions.find(path);
+    const std::string expected =
+        contradiction == contradictions.end() ? path + ": not supported yet" : path + ": got true";
+    EXPECT_THAT(load_error(config_for(path, field, parent, value)), HasSubstr(expected));
+  });
+  EXPECT_GT(features, 70);
+  EXPECT_THAT(load_error(config_with("fp16.fp16_master_weights_and_grads", true)), HasSubstr("stage 0"));
+}
+
+/// The whole surface of options, one line a key. A change of this file is a change of what users may write.
+TEST(Options, AreThoseOfTheGoldenList) {
+  std::ifstream file(DEEPSPEED_SOURCE_DIR "/tests/golden/config_options.txt");
+  std::stringstream golden;
+  golden << file.rdbuf();
+  std::string actual;
+  for (const std::string& line : option_list()) actual += line + "\n";
+  const std::string written = DEEPSPEED_BINARY_DIR "/config_options.txt";
+  if (golden.str() != actual) std::ofstream(written) << actual;
+  EXPECT_EQ(golden.str(), actual) << "the options changed; if that is meant, copy " << written
+                                  << " to tests/golden/config_options.txt";
+}
+
+TEST(HelpText, ShowsASectionWithDefaultRangeAndMeaning) {
+  const std::string text = help_text("zero_optimization");
+  EXPECT_THAT(
+      text,
+      HasSubstr("zero_optimization.stage: a whole number from 0 to 3; default 0; supported so far: 0, 1, 2"));
+  EXPECT_THAT(text, HasSubstr("\n    What is sharded"));
+  EXPECT_THAT(text, HasSubstr("zero_optimization.offload_optimizer.device: one of none, cpu, nvme"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("fp16.enabled")));
+  EXPECT_THAT(help_text(), HasSubstr("fp16.loss_scale"));
+  EXPECT_THAT(help_text("seed"), HasSubstr("seed: a whole number of at least 0, or null; default null"));
+}
+
+TEST(HelpText, NamesTheNearestSectionOfAnUnknownOne) {
+  try {
+    help_text("zero_optimisation");
+    FAIL() << "no such section";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did you mean 'zero_optimization'?"));
+  }
+}
+
+}  // namespace
+}  // namespace deepspeed::config
