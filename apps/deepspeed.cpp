@@ -1,0 +1,6 @@
+// deepspeed: starts a program once a rank and watches over the ranks (docs/launcher.md).
+#include "deepspeed/launcher/command.h"
+
+int main(int argc, char** argv) {
+  return deepspeed::launcher::run_command(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,0 +1,20 @@
+// The launcher's own lines on standard error: `[time] [level] [launcher] text`. They carry no rank, since the
+// launcher is none, and they never wait for a reader that does not read: watching the ranks goes on.
+#pragma once
+
+#include <string>
+
+#include "deepspeed/base/log.h"
+#include "deepspeed/base/message.h"
+
+namespace deepspeed::launcher {
+
+/// Writes the line if `level` is at or above log::level().
+void announce_line(log::Level level, const std::string& text);
+
+template <class... Parts>
+void announce(log::Level level, const Parts&... parts) {
+  announce_line(level, message(parts...));
+}
+
+}  // namespace deepspeed::launcher

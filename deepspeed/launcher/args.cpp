@@ -1,0 +1,181 @@
+#include "deepspeed/launcher/args.h"
+
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/launcher/unsupported_flags.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+constexpr const char* kWhere = "launcher.args";
+constexpr const char* kVersion = "0.1.0";
+
+/// The values as CLI11 stores them, before they are checked against each other.
+struct RawArgs {
+  LaunchArgs args;
+  int num_procs = 0;
+  int num_gpus = 0;
+  int num_nodes = -1;
+  int node_rank = -1;
+  int master_port = kDefaultMasterPort;
+  std::string log_level = "info";
+  bool quiet = false;
+  bool no_python = false;
+  bool no_local_rank = false;
+  UnsupportedFlags unsupported;
+};
+
+/// CLI11's help, with a usage line that says where the program's own arguments stand.
+class HelpText : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: deepspeed [flags] PROGRAM [arguments of PROGRAM]\n";
+  }
+};
+
+void add_resource_flags(CLI::App& app, RawArgs& raw) {
+  app.add_option("-H,--hostfile", raw.args.hostfile,
+                 "Lines 'HOST slots=N'; this version starts ranks on this machine only")
+      ->capture_default_str();
+  app.add_option("-i,--include", raw.args.include, "Hosts and slots to use: NAME[:SLOT,...][@NAME...]");
+  app.add_option("-e,--exclude", raw.args.exclude, "Hosts and slots to leave out, same grammar");
+  app.add_option("--num_procs,--num_accelerators", raw.num_procs,
+                 "Number of ranks: one a GPU, or on the CPU where the machine has no GPU");
+  app.add_option("--num_gpus", raw.num_gpus, "Number of ranks, each with a GPU");
+  app.add_option("--num_nodes", raw.num_nodes, "Number of machines (1 in this version)");
+  app.add_option("--node_rank", raw.node_rank, "This machine's number (0 in this version)");
+}
+
+void add_run_flags(CLI::App& app, RawArgs& raw) {
+  app.add_option("--master_port", raw.master_port, "Port at which the ranks meet")->capture_default_str();
+  app.add_option("--master_addr", raw.args.master_addr, "Address at which the ranks meet (127.0.0.1)");
+  app.add_flag("--bind_cores_to_rank", raw.args.bind_cores_to_rank,
+               "Give each rank its own share of the cores");
+  app.add_option("--bind_core_list", raw.args.bind_core_list,
+                 "Cores to share out, e.g. 0-3,8; switches --bind_cores_to_rank on");
+  app.add_option("--enable_each_rank_log", raw.args.each_rank_log_dir,
+                 "Folder for one log file a rank, in place of this terminal");
+  app.add_flag("--save_pid", raw.args.save_pid, "Keep this launcher's process id in /tmp/<id>.deepspeed");
+  app.add_option("--log_level", raw.log_level, "debug, info, warning, error or critical")
+      ->capture_default_str();
+  app.add_flag("-q,--quiet", raw.quiet, "Same as --log_level error");
+  app.add_flag("--no_python", raw.no_python, "Run a .py file as the executable that it is");
+  app.add_flag("--no_local_rank", raw.no_local_rank,
+               "Accepted for DeepSpeed's command lines: executables get no --local_rank argument anyway");
+}
+
+int at_least_one(const char* flag, int value) {
+  if (value < 1) raise<UsageError>(kWhere, flag, " is ", value, ", expected a number of 1 or more");
+  return value;
+}
+
+void check_conflicts(const CLI::App& app, const LaunchArgs& args) {
+  if (!args.include.empty() && !args.exclude.empty()) {
+    raise<UsageError>(kWhere, "--include and --exclude are both given, expected one of them");
+  }
+  const char* filter = args.include.empty() ? "--exclude" : "--include";
+  if (args.include.empty() && args.exclude.empty()) return;
+  for (const char* flag : {"--num_nodes", "--num_procs", "--num_gpus"}) {
+    if (app.count(flag) > 0) {
+      raise<UsageError>(kWhere, flag, " and ", filter, " are both given; ", filter,
+                        " alone already says how many ranks run");
+    }
+  }
+}
+
+void check_one_machine(const CLI::App& app, const RawArgs& raw) {
+  raw.unsupported.refuse_given(app);
+  if (app.count("--num_nodes") > 0 && raw.num_nodes != -1) at_least_one("--num_nodes", raw.num_nodes);
+  if (raw.num_nodes > 1) {
+    raise<NotSupportedError>(
+        kWhere, "--num_nodes ", raw.num_nodes,
+        " is not supported yet: this version starts ranks on one machine; leave the flag out and "
+        "use --num_procs");
+  }
+  if (raw.node_rank > 0) {
+    raise<NotSupportedError>(
+        kWhere, "--node_rank ", raw.node_rank,
+        " is not supported yet: this version starts ranks on one machine; leave the flag out");
+  }
+}
+
+void take_number_of_ranks(const CLI::App& app, RawArgs& raw) {
+  const bool procs = app.count("--num_procs") > 0;
+  const bool gpus = app.count("--num_gpus") > 0;
+  if (procs && gpus)
+    raise<UsageError>(kWhere, "--num_procs and --num_gpus are both given, expected one of them");
+  // -1 is DeepSpeed's own "not given".
+  if (procs && raw.num_procs != -1) raw.args.num_ranks = at_least_one("--num_procs", raw.num_procs);
+  if (gpus && raw.num_gpus != -1) raw.args.num_ranks = at_least_one("--num_gpus", raw.num_gpus);
+  raw.args.num_ranks_means_gpus = gpus && raw.args.num_ranks;
+}
+
+void take_port_and_log_level(const CLI::App& app, RawArgs& raw) {
+  if (app.count("--master_port") > 0) {
+    if (raw.master_port < 1 || raw.master_port > 65535) {
+      raise<UsageError>(kWhere, "--master_port is ", raw.master_port, ", expected 1 to 65535");
+    }
+    raw.args.master_port = raw.master_port;
+  }
+  raw.args.log_level = raw.quiet ? log::Level::kError : log::level_from_name(raw.log_level);
+  if (raw.args.each_rank_log_dir == "None") raw.args.each_rank_log_dir.clear();
+  if (!raw.args.bind_core_list.empty()) raw.args.bind_cores_to_rank = true;
+}
+
+void take_program(std::vector<std::string> rest, RawArgs& raw) {
+  const bool explicit_end = !rest.empty() && rest.front() == "--";
+  if (explicit_end) rest.erase(rest.begin());
+  if (rest.empty()) {
+    raise<UsageError>(kWhere,
+                      "no PROGRAM given, expected: deepspeed [flags] PROGRAM [its arguments]; see --help");
+  }
+  if (!explicit_end && rest.front().size() > 1 && rest.front()[0] == '-') {
+    raise<UsageError>(
+        kWhere, "unknown flag '", rest.front(),
+        "' before PROGRAM; `deepspeed --help` lists the flags, and the program's own come after PROGRAM");
+  }
+  raw.args.program = rest.front();
+  raw.args.program_args.assign(rest.begin() + 1, rest.end());
+  const std::string& program = raw.args.program;
+  if (program.size() > 3 && program.ends_with(".py") && !raw.no_python) {
+    raise<NotSupportedError>(kWhere, "the Python program '", program,
+                             "' is not supported yet: give an executable, or make the file executable with a "
+                             "'#!' line and pass --no_python");
+  }
+}
+
+}  // namespace
+
+ParsedArgs parse_args(const std::vector<std::string>& words) {
+  CLI::App app{"Starts PROGRAM once a rank on this machine, watches over the ranks and ends them together.",
+               "deepspeed"};
+  app.formatter(std::make_shared<HelpText>());
+  app.set_version_flag("--version", std::string("deepspeed-cpp ") + kVersion);
+  app.prefix_command();
+  RawArgs raw;
+  add_resource_flags(app, raw);
+  add_run_flags(app, raw);
+  raw.unsupported.add_to(app);
+  try {
+    // CLI11 takes the words from the back.
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::CallForHelp&) {
+    return {{}, app.help()};
+  } catch (const CLI::CallForVersion&) {
+    return {{}, app.version() + "\n"};
+  } catch (const CLI::ParseError& error) {
+    raise<UsageError>(kWhere, error.what(), "; see deepspeed --help");
+  }
+  raw.args.hostfile_given = app.count("--hostfile") > 0;
+  check_conflicts(app, raw.args);
+  check_one_machine(app, raw);
+  take_number_of_ranks(app, raw);
+  take_port_and_log_level(app, raw);
+  take_program(app.remaining(), raw);
+  return {raw.args, std::nullopt};
+}
+
+}  // namespace deepspeed::launcher

@@ -1,0 +1,45 @@
+// The command line of the `deepspeed` program: flags as DeepSpeed names them, then PROGRAM and its own
+// arguments.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deepspeed/base/log.h"
+
+namespace deepspeed::launcher {
+
+/// What the user asked for. Everything from PROGRAM on belongs to the program and is passed to it unchanged.
+struct LaunchArgs {
+  std::string hostfile = "/job/hostfile";
+  bool hostfile_given = false;
+  std::string include;
+  std::string exclude;
+  std::optional<int> num_ranks;       ///< from --num_procs, --num_gpus or --num_accelerators
+  bool num_ranks_means_gpus = false;  ///< --num_gpus: GPUs are needed, the CPU is no replacement
+  std::optional<int> master_port;     ///< as given; the default is kDefaultMasterPort
+  std::string master_addr;
+  bool bind_cores_to_rank = false;
+  std::string bind_core_list;
+  std::string each_rank_log_dir;  ///< empty: output is passed through
+  bool save_pid = false;
+  log::Level log_level = log::Level::kInfo;
+  std::string program;
+  std::vector<std::string> program_args;
+};
+
+constexpr int kDefaultMasterPort = 29500;
+
+/// Either arguments to run with, or a text to print on standard output before ending with code 0 (--help,
+/// --version).
+struct ParsedArgs {
+  LaunchArgs args;
+  std::optional<std::string> text_to_print;
+};
+
+/// Parses the words after the program's own name. Throws UsageError for unknown flags, bad values and flags
+/// that contradict each other, NotSupportedError for what this version cannot do; the message names the flag.
+ParsedArgs parse_args(const std::vector<std::string>& words);
+
+}  // namespace deepspeed::launcher

@@ -1,0 +1,138 @@
+#include "deepspeed/launcher/command.h"
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <iostream>
+
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/launcher/announce.h"
+#include "deepspeed/launcher/core_list.h"
+#include "deepspeed/launcher/port.h"
+#include "deepspeed/launcher/program.h"
+#include "deepspeed/launcher/resources.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+using log::Level;
+
+constexpr int kUsageExitCode = 2;
+constexpr int kErrorExitCode = 1;
+
+std::optional<std::string> lookup(const Environment& environment, const std::string& name) {
+  const auto found = environment.find(name);
+  if (found == environment.end()) return std::nullopt;
+  return found->second;
+}
+
+Resources find_resources(const LaunchArgs& args, const Machine& machine, const Environment& environment) {
+  const auto hostfile = read_hostfile(args.hostfile);
+  if (!hostfile && args.hostfile_given) {
+    announce(Level::kWarning, "--hostfile ", args.hostfile, " does not exist; this machine alone is used");
+  }
+  const Resources resources =
+      resolve_resources(args, hostfile, machine, lookup(environment, "CUDA_VISIBLE_DEVICES"));
+  for (const std::string& warning : resources.warnings) announce(Level::kWarning, warning);
+  return resources;
+}
+
+/// One entry a rank; empty without binding.
+std::vector<std::vector<int>> bind_cores(const LaunchArgs& args, const Machine& machine, int num_ranks) {
+  if (!args.bind_cores_to_rank) return {};
+  if (args.bind_core_list.empty()) return share_cores(machine.physical_cores, num_ranks);
+  const std::vector<int> cores = parse_core_list(args.bind_core_list);
+  for (const int core : cores) {
+    if (std::find(machine.cores.begin(), machine.cores.end(), core) != machine.cores.end()) continue;
+    raise<UsageError>("launcher.command", "--bind_core_list: core ", core,
+                      " is not one that this process may run on");
+  }
+  return share_cores(cores, num_ranks);
+}
+
+/// `<folder>/<YYYYmmddHHMMSS>_rank`, to which a rank's number and `.log` are added; empty without logs.
+std::string log_file_prefix(const std::string& folder) {
+  if (folder.empty()) return "";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    raise<IoError>("launcher.command", "--enable_each_rank_log: cannot make the folder ", folder, ": ",
+                   error.message());
+  }
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof(stamp), "%Y%m%d%H%M%S", &local);
+  return (std::filesystem::path(folder) / stamp).string() + "_rank";
+}
+
+int find_port(const LaunchArgs& args) {
+  const PortChoice choice = choose_master_port(args.master_port, kDefaultMasterPort);
+  if (choice.replaces_default) {
+    announce(Level::kInfo, "port ", kDefaultMasterPort, " is in use; the ranks meet at port ", choice.port);
+  }
+  return choice.port;
+}
+
+int run_checked(const std::vector<std::string>& words) {
+  const ParsedArgs parsed = parse_args(words);
+  if (parsed.text_to_print) {
+    std::cout << *parsed.text_to_print << std::flush;
+    return 0;
+  }
+  log::set_level(parsed.args.log_level);
+  return launch_node(plan_launch(parsed.args, read_machine(), current_environment()));
+}
+
+}  // namespace
+
+NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Environment& environment) {
+  NodeLaunch launch;
+  launch.program =
+      find_program(args.program, lookup(environment, "PATH").value_or("/usr/local/bin:/usr/bin:/bin"));
+  launch.program_args = args.program_args;
+  const Resources resources = find_resources(args, machine, environment);
+  NodeEnvironment node;
+  node.layout.nodes = resources.nodes;
+  node.devices = resources.devices;
+  node.master_addr = args.master_addr.empty() ? "127.0.0.1" : args.master_addr;
+  const int num_ranks = node.layout.local_size(node.node);
+  const auto cores = bind_cores(args, machine, num_ranks);
+  node.threads_per_rank = cores.empty() ? threads_per_rank(static_cast<int>(machine.cores.size()), num_ranks)
+                                        : static_cast<int>(cores.front().size());
+  node.master_port = find_port(args);
+  const std::string log_prefix = log_file_prefix(args.each_rank_log_dir);
+  for (const RankPlace& place : node.layout.ranks_of(node.node)) {
+    RankCommand command;
+    command.rank = place.rank;
+    command.environment = rank_environment(environment, node, place);
+    if (!cores.empty()) command.cores = cores[static_cast<size_t>(place.local_rank)];
+    if (!log_prefix.empty()) command.log_file = log_prefix + std::to_string(place.rank) + ".log";
+    launch.ranks.push_back(std::move(command));
+  }
+  if (args.save_pid) launch.pid_file = "/tmp/" + std::to_string(::getpid()) + ".deepspeed";
+  return launch;
+}
+
+int run_command(const std::vector<std::string>& words) {
+  try {
+    return run_checked(words);
+  } catch (const ProgramError& error) {
+    announce(Level::kError, error.what());
+    return error.exit_code();
+  } catch (const UsageError& error) {
+    announce(Level::kError, error.what());
+    return kUsageExitCode;
+  } catch (const NotSupportedError& error) {
+    announce(Level::kError, error.what());
+    return kUsageExitCode;
+  } catch (const std::exception& error) {
+    announce(Level::kError, error.what());
+    return kErrorExitCode;
+  }
+}
+
+}  // namespace deepspeed::launcher

@@ -1,0 +1,23 @@
+// What this machine has: names, cores, GPUs. Read from the kernel's files, so that no CUDA library is loaded.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace deepspeed::launcher {
+
+struct Machine {
+  std::vector<std::string>
+      host_names;                   ///< localhost, its addresses, and the machine's own name, long and short
+  std::vector<int> cores;           ///< logical CPUs that this process may run on
+  std::vector<int> physical_cores;  ///< the first logical CPU of each core among them
+  int num_gpus = 0;                 ///< NVIDIA GPUs that the driver shows here
+
+  bool is_this(const std::string& host) const;
+};
+
+/// `root` is the root of the file system that /proc, /dev and /sys are looked up in.
+Machine read_machine(const std::filesystem::path& root = "/");
+
+}  // namespace deepspeed::launcher

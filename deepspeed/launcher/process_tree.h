@@ -1,0 +1,27 @@
+// The processes below this one, those whose own parents have ended included: the caller is a subreaper.
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace deepspeed::launcher {
+
+struct ProcessEntry {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  pid_t group = 0;
+};
+
+/// Makes this process the parent of every orphan below it, so that none escapes. Throws IoError.
+void become_subreaper();
+
+/// Children, grandchildren and so on of this process; ended ones that nobody has waited for are among them.
+std::vector<ProcessEntry> descendants();
+
+/// Sends SIGKILL to all descendants and waits for them, until none is left or `patience` is over (a process
+/// that waits in a driver cannot be killed). Gives those that are left.
+std::vector<ProcessEntry> kill_descendants(std::chrono::milliseconds patience);
+
+}  // namespace deepspeed::launcher

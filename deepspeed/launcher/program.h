@@ -1,0 +1,25 @@
+// Finds PROGRAM and says before anything starts why it could not be run.
+#pragma once
+
+#include <string>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::launcher {
+
+/// PROGRAM cannot be started. The code is a shell's: 127 not found, 126 found but not executable.
+class ProgramError : public Error {
+ public:
+  ProgramError(const std::string& text, int exit_code) : Error(text), exit_code_(exit_code) {}
+  int exit_code() const { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
+/// The path to execute: `name` itself where it holds a slash, else the first match in `search_path` (as
+/// PATH). Throws ProgramError for a missing file, a folder, a missing permission, a script without `#!`, and
+/// a `#!` interpreter that does not exist.
+std::string find_program(const std::string& name, const std::string& search_path);
+
+}  // namespace deepspeed::launcher
