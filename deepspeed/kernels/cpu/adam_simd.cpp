@@ -41,7 +41,7 @@ template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round_stochastically(D d, hn::Vec<D> value,
                                                                  hn::Vec<UintOf<D>> random) {
   const UintOf<D> du;
-  const auto is_nan = hn::RebindMask(du, hn::Ne(value, value));  // a carry would turn a nan into a number
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));  // a carry would turn a nan into a number
   const auto bits = hn::Add(hn::BitCast(du, value), hn::IfThenZeroElse(is_nan, random));
   return narrow_to_u16(d, hn::ShiftRight<16>(bits));
 }
@@ -95,8 +95,11 @@ HWY_INLINE void update_vector(D d, const AdamConstants& c, RoundingKey key, uint
   auto v = hn::Mul(load(d, Moment(), exp_avg_sq), hn::Set(d, c.beta2));
   v = hn::Add(v, hn::Mul(hn::Mul(hn::Set(d, c.one_minus_beta2), g), g));
   const auto denominator = hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, c.inverse_sqrt_bias2)), hn::Set(d, c.eps));
-  const auto update = hn::Div(hn::Mul(hn::Set(d, c.step_size), m), denominator);
-  p = hn::Sub(p, hn::Add(hn::Mul(hn::Set(d, c.decoupled_decay), p), update));
+  auto update = hn::Div(hn::Mul(hn::Set(d, c.step_size), m), denominator);
+  if (c.decoupled_decay != 0) {
+    update = hn::Add(hn::Mul(hn::Set(d, c.decoupled_decay), p), update);
+  }
+  p = hn::Sub(p, update);
   hn::StoreU(p, d, master);
   store_moments(d, Moment(), m, v, key, counter, exp_avg, exp_avg_sq);
   store_copy(d, Copy(), p, stream, copy);

@@ -77,7 +77,7 @@ HWY_INLINE hn::Vec<UintOf<D>> round_to(D, BFloat16, hn::Vec<D> value) {
   const auto bits = hn::BitCast(du, value);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1U));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffU))));
-  const auto is_nan = hn::RebindMask(du, hn::Ne(value, value));
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));
   return hn::IfThenElse(is_nan, hn::Set(du, 0x7fc0U), rounded);
 }
 
@@ -102,7 +102,7 @@ HWY_INLINE hn::Vec<UintOf<D>> round_to(D d, Float16, hn::Vec<D> value) {
       hn::IfThenElse(hn::RebindMask(du, hn::Lt(signed_bits, hn::Set(di, 113 << 23))), subnormal, normal);
   result = hn::IfThenElse(hn::RebindMask(du, hn::Gt(signed_bits, hn::Set(di, ((127 + 16) << 23) - 1))),
                           hn::Set(du, 0x7c00U), result);
-  result = hn::IfThenElse(hn::RebindMask(du, hn::Ne(value, value)), hn::Set(du, 0x7e00U), result);
+  result = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), hn::Set(du, 0x7e00U), result);
   return hn::Or(result, hn::ShiftRight<16>(sign));
 }
 
