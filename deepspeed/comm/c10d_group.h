@@ -1,0 +1,51 @@
+// A group whose collectives c10d runs. Internal to this folder; the backends' own choices are in gloo.cpp and
+// nccl/.
+#pragma once
+
+#include <functional>
+#include <mutex>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "deepspeed/comm/collectives.h"
+#include "deepspeed/comm/group_impl.h"
+
+namespace deepspeed::comm {
+
+class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this<C10dGroup> {
+ public:
+  /// `store` is the group's own (prefixed) one.
+  C10dGroup(GroupDescription description, c10::intrusive_ptr<c10d::ProcessGroup> group,
+            c10::intrusive_ptr<c10d::Store> store)
+      : Impl(std::move(description)), group_(std::move(group)), store_(std::move(store)) {}
+  /// Aborts what is under way; waits for nobody.
+  ~C10dGroup() override;
+
+  c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const override { return group_; }
+
+  Work start_all_reduce(const at::Tensor& tensor, ReduceOp op) override;
+  Work start_broadcast(const at::Tensor& tensor, int root) override;
+  Work start_all_gather(const at::Tensor& output, const at::Tensor& input) override;
+  Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override;
+  Work start_all_to_all(const at::Tensor& output, const at::Tensor& input) override;
+  Work start_send(const at::Tensor& tensor, int destination, int tag) override;
+  Work start_recv(const at::Tensor& tensor, int source, int tag) override;
+  Work start_barrier() override;
+
+  /// Turns the failure `reason` of `collective` into a CommError that names who is to blame, and makes the
+  /// group unusable: later collectives throw the same error.
+  [[noreturn]] void fail(const char* collective, std::chrono::milliseconds elapsed,
+                         const std::string& reason);
+
+ private:
+  /// Starts c10d's operations and remembers what to do when they are done.
+  Work start(const char* collective, const std::function<Started()>& operations);
+  c10::intrusive_ptr<c10d::Backend> backend_for(const at::Tensor& tensor) const;
+
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::mutex failure_mutex_;
+  std::string failure_;  // empty: none yet
+};
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,30 @@
+#include "deepspeed/comm/fake.h"
+
+#include <algorithm>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/comm/identical_ranks.h"
+#include "deepspeed/comm/world_impl.h"
+
+namespace deepspeed::comm {
+
+World make_fake_world(int size, int rank) {
+  if (size < 1 || rank < 0 || rank >= size) {
+    raise<UsageError>("comm.fake", "rank ", rank, " of a world of ", size,
+                      ", expected a rank from 0 to below the size");
+  }
+  Job job;
+  job.rank = rank;
+  job.world_size = size;
+  job.local_rank = rank;
+  job.local_size = size;
+  job.timeout = InitOptions().timeout;
+  const auto make_group = [job](const std::vector<int>& ranks, const std::string& name, int64_t) {
+    const auto place = std::find(ranks.begin(), ranks.end(), job.rank) - ranks.begin();
+    return ProcessGroup(std::make_shared<IdenticalRanksGroup>(
+        GroupDescription{name, "fake", static_cast<int>(place), ranks, job.timeout}, nullptr));
+  };
+  return World(std::make_shared<World::Impl>(job, make_group));
+}
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,59 @@
+// The one file that includes Gloo's headers.
+#include "deepspeed/comm/gloo.h"
+
+#include <mutex>
+#include <sstream>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "deepspeed/base/env.h"
+#include "deepspeed/comm/own_address.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using c10d::ProcessGroupGloo;
+
+// Closing the connections makes every waiting operation, here and on the peers, end with an error. c10d's
+// destructor joins the threads that run the operations, so without this it would wait for the peers.
+class AbortableGloo : public ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+  void abort() override {
+    std::call_once(aborted_, [this] {
+      for (const auto& context : contexts_) context->closeConnections();
+    });
+  }
+
+ private:
+  std::once_flag aborted_;
+};
+
+void add_devices(const Job& job, ProcessGroupGloo::Options& options) {
+  if (const auto names = env::get("GLOO_SOCKET_IFNAME")) {
+    std::istringstream list(*names);
+    for (std::string name; std::getline(list, name, ',');) {
+      options.devices.push_back(ProcessGroupGloo::createDeviceForInterface(name));
+    }
+    return;
+  }
+  if (job.is_one_machine()) {
+    options.devices.push_back(ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+    return;
+  }
+  const auto address = own_address_towards(job.master_addr);
+  options.devices.push_back(address ? ProcessGroupGloo::createDeviceForHostname(*address)
+                                    : ProcessGroupGloo::createDefaultDevice());
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const Job& job,
+                                                    const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                                    int size) {
+  auto options = ProcessGroupGloo::Options::create(job.timeout);
+  add_devices(job, *options);
+  return c10::make_intrusive<AbortableGloo>(store, rank, size, options);
+}
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,57 @@
+// What stands behind the handles ProcessGroup and Work. Internal to this folder: a backend derives from these
+// two.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "deepspeed/comm/process_group.h"
+
+namespace deepspeed::comm {
+
+class Work::Impl {
+ public:
+  virtual ~Impl() = default;
+  virtual void wait() = 0;
+  virtual bool is_completed() const = 0;
+};
+
+/// A Work whose result is there already.
+Work finished_work();
+
+/// What every group knows about itself.
+struct GroupDescription {
+  std::string name;
+  std::string backend;
+  int rank = 0;                   // inside the group
+  std::vector<int> global_ranks;  // in group order; its length is the group's size
+  std::chrono::milliseconds timeout{0};
+
+  int size() const { return static_cast<int>(global_ranks.size()); }
+};
+
+/// The arguments were checked by the handle: dense, contiguous, sizes and ranks that fit.
+class ProcessGroup::Impl {
+ public:
+  explicit Impl(GroupDescription description) : description_(std::move(description)) {}
+  virtual ~Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  const GroupDescription& description() const { return description_; }
+  virtual c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const = 0;
+
+  virtual Work start_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
+  virtual Work start_broadcast(const at::Tensor& tensor, int root) = 0;
+  virtual Work start_all_gather(const at::Tensor& output, const at::Tensor& input) = 0;
+  virtual Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) = 0;
+  virtual Work start_all_to_all(const at::Tensor& output, const at::Tensor& input) = 0;
+  virtual Work start_send(const at::Tensor& tensor, int destination, int tag) = 0;
+  virtual Work start_recv(const at::Tensor& tensor, int source, int tag) = 0;
+  virtual Work start_barrier() = 0;
+
+ private:
+  GroupDescription description_;
+};
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,124 @@
+#include "deepspeed/comm/init.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/comm/c10d_group.h"
+#include "deepspeed/comm/gloo.h"
+#include "deepspeed/comm/identical_ranks.h"
+#include "deepspeed/comm/job.h"
+#include "deepspeed/comm/nccl.h"
+#include "deepspeed/comm/rendezvous.h"
+#include "deepspeed/comm/world_impl.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+using BackendType = c10d::ProcessGroup::BackendType;
+
+std::string choose_backend(const std::string& asked) {
+  if (asked.empty()) return nccl_is_available() ? "nccl" : "gloo";
+  if (asked != "gloo" && asked != "nccl") {
+    raise<UsageError>("comm", "dist_backend is '", asked, "', expected 'gloo' or 'nccl'");
+  }
+  return asked;
+}
+
+// A world over NCCL gets Gloo beside it, for CPU tensors.
+c10::intrusive_ptr<c10d::ProcessGroup> connect(const Job& job, const GroupDescription& group,
+                                               const StorePtr& store) {
+  auto connected = c10::make_intrusive<c10d::ProcessGroup>(store, group.rank, group.size());
+  const auto gloo = make_gloo_backend(job, sub_store(store, "gloo/"), group.rank, group.size());
+  connected->setBackend(at::kCPU, BackendType::GLOO, gloo);
+  connected->setDefaultBackend(BackendType::GLOO);
+  if (group.backend == "nccl") {
+    const auto nccl = make_nccl_backend(job, sub_store(store, "nccl/"), group.rank, group.size());
+    connected->setBackend(at::kCUDA, BackendType::NCCL, nccl);
+    connected->setDefaultBackend(BackendType::NCCL);
+  }
+  connected->setGroupName(group.name);
+  return connected;
+}
+
+ProcessGroup make_group(const Job& job, const StorePtr& world_store, GroupDescription group, int64_t index) {
+  const auto store = sub_store(world_store, message("group/", index, "/", group.name, "/"));
+  if (group.size() == 1) {
+    auto alone = c10::make_intrusive<c10d::ProcessGroup>(store, 0, 1);
+    return ProcessGroup(std::make_shared<IdenticalRanksGroup>(std::move(group), std::move(alone)));
+  }
+  try {
+    auto connected = connect(job, group, store);
+    return ProcessGroup(std::make_shared<C10dGroup>(std::move(group), std::move(connected), store));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string reason = error.what();
+    raise<CommError>("comm", "the group '", group.name, "' of ", group.size(),
+                     " ranks could not be connected on rank ", group.rank, ": ",
+                     reason.substr(0, reason.find('\n')));
+  }
+}
+
+World join(const InitOptions& options) {
+  const auto job = describe_job(options);
+  const auto backend = choose_backend(options.dist_backend);
+  log::set_rank(job.rank);
+  const auto store = join_job(job);
+  const auto factory = [job, store, backend](const std::vector<int>& ranks, const std::string& name,
+                                             int64_t index) {
+    const auto place = std::find(ranks.begin(), ranks.end(), job.rank) - ranks.begin();
+    return make_group(job, store, {name, backend, static_cast<int>(place), ranks, job.timeout}, index);
+  };
+  World world(std::make_shared<World::Impl>(job, factory));
+  if (options.verbose)
+    log::info("comm: ", backend, ", ", job.world_size, job.world_size == 1 ? " rank" : " ranks");
+  return world;
+}
+
+// The process' world. Never destroyed: at exit, the threads of a backend may outlive the statics that they
+// use.
+struct Current {
+  std::mutex mutex;
+  World world;
+};
+
+Current& current() {
+  static auto& instance = *new Current;
+  return instance;
+}
+
+}  // namespace
+
+World init_distributed(const InitOptions& options) {
+  auto& state = current();
+  const std::lock_guard lock(state.mutex);
+  if (!state.world) state.world = join(options);
+  return state.world;
+}
+
+bool is_initialized() {
+  auto& state = current();
+  const std::lock_guard lock(state.mutex);
+  return static_cast<bool>(state.world);
+}
+
+World world() {
+  auto& state = current();
+  const std::lock_guard lock(state.mutex);
+  if (!state.world) raise<UsageError>("comm", "there is no world yet; call init_distributed() first");
+  return state.world;
+}
+
+void destroy_process_group() {
+  World left;
+  auto& state = current();
+  const std::lock_guard lock(state.mutex);
+  std::swap(left, state.world);
+}
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,34 @@
+// Which rank of which job this process is: read from the options and the environment, without any
+// communication.
+#pragma once
+
+#include <string>
+
+#include "deepspeed/comm/init.h"
+
+namespace deepspeed::comm {
+
+enum class Rendezvous { kNone, kTcp, kFile };
+
+/// The job a process belongs to. A job of one rank needs no rendezvous.
+struct Job {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  Rendezvous rendezvous = Rendezvous::kNone;
+  std::string master_addr;  // kTcp: where rank 0 listens
+  int master_port = 0;
+  std::string path;  // kFile
+  std::chrono::milliseconds timeout{0};
+
+  /// Whether all ranks run on this machine.
+  bool is_one_machine() const;
+};
+
+/// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_SIZE (or LOCAL_WORLD_SIZE), MASTER_ADDR, MASTER_PORT,
+/// DEEPSPEED_TIMEOUT and, with `auto_mpi_discovery`, the variables of Open MPI, MPICH and Intel MPI. Throws
+/// UsageError naming the variable or option that is missing, malformed or out of range.
+Job describe_job(const InitOptions& options);
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,19 @@
+// Makes NCCL backends; twins in nccl/ (built with CUDA) and no_nccl/. Internal to this folder.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "deepspeed/comm/job.h"
+
+namespace deepspeed::comm {
+
+/// Whether this build has NCCL and this machine a GPU.
+bool nccl_is_available();
+
+/// Throws NotSupportedError where nccl_is_available() is false.
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
+                                                    const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                                    int size);
+
+}  // namespace deepspeed::comm

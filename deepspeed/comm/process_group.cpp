@@ -1,0 +1,161 @@
+#include "deepspeed/comm/process_group.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/comm/group_impl.h"
+
+namespace deepspeed::comm {
+namespace {
+
+class FinishedWork : public Work::Impl {
+ public:
+  void wait() override {}
+  bool is_completed() const override { return true; }
+};
+
+ProcessGroup::Impl& checked(const std::shared_ptr<ProcessGroup::Impl>& impl) {
+  if (!impl) {
+    raise<UsageError>("comm", "the group is empty: this rank is not a member of it, or the world was left");
+  }
+  return *impl;
+}
+
+void check_tensor(const ProcessGroup::Impl& group, const char* collective, const char* what,
+                  const at::Tensor& tensor) {
+  const auto& name = group.description().name;
+  if (!tensor.defined()) {
+    raise<UsageError>("comm", collective, " of group '", name, "': ", what, " is an undefined tensor");
+  }
+  if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
+    raise<UsageError>("comm", collective, " of group '", name, "': ", what, " of sizes ", tensor.sizes(),
+                      " is not contiguous; pass contiguous() of it");
+  }
+}
+
+// `whole` holds one block of the size of `part` for every rank.
+void check_blocks(const ProcessGroup::Impl& group, const char* collective, const char* whole_name,
+                  const at::Tensor& whole, const char* part_name, const at::Tensor& part) {
+  check_tensor(group, collective, whole_name, whole);
+  check_tensor(group, collective, part_name, part);
+  const auto& description = group.description();
+  if (whole.numel() != part.numel() * description.size()) {
+    raise<UsageError>("comm", collective, " of group '", description.name, "': ", whole_name, " has ",
+                      whole.numel(), " elements, expected ", description.size(), " times the ", part.numel(),
+                      " of ", part_name);
+  }
+  if (whole.scalar_type() != part.scalar_type() || whole.device() != part.device()) {
+    raise<UsageError>("comm", collective, " of group '", description.name, "': ", whole_name, " is ",
+                      whole.scalar_type(), " on ", whole.device(), ", but ", part_name, " is ",
+                      part.scalar_type(), " on ", part.device());
+  }
+}
+
+void check_rank(const ProcessGroup::Impl& group, const char* collective, const char* what, int rank) {
+  const auto& description = group.description();
+  if (rank < 0 || rank >= description.size()) {
+    raise<UsageError>("comm", collective, " of group '", description.name, "': ", what, " is ", rank,
+                      ", expected 0 to ", description.size() - 1);
+  }
+}
+
+}  // namespace
+
+Work finished_work() { return Work(std::make_shared<FinishedWork>()); }
+
+void Work::wait() {
+  if (impl_) impl_->wait();
+}
+bool Work::is_completed() const { return !impl_ || impl_->is_completed(); }
+
+int ProcessGroup::rank() const { return checked(impl_).description().rank; }
+int ProcessGroup::size() const { return checked(impl_).description().size(); }
+const std::string& ProcessGroup::name() const { return checked(impl_).description().name; }
+const std::string& ProcessGroup::backend() const { return checked(impl_).description().backend; }
+const std::vector<int>& ProcessGroup::global_ranks() const {
+  return checked(impl_).description().global_ranks;
+}
+std::chrono::milliseconds ProcessGroup::timeout() const { return checked(impl_).description().timeout; }
+c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::c10d_group() const {
+  return checked(impl_).c10d_group();
+}
+
+Work ProcessGroup::start_all_reduce(const at::Tensor& tensor, ReduceOp op) const {
+  auto& group = checked(impl_);
+  check_tensor(group, "all_reduce", "the tensor", tensor);
+  if (tensor.scalar_type() == at::kBool) {
+    raise<UsageError>("comm", "all_reduce of group '", name(),
+                      "': the tensor is bool, expected numbers (uint8)");
+  }
+  return tensor.numel() == 0 ? finished_work() : group.start_all_reduce(tensor, op);
+}
+
+Work ProcessGroup::start_broadcast(const at::Tensor& tensor, int root) const {
+  auto& group = checked(impl_);
+  check_tensor(group, "broadcast", "the tensor", tensor);
+  check_rank(group, "broadcast", "the root", root);
+  return tensor.numel() == 0 ? finished_work() : group.start_broadcast(tensor, root);
+}
+
+Work ProcessGroup::start_all_gather(const at::Tensor& output, const at::Tensor& input) const {
+  auto& group = checked(impl_);
+  check_blocks(group, "all_gather", "output", output, "input", input);
+  return output.numel() == 0 ? finished_work() : group.start_all_gather(output, input);
+}
+
+Work ProcessGroup::start_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
+                                        ReduceOp op) const {
+  auto& group = checked(impl_);
+  check_blocks(group, "reduce_scatter", "input", input, "output", output);
+  if (input.scalar_type() == at::kBool) {
+    raise<UsageError>("comm", "reduce_scatter of group '", name(),
+                      "': input is bool, expected numbers (uint8)");
+  }
+  return input.numel() == 0 ? finished_work() : group.start_reduce_scatter(output, input, op);
+}
+
+void ProcessGroup::all_reduce(const at::Tensor& tensor, ReduceOp op) const {
+  start_all_reduce(tensor, op).wait();
+}
+void ProcessGroup::broadcast(const at::Tensor& tensor, int root) const {
+  start_broadcast(tensor, root).wait();
+}
+void ProcessGroup::all_gather(const at::Tensor& output, const at::Tensor& input) const {
+  start_all_gather(output, input).wait();
+}
+void ProcessGroup::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) const {
+  start_reduce_scatter(output, input, op).wait();
+}
+
+void ProcessGroup::all_to_all(const at::Tensor& output, const at::Tensor& input) const {
+  auto& group = checked(impl_);
+  check_tensor(group, "all_to_all", "output", output);
+  check_tensor(group, "all_to_all", "input", input);
+  if (output.numel() != input.numel() || input.numel() % size() != 0 ||
+      output.scalar_type() != input.scalar_type() || output.device() != input.device()) {
+    raise<UsageError>("comm", "all_to_all of group '", name(), "': output has ", output.numel(), " of ",
+                      output.scalar_type(), " on ", output.device(), ", input ", input.numel(), " of ",
+                      input.scalar_type(), " on ", input.device(), ", expected the same, divisible by ",
+                      size());
+  }
+  if (input.numel() > 0) group.start_all_to_all(output, input).wait();
+}
+
+void ProcessGroup::send(const at::Tensor& tensor, int destination, int tag) const {
+  auto& group = checked(impl_);
+  check_tensor(group, "send", "the tensor", tensor);
+  check_rank(group, "send", "the destination", destination);
+  group.start_send(tensor, destination, tag).wait();
+}
+
+void ProcessGroup::recv(const at::Tensor& tensor, int source, int tag) const {
+  auto& group = checked(impl_);
+  check_tensor(group, "recv", "the tensor", tensor);
+  check_rank(group, "recv", "the source", source);
+  group.start_recv(tensor, source, tag).wait();
+}
+
+void ProcessGroup::barrier() const { checked(impl_).start_barrier().wait(); }
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <numeric>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/comm/world_impl.h"
+
+namespace deepspeed::comm {
+namespace {
+
+const World::Impl& checked(const std::shared_ptr<World::Impl>& impl) {
+  if (!impl) raise<UsageError>("comm", "the world is empty; call init_distributed() first");
+  return *impl;
+}
+
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(size);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+void check_ranks(const std::vector<int>& ranks, const std::string& name, int world_size) {
+  if (ranks.empty()) raise<UsageError>("comm", "the group '", name, "' has no ranks, expected one or more");
+  auto sorted = ranks;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end())
+    raise<UsageError>("comm", "the group '", name, "' names rank ", *twice, " twice");
+  if (sorted.front() < 0 || sorted.back() >= world_size) {
+    raise<UsageError>("comm", "the group '", name, "' names rank ",
+                      sorted.front() < 0 ? sorted.front() : sorted.back(), ", expected 0 to ",
+                      world_size - 1);
+  }
+}
+
+}  // namespace
+
+World::Impl::Impl(Job job, GroupFactory make_group)
+    : job_(std::move(job)), make_group_(std::move(make_group)) {
+  group_ = new_group(all_ranks(job_.world_size), "world");
+}
+
+ProcessGroup World::Impl::new_group(const std::vector<int>& global_ranks, const std::string& name) {
+  check_ranks(global_ranks, name, job_.world_size);
+  const std::lock_guard lock(mutex_);
+  if (!make_group_) raise<UsageError>("comm", "the group '", name, "' was asked of a world that was left");
+  const auto index = num_groups_++;
+  const bool is_member = std::find(global_ranks.begin(), global_ranks.end(), job_.rank) != global_ranks.end();
+  return is_member ? make_group_(global_ranks, name, index) : ProcessGroup();
+}
+
+void World::Impl::leave() {
+  const std::lock_guard lock(mutex_);
+  group_ = {};
+  make_group_ = nullptr;
+}
+
+int World::rank() const { return checked(impl_).job().rank; }
+int World::size() const { return checked(impl_).job().world_size; }
+int World::local_rank() const { return checked(impl_).job().local_rank; }
+int World::local_size() const { return checked(impl_).job().local_size; }
+const ProcessGroup& World::group() const { return checked(impl_).group(); }
+
+ProcessGroup World::new_group(const std::vector<int>& global_ranks, const std::string& name) const {
+  checked(impl_);
+  return impl_->new_group(global_ranks, name);
+}
+
+void World::shutdown() {
+  checked(impl_);
+  if (impl_->group()) impl_->group().barrier();
+  impl_->leave();
+}
+
+}  // namespace deepspeed::comm

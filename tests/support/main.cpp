@@ -1,0 +1,18 @@
+// main() of the test binaries that link torch.
+#include <ATen/Parallel.h>
+
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/env.h"
+
+int main(int argc, char** argv) {
+  // One thread: run_ranks() forks, and a forked process has no thread pool; also, results do not depend on
+  // the machine.
+  at::set_num_threads(1);
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    deepspeed::env::set(name, std::nullopt);
+  }
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

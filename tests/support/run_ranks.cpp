@@ -1,0 +1,220 @@
+#include "tests/support/run_ranks.h"
+
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "deepspeed/base/env.h"
+#include "deepspeed/base/json.h"
+
+// Only a build with coverage has it: _exit() would lose the counts of a forked process.
+extern "C" void __gcov_dump() __attribute__((weak));
+
+namespace deepspeed::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Child {
+  pid_t pid = -1;
+  int pipe = -1;
+  std::string sent;
+};
+
+// Collects the failed assertions of a rank, for the parent to report.
+class FailureCollector : public ::testing::EmptyTestEventListener {
+ public:
+  explicit FailureCollector(std::vector<std::string>* failures) : failures_(failures) {}
+  void OnTestPartResult(const ::testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    const auto* file = result.file_name() == nullptr ? "unknown file" : result.file_name();
+    failures_->push_back(std::string(file) + ":" + std::to_string(result.line_number()) + ": " +
+                         result.summary());
+  }
+
+ private:
+  std::vector<std::string>* failures_;
+};
+
+void set_environment(int rank, int world_size, int port) {
+  env::set("RANK", std::to_string(rank));
+  env::set("WORLD_SIZE", std::to_string(world_size));
+  env::set("LOCAL_RANK", std::to_string(rank));
+  env::set("LOCAL_SIZE", std::to_string(world_size));
+  env::set("MASTER_ADDR", "127.0.0.1");
+  env::set("MASTER_PORT", std::to_string(port));
+}
+
+void write_all(int fd, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const auto written = ::write(fd, text.data() + done, text.size() - done);
+    if (written <= 0) return;
+    done += static_cast<size_t>(written);
+  }
+}
+
+[[noreturn]] void be_rank(int rank, int fd, const std::function<std::string(int)>& body) {
+  std::vector<std::string> failures;
+  auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
+  delete listeners.Release(listeners.default_result_printer());
+  listeners.Append(new FailureCollector(&failures));
+  std::string value;
+  try {
+    value = body(rank);
+  } catch (const std::exception& error) {
+    failures.push_back(std::string("exception: ") + error.what());
+  } catch (...) {
+    failures.push_back("an exception that is no std::exception");
+  }
+  const Json report = {{"value", value}, {"failures", failures}};
+  write_all(fd, report.dump(-1, ' ', false, Json::error_handler_t::replace));
+  std::fflush(nullptr);
+  if (__gcov_dump != nullptr) __gcov_dump();
+  ::_exit(0);
+}
+
+Child start_rank(int rank, int world_size, int port, const std::function<std::string(int)>& body) {
+  int ends[2];
+  if (::pipe(ends) != 0) throw std::runtime_error(std::string("pipe: ") + std::strerror(errno));
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);
+    ::close(ends[0]);
+    set_environment(rank, world_size, port);
+    be_rank(rank, ends[1], body);
+  }
+  ::close(ends[1]);
+  return {pid, ends[0], {}};
+}
+
+// Reads what the ranks send until each has closed its pipe, or the time is up.
+void read_all(std::vector<Child>& children, Clock::time_point deadline) {
+  while (Clock::now() < deadline) {
+    std::vector<pollfd> waiting;
+    for (const auto& child : children) {
+      if (child.pipe >= 0) waiting.push_back({child.pipe, POLLIN, 0});
+    }
+    if (waiting.empty()) return;
+    ::poll(waiting.data(), waiting.size(), 100);
+    for (const auto& ready : waiting) {
+      if (ready.revents == 0) continue;
+      for (auto& child : children) {
+        if (child.pipe != ready.fd) continue;
+        char buffer[1 << 16];
+        const auto count = ::read(child.pipe, buffer, sizeof(buffer));
+        if (count > 0) {
+          child.sent.append(buffer, static_cast<size_t>(count));
+        } else {
+          ::close(child.pipe);
+          child.pipe = -1;
+        }
+      }
+    }
+  }
+}
+
+RankOutcome end_rank(Child& child) {
+  RankOutcome outcome;
+  if (child.pipe >= 0) {
+    outcome.hung = true;
+    ::kill(child.pid, SIGKILL);
+    ::close(child.pipe);
+  }
+  int status = 0;
+  ::waitpid(child.pid, &status, 0);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  if (!child.sent.empty() && !outcome.hung) {
+    const auto report = Json::parse(child.sent);
+    outcome.value = report.at("value").get<std::string>();
+    outcome.failures = report.at("failures").get<std::vector<std::string>>();
+  }
+  return outcome;
+}
+
+void report_to_test(int rank, int world_size, const RankOutcome& outcome) {
+  const auto where = "rank " + std::to_string(rank) + " of " + std::to_string(world_size);
+  for (const auto& failure : outcome.failures) ADD_FAILURE() << where << ": " << failure;
+  if (outcome.hung) {
+    ADD_FAILURE() << where << " hung and was killed";
+  } else if (outcome.signal != 0) {
+    ADD_FAILURE() << where << " was ended by signal " << outcome.signal << " (" << ::strsignal(outcome.signal)
+                  << ")";
+  } else if (outcome.exit_code != 0) {
+    ADD_FAILURE() << where << " ended with exit code " << outcome.exit_code;
+  }
+}
+
+}  // namespace
+
+int free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    throw std::runtime_error(std::string("no free port: ") + std::strerror(errno));
+  }
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+std::vector<RankOutcome> fork_ranks(int world_size, const std::function<std::string(int rank)>& body,
+                                    const RunRanksOptions& options) {
+  const auto deadline = Clock::now() + options.hang_limit;
+  const int port = free_port();
+  std::fflush(nullptr);  // else every rank writes what is buffered here
+  std::vector<Child> children;
+  for (int rank = 0; rank < world_size; ++rank) children.push_back(start_rank(rank, world_size, port, body));
+  read_all(children, deadline);
+  std::vector<RankOutcome> outcomes;
+  for (auto& child : children) outcomes.push_back(end_rank(child));
+  return outcomes;
+}
+
+std::vector<std::string> run_ranks_collect(int world_size,
+                                           const std::function<std::string(comm::World&)>& body,
+                                           const RunRanksOptions& options) {
+  const auto run = [&](int) {
+    auto world =
+        comm::init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = options.comm_timeout});
+    auto value = body(world);
+    world.shutdown();
+    return value;
+  };
+  const auto outcomes = fork_ranks(world_size, run, options);
+  std::vector<std::string> values;
+  for (int rank = 0; rank < world_size; ++rank) {
+    report_to_test(rank, world_size, outcomes[rank]);
+    values.push_back(outcomes[rank].value);
+  }
+  return values;
+}
+
+void run_ranks(int world_size, const std::function<void(comm::World&)>& body,
+               const RunRanksOptions& options) {
+  run_ranks_collect(
+      world_size,
+      [&](comm::World& world) {
+        body(world);
+        return std::string();
+      },
+      options);
+}
+
+}  // namespace deepspeed::testing
