@@ -1,5 +1,5 @@
-// Files of torch.save: a zip archive of a pickle (protocol 2) and one record a storage. Written files load with
-// torch.load(weights_only=True); reading builds values and tensors only and never executes anything.
+// Files of torch.save: a zip archive of a pickle (protocol 2) and one record a storage. Written files load
+// with torch.load(weights_only=True); reading builds values and tensors only and never executes anything.
 #pragma once
 
 #include <filesystem>
@@ -8,16 +8,17 @@
 
 namespace deepspeed::checkpoint {
 
-/// Writes `value`. Tensors that share a storage share a record; a tensor that is a view of a larger storage is
-/// written alone (its own elements), never with the rest of that storage. Throws IoError; an existing file is replaced.
+/// Writes `value`. Tensors that share a storage share a record; a tensor that is a view of a larger storage
+/// is written alone (its own elements), never with the rest of that storage. Throws IoError; an existing file
+/// is replaced.
 void write_torch_archive(const std::filesystem::path& path, const Value& value);
 
 struct ReadOptions {
   bool tensor_data = true;  // false: tensors come on the meta device (sizes and dtypes only)
 };
 
-/// Reads a file of torch.save (zip format). Throws CheckpointError, naming the file and what is wrong in it: torn,
-/// altered, an unknown global (by name), a dtype that torch does not know.
+/// Reads a file of torch.save (zip format). Throws CheckpointError, naming the file and what is wrong in it:
+/// torn, altered, an unknown global (by name), a dtype that torch does not know.
 Value read_torch_archive(const std::filesystem::path& path, const ReadOptions& options = {});
 
 }  // namespace deepspeed::checkpoint

@@ -1,8 +1,6 @@
 // A value of a checkpoint file: what Python's pickle can hold, without anything that could run.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -10,6 +8,8 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 namespace deepspeed::checkpoint {
 
@@ -55,19 +55,20 @@ class Dict {
   std::vector<std::pair<Value, Value>> items_;
   bool ordered_ = false;
 };
-/// An instance of a class, by name: `deepspeed.runtime.fp16.loss_scaler.LossScaler` with its attributes. Reading
-/// builds one for the classes that are known to stand in checkpoints and refuses every other by its name.
+/// An instance of a class, by name: `deepspeed.runtime.fp16.loss_scaler.LossScaler` with its attributes.
+/// Reading builds one for the classes that are known to stand in checkpoints and refuses every other by its
+/// name.
 struct Object {
-  std::string module;               // "deepspeed.runtime.fp16.loss_scaler"
-  std::string name;                 // "LossScaler"
-  std::vector<Value> arguments;     // of the constructor: an enum's value
-  std::shared_ptr<Value> state;     // __dict__ (a Dict) or null
+  std::string module;            // "deepspeed.runtime.fp16.loss_scaler"
+  std::string name;              // "LossScaler"
+  std::vector<Value> arguments;  // of the constructor: an enum's value
+  std::shared_ptr<Value> state;  // __dict__ (a Dict) or null
 };
 
 class Value {
  public:
-  using Variant = std::variant<None, bool, int64_t, double, std::string, std::vector<uint8_t>, at::Tensor, List, Tuple,
-                               Set, Dict, Size, DType, Object>;
+  using Variant = std::variant<None, bool, int64_t, double, std::string, std::vector<uint8_t>, at::Tensor,
+                               List, Tuple, Set, Dict, Size, DType, Object>;
 
   Value() : data_(None{}) {}
   Value(None none) : data_(none) {}
@@ -97,8 +98,8 @@ class Value {
 
   // Typed reading; throws CheckpointError that says what was expected and what stands there.
   bool as_bool() const;
-  int64_t as_int() const;      // also a whole double or a 0-d integer tensor
-  double as_double() const;    // also an integer or a 0-d tensor
+  int64_t as_int() const;    // also a whole double or a 0-d integer tensor
+  double as_double() const;  // also an integer or a 0-d tensor
   const std::string& as_string() const;
   const at::Tensor& as_tensor() const;
   const Dict& as_dict() const;

@@ -1,0 +1,76 @@
+#include "deepspeed/checkpoint/atomic_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kWhere = "checkpoint.atomic_file";
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+/// A rename is durable once its folder is.
+void sync_folder(const std::filesystem::path& folder) {
+  const int handle = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (handle < 0) raise<IoError>(kWhere, "cannot open the folder ", folder, ": ", std::strerror(errno));
+  const bool synced = ::fsync(handle) == 0 || errno == EINVAL;  // EINVAL: a file system without such a call
+  const int error = errno;
+  ::close(handle);
+  if (!synced) raise<IoError>(kWhere, "cannot fsync the folder ", folder, ": ", std::strerror(error));
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  temporary_ = path_;
+  temporary_ += "." + std::to_string(::getpid()) + ".tmp";
+  file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file_ < 0) fail("create");
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_ >= 0) ::close(file_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::fail(const char* action) const {
+  raise<IoError>(kWhere, "cannot ", action, " ", path_, ": ", std::strerror(errno));
+}
+
+void AtomicFile::write(const void* data, size_t size) {
+  const auto* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t count = ::write(file_, bytes, std::min<size_t>(size, 1u << 30));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("write");
+    bytes += count;
+    size -= size_t(count);
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(file_) != 0) fail("fsync");
+  const int file = file_;
+  file_ = -1;
+  if (::close(file) != 0) fail("close");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename the temporary file to");
+  temporary_.clear();
+  sync_folder(folder_of(path_));
+}
+
+void write_text_atomically(const std::filesystem::path& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+}  // namespace deepspeed::checkpoint
