@@ -10,7 +10,7 @@
 namespace gpt2 {
 
 struct SampleOptions {
-  std::string prompt;        // "": a line end where the vocabulary has one, else its first byte
+  std::string prompt = {};   // "": a line end where the vocabulary has one, else its first byte
   int64_t num_tokens = 300;  // to add to the prompt
   double temperature = 0.8;  // 0: always the likeliest token
   uint64_t seed = 0;         // of a generator of its own: the other random streams stay where they are

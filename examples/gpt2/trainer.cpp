@@ -102,7 +102,7 @@ std::string describe(const GPT& model, const TextData& data) {
 }  // namespace
 
 void train(const Options& options) {
-  const auto world = deepspeed::comm::init_distributed();
+  auto world = deepspeed::comm::init_distributed();
   deepspeed::manual_seed(options.seed);
 
   auto data = make_text_data(options.data.empty() ? read_default_text() : read_text(options.data),
@@ -162,6 +162,7 @@ void train(const Options& options) {
   evaluate_and_note();
   if (options.sample.num_tokens > 0 && first_rank)
     progress.note(sample(*model, data.vocabulary, options.sample));
+  world.shutdown();
 }
 
 }  // namespace gpt2

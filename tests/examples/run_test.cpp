@@ -1,0 +1,145 @@
+// What a run writes and reads besides training: progress, options, the model file, samples, weights.
+#include <filesystem>
+
+#include <torch/utils.h>
+
+#include <CLI/CLI.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/torch_archive.h"
+
+#include "model_file.h"
+#include "options.h"
+#include "progress.h"
+#include "sampler.h"
+
+namespace gpt2 {
+namespace {
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+const GptConfig kSmall{.vocabulary = 3, .context = 4, .layers = 1, .heads = 1, .width = 8};
+const Vocabulary kVocabulary({'\n', 'a', 'b'});
+
+struct RunFolder : testing::Test {
+  fs::path folder = fs::temp_directory_path() / ("gpt2_run." + std::to_string(getpid()));
+  void SetUp() override { fs::remove_all(folder); }
+  void TearDown() override { fs::remove_all(folder); }
+};
+
+TEST(Progress, FormatsAStep) {
+  const StepReport report{20, 300, 2.51434, 1e-3, 0.912, 18240.0, 412'300'000, 41.2};
+  EXPECT_EQ(format(report),
+            "step 20/300  loss 2.5143  lr 1.00e-03  norm 0.91  18.2k tok/s  412 MB  0:41 left");
+  EXPECT_EQ(format_duration(3600 * 3 + 250), "3:04:10");
+  EXPECT_EQ(format_duration(59.7), "1:00");
+  EXPECT_GT(resident_bytes(), 1'000'000);
+}
+
+TEST(Progress, WritesPlainLinesToAFileAndAlwaysTheLastStep) {
+  std::FILE* file = std::tmpfile();
+  {
+    Progress progress(file, /*silent=*/false, /*num_steps=*/5, /*plain_every=*/2, /*tokens_per_step=*/10);
+    for (int step = 1; step <= 5; ++step) progress.step(step, 1.0, 0.1, std::nullopt);
+    progress.note("done");
+    Progress silent(file, /*silent=*/true, 5, 2, 10);
+    silent.note("never shown");
+  }
+  std::rewind(file);
+  std::vector<std::string> starts;
+  char line[256];
+  while (std::fgets(line, sizeof line, file)) starts.push_back(std::string(line).substr(0, 8));
+  std::fclose(file);
+  EXPECT_EQ(starts, (std::vector<std::string>{"step 2/5", "step 4/5", "step 5/5", "done\n"}));
+}
+
+TEST(Options, ParseAndRejectWhatMissesAPart) {
+  const auto parse = [](std::vector<std::string> arguments) {
+    CLI::App app;
+    Options options;
+    add_options(app, options);
+    std::reverse(arguments.begin(), arguments.end());
+    app.parse(arguments);
+    return options;
+  };
+  auto options = parse({"--steps", "7", "--width", "96", "--sample", "5", "--prompt", "To be"});
+  EXPECT_EQ(options.steps, 7);
+  EXPECT_EQ(options.model.width, 96);
+  EXPECT_EQ(options.sample.prompt, "To be");
+  EXPECT_THROW(validate(options), deepspeed::UsageError);  // no --deepspeed_config
+  options.deepspeed_config = "ds_config.json";
+  EXPECT_NO_THROW(validate(options));
+  options.save_every = 5;
+  EXPECT_THROW(validate(options), deepspeed::UsageError);
+  EXPECT_THROW(validate(parse({"--fp32_weights", "x.bin", "--sample", "5"})), deepspeed::UsageError);
+  EXPECT_THROW(parse({"--steps", "0"}), CLI::ParseError);
+}
+
+TEST_F(RunFolder, ModelFileComesBack) {
+  write_model_file(folder, {kSmall, kVocabulary});
+  const auto read = read_model_file(folder);
+  EXPECT_EQ(read.vocabulary, kVocabulary);
+  EXPECT_EQ(to_json(read), to_json({kSmall, kVocabulary}));
+  EXPECT_EQ(read.config.vocabulary, 3);
+  EXPECT_THROW(read_model_file(folder / "nowhere"), deepspeed::IoError);
+  EXPECT_THROW(from_json("{\"layers\": 1}", "x.json"), deepspeed::IoError);
+  EXPECT_THROW(from_json("no json", "x.json"), deepspeed::IoError);
+}
+
+TEST_F(RunFolder, WeightsComeFromAFileOrTheErrorNamesTheParameter) {
+  fs::create_directories(folder);
+  const auto file = folder / "pytorch_model.bin";
+  torch::manual_seed(1);
+  GPT trained(kSmall), model(kSmall);
+  deepspeed::checkpoint::Dict tensors;
+  for (const auto& item : trained.named_parameters()) tensors.set(item.key(), item.value().detach());
+  deepspeed::checkpoint::write_torch_archive(file, tensors);
+  load_weights(model, file);
+  for (const auto& item : model.named_parameters()) {
+    EXPECT_TRUE(item.value().equal(trained.named_parameters()[item.key()])) << item.key();
+  }
+  tensors.set("h.0.ln_1.bias", at::zeros({9}));
+  deepspeed::checkpoint::write_torch_archive(file, tensors);
+  try {
+    load_weights(model, file);
+    FAIL();
+  } catch (const deepspeed::CheckpointError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("h.0.ln_1.bias"));
+    EXPECT_THAT(error.what(), HasSubstr("[9], expected [8]"));
+  }
+}
+
+TEST(Sampler, ContinuesThePromptAndLeavesTheDefaultGeneratorAlone) {
+  torch::manual_seed(1);
+  GPT model(kSmall);
+  torch::manual_seed(2);
+  const auto expected = at::rand({4});
+  torch::manual_seed(2);
+  const auto text = sample(model, kVocabulary, {.prompt = "ab", .num_tokens = 20, .seed = 7});
+  EXPECT_TRUE(at::rand({4}).equal(expected));
+  EXPECT_EQ(text.size(), 22u);
+  EXPECT_TRUE(text.starts_with("ab"));
+  EXPECT_EQ(text, sample(model, kVocabulary, {.prompt = "ab", .num_tokens = 20, .seed = 7}));
+  EXPECT_NE(text, sample(model, kVocabulary, {.prompt = "ab", .num_tokens = 20, .seed = 8}));
+  EXPECT_TRUE(model.is_training());
+}
+
+TEST(Sampler, TakesTheLikeliestTokenAtTemperatureZero) {
+  torch::manual_seed(1);
+  GPT model(kSmall);
+  auto parameters = model.named_parameters();
+  torch::NoGradGuard no_grad;
+  parameters["ln_f.weight"].zero_();  // the last layer's output is its bias alone, the head's row for 'b'
+  parameters["ln_f.bias"].copy_(parameters["wte.weight"][2] * 100);
+  parameters["wte.weight"][1].copy_(-parameters["wte.weight"][2]);
+  parameters["wte.weight"][0].zero_();
+  EXPECT_EQ(sample(model, kVocabulary, {.num_tokens = 6, .temperature = 0.0}), "\nbbbbbb");
+  EXPECT_THROW(sample(model, kVocabulary, {.num_tokens = -1}), deepspeed::UsageError);
+  EXPECT_THROW(sample(model, kVocabulary, {.prompt = "z", .num_tokens = 1}), deepspeed::UsageError);
+}
+
+}  // namespace
+}  // namespace gpt2
