@@ -1,13 +1,13 @@
 // deepspeed::initialize and the typed shells that it returns.
 #pragma once
 
-#include <torch/nn/module.h>
-#include <torch/nn/pimpl.h>
-
 #include <memory>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
 
 #include "deepspeed/engine/build.h"
 #include "deepspeed/engine/dataloader.h"
@@ -37,7 +37,8 @@ class DeepSpeedEngine : public Engine {
   Module& module() { return *module_; }
   const std::shared_ptr<Module>& module_ptr() const { return module_; }
 
-  /// A loader over `dataset` with the engine's micro batch, ranks and seed; its position goes into checkpoints.
+  /// A loader over `dataset` with the engine's micro batch, ranks and seed; its position goes into
+  /// checkpoints.
   template <class Dataset>
   auto deepspeed_io(Dataset dataset, bool shuffle = true) {
     DataLoaderOptions options;
@@ -54,11 +55,11 @@ class DeepSpeedEngine : public Engine {
   std::shared_ptr<Module> module_;
 };
 
-/// Makes an engine for `model`, whose parameters keep their identity. Returns (engine, optimizer, loader, scheduler);
-/// the loader is null without training data, the optimizer and the schedule where none was asked for.
-/// Throws ConfigError, naming the key, and UsageError.
+/// Makes an engine for `model`, whose parameters keep their identity. Returns (engine, optimizer, loader,
+/// scheduler); the loader is null without training data, the optimizer and the schedule where none was asked
+/// for. Throws ConfigError, naming the key, and UsageError.
 template <class Module>
-  requires std::is_base_of_v<torch::nn::Module, Module>
+requires std::is_base_of_v<torch::nn::Module, Module>
 auto initialize(std::shared_ptr<Module> model, const InitializeOptions& options) {
   EngineParts parts = build_engine(describe_module(model), options);
   auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(model), std::move(parts));
@@ -66,7 +67,7 @@ auto initialize(std::shared_ptr<Module> model, const InitializeOptions& options)
 }
 
 template <class Module, class Dataset>
-  requires std::is_base_of_v<torch::nn::Module, Module>
+requires std::is_base_of_v<torch::nn::Module, Module>
 auto initialize(std::shared_ptr<Module> model, Dataset training_data, const InitializeOptions& options) {
   EngineParts parts = build_engine(describe_module(model), options);
   auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(model), std::move(parts));

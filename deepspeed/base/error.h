@@ -1,6 +1,6 @@
-// The errors that the library throws. Every message reads `[where] what, got, expected`, so that a log line alone
-// says which part complained and what it saw. Misuse (UsageError, ConfigError) is apart from failures of the
-// environment (IoError, CommError, CheckpointError), which a caller may want to retry or survive.
+// The errors that the library throws. Every message reads `[where] what, got, expected`, so that a log line
+// alone says which part complained and what it saw. Misuse (UsageError, ConfigError) is apart from failures
+// of the environment (IoError, CommError, CheckpointError), which a caller may want to retry or survive.
 #pragma once
 
 #include <stdexcept>

@@ -1,11 +1,11 @@
 #include "deepspeed/base/log.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <atomic>
 #include <memory>
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
@@ -43,7 +43,8 @@ std::atomic<Level>& current_level() {
 
 spdlog::logger& logger() {
   static const auto instance = [] {
-    auto made = std::make_shared<spdlog::logger>("deepspeed", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("deepspeed",
+                                                 std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     made->set_pattern("[%Y-%m-%d %H:%M:%S] [%^%l%$] %v");
     made->set_level(spdlog::level::trace);
     made->flush_on(spdlog::level::trace);
@@ -62,7 +63,8 @@ Level level_from_name(const std::string& name) {
   if (lower == "warning" || lower == "warn") return Level::kWarning;
   if (lower == "error" || lower == "critical") return Level::kError;
   if (lower == "off") return Level::kOff;
-  raise<UsageError>("log", "unknown log level '", name, "', expected debug, info, warning, error, critical or off");
+  raise<UsageError>("log", "unknown log level '", name,
+                    "', expected debug, info, warning, error, critical or off");
 }
 
 void set_level(Level level) { current_level() = level; }

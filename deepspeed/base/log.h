@@ -1,5 +1,5 @@
-// Log lines on standard error: `[time] [level] [rank N] text`. Rank 0 alone speaks unless a call or the level says
-// otherwise. The sink is spdlog's; no header of it leaks from here.
+// Log lines on standard error: `[time] [level] [rank N] text`. Rank 0 alone speaks unless a call or the level
+// says otherwise. The sink is spdlog's; no header of it leaks from here.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@ namespace deepspeed::log {
 
 enum class Level { kDebug, kInfo, kWarning, kError, kOff };
 
-/// The level of that name (debug, info, warning, error, critical, off; any case). Throws UsageError for another.
+/// The level of that name (debug, info, warning, error, critical, off; any case). Throws UsageError for
+/// another.
 Level level_from_name(const std::string& name);
 
 /// Lines below `level` are dropped. The default is kInfo, or the variable DEEPSPEED_LOG_LEVEL.

@@ -1,4 +1,5 @@
-// Builds a text from parts of any streamable type; the one way in which errors and log lines are put together.
+// Builds a text from parts of any streamable type; the one way in which errors and log lines are put
+// together.
 #pragma once
 
 #include <sstream>

@@ -36,7 +36,8 @@ struct DType {
 /// A dict in insertion order; `ordered` writes a collections.OrderedDict.
 class Dict {
  public:
-  explicit Dict(bool ordered = false) : ordered_(ordered) {}
+  Dict() = default;
+  explicit Dict(bool ordered) : ordered_(ordered) {}
   Dict(std::initializer_list<std::pair<Value, Value>> items);
 
   bool ordered() const { return ordered_; }

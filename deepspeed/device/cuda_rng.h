@@ -1,9 +1,9 @@
 // The default generator of the current CUDA device; the twin without CUDA has none.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
+
+#include <ATen/core/Tensor.h>
 
 namespace deepspeed::device {
 

@@ -1,9 +1,9 @@
 #include "deepspeed/device/rng.h"
 
+#include <mutex>
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Generator.h>
-
-#include <mutex>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/cuda_rng.h"

@@ -1,10 +1,10 @@
 // The default random generators.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <optional>
+
+#include <ATen/core/Tensor.h>
 
 namespace deepspeed::device {
 

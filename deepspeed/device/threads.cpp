@@ -1,10 +1,10 @@
 #include "deepspeed/device/threads.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <atomic>
 #include <thread>
+
+#include <ATen/Parallel.h>
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"

@@ -1,10 +1,10 @@
 #include "deepspeed/engine/build.h"
 
-#include <ATen/Parallel.h>
-
 #include <cmath>
 #include <unordered_map>
 #include <utility>
+
+#include <ATen/Parallel.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
@@ -108,7 +108,8 @@ std::shared_ptr<optim::LrScheduler> make_scheduler(const config::DeepSpeedConfig
   }
   if (options.lr_scheduler) return options.lr_scheduler(optimizer->param_groups());
   if (!config.scheduler) return nullptr;
-  return optim::make_lr_scheduler(config.scheduler->type, config.scheduler->params, optimizer->param_groups());
+  return optim::make_lr_scheduler(config.scheduler->type, config.scheduler->params,
+                                  optimizer->param_groups());
 }
 
 }  // namespace
@@ -132,8 +133,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
         zero::ParamStore::Options{dtype, config.zero_optimization.round_robin_gradients});
     store->broadcast(world.group(), 0);
     optimizer = std::make_shared<zero::ZeroOptimizer>(
-        std::move(store), make_base_optimizer(config, options, std::move(groups.options)), make_loss_scaler(config),
-        world.group(), zero_options(config, world.size()));
+        std::move(store), make_base_optimizer(config, options, std::move(groups.options)),
+        make_loss_scaler(config), world.group(), zero_options(config, world.size()));
   } else if (config.zero_optimization.stage > 0) {
     raise<ConfigError>("config", "zero_optimization.stage ", config.zero_optimization.stage,
                        " needs an optimizer: name one in `optimizer`, or pass one to initialize()");

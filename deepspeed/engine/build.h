@@ -31,12 +31,12 @@ using LrSchedulerFactory =
 
 /// Arguments of initialize(), DeepSpeed's names. All but `config` may be left out.
 struct InitializeOptions {
-  config::ConfigSource config;                             // path, JSON text or Json object
+  config::ConfigSource config;                                   // path, JSON text or Json object
   std::shared_ptr<torch::optim::Optimizer> optimizer = nullptr;  // instead of the config's `optimizer`
-  std::vector<ModelParameters> model_parameters = {};      // default: one group of all that need a gradient
-  LrSchedulerFactory lr_scheduler = nullptr;               // instead of the config's `scheduler`
+  std::vector<ModelParameters> model_parameters = {};  // default: one group of all that need a gradient
+  LrSchedulerFactory lr_scheduler = nullptr;           // instead of the config's `scheduler`
   int distributed_port = 29500;
-  comm::World world = {};                                  // default: init_distributed()
+  comm::World world = {};  // default: init_distributed()
 };
 
 /// The parts of an engine. The model's parameters are cast, flattened and broadcast from rank 0 here.

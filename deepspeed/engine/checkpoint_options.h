@@ -8,14 +8,14 @@
 namespace deepspeed {
 
 struct SaveOptions {
-  std::string tag;                      // "": global_step<N>
-  checkpoint::Dict client_state;        // the program's own values
+  std::string tag;                // "": global_step<N>
+  checkpoint::Dict client_state;  // the program's own values
   bool save_latest = true;
   bool exclude_frozen_parameters = false;
 };
 
 struct LoadOptions {
-  std::string tag;                      // "": the one named in `latest`
+  std::string tag;  // "": the one named in `latest`
   bool load_module_strict = true;
   bool load_optimizer_states = true;
   bool load_lr_scheduler_states = true;
@@ -23,7 +23,7 @@ struct LoadOptions {
 };
 
 struct LoadResult {
-  std::string path;                     // of the model file that was read; "" where there was none
+  std::string path;  // of the model file that was read; "" where there was none
   checkpoint::Dict client_state;
 };
 

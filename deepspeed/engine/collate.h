@@ -1,18 +1,19 @@
 // Makes a batch of examples: every tensor of the example type stacked along a new first dimension.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/stack.h>
-
 #include <utility>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/stack.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/visit_tensors.h"
 
 namespace deepspeed {
 
-/// `examples`: at least one, all with tensors of the same sizes. Members that are no tensors are those of the first.
+/// `examples`: at least one, all with tensors of the same sizes. Members that are no tensors are those of the
+/// first.
 template <class Example>
 Example stack_examples(std::vector<Example> examples) {
   if (examples.empty()) raise<UsageError>("collate", "a batch of no examples");

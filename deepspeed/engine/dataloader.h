@@ -1,5 +1,6 @@
-// Batches of a data set for one rank. `for (auto& batch : *loader)` is one epoch, in an order that follows from the seed
-// and the epoch alone; after a checkpoint was loaded in the middle of an epoch it is the rest of that epoch.
+// Batches of a data set for one rank. `for (auto& batch : *loader)` is one epoch, in an order that follows
+// from the seed and the epoch alone; after a checkpoint was loaded in the middle of an epoch it is the rest
+// of that epoch.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -33,14 +33,17 @@ namespace loader_detail {
 
 // A torch::data data set gives one example by get(index), or a whole batch by get_batch(indices).
 template <class Dataset>
-concept GivesExamples = requires(Dataset& dataset) { dataset.get(size_t{0}); };
+concept GivesExamples = requires(Dataset& dataset) {
+  dataset.get(size_t{0});
+};
 
 template <class Dataset>
 int64_t dataset_size(const Dataset& dataset) {
   const auto size = dataset.size();
   if constexpr (requires { size.has_value(); }) {
     if (!size.has_value()) {
-      raise<UsageError>("dataloader", "the data set does not know its size, which distributed sampling needs");
+      raise<UsageError>("dataloader",
+                        "the data set does not know its size, which distributed sampling needs");
     }
     return static_cast<int64_t>(*size);
   } else {
@@ -66,7 +69,8 @@ auto get_batch(Dataset& dataset, const std::vector<size_t>& indices) {
 template <class Dataset>
 class DeepSpeedDataLoader {
  public:
-  using Batch = decltype(loader_detail::get_batch(std::declval<Dataset&>(), std::declval<std::vector<size_t>>()));
+  using Batch =
+      decltype(loader_detail::get_batch(std::declval<Dataset&>(), std::declval<std::vector<size_t>>()));
 
   DeepSpeedDataLoader(Dataset dataset, const DataLoaderOptions& options)
       : dataset_(std::move(dataset)), options_(options), position_(std::make_shared<LoaderPosition>()) {
@@ -118,7 +122,7 @@ class DeepSpeedDataLoader {
       if (!batch_) loader_ = nullptr;
     }
     DeepSpeedDataLoader* loader_ = nullptr;  // null: the end
-    std::optional<Batch> batch_;
+    std::shared_ptr<Batch> batch_;
   };
 
   /// Starts the next epoch, or goes on with the one that a loaded checkpoint stood in.
@@ -143,19 +147,19 @@ class DeepSpeedDataLoader {
     indices_ = rank_indices(sampler_, position_->epoch);
   }
 
-  std::optional<Batch> next() {
+  std::shared_ptr<Batch> next() {
     if (std::exchange(position_->resume, false)) order_samples();
     const size_t first = static_cast<size_t>(position_->samples_consumed / options_.world_size);
     const size_t last = std::min(indices_.size(), first + static_cast<size_t>(options_.batch_size));
     const bool too_small = options_.drop_last && last - first < static_cast<size_t>(options_.batch_size);
     if (first >= indices_.size() || too_small) {
       position_->epoch_ended = true;
-      return std::nullopt;
+      return nullptr;
     }
     std::vector<size_t> batch;
     for (size_t i = first; i < last; ++i) batch.push_back(static_cast<size_t>(indices_[i]));
     position_->samples_consumed += static_cast<int64_t>(last - first) * options_.world_size;
-    return loader_detail::get_batch(dataset_, batch);
+    return std::make_shared<Batch>(loader_detail::get_batch(dataset_, batch));
   }
 
   Dataset dataset_;

@@ -1,9 +1,9 @@
 #include "deepspeed/engine/engine.h"
 
-#include <c10/core/GradMode.h>
-
 #include <sstream>
 #include <utility>
+
+#include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
@@ -27,8 +27,9 @@ Engine::~Engine() = default;
 
 zero::ZeroOptimizer& Engine::require_optimizer(const char* call) const {
   if (!optimizer_) {
-    raise<UsageError>(kWhere, call, "() needs an optimizer: name one in the config's `optimizer` section or pass one "
-                              "to initialize()");
+    raise<UsageError>(kWhere, call,
+                      "() needs an optimizer: name one in the config's `optimizer` section or pass one "
+                      "to initialize()");
   }
   return *optimizer_;
 }
@@ -37,7 +38,8 @@ double Engine::backward_factor() const {
   return optimizer_->loss_scale() / static_cast<double>(config_.gradient_accumulation_steps);
 }
 
-// The node on the outputs of forward() scales a direct loss.backward(); it must know the factor of this moment.
+// The node on the outputs of forward() scales a direct loss.backward(); it must know the factor of this
+// moment.
 void Engine::refresh_boundary() {
   if (!optimizer_) return;
   optimizer_->set_boundary(is_gradient_accumulation_boundary());
@@ -53,7 +55,8 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
                                      : std::string("an undefined tensor"));
   }
   if (optimizer.backward_is_open()) optimizer.finish_backward();  // a direct loss.backward() before this one
-  const double divisor = options.scale_wrt_gas ? static_cast<double>(config_.gradient_accumulation_steps) : 1.0;
+  const double divisor =
+      options.scale_wrt_gas ? static_cast<double>(config_.gradient_accumulation_steps) : 1.0;
   const c10::AutoGradMode with_grad(true);
   output_scale_->factor = 1.0;  // the gradient below carries the whole factor
   loss.backward(loss.detach().new_full(loss.sizes(), optimizer.loss_scale() / divisor), options.retain_graph);
@@ -86,7 +89,8 @@ void Engine::step() {
   }
   step_applied_ = false;
   if (is_gradient_accumulation_boundary()) {
-    if (!gradients_pending_) raise<UsageError>(kWhere, "step() at an accumulation boundary without any backward()");
+    if (!gradients_pending_)
+      raise<UsageError>(kWhere, "step() at an accumulation boundary without any backward()");
     take_model_step();
   }
   ++micro_steps_;
@@ -158,7 +162,8 @@ double Engine::loss_scale() const { return optimizer_ ? optimizer_->loss_scale()
 zero::MemoryBytes Engine::memory() const {
   if (optimizer_) return optimizer_->memory();
   zero::MemoryBytes memory;
-  for (const auto& param : model_.parameters) memory.parameters += static_cast<int64_t>(param.tensor.nbytes());
+  for (const auto& param : model_.parameters)
+    memory.parameters += static_cast<int64_t>(param.tensor.nbytes());
   return memory;
 }
 
@@ -169,7 +174,8 @@ std::tuple<int64_t, int64_t, int64_t> Engine::get_batch_info() const {
 void Engine::set_train_batch_size(int64_t size) {
   const int64_t unit = config_.train_micro_batch_size_per_gpu * dp_world_size();
   if (size < unit || size % unit != 0) {
-    raise<UsageError>(kWhere, "set_train_batch_size(", size, "): expected a positive multiple of micro batch ",
+    raise<UsageError>(kWhere, "set_train_batch_size(", size,
+                      "): expected a positive multiple of micro batch ",
                       config_.train_micro_batch_size_per_gpu, " * ", dp_world_size(), " ranks");
   }
   config_.gradient_accumulation_steps = size / unit;

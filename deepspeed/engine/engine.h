@@ -1,8 +1,7 @@
-// The training engine: forward, backward, step. It composes the parts below it (ZeRO optimizer, schedule, loss scaler,
-// groups of ranks, checkpoints) and implements none of them. Method names and meanings are DeepSpeed's.
+// The training engine: forward, backward, step. It composes the parts below it (ZeRO optimizer, schedule,
+// loss scaler, groups of ranks, checkpoints) and implements none of them. Method names and meanings are
+// DeepSpeed's.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
@@ -10,6 +9,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/config.h"
@@ -32,8 +33,8 @@ struct EngineParts {
   config::DeepSpeedConfig config;
   comm::World world;
   EngineModel model;
-  std::shared_ptr<zero::ZeroOptimizer> optimizer;        // null: evaluation only
-  std::shared_ptr<optim::LrScheduler> lr_scheduler;      // null: the rates stay
+  std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: evaluation only
+  std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: the rates stay
   uint64_t seed = 0;
 };
 
@@ -46,11 +47,13 @@ class Engine {
 
   // --- training ---
 
-  /// Runs backward of `loss` (a scalar that needs a gradient) divided by the accumulation steps and multiplied by the
-  /// loss scale, and reduces gradients as the ZeRO stage asks. Returns the divided loss, detached. A direct
-  /// `loss.backward()` on outputs of forward() does the same, with reductions completed in step().
+  /// Runs backward of `loss` (a scalar that needs a gradient) divided by the accumulation steps and
+  /// multiplied by the loss scale, and reduces gradients as the ZeRO stage asks. Returns the divided loss,
+  /// detached. A direct `loss.backward()` on outputs of forward() does the same, with reductions completed in
+  /// step().
   at::Tensor backward(const at::Tensor& loss, const BackwardOptions& options = {});
-  /// `loss` times the loss scale: for a backward of the caller's own, on outputs that did not come from forward().
+  /// `loss` times the loss scale: for a backward of the caller's own, on outputs that did not come from
+  /// forward().
   at::Tensor scale(const at::Tensor& loss) const;
   /// Ends a micro step; at the accumulation boundary updates the parameters, the schedule and the counters.
   void step();
@@ -69,8 +72,8 @@ class Engine {
   int64_t global_samples() const { return global_samples_; }
   int64_t skipped_steps() const { return skipped_steps_; }
   bool was_step_applied() const { return step_applied_; }
-  /// L2 norm of the gradients of the last step, unscaled, before clipping; nothing before the first step and where it is
-  /// not computed (fp32, stage 0, no clipping).
+  /// L2 norm of the gradients of the last step, unscaled, before clipping; nothing before the first step and
+  /// where it is not computed (fp32, stage 0, no clipping).
   std::optional<double> get_global_grad_norm() const { return grad_norm_; }
   std::vector<double> get_lr() const;
   /// "momentum" or "betas" of each group, as pairs (momentum, 0) or (beta1, beta2).
@@ -109,7 +112,8 @@ class Engine {
 
   /// Writes `<directory>/<tag>/...` in DeepSpeed's layout and then `<directory>/latest`. All ranks call it.
   void save_checkpoint(const std::string& directory, const SaveOptions& options = {});
-  /// Reads what save_checkpoint() wrote; all ranks call it. `path` of the result is empty where there is no checkpoint.
+  /// Reads what save_checkpoint() wrote; all ranks call it. `path` of the result is empty where there is no
+  /// checkpoint.
   LoadResult load_checkpoint(const std::string& directory, const LoadOptions& options = {});
   /// The model's weights in their own dtype, in one file that torch.load reads. Rank 0 writes.
   void save_16bit_model(const std::string& directory, const std::string& file_name = "pytorch_model.bin");

@@ -1,8 +1,8 @@
 #include "deepspeed/engine/model.h"
 
-#include <torch/nn/module.h>
-
 #include <unordered_map>
+
+#include <torch/nn/module.h>
 
 #include "deepspeed/base/error.h"
 

@@ -1,5 +1,5 @@
-// What the engine knows of a model: named tensors and a switch, not its class. A torch::nn::Module becomes one; a model
-// of another front end can as well.
+// What the engine knows of a model: named tensors and a switch, not its class. A torch::nn::Module becomes
+// one; a model of another front end can as well.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,8 @@ class Module;
 namespace deepspeed {
 
 struct EngineModel {
-  std::vector<zero::NamedTensor> parameters;  // each tensor once, under its first name, in order of registration
+  std::vector<zero::NamedTensor>
+      parameters;  // each tensor once, under its first name, in order of registration
   std::vector<zero::NamedTensor> buffers;
   std::vector<std::pair<std::string, std::string>> shared_parameters;  // (alias, first name)
   std::function<void(bool training)> set_training;

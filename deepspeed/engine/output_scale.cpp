@@ -1,8 +1,8 @@
 #include "deepspeed/engine/output_scale.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <utility>
+
+#include <torch/csrc/autograd/custom_function.h>
 
 namespace deepspeed {
 namespace {

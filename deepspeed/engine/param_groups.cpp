@@ -1,9 +1,9 @@
 #include "deepspeed/engine/param_groups.h"
 
-#include <torch/optim/optimizer.h>
-
 #include <unordered_map>
 #include <utility>
+
+#include <torch/optim/optimizer.h>
 
 #include "deepspeed/base/error.h"
 
@@ -13,7 +13,8 @@ namespace {
 using Names = std::unordered_map<const at::TensorImpl*, std::string>;
 
 // The trainable ones among `tensors`, by name.
-std::vector<zero::NamedTensor> named(const std::vector<at::Tensor>& tensors, const Names& names, size_t group) {
+std::vector<zero::NamedTensor> named(const std::vector<at::Tensor>& tensors, const Names& names,
+                                     size_t group) {
   std::vector<zero::NamedTensor> result;
   for (size_t index = 0; index < tensors.size(); ++index) {
     const auto entry = names.find(tensors[index].unsafeGetTensorImpl());
@@ -59,7 +60,8 @@ OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSp
   OptimizerGroups groups;
   if (!options.optimizer && !config.optimizer) return groups;
   if (options.optimizer && !options.model_parameters.empty()) {
-    raise<UsageError>("initialize", "pass either an optimizer, which has its own groups, or model_parameters");
+    raise<UsageError>("initialize",
+                      "pass either an optimizer, which has its own groups, or model_parameters");
   }
   Names names;
   std::vector<at::Tensor> all;

@@ -15,8 +15,9 @@ struct OptimizerGroups {
   std::vector<optim::ParamGroup> options;               // of the same size
 };
 
-/// From the torch optimizer's groups, else from `model_parameters`, else one group of all parameters that need a
-/// gradient. Groups without trainable parameters are left out. Throws UsageError for a tensor that is not the model's.
+/// From the torch optimizer's groups, else from `model_parameters`, else one group of all parameters that
+/// need a gradient. Groups without trainable parameters are left out. Throws UsageError for a tensor that is
+/// not the model's.
 OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSpeedConfig& config,
                                   const InitializeOptions& options);
 

@@ -9,8 +9,8 @@
 namespace deepspeed {
 namespace {
 
-// std::uniform_int_distribution differs between standard libraries; this does not. The bias of the multiplication is
-// below 2^-32 for any data set that fits a machine.
+// std::uniform_int_distribution differs between standard libraries; this does not. The bias of the
+// multiplication is below 2^-32 for any data set that fits a machine.
 uint64_t below(std::mt19937_64& engine, uint64_t limit) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(engine()) * limit) >> 64);
 }
@@ -35,7 +35,8 @@ std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch) {
   if (options.drop_last && whole > 0) {
     order.resize(static_cast<size_t>(whole));
   } else {
-    for (size_t next = 0; order.size() % static_cast<size_t>(world) != 0; ++next) order.push_back(order[next]);
+    for (size_t next = 0; order.size() % static_cast<size_t>(world) != 0; ++next)
+      order.push_back(order[next]);
   }
   return order;
 }
@@ -44,7 +45,8 @@ std::vector<int64_t> rank_indices(const SamplerOptions& options, int64_t epoch) 
   const std::vector<int64_t> order = epoch_order(options, epoch);
   std::vector<int64_t> mine;
   mine.reserve(order.size() / static_cast<size_t>(options.world_size) + 1);
-  for (size_t i = static_cast<size_t>(options.rank); i < order.size(); i += static_cast<size_t>(options.world_size)) {
+  for (size_t i = static_cast<size_t>(options.rank); i < order.size();
+       i += static_cast<size_t>(options.world_size)) {
     mine.push_back(order[i]);
   }
   return mine;

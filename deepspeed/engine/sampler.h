@@ -11,13 +11,14 @@ struct SamplerOptions {
   int rank = 0;
   int world_size = 1;
   bool shuffle = true;
-  bool drop_last = false;  // drop the tail that does not divide by the ranks, instead of repeating the first samples
+  bool drop_last =
+      false;  // drop the tail that does not divide by the ranks, instead of repeating the first samples
   uint64_t seed = 0;
 };
 
-/// The order of the whole data set in one epoch: a Fisher-Yates shuffle driven by seed and epoch, padded (or cut) to a
-/// multiple of the world size. Rank r takes elements r, r + world_size, ...: the samples of one global batch are then the
-/// same whatever the number of ranks.
+/// The order of the whole data set in one epoch: a Fisher-Yates shuffle driven by seed and epoch, padded (or
+/// cut) to a multiple of the world size. Rank r takes elements r, r + world_size, ...: the samples of one
+/// global batch are then the same whatever the number of ranks.
 std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch);
 
 /// The indices of one rank.

@@ -1,12 +1,10 @@
-// visit_tensors(value, visitor): calls the visitor with a reference to each tensor inside a value, so that the engine can
-// walk any type of model output or of data set example.
+// visit_tensors(value, visitor): calls the visitor with a reference to each tensor inside a value, so that
+// the engine can walk any type of model output or of data set example.
 //
-// Known types: tensors, std::optional, std::pair, std::tuple, std::vector, std::array, std::map, types with `data` and
-// `target` members (torch::data::Example), and plain aggregates of up to eight members of known types. For any other
-// type write a function `visit_tensors(MyType&, Visitor&&)` beside it.
+// Known types: tensors, std::optional, std::pair, std::tuple, std::vector, std::array, std::map, types with
+// `data` and `target` members (torch::data::Example), and plain aggregates of up to eight members of known
+// types. For any other type write a function `visit_tensors(MyType&, Visitor&&)` beside it.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <array>
 #include <concepts>
@@ -17,6 +15,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 namespace deepspeed {
 namespace visit_detail {
@@ -94,8 +94,9 @@ void visit_tensors(T& value, Visitor&& visitor) {
     visit_tensors(value.data, visitor);
     visit_tensors(value.target, visitor);
   } else {
-    static_assert(std::is_aggregate_v<T>,
-                  "deepspeed cannot find the tensors in this type: write visit_tensors(MyType&, Visitor&&) beside it");
+    static_assert(
+        std::is_aggregate_v<T>,
+        "deepspeed cannot find the tensors in this type: write visit_tensors(MyType&, Visitor&&) beside it");
     visit_members(value, visitor);
   }
 }

@@ -1,5 +1,5 @@
-// Which gradients travel together, and in which order: static data that follows from the partition alone, so that all
-// ranks agree whatever order their gradients come in.
+// Which gradients travel together, and in which order: static data that follows from the partition alone, so
+// that all ranks agree whatever order their gradients come in.
 #pragma once
 
 #include <cstdint>

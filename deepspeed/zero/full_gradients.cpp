@@ -1,9 +1,9 @@
-// Stages 0 and 1: each gradient is added into a flat buffer of the whole group as it comes; the buffer is reduced in
-// place at the accumulation boundary, bucket by bucket.
+// Stages 0 and 1: each gradient is added into a flat buffer of the whole group as it comes; the buffer is
+// reduced in place at the accumulation boundary, bucket by bucket.
+#include <utility>
+
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-
-#include <utility>
 
 #include "deepspeed/zero/grad_reducer.h"
 
@@ -83,7 +83,8 @@ class FullGradients : public GradReducer {
     return flat_[bucket.group].narrow(0, bucket.in_flat.begin, bucket.in_flat.numel());
   }
 
-  // A parameter that this rank did not use in the whole window has zeros, as the other ranks may have used it.
+  // A parameter that this rank did not use in the whole window has zeros, as the other ranks may have used
+  // it.
   void fill_missing() {
     for (size_t group = 0; group < written_.size(); ++group) {
       for (size_t param = 0; param < written_[group].size(); ++param) {
@@ -105,18 +106,20 @@ class FullGradients : public GradReducer {
   void expose_grads() {
     for (size_t group = 0; group < flat_.size(); ++group) {
       auto& params = store_.groups()[group].params;
-      for (size_t param = 0; param < params.size(); ++param) params[param].tensor.mutable_grad() = place(group, param);
+      for (size_t param = 0; param < params.size(); ++param)
+        params[param].tensor.mutable_grad() = place(group, param);
     }
   }
 
-  std::vector<at::Tensor> flat_;              // [group], padded
-  std::vector<std::vector<bool>> written_;    // [group][param], in this accumulation window
+  std::vector<at::Tensor> flat_;            // [group], padded
+  std::vector<std::vector<bool>> written_;  // [group][param], in this accumulation window
   std::vector<std::pair<size_t, comm::Work>> in_flight_;
 };
 
 }  // namespace
 
-std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options) {
+std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group,
+                                                 ReducerOptions options) {
   return std::make_unique<FullGradients>(store, std::move(group), std::move(options));
 }
 

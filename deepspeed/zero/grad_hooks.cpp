@@ -1,12 +1,12 @@
 #include "deepspeed/zero/grad_hooks.h"
 
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
-
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 namespace deepspeed::zero {
 namespace {
@@ -67,7 +67,8 @@ class GradHooks::Impl {
   std::vector<std::pair<Accumulator, uintptr_t>> hooks_;
 };
 
-GradHooks::GradHooks(ParamStore& store, GradReducer& reducer) : impl_(std::make_unique<Impl>(store, reducer)) {}
+GradHooks::GradHooks(ParamStore& store, GradReducer& reducer)
+    : impl_(std::make_unique<Impl>(store, reducer)) {}
 GradHooks::~GradHooks() = default;
 
 }  // namespace deepspeed::zero

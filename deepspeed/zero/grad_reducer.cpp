@@ -45,9 +45,10 @@ void GradReducer::scale_after(const at::Tensor& tensor) const {
 }
 
 void GradReducer::refuse_late_gradient(size_t group, size_t param) const {
-  raise<UsageError>("zero.grad_reducer", "parameter '", store_.groups()[group].params[param].name,
-                    "' received another gradient after its bucket was reduced: it is used in a part of the graph that "
-                    "runs its own backward. Set zero_optimization.overlap_comm to false and use stage 0 or 1");
+  raise<UsageError>(
+      "zero.grad_reducer", "parameter '", store_.groups()[group].params[param].name,
+      "' received another gradient after its bucket was reduced: it is used in a part of the graph that "
+      "runs its own backward. Set zero_optimization.overlap_comm to false and use stage 0 or 1");
 }
 
 }  // namespace deepspeed::zero

@@ -1,15 +1,16 @@
 // Takes gradients as backward produces them, sums them over the ranks and keeps what this rank needs.
 //
-// Two strategies: FullGradients (stages 0 and 1: a whole flat buffer, reduced once at the accumulation boundary) and
-// PartitionedGradients (stage 2: reduced at every backward, only the own partition is kept). Which buckets exist, and
-// the order in which they are launched, is static; a gradient that never comes counts as zeros.
+// Two strategies: FullGradients (stages 0 and 1: a whole flat buffer, reduced once at the accumulation
+// boundary) and PartitionedGradients (stage 2: reduced at every backward, only the own partition is kept).
+// Which buckets exist, and the order in which they are launched, is static; a gradient that never comes
+// counts as zeros.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/zero/averaging.h"
@@ -21,11 +22,11 @@ namespace deepspeed::zero {
 
 struct ReducerOptions {
   int64_t bucket_numel = 500'000'000;
-  bool overlap = false;              // launch a bucket as soon as its gradients are there
-  bool keep_param_grads = false;     // stage 0: after a reduction the parameters' grads are views of the result
+  bool overlap = false;           // launch a bucket as soon as its gradients are there
+  bool keep_param_grads = false;  // stage 0: after a reduction the parameters' grads are views of the result
   at::ScalarType communication_dtype = at::kFloat;
   Averaging averaging;
-  std::vector<Interval> owned;       // per group: what this rank updates
+  std::vector<Interval> owned;  // per group: what this rank updates
 };
 
 /// Not thread-safe by itself: GradHooks calls it under one lock.
@@ -41,9 +42,11 @@ class GradReducer {
 
   /// The gradient of a parameter was accumulated into its grad.
   virtual void on_gradient(size_t group, size_t param) = 0;
-  /// Backward has returned: what is missing counts as zeros; at the boundary all reductions are done afterwards.
+  /// Backward has returned: what is missing counts as zeros; at the boundary all reductions are done
+  /// afterwards.
   virtual void finish_backward() = 0;
-  /// The reduced gradient of the owned interval of a group, valid between the boundary's finish_backward() and clear().
+  /// The reduced gradient of the owned interval of a group, valid between the boundary's finish_backward()
+  /// and clear().
   virtual at::Tensor gradient(size_t group) const = 0;
   /// Starts a new accumulation window.
   virtual void clear() = 0;
@@ -79,7 +82,8 @@ class GradReducer {
   bool boundary_ = true;
 };
 
-std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options);
+std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group,
+                                                 ReducerOptions options);
 std::unique_ptr<GradReducer> make_partitioned_gradients(ParamStore& store, comm::ProcessGroup group,
                                                         ReducerOptions options);
 

@@ -1,10 +1,10 @@
 #include "deepspeed/zero/param_store.h"
 
-#include <ATen/ops/zeros.h>
-#include <c10/core/GradMode.h>
-
 #include <unordered_set>
 #include <utility>
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
 
@@ -16,11 +16,12 @@ constexpr const char* kWhere = "zero.param_store";
 void check_param(const NamedTensor& param, const ParamStore::Options& options, const at::Device& device) {
   const at::Tensor& tensor = param.tensor;
   if (tensor.layout() != at::kStrided || !tensor.is_floating_point()) {
-    raise<UsageError>(kWhere, "parameter '", param.name, "' is ", tensor.toString(), ", expected a dense float tensor");
+    raise<UsageError>(kWhere, "parameter '", param.name, "' is ", tensor.toString(),
+                      ", expected a dense float tensor");
   }
   if (tensor.device() != device) {
-    raise<UsageError>(kWhere, "parameter '", param.name, "' is on ", tensor.device(), ", the others on ", device,
-                      "; move the model to one device first");
+    raise<UsageError>(kWhere, "parameter '", param.name, "' is on ", tensor.device(), ", the others on ",
+                      device, "; move the model to one device first");
   }
   if (options.dtype == at::kFloat && tensor.scalar_type() != at::kFloat) {
     raise<UsageError>(kWhere, "parameter '", param.name, "' is ", tensor.scalar_type(),

@@ -1,11 +1,11 @@
-// The parameters of a model as ZeRO sees them: trainable ones in groups, each group flat in one buffer that the
-// parameters are views of. The model's tensors keep their identity; only their data moves.
+// The parameters of a model as ZeRO sees them: trainable ones in groups, each group flat in one buffer that
+// the parameters are views of. The model's tensors keep their identity; only their data moves.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <string>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/zero/partition.h"
@@ -31,8 +31,8 @@ class ParamStore {
     bool round_robin = false;
   };
 
-  /// Casts and flattens the groups' parameters in place. Throws UsageError, naming the parameter, where it is not a
-  /// dense floating point tensor, is not on the device of the others, or stands in two groups.
+  /// Casts and flattens the groups' parameters in place. Throws UsageError, naming the parameter, where it is
+  /// not a dense floating point tensor, is not on the device of the others, or stands in two groups.
   ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_size, const Options& options);
 
   std::vector<StoredGroup>& groups() { return groups_; }

@@ -39,7 +39,9 @@ Interval FlatLayout::partition(int rank) const {
   return {rank * partition_numel(), (rank + 1) * partition_numel()};
 }
 
-int64_t FlatLayout::padding(int rank) const { return intersect(partition(rank), {numel_, padded_numel_}).numel(); }
+int64_t FlatLayout::padding(int rank) const {
+  return intersect(partition(rank), {numel_, padded_numel_}).numel();
+}
 
 std::vector<ParamPiece> FlatLayout::pieces(const Interval& interval) const {
   std::vector<ParamPiece> result;

@@ -1,8 +1,8 @@
-// Where each parameter sits in the flat space of its group, who owns which interval, and what is padding: a pure value,
-// computed once, that reducer, optimizer and checkpoint read. No tensor, no process group.
+// Where each parameter sits in the flat space of its group, who owns which interval, and what is padding: a
+// pure value, computed once, that reducer, optimizer and checkpoint read. No tensor, no process group.
 //
-// The layout is DeepSpeed's (ZeRO stages 1 and 2): parameters one after the other, zeros at the end up to a multiple of
-// 2 * world size, equal contiguous partitions that may cut a parameter anywhere.
+// The layout is DeepSpeed's (ZeRO stages 1 and 2): parameters one after the other, zeros at the end up to a
+// multiple of 2 * world size, equal contiguous partitions that may cut a parameter anywhere.
 #pragma once
 
 #include <cstddef>
@@ -21,19 +21,20 @@ struct PlacedParam {
 
 /// The part of one parameter that lies inside an interval of the flat space.
 struct ParamPiece {
-  size_t index = 0;            // of the parameter, as given
-  Interval in_interval;        // relative to the interval's begin
+  size_t index = 0;      // of the parameter, as given
+  Interval in_interval;  // relative to the interval's begin
   int64_t offset_in_param = 0;
 };
 
 class FlatLayout {
  public:
-  /// `numels`: elements of each parameter. With `round_robin` parameter k goes to list k mod world_size and the lists
-  /// are joined, so that consecutive parameters land in different partitions. Throws UsageError for a negative size.
+  /// `numels`: elements of each parameter. With `round_robin` parameter k goes to list k mod world_size and
+  /// the lists are joined, so that consecutive parameters land in different partitions. Throws UsageError for
+  /// a negative size.
   FlatLayout(const std::vector<int64_t>& numels, int world_size, bool round_robin = false);
 
   int world_size() const { return world_size_; }
-  int64_t numel() const { return numel_; }                // without padding
+  int64_t numel() const { return numel_; }  // without padding
   int64_t padded_numel() const { return padded_numel_; }
   int64_t partition_numel() const { return padded_numel_ / world_size_; }
   /// In flat order.

@@ -1,12 +1,12 @@
-// Stage 2: gradients stay with their parameters until their bucket is complete, travel in a transient buffer, and only
-// this rank's partition of the sum is kept and accumulated.
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-#include <c10/core/GradMode.h>
-
+// Stage 2: gradients stay with their parameters until their bucket is complete, travel in a transient buffer,
+// and only this rank's partition of the sum is kept and accumulated.
 #include <algorithm>
 #include <deque>
 #include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include "deepspeed/zero/grad_reducer.h"
 
@@ -77,7 +77,8 @@ class PartitionedGradients : public GradReducer {
         destination.zero_();
       }
     }
-    in_flight_.push_back({index, std::move(storage), buffer, group_.size() > 1 ? start_sum(buffer) : comm::Work()});
+    in_flight_.push_back(
+        {index, std::move(storage), buffer, group_.size() > 1 ? start_sum(buffer) : comm::Work()});
     if (!options_.overlap) absorb_oldest();
   }
 
@@ -103,8 +104,8 @@ class PartitionedGradients : public GradReducer {
 
   // Buffers are kept from step to step: fresh pages cost as much as the copy into them.
   at::Tensor take_storage(int64_t numel, const at::TensorOptions& options) {
-    const auto fits = std::find_if(pool_.begin(), pool_.end(),
-                                   [&](const at::Tensor& one) { return one.numel() >= numel; });
+    const auto fits =
+        std::find_if(pool_.begin(), pool_.end(), [&](const at::Tensor& one) { return one.numel() >= numel; });
     if (fits == pool_.end()) {
       pool_.clear();
       int64_t largest = 0;

@@ -1,10 +1,10 @@
 #include "deepspeed/zero/zero_optimizer.h"
 
-#include <ATen/ops/tensor.h>
-#include <c10/core/GradMode.h>
-
 #include <cmath>
 #include <utility>
+
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
@@ -152,7 +152,8 @@ MemoryBytes ZeroOptimizer::memory() const {
   memory.parameters = store_->bytes();
   memory.gradients = reducer_->bytes();
   if (has_master_weights()) {
-    for (const OwnedSlice& owned : slices_) memory.master_weights += static_cast<int64_t>(owned.slice.master.nbytes());
+    for (const OwnedSlice& owned : slices_)
+      memory.master_weights += static_cast<int64_t>(owned.slice.master.nbytes());
   }
   memory.optimizer_states = optimizer_->state_bytes();
   return memory;

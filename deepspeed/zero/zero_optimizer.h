@@ -1,13 +1,14 @@
-// What `initialize` returns as the optimizer: an optimizer over the part of the flat space that this rank owns (all of
-// it at stage 0, one partition at stages 1 and 2), with fp32 master weights, loss scaling and clipping around it.
+// What `initialize` returns as the optimizer: an optimizer over the part of the flat space that this rank
+// owns (all of it at stage 0, one partition at stages 1 and 2), with fp32 master weights, loss scaling and
+// clipping around it.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/optim/optimizer.h"
@@ -19,9 +20,9 @@
 namespace deepspeed::zero {
 
 struct ZeroOptions {
-  int stage = 0;                       // 0, 1 or 2
-  double gradient_clipping = 1.0;      // largest L2 norm of all gradients; 0: none
-  bool check_overflow = false;         // fp16 always, bf16 by config: skip a step whose gradients are not finite
+  int stage = 0;                   // 0, 1 or 2
+  double gradient_clipping = 1.0;  // largest L2 norm of all gradients; 0: none
+  bool check_overflow = false;     // fp16 always, bf16 by config: skip a step whose gradients are not finite
   int64_t reduce_bucket_numel = 500'000'000;
   int64_t allgather_bucket_numel = 500'000'000;
   bool overlap_comm = false;
@@ -31,15 +32,16 @@ struct ZeroOptions {
 
 /// Outcome of one step.
 struct StepResult {
-  bool applied = false;            // false: gradients were not finite, nothing changed
-  std::optional<double> grad_norm; // L2 norm over all parameters, unscaled, before clipping; none where not computed
+  bool applied = false;  // false: gradients were not finite, nothing changed
+  std::optional<double>
+      grad_norm;  // L2 norm over all parameters, unscaled, before clipping; none where not computed
 };
 
 /// Bytes that this rank holds between steps.
 struct MemoryBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
-  int64_t master_weights = 0;    // 0 in fp32: the parameters are the masters
+  int64_t master_weights = 0;  // 0 in fp32: the parameters are the masters
   int64_t optimizer_states = 0;
   int64_t total() const { return parameters + gradients + master_weights + optimizer_states; }
 };
@@ -47,7 +49,8 @@ struct MemoryBytes {
 class ZeroOptimizer {
  public:
   ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<optim::Optimizer> optimizer,
-                std::unique_ptr<precision::LossScaler> scaler, comm::ProcessGroup group, const ZeroOptions& options);
+                std::unique_ptr<precision::LossScaler> scaler, comm::ProcessGroup group,
+                const ZeroOptions& options);
   ~ZeroOptimizer();
   ZeroOptimizer(const ZeroOptimizer&) = delete;
   ZeroOptimizer& operator=(const ZeroOptimizer&) = delete;

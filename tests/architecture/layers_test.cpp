@@ -1,6 +1,4 @@
 // Holds the source tree against the rules that ARCHITECTURE.md states.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -9,6 +7,8 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace {
 
@@ -71,7 +71,8 @@ TEST(Layers, TableNamesEveryFolderAndHasNoCycle) {
     if (!entry.is_directory()) continue;
     EXPECT_TRUE(edges.count(entry.path().filename())) << entry.path().filename();
   }
-  for (const auto& [folder, targets] : edges) EXPECT_FALSE(targets.count(folder)) << folder << " is in a cycle";
+  for (const auto& [folder, targets] : edges)
+    EXPECT_FALSE(targets.count(folder)) << folder << " is in a cycle";
 }
 
 TEST(Layers, IncludesGoDownwardOnly) {
@@ -79,7 +80,8 @@ TEST(Layers, IncludesGoDownwardOnly) {
   const std::regex include(R"#(#include "deepspeed/([a-z0-9_]+)/)#");
   for (const Source& source : sources()) {
     if (source.folder.empty()) continue;
-    for (std::sregex_iterator match(source.text.begin(), source.text.end(), include), end; match != end; ++match) {
+    for (std::sregex_iterator match(source.text.begin(), source.text.end(), include), end; match != end;
+         ++match) {
       const std::string target = (*match)[1];
       EXPECT_TRUE(target == source.folder || edges.at(source.folder).count(target))
           << source.path << " includes deepspeed/" << target << ", which the table does not allow";
@@ -96,7 +98,8 @@ TEST(Layers, NamesStayInTheirHome) {
   const std::vector<Home> homes = {
       {R"(\bc10d::)", {"deepspeed/comm/"}},
       {R"(\bgetenv\s*\()", {"deepspeed/base/env.cpp"}},
-      {R"(\bat::cuda\b|cudaStream_t|getCurrentCUDAStream)", {"deepspeed/device/", "deepspeed/kernels/", "deepspeed/comm/nccl/"}},
+      {R"(\bat::cuda\b|cudaStream_t|getCurrentCUDAStream)",
+       {"deepspeed/device/", "deepspeed/kernels/", "deepspeed/comm/nccl/"}},
       {R"(model_states\.pt|optim_states\.pt)", {"deepspeed/checkpoint/"}},
       {R"(\b_?exit\s*\()", {"deepspeed/launcher/"}},
       {R"(#include <(torch/torch|torch/all|ATen/ATen)\.h>)", {}},

@@ -1,10 +1,11 @@
 #include "deepspeed/engine/dataloader.h"
 
+#include <set>
+
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
-#include <gtest/gtest.h>
 
-#include <set>
+#include <gtest/gtest.h>
 
 namespace deepspeed {
 namespace {

@@ -1,6 +1,7 @@
 #include "deepspeed/engine/visit_tensors.h"
 
 #include <ATen/ops/ones.h>
+
 #include <gtest/gtest.h>
 
 namespace deepspeed {

@@ -1,5 +1,7 @@
 #include "tests/support/odd_net.h"
 
+#include <cmath>
+
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
@@ -7,8 +9,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
-
-#include <cmath>
 
 namespace deepspeed::testing {
 namespace {

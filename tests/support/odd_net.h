@@ -1,13 +1,13 @@
-// A small model with everything that makes ZeRO stumble: odd sizes, a parameter smaller than any world, a frozen one, one
-// that is never used, one used in two places, and dropout.
+// A small model with everything that makes ZeRO stumble: odd sizes, a parameter smaller than any world, a
+// frozen one, one that is never used, one used in two places, and dropout.
 #pragma once
+
+#include <memory>
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
-
-#include <memory>
 
 namespace deepspeed::testing {
 
@@ -20,14 +20,14 @@ class OddNet : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& inputs, const at::Tensor& targets);
 
  private:
-  torch::nn::Linear first_{nullptr};     // 7 -> 13
+  torch::nn::Linear first_{nullptr};  // 7 -> 13
   torch::nn::LayerNorm norm_{nullptr};
-  torch::nn::Linear shared_{nullptr};    // 13 -> 13, used twice
-  torch::nn::Linear last_{nullptr};      // 13 -> 5
+  torch::nn::Linear shared_{nullptr};  // 13 -> 13, used twice
+  torch::nn::Linear last_{nullptr};    // 13 -> 5
   torch::nn::Dropout dropout_{nullptr};
-  at::Tensor gain_;                      // (1)
-  at::Tensor frozen_;                    // (5)
-  at::Tensor unused_;                    // (3)
+  at::Tensor gain_;    // (1)
+  at::Tensor frozen_;  // (5)
+  at::Tensor unused_;  // (3)
 };
 
 /// Sample `index` of an endless data set, by formula: inputs (7), targets (5).

@@ -76,8 +76,9 @@ void write_all(int fd, const std::string& text) {
   } catch (...) {
     failures.push_back("an exception that is no std::exception");
   }
-  const Json report = {{"value", value}, {"failures", failures}};
-  write_all(fd, report.dump(-1, ' ', false, Json::error_handler_t::replace));
+  const Json report = {{"value", Json::binary({value.begin(), value.end()})}, {"failures", failures}};
+  const std::vector<uint8_t> message = Json::to_cbor(report);  // values and messages may hold any bytes
+  write_all(fd, std::string(message.begin(), message.end()));
   std::fflush(nullptr);
   if (__gcov_dump != nullptr) __gcov_dump();
   ::_exit(0);
@@ -138,8 +139,9 @@ RankOutcome end_rank(Child& child) {
   outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   if (!child.sent.empty() && !outcome.hung) {
-    const auto report = Json::parse(child.sent);
-    outcome.value = report.at("value").get<std::string>();
+    const auto report = Json::from_cbor(child.sent);
+    const auto& bytes = report.at("value").get_binary();
+    outcome.value.assign(bytes.begin(), bytes.end());
     outcome.failures = report.at("failures").get<std::vector<std::string>>();
   }
   return outcome;

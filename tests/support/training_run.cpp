@@ -1,12 +1,13 @@
 #include "tests/support/training_run.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include <gtest/gtest.h>
+
 #include "deepspeed/initialize.h"
+
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
 

@@ -22,16 +22,18 @@ struct TrainingSpec {
 };
 
 struct TrainingResult {
-  std::vector<double> losses;    // of rank 0, one a micro step
-  std::vector<float> weights;    // all parameters in order of registration, after the last step
-  std::vector<double> norms;     // one a step, -1 where there is none
+  std::vector<double> losses;  // of rank 0, one a micro step
+  std::vector<float> weights;  // all parameters in order of registration, after the last step
+  std::vector<double> norms;   // one a step, -1 where there is none
 };
 
 /// Forks the ranks and trains. All ranks must end with the same weights, else the test fails.
 TrainingResult run_training(const TrainingSpec& spec);
 
 /// The largest |a - b| / (|b| + floor) over all elements; infinite where the sizes differ.
-double largest_relative_difference(const std::vector<float>& a, const std::vector<float>& b, double floor = 1e-6);
-double largest_relative_difference(const std::vector<double>& a, const std::vector<double>& b, double floor = 1e-9);
+double largest_relative_difference(const std::vector<float>& a, const std::vector<float>& b,
+                                   double floor = 1e-6);
+double largest_relative_difference(const std::vector<double>& a, const std::vector<double>& b,
+                                   double floor = 1e-9);
 
 }  // namespace deepspeed::testing

@@ -1,10 +1,10 @@
 #include "deepspeed/device/cuda_rng.h"
 
+#include <mutex>
+
 #include <ATen/core/Generator.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <c10/cuda/CUDAFunctions.h>
-
-#include <mutex>
 
 namespace deepspeed::device {
 namespace {

@@ -7,7 +7,8 @@ namespace deepspeed::device {
 at::Tensor cuda_rng_state() { return {}; }
 
 void set_cuda_rng_state(const at::Tensor&) {
-  raise<UsageError>("device.rng", "there is a state of a CUDA generator to restore, and this build has no CUDA");
+  raise<UsageError>("device.rng",
+                    "there is a state of a CUDA generator to restore, and this build has no CUDA");
 }
 
 void seed_cuda_rng(uint64_t) {}
