@@ -1,6 +1,7 @@
 #include "deepspeed/launcher/args.h"
 
 #include <memory>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -11,15 +12,16 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr const char* kWhere = "launcher.args";
-constexpr const char* kVersion = "0.1.0";
+constexpr const char* kVersion = "0.1.0";  // a test holds it equal to CMakeLists.txt
+constexpr int kNotGiven = -1;              // DeepSpeed's own default of these numbers
 
 /// The values as CLI11 stores them, before they are checked against each other.
 struct RawArgs {
   LaunchArgs args;
-  int num_procs = 0;
-  int num_gpus = 0;
-  int num_nodes = -1;
-  int node_rank = -1;
+  int num_procs = kNotGiven;
+  int num_gpus = kNotGiven;
+  int num_nodes = kNotGiven;
+  int node_rank = kNotGiven;
   int master_port = kDefaultMasterPort;
   std::string log_level = "info";
   bool quiet = false;
@@ -72,45 +74,38 @@ int at_least_one(const char* flag, int value) {
   return value;
 }
 
-void check_conflicts(const CLI::App& app, const LaunchArgs& args) {
+void check_conflicts(const RawArgs& raw) {
+  const LaunchArgs& args = raw.args;
+  if (raw.num_procs != kNotGiven && raw.num_gpus != kNotGiven) {
+    raise<UsageError>(kWhere, "--num_procs and --num_gpus are both given, expected one of them");
+  }
+  if (args.include.empty() && args.exclude.empty()) return;
   if (!args.include.empty() && !args.exclude.empty()) {
     raise<UsageError>(kWhere, "--include and --exclude are both given, expected one of them");
   }
   const char* filter = args.include.empty() ? "--exclude" : "--include";
-  if (args.include.empty() && args.exclude.empty()) return;
-  for (const char* flag : {"--num_nodes", "--num_procs", "--num_gpus"}) {
-    if (app.count(flag) > 0) {
-      raise<UsageError>(kWhere, flag, " and ", filter, " are both given; ", filter,
-                        " alone already says how many ranks run");
-    }
+  const std::pair<const char*, int> numbers[] = {
+      {"--num_nodes", raw.num_nodes}, {"--num_procs", raw.num_procs}, {"--num_gpus", raw.num_gpus}};
+  for (const auto& [flag, value] : numbers) {
+    if (value == kNotGiven) continue;
+    raise<UsageError>(kWhere, flag, " and ", filter, " are both given; ", filter,
+                      " alone already says where ranks run");
   }
 }
 
-void check_one_machine(const CLI::App& app, const RawArgs& raw) {
-  raw.unsupported.refuse_given(app);
-  if (app.count("--num_nodes") > 0 && raw.num_nodes != -1) at_least_one("--num_nodes", raw.num_nodes);
-  if (raw.num_nodes > 1) {
-    raise<NotSupportedError>(
-        kWhere, "--num_nodes ", raw.num_nodes,
-        " is not supported yet: this version starts ranks on one machine; leave the flag out and "
-        "use --num_procs");
-  }
-  if (raw.node_rank > 0) {
-    raise<NotSupportedError>(
-        kWhere, "--node_rank ", raw.node_rank,
-        " is not supported yet: this version starts ranks on one machine; leave the flag out");
-  }
+void check_one_machine(const RawArgs& raw) {
+  constexpr const char* kWayOut =
+      " is not supported yet: this version starts ranks on one machine; leave the flag out";
+  if (raw.num_nodes != kNotGiven) at_least_one("--num_nodes", raw.num_nodes);
+  if (raw.num_nodes > 1) raise<NotSupportedError>(kWhere, "--num_nodes ", raw.num_nodes, kWayOut);
+  if (raw.node_rank > 0) raise<NotSupportedError>(kWhere, "--node_rank ", raw.node_rank, kWayOut);
 }
 
-void take_number_of_ranks(const CLI::App& app, RawArgs& raw) {
-  const bool procs = app.count("--num_procs") > 0;
-  const bool gpus = app.count("--num_gpus") > 0;
-  if (procs && gpus)
-    raise<UsageError>(kWhere, "--num_procs and --num_gpus are both given, expected one of them");
-  // -1 is DeepSpeed's own "not given".
-  if (procs && raw.num_procs != -1) raw.args.num_ranks = at_least_one("--num_procs", raw.num_procs);
-  if (gpus && raw.num_gpus != -1) raw.args.num_ranks = at_least_one("--num_gpus", raw.num_gpus);
-  raw.args.num_ranks_means_gpus = gpus && raw.args.num_ranks;
+void take_number_of_ranks(RawArgs& raw) {
+  const bool gpus = raw.num_gpus != kNotGiven;
+  if (gpus) raw.args.num_ranks = at_least_one("--num_gpus", raw.num_gpus);
+  if (raw.num_procs != kNotGiven) raw.args.num_ranks = at_least_one("--num_procs", raw.num_procs);
+  raw.args.num_ranks_means_gpus = gpus;
 }
 
 void take_port_and_log_level(const CLI::App& app, RawArgs& raw) {
@@ -170,9 +165,10 @@ ParsedArgs parse_args(const std::vector<std::string>& words) {
     raise<UsageError>(kWhere, error.what(), "; see deepspeed --help");
   }
   raw.args.hostfile_given = app.count("--hostfile") > 0;
-  check_conflicts(app, raw.args);
-  check_one_machine(app, raw);
-  take_number_of_ranks(app, raw);
+  raw.unsupported.refuse_given(app);
+  check_conflicts(raw);
+  check_one_machine(raw);
+  take_number_of_ranks(raw);
   take_port_and_log_level(app, raw);
   take_program(app.remaining(), raw);
   return {raw.args, std::nullopt};
