@@ -26,7 +26,8 @@ struct NoCopy {
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> random_bits(D, RoundingKey key, uint32_t counter) {
   const UintOf<D> du;
-  auto x = hn::Iota(du, counter + key.low);
+  // Iota of a constant is a load; of a variable it goes through the stack lane by lane.
+  auto x = hn::Add(hn::Iota(du, 0), hn::Set(du, counter + key.low));
   x = hn::Xor(x, hn::ShiftRight<16>(x));
   x = hn::Mul(x, hn::Set(du, kHashMultiplier1));
   x = hn::Xor(x, hn::Set(du, key.high));

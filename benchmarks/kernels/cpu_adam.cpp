@@ -1,0 +1,138 @@
+// CPU AdamW: this project's kernel, with fp32 and bf16 moments, against torch's fused AdamW and torch's plain
+// C++ one. Verifies first that all give the same weights, then times them in turns, so that a change of the
+// machine's pace meets all alike.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/optim/adamw.h>
+
+#include <CLI/CLI.hpp>
+
+#include "deepspeed/kernels/adam.h"
+
+namespace {
+
+using deepspeed::kernels::AdamStep;
+using deepspeed::kernels::AdamTensors;
+
+struct Contender {
+  std::string name;
+  double bytes_per_element;
+  std::function<void(int64_t step)> update;
+  at::Tensor weights;
+  std::vector<double> seconds;
+};
+
+AdamStep hyperparameters(int64_t step) {
+  AdamStep s;
+  s.weight_decay = 0.01;
+  s.step = step;
+  s.rounding_seed = static_cast<uint64_t>(step);
+  return s;
+}
+
+Contender ours(const std::string& name, const at::Tensor& weights, const at::Tensor& gradient,
+               at::ScalarType moments, bool copy) {
+  const int64_t n = weights.numel();
+  AdamTensors t{weights.clone(), gradient, at::zeros({n}, moments), at::zeros({n}, moments), {}};
+  if (copy) t.low_precision = at::zeros({n}, at::kBFloat16);
+  const double bytes = 8 + static_cast<double>(gradient.element_size()) +
+                       4 * static_cast<double>(t.exp_avg.element_size()) + (copy ? 2 : 0);
+  return {
+      name, bytes, [t](int64_t step) { deepspeed::kernels::adam(t, hyperparameters(step)); }, t.master, {}};
+}
+
+Contender torch_fused(const at::Tensor& weights, const at::Tensor& gradient) {
+  const at::Tensor p = weights.clone(), m = at::zeros_like(p), v = at::zeros_like(p);
+  const auto update = [=](int64_t step) {
+    at::Tensor s = at::tensor(static_cast<float>(step));
+    at::_fused_adamw_({p}, {gradient}, {m}, {v}, {}, {s}, 1e-3, 0.9, 0.999, 0.01, 1e-8, false, false, {}, {});
+  };
+  return {"torch fused AdamW", 28, update, p, {}};
+}
+
+Contender torch_plain(const at::Tensor& weights, const at::Tensor& gradient) {
+  at::Tensor p = weights.clone().requires_grad_();
+  p.mutable_grad() = gradient;
+  auto optimizer = std::make_shared<torch::optim::AdamW>(std::vector<at::Tensor>{p},
+                                                         torch::optim::AdamWOptions(1e-3).weight_decay(0.01));
+  return {"torch::optim::AdamW", 28, [optimizer](int64_t) { optimizer->step(); }, p.detach(), {}};
+}
+
+bool verify(std::vector<Contender>& contenders) {
+  for (Contender& c : contenders) {
+    for (int64_t step = 1; step <= 3; ++step) c.update(step);
+  }
+  bool good = true;
+  for (const Contender& c : contenders) {
+    const double difference = (c.weights - contenders[0].weights).abs().max().item<double>();
+    // Three steps of 1e-3: rounding in fp32 alone, or of bf16 moments by 2^-8 at most.
+    const double bound = c.name.find("bf16 moments") == std::string::npos ? 2e-6 : 2e-4;
+    std::printf("verify %-34s largest difference %.2e (bound %.0e) %s\n", c.name.c_str(), difference, bound,
+                difference <= bound ? "ok" : "WRONG");
+    good = good && difference <= bound;
+  }
+  return good;
+}
+
+void time(std::vector<Contender>& contenders, int repeats) {
+  for (int i = 0; i < repeats; ++i) {
+    for (Contender& c : contenders) {
+      const auto start = std::chrono::steady_clock::now();
+      c.update(4 + i);
+      c.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+  }
+}
+
+void report(std::vector<Contender>& contenders, int64_t numel) {
+  std::printf("%-34s %10s %10s %10s %12s %8s\n", "", "min ms", "median ms", "p90 ms", "ns/param", "GB/s");
+  for (Contender& c : contenders) {
+    std::sort(c.seconds.begin(), c.seconds.end());
+    const double median = c.seconds[c.seconds.size() / 2];
+    const double n = static_cast<double>(numel);
+    std::printf("%-34s %10.2f %10.2f %10.2f %12.3f %8.1f\n", c.name.c_str(), c.seconds[0] * 1e3, median * 1e3,
+                c.seconds[c.seconds.size() * 9 / 10] * 1e3, median * 1e9 / n,
+                n * c.bytes_per_element / median / 1e9);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int64_t numel = 26'300'000;
+  int threads = 1;
+  int repeats = 30;
+  CLI::App app{"CPU AdamW against torch's"};
+  app.add_option("--numel", numel, "parameters")->check(CLI::PositiveNumber);
+  app.add_option("--threads", threads, "threads of each")->check(CLI::PositiveNumber);
+  app.add_option("--repeats", repeats, "timed steps")->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  at::set_num_threads(threads);
+
+  const at::Tensor weights = at::randn({numel});
+  const at::Tensor gradient = at::randn({numel});
+  const at::Tensor gradient16 = gradient.to(at::kBFloat16);
+  std::vector<Contender> contenders;
+  contenders.push_back(torch_fused(weights, gradient));
+  contenders.push_back(torch_plain(weights, gradient));
+  contenders.push_back(ours("ours, fp32 moments", weights, gradient, at::kFloat, false));
+  contenders.push_back(ours("ours, bf16 moments", weights, gradient, at::kBFloat16, false));
+  contenders.push_back(ours("ours, fp32 moments, bf16 copy", weights, gradient, at::kFloat, true));
+  contenders.push_back(ours("ours, bf16 moments, copy, gradient", weights, gradient16, at::kBFloat16, true));
+  std::printf("%lld parameters, %d threads, %d steps\n", static_cast<long long>(numel), threads, repeats);
+  if (!verify(contenders)) return 1;
+  time(contenders, repeats);
+  report(contenders, numel);
+  return 0;
+}
