@@ -1,0 +1,102 @@
+#include "deepspeed/comm/coalesced.h"
+
+#include <functional>
+#include <map>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using Piece = std::vector<at::Tensor>;
+
+// Pieces hold tensors of one dtype and device; their order follows the list's alone, so it is the same on all
+// ranks.
+std::vector<Piece> pack(const std::vector<at::Tensor>& tensors, int64_t piece_bytes) {
+  if (piece_bytes < 1) {
+    raise<UsageError>("comm.coalesced", "a piece of ", piece_bytes, " bytes, expected 1 or more");
+  }
+  struct Open {
+    size_t piece;
+    int64_t bytes;
+  };
+  std::vector<Piece> pieces;
+  std::map<std::pair<at::ScalarType, std::string>, Open> open;
+  for (const auto& tensor : tensors) {
+    if (tensor.numel() == 0) continue;
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    const auto key = std::make_pair(tensor.scalar_type(), tensor.device().str());
+    const auto found = open.find(key);
+    if (found == open.end() || found->second.bytes + bytes > piece_bytes) {
+      pieces.emplace_back();
+      open[key] = {pieces.size() - 1, 0};
+    }
+    auto& current = open[key];
+    pieces[current.piece].push_back(tensor.detach());
+    current.bytes += bytes;
+  }
+  return pieces;
+}
+
+// Calls `visit(tensor, its place in flat)` for every tensor of the piece.
+void visit_places(const Piece& piece, const at::Tensor& flat,
+                  const std::function<void(const at::Tensor&, const at::Tensor&)>& visit) {
+  int64_t begin = 0;
+  for (const auto& tensor : piece) {
+    visit(tensor, flat.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
+    begin += tensor.numel();
+  }
+}
+
+at::Tensor flatten(const Piece& piece) {
+  int64_t numel = 0;
+  for (const auto& tensor : piece) numel += tensor.numel();
+  const auto flat = at::empty({numel}, piece.front().options());
+  visit_places(piece, flat, [](const at::Tensor& tensor, const at::Tensor& place) { place.copy_(tensor); });
+  return flat;
+}
+
+// One piece is packed and unpacked while another travels.
+void run(const std::vector<Piece>& pieces, const std::function<Work(const at::Tensor&)>& start) {
+  c10::NoGradGuard no_grad;
+  struct UnderWay {
+    const Piece* piece;
+    at::Tensor flat;
+    Work work;
+  };
+  std::vector<UnderWay> under_way;
+  const auto finish_first = [&] {
+    auto& first = under_way.front();
+    first.work.wait();
+    if (first.flat.const_data_ptr() != first.piece->front().const_data_ptr()) {
+      visit_places(*first.piece, first.flat,
+                   [](const at::Tensor& to, const at::Tensor& from) { to.copy_(from); });
+    }
+    under_way.erase(under_way.begin());
+  };
+  for (const auto& piece : pieces) {
+    const bool travels_as_it_is = piece.size() == 1 && piece.front().is_contiguous();
+    const auto flat = travels_as_it_is ? piece.front() : flatten(piece);
+    under_way.push_back({&piece, flat, start(flat)});
+    if (under_way.size() > 2) finish_first();
+  }
+  while (!under_way.empty()) finish_first();
+}
+
+}  // namespace
+
+void all_reduce_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors, ReduceOp op,
+                          int64_t piece_bytes) {
+  run(pack(tensors, piece_bytes), [&](const at::Tensor& flat) { return group.start_all_reduce(flat, op); });
+}
+
+void broadcast_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors, int root,
+                         int64_t piece_bytes) {
+  run(pack(tensors, piece_bytes), [&](const at::Tensor& flat) { return group.start_broadcast(flat, root); });
+}
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,26 @@
+// Collectives over lists of tensors: many small ones travel as few flat pieces.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/comm/process_group.h"
+
+namespace deepspeed::comm {
+
+constexpr int64_t kDefaultPieceBytes = int64_t{32} << 20;
+
+/// Reduces every tensor in place. Tensors of one dtype and device are packed, in list order, into flat pieces
+/// of at most `piece_bytes` (a single larger tensor travels alone). They need not be contiguous. All ranks
+/// pass the same sizes and dtypes in the same order. Throws UsageError for a piece size below 1, and
+/// CommError.
+void all_reduce_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors,
+                          ReduceOp op = ReduceOp::kSum, int64_t piece_bytes = kDefaultPieceBytes);
+
+/// Overwrites every tensor with that of `root`, packed as above.
+void broadcast_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors, int root,
+                         int64_t piece_bytes = kDefaultPieceBytes);
+
+}  // namespace deepspeed::comm

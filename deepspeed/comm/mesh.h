@@ -1,0 +1,35 @@
+// The groups of a world along named axes.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "deepspeed/comm/init.h"
+#include "deepspeed/comm/topology.h"
+
+namespace deepspeed::comm {
+
+/// `Mesh mesh(world, {{"pipe", 2}, {"data", 4}}); mesh.group("data").all_reduce(t);`
+class Mesh {
+ public:
+  /// Makes the groups along every single axis. Collective: every rank calls it with the same axes. Throws
+  /// UsageError where the product of the sizes is not the size of the world.
+  Mesh(const World& world, std::vector<MeshAxis> axes);
+
+  const Topology& topology() const { return topology_; }
+  /// This rank's group along the axis: the ranks that differ from it on that axis alone.
+  const ProcessGroup& group(const std::string& axis) const;
+  /// This rank's position on the axis, its rank in group(axis).
+  int coordinate(const std::string& axis) const;
+
+  /// This rank's group along several axes together, made anew. Collective.
+  ProcessGroup new_group(const std::vector<std::string>& axes) const;
+
+ private:
+  World world_;
+  Topology topology_;
+  std::map<std::string, ProcessGroup> groups_;
+};
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,43 @@
+// Named axes over the ranks of a world, as pure data: which ranks form which group. No communication.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace deepspeed::comm {
+
+struct MeshAxis {
+  std::string name;  // "data", "pipe", "model", ...
+  int size = 1;
+};
+
+/// Ranks laid out over the axes in row-major order: the last axis varies fastest, so its neighbours are
+/// neighbouring ranks, which usually share a machine.
+class Topology {
+ public:
+  /// Throws UsageError for no axes, an empty or repeated name, or a size below 1.
+  explicit Topology(std::vector<MeshAxis> axes);
+
+  const std::vector<MeshAxis>& axes() const { return axes_; }
+  int world_size() const;
+  /// Throws UsageError naming the known axes where there is no such axis.
+  int axis_size(const std::string& axis) const;
+
+  /// The position of a rank along every axis.
+  std::vector<int> coordinates(int rank) const;
+  int coordinate(int rank, const std::string& axis) const;
+  int rank_at(const std::vector<int>& coordinates) const;
+
+  /// The groups along these axes: ranks that differ on them alone, ascending; the groups ordered by first
+  /// rank.
+  std::vector<std::vector<int>> groups(const std::vector<std::string>& axes) const;
+  /// The one of groups(axes) that holds `rank`.
+  std::vector<int> group_of(int rank, const std::vector<std::string>& axes) const;
+
+ private:
+  size_t index_of(const std::string& axis) const;
+  void check_rank(int rank) const;
+  std::vector<MeshAxis> axes_;
+};
+
+}  // namespace deepspeed::comm

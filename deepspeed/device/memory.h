@@ -1,0 +1,22 @@
+// How much memory the process uses.
+#pragma once
+
+#include <cstdint>
+
+namespace deepspeed::device {
+
+/// Bytes of the process in physical memory: now, and at most since its start (or reset_peak_resident()).
+/// Throws IoError where /proc cannot be read.
+int64_t resident_bytes();
+int64_t peak_resident_bytes();
+
+/// Starts a new peak at the present value. Returns false where the kernel does not allow it; the old peak
+/// stays.
+bool reset_peak_resident();
+
+/// Bytes that tensors take on the current CUDA device: now, and at most so far. 0 where there is no CUDA
+/// device.
+int64_t cuda_allocated_bytes();
+int64_t cuda_peak_allocated_bytes();
+
+}  // namespace deepspeed::device

@@ -1,0 +1,26 @@
+// The CUDA half of device/ in a build without CUDA.
+#include "deepspeed/base/error.h"
+#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/memory.h"
+#include "deepspeed/device/rng.h"
+
+namespace deepspeed::device {
+namespace {
+
+[[noreturn]] void refuse(const char* call) {
+  raise<NotSupportedError>("device", call,
+                           " needs CUDA, which this build does not have; build with -DDEEPSPEED_CUDA=ON");
+}
+
+}  // namespace
+
+int num_cuda_devices() { return 0; }
+int current_cuda_device() { refuse("current_cuda_device()"); }
+void set_cuda_device(int) { refuse("set_cuda_device()"); }
+void seed_cuda_generators(uint64_t) {}
+at::Tensor cuda_rng_state() { refuse("cuda_rng_state()"); }
+void set_cuda_rng_state(const at::Tensor&) { refuse("set_cuda_rng_state()"); }
+int64_t cuda_allocated_bytes() { return 0; }
+int64_t cuda_peak_allocated_bytes() { return 0; }
+
+}  // namespace deepspeed::device

@@ -1,0 +1,69 @@
+#include "deepspeed/device/rng.h"
+
+#include <mutex>
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/device/current_device.h"
+
+namespace deepspeed::device {
+namespace {
+
+// The finaliser of the SplitMix64 generator: every bit of the input moves every bit of the output.
+uint64_t mix(uint64_t value) {
+  value += 0x9E3779B97F4A7C15ULL;
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
+  return value ^ (value >> 31);
+}
+
+}  // namespace
+
+at::Tensor cpu_rng_state() {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_cpu_rng_state(const at::Tensor& state) {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  const auto expected = generator.get_state().numel();
+  if (!state.defined() || state.scalar_type() != at::kByte || !state.is_cpu() || state.numel() != expected) {
+    raise<UsageError>("device.rng", "the state of the CPU generator has ",
+                      state.defined() ? state.numel() : 0, " elements, expected ", expected,
+                      " bytes (uint8, on the CPU)");
+  }
+  generator.set_state(state.contiguous());
+}
+
+void seed_generators(uint64_t seed) {
+  {
+    auto generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard lock(generator.mutex());
+    generator.set_current_seed(seed);
+  }
+  seed_cuda_generators(seed);
+}
+
+uint64_t stream_seed(uint64_t seed, RngStream stream, int rank) {
+  return mix(mix(mix(seed) ^ static_cast<uint64_t>(stream)) ^ static_cast<uint64_t>(rank));
+}
+
+SeededScope::SeededScope(uint64_t seed) : cpu_state_(cpu_rng_state()) {
+  if (num_cuda_devices() > 0) cuda_state_ = cuda_rng_state();
+  seed_generators(seed);
+}
+
+SeededScope::~SeededScope() {
+  try {
+    set_cpu_rng_state(cpu_state_);
+    if (cuda_state_.defined()) set_cuda_rng_state(cuda_state_);
+  } catch (const std::exception& error) {
+    log::error("device.rng: the generators' state could not be put back: ", error.what());
+  }
+}
+
+}  // namespace deepspeed::device

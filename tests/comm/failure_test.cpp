@@ -1,0 +1,213 @@
+// What a rank sees when others die, hang or never come.
+#include <filesystem>
+#include <thread>
+
+#include <ATen/ATen.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "deepspeed/base/env.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/comm/init.h"
+
+#include "tests/support/run_ranks.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using ::testing::AllOf;
+using testing::fork_ranks;
+using testing::free_port;
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+World join(std::chrono::milliseconds timeout) {
+  return init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = timeout});
+}
+
+// The text of the CommError that `call` throws.
+template <class Call>
+std::string comm_error_of(const Call& call) {
+  try {
+    call();
+  } catch (const CommError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Failure, OfARankThatDiesInACollectiveIsNamedByTheOthersWithinSeconds) {
+  for (const int dying : {0, 1, 2}) {
+    const auto begin = Clock::now();
+    const auto outcomes = fork_ranks(3, [&](int rank) {
+      auto world = join(60s);
+      auto tensor = at::ones({1 << 20});
+      world.group().all_reduce(tensor);
+      if (rank == dying) ::kill(::getpid(), SIGKILL);
+      return comm_error_of([&] {
+        for (int i = 0; i < 100; ++i) world.group().all_reduce(tensor);
+      });
+    });
+    EXPECT_LT(Clock::now() - begin, 10s);
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == dying) {
+        EXPECT_EQ(outcomes[rank].signal, SIGKILL);
+        continue;
+      }
+      EXPECT_TRUE(outcomes[rank].ok()) << rank << " signal " << outcomes[rank].signal;
+      EXPECT_THAT(outcomes[rank].value,
+                  AllOf(HasSubstr("[comm] all_reduce of group 'world' failed on rank " +
+                                  std::to_string(rank) + " of 3"),
+                        HasSubstr("no sign of life from rank " + std::to_string(dying))));
+    }
+  }
+}
+
+TEST(Failure, OfARankThatHangsIsNamedAfterTheTimeout) {
+  const auto begin = Clock::now();
+  const auto outcomes = fork_ranks(3, [](int rank) {
+    auto world = join(1s);
+    if (rank == 1) {
+      std::this_thread::sleep_for(8s);
+      return std::string("slept");
+    }
+    auto output = at::zeros({3});
+    return comm_error_of([&] { world.group().all_gather(output, at::ones({1})); });
+  });
+  EXPECT_LT(Clock::now() - begin, 20s);
+  for (const int rank : {0, 2}) {
+    EXPECT_TRUE(outcomes[rank].ok());
+    EXPECT_THAT(outcomes[rank].value,
+                AllOf(HasSubstr("all_gather of group 'world' failed on rank " + std::to_string(rank)),
+                      HasSubstr("after 1"), HasSubstr("no sign of life from rank 1")));
+  }
+  EXPECT_EQ(outcomes[1].value, "slept");
+}
+
+TEST(Failure, OfAStoppedRankThatHoldsTheStoreIsStillBounded) {
+  const auto outcomes = fork_ranks(2,
+                                   [](int rank) {
+                                     auto world = join(1s);
+                                     if (rank == 0) ::raise(SIGSTOP);
+                                     return comm_error_of([&] { world.group().barrier(); });
+                                   },
+                                   {.hang_limit = 12s});
+  EXPECT_TRUE(outcomes[0].hung);
+  EXPECT_THAT(outcomes[1].value,
+              AllOf(HasSubstr("barrier of group 'world' failed on rank 1 of 2"), HasSubstr("rank 0")));
+}
+
+TEST(Failure, MakesTheGroupUnusableWithTheFirstReason) {
+  const auto outcomes = fork_ranks(2, [](int rank) {
+    auto world = join(1s);
+    if (rank == 1) {
+      std::this_thread::sleep_for(5s);
+      return std::string();
+    }
+    auto tensor = at::ones({4});
+    comm_error_of([&] { world.group().recv(tensor, 1); });
+    const auto begin = Clock::now();
+    const auto second = comm_error_of([&] { world.group().all_reduce(tensor); });
+    EXPECT_LT(Clock::now() - begin, 100ms);
+    return second;
+  });
+  EXPECT_TRUE(outcomes[0].ok());
+  EXPECT_THAT(outcomes[0].value,
+              AllOf(HasSubstr("all_reduce of group 'world' cannot run"), HasSubstr("recv of group")));
+}
+
+TEST(Failure, LeavesTheProcessAbleToEndCleanly) {
+  const auto outcomes = fork_ranks(2, [](int rank) -> std::string {
+    auto world = join(20s);
+    auto tensor = at::ones({1 << 18});
+    const auto work = world.group().start_all_reduce(tensor);
+    const auto more = world.group().start_all_reduce(at::ones({1 << 18}));
+    if (rank == 0) std::exit(0);  // with operations under way, through the static destructors
+    std::exit(comm_error_of([&] {
+                for (int i = 0; i < 9; ++i) world.group().all_reduce(tensor);
+              }) == "no error");
+  });
+  for (const auto& outcome : outcomes) {
+    EXPECT_EQ(outcome.signal, 0);
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_FALSE(outcome.hung);
+  }
+}
+
+TEST(Failure, DestroyingAWorldWithPendingWorkDoesNotWait) {
+  const auto outcomes = fork_ranks(2, [](int rank) {
+    {
+      auto world = join(30s);
+      if (rank == 1) std::this_thread::sleep_for(4s);
+      if (rank == 1) return std::string();
+      const auto begin = Clock::now();
+      {
+        const auto work = world.group().start_all_reduce(at::ones({1024}));
+        world = World();
+        destroy_process_group();
+      }
+      EXPECT_LT(Clock::now() - begin, 2s);
+      EXPECT_FALSE(is_initialized());
+    }
+    return std::string("left");
+  });
+  EXPECT_TRUE(outcomes[0].ok());
+  EXPECT_EQ(outcomes[0].value, "left");
+}
+
+TEST(Rendezvous, WithARankMissingNamesItTheAddressAndThePortInTime) {
+  const auto begin = Clock::now();
+  const auto outcomes = fork_ranks(2, [](int) {
+    env::set("WORLD_SIZE", std::string("4"));
+    return comm_error_of([] { join(2s); }) + " port " + *env::get("MASTER_PORT");
+  });
+  EXPECT_LT(Clock::now() - begin, 10s);
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto& text = outcomes[rank].value;
+    const auto port = text.substr(text.rfind(' '));
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("rank " + std::to_string(rank) + " of 4 could not join the job"),
+                      HasSubstr("the address 127.0.0.1, port" + port), HasSubstr("no sign of rank(s) 2, 3")));
+  }
+}
+
+TEST(Rendezvous, WithoutRankZeroIsAnErrorInTime) {
+  const auto begin = Clock::now();
+  const auto outcomes = fork_ranks(1, [](int) {
+    env::set("RANK", std::string("1"));
+    env::set("WORLD_SIZE", std::string("2"));
+    return comm_error_of([] { join(2s); });
+  });
+  EXPECT_LT(Clock::now() - begin, 8s);
+  EXPECT_THAT(outcomes[0].value,
+              HasSubstr("rank 1 of 2 could not join the job at the address 127.0.0.1, port"));
+}
+
+TEST(Rendezvous, ByFileAndByTcpAddressNeedsNoEnvironment) {
+  const auto file = std::filesystem::temp_directory_path() / ("rendezvous_" + std::to_string(::getpid()));
+  const auto tcp = "tcp://127.0.0.1:" + std::to_string(free_port());
+  for (const auto& method : {"file://" + file.string(), tcp}) {
+    const auto outcomes = fork_ranks(3, [&](int rank) {
+      for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"}) {
+        env::set(name, std::nullopt);
+      }
+      auto world = init_distributed(
+          {.verbose = false, .timeout = 20s, .init_method = method, .rank = rank, .world_size = 3});
+      const auto sum = world.group().all_reduce_scalar(rank + 1);
+      world.shutdown();
+      return std::to_string(static_cast<int>(sum));
+    });
+    for (const auto& outcome : outcomes) {
+      EXPECT_TRUE(outcome.ok()) << (outcome.failures.empty() ? "" : outcome.failures[0]);
+      EXPECT_EQ(outcome.value, "6") << method;
+    }
+  }
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace deepspeed::comm

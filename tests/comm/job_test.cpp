@@ -1,0 +1,108 @@
+#include "deepspeed/comm/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/env.h"
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+using namespace std::chrono_literals;
+
+class JobFromEnvironment : public ::testing::Test {
+ protected:
+  void SetUp() override { clear(); }
+  void TearDown() override { clear(); }
+  static void clear() {
+    for (const char* name :
+         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+          "DEEPSPEED_TIMEOUT", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+          "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
+      env::set(name, std::nullopt);
+    }
+  }
+  static void set_rank(int rank, int size) {
+    env::set("RANK", std::to_string(rank));
+    env::set("WORLD_SIZE", std::to_string(size));
+  }
+  static auto throws(const std::string& part) { return ThrowsMessage<UsageError>(HasSubstr(part)); }
+};
+
+TEST_F(JobFromEnvironment, WithoutVariablesIsAWorldOfOne) {
+  const auto job = describe_job({});
+  EXPECT_EQ(job.world_size, 1);
+  EXPECT_EQ(job.rendezvous, Rendezvous::kNone);
+  EXPECT_EQ(job.timeout, 30min);
+}
+
+TEST_F(JobFromEnvironment, ReadsTheLaunchersVariables) {
+  set_rank(3, 4);
+  env::set("LOCAL_RANK", std::string("1"));
+  env::set("LOCAL_WORLD_SIZE", std::string("2"));
+  env::set("MASTER_ADDR", std::string("node7"));
+  env::set("DEEPSPEED_TIMEOUT", std::string("2"));
+  const auto job = describe_job({.distributed_port = 1234});
+  EXPECT_EQ(job.rank, 3);
+  EXPECT_EQ(job.world_size, 4);
+  EXPECT_EQ(job.local_rank, 1);
+  EXPECT_EQ(job.local_size, 2);
+  EXPECT_EQ(job.master_addr, "node7");
+  EXPECT_EQ(job.master_port, 1234);
+  EXPECT_EQ(job.timeout, 2min);
+  EXPECT_FALSE(job.is_one_machine());
+  env::set("MASTER_PORT", std::string("77"));
+  EXPECT_EQ(describe_job({.timeout = 5s}).master_port, 77);
+  EXPECT_EQ(describe_job({.timeout = 5s}).timeout, 5s);
+}
+
+TEST_F(JobFromEnvironment, NamesTheVariableThatIsMissingOrWrong) {
+  env::set("RANK", std::string("1"));
+  EXPECT_THAT([] { describe_job({}); }, throws("WORLD_SIZE is not set"));
+  env::set("WORLD_SIZE", std::string("2"));
+  EXPECT_THAT([] { describe_job({}); }, throws("MASTER_ADDR is not set"));
+  env::set("RANK", std::string("2"));
+  EXPECT_THAT([] { describe_job({}); }, throws("RANK is 2, expected 0 to 1"));
+  env::set("RANK", std::string("one"));
+  EXPECT_THAT([] { describe_job({}); }, throws("RANK is 'one'"));
+  env::set("RANK", std::nullopt);
+  EXPECT_THAT([] { describe_job({}); }, throws("RANK is not set"));
+  set_rank(0, 2);
+  env::set("MASTER_ADDR", std::string("localhost"));
+  env::set("MASTER_PORT", std::string("70000"));
+  EXPECT_THAT([] { describe_job({}); }, throws("MASTER_PORT names port 70000"));
+}
+
+TEST_F(JobFromEnvironment, TakesMpiVariablesOnlyWhereRankIsUnsetAndDiscoveryIsOn) {
+  env::set("OMPI_COMM_WORLD_RANK", std::string("1"));
+  env::set("OMPI_COMM_WORLD_SIZE", std::string("2"));
+  env::set("OMPI_COMM_WORLD_LOCAL_RANK", std::string("1"));
+  env::set("OMPI_COMM_WORLD_LOCAL_SIZE", std::string("2"));
+  const auto job = describe_job({});
+  EXPECT_EQ(job.rank, 1);
+  EXPECT_EQ(job.local_rank, 1);
+  EXPECT_EQ(job.master_addr, "127.0.0.1");
+  EXPECT_EQ(describe_job({.auto_mpi_discovery = false}).world_size, 1);
+  set_rank(0, 1);
+  EXPECT_EQ(describe_job({}).rank, 0);
+}
+
+TEST_F(JobFromEnvironment, ReadsAndChecksTheInitMethod) {
+  const auto tcp = describe_job({.init_method = "tcp://10.0.0.1:99", .rank = 1, .world_size = 2});
+  EXPECT_EQ(tcp.master_addr, "10.0.0.1");
+  EXPECT_EQ(tcp.master_port, 99);
+  const auto file = describe_job({.init_method = "file:///tmp/x", .rank = 1, .world_size = 2});
+  EXPECT_EQ(file.rendezvous, Rendezvous::kFile);
+  EXPECT_EQ(file.path, "/tmp/x");
+  for (const char* wrong :
+       {"tcp://host", "tcp://:9", "tcp://host:", "tcp://host:9x", "file://relative", "mpi://"}) {
+    EXPECT_THAT([&] { describe_job({.init_method = wrong, .rank = 0, .world_size = 2}); },
+                throws("init_method"));
+  }
+}
+
+}  // namespace
+}  // namespace deepspeed::comm
