@@ -1,0 +1,52 @@
+// Names and places of checkpoint files, as DeepSpeed has them; no other file spells one.
+//
+//   <dir>/latest                                              the tag of the newest checkpoint
+//   <dir>/<tag>/mp_rank_00_model_states.pt                    stages 0 to 2
+//   <dir>/<tag>/[bf16_]zero_pp_rank_D_mp_rank_00_optim_states.pt
+//   <dir>/<tag>/zero_pp_rank_D_mp_rank_00_rng_states.pt       ours; DeepSpeed's patterns pass over it
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace deepspeed::checkpoint {
+
+std::filesystem::path model_states_path(const std::filesystem::path& dir, const std::string& tag,
+                                        int mp_rank = 0);
+/// `bf16`: the training ran in bf16, which DeepSpeed marks in the name.
+std::filesystem::path optim_states_path(const std::filesystem::path& dir, const std::string& tag, int dp_rank,
+                                        int mp_rank = 0, bool bf16 = false);
+std::filesystem::path rng_states_path(const std::filesystem::path& dir, const std::string& tag, int dp_rank,
+                                      int mp_rank = 0);
+
+/// "global_step{global_steps}"
+std::string default_tag(int64_t global_steps);
+
+std::filesystem::path latest_path(const std::filesystem::path& dir);
+/// The tag that `latest` names; nothing where there is no such file. Throws CheckpointError for an empty one.
+std::optional<std::string> read_latest(const std::filesystem::path& dir);
+/// Replaces `latest` in one durable step.
+void write_latest(const std::filesystem::path& dir, const std::string& tag);
+
+struct OptimStatesFile {
+  std::filesystem::path path;
+  int dp_rank = 0;
+  int mp_rank = 0;
+  bool bf16 = false;
+};
+/// The optimizer files of a tag, by model-parallel and data-parallel rank.
+std::vector<OptimStatesFile> find_optim_states(const std::filesystem::path& dir, const std::string& tag);
+/// The model files of a tag in the order of their names.
+std::vector<std::filesystem::path> find_model_states(const std::filesystem::path& dir,
+                                                     const std::string& tag);
+
+/// "pytorch_model.bin" or "model.safetensors"; with several shards "pytorch_model-00001-of-00003.bin"
+/// (`shard` from 0).
+std::string weights_name(bool safe_serialization, size_t shard = 0, size_t num_shards = 1);
+/// "pytorch_model.bin.index.json"
+std::string weights_index_name(bool safe_serialization);
+
+}  // namespace deepspeed::checkpoint
