@@ -13,6 +13,7 @@
 #include "deepspeed/engine/seed.h"
 #include "deepspeed/optim/factory.h"
 #include "deepspeed/optim/lr_scheduler_factory.h"
+#include "deepspeed/optim/torch_optimizer.h"
 #include "deepspeed/precision/loss_scaler.h"
 
 namespace deepspeed {
@@ -91,10 +92,15 @@ void prepare_rest(const EngineModel& model, const comm::ProcessGroup& group, at:
 }
 
 std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedConfig& config,
-                                                      const InitializeOptions& options,
-                                                      std::vector<optim::ParamGroup> groups) {
-  if (options.optimizer) raise<NotSupportedError>("initialize", "torch optimizer");
-  return optim::make_optimizer(config.optimizer->type, config.optimizer->params, std::move(groups));
+                                                      const InitializeOptions& options, OptimizerGroups& groups) {
+  if (options.optimizer) {
+    std::vector<std::pair<std::string, at::Tensor>> named;
+    for (const auto& params : groups.tensors) {
+      for (const auto& param : params) named.emplace_back(param.name, param.tensor);
+    }
+    return std::make_unique<optim::TorchOptimizer>(options.optimizer, named);
+  }
+  return optim::make_optimizer(config.optimizer->type, config.optimizer->params, std::move(groups.options));
 }
 
 std::shared_ptr<optim::LrScheduler> make_scheduler(const config::DeepSpeedConfig& config,
@@ -121,20 +127,20 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   config::DeepSpeedConfig config = config::load_config(options.config, world.size());
   if (config.log_level) log::set_level(log::level_from_name(*config.log_level));
   if (config.dump_state) log::info("config: ", config.raw.dump(2));
-  device::use_rank_threads(world.local_size());
+  device::set_threads_per_rank(world.local_size());
 
   const at::ScalarType dtype = model_dtype(config);
   OptimizerGroups groups = make_param_groups(model, config, options);
   prepare_rest(model, world.group(), dtype, groups.tensors);
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   if (!groups.tensors.empty()) {
+    auto base = make_base_optimizer(config, options, groups);
     auto store = std::make_unique<zero::ParamStore>(
         std::move(groups.tensors), world.size(),
         zero::ParamStore::Options{dtype, config.zero_optimization.round_robin_gradients});
     store->broadcast(world.group(), 0);
     optimizer = std::make_shared<zero::ZeroOptimizer>(
-        std::move(store), make_base_optimizer(config, options, std::move(groups.options)),
-        make_loss_scaler(config), world.group(), zero_options(config, world.size()));
+        std::move(store), std::move(base), make_loss_scaler(config), world.group(), zero_options(config, world.size()));
   } else if (config.zero_optimization.stage > 0) {
     raise<ConfigError>("config", "zero_optimization.stage ", config.zero_optimization.stage,
                        " needs an optimizer: name one in `optimizer`, or pass one to initialize()");

@@ -6,6 +6,7 @@
 #include <torch/optim/optimizer.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/engine/hyperparameters_json.h"
 
 namespace deepspeed {
 namespace {
@@ -23,25 +24,6 @@ std::vector<zero::NamedTensor> named(const std::vector<at::Tensor>& tensors, con
                         " is not a parameter of the model");
     }
     if (tensors[index].requires_grad()) result.push_back({entry->second, tensors[index]});
-  }
-  return result;
-}
-
-optim::ParamGroup group_options(const Json& given, size_t group) {
-  optim::ParamGroup result;
-  for (const auto& [key, value] : given.items()) {
-    if (value.is_boolean()) {
-      result.options.set(key, value.get<bool>());
-    } else if (value.is_number_integer() && key != "lr") {
-      result.options.set(key, value.get<int64_t>());
-    } else if (value.is_number()) {
-      result.options.set(key, value.get<double>());
-    } else if (value.is_array() && value.size() == 2 && value[0].is_number() && value[1].is_number()) {
-      result.options.set(key, std::make_pair(value[0].get<double>(), value[1].get<double>()));
-    } else {
-      raise<UsageError>("initialize", "model_parameters[", group, "].options.", key, " is ", value.dump(),
-                        ", expected a truth value, a number or a pair of numbers");
-    }
   }
   return result;
 }
@@ -77,7 +59,9 @@ OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSp
   } else if (!options.model_parameters.empty()) {
     for (size_t index = 0; index < options.model_parameters.size(); ++index) {
       const ModelParameters& given = options.model_parameters[index];
-      add_group(groups, named(given.params, names, index), group_options(given.options, index));
+      optim::ParamGroup group;
+      set_from_json(group.options, given.options, message("model_parameters[", index, "].options"));
+      add_group(groups, named(given.params, names, index), std::move(group));
     }
   } else {
     add_group(groups, named(all, names, 0), {});

@@ -1,0 +1,39 @@
+// The `optimizer` entry of a model file at stage 0: a torch optimizer's state_dict with one state a parameter; in 16-bit
+// precision wrapped, with the fp32 masters and the loss scaler beside it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/base/json.h"
+#include "deepspeed/checkpoint/optimizer_states.h"
+#include "deepspeed/checkpoint/value.h"
+
+namespace deepspeed::checkpoint {
+
+struct ParamOptimizerState {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;  // "exp_avg", ... in the parameter's shape; may be empty
+  int64_t step = 0;
+};
+
+struct PlainGroupStates {
+  std::vector<ParamOptimizerState> params;  // in the group's order
+  Json options = Json::object();
+  at::Tensor fp32_flat;                     // 16-bit only: masters of the group, unpadded
+};
+
+struct PlainOptimizerStates {
+  std::vector<PlainGroupStates> groups;
+  std::optional<LossScalerStates> loss_scaler;  // 16-bit only
+  double clip_grad = 0.0;
+};
+
+Value build_plain_optimizer(const PlainOptimizerStates& states);
+
+/// Throws CheckpointError naming what is missing or of another kind.
+PlainOptimizerStates parse_plain_optimizer(const Value& value);
+
+}  // namespace deepspeed::checkpoint

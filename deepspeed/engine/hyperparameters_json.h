@@ -1,0 +1,17 @@
+// Hyperparameters as JSON: in model_parameters' options and in checkpoints.
+#pragma once
+
+#include <string>
+
+#include "deepspeed/base/json.h"
+#include "deepspeed/optim/param_group.h"
+
+namespace deepspeed {
+
+Json to_json(const optim::Hyperparameters& options);
+
+/// Sets every entry of `given`; `where` names the place in errors. Throws UsageError for a value that is no truth value,
+/// number, text or pair of numbers.
+void set_from_json(optim::Hyperparameters& options, const Json& given, const std::string& where);
+
+}  // namespace deepspeed
