@@ -1,0 +1,49 @@
+// zero_to_fp32 CHECKPOINT_DIR OUTPUT: the fp32 weights of a checkpoint as files that PyTorch or safetensors
+// read.
+#include "deepspeed/checkpoint/zero_to_fp32.h"
+
+#include <exception>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+int main(int argc, char** argv) {
+  CLI::App app("Turns a checkpoint of ZeRO stage 0, 1 or 2 into fp32 weights");
+  std::string checkpoint_dir;
+  std::string output;
+  std::string tag;
+  bool debug = false;
+  deepspeed::checkpoint::ConvertOptions options;
+  app.add_option("checkpoint_dir", checkpoint_dir, "The folder that holds 'latest' and the tags")->required();
+  app.add_option(
+         "output", output,
+         "A folder for pytorch_model.bin (or its shards), or a file that ends in .bin, .pt or .safetensors")
+      ->required();
+  app.add_option("--max_shard_size", options.max_shard_size,
+                 "The most bytes of one file in a folder: 5GB, 200MiB")
+      ->capture_default_str();
+  app.add_flag("--safe_serialization", options.safe_serialization, "Write safetensors");
+  app.add_option("-t,--tag", tag,
+                 "The tag to read, for example global_step100; by default the one in 'latest'");
+  app.add_flag("--exclude_frozen_parameters", options.exclude_frozen_parameters,
+               "Leave frozen parameters out");
+  app.add_flag("-d,--debug", debug, "Print each weight");
+  CLI11_PARSE(app, argc, argv);
+  if (!tag.empty()) options.tag = tag;
+  try {
+    if (debug) {
+      for (const auto& [name, tensor] : deepspeed::checkpoint::get_fp32_state_dict_from_zero_checkpoint(
+               checkpoint_dir, options.tag, options.exclude_frozen_parameters)) {
+        std::cout << name << ": " << tensor.sizes() << "\n";
+      }
+    }
+    for (const auto& file :
+         deepspeed::checkpoint::convert_zero_checkpoint_to_fp32_state_dict(checkpoint_dir, output, options)) {
+      std::cout << "wrote " << file.string() << "\n";
+    }
+  } catch (const std::exception& error) {
+    std::cerr << "zero_to_fp32: " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}

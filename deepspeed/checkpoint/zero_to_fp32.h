@@ -1,0 +1,41 @@
+// Turns a checkpoint folder of stages 0 to 2 into one set of fp32 weights by name.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace deepspeed::checkpoint {
+
+/// The fp32 weights in DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared ones
+/// (which share their tensor). Stage 0 has no optimizer files: its module comes in its own order.
+/// Floating-point buffers and frozen parameters are cast to fp32, as are whole-number buffers. `tag`: by
+/// default the one that `latest` names. Throws CheckpointError where a file is missing (by its name) or
+/// shapes and counts do not fit, NotSupportedError for stage 3 and for model parallel checkpoints.
+std::vector<std::pair<std::string, at::Tensor>> get_fp32_state_dict_from_zero_checkpoint(
+    const std::filesystem::path& dir, const std::optional<std::string>& tag = std::nullopt,
+    bool exclude_frozen_parameters = false);
+
+struct ConvertOptions {
+  std::optional<std::string> tag;
+  std::string max_shard_size = "5GB";  // "5GB", "200MiB", or bytes
+  bool safe_serialization = false;     // safetensors
+  bool exclude_frozen_parameters = false;
+};
+
+/// Writes them into the folder `output` (made where it is absent): `pytorch_model.bin` or
+/// `model.safetensors`, or shards with an index where they exceed `max_shard_size`. An `output` that ends in
+/// .bin, .pt, .pth or .safetensors is one file. Returns the files written.
+std::vector<std::filesystem::path> convert_zero_checkpoint_to_fp32_state_dict(
+    const std::filesystem::path& dir, const std::filesystem::path& output,
+    const ConvertOptions& options = {});
+
+/// Bytes of "5GB" (1e9 each), "200MiB" (2^20), "1024". Throws UsageError.
+uint64_t parse_shard_size(const std::string& text);
+
+}  // namespace deepspeed::checkpoint
