@@ -73,7 +73,8 @@ Value build_plain_optimizer(const PlainOptimizerStates& states) {
   Value state_dict = build_state_dict(states.groups);
   if (!states.loss_scaler) return state_dict;
   const LossScalerStates& scaler = *states.loss_scaler;
-  Dict dict{{"dynamic_loss_scale", scaler.dynamic}, {"cur_scale", scaler.cur_scale}, {"cur_iter", scaler.cur_iter}};
+  Dict dict{
+      {"dynamic_loss_scale", scaler.dynamic}, {"cur_scale", scaler.cur_scale}, {"cur_iter", scaler.cur_iter}};
   if (scaler.dynamic) {
     dict.set("last_overflow_iter", scaler.last_overflow_iter);
     dict.set("scale_factor", scaler.scale_factor);
@@ -101,10 +102,11 @@ PlainOptimizerStates parse_plain_optimizer(const Value& value) {
   if (const Value* clip = dict.find("clip_grad")) states.clip_grad = clip->as_double();
   const auto& flats = dict.at("fp32_groups_flat").as_sequence();
   if (flats.size() != states.groups.size()) {
-    raise<CheckpointError>("checkpoint", "fp32_groups_flat has ", flats.size(), " tensors, expected one for each of ",
-                           states.groups.size(), " parameter groups");
+    raise<CheckpointError>("checkpoint", "fp32_groups_flat has ", flats.size(),
+                           " tensors, expected one for each of ", states.groups.size(), " parameter groups");
   }
-  for (size_t index = 0; index < flats.size(); ++index) states.groups[index].fp32_flat = flats[index].as_tensor();
+  for (size_t index = 0; index < flats.size(); ++index)
+    states.groups[index].fp32_flat = flats[index].as_tensor();
   return states;
 }
 

@@ -1,5 +1,5 @@
-// The `optimizer` entry of a model file at stage 0: a torch optimizer's state_dict with one state a parameter; in 16-bit
-// precision wrapped, with the fp32 masters and the loss scaler beside it.
+// The `optimizer` entry of a model file at stage 0: a torch optimizer's state_dict with one state a
+// parameter; in 16-bit precision wrapped, with the fp32 masters and the loss scaler beside it.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,15 @@
 namespace deepspeed::checkpoint {
 
 struct ParamOptimizerState {
-  std::vector<std::pair<std::string, at::Tensor>> tensors;  // "exp_avg", ... in the parameter's shape; may be empty
+  std::vector<std::pair<std::string, at::Tensor>>
+      tensors;  // "exp_avg", ... in the parameter's shape; may be empty
   int64_t step = 0;
 };
 
 struct PlainGroupStates {
   std::vector<ParamOptimizerState> params;  // in the group's order
   Json options = Json::object();
-  at::Tensor fp32_flat;                     // 16-bit only: masters of the group, unpadded
+  at::Tensor fp32_flat;  // 16-bit only: masters of the group, unpadded
 };
 
 struct PlainOptimizerStates {

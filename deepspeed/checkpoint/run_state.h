@@ -1,11 +1,11 @@
-// What a rank needs to go on exactly where it stood, beside weights and optimizer: random streams and the position of the
-// data loader. A file of our own, one a rank, that DeepSpeed's patterns pass over.
+// What a rank needs to go on exactly where it stood, beside weights and optimizer: random streams and the
+// position of the data loader. A file of our own, one a rank, that DeepSpeed's patterns pass over.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <optional>
+
+#include <ATen/core/Tensor.h>
 
 #include "deepspeed/checkpoint/value.h"
 

@@ -1,6 +1,7 @@
 #include "deepspeed/engine/build.h"
 
 #include <cmath>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -91,16 +92,29 @@ void prepare_rest(const EngineModel& model, const comm::ProcessGroup& group, at:
   }
 }
 
+// Optimizers whose behaviour under ZeRO is known; others want zero_allow_untested_optimizer.
+void check_optimizer(const config::DeepSpeedConfig& config, const std::string& name) {
+  static const std::set<std::string> tested = {"FusedAdam", "DeepSpeedCPUAdam", "Adam", "AdamW"};
+  if (config.zero_optimization.stage == 0 || config.zero_allow_untested_optimizer || tested.count(name) != 0)
+    return;
+  raise<ConfigError>("config", "zero_allow_untested_optimizer: ", name, " was not tested with ZeRO stage ",
+                     config.zero_optimization.stage, "; set it to true to use it all the same");
+}
+
 std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedConfig& config,
-                                                      const InitializeOptions& options, OptimizerGroups& groups) {
+                                                      const InitializeOptions& options,
+                                                      const EngineModel& model,
+                                                      std::vector<optim::ParamGroup> groups) {
+  std::unique_ptr<optim::Optimizer> optimizer;
   if (options.optimizer) {
     std::vector<std::pair<std::string, at::Tensor>> named;
-    for (const auto& params : groups.tensors) {
-      for (const auto& param : params) named.emplace_back(param.name, param.tensor);
-    }
-    return std::make_unique<optim::TorchOptimizer>(options.optimizer, named);
+    for (const auto& param : model.parameters) named.emplace_back(param.name, param.tensor);
+    optimizer = std::make_unique<optim::TorchOptimizer>(options.optimizer, named);
+  } else {
+    optimizer = optim::make_optimizer(config.optimizer->type, config.optimizer->params, std::move(groups));
   }
-  return optim::make_optimizer(config.optimizer->type, config.optimizer->params, std::move(groups.options));
+  check_optimizer(config, optimizer->name());
+  return optimizer;
 }
 
 std::shared_ptr<optim::LrScheduler> make_scheduler(const config::DeepSpeedConfig& config,
@@ -134,13 +148,14 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   prepare_rest(model, world.group(), dtype, groups.tensors);
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   if (!groups.tensors.empty()) {
-    auto base = make_base_optimizer(config, options, groups);
+    auto base = make_base_optimizer(config, options, model, std::move(groups.options));
     auto store = std::make_unique<zero::ParamStore>(
         std::move(groups.tensors), world.size(),
         zero::ParamStore::Options{dtype, config.zero_optimization.round_robin_gradients});
     store->broadcast(world.group(), 0);
-    optimizer = std::make_shared<zero::ZeroOptimizer>(
-        std::move(store), std::move(base), make_loss_scaler(config), world.group(), zero_options(config, world.size()));
+    optimizer =
+        std::make_shared<zero::ZeroOptimizer>(std::move(store), std::move(base), make_loss_scaler(config),
+                                              world.group(), zero_options(config, world.size()));
   } else if (config.zero_optimization.stage > 0) {
     raise<ConfigError>("config", "zero_optimization.stage ", config.zero_optimization.stage,
                        " needs an optimizer: name one in `optimizer`, or pass one to initialize()");

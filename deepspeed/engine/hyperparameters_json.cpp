@@ -9,7 +9,9 @@ namespace deepspeed {
 namespace {
 
 struct ToJson {
-  Json operator()(const std::pair<double, double>& pair) const { return Json::array({pair.first, pair.second}); }
+  Json operator()(const std::pair<double, double>& pair) const {
+    return Json::array({pair.first, pair.second});
+  }
   template <class T>
   Json operator()(const T& value) const {
     return value;

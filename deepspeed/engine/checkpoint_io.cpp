@@ -1,0 +1,54 @@
+#include "deepspeed/engine/checkpoint_io.h"
+
+#include <exception>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+
+namespace deepspeed {
+
+void CheckpointIo::on_all_ranks(const char* what, const std::function<void()>& work) {
+  std::string failure;
+  std::exception_ptr own;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    failure = error.what();
+    own = std::current_exception();
+  }
+  const comm::ProcessGroup& group = engine_.world_.group();
+  const std::vector<std::string> failures = group.all_gather_text(failure);
+  if (own) std::rethrow_exception(own);
+  for (size_t rank = 0; rank < failures.size(); ++rank) {
+    if (!failures[rank].empty())
+      raise<CheckpointError>("checkpoint", what, " failed on rank ", rank, ": ", failures[rank]);
+  }
+}
+
+void CheckpointIo::check_tag(const std::string& tag) const {
+  const std::string& mode = engine_.config_.checkpoint.tag_validation;
+  if (mode == "Ignore") return;
+  const std::vector<std::string> tags = engine_.world_.group().all_gather_text(tag);
+  for (size_t rank = 0; rank < tags.size(); ++rank) {
+    if (tags[rank] == tags[0]) continue;
+    const std::string text = message("the tag '", tags[rank], "' of rank ", rank, " is not that of rank 0, '",
+                                     tags[0], "': the checkpoint cannot be resumed on other ranks");
+    if (mode == "Fail") raise<CheckpointError>("checkpoint", text);
+    log::warning("[checkpoint] ", text);
+    return;
+  }
+}
+
+void Engine::save_checkpoint(const std::string& directory, const SaveOptions& options) {
+  CheckpointIo(*this).save(directory, options);
+}
+
+LoadResult Engine::load_checkpoint(const std::string& directory, const LoadOptions& options) {
+  return CheckpointIo(*this).load(directory, options);
+}
+
+void Engine::save_16bit_model(const std::string& directory, const std::string& file_name) {
+  CheckpointIo(*this).save_16bit_model(directory, file_name);
+}
+
+}  // namespace deepspeed

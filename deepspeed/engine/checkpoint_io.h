@@ -1,0 +1,50 @@
+// Saves and restores an engine. The content of the files is plain data of checkpoint/; this class moves it in
+// and out of the engine's parts.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "deepspeed/checkpoint/model_states.h"
+#include "deepspeed/checkpoint/optimizer_states.h"
+#include "deepspeed/checkpoint/plain_optimizer.h"
+#include "deepspeed/engine/checkpoint_options.h"
+#include "deepspeed/engine/engine.h"
+
+namespace deepspeed {
+
+class CheckpointIo {
+ public:
+  explicit CheckpointIo(Engine& engine) : engine_(engine) {}
+
+  void save(const std::string& directory, const SaveOptions& options);
+  LoadResult load(const std::string& directory, const LoadOptions& options);
+  void save_16bit_model(const std::string& directory, const std::string& file_name);
+
+ private:
+  /// Runs `work` here, then lets all ranks know: where it failed on one, all throw, naming the rank and its
+  /// reason.
+  void on_all_ranks(const char* what, const std::function<void()>& work);
+  void check_tag(const std::string& tag) const;
+
+  // checkpoint_save.cpp
+  void write_files(const std::string& directory, const std::string& tag, const SaveOptions& options);
+  checkpoint::NamedTensors module_tensors(bool exclude_frozen) const;
+  checkpoint::ModelStates model_states(const SaveOptions& options) const;
+  checkpoint::ZeroOptimizerStates zero_states() const;
+  checkpoint::PlainOptimizerStates plain_states() const;
+  checkpoint::LossScalerStates scaler_states() const;
+
+  // checkpoint_load.cpp
+  std::string chosen_tag(const std::string& directory, const LoadOptions& options) const;
+  void load_module(const checkpoint::NamedTensors& tensors, bool strict);
+  void load_zero_states(const std::string& directory, const std::string& tag);
+  void load_plain_states(const checkpoint::PlainOptimizerStates& states);
+  void load_scaler(const checkpoint::LossScalerStates& states);
+  void load_group_options(size_t group, const Json& options);
+  void load_run_state(const std::string& directory, const std::string& tag);
+
+  Engine& engine_;
+};
+
+}  // namespace deepspeed

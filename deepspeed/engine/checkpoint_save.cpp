@@ -1,0 +1,208 @@
+#include <filesystem>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/run_state.h"
+#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/rng.h"
+#include "deepspeed/engine/checkpoint_io.h"
+#include "deepspeed/engine/hyperparameters_json.h"
+
+namespace deepspeed {
+namespace {
+
+namespace fs = std::filesystem;
+
+void make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) raise<IoError>("checkpoint", "the folder ", path.string(), " cannot be made: ", error.message());
+}
+
+// The part of a group's flat state that belongs to one parameter, in its shape.
+at::Tensor part_of(const at::Tensor& flat, const Interval& place, at::IntArrayRef shape) {
+  return flat.narrow(0, place.begin, place.numel()).view(shape);
+}
+
+}  // namespace
+
+void CheckpointIo::save(const std::string& directory, const SaveOptions& options) {
+  if (directory.empty()) raise<UsageError>("checkpoint", "save_checkpoint() needs a directory");
+  const std::string tag = options.tag.empty() ? checkpoint::default_tag(engine_.global_steps_) : options.tag;
+  check_tag(tag);
+  on_all_ranks("saving", [&] {
+    make_folder(checkpoint::model_states_path(directory, tag).parent_path());
+    write_files(directory, tag, options);
+  });
+  // `latest` names the tag only once every rank's files are there.
+  on_all_ranks("saving", [&] {
+    if (options.save_latest && engine_.rank() == 0) checkpoint::write_latest(directory, tag);
+  });
+  log::info("saved checkpoint ", directory, "/", tag);
+}
+
+void CheckpointIo::write_files(const std::string& directory, const std::string& tag,
+                               const SaveOptions& options) {
+  const int rank = engine_.rank();
+  if (rank == 0) {
+    checkpoint::write_torch_archive(checkpoint::model_states_path(directory, tag),
+                                    checkpoint::build_model_states(model_states(options)));
+  }
+  if (engine_.optimizer_ && engine_.zero_optimization()) {
+    checkpoint::write_torch_archive(
+        checkpoint::optim_states_path(directory, tag, rank, 0, engine_.bfloat16_enabled()),
+        checkpoint::build_optimizer_states(zero_states()));
+  }
+  checkpoint::RunState run;
+  run.cpu_rng = device::cpu_rng_state();
+  if (device::num_cuda_devices() > 0) run.cuda_rng = device::cuda_rng_state();
+  if (const auto& position = engine_.loader_position_) {
+    run.loader = checkpoint::LoaderState{position->seed, position->epoch, position->samples_consumed,
+                                         position->epoch_ended};
+  }
+  checkpoint::write_torch_archive(checkpoint::rng_states_path(directory, tag, rank),
+                                  checkpoint::build_run_state(run));
+}
+
+checkpoint::NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const {
+  const EngineModel& model = engine_.model_;
+  checkpoint::NamedTensors tensors;
+  std::unordered_map<std::string, at::Tensor> by_name;
+  for (const zero::NamedTensor& param : model.parameters) {
+    if (exclude_frozen && !param.tensor.requires_grad()) continue;
+    tensors.emplace_back(param.name, param.tensor.detach());
+    by_name.emplace(param.name, param.tensor.detach());
+  }
+  for (const auto& [alias, owner] : model.shared_parameters) {
+    const auto entry = by_name.find(owner);
+    if (entry != by_name.end()) tensors.emplace_back(alias, entry->second);
+  }
+  for (const zero::NamedTensor& buffer : model.buffers)
+    tensors.emplace_back(buffer.name, buffer.tensor.detach());
+  return tensors;
+}
+
+checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options) const {
+  const EngineModel& model = engine_.model_;
+  checkpoint::ModelStates result;
+  result.states.module = module_tensors(options.exclude_frozen_parameters);
+  for (const zero::NamedTensor& buffer : model.buffers) result.states.buffer_names.push_back(buffer.name);
+  result.states.shared_params = model.shared_parameters;
+  if (engine_.optimizer_ && engine_.zero_optimization()) {
+    auto& shapes = result.states.param_shapes.emplace();
+    for (const zero::StoredGroup& group : engine_.optimizer_->store().groups()) {
+      auto& of_group = shapes.emplace_back();
+      for (const zero::PlacedParam& placed : group.layout.params()) {
+        const zero::NamedTensor& param = group.params[placed.index];
+        of_group.emplace_back(param.name, param.tensor.sizes().vec());
+      }
+    }
+    if (!options.exclude_frozen_parameters) {
+      auto& frozen_shapes = result.states.frozen_param_shapes.emplace();
+      auto& fragments = result.states.frozen_param_fragments.emplace();
+      for (const zero::NamedTensor& param : model.parameters) {
+        if (param.tensor.requires_grad()) continue;
+        frozen_shapes.emplace_back(param.name, param.tensor.sizes().vec());
+        fragments.emplace_back(param.name, param.tensor.detach().cpu());
+      }
+    }
+  } else if (engine_.optimizer_) {
+    result.optimizer = checkpoint::build_plain_optimizer(plain_states());
+  }
+  if (engine_.lr_scheduler_) result.lr_scheduler = engine_.lr_scheduler_->state_dict();
+  result.skipped_steps = engine_.skipped_steps_;
+  result.global_steps = engine_.global_steps_;
+  result.global_samples = engine_.global_samples_;
+  result.dp_world_size = engine_.dp_world_size();
+  result.ds_config = engine_.config_.raw;
+  result.client_state = options.client_state;
+  return result;
+}
+
+checkpoint::LossScalerStates CheckpointIo::scaler_states() const {
+  checkpoint::LossScalerStates result;
+  result.cur_scale = engine_.optimizer_->loss_scale();
+  const auto* dynamic = dynamic_cast<const precision::DynamicLossScaler*>(&engine_.optimizer_->loss_scaler());
+  if (dynamic == nullptr) return result;
+  result.dynamic = true;
+  result.cur_iter = dynamic->state().cur_iter;
+  result.last_overflow_iter = dynamic->state().last_overflow_iter;
+  result.cur_hysteresis = dynamic->state().cur_hysteresis;
+  result.scale_window = dynamic->options().scale_window;
+  result.min_scale = dynamic->options().min_scale;
+  result.delayed_shift = dynamic->options().hysteresis;
+  result.consecutive_hysteresis = dynamic->options().consecutive_hysteresis;
+  return result;
+}
+
+checkpoint::ZeroOptimizerStates CheckpointIo::zero_states() const {
+  const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  checkpoint::ZeroOptimizerStates result;
+  result.zero_stage = optimizer.stage();
+  result.loss_scaler = scaler_states();
+  result.overflow = !engine_.step_applied_ && engine_.global_steps_ > 0;
+  result.clip_grad = engine_.config_.gradient_clipping;
+  result.ds_config = engine_.config_.raw;
+  for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
+    const zero::StoredGroup& group = optimizer.store().groups()[index];
+    checkpoint::PartitionStates& states = result.groups.emplace_back();
+    states.padding = group.layout.padding(engine_.rank());
+    states.partition_count = engine_.dp_world_size();
+    const at::Tensor master = optimizer.master(index);
+    states.fp32 = master.narrow(0, 0, master.numel() - states.padding);
+    for (const zero::ParamPiece& piece : group.layout.pieces(optimizer.owned(index))) {
+      states.fragments.emplace_back(
+          group.params[piece.index].name,
+          checkpoint::FragmentAddress{piece.in_interval.numel(), piece.in_interval.begin});
+    }
+    const optim::SliceState slice = optimizer.base_optimizer().state(index);
+    states.tensors = slice.tensors;
+    if (slice.step > 0) states.step = slice.step;
+    states.options = to_json(optimizer.base_optimizer().param_groups()[index].options);
+  }
+  return result;
+}
+
+checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
+  const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  checkpoint::PlainOptimizerStates result;
+  if (optimizer.has_master_weights()) result.loss_scaler = scaler_states();
+  result.clip_grad = engine_.config_.gradient_clipping;
+  for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
+    const zero::StoredGroup& group = optimizer.store().groups()[index];
+    checkpoint::PlainGroupStates& states = result.groups.emplace_back();
+    const optim::SliceState slice = optimizer.base_optimizer().state(index);
+    for (size_t param = 0; param < group.params.size(); ++param) {
+      checkpoint::ParamOptimizerState& state = states.params.emplace_back();
+      state.step = slice.step;
+      for (const auto& [name, flat] : slice.tensors) {
+        state.tensors.emplace_back(
+            name, part_of(flat, group.layout.place(param), group.params[param].tensor.sizes()));
+      }
+    }
+    states.options = to_json(optimizer.base_optimizer().param_groups()[index].options);
+    if (optimizer.has_master_weights())
+      states.fp32_flat = optimizer.master(index).narrow(0, 0, group.layout.numel());
+  }
+  return result;
+}
+
+void CheckpointIo::save_16bit_model(const std::string& directory, const std::string& file_name) {
+  if (directory.empty() || file_name.empty()) {
+    raise<UsageError>("checkpoint", "save_16bit_model() needs a directory and a file name");
+  }
+  on_all_ranks("saving the model", [&] {
+    if (engine_.rank() != 0) return;
+    make_folder(directory);
+    checkpoint::Dict module(/*ordered=*/true);
+    for (auto& [name, tensor] : module_tensors(/*exclude_frozen=*/false)) module.set(name, tensor);
+    checkpoint::write_torch_archive(fs::path(directory) / file_name, std::move(module));
+  });
+}
+
+}  // namespace deepspeed

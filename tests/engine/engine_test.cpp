@@ -1,0 +1,258 @@
+#include "deepspeed/engine/engine.h"
+
+#include <limits>
+
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/initialize.h"
+
+#include "tests/support/odd_net.h"
+#include "tests/support/run_ranks.h"
+
+namespace deepspeed {
+namespace {
+
+using testing::odd_batch;
+using testing::OddNet;
+
+Json basic(Json patch = Json::object()) {
+  Json config = {{"train_micro_batch_size_per_gpu", 4},
+                 {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}}};
+  config.merge_patch(patch);
+  return config;
+}
+
+auto make_engine(const Json& config, comm::World world = {}) {
+  return std::get<0>(initialize(std::make_shared<OddNet>(), {.config = config, .world = std::move(world)}));
+}
+
+template <class Engine>
+double train_step(Engine& engine, int64_t first = 0) {
+  const auto [inputs, targets] = odd_batch(first, 4);
+  const auto type = engine.module().parameters().front().scalar_type();
+  const at::Tensor loss = engine.forward(inputs.to(type), targets);
+  engine.backward(loss);
+  engine.step();
+  return loss.template item<double>();
+}
+
+TEST(Engine, CountsMicroStepsStepsAndSamples) {
+  const auto engine = make_engine(basic({{"gradient_accumulation_steps", 3}}));
+  EXPECT_FALSE(engine->is_gradient_accumulation_boundary());
+  for (int i = 0; i < 7; ++i) train_step(*engine);
+  EXPECT_EQ(engine->micro_steps(), 7);
+  EXPECT_EQ(engine->global_steps(), 2);
+  EXPECT_EQ(engine->global_samples(), 24);
+  EXPECT_FALSE(engine->was_step_applied());
+  EXPECT_EQ(engine->get_batch_info(), std::make_tuple(12, 4, 3));
+}
+
+TEST(Engine, TheBoundaryCanBeOverridden) {
+  const auto engine = make_engine(basic({{"gradient_accumulation_steps", 4}}));
+  engine->set_gradient_accumulation_boundary(true);
+  train_step(*engine);
+  EXPECT_TRUE(engine->was_step_applied());
+  engine->set_gradient_accumulation_boundary(std::nullopt);
+  train_step(*engine);
+  EXPECT_FALSE(engine->was_step_applied());
+}
+
+TEST(Engine, BackwardReturnsTheDividedLoss) {
+  const auto engine = make_engine(basic({{"gradient_accumulation_steps", 2}}));
+  const auto [inputs, targets] = odd_batch(0, 4);
+  const at::Tensor loss = engine->forward(inputs, targets);
+  EXPECT_DOUBLE_EQ(engine->backward(loss).item<double>(), static_cast<float>(loss.item<double>() / 2));
+}
+
+TEST(Engine, StepWithoutBackwardAndBackwardWithoutScalarAreRefused) {
+  const auto engine = make_engine(basic());
+  EXPECT_THROW(engine->step(), UsageError);
+  const auto [inputs, targets] = odd_batch(0, 4);
+  EXPECT_THROW(engine->backward(inputs), UsageError);
+  EXPECT_THROW(engine->backward(at::Tensor()), UsageError);
+}
+
+TEST(Engine, WithoutOptimizerEvaluatesAndSaysWhatTrainingNeeds) {
+  const auto engine = make_engine({{"train_batch_size", 4}});
+  const auto [inputs, targets] = odd_batch(0, 4);
+  const at::Tensor loss = engine->forward(inputs, targets);
+  try {
+    engine->backward(loss);
+    FAIL() << "there is no optimizer";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("optimizer"), std::string::npos);
+  }
+  EXPECT_THROW(make_engine({{"train_batch_size", 4}, {"zero_optimization", {{"stage", 1}}}}), ConfigError);
+}
+
+TEST(Engine, SetTrainBatchSizeChangesTheAccumulation) {
+  const auto engine = make_engine(basic());
+  engine->set_train_batch_size(12);
+  EXPECT_EQ(engine->gradient_accumulation_steps(), 3);
+  EXPECT_THROW(engine->set_train_batch_size(13), UsageError);
+  EXPECT_THROW(engine->set_train_batch_size(0), UsageError);
+}
+
+TEST(Engine, LearningRateFollowsTheScheduleAndSetLr) {
+  const auto engine = make_engine(
+      basic({{"scheduler",
+              {{"type", "WarmupLR"},
+               {"params", {{"warmup_max_lr", 0.1}, {"warmup_num_steps", 4}, {"warmup_type", "linear"}}}}}}));
+  std::vector<double> rates;
+  for (int i = 0; i < 4; ++i) {
+    train_step(*engine);
+    rates.push_back(engine->get_lr()[0]);
+  }
+  EXPECT_THAT(rates, ::testing::Pointwise(::testing::DoubleNear(1e-12), {0.0, 0.025, 0.05, 0.075}));
+  engine->set_lr(0.5);
+  EXPECT_EQ(engine->get_lr()[0], 0.5);
+  EXPECT_EQ(engine->get_mom()[0], std::make_pair(0.9, 0.999));
+}
+
+TEST(Engine, KeepsTheModelsTensorsAndFreesFrozenOnesFromTraining) {
+  auto model = std::make_shared<OddNet>();
+  const at::Tensor weight = model->named_parameters()["first.weight"];
+  const at::Tensor frozen = model->named_parameters()["frozen"].clone();
+  const at::Tensor before = weight.detach().clone();
+  auto [engine, optimizer, loader, scheduler] =
+      initialize(model, {.config = basic({{"zero_optimization", {{"stage", 2}}}})});
+  train_step(*engine);
+  EXPECT_TRUE(model->named_parameters()["first.weight"].is_same(weight));
+  EXPECT_FALSE(weight.equal(before));
+  EXPECT_TRUE(model->named_parameters()["frozen"].equal(frozen));
+}
+
+TEST(Engine, SkipsAStepWhoseGradientsAreNotFinite) {
+  for (const char* precision : {"fp32", "fp16", "bf16"}) {
+    Json config = basic();
+    if (std::string(precision) != "fp32") config[precision] = {{"enabled", true}};
+    const auto engine = make_engine(config);
+    const auto weights = engine->module().named_parameters()["last.weight"].detach().clone();
+    const auto [inputs, targets] = odd_batch(0, 4);
+    const auto type = weights.scalar_type();
+    engine->backward(engine->forward(inputs.to(type), targets.mul(std::numeric_limits<double>::infinity())));
+    engine->step();
+    EXPECT_FALSE(engine->was_step_applied()) << precision;
+    EXPECT_EQ(engine->skipped_steps(), 1) << precision;
+    EXPECT_EQ(engine->global_steps(), 1) << precision;
+    EXPECT_TRUE(engine->module().named_parameters()["last.weight"].equal(weights)) << precision;
+  }
+}
+
+TEST(Engine, Fp16UnscalesWhateverTheScale) {
+  std::vector<at::Tensor> results;
+  for (const int scale : {1, 1024}) {
+    const auto engine = make_engine(basic({{"fp16", {{"enabled", true}, {"loss_scale", scale}}},
+                                           {"gradient_clipping", 0.0},
+                                           {"optimizer", {{"type", "SGD"}, {"params", {{"lr", 0.1}}}}}}));
+    train_step(*engine);
+    EXPECT_EQ(engine->loss_scale(), scale);
+    results.push_back(engine->module().named_parameters()["last.bias"].detach().to(at::kFloat));
+  }
+  EXPECT_TRUE(results[0].allclose(results[1], 1e-2, 1e-3));
+}
+
+TEST(Engine, TakesATorchOptimizer) {
+  auto model = std::make_shared<OddNet>();
+  auto reference = std::make_shared<OddNet>();
+  auto sgd =
+      std::make_shared<torch::optim::SGD>(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  Json config = {{"train_batch_size", 4}, {"gradient_clipping", 0.0}};
+  auto [engine, optimizer, loader, scheduler] = initialize(model, {.config = config, .optimizer = sgd});
+  torch::optim::SGD plain(reference->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  for (int step = 0; step < 3; ++step) {
+    train_step(*engine, 4 * step);
+    const auto [inputs, targets] = odd_batch(4 * step, 4);
+    plain.zero_grad();
+    reference->forward(inputs, targets).backward();
+    plain.step();
+  }
+  for (const auto& entry : reference->named_parameters()) {
+    EXPECT_TRUE(model->named_parameters()[entry.key()].allclose(entry.value(), 1e-6, 1e-7)) << entry.key();
+  }
+}
+
+TEST(Engine, GroupsHaveTheirOwnHyperparameters) {
+  auto model = std::make_shared<OddNet>();
+  auto named = model->named_parameters();
+  auto [engine, optimizer, loader, scheduler] = initialize(
+      model, {.config = basic(),
+              .model_parameters = {{{named["first.weight"], named["first.bias"]}, {{"lr", 0.0}}},
+                                   {{named["last.weight"], named["frozen"]}, {{"weight_decay", 0.5}}}}});
+  const at::Tensor first = named["first.weight"].detach().clone(),
+                   last = named["last.weight"].detach().clone();
+  train_step(*engine);
+  EXPECT_EQ(engine->get_lr(), (std::vector<double>{0.0, 0.01}));
+  EXPECT_TRUE(named["first.weight"].equal(first));
+  EXPECT_FALSE(named["last.weight"].equal(last));
+  EXPECT_THROW(initialize(std::make_shared<OddNet>(),
+                          {.config = basic(), .model_parameters = {{{torch::ones({2})}, Json::object()}}}),
+               UsageError);
+}
+
+TEST(Engine, TwoEnginesTrainIndependently) {
+  const auto alone = make_engine(basic({{"zero_optimization", {{"stage", 1}}}}));
+  const auto first = make_engine(basic({{"zero_optimization", {{"stage", 1}}}}));
+  const auto second = make_engine(basic({{"zero_optimization", {{"stage", 2}}}}));
+  for (int step = 0; step < 3; ++step) {
+    const double expected = train_step(*alone, 4 * step);
+    EXPECT_EQ(train_step(*first, 4 * step), expected);
+    EXPECT_EQ(train_step(*second, 4 * step), expected);
+  }
+}
+
+TEST(Engine, EvaluationBetweenStepsChangesNothing) {
+  const auto plain = make_engine(basic());
+  const auto with_evaluation = make_engine(basic());
+  for (int step = 0; step < 3; ++step) {
+    const double expected = train_step(*plain, 4 * step);
+    EXPECT_EQ(train_step(*with_evaluation, 4 * step), expected);
+    const torch::NoGradGuard no_grad;
+    with_evaluation->eval();
+    const auto [inputs, targets] = odd_batch(100, 4);
+    EXPECT_FALSE(with_evaluation->forward(inputs, targets).requires_grad());
+    with_evaluation->train();
+  }
+}
+
+TEST(Engine, StageZeroShowsAveragedGradientsUntilTheStep) {
+  testing::run_ranks(2, [](comm::World& world) {
+    const auto engine = make_engine(basic(), world);
+    const auto [inputs, targets] = odd_batch(4 * world.rank(), 4);
+    engine->backward(engine->forward(inputs, targets));
+    const at::Tensor gradient = engine->module().named_parameters()["last.bias"].grad().clone();
+    OddNet reference;
+    const auto [all_inputs, all_targets] = odd_batch(0, 8);
+    reference.forward(all_inputs, all_targets).backward();
+    EXPECT_TRUE(gradient.allclose(reference.named_parameters()["last.bias"].grad(), 1e-5, 1e-6));
+    engine->step();
+    EXPECT_FALSE(engine->module().named_parameters()["last.bias"].grad().defined());
+  });
+}
+
+TEST(Engine, MemoryFollowsTheZeroFormula) {
+  // P parameters over N ranks in bf16: 2P, gradients 2P or 2P/N, fp32 masters and two moments 12P or 12P/N.
+  for (const int world_size : {1, 2, 4}) {
+    testing::run_ranks(world_size, [](comm::World& world) {
+      for (const int stage : {0, 1, 2}) {
+        const auto engine = make_engine(
+            basic({{"bf16", {{"enabled", true}}}, {"zero_optimization", {{"stage", stage}}}}), world);
+        train_step(*engine);
+        const int64_t padded = engine->optimizer()->store().groups()[0].layout.padded_numel();
+        const int64_t owned = stage == 0 ? padded : padded / world.size();
+        const zero::MemoryBytes memory = engine->memory();
+        EXPECT_EQ(memory.parameters, 2 * padded);
+        EXPECT_EQ(memory.gradients, stage == 2 ? 2 * owned : 2 * padded);
+        EXPECT_EQ(memory.master_weights, 4 * owned);
+        EXPECT_EQ(memory.optimizer_states, 8 * owned);
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace deepspeed

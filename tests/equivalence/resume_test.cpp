@@ -1,0 +1,173 @@
+// A resumed run equals an uninterrupted one, bit for bit: weights, moments, scaler, schedule, dropout and
+// data order.
+#include <cstdlib>
+#include <filesystem>
+
+#include <torch/types.h>
+
+#include <gtest/gtest.h>
+
+#include "deepspeed/initialize.h"
+
+#include "tests/support/odd_net.h"
+#include "tests/support/run_ranks.h"
+
+namespace deepspeed::testing {
+namespace {
+
+struct OddPair {
+  at::Tensor inputs, targets;
+};
+
+struct OddSamples {
+  size_t size() const { return 37; }  // not a multiple of anything
+  OddPair get(size_t index) const {
+    auto [inputs, targets] = odd_sample(static_cast<int64_t>(index));
+    return {inputs, targets};
+  }
+};
+
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "deepspeed_resume_XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+Json config_of(int stage, const std::string& precision) {
+  Json config = {{"train_micro_batch_size_per_gpu", 2},
+                 {"gradient_accumulation_steps", 2},
+                 {"gradient_clipping", 0.5},
+                 {"seed", 17},
+                 {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}},
+                 {"scheduler", {{"type", "WarmupLR"}, {"params", {{"warmup_num_steps", 9}}}}},
+                 {"zero_optimization", {{"stage", stage}, {"reduce_bucket_size", 150}}}};
+  if (precision != "fp32") config[precision] = {{"enabled", true}};
+  if (precision == "fp16") config["fp16"]["loss_scale_window"] = 3;
+  return config;
+}
+
+struct Session {
+  explicit Session(comm::World& world, const Json& config) {
+    auto model = std::make_shared<OddNet>(/*dropout=*/0.3);
+    std::tie(engine, std::ignore, loader, std::ignore) =
+        initialize(model, OddSamples{}, {.config = config, .world = world});
+    batches.emplace(loader);
+  }
+
+  // Losses of `steps` optimizer steps, as text with every bit.
+  std::string train(int64_t steps) {
+    std::string losses;
+    const int64_t last = engine->global_steps() + steps;
+    while (engine->global_steps() < last) {
+      OddPair& batch = batches->next();
+      const auto type = engine->module().parameters().front().scalar_type();
+      const at::Tensor loss = engine->forward(batch.inputs.to(type), batch.targets);
+      engine->backward(loss);
+      engine->step();
+      losses += message(std::hexfloat, loss.item<double>(), " ", engine->get_lr()[0], " ",
+                        engine->loss_scale(), "\n");
+    }
+    return losses;
+  }
+
+  std::string weights() {
+    std::string text;
+    for (const auto& param : engine->module().parameters()) {
+      const at::Tensor values = param.detach().to(at::kFloat).contiguous();
+      text.append(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
+    }
+    return text;
+  }
+
+  std::shared_ptr<DeepSpeedEngine<OddNet>> engine;
+  std::shared_ptr<DeepSpeedDataLoader<OddSamples>> loader;
+  std::optional<RepeatingLoader<DeepSpeedDataLoader<OddSamples>>> batches;
+};
+
+class Resume : public ::testing::TestWithParam<std::tuple<int, int, const char*>> {};
+INSTANTIATE_TEST_SUITE_P(Matrix, Resume,
+                         ::testing::Values(std::tuple(0, 1, "fp32"), std::tuple(0, 2, "fp32"),
+                                           std::tuple(1, 2, "fp32"), std::tuple(2, 2, "fp32"),
+                                           std::tuple(2, 3, "fp32"), std::tuple(0, 2, "fp16"),
+                                           std::tuple(1, 2, "fp16"), std::tuple(2, 2, "bf16")));
+
+TEST_P(Resume, EqualsAnUninterruptedRunBitForBit) {
+  const auto [stage, world_size, precision] = GetParam();
+  const Json config = config_of(stage, precision);
+  const Folder folder;
+  const auto straight = run_ranks_collect(world_size, [&, world_size = world_size](comm::World& world) {
+    Session session(world, config);
+    session.train(7);
+    session.engine->save_checkpoint(folder.path(), {.tag = "", .client_state = {{"note", "from step 7"}}});
+    const std::string losses = session.train(8);
+    return losses + session.weights();
+  });
+  const auto resumed = run_ranks_collect(world_size, [&](comm::World& world) {
+    Session session(world, config);
+    session.train(3);  // whatever happened before a load must not matter
+    const LoadResult loaded = session.engine->load_checkpoint(folder.path());
+    EXPECT_EQ(loaded.client_state.at("note").as_string(), "from step 7");
+    EXPECT_EQ(session.engine->global_steps(), 7);
+    const std::string losses = session.train(8);
+    return losses + session.weights();
+  });
+  EXPECT_EQ(straight, resumed);
+}
+
+TEST(Resume, FindsNoCheckpointWithoutLatest) {
+  const Folder folder;
+  run_ranks(1, [&](comm::World& world) {
+    Session session(world, config_of(0, "fp32"));
+    EXPECT_TRUE(session.engine->load_checkpoint(folder.path()).path.empty());
+  });
+}
+
+TEST(Resume, NamesWhatDoesNotFit) {
+  const Folder folder;
+  run_ranks(2, [&](comm::World& world) {
+    Session session(world, config_of(1, "fp32"));
+    session.train(1);
+    session.engine->save_checkpoint(folder.path());
+    std::filesystem::remove(folder.path() + "/global_step1/zero_pp_rank_1_mp_rank_00_optim_states.pt");
+    try {
+      session.engine->load_checkpoint(folder.path());
+      ADD_FAILURE() << "a file is missing";
+    } catch (const CheckpointError& error) {
+      EXPECT_NE(std::string(error.what()).find("expected 2"), std::string::npos) << error.what();
+    }
+  });
+}
+
+TEST(Resume, GoesOnAtAnotherWorldSizeAndZeroStage) {
+  const Folder folder;
+  Json config = config_of(1, "fp32");
+  config["train_batch_size"] = 12;
+  config["gradient_accumulation_steps"] = 1;
+  config.erase("train_micro_batch_size_per_gpu");
+  run_ranks(2, [&](comm::World& world) {
+    Session session(world, config);
+    session.train(4);
+    session.engine->save_checkpoint(folder.path());
+  });
+  std::vector<std::string> weights;
+  for (const int world_size : {1, 2, 3, 4}) {
+    Json other = config;
+    other["zero_optimization"]["stage"] = world_size % 2 + 1;
+    weights.push_back(run_ranks_collect(world_size, [&](comm::World& world) {
+                        Session session(world, other);
+                        session.engine->load_checkpoint(folder.path());
+                        return session.weights();
+                      }).front());
+    EXPECT_EQ(weights.back(), weights.front()) << "world " << world_size;
+  }
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
