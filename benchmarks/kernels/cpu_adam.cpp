@@ -101,7 +101,7 @@ void report(std::vector<Contender>& contenders, int64_t numel) {
     std::sort(c.seconds.begin(), c.seconds.end());
     const double median = c.seconds[c.seconds.size() / 2];
     const double n = static_cast<double>(numel);
-    std::printf("%-34s %10.2f %10.2f %10.2f %12.3f %8.1f\n", c.name.c_str(), c.seconds[0] * 1e3, median * 1e3,
+    std::printf("%-34s %10.3f %10.3f %10.3f %12.3f %8.1f\n", c.name.c_str(), c.seconds[0] * 1e3, median * 1e3,
                 c.seconds[c.seconds.size() * 9 / 10] * 1e3, median * 1e9 / n,
                 n * c.bytes_per_element / median / 1e9);
   }

@@ -1,0 +1,154 @@
+#include "deepspeed/optim/factory.h"
+
+#include <string>
+
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+
+#include "tests/optim/slices.h"
+
+namespace deepspeed::optim {
+namespace {
+
+std::unique_ptr<Optimizer> make(const std::string& type, const char* params = "{}") {
+  return make_optimizer(type, Json::parse(params), std::vector<ParamGroup>(1));
+}
+
+// Steps ours and torch's side by side: all that may differ is where they round, by half an ulp of a weight
+// (2.4e-7 at 4) a step.
+void expect_same_as_torch(
+    Optimizer& ours, const std::function<std::unique_ptr<torch::optim::Optimizer>(at::Tensor)>& make_torch) {
+  const at::Tensor start = test_gradients(1, {101})[0] * 2;
+  at::Tensor weights = start.clone().requires_grad_();
+  const auto theirs = make_torch(weights);
+  TestSlice slice(start);
+  for (const at::Tensor& gradient : test_gradients(20, {101})) {
+    slice.step(ours, gradient, 0.5);
+    weights.mutable_grad() = gradient * 0.5;
+    theirs->step();
+  }
+  EXPECT_LT((slice.slice.master - weights.detach()).abs().max().item<double>(), 2e-6);
+}
+
+TEST(MakeOptimizer, AdamWGivesTorchsUpdates) {
+  const auto ours = make("adamW", R"({"lr": 0.01, "betas": [0.8, 0.99], "eps": 1e-6, "weight_decay": 0.1})");
+  EXPECT_EQ(ours->name(), "FusedAdam");
+  EXPECT_TRUE(ours->is_elementwise());
+  expect_same_as_torch(*ours, [](at::Tensor w) {
+    return std::make_unique<torch::optim::AdamW>(
+        std::vector{w}, torch::optim::AdamWOptions(0.01).betas({0.8, 0.99}).eps(1e-6).weight_decay(0.1));
+  });
+}
+
+TEST(MakeOptimizer, AdamIsDecoupledUnlessTold) {
+  expect_same_as_torch(*make("Adam", R"({"weight_decay": 0.1})"), [](at::Tensor w) {
+    return std::make_unique<torch::optim::AdamW>(std::vector{w},
+                                                 torch::optim::AdamWOptions(1e-3).weight_decay(0.1));
+  });
+  expect_same_as_torch(*make("Adam", R"({"weight_decay": 0.1, "adam_w_mode": false})"), [](at::Tensor w) {
+    return std::make_unique<torch::optim::Adam>(std::vector{w},
+                                                torch::optim::AdamOptions(1e-3).weight_decay(0.1));
+  });
+  EXPECT_EQ(make("AdamW", R"({"torch_adam": true})")->param_groups()[0].options.number("weight_decay"), 0.01);
+}
+
+TEST(MakeOptimizer, SgdGivesTorchsUpdates) {
+  for (const bool nesterov : {false, true}) {
+    const auto ours =
+        make("SGD", nesterov ? R"({"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01, "nesterov": true})"
+                             : R"({"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01, "dampening": 0.2})");
+    expect_same_as_torch(*ours, [&](at::Tensor w) {
+      return std::make_unique<torch::optim::SGD>(std::vector{w}, torch::optim::SGDOptions(0.05)
+                                                                     .momentum(0.9)
+                                                                     .weight_decay(0.01)
+                                                                     .dampening(nesterov ? 0 : 0.2)
+                                                                     .nesterov(nesterov));
+    });
+  }
+}
+
+TEST(MakeOptimizer, AGroupsOwnOptionStays) {
+  std::vector<ParamGroup> groups(2);
+  groups[1].options.set("weight_decay", 0.0);
+  const auto optimizer = make_optimizer("AdamW", Json::parse(R"({"weight_decay": 0.1})"), groups);
+  EXPECT_EQ(optimizer->param_groups()[0].options.number("weight_decay"), 0.1);
+  EXPECT_EQ(optimizer->param_groups()[1].options.number("weight_decay"), 0.0);
+}
+
+// What a checkpoint does: state out, state in, and both go on alike.
+void expect_state_round_trip(const std::string& type, const char* params) {
+  const auto first = make(type, params), second = make(type, params);
+  const auto gradients = test_gradients(6, {33});
+  TestSlice a(gradients[5]);
+  for (int i = 0; i < 3; ++i) a.step(*first, gradients[static_cast<size_t>(i)]);
+  TestSlice b(a.slice.master);
+  second->load_state(0, first->state(0));
+  EXPECT_EQ(second->state(0).step, 3);
+  EXPECT_EQ(second->state_bytes(), first->state_bytes());
+  for (int i = 3; i < 5; ++i) {
+    a.step(*first, gradients[static_cast<size_t>(i)]);
+    b.step(*second, gradients[static_cast<size_t>(i)]);
+  }
+  EXPECT_TRUE(at::equal(a.slice.master, b.slice.master)) << type;
+}
+
+TEST(OptimizerState, ResumesBitForBit) {
+  expect_state_round_trip("AdamW", R"({"weight_decay": 0.1})");
+  expect_state_round_trip("AdamW", R"({"moment_dtype": "bf16"})");
+  expect_state_round_trip("SGD", R"({"momentum": 0.9})");
+  expect_state_round_trip("SGD", "{}");
+}
+
+TEST(OptimizerState, CountsItsBytesAndIsEmptyBeforeTheFirstStep) {
+  for (const auto& [dtype, bytes] : {std::pair{"fp32", 8}, std::pair{"bf16", 4}}) {
+    const auto optimizer = make("Adam", message(R"({"moment_dtype": ")", dtype, R"("})").c_str());
+    EXPECT_EQ(optimizer->state_bytes(), 0);
+    EXPECT_TRUE(optimizer->state(0).tensors.empty());
+    TestSlice slice(at::ones({10}));
+    slice.step(*optimizer, at::ones({10}));
+    EXPECT_EQ(optimizer->state_bytes(), 10 * bytes);
+  }
+}
+
+TEST(OptimizerState, RejectsForeignNamesAndSizes) {
+  const auto optimizer = make("Adam");
+  TestSlice slice(at::ones({10}));
+  slice.step(*optimizer, at::ones({10}));
+  SliceState state = optimizer->state(0);
+  state.tensors[0].first = "momentum";
+  EXPECT_THROW(optimizer->load_state(0, state), UsageError);
+  state.tensors = {{"exp_avg", at::zeros({9})}, {"exp_avg_sq", at::zeros({9})}};
+  EXPECT_THROW(optimizer->load_state(0, state), UsageError);
+}
+
+void expect_config_error(const std::string& type, const char* params, const std::string& part) {
+  try {
+    make(type, params);
+    FAIL() << "expected an error with " << part;
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(MakeOptimizer, NamesTheKeyThatIsWrong) {
+  expect_config_error("Adam", R"({"weight_decy": 0.1})",
+                      "optimizer.params.weight_decy: unknown key, did you mean 'weight_decay'");
+  expect_config_error("Adam", R"({"max_grad_norm": 1})", "gradient_clipping");
+  expect_config_error("Adam", R"({"betas": [0.9, 1.0]})", "optimizer.params.betas");
+  expect_config_error("Adam", R"({"betas": 0.9})", "optimizer.params.betas");
+  expect_config_error("Adam", R"({"lr": "fast"})", "optimizer.params.lr");
+  expect_config_error("Adam", R"({"amsgrad": true})", "optimizer.params.amsgrad");
+  expect_config_error("Adam", R"({"moment_dtype": "fp16"})", "optimizer.params.moment_dtype");
+  expect_config_error("SGD", R"({"nesterov": true})", "optimizer.params.nesterov");
+  expect_config_error("Lamb", "{}", "optimizer.type: \"Lamb\" is not supported yet");
+  expect_config_error("OneBitAdam", "{}", "not supported yet");
+  expect_config_error("sgd", "{}", "did you mean \"SGD\"");
+}
+
+}  // namespace
+}  // namespace deepspeed::optim
