@@ -1,0 +1,161 @@
+// One fused pass of Adam: each thread takes four elements of every array at a time, in a loop over the grid.
+// Every operation rounds on its own (__fmul_rn, __fadd_rn are never contracted), in the order of the CPU
+// kernel.
+#include <cstdint>
+
+#include "deepspeed/kernels/cuda/adam_kernel.h"
+#include "deepspeed/kernels/cuda/half_precision.cuh"
+#include "deepspeed/kernels/rounding_hash.h"
+
+namespace deepspeed::kernels {
+namespace {
+
+constexpr int kWidth = 4;
+constexpr int kThreads = 256;
+constexpr int64_t kMaxBlocks = 4096;
+
+struct NoCopy {};
+__device__ inline void store_copy(float, NoCopy&) {}
+template <class Copy>
+__device__ inline void store_copy(float value, Copy& to) {
+  round_to(value, to);
+}
+
+/// The random bits of element `index`, by the function of rounding_hash.h. The key of the first 2^32 elements
+/// comes with the launch.
+__device__ inline uint32_t random_bits(uint64_t seed, RoundingKey key, int64_t index) {
+  const uint64_t high = static_cast<uint64_t>(index) >> 32;
+  if (high != 0) {
+    uint64_t mixed = seed ^ high;
+    mixed += 0x9e3779b97f4a7c15ULL;
+    mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebULL;
+    mixed ^= mixed >> 31;
+    key = {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)};
+  }
+  uint32_t x = static_cast<uint32_t>(index) + key.low;
+  x ^= x >> 16;
+  x *= kHashMultiplier1;
+  x ^= key.high;
+  x ^= x >> 15;
+  x *= kHashMultiplier2;
+  return x ^ (x >> 16);
+}
+
+__device__ inline void store_moment(float value, uint32_t, float& to) { to = value; }
+__device__ inline void store_moment(float value, uint32_t random, __nv_bfloat16& to) {
+  const uint32_t bits = __float_as_uint(value) + (isnan(value) ? 0U : random);
+  to = __ushort_as_bfloat16(static_cast<unsigned short>(bits >> 16));
+}
+
+struct RoundingSeed {
+  uint64_t mixed;  // mix_bits(seed)
+  RoundingKey first;
+};
+
+template <class Gradient, class Moment, class Copy>
+__device__ inline void update(const AdamConstants& c, const RoundingSeed& seed, int64_t index, float& p,
+                              Gradient g16, Moment& m_at, Moment& v_at, Copy& copy) {
+  float g = __fmul_rn(to_float(g16), c.gradient_scale);
+  if (c.l2_decay != 0) {
+    g = __fadd_rn(g, __fmul_rn(c.l2_decay, p));
+  }
+  const float m = __fadd_rn(__fmul_rn(to_float(m_at), c.beta1), __fmul_rn(c.one_minus_beta1, g));
+  const float v =
+      __fadd_rn(__fmul_rn(to_float(v_at), c.beta2), __fmul_rn(__fmul_rn(c.one_minus_beta2, g), g));
+  const float denominator = __fadd_rn(__fmul_rn(__fsqrt_rn(v), c.inverse_sqrt_bias2), c.eps);
+  float change = __fdiv_rn(__fmul_rn(c.step_size, m), denominator);
+  if (c.decoupled_decay != 0) {
+    change = __fadd_rn(__fmul_rn(c.decoupled_decay, p), change);
+  }
+  p = __fsub_rn(p, change);
+  const uint32_t random = sizeof(Moment) == 2 ? random_bits(seed.mixed, seed.first, index) : 0U;
+  store_moment(m, random & 0xffffU, m_at);
+  store_moment(v, random >> 16, v_at);
+  store_copy(p, copy);
+}
+
+template <class Gradient, class Moment, class Copy>
+__global__ void __launch_bounds__(kThreads)
+    adam_kernel(int64_t numel, float* __restrict__ p, const Gradient* __restrict__ g, Moment* __restrict__ m,
+                Moment* __restrict__ v, Copy* __restrict__ copy, AdamConstants c, RoundingSeed seed,
+                bool aligned) {
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
+  const int64_t packs = aligned ? numel / kWidth : 0;
+  for (int64_t i = thread; i < packs; i += threads) {
+    auto p4 = reinterpret_cast<Pack<float, kWidth>*>(p)[i];
+    const auto g4 = reinterpret_cast<const Pack<Gradient, kWidth>*>(g)[i];
+    auto m4 = reinterpret_cast<Pack<Moment, kWidth>*>(m)[i];
+    auto v4 = reinterpret_cast<Pack<Moment, kWidth>*>(v)[i];
+    Pack<Copy, kWidth> copy4;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      update(c, seed, i * kWidth + k, p4.at[k], g4.at[k], m4.at[k], v4.at[k], copy4.at[k]);
+    }
+    reinterpret_cast<Pack<float, kWidth>*>(p)[i] = p4;
+    reinterpret_cast<Pack<Moment, kWidth>*>(m)[i] = m4;
+    reinterpret_cast<Pack<Moment, kWidth>*>(v)[i] = v4;
+    if constexpr (sizeof(Copy) == 2) {
+      reinterpret_cast<Pack<Copy, kWidth>*>(copy)[i] = copy4;
+    }
+  }
+  for (int64_t i = packs * kWidth + thread; i < numel; i += threads) {
+    Copy rounded;
+    update(c, seed, i, p[i], g[i], m[i], v[i], rounded);
+    if constexpr (sizeof(Copy) == 2) {
+      copy[i] = rounded;
+    }
+  }
+}
+
+// Whether every array may be read in packs: each pointer must be a multiple of its pack.
+bool is_aligned(const void* pointer, size_t element_bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % (element_bytes * kWidth) == 0;
+}
+
+template <class Gradient, class Moment, class Copy>
+cudaError_t launch(const AdamArrays& a, const AdamConstants& c, cudaStream_t stream) {
+  const bool aligned = is_aligned(a.master, sizeof(float)) && is_aligned(a.gradient, sizeof(Gradient)) &&
+                       is_aligned(a.exp_avg, sizeof(Moment)) && is_aligned(a.exp_avg_sq, sizeof(Moment)) &&
+                       is_aligned(a.low_precision, sizeof(Copy));
+  const int64_t per_block = int64_t{kThreads} * (aligned ? kWidth : 1);
+  const int64_t wanted = (a.numel + per_block - 1) / per_block;
+  const int blocks = static_cast<int>(wanted < kMaxBlocks ? wanted : kMaxBlocks);
+  const RoundingSeed seed{mix_bits(c.rounding_seed), rounding_key(c.rounding_seed, 0)};
+  adam_kernel<<<blocks, kThreads, 0, stream>>>(
+      a.numel, a.master, static_cast<const Gradient*>(a.gradient), static_cast<Moment*>(a.exp_avg),
+      static_cast<Moment*>(a.exp_avg_sq), static_cast<Copy*>(a.low_precision), c, seed, aligned);
+  return cudaGetLastError();
+}
+
+template <class Gradient, class Moment>
+cudaError_t dispatch_copy(const AdamArrays& a, const AdamConstants& c, cudaStream_t stream) {
+  if (a.low_precision == nullptr) {
+    return launch<Gradient, Moment, NoCopy>(a, c, stream);
+  }
+  return a.low_precision_type == ElementType::kFloat16
+             ? launch<Gradient, Moment, __half>(a, c, stream)
+             : launch<Gradient, Moment, __nv_bfloat16>(a, c, stream);
+}
+
+template <class Gradient>
+cudaError_t dispatch_moment(const AdamArrays& a, const AdamConstants& c, cudaStream_t stream) {
+  return a.moment_type == ElementType::kFloat32 ? dispatch_copy<Gradient, float>(a, c, stream)
+                                                : dispatch_copy<Gradient, __nv_bfloat16>(a, c, stream);
+}
+
+}  // namespace
+
+cudaError_t launch_adam(const AdamArrays& arrays, const AdamConstants& constants, cudaStream_t stream) {
+  switch (arrays.gradient_type) {
+    case ElementType::kFloat16:
+      return dispatch_moment<__half>(arrays, constants, stream);
+    case ElementType::kBFloat16:
+      return dispatch_moment<__nv_bfloat16>(arrays, constants, stream);
+    default:
+      return dispatch_moment<float>(arrays, constants, stream);
+  }
+}
+
+}  // namespace deepspeed::kernels

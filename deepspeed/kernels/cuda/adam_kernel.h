@@ -1,0 +1,13 @@
+// The launch of Adam's kernel: raw pointers, sizes and a stream.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "deepspeed/kernels/adam_arguments.h"
+
+namespace deepspeed::kernels {
+
+/// Arrays on the current device. Returns the launch's error.
+cudaError_t launch_adam(const AdamArrays& arrays, const AdamConstants& constants, cudaStream_t stream);
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,30 @@
+#include "deepspeed/kernels/cuda/grad_stats_cuda.h"
+
+#include <numeric>
+
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/kernels/array_argument.h"
+#include "deepspeed/kernels/cuda/grad_stats_kernel.h"
+
+namespace deepspeed::kernels {
+
+double sum_of_squares_cuda(const at::Tensor& values) {
+  const c10::cuda::CUDAGuard guard(values.device());
+  const at::Tensor block_sums = at::empty({kSumOfSquaresBlocks}, values.options().dtype(at::kDouble));
+  const cudaError_t status = launch_sum_of_squares(
+      values.const_data_ptr(), element_type("kernels.grad_stats", values.scalar_type()), values.numel(),
+      block_sums.data_ptr<double>(), c10::cuda::getCurrentCUDAStream(values.device().index()).stream());
+  if (status != cudaSuccess) {
+    raise<Error>("kernels.grad_stats", "the launch on ", values.device(),
+                 " failed: ", cudaGetErrorString(status));
+  }
+  const at::Tensor on_host = block_sums.cpu();
+  const double* sums = on_host.const_data_ptr<double>();
+  return std::accumulate(sums, sums + kSumOfSquaresBlocks, 0.0);
+}
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,71 @@
+// Sums of squares in double, one a block: the threads of a block read side by side, four elements each, then
+// add up along a tree. The grid is fixed, so the result is the same on every call.
+#include "deepspeed/kernels/cuda/grad_stats_kernel.h"
+#include "deepspeed/kernels/cuda/half_precision.cuh"
+
+namespace deepspeed::kernels {
+namespace {
+
+constexpr int kWidth = 4;
+constexpr int kThreads = 256;
+
+template <class T>
+__device__ inline double square(T value) {
+  const double wide = to_float(value);
+  return wide * wide;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    sum_of_squares_kernel(const T* __restrict__ values, int64_t numel, bool aligned,
+                          double* __restrict__ block_sums) {
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
+  const int64_t packs = aligned ? numel / kWidth : 0;
+  double sum = 0;
+  for (int64_t i = thread; i < packs; i += threads) {
+    const auto pack = reinterpret_cast<const Pack<T, kWidth>*>(values)[i];
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      sum += square(pack.at[k]);
+    }
+  }
+  for (int64_t i = packs * kWidth + thread; i < numel; i += threads) {
+    sum += square(values[i]);
+  }
+  __shared__ double sums[kThreads];
+  sums[threadIdx.x] = sum;
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) {
+      sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+  }
+  if (threadIdx.x == 0) {
+    block_sums[blockIdx.x] = sums[0];
+  }
+}
+
+template <class T>
+cudaError_t launch(const void* values, int64_t numel, double* block_sums, cudaStream_t stream) {
+  const bool aligned = reinterpret_cast<uintptr_t>(values) % (sizeof(T) * kWidth) == 0;
+  sum_of_squares_kernel<<<kSumOfSquaresBlocks, kThreads, 0, stream>>>(static_cast<const T*>(values), numel,
+                                                                      aligned, block_sums);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t launch_sum_of_squares(const void* values, ElementType type, int64_t numel, double* block_sums,
+                                  cudaStream_t stream) {
+  switch (type) {
+    case ElementType::kFloat16:
+      return launch<__half>(values, numel, block_sums, stream);
+    case ElementType::kBFloat16:
+      return launch<__nv_bfloat16>(values, numel, block_sums, stream);
+    default:
+      return launch<float>(values, numel, block_sums, stream);
+  }
+}
+
+}  // namespace deepspeed::kernels

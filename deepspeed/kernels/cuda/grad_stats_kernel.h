@@ -1,0 +1,19 @@
+// The launch of the sum of squares: raw pointers, sizes and a stream.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include "deepspeed/kernels/element_type.h"
+
+namespace deepspeed::kernels {
+
+/// The kernel writes one sum a block, always of this many blocks, so that the order of the sum is fixed.
+inline constexpr int kSumOfSquaresBlocks = 1024;
+
+/// `block_sums`: kSumOfSquaresBlocks doubles on the device. Returns the launch's error.
+cudaError_t launch_sum_of_squares(const void* values, ElementType type, int64_t numel, double* block_sums,
+                                  cudaStream_t stream);
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,22 @@
+// Reads and writes of the stored types on the device, with the rounding of the CPU kernels: to nearest even.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace deepspeed::kernels {
+
+__device__ inline float to_float(float value) { return value; }
+__device__ inline float to_float(__half value) { return __half2float(value); }
+__device__ inline float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+__device__ inline void round_to(float value, __half& to) { to = __float2half_rn(value); }
+__device__ inline void round_to(float value, __nv_bfloat16& to) { to = __float2bfloat16_rn(value); }
+
+/// kWidth elements that are loaded and stored at once.
+template <class T, int kWidth>
+struct alignas(sizeof(T) * kWidth) Pack {
+  T at[kWidth];
+};
+
+}  // namespace deepspeed::kernels
