@@ -18,8 +18,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-struct NoCopy {
-  using Bits = uint16_t;
+struct NoCopy {};
+
+struct Decay {
+  bool l2;
+  bool decoupled;
 };
 
 /// Random bits of the elements `counter`, `counter + 1`, ...: the function of rounding_hash.h.
@@ -32,19 +35,20 @@ HWY_INLINE hn::Vec<UintOf<D>> random_bits(D, RoundingKey key, uint32_t counter) 
   x = hn::Mul(x, hn::Set(du, kHashMultiplier1));
   x = hn::Xor(x, hn::Set(du, key.high));
   x = hn::Xor(x, hn::ShiftRight<15>(x));
-  x = hn::Mul(x, hn::Set(du, kHashMultiplier2));
-  return hn::Xor(x, hn::ShiftRight<16>(x));
+  return hn::Mul(x, hn::Set(du, kHashMultiplier2));
 }
 
-/// The mantissa's 16 lower bits decide, against the random ones, whether the bf16 is the next one up:
-/// unbiased.
+/// The moments as bf16 in the upper half of each lane: the 16 lower bits decide, against random ones, whether
+/// the result is the next one up, so that the mean is right.
 template <class D>
-HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round_stochastically(D d, hn::Vec<D> value,
-                                                                 hn::Vec<UintOf<D>> random) {
+HWY_INLINE void round_stochastically(D d, RoundingKey key, uint32_t counter, hn::Vec<D> m, hn::Vec<D> v,
+                                     hn::Vec<UintOf<D>>& m_bits, hn::Vec<UintOf<D>>& v_bits) {
   const UintOf<D> du;
-  const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));  // a carry would turn a nan into a number
-  const auto bits = hn::Add(hn::BitCast(du, value), hn::IfThenZeroElse(is_nan, random));
-  return narrow_to_u16(d, hn::ShiftRight<16>(bits));
+  // A carry would turn a nan into a number. (inf - inf is nan too, where it does no harm.)
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(hn::Add(m, v)));
+  const auto random = hn::IfThenZeroElse(is_nan, random_bits(d, key, counter));
+  m_bits = hn::Add(hn::BitCast(du, m), hn::And(random, hn::Set(du, 0xffffU)));
+  v_bits = hn::Add(hn::BitCast(du, v), hn::ShiftRight<16>(random));
 }
 
 template <class D>
@@ -59,51 +63,46 @@ HWY_INLINE void store_moments(D d, BFloat16, hn::Vec<D> m, hn::Vec<D> v, Roundin
                               uint16_t* HWY_RESTRICT m_to, uint16_t* HWY_RESTRICT v_to) {
   const UintOf<D> du;
   const hn::Rebind<uint16_t, D> d16;
-  const auto random = random_bits(d, key, counter);
-  hn::StoreU(round_stochastically(d, m, hn::And(random, hn::Set(du, 0xffffU))), d16, m_to);
-  hn::StoreU(round_stochastically(d, v, hn::ShiftRight<16>(random)), d16, v_to);
+  auto m_bits = hn::Zero(du), v_bits = hn::Zero(du);
+  round_stochastically(d, key, counter, m, v, m_bits, v_bits);
+  hn::StoreU(narrow_to_u16(d, hn::ShiftRight<16>(m_bits)), d16, m_to);
+  hn::StoreU(narrow_to_u16(d, hn::ShiftRight<16>(v_bits)), d16, v_to);
 }
 
+/// The new master and moments of one vector, in place. Each operation rounds to fp32 on its own.
 template <class D>
-HWY_INLINE void store_copy(D, NoCopy, hn::Vec<D>, bool, uint16_t*) {}
-
-template <class D, class Copy>
-HWY_INLINE void store_copy(D d, Copy copy, hn::Vec<D> value, bool stream, uint16_t* HWY_RESTRICT to) {
-  const hn::Rebind<uint16_t, D> d16;
-  const auto bits = narrow_to_u16(d, round_to(d, copy, value));
-  if (stream) {
-    hn::Stream(bits, d16, to);
-  } else {
-    hn::StoreU(bits, d16, to);
-  }
-}
-
-/// One vector of every array. Each operation rounds to fp32 on its own.
-template <class Gradient, class Moment, class Copy, class D>
-HWY_INLINE void update_vector(D d, const AdamConstants& c, RoundingKey key, uint32_t counter, bool stream,
-                              float* HWY_RESTRICT master,
-                              const typename Gradient::Bits* HWY_RESTRICT gradient,
-                              typename Moment::Bits* HWY_RESTRICT exp_avg,
-                              typename Moment::Bits* HWY_RESTRICT exp_avg_sq,
-                              typename Copy::Bits* HWY_RESTRICT copy) {
-  auto p = hn::LoadU(d, master);
-  auto g = hn::Mul(load(d, Gradient(), gradient), hn::Set(d, c.gradient_scale));
-  if (c.l2_decay != 0) {
+HWY_INLINE void update_values(D d, const AdamConstants& c, const Decay decay, hn::Vec<D> g, hn::Vec<D>& p,
+                              hn::Vec<D>& m, hn::Vec<D>& v) {
+  g = hn::Mul(g, hn::Set(d, c.gradient_scale));
+  if (decay.l2) {
     g = hn::Add(g, hn::Mul(hn::Set(d, c.l2_decay), p));
   }
-  auto m = hn::Mul(load(d, Moment(), exp_avg), hn::Set(d, c.beta1));
-  m = hn::Add(m, hn::Mul(hn::Set(d, c.one_minus_beta1), g));
-  auto v = hn::Mul(load(d, Moment(), exp_avg_sq), hn::Set(d, c.beta2));
-  v = hn::Add(v, hn::Mul(hn::Mul(hn::Set(d, c.one_minus_beta2), g), g));
+  m = hn::Add(hn::Mul(m, hn::Set(d, c.beta1)), hn::Mul(hn::Set(d, c.one_minus_beta1), g));
+  v = hn::Add(hn::Mul(v, hn::Set(d, c.beta2)), hn::Mul(hn::Mul(hn::Set(d, c.one_minus_beta2), g), g));
   const auto denominator = hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, c.inverse_sqrt_bias2)), hn::Set(d, c.eps));
   auto update = hn::Div(hn::Mul(hn::Set(d, c.step_size), m), denominator);
-  if (c.decoupled_decay != 0) {
+  if (decay.decoupled) {
     update = hn::Add(hn::Mul(hn::Set(d, c.decoupled_decay), p), update);
   }
   p = hn::Sub(p, update);
+}
+
+/// One vector of every array, never past the caches.
+template <class Gradient, class Moment, class Copy, class D>
+HWY_INLINE void update_vector(D d, const AdamConstants& c, const Decay decay, RoundingKey key,
+                              uint32_t counter, float* HWY_RESTRICT master,
+                              const typename Gradient::Bits* HWY_RESTRICT gradient,
+                              typename Moment::Bits* HWY_RESTRICT exp_avg,
+                              typename Moment::Bits* HWY_RESTRICT exp_avg_sq, uint16_t* HWY_RESTRICT copy) {
+  auto p = hn::LoadU(d, master);
+  auto m = load(d, Moment(), exp_avg);
+  auto v = load(d, Moment(), exp_avg_sq);
+  update_values(d, c, decay, load(d, Gradient(), gradient), p, m, v);
   hn::StoreU(p, d, master);
   store_moments(d, Moment(), m, v, key, counter, exp_avg, exp_avg_sq);
-  store_copy(d, Copy(), p, stream, copy);
+  if constexpr (!std::is_same_v<Copy, NoCopy>) {
+    hn::StoreU(round_to(d, Copy(), p), hn::Rebind<uint16_t, D>(), copy);
+  }
 }
 
 template <class Copy>
@@ -115,11 +114,87 @@ HWY_INLINE uint16_t* at(uint16_t* copy, int64_t i) {
   }
 }
 
+#if HWY_TARGET != HWY_SCALAR
+template <class D>
+HWY_INLINE void store_moment_pairs(D d, Float32, hn::Vec<D> m0, hn::Vec<D> v0, hn::Vec<D> m1, hn::Vec<D> v1,
+                                   RoundingKey, uint32_t, float* HWY_RESTRICT m_to,
+                                   float* HWY_RESTRICT v_to) {
+  hn::StoreU(m0, d, m_to);
+  hn::StoreU(m1, d, m_to + hn::Lanes(d));
+  hn::StoreU(v0, d, v_to);
+  hn::StoreU(v1, d, v_to + hn::Lanes(d));
+}
+
+template <class D>
+HWY_INLINE void store_moment_pairs(D d, BFloat16, hn::Vec<D> m0, hn::Vec<D> v0, hn::Vec<D> m1, hn::Vec<D> v1,
+                                   RoundingKey key, uint32_t counter, uint16_t* HWY_RESTRICT m_to,
+                                   uint16_t* HWY_RESTRICT v_to) {
+  const UintOf<D> du;
+  const PairOf<D> d16;
+  auto m0_bits = hn::Zero(du), v0_bits = hn::Zero(du), m1_bits = hn::Zero(du), v1_bits = hn::Zero(du);
+  round_stochastically(d, key, counter, m0, v0, m0_bits, v0_bits);
+  round_stochastically(d, key, counter + static_cast<uint32_t>(hn::Lanes(d)), m1, v1, m1_bits, v1_bits);
+  hn::StoreU(upper_halves(d, m0_bits, m1_bits), d16, m_to);
+  hn::StoreU(upper_halves(d, v0_bits, v1_bits), d16, v_to);
+}
+
+template <class D16>
+HWY_INLINE void store_or_stream(D16 d16, hn::Vec<D16> bits, bool stream, uint16_t* HWY_RESTRICT to) {
+  if (stream) {
+    hn::Stream(bits, d16, to);
+  } else {
+    hn::StoreU(bits, d16, to);
+  }
+}
+
+/// Two vectors of every array: their chains of operations overlap, and two halves make one store of 16-bit
+/// elements.
+template <class Gradient, class Moment, class Copy, class D>
+HWY_INLINE void update_pair(D d, const AdamConstants& c, const Decay decay, RoundingKey key, uint32_t counter,
+                            bool stream, float* HWY_RESTRICT master,
+                            const typename Gradient::Bits* HWY_RESTRICT gradient,
+                            typename Moment::Bits* HWY_RESTRICT exp_avg,
+                            typename Moment::Bits* HWY_RESTRICT exp_avg_sq, uint16_t* HWY_RESTRICT copy) {
+  const size_t lanes = hn::Lanes(d);
+  auto p0 = hn::LoadU(d, master), p1 = hn::LoadU(d, master + lanes);
+  auto m0 = load(d, Moment(), exp_avg), m1 = load(d, Moment(), exp_avg + lanes);
+  auto v0 = load(d, Moment(), exp_avg_sq), v1 = load(d, Moment(), exp_avg_sq + lanes);
+  update_values(d, c, decay, load(d, Gradient(), gradient), p0, m0, v0);
+  update_values(d, c, decay, load(d, Gradient(), gradient + lanes), p1, m1, v1);
+  hn::StoreU(p0, d, master);
+  hn::StoreU(p1, d, master + lanes);
+  store_moment_pairs(d, Moment(), m0, v0, m1, v1, key, counter, exp_avg, exp_avg_sq);
+  if constexpr (!std::is_same_v<Copy, NoCopy>) {
+    store_or_stream(PairOf<D>(), round_pair(d, Copy(), p0, p1), stream, copy);
+  }
+}
+
+/// As many pairs of vectors as fit from `i` on; returns the element after them.
+template <class Gradient, class Moment, class Copy, class D>
+HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, const Decay decay, RoundingKey key, int64_t i,
+                                int64_t end, bool stream, float* master,
+                                const typename Gradient::Bits* gradient, typename Moment::Bits* exp_avg,
+                                typename Moment::Bits* exp_avg_sq, uint16_t* copy) {
+  const int64_t two = 2 * static_cast<int64_t>(hn::Lanes(d));
+  for (; i + two <= end; i += two) {
+    update_pair<Gradient, Moment, Copy>(d, c, decay, key, static_cast<uint32_t>(i), stream, master + i,
+                                        gradient + i, exp_avg + i, exp_avg_sq + i, at<Copy>(copy, i));
+  }
+  return i;
+}
+#else
+template <class Gradient, class Moment, class Copy, class D>
+HWY_INLINE int64_t update_pairs(D, const AdamConstants&, const Decay, RoundingKey, int64_t i, int64_t, bool,
+                                float*, const typename Gradient::Bits*, typename Moment::Bits*,
+                                typename Moment::Bits*, uint16_t*) {
+  return i;
+}
+#endif
+
 /// The elements [begin, end), which share the upper half of their index.
 template <class Gradient, class Moment, class Copy>
 HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, int64_t begin, int64_t end,
                              bool stream) {
-  using Bits16 = typename Copy::Bits;
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const RoundingKey key = rounding_key(c.rounding_seed, static_cast<uint64_t>(begin) >> 32);
@@ -127,11 +202,13 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
   const auto* const gradient = static_cast<const typename Gradient::Bits*>(arrays.gradient);
   auto* const exp_avg = static_cast<typename Moment::Bits*>(arrays.exp_avg);
   auto* const exp_avg_sq = static_cast<typename Moment::Bits*>(arrays.exp_avg_sq);
-  auto* const copy = static_cast<Bits16*>(arrays.low_precision);
+  auto* const copy = static_cast<uint16_t*>(arrays.low_precision);
 
-  int64_t i = begin;
+  const Decay decay{c.l2_decay != 0, c.decoupled_decay != 0};
+  int64_t i = update_pairs<Gradient, Moment, Copy>(d, c, decay, key, begin, end, stream, master, gradient,
+                                                   exp_avg, exp_avg_sq, copy);
   for (; i + lanes <= end; i += lanes) {
-    update_vector<Gradient, Moment, Copy>(d, c, key, static_cast<uint32_t>(i), stream, master + i,
+    update_vector<Gradient, Moment, Copy>(d, c, decay, key, static_cast<uint32_t>(i), master + i,
                                           gradient + i, exp_avg + i, exp_avg_sq + i, at<Copy>(copy, i));
   }
   const size_t rest = static_cast<size_t>(end - i);
@@ -143,12 +220,12 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
   typename Gradient::Bits g[kMaxLanes] = {};
   typename Moment::Bits m[kMaxLanes] = {};
   typename Moment::Bits v[kMaxLanes] = {};
-  Bits16 low[kMaxLanes] = {};
+  uint16_t low[kMaxLanes] = {};
   std::memcpy(p, master + i, rest * sizeof(*p));
   std::memcpy(g, gradient + i, rest * sizeof(*g));
   std::memcpy(m, exp_avg + i, rest * sizeof(*m));
   std::memcpy(v, exp_avg_sq + i, rest * sizeof(*v));
-  update_vector<Gradient, Moment, Copy>(d, c, key, static_cast<uint32_t>(i), false, p, g, m, v, low);
+  update_vector<Gradient, Moment, Copy>(d, c, decay, key, static_cast<uint32_t>(i), p, g, m, v, low);
   std::memcpy(master + i, p, rest * sizeof(*p));
   std::memcpy(exp_avg + i, m, rest * sizeof(*m));
   std::memcpy(exp_avg_sq + i, v, rest * sizeof(*v));
@@ -181,7 +258,7 @@ HWY_NOINLINE void dispatch_moment(const AdamArrays& arrays, const AdamConstants&
 
 void adam_of_target(const AdamArrays& arrays, const AdamConstants& c, int64_t begin, int64_t end,
                     bool stream) {
-  const size_t copy_bytes = hn::Lanes(hn::ScalableTag<float>()) * sizeof(uint16_t);
+  const size_t copy_bytes = 2 * hn::Lanes(hn::ScalableTag<float>()) * sizeof(uint16_t);  // of one store
   const auto address = reinterpret_cast<uintptr_t>(arrays.low_precision) + 2 * static_cast<uintptr_t>(begin);
   const bool can_stream = stream && address % copy_bytes == 0;
   if (arrays.gradient_type == ElementType::kFloat32) {

@@ -70,20 +70,26 @@ HWY_INLINE hn::Vec<D> load(D d, Float16, const uint16_t* HWY_RESTRICT from) {
   return hn::BitCast(d, hn::Or(bits, sign));
 }
 
-/// Bits of the nearest bf16, in the low half of each lane.
+/// Bits of the nearest bf16, in the upper half of each lane; the lower half holds what is to be cut off.
 template <class D>
-HWY_INLINE hn::Vec<UintOf<D>> round_to(D, BFloat16, hn::Vec<D> value) {
+HWY_INLINE hn::Vec<UintOf<D>> round_upper(D, BFloat16, hn::Vec<D> value) {
   const UintOf<D> du;
   const auto bits = hn::BitCast(du, value);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1U));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffU))));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffU)));
   const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));
-  return hn::IfThenElse(is_nan, hn::Set(du, 0x7fc0U), rounded);
+  return hn::IfThenElse(is_nan, hn::Set(du, 0x7fc00000U), rounded);
 }
 
-/// Bits of the nearest fp16, in the low half of each lane.
+/// The nearest bf16.
 template <class D>
-HWY_INLINE hn::Vec<UintOf<D>> round_to(D d, Float16, hn::Vec<D> value) {
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round_to(D d, BFloat16 type, hn::Vec<D> value) {
+  return narrow_to_u16(d, hn::ShiftRight<16>(round_upper(d, type, value)));
+}
+
+/// Bits of the nearest fp16, in the lower half of each lane; the upper half is 0.
+template <class D>
+HWY_INLINE hn::Vec<UintOf<D>> round_lower(D d, Float16, hn::Vec<D> value) {
   const UintOf<D> du;
   const auto all_bits = hn::BitCast(du, value);
   const auto sign = hn::And(all_bits, hn::Set(du, 0x80000000U));
@@ -105,6 +111,37 @@ HWY_INLINE hn::Vec<UintOf<D>> round_to(D d, Float16, hn::Vec<D> value) {
   result = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), hn::Set(du, 0x7e00U), result);
   return hn::Or(result, hn::ShiftRight<16>(sign));
 }
+
+/// The nearest fp16.
+template <class D>
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round_to(D d, Float16 type, hn::Vec<D> value) {
+  return narrow_to_u16(d, round_lower(d, type, value));
+}
+
+// Two vectors at once become one full vector of 16-bit elements. A target of one lane has no pairs.
+#if HWY_TARGET != HWY_SCALAR
+template <class D>
+using PairOf = hn::Repartition<uint16_t, D>;
+
+/// The upper halves of the lanes of `first`, then of `second`.
+template <class D>
+HWY_INLINE hn::Vec<PairOf<D>> upper_halves(D, hn::Vec<UintOf<D>> first, hn::Vec<UintOf<D>> second) {
+  const PairOf<D> d16;
+  return hn::ConcatOdd(d16, hn::BitCast(d16, second), hn::BitCast(d16, first));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<PairOf<D>> round_pair(D d, BFloat16 type, hn::Vec<D> first, hn::Vec<D> second) {
+  return upper_halves(d, round_upper(d, type, first), round_upper(d, type, second));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<PairOf<D>> round_pair(D d, Float16 type, hn::Vec<D> first, hn::Vec<D> second) {
+  const PairOf<D> d16;
+  return hn::ConcatEven(d16, hn::BitCast(d16, round_lower(d, type, second)),
+                        hn::BitCast(d16, round_lower(d, type, first)));
+}
+#endif
 
 }  // namespace deepspeed::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

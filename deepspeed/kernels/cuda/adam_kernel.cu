@@ -38,14 +38,12 @@ __device__ inline uint32_t random_bits(uint64_t seed, RoundingKey key, int64_t i
   x *= kHashMultiplier1;
   x ^= key.high;
   x ^= x >> 15;
-  x *= kHashMultiplier2;
-  return x ^ (x >> 16);
+  return x * kHashMultiplier2;
 }
 
 __device__ inline void store_moment(float value, uint32_t, float& to) { to = value; }
 __device__ inline void store_moment(float value, uint32_t random, __nv_bfloat16& to) {
-  const uint32_t bits = __float_as_uint(value) + (isnan(value) ? 0U : random);
-  to = __ushort_as_bfloat16(static_cast<unsigned short>(bits >> 16));
+  to = __ushort_as_bfloat16(static_cast<unsigned short>((__float_as_uint(value) + random) >> 16));
 }
 
 struct RoundingSeed {
@@ -69,7 +67,8 @@ __device__ inline void update(const AdamConstants& c, const RoundingSeed& seed, 
     change = __fadd_rn(__fmul_rn(c.decoupled_decay, p), change);
   }
   p = __fsub_rn(p, change);
-  const uint32_t random = sizeof(Moment) == 2 ? random_bits(seed.mixed, seed.first, index) : 0U;
+  const bool draws = sizeof(Moment) == 2 && !isnan(m + v);  // a carry would turn a nan into a number
+  const uint32_t random = draws ? random_bits(seed.mixed, seed.first, index) : 0U;
   store_moment(m, random & 0xffffU, m_at);
   store_moment(v, random >> 16, v_at);
   store_copy(p, copy);
