@@ -20,11 +20,6 @@ namespace deepspeed::kernels::HWY_NAMESPACE {
 
 struct NoCopy {};
 
-struct Decay {
-  bool l2;
-  bool decoupled;
-};
-
 /// Random bits of the elements `counter`, `counter + 1`, ...: the function of rounding_hash.h.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> random_bits(D, RoundingKey key, uint32_t counter) {
@@ -71,33 +66,28 @@ HWY_INLINE void store_moments(D d, BFloat16, hn::Vec<D> m, hn::Vec<D> v, Roundin
 
 /// The new master and moments of one vector, in place. Each operation rounds to fp32 on its own.
 template <class D>
-HWY_INLINE void update_values(D d, const AdamConstants& c, const Decay decay, hn::Vec<D> g, hn::Vec<D>& p,
-                              hn::Vec<D>& m, hn::Vec<D>& v) {
-  g = hn::Mul(g, hn::Set(d, c.gradient_scale));
-  if (decay.l2) {
-    g = hn::Add(g, hn::Mul(hn::Set(d, c.l2_decay), p));
-  }
+HWY_INLINE void update_values(D d, const AdamConstants& c, hn::Vec<D> g, hn::Vec<D>& p, hn::Vec<D>& m,
+                              hn::Vec<D>& v) {
+  // Both kinds of decay are always computed, one of them with 0: cheaper than two branches a vector.
+  g = hn::Add(hn::Mul(g, hn::Set(d, c.gradient_scale)), hn::Mul(hn::Set(d, c.l2_decay), p));
   m = hn::Add(hn::Mul(m, hn::Set(d, c.beta1)), hn::Mul(hn::Set(d, c.one_minus_beta1), g));
   v = hn::Add(hn::Mul(v, hn::Set(d, c.beta2)), hn::Mul(hn::Mul(hn::Set(d, c.one_minus_beta2), g), g));
   const auto denominator = hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, c.inverse_sqrt_bias2)), hn::Set(d, c.eps));
-  auto update = hn::Div(hn::Mul(hn::Set(d, c.step_size), m), denominator);
-  if (decay.decoupled) {
-    update = hn::Add(hn::Mul(hn::Set(d, c.decoupled_decay), p), update);
-  }
-  p = hn::Sub(p, update);
+  const auto update = hn::Div(hn::Mul(hn::Set(d, c.step_size), m), denominator);
+  p = hn::Sub(p, hn::Add(hn::Mul(hn::Set(d, c.decoupled_decay), p), update));
 }
 
 /// One vector of every array, never past the caches.
 template <class Gradient, class Moment, class Copy, class D>
-HWY_INLINE void update_vector(D d, const AdamConstants& c, const Decay decay, RoundingKey key,
-                              uint32_t counter, float* HWY_RESTRICT master,
+HWY_INLINE void update_vector(D d, const AdamConstants& c, RoundingKey key, uint32_t counter,
+                              float* HWY_RESTRICT master,
                               const typename Gradient::Bits* HWY_RESTRICT gradient,
                               typename Moment::Bits* HWY_RESTRICT exp_avg,
                               typename Moment::Bits* HWY_RESTRICT exp_avg_sq, uint16_t* HWY_RESTRICT copy) {
   auto p = hn::LoadU(d, master);
   auto m = load(d, Moment(), exp_avg);
   auto v = load(d, Moment(), exp_avg_sq);
-  update_values(d, c, decay, load(d, Gradient(), gradient), p, m, v);
+  update_values(d, c, load(d, Gradient(), gradient), p, m, v);
   hn::StoreU(p, d, master);
   store_moments(d, Moment(), m, v, key, counter, exp_avg, exp_avg_sq);
   if constexpr (!std::is_same_v<Copy, NoCopy>) {
@@ -150,17 +140,16 @@ HWY_INLINE void store_or_stream(D16 d16, hn::Vec<D16> bits, bool stream, uint16_
 /// Two vectors of every array: their chains of operations overlap, and two halves make one store of 16-bit
 /// elements.
 template <class Gradient, class Moment, class Copy, class D>
-HWY_INLINE void update_pair(D d, const AdamConstants& c, const Decay decay, RoundingKey key, uint32_t counter,
-                            bool stream, float* HWY_RESTRICT master,
-                            const typename Gradient::Bits* HWY_RESTRICT gradient,
+HWY_INLINE void update_pair(D d, const AdamConstants& c, RoundingKey key, uint32_t counter, bool stream,
+                            float* HWY_RESTRICT master, const typename Gradient::Bits* HWY_RESTRICT gradient,
                             typename Moment::Bits* HWY_RESTRICT exp_avg,
                             typename Moment::Bits* HWY_RESTRICT exp_avg_sq, uint16_t* HWY_RESTRICT copy) {
   const size_t lanes = hn::Lanes(d);
   auto p0 = hn::LoadU(d, master), p1 = hn::LoadU(d, master + lanes);
   auto m0 = load(d, Moment(), exp_avg), m1 = load(d, Moment(), exp_avg + lanes);
   auto v0 = load(d, Moment(), exp_avg_sq), v1 = load(d, Moment(), exp_avg_sq + lanes);
-  update_values(d, c, decay, load(d, Gradient(), gradient), p0, m0, v0);
-  update_values(d, c, decay, load(d, Gradient(), gradient + lanes), p1, m1, v1);
+  update_values(d, c, load(d, Gradient(), gradient), p0, m0, v0);
+  update_values(d, c, load(d, Gradient(), gradient + lanes), p1, m1, v1);
   hn::StoreU(p0, d, master);
   hn::StoreU(p1, d, master + lanes);
   store_moment_pairs(d, Moment(), m0, v0, m1, v1, key, counter, exp_avg, exp_avg_sq);
@@ -171,21 +160,21 @@ HWY_INLINE void update_pair(D d, const AdamConstants& c, const Decay decay, Roun
 
 /// As many pairs of vectors as fit from `i` on; returns the element after them.
 template <class Gradient, class Moment, class Copy, class D>
-HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, const Decay decay, RoundingKey key, int64_t i,
-                                int64_t end, bool stream, float* master,
-                                const typename Gradient::Bits* gradient, typename Moment::Bits* exp_avg,
-                                typename Moment::Bits* exp_avg_sq, uint16_t* copy) {
+HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, RoundingKey key, int64_t i, int64_t end,
+                                bool stream, float* master, const typename Gradient::Bits* gradient,
+                                typename Moment::Bits* exp_avg, typename Moment::Bits* exp_avg_sq,
+                                uint16_t* copy) {
   const int64_t two = 2 * static_cast<int64_t>(hn::Lanes(d));
   for (; i + two <= end; i += two) {
-    update_pair<Gradient, Moment, Copy>(d, c, decay, key, static_cast<uint32_t>(i), stream, master + i,
-                                        gradient + i, exp_avg + i, exp_avg_sq + i, at<Copy>(copy, i));
+    update_pair<Gradient, Moment, Copy>(d, c, key, static_cast<uint32_t>(i), stream, master + i, gradient + i,
+                                        exp_avg + i, exp_avg_sq + i, at<Copy>(copy, i));
   }
   return i;
 }
 #else
 template <class Gradient, class Moment, class Copy, class D>
-HWY_INLINE int64_t update_pairs(D, const AdamConstants&, const Decay, RoundingKey, int64_t i, int64_t, bool,
-                                float*, const typename Gradient::Bits*, typename Moment::Bits*,
+HWY_INLINE int64_t update_pairs(D, const AdamConstants&, RoundingKey, int64_t i, int64_t, bool, float*,
+                                const typename Gradient::Bits*, typename Moment::Bits*,
                                 typename Moment::Bits*, uint16_t*) {
   return i;
 }
@@ -204,12 +193,15 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
   auto* const exp_avg_sq = static_cast<typename Moment::Bits*>(arrays.exp_avg_sq);
   auto* const copy = static_cast<uint16_t*>(arrays.low_precision);
 
-  const Decay decay{c.l2_decay != 0, c.decoupled_decay != 0};
-  int64_t i = update_pairs<Gradient, Moment, Copy>(d, c, decay, key, begin, end, stream, master, gradient,
-                                                   exp_avg, exp_avg_sq, copy);
+  int64_t i = begin;
+  if constexpr (std::is_same_v<Moment, BFloat16> ||
+                !std::is_same_v<Copy, NoCopy>) {  // fp32 gains nothing by pairs
+    i = update_pairs<Gradient, Moment, Copy>(d, c, key, i, end, stream, master, gradient, exp_avg, exp_avg_sq,
+                                             copy);
+  }
   for (; i + lanes <= end; i += lanes) {
-    update_vector<Gradient, Moment, Copy>(d, c, decay, key, static_cast<uint32_t>(i), master + i,
-                                          gradient + i, exp_avg + i, exp_avg_sq + i, at<Copy>(copy, i));
+    update_vector<Gradient, Moment, Copy>(d, c, key, static_cast<uint32_t>(i), master + i, gradient + i,
+                                          exp_avg + i, exp_avg_sq + i, at<Copy>(copy, i));
   }
   const size_t rest = static_cast<size_t>(end - i);
   if (rest == 0) {
@@ -225,7 +217,7 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
   std::memcpy(g, gradient + i, rest * sizeof(*g));
   std::memcpy(m, exp_avg + i, rest * sizeof(*m));
   std::memcpy(v, exp_avg_sq + i, rest * sizeof(*v));
-  update_vector<Gradient, Moment, Copy>(d, c, decay, key, static_cast<uint32_t>(i), p, g, m, v, low);
+  update_vector<Gradient, Moment, Copy>(d, c, key, static_cast<uint32_t>(i), p, g, m, v, low);
   std::memcpy(master + i, p, rest * sizeof(*p));
   std::memcpy(exp_avg + i, m, rest * sizeof(*m));
   std::memcpy(exp_avg_sq + i, v, rest * sizeof(*v));

@@ -54,19 +54,13 @@ struct RoundingSeed {
 template <class Gradient, class Moment, class Copy>
 __device__ inline void update(const AdamConstants& c, const RoundingSeed& seed, int64_t index, float& p,
                               Gradient g16, Moment& m_at, Moment& v_at, Copy& copy) {
-  float g = __fmul_rn(to_float(g16), c.gradient_scale);
-  if (c.l2_decay != 0) {
-    g = __fadd_rn(g, __fmul_rn(c.l2_decay, p));
-  }
+  const float g = __fadd_rn(__fmul_rn(to_float(g16), c.gradient_scale), __fmul_rn(c.l2_decay, p));
   const float m = __fadd_rn(__fmul_rn(to_float(m_at), c.beta1), __fmul_rn(c.one_minus_beta1, g));
   const float v =
       __fadd_rn(__fmul_rn(to_float(v_at), c.beta2), __fmul_rn(__fmul_rn(c.one_minus_beta2, g), g));
   const float denominator = __fadd_rn(__fmul_rn(__fsqrt_rn(v), c.inverse_sqrt_bias2), c.eps);
-  float change = __fdiv_rn(__fmul_rn(c.step_size, m), denominator);
-  if (c.decoupled_decay != 0) {
-    change = __fadd_rn(__fmul_rn(c.decoupled_decay, p), change);
-  }
-  p = __fsub_rn(p, change);
+  const float change = __fdiv_rn(__fmul_rn(c.step_size, m), denominator);
+  p = __fsub_rn(p, __fadd_rn(__fmul_rn(c.decoupled_decay, p), change));
   const bool draws = sizeof(Moment) == 2 && !isnan(m + v);  // a carry would turn a nan into a number
   const uint32_t random = draws ? random_bits(seed.mixed, seed.first, index) : 0U;
   store_moment(m, random & 0xffffU, m_at);
