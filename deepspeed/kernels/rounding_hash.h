@@ -2,8 +2,7 @@
 // of its index alone, so that they depend neither on threads nor on the width of the vectors. The CPU and
 // CUDA kernels state the same function: key = rounding_key(seed, index >> 32), then with x = low 32 bits of
 // index
-//   x += key.low;  x ^= x >> 16;  x *= kHashMultiplier1;  x ^= key.high;  x ^= x >> 15;
-//   x *= kHashMultiplier2
+//   x = x * kHashMultiplier1 + key.low;  x ^= x >> 15;  x *= kHashMultiplier2;  x ^= key.high
 // The low 16 bits round the first moment, the high 16 the second.
 #pragma once
 

@@ -247,6 +247,35 @@ TEST(Adam, RoundsMomentsWithoutBias) {
   EXPECT_LT(std::abs(correlation), 0.02) << "the two moments must be rounded independently";
 }
 
+// One step of v = 1 with a decay of a quarter of an ulp of bf16: which elements went down, as 0 and 1.
+at::Tensor rounded_down(int64_t numel, uint64_t seed) {
+  AdamTensors t = make_tensors({numel, at::kFloat, at::kBFloat16, at::ScalarType::Undefined}, 8);
+  t.gradient.zero_();
+  t.exp_avg_sq.fill_(1.0);
+  AdamStep step;
+  step.rounding_seed = seed;
+  step.beta2 = 1 - 1.0 / 1024;  // an ulp below 1 is 2^-8
+  adam(t, step);
+  return t.exp_avg_sq.to(at::kDouble).lt(1.0).to(at::kDouble);
+}
+
+TEST(Adam, RoundsNeighboursAndStepsIndependently) {
+  const int64_t numel = 1 << 16;
+  const at::Tensor one = rounded_down(numel, 1) - 0.25;
+  EXPECT_NEAR(one.mean().item<double>(), 0, 0.01);  // six deviations of the mean of 65536 coins
+  const double variance = 0.25 * 0.75;
+  const auto correlation = [&](const at::Tensor& a, const at::Tensor& b) {
+    return (a * b).mean().item<double>() / variance;
+  };
+  for (const int64_t lag : {1, 2, 3, 4, 7, 8, 16, 64, 1024}) {
+    EXPECT_LT(std::abs(correlation(one.narrow(0, 0, numel - lag), one.narrow(0, lag, numel - lag))), 0.03)
+        << lag;
+  }
+  for (uint64_t seed = 2; seed < 6; ++seed) {
+    EXPECT_LT(std::abs(correlation(one, rounded_down(numel, seed) - 0.25)), 0.03) << seed;
+  }
+}
+
 TEST(Adam, RoundingDependsOnTheSeed) {
   const Case c{1000, at::kFloat, at::kBFloat16, at::ScalarType::Undefined};
   AdamTensors a = make_tensors(c, 9), b = make_tensors(c, 9);

@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 // Must come after foreach_target.h.
 #include "deepspeed/kernels/cpu/half_precision-inl.h"
+#include "deepspeed/kernels/cpu/vector_pair-inl.h"
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -20,28 +21,27 @@ namespace deepspeed::kernels::HWY_NAMESPACE {
 
 struct NoCopy {};
 
-/// Random bits of the elements `counter`, `counter + 1`, ...: the function of rounding_hash.h.
+/// Random bits of the elements `first + indices`: the function of rounding_hash.h. The product with the index
+/// is split, so that a loop keeps the part of `indices`.
 template <class D>
-HWY_INLINE hn::Vec<UintOf<D>> random_bits(D, RoundingKey key, uint32_t counter) {
+HWY_INLINE hn::Vec<UintOf<D>> random_bits(D, RoundingKey key, uint32_t first, hn::Vec<UintOf<D>> indices) {
   const UintOf<D> du;
-  // Iota of a constant is a load; of a variable it goes through the stack lane by lane.
-  auto x = hn::Add(hn::Iota(du, 0), hn::Set(du, counter + key.low));
-  x = hn::Xor(x, hn::ShiftRight<16>(x));
-  x = hn::Mul(x, hn::Set(du, kHashMultiplier1));
-  x = hn::Xor(x, hn::Set(du, key.high));
+  const auto products = hn::Mul(indices, hn::Set(du, kHashMultiplier1));
+  auto x = hn::Add(products, hn::Set(du, first * kHashMultiplier1 + key.low));
   x = hn::Xor(x, hn::ShiftRight<15>(x));
-  return hn::Mul(x, hn::Set(du, kHashMultiplier2));
+  x = hn::Mul(x, hn::Set(du, kHashMultiplier2));
+  return hn::Xor(x, hn::Set(du, key.high));
 }
 
 /// The moments as bf16 in the upper half of each lane: the 16 lower bits decide, against random ones, whether
 /// the result is the next one up, so that the mean is right.
 template <class D>
-HWY_INLINE void round_stochastically(D d, RoundingKey key, uint32_t counter, hn::Vec<D> m, hn::Vec<D> v,
+HWY_INLINE void round_stochastically(D, hn::Vec<UintOf<D>> random, hn::Vec<D> m, hn::Vec<D> v,
                                      hn::Vec<UintOf<D>>& m_bits, hn::Vec<UintOf<D>>& v_bits) {
   const UintOf<D> du;
   // A carry would turn a nan into a number. (inf - inf is nan too, where it does no harm.)
   const auto is_nan = hn::RebindMask(du, hn::IsNaN(hn::Add(m, v)));
-  const auto random = hn::IfThenZeroElse(is_nan, random_bits(d, key, counter));
+  random = hn::IfThenZeroElse(is_nan, random);
   m_bits = hn::Add(hn::BitCast(du, m), hn::And(random, hn::Set(du, 0xffffU)));
   v_bits = hn::Add(hn::BitCast(du, v), hn::ShiftRight<16>(random));
 }
@@ -59,7 +59,7 @@ HWY_INLINE void store_moments(D d, BFloat16, hn::Vec<D> m, hn::Vec<D> v, Roundin
   const UintOf<D> du;
   const hn::Rebind<uint16_t, D> d16;
   auto m_bits = hn::Zero(du), v_bits = hn::Zero(du);
-  round_stochastically(d, key, counter, m, v, m_bits, v_bits);
+  round_stochastically(d, random_bits(d, key, counter, hn::Iota(du, 0)), m, v, m_bits, v_bits);
   hn::StoreU(narrow_to_u16(d, hn::ShiftRight<16>(m_bits)), d16, m_to);
   hn::StoreU(narrow_to_u16(d, hn::ShiftRight<16>(v_bits)), d16, v_to);
 }
@@ -109,10 +109,8 @@ template <class D>
 HWY_INLINE void store_moment_pairs(D d, Float32, hn::Vec<D> m0, hn::Vec<D> v0, hn::Vec<D> m1, hn::Vec<D> v1,
                                    RoundingKey, uint32_t, float* HWY_RESTRICT m_to,
                                    float* HWY_RESTRICT v_to) {
-  hn::StoreU(m0, d, m_to);
-  hn::StoreU(m1, d, m_to + hn::Lanes(d));
-  hn::StoreU(v0, d, v_to);
-  hn::StoreU(v1, d, v_to + hn::Lanes(d));
+  store_pair(d, m0, m1, m_to);
+  store_pair(d, v0, v1, v_to);
 }
 
 template <class D>
@@ -122,8 +120,9 @@ HWY_INLINE void store_moment_pairs(D d, BFloat16, hn::Vec<D> m0, hn::Vec<D> v0, 
   const UintOf<D> du;
   const PairOf<D> d16;
   auto m0_bits = hn::Zero(du), v0_bits = hn::Zero(du), m1_bits = hn::Zero(du), v1_bits = hn::Zero(du);
-  round_stochastically(d, key, counter, m0, v0, m0_bits, v0_bits);
-  round_stochastically(d, key, counter + static_cast<uint32_t>(hn::Lanes(d)), m1, v1, m1_bits, v1_bits);
+  const auto indices = pair_indices(d);
+  round_stochastically(d, random_bits(d, key, counter, indices), m0, v0, m0_bits, v0_bits);
+  round_stochastically(d, random_bits(d, key, counter + pair_distance(d), indices), m1, v1, m1_bits, v1_bits);
   hn::StoreU(upper_halves(d, m0_bits, m1_bits), d16, m_to);
   hn::StoreU(upper_halves(d, v0_bits, v1_bits), d16, v_to);
 }
@@ -144,14 +143,14 @@ HWY_INLINE void update_pair(D d, const AdamConstants& c, RoundingKey key, uint32
                             float* HWY_RESTRICT master, const typename Gradient::Bits* HWY_RESTRICT gradient,
                             typename Moment::Bits* HWY_RESTRICT exp_avg,
                             typename Moment::Bits* HWY_RESTRICT exp_avg_sq, uint16_t* HWY_RESTRICT copy) {
-  const size_t lanes = hn::Lanes(d);
-  auto p0 = hn::LoadU(d, master), p1 = hn::LoadU(d, master + lanes);
-  auto m0 = load(d, Moment(), exp_avg), m1 = load(d, Moment(), exp_avg + lanes);
-  auto v0 = load(d, Moment(), exp_avg_sq), v1 = load(d, Moment(), exp_avg_sq + lanes);
-  update_values(d, c, load(d, Gradient(), gradient), p0, m0, v0);
-  update_values(d, c, load(d, Gradient(), gradient + lanes), p1, m1, v1);
-  hn::StoreU(p0, d, master);
-  hn::StoreU(p1, d, master + lanes);
+  auto p0 = hn::Zero(d), p1 = p0, g0 = p0, g1 = p0, m0 = p0, m1 = p0, v0 = p0, v1 = p0;
+  load_pair(d, Float32(), master, p0, p1);
+  load_pair(d, Gradient(), gradient, g0, g1);
+  load_pair(d, Moment(), exp_avg, m0, m1);
+  load_pair(d, Moment(), exp_avg_sq, v0, v1);
+  update_values(d, c, g0, p0, m0, v0);
+  update_values(d, c, g1, p1, m1, v1);
+  store_pair(d, p0, p1, master);
   store_moment_pairs(d, Moment(), m0, v0, m1, v1, key, counter, exp_avg, exp_avg_sq);
   if constexpr (!std::is_same_v<Copy, NoCopy>) {
     store_or_stream(PairOf<D>(), round_pair(d, Copy(), p0, p1), stream, copy);

@@ -45,15 +45,16 @@ HWY_INLINE hn::Vec<D> load(D d, Float32, const float* HWY_RESTRICT from) {
   return hn::LoadU(d, from);
 }
 
+/// The values of bf16 bits in the lower half of each lane.
 template <class D>
-HWY_INLINE hn::Vec<D> load(D d, BFloat16, const uint16_t* HWY_RESTRICT from) {
-  return hn::BitCast(d, hn::ShiftLeft<16>(load_u16(d, from)));
+HWY_INLINE hn::Vec<D> widen(D d, BFloat16, hn::Vec<UintOf<D>> bits) {
+  return hn::BitCast(d, hn::ShiftLeft<16>(bits));
 }
 
+/// The values of fp16 bits in the lower half of each lane.
 template <class D>
-HWY_INLINE hn::Vec<D> load(D d, Float16, const uint16_t* HWY_RESTRICT from) {
+HWY_INLINE hn::Vec<D> widen(D d, Float16, hn::Vec<UintOf<D>> half) {
   const UintOf<D> du;
-  const auto half = load_u16(d, from);
   const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(du, 0x8000U)));
   const auto magnitude = hn::ShiftLeft<13>(hn::And(half, hn::Set(du, 0x7fffU)));
   const auto exponent = hn::And(magnitude, hn::Set(du, 0x7c00U << 13));
@@ -68,6 +69,11 @@ HWY_INLINE hn::Vec<D> load(D d, Float16, const uint16_t* HWY_RESTRICT from) {
   auto bits = hn::IfThenElse(hn::Eq(exponent, hn::Set(du, 0x7c00U << 13)), infinite_or_nan, normal);
   bits = hn::IfThenElse(hn::Eq(exponent, hn::Zero(du)), subnormal, bits);
   return hn::BitCast(d, hn::Or(bits, sign));
+}
+
+template <class D, class Type>  // BFloat16 or Float16
+HWY_INLINE hn::Vec<D> load(D d, Type type, const uint16_t* HWY_RESTRICT from) {
+  return widen(d, type, load_u16(d, from));
 }
 
 /// Bits of the nearest bf16, in the upper half of each lane; the lower half holds what is to be cut off.
@@ -117,31 +123,6 @@ template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round_to(D d, Float16 type, hn::Vec<D> value) {
   return narrow_to_u16(d, round_lower(d, type, value));
 }
-
-// Two vectors at once become one full vector of 16-bit elements. A target of one lane has no pairs.
-#if HWY_TARGET != HWY_SCALAR
-template <class D>
-using PairOf = hn::Repartition<uint16_t, D>;
-
-/// The upper halves of the lanes of `first`, then of `second`.
-template <class D>
-HWY_INLINE hn::Vec<PairOf<D>> upper_halves(D, hn::Vec<UintOf<D>> first, hn::Vec<UintOf<D>> second) {
-  const PairOf<D> d16;
-  return hn::ConcatOdd(d16, hn::BitCast(d16, second), hn::BitCast(d16, first));
-}
-
-template <class D>
-HWY_INLINE hn::Vec<PairOf<D>> round_pair(D d, BFloat16 type, hn::Vec<D> first, hn::Vec<D> second) {
-  return upper_halves(d, round_upper(d, type, first), round_upper(d, type, second));
-}
-
-template <class D>
-HWY_INLINE hn::Vec<PairOf<D>> round_pair(D d, Float16 type, hn::Vec<D> first, hn::Vec<D> second) {
-  const PairOf<D> d16;
-  return hn::ConcatEven(d16, hn::BitCast(d16, round_lower(d, type, second)),
-                        hn::BitCast(d16, round_lower(d, type, first)));
-}
-#endif
 
 }  // namespace deepspeed::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -33,12 +33,9 @@ __device__ inline uint32_t random_bits(uint64_t seed, RoundingKey key, int64_t i
     mixed ^= mixed >> 31;
     key = {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)};
   }
-  uint32_t x = static_cast<uint32_t>(index) + key.low;
-  x ^= x >> 16;
-  x *= kHashMultiplier1;
-  x ^= key.high;
+  uint32_t x = static_cast<uint32_t>(index) * kHashMultiplier1 + key.low;
   x ^= x >> 15;
-  return x * kHashMultiplier2;
+  return (x * kHashMultiplier2) ^ key.high;
 }
 
 __device__ inline void store_moment(float value, uint32_t, float& to) { to = value; }
