@@ -8,6 +8,7 @@
 #include <functional>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <CLI/CLI.hpp>

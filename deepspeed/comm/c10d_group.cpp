@@ -1,6 +1,7 @@
 #include "deepspeed/comm/c10d_group.h"
 
 #include <iomanip>
+#include <thread>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/failure.h"
@@ -35,8 +36,8 @@ class C10dWork : public Work::Impl {
     const auto timeout = group_->description().timeout;
     try {
       for (const auto& work : started_.works) {
-        // Zero would mean "for ever" to c10d.
-        work->wait(std::max(timeout - elapsed(), milliseconds(1)));
+        // With a time, NCCL's wait would block this thread too. Zero would mean "for ever" to Gloo's.
+        work->wait(started_.on_stream ? kNoTimeout : std::max(timeout - elapsed(), milliseconds(1)));
         // NCCL reports an aborted communicator here, not from wait().
         if (const auto error = work->exception()) std::rethrow_exception(error);
       }
@@ -72,13 +73,32 @@ C10dGroup::~C10dGroup() {
   } catch (const std::exception&) {
     // A connection that is broken already needs no abort.
   }
+  // c10d's destructor waits for operations that started before or beside the abort, up to their timeout. They
+  // hold all that they need, so that wait is left to a thread of its own.
+  if (has_unfinished_operations())
+    std::thread([group = std::move(group_)]() mutable { group.reset(); }).detach();
+}
+
+void C10dGroup::remember(const Started& started) {
+  const std::lock_guard lock(operations_mutex_);
+  std::erase_if(operations_, [](const auto& operation) {
+    const auto work = operation.lock();
+    return !work || work->isCompleted();
+  });
+  for (const auto& work : started.works) operations_.emplace_back(work);
+}
+
+bool C10dGroup::has_unfinished_operations() {
+  remember({});
+  return !operations_.empty();
 }
 
 c10::intrusive_ptr<c10d::Backend> C10dGroup::backend_for(const at::Tensor& tensor) const {
   return group_->getBackend(tensor.device().type());
 }
 
-Work C10dGroup::start(const char* collective, const std::function<Started()>& operations) {
+Work C10dGroup::start(const char* collective, at::DeviceType device,
+                      const std::function<Started()>& operations) {
   {
     const std::lock_guard lock(failure_mutex_);
     if (!failure_.empty()) {
@@ -87,7 +107,10 @@ Work C10dGroup::start(const char* collective, const std::function<Started()>& op
     }
   }
   try {
-    return Work(std::make_shared<C10dWork>(collective, operations(), shared_from_this()));
+    auto started = operations();
+    started.on_stream = device != at::kCPU;
+    remember(started);
+    return Work(std::make_shared<C10dWork>(collective, std::move(started), shared_from_this()));
   } catch (const std::exception& error) {
     fail(collective, milliseconds(0), first_line(error.what()));
   }
@@ -106,47 +129,47 @@ void C10dGroup::fail(const char* collective, milliseconds elapsed, const std::st
 }
 
 Work C10dGroup::start_all_reduce(const at::Tensor& tensor, ReduceOp op) {
-  return start("all_reduce",
+  return start("all_reduce", tensor.device().type(),
                [&] { return all_reduce_on(*backend_for(tensor), tensor, op, description().timeout); });
 }
 
 Work C10dGroup::start_broadcast(const at::Tensor& tensor, int root) {
-  return start("broadcast",
+  return start("broadcast", tensor.device().type(),
                [&] { return broadcast_on(*backend_for(tensor), tensor, root, description().timeout); });
 }
 
 Work C10dGroup::start_all_gather(const at::Tensor& output, const at::Tensor& input) {
-  return start("all_gather",
+  return start("all_gather", output.device().type(),
                [&] { return all_gather_on(*backend_for(output), output, input, description().timeout); });
 }
 
 Work C10dGroup::start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) {
-  return start("reduce_scatter", [&] {
+  return start("reduce_scatter", input.device().type(), [&] {
     return reduce_scatter_on(*backend_for(input), output, input, op, description().timeout);
   });
 }
 
 Work C10dGroup::start_all_to_all(const at::Tensor& output, const at::Tensor& input) {
-  return start("all_to_all",
+  return start("all_to_all", input.device().type(),
                [&] { return all_to_all_on(*backend_for(input), output, input, description().timeout); });
 }
 
 Work C10dGroup::start_send(const at::Tensor& tensor, int destination, int tag) {
-  return start("send", [&] {
+  return start("send", tensor.device().type(), [&] {
     std::vector<at::Tensor> tensors{bytes_of(tensor)};
     return Started{{backend_for(tensor)->send(tensors, destination, tag)}, nullptr};
   });
 }
 
 Work C10dGroup::start_recv(const at::Tensor& tensor, int source, int tag) {
-  return start("recv", [&] {
+  return start("recv", tensor.device().type(), [&] {
     std::vector<at::Tensor> tensors{bytes_of(tensor)};
     return Started{{backend_for(tensor)->recv(tensors, source, tag)}, nullptr};
   });
 }
 
 Work C10dGroup::start_barrier() {
-  return start("barrier", [&] {
+  return start("barrier", at::kCPU, [&] {
     c10d::BarrierOptions options;
     options.timeout = description().timeout;
     return Started{{group_->getBackend(at::kCPU)->barrier(options)}, nullptr};

@@ -39,11 +39,15 @@ class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this
 
  private:
   /// Starts c10d's operations and remembers what to do when they are done.
-  Work start(const char* collective, const std::function<Started()>& operations);
+  Work start(const char* collective, at::DeviceType device, const std::function<Started()>& operations);
   c10::intrusive_ptr<c10d::Backend> backend_for(const at::Tensor& tensor) const;
+  void remember(const Started& started);
+  bool has_unfinished_operations();
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   c10::intrusive_ptr<c10d::Store> store_;
+  std::mutex operations_mutex_;
+  std::vector<c10::weak_intrusive_ptr<c10d::Work>> operations_;  // weak: they hold tensors
   std::mutex failure_mutex_;
   std::string failure_;  // empty: none yet
 };

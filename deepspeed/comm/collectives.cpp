@@ -24,13 +24,10 @@ c10d::ReduceOp::RedOpType c10d_op(ReduceOp op) {
 
 bool is_gloo(const c10d::Backend& backend) { return backend.getBackendName() == "gloo"; }
 
-// Gloo has no arithmetic for these, or rounds after every addition: they are reduced in a wider type and
-// rounded once.
-at::ScalarType gloo_reduction_type(at::ScalarType type) {
-  if (type == at::kHalf || type == at::kBFloat16) return at::kFloat;
-  if (type == at::kShort) return at::kInt;
-  return type;
-}
+// Gloo has no arithmetic for 16-bit integers. It has one for 16-bit floats, which rounds after every addition
+// as NCCL does; a way through fp32 takes three times as long, and a caller who wants it passes an fp32
+// tensor.
+at::ScalarType gloo_reduction_type(at::ScalarType type) { return type == at::kShort ? at::kInt : type; }
 
 c10::intrusive_ptr<c10d::Work> start_all_reduce(c10d::Backend& backend, const at::Tensor& tensor, ReduceOp op,
                                                 milliseconds timeout) {
@@ -55,7 +52,8 @@ at::Tensor block(const at::Tensor& whole, int rank, int size) {
   return whole.view({-1}).narrow(0, rank * numel, numel);
 }
 
-// The input is not to be touched, so a copy of it is reduced.
+// The input is not to be touched, so a copy of it is reduced. A caller that can give its input up saves the
+// copy by an all-reduce in place and a slice: half the time at 64 MiB and 2 or 3 ranks.
 Started gloo_reduce_scatter(c10d::Backend& backend, const at::Tensor& output, const at::Tensor& input,
                             ReduceOp op, milliseconds timeout) {
   const auto sum = input.to(gloo_reduction_type(input.scalar_type()), /*non_blocking=*/false, /*copy=*/true);
@@ -97,6 +95,8 @@ Started all_gather_on(c10d::Backend& backend, const at::Tensor& output, const at
     auto in = bytes_of(input);
     return {{backend._allgather_base(out, in, options)}, nullptr};
   }
+  // One broadcast a rank, all under way together: at 64 MiB and 2 to 4 ranks 0.3 to 0.4 of Gloo's own
+  // all-gather, which stages every block through a list of tensors.
   const int size = backend.getSize();
   const auto own = block(output, backend.getRank(), size);
   if (own.const_data_ptr() != input.const_data_ptr()) own.copy_(input.view({-1}));

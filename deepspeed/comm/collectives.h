@@ -19,6 +19,7 @@ namespace deepspeed::comm {
 struct Started {
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   std::function<void()> finish;
+  bool on_stream = false;  // CUDA: waiting means that the current stream waits, the watchdog bounds the time
 };
 
 /// The elements of a contiguous tensor as bytes (shared memory): operations that only move data take any
