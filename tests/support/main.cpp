@@ -5,6 +5,11 @@
 
 #include "deepspeed/base/env.h"
 
+// A build with AddressSanitizer asks for this: torch leaks its thread pool in a process that was forked, on
+// purpose.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:caffe2::pthreadpool"; }
+
 int main(int argc, char** argv) {
   // One thread: run_ranks() forks, and a forked process has no thread pool; also, results do not depend on
   // the machine.
