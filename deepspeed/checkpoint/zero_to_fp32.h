@@ -22,7 +22,7 @@ std::vector<std::pair<std::string, at::Tensor>> get_fp32_state_dict_from_zero_ch
     bool exclude_frozen_parameters = false);
 
 struct ConvertOptions {
-  std::optional<std::string> tag;
+  std::optional<std::string> tag = std::nullopt;
   std::string max_shard_size = "5GB";  // "5GB", "200MiB", or bytes
   bool safe_serialization = false;     // safetensors
   bool exclude_frozen_parameters = false;
