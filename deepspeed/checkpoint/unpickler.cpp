@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/pickle_bytes.h"
 #include "deepspeed/checkpoint/pickle_opcodes.h"
 
 namespace deepspeed::checkpoint {
@@ -19,10 +20,11 @@ class Unpickler {
 
   Value run() {
     for (;;) {
-      const auto op = Op(number<uint8_t>());
+      const auto op = Op(bytes_.number<uint8_t>());
       if (op == Op::kStop) break;
       if (!read_number(op) && !read_text(op) && !read_container(op) && !read_fill(op) && !read_machine(op)) {
-        raise<CheckpointError>(kWhere, "an unknown operation (", int(op), ") at byte ", position_ - 1);
+        raise<CheckpointError>(kWhere, "an unknown operation (", int(op), ") at byte ",
+                               bytes_.position() - 1);
       }
     }
     // A generous bound for honest files, which repeat at most a few small containers.
@@ -30,40 +32,6 @@ class Unpickler {
   }
 
  private:
-  // ---- bytes
-  // -------------------------------------------------------------------------------------------------
-  std::string_view take(uint64_t size) {
-    if (size > bytes_.size() - position_)
-      raise<CheckpointError>(kWhere, "the pickle is torn at byte ", position_);
-    const std::string_view part = bytes_.substr(position_, size);
-    position_ += size;
-    return part;
-  }
-  template <class T>
-  T number() {
-    uint64_t value = 0;
-    const std::string_view part = take(sizeof(T));
-    for (size_t index = 0; index < sizeof(T); ++index) value |= uint64_t(uint8_t(part[index])) << (8 * index);
-    return T(value);
-  }
-  std::string line() {
-    const size_t end = bytes_.find('\n', position_);
-    if (end == std::string_view::npos) raise<CheckpointError>(kWhere, "the pickle is torn in a name");
-    std::string text(take(end - position_));
-    take(1);
-    return text;
-  }
-  /// An integer of `size` bytes, two's complement.
-  int64_t long_number(uint64_t size) {
-    if (size > 8) raise<CheckpointError>(kWhere, "an integer of ", size, " bytes, expected at most 8");
-    const std::string_view part = take(size);
-    uint64_t value = 0;
-    for (size_t index = 0; index < part.size(); ++index)
-      value |= uint64_t(uint8_t(part[index])) << (8 * index);
-    if (size > 0 && size < 8 && (uint8_t(part.back()) & 0x80) != 0) value |= ~uint64_t{0} << (8 * size);
-    return int64_t(value);
-  }
-
   // ---- stack
   // -------------------------------------------------------------------------------------------------
   void push(uint32_t index) { stack_.push_back(index); }
@@ -114,22 +82,22 @@ class Unpickler {
         push_leaf(false);
         return true;
       case Op::kBinInt:
-        push_leaf(int64_t{number<int32_t>()});
+        push_leaf(int64_t{bytes_.number<int32_t>()});
         return true;
       case Op::kBinInt1:
-        push_leaf(int64_t{number<uint8_t>()});
+        push_leaf(int64_t{bytes_.number<uint8_t>()});
         return true;
       case Op::kBinInt2:
-        push_leaf(int64_t{number<uint16_t>()});
+        push_leaf(int64_t{bytes_.number<uint16_t>()});
         return true;
       case Op::kLong1:
-        push_leaf(long_number(number<uint8_t>()));
+        push_leaf(bytes_.long_number(bytes_.number<uint8_t>()));
         return true;
       case Op::kLong4:
-        push_leaf(long_number(number<uint32_t>()));
+        push_leaf(bytes_.long_number(bytes_.number<uint32_t>()));
         return true;
       case Op::kBinFloat:
-        push_leaf(std::bit_cast<double>(__builtin_bswap64(number<uint64_t>())));
+        push_leaf(std::bit_cast<double>(__builtin_bswap64(bytes_.number<uint64_t>())));
         return true;
       default:
         return false;
@@ -140,24 +108,24 @@ class Unpickler {
     switch (op) {
       case Op::kBinUnicode:
       case Op::kBinString:
-        push_leaf(std::string(take(number<uint32_t>())));
+        push_leaf(std::string(bytes_.take(bytes_.number<uint32_t>())));
         return true;
       case Op::kShortBinUnicode:
       case Op::kShortBinString:
-        push_leaf(std::string(take(number<uint8_t>())));
+        push_leaf(std::string(bytes_.take(bytes_.number<uint8_t>())));
         return true;
       case Op::kBinUnicode8:
-        push_leaf(std::string(take(number<uint64_t>())));
+        push_leaf(std::string(bytes_.take(bytes_.number<uint64_t>())));
         return true;
       case Op::kBinBytes:
-        push_bytes(take(number<uint32_t>()));
+        push_bytes(bytes_.take(bytes_.number<uint32_t>()));
         return true;
       case Op::kShortBinBytes:
-        push_bytes(take(number<uint8_t>()));
+        push_bytes(bytes_.take(bytes_.number<uint8_t>()));
         return true;
       case Op::kBinBytes8:
       case Op::kByteArray8:
-        push_bytes(take(number<uint64_t>()));
+        push_bytes(bytes_.take(bytes_.number<uint64_t>()));
         return true;
       default:
         return false;
@@ -243,7 +211,7 @@ class Unpickler {
         read_protocol();
         return true;
       case Op::kFrame:
-        number<uint64_t>();
+        bytes_.number<uint64_t>();
         return true;
       case Op::kMark:
         marks_.push_back(stack_.size());
@@ -258,16 +226,16 @@ class Unpickler {
         push(top());
         return true;
       case Op::kBinGet:
-        recall(number<uint8_t>());
+        recall(bytes_.number<uint8_t>());
         return true;
       case Op::kLongBinGet:
-        recall(number<uint32_t>());
+        recall(bytes_.number<uint32_t>());
         return true;
       case Op::kBinPut:
-        memo_[number<uint8_t>()] = top();
+        memo_[bytes_.number<uint8_t>()] = top();
         return true;
       case Op::kLongBinPut:
-        memo_[number<uint32_t>()] = top();
+        memo_[bytes_.number<uint32_t>()] = top();
         return true;
       case Op::kMemoize:
         memo_[uint32_t(memo_.size())] = top();
@@ -279,8 +247,8 @@ class Unpickler {
   bool read_call(Op op) {
     switch (op) {
       case Op::kGlobal: {
-        std::string module = line();
-        push(add_global(graph_, std::move(module), line()));
+        std::string module = bytes_.line();
+        push(add_global(graph_, std::move(module), bytes_.line()));
         return true;
       }
       case Op::kStackGlobal: {
@@ -307,7 +275,7 @@ class Unpickler {
     }
   }
   void read_protocol() {
-    const int protocol = number<uint8_t>();
+    const int protocol = bytes_.number<uint8_t>();
     if (protocol < 2 || protocol > 5) {
       raise<CheckpointError>(kWhere, "pickle protocol ", protocol, ", expected 2 to 5");
     }
@@ -318,9 +286,8 @@ class Unpickler {
     push(found->second);
   }
 
-  std::string_view bytes_;
+  PickleBytes bytes_;
   const StorageLoader& load_;
-  size_t position_ = 0;
   PickleGraph graph_;
   Indices stack_;
   std::vector<size_t> marks_;

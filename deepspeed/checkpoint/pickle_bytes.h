@@ -1,0 +1,60 @@
+// A pickle's bytes, read from front to back; nothing is read behind their end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::checkpoint {
+
+/// All members throw CheckpointError where the bytes end too soon.
+class PickleBytes {
+ public:
+  explicit PickleBytes(std::string_view bytes) : bytes_(bytes) {}
+
+  size_t size() const { return bytes_.size(); }
+  size_t position() const { return position_; }
+
+  // -------------------------------------------------------------------------------------------------
+  std::string_view take(uint64_t size) {
+    if (size > bytes_.size() - position_)
+      raise<CheckpointError>("checkpoint.pickle_bytes", "the pickle is torn at byte ", position_);
+    const std::string_view part = bytes_.substr(position_, size);
+    position_ += size;
+    return part;
+  }
+  template <class T>
+  T number() {
+    uint64_t value = 0;
+    const std::string_view part = take(sizeof(T));
+    for (size_t index = 0; index < sizeof(T); ++index) value |= uint64_t(uint8_t(part[index])) << (8 * index);
+    return T(value);
+  }
+  std::string line() {
+    const size_t end = bytes_.find('\n', position_);
+    if (end == std::string_view::npos)
+      raise<CheckpointError>("checkpoint.pickle_bytes", "the pickle is torn in a name");
+    std::string text(take(end - position_));
+    take(1);
+    return text;
+  }
+  /// An integer of `size` bytes, two's complement.
+  int64_t long_number(uint64_t size) {
+    if (size > 8)
+      raise<CheckpointError>("checkpoint.pickle_bytes", "an integer of ", size, " bytes, expected at most 8");
+    const std::string_view part = take(size);
+    uint64_t value = 0;
+    for (size_t index = 0; index < part.size(); ++index)
+      value |= uint64_t(uint8_t(part[index])) << (8 * index);
+    if (size > 0 && size < 8 && (uint8_t(part.back()) & 0x80) != 0) value |= ~uint64_t{0} << (8 * size);
+    return int64_t(value);
+  }
+
+ private:
+  std::string_view bytes_;
+  size_t position_ = 0;
+};
+
+}  // namespace deepspeed::checkpoint
