@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <fstream>
-#include <regex>
 #include <sstream>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "deepspeed/base/error.h"
@@ -34,6 +36,31 @@ std::vector<path> files_of(const path& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
   std::ranges::sort(files);
   return files;
+}
+
+/// Takes `text` from the front of `name`; false where it does not stand there.
+bool take(std::string_view& name, std::string_view text) {
+  if (!name.starts_with(text)) return false;
+  name.remove_prefix(text.size());
+  return true;
+}
+
+bool take_number(std::string_view& name, int& number) {
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || number < 0) return false;
+  name.remove_prefix(size_t(end - name.data()));
+  return true;
+}
+
+std::optional<OptimStatesFile> parse_optim_states(const path& file) {
+  OptimStatesFile parsed{file};
+  const std::string text = file.filename().string();
+  std::string_view name = text;
+  parsed.bf16 = take(name, "bf16_");
+  if (!take(name, "zero_pp_rank_") || !take_number(name, parsed.dp_rank)) return std::nullopt;
+  if (!take(name, "_mp_rank_") || !take_number(name, parsed.mp_rank)) return std::nullopt;
+  take(name, "_");  // old DeepSpeed versions left it out
+  return name == "optim_states.pt" ? std::optional(std::move(parsed)) : std::nullopt;
 }
 
 }  // namespace
@@ -68,14 +95,9 @@ std::optional<std::string> read_latest(const path& dir) {
 void write_latest(const path& dir, const std::string& tag) { write_text_atomically(latest_path(dir), tag); }
 
 std::vector<OptimStatesFile> find_optim_states(const path& dir, const std::string& tag) {
-  // Old DeepSpeed versions left out the underscore before "optim".
-  static const std::regex kName(R"((bf16_)?zero_pp_rank_(\d{1,6})_mp_rank_(\d{1,6})_?optim_states\.pt)");
   std::vector<OptimStatesFile> found;
   for (const path& file : files_of(dir / tag)) {
-    const std::string name = file.filename().string();
-    std::smatch match;
-    if (!std::regex_match(name, match, kName)) continue;
-    found.push_back({file, std::stoi(match[2]), std::stoi(match[3]), match[1].matched});
+    if (auto parsed = parse_optim_states(file)) found.push_back(std::move(*parsed));
   }
   std::ranges::sort(found, {},
                     [](const OptimStatesFile& file) { return std::pair(file.mp_rank, file.dp_rank); });

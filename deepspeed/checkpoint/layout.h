@@ -32,7 +32,7 @@ std::optional<std::string> read_latest(const std::filesystem::path& dir);
 void write_latest(const std::filesystem::path& dir, const std::string& tag);
 
 struct OptimStatesFile {
-  std::filesystem::path path;
+  std::filesystem::path path = {};
   int dp_rank = 0;
   int mp_rank = 0;
   bool bf16 = false;
