@@ -77,9 +77,18 @@ HWY_INLINE void update_values(D d, const AdamConstants& c, hn::Vec<D> g, hn::Vec
   p = hn::Sub(p, hn::Add(hn::Mul(hn::Set(d, c.decoupled_decay), p), update));
 }
 
-/// One vector of every array, never past the caches.
+template <class D16>
+HWY_INLINE void store_or_stream(D16 d16, hn::Vec<D16> bits, bool stream, uint16_t* HWY_RESTRICT to) {
+  if (stream) {
+    hn::Stream(bits, d16, to);
+  } else {
+    hn::StoreU(bits, d16, to);
+  }
+}
+
+/// One vector of every array.
 template <class Gradient, class Moment, class Copy, class D>
-HWY_INLINE void update_vector(D d, const AdamConstants& c, RoundingKey key, uint32_t counter,
+HWY_INLINE void update_vector(D d, const AdamConstants& c, RoundingKey key, uint32_t counter, bool stream,
                               float* HWY_RESTRICT master,
                               const typename Gradient::Bits* HWY_RESTRICT gradient,
                               typename Moment::Bits* HWY_RESTRICT exp_avg,
@@ -91,7 +100,7 @@ HWY_INLINE void update_vector(D d, const AdamConstants& c, RoundingKey key, uint
   hn::StoreU(p, d, master);
   store_moments(d, Moment(), m, v, key, counter, exp_avg, exp_avg_sq);
   if constexpr (!std::is_same_v<Copy, NoCopy>) {
-    hn::StoreU(round_to(d, Copy(), p), hn::Rebind<uint16_t, D>(), copy);
+    store_or_stream(hn::Rebind<uint16_t, D>(), round_to(d, Copy(), p), stream, copy);
   }
 }
 
@@ -106,14 +115,6 @@ HWY_INLINE uint16_t* at(uint16_t* copy, int64_t i) {
 
 #if HWY_TARGET != HWY_SCALAR
 template <class D>
-HWY_INLINE void store_moment_pairs(D d, Float32, hn::Vec<D> m0, hn::Vec<D> v0, hn::Vec<D> m1, hn::Vec<D> v1,
-                                   RoundingKey, uint32_t, float* HWY_RESTRICT m_to,
-                                   float* HWY_RESTRICT v_to) {
-  store_pair(d, m0, m1, m_to);
-  store_pair(d, v0, v1, v_to);
-}
-
-template <class D>
 HWY_INLINE void store_moment_pairs(D d, BFloat16, hn::Vec<D> m0, hn::Vec<D> v0, hn::Vec<D> m1, hn::Vec<D> v1,
                                    RoundingKey key, uint32_t counter, uint16_t* HWY_RESTRICT m_to,
                                    uint16_t* HWY_RESTRICT v_to) {
@@ -125,15 +126,6 @@ HWY_INLINE void store_moment_pairs(D d, BFloat16, hn::Vec<D> m0, hn::Vec<D> v0, 
   round_stochastically(d, random_bits(d, key, counter + pair_distance(d), indices), m1, v1, m1_bits, v1_bits);
   hn::StoreU(upper_halves(d, m0_bits, m1_bits), d16, m_to);
   hn::StoreU(upper_halves(d, v0_bits, v1_bits), d16, v_to);
-}
-
-template <class D16>
-HWY_INLINE void store_or_stream(D16 d16, hn::Vec<D16> bits, bool stream, uint16_t* HWY_RESTRICT to) {
-  if (stream) {
-    hn::Stream(bits, d16, to);
-  } else {
-    hn::StoreU(bits, d16, to);
-  }
 }
 
 /// Two vectors of every array: their chains of operations overlap, and two halves make one store of 16-bit
@@ -193,14 +185,13 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
   auto* const copy = static_cast<uint16_t*>(arrays.low_precision);
 
   int64_t i = begin;
-  if constexpr (std::is_same_v<Moment, BFloat16> ||
-                !std::is_same_v<Copy, NoCopy>) {  // fp32 gains nothing by pairs
+  if constexpr (std::is_same_v<Moment, BFloat16>) {  // fp32 moments gain nothing by pairs
     i = update_pairs<Gradient, Moment, Copy>(d, c, key, i, end, stream, master, gradient, exp_avg, exp_avg_sq,
                                              copy);
   }
   for (; i + lanes <= end; i += lanes) {
-    update_vector<Gradient, Moment, Copy>(d, c, key, static_cast<uint32_t>(i), master + i, gradient + i,
-                                          exp_avg + i, exp_avg_sq + i, at<Copy>(copy, i));
+    update_vector<Gradient, Moment, Copy>(d, c, key, static_cast<uint32_t>(i), stream, master + i,
+                                          gradient + i, exp_avg + i, exp_avg_sq + i, at<Copy>(copy, i));
   }
   const size_t rest = static_cast<size_t>(end - i);
   if (rest == 0) {
@@ -216,7 +207,7 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
   std::memcpy(g, gradient + i, rest * sizeof(*g));
   std::memcpy(m, exp_avg + i, rest * sizeof(*m));
   std::memcpy(v, exp_avg_sq + i, rest * sizeof(*v));
-  update_vector<Gradient, Moment, Copy>(d, c, key, static_cast<uint32_t>(i), p, g, m, v, low);
+  update_vector<Gradient, Moment, Copy>(d, c, key, static_cast<uint32_t>(i), false, p, g, m, v, low);
   std::memcpy(master + i, p, rest * sizeof(*p));
   std::memcpy(exp_avg + i, m, rest * sizeof(*m));
   std::memcpy(exp_avg_sq + i, v, rest * sizeof(*v));
