@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   // One thread: run_ranks() forks, and a forked process has no thread pool; also, results do not depend on
   // the machine.
   at::set_num_threads(1);
+  deepspeed::env::set("OMP_NUM_THREADS", "1");  // an engine sets the number of threads anew
   for (const char* name :
        {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     deepspeed::env::set(name, std::nullopt);
