@@ -92,10 +92,11 @@ TEST(Failure, OfAStoppedRankThatHoldsTheStoreIsStillBounded) {
   const auto outcomes = fork_ranks(2,
                                    [](int rank) {
                                      auto world = join(1s);
-                                     if (rank == 0) ::raise(SIGSTOP);
+                                     world.group().barrier();  // connecting still needs the store
+        if (rank == 0) ::raise(SIGSTOP);
                                      return comm_error_of([&] { world.group().barrier(); });
                                    },
-                                   {.hang_limit = 12s});
+                                   {.hang_limit = 8s});
   EXPECT_TRUE(outcomes[0].hung);
   EXPECT_THAT(outcomes[1].value,
               AllOf(HasSubstr("barrier of group 'world' failed on rank 1 of 2"), HasSubstr("rank 0")));
