@@ -144,10 +144,12 @@ Json combine(const Options& options, const std::vector<std::string>& texts) {
                  {"ready_seconds", 0.0},         {"step_ms", ranks.front().at("step_ms")},
                  {"peak_rss_mb", Json::array()}, {"losses", Json::array()}};
   for (const Json& rank : ranks) {
-    result["ready_seconds"] = std::max<double>(result["ready_seconds"], rank.at("ready_seconds"));
+    result["ready_seconds"] =
+        std::max(result["ready_seconds"].get<double>(), rank.at("ready_seconds").get<double>());
     result["peak_rss_mb"].push_back(rank.at("peak_rss_mb"));
     for (size_t i = 0; i < result["step_ms"].size(); ++i) {
-      result["step_ms"][i] = std::max<double>(result["step_ms"][i], rank.at("step_ms").at(i));
+      result["step_ms"][i] =
+          std::max(result["step_ms"][i].get<double>(), rank.at("step_ms").at(i).get<double>());
     }
   }
   for (size_t step = 0; step < ranks.front().at("losses").size(); ++step) {
