@@ -1,5 +1,6 @@
-// What the engine adds to a training loop: the GPT of the demo on one rank at stage 0 against a bare LibTorch loop with
-// torch::optim::AdamW and clip_grad_norm_, and against forward and backward alone. Interleaved; losses are compared first.
+// What the engine adds to a training loop: the GPT of the demo on one rank at stage 0 against a bare LibTorch
+// loop with torch::optim::AdamW and clip_grad_norm_, and against forward and backward alone. Interleaved;
+// losses are compared first.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -13,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/deepspeed.h"
+
 #include "examples/gpt2/gpt.h"
 
 namespace {
@@ -37,9 +39,10 @@ std::shared_ptr<gpt2::GPT> make_model(const gpt2::GptConfig& config) {
 class EngineLoop {
  public:
   EngineLoop(const gpt2::GptConfig& config, int64_t batch) {
-    const deepspeed::Json json = {{"train_batch_size", batch},
-                                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}, {"weight_decay", 0.1}}}}},
-                                  {"gradient_clipping", 1.0}};
+    const deepspeed::Json json = {
+        {"train_batch_size", batch},
+        {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}, {"weight_decay", 0.1}}}}},
+        {"gradient_clipping", 1.0}};
     std::tie(engine_, std::ignore, std::ignore, std::ignore) =
         deepspeed::initialize(make_model(config), {.config = json});
   }
@@ -123,8 +126,8 @@ int main(int argc, char** argv) {
   std::printf("| loop | min ms | median ms | p90 ms | of the bare loop |\n|---|---|---|---|---|\n");
   const double reference = percentile(bare_ms, 0.5);
   const auto row = [&](const char* name, const std::vector<double>& values) {
-    std::printf("| %s | %.2f | %.2f | %.2f | %.3f |\n", name, percentile(values, 0.0), percentile(values, 0.5),
-                percentile(values, 0.9), percentile(values, 0.5) / reference);
+    std::printf("| %s | %.2f | %.2f | %.2f | %.3f |\n", name, percentile(values, 0.0),
+                percentile(values, 0.5), percentile(values, 0.9), percentile(values, 0.5) / reference);
   };
   row("bare LibTorch loop", bare_ms);
   row("engine, stage 0", engine_ms);

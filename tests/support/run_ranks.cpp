@@ -193,6 +193,7 @@ std::vector<std::string> run_ranks_collect(int world_size,
                                            const std::function<std::string(comm::World&)>& body,
                                            const RunRanksOptions& options) {
   const auto run = [&](int) {
+    comm::destroy_process_group();  // a world of one that an earlier test left in the parent
     auto world =
         comm::init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = options.comm_timeout});
     auto value = body(world);
