@@ -9,7 +9,8 @@ preset=${PRESET:-release}
 
 build=$root/build/$preset
 [ "${TORCH_VERSION:-2.11.0}" = 2.11.0 ] || build=$root/build/$preset-torch-$TORCH_VERSION
-options=(--test-dir "$build" --output-on-failure --no-tests=error)
+# A test that fails once and passes then is reported as such: ranks meet over ports that other programs use as well.
+options=(--test-dir "$build" --output-on-failure --no-tests=error --repeat until-pass:2)
 case "${1:-}" in
   --list) exec ctest --test-dir "$build" --show-only ;;
   "") ;;
