@@ -25,8 +25,10 @@ class FullGradients : public GradReducer {
     open_ = true;
     if (order_.was_launched(group, param)) refuse_late_gradient(group, param);
     at::Tensor& gradient = store_.groups()[group].params[param].tensor.mutable_grad();
+    // Autograd may run the node without a gradient: then finish_backward() fills in zeros before the bucket
+    // goes.
+    if (!gradient.defined()) return;
     order_.mark_arrived(group, param);
-    if (!gradient.defined()) return;  // autograd ran the node without a gradient
     const at::Tensor destination = place(group, param);
     if (written_[group][param]) {
       destination.add_(gradient);
@@ -94,7 +96,6 @@ class FullGradients : public GradReducer {
   }
 
   void launch(size_t bucket) {
-    // Overlapped: what never came in this backward may have come in an earlier one of the window.
     if (group_.size() == 1) return;
     in_flight_.emplace_back(bucket, start_sum(view(buckets_[bucket])));
     if (!options_.overlap) {
