@@ -67,6 +67,15 @@ class C10dWork : public Work::Impl {
 
 }  // namespace
 
+C10dGroup::C10dGroup(GroupDescription description, c10::intrusive_ptr<c10d::ProcessGroup> group,
+                     c10::intrusive_ptr<c10d::Store> store)
+    : Impl(std::move(description)), group_(std::move(group)), store_(std::move(store)) {
+  const auto on_cpu = group_->getBackend(at::kCPU);
+  if (on_cpu->getBackendName() == "gloo") {
+    direct_ = std::make_unique<DirectExchange>(on_cpu, this->description().timeout);
+  }
+}
+
 C10dGroup::~C10dGroup() {
   try {
     group_->abort();
@@ -95,6 +104,10 @@ bool C10dGroup::has_unfinished_operations() {
 
 c10::intrusive_ptr<c10d::Backend> C10dGroup::backend_for(const at::Tensor& tensor) const {
   return group_->getBackend(tensor.device().type());
+}
+
+Route C10dGroup::route_for(const at::Tensor& tensor) {
+  return {*backend_for(tensor), tensor.is_cpu() ? direct_.get() : nullptr, description().timeout};
 }
 
 Work C10dGroup::start(const char* collective, at::DeviceType device,
@@ -130,28 +143,32 @@ void C10dGroup::fail(const char* collective, milliseconds elapsed, const std::st
 
 Work C10dGroup::start_all_reduce(const at::Tensor& tensor, ReduceOp op) {
   return start("all_reduce", tensor.device().type(),
-               [&] { return all_reduce_on(*backend_for(tensor), tensor, op, description().timeout); });
+               [&] { return all_reduce_on(route_for(tensor), tensor, op); });
 }
 
 Work C10dGroup::start_broadcast(const at::Tensor& tensor, int root) {
   return start("broadcast", tensor.device().type(),
-               [&] { return broadcast_on(*backend_for(tensor), tensor, root, description().timeout); });
+               [&] { return broadcast_on(route_for(tensor), tensor, root); });
 }
 
 Work C10dGroup::start_all_gather(const at::Tensor& output, const at::Tensor& input) {
   return start("all_gather", output.device().type(),
-               [&] { return all_gather_on(*backend_for(output), output, input, description().timeout); });
+               [&] { return all_gather_on(route_for(output), output, input); });
 }
 
 Work C10dGroup::start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) {
-  return start("reduce_scatter", input.device().type(), [&] {
-    return reduce_scatter_on(*backend_for(input), output, input, op, description().timeout);
-  });
+  return start("reduce_scatter", input.device().type(),
+               [&] { return reduce_scatter_on(route_for(input), output, input, op); });
+}
+
+Work C10dGroup::start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) {
+  return start("reduce_to_owners", tensor.device().type(),
+               [&] { return reduce_to_owners_on(route_for(tensor), tensor, owned); });
 }
 
 Work C10dGroup::start_all_to_all(const at::Tensor& output, const at::Tensor& input) {
   return start("all_to_all", input.device().type(),
-               [&] { return all_to_all_on(*backend_for(input), output, input, description().timeout); });
+               [&] { return all_to_all_on(route_for(input), output, input); });
 }
 
 Work C10dGroup::start_send(const at::Tensor& tensor, int destination, int tag) {

@@ -6,8 +6,6 @@
 namespace deepspeed::comm {
 namespace {
 
-using std::chrono::milliseconds;
-
 c10d::ReduceOp::RedOpType c10d_op(ReduceOp op) {
   switch (op) {
     case ReduceOp::kMax:
@@ -22,29 +20,19 @@ c10d::ReduceOp::RedOpType c10d_op(ReduceOp op) {
   return c10d::ReduceOp::SUM;
 }
 
-bool is_gloo(const c10d::Backend& backend) { return backend.getBackendName() == "gloo"; }
-
-// Gloo has no arithmetic for 16-bit integers. It has one for 16-bit floats, which rounds after every addition
-// as NCCL does; a way through fp32 takes three times as long, and a caller who wants it passes an fp32
-// tensor.
-at::ScalarType gloo_reduction_type(at::ScalarType type) { return type == at::kShort ? at::kInt : type; }
-
-c10::intrusive_ptr<c10d::Work> start_all_reduce(c10d::Backend& backend, const at::Tensor& tensor, ReduceOp op,
-                                                milliseconds timeout) {
-  c10d::AllreduceOptions options;
-  options.reduceOp = c10d_op(op);
-  options.timeout = timeout;
-  std::vector<at::Tensor> tensors{tensor};
-  return backend.allreduce(tensors, options);
+bool sums_directly(const Route& route, const at::Tensor& tensor, ReduceOp op) {
+  return route.direct != nullptr && op == ReduceOp::kSum && DirectExchange::can_sum(tensor.scalar_type());
 }
 
-c10::intrusive_ptr<c10d::Work> start_broadcast(c10d::Backend& backend, const at::Tensor& tensor, int root,
-                                               milliseconds timeout) {
-  c10d::BroadcastOptions options;
-  options.rootRank = root;
-  options.timeout = timeout;
-  std::vector<at::Tensor> tensors{bytes_of(tensor)};
-  return backend.broadcast(tensors, options);
+// Gloo has no arithmetic for 16-bit integers.
+at::ScalarType gloo_reduction_type(at::ScalarType type) { return type == at::kShort ? at::kInt : type; }
+
+c10::intrusive_ptr<c10d::Work> start_all_reduce(const Route& route, const at::Tensor& tensor, ReduceOp op) {
+  c10d::AllreduceOptions options;
+  options.reduceOp = c10d_op(op);
+  options.timeout = route.timeout;
+  std::vector<at::Tensor> tensors{tensor};
+  return route.backend.allreduce(tensors, options);
 }
 
 at::Tensor block(const at::Tensor& whole, int rank, int size) {
@@ -52,81 +40,111 @@ at::Tensor block(const at::Tensor& whole, int rank, int size) {
   return whole.view({-1}).narrow(0, rank * numel, numel);
 }
 
-// The input is not to be touched, so a copy of it is reduced. A caller that can give its input up saves the
-// copy by an all-reduce in place and a slice: half the time at 64 MiB and 2 or 3 ranks.
-Started gloo_reduce_scatter(c10d::Backend& backend, const at::Tensor& output, const at::Tensor& input,
-                            ReduceOp op, milliseconds timeout) {
+// For what direct exchange does not sum: integers, and other operations. The input is not to be touched, so a
+// copy of it is reduced.
+Started gloo_reduce_scatter(const Route& route, const at::Tensor& output, const at::Tensor& input,
+                            ReduceOp op) {
   const auto sum = input.to(gloo_reduction_type(input.scalar_type()), /*non_blocking=*/false, /*copy=*/true);
-  const int rank = backend.getRank();
-  const int size = backend.getSize();
-  return {{start_all_reduce(backend, sum, op, timeout)}, [=] {
+  const int rank = route.backend.getRank();
+  const int size = route.backend.getSize();
+  return {{start_all_reduce(route, sum, op)}, [=] {
             c10::NoGradGuard no_grad;
             output.view({-1}).copy_(block(sum, rank, size));
           }};
+}
+
+/// Whether the intervals are the equal blocks, one a rank, that make up `numel` elements.
+bool are_equal_blocks(const std::vector<Interval>& owned, int64_t numel) {
+  const int64_t size = static_cast<int64_t>(owned.size());
+  for (int64_t rank = 0; rank < size; ++rank) {
+    if (numel % size != 0 || owned[rank] != Interval{rank * (numel / size), (rank + 1) * (numel / size)})
+      return false;
+  }
+  return true;
 }
 
 }  // namespace
 
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.detach().view({-1}).view(at::kByte); }
 
-Started all_reduce_on(c10d::Backend& backend, const at::Tensor& tensor, ReduceOp op, milliseconds timeout) {
+Started all_reduce_on(const Route& route, const at::Tensor& tensor, ReduceOp op) {
+  if (sums_directly(route, tensor, op)) return {{route.direct->all_reduce(tensor)}, nullptr};
   const auto wide = gloo_reduction_type(tensor.scalar_type());
-  if (!is_gloo(backend) || wide == tensor.scalar_type()) {
-    return {{start_all_reduce(backend, tensor.detach(), op, timeout)}, nullptr};
+  if (route.direct == nullptr || wide == tensor.scalar_type()) {
+    return {{start_all_reduce(route, tensor.detach(), op)}, nullptr};
   }
   const auto sum = tensor.detach().to(wide);
-  return {{start_all_reduce(backend, sum, op, timeout)}, [=] {
+  return {{start_all_reduce(route, sum, op)}, [=] {
             c10::NoGradGuard no_grad;
             tensor.copy_(sum);
           }};
 }
 
-Started broadcast_on(c10d::Backend& backend, const at::Tensor& tensor, int root, milliseconds timeout) {
-  return {{start_broadcast(backend, tensor, root, timeout)}, nullptr};
+Started broadcast_on(const Route& route, const at::Tensor& tensor, int root) {
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  options.timeout = route.timeout;
+  std::vector<at::Tensor> tensors{bytes_of(tensor)};
+  return {{route.backend.broadcast(tensors, options)}, nullptr};
 }
 
-Started all_gather_on(c10d::Backend& backend, const at::Tensor& output, const at::Tensor& input,
-                      milliseconds timeout) {
+Started all_gather_on(const Route& route, const at::Tensor& output, const at::Tensor& input) {
   c10::NoGradGuard no_grad;
-  if (!is_gloo(backend)) {
+  if (route.direct == nullptr) {
     c10d::AllgatherOptions options;
-    options.timeout = timeout;
+    options.timeout = route.timeout;
     auto out = bytes_of(output);
     auto in = bytes_of(input);
-    return {{backend._allgather_base(out, in, options)}, nullptr};
+    return {{route.backend._allgather_base(out, in, options)}, nullptr};
   }
-  // One broadcast a rank, all under way together: at 64 MiB and 2 to 4 ranks 0.3 to 0.4 of Gloo's own
-  // all-gather, which stages every block through a list of tensors.
-  const int size = backend.getSize();
-  const auto own = block(output, backend.getRank(), size);
+  const auto own = block(output, route.backend.getRank(), route.backend.getSize());
   if (own.const_data_ptr() != input.const_data_ptr()) own.copy_(input.view({-1}));
+  return {{route.direct->all_gather(output)}, nullptr};
+}
+
+Started reduce_scatter_on(const Route& route, const at::Tensor& output, const at::Tensor& input,
+                          ReduceOp op) {
+  c10::NoGradGuard no_grad;
+  if (sums_directly(route, input, op)) return {{route.direct->reduce_scatter(output, input)}, nullptr};
+  if (route.direct != nullptr) return gloo_reduce_scatter(route, output, input.detach(), op);
+  c10d::ReduceScatterOptions options;
+  options.reduceOp = c10d_op(op);
+  options.timeout = route.timeout;
+  auto out = output.detach().view({-1});
+  auto in = input.detach().view({-1});
+  return {{route.backend._reduce_scatter_base(out, in, options)}, nullptr};
+}
+
+Started reduce_to_owners_on(const Route& route, const at::Tensor& tensor,
+                            const std::vector<Interval>& owned) {
+  if (sums_directly(route, tensor, ReduceOp::kSum))
+    return {{route.direct->reduce_to_owners(tensor, owned)}, nullptr};
+  if (route.direct != nullptr) return all_reduce_on(route, tensor, ReduceOp::kSum);  // integers
+  const auto flat = tensor.detach().view({-1});
+  const auto part = [&](int rank) { return flat.narrow(0, owned[rank].begin, owned[rank].numel()); };
+  if (are_equal_blocks(owned, flat.numel())) {
+    return reduce_scatter_on(route, part(route.backend.getRank()), flat, ReduceOp::kSum);
+  }
   Started started;
-  for (int root = 0; root < size; ++root) {
-    started.works.push_back(start_broadcast(backend, block(output, root, size), root, timeout));
+  for (int rank = 0; rank < route.backend.getSize(); ++rank) {
+    if (owned[rank].empty()) continue;
+    c10d::ReduceOptions options;
+    options.reduceOp = c10d::ReduceOp::SUM;
+    options.rootRank = rank;
+    options.timeout = route.timeout;
+    std::vector<at::Tensor> tensors{part(rank)};
+    started.works.push_back(route.backend.reduce(tensors, options));
   }
   return started;
 }
 
-Started reduce_scatter_on(c10d::Backend& backend, const at::Tensor& output, const at::Tensor& input,
-                          ReduceOp op, milliseconds timeout) {
-  c10::NoGradGuard no_grad;
-  if (is_gloo(backend)) return gloo_reduce_scatter(backend, output, input.detach(), op, timeout);
-  c10d::ReduceScatterOptions options;
-  options.reduceOp = c10d_op(op);
-  options.timeout = timeout;
-  auto out = output.detach().view({-1});
-  auto in = input.detach().view({-1});
-  return {{backend._reduce_scatter_base(out, in, options)}, nullptr};
-}
-
-Started all_to_all_on(c10d::Backend& backend, const at::Tensor& output, const at::Tensor& input,
-                      milliseconds timeout) {
+Started all_to_all_on(const Route& route, const at::Tensor& output, const at::Tensor& input) {
   c10d::AllToAllOptions options;
-  options.timeout = timeout;
+  options.timeout = route.timeout;
   auto out = bytes_of(output);
   auto in = bytes_of(input);
   std::vector<int64_t> equal_blocks;
-  return {{backend.alltoall_base(out, in, equal_blocks, equal_blocks, options)}, nullptr};
+  return {{route.backend.alltoall_base(out, in, equal_blocks, equal_blocks, options)}, nullptr};
 }
 
 }  // namespace deepspeed::comm

@@ -1,8 +1,8 @@
 // How each collective is made from those of a backend: the one place that chooses. Internal to this folder.
 //
-// Gloo runs all ranks' operations over TCP, loopback on one machine. Its all-gather and reduce-scatter are
-// slower than what its faster operations compose to; the numbers stand beside each choice
-// (benchmarks/comm/collectives.cpp).
+// Gloo runs all ranks' operations over TCP, loopback on one machine. Sums and gathers of tensors are slower
+// in its own collectives than as sends and receives between every two ranks (direct_exchange.h); the numbers
+// stand beside each choice (benchmarks/comm/collectives.cpp).
 #pragma once
 
 #include <chrono>
@@ -11,6 +11,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "deepspeed/comm/direct_exchange.h"
 #include "deepspeed/comm/process_group.h"
 
 namespace deepspeed::comm {
@@ -22,19 +23,23 @@ struct Started {
   bool on_stream = false;  // CUDA: waiting means that the current stream waits, the watchdog bounds the time
 };
 
+/// What a group offers for its tensors.
+struct Route {
+  c10d::Backend& backend;
+  DirectExchange* direct;  // null: the backend does everything
+  std::chrono::milliseconds timeout;
+};
+
 /// The elements of a contiguous tensor as bytes (shared memory): operations that only move data take any
 /// dtype so.
 at::Tensor bytes_of(const at::Tensor& tensor);
 
-Started all_reduce_on(c10d::Backend& backend, const at::Tensor& tensor, ReduceOp op,
-                      std::chrono::milliseconds timeout);
-Started broadcast_on(c10d::Backend& backend, const at::Tensor& tensor, int root,
-                     std::chrono::milliseconds timeout);
-Started all_gather_on(c10d::Backend& backend, const at::Tensor& output, const at::Tensor& input,
-                      std::chrono::milliseconds timeout);
-Started reduce_scatter_on(c10d::Backend& backend, const at::Tensor& output, const at::Tensor& input,
-                          ReduceOp op, std::chrono::milliseconds timeout);
-Started all_to_all_on(c10d::Backend& backend, const at::Tensor& output, const at::Tensor& input,
-                      std::chrono::milliseconds timeout);
+Started all_reduce_on(const Route& route, const at::Tensor& tensor, ReduceOp op);
+Started broadcast_on(const Route& route, const at::Tensor& tensor, int root);
+Started all_gather_on(const Route& route, const at::Tensor& output, const at::Tensor& input);
+Started reduce_scatter_on(const Route& route, const at::Tensor& output, const at::Tensor& input, ReduceOp op);
+/// owned: an interval of elements a rank.
+Started reduce_to_owners_on(const Route& route, const at::Tensor& tensor, const std::vector<Interval>& owned);
+Started all_to_all_on(const Route& route, const at::Tensor& output, const at::Tensor& input);
 
 }  // namespace deepspeed::comm

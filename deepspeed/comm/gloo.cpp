@@ -53,7 +53,11 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const Job& job,
                                                     int size) {
   auto options = ProcessGroupGloo::Options::create(job.timeout);
   add_devices(job, *options);
-  return c10::make_intrusive<AbortableGloo>(store, rank, size, options);
+  auto backend = c10::make_intrusive<AbortableGloo>(store, rank, size, options);
+  // A rank is done connecting before its peers are. Were it to leave the group then, they would meet a closed
+  // connection.
+  backend->barrier({})->wait(job.timeout);
+  return backend;
 }
 
 }  // namespace deepspeed::comm

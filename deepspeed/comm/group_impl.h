@@ -45,6 +45,7 @@ class ProcessGroup::Impl {
   virtual Work start_broadcast(const at::Tensor& tensor, int root) = 0;
   virtual Work start_all_gather(const at::Tensor& output, const at::Tensor& input) = 0;
   virtual Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) = 0;
+  virtual Work start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) = 0;
   virtual Work start_all_to_all(const at::Tensor& output, const at::Tensor& input) = 0;
   virtual Work start_send(const at::Tensor& tensor, int destination, int tag) = 0;
   virtual Work start_recv(const at::Tensor& tensor, int source, int tag) = 0;

@@ -51,6 +51,15 @@ Work IdenticalRanksGroup::start_reduce_scatter(const at::Tensor& output, const a
   return finished_work();
 }
 
+Work IdenticalRanksGroup::start_reduce_to_owners(const at::Tensor& tensor,
+                                                 const std::vector<Interval>& owned) {
+  c10::NoGradGuard no_grad;
+  const Interval own = owned.at(description().rank);
+  reduce_with_copies(tensor.detach().view({-1}).narrow(0, own.begin, own.numel()), ReduceOp::kSum,
+                     description().size());
+  return finished_work();
+}
+
 Work IdenticalRanksGroup::start_all_to_all(const at::Tensor& output, const at::Tensor& input) {
   return start_all_gather(output, block_of_this_rank(input).clone());
 }

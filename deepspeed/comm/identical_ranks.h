@@ -20,6 +20,7 @@ class IdenticalRanksGroup : public ProcessGroup::Impl {
   Work start_broadcast(const at::Tensor& tensor, int root) override;
   Work start_all_gather(const at::Tensor& output, const at::Tensor& input) override;
   Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override;
+  Work start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) override;
   Work start_all_to_all(const at::Tensor& output, const at::Tensor& input) override;
   Work start_send(const at::Tensor& tensor, int destination, int tag) override;
   Work start_recv(const at::Tensor& tensor, int source, int tag) override;

@@ -12,14 +12,15 @@ namespace deepspeed::comm {
 
 /// Names and defaults of DeepSpeed's `init_distributed`.
 struct InitOptions {
-  std::string dist_backend = {};    // "" chooses: nccl where this build and machine have a GPU, else gloo
-  bool auto_mpi_discovery = true;   // take rank and size from an MPI launcher's variables where RANK is unset
-  int distributed_port = 29500;     // used where MASTER_PORT is unset
+  std::string dist_backend = {};   // "" chooses: nccl where this build and machine have a GPU, else gloo
+  bool auto_mpi_discovery = true;  // take rank and size from an MPI launcher's variables where RANK is unset
+  int distributed_port = 29500;    // used where MASTER_PORT is unset
   bool verbose = true;
-  std::chrono::milliseconds timeout = std::chrono::minutes(30);  // DEEPSPEED_TIMEOUT (minutes) overrides the default
-  std::string init_method = {};     // "" or env://, tcp://HOST:PORT, file:///PATH
-  int rank = -1;                    // -1: the variable RANK
-  int world_size = -1;              // -1: the variable WORLD_SIZE
+  std::chrono::milliseconds timeout =
+      std::chrono::minutes(30);  // DEEPSPEED_TIMEOUT (minutes) overrides the default
+  std::string init_method = {};  // "" or env://, tcp://HOST:PORT, file:///PATH
+  int rank = -1;                 // -1: the variable RANK
+  int world_size = -1;           // -1: the variable WORLD_SIZE
 };
 
 /// The world that a process belongs to. Destroying the last copy aborts what is under way and never waits.
@@ -32,12 +33,12 @@ class World {
 
   int rank() const;
   int size() const;
-  int local_rank() const;   // LOCAL_RANK, 0 where unset
-  int local_size() const;   // LOCAL_SIZE or LOCAL_WORLD_SIZE, 1 where unset
+  int local_rank() const;  // LOCAL_RANK, 0 where unset
+  int local_size() const;  // LOCAL_SIZE or LOCAL_WORLD_SIZE, 1 where unset
   const ProcessGroup& group() const;
 
-  /// A group of these global ranks. Collective: every rank of the world calls it, in the same order, also those
-  /// that are not in it (they get an empty handle).
+  /// A group of these global ranks. Collective: every rank of the world calls it, in the same order, also
+  /// those that are not in it (they get an empty handle).
   ProcessGroup new_group(const std::vector<int>& global_ranks, const std::string& name) const;
 
   /// Waits for the other ranks (a barrier), then leaves: the last call of a program that ends well.
@@ -47,8 +48,8 @@ class World {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Joins the job that the environment (or `options`) describes; a process without RANK and WORLD_SIZE becomes a
-/// world of one that opens no socket. A second call returns the same world. Throws UsageError or CommError.
+/// Joins the job that the environment (or `options`) describes; a process without RANK and WORLD_SIZE becomes
+/// a world of one that opens no socket. A second call returns the same world. Throws UsageError or CommError.
 World init_distributed(const InitOptions& options = {});
 
 /// Whether init_distributed() ran (and destroy_process_group() did not).

@@ -115,6 +115,24 @@ Work ProcessGroup::start_reduce_scatter(const at::Tensor& output, const at::Tens
   return input.numel() == 0 ? finished_work() : group.start_reduce_scatter(output, input, op);
 }
 
+Work ProcessGroup::start_reduce_to_owners(const at::Tensor& tensor,
+                                          const std::vector<Interval>& owned) const {
+  auto& group = checked(impl_);
+  check_tensor(group, "reduce_to_owners", "the tensor", tensor);
+  bool fits = static_cast<int>(owned.size()) == size() && tensor.scalar_type() != at::kBool;
+  int64_t end = 0;
+  for (const Interval& interval : owned) {
+    if (interval.empty()) continue;
+    fits = fits && interval.begin >= end && interval.end <= tensor.numel();
+    end = interval.end;
+  }
+  if (!fits) {
+    raise<UsageError>("comm", "reduce_to_owners of group '", name(), "': expected numbers and ", size(),
+                      " ascending intervals inside the ", tensor.numel(), " elements of the tensor");
+  }
+  return tensor.numel() == 0 ? finished_work() : group.start_reduce_to_owners(tensor, owned);
+}
+
 void ProcessGroup::all_reduce(const at::Tensor& tensor, ReduceOp op) const {
   start_all_reduce(tensor, op).wait();
 }
@@ -126,6 +144,10 @@ void ProcessGroup::all_gather(const at::Tensor& output, const at::Tensor& input)
 }
 void ProcessGroup::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) const {
   start_reduce_scatter(output, input, op).wait();
+}
+
+void ProcessGroup::reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) const {
+  start_reduce_to_owners(tensor, owned).wait();
 }
 
 void ProcessGroup::all_to_all(const at::Tensor& output, const at::Tensor& input) const {

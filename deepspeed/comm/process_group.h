@@ -1,16 +1,18 @@
-// A group of ranks and the collectives over it: a value handle over c10d::ProcessGroup, so that a group made by
-// Python's torch.distributed is the same object. c10d's own headers stay in this folder's .cpp files.
+// A group of ranks and the collectives over it: a value handle over c10d::ProcessGroup, so that a group made
+// by Python's torch.distributed is the same object. c10d's own headers stay in this folder's .cpp files.
 //
 // Every wait has a timeout; its error names rank, collective and group.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/base/interval.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -37,8 +39,8 @@ class Work {
 };
 
 /// Ranks are those inside the group, 0 to size() - 1, unless a name says "global".
-/// Tensors are dense and contiguous; collectives take any float or integer dtype (16-bit ones also over Gloo).
-/// All ranks must call the same collectives in the same order.
+/// Tensors are dense and contiguous; collectives take any float or integer dtype (16-bit ones also over
+/// Gloo). All ranks must call the same collectives in the same order.
 class ProcessGroup {
  public:
   class Impl;
@@ -62,13 +64,18 @@ class ProcessGroup {
   /// output: (size * n), input: (n); input may be the view of output at this rank's place.
   Work start_all_gather(const at::Tensor& output, const at::Tensor& input) const;
   /// output: (n), input: (size * n).
-  Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum) const;
+  Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
+                            ReduceOp op = ReduceOp::kSum) const;
+  /// owned: an interval of the tensor's elements a rank, ascending, without common elements. Afterwards each
+  /// rank's interval holds the sum over the ranks; the other elements are unspecified.
+  Work start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) const;
 
   // Blocking forms.
   void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;
   void broadcast(const at::Tensor& tensor, int root) const;
   void all_gather(const at::Tensor& output, const at::Tensor& input) const;
   void reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum) const;
+  void reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) const;
   /// output, input: (size * n); block i of input goes to rank i.
   void all_to_all(const at::Tensor& output, const at::Tensor& input) const;
   void send(const at::Tensor& tensor, int destination, int tag = 0) const;

@@ -50,6 +50,7 @@ zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_
   options.check_overflow = config.fp16.enabled || (config.bf16.enabled && config.bf16.check_grad_overflow);
   options.reduce_bucket_numel = zero.reduce_bucket_size;
   options.allgather_bucket_numel = zero.allgather_bucket_size;
+  options.reduce_scatter = zero.reduce_scatter;
   options.overlap_comm = zero.overlap_comm.value_or(false);
   options.communication_dtype = communication_dtype(config);
   options.averaging = averaging(config, world_size);

@@ -97,7 +97,7 @@ class FullGradients : public GradReducer {
 
   void launch(size_t bucket) {
     if (group_.size() == 1) return;
-    in_flight_.emplace_back(bucket, start_sum(view(buckets_[bucket])));
+    in_flight_.emplace_back(bucket, start_sum(buckets_[bucket], view(buckets_[bucket])));
     if (!options_.overlap) {
       finish_sum(view(buckets_[bucket]), in_flight_.back().second);
       in_flight_.pop_back();

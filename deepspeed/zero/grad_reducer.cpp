@@ -23,20 +23,30 @@ GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOpt
       buckets_(make_buckets(store.layouts(), options_.bucket_numel)),
       order_(buckets_, params_per_group(store)) {}
 
-comm::Work GradReducer::start_sum(const at::Tensor& bucket) {
-  if (options_.averaging.before != 1.0) bucket.mul_(options_.averaging.before);
-  if (options_.communication_dtype == bucket.scalar_type()) return group_.start_all_reduce(bucket);
-  const at::Tensor travelling = bucket.to(options_.communication_dtype);
-  converted_.push_back({bucket.data_ptr(), travelling});
-  return group_.start_all_reduce(travelling);
+comm::Work GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const {
+  if (!options_.to_owners) return group_.start_all_reduce(travelling);
+  std::vector<Interval> owned;
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    const Interval common = intersect(store_.groups()[bucket.group].layout.partition(rank), bucket.in_flat);
+    owned.push_back({common.begin - bucket.in_flat.begin, common.end - bucket.in_flat.begin});
+  }
+  return group_.start_reduce_to_owners(travelling, owned);
 }
 
-void GradReducer::finish_sum(const at::Tensor& bucket, comm::Work& work) {
+comm::Work GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values) {
+  if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
+  if (options_.communication_dtype == values.scalar_type()) return start_sum_of(bucket, values);
+  const at::Tensor travelling = values.to(options_.communication_dtype);
+  converted_.push_back({values.data_ptr(), travelling});
+  return start_sum_of(bucket, travelling);
+}
+
+void GradReducer::finish_sum(const at::Tensor& values, comm::Work& work) {
   work.wait();
   const auto entry = std::find_if(converted_.begin(), converted_.end(),
-                                  [&](const Converted& one) { return one.bucket == bucket.data_ptr(); });
+                                  [&](const Converted& one) { return one.values == values.data_ptr(); });
   if (entry == converted_.end()) return;
-  bucket.copy_(entry->travelling);
+  values.copy_(entry->travelling);
   converted_.erase(entry);
 }
 

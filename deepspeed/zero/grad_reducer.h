@@ -23,6 +23,7 @@ namespace deepspeed::zero {
 struct ReducerOptions {
   int64_t bucket_numel = 500'000'000;
   bool overlap = false;           // launch a bucket as soon as its gradients are there
+  bool to_owners = true;          // each rank gets the sum of its own elements alone; false: of all
   bool keep_param_grads = false;  // stage 0: after a reduction the parameters' grads are views of the result
   at::ScalarType communication_dtype = at::kFloat;
   Averaging averaging;
@@ -58,10 +59,11 @@ class GradReducer {
  protected:
   GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options);
 
-  /// Sum over the ranks of `bucket` (1-D) in the communication dtype, with the factor before it.
-  comm::Work start_sum(const at::Tensor& bucket);
+  /// Sum over the ranks of the values of `bucket` (1-D) in the communication dtype, with the factor before
+  /// it.
+  comm::Work start_sum(const Bucket& bucket, const at::Tensor& values);
   /// Waits, converts back where another dtype travelled.
-  void finish_sum(const at::Tensor& bucket, comm::Work& work);
+  void finish_sum(const at::Tensor& values, comm::Work& work);
   void scale_after(const at::Tensor& tensor) const;
   /// Throws UsageError: the bucket of this parameter was reduced before its last gradient came.
   void refuse_late_gradient(size_t group, size_t param) const;
@@ -74,8 +76,10 @@ class GradReducer {
   bool open_ = false;
 
  private:
+  comm::Work start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const;
+
   struct Converted {
-    const void* bucket;
+    const void* values;
     at::Tensor travelling;
   };
   std::vector<Converted> converted_;

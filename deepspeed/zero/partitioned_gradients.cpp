@@ -78,7 +78,7 @@ class PartitionedGradients : public GradReducer {
       }
     }
     in_flight_.push_back(
-        {index, std::move(storage), buffer, group_.size() > 1 ? start_sum(buffer) : comm::Work()});
+        {index, std::move(storage), buffer, group_.size() > 1 ? start_sum(bucket, buffer) : comm::Work()});
     if (!options_.overlap) absorb_oldest();
   }
 

@@ -31,6 +31,7 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
   ReducerOptions reducer;
   reducer.bucket_numel = options_.reduce_bucket_numel;
   reducer.overlap = options_.overlap_comm;
+  reducer.to_owners = options_.stage > 0 && options_.reduce_scatter;
   reducer.keep_param_grads = options_.stage == 0;
   reducer.communication_dtype = options_.communication_dtype;
   reducer.averaging = options_.averaging;

@@ -26,6 +26,7 @@ struct ZeroOptions {
   int64_t reduce_bucket_numel = 500'000'000;
   int64_t allgather_bucket_numel = 500'000'000;
   bool overlap_comm = false;
+  bool reduce_scatter = true;  // stages 1 and 2: false sums all elements on every rank
   at::ScalarType communication_dtype = at::kFloat;
   Averaging averaging;
 };

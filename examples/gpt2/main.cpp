@@ -3,30 +3,16 @@
 //   gpt2 --fp32_weights pytorch_model.bin --save_dir checkpoints --sample 500
 #include <cstdio>
 #include <exception>
-#include <memory>
 
 #include <CLI/CLI.hpp>
 
-#include "model_file.h"
 #include "options.h"
 #include "sampler.h"
 #include "trainer.h"
 
-namespace {
-
-void sample_from_file(const gpt2::Options& options) {
-  const auto run = gpt2::read_model_file(options.save_dir);
-  gpt2::GPT model(run.config);
-  gpt2::load_weights(model, options.fp32_weights);
-  std::printf("%s\n", gpt2::sample(model, run.vocabulary, options.sample).c_str());
-}
-
-}  // namespace
-
 int main(int argc, char** argv) {
   CLI::App app("Trains a small GPT-2 on text with deepspeed, character by character, and samples from it.");
   gpt2::Options options;
-  app.add_option("--deepspeed_config", options.deepspeed_config, "JSON config of deepspeed");
   gpt2::add_options(app, options);
   CLI11_PARSE(app, argc, argv);
   try {
@@ -35,7 +21,8 @@ int main(int argc, char** argv) {
     if (options.fp32_weights.empty()) {
       gpt2::train(options);
     } else {
-      sample_from_file(options);
+      const auto text = gpt2::sample_from_file(options.fp32_weights, options.save_dir, options.sample);
+      std::printf("%s\n", text.c_str());
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpt2: %s\n", error.what());

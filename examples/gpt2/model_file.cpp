@@ -9,6 +9,8 @@
 #include "deepspeed/base/json.h"
 #include "deepspeed/checkpoint/torch_archive.h"
 
+#include "gpt.h"
+
 namespace gpt2 {
 namespace fs = std::filesystem;
 using deepspeed::CheckpointError;

@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <string>
 
-#include "gpt.h"
+#include "gpt_config.h"
 #include "text_data.h"
 
 namespace gpt2 {
+
+class GPT;
 
 struct ModelFile {
   GptConfig config;  // dropout does not belong to it: it is a matter of training alone

@@ -71,6 +71,7 @@ void add_sample_options(CLI::App& app, Options& options) {
 }  // namespace
 
 void add_options(CLI::App& app, Options& options) {
+  deepspeed::add_config_arguments(app, options.config);
   add_training_options(app, options);
   add_model_options(app, options.model);
   add_sample_options(app, options);
@@ -87,7 +88,7 @@ void validate(const Options& options) {
       reject("--fp32_weights needs --sample N, the number of characters to sample");
     return;
   }
-  if (options.deepspeed_config.empty()) reject("training needs --deepspeed_config FILE");
+  if (options.config.config_path().empty()) reject("training needs --deepspeed_config FILE");
   if (options.save_every > 0 && options.save_dir.empty()) reject("--save_every needs --save_dir");
   if (!options.resume_tag.empty() && options.resume.empty()) reject("--resume_tag needs --resume DIR");
 }

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "gpt.h"
+#include "deepspeed/comm/arguments.h"
+
+#include "gpt_config.h"
 #include "sampler.h"
 
 namespace CLI {
@@ -14,15 +16,15 @@ class App;
 namespace gpt2 {
 
 struct Options {
-  std::string deepspeed_config;  // training: the JSON config
-  std::string data;              // "": the texts that lie on every Debian machine
-  int64_t steps = 1200;          // optimizer steps in all, those before a resume included
-  GptConfig model;               // its vocabulary follows from the data
-  int64_t eval_every = 0;        // 0: at the end alone
-  std::string save_dir;          // "": no checkpoints
-  int64_t save_every = 0;        // 0: at the end alone
-  std::string resume;            // a save_dir to go on from
-  std::string resume_tag;        // "": its latest checkpoint
+  deepspeed::ConfigArguments config;  // --deepspeed_config: training needs it
+  std::string data;                   // "": the texts that lie on every Debian machine
+  int64_t steps = 1200;               // optimizer steps in all, those before a resume included
+  GptConfig model;                    // its vocabulary follows from the data
+  int64_t eval_every = 0;             // 0: at the end alone
+  std::string save_dir;               // "": no checkpoints
+  int64_t save_every = 0;             // 0: at the end alone
+  std::string resume;                 // a save_dir to go on from
+  std::string resume_tag;             // "": its latest checkpoint
   std::string loss_log;
   int64_t log_every = 50;  // steps between two lines where the output is not a terminal
   uint64_t seed = 1234;

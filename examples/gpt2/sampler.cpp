@@ -11,6 +11,10 @@
 
 #include "deepspeed/base/error.h"
 
+#include "gpt.h"
+#include "model_file.h"
+#include "text_data.h"
+
 namespace gpt2 {
 namespace {
 
@@ -49,6 +53,14 @@ std::string sample(GPT& model, const Vocabulary& vocabulary, const SampleOptions
   }
   model.train(was_training);
   return vocabulary.decode(tokens);
+}
+
+std::string sample_from_file(const std::filesystem::path& weights, const std::filesystem::path& run_folder,
+                             const SampleOptions& options) {
+  const ModelFile run = read_model_file(run_folder);
+  GPT model(run.config);
+  load_weights(model, weights);
+  return sample(model, run.vocabulary, options);
 }
 
 }  // namespace gpt2

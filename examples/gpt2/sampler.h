@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
-#include "gpt.h"
-#include "text_data.h"
-
 namespace gpt2 {
+
+class GPT;
+class Vocabulary;
 
 struct SampleOptions {
   std::string prompt = {};   // "": a line end where the vocabulary has one, else its first byte
@@ -19,5 +20,10 @@ struct SampleOptions {
 /// The prompt and what the model adds to it. Throws deepspeed::UsageError for a prompt with unknown bytes, a
 /// negative number of tokens or a negative temperature.
 std::string sample(GPT& model, const Vocabulary& vocabulary, const SampleOptions& options);
+
+/// The same from a file of zero_to_fp32 and the folder of the run that it comes from (model_file.h). Throws
+/// as read_model_file() and load_weights() do.
+std::string sample_from_file(const std::filesystem::path& weights, const std::filesystem::path& run_folder,
+                             const SampleOptions& options);
 
 }  // namespace gpt2

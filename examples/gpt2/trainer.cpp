@@ -9,6 +9,7 @@
 
 #include <deepspeed/deepspeed.h>
 
+#include "gpt.h"
 #include "model_file.h"
 #include "progress.h"
 #include "text_data.h"
@@ -113,7 +114,7 @@ void train(const Options& options) {
 
   auto model = std::make_shared<GPT>(config);
   auto [engine, optimizer, loader, lr_scheduler] =
-      deepspeed::initialize(model, data.train, {.config = options.deepspeed_config});
+      deepspeed::initialize(model, data.train, {.config = options.config.config_path()});
 
   const bool first_rank = world.rank() == 0;
   Progress progress(stdout, !first_rank, options.steps, options.log_every,

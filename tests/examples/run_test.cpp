@@ -11,6 +11,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/torch_archive.h"
 
+#include "gpt.h"
 #include "model_file.h"
 #include "options.h"
 #include "progress.h"
@@ -70,7 +71,7 @@ TEST(Options, ParseAndRejectWhatMissesAPart) {
   EXPECT_EQ(options.model.width, 96);
   EXPECT_EQ(options.sample.prompt, "To be");
   EXPECT_THROW(validate(options), deepspeed::UsageError);  // no --deepspeed_config
-  options.deepspeed_config = "ds_config.json";
+  options.config.deepspeed_config = "ds_config.json";
   EXPECT_NO_THROW(validate(options));
   options.save_every = 5;
   EXPECT_THROW(validate(options), deepspeed::UsageError);

@@ -1,0 +1,21 @@
+# Headers of other projects that nearly every file of a target parses, precompiled. Each file still includes what it
+# uses: -DDEEPSPEED_PCH=OFF (presets dev and tidy) checks that.
+
+set(DEEPSPEED_PCH_CORE <algorithm> <chrono> <functional> <map> <memory> <optional> <set> <sstream> <string> <vector>
+  <nlohmann/json.hpp>)
+set(DEEPSPEED_PCH_TORCH ${DEEPSPEED_PCH_CORE} <ATen/core/Tensor.h> <torch/csrc/autograd/variable.h>
+  <c10/core/GradMode.h>)
+set(DEEPSPEED_PCH_TESTS ${DEEPSPEED_PCH_TORCH} <torch/nn/module.h> <gmock/gmock.h> <gtest/gtest.h>)
+
+function(deepspeed_precompile target)
+  if(DEEPSPEED_PCH)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
+# For a target that is compiled like `other`, with the same headers.
+function(deepspeed_share_precompiled target other)
+  if(DEEPSPEED_PCH)
+    target_precompile_headers(${target} REUSE_FROM ${other})
+  endif()
+endfunction()
