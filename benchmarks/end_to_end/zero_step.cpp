@@ -67,6 +67,10 @@ Json ds_config(const Options& options) {
           {"zero_optimization", {{"stage", options.stage}}}};
 }
 
+using Clock = std::chrono::steady_clock;
+
+double milliseconds(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
+
 double seconds_since_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -115,22 +119,25 @@ Json run_rank(const Options& options, double launch_time, deepspeed::comm::World
     batches.push_back(data.batch(step, world.rank()));
   }
   std::vector<double> step_ms, losses;
+  Json parts_ms = Json::array();  // forward, backward with reductions, step with the gathering of parameters
   for (const FormulaBatch& batch : batches) {
     world.group().barrier();
-    const auto begin = std::chrono::steady_clock::now();
+    const Clock::time_point begin = Clock::now();
     const at::Tensor loss = engine->forward(batch.tokens, batch.targets);
+    const Clock::time_point after_forward = Clock::now();
     engine->backward(loss);
+    const Clock::time_point after_backward = Clock::now();
     engine->step();
-    step_ms.push_back(
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    const Clock::time_point end = Clock::now();
+    step_ms.push_back(milliseconds(end - begin));
+    parts_ms.push_back({milliseconds(after_forward - begin), milliseconds(after_backward - after_forward),
+                        milliseconds(end - after_backward)});
     losses.push_back(loss.template item<double>());
   }
   step_ms.erase(step_ms.begin(), step_ms.begin() + options.warmup);
-  return {{"parameters", parameters},
-          {"ready_seconds", ready_seconds},
-          {"step_ms", step_ms},
-          {"losses", losses},
-          {"peak_rss_mb", peak_rss_mb()}};
+  return {{"parameters", parameters}, {"ready_seconds", ready_seconds},
+          {"step_ms", step_ms},       {"parts_ms", parts_ms},
+          {"losses", losses},         {"peak_rss_mb", peak_rss_mb()}};
 }
 
 /// The run as a whole: a step takes as long as its slowest rank.
@@ -139,10 +146,15 @@ Json combine(const Options& options, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
     ranks.push_back(Json::parse(text));
   }
-  Json result = {{"program", "deepspeed-cpp"},   {"stage", options.stage},
-                 {"world_size", ranks.size()},   {"parameters", ranks.front().at("parameters")},
-                 {"ready_seconds", 0.0},         {"step_ms", ranks.front().at("step_ms")},
-                 {"peak_rss_mb", Json::array()}, {"losses", Json::array()}};
+  Json result = {{"program", "deepspeed-cpp"},
+                 {"stage", options.stage},
+                 {"world_size", ranks.size()},
+                 {"parameters", ranks.front().at("parameters")},
+                 {"ready_seconds", 0.0},
+                 {"step_ms", ranks.front().at("step_ms")},
+                 {"parts_ms", ranks.front().at("parts_ms")},
+                 {"peak_rss_mb", Json::array()},
+                 {"losses", Json::array()}};
   for (const Json& rank : ranks) {
     result["ready_seconds"] =
         std::max(result["ready_seconds"].get<double>(), rank.at("ready_seconds").get<double>());

@@ -55,6 +55,7 @@ Work IdenticalRanksGroup::start_reduce_to_owners(const at::Tensor& tensor,
                                                  const std::vector<Interval>& owned) {
   c10::NoGradGuard no_grad;
   const Interval own = owned.at(description().rank);
+  if (own.empty()) return finished_work();
   reduce_with_copies(tensor.detach().view({-1}).narrow(0, own.begin, own.numel()), ReduceOp::kSum,
                      description().size());
   return finished_work();

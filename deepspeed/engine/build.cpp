@@ -49,8 +49,11 @@ zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_
   options.gradient_clipping = config.gradient_clipping;
   options.check_overflow = config.fp16.enabled || (config.bf16.enabled && config.bf16.check_grad_overflow);
   options.reduce_bucket_numel = zero.reduce_bucket_size;
-  options.allgather_bucket_numel = zero.allgather_bucket_size;
+  options.contiguous_gradients = zero.contiguous_gradients;
   options.reduce_scatter = zero.reduce_scatter;
+  options.multi_rank_buckets = zero.use_multi_rank_bucket_allreduce;
+  options.ignore_unused_parameters = zero.ignore_unused_parameters;
+  options.gather = {zero.allgather_partitions, zero.allgather_bucket_size};
   options.overlap_comm = zero.overlap_comm.value_or(false);
   options.communication_dtype = communication_dtype(config);
   options.averaging = averaging(config, world_size);

@@ -46,13 +46,14 @@ class FullGradients : public GradReducer {
     if (boundary()) {
       fill_missing();
       while (const auto bucket = order_.take_any()) launch(*bucket);
-      for (auto& [bucket, work] : in_flight_) finish_sum(view(buckets_[bucket]), work);
+      for (auto& [bucket, works] : in_flight_) finish_sum(view(buckets_[bucket]), works);
       in_flight_.clear();
       for (size_t group = 0; group < flat_.size(); ++group) scale_after(gradient(group));
       if (options_.keep_param_grads) expose_grads();
     }
     order_.reset();
     open_ = false;
+    if (boundary()) check_all_used(written_);
   }
 
   at::Tensor gradient(size_t group) const override {
@@ -114,7 +115,7 @@ class FullGradients : public GradReducer {
 
   std::vector<at::Tensor> flat_;            // [group], padded
   std::vector<std::vector<bool>> written_;  // [group][param], in this accumulation window
-  std::vector<std::pair<size_t, comm::Work>> in_flight_;
+  std::vector<std::pair<size_t, Works>> in_flight_;
 };
 
 }  // namespace

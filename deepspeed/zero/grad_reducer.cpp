@@ -20,20 +20,28 @@ GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOpt
     : store_(store),
       group_(std::move(group)),
       options_(std::move(options)),
-      buckets_(make_buckets(store.layouts(), options_.bucket_numel)),
+      buckets_(make_buckets(store.layouts(), options_.contiguous ? options_.bucket_numel : 1)),
       order_(buckets_, params_per_group(store)) {}
 
-comm::Work GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const {
-  if (!options_.to_owners) return group_.start_all_reduce(travelling);
+GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const {
+  if (!options_.to_owners) return {group_.start_all_reduce(travelling)};
   std::vector<Interval> owned;
   for (int rank = 0; rank < group_.size(); ++rank) {
     const Interval common = intersect(store_.groups()[bucket.group].layout.partition(rank), bucket.in_flat);
     owned.push_back({common.begin - bucket.in_flat.begin, common.end - bucket.in_flat.begin});
   }
-  return group_.start_reduce_to_owners(travelling, owned);
+  if (options_.owners_together) return {group_.start_reduce_to_owners(travelling, owned)};
+  Works works;
+  for (size_t owner = 0; owner < owned.size(); ++owner) {
+    if (owned[owner].empty()) continue;
+    std::vector<Interval> alone(owned.size());
+    alone[owner] = owned[owner];
+    works.push_back(group_.start_reduce_to_owners(travelling, alone));
+  }
+  return works;
 }
 
-comm::Work GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values) {
+GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values) {
   if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
   if (options_.communication_dtype == values.scalar_type()) return start_sum_of(bucket, values);
   const at::Tensor travelling = values.to(options_.communication_dtype);
@@ -41,8 +49,8 @@ comm::Work GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values
   return start_sum_of(bucket, travelling);
 }
 
-void GradReducer::finish_sum(const at::Tensor& values, comm::Work& work) {
-  work.wait();
+void GradReducer::finish_sum(const at::Tensor& values, Works& works) {
+  for (comm::Work& work : works) work.wait();
   const auto entry = std::find_if(converted_.begin(), converted_.end(),
                                   [&](const Converted& one) { return one.values == values.data_ptr(); });
   if (entry == converted_.end()) return;
@@ -52,6 +60,19 @@ void GradReducer::finish_sum(const at::Tensor& values, comm::Work& work) {
 
 void GradReducer::scale_after(const at::Tensor& tensor) const {
   if (options_.averaging.after != 1.0) tensor.mul_(options_.averaging.after);
+}
+
+void GradReducer::check_all_used(const std::vector<std::vector<bool>>& used) const {
+  if (options_.allow_unused) return;
+  for (size_t group = 0; group < used.size(); ++group) {
+    for (size_t param = 0; param < used[group].size(); ++param) {
+      if (used[group][param]) continue;
+      raise<UsageError>(
+          "zero.grad_reducer", "parameter '", store_.groups()[group].params[param].name,
+          "' received no gradient on rank ", group_.rank(),
+          "; zero_optimization.ignore_unused_parameters is false, set it to true to allow this");
+    }
+  }
 }
 
 void GradReducer::refuse_late_gradient(size_t group, size_t param) const {

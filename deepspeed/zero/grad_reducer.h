@@ -23,7 +23,10 @@ namespace deepspeed::zero {
 struct ReducerOptions {
   int64_t bucket_numel = 500'000'000;
   bool overlap = false;           // launch a bucket as soon as its gradients are there
+  bool contiguous = true;         // gradients travel together in a buffer; false: each parameter's alone
   bool to_owners = true;          // each rank gets the sum of its own elements alone; false: of all
+  bool owners_together = true;    // one operation for all owners of a bucket; false: one for each
+  bool allow_unused = true;       // false: a parameter without a gradient at the boundary is an error
   bool keep_param_grads = false;  // stage 0: after a reduction the parameters' grads are views of the result
   at::ScalarType communication_dtype = at::kFloat;
   Averaging averaging;
@@ -57,14 +60,20 @@ class GradReducer {
   bool is_open() const { return open_; }
 
  protected:
+  using Works = std::vector<comm::Work>;
+
   GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options);
 
   /// Sum over the ranks of the values of `bucket` (1-D) in the communication dtype, with the factor before
   /// it.
-  comm::Work start_sum(const Bucket& bucket, const at::Tensor& values);
+  Works start_sum(const Bucket& bucket, const at::Tensor& values);
   /// Waits, converts back where another dtype travelled.
-  void finish_sum(const at::Tensor& values, comm::Work& work);
+  void finish_sum(const at::Tensor& values, Works& works);
   void scale_after(const at::Tensor& tensor) const;
+  /// Throws UsageError where unused parameters are not allowed and one of them, by [group][param], got no
+  /// gradient in the window. Every rank gets through its collectives first, so that the others do not wait
+  /// for this one.
+  void check_all_used(const std::vector<std::vector<bool>>& used) const;
   /// Throws UsageError: the bucket of this parameter was reduced before its last gradient came.
   void refuse_late_gradient(size_t group, size_t param) const;
 
@@ -76,7 +85,7 @@ class GradReducer {
   bool open_ = false;
 
  private:
-  comm::Work start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const;
+  Works start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const;
 
   struct Converted {
     const void* values;

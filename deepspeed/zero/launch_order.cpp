@@ -24,6 +24,11 @@ void LaunchOrder::mark_arrived(size_t group, size_t param) {
   if (bucket != kNone) --missing_[bucket];
 }
 
+std::optional<size_t> LaunchOrder::bucket_of(size_t group, size_t param) const {
+  const size_t bucket = bucket_of_[group][param];
+  return bucket == kNone ? std::nullopt : std::optional(bucket);
+}
+
 bool LaunchOrder::was_launched(size_t group, size_t param) const {
   const size_t bucket = bucket_of_[group][param];
   return bucket != kNone && bucket < next_;

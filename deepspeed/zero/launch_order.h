@@ -17,8 +17,12 @@ class LaunchOrder {
   /// Notes a gradient; a second one of the same parameter in one backward changes nothing.
   void mark_arrived(size_t group, size_t param);
   bool has_arrived(size_t group, size_t param) const { return arrived_[group][param]; }
+  /// None for a parameter without elements.
+  std::optional<size_t> bucket_of(size_t group, size_t param) const;
   /// Whether the bucket of that parameter was handed out already.
   bool was_launched(size_t group, size_t param) const;
+  /// The bucket that is handed out next; the number of buckets after the last.
+  size_t next() const { return next_; }
   /// The next bucket, if all its gradients are there.
   std::optional<size_t> take_complete();
   /// The next bucket, complete or not.

@@ -1,10 +1,13 @@
-// Stage 2: gradients stay with their parameters until their bucket is complete, travel in a transient buffer,
-// and only this rank's partition of the sum is kept and accumulated.
+// Stage 2: gradients are gathered in a transient buffer a bucket and travel as soon as it is complete; only
+// this rank's partition of the sum is kept and accumulated.
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -19,29 +22,43 @@ class PartitionedGradients : public GradReducer {
       : GradReducer(store, std::move(group), std::move(options)) {
     for (size_t index = 0; index < store.groups().size(); ++index) {
       own_.push_back(at::zeros({options_.owned[index].numel()}, store.groups()[index].flat.options()));
+      used_.emplace_back(store.groups()[index].params.size(), false);
     }
+    gathered_ = used_;
   }
 
   void on_gradient(size_t group, size_t param) override {
     const c10::NoGradGuard no_grad;
     open_ = true;
     if (order_.was_launched(group, param)) refuse_late_gradient(group, param);
+    at::Tensor& gradient = store_.groups()[group].params[param].tensor.mutable_grad();
+    // Autograd may run the node without a gradient: then launch() fills in zeros.
+    if (!gradient.defined()) return;
+    used_[group][param] = true;
     order_.mark_arrived(group, param);
-    while (const auto bucket = order_.take_complete()) launch(*bucket);
+    const auto bucket = order_.bucket_of(group, param);
+    if (!bucket) return gradient.reset();
+    if (is_gathering(*bucket) || start_gathering(*bucket)) gather(*bucket, param);
+    while (const auto complete = order_.take_complete()) launch(*complete);
   }
 
   void finish_backward() override {
     const c10::NoGradGuard no_grad;
     while (const auto bucket = order_.take_any()) launch(*bucket);
     while (!in_flight_.empty()) absorb_oldest();
+    for (auto& group : gathered_) group.assign(group.size(), false);
     window_is_empty_ = false;
     order_.reset();
     open_ = false;
+    if (boundary()) check_all_used(used_);
   }
 
   at::Tensor gradient(size_t group) const override { return own_[group]; }
 
-  void clear() override { window_is_empty_ = true; }
+  void clear() override {
+    window_is_empty_ = true;
+    for (auto& group : used_) group.assign(group.size(), false);
+  }
 
   int64_t bytes() const override {
     int64_t bytes = 0;
@@ -50,76 +67,120 @@ class PartitionedGradients : public GradReducer {
   }
 
  private:
-  struct InFlight {
+  /// A buffer with the gradients of a bucket.
+  struct Gathered {
     size_t bucket;
-    at::Tensor storage;  // of the pool, at least as large as the bucket
-    at::Tensor buffer;   // (numel of the bucket), a view of storage
-    comm::Work work;
+    at::Tensor
+        storage;  // of the pool, at least as large as the bucket; undefined: values is a gradient itself
+    at::Tensor values;  // (numel of the bucket), a view of storage
+    Works works;
   };
 
-  // Moves the gradients of a bucket into one buffer and starts their sum.
-  void launch(size_t index) {
+  bool is_gathering(size_t bucket) const { return gathering_ && gathering_->bucket == bucket; }
+
+  /// Takes a buffer for the bucket, if it is the one that is launched next and there is a buffer to take.
+  bool start_gathering(size_t bucket) {
+    const size_t most = options_.overlap ? 2 : 1;
+    if (!options_.contiguous || gathering_ || bucket != order_.next() || in_flight_.size() >= most)
+      return false;
+    gathering_ = take_buffer(bucket);
+    return true;
+  }
+
+  /// Moves the gradient of a parameter, while it is still in the caches, to its place in the buffer.
+  void gather(size_t index, size_t param) {
     const Bucket& bucket = buckets_[index];
     StoredGroup& stored = store_.groups()[bucket.group];
-    const size_t limit = options_.overlap ? 2 : 1;
-    while (in_flight_.size() >= limit) absorb_oldest();
-    at::Tensor storage = take_storage(bucket.in_flat.numel(), stored.flat.options());
-    at::Tensor buffer = storage.narrow(0, 0, bucket.in_flat.numel());
-    for (const size_t param : bucket.params) {
-      const Interval place = stored.layout.place(param);
-      const at::Tensor destination = buffer.narrow(0, place.begin - bucket.in_flat.begin, place.numel());
-      at::Tensor& gradient = stored.params[param].tensor.mutable_grad();
-      if (gradient.defined()) {
-        const at::Tensor dense = gradient.layout() == at::kStrided ? gradient : gradient.to_dense();
-        destination.view(gradient.sizes()).copy_(dense);
-        gradient.reset();
-      } else {
-        destination.zero_();
-      }
+    const Interval place = stored.layout.place(param);
+    at::Tensor& gradient = stored.params[param].tensor.mutable_grad();
+    const at::Tensor destination =
+        gathering_->values.narrow(0, place.begin - bucket.in_flat.begin, place.numel());
+    if (!gradient.defined()) {
+      if (!gathered_[bucket.group][param]) destination.zero_();
+      return;
     }
-    in_flight_.push_back(
-        {index, std::move(storage), buffer, group_.size() > 1 ? start_sum(bucket, buffer) : comm::Work()});
+    const at::Tensor dense = gradient.layout() == at::kStrided ? gradient : gradient.to_dense();
+    if (gathered_[bucket.group][param]) {
+      destination.view(dense.sizes()).add_(dense);
+    } else {
+      destination.view(dense.sizes()).copy_(dense);
+      gathered_[bucket.group][param] = true;
+    }
+    gradient.reset();
+  }
+
+  /// Starts the sum of a bucket over the ranks.
+  void launch(size_t index) {
+    const size_t most = options_.overlap ? 2 : 1;
+    if (!is_gathering(index)) {
+      while (in_flight_.size() >= most) absorb_oldest();
+      gathering_ = options_.contiguous ? take_buffer(index) : take_gradient(index);
+    }
+    if (options_.contiguous) {
+      for (const size_t param : buckets_[index].params) gather(index, param);
+    }
+    Gathered gathered = std::move(*gathering_);
+    gathering_.reset();
+    if (group_.size() > 1) gathered.works = start_sum(buckets_[index], gathered.values);
+    in_flight_.push_back(std::move(gathered));
     if (!options_.overlap) absorb_oldest();
   }
 
   void absorb_oldest() {
-    InFlight& oldest = in_flight_.front();
-    if (oldest.work) finish_sum(oldest.buffer, oldest.work);
+    Gathered& oldest = in_flight_.front();
+    if (!oldest.works.empty()) finish_sum(oldest.values, oldest.works);
     const Bucket& bucket = buckets_[oldest.bucket];
     const Interval owned = options_.owned[bucket.group];
     const Interval common = intersect(bucket.in_flat, owned);
     if (!common.empty()) {
-      const at::Tensor piece = oldest.buffer.narrow(0, common.begin - bucket.in_flat.begin, common.numel());
-      const at::Tensor own = own_[bucket.group].narrow(0, common.begin - owned.begin, common.numel());
-      scale_after(piece);
-      if (window_is_empty_) {
-        own.copy_(piece);
-      } else {
+      const at::Tensor piece = oldest.values.narrow(0, common.begin - bucket.in_flat.begin, common.numel());
+      at::Tensor own = own_[bucket.group].narrow(0, common.begin - owned.begin, common.numel());
+      if (!window_is_empty_) {
+        scale_after(piece);
         own.add_(piece);
+      } else if (options_.averaging.after != 1.0) {
+        at::mul_out(own, piece, at::scalar_tensor(options_.averaging.after, piece.options()));
+      } else {
+        own.copy_(piece);
       }
     }
-    pool_.push_back(std::move(oldest.storage));
+    if (oldest.storage.defined()) pool_.push_back(std::move(oldest.storage));
     in_flight_.pop_front();
   }
 
   // Buffers are kept from step to step: fresh pages cost as much as the copy into them.
-  at::Tensor take_storage(int64_t numel, const at::TensorOptions& options) {
-    const auto fits =
-        std::find_if(pool_.begin(), pool_.end(), [&](const at::Tensor& one) { return one.numel() >= numel; });
-    if (fits == pool_.end()) {
-      pool_.clear();
+  Gathered take_buffer(size_t index) {
+    const Bucket& bucket = buckets_[index];
+    const auto& options = store_.groups()[bucket.group].flat.options();
+    const int64_t numel = bucket.in_flat.numel();
+    if (pool_.empty()) {
       int64_t largest = 0;
-      for (const Bucket& bucket : buckets_) largest = std::max(largest, bucket.in_flat.numel());
-      return at::empty({largest}, options);
+      for (const Bucket& any : buckets_) largest = std::max(largest, any.in_flat.numel());
+      pool_.push_back(at::empty({largest}, options));
     }
-    at::Tensor storage = std::move(*fits);
-    pool_.erase(fits);
-    return storage;
+    const at::Tensor storage = std::move(pool_.back());
+    pool_.pop_back();
+    return {index, storage, storage.narrow(0, 0, numel), {}};
   }
 
-  std::vector<at::Tensor> own_;  // [group], (owned numel), the model's dtype
-  std::vector<at::Tensor> pool_;
-  std::deque<InFlight> in_flight_;
+  // The gradient of the bucket's one parameter travels where it lies.
+  Gathered take_gradient(size_t index) {
+    const Bucket& bucket = buckets_[index];
+    StoredGroup& stored = store_.groups()[bucket.group];
+    at::Tensor& gradient = stored.params[bucket.params.front()].tensor.mutable_grad();
+    at::Tensor values = gradient.defined()
+                            ? (gradient.layout() == at::kStrided ? gradient : gradient.to_dense())
+                            : at::zeros({bucket.in_flat.numel()}, stored.flat.options());
+    gradient.reset();
+    return {index, {}, values.contiguous().view({-1}), {}};
+  }
+
+  std::vector<at::Tensor> own_;              // [group], (owned numel), the model's dtype
+  std::vector<std::vector<bool>> used_;      // [group][param], in this accumulation window
+  std::vector<std::vector<bool>> gathered_;  // [group][param], in this backward
+  std::vector<at::Tensor> pool_;             // each as large as the largest bucket
+  std::optional<Gathered> gathering_;
+  std::deque<Gathered> in_flight_;
   bool window_is_empty_ = true;
 };
 

@@ -31,6 +31,9 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
   ReducerOptions reducer;
   reducer.bucket_numel = options_.reduce_bucket_numel;
   reducer.overlap = options_.overlap_comm;
+  reducer.contiguous = options_.contiguous_gradients;
+  reducer.owners_together = options_.multi_rank_buckets;
+  reducer.allow_unused = options_.ignore_unused_parameters;
   reducer.to_owners = options_.stage > 0 && options_.reduce_scatter;
   reducer.keep_param_grads = options_.stage == 0;
   reducer.communication_dtype = options_.communication_dtype;
@@ -140,11 +143,9 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
 void ZeroOptimizer::zero_grad() { reducer_->clear(); }
 
 void ZeroOptimizer::gather_parameters() {
-  if (options_.stage == 0 || group_.size() == 1) return;
-  for (size_t index = 0; index < slices_.size(); ++index) {
-    const at::Tensor& flat = store_->groups()[index].flat;
-    const Interval own = slices_[index].interval;
-    group_.all_gather(flat, flat.narrow(0, own.begin, own.numel()));
+  if (options_.stage == 0) return;
+  for (const StoredGroup& stored : store_->groups()) {
+    gather_partitions(group_, stored.flat, stored.layout, options_.gather);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "deepspeed/zero/grad_hooks.h"
 #include "deepspeed/zero/grad_reducer.h"
 #include "deepspeed/zero/param_store.h"
+#include "deepspeed/zero/partition_gather.h"
 
 namespace deepspeed::zero {
 
@@ -24,9 +25,12 @@ struct ZeroOptions {
   double gradient_clipping = 1.0;  // largest L2 norm of all gradients; 0: none
   bool check_overflow = false;     // fp16 always, bf16 by config: skip a step whose gradients are not finite
   int64_t reduce_bucket_numel = 500'000'000;
-  int64_t allgather_bucket_numel = 500'000'000;
   bool overlap_comm = false;
-  bool reduce_scatter = true;  // stages 1 and 2: false sums all elements on every rank
+  bool contiguous_gradients = true;      // false: each parameter's gradient travels alone
+  bool reduce_scatter = true;            // stages 1 and 2: false sums all elements on every rank
+  bool multi_rank_buckets = true;        // false: one reduction for every rank that owns a part of a bucket
+  bool ignore_unused_parameters = true;  // false: a parameter without a gradient is an error
+  GatherOptions gather;                  // of the updated parameters, stages 1 and 2
   at::ScalarType communication_dtype = at::kFloat;
   Averaging averaging;
 };

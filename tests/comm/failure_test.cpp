@@ -93,7 +93,7 @@ TEST(Failure, OfAStoppedRankThatHoldsTheStoreIsStillBounded) {
                                    [](int rank) {
                                      auto world = join(1s);
                                      world.group().barrier();  // connecting still needs the store
-        if (rank == 0) ::raise(SIGSTOP);
+                                     if (rank == 0) ::raise(SIGSTOP);
                                      return comm_error_of([&] { world.group().barrier(); });
                                    },
                                    {.hang_limit = 8s});

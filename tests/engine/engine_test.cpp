@@ -235,25 +235,5 @@ TEST(Engine, StageZeroShowsAveragedGradientsUntilTheStep) {
   });
 }
 
-TEST(Engine, MemoryFollowsTheZeroFormula) {
-  // P parameters over N ranks in bf16: 2P, gradients 2P or 2P/N, fp32 masters and two moments 12P or 12P/N.
-  for (const int world_size : {1, 2, 4}) {
-    testing::run_ranks(world_size, [](comm::World& world) {
-      for (const int stage : {0, 1, 2}) {
-        const auto engine = make_engine(
-            basic({{"bf16", {{"enabled", true}}}, {"zero_optimization", {{"stage", stage}}}}), world);
-        train_step(*engine);
-        const int64_t padded = engine->optimizer()->store().groups()[0].layout.padded_numel();
-        const int64_t owned = stage == 0 ? padded : padded / world.size();
-        const zero::MemoryBytes memory = engine->memory();
-        EXPECT_EQ(memory.parameters, 2 * padded);
-        EXPECT_EQ(memory.gradients, stage == 2 ? 2 * owned : 2 * padded);
-        EXPECT_EQ(memory.master_weights, 4 * owned);
-        EXPECT_EQ(memory.optimizer_states, 8 * owned);
-      }
-    });
-  }
-}
-
 }  // namespace
 }  // namespace deepspeed

@@ -78,12 +78,17 @@ TEST(Stages, RoundRobinOnlyMovesParameters) {
   EXPECT_EQ(run_training({.world_size = 2, .config = config}).weights, plain.weights);
 }
 
+// Where the sums of a batch are cut differently they round differently: weights agree to 1e-5 of themselves,
+// those below 1e-2, which fp32 sums of order 1 leave uncertain by more than that, to 1e-7.
+constexpr double kSmallWeight = 1e-2;
+
 TEST(Accumulation, EqualsOneLargerBatch) {
   for (const int stage : {0, 1, 2}) {
     const TrainingResult whole = run_training({.world_size = 1, .micro_batch = 12, .config = zero(stage)});
     const TrainingResult parts =
         run_training({.world_size = 1, .micro_batch = 4, .accumulation = 3, .config = zero(stage)});
-    EXPECT_LT(largest_relative_difference(parts.weights, whole.weights, 1e-3), 1e-5) << "stage " << stage;
+    EXPECT_LT(largest_relative_difference(parts.weights, whole.weights, kSmallWeight), 1e-5)
+        << "stage " << stage;
   }
 }
 
@@ -93,7 +98,7 @@ TEST(WorldSize, DoesNotChangeTheTraining) {
     for (const int world : {2, 3, 4}) {
       const TrainingResult many =
           run_training({.world_size = world, .micro_batch = 12 / world, .config = zero(stage)});
-      EXPECT_LT(largest_relative_difference(many.weights, one.weights, 1e-3), 1e-5)
+      EXPECT_LT(largest_relative_difference(many.weights, one.weights, kSmallWeight), 1e-5)
           << "stage " << stage << " world " << world;
     }
   }

@@ -1,0 +1,80 @@
+// What a rank holds follows the formula of ZeRO: counted at torch's allocator, and as the engine itself says.
+#include <gtest/gtest.h>
+
+#include "deepspeed/initialize.h"
+
+#include "tests/support/counting_allocator.h"
+#include "tests/support/formula_training.h"
+#include "tests/support/run_ranks.h"
+#include "tests/support/tiny_gpt.h"
+
+namespace deepspeed {
+namespace {
+
+using testing::AllocationCounter;
+using testing::TinyGPT;
+
+constexpr int64_t kBucket = 10'000;
+// Counters, flags and the batch.
+constexpr int64_t kSmallTensors = 32'768;
+
+struct Precision {
+  const char* name;
+  int64_t bytes;    // of a parameter and of a gradient
+  int64_t masters;  // bytes of an fp32 master: in fp32 the parameters are the masters
+};
+
+Json config_of(const Precision& precision, int stage) {
+  Json config = {{"train_micro_batch_size_per_gpu", 2},
+                 {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}},
+                 {"zero_optimization", {{"stage", stage}, {"reduce_bucket_size", kBucket}}}};
+  if (precision.bytes == 2) config[precision.name] = {{"enabled", true}};
+  if (config.contains("fp16")) config["fp16"]["initial_scale_power"] = 4;  // no step is to overflow
+  return config;
+}
+
+/// Parameters P, N ranks: b P of parameters, b P or b P / N of gradients, masters and two fp32 moments over P
+/// / N.
+void check_rank(const comm::World& world, const Precision& precision, int stage) {
+  const AllocationCounter counter;
+  auto model = std::make_shared<TinyGPT>(
+      testing::TinyGPTConfig{.vocabulary = 256, .context = 16, .width = 64, .layers = 3, .heads = 4});
+  auto [engine, optimizer, loader, scheduler] =
+      initialize(model, {.config = config_of(precision, stage), .world = world});
+  const testing::FormulaData data{world.size(), 2, 16, 256};
+  for (int64_t step = 0; step < 2; ++step) {
+    const auto batch = data.batch(step, world.rank());
+    engine->backward(engine->forward(batch.tokens, batch.targets));
+    engine->step();
+  }
+  const auto& layout = engine->optimizer()->store().groups()[0].layout;
+  const int64_t padded = layout.padded_numel();
+  const int64_t owned = stage == 0 ? padded : padded / world.size();
+  const zero::MemoryBytes memory = engine->memory();
+  EXPECT_EQ(memory.parameters, precision.bytes * padded);
+  EXPECT_EQ(memory.gradients, precision.bytes * (stage == 2 ? owned : padded));
+  EXPECT_EQ(memory.master_weights, precision.masters * owned);
+  EXPECT_EQ(memory.optimizer_states, 8 * owned);
+  // Stage 2 keeps one buffer, as large as the largest bucket, from step to step.
+  int64_t largest = 0;
+  for (const auto& param : layout.params()) largest = std::max(largest, param.in_flat.numel());
+  const int64_t buffer = stage == 2 ? precision.bytes * std::max(kBucket, largest) : 0;
+  EXPECT_GE(counter.live_bytes(), memory.total());
+  EXPECT_LE(counter.live_bytes(), memory.total() + buffer + kSmallTensors)
+      << precision.name << " stage " << stage;
+}
+
+class Ranks : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Memory, Ranks, ::testing::Values(1, 2, 4));
+
+TEST_P(Ranks, HoldWhatTheFormulaSays) {
+  for (const Precision& precision :
+       {Precision{"fp32", 4, 0}, Precision{"bf16", 2, 4}, Precision{"fp16", 2, 4}}) {
+    for (const int stage : {0, 1, 2}) {
+      testing::run_ranks(GetParam(), [&](comm::World& world) { check_rank(world, precision, stage); });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace deepspeed
