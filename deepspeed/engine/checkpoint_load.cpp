@@ -64,7 +64,7 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
     zero::ZeroOptimizer* optimizer = engine_.optimizer_.get();
     if (optimizer != nullptr) {
       optimizer->zero_grad();
-      engine_.gradients_pending_ = false;
+      engine_.backwards_since_update_ = 0;
       if (!options.load_optimizer_states || options.load_module_only) {
         optimizer->restore_masters_from_model();
       } else if (engine_.zero_optimization()) {

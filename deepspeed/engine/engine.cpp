@@ -42,7 +42,9 @@ double Engine::backward_factor() const {
 // moment.
 void Engine::refresh_boundary() {
   if (!optimizer_) return;
-  optimizer_->set_boundary(is_gradient_accumulation_boundary());
+  // Unmanaged, nobody knows at a backward whether it is the last: step() reduces.
+  optimizer_->set_boundary(config_.managed_gradient_accumulation && !in_no_sync_ &&
+                           is_gradient_accumulation_boundary());
   output_scale_->factor = backward_factor();
 }
 
@@ -57,60 +59,104 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
   if (optimizer.backward_is_open()) optimizer.finish_backward();  // a direct loss.backward() before this one
   const double divisor =
       options.scale_wrt_gas ? static_cast<double>(config_.gradient_accumulation_steps) : 1.0;
+  if (!options.allreduce_gradients) {
+    if (zero_optimization_stage() >= 2) {
+      raise<UsageError>(kWhere, "backward() with allreduce_gradients = false does not fit ZeRO stage ",
+                        zero_optimization_stage(),
+                        ", which partitions gradients in every backward; use stage 0 or 1");
+    }
+    optimizer.set_boundary(false);
+  }
   const c10::AutoGradMode with_grad(true);
   output_scale_->factor = 1.0;  // the gradient below carries the whole factor
   loss.backward(loss.detach().new_full(loss.sizes(), optimizer.loss_scale() / divisor), options.retain_graph);
   optimizer.finish_backward();
-  gradients_pending_ = true;
+  note_backward();
   refresh_boundary();
+  if (options.release_loss) return {};
   const c10::NoGradGuard no_grad;
   return divisor == 1.0 ? loss.detach() : loss.detach().div(divisor);
 }
 
-at::Tensor Engine::scale(const at::Tensor& loss) const {
-  return loss.mul(require_optimizer("scale").loss_scale());
+at::Tensor Engine::scale(const at::Tensor& loss) {
+  const double loss_scale = require_optimizer("scale").loss_scale();
+  output_scale_->factor = backward_factor() / loss_scale;  // until that backward is finished
+  return loss.mul(loss_scale);
+}
+
+void Engine::note_backward() { ++backwards_since_update_; }
+
+void Engine::finish_backward() {
+  zero::ZeroOptimizer& optimizer = require_optimizer("finish_backward");
+  if (!optimizer.backward_is_open()) return;
+  optimizer.finish_backward();
+  note_backward();
+  refresh_boundary();
+}
+
+void Engine::allreduce_gradients() {
+  zero::ZeroOptimizer& optimizer = require_optimizer("allreduce_gradients");
+  finish_backward();
+  if (is_gradient_accumulation_boundary()) optimizer.complete_window();
+  refresh_boundary();
 }
 
 bool Engine::is_gradient_accumulation_boundary() const {
+  if (!config_.managed_gradient_accumulation) return in_step_;
   if (boundary_override_) return *boundary_override_;
   return (micro_steps_ + 1) % config_.gradient_accumulation_steps == 0;
 }
 
 void Engine::set_gradient_accumulation_boundary(std::optional<bool> is_boundary) {
+  if (!config_.managed_gradient_accumulation) {
+    raise<UsageError>(
+        kWhere,
+        "set_gradient_accumulation_boundary() needs managed_gradient_accumulation; without it every "
+        "step() is a boundary");
+  }
   boundary_override_ = is_boundary;
   refresh_boundary();
 }
 
-void Engine::step() {
-  zero::ZeroOptimizer& optimizer = require_optimizer("step");
-  if (optimizer.backward_is_open()) {
-    optimizer.finish_backward();
-    gradients_pending_ = true;
+void Engine::step(const StepOptions& options) {
+  require_optimizer("step");
+  if (in_no_sync_) raise<UsageError>(kWhere, "step() inside of no_sync(): end its scope first");
+  if (optimizer_->is_paused()) {
+    raise<UsageError>(kWhere, "step() inside of coalesce_grad_reduction(): end its scope first");
   }
+  finish_backward();
   step_applied_ = false;
-  if (is_gradient_accumulation_boundary()) {
-    if (!gradients_pending_)
+  in_step_ = true;
+  const bool is_boundary = is_gradient_accumulation_boundary();
+  in_step_ = false;
+  if (is_boundary) {
+    if (backwards_since_update_ == 0)
       raise<UsageError>(kWhere, "step() at an accumulation boundary without any backward()");
-    take_model_step();
+    optimizer_->complete_window();
+    take_model_step(options);
   }
   ++micro_steps_;
   refresh_boundary();
 }
 
-void Engine::take_model_step() {
+void Engine::take_model_step(const StepOptions& options) {
   const zero::StepResult result = optimizer_->step(global_steps_ + 1);
   optimizer_->zero_grad();
-  gradients_pending_ = false;
   step_applied_ = result.applied;
   grad_norm_ = result.grad_norm;
-  if (result.applied) {
-    if (lr_scheduler_) lr_scheduler_->step();
-  } else {
+  if (!result.applied) {
     ++skipped_steps_;
+  } else if (lr_scheduler_) {
+    lr_scheduler_->step(options.last_batch_iteration);
   }
   if (config_.steps_per_print && (global_steps_ + 1) % *config_.steps_per_print == 0) report_progress();
   ++global_steps_;
-  global_samples_ += config_.train_batch_size;
+  // Unmanaged, a step has as many micro batches as there were backwards.
+  global_samples_ +=
+      config_.managed_gradient_accumulation
+          ? config_.train_batch_size
+          : config_.train_batch_size / config_.gradient_accumulation_steps * backwards_since_update_;
+  backwards_since_update_ = 0;
 }
 
 void Engine::report_progress() const {
@@ -130,7 +176,7 @@ void Engine::report_progress() const {
 void Engine::zero_grad() {
   if (optimizer_) optimizer_->zero_grad();
   for (const zero::NamedTensor& param : model_.parameters) param.tensor.mutable_grad().reset();
-  gradients_pending_ = false;
+  backwards_since_update_ = 0;
 }
 
 void Engine::train(bool mode) { model_.set_training(mode); }

@@ -15,6 +15,7 @@
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/checkpoint_options.h"
+#include "deepspeed/engine/gradient_scopes.h"
 #include "deepspeed/engine/loader_position.h"
 #include "deepspeed/engine/model.h"
 #include "deepspeed/engine/output_scale.h"
@@ -25,7 +26,15 @@ namespace deepspeed {
 
 struct BackwardOptions {
   bool retain_graph = false;
-  bool scale_wrt_gas = true;  // divide the loss by the accumulation steps
+  bool scale_wrt_gas = true;        // divide the loss by the accumulation steps
+  bool allreduce_gradients = true;  // false: stages 0 and 1 only add; Engine::allreduce_gradients() reduces
+  bool release_loss = false;        // return no tensor
+};
+
+struct StepOptions {
+  /// The schedule's step to go to, instead of the next one (DeepSpeed's lr_kwargs {"last_batch_iteration":
+  /// n}).
+  std::optional<int64_t> last_batch_iteration = {};
 };
 
 /// Everything an engine is made of.
@@ -52,11 +61,22 @@ class Engine {
   /// detached. A direct `loss.backward()` on outputs of forward() does the same, with reductions completed in
   /// step().
   at::Tensor backward(const at::Tensor& loss, const BackwardOptions& options = {});
-  /// `loss` times the loss scale: for a backward of the caller's own, on outputs that did not come from
-  /// forward().
-  at::Tensor scale(const at::Tensor& loss) const;
+  /// `loss` times the loss scale, for a `backward()` of the caller's own on the result.
+  at::Tensor scale(const at::Tensor& loss);
+  /// Ends a direct `loss.backward()`, e.g. one loss over the outputs of several engines: completes this
+  /// engine's reductions. step() does it as well. (DeepSpeed: _backward_epilogue.)
+  void finish_backward();
+  /// Reduces, at the accumulation boundary, what backward() with allreduce_gradients = false left.
+  void allreduce_gradients();
   /// Ends a micro step; at the accumulation boundary updates the parameters, the schedule and the counters.
-  void step();
+  /// With managed_gradient_accumulation = false every step updates.
+  void step(const StepOptions& options = {});
+  /// Stages 0 and 1: until the end of the scope, backwards only add to this rank's gradients. step() is
+  /// refused in it.
+  NoSync no_sync();
+  /// Until the end of the scope, backwards leave their gradients with the parameters; the end reduces their
+  /// sum once.
+  CoalescedReduction coalesce_grad_reduction();
   void zero_grad();
   void train(bool mode = true);
   void eval() { train(false); }
@@ -127,10 +147,15 @@ class Engine {
 
  private:
   friend class CheckpointIo;
+  friend class NoSync;
+  friend class CoalescedReduction;
 
   zero::ZeroOptimizer& require_optimizer(const char* call) const;
   double backward_factor() const;
-  void take_model_step();
+  void take_model_step(const StepOptions& options);
+  void note_backward();
+  void leave_no_sync();
+  void end_coalescing(bool reduce);
   void report_progress() const;
   void refresh_boundary();
 
@@ -148,7 +173,9 @@ class Engine {
   int64_t global_samples_ = 0;
   int64_t skipped_steps_ = 0;
   bool step_applied_ = false;
-  bool gradients_pending_ = false;  // a backward ran since the last update
+  int64_t backwards_since_update_ = 0;
+  bool in_no_sync_ = false;
+  bool in_step_ = false;
   std::optional<double> grad_norm_;
   std::optional<bool> boundary_override_;
 };

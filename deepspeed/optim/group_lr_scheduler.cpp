@@ -10,8 +10,11 @@ GroupLrScheduler::GroupLrScheduler(std::vector<ParamGroup>& groups) : groups_(gr
   }
 }
 
-void GroupLrScheduler::step() {
-  ++last_batch_iteration_;
+void GroupLrScheduler::step(std::optional<int64_t> last_batch_iteration) {
+  if (last_batch_iteration && *last_batch_iteration < -1) {
+    raise<UsageError>("optim.lr_scheduler", "step(", *last_batch_iteration, "): expected at least -1");
+  }
+  last_batch_iteration_ = last_batch_iteration.value_or(last_batch_iteration_ + 1);
   write();
 }
 

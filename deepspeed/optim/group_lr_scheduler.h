@@ -16,7 +16,8 @@ class GroupLrScheduler : public LrScheduler {
   /// `groups` must outlive the schedule. Throws UsageError where there is none.
   explicit GroupLrScheduler(std::vector<ParamGroup>& groups);
 
-  void step() override;
+  /// Throws UsageError for a step below -1.
+  void step(std::optional<int64_t> last_batch_iteration = {}) override;
   std::vector<double> get_lr() const override { return rates_at(last_batch_iteration_); }
   std::vector<double> get_last_lr() const override { return last_lr_; }
   /// {"last_batch_iteration": t}

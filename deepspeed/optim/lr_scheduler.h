@@ -1,6 +1,9 @@
-// The interface of learning rate schedules. A schedule is stepped once per optimizer step that was not skipped.
+// The interface of learning rate schedules. A schedule is stepped once per optimizer step that was not
+// skipped.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "deepspeed/base/json.h"
@@ -11,8 +14,9 @@ class LrScheduler {
  public:
   virtual ~LrScheduler() = default;
 
-  /// Goes on by one step and writes the rates (OneCycle also the betas) into the optimizer's groups.
-  virtual void step() = 0;
+  /// Goes on by one step, or to the step `last_batch_iteration`, and writes the rates (OneCycle also the
+  /// betas) into the optimizer's groups.
+  virtual void step(std::optional<int64_t> last_batch_iteration = {}) = 0;
   /// The rates for the current step, one a group.
   virtual std::vector<double> get_lr() const = 0;
   /// The rates that were written last.

@@ -1,13 +1,13 @@
-// The interface of all optimizers: they step flat slices of the parameter space and are told which parameter each
-// interval belongs to. They never see the model, the process group or the ZeRO stage.
+// The interface of all optimizers: they step flat slices of the parameter space and are told which parameter
+// each interval belongs to. They never see the model, the process group or the ZeRO stage.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/interval.h"
 #include "deepspeed/optim/param_group.h"
@@ -16,14 +16,14 @@ namespace deepspeed::optim {
 
 /// An interval of a slice that belongs to one parameter.
 struct Segment {
-  int64_t param_index = 0;       // in the group's param_names
-  Interval in_slice;             // elements of the slice
-  int64_t offset_in_param = 0;   // the parameter's element at in_slice.begin
-  std::vector<int64_t> shape;    // of the whole parameter
+  int64_t param_index = 0;      // in the group's param_names
+  Interval in_slice;            // elements of the slice
+  int64_t offset_in_param = 0;  // the parameter's element at in_slice.begin
+  std::vector<int64_t> shape;   // of the whole parameter
 };
 
-/// What one call updates: a contiguous piece of one group's flat space. `id` names it for the life of the optimizer
-/// (its state hangs on it); padding elements belong to no segment.
+/// What one call updates: a contiguous piece of one group's flat space. `id` names it for the life of the
+/// optimizer (its state hangs on it); padding elements belong to no segment.
 struct FlatSlice {
   size_t id = 0;
   size_t group = 0;
@@ -48,10 +48,12 @@ class Optimizer {
 
   /// DeepSpeed's name of the class, e.g. "FusedAdam".
   virtual std::string name() const = 0;
-  /// Whether an update of one element reads that element's data alone, so that a slice may cut a parameter anywhere.
+  /// Whether an update of one element reads that element's data alone, so that a slice may cut a parameter
+  /// anywhere.
   virtual bool is_elementwise() const = 0;
 
-  /// One update of one slice; the gradient is multiplied by `gradient_scale` first. State is made at first use.
+  /// One update of one slice; the gradient is multiplied by `gradient_scale` first. State is made at first
+  /// use.
   virtual void step(const FlatSlice& slice, double gradient_scale) = 0;
 
   /// State of a slice as it stands, tensors shared with the optimizer; empty before its first step.

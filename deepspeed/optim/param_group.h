@@ -11,12 +11,14 @@ namespace deepspeed::optim {
 
 using HyperparameterValue = std::variant<bool, int64_t, double, std::string, std::pair<double, double>>;
 
-/// Hyperparameters by name, in the order in which they were set ("lr", "betas", "eps", "weight_decay", "momentum", ...).
+/// Hyperparameters by name, in the order in which they were set ("lr", "betas", "eps", "weight_decay",
+/// "momentum", ...).
 class Hyperparameters {
  public:
   bool contains(const std::string& name) const;
   void set(const std::string& name, HyperparameterValue value);
-  /// Throws UsageError, naming the key, where it is absent or of another kind. A whole number reads as double.
+  /// Throws UsageError, naming the key, where it is absent or of another kind. A whole number reads as
+  /// double.
   double number(const std::string& name) const;
   bool flag(const std::string& name) const;
   std::pair<double, double> pair(const std::string& name) const;

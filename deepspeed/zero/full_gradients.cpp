@@ -1,10 +1,12 @@
 // Stages 0 and 1: each gradient is added into a flat buffer of the whole group as it comes; the buffer is
 // reduced in place at the accumulation boundary, bucket by bucket.
+#include <cmath>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/zero/grad_reducer.h"
 
 namespace deepspeed::zero {
@@ -20,7 +22,13 @@ class FullGradients : public GradReducer {
     }
   }
 
-  void on_gradient(size_t group, size_t param) override {
+  void complete_window() override {
+    if (!unreduced_) return;
+    set_boundary(true);
+    finish_backward();
+  }
+
+  void take_gradient(size_t group, size_t param) override {
     const c10::NoGradGuard no_grad;
     open_ = true;
     if (order_.was_launched(group, param)) refuse_late_gradient(group, param);
@@ -28,9 +36,12 @@ class FullGradients : public GradReducer {
     // Autograd may run the node without a gradient: then finish_backward() fills in zeros before the bucket
     // goes.
     if (!gradient.defined()) return;
+    if (reduced_) reopen_window();
     order_.mark_arrived(group, param);
     const at::Tensor destination = place(group, param);
-    if (written_[group][param]) {
+    if (gradient.is_alias_of(destination)) {
+      // Shown after a reduction: autograd has added to it in place, as it has to every other one.
+    } else if (written_[group][param]) {
       destination.add_(gradient);
     } else {
       destination.copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
@@ -43,12 +54,14 @@ class FullGradients : public GradReducer {
 
   void finish_backward() override {
     const c10::NoGradGuard no_grad;
+    unreduced_ = !boundary();
     if (boundary()) {
       fill_missing();
       while (const auto bucket = order_.take_any()) launch(*bucket);
       for (auto& [bucket, works] : in_flight_) finish_sum(view(buckets_[bucket]), works);
       in_flight_.clear();
       for (size_t group = 0; group < flat_.size(); ++group) scale_after(gradient(group));
+      reduced_ = true;
       if (options_.keep_param_grads) expose_grads();
     }
     order_.reset();
@@ -62,6 +75,8 @@ class FullGradients : public GradReducer {
   }
 
   void clear() override {
+    unreduced_ = false;
+    reduced_ = false;
     for (size_t group = 0; group < written_.size(); ++group) {
       written_[group].assign(written_[group].size(), false);
       if (!options_.keep_param_grads) continue;
@@ -84,6 +99,28 @@ class FullGradients : public GradReducer {
 
   at::Tensor view(const Bucket& bucket) const {
     return flat_[bucket.group].narrow(0, bucket.in_flat.begin, bucket.in_flat.numel());
+  }
+
+  // Another backward follows a reduction in the same window. What is reduced goes back to one rank's share of
+  // a sum, so that the next reduction leaves it as it is.
+  void reopen_window() {
+    reduced_ = false;
+    if (group_.size() == 1) return;
+    double share = 1.0 / (options_.averaging.before * options_.averaging.after);
+    if (!options_.to_owners) share /= group_.size();
+    if (options_.keep_param_grads && std::abs(share - 1.0) > 1e-12) {
+      raise<UsageError>(
+          "zero.grad_reducer",
+          "a backward after the one that reduced the gradients, with gradient_allreduce_op sum at stage 0: "
+          "call step() or zero_grad() between them, or set gradient_accumulation_steps");
+    }
+    for (size_t group = 0; group < flat_.size(); ++group) {
+      if (share != 1.0 && !options_.keep_param_grads) gradient(group).mul_(share);
+      if (!options_.to_owners) continue;
+      const Interval owned = options_.owned[group];
+      flat_[group].narrow(0, 0, owned.begin).zero_();
+      flat_[group].narrow(0, owned.end, flat_[group].numel() - owned.end).zero_();
+    }
   }
 
   // A parameter that this rank did not use in the whole window has zeros, as the other ranks may have used
@@ -116,6 +153,8 @@ class FullGradients : public GradReducer {
   std::vector<at::Tensor> flat_;            // [group], padded
   std::vector<std::vector<bool>> written_;  // [group][param], in this accumulation window
   std::vector<std::pair<size_t, Works>> in_flight_;
+  bool reduced_ = false;    // flat_ holds averages
+  bool unreduced_ = false;  // backwards of this window have only added to flat_
 };
 
 }  // namespace

@@ -23,6 +23,24 @@ GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOpt
       buckets_(make_buckets(store.layouts(), options_.contiguous ? options_.bucket_numel : 1)),
       order_(buckets_, params_per_group(store)) {}
 
+void GradReducer::resume() {
+  paused_ = false;
+  for (size_t group = store_.groups().size(); group-- > 0;) {
+    for (size_t param = store_.groups()[group].params.size(); param-- > 0;) {
+      if (store_.groups()[group].params[param].tensor.grad().defined()) take_gradient(group, param);
+    }
+  }
+  finish_backward();
+}
+
+void GradReducer::resume_without_gradients() {
+  paused_ = false;
+  for (StoredGroup& stored : store_.groups()) {
+    for (NamedTensor& param : stored.params) param.tensor.mutable_grad().reset();
+  }
+  clear();
+}
+
 GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const {
   if (!options_.to_owners) return {group_.start_all_reduce(travelling)};
   std::vector<Interval> owned;

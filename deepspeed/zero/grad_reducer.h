@@ -44,8 +44,20 @@ class GradReducer {
   void set_boundary(bool boundary) { boundary_ = boundary; }
   bool boundary() const { return boundary_; }
 
-  /// The gradient of a parameter was accumulated into its grad.
-  virtual void on_gradient(size_t group, size_t param) = 0;
+  /// The gradient of a parameter was accumulated into its grad. While paused it stays there.
+  void on_gradient(size_t group, size_t param) {
+    if (!paused_) take_gradient(group, param);
+  }
+  /// Reduces what backwards that were not at the boundary left; nothing where the last one was.
+  virtual void complete_window() = 0;
+
+  void pause() { paused_ = true; }
+  bool is_paused() const { return paused_; }
+  /// Takes the gradients that came while paused, as those of one backward.
+  void resume();
+  /// Forgets them, and the window; talks to no rank.
+  void resume_without_gradients();
+
   /// Backward has returned: what is missing counts as zeros; at the boundary all reductions are done
   /// afterwards.
   virtual void finish_backward() = 0;
@@ -63,6 +75,8 @@ class GradReducer {
   using Works = std::vector<comm::Work>;
 
   GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options);
+
+  virtual void take_gradient(size_t group, size_t param) = 0;
 
   /// Sum over the ranks of the values of `bucket` (1-D) in the communication dtype, with the factor before
   /// it.
@@ -93,6 +107,7 @@ class GradReducer {
   };
   std::vector<Converted> converted_;
   bool boundary_ = true;
+  bool paused_ = false;
 };
 
 std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group,

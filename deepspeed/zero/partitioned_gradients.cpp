@@ -27,7 +27,9 @@ class PartitionedGradients : public GradReducer {
     gathered_ = used_;
   }
 
-  void on_gradient(size_t group, size_t param) override {
+  void complete_window() override {}  // every backward reduces
+
+  void take_gradient(size_t group, size_t param) override {
     const c10::NoGradGuard no_grad;
     open_ = true;
     if (order_.was_launched(group, param)) refuse_late_gradient(group, param);
@@ -114,7 +116,7 @@ class PartitionedGradients : public GradReducer {
     const size_t most = options_.overlap ? 2 : 1;
     if (!is_gathering(index)) {
       while (in_flight_.size() >= most) absorb_oldest();
-      gathering_ = options_.contiguous ? take_buffer(index) : take_gradient(index);
+      gathering_ = options_.contiguous ? take_buffer(index) : take_where_it_lies(index);
     }
     if (options_.contiguous) {
       for (const size_t param : buckets_[index].params) gather(index, param);
@@ -164,7 +166,7 @@ class PartitionedGradients : public GradReducer {
   }
 
   // The gradient of the bucket's one parameter travels where it lies.
-  Gathered take_gradient(size_t index) {
+  Gathered take_where_it_lies(size_t index) {
     const Bucket& bucket = buckets_[index];
     StoredGroup& stored = store_.groups()[bucket.group];
     at::Tensor& gradient = stored.params[bucket.params.front()].tensor.mutable_grad();

@@ -74,9 +74,18 @@ class ZeroOptimizer {
 
   /// Whether the coming backward is the last of an accumulation window.
   void set_boundary(bool boundary) { reducer_->set_boundary(boundary); }
-  /// After backward() returned.
-  void finish_backward() { reducer_->finish_backward(); }
+  /// After backward() returned. Nothing while paused.
+  void finish_backward() {
+    if (!reducer_->is_paused()) reducer_->finish_backward();
+  }
   bool backward_is_open() const { return reducer_->is_open(); }
+  /// Reduces what backwards before the boundary left.
+  void complete_window() { reducer_->complete_window(); }
+  /// Gradients stay with their parameters until resume() takes them as those of one backward.
+  void pause() { reducer_->pause(); }
+  bool is_paused() const { return reducer_->is_paused(); }
+  void resume() { reducer_->resume(); }
+  void resume_without_gradients() { reducer_->resume_without_gradients(); }
   /// Updates the owned slices and gathers the parameters. `step_number` is named in messages.
   StepResult step(int64_t step_number);
   /// Forgets the gradients of the window.

@@ -10,6 +10,7 @@
 
 #include "deepspeed/initialize.h"
 
+#include "tests/engine/make_engine.h"
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
 
@@ -19,26 +20,9 @@ namespace {
 using testing::odd_batch;
 using testing::OddNet;
 
-Json basic(Json patch = Json::object()) {
-  Json config = {{"train_micro_batch_size_per_gpu", 4},
-                 {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}}};
-  config.merge_patch(patch);
-  return config;
-}
-
-auto make_engine(const Json& config, comm::World world = {}) {
-  return std::get<0>(initialize(std::make_shared<OddNet>(), {.config = config, .world = std::move(world)}));
-}
-
-template <class Engine>
-double train_step(Engine& engine, int64_t first = 0) {
-  const auto [inputs, targets] = odd_batch(first, 4);
-  const auto type = engine.module().parameters().front().scalar_type();
-  const at::Tensor loss = engine.forward(inputs.to(type), targets);
-  engine.backward(loss);
-  engine.step();
-  return loss.template item<double>();
-}
+using testing::basic;
+using testing::make_engine;
+using testing::train_step;
 
 TEST(Engine, CountsMicroStepsStepsAndSamples) {
   const auto engine = make_engine(basic({{"gradient_accumulation_steps", 3}}));
