@@ -3,20 +3,30 @@
 namespace deepspeed::config {
 namespace {
 
-Field writer_section() {
-  return section(
-      "writer", "Who writes the files.",
-      {
-          text("type", "FAST", "The writer.", {one_of({"MOCK", "PYTHON", "FAST"})}),
-          integer("io_buffer_size", 64 << 20, "Bytes of the buffer.", {above(0)}),
-          boolean("io_buffer_double", true, "Fill one half of the buffer while the other is written."),
-          integer("io_multiplier", 1, "Writers a rank.", {at_least(1)}),
-          boolean("show_statistics", false, "Log the times of writing."),
-          text("data_parallel", nullptr, "Which ranks share the writing.",
-               {one_of({"replica", "socket", "machine"})}),
-          boolean("decoupled", false, "Write beside the training."),
-      },
-      {or_null(), not_yet()});
+const Table<ParallelWriteConfig>& parallel_write_table() {
+  using C = ParallelWriteConfig;
+  static const Table<C> table({
+      entry("pipeline_stage", &C::pipeline_stage, "All data-parallel ranks of a stage write.",
+            {accepted_if([](const Json& value) { return value.is_boolean(); }, "not a word or a number"),
+             not_yet()}),
+  });
+  return table;
+}
+
+const Table<CheckpointWriterConfig>& writer_table() {
+  using C = CheckpointWriterConfig;
+  static const Table<C> table({
+      entry("type", &C::type, "The writer.", {one_of({"MOCK", "PYTHON", "FAST"})}),
+      entry("io_buffer_size", &C::io_buffer_size, "Bytes of the buffer.", {above(0)}),
+      entry("io_buffer_double", &C::io_buffer_double,
+            "Fill one half of the buffer while the other is written."),
+      entry("io_multiplier", &C::io_multiplier, "Writers a rank.", {at_least(1)}),
+      entry("show_statistics", &C::show_statistics, "Log the times of writing."),
+      entry("data_parallel", &C::data_parallel, "Which ranks share the writing.",
+            {one_of({"replica", "socket", "machine"})}),
+      entry("decoupled", &C::decoupled, "Write beside the training."),
+  });
+  return table;
 }
 
 }  // namespace
@@ -26,12 +36,13 @@ const Table<CheckpointConfig>& checkpoint_table() {
   static const Table<C> table({
       entry("tag_validation", &C::tag_validation, "What happens where ranks save under different tags.",
             {one_of({"Warn", "Ignore", "Fail"})}),
-      boolean("load_universal", false, "Load a universal checkpoint.", {not_yet()}),
-      boolean("use_node_local_storage", false, "Each node saves to a disk of its own.", {not_yet()}),
-      section("parallel_write", "Parallel writing.",
-              {boolean("pipeline_stage", false, "All data-parallel ranks of a stage write.", {not_yet()})}),
-      boolean("checkpoint_serialization", true, "Write the format of torch.save.", {not_yet()}),
-      writer_section(),
+      entry("load_universal", &C::load_universal, "Load a universal checkpoint.", {not_yet()}),
+      entry("use_node_local_storage", &C::use_node_local_storage, "Each node saves to a disk of its own.",
+            {not_yet()}),
+      section_entry("parallel_write", &C::parallel_write, parallel_write_table(), "Parallel writing."),
+      entry("checkpoint_serialization", &C::checkpoint_serialization, "Write the format of torch.save.",
+            {not_yet()}),
+      section_entry("writer", &C::writer, writer_table(), "Who writes the files.", {or_null(), not_yet()}),
   });
   return table;
 }

@@ -1,5 +1,6 @@
 #include "deepspeed/config/config.h"
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/config/batch.h"
 #include "deepspeed/config/read.h"
@@ -33,16 +34,24 @@ void drop_without_type(std::optional<Section>& section, const char* name) {
   section.reset();
 }
 
-/// The older form of the section, true or false, takes its bucket from the top level.
-void apply_allgather_size(DeepSpeedConfig& config, const Json& values) {
-  const auto found = values.find("allgather_size");
-  const bool on = config.zero_optimization.stage > 0;
-  if (on && found != values.end() && !found->is_null()) {
-    config.zero_optimization.allgather_bucket_size = found->get<int64_t>();
+/// The older form of the section zero_optimization, true or false, takes its bucket from the top level.
+void apply_allgather_size(DeepSpeedConfig& config) {
+  if (!config.allgather_size) return;
+  const auto zero = config.raw.find("zero_optimization");
+  if (zero == config.raw.end() || !zero->is_boolean()) {
+    raise<ConfigError>("config", "allgather_size: got it without zero_optimization true or false, expected ",
+                       "zero_optimization.allgather_bucket_size in its place");
   }
+  if (config.zero_optimization.stage > 0)
+    config.zero_optimization.allgather_bucket_size = *config.allgather_size;
+  config.allgather_size.reset();
 }
 
-void warn(const DeepSpeedConfig& config) {
+void warn(const DeepSpeedConfig& config, const Json& values) {
+  std::string ignored;
+  for (const std::string& value : values_without_effect(all_options(), values, ""))
+    ignored += (ignored.empty() ? "" : ", ") + value;
+  if (!ignored.empty()) log::warning("[config] without effect: ", ignored);
   if (config.vocabulary_size && *config.vocabulary_size % 8 != 0) {
     log::warning("[config] vocabulary_size ", *config.vocabulary_size,
                  " is no multiple of 8, which is slower on tensor cores");
@@ -58,11 +67,11 @@ DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_wo
   top_level_table().assign(config, values);
   drop_without_type(config.optimizer, "optimizer");
   drop_without_type(config.scheduler, "scheduler");
-  apply_allgather_size(config, values);
+  apply_allgather_size(config);
   resolve_batch(config, values, data_parallel_world_size);
-  require_consistent(config, values, data_parallel_world_size);
+  require_consistent(config, data_parallel_world_size);
   require_supported(all_options(), values, "");
-  warn(config);
+  warn(config, values);
   return config;
 }
 

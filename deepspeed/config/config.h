@@ -6,17 +6,35 @@
 #include <string>
 
 #include "deepspeed/base/json.h"
+#include "deepspeed/config/activation_checkpointing.h"
+#include "deepspeed/config/aio.h"
+#include "deepspeed/config/autotuning.h"
 #include "deepspeed/config/checkpoint.h"
+#include "deepspeed/config/compile.h"
+#include "deepspeed/config/compression.h"
+#include "deepspeed/config/curriculum_learning.h"
+#include "deepspeed/config/data_efficiency.h"
+#include "deepspeed/config/eigenvalue.h"
+#include "deepspeed/config/elasticity.h"
+#include "deepspeed/config/expert_parallel.h"
 #include "deepspeed/config/help.h"
+#include "deepspeed/config/hybrid_engine.h"
+#include "deepspeed/config/monitor.h"
 #include "deepspeed/config/optimizer.h"
+#include "deepspeed/config/pipeline.h"
 #include "deepspeed/config/precision.h"
+#include "deepspeed/config/profiling.h"
+#include "deepspeed/config/progressive_layer_drop.h"
 #include "deepspeed/config/source.h"
+#include "deepspeed/config/sparse_attention.h"
 #include "deepspeed/config/table.h"
+#include "deepspeed/config/tensor_parallel.h"
 #include "deepspeed/config/zero.h"
 
 namespace deepspeed::config {
 
-/// The members are spelled as the keys. Keys that this version reads without acting on them have no member.
+/// The members are spelled as the keys. A section that is on once it stands in the config is optional; every
+/// other one has a switch among its members, or defaults that mean off.
 struct DeepSpeedConfig {
   int64_t train_batch_size = 0;  // the three batch sizes are resolved: none is 0 in a loaded config
   int64_t train_micro_batch_size_per_gpu = 0;
@@ -32,6 +50,7 @@ struct DeepSpeedConfig {
   std::optional<std::string> communication_data_type;  // fp32, fp16 or bf16
   std::string seq_parallel_communication_data_type = "fp32";
   bool disable_allgather = false;
+  bool fp32_allreduce = false;
   bool zero_allow_untested_optimizer = false;
   bool zero_force_ds_cpu_optimizer = true;
   bool graph_harvesting = false;
@@ -43,13 +62,42 @@ struct DeepSpeedConfig {
   bool use_data_before_expert_parallelism = false;
   std::optional<int64_t> sequence_parallel_size;
   std::optional<int64_t> data_parallel_size;
-  std::optional<int64_t> seed;  // of dropout and of the order of the data
+  std::optional<int64_t> allgather_size;  // of the older form of zero_optimization
+  std::optional<int64_t> seed;            // of dropout and of the order of the data
   Fp16Config fp16;
   Bf16Config bf16;
   std::optional<OptimizerConfig> optimizer;
   std::optional<SchedulerConfig> scheduler;
   ZeroConfig zero_optimization;
   CheckpointConfig checkpoint;
+  DataTypesConfig data_types;
+  std::optional<AmpConfig> amp;
+  TorchAutocastConfig torch_autocast;
+  FileMonitorConfig tensorboard;
+  FileMonitorConfig csv_monitor;
+  WandbConfig wandb;
+  CometConfig comet;
+  FlopsProfilerConfig flops_profiler;
+  CommsLoggerConfig comms_logger;
+  TimersConfig timers;
+  NebulaConfig nebula;
+  Json datastates_ckpt = false;
+  ActivationCheckpointingConfig activation_checkpointing;
+  AioConfig aio;
+  PipelineConfig pipeline;
+  std::optional<SparseAttentionConfig> sparse_attention;
+  HybridEngineConfig hybrid_engine;
+  CompileConfig compile;
+  TensorParallelConfig tensor_parallel;
+  ExpertParallelConfig expert_parallel;
+  ElasticityConfig elasticity;
+  AutotuningConfig autotuning;
+  EigenvalueConfig eigenvalue;
+  std::optional<ProgressiveLayerDropConfig> progressive_layer_drop;
+  CurriculumLearningConfig curriculum_learning;
+  DataEfficiencyConfig data_efficiency;
+  CompressionTrainingConfig compression_training;
+  std::optional<WeightQuantizationConfig> weight_quantization;
   Json raw;  // as given
 };
 

@@ -118,6 +118,9 @@ Option not_yet() {
 Option only(std::vector<Json> values) {
   return [=](Field& field) { field.supported_values = values; };
 }
+Option without_effect(std::string why) {
+  return [=](Field& field) { field.no_effect = why; };
+}
 Option keeps_unknown_keys() {
   return [](Field& field) { field.open = true; };
 }
@@ -139,11 +142,14 @@ Option deprecated(std::string replacement, std::function<Json(const Json&)> conv
 Option no_truth_value() {
   return accepted_if([](const Json& value) { return !value.is_boolean(); }, "not true or false");
 }
+Option not_empty() {
+  return accepted_if([](const Json& value) { return value != ""; }, "which is not empty");
+}
 
 std::string expected_value(const Field& field) {
   std::string expected = kind_text(field) + range_text(field.range);
   if (!field.choices.empty()) {
-    expected = "one of";
+    expected = field.kind == Kind::kStringList ? "a list of" : "one of";
     for (const std::string& choice : field.choices)
       expected += (&choice == &field.choices[0] ? " " : ", ") + choice;
   }

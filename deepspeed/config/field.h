@@ -43,6 +43,7 @@ struct Field {
   std::function<bool(const Json&)> accepts;           // a further condition on the value as given ...
   std::string accepts_text;                           // ... and its wording for the error
   std::optional<std::vector<Json>> supported_values;  // what this version can do, of the documented values
+  std::string no_effect;  // why no value of it changes anything in this version; empty: values act
   std::optional<Deprecation> deprecation;
   // Of sections:
   std::vector<Field> children;
@@ -89,11 +90,15 @@ Option required();
 Option not_yet();
 /// Of the documented values only these work so far.
 Option only(std::vector<Json> values);
+/// Any value is accepted, and none acts: loading a value that is not the default says so in one line.
+Option without_effect(std::string why);
 Option keeps_unknown_keys();
 Option auto_means_default();
 Option normalized_by(std::function<Json(const Json&)> normalize);
 Option accepted_if(std::function<bool(const Json&)> accepts, std::string wording);
 Option deprecated(std::string replacement, std::function<Json(const Json&)> convert);
+/// An empty text is refused.
+Option not_empty();
 /// The truth values are no numbers here, though they pass for numbers elsewhere.
 Option no_truth_value();
 

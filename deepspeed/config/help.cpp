@@ -18,26 +18,38 @@ std::string default_text(const Field& field) {
   return "; default " + field.default_value.dump();
 }
 
+std::string supported_text(const Field& field) {
+  std::string values;
+  for (const Json& value : *field.supported_values) values += (values.empty() ? "" : ", ") + value.dump();
+  return values;
+}
+
 std::string support_text(const Field& field) {
   if (!field.supported_values) return "";
   if (field.kind == Kind::kSection) return "; not supported yet";
-  std::string values;
-  for (const Json& value : *field.supported_values) values += (values.empty() ? "" : ", ") + value.dump();
-  return "; supported so far: " + values;
+  return "; supported so far: " + supported_text(field);
+}
+
+/// Of a deprecated key.
+std::string advice(const Field& field) {
+  const std::string& replacement = field.deprecation->replacement;
+  return replacement.empty() ? "without effect" : "use " + replacement;
 }
 
 std::string alias_text(const Field& field) {
   std::string text;
   for (const std::string& alias : field.aliases) text += "; also " + alias;
-  if (field.deprecation) {
-    const std::string& replacement = field.deprecation->replacement;
-    text += "; deprecated, " + (replacement.empty() ? "without effect" : "use " + replacement);
-  }
+  if (field.deprecation) text += "; deprecated, " + advice(field);
   return text;
 }
 
+std::string effect_text(const Field& field) {
+  return field.no_effect.empty() ? "" : "; no effect: " + field.no_effect;
+}
+
 std::string headline(const Field& field, const std::string& path) {
-  return path + ": " + expected_value(field) + default_text(field) + support_text(field) + alias_text(field);
+  return path + ": " + expected_value(field) + default_text(field) + support_text(field) +
+         effect_text(field) + alias_text(field);
 }
 
 /// Calls `visit(field, path)` for the field and all below it, in the order of the tables.
@@ -47,7 +59,66 @@ void walk(const Field& field, const std::string& path, const Visit& visit) {
   for (const Field& child : field.children) walk(child, join(path, child.key), visit);
 }
 
+constexpr const char* kIntroduction = R"(# The config
+
+Every key that DeepSpeed documents, with what it takes, its default and its meaning. This page is written from the
+tables that the reader of the config itself uses (`deepspeed --help-config-markdown > docs/config.md`; a test keeps it
+current). `deepspeed --help-config [section]` shows the same on a terminal.
+
+- A config is the path of a file, JSON text, JSON text in base64, or a JSON object. Files and text may have comments
+  (`//`, `/* */`, `#`) and trailing commas. A key given twice is an error.
+- An unknown key is an error that names the nearest known one. So is a value of another type or out of its range.
+- Whole numbers may be written `5e8` or `"16"`, truth values `0`, `1`, `"on"`, `"no"`.
+- `"auto"` stands for the default in the sections marked so. Elsewhere the client has to put a value in its place:
+  only it knows the batch sizes and the learning rate that it trains with.
+- A deprecated key still works, with a warning, unless its replacement stands beside it.
+- In C++ a loaded config is a struct with a member for each key (`config/config.h`). `config/training_config.h` has the
+  classes of the manual of version 0.3, `config/key_value_config.h` the base for a program's own.
+- *No effect* marks a key that is read and does nothing in this version; a line of the log says so where it is set.
+- *so far* lists the values that this version supports of those that are documented; the others are refused with an
+  error that says so.
+)";
+
+/// A text for a cell of a table.
+std::string cell(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '|' ? "\\|" : std::string(1, c);
+  return escaped;
+}
+
+std::string row(const Field& field) {
+  std::string takes = expected_value(field);
+  if (field.supported_values && field.kind == Kind::kSection) takes += "; *not supported yet*";
+  if (field.supported_values && field.kind != Kind::kSection) takes += "; *so far* " + supported_text(field);
+  const std::string text = field.kind == Kind::kSection ? ""
+                           : field.required             ? "required"
+                                                        : "`" + field.default_value.dump() + "`";
+  std::string names = "`" + field.key + "`";
+  for (const std::string& alias : field.aliases) names += ", `" + alias + "`";
+  std::string meaning = field.meaning;
+  if (field.deprecation) meaning += " Deprecated: " + advice(field) + ".";
+  if (!field.no_effect.empty()) meaning += " *No effect*: " + field.no_effect + ".";
+  return "| " + names + " | " + cell(takes) + " | " + text + " | " + cell(meaning) + " |\n";
+}
+
+void append_section(std::string& text, const Field& section, const std::string& path) {
+  text += path.empty() ? "\n## The top level\n" : "\n## " + path + "\n\n" + section.meaning + "\n";
+  if (section.auto_is_default) text += "`\"auto\"` stands for each key's default.\n";
+  if (section.open) text += "Further keys are kept as they are.\n";
+  text += "\n| key | takes | default | meaning |\n|---|---|---|---|\n";
+  for (const Field& field : section.children) text += row(field);
+  for (const Field& field : section.children) {
+    if (field.kind == Kind::kSection) append_section(text, field, join(path, field.key));
+  }
+}
+
 }  // namespace
+
+std::string help_markdown() {
+  std::string text = kIntroduction;
+  append_section(text, all_options(), "");
+  return text;
+}
 
 std::string help_text(const std::string& section) {
   std::string text;
@@ -62,6 +133,14 @@ std::string help_text(const std::string& section) {
   raise<UsageError>("config", "got ", json_excerpt(Json(section)),
                     ", expected the path of a section or a key",
                     nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
+}
+
+std::vector<std::string> not_supported_yet() {
+  std::vector<std::string> paths;
+  walk(all_options(), "", [&](const Field& field, const std::string& path) {
+    if (field.supported_values) paths.push_back(path);
+  });
+  return paths;
 }
 
 std::vector<std::string> option_list() {

@@ -14,4 +14,11 @@ std::string help_text(const std::string& section = "");
 /// One line a key, "path: what it takes, default": the whole surface of options.
 std::vector<std::string> option_list();
 
+/// The paths of the keys and sections of which this version supports only some documented values, in the
+/// order of the tables.
+std::vector<std::string> not_supported_yet();
+
+/// docs/config.md: a table for each section.
+std::string help_markdown();
+
 }  // namespace deepspeed::config

@@ -1,18 +1,26 @@
 #include "deepspeed/config/offload.h"
 
 namespace deepspeed::config {
+namespace {
+
+constexpr const char* kNoOffload = "only offloading uses it";
+
+}  // namespace
 
 const Table<OffloadParamConfig>& offload_param_table() {
   using C = OffloadParamConfig;
   static const Table<C> table({
       entry("device", &C::device, "Where parameters wait while they are not in use.",
             {one_of({"none", "cpu", "nvme"}), not_yet()}),
-      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe."),
-      entry("buffer_count", &C::buffer_count, "Buffers of the swapper.", {at_least(0)}),
-      entry("buffer_size", &C::buffer_size, "Elements of one buffer.", {at_least(0)}),
+      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe.",
+            {without_effect(kNoOffload)}),
+      entry("buffer_count", &C::buffer_count, "Buffers of the swapper.",
+            {at_least(0), without_effect(kNoOffload)}),
+      entry("buffer_size", &C::buffer_size, "Elements of one buffer.",
+            {at_least(0), without_effect(kNoOffload)}),
       entry("max_in_cpu", &C::max_in_cpu, "Elements kept in host memory when the device is nvme.",
-            {at_least(0)}),
-      entry("pin_memory", &C::pin_memory, "Use page-locked host memory."),
+            {at_least(0), without_effect(kNoOffload)}),
+      entry("pin_memory", &C::pin_memory, "Use page-locked host memory.", {without_effect(kNoOffload)}),
   });
   return table;
 }
@@ -22,18 +30,23 @@ const Table<OffloadOptimizerConfig>& offload_optimizer_table() {
   static const Table<C> table({
       entry("device", &C::device, "Where the optimizer's state and its step live.",
             {one_of({"none", "cpu", "nvme"}), not_yet()}),
-      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe."),
-      entry("buffer_count", &C::buffer_count, "Buffers of the swapper.", {at_least(0)}),
-      entry("pin_memory", &C::pin_memory, "Use page-locked host memory."),
-      entry("pipeline_read", &C::pipeline_read, "Read the next tile while one is worked on."),
-      entry("pipeline_write", &C::pipeline_write, "Write the last tile while one is worked on."),
-      entry("fast_init", &C::fast_init, "Initialise faster on NVMe."),
+      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe.",
+            {without_effect(kNoOffload)}),
+      entry("buffer_count", &C::buffer_count, "Buffers of the swapper.",
+            {at_least(0), without_effect(kNoOffload)}),
+      entry("pin_memory", &C::pin_memory, "Use page-locked host memory.", {without_effect(kNoOffload)}),
+      entry("pipeline_read", &C::pipeline_read, "Read the next tile while one is worked on.",
+            {without_effect(kNoOffload)}),
+      entry("pipeline_write", &C::pipeline_write, "Write the last tile while one is worked on.",
+            {without_effect(kNoOffload)}),
+      entry("fast_init", &C::fast_init, "Initialise faster on NVMe.", {without_effect(kNoOffload)}),
       entry("ratio", &C::ratio,
             "The part of the parameters whose step runs on the host; below 1 needs stage 3.",
-            {between(0, 1)}),
+            {between(0, 1), without_effect(kNoOffload)}),
       entry("super_offload", &C::super_offload, "Overlap the host's step with backward.", {not_yet()}),
       entry("cpuadam_cores_perc", &C::cpuadam_cores_perc,
-            "The part of the cores that super_offload's step takes.", {between(0, 1)}),
+            "The part of the cores that super_offload's step takes.",
+            {between(0, 1), without_effect(kNoOffload)}),
   });
   return table;
 }

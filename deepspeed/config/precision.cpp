@@ -1,6 +1,35 @@
 #include "deepspeed/config/precision.h"
 
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
 namespace deepspeed::config {
+namespace {
+
+/// The short name of a type that has several: "fp16" of "torch.float16".
+Json short_dtype(const Json& given) {
+  if (!given.is_string()) return given;
+  std::string name = given.get<std::string>();
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  static const std::pair<const char*, const char*> kSpellings[] = {
+      {"float32", "fp32"}, {"float", "fp32"},         {"torch.float32", "fp32"}, {"float16", "fp16"},
+      {"half", "fp16"},    {"torch.float16", "fp16"}, {"bfloat16", "bf16"},      {"torch.bfloat16", "bf16"}};
+  for (const auto& [spelling, short_name] : kSpellings) {
+    if (name == spelling) return short_name;
+  }
+  return given;
+}
+
+/// What the entry of a type adds: any spelling of the documentation, the short one in the struct.
+Option a_dtype() {
+  return [](Field& field) {
+    one_of({"fp32", "fp16", "bf16"})(field);
+    normalized_by(short_dtype)(field);
+  };
+}
+
+}  // namespace
 
 const Table<Fp16Config>& fp16_table() {
   using C = Fp16Config;
@@ -35,6 +64,38 @@ const Table<Bf16Config>& bf16_table() {
             "Keep master weights and gradients in bfloat16 too; needs ZeRO.", {not_yet()}),
       entry("bf16_optimizer_states", &C::bf16_optimizer_states,
             "Keep the optimizer's state in bfloat16; needs bf16_master_weights_and_grads.", {not_yet()}),
+  });
+  return table;
+}
+
+const Table<AmpConfig>& amp_table() {
+  using C = AmpConfig;
+  static const Table<C> table({
+      entry("enabled", &C::enabled, "Turns the section on.", {required(), not_yet()}),
+  });
+  return table;
+}
+
+const Table<TorchAutocastConfig>& torch_autocast_table() {
+  using C = TorchAutocastConfig;
+  static const Table<C> table({
+      entry("enabled", &C::enabled, "Turns the section on.", {not_yet()}),
+      entry("dtype", &C::dtype, "The lower precision; float16, torch.float16, ... mean the same.",
+            {a_dtype()}),
+      entry("lower_precision_safe_modules", &C::lower_precision_safe_modules,
+            "Classes of modules that run in it."),
+  });
+  return table;
+}
+
+const Table<DataTypesConfig>& data_types_table() {
+  using C = DataTypesConfig;
+  static const Table<C> table({
+      entry("grad_accum_dtype", &C::grad_accum_dtype, "Of accumulated gradients; null: the model's.",
+            {a_dtype(), not_yet()}),
+      entry("param_dtype", &C::param_dtype, "Of parameters, as fp16 and bf16 say it.", {a_dtype()}),
+      entry("buffer_dtype", &C::buffer_dtype, "Of floating-point buffers; null: as they are.",
+            {a_dtype(), not_yet()}),
   });
   return table;
 }

@@ -1,7 +1,10 @@
-// The sections fp16 and bf16.
+// The sections that choose types of numbers: fp16, bf16, amp, torch_autocast and data_types.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "deepspeed/config/table.h"
 
@@ -27,7 +30,27 @@ struct Bf16Config {
   bool bf16_optimizer_states = false;
 };
 
+struct AmpConfig {
+  bool enabled = false;
+};
+
+struct TorchAutocastConfig {
+  bool enabled = false;
+  std::optional<std::string> dtype;  // fp16 or bf16; absent: the device's own choice
+  std::optional<std::vector<std::string>> lower_precision_safe_modules;  // absent: linear and convolutions
+};
+
+/// Each one is fp32, fp16 or bf16, however it was spelled.
+struct DataTypesConfig {
+  std::optional<std::string> grad_accum_dtype;
+  std::optional<std::string> param_dtype;
+  std::optional<std::string> buffer_dtype;
+};
+
 const Table<Fp16Config>& fp16_table();
 const Table<Bf16Config>& bf16_table();
+const Table<AmpConfig>& amp_table();
+const Table<TorchAutocastConfig>& torch_autocast_table();
+const Table<DataTypesConfig>& data_types_table();
 
 }  // namespace deepspeed::config

@@ -52,8 +52,9 @@ std::optional<Json> as_list(const Json& given, Read read) {
   return list;
 }
 
-std::optional<Json> as_string(const Json& given) {
-  return given.is_string() ? std::optional<Json>(given) : std::nullopt;
+std::optional<int64_t> as_int_in_range(const Range& range, const Json& given) {
+  const auto value = as_int(given);
+  return value && in_range(range, static_cast<double>(*value)) ? value : std::nullopt;
 }
 
 template <class T>
@@ -73,9 +74,9 @@ std::optional<Json> convert(const Field& field, const Json& given) {
     case Kind::kString:
       return as_choice(field, given);
     case Kind::kStringList:
-      return as_list(given, as_string);
+      return as_list(given, [&](const Json& item) { return as_choice(field, item); });
     case Kind::kIntList:
-      return as_list(given, as_int);
+      return as_list(given, [&](const Json& item) { return as_int_in_range(field.range, item); });
     case Kind::kObject:
     case Kind::kSection:
       return given.is_object() ? std::optional<Json>(given) : std::nullopt;
@@ -155,12 +156,17 @@ void require_keys(const Field& section, const Json& values, const std::string& p
   }
 }
 
-void require_depth(const Json& value, size_t depth) {
+/// `path` grows with the first levels alone: deeper ones say no more.
+void require_depth(const Json& value, size_t depth, const std::string& path) {
   if (!value.is_structured()) return;
   if (depth >= kMaxJsonDepth) {
-    raise<ConfigError>("config", "the value is nested too deep, expected at most ", kMaxJsonDepth, " levels");
+    raise<ConfigError>("config", path.empty() ? "the value" : path, ": nested too deep, expected at most ",
+                       kMaxJsonDepth, " levels");
   }
-  for (const Json& item : value) require_depth(item, depth + 1);
+  constexpr size_t kNamedLevels = 4;
+  const bool named = value.is_object() && depth < kNamedLevels;
+  for (const auto& [key, item] : value.items())
+    require_depth(item, depth + 1, named ? join(path, path_part(key)) : path);
 }
 
 }  // namespace
@@ -207,6 +213,21 @@ void require_supported(const Field& section, const Json& values, const std::stri
   }
 }
 
-void require_bounded_depth(const Json& value) { require_depth(value, 0); }
+std::vector<std::string> values_without_effect(const Field& section, const Json& values,
+                                               const std::string& path) {
+  std::vector<std::string> found;
+  for (const Field& field : section.children) {
+    const auto value = values.find(field.key);
+    if (value == values.end()) continue;
+    const std::string where = join(path, field.key);
+    if (!field.no_effect.empty() && *value != field.default_value)
+      found.push_back(where + " (" + field.no_effect + ")");
+    if (field.kind != Kind::kSection || !value->is_object()) continue;
+    for (std::string& inner : values_without_effect(field, *value, where)) found.push_back(std::move(inner));
+  }
+  return found;
+}
+
+void require_bounded_depth(const Json& value) { require_depth(value, 0, ""); }
 
 }  // namespace deepspeed::config

@@ -21,11 +21,6 @@ std::string lower(std::string text) {
   return text;
 }
 
-bool enabled(const Json& values, const char* section) {
-  const auto found = values.find(section);
-  return found != values.end() && found->is_object() && found->value("enabled", false);
-}
-
 void check_fp16(const Fp16Config& fp16) {
   if (!fp16.enabled || fp16.loss_scale != 0) return;
   require(fp16.loss_scale_window > 0, "fp16.loss_scale_window: got ", fp16.loss_scale_window,
@@ -47,12 +42,25 @@ void check_sixteen_bit_masters(const DeepSpeedConfig& config) {
   require(!config.bf16.bf16_optimizer_states || (zero && bf16_masters),
           "bf16.bf16_optimizer_states: got true, ",
           "expected it with bf16.bf16_master_weights_and_grads and zero_optimization.stage 1, 2 or 3");
+  // The step on the host keeps its moments in float32; without it they need bf16_optimizer_states.
+  const bool on_host = config.zero_optimization.offload_optimizer.device != "none";
+  require(!fp16_masters || on_host, "fp16.fp16_master_weights_and_grads: got true with ",
+          "zero_optimization.offload_optimizer.device \"none\", expected \"cpu\" or \"nvme\" there");
+  require(!bf16_masters || on_host || config.bf16.bf16_optimizer_states,
+          "bf16.bf16_master_weights_and_grads: got true with ",
+          "zero_optimization.offload_optimizer.device \"none\", expected \"cpu\" or \"nvme\" there, or ",
+          "bf16.bf16_optimizer_states true");
 }
 
-void check_precision(const DeepSpeedConfig& config, const Json& values) {
+void check_autocast(const TorchAutocastConfig& autocast) {
+  require(!autocast.enabled || autocast.dtype != "fp32",
+          "torch_autocast.dtype: got fp32, expected fp16 or bf16: it is the lower precision");
+}
+
+void check_precision(const DeepSpeedConfig& config) {
   const bool fp16 = config.fp16.enabled;
   const bool bf16 = config.bf16.enabled;
-  const bool amp = enabled(values, "amp");
+  const bool amp = config.amp && config.amp->enabled;
   require(!fp16 || !bf16, "bf16.enabled: got true beside fp16.enabled, expected one of them");
   require(!amp || (!fp16 && !bf16), "amp.enabled: got true beside ", fp16 ? "fp16" : "bf16",
           ".enabled, expected one of them");
@@ -60,23 +68,14 @@ void check_precision(const DeepSpeedConfig& config, const Json& values) {
           config.zero_optimization.stage, ", expected stage 0: use fp16 or bf16 with ZeRO");
   check_fp16(config.fp16);
   check_sixteen_bit_masters(config);
+  check_autocast(config.torch_autocast);
 }
 
-/// "fp16" of "float16", "half", "torch.float16"; "" of null.
-std::string short_dtype(const Json& spelled) {
-  if (!spelled.is_string()) return "";
-  const std::string name = spelled.get<std::string>();
-  if (name.find("bf") != std::string::npos) return "bf16";
-  return name.find("16") != std::string::npos || name == "half" ? "fp16" : "fp32";
-}
-
-void check_param_dtype(const DeepSpeedConfig& config, const Json& values) {
-  const auto types = values.find("data_types");
-  if (types == values.end()) return;
-  const std::string wanted = short_dtype(types->value("param_dtype", Json()));
+void check_param_dtype(const DeepSpeedConfig& config) {
+  const auto& wanted = config.data_types.param_dtype;
   const std::string model = config.fp16.enabled ? "fp16" : config.bf16.enabled ? "bf16" : "fp32";
-  require(wanted.empty() || wanted == model, "data_types.param_dtype: got ", wanted, ", expected ", model,
-          ", the type that fp16.enabled and bf16.enabled give the model");
+  require(!wanted || *wanted == model, "data_types.param_dtype: got ", wanted.value_or(""), ", expected ",
+          model, ", the type that fp16.enabled and bf16.enabled give the model");
 }
 
 /// Keys with values that only the client can know.
@@ -118,8 +117,6 @@ void check_zero(const DeepSpeedConfig& config) {
   require(!zero.pipeline_loading_checkpoint || zero.stage == 3,
           "zero_optimization.pipeline_loading_checkpoint: got ", "true at stage ", zero.stage,
           ", expected stage 3");
-  require(zero.stage != 3 || config.gradient_allreduce_op != "sum",
-          "gradient_allreduce_op: got \"sum\" at stage 3, expected \"mean\"");
   const bool means_by_scatter =
       zero.stage == 2 && zero.reduce_scatter && config.gradient_allreduce_op == "mean";
   require(!means_by_scatter || config.gradient_predivide_factor == 1.0, "gradient_predivide_factor: got ",
@@ -128,24 +125,40 @@ void check_zero(const DeepSpeedConfig& config) {
           "prescale_gradients: got true, expected false at stage 2 with reduce_scatter and the mean");
 }
 
-void check_world(const DeepSpeedConfig& config, const Json& values, int64_t world) {
+void check_sum_of_gradients(const DeepSpeedConfig& config) {
+  if (config.gradient_allreduce_op != "sum") return;
+  constexpr const char* kKey = "gradient_allreduce_op: got \"sum\" ";
+  require(config.zero_optimization.stage != 3, kKey, "at stage 3, expected \"mean\"");
+  require(!config.zero_optimization.zenflow, kKey, "beside zero_optimization.zenflow, expected \"mean\"");
+  require(!config.compile.deepcompile, kKey, "beside compile.deepcompile, expected \"mean\"");
+}
+
+/// Where the caller says when a step ends, nothing may be reduced or compiled ahead of that.
+void check_unmanaged_accumulation(const DeepSpeedConfig& config) {
+  if (config.managed_gradient_accumulation) return;
+  constexpr const char* kKey = "managed_gradient_accumulation: got false beside ";
+  const ZeroConfig& zero = config.zero_optimization;
+  require(zero.stage > 1 || !zero.overlap_comm.value_or(false), kKey,
+          "zero_optimization.overlap_comm at stage ", zero.stage, ", expected that to be false");
+  require(!config.compile.deepcompile, kKey, "compile.deepcompile, expected that to be false");
+  require(!config.amp || !config.amp->enabled, kKey, "amp.enabled, expected that to be false");
+}
+
+void check_world(const DeepSpeedConfig& config, int64_t world) {
   require(!config.data_parallel_size || *config.data_parallel_size == world, "data_parallel_size: got ",
           config.data_parallel_size.value_or(0), ", expected ", world, ", the number of data-parallel ranks");
-  const bool old_zero =
-      config.raw.contains("zero_optimization") && config.raw["zero_optimization"].is_boolean();
-  require(old_zero || values.value("allgather_size", Json()).is_null(),
-          "allgather_size: got it with a section ",
-          "zero_optimization, expected zero_optimization.allgather_bucket_size in its place");
 }
 
 }  // namespace
 
-void require_consistent(const DeepSpeedConfig& config, const Json& values, int64_t data_parallel_world_size) {
-  check_precision(config, values);
-  check_param_dtype(config, values);
+void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_world_size) {
+  check_precision(config);
+  check_param_dtype(config);
   check_optimizer(config);
   check_zero(config);
-  check_world(config, values, data_parallel_world_size);
+  check_sum_of_gradients(config);
+  check_unmanaged_accumulation(config);
+  check_world(config, data_parallel_world_size);
 }
 
 }  // namespace deepspeed::config

@@ -6,12 +6,14 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json_comments.h"
 #include "deepspeed/base/json_file.h"
+#include "deepspeed/config/base64.h"
 #include "deepspeed/config/read.h"
 
 namespace deepspeed::config {
 namespace {
 
 constexpr const char* kTextName = "config text";
+constexpr const char* kBase64Name = "config text in base64";
 constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";
 
 /// Text starts with a brace, or with the start of a comment in front of one; a path is all the rest.
@@ -24,13 +26,16 @@ bool is_json_text(const std::string& text) {
   return comment && text.find('{', begin) != std::string::npos;
 }
 
+/// The file of that name, else what the name itself is the base64 of.
 Json read_file(const std::filesystem::path& path) {
   std::error_code status;
-  if (!std::filesystem::exists(path, status)) {
-    raise<ConfigError>("config", "got ", json_excerpt(Json(path.string())),
-                       ", expected the path of an existing file, or JSON text that starts with '{'");
-  }
-  return read_json_file(path);
+  if (std::filesystem::exists(path, status)) return read_json_file(path);
+  const auto text = decode_base64(path.string());
+  if (text && is_json_text(*text)) return parse_json(*text, kBase64Name);
+  raise<ConfigError>(
+      "config", "got ", json_excerpt(Json(path.string())),
+      ", expected the path of an existing file, JSON text that starts with '{', or the base64 ",
+      "of such a text");
 }
 
 }  // namespace

@@ -9,9 +9,9 @@
 
 namespace deepspeed::config {
 
-/// A path, JSON text or a JSON object; built from each without a cast. A string is JSON text where it starts
-/// with
-/// '{' (or '[', which is an error later) after white space and comments, else a path.
+/// A path, JSON text, JSON text in base64, or a JSON object; built from each without a cast. A string is JSON
+/// text where it starts with '{' (or '[', which is an error later) after white space and comments, else the
+/// path of a file, and where there is no such file the base64 of JSON text.
 class ConfigSource {
  public:
   ConfigSource(const char* path_or_text);

@@ -39,6 +39,10 @@ struct MemberType<std::vector<std::string>> {
   static constexpr Kind kKind = Kind::kStringList;
 };
 template <>
+struct MemberType<std::vector<int64_t>> {
+  static constexpr Kind kKind = Kind::kIntList;
+};
+template <>
 struct MemberType<Json> {
   static constexpr Kind kKind = Kind::kObject;
 };
@@ -99,6 +103,15 @@ Entry<Section> entry(const char* key, T Section::*member, const char* meaning,
   return {std::move(field),
           [member](Section& section, const Json& value) { section.*member = value.get<T>(); },
           [member](const Section& section) { return Json(section.*member); }};
+}
+
+/// The entry of a member that holds a value of any type as it was given.
+template <class Section>
+Entry<Section> any_entry(const char* key, Json Section::*member, const char* meaning,
+                         std::initializer_list<Option> options = {}) {
+  Field field = make_field(Kind::kAny, key, Section{}.*member, meaning, options);
+  return {std::move(field), [member](Section& section, const Json& value) { section.*member = value; },
+          [member](const Section& section) { return section.*member; }};
 }
 
 /// The entry of a member that may be absent; null stands for that.

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "deepspeed/config/later_sections.h"
-
 namespace deepspeed::config {
 namespace {
 
@@ -24,7 +22,7 @@ std::vector<Entry<DeepSpeedConfig>> scalar_entries() {
       batch_entry("gradient_accumulation_steps", &C::gradient_accumulation_steps,
                   "Forward and backward passes of one optimizer step."),
       entry("managed_gradient_accumulation", &C::managed_gradient_accumulation,
-            "The engine counts the passes of a step; false: the caller does.", {not_yet()}),
+            "The engine counts the passes of a step; false: the caller does."),
       entry("steps_per_print", &C::steps_per_print, "Steps between two lines of progress; null: none.",
             {at_least(1)}),
       entry("dump_state", &C::dump_state, "Log the whole config at the start."),
@@ -39,14 +37,16 @@ std::vector<Entry<DeepSpeedConfig>> scalar_entries() {
       entry("communication_data_type", &C::communication_data_type,
             "The type in which gradients travel; null: the model's.", {dtypes}),
       entry("seq_parallel_communication_data_type", &C::seq_parallel_communication_data_type,
-            "The same under sequence parallelism.", {dtypes}),
+            "The same under sequence parallelism.",
+            {dtypes, without_effect("only sequence parallelism uses it")}),
       entry("disable_allgather", &C::disable_allgather, "Of old versions.", {not_yet()}),
-      boolean("fp32_allreduce", false, "Of old versions; communication_data_type takes its place.",
-              {not_yet()}),
+      entry("fp32_allreduce", &C::fp32_allreduce, "Of old versions; communication_data_type takes its place.",
+            {not_yet()}),
       entry("zero_allow_untested_optimizer", &C::zero_allow_untested_optimizer,
             "Accept optimizers under ZeRO that it was not tested with."),
       entry("zero_force_ds_cpu_optimizer", &C::zero_force_ds_cpu_optimizer,
-            "Insist on the library's own optimizer for a step on the host."),
+            "Insist on the library's own optimizer for a step on the host.",
+            {without_effect("only a step on the host uses it")}),
       entry("graph_harvesting", &C::graph_harvesting, "Replay parts of the step as CUDA graphs.",
             {not_yet()}),
       entry("wall_clock_breakdown", &C::wall_clock_breakdown, "Log the times of a step's parts.",
@@ -66,8 +66,8 @@ std::vector<Entry<DeepSpeedConfig>> scalar_entries() {
             {at_least(1)}),
       entry("seed", &C::seed, "Fixes the random numbers of dropout and of the order of the data.",
             {at_least(0)}),
-      integer("allgather_size", nullptr, "allgather_bucket_size where zero_optimization is true or false.",
-              {at_least(0)}),
+      entry("allgather_size", &C::allgather_size,
+            "allgather_bucket_size where zero_optimization is true or false.", {at_least(0)}),
   };
 }
 
@@ -86,11 +86,79 @@ std::vector<Entry<DeepSpeedConfig>> section_entries() {
   };
 }
 
+std::vector<Entry<DeepSpeedConfig>> precision_and_monitor_entries() {
+  using C = DeepSpeedConfig;
+  return {
+      section_entry("data_types", &C::data_types, data_types_table(), "The types of tensors."),
+      section_entry("amp", &C::amp, amp_table(),
+                    "Apex's mixed precision; its further keys are its arguments.", {keeps_unknown_keys()}),
+      section_entry("torch_autocast", &C::torch_autocast, torch_autocast_table(),
+                    "PyTorch's mixed precision."),
+      section_entry("tensorboard", &C::tensorboard, file_monitor_table(), "Scalars to TensorBoard.",
+                    {auto_means_default()}),
+      section_entry("csv_monitor", &C::csv_monitor, file_monitor_table(), "Scalars to CSV files.",
+                    {auto_means_default()}),
+      section_entry("wandb", &C::wandb, wandb_table(), "Scalars to Weights & Biases.",
+                    {auto_means_default()}),
+      section_entry("comet", &C::comet, comet_table(), "Scalars to Comet.", {auto_means_default()}),
+      section_entry("flops_profiler", &C::flops_profiler, flops_profiler_table(),
+                    "The cost of a step, layer by layer."),
+      section_entry("comms_logger", &C::comms_logger, comms_logger_table(), "Sizes and times of collectives.",
+                    {auto_means_default()}),
+      section_entry("timers", &C::timers, timers_table(), "Timers."),
+      section_entry("nebula", &C::nebula, nebula_table(), "Checkpoints through the Nebula service."),
+      any_entry("datastates_ckpt", &C::datastates_ckpt,
+                "Checkpoints through DataStates; any value but false turns it on.", {not_yet()}),
+  };
+}
+
+std::vector<Entry<DeepSpeedConfig>> parallel_entries() {
+  using C = DeepSpeedConfig;
+  return {
+      section_entry("activation_checkpointing", &C::activation_checkpointing,
+                    activation_checkpointing_table(), "Activations that backward computes again."),
+      section_entry("aio", &C::aio, aio_table(), "Asynchronous files, as offloading to NVMe uses them."),
+      section_entry("pipeline", &C::pipeline, pipeline_table(), "Pipeline parallelism."),
+      section_entry("sparse_attention", &C::sparse_attention, sparse_attention_table(),
+                    "Block-sparse attention.", {not_yet()}),
+      section_entry("hybrid_engine", &C::hybrid_engine, hybrid_engine_table(),
+                    "Training and generation in turn.", {auto_means_default()}),
+      section_entry("compile", &C::compile, compile_table(), "Compiled training.", {auto_means_default()}),
+      section_entry("tensor_parallel", &C::tensor_parallel, tensor_parallel_table(), "Tensor parallelism.",
+                    {auto_means_default()}),
+      section_entry("expert_parallel", &C::expert_parallel, expert_parallel_table(), "Expert parallelism."),
+  };
+}
+
+std::vector<Entry<DeepSpeedConfig>> training_entries() {
+  using C = DeepSpeedConfig;
+  return {
+      section_entry("elasticity", &C::elasticity, elasticity_table(),
+                    "Batch sizes that fit many numbers of devices."),
+      section_entry("autotuning", &C::autotuning, autotuning_table(), "A search for the fastest config."),
+      section_entry("eigenvalue", &C::eigenvalue, eigenvalue_table(),
+                    "The greatest eigenvalue of each layer's Hessian."),
+      section_entry("progressive_layer_drop", &C::progressive_layer_drop, progressive_layer_drop_table(),
+                    "Layers left out at random, more as training goes."),
+      section_entry("curriculum_learning", &C::curriculum_learning, curriculum_learning_table(),
+                    "Easy samples first, the older form."),
+      section_entry("data_efficiency", &C::data_efficiency, data_efficiency_table(),
+                    "Less data for the same quality."),
+      section_entry("compression_training", &C::compression_training, compression_training_table(),
+                    "Training for a smaller model."),
+      section_entry("weight_quantization", &C::weight_quantization, weight_quantization_table(),
+                    "Weights of 4 or 8 bits in inference.",
+                    {auto_means_default(), normalized_by(with_switch)}),
+  };
+}
+
 std::vector<Entry<DeepSpeedConfig>> all_entries() {
-  auto entries = scalar_entries();
-  for (auto& entry : section_entries()) entries.push_back(std::move(entry));
-  for (Field& field : later_sections()) entries.emplace_back(std::move(field));
-  return entries;
+  std::vector<Entry<DeepSpeedConfig>> all;
+  for (auto* part :
+       {scalar_entries, section_entries, precision_and_monitor_entries, parallel_entries, training_entries}) {
+    for (auto& entry : part()) all.push_back(std::move(entry));
+  }
+  return all;
 }
 
 }  // namespace

@@ -7,39 +7,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// A name alone stands for a list of one.
-Json list_of_one(const Json& given) { return given.is_string() ? Json::array({given}) : given; }
-
-Field zenflow_section() {
-  return section(
-      "zenflow", "Update important gradients at once and the others on the host, later.",
-      {
-          number("topk_ratio", 0.1, "The part of the gradients that counts as important.",
-                 {strictly_between(0, 1)}),
-          text("select_strategy", "auto", "When the important ones are selected anew.",
-               {one_of({"auto", "step", "epoch"})}),
-          any("select_interval", "auto", "Steps or epochs between two selections."),
-          any("update_interval", "auto", "Steps between two updates of the others."),
-          boolean("overlap_step", false, "Overlap the host's step with the device's work."),
-          boolean("offload", false, "Keep the selected optimizer state on the host."),
-          number("auto_ratio", 0.99, "The threshold of the automatic update interval.", {between(0, 1)}),
-          integer("full_warm_up_rounds", 0, "Steps at the start that update everything.", {at_least(0)}),
-          number("pt_reserved_cores_perc", 0.5, "The part of the cores left to PyTorch.", {between(0, 1)}),
-          integer("steps_per_epoch", nullptr, "Steps of one epoch."),
-      },
-      {or_null(), auto_means_default(), not_yet()});
-}
-
-Field leaf_module_section() {
-  return section(
-      "leaf_module", "Modules that stage 3 fetches as one.",
-      {
-          strings("classes", Json::array(), "Their classes, by full name.", {normalized_by(list_of_one)}),
-          strings("names", Json::array(), "Their names in the model.", {normalized_by(list_of_one)}),
-          strings("name_suffixes", Json::array(), "Ends of their names.", {normalized_by(list_of_one)}),
-      },
-      {or_null(), auto_means_default()});
-}
+constexpr const char* kStage3 = "only stage 3 uses it";
 
 Json device_cpu(const Json& wanted) {
   return wanted == true ? Json::object({{"device", "cpu"}}) : Json::object();
@@ -64,38 +32,47 @@ std::vector<Entry<ZeroConfig>> entries() {
       entry("overlap_comm", &C::overlap_comm,
             "Reduce gradients while backward goes on; null: at stage 3 alone."),
       entry("load_from_fp32_weights", &C::load_from_fp32_weights,
-            "Load master weights from the checkpoint's float32 ones, not from the model's."),
+            "Load master weights from the checkpoint's float32 ones, not from the model's.",
+            {without_effect("the float32 weights are used wherever a checkpoint has them")}),
       entry("elastic_checkpoint", &C::elastic_checkpoint, "Checkpoints for other world sizes.", {not_yet()}),
       section_entry("offload_param", &C::offload_param, offload_param_table(),
                     "Parameters outside the device.", {or_null(), auto_means_default()}),
       section_entry("offload_optimizer", &C::offload_optimizer, offload_optimizer_table(),
                     "Optimizer state outside the device.", {or_null(), auto_means_default()}),
-      zenflow_section(),
-      entry("sub_group_size", &C::sub_group_size, "Elements that stage 3 steps at one time.", {at_least(0)}),
+      section_entry("zenflow", &C::zenflow, zenflow_table(),
+                    "Update important gradients at once and the others on the host, later.",
+                    {or_null(), auto_means_default(), not_yet()}),
+      entry("sub_group_size", &C::sub_group_size, "Elements that stage 3 steps at one time.",
+            {at_least(0), without_effect(kStage3)}),
       entry("stage3_prefetch_bucket_size", &C::stage3_prefetch_bucket_size,
-            "Elements fetched ahead of their use.", {at_least(0), alias("prefetch_bucket_size")}),
+            "Elements fetched ahead of their use.",
+            {at_least(0), alias("prefetch_bucket_size"), without_effect(kStage3)}),
       entry("stage3_param_persistence_threshold", &C::stage3_param_persistence_threshold,
             "Parameters with fewer elements stay whole.",
-            {at_least(0), alias("param_persistence_threshold")}),
+            {at_least(0), alias("param_persistence_threshold"), without_effect(kStage3)}),
       entry("stage3_model_persistence_threshold", &C::stage3_model_persistence_threshold,
-            "Elements that may stay whole in all.", {at_least(0), alias("model_persistence_threshold")}),
+            "Elements that may stay whole in all.",
+            {at_least(0), alias("model_persistence_threshold"), without_effect(kStage3)}),
       entry("stage3_max_live_parameters", &C::stage3_max_live_parameters,
-            "Elements that may be whole at one time.", {at_least(0), alias("max_live_parameters")}),
+            "Elements that may be whole at one time.",
+            {at_least(0), alias("max_live_parameters"), without_effect(kStage3)}),
       entry("stage3_max_reuse_distance", &C::stage3_max_reuse_distance,
             "Keep a parameter whole that is used again within so many elements.",
-            {at_least(0), alias("max_reuse_distance")}),
+            {at_least(0), alias("max_reuse_distance"), without_effect(kStage3)}),
       entry("stage3_gather_16bit_weights_on_model_save", &C::stage3_gather_16bit_weights_on_model_save,
-            "Gather the whole model where it is saved.", {alias("gather_16bit_weights_on_model_save")}),
+            "Gather the whole model where it is saved.",
+            {alias("gather_16bit_weights_on_model_save"), without_effect(kStage3)}),
       boolean(
           "stage3_gather_fp16_weights_on_model_save", false, "The former name of the key above.",
           {deprecated("stage3_gather_16bit_weights_on_model_save", [](const Json& value) { return value; })}),
       entry("stage3_module_granularity_threshold", &C::stage3_module_granularity_threshold,
             "Modules with fewer elements a descendant are fetched as one.",
-            {alias("module_granularity_threshold")}),
+            {alias("module_granularity_threshold"), without_effect(kStage3)}),
       entry("stage3_use_all_reduce_for_fetch_params", &C::stage3_use_all_reduce_for_fetch_params,
-            "Fetch with all-reduce in place of all-gather.", {alias("use_all_reduce_for_fetch_params")}),
+            "Fetch with all-reduce in place of all-gather.",
+            {alias("use_all_reduce_for_fetch_params"), without_effect(kStage3)}),
       entry("stage3_allgather_sequential", &C::stage3_allgather_sequential,
-            "Fetch one parameter after the other.", {alias("allgather_sequential")}),
+            "Fetch one parameter after the other.", {alias("allgather_sequential"), without_effect(kStage3)}),
       entry("ignore_unused_parameters", &C::ignore_unused_parameters,
             "Accept parameters that a step gives no gradient."),
       entry(
@@ -117,18 +94,19 @@ std::vector<Entry<ZeroConfig>> entries() {
       entry("mics_hierarchical_params_gather", &C::mics_hierarchical_params_gather,
             "Gather within a node first.", {not_yet()}),
       entry("memory_efficient_linear", &C::memory_efficient_linear,
-            "Linear layers of stage 3 that keep no gathered weight for backward."),
+            "Linear layers of stage 3 that keep no gathered weight for backward.", {without_effect(kStage3)}),
       entry("pipeline_loading_checkpoint", &C::pipeline_loading_checkpoint,
             "Overlap loading with the initialisation of stage 3.", {not_yet()}),
       entry("override_module_apply", &C::override_module_apply,
-            "Gather parameters for the initialiser's walk."),
+            "Gather parameters for the initialiser's walk.", {without_effect(kStage3)}),
       entry("log_trace_cache_warnings", &C::log_trace_cache_warnings,
-            "Warn where stage 3 records a new trace."),
+            "Warn where stage 3 records a new trace.", {without_effect(kStage3)}),
       entry("enable_sanity_checks", &C::enable_sanity_checks, "Check the state of stage 3 as it goes.",
             {not_yet()}),
       entry("save_muon_momentum_buffer_in_memory", &C::save_muon_momentum_buffer_in_memory,
             "Keep Muon's momentum on the device.", {not_yet()}),
-      leaf_module_section(),
+      section_entry("leaf_module", &C::leaf_module, leaf_module_table(),
+                    "Modules that stage 3 fetches as one.", {or_null(), auto_means_default()}),
       boolean("cpu_offload", false, "The former offload_optimizer with device cpu.",
               {or_null(), deprecated("offload_optimizer", device_cpu)}),
       boolean("cpu_offload_param", false, "The former offload_param with device cpu.",

@@ -5,8 +5,10 @@
 #include <limits>
 #include <optional>
 
+#include "deepspeed/config/leaf_module.h"
 #include "deepspeed/config/offload.h"
 #include "deepspeed/config/table.h"
+#include "deepspeed/config/zenflow.h"
 
 namespace deepspeed::config {
 
@@ -24,6 +26,7 @@ struct ZeroConfig {
   bool elastic_checkpoint = false;
   OffloadParamConfig offload_param;
   OffloadOptimizerConfig offload_optimizer;
+  std::optional<ZenflowConfig> zenflow;
   int64_t sub_group_size = 1'000'000'000;
   int64_t stage3_prefetch_bucket_size = 50'000'000;
   int64_t stage3_param_persistence_threshold = 100'000;
@@ -50,6 +53,7 @@ struct ZeroConfig {
   bool log_trace_cache_warnings = false;
   bool enable_sanity_checks = false;
   bool save_muon_momentum_buffer_in_memory = false;
+  LeafModuleConfig leaf_module;
 };
 
 const Table<ZeroConfig>& zero_table();

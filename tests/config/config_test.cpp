@@ -182,6 +182,26 @@ TEST(Config, RefusesContradictions) {
        "expected stage 3"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 3}, "gradient_allreduce_op": "sum"})",
        "gradient_allreduce_op: got \"sum\" at stage 3"},
+      {R"({"train_batch_size": 8, "zero_optimization": {"stage": 1, "zenflow": {}}, "gradient_allreduce_op": "sum"})",
+       "gradient_allreduce_op: got \"sum\" beside zero_optimization.zenflow"},
+      {R"({"train_batch_size": 8, "compile": {"deepcompile": true}, "gradient_allreduce_op": "sum"})",
+       "gradient_allreduce_op: got \"sum\" beside compile.deepcompile"},
+      {R"({"train_batch_size": 8, "managed_gradient_accumulation": false, "zero_optimization": {"overlap_comm": true}})",
+       "managed_gradient_accumulation: got false beside zero_optimization.overlap_comm at stage 0"},
+      {R"({"train_batch_size": 8, "managed_gradient_accumulation": false, "compile": {"deepcompile": true}})",
+       "managed_gradient_accumulation: got false beside compile.deepcompile"},
+      {R"({"train_batch_size": 8, "managed_gradient_accumulation": false, "amp": {"enabled": true}})",
+       "managed_gradient_accumulation: got false beside amp.enabled"},
+      {R"({"train_batch_size": 8, "zero_optimization": {"stage": 1}, "fp16": {"fp16_master_weights_and_grads": true}})",
+       "fp16.fp16_master_weights_and_grads: got true with zero_optimization.offload_optimizer.device "
+       "\"none\""},
+      {R"({"train_batch_size": 8, "zero_optimization": {"stage": 2}, "bf16": {"bf16_master_weights_and_grads": true}})",
+       "or bf16.bf16_optimizer_states true"},
+      {R"({"train_batch_size": 8, "zero_optimization": {"stage": 2}, "bf16": {"bf16_master_weights_and_grads": true},
+           "fp16": {"fp16_master_weights_and_grads": true}})",
+       "fp16.fp16_master_weights_and_grads: got true beside bf16.bf16_master_weights_and_grads"},
+      {R"({"train_batch_size": 8, "torch_autocast": {"enabled": true, "dtype": "float32"}})",
+       "torch_autocast.dtype: got fp32, expected fp16 or bf16"},
       {R"({"train_batch_size": 8, "data_types": {"param_dtype": "half"}})",
        "data_types.param_dtype: got fp16"},
       {R"({"train_batch_size": 8, "data_parallel_size": 2})", "data_parallel_size: got 2, expected 1"},
@@ -242,6 +262,69 @@ TEST(Config, ReadsOlderFormsOfItsKeys) {
        "zero_optimization.stage3_prefetch_bucket_size: got it beside"},
       {R"({"train_batch_size": 8, "bf16": {}, "bfloat16": {}})", "bfloat16: got it beside 'bf16'"},
   });
+}
+
+TEST(Config, KnowsTheSpellingsOfATypeAndKeepsOne) {
+  for (const auto& [spelling, name] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"fp32", "fp32"},
+                                                                  {"float", "fp32"},
+                                                                  {"float32", "fp32"},
+                                                                  {"torch.float32", "fp32"},
+                                                                  {"FLOAT32", "fp32"}}) {
+    EXPECT_EQ(load_config(config_with("data_types.param_dtype", spelling), 1).data_types.param_dtype, name);
+  }
+  for (const auto& [spelling, name] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"fp16", "fp16"},
+                                                                  {"half", "fp16"},
+                                                                  {"float16", "fp16"},
+                                                                  {"torch.float16", "fp16"},
+                                                                  {"bf16", "bf16"},
+                                                                  {"bfloat16", "bf16"},
+                                                                  {"torch.bfloat16", "bf16"}}) {
+    EXPECT_EQ(load_config(config_with("torch_autocast.dtype", spelling), 1).torch_autocast.dtype, name);
+  }
+  EXPECT_THAT(load_error(config_with("torch_autocast.dtype", "int8")),
+              HasSubstr("got \"int8\", expected one of fp32"));
+}
+
+TEST(Config, ReadsEverySectionIntoItsStruct) {
+  const DeepSpeedConfig config = load_config(
+      R"({"train_batch_size": 8, "torch_autocast": {"lower_precision_safe_modules": ["torch.nn.Linear"]},
+          "tensorboard": {"output_path": "out"}, "comet": {"mode": "GET"}, "flops_profiler": {"profile_step": 7},
+          "activation_checkpointing": {"number_checkpoints": null}, "aio": {"queue_depth": 32},
+          "elasticity": {"micro_batch_sizes": [1, "2"]}, "autotuning": {"model_info": {"num_layers": 3}},
+          "data_efficiency": {"data_routing": {"random_ltd": {"random_ltd_schedule": {"schedule_config": {"seq_per_step": 9}}}}},
+          "compression_training": {"head_pruning": {"shared_parameters": {"num_heads": 12}}},
+          "weight_quantization": {"enabled": false, "q_type": "asymmetric"}, "expert_parallel": {"top_k": 2},
+          "progressive_layer_drop": {"enabled": false, "theta": 0.5},
+          "zero_optimization": {"leaf_module": {"classes": "Block"}}})",
+      1);
+  EXPECT_EQ(config.torch_autocast.lower_precision_safe_modules, std::vector<std::string>{"torch.nn.Linear"});
+  EXPECT_EQ(config.tensorboard.output_path, "out");
+  EXPECT_EQ(config.csv_monitor.output_path, "");
+  EXPECT_EQ(config.comet.mode, "get");
+  EXPECT_EQ(config.flops_profiler.profile_step, 7);
+  EXPECT_FALSE(config.activation_checkpointing.number_checkpoints.has_value());
+  EXPECT_EQ(config.aio.queue_depth, 32);
+  EXPECT_EQ(config.elasticity.micro_batch_sizes, (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(config.autotuning.model_info->num_layers, 3);
+  EXPECT_EQ(config.data_efficiency.data_routing.random_ltd.random_ltd_schedule.schedule_config.seq_per_step,
+            9);
+  EXPECT_EQ(config.compression_training.head_pruning.shared_parameters.num_heads, 12);
+  EXPECT_EQ(config.weight_quantization->q_type, "asymmetric");
+  EXPECT_EQ(config.expert_parallel.top_k, 2);
+  EXPECT_EQ(config.progressive_layer_drop->theta, 0.5);
+  EXPECT_EQ(config.zero_optimization.leaf_module.classes, std::vector<std::string>{"Block"});
+  EXPECT_FALSE(config.amp || config.sparse_attention || config.zero_optimization.zenflow ||
+               config.checkpoint.writer);
+  EXPECT_EQ(to_json(load_config(to_json(config), 1)), to_json(config));
+}
+
+TEST(Config, PrintsAnOlderFormAsThePresentOne) {
+  const Json printed =
+      to_json(load_config(R"({"train_batch_size": 8, "zero_optimization": true, "allgather_size": 64})", 1));
+  EXPECT_EQ(printed["zero_optimization"]["allgather_bucket_size"], 64);
+  EXPECT_EQ(to_json(load_config(printed, 1)), printed);
 }
 
 TEST(Config, KeepsParametersOfOptimizerAndSchedulerAsTheyAre) {

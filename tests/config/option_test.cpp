@@ -139,6 +139,19 @@ TEST(Options, EveryFeatureThatDoesNotExistYetIsRefusedByName) {
   EXPECT_THAT(load_error(config_with("fp16.fp16_master_weights_and_grads", true)), HasSubstr("stage 0"));
 }
 
+/// The lines in which two texts differ first.
+std::string first_difference(const std::string& expected, const std::string& actual) {
+  std::istringstream left(expected), right(actual);
+  std::string a, b;
+  do {
+    a.clear();
+    b.clear();
+    std::getline(left, a);
+    std::getline(right, b);
+  } while (a == b && (left || right));
+  return "expected: " + a + "\n  actual: " + b;
+}
+
 /// The whole surface of options, one line a key. A change of this file is a change of what users may write.
 TEST(Options, AreThoseOfTheGoldenList) {
   std::ifstream file(DEEPSPEED_SOURCE_DIR "/tests/golden/config_options.txt");
@@ -148,8 +161,28 @@ TEST(Options, AreThoseOfTheGoldenList) {
   for (const std::string& line : option_list()) actual += line + "\n";
   const std::string written = DEEPSPEED_BINARY_DIR "/config_options.txt";
   if (golden.str() != actual) std::ofstream(written) << actual;
-  EXPECT_EQ(golden.str(), actual) << "the options changed; if that is meant, copy " << written
-                                  << " to tests/golden/config_options.txt";
+  // Not EXPECT_EQ: of two long texts it prints both.
+  EXPECT_TRUE(golden.str() == actual) << "the options changed; if that is meant, copy " << written
+                                      << " to tests/golden/config_options.txt; first difference:\n"
+                                      << first_difference(golden.str(), actual);
+}
+
+TEST(HelpText, IsThePageOfTheDocumentation) {
+  std::ifstream file(DEEPSPEED_SOURCE_DIR "/docs/config.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  EXPECT_TRUE(page.str() == help_markdown())
+      << "run deepspeed --help-config-markdown > docs/config.md; first difference:\n"
+      << first_difference(page.str(), help_markdown());
+}
+
+TEST(HelpText, HasARowForEveryKey) {
+  const std::string page = help_markdown();
+  size_t rows = 0;
+  for (size_t at = page.find("\n| `"); at != std::string::npos; at = page.find("\n| `", at + 1)) ++rows;
+  EXPECT_EQ(rows, option_list().size());
+  EXPECT_THAT(page, HasSubstr("| `stage` | a whole number from 0 to 3; *so far* 0, 1, 2 | `0` | "));
+  EXPECT_THAT(page, HasSubstr("\n## compression_training.head_pruning.shared_parameters\n"));
 }
 
 TEST(HelpText, ShowsASectionWithDefaultRangeAndMeaning) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/message.h"
+#include "deepspeed/config/base64.h"
 
 #include "tests/config/load.h"
 
@@ -43,6 +44,43 @@ TEST_F(SourceFile, NamesTheFileInErrors) {
   EXPECT_THAT(load_error(path_), HasSubstr(path_.string() + " line 2 column "));
   std::filesystem::remove(path_);
   EXPECT_THAT(load_error(path_), HasSubstr(path_.string()));
+}
+
+TEST(Source, ReadsBase64) {
+  // {"train_batch_size": 8, "log_level": "off"} with a comment, whose text needs both special characters.
+  const char* const standard = "eyJ0cmFpbl9iYXRjaF9zaXplIjogOCwgImxvZ19sZXZlbCI6ICJvZmYifSAjID8/Pz8+Pj4+";
+  const char* const url_safe = "eyJ0cmFpbl9iYXRjaF9zaXplIjogOCwgImxvZ19sZXZlbCI6ICJvZmYifSAjID8_Pz8-Pj4-";
+  for (const char* text : {standard, url_safe}) {
+    EXPECT_EQ(ConfigSource(text).read(), Json::parse(R"({"train_batch_size": 8, "log_level": "off"})"));
+  }
+  EXPECT_EQ(load_config("eyJ0cmFpbl9iYXRjaF9zaXplIjogOH0=", 1).train_batch_size, 8);
+  EXPECT_EQ(load_config("eyJ0cmFpbl9iYXRjaF9zaXplIjogOH0", 1).train_batch_size, 8);
+  EXPECT_THAT(load_error("eyJzZWVkIjogMSwgInNlZWQiOiAyfQ=="), HasSubstr("the key seed is given twice"));
+  EXPECT_THAT(load_error("eyJzZWVkIg=="), HasSubstr("config text in base64 line 1 column"));
+  EXPECT_THAT(load_error("aGVsbG8="), HasSubstr("or the base64 of such a text"));
+  EXPECT_THAT(load_error("eyJ0cmFpbl9iYXRjaF9zaXplIjogO*0="), HasSubstr("or the base64 of such a text"));
+}
+
+TEST(Base64, DecodesWhatTheStandardGives) {
+  for (const auto& [text, bytes] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"", ""},
+                                                                  {"Zg==", "f"},
+                                                                  {"Zm8=", "fo"},
+                                                                  {"Zm9v", "foo"},
+                                                                  {"Zm9vYg==", "foob"},
+                                                                  {"Zm9vYmE=", "fooba"}}) {
+    EXPECT_EQ(decode_base64(text), bytes) << text;
+  }
+  EXPECT_EQ(decode_base64("_-8"), "\xff\xef");
+  for (const char* text : {"Z", "Zm9vY", "Zg=", "Zg===", "Z===", "Zm 9", "Zm9v\n", "=", "===="})
+    EXPECT_FALSE(decode_base64(text)) << text;
+}
+
+TEST_F(SourceFile, TakesAFileBeforeBase64) {
+  const auto file = std::filesystem::current_path() / "eyJhIjogMX0=";
+  std::ofstream(file) << R"({"train_batch_size": 2})";
+  EXPECT_EQ(load_config("eyJhIjogMX0=", 1).train_batch_size, 2);
+  std::filesystem::remove(file);
 }
 
 TEST(Source, RefusesWhatIsNoObject) {
