@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/config/help.h"
 #include "deepspeed/launcher/unsupported_flags.h"
 
 namespace deepspeed::launcher {
@@ -25,8 +26,8 @@ struct RawArgs {
   int master_port = kDefaultMasterPort;
   std::string log_level = "info";
   bool quiet = false;
-  bool no_python = false;
-  bool no_local_rank = false;
+  std::string help_section;
+  bool help_markdown = false;
   UnsupportedFlags unsupported;
 };
 
@@ -64,9 +65,28 @@ void add_run_flags(CLI::App& app, RawArgs& raw) {
   app.add_option("--log_level", raw.log_level, "debug, info, warning, error or critical")
       ->capture_default_str();
   app.add_flag("-q,--quiet", raw.quiet, "Same as --log_level error");
-  app.add_flag("--no_python", raw.no_python, "Run a .py file as the executable that it is");
-  app.add_flag("--no_local_rank", raw.no_local_rank,
-               "Accepted for DeepSpeed's command lines: executables get no --local_rank argument anyway");
+}
+
+void add_python_flags(CLI::App& app, RawArgs& raw) {
+  app.add_flag("--module", raw.args.module, "PROGRAM is the name of a Python module, run as python -m does");
+  app.add_flag("--no_python", raw.args.no_python, "Run a .py file as the executable that it is");
+  app.add_flag("--no_local_rank", raw.args.no_local_rank,
+               "Give Python programs no --local_rank argument; executables never get one");
+}
+
+void add_help_flags(CLI::App& app, RawArgs& raw) {
+  app.add_option("--help-config", raw.help_section,
+                 "Print the keys of the config, or of one SECTION of it, and exit")
+      ->expected(0, 1)
+      ->type_name("[SECTION]");
+  app.add_flag("--help-config-markdown", raw.help_markdown, "Print docs/config.md and exit");
+}
+
+/// What a flag that only prints asks for; nothing where none is given.
+std::optional<std::string> help_asked_for(const CLI::App& app, const RawArgs& raw) {
+  if (raw.help_markdown) return config::help_markdown();
+  if (app.count("--help-config") > 0) return config::help_text(raw.help_section);
+  return std::nullopt;
 }
 
 int at_least_one(const char* flag, int value) {
@@ -76,6 +96,11 @@ int at_least_one(const char* flag, int value) {
 
 void check_conflicts(const RawArgs& raw) {
   const LaunchArgs& args = raw.args;
+  if (args.module && args.no_python) {
+    raise<UsageError>(kWhere,
+                      "--module and --no_python are both given, expected one of them: a module needs ",
+                      "python to run it");
+  }
   if (raw.num_procs != kNotGiven && raw.num_gpus != kNotGiven) {
     raise<UsageError>(kWhere, "--num_procs and --num_gpus are both given, expected one of them");
   }
@@ -134,15 +159,13 @@ void take_program(std::vector<std::string> rest, RawArgs& raw) {
   }
   raw.args.program = rest.front();
   raw.args.program_args.assign(rest.begin() + 1, rest.end());
-  const std::string& program = raw.args.program;
-  if (program.size() > 3 && program.ends_with(".py") && !raw.no_python) {
-    raise<NotSupportedError>(kWhere, "the Python program '", program,
-                             "' is not supported yet: give an executable, or make the file executable with a "
-                             "'#!' line and pass --no_python");
-  }
 }
 
 }  // namespace
+
+bool LaunchArgs::runs_python() const {
+  return module || (!no_python && program.size() > 3 && program.ends_with(".py"));
+}
 
 ParsedArgs parse_args(const std::vector<std::string>& words) {
   CLI::App app{"Starts PROGRAM once a rank on this machine, watches over the ranks and ends them together.",
@@ -153,6 +176,8 @@ ParsedArgs parse_args(const std::vector<std::string>& words) {
   RawArgs raw;
   add_resource_flags(app, raw);
   add_run_flags(app, raw);
+  add_python_flags(app, raw);
+  add_help_flags(app, raw);
   raw.unsupported.add_to(app);
   try {
     // CLI11 takes the words from the back.
@@ -164,6 +189,7 @@ ParsedArgs parse_args(const std::vector<std::string>& words) {
   } catch (const CLI::ParseError& error) {
     raise<UsageError>(kWhere, error.what(), "; see deepspeed --help");
   }
+  if (auto text = help_asked_for(app, raw)) return {{}, std::move(text)};
   raw.args.hostfile_given = app.count("--hostfile") > 0;
   raw.unsupported.refuse_given(app);
   check_conflicts(raw);

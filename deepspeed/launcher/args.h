@@ -25,14 +25,20 @@ struct LaunchArgs {
   std::string each_rank_log_dir;  ///< empty: output is passed through
   bool save_pid = false;
   log::Level log_level = log::Level::kInfo;
-  std::string program;
+  std::string program;  ///< with `module` the name of a Python module
+  bool module = false;
+  bool no_python = false;      ///< a .py file runs as the executable that it is
+  bool no_local_rank = false;  ///< Python programs get no --local_rank argument
   std::vector<std::string> program_args;
+
+  /// Whether an interpreter of Python runs the program: a module, or a .py file unless told otherwise.
+  bool runs_python() const;
 };
 
 constexpr int kDefaultMasterPort = 29500;
 
 /// Either arguments to run with, or a text to print on standard output before ending with code 0 (--help,
-/// --version).
+/// --version, --help-config).
 struct ParsedArgs {
   LaunchArgs args;
   std::optional<std::string> text_to_print;

@@ -10,8 +10,10 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/launcher/announce.h"
 #include "deepspeed/launcher/core_list.h"
+#include "deepspeed/launcher/environment_file.h"
 #include "deepspeed/launcher/port.h"
 #include "deepspeed/launcher/program.h"
+#include "deepspeed/launcher/program_command.h"
 #include "deepspeed/launcher/resources.h"
 
 namespace deepspeed::launcher {
@@ -37,6 +39,20 @@ Resources find_resources(const LaunchArgs& args, const Machine& machine, const E
       resolve_resources(args, hostfile, machine, lookup(environment, "CUDA_VISIBLE_DEVICES"));
   for (const std::string& warning : resources.warnings) announce(Level::kWarning, warning);
   return resources;
+}
+
+/// The variables with those of the files that the user keeps for launches on top.
+Environment with_environment_files(const Environment& own) {
+  const EnvironmentFiles files = read_environment_files(own, std::filesystem::current_path());
+  for (const auto& path : files.read)
+    announce(Level::kInfo, "variables of ", path.string(), " are set for all ranks");
+  if (files.read.empty() && own.contains(kEnvironmentFileVariable)) {
+    announce(Level::kWarning, kEnvironmentFileVariable, "=", own.at(kEnvironmentFileVariable),
+             " names no file, neither in the home folder nor in this one");
+  }
+  Environment environment = own;
+  for (const auto& [name, value] : files.variables) environment[name] = value;
+  return environment;
 }
 
 /// One entry a rank; empty without binding.
@@ -89,11 +105,11 @@ int run_checked(const std::vector<std::string>& words) {
 
 }  // namespace
 
-NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Environment& environment) {
+NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Environment& own_environment) {
   NodeLaunch launch;
-  launch.program =
-      find_program(args.program, lookup(environment, "PATH").value_or("/usr/local/bin:/usr/bin:/bin"));
-  launch.program_args = args.program_args;
+  const Environment environment = with_environment_files(own_environment);
+  const ProgramCommand program = find_program_command(args, environment);
+  launch.program = program.path;
   const Resources resources = find_resources(args, machine, environment);
   NodeEnvironment node;
   node.layout.nodes = resources.nodes;
@@ -108,6 +124,7 @@ NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Env
   for (const RankPlace& place : node.layout.ranks_of(node.node)) {
     RankCommand command;
     command.rank = place.rank;
+    command.args = program.args_of_rank(place.local_rank, args.program_args);
     command.environment = rank_environment(environment, node, place);
     if (!cores.empty()) command.cores = cores[static_cast<size_t>(place.local_rank)];
     if (!log_prefix.empty()) command.log_file = log_prefix + std::to_string(place.rank) + ".log";

@@ -13,7 +13,6 @@ namespace deepspeed::launcher {
 
 struct NodeLaunch {
   std::string program;  ///< a path, see find_program
-  std::vector<std::string> program_args;
   std::vector<RankCommand> ranks;
   std::string pid_file;  ///< keeps the caller's process id while the ranks run; empty: none
   std::chrono::milliseconds stop_grace{4000};  ///< between asking processes to end and SIGKILL

@@ -60,6 +60,13 @@ std::string search(const std::string& name, const std::string& search_path) {
 
 }  // namespace
 
+void require_readable_file(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) refuse(kNotFound, "program '", path, "' not found");
+  if (S_ISDIR(status.st_mode)) refuse(kNotExecutable, "'", path, "' is a folder, expected a program");
+  if (::access(path.c_str(), R_OK) != 0) refuse(kNotExecutable, "'", path, "' is not readable");
+}
+
 std::string find_program(const std::string& name, const std::string& search_path) {
   const std::string path = name.find('/') == std::string::npos ? search(name, search_path) : name;
   struct stat status {};

@@ -22,4 +22,7 @@ class ProgramError : public Error {
 /// a `#!` interpreter that does not exist.
 std::string find_program(const std::string& name, const std::string& search_path);
 
+/// Throws ProgramError where a script that an interpreter is to run is missing, a folder or not readable.
+void require_readable_file(const std::string& path);
+
 }  // namespace deepspeed::launcher

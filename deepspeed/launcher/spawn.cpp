@@ -105,12 +105,11 @@ void redirect(const ChildPlan& plan, int from, int to) {
   fail_in_child(plan, "executing the program");
 }
 
-void fill_arguments(ChildPlan& plan, const std::string& program, const std::vector<std::string>& args,
-                    const Environment& environment) {
+void fill_arguments(ChildPlan& plan, const std::string& program, const RankCommand& command) {
   plan.argv.push_back(const_cast<char*>(program.c_str()));
-  for (const std::string& arg : args) plan.argv.push_back(const_cast<char*>(arg.c_str()));
+  for (const std::string& arg : command.args) plan.argv.push_back(const_cast<char*>(arg.c_str()));
   plan.argv.push_back(nullptr);
-  for (const auto& [name, value] : environment) plan.environment.push_back(name + "=" + value);
+  for (const auto& [name, value] : command.environment) plan.environment.push_back(name + "=" + value);
   for (std::string& entry : plan.environment) plan.envp.push_back(entry.data());
   plan.envp.push_back(nullptr);
 }
@@ -139,12 +138,11 @@ void wait_for_exec(int failure_fd, int rank, const std::string& program, pid_t p
 
 }  // namespace
 
-SpawnedRank spawn_rank(const std::string& program, const std::vector<std::string>& args,
-                       const RankCommand& command, const SignalState& signals) {
+SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, const SignalState& signals) {
   ChildPlan plan;
   plan.parent = ::getpid();
   plan.signals = signals;
-  fill_arguments(plan, program, args, command.environment);
+  fill_arguments(plan, program, command);
   Fd no_input, log;
   if (command.rank != 0) no_input.reset(open_or_raise("/dev/null", O_RDONLY, command.rank));
   if (!command.log_file.empty())

@@ -14,6 +14,7 @@ namespace deepspeed::launcher {
 /// What one rank runs with.
 struct RankCommand {
   int rank = 0;
+  std::vector<std::string> args;  ///< all after the program's path
   Environment environment;
   std::vector<int> cores;  ///< to bind to; empty: wherever the launcher may run
   std::string log_file;    ///< for its output and errors; empty: passed through
@@ -33,7 +34,6 @@ struct SignalState {
 /// Starts `program` as the leader of its own process group. It gets SIGKILL when this thread's process ends.
 /// Rank 0 keeps the launcher's standard input, the others read nothing. Throws IoError naming the rank and
 /// the step that failed.
-SpawnedRank spawn_rank(const std::string& program, const std::vector<std::string>& args,
-                       const RankCommand& command, const SignalState& signals);
+SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, const SignalState& signals);
 
 }  // namespace deepspeed::launcher

@@ -102,7 +102,7 @@ int Supervisor::run() {
 void Supervisor::start_ranks() {
   for (const RankCommand& command : launch_.ranks) {
     try {
-      const SpawnedRank spawned = spawn_rank(launch_.program, launch_.program_args, command, rank_signals_);
+      const SpawnedRank spawned = spawn_rank(launch_.program, command, rank_signals_);
       ranks_.push_back({command.rank, spawned.pid, std::nullopt});
       relay_.add(command.rank, spawned.stderr_fd, command.log_file);
       announce(Level::kDebug, "rank ", command.rank, " is process ", spawned.pid);

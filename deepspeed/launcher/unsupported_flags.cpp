@@ -17,7 +17,6 @@ struct Flag {
 };
 
 constexpr Flag kFlags[] = {
-    {"--module", false, "give the path of an executable as PROGRAM"},
     {"--autotuning", true, "set the batch sizes and the ZeRO stage in the config"},
     {"--elastic_training", false, kNoElastic},
     {"--min_elastic_nodes", true, kNoElastic},

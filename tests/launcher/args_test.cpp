@@ -104,15 +104,41 @@ TEST(Args, RefuseBadValuesAndUnknownFlags) {
 
 TEST(Args, NameTheFlagAndTheWayOutOfWhatIsNotSupportedYet) {
   for (const Words& words :
-       {Words{"--module", "p"}, Words{"--autotuning", "run", "p"}, Words{"--elastic_training", "p"},
-        Words{"--launcher", "slurm", "p"}, Words{"--num_nodes", "2", "p"}, Words{"--node_rank", "1", "p"},
-        Words{"--force_multi", "p"}, Words{"--ssh_port", "22", "p"}}) {
+       {Words{"--autotuning", "run", "p"}, Words{"--autotuning", "tune", "p.py"},
+        Words{"--elastic_training", "p"}, Words{"--launcher", "slurm", "p"}, Words{"--num_nodes", "2", "p"},
+        Words{"--node_rank", "1", "p"}, Words{"--force_multi", "p"}, Words{"--ssh_port", "22", "p"}}) {
     const std::string text = not_supported(words);
     EXPECT_THAT(text, HasSubstr(words.front()));
     EXPECT_THAT(text, HasSubstr("is not supported yet"));
   }
-  EXPECT_THAT(not_supported({"train.py"}), HasSubstr("--no_python"));
-  EXPECT_EQ(parse_args({"--no_python", "train.py"}).args.program, "train.py");
+  EXPECT_THAT(not_supported({"--autotuning", "tune", "p"}),
+              HasSubstr("set the batch sizes and the ZeRO stage"));
+}
+
+TEST(Args, KnowWhatPythonRuns) {
+  EXPECT_TRUE(parse_args({"train.py", "--lr", "1"}).args.runs_python());
+  EXPECT_TRUE(parse_args({"--module", "package.train"}).args.runs_python());
+  EXPECT_FALSE(parse_args({"--no_python", "train.py"}).args.runs_python());
+  for (const char* program : {"train", "./train.sh", ".py", "train.pyc"})
+    EXPECT_FALSE(parse_args({program}).args.runs_python()) << program;
+  EXPECT_FALSE(parse_args({"train.py"}).args.no_local_rank);
+  EXPECT_TRUE(parse_args({"--no_local_rank", "train.py"}).args.no_local_rank);
+  EXPECT_THAT(usage_error({"--module", "--no_python", "train"}), HasSubstr("--module and --no_python"));
+}
+
+TEST(Args, PrintTheKeysOfTheConfig) {
+  const auto printed = [](const Words& words) { return parse_args(words).text_to_print.value_or(""); };
+  EXPECT_THAT(printed({"--help-config"}), HasSubstr("\nfp16.loss_scale: a number of at least 0"));
+  EXPECT_THAT(printed({"--help-config"}), HasSubstr("train_batch_size: "));
+  const std::string section = printed({"--help-config", "zero_optimization.offload_param"});
+  EXPECT_THAT(
+      section,
+      HasSubstr("zero_optimization.offload_param.buffer_count: a whole number of at least 0; default 5"));
+  EXPECT_THAT(section, ::testing::Not(HasSubstr("fp16")));
+  EXPECT_THAT(printed({"--help-config=seed"}), ::testing::StartsWith("seed: a whole number"));
+  EXPECT_THAT(usage_error({"--help-config", "fp61"}), HasSubstr("did you mean 'fp16'?"));
+  EXPECT_THAT(printed({"--help-config-markdown"}), ::testing::StartsWith("# The config\n"));
+  EXPECT_THAT(printed({"--help"}), HasSubstr("--help-config"));
 }
 
 }  // namespace

@@ -72,7 +72,18 @@ void LaunchTest::start(const std::vector<std::string>& words) {
   env::set("DIR", folder_.string());
   env::set("OMP_NUM_THREADS", std::nullopt);
   env::set("CUDA_VISIBLE_DEVICES", "");  // ranks on the CPU wherever the test runs
+  env::set("HOME", folder_.string());    // no file of the user's own variables
+  for (const char* name : {"PYTHON", "DS_ENV_FILE"}) env::set(name, std::nullopt);
+  for (const auto& [name, value] : variables_) env::set(name.c_str(), value);
+  if (!working_folder_.empty()) fs::current_path(working_folder_);
   ::_exit(run_command(words));
+}
+
+std::string LaunchTest::write_script(const std::string& name, const std::string& text) const {
+  const fs::path path = folder_ / name;
+  std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
+  fs::permissions(path, fs::perms::owner_exec, fs::perm_options::add);
+  return path;
 }
 
 void LaunchTest::start_script(int num_procs, const std::string& script,

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,12 @@ class LaunchTest : public ::testing::Test {
   std::string file(const std::string& name) const { return read_text(folder_ / name); }
   pid_t pid_in(const std::string& name) const { return std::stoi(file(name)); }
 
+  /// Writes an executable shell script into the test's folder; gives its path.
+  std::string write_script(const std::string& name, const std::string& text) const;
+
   std::filesystem::path folder_;
+  std::filesystem::path working_folder_;          ///< of the launcher; empty: the test's own
+  std::map<std::string, std::string> variables_;  ///< further ones that the launcher starts with
   std::string marker_;
   pid_t launcher_ = 0;
   int stderr_fd_ = -1;  ///< where the launcher's errors go in place of the file

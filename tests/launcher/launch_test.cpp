@@ -8,6 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "deepspeed/launcher/core_list.h"
+#include "deepspeed/launcher/machine.h"
+
 #include "tests/launcher/launch_fixture.h"
 
 namespace deepspeed::launcher {
@@ -60,6 +63,41 @@ TEST_F(LaunchTest, BindsARankToItsCores) {
   EXPECT_EQ(wait(), 0) << err();
   EXPECT_EQ(file("cores"), "Cpus_allowed_list:\t0\n");
   EXPECT_EQ(file("threads"), "1\n");
+}
+
+/// What /proc tells of the cores of a process: "0-1,4" as numbers.
+std::vector<int> cores_in(const std::string& status_line) {
+  return parse_core_list(
+      status_line.substr(status_line.find('\t') + 1, status_line.find('\n') - status_line.find('\t') - 1));
+}
+
+TEST_F(LaunchTest, BindsRanksToCoresThatTheyDoNotShare) {
+  const Machine machine = read_machine();
+  const std::string save =
+      "grep Cpus_allowed_list /proc/self/status > $DIR/cores$RANK; echo $OMP_NUM_THREADS > $DIR/threads$RANK";
+  const int num_ranks = static_cast<int>(std::min<size_t>(2, machine.physical_cores.size()));
+  start_script(num_ranks, save, {"--bind_cores_to_rank"});
+  EXPECT_EQ(wait(), 0) << err();
+  const size_t share = machine.physical_cores.size() / static_cast<size_t>(num_ranks);
+  std::vector<int> all;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const auto cores = cores_in(file("cores" + std::to_string(rank)));
+    EXPECT_EQ(cores.size(), share);
+    EXPECT_EQ(file("threads" + std::to_string(rank)), std::to_string(share) + "\n");
+    all.insert(all.end(), cores.begin(), cores.end());
+  }
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(std::unique(all.begin(), all.end()), all.end());
+  for (const int core : all) EXPECT_THAT(machine.physical_cores, ::testing::Contains(core));
+}
+
+TEST_F(LaunchTest, SaysWhatIsWrongWithTheCoresToBind) {
+  start_script(1, "true", {"--bind_core_list", "65000"});
+  EXPECT_EQ(wait(), 2);
+  EXPECT_THAT(err(), HasSubstr("--bind_core_list: core 65000 is not one that this process may run on"));
+  start_script(500, "true", {"--bind_cores_to_rank"});
+  EXPECT_EQ(wait(), 2);
+  EXPECT_THAT(err(), HasSubstr("for 500 ranks, expected at least one each"));
 }
 
 TEST_F(LaunchTest, ForwardsTheExitCodeOfTheRankThatFailedAndItsLastLines) {
