@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -25,7 +26,10 @@ class DeepSpeedEngine : public Engine {
 
   template <class... Args>
   auto forward(Args&&... args) {
+    std::optional<precision::AutocastScope> autocast;
+    enter_autocast(autocast);
     auto output = module_->forward(std::forward<Args>(args)...);
+    autocast.reset();
     visit_tensors(output, [this](at::Tensor& tensor) { tensor = scale_gradient_of(tensor, output_scale()); });
     return output;
   }

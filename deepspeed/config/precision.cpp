@@ -79,11 +79,11 @@ const Table<AmpConfig>& amp_table() {
 const Table<TorchAutocastConfig>& torch_autocast_table() {
   using C = TorchAutocastConfig;
   static const Table<C> table({
-      entry("enabled", &C::enabled, "Turns the section on.", {not_yet()}),
+      entry("enabled", &C::enabled, "Turns the section on."),
       entry("dtype", &C::dtype, "The lower precision; float16, torch.float16, ... mean the same.",
             {a_dtype()}),
       entry("lower_precision_safe_modules", &C::lower_precision_safe_modules,
-            "Classes of modules that run in it."),
+            "Classes of modules whose gradients are reduced in it."),
   });
   return table;
 }
@@ -92,7 +92,7 @@ const Table<DataTypesConfig>& data_types_table() {
   using C = DataTypesConfig;
   static const Table<C> table({
       entry("grad_accum_dtype", &C::grad_accum_dtype, "Of accumulated gradients; null: the model's.",
-            {a_dtype(), not_yet()}),
+            {a_dtype()}),
       entry("param_dtype", &C::param_dtype, "Of parameters, as fp16 and bf16 say it.", {a_dtype()}),
       entry("buffer_dtype", &C::buffer_dtype, "Of floating-point buffers; null: as they are.",
             {a_dtype(), not_yet()}),

@@ -10,6 +10,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/device/threads.h"
+#include "deepspeed/engine/autocast.h"
 #include "deepspeed/engine/param_groups.h"
 #include "deepspeed/engine/seed.h"
 #include "deepspeed/optim/factory.h"
@@ -26,11 +27,18 @@ at::ScalarType model_dtype(const config::DeepSpeedConfig& config) {
   return at::kFloat;
 }
 
+std::optional<at::ScalarType> dtype_of(const std::optional<std::string>& name) {
+  if (!name) return std::nullopt;
+  return *name == "fp16" ? at::kHalf : *name == "bf16" ? at::kBFloat16 : at::kFloat;
+}
+
 at::ScalarType communication_dtype(const config::DeepSpeedConfig& config) {
-  if (!config.communication_data_type) return model_dtype(config);
-  if (*config.communication_data_type == "fp16") return at::kHalf;
-  if (*config.communication_data_type == "bf16") return at::kBFloat16;
-  return at::kFloat;
+  if (config.communication_data_type) return *dtype_of(config.communication_data_type);
+  // Stages 0 and 1 reduce the accumulated sums, stage 2 the gradients of each backward.
+  if (config.zero_optimization.stage < 2 && config.data_types.grad_accum_dtype) {
+    return *dtype_of(config.data_types.grad_accum_dtype);
+  }
+  return model_dtype(config);
 }
 
 zero::Averaging averaging(const config::DeepSpeedConfig& config, int world_size) {
@@ -56,12 +64,23 @@ zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_
   options.gather = {zero.allgather_partitions, zero.allgather_bucket_size};
   options.overlap_comm = zero.overlap_comm.value_or(false);
   options.communication_dtype = communication_dtype(config);
+  options.accumulation_dtype = dtype_of(config.data_types.grad_accum_dtype);
   options.averaging = averaging(config, world_size);
   return options;
 }
 
-std::unique_ptr<precision::LossScaler> make_loss_scaler(const config::DeepSpeedConfig& config) {
+// torch.amp.GradScaler's defaults: what fp16 autocast needs, whose parameters and gradients stay in fp32.
+std::unique_ptr<precision::LossScaler> autocast_scaler() {
+  precision::DynamicLossScalerOptions options;
+  options.scale_window = 2000;
+  options.hysteresis = 1;
+  return std::make_unique<precision::DynamicLossScaler>(options);
+}
+
+std::unique_ptr<precision::LossScaler> make_loss_scaler(const config::DeepSpeedConfig& config,
+                                                        std::optional<at::ScalarType> autocast) {
   const auto& fp16 = config.fp16;
+  if (!fp16.enabled && autocast == at::kHalf) return autocast_scaler();
   if (!fp16.enabled) return std::make_unique<precision::StaticLossScaler>(1.0);
   if (fp16.loss_scale > 0.0) return std::make_unique<precision::StaticLossScaler>(fp16.loss_scale);
   precision::DynamicLossScalerOptions options;
@@ -150,6 +169,9 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   const at::ScalarType dtype = model_dtype(config);
   OptimizerGroups groups = make_param_groups(model, config, options);
   prepare_rest(model, world.group(), dtype, groups.tensors);
+  const auto device = model.parameters.empty() ? at::kCPU : model.parameters.front().tensor.device().type();
+  const auto autocast = autocast_dtype(config.torch_autocast, device);
+  if (autocast) init_autocast_params(model, *autocast, config.torch_autocast.lower_precision_safe_modules);
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   if (!groups.tensors.empty()) {
     auto base = make_base_optimizer(config, options, model, std::move(groups.options));
@@ -157,16 +179,18 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
         std::move(groups.tensors), world.size(),
         zero::ParamStore::Options{dtype, config.zero_optimization.round_robin_gradients});
     store->broadcast(world.group(), 0);
-    optimizer =
-        std::make_shared<zero::ZeroOptimizer>(std::move(store), std::move(base), make_loss_scaler(config),
-                                              world.group(), zero_options(config, world.size()));
+    zero::ZeroOptions zero = zero_options(config, world.size());
+    zero.check_overflow = zero.check_overflow || autocast == at::kHalf;
+    optimizer = std::make_shared<zero::ZeroOptimizer>(
+        std::move(store), std::move(base), make_loss_scaler(config, autocast), world.group(), zero);
   } else if (config.zero_optimization.stage > 0) {
     raise<ConfigError>("config", "zero_optimization.stage ", config.zero_optimization.stage,
                        " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
   }
   auto scheduler = make_scheduler(config, options, optimizer.get());
   const uint64_t seed = start_rank_streams(config.seed, world);
-  return {std::move(config), world, std::move(model), std::move(optimizer), std::move(scheduler), seed};
+  return {std::move(config),    world, std::move(model), std::move(optimizer),
+          std::move(scheduler), seed,  autocast};
 }
 
 }  // namespace deepspeed

@@ -19,7 +19,8 @@ Engine::Engine(EngineParts parts)
       model_(std::move(parts.model)),
       optimizer_(std::move(parts.optimizer)),
       lr_scheduler_(std::move(parts.lr_scheduler)),
-      seed_(parts.seed) {
+      seed_(parts.seed),
+      autocast_(parts.autocast) {
   refresh_boundary();
 }
 
@@ -76,6 +77,17 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
   if (options.release_loss) return {};
   const c10::NoGradGuard no_grad;
   return divisor == 1.0 ? loss.detach() : loss.detach().div(divisor);
+}
+
+void Engine::enter_autocast(std::optional<precision::AutocastScope>& scope) const {
+  if (!autocast_) return;
+  const auto device = model_.parameters.empty() ? at::kCPU : model_.parameters.front().tensor.device().type();
+  scope.emplace(device, *autocast_);
+}
+
+at::ScalarType Engine::torch_autocast_dtype() const {
+  if (!autocast_) raise<UsageError>(kWhere, "torch_autocast_dtype(): torch_autocast.enabled is false");
+  return *autocast_;
 }
 
 at::Tensor Engine::scale(const at::Tensor& loss) {

@@ -20,6 +20,7 @@
 #include "deepspeed/engine/model.h"
 #include "deepspeed/engine/output_scale.h"
 #include "deepspeed/optim/lr_scheduler.h"
+#include "deepspeed/precision/autocast.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
@@ -45,6 +46,7 @@ struct EngineParts {
   std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: evaluation only
   std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: the rates stay
   uint64_t seed = 0;
+  std::optional<at::ScalarType> autocast = {};  // dtype of the config's torch_autocast
 };
 
 class Engine {
@@ -119,6 +121,9 @@ class Engine {
   bool zero_optimization() const { return zero_optimization_stage() > 0; }
   bool fp16_enabled() const { return config_.fp16.enabled; }
   bool bfloat16_enabled() const { return config_.bf16.enabled; }
+  bool torch_autocast_enabled() const { return autocast_.has_value(); }
+  /// Throws UsageError where torch_autocast is off.
+  at::ScalarType torch_autocast_dtype() const;
   std::optional<int64_t> steps_per_print() const { return config_.steps_per_print; }
   const config::DeepSpeedConfig& config() const { return config_; }
   const comm::World& world() const { return world_; }
@@ -138,11 +143,20 @@ class Engine {
   /// The model's weights in their own dtype, in one file that torch.load reads. Rank 0 writes.
   void save_16bit_model(const std::string& directory, const std::string& file_name = "pytorch_model.bin");
 
+  /// The model's tensors by name: parameters (not the frozen ones, if so asked) and buffers, shared with the
+  /// model.
+  std::vector<zero::NamedTensor> module_state_dict(bool exclude_frozen_parameters = false) const;
+  /// Copies the tensors into the model, and into the fp32 masters. Throws UsageError that names the tensor
+  /// whose shape differs, or, if strict, that is missing or unknown; then nothing has changed.
+  void load_module_state_dict(const std::vector<zero::NamedTensor>& state, bool strict = true);
+
   /// The data loader whose position checkpoints carry.
   void track_loader(std::shared_ptr<LoaderPosition> position) { loader_position_ = std::move(position); }
   uint64_t seed() const { return seed_; }
 
  protected:
+  /// Puts autocast on for the scope, where the config asks for it.
+  void enter_autocast(std::optional<precision::AutocastScope>& scope) const;
   const std::shared_ptr<OutputScale>& output_scale() const { return output_scale_; }
 
  private:
@@ -167,6 +181,7 @@ class Engine {
   std::shared_ptr<OutputScale> output_scale_ = std::make_shared<OutputScale>();
   std::shared_ptr<LoaderPosition> loader_position_;
   uint64_t seed_;
+  std::optional<at::ScalarType> autocast_;
 
   int64_t micro_steps_ = 0;
   int64_t global_steps_ = 0;

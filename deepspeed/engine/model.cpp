@@ -24,6 +24,13 @@ EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module) {
   for (const auto& entry : module->named_buffers(/*recurse=*/true)) {
     if (entry.value().defined()) model.buffers.push_back({entry.key(), entry.value()});
   }
+  for (const auto& part : module->modules(/*include_self=*/true)) {
+    ModuleParameters own{part->name(), {}};
+    for (const at::Tensor& parameter : part->parameters(/*recurse=*/false)) {
+      if (parameter.defined()) own.parameters.push_back(parameter);
+    }
+    if (!own.parameters.empty()) model.modules.push_back(std::move(own));
+  }
   model.set_training = [raw = module.get()](bool training) { raw->train(training); };
   model.owner = module;
   return model;

@@ -16,11 +16,18 @@ class Module;
 
 namespace deepspeed {
 
+/// A module's own parameters, without its children's.
+struct ModuleParameters {
+  std::string class_name;  // as C++ spells it: torch::nn::LinearImpl
+  std::vector<at::Tensor> parameters;
+};
+
 struct EngineModel {
   std::vector<zero::NamedTensor>
       parameters;  // each tensor once, under its first name, in order of registration
   std::vector<zero::NamedTensor> buffers;
   std::vector<std::pair<std::string, std::string>> shared_parameters;  // (alias, first name)
+  std::vector<ModuleParameters> modules;
   std::function<void(bool training)> set_training;
   std::shared_ptr<void> owner;  // keeps the model alive
 };

@@ -6,7 +6,8 @@
 
 namespace deepspeed::zero {
 
-std::vector<Bucket> make_buckets(const std::vector<FlatLayout>& layouts, int64_t max_numel) {
+std::vector<Bucket> make_buckets(const std::vector<FlatLayout>& layouts, int64_t max_numel,
+                                 const std::vector<std::vector<int>>& kinds) {
   if (max_numel < 1)
     raise<UsageError>("zero.bucket", "bucket size ", max_numel, ", expected at least 1 element");
   std::vector<Bucket> buckets;
@@ -15,8 +16,10 @@ std::vector<Bucket> make_buckets(const std::vector<FlatLayout>& layouts, int64_t
     bool open = false;
     for (auto param = params.rbegin(); param != params.rend(); ++param) {
       if (param->in_flat.empty()) continue;
-      if (!open || buckets.back().in_flat.end - param->in_flat.begin > max_numel) {
-        buckets.push_back({group, param->in_flat, {}});
+      const int kind = kinds.empty() ? 0 : kinds[group][param->index];
+      if (!open || buckets.back().in_flat.end - param->in_flat.begin > max_numel ||
+          buckets.back().kind != kind) {
+        buckets.push_back({group, param->in_flat, {}, kind});
         open = true;
       }
       buckets.back().in_flat.begin = param->in_flat.begin;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/precision/autocast.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -14,13 +15,27 @@ std::vector<size_t> params_per_group(const ParamStore& store) {
   return counts;
 }
 
+/// The dtype in which each parameter's gradient travels, as the kind of its bucket.
+std::vector<std::vector<int>> communication_dtypes(const ParamStore& store, at::ScalarType usual) {
+  std::vector<std::vector<int>> dtypes;
+  for (const StoredGroup& group : store.groups()) {
+    std::vector<int>& of_group = dtypes.emplace_back();
+    for (const NamedTensor& param : group.params) {
+      const bool marked = precision::has_autocast_dtype(param.tensor);
+      of_group.push_back(static_cast<int>(marked ? precision::get_autocast_dtype(param.tensor) : usual));
+    }
+  }
+  return dtypes;
+}
+
 }  // namespace
 
 GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
     : store_(store),
       group_(std::move(group)),
       options_(std::move(options)),
-      buckets_(make_buckets(store.layouts(), options_.contiguous ? options_.bucket_numel : 1)),
+      buckets_(make_buckets(store.layouts(), options_.contiguous ? options_.bucket_numel : 1,
+                            communication_dtypes(store, options_.communication_dtype))),
       order_(buckets_, params_per_group(store)) {}
 
 void GradReducer::resume() {
@@ -61,8 +76,9 @@ GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Ten
 
 GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values) {
   if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
-  if (options_.communication_dtype == values.scalar_type()) return start_sum_of(bucket, values);
-  const at::Tensor travelling = values.to(options_.communication_dtype);
+  const auto dtype = static_cast<at::ScalarType>(bucket.kind);
+  if (dtype == values.scalar_type()) return start_sum_of(bucket, values);
+  const at::Tensor travelling = values.to(dtype);
   converted_.push_back({values.data_ptr(), travelling});
   return start_sum_of(bucket, travelling);
 }
@@ -74,6 +90,11 @@ void GradReducer::finish_sum(const at::Tensor& values, Works& works) {
   if (entry == converted_.end()) return;
   values.copy_(entry->travelling);
   converted_.erase(entry);
+}
+
+at::TensorOptions GradReducer::kept_options(size_t group) const {
+  const at::TensorOptions own = store_.groups()[group].flat.options();
+  return options_.accumulation_dtype ? own.dtype(*options_.accumulation_dtype) : own;
 }
 
 void GradReducer::scale_after(const at::Tensor& tensor) const {

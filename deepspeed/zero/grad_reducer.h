@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -28,7 +29,8 @@ struct ReducerOptions {
   bool owners_together = true;    // one operation for all owners of a bucket; false: one for each
   bool allow_unused = true;       // false: a parameter without a gradient at the boundary is an error
   bool keep_param_grads = false;  // stage 0: after a reduction the parameters' grads are views of the result
-  at::ScalarType communication_dtype = at::kFloat;
+  at::ScalarType communication_dtype = at::kFloat;   // but for parameters that autocast has marked
+  std::optional<at::ScalarType> accumulation_dtype;  // of the sums that are kept; absent: the parameters' own
   Averaging averaging;
   std::vector<Interval> owned;  // per group: what this rank updates
 };
@@ -84,6 +86,8 @@ class GradReducer {
   /// Waits, converts back where another dtype travelled.
   void finish_sum(const at::Tensor& values, Works& works);
   void scale_after(const at::Tensor& tensor) const;
+  /// Of the gradients that are kept of a group.
+  at::TensorOptions kept_options(size_t group) const;
   /// Throws UsageError where unused parameters are not allowed and one of them, by [group][param], got no
   /// gradient in the window. Every rank gets through its collectives first, so that the others do not wait
   /// for this one.

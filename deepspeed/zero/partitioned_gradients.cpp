@@ -21,7 +21,7 @@ class PartitionedGradients : public GradReducer {
   PartitionedGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
       : GradReducer(store, std::move(group), std::move(options)) {
     for (size_t index = 0; index < store.groups().size(); ++index) {
-      own_.push_back(at::zeros({options_.owned[index].numel()}, store.groups()[index].flat.options()));
+      own_.push_back(at::zeros({options_.owned[index].numel()}, kept_options(index)));
       used_.emplace_back(store.groups()[index].params.size(), false);
     }
     gathered_ = used_;
@@ -140,9 +140,10 @@ class PartitionedGradients : public GradReducer {
       if (!window_is_empty_) {
         scale_after(piece);
         own.add_(piece);
-      } else if (options_.averaging.after != 1.0) {
+      } else if (options_.averaging.after != 1.0 && own.scalar_type() == piece.scalar_type()) {
         at::mul_out(own, piece, at::scalar_tensor(options_.averaging.after, piece.options()));
       } else {
+        scale_after(piece);
         own.copy_(piece);
       }
     }

@@ -32,6 +32,7 @@ struct ZeroOptions {
   bool ignore_unused_parameters = true;  // false: a parameter without a gradient is an error
   GatherOptions gather;                  // of the updated parameters, stages 1 and 2
   at::ScalarType communication_dtype = at::kFloat;
+  std::optional<at::ScalarType> accumulation_dtype;  // of gradients; absent: the parameters' own
   Averaging averaging;
 };
 

@@ -1,0 +1,31 @@
+#include "deepspeed/engine/autocast.h"
+
+#include "deepspeed/base/log.h"
+#include "deepspeed/precision/autocast.h"
+
+namespace deepspeed {
+
+std::optional<at::ScalarType> autocast_dtype(const config::TorchAutocastConfig& config,
+                                             at::DeviceType device) {
+  if (!config.enabled) return std::nullopt;
+  if (!config.dtype) return precision::default_autocast_dtype(device);
+  return *config.dtype == "fp16" ? at::kHalf : at::kBFloat16;
+}
+
+void init_autocast_params(const EngineModel& model, at::ScalarType dtype,
+                          const std::optional<std::vector<std::string>>& modules) {
+  const auto classes = modules.value_or(precision::get_default_autocast_lower_precision_modules());
+  bool any = false;
+  for (const ModuleParameters& part : model.modules) {
+    if (!precision::is_autocast_module(part.class_name, classes)) continue;
+    for (const at::Tensor& parameter : part.parameters) precision::set_autocast_dtype(parameter, dtype);
+    any = true;
+  }
+  if (any || !modules || modules->empty()) return;
+  log::warning(
+      "[engine] torch_autocast.lower_precision_safe_modules: the model has no module of the classes named "
+      "there, "
+      "so all gradients are reduced in their own dtype");
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,65 @@
+// The model's tensors by name, out and in.
+#include <unordered_map>
+
+#include <c10/core/GradMode.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/engine/engine.h"
+
+namespace deepspeed {
+namespace {
+
+constexpr const char* kWhere = "engine.load_module_state_dict";
+using Tensors = std::unordered_map<std::string, at::Tensor>;
+
+void check_names(const Tensors& own, const Tensors& given) {
+  for (const auto& [name, tensor] : given) {
+    if (own.count(name) == 0)
+      raise<UsageError>(kWhere, "the model has no tensor '", name, "'; strict = false skips it");
+  }
+  for (const auto& [name, tensor] : own) {
+    if (given.count(name) == 0)
+      raise<UsageError>(kWhere, "'", name, "' is missing; strict = false leaves it as it is");
+  }
+}
+
+}  // namespace
+
+std::vector<zero::NamedTensor> Engine::module_state_dict(bool exclude_frozen_parameters) const {
+  std::vector<zero::NamedTensor> state;
+  Tensors by_name;
+  for (const zero::NamedTensor& param : model_.parameters) {
+    by_name.emplace(param.name, param.tensor);
+    if (!exclude_frozen_parameters || param.tensor.requires_grad())
+      state.push_back({param.name, param.tensor.detach()});
+  }
+  for (const auto& [alias, name] : model_.shared_parameters) {
+    const at::Tensor& param = by_name.at(name);
+    if (!exclude_frozen_parameters || param.requires_grad()) state.push_back({alias, param.detach()});
+  }
+  for (const zero::NamedTensor& buffer : model_.buffers)
+    state.push_back({buffer.name, buffer.tensor.detach()});
+  return state;
+}
+
+void Engine::load_module_state_dict(const std::vector<zero::NamedTensor>& state, bool strict) {
+  Tensors own, given;
+  for (const zero::NamedTensor& tensor : module_state_dict()) own.emplace(tensor.name, tensor.tensor);
+  for (const zero::NamedTensor& tensor : state) given.emplace(tensor.name, tensor.tensor);
+  if (strict) check_names(own, given);
+  for (const auto& [name, tensor] : given) {
+    const auto place = own.find(name);
+    if (place != own.end() && place->second.sizes() != tensor.sizes()) {
+      raise<UsageError>(kWhere, "'", name, "' has sizes ", tensor.sizes(), ", expected ",
+                        place->second.sizes());
+    }
+  }
+  const c10::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : given) {
+    const auto place = own.find(name);
+    if (place != own.end()) place->second.copy_(tensor);
+  }
+  if (optimizer_) optimizer_->restore_masters_from_model();
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,106 @@
+#include "deepspeed/precision/autocast.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include <ATen/autocast_mode.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::precision {
+namespace {
+
+/// Marks by tensor. Weak: a mark does not keep its parameter, and a new tensor at an old address has none.
+struct Marks {
+  struct Mark {
+    c10::weak_intrusive_ptr<at::TensorImpl> param;
+    at::ScalarType dtype;
+  };
+  std::mutex mutex;
+  std::unordered_map<const at::TensorImpl*, Mark> of;
+  bool initialized = false;
+
+  const Mark* find(const at::Tensor& param) {
+    const auto entry = of.find(param.unsafeGetTensorImpl());
+    return entry == of.end() || entry->second.param.expired() ? nullptr : &entry->second;
+  }
+};
+
+Marks& marks() {
+  static auto& instance = *new Marks;
+  return instance;
+}
+
+/// "torch::nn::LinearImpl" and "torch.nn.Linear" become "torch.nn.Linear".
+std::string python_name(std::string name) {
+  for (size_t at = name.find("::"); at != std::string::npos; at = name.find("::")) name.replace(at, 2, ".");
+  constexpr std::string_view kImpl = "Impl";
+  if (name.size() > kImpl.size() && name.ends_with(kImpl)) name.resize(name.size() - kImpl.size());
+  return name;
+}
+
+}  // namespace
+
+AutocastScope::AutocastScope(at::DeviceType device, at::ScalarType dtype)
+    : device_(device),
+      was_enabled_(at::autocast::is_autocast_enabled(device)),
+      previous_dtype_(at::autocast::get_autocast_dtype(device)) {
+  at::autocast::set_autocast_enabled(device, true);
+  at::autocast::set_autocast_dtype(device, dtype);
+  at::autocast::increment_nesting();
+}
+
+AutocastScope::~AutocastScope() {
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(device_, was_enabled_);
+  at::autocast::set_autocast_dtype(device_, previous_dtype_);
+}
+
+at::ScalarType default_autocast_dtype(at::DeviceType device) {
+  return device == at::kCPU ? at::kBFloat16 : at::kHalf;
+}
+
+std::vector<std::string> get_default_autocast_lower_precision_modules() {
+  return {"torch.nn.Linear", "torch.nn.Conv1d", "torch.nn.Conv2d", "torch.nn.Conv3d"};
+}
+
+bool is_autocast_module(const std::string& class_name, const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return python_name(name) == python_name(class_name); });
+}
+
+void set_autocast_dtype(const at::Tensor& param, at::ScalarType dtype) {
+  auto& all = marks();
+  const std::lock_guard lock(all.mutex);
+  all.initialized = true;
+  all.of.insert_or_assign(
+      param.unsafeGetTensorImpl(),
+      Marks::Mark{c10::weak_intrusive_ptr<at::TensorImpl>(param.getIntrusivePtr()), dtype});
+}
+
+bool has_autocast_dtype(const at::Tensor& param) {
+  auto& all = marks();
+  const std::lock_guard lock(all.mutex);
+  return all.find(param) != nullptr;
+}
+
+at::ScalarType get_autocast_dtype(const at::Tensor& param) {
+  auto& all = marks();
+  const std::lock_guard lock(all.mutex);
+  const auto* const mark = all.find(param);
+  if (mark == nullptr) {
+    raise<UsageError>(
+        "precision.autocast", "the parameter of sizes ", param.sizes(),
+        " has no autocast dtype; init_autocast_params() gives one to those of the listed modules");
+  }
+  return mark->dtype;
+}
+
+bool is_autocast_initialized() {
+  auto& all = marks();
+  const std::lock_guard lock(all.mutex);
+  return all.initialized;
+}
+
+}  // namespace deepspeed::precision

@@ -1,0 +1,48 @@
+// torch's autocast for a scope, and the dtype in which the gradients of a parameter travel under it:
+// DeepSpeed's `torch_autocast`. The arithmetic of a forward is chosen by torch, operation by operation; the
+// modules that the config lists decide whose gradients are reduced in the lower precision.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace deepspeed::precision {
+
+/// Autocast to `dtype` on `device` while it lives; afterwards what was before. Weights that were cast are
+/// kept until the outermost scope ends.
+class AutocastScope {
+ public:
+  AutocastScope(at::DeviceType device, at::ScalarType dtype);
+  ~AutocastScope();
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  at::DeviceType device_;
+  bool was_enabled_;
+  at::ScalarType previous_dtype_;
+};
+
+/// What torch takes where torch_autocast.dtype is absent: bf16 on the CPU, fp16 on CUDA.
+at::ScalarType default_autocast_dtype(at::DeviceType device);
+
+/// The classes whose parameters are marked where the config lists none, as DeepSpeed names them:
+/// torch.nn.Linear and the convolutions.
+std::vector<std::string> get_default_autocast_lower_precision_modules();
+
+/// Whether a C++ class, e.g. "torch::nn::LinearImpl" or "my::Block", is one of `names`, which may be spelled
+/// as in Python
+/// ("torch.nn.Linear", "my.Block") or as in C++.
+bool is_autocast_module(const std::string& class_name, const std::vector<std::string>& names);
+
+/// Marks a parameter: its gradient is reduced in `dtype`.
+void set_autocast_dtype(const at::Tensor& param, at::ScalarType dtype);
+bool has_autocast_dtype(const at::Tensor& param);
+/// Throws UsageError for a parameter that was not marked.
+at::ScalarType get_autocast_dtype(const at::Tensor& param);
+/// Whether this process has marked parameters.
+bool is_autocast_initialized();
+
+}  // namespace deepspeed::precision
