@@ -1,6 +1,7 @@
 #include "deepspeed/kernels/adam.h"
 
 #include <cmath>
+#include <limits>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/adam_arguments.h"
@@ -56,6 +57,17 @@ AdamArrays arrays_of(const AdamTensors& tensors) {
   return arrays;
 }
 
+void set_constants_of_bf16(const AdamStep& step, AdamConstants& constants) {
+  const double scale = constants.l2_decay == 0 ? step.gradient_scale : 1.0;
+  constants.to_exp_avg = static_cast<float>((1 - step.beta1) * scale);
+  constants.to_root_of_square = static_cast<float>(std::sqrt(1 - step.beta2) * scale);
+  constexpr float kNoStep = 1e-30F;  // what is below moves no weight of fp32 that matters
+  const bool moves = std::abs(constants.step_size) > kNoStep;
+  constants.inverse_step_size = moves ? 1 / constants.step_size : 1.0F;
+  constants.eps_over_step_size =
+      moves ? constants.eps / constants.step_size : std::numeric_limits<float>::infinity();
+}
+
 AdamConstants constants_of(const AdamStep& step) {
   const double t = static_cast<double>(step.step);
   const double bias1 = step.bias_correction ? 1 - std::pow(step.beta1, t) : 1.0;
@@ -66,12 +78,12 @@ AdamConstants constants_of(const AdamStep& step) {
   constants.one_minus_beta1 = static_cast<float>(1 - step.beta1);
   constants.beta2 = static_cast<float>(step.beta2);
   constants.one_minus_beta2 = static_cast<float>(1 - step.beta2);
-  constants.eps = static_cast<float>(step.eps);
+  constants.eps = static_cast<float>(step.eps * std::sqrt(bias2));
   constants.l2_decay = step.adamw_mode ? 0.0F : static_cast<float>(step.weight_decay);
   constants.decoupled_decay = step.adamw_mode ? static_cast<float>(step.lr * step.weight_decay) : 0.0F;
-  constants.step_size = static_cast<float>(step.lr / bias1);
-  constants.inverse_sqrt_bias2 = static_cast<float>(1 / std::sqrt(bias2));
+  constants.step_size = static_cast<float>(step.lr * std::sqrt(bias2) / bias1);
   constants.rounding_seed = step.rounding_seed;
+  set_constants_of_bf16(step, constants);
   return constants;
 }
 

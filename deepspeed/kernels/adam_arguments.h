@@ -21,19 +21,28 @@ struct AdamArrays {
   ElementType low_precision_type = ElementType::kBFloat16;  // fp16 or bf16
 };
 
-/// What an update needs of the hyperparameters: derived in double, rounded to float once.
+/// What an update needs of the hyperparameters: derived in double, rounded to float once. The fraction of the
+/// update is extended by sqrt(1 - beta2^t), which saves a multiplication an element.
 struct AdamConstants {
   float gradient_scale = 1;
   float beta1 = 0;
   float one_minus_beta1 = 0;
   float beta2 = 0;
   float one_minus_beta2 = 0;
-  float eps = 0;
-  float l2_decay = 0;            // added to the gradient, times the master
-  float decoupled_decay = 0;     // lr * weight_decay, taken off the master
-  float step_size = 0;           // lr / (1 - beta1^t)
-  float inverse_sqrt_bias2 = 1;  // 1 / sqrt(1 - beta2^t)
+  float eps = 0;              // eps * sqrt(1 - beta2^t)
+  float l2_decay = 0;         // added to the gradient, times the master
+  float decoupled_decay = 0;  // lr * weight_decay, taken off the master
+  float step_size = 0;        // lr * sqrt(1 - beta2^t) / (1 - beta1^t)
   uint64_t rounding_seed = 0;
+
+  // For bf16 moments, whose update is bound by arithmetic: fewer operations. The gradient is scaled, and L2
+  // decay added, only where there is L2 decay; else the scale is a part of these factors.
+  float to_exp_avg = 0;         // one_minus_beta1
+  float to_root_of_square = 0;  // sqrt(one_minus_beta2): its product with the gradient is squared
+  // The fraction divided by the step size: m / (inverse_step_size * sqrt(v) + eps_over_step_size). A step
+  // size of 0 is an infinite eps.
+  float inverse_step_size = 1;
+  float eps_over_step_size = 0;
 };
 
 }  // namespace deepspeed::kernels

@@ -21,60 +21,84 @@ namespace deepspeed::kernels::HWY_NAMESPACE {
 
 struct NoCopy {};
 
-/// Random bits of the elements `first + indices`: the function of rounding_hash.h. The product with the index
-/// is split, so that a loop keeps the part of `indices`.
+/// The hash of rounding_hash.h, from its sum on.
 template <class D>
-HWY_INLINE hn::Vec<UintOf<D>> random_bits(D, RoundingKey key, uint32_t first, hn::Vec<UintOf<D>> indices) {
-  const UintOf<D> du;
-  const auto products = hn::Mul(indices, hn::Set(du, kHashMultiplier1));
-  auto x = hn::Add(products, hn::Set(du, first * kHashMultiplier1 + key.low));
-  x = hn::Xor(x, hn::ShiftRight<15>(x));
-  x = hn::Mul(x, hn::Set(du, kHashMultiplier2));
-  return hn::Xor(x, hn::Set(du, key.high));
+HWY_INLINE hn::Vec<UintOf<D>> hash_of(D, hn::Vec<UintOf<D>> x) {
+  return hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(UintOf<D>(), kHashMultiplier2));
 }
 
-/// The moments as bf16 in the upper half of each lane: the 16 lower bits decide, against random ones, whether
+/// Random bits of the elements `indices`.
+template <class D>
+HWY_INLINE hn::Vec<UintOf<D>> random_bits(D d, uint32_t key, hn::Vec<UintOf<D>> indices) {
+  const UintOf<D> du;
+  const auto eighth = hn::AndNot(hn::Set(du, 3U), hn::ShiftRight<1>(indices));
+  const auto counter = hn::Or(eighth, hn::And(indices, hn::Set(du, 3U)));
+  const auto x = hash_of(d, hn::Add(hn::Mul(counter, hn::Set(du, kHashMultiplier1)), hn::Set(du, key)));
+  const auto is_second = hn::TestBit(indices, hn::Set(du, 4U));
+  return hn::IfThenElse(is_second, hn::RotateRight<8>(x), x);
+}
+
+/// What of the random bits is kept, for a moment `m`: a carry could turn a nan into a number. (The second
+/// moment is nan alone only where it was stored so, with a lower half of 0, to which nothing carries.)
+template <class D>
+HWY_INLINE hn::Vec<UintOf<D>> keep_nan(D, hn::Vec<D> m, hn::Vec<UintOf<D>> random) {
+  return hn::IfThenZeroElse(hn::RebindMask(UintOf<D>(), hn::IsNaN(m)), random);
+}
+
+/// A moment as bf16 in the upper half of each lane: its 16 lower bits decide, against random ones, whether
 /// the result is the next one up, so that the mean is right.
 template <class D>
-HWY_INLINE void round_stochastically(D, hn::Vec<UintOf<D>> random, hn::Vec<D> m, hn::Vec<D> v,
-                                     hn::Vec<UintOf<D>>& m_bits, hn::Vec<UintOf<D>>& v_bits) {
-  const UintOf<D> du;
-  // A carry would turn a nan into a number. (inf - inf is nan too, where it does no harm.)
-  const auto is_nan = hn::RebindMask(du, hn::IsNaN(hn::Add(m, v)));
-  random = hn::IfThenZeroElse(is_nan, random);
-  m_bits = hn::Add(hn::BitCast(du, m), hn::And(random, hn::Set(du, 0xffffU)));
-  v_bits = hn::Add(hn::BitCast(du, v), hn::ShiftRight<16>(random));
+HWY_INLINE hn::Vec<UintOf<D>> round_stochastically(D, hn::Vec<D> moment, hn::Vec<UintOf<D>> random16) {
+  return hn::Add(hn::BitCast(UintOf<D>(), moment), random16);
 }
 
 template <class D>
-HWY_INLINE void store_moments(D d, Float32, hn::Vec<D> m, hn::Vec<D> v, RoundingKey, uint32_t,
+HWY_INLINE void store_moments(D d, Float32, hn::Vec<D> m, hn::Vec<D> v, uint32_t, uint32_t,
                               float* HWY_RESTRICT m_to, float* HWY_RESTRICT v_to) {
   hn::StoreU(m, d, m_to);
   hn::StoreU(v, d, v_to);
 }
 
 template <class D>
-HWY_INLINE void store_moments(D d, BFloat16, hn::Vec<D> m, hn::Vec<D> v, RoundingKey key, uint32_t counter,
+HWY_INLINE void store_moments(D d, BFloat16, hn::Vec<D> m, hn::Vec<D> v, uint32_t key, uint32_t index,
                               uint16_t* HWY_RESTRICT m_to, uint16_t* HWY_RESTRICT v_to) {
   const UintOf<D> du;
   const hn::Rebind<uint16_t, D> d16;
-  auto m_bits = hn::Zero(du), v_bits = hn::Zero(du);
-  round_stochastically(d, random_bits(d, key, counter, hn::Iota(du, 0)), m, v, m_bits, v_bits);
+  const auto random = keep_nan(d, m, random_bits(d, key, hn::Iota(du, index)));
+  const auto m_bits = round_stochastically(d, m, hn::And(random, hn::Set(du, 0xffffU)));
+  const auto v_bits = round_stochastically(d, v, hn::ShiftRight<16>(random));
   hn::StoreU(narrow_to_u16(d, hn::ShiftRight<16>(m_bits)), d16, m_to);
   hn::StoreU(narrow_to_u16(d, hn::ShiftRight<16>(v_bits)), d16, v_to);
 }
 
-/// The new master and moments of one vector, in place. Each operation rounds to fp32 on its own.
-template <class D>
-HWY_INLINE void update_values(D d, const AdamConstants& c, hn::Vec<D> g, hn::Vec<D>& p, hn::Vec<D>& m,
-                              hn::Vec<D>& v) {
+/// The new master and moments of one vector, in place. With fp32 moments each operation rounds to fp32 on its
+/// own.
+template <bool kL2, class D>
+HWY_INLINE void update_values(D d, Float32, const AdamConstants& c, hn::Vec<D> g, hn::Vec<D>& p,
+                              hn::Vec<D>& m, hn::Vec<D>& v) {
   // Both kinds of decay are always computed, one of them with 0: cheaper than two branches a vector.
   g = hn::Add(hn::Mul(g, hn::Set(d, c.gradient_scale)), hn::Mul(hn::Set(d, c.l2_decay), p));
   m = hn::Add(hn::Mul(m, hn::Set(d, c.beta1)), hn::Mul(hn::Set(d, c.one_minus_beta1), g));
   v = hn::Add(hn::Mul(v, hn::Set(d, c.beta2)), hn::Mul(hn::Mul(hn::Set(d, c.one_minus_beta2), g), g));
-  const auto denominator = hn::Add(hn::Mul(hn::Sqrt(v), hn::Set(d, c.inverse_sqrt_bias2)), hn::Set(d, c.eps));
+  const auto denominator = hn::Add(hn::Sqrt(v), hn::Set(d, c.eps));
   const auto update = hn::Div(hn::Mul(hn::Set(d, c.step_size), m), denominator);
   p = hn::Sub(p, hn::Add(hn::Mul(hn::Set(d, c.decoupled_decay), p), update));
+}
+
+/// With bf16 moments the arithmetic is what costs, not the memory: multiplications and additions are fused
+/// where the instruction set can.
+template <bool kL2, class D>
+HWY_INLINE void update_values(D d, BFloat16, const AdamConstants& c, hn::Vec<D> g, hn::Vec<D>& p,
+                              hn::Vec<D>& m, hn::Vec<D>& v) {
+  if constexpr (kL2) {
+    g = hn::MulAdd(hn::Set(d, c.l2_decay), p, hn::Mul(g, hn::Set(d, c.gradient_scale)));
+  }
+  m = hn::MulAdd(m, hn::Set(d, c.beta1), hn::Mul(hn::Set(d, c.to_exp_avg), g));
+  const auto root = hn::Mul(hn::Set(d, c.to_root_of_square), g);
+  v = hn::MulAdd(root, root, hn::Mul(v, hn::Set(d, c.beta2)));
+  const auto denominator =
+      hn::MulAdd(hn::Sqrt(v), hn::Set(d, c.inverse_step_size), hn::Set(d, c.eps_over_step_size));
+  p = hn::Sub(hn::NegMulAdd(hn::Set(d, c.decoupled_decay), p, p), hn::Div(m, denominator));
 }
 
 template <class D16>
@@ -87,8 +111,8 @@ HWY_INLINE void store_or_stream(D16 d16, hn::Vec<D16> bits, bool stream, uint16_
 }
 
 /// One vector of every array.
-template <class Gradient, class Moment, class Copy, class D>
-HWY_INLINE void update_vector(D d, const AdamConstants& c, RoundingKey key, uint32_t counter, bool stream,
+template <class Gradient, class Moment, class Copy, bool kL2, class D>
+HWY_INLINE void update_vector(D d, const AdamConstants& c, uint32_t key, uint32_t index, bool stream,
                               float* HWY_RESTRICT master,
                               const typename Gradient::Bits* HWY_RESTRICT gradient,
                               typename Moment::Bits* HWY_RESTRICT exp_avg,
@@ -96,9 +120,9 @@ HWY_INLINE void update_vector(D d, const AdamConstants& c, RoundingKey key, uint
   auto p = hn::LoadU(d, master);
   auto m = load(d, Moment(), exp_avg);
   auto v = load(d, Moment(), exp_avg_sq);
-  update_values(d, c, load(d, Gradient(), gradient), p, m, v);
+  update_values<kL2>(d, Moment(), c, load(d, Gradient(), gradient), p, m, v);
   hn::StoreU(p, d, master);
-  store_moments(d, Moment(), m, v, key, counter, exp_avg, exp_avg_sq);
+  store_moments(d, Moment(), m, v, key, index, exp_avg, exp_avg_sq);
   if constexpr (!std::is_same_v<Copy, NoCopy>) {
     store_or_stream(hn::Rebind<uint16_t, D>(), round_to(d, Copy(), p), stream, copy);
   }
@@ -114,25 +138,74 @@ HWY_INLINE uint16_t* at(uint16_t* copy, int64_t i) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
+// Whether each lane of a pair's second vector is the partner of the first's in rounding_hash.h.
+#define DEEPSPEED_PAIRS_ARE_PARTNERS (HWY_TARGET == HWY_AVX2 || HWY_MAX_BYTES == 16)
+
+/// What the hash is made of for the first vector of the pair that begins at `index`, a multiple of 8. Of use
+/// where pairs are partners alone.
 template <class D>
-HWY_INLINE void store_moment_pairs(D d, BFloat16, hn::Vec<D> m0, hn::Vec<D> v0, hn::Vec<D> m1, hn::Vec<D> v1,
-                                   RoundingKey key, uint32_t counter, uint16_t* HWY_RESTRICT m_to,
+HWY_INLINE hn::Vec<UintOf<D>> first_counters(D, uint32_t key, uint32_t index) {
+  const UintOf<D> du;
+  return hn::Add(hn::Mul(hn::Iota(du, 0), hn::Set(du, kHashMultiplier1)),
+                 hn::Set(du, index / 2 * kHashMultiplier1 + key));
+}
+
+#if DEEPSPEED_PAIRS_ARE_PARTNERS
+/// Of each lane the bytes kLow and kHigh, counted from the lowest, as a number of 16 bits.
+template <int kLow, int kHigh, class D>
+HWY_INLINE hn::Vec<UintOf<D>> two_bytes(D, hn::Vec<UintOf<D>> x) {
+  constexpr uint8_t kZero = 0x80;
+  const hn::Repartition<uint8_t, D> du8;
+  alignas(16) static constexpr uint8_t kBytes[16] = {
+      kLow,     kHigh,     kZero, kZero, kLow + 4,  kHigh + 4,  kZero, kZero,
+      kLow + 8, kHigh + 8, kZero, kZero, kLow + 12, kHigh + 12, kZero, kZero};
+  const auto bytes = hn::TableLookupBytesOr0(hn::BitCast(du8, x), hn::LoadDup128(du8, kBytes));
+  return hn::BitCast(UintOf<D>(), bytes);
+}
+
+/// Rounds the moments of the pair that begins at `index`; `counters`, which go with it, move on to the next.
+template <class D>
+HWY_INLINE void store_moment_pairs(D d, uint32_t, uint32_t, hn::Vec<UintOf<D>>& counters, hn::Vec<D> m0,
+                                   hn::Vec<D> v0, hn::Vec<D> m1, hn::Vec<D> v1, uint16_t* HWY_RESTRICT m_to,
                                    uint16_t* HWY_RESTRICT v_to) {
   const UintOf<D> du;
   const PairOf<D> d16;
-  auto m0_bits = hn::Zero(du), v0_bits = hn::Zero(du), m1_bits = hn::Zero(du), v1_bits = hn::Zero(du);
-  const auto indices = pair_indices(d);
-  round_stochastically(d, random_bits(d, key, counter, indices), m0, v0, m0_bits, v0_bits);
-  round_stochastically(d, random_bits(d, key, counter + pair_distance(d), indices), m1, v1, m1_bits, v1_bits);
-  hn::StoreU(upper_halves(d, m0_bits, m1_bits), d16, m_to);
-  hn::StoreU(upper_halves(d, v0_bits, v1_bits), d16, v_to);
+  const auto x = hash_of(d, counters);
+  counters = hn::Add(counters, hn::Set(du, static_cast<uint32_t>(hn::Lanes(d)) * kHashMultiplier1));
+  const auto x0 = keep_nan(d, m0, x), x1 = keep_nan(d, m1, x);
+  hn::StoreU(upper_halves(d, round_stochastically(d, m0, two_bytes<0, 1>(d, x0)),
+                          round_stochastically(d, m1, two_bytes<1, 2>(d, x1))),
+             d16, m_to);
+  hn::StoreU(upper_halves(d, round_stochastically(d, v0, two_bytes<2, 3>(d, x0)),
+                          round_stochastically(d, v1, two_bytes<3, 0>(d, x1))),
+             d16, v_to);
 }
+#else
+template <class D>
+HWY_INLINE void store_moment_pairs(D d, uint32_t key, uint32_t index, hn::Vec<UintOf<D>>&, hn::Vec<D> m0,
+                                   hn::Vec<D> v0, hn::Vec<D> m1, hn::Vec<D> v1, uint16_t* HWY_RESTRICT m_to,
+                                   uint16_t* HWY_RESTRICT v_to) {
+  const auto indices = hn::Add(pair_indices(d), hn::Set(UintOf<D>(), index));
+  const auto next = hn::Add(indices, hn::Set(UintOf<D>(), pair_distance(d)));
+  const auto x0 = keep_nan(d, m0, random_bits(d, key, indices));
+  const auto x1 = keep_nan(d, m1, random_bits(d, key, next));
+  const auto low = hn::Set(UintOf<D>(), 0xffffU);
+  const PairOf<D> d16;
+  hn::StoreU(upper_halves(d, round_stochastically(d, m0, hn::And(x0, low)),
+                          round_stochastically(d, m1, hn::And(x1, low))),
+             d16, m_to);
+  hn::StoreU(upper_halves(d, round_stochastically(d, v0, hn::ShiftRight<16>(x0)),
+                          round_stochastically(d, v1, hn::ShiftRight<16>(x1))),
+             d16, v_to);
+}
+#endif
 
 /// Two vectors of every array: their chains of operations overlap, and two halves make one store of 16-bit
 /// elements.
-template <class Gradient, class Moment, class Copy, class D>
-HWY_INLINE void update_pair(D d, const AdamConstants& c, RoundingKey key, uint32_t counter, bool stream,
-                            float* HWY_RESTRICT master, const typename Gradient::Bits* HWY_RESTRICT gradient,
+template <class Gradient, class Moment, class Copy, bool kL2, class D>
+HWY_INLINE void update_pair(D d, const AdamConstants& c, uint32_t key, uint32_t index,
+                            hn::Vec<UintOf<D>>& counters, bool stream, float* HWY_RESTRICT master,
+                            const typename Gradient::Bits* HWY_RESTRICT gradient,
                             typename Moment::Bits* HWY_RESTRICT exp_avg,
                             typename Moment::Bits* HWY_RESTRICT exp_avg_sq, uint16_t* HWY_RESTRICT copy) {
   auto p0 = hn::Zero(d), p1 = p0, g0 = p0, g1 = p0, m0 = p0, m1 = p0, v0 = p0, v1 = p0;
@@ -140,31 +213,43 @@ HWY_INLINE void update_pair(D d, const AdamConstants& c, RoundingKey key, uint32
   load_pair(d, Gradient(), gradient, g0, g1);
   load_pair(d, Moment(), exp_avg, m0, m1);
   load_pair(d, Moment(), exp_avg_sq, v0, v1);
-  update_values(d, c, g0, p0, m0, v0);
-  update_values(d, c, g1, p1, m1, v1);
+  update_values<kL2>(d, Moment(), c, g0, p0, m0, v0);
+  update_values<kL2>(d, Moment(), c, g1, p1, m1, v1);
   store_pair(d, p0, p1, master);
-  store_moment_pairs(d, Moment(), m0, v0, m1, v1, key, counter, exp_avg, exp_avg_sq);
+  store_moment_pairs(d, key, index, counters, m0, v0, m1, v1, exp_avg, exp_avg_sq);
   if constexpr (!std::is_same_v<Copy, NoCopy>) {
     store_or_stream(PairOf<D>(), round_pair(d, Copy(), p0, p1), stream, copy);
   }
 }
 
-/// As many pairs of vectors as fit from `i` on; returns the element after them.
-template <class Gradient, class Moment, class Copy, class D>
-HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, RoundingKey key, int64_t i, int64_t end,
+/// As many pairs of vectors as fit from `i` on, none unless it is a multiple of 8; returns the element after
+/// them.
+template <class Gradient, class Moment, class Copy, bool kL2, class D>
+HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, uint32_t key, int64_t i, int64_t end,
                                 bool stream, float* master, const typename Gradient::Bits* gradient,
                                 typename Moment::Bits* exp_avg, typename Moment::Bits* exp_avg_sq,
                                 uint16_t* copy) {
+  constexpr int64_t kPrefetchNumel = 512;
   const int64_t two = 2 * static_cast<int64_t>(hn::Lanes(d));
+  if (i % 8 != 0) {
+    return i;
+  }
+  auto counters = first_counters(d, key, static_cast<uint32_t>(i));
   for (; i + two <= end; i += two) {
-    update_pair<Gradient, Moment, Copy>(d, c, key, static_cast<uint32_t>(i), stream, master + i, gradient + i,
-                                        exp_avg + i, exp_avg_sq + i, at<Copy>(copy, i));
+    // So long a body fills the window in which the processor would look for its next loads.
+    hwy::Prefetch(master + i + kPrefetchNumel);
+    hwy::Prefetch(gradient + i + kPrefetchNumel);
+    hwy::Prefetch(exp_avg + i + kPrefetchNumel);
+    hwy::Prefetch(exp_avg_sq + i + kPrefetchNumel);
+    update_pair<Gradient, Moment, Copy, kL2>(d, c, key, static_cast<uint32_t>(i), counters, stream,
+                                             master + i, gradient + i, exp_avg + i, exp_avg_sq + i,
+                                             at<Copy>(copy, i));
   }
   return i;
 }
 #else
-template <class Gradient, class Moment, class Copy, class D>
-HWY_INLINE int64_t update_pairs(D, const AdamConstants&, RoundingKey, int64_t i, int64_t, bool, float*,
+template <class Gradient, class Moment, class Copy, bool kL2, class D>
+HWY_INLINE int64_t update_pairs(D, const AdamConstants&, uint32_t, int64_t i, int64_t, bool, float*,
                                 const typename Gradient::Bits*, typename Moment::Bits*,
                                 typename Moment::Bits*, uint16_t*) {
   return i;
@@ -172,12 +257,12 @@ HWY_INLINE int64_t update_pairs(D, const AdamConstants&, RoundingKey, int64_t i,
 #endif
 
 /// The elements [begin, end), which share the upper half of their index.
-template <class Gradient, class Moment, class Copy>
+template <class Gradient, class Moment, class Copy, bool kL2>
 HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, int64_t begin, int64_t end,
                              bool stream) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const RoundingKey key = rounding_key(c.rounding_seed, static_cast<uint64_t>(begin) >> 32);
+  const uint32_t key = rounding_key(c.rounding_seed, static_cast<uint64_t>(begin) >> 32);
   float* const master = arrays.master;
   const auto* const gradient = static_cast<const typename Gradient::Bits*>(arrays.gradient);
   auto* const exp_avg = static_cast<typename Moment::Bits*>(arrays.exp_avg);
@@ -186,12 +271,12 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
 
   int64_t i = begin;
   if constexpr (std::is_same_v<Moment, BFloat16>) {  // fp32 moments gain nothing by pairs
-    i = update_pairs<Gradient, Moment, Copy>(d, c, key, i, end, stream, master, gradient, exp_avg, exp_avg_sq,
-                                             copy);
+    i = update_pairs<Gradient, Moment, Copy, kL2>(d, c, key, i, end, stream, master, gradient, exp_avg,
+                                                  exp_avg_sq, copy);
   }
   for (; i + lanes <= end; i += lanes) {
-    update_vector<Gradient, Moment, Copy>(d, c, key, static_cast<uint32_t>(i), stream, master + i,
-                                          gradient + i, exp_avg + i, exp_avg_sq + i, at<Copy>(copy, i));
+    update_vector<Gradient, Moment, Copy, kL2>(d, c, key, static_cast<uint32_t>(i), stream, master + i,
+                                               gradient + i, exp_avg + i, exp_avg_sq + i, at<Copy>(copy, i));
   }
   const size_t rest = static_cast<size_t>(end - i);
   if (rest == 0) {
@@ -207,7 +292,7 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
   std::memcpy(g, gradient + i, rest * sizeof(*g));
   std::memcpy(m, exp_avg + i, rest * sizeof(*m));
   std::memcpy(v, exp_avg_sq + i, rest * sizeof(*v));
-  update_vector<Gradient, Moment, Copy>(d, c, key, static_cast<uint32_t>(i), false, p, g, m, v, low);
+  update_vector<Gradient, Moment, Copy, kL2>(d, c, key, static_cast<uint32_t>(i), false, p, g, m, v, low);
   std::memcpy(master + i, p, rest * sizeof(*p));
   std::memcpy(exp_avg + i, m, rest * sizeof(*m));
   std::memcpy(exp_avg_sq + i, v, rest * sizeof(*v));
@@ -216,15 +301,15 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
   }
 }
 
-template <class Gradient, class Moment>
+template <class Gradient, class Moment, bool kL2>
 HWY_INLINE void dispatch_copy(const AdamArrays& arrays, const AdamConstants& c, int64_t begin, int64_t end,
                               bool stream) {
   if (arrays.low_precision == nullptr) {
-    update_range<Gradient, Moment, NoCopy>(arrays, c, begin, end, stream);
+    update_range<Gradient, Moment, NoCopy, kL2>(arrays, c, begin, end, stream);
   } else if (arrays.low_precision_type == ElementType::kFloat16) {
-    update_range<Gradient, Moment, Float16>(arrays, c, begin, end, stream);
+    update_range<Gradient, Moment, Float16, kL2>(arrays, c, begin, end, stream);
   } else {
-    update_range<Gradient, Moment, BFloat16>(arrays, c, begin, end, stream);
+    update_range<Gradient, Moment, BFloat16, kL2>(arrays, c, begin, end, stream);
   }
 }
 
@@ -232,9 +317,11 @@ template <class Gradient>
 HWY_NOINLINE void dispatch_moment(const AdamArrays& arrays, const AdamConstants& c, int64_t begin,
                                   int64_t end, bool stream) {
   if (arrays.moment_type == ElementType::kFloat32) {
-    dispatch_copy<Gradient, Float32>(arrays, c, begin, end, stream);
+    dispatch_copy<Gradient, Float32, true>(arrays, c, begin, end, stream);
+  } else if (c.l2_decay != 0) {
+    dispatch_copy<Gradient, BFloat16, true>(arrays, c, begin, end, stream);
   } else {
-    dispatch_copy<Gradient, BFloat16>(arrays, c, begin, end, stream);
+    dispatch_copy<Gradient, BFloat16, false>(arrays, c, begin, end, stream);
   }
 }
 

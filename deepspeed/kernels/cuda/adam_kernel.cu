@@ -1,6 +1,5 @@
 // One fused pass of Adam: each thread takes four elements of every array at a time, in a loop over the grid.
-// Every operation rounds on its own (__fmul_rn, __fadd_rn are never contracted), in the order of the CPU
-// kernel.
+// Operations round as in the CPU kernel, in its order (__fmul_rn, __fadd_rn are never contracted).
 #include <cstdint>
 
 #include "deepspeed/kernels/cuda/adam_kernel.h"
@@ -23,7 +22,7 @@ __device__ inline void store_copy(float value, Copy& to) {
 
 /// The random bits of element `index`, by the function of rounding_hash.h. The key of the first 2^32 elements
 /// comes with the launch.
-__device__ inline uint32_t random_bits(uint64_t seed, RoundingKey key, int64_t index) {
+__device__ inline uint32_t random_bits(uint64_t seed, uint32_t key, int64_t index) {
   const uint64_t high = static_cast<uint64_t>(index) >> 32;
   if (high != 0) {
     uint64_t mixed = seed ^ high;
@@ -31,11 +30,12 @@ __device__ inline uint32_t random_bits(uint64_t seed, RoundingKey key, int64_t i
     mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9ULL;
     mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebULL;
     mixed ^= mixed >> 31;
-    key = {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)};
+    key = static_cast<uint32_t>(mixed >> 32);
   }
-  uint32_t x = static_cast<uint32_t>(index) * kHashMultiplier1 + key.low;
-  x ^= x >> 15;
-  return (x * kHashMultiplier2) ^ key.high;
+  const uint32_t low = static_cast<uint32_t>(index);
+  uint32_t x = (((low >> 3) << 2) | (low & 3U)) * kHashMultiplier1 + key;
+  x = (x ^ (x >> 15)) * kHashMultiplier2;
+  return (low & 4U) != 0 ? __funnelshift_r(x, x, 8) : x;
 }
 
 __device__ inline void store_moment(float value, uint32_t, float& to) { to = value; }
@@ -45,20 +45,39 @@ __device__ inline void store_moment(float value, uint32_t random, __nv_bfloat16&
 
 struct RoundingSeed {
   uint64_t mixed;  // mix_bits(seed)
-  RoundingKey first;
+  uint32_t first;  // rounding_key(seed, 0)
 };
+
+/// The new master and moments. With fp32 moments every operation rounds on its own.
+template <class Moment>
+__device__ inline void update_values(const AdamConstants& c, float g, float& p, float& m, float& v) {
+  g = __fadd_rn(__fmul_rn(g, c.gradient_scale), __fmul_rn(c.l2_decay, p));
+  m = __fadd_rn(__fmul_rn(m, c.beta1), __fmul_rn(c.one_minus_beta1, g));
+  v = __fadd_rn(__fmul_rn(v, c.beta2), __fmul_rn(__fmul_rn(c.one_minus_beta2, g), g));
+  const float change = __fdiv_rn(__fmul_rn(c.step_size, m), __fadd_rn(__fsqrt_rn(v), c.eps));
+  p = __fsub_rn(p, __fadd_rn(__fmul_rn(c.decoupled_decay, p), change));
+}
+
+/// With bf16 moments multiplications and additions are fused, as on a CPU that can.
+template <>
+__device__ inline void update_values<__nv_bfloat16>(const AdamConstants& c, float g, float& p, float& m,
+                                                    float& v) {
+  if (c.l2_decay != 0.0F) {
+    g = __fmaf_rn(c.l2_decay, p, __fmul_rn(g, c.gradient_scale));
+  }
+  m = __fmaf_rn(m, c.beta1, __fmul_rn(c.to_exp_avg, g));
+  const float root = __fmul_rn(c.to_root_of_square, g);
+  v = __fmaf_rn(root, root, __fmul_rn(v, c.beta2));
+  const float denominator = __fmaf_rn(__fsqrt_rn(v), c.inverse_step_size, c.eps_over_step_size);
+  p = __fsub_rn(__fmaf_rn(-c.decoupled_decay, p, p), __fdiv_rn(m, denominator));
+}
 
 template <class Gradient, class Moment, class Copy>
 __device__ inline void update(const AdamConstants& c, const RoundingSeed& seed, int64_t index, float& p,
                               Gradient g16, Moment& m_at, Moment& v_at, Copy& copy) {
-  const float g = __fadd_rn(__fmul_rn(to_float(g16), c.gradient_scale), __fmul_rn(c.l2_decay, p));
-  const float m = __fadd_rn(__fmul_rn(to_float(m_at), c.beta1), __fmul_rn(c.one_minus_beta1, g));
-  const float v =
-      __fadd_rn(__fmul_rn(to_float(v_at), c.beta2), __fmul_rn(__fmul_rn(c.one_minus_beta2, g), g));
-  const float denominator = __fadd_rn(__fmul_rn(__fsqrt_rn(v), c.inverse_sqrt_bias2), c.eps);
-  const float change = __fdiv_rn(__fmul_rn(c.step_size, m), denominator);
-  p = __fsub_rn(p, __fadd_rn(__fmul_rn(c.decoupled_decay, p), change));
-  const bool draws = sizeof(Moment) == 2 && !isnan(m + v);  // a carry would turn a nan into a number
+  float m = to_float(m_at), v = to_float(v_at);
+  update_values<Moment>(c, to_float(g16), p, m, v);
+  const bool draws = sizeof(Moment) == 2 && !isnan(m);  // a carry would turn a nan into a number
   const uint32_t random = draws ? random_bits(seed.mixed, seed.first, index) : 0U;
   store_moment(m, random & 0xffffU, m_at);
   store_moment(v, random >> 16, v_at);
