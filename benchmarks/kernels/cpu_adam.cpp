@@ -1,10 +1,12 @@
 // CPU AdamW: this project's kernel, with fp32 and bf16 moments, against torch's fused AdamW and torch's plain
 // C++ one. Verifies first that all give the same weights, then times them in turns, so that a change of the
-// machine's pace meets all alike.
+// machine's pace meets all alike. With --serve another program decides whose turn it is: see
+// compare_cpu_adam.py.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -69,7 +71,7 @@ Contender torch_plain(const at::Tensor& weights, const at::Tensor& gradient) {
   return {"torch::optim::AdamW", 28, [optimizer](int64_t) { optimizer->step(); }, p.detach(), {}};
 }
 
-bool verify(std::vector<Contender>& contenders) {
+bool verify(std::vector<Contender>& contenders, std::FILE* out) {
   for (Contender& c : contenders) {
     for (int64_t step = 1; step <= 3; ++step) c.update(step);
   }
@@ -78,20 +80,35 @@ bool verify(std::vector<Contender>& contenders) {
     const double difference = (c.weights - contenders[0].weights).abs().max().item<double>();
     // Three steps of 1e-3: rounding in fp32 alone, or of bf16 moments by 2^-8 at most.
     const double bound = c.name.find("bf16 moments") == std::string::npos ? 2e-6 : 2e-4;
-    std::printf("verify %-34s largest difference %.2e (bound %.0e) %s\n", c.name.c_str(), difference, bound,
-                difference <= bound ? "ok" : "WRONG");
+    std::fprintf(out, "verify %-34s largest difference %.2e (bound %.0e) %s\n", c.name.c_str(), difference,
+                 bound, difference <= bound ? "ok" : "WRONG");
     good = good && difference <= bound;
   }
   return good;
 }
 
+double timed_update(Contender& c, int64_t step) {
+  const auto start = std::chrono::steady_clock::now();
+  c.update(step);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 void time(std::vector<Contender>& contenders, int repeats) {
   for (int i = 0; i < repeats; ++i) {
-    for (Contender& c : contenders) {
-      const auto start = std::chrono::steady_clock::now();
-      c.update(4 + i);
-      c.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    }
+    for (Contender& c : contenders) c.seconds.push_back(timed_update(c, 4 + i));
+  }
+}
+
+// For each line with a contender's number: one step of it, and a line with its seconds.
+void serve(std::vector<Contender>& contenders) {
+  std::cout << "serving [";
+  for (size_t i = 0; i < contenders.size(); ++i) {
+    std::cout << (i == 0 ? "" : ", ") << '"' << contenders[i].name << '"';
+  }
+  std::cout << "]" << std::endl;
+  std::vector<int64_t> steps(contenders.size(), 3);
+  for (size_t index = 0; std::cin >> index;) {
+    std::cout << timed_update(contenders.at(index), ++steps[index]) << std::endl;
   }
 }
 
@@ -107,31 +124,43 @@ void report(std::vector<Contender>& contenders, int64_t numel) {
   }
 }
 
+// `plain`: with torch's plain one too, which is ten times slower.
+std::vector<Contender> make_contenders(int64_t numel, bool plain) {
+  const at::Tensor weights = at::randn({numel});
+  const at::Tensor gradient = at::randn({numel});
+  const at::Tensor gradient16 = gradient.to(at::kBFloat16);
+  std::vector<Contender> contenders;
+  contenders.push_back(torch_fused(weights, gradient));
+  if (plain) contenders.push_back(torch_plain(weights, gradient));
+  contenders.push_back(ours("ours, fp32 moments", weights, gradient, at::kFloat, false));
+  contenders.push_back(ours("ours, bf16 moments", weights, gradient, at::kBFloat16, false));
+  contenders.push_back(ours("ours, fp32 moments, bf16 copy", weights, gradient, at::kFloat, true));
+  contenders.push_back(ours("ours, bf16 moments, copy, gradient", weights, gradient16, at::kBFloat16, true));
+  return contenders;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   int64_t numel = 26'300'000;
   int threads = 1;
   int repeats = 30;
+  bool serves = false;
   CLI::App app{"CPU AdamW against torch's"};
   app.add_option("--numel", numel, "parameters")->check(CLI::PositiveNumber);
   app.add_option("--threads", threads, "threads of each")->check(CLI::PositiveNumber);
   app.add_option("--repeats", repeats, "timed steps")->check(CLI::PositiveNumber);
+  app.add_flag("--serve", serves, "step the contenders whose numbers come on the standard input");
   CLI11_PARSE(app, argc, argv);
   at::set_num_threads(threads);
-
-  const at::Tensor weights = at::randn({numel});
-  const at::Tensor gradient = at::randn({numel});
-  const at::Tensor gradient16 = gradient.to(at::kBFloat16);
-  std::vector<Contender> contenders;
-  contenders.push_back(torch_fused(weights, gradient));
-  contenders.push_back(torch_plain(weights, gradient));
-  contenders.push_back(ours("ours, fp32 moments", weights, gradient, at::kFloat, false));
-  contenders.push_back(ours("ours, bf16 moments", weights, gradient, at::kBFloat16, false));
-  contenders.push_back(ours("ours, fp32 moments, bf16 copy", weights, gradient, at::kFloat, true));
-  contenders.push_back(ours("ours, bf16 moments, copy, gradient", weights, gradient16, at::kBFloat16, true));
+  std::vector<Contender> contenders = make_contenders(numel, !serves);
+  if (serves) {
+    if (!verify(contenders, stderr)) return 1;
+    serve(contenders);
+    return 0;
+  }
   std::printf("%lld parameters, %d threads, %d steps\n", static_cast<long long>(numel), threads, repeats);
-  if (!verify(contenders)) return 1;
+  if (!verify(contenders, stdout)) return 1;
   time(contenders, repeats);
   report(contenders, numel);
   return 0;
