@@ -1,0 +1,11 @@
+// An update rule on CPU: the vector code on at::get_num_threads() threads.
+#pragma once
+
+#include "deepspeed/kernels/update_rules.h"
+
+namespace deepspeed::kernels {
+
+/// The arrays lie in main memory. The result does not depend on the number of threads.
+void update_cpu(const UpdateArrays& arrays, const UpdateRule& rule);
+
+}  // namespace deepspeed::kernels

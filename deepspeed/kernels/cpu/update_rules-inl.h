@@ -1,0 +1,96 @@
+// The rules of update_rules.h on one vector: g comes scaled, p and the states are updated in place. Each
+// operation rounds to fp32 on its own. Included once per instruction set.
+#if defined(DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_
+#undef DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_
+#else
+#define DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_
+#endif
+
+#include "deepspeed/kernels/update_rules.h"
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace deepspeed::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// constant * value
+template <class D>
+HWY_INLINE hn::Vec<D> times(D d, float constant, hn::Vec<D> value) {
+  return hn::Mul(hn::Set(d, constant), value);
+}
+
+template <class D>
+HWY_INLINE void apply(D d, const SgdRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn::Vec<D>&, hn::Vec<D>&,
+                      hn::Vec<D>&) {
+  g = hn::Add(g, times(d, c.l2_decay, p));
+  p = hn::Sub(p, times(d, c.lr, g));
+}
+
+template <class D>
+HWY_INLINE void apply(D d, const MomentumSgdRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn::Vec<D>& buffer,
+                      hn::Vec<D>&, hn::Vec<D>&) {
+  g = hn::Add(g, times(d, c.l2_decay, p));
+  buffer = hn::Add(times(d, c.momentum, buffer), times(d, c.fresh, g));
+  p = hn::Sub(p, times(d, c.lr, hn::Add(times(d, c.direct, g), times(d, c.look_ahead, buffer))));
+}
+
+template <class D>
+HWY_INLINE void apply(D d, const LionRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn::Vec<D>& m, hn::Vec<D>&,
+                      hn::Vec<D>&) {
+  const auto interpolated = hn::Add(times(d, c.beta1, m), times(d, c.one_minus_beta1, g));
+  const auto kept = hn::Sub(p, times(d, c.decay, p));
+  const auto moved = hn::Sub(kept, hn::CopySign(hn::Set(d, c.lr), interpolated));
+  // nan is no direction either, but it must show
+  p = hn::IfThenElse(hn::Eq(interpolated, hn::Zero(d)), kept,
+                     hn::IfThenElse(hn::IsNaN(interpolated), interpolated, moved));
+  m = hn::Add(times(d, c.beta2, m), times(d, c.one_minus_beta2, g));
+}
+
+template <class D>
+HWY_INLINE void apply(D d, const AdagradRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn::Vec<D>& sum, hn::Vec<D>&,
+                      hn::Vec<D>&) {
+  const auto decayed = hn::Add(g, times(d, c.l2_decay, p));
+  sum = hn::Add(sum, hn::Mul(decayed, decayed));
+  const auto numerator = times(d, c.lr, hn::Add(g, times(d, c.numerator_decay, p)));
+  p = hn::Sub(p, hn::Div(numerator, hn::Add(hn::Sqrt(sum), hn::Set(d, c.eps))));
+}
+
+/// Adam's moments.
+template <class Rule, class D>
+HWY_INLINE void average(D d, const Rule& c, hn::Vec<D> g, hn::Vec<D>& m, hn::Vec<D>& v) {
+  m = hn::Add(times(d, c.beta1, m), times(d, c.one_minus_beta1, g));
+  v = hn::Add(times(d, c.beta2, v), hn::Mul(times(d, c.one_minus_beta2, g), g));
+}
+
+template <class D>
+HWY_INLINE void apply(D d, const AmsgradRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn::Vec<D>& m, hn::Vec<D>& v,
+                      hn::Vec<D>& largest) {
+  average(d, c, hn::Add(g, times(d, c.l2_decay, p)), m, v);
+  largest = hn::IfThenElse(hn::Gt(largest, v), largest, v);
+  const auto denominator = hn::Add(times(d, c.inverse_sqrt_bias2, hn::Sqrt(largest)), hn::Set(d, c.eps));
+  const auto change = hn::Div(times(d, c.step_size, m), denominator);
+  p = hn::Sub(p, hn::Add(times(d, c.decoupled_decay, p), change));
+}
+
+template <class D>
+HWY_INLINE void apply(D d, const LambUpdateRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn::Vec<D>& m, hn::Vec<D>& v,
+                      hn::Vec<D>& change) {
+  average(d, c, g, m, v);
+  const auto root = hn::Sqrt(hn::Add(v, hn::Set(d, c.eps_inside)));
+  change = hn::Div(m, hn::Add(root, hn::Set(d, c.eps_outside)));
+  change = hn::Add(change, times(d, c.weight_decay, p));
+}
+
+template <class D>
+HWY_INLINE void apply(D d, const MuonMomentumRule& c, hn::Vec<D> g, hn::Vec<D>&, hn::Vec<D>& buffer,
+                      hn::Vec<D>& change, hn::Vec<D>&) {
+  buffer = hn::Add(buffer, times(d, c.one_minus_momentum, hn::Sub(g, buffer)));
+  change = hn::Add(g, times(d, c.momentum, hn::Sub(buffer, g)));
+}
+
+}  // namespace deepspeed::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,21 @@
+#include "deepspeed/kernels/cuda/update_cuda.h"
+
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/kernels/cuda/update_kernel.h"
+
+namespace deepspeed::kernels {
+
+void update_cuda(const UpdateArrays& arrays, const UpdateRule& rule, int device_index) {
+  const auto index = static_cast<c10::DeviceIndex>(device_index);
+  const c10::cuda::CUDAGuard guard(index);
+  const cudaError_t status = launch_update(arrays, rule, c10::cuda::getCurrentCUDAStream(index).stream());
+  if (status != cudaSuccess) {
+    raise<Error>("kernels.update", "the launch on CUDA device ", device_index,
+                 " failed: ", cudaGetErrorString(status));
+  }
+}
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,11 @@
+// An update rule on CUDA, launched on the device's current stream. Without CUDA its twin in no_cuda/ throws.
+#pragma once
+
+#include "deepspeed/kernels/update_rules.h"
+
+namespace deepspeed::kernels {
+
+/// The arrays lie on the CUDA device `device_index`. Returns before the kernel has run.
+void update_cuda(const UpdateArrays& arrays, const UpdateRule& rule, int device_index);
+
+}  // namespace deepspeed::kernels

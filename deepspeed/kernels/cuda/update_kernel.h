@@ -1,0 +1,13 @@
+// The launch of an update rule's kernel: raw pointers, sizes and a stream.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "deepspeed/kernels/update_rules.h"
+
+namespace deepspeed::kernels {
+
+/// Arrays on the current device. Returns the launch's error.
+cudaError_t launch_update(const UpdateArrays& arrays, const UpdateRule& rule, cudaStream_t stream);
+
+}  // namespace deepspeed::kernels

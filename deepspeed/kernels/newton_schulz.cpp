@@ -1,0 +1,93 @@
+#include "deepspeed/kernels/newton_schulz.h"
+
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/linalg_vector_norm.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::kernels {
+namespace {
+
+constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
+constexpr int kSteps = 5;
+constexpr int kRestart = 2;  // the gram iteration makes X anew here: rounding errors of X X' grow
+
+// beta * added + left right
+at::Tensor product_plus(const at::Tensor& added, double beta, const at::Tensor& left, const at::Tensor& right,
+                        double alpha = 1.0) {
+  return at::baddbmm(added, left, right, beta, alpha);
+}
+
+// b R + c R^2
+at::Tensor quadratic(const at::Tensor& r) { return product_plus(r, kB, r, r, kC); }
+
+// X: (batch, n, m), n <= m
+at::Tensor iterate(at::Tensor x) {
+  for (int i = 0; i < kSteps; ++i) {
+    x = product_plus(x, kA, quadratic(at::bmm(x, x.mT())), x);
+  }
+  return x;
+}
+
+// With Z = b R + c R^2, a step is X <- (a + Z) X, and for R = X X', which commutes with Z, R <- (a + Z) R (a + Z).
+at::Tensor iterate_gram(at::Tensor x) {
+  at::Tensor r = at::bmm(x, x.mT());
+  at::Tensor q;  // what multiplies x
+  for (int i = 0; i < kSteps; ++i) {
+    if (i == kRestart) {
+      x = at::bmm(q, x);
+      r = at::bmm(x, x.mT());
+      q.reset();
+    }
+    const at::Tensor z = quadratic(r);
+    if (q.defined()) {
+      q = product_plus(q, kA, z, q);
+    } else {
+      q = z.clone();
+      q.diagonal(0, -2, -1).add_(kA);
+    }
+    if (i + 1 != kRestart && i + 1 != kSteps) {
+      const at::Tensor half = product_plus(r, kA, z, r);
+      r = product_plus(half, kA, z, half);
+    }
+  }
+  return at::bmm(q, x);
+}
+
+at::ScalarType compute_dtype(const at::Device& device, NewtonSchulzMethod method) {
+  if (!device.is_cuda()) {
+    return at::kFloat;
+  }
+  return method == NewtonSchulzMethod::kGram ? at::kHalf : at::kBFloat16;
+}
+
+}  // namespace
+
+NewtonSchulzMethod newton_schulz_method(const char* where, const std::string& name) {
+  if (name != "standard" && name != "gram") {
+    raise<UsageError>(where, "ns_method is '", name, "', expected \"gram\" or \"standard\"");
+  }
+  return name == "gram" ? NewtonSchulzMethod::kGram : NewtonSchulzMethod::kStandard;
+}
+
+at::Tensor orthogonalize(const at::Tensor& matrices, NewtonSchulzMethod method) {
+  if (matrices.dim() < 2) {
+    raise<UsageError>("kernels.newton_schulz", "a tensor of shape ", matrices.sizes(),
+                      " is no matrix, expected at least 2 dimensions");
+  }
+  const int64_t rows = matrices.size(-2), cols = matrices.size(-1);
+  if (matrices.numel() == 0) {
+    return matrices.clone();
+  }
+  at::Tensor x = matrices.reshape({-1, rows, cols});
+  const at::Tensor norm = at::linalg_vector_norm(x, 2, at::IntArrayRef{-2, -1}, /*keepdim=*/true);
+  x = x.div(norm.add(1e-7)).to(compute_dtype(matrices.device(), method));
+  const bool tall = rows > cols;
+  x = tall ? x.mT() : x;
+  x = method == NewtonSchulzMethod::kGram && rows != cols ? iterate_gram(x) : iterate(x);
+  x = tall ? x.mT() : x;
+  return x.to(at::kFloat).reshape(matrices.sizes());
+}
+
+}  // namespace deepspeed::kernels

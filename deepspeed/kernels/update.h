@@ -1,0 +1,27 @@
+// One pass of an update rule over flat tensors, on CPU or CUDA.
+#pragma once
+
+#include <initializer_list>
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/kernels/update_rules.h"
+
+namespace deepspeed::kernels {
+
+/// Tensors of an update: of n elements, contiguous, on one device.
+struct UpdateTensors {
+  at::Tensor master;         // fp32
+  at::Tensor gradient;       // fp32, fp16 or bf16, read only
+  at::Tensor low_precision;  // fp16 or bf16 copy of the new master, written; undefined: none
+  std::initializer_list<std::pair<const char*, at::Tensor>>
+      states;  // fp32, s0 to s2 of the rule, with their names
+};
+
+/// Updates in place. Throws UsageError, naming `where` and the tensor, where sizes, dtypes, devices or the
+/// number of states do not fit. Uses at::get_num_threads() threads on CPU and the current stream on CUDA.
+/// Neither threads nor instruction sets change the result.
+void update(const char* where, const UpdateTensors& tensors, const UpdateRule& rule);
+
+}  // namespace deepspeed::kernels

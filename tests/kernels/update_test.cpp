@@ -1,0 +1,220 @@
+#include "deepspeed/kernels/update.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+
+#include "tests/kernels/simd_target_guard.h"
+
+namespace deepspeed::kernels {
+namespace {
+
+constexpr const char* kWhere = "test";
+
+// One of each rule, with every constant at work.
+std::vector<UpdateRule> rules() {
+  SgdRule sgd;
+  sgd.gradient_scale = 0.5F, sgd.l2_decay = 0.1F, sgd.lr = 0.01F;
+  MomentumSgdRule momentum;
+  momentum.gradient_scale = 0.5F, momentum.l2_decay = 0.1F, momentum.lr = 0.01F;
+  momentum.momentum = 0.9F, momentum.fresh = 0.8F, momentum.direct = 1, momentum.look_ahead = 0.9F;
+  LionRule lion;
+  lion.gradient_scale = 0.5F, lion.beta1 = 0.9F, lion.one_minus_beta1 = 0.1F, lion.beta2 = 0.99F;
+  lion.one_minus_beta2 = 0.01F, lion.lr = 0.01F, lion.decay = 1e-3F;
+  AdagradRule adagrad;
+  adagrad.gradient_scale = 0.5F, adagrad.l2_decay = 0.1F, adagrad.numerator_decay = 0.1F;
+  adagrad.lr = 0.01F, adagrad.eps = 1e-10F;
+  AmsgradRule amsgrad;
+  amsgrad.gradient_scale = 0.5F, amsgrad.l2_decay = 0.1F, amsgrad.beta1 = 0.9F,
+  amsgrad.one_minus_beta1 = 0.1F;
+  amsgrad.beta2 = 0.99F, amsgrad.one_minus_beta2 = 0.01F, amsgrad.eps = 1e-8F;
+  amsgrad.decoupled_decay = 1e-3F, amsgrad.step_size = 0.01F, amsgrad.inverse_sqrt_bias2 = 1.5F;
+  LambUpdateRule lamb;
+  lamb.gradient_scale = 0.5F, lamb.beta1 = 0.9F, lamb.one_minus_beta1 = 0.1F, lamb.beta2 = 0.99F;
+  lamb.one_minus_beta2 = 0.01F, lamb.eps_inside = 1e-6F, lamb.eps_outside = 1e-6F, lamb.weight_decay = 0.1F;
+  MuonMomentumRule muon;
+  muon.gradient_scale = 0.5F, muon.momentum = 0.95F, muon.one_minus_momentum = 0.05F;
+  return {sgd, momentum, lion, adagrad, amsgrad, lamb, muon};
+}
+
+struct Arrays {
+  at::Tensor master, gradient, low_precision;
+  std::vector<at::Tensor> states;
+};
+
+int num_states(const UpdateRule& rule) {
+  return std::visit([](const auto& r) { return r.kNumStates; }, rule);
+}
+
+bool writes_master(const UpdateRule& rule) {
+  return std::visit([](const auto& r) { return kWritesMaster<std::decay_t<decltype(r)>>; }, rule);
+}
+
+// `margin` elements of 3 lie before and after each array that is written.
+Arrays make(const UpdateRule& rule, int64_t numel, at::ScalarType gradient, at::ScalarType copy,
+            int64_t margin = 0) {
+  const auto generator = at::detail::createCPUGenerator(5);
+  const auto inner = [&](const at::Tensor& values) {
+    const at::Tensor whole = at::full({numel + 2 * margin}, 3.0, values.options());
+    whole.narrow(0, margin, numel).copy_(values);
+    return whole.narrow(0, margin, numel);
+  };
+  Arrays arrays;
+  arrays.master = inner(at::randn({numel}, generator, at::kFloat));
+  arrays.gradient = at::randn({numel}, generator, at::kFloat).to(gradient);
+  if (copy != at::ScalarType::Undefined) arrays.low_precision = inner(at::zeros({numel}, copy));
+  for (int i = 0; i < num_states(rule); ++i) {
+    arrays.states.push_back(inner(at::rand({numel}, generator, at::kFloat)));
+  }
+  return arrays;
+}
+
+void run(const UpdateRule& rule, const Arrays& a) {
+  switch (a.states.size()) {
+    case 0:
+      return update(kWhere, {a.master, a.gradient, a.low_precision, {}}, rule);
+    case 1:
+      return update(kWhere, {a.master, a.gradient, a.low_precision, {{"s0", a.states[0]}}}, rule);
+    case 2:
+      return update(
+          kWhere, {a.master, a.gradient, a.low_precision, {{"s0", a.states[0]}, {"s1", a.states[1]}}}, rule);
+    default:
+      return update(kWhere,
+                    {a.master,
+                     a.gradient,
+                     a.low_precision,
+                     {{"s0", a.states[0]}, {"s1", a.states[1]}, {"s2", a.states[2]}}},
+                    rule);
+  }
+}
+
+void expect_same_bits(const Arrays& a, const Arrays& b, const std::string& what) {
+  EXPECT_TRUE(at::equal(a.master, b.master)) << what;
+  for (size_t i = 0; i < a.states.size(); ++i) EXPECT_TRUE(at::equal(a.states[i], b.states[i])) << what << i;
+  if (a.low_precision.defined()) {
+    EXPECT_TRUE(at::equal(a.low_precision, b.low_precision)) << what;
+  }
+}
+
+TEST(Update, EveryInstructionSetAndEveryCutGivesTheSameBits) {
+  const SimdTargetGuard guard;
+  for (const UpdateRule& rule : rules()) {
+    for (const auto gradient : {at::kFloat, at::kHalf, at::kBFloat16}) {
+      for (const auto copy : {at::ScalarType::Undefined, at::kHalf, at::kBFloat16}) {
+        const Arrays best = make(rule, 1003, gradient, copy);
+        run(rule, best);
+        for (const std::string& target : simd_targets()) {
+          use_simd_target(target);
+          const Arrays other = make(rule, 1003, gradient, copy);
+          run(rule, other);
+          expect_same_bits(best, other, message(target, " rule ", rule.index(), " "));
+        }
+        use_simd_target("");
+        // Element by element: a vector's lanes do not see each other.
+        const Arrays single = make(rule, 1003, gradient, copy);
+        for (int64_t i = 0; i < 1003; i += 59) {
+          Arrays one;
+          one.master = single.master.narrow(0, i, 1);
+          one.gradient = single.gradient.narrow(0, i, 1);
+          if (copy != at::ScalarType::Undefined) one.low_precision = single.low_precision.narrow(0, i, 1);
+          for (const auto& state : single.states) one.states.push_back(state.narrow(0, i, 1));
+          run(rule, one);
+          EXPECT_TRUE(at::equal(one.master, best.master.narrow(0, i, 1))) << i << " rule " << rule.index();
+        }
+      }
+    }
+  }
+}
+
+TEST(Update, OneTwoAndThreeThreadsGiveTheSameBits) {
+  const SimdTargetGuard guard;
+  for (const UpdateRule& rule : rules()) {
+    at::set_num_threads(1);
+    const Arrays one = make(rule, 100003, at::kFloat, at::kBFloat16);
+    run(rule, one);
+    for (const int threads : {2, 3}) {
+      at::set_num_threads(threads);
+      const Arrays more = make(rule, 100003, at::kFloat, at::kBFloat16);
+      run(rule, more);
+      expect_same_bits(one, more, message(threads, " threads, rule ", rule.index(), " "));
+    }
+  }
+}
+
+TEST(Update, WritesTheArraysAndNothingBesideThem) {
+  constexpr int64_t kMargin = 16;
+  for (const UpdateRule& rule : rules()) {
+    for (const int64_t numel : {0, 1, 7, 8, 65}) {
+      const Arrays a = make(rule, numel, at::kFloat, at::kHalf, kMargin);
+      const at::Tensor before = a.master.clone();
+      run(rule, a);
+      EXPECT_EQ(numel > 0 && writes_master(rule), !at::equal(a.master, before)) << rule.index();
+      if (writes_master(rule)) {
+        EXPECT_TRUE(at::equal(a.low_precision, a.master.to(at::kHalf))) << rule.index();
+      }
+      std::vector<at::Tensor> written = a.states;
+      written.push_back(a.master);
+      written.push_back(a.low_precision);
+      for (const at::Tensor& inner : written) {
+        const at::Tensor whole = inner.as_strided({numel + 2 * kMargin}, {1}, 0);
+        EXPECT_TRUE(whole.narrow(0, 0, kMargin).eq(3.0).all().item<bool>()) << rule.index();
+        EXPECT_TRUE(whole.narrow(0, kMargin + numel, kMargin).eq(3.0).all().item<bool>()) << rule.index();
+      }
+    }
+  }
+}
+
+TEST(Update, LionLeavesWhatHasNoDirectionAndShowsNan) {
+  LionRule rule;
+  rule.beta1 = 0.9F, rule.one_minus_beta1 = 0.1F, rule.beta2 = 0.99F, rule.one_minus_beta2 = 0.01F,
+  rule.lr = 0.5F;
+  Arrays a;
+  a.master = at::ones({4});
+  a.gradient = at::tensor({0.0F, -0.0F, NAN, -1e-30F});
+  a.states = {at::zeros({4})};
+  run(rule, a);
+  EXPECT_EQ(a.master[0].item<float>(), 1.0F);
+  EXPECT_EQ(a.master[1].item<float>(), 1.0F);
+  EXPECT_TRUE(std::isnan(a.master[2].item<float>()));
+  EXPECT_EQ(a.master[3].item<float>(), 1.5F);
+}
+
+void expect_usage_error(const UpdateRule& rule, const Arrays& arrays, const std::string& part) {
+  try {
+    run(rule, arrays);
+    FAIL() << "expected an error naming " << part;
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(Update, NamesTheTensorThatDoesNotFit) {
+  const UpdateRule lion = rules()[2];
+  const auto changed = [&](auto change) {
+    Arrays a = make(lion, 8, at::kFloat, at::kHalf);
+    change(a);
+    return a;
+  };
+  expect_usage_error(lion, changed([](Arrays& a) { a.states.clear(); }),
+                     "got 0 state tensors, the rule has 1");
+  expect_usage_error(lion, changed([](Arrays& a) { a.states[0] = at::zeros({7}); }), "s0 has 7 elements");
+  expect_usage_error(lion, changed([](Arrays& a) { a.states[0] = at::zeros({8}, at::kBFloat16); }),
+                     "s0 has dtype");
+  expect_usage_error(lion, changed([](Arrays& a) { a.gradient = at::zeros({8}, at::kDouble); }),
+                     "gradient has dtype Double");
+  expect_usage_error(lion, changed([](Arrays& a) { a.low_precision = at::zeros({8}); }),
+                     "low_precision has dtype");
+  expect_usage_error(lion, changed([](Arrays& a) {
+                       a.master = at::zeros({8, 2}).select(1, 0);
+                     }),
+                     "contiguous");
+}
+
+}  // namespace
+}  // namespace deepspeed::kernels
