@@ -1,31 +1,26 @@
 #include "deepspeed/optim/adam.h"
 
+#include <cmath>
+
 #include <ATen/ops/zeros.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/adam.h"
 #include "deepspeed/kernels/rounding_hash.h"
+#include "deepspeed/kernels/update.h"
 #include "deepspeed/optim/slice_state.h"
+#include "deepspeed/optim/slice_states.h"
 
 namespace deepspeed::optim {
 namespace {
 
 constexpr const char* kWhere = "optim.adam";
 
-void set_default(Hyperparameters& options, const std::string& name, HyperparameterValue value) {
-  if (!options.contains(name)) {
-    options.set(name, std::move(value));
-  }
-}
-
 std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
-  for (ParamGroup& group : groups) {
-    set_default(group.options, "lr", 1e-3);
-    set_default(group.options, "betas", std::pair{0.9, 0.999});
-    set_default(group.options, "eps", 1e-8);
-    set_default(group.options, "weight_decay", 0.0);
-    set_default(group.options, "bias_correction", true);
-  }
+  set_defaults(groups, {{"lr", 1e-3},
+                        {"betas", std::pair{0.9, 0.999}},
+                        {"eps", 1e-8},
+                        {"weight_decay", 0.0},
+                        {"bias_correction", true}});
   return groups;
 }
 
@@ -36,6 +31,9 @@ Adam::Adam(std::vector<ParamGroup> groups, const AdamOptions& options)
   if (options.moment_dtype != at::kFloat && options.moment_dtype != at::kBFloat16) {
     raise<UsageError>(kWhere, "moment_dtype is ", options.moment_dtype, ", expected Float or BFloat16");
   }
+  if (options.amsgrad && options.moment_dtype != at::kFloat) {
+    raise<UsageError>(kWhere, "amsgrad needs moments of dtype Float, got ", options.moment_dtype);
+  }
 }
 
 Adam::Moments& Adam::moments_of(const FlatSlice& slice) {
@@ -44,21 +42,48 @@ Adam::Moments& Adam::moments_of(const FlatSlice& slice) {
     const auto options = slice.master.options().dtype(options_.moment_dtype).requires_grad(false);
     moments.exp_avg = at::zeros({slice.master.numel()}, options);
     moments.exp_avg_sq = at::zeros({slice.master.numel()}, options);
+    if (options_.amsgrad) {
+      moments.max_exp_avg_sq = at::zeros({slice.master.numel()}, options);
+    }
   }
   check_state_numel(kWhere, slice, moments.exp_avg);
   if (moments.exp_avg.device() != slice.master.device()) {  // loaded from a file
     moments.exp_avg = moments.exp_avg.to(slice.master.device());
     moments.exp_avg_sq = moments.exp_avg_sq.to(slice.master.device());
+    if (options_.amsgrad) {
+      moments.max_exp_avg_sq = moments.max_exp_avg_sq.to(slice.master.device());
+    }
   }
   return moments;
 }
 
+void Adam::step_amsgrad(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step) {
+  const double t = static_cast<double>(step.step);
+  const double bias1 = step.bias_correction ? 1 - std::pow(step.beta1, t) : 1.0;
+  const double bias2 = step.bias_correction ? 1 - std::pow(step.beta2, t) : 1.0;
+  kernels::AmsgradRule rule;
+  rule.gradient_scale = static_cast<float>(step.gradient_scale);
+  rule.l2_decay = step.adamw_mode ? 0.0F : static_cast<float>(step.weight_decay);
+  rule.decoupled_decay = step.adamw_mode ? static_cast<float>(step.lr * step.weight_decay) : 0.0F;
+  rule.beta1 = static_cast<float>(step.beta1);
+  rule.one_minus_beta1 = static_cast<float>(1 - step.beta1);
+  rule.beta2 = static_cast<float>(step.beta2);
+  rule.one_minus_beta2 = static_cast<float>(1 - step.beta2);
+  rule.eps = static_cast<float>(step.eps);
+  rule.step_size = static_cast<float>(step.lr / bias1);
+  rule.inverse_sqrt_bias2 = static_cast<float>(1 / std::sqrt(bias2));
+  kernels::update(kWhere,
+                  {slice.master,
+                   slice.gradient,
+                   slice.low_precision,
+                   {{"exp_avg", moments.exp_avg},
+                    {"exp_avg_sq", moments.exp_avg_sq},
+                    {"max_exp_avg_sq", moments.max_exp_avg_sq}}},
+                  rule);
+}
+
 void Adam::step(const FlatSlice& slice, double gradient_scale) {
-  if (slice.group >= param_groups().size()) {
-    raise<UsageError>(kWhere, "slice ", slice.id, " names group ", slice.group, " of ",
-                      param_groups().size());
-  }
-  const Hyperparameters& group = param_groups()[slice.group].options;
+  const Hyperparameters& group = options_of(kWhere, *this, slice);
   Moments& moments = moments_of(slice);
   kernels::AdamStep step;
   step.lr = group.number("lr");
@@ -72,8 +97,12 @@ void Adam::step(const FlatSlice& slice, double gradient_scale) {
   step.rounding_seed =
       kernels::mix_bits(kernels::mix_bits(options_.rounding_seed ^ kernels::mix_bits(slice.id)) ^
                         static_cast<uint64_t>(step.step));
-  kernels::adam({slice.master, slice.gradient, moments.exp_avg, moments.exp_avg_sq, slice.low_precision},
-                step);
+  if (options_.amsgrad) {
+    step_amsgrad(slice, moments, step);
+  } else {
+    kernels::adam({slice.master, slice.gradient, moments.exp_avg, moments.exp_avg_sq, slice.low_precision},
+                  step);
+  }
   moments.step = step.step;
 }
 
@@ -82,23 +111,32 @@ SliceState Adam::state(size_t slice_id) const {
   if (it == moments_.end()) {
     return {};
   }
-  return {{{"exp_avg", it->second.exp_avg}, {"exp_avg_sq", it->second.exp_avg_sq}}, it->second.step};
+  SliceState state{{{"exp_avg", it->second.exp_avg}, {"exp_avg_sq", it->second.exp_avg_sq}}, it->second.step};
+  if (options_.amsgrad) {
+    state.tensors.emplace_back("max_exp_avg_sq", it->second.max_exp_avg_sq);
+  }
+  return state;
 }
 
 void Adam::load_state(size_t slice_id, const SliceState& state) {
-  const auto copies = copy_state(kWhere, state, {"exp_avg", "exp_avg_sq"}, options_.moment_dtype);
+  std::vector<std::string> names = {"exp_avg", "exp_avg_sq"};
+  if (options_.amsgrad) {
+    names.emplace_back("max_exp_avg_sq");
+  }
+  const auto copies = copy_state(kWhere, state, names, options_.moment_dtype);
   const auto it = moments_.find(slice_id);
   if (it != moments_.end() && it->second.exp_avg.numel() != copies[0].numel()) {
     raise<UsageError>(kWhere, "slice ", slice_id, " has ", it->second.exp_avg.numel(),
                       " elements, the state has ", copies[0].numel());
   }
-  moments_[slice_id] = {copies[0], copies[1], state.step};
+  moments_[slice_id] = {copies[0], copies[1], options_.amsgrad ? copies[2] : at::Tensor(), state.step};
 }
 
 int64_t Adam::state_bytes() const {
   int64_t bytes = 0;
   for (const auto& [id, moments] : moments_) {
     bytes += static_cast<int64_t>(moments.exp_avg.nbytes() + moments.exp_avg_sq.nbytes());
+    bytes += options_.amsgrad ? static_cast<int64_t>(moments.max_exp_avg_sq.nbytes()) : 0;
   }
   return bytes;
 }

@@ -8,6 +8,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include "deepspeed/kernels/adam.h"
 #include "deepspeed/optim/optimizer.h"
 
 namespace deepspeed::optim {
@@ -17,13 +18,14 @@ namespace deepspeed::optim {
 struct AdamOptions {
   std::string class_name = "FusedAdam";      // or "DeepSpeedCPUAdam", "AdamW", "Adam"
   bool adamw_mode = true;                    // decoupled weight decay; else L2
+  bool amsgrad = false;                      // divide by the largest second moment so far (Reddi et al. 2018)
   at::ScalarType moment_dtype = at::kFloat;  // or kBFloat16: half the memory, rounded stochastically
   uint64_t rounding_seed = 0;                // of the stochastic rounding
 };
 
 class Adam : public Optimizer {
  public:
-  /// Throws UsageError for a moment dtype other than fp32 and bf16.
+  /// Throws UsageError for a moment dtype other than fp32 and bf16, and for amsgrad with bf16 moments.
   Adam(std::vector<ParamGroup> groups, const AdamOptions& options);
 
   std::string name() const override { return options_.class_name; }
@@ -38,10 +40,12 @@ class Adam : public Optimizer {
   struct Moments {
     at::Tensor exp_avg;     // (n) moment_dtype
     at::Tensor exp_avg_sq;  // (n) moment_dtype
+    at::Tensor max_exp_avg_sq;  // (n) fp32; undefined without amsgrad
     int64_t step = 0;
   };
 
   Moments& moments_of(const FlatSlice& slice);
+  void step_amsgrad(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step);
 
   AdamOptions options_;
   std::unordered_map<size_t, Moments> moments_;  // by slice id

@@ -57,4 +57,8 @@ std::pair<double, double> Hyperparameters::pair(const std::string& name) const {
   return find_as<std::pair<double, double>>(items_, name, "pair of numbers");
 }
 
+const std::string& Hyperparameters::text(const std::string& name) const {
+  return find_as<std::string>(items_, name, "text");
+}
+
 }  // namespace deepspeed::optim

@@ -22,6 +22,7 @@ class Hyperparameters {
   double number(const std::string& name) const;
   bool flag(const std::string& name) const;
   std::pair<double, double> pair(const std::string& name) const;
+  const std::string& text(const std::string& name) const;
   const std::vector<std::pair<std::string, HyperparameterValue>>& items() const { return items_; }
 
  private:

@@ -1,7 +1,11 @@
 #include "deepspeed/optim/sgd.h"
 
+#include <ATen/ops/zeros_like.h>
+
 #include "deepspeed/base/error.h"
+#include "deepspeed/kernels/update.h"
 #include "deepspeed/optim/slice_state.h"
+#include "deepspeed/optim/slice_states.h"
 
 namespace deepspeed::optim {
 namespace {
@@ -24,36 +28,43 @@ std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
   return groups;
 }
 
+kernels::MomentumSgdRule momentum_rule(const Hyperparameters& group, double gradient_scale, bool first) {
+  const bool nesterov = group.flag("nesterov");
+  kernels::MomentumSgdRule rule;
+  rule.gradient_scale = static_cast<float>(gradient_scale);
+  rule.l2_decay = static_cast<float>(group.number("weight_decay"));
+  rule.lr = static_cast<float>(group.number("lr"));
+  rule.momentum = static_cast<float>(group.number("momentum"));
+  rule.fresh = first ? 1.0F : static_cast<float>(1 - group.number("dampening"));
+  rule.direct = nesterov ? 1.0F : 0.0F;
+  rule.look_ahead = nesterov ? rule.momentum : 1.0F;
+  return rule;
+}
+
 }  // namespace
 
 Sgd::Sgd(std::vector<ParamGroup> groups) : Optimizer(with_defaults(std::move(groups))) {}
 
 void Sgd::step(const FlatSlice& slice, double gradient_scale) {
-  if (slice.group >= param_groups().size()) {
-    raise<UsageError>(kWhere, "slice ", slice.id, " names group ", slice.group, " of ",
-                      param_groups().size());
-  }
-  const Hyperparameters& group = param_groups()[slice.group].options;
+  const Hyperparameters& group = options_of(kWhere, *this, slice);
   const double momentum = group.number("momentum");
-  at::Tensor master = slice.master.detach();
-  at::Tensor gradient = slice.gradient.detach().to(at::kFloat).mul(gradient_scale);
-  if (group.number("weight_decay") != 0) {
-    gradient.add_(master, group.number("weight_decay"));
-  }
   Momentum& state = momenta_[slice.id];
-  if (momentum != 0) {
-    if (state.buffer.defined()) {
-      check_state_numel(kWhere, slice, state.buffer);
-      state.buffer = state.buffer.to(master.device());
-      state.buffer.mul_(momentum).add_(gradient, 1 - group.number("dampening"));
-    } else {
-      state.buffer = gradient.clone();
+  if (momentum == 0) {
+    kernels::SgdRule rule;
+    rule.gradient_scale = static_cast<float>(gradient_scale);
+    rule.l2_decay = static_cast<float>(group.number("weight_decay"));
+    rule.lr = static_cast<float>(group.number("lr"));
+    kernels::update(kWhere, {slice.master, slice.gradient, slice.low_precision, {}}, rule);
+  } else {
+    const bool first = !state.buffer.defined();
+    if (first) {
+      state.buffer = at::zeros_like(slice.master);
     }
-    gradient = group.flag("nesterov") ? gradient.add(state.buffer, momentum) : state.buffer;
-  }
-  master.add_(gradient, -group.number("lr"));
-  if (slice.low_precision.defined()) {
-    slice.low_precision.detach().copy_(master);
+    check_state_numel(kWhere, slice, state.buffer);
+    state.buffer = state.buffer.to(slice.master.device());  // it may come from a file
+    kernels::update(kWhere,
+                    {slice.master, slice.gradient, slice.low_precision, {{"momentum_buffer", state.buffer}}},
+                    momentum_rule(group, gradient_scale, first));
   }
   ++state.step;
 }

@@ -1,7 +1,6 @@
 #include "deepspeed/optim/torch_optimizer.h"
 
 #include <algorithm>
-#include <numeric>
 #include <typeinfo>
 
 #include <c10/util/Type.h>
@@ -9,8 +8,10 @@
 #include <torch/optim/optimizer.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/optim/native_optimizer.h"
 #include "deepspeed/optim/slice_state.h"
 #include "deepspeed/optim/torch_optimizer_class.h"
+#include "deepspeed/optim/whole_parameters.h"
 
 namespace deepspeed::optim {
 namespace {
@@ -60,10 +61,14 @@ torch::optim::Optimizer& require(const std::shared_ptr<torch::optim::Optimizer>&
 
 std::vector<ParamGroup> read_groups(torch::optim::Optimizer& optimizer, const NamedParameters& named) {
   const TorchOptimizerClass* known = find_torch_optimizer_class(optimizer);
+  const bool native = dynamic_cast<const NativeOptimizer*>(&optimizer) != nullptr;
+  const auto native_groups = native ? flat_groups(optimizer) : std::vector<ParamGroup>();
   std::vector<ParamGroup> groups;
   for (const auto& torch_group : optimizer.param_groups()) {
     ParamGroup group;
-    if (known != nullptr) {
+    if (native) {
+      group.options = native_groups[groups.size()].options;
+    } else if (known != nullptr) {
       known->read_options(torch_group.options(), group.options);
     } else {
       group.set_lr(torch_group.options().get_lr());
@@ -78,19 +83,9 @@ std::vector<ParamGroup> read_groups(torch::optim::Optimizer& optimizer, const Na
 
 // One tensor a segment, of the parameter's shape, over the memory of `flat`.
 std::vector<at::Tensor> cut(const FlatSlice& slice, const at::Tensor& flat) {
-  if (slice.segments == nullptr) {
-    raise<UsageError>(kWhere, "slice ", slice.id, " names no segments, which this class of optimizer needs");
-  }
   std::vector<at::Tensor> views;
-  for (const Segment& segment : *slice.segments) {
-    const int64_t numel =
-        std::accumulate(segment.shape.begin(), segment.shape.end(), int64_t{1}, std::multiplies<>());
-    if (segment.offset_in_param != 0 || segment.in_slice.numel() != numel) {
-      raise<UsageError>(kWhere, "slice ", slice.id, " holds ", segment.in_slice.numel(), " of the ", numel,
-                        " elements of parameter ", segment.param_index,
-                        "; an optimizer that is not elementwise needs whole parameters: use ZeRO stage 0");
-    }
-    views.push_back(flat.narrow(0, segment.in_slice.begin, numel).view(segment.shape));
+  for (const Segment& segment : whole_parameters(kWhere, slice)) {
+    views.push_back(flat.narrow(0, segment.in_slice.begin, segment.in_slice.numel()).view(segment.shape));
   }
   return views;
 }
@@ -99,12 +94,32 @@ std::vector<at::Tensor> stand_in_views(const FlatSlice& slice, const at::Tensor&
   return elementwise ? std::vector<at::Tensor>{flat} : cut(slice, flat);
 }
 
+// The flat optimizer of a class of this library; null for any other class.
+std::unique_ptr<Optimizer> make_native(const torch::optim::Optimizer& optimizer,
+                                       const std::vector<ParamGroup>& groups) {
+  const auto* native = dynamic_cast<const NativeOptimizer*>(&optimizer);
+  if (native == nullptr) {
+    return nullptr;
+  }
+  if (native->state_bytes() > 0) {
+    raise<UsageError>(kWhere, "the optimizer has made steps already; pass a new one and load its state");
+  }
+  for (const ParamGroup& group : groups) {
+    if (group.options.contains("max_grad_norm") && group.options.number("max_grad_norm") > 0) {
+      raise<UsageError>(kWhere,
+                        "max_grad_norm is not accepted in an engine; set gradient_clipping in the config");
+    }
+  }
+  return native->make_flat(groups);
+}
+
 }  // namespace
 
 TorchOptimizer::TorchOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
                                const NamedParameters& named)
     : Optimizer(read_groups(require(optimizer), named)),
       optimizer_(std::move(optimizer)),
+      native_(make_native(*optimizer_, param_groups())),
       class_(find_torch_optimizer_class(*optimizer_)) {
   check_fresh(*optimizer_, class_);
   optimizer_->state().clear();
@@ -115,7 +130,11 @@ TorchOptimizer::TorchOptimizer(std::shared_ptr<torch::optim::Optimizer> optimize
 
 TorchOptimizer::~TorchOptimizer() = default;
 
-std::string TorchOptimizer::name() const { return class_name(*optimizer_); }
+std::string TorchOptimizer::name() const { return native_ ? native_->name() : class_name(*optimizer_); }
+
+bool TorchOptimizer::is_elementwise() const {
+  return native_ ? native_->is_elementwise() : class_ != nullptr;
+}
 
 TorchOptimizer::StandIns& TorchOptimizer::stand_ins_of(const FlatSlice& slice) {
   StandIns& stand_ins = stand_ins_[slice.id];
@@ -167,6 +186,11 @@ void TorchOptimizer::step(const FlatSlice& slice, double gradient_scale) {
     raise<UsageError>(kWhere, "slice ", slice.id, " names group ", slice.group, " of ",
                       param_groups().size());
   }
+  if (native_) {
+    set_options(param_groups()[slice.group].options, native_->param_groups()[slice.group]);
+    native_->step(slice, gradient_scale);
+    return;
+  }
   write_options(slice.group);
   StandIns& stand_ins = stand_ins_of(slice);
   const auto gradients =
@@ -192,6 +216,9 @@ void TorchOptimizer::require_known_state(const char* what) const {
 }
 
 SliceState TorchOptimizer::state(size_t slice_id) const {
+  if (native_) {
+    return native_->state(slice_id);
+  }
   require_known_state("read");
   const auto it = stand_ins_.find(slice_id);
   if (it == stand_ins_.end()) {
@@ -208,6 +235,10 @@ SliceState TorchOptimizer::state(size_t slice_id) const {
 }
 
 void TorchOptimizer::load_state(size_t slice_id, const SliceState& state) {
+  if (native_) {
+    native_->load_state(slice_id, state);
+    return;
+  }
   require_known_state("load");
   std::vector<std::string> names;
   for (const auto& [name, tensor] : state.tensors) {
@@ -238,6 +269,9 @@ void TorchOptimizer::load_state(size_t slice_id, const SliceState& state) {
 }
 
 int64_t TorchOptimizer::state_bytes() const {
+  if (native_) {
+    return native_->state_bytes();
+  }
   int64_t bytes = 0;
   for (const auto& [id, stand_ins] : stand_ins_) {
     if (class_ != nullptr) {

@@ -20,9 +20,10 @@ namespace deepspeed::optim {
 struct TorchOptimizerClass;
 
 /// Adam, AdamW, SGD, RMSprop and Adagrad step a slice as one flat tensor, and their state can be read and
-/// loaded. Any other class gets one tensor a parameter, of the parameter's shape, so that slices must not cut
-/// parameters; its state cannot be read. The hyperparameters in param_groups() are the ones that hold: they
-/// are written into the torch optimizer before each step (of an unknown class the rate alone).
+/// loaded; so do the classes of deepspeed_optimizers.h, whose own code steps the slices. Any other class gets one
+/// tensor a parameter, of the parameter's shape, so that slices must not cut parameters; its state cannot be read. The
+/// hyperparameters in param_groups() are the ones that hold: they are written into the torch optimizer before each step
+/// (of an unknown class the rate alone).
 class TorchOptimizer : public Optimizer {
  public:
   /// `named_parameters` names the parameters that `optimizer` was made of. From here on the torch optimizer
@@ -34,7 +35,7 @@ class TorchOptimizer : public Optimizer {
 
   /// The class's name without namespaces, e.g. "RMSprop".
   std::string name() const override;
-  bool is_elementwise() const override { return class_ != nullptr; }
+  bool is_elementwise() const override;
   void step(const FlatSlice& slice, double gradient_scale) override;
   /// Throws NotSupportedError for a class without a known state.
   SliceState state(size_t slice_id) const override;
@@ -56,7 +57,8 @@ class TorchOptimizer : public Optimizer {
   void require_known_state(const char* what) const;
 
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
-  const TorchOptimizerClass* class_;                // null: unknown
+  std::unique_ptr<Optimizer> native_;               // steps in place of torch; null: no class of this library
+  const TorchOptimizerClass* class_;                // null: unknown, or of this library
   std::unordered_map<size_t, StandIns> stand_ins_;  // by slice id
 };
 

@@ -81,12 +81,12 @@ TEST(MakeOptimizer, AGroupsOwnOptionStays) {
 }
 
 // What a checkpoint does: state out, state in, and both go on alike.
-void expect_state_round_trip(const std::string& type, const char* params) {
+void expect_state_round_trip(const std::string& type, const char* params, at::IntArrayRef shape = {33}) {
   const auto first = make(type, params), second = make(type, params);
-  const auto gradients = test_gradients(6, {33});
+  const auto gradients = test_gradients(6, shape);
   TestSlice a(gradients[5]);
   for (int i = 0; i < 3; ++i) a.step(*first, gradients[static_cast<size_t>(i)]);
-  TestSlice b(a.slice.master);
+  TestSlice b(a.slice.master.view(shape));
   second->load_state(0, first->state(0));
   EXPECT_EQ(second->state(0).step, 3);
   EXPECT_EQ(second->state_bytes(), first->state_bytes());
@@ -102,6 +102,35 @@ TEST(OptimizerState, ResumesBitForBit) {
   expect_state_round_trip("AdamW", R"({"moment_dtype": "bf16"})");
   expect_state_round_trip("SGD", R"({"momentum": 0.9})");
   expect_state_round_trip("SGD", "{}");
+  expect_state_round_trip("AdamW", R"({"torch_adam": true, "amsgrad": true})");
+  expect_state_round_trip("Lion", R"({"weight_decay": 0.1})");
+  expect_state_round_trip("Adagrad", R"({"lr_decay": 0.1, "initial_accumulator_value": 0.1})");
+  expect_state_round_trip("Lamb", R"({"weight_decay": 0.1})");
+  expect_state_round_trip("Muon", "{}");           // of a vector: Adam
+  expect_state_round_trip("Muon", "{}", {3, 11});  // of a matrix
+}
+
+TEST(OptimizerState, HasTheNamesThatCheckpointsUse) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> names = {
+      {"Lion", {"exp_avg"}},
+      {"Adagrad", {"sum"}},
+      {"Lamb", {"exp_avg", "exp_avg_sq"}},
+      {"Muon", {"momentum_buffer"}}};
+  for (const auto& [type, expected] : names) {
+    const auto optimizer = make(type);
+    TestSlice slice(at::ones({4, 5}));
+    slice.step(*optimizer, at::ones({4, 5}));
+    std::vector<std::string> found;
+    for (const auto& [name, tensor] : optimizer->state(0).tensors) found.push_back(name);
+    EXPECT_EQ(found, expected) << type;
+    EXPECT_EQ(optimizer->state_bytes(), static_cast<int64_t>(20 * 4 * expected.size())) << type;
+    SliceState foreign = optimizer->state(0);
+    foreign.tensors[0].first = "other";
+    EXPECT_THROW(optimizer->load_state(0, foreign), UsageError) << type;
+    foreign = optimizer->state(0);
+    for (auto& [name, tensor] : foreign.tensors) tensor = at::zeros({19});
+    EXPECT_THROW(optimizer->load_state(0, foreign), UsageError) << type;
+  }
 }
 
 TEST(OptimizerState, CountsItsBytesAndIsEmptyBeforeTheFirstStep) {
@@ -145,7 +174,19 @@ TEST(MakeOptimizer, NamesTheKeyThatIsWrong) {
   expect_config_error("Adam", R"({"amsgrad": true})", "optimizer.params.amsgrad");
   expect_config_error("Adam", R"({"moment_dtype": "fp16"})", "optimizer.params.moment_dtype");
   expect_config_error("SGD", R"({"nesterov": true})", "optimizer.params.nesterov");
-  expect_config_error("Lamb", "{}", "optimizer.type: \"Lamb\" is not supported yet");
+  expect_config_error("OneBitLamb", "{}", "optimizer.type: \"OneBitLamb\" is not supported yet");
+  for (const std::string type : {"Lion", "adagrad", "LAMB", "Muon"}) {
+    expect_config_error(type, R"({"weight_decy": 0.1})", "did you mean 'weight_decay'");
+    expect_config_error(type, R"({"max_grad_norm": 1})", "gradient_clipping");
+    expect_config_error(type, R"({"lr": -1})", "optimizer.params.lr");
+  }
+  expect_config_error("Lion", R"({"eps": 1e-8})", "optimizer.params.eps");
+  expect_config_error("Lamb", R"({"min_coeff": 11})", "optimizer.params.min_coeff");
+  expect_config_error("Lamb", R"({"amsgrad": true})", "optimizer.params.amsgrad");
+  expect_config_error("Muon", R"({"ns_method": "grams"})", "optimizer.params.ns_method");
+  expect_config_error("Adam", R"({"torch_adam": true, "amsgrad": true, "moment_dtype": "bf16"})",
+                      "optimizer.params.amsgrad");
+  expect_config_error("Lambs", "{}", "did you mean \"Lamb\"");
   expect_config_error("OneBitAdam", "{}", "not supported yet");
   expect_config_error("sgd", "{}", "did you mean \"SGD\"");
 }

@@ -1,0 +1,45 @@
+#include "deepspeed/optim/adagrad.h"
+
+#include "deepspeed/kernels/update.h"
+
+namespace deepspeed::optim {
+namespace {
+
+constexpr const char* kWhere = "optim.adagrad";
+
+std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
+  set_defaults(groups, {{"lr", 1e-2},
+                        {"lr_decay", 0.0},
+                        {"weight_decay", 0.0},
+                        {"eps", 1e-10},
+                        {"initial_accumulator_value", 0.0}});
+  return groups;
+}
+
+const char* state_name(AdagradKind kind) { return kind == AdagradKind::kTorch ? "sum" : "exp_avg_sq"; }
+
+}  // namespace
+
+Adagrad::Adagrad(std::vector<ParamGroup> groups, AdagradKind kind)
+    : Optimizer(with_defaults(std::move(groups))), kind_(kind), states_(kWhere, {state_name(kind)}) {}
+
+std::string Adagrad::name() const { return kind_ == AdagradKind::kTorch ? "Adagrad" : "DeepSpeedCPUAdagrad"; }
+
+void Adagrad::step(const FlatSlice& slice, double gradient_scale) {
+  const Hyperparameters& group = options_of(kWhere, *this, slice);
+  SliceStates::Entry& entry = states_.of(slice, group.number("initial_accumulator_value"));
+  const auto weight_decay = static_cast<float>(group.number("weight_decay"));
+  kernels::AdagradRule rule;
+  rule.gradient_scale = static_cast<float>(gradient_scale);
+  rule.l2_decay = weight_decay;
+  rule.numerator_decay = kind_ == AdagradKind::kTorch ? weight_decay : 0.0F;
+  rule.lr = static_cast<float>(group.number("lr") /
+                               (1 + static_cast<double>(entry.step) * group.number("lr_decay")));
+  rule.eps = static_cast<float>(group.number("eps"));
+  kernels::update(
+      kWhere, {slice.master, slice.gradient, slice.low_precision, {{state_name(kind_), entry.tensors[0]}}},
+      rule);
+  ++entry.step;
+}
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,39 @@
+// Adagrad on flat slices (Duchi, Hazan, Singer 2011).
+//
+// With g the scaled gradient, t the step and d = g + weight_decay * p:
+//   v += d^2;   p -= lr / (1 + (t - 1) lr_decay) * n / (sqrt(v) + eps)
+// where n is d in torch's Adagrad and g in DeepSpeed's CPU Adagrad.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "deepspeed/optim/optimizer.h"
+#include "deepspeed/optim/slice_states.h"
+
+namespace deepspeed::optim {
+
+enum class AdagradKind {
+  kTorch,        // "Adagrad", state "sum"
+  kDeepSpeedCpu  // "DeepSpeedCPUAdagrad", state "exp_avg_sq"
+};
+
+/// Options of a group: lr, lr_decay, weight_decay, eps, initial_accumulator_value; what a group lacks has the
+/// default of torch and DeepSpeed (1e-2, 0, 0, 1e-10, 0). The state is fp32.
+class Adagrad : public Optimizer {
+ public:
+  explicit Adagrad(std::vector<ParamGroup> groups, AdagradKind kind = AdagradKind::kTorch);
+
+  std::string name() const override;
+  bool is_elementwise() const override { return true; }
+  void step(const FlatSlice& slice, double gradient_scale) override;
+  SliceState state(size_t slice_id) const override { return states_.state(slice_id); }
+  void load_state(size_t slice_id, const SliceState& state) override { states_.load_state(slice_id, state); }
+  int64_t state_bytes() const override { return states_.bytes(); }
+
+ private:
+  AdagradKind kind_;
+  SliceStates states_;
+};
+
+}  // namespace deepspeed::optim

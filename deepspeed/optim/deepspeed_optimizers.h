@@ -1,0 +1,212 @@
+// DeepSpeed's optimizer classes, under its names and with its arguments, for any program on LibTorch:
+//
+//   deepspeed::FusedAdam optimizer(model->parameters(),
+//   deepspeed::FusedAdamOptions().lr(1e-3).weight_decay(0.1)); loss.backward();  optimizer.step();
+//   optimizer.zero_grad();
+//
+// Groups with options of their own are torch's: OptimizerParamGroup(params,
+// std::make_unique<FusedAdamOptions>(...)). The classes whose names begin with DeepSpeedCPU take parameters
+// on the CPU alone; the others run on CPU and CUDA. set_grad_none of DeepSpeed's classes is the argument of
+// torch's zero_grad.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/arg.h>
+
+#include "deepspeed/optim/native_optimizer.h"
+
+namespace deepspeed {
+
+using Betas = std::pair<double, double>;
+
+struct FusedAdamOptions : optim::NativeOptionsOf<FusedAdamOptions> {
+  TORCH_ARG(double, lr) = 1e-3;
+  TORCH_ARG(bool, bias_correction) = true;
+  TORCH_ARG(Betas, betas) = {0.9, 0.999};
+  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(bool, adam_w_mode) = true;  // of all groups alike
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(bool, amsgrad) = false;  // true is an error, as in DeepSpeed
+  /// fp32, or bf16: half the memory, rounded stochastically. Of all groups alike. (Not in DeepSpeed.)
+  TORCH_ARG(at::ScalarType, moment_dtype) = at::kFloat;
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    visitor("lr", self.lr());
+    visitor("bias_correction", self.bias_correction());
+    visitor("betas", self.betas());
+    visitor("eps", self.eps());
+    visitor("weight_decay", self.weight_decay());
+  }
+};
+
+struct DeepSpeedCPUAdamOptions : optim::NativeOptionsOf<DeepSpeedCPUAdamOptions> {
+  TORCH_ARG(double, lr) = 1e-3;
+  TORCH_ARG(bool, bias_correction) = true;
+  TORCH_ARG(Betas, betas) = {0.9, 0.999};
+  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(bool, amsgrad) = false;    // true is an error, as in DeepSpeed
+  TORCH_ARG(bool, adamw_mode) = true;  // of all groups alike
+  /// false: moments of the parameters' dtype, which must be fp32 or bf16 and the same for all.
+  TORCH_ARG(bool, fp32_optimizer_states) = true;
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    visitor("lr", self.lr());
+    visitor("bias_correction", self.bias_correction());
+    visitor("betas", self.betas());
+    visitor("eps", self.eps());
+    visitor("weight_decay", self.weight_decay());
+  }
+};
+
+struct FusedLambOptions : optim::NativeOptionsOf<FusedLambOptions> {
+  TORCH_ARG(double, lr) = 1e-3;
+  TORCH_ARG(bool, bias_correction) = true;
+  TORCH_ARG(Betas, betas) = {0.9, 0.999};
+  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(bool, eps_inside_sqrt) = false;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(double, max_grad_norm) = 0;  // above 0: the norm that a group's gradients are clipped to
+  TORCH_ARG(double, max_coeff) = 10;
+  TORCH_ARG(double, min_coeff) = 0.01;
+  TORCH_ARG(bool, amsgrad) = false;  // true is an error, as in DeepSpeed
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    visitor("lr", self.lr());
+    visitor("bias_correction", self.bias_correction());
+    visitor("betas", self.betas());
+    visitor("eps", self.eps());
+    visitor("eps_inside_sqrt", self.eps_inside_sqrt());
+    visitor("weight_decay", self.weight_decay());
+    visitor("max_grad_norm", self.max_grad_norm());
+    visitor("max_coeff", self.max_coeff());
+    visitor("min_coeff", self.min_coeff());
+  }
+};
+
+struct FusedLionOptions : optim::NativeOptionsOf<FusedLionOptions> {
+  TORCH_ARG(double, lr) = 1e-3;
+  TORCH_ARG(Betas, betas) = {0.9, 0.999};
+  TORCH_ARG(double, weight_decay) = 0;
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    visitor("lr", self.lr());
+    visitor("betas", self.betas());
+    visitor("weight_decay", self.weight_decay());
+  }
+};
+
+struct DeepSpeedCPULionOptions : optim::NativeOptionsOf<DeepSpeedCPULionOptions> {
+  TORCH_ARG(double, lr) = 1e-3;
+  TORCH_ARG(Betas, betas) = {0.9, 0.999};
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(bool, fp32_optimizer_states) = true;  // false with 16-bit parameters is an error
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    visitor("lr", self.lr());
+    visitor("betas", self.betas());
+    visitor("weight_decay", self.weight_decay());
+  }
+};
+
+struct DeepSpeedCPUAdagradOptions : optim::NativeOptionsOf<DeepSpeedCPUAdagradOptions> {
+  TORCH_ARG(double, lr) = 1e-2;
+  TORCH_ARG(double, eps) = 1e-10;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(bool, amsgrad) = false;               // true is an error
+  TORCH_ARG(bool, fp32_optimizer_states) = true;  // false with 16-bit parameters is an error
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    visitor("lr", self.lr());
+    visitor("eps", self.eps());
+    visitor("weight_decay", self.weight_decay());
+  }
+};
+
+/// Of a group of matrices (use_muon), or of a group for Adam, whose rate is 3e-4 unless told otherwise.
+struct MuonOptions : optim::NativeOptionsOf<MuonOptions> {
+  MuonOptions() : MuonOptions(true) {}
+  explicit MuonOptions(bool use_muon) : lr_(use_muon ? 0.02 : 3e-4), use_muon_(use_muon) {}
+  TORCH_ARG(double, lr);
+  TORCH_ARG(bool, use_muon);
+  TORCH_ARG(double, momentum) = 0.95;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(std::string, ns_method) = "gram";  // or "standard"
+  TORCH_ARG(Betas, betas) = {0.9, 0.95};       // this and eps: of Adam
+  TORCH_ARG(double, eps) = 1e-10;
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    visitor("lr", self.lr());
+    visitor("use_muon", self.use_muon());
+    visitor("momentum", self.momentum());
+    visitor("weight_decay", self.weight_decay());
+    visitor("ns_method", self.ns_method());
+    visitor("betas", self.betas());
+    visitor("eps", self.eps());
+  }
+};
+
+/// What the classes below have in common: they are made of parameters or of groups. Throw where options do
+/// not fit.
+template <class Options>
+class DeepSpeedOptimizer : public optim::NativeOptimizer {
+ public:
+  explicit DeepSpeedOptimizer(const std::vector<torch::optim::OptimizerParamGroup>& groups,
+                              Options defaults = {})
+      : NativeOptimizer(groups, std::make_unique<Options>(defaults)) {
+    check_groups();
+  }
+  explicit DeepSpeedOptimizer(std::vector<at::Tensor> params, Options defaults = {})
+      : DeepSpeedOptimizer({torch::optim::OptimizerParamGroup(std::move(params))}, std::move(defaults)) {}
+  std::unique_ptr<optim::FlatOptimizer> make_flat(std::vector<optim::ParamGroup> groups) const override;
+
+ protected:
+  void check_options(const optim::NativeOptions& options) const override;
+  void check_parameter(const at::Tensor& parameter, const optim::NativeOptions& options) const override;
+  double gradient_scale(const torch::optim::OptimizerParamGroup& group) const override;
+
+ private:
+  const Options& own_defaults() const { return static_cast<const Options&>(defaults()); }
+};
+
+extern template class DeepSpeedOptimizer<FusedAdamOptions>;
+extern template class DeepSpeedOptimizer<DeepSpeedCPUAdamOptions>;
+extern template class DeepSpeedOptimizer<FusedLambOptions>;
+extern template class DeepSpeedOptimizer<FusedLionOptions>;
+extern template class DeepSpeedOptimizer<DeepSpeedCPULionOptions>;
+extern template class DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
+extern template class DeepSpeedOptimizer<MuonOptions>;
+
+using FusedAdam = DeepSpeedOptimizer<FusedAdamOptions>;
+using DeepSpeedCPUAdam = DeepSpeedOptimizer<DeepSpeedCPUAdamOptions>;
+using FusedLion = DeepSpeedOptimizer<FusedLionOptions>;
+using DeepSpeedCPULion = DeepSpeedOptimizer<DeepSpeedCPULionOptions>;
+using DeepSpeedCPUAdagrad = DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
+using Muon = DeepSpeedOptimizer<MuonOptions>;
+
+class FusedLamb : public DeepSpeedOptimizer<FusedLambOptions> {
+ public:
+  using DeepSpeedOptimizer::DeepSpeedOptimizer;
+  /// The trust ratios of the last step, one a parameter that had a gradient, in the order of the groups.
+  std::vector<double> get_lamb_coeffs() const;
+};
+
+}  // namespace deepspeed

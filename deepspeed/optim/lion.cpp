@@ -1,0 +1,40 @@
+#include "deepspeed/optim/lion.h"
+
+#include "deepspeed/kernels/update.h"
+
+namespace deepspeed::optim {
+namespace {
+
+constexpr const char* kWhere = "optim.lion";
+
+std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
+  set_defaults(groups, {{"lr", 1e-3}, {"betas", std::pair{0.9, 0.999}}, {"weight_decay", 0.0}});
+  return groups;
+}
+
+}  // namespace
+
+Lion::Lion(std::vector<ParamGroup> groups, std::string class_name)
+    : Optimizer(with_defaults(std::move(groups))),
+      class_name_(std::move(class_name)),
+      states_(kWhere, {"exp_avg"}) {}
+
+void Lion::step(const FlatSlice& slice, double gradient_scale) {
+  const Hyperparameters& group = options_of(kWhere, *this, slice);
+  const auto [beta1, beta2] = group.pair("betas");
+  const double lr = group.number("lr");
+  kernels::LionRule rule;
+  rule.gradient_scale = static_cast<float>(gradient_scale);
+  rule.beta1 = static_cast<float>(beta1);
+  rule.one_minus_beta1 = static_cast<float>(1 - beta1);
+  rule.beta2 = static_cast<float>(beta2);
+  rule.one_minus_beta2 = static_cast<float>(1 - beta2);
+  rule.lr = static_cast<float>(lr);
+  rule.decay = static_cast<float>(lr * group.number("weight_decay"));
+  SliceStates::Entry& entry = states_.of(slice);
+  kernels::update(kWhere,
+                  {slice.master, slice.gradient, slice.low_precision, {{"exp_avg", entry.tensors[0]}}}, rule);
+  ++entry.step;
+}
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,180 @@
+#include "deepspeed/optim/muon.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include <ATen/ops/empty_like.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/kernels/adam.h"
+#include "deepspeed/kernels/newton_schulz.h"
+#include "deepspeed/kernels/update.h"
+#include "deepspeed/optim/whole_parameters.h"
+
+namespace deepspeed::optim {
+namespace {
+
+constexpr const char* kWhere = "optim.muon";
+constexpr const char* kMomentum = "momentum_buffer";
+
+std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
+  for (ParamGroup& group : groups) {
+    std::vector<ParamGroup> one{std::move(group)};
+    const Hyperparameters& options = one[0].options;
+    const bool decided = options.contains("use_muon");
+    if (!decided || options.flag("use_muon")) {
+      set_defaults(
+          one, {{"lr", 0.02}, {"momentum", 0.95}, {"weight_decay", 0.0}, {"ns_method", std::string("gram")}});
+      kernels::newton_schulz_method(kWhere, options.text("ns_method"));
+    }
+    if (!decided || !options.flag("use_muon")) {
+      set_defaults(one, {{decided ? "lr" : "adam_lr", 3e-4},
+                         {"betas", std::pair{0.9, 0.95}},
+                         {"eps", 1e-10},
+                         {"weight_decay", 0.0}});
+    }
+    group = std::move(one[0]);
+  }
+  return groups;
+}
+
+at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
+  return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
+}
+
+// The shape to orthogonalize in.
+std::vector<int64_t> matrix_shape(const std::vector<int64_t>& shape) {
+  return shape.size() == 4 ? std::vector<int64_t>{shape[0], shape[1] * shape[2] * shape[3]} : shape;
+}
+
+double shape_factor(const std::vector<int64_t>& shape) {
+  const auto rows = static_cast<double>(shape[shape.size() - 2]), cols = static_cast<double>(shape.back());
+  return std::sqrt(std::max(1.0, rows / cols));
+}
+
+}  // namespace
+
+bool uses_muon(const std::string& param_name, int64_t num_dims) {
+  std::string lower = param_name;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return num_dims >= 2 && lower.find("embed") == std::string::npos &&
+         lower.find("lm_head") == std::string::npos;
+}
+
+Muon::Muon(std::vector<ParamGroup> groups)
+    : Optimizer(with_defaults(std::move(groups))),
+      momenta_(kWhere, {kMomentum}),
+      moments_(kWhere, {"exp_avg", "exp_avg_sq"}) {
+  for (const ParamGroup& group : param_groups()) {
+    initial_lrs_.push_back(group.lr());
+  }
+}
+
+std::string Muon::param_name(const FlatSlice& slice, const Segment& segment) const {
+  const auto& names = param_groups()[slice.group].param_names;
+  const auto index = static_cast<size_t>(segment.param_index);
+  return index < names.size() ? names[index] : "";
+}
+
+bool Muon::segment_uses_muon(const FlatSlice& slice, const Segment& segment) const {
+  const Hyperparameters& group = param_groups()[slice.group].options;
+  const auto num_dims = static_cast<int64_t>(segment.shape.size());
+  if (!group.contains("use_muon")) {
+    return uses_muon(param_name(slice, segment), num_dims);
+  }
+  if (group.flag("use_muon") && num_dims < 2) {
+    raise<UsageError>(
+        kWhere, "parameter '", param_name(slice, segment), "' has ", num_dims,
+        " dimensions, but its group has use_muon: true, which is for matrices; put it into a group with ",
+        "use_muon: false");
+  }
+  return group.flag("use_muon");
+}
+
+void Muon::step_matrix(const FlatSlice& slice, const Segment& segment, double gradient_scale) {
+  check_whole_parameter(kWhere, slice, segment);
+  const Hyperparameters& group = param_groups()[slice.group].options;
+  const double momentum = group.number("momentum");
+  kernels::MuonMomentumRule average;
+  average.gradient_scale = static_cast<float>(gradient_scale);
+  average.momentum = static_cast<float>(momentum);
+  average.one_minus_momentum = static_cast<float>(1 - momentum);
+  const at::Tensor weights = part_of(slice.master, segment);
+  at::Tensor change = at::empty_like(weights);
+  kernels::update(kWhere,
+                  {weights,
+                   part_of(slice.gradient, segment),
+                   {},
+                   {{kMomentum, part_of(momenta_.of(slice).tensors[0], segment)}, {"update", change}}},
+                  average);
+  const auto method = kernels::newton_schulz_method(kWhere, group.text("ns_method"));
+  change = kernels::orthogonalize(change.view(matrix_shape(segment.shape)), method)
+               .mul_(shape_factor(segment.shape))
+               .reshape({-1});
+  kernels::SgdRule move;
+  move.lr = static_cast<float>(group.number("lr"));
+  move.l2_decay = static_cast<float>(group.number("weight_decay"));
+  kernels::update(kWhere, {weights, change, part_of(slice.low_precision, segment), {}}, move);
+}
+
+void Muon::step_adam(const FlatSlice& slice, const Segment& segment, double gradient_scale, int64_t step) {
+  const Hyperparameters& group = param_groups()[slice.group].options;
+  kernels::AdamStep adam;
+  adam.lr = group.number("lr");
+  if (!group.contains("use_muon")) {
+    const double initial_lr = initial_lrs_.at(slice.group);
+    adam.lr = group.number("adam_lr") * (initial_lr == 0 ? 1.0 : adam.lr / initial_lr);
+  }
+  std::tie(adam.beta1, adam.beta2) = group.pair("betas");
+  adam.eps = group.number("eps");
+  adam.weight_decay = group.number("weight_decay");
+  adam.step = step;
+  adam.gradient_scale = gradient_scale;
+  const SliceStates::Entry& entry = moments_.of(slice);
+  kernels::adam(
+      {part_of(slice.master, segment), part_of(slice.gradient, segment), part_of(entry.tensors[0], segment),
+       part_of(entry.tensors[1], segment), part_of(slice.low_precision, segment)},
+      adam);
+}
+
+void Muon::step(const FlatSlice& slice, double gradient_scale) {
+  options_of(kWhere, *this, slice);
+  if (slice.segments == nullptr) {
+    raise<UsageError>(kWhere, "slice ", slice.id, " names no segments, which this class of optimizer needs");
+  }
+  const int64_t step = std::max(momenta_.state(slice.id).step, moments_.state(slice.id).step) + 1;
+  for (const Segment& segment : *slice.segments) {
+    if (segment_uses_muon(slice, segment)) {
+      step_matrix(slice, segment, gradient_scale);
+      momenta_.of(slice).step = step;
+    } else {
+      step_adam(slice, segment, gradient_scale, step);
+      moments_.of(slice).step = step;
+    }
+  }
+}
+
+SliceState Muon::state(size_t slice_id) const {
+  SliceState all = momenta_.state(slice_id);
+  const SliceState moments = moments_.state(slice_id);
+  all.tensors.insert(all.tensors.end(), moments.tensors.begin(), moments.tensors.end());
+  all.step = std::max(all.step, moments.step);
+  return all;
+}
+
+void Muon::load_state(size_t slice_id, const SliceState& state) {
+  SliceState momentum, moments;  // the second holds all the rest, so that a foreign name is an error
+  for (const auto& item : state.tensors) {
+    (item.first == kMomentum ? momentum : moments).tensors.push_back(item);
+  }
+  momentum.step = moments.step = state.step;
+  if (!moments.tensors.empty()) {
+    moments_.load_state(slice_id, moments);
+  }
+  if (!momentum.tensors.empty()) {
+    momenta_.load_state(slice_id, momentum);
+  }
+}
+
+}  // namespace deepspeed::optim
