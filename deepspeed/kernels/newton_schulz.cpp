@@ -30,7 +30,8 @@ at::Tensor iterate(at::Tensor x) {
   return x;
 }
 
-// With Z = b R + c R^2, a step is X <- (a + Z) X, and for R = X X', which commutes with Z, R <- (a + Z) R (a + Z).
+// With Z = b R + c R^2, a step is X <- (a + Z) X, and for R = X X', which commutes with Z, R <- (a + Z) R (a
+// + Z).
 at::Tensor iterate_gram(at::Tensor x) {
   at::Tensor r = at::bmm(x, x.mT());
   at::Tensor q;  // what multiplies x

@@ -38,8 +38,8 @@ class Adam : public Optimizer {
 
  private:
   struct Moments {
-    at::Tensor exp_avg;     // (n) moment_dtype
-    at::Tensor exp_avg_sq;  // (n) moment_dtype
+    at::Tensor exp_avg;         // (n) moment_dtype
+    at::Tensor exp_avg_sq;      // (n) moment_dtype
     at::Tensor max_exp_avg_sq;  // (n) fp32; undefined without amsgrad
     int64_t step = 0;
   };

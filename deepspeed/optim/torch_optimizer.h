@@ -20,10 +20,10 @@ namespace deepspeed::optim {
 struct TorchOptimizerClass;
 
 /// Adam, AdamW, SGD, RMSprop and Adagrad step a slice as one flat tensor, and their state can be read and
-/// loaded; so do the classes of deepspeed_optimizers.h, whose own code steps the slices. Any other class gets one
-/// tensor a parameter, of the parameter's shape, so that slices must not cut parameters; its state cannot be read. The
-/// hyperparameters in param_groups() are the ones that hold: they are written into the torch optimizer before each step
-/// (of an unknown class the rate alone).
+/// loaded; so do the classes of deepspeed_optimizers.h, whose own code steps the slices. Any other class gets
+/// one tensor a parameter, of the parameter's shape, so that slices must not cut parameters; its state cannot
+/// be read. The hyperparameters in param_groups() are the ones that hold: they are written into the torch
+/// optimizer before each step (of an unknown class the rate alone).
 class TorchOptimizer : public Optimizer {
  public:
   /// `named_parameters` names the parameters that `optimizer` was made of. From here on the torch optimizer
