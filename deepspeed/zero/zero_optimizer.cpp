@@ -35,11 +35,11 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
   reducer.owners_together = options_.multi_rank_buckets;
   reducer.allow_unused = options_.ignore_unused_parameters;
   reducer.to_owners = options_.stage > 0 && options_.reduce_scatter;
+  // A gradient of another dtype than its parameter's cannot be shown as its grad.
+  const bool same_dtype = options_.accumulation_dtype.value_or(store_->dtype()) == store_->dtype();
   reducer.keep_param_grads = options_.stage == 0 && same_dtype;
   reducer.communication_dtype = options_.communication_dtype;
   reducer.accumulation_dtype = options_.accumulation_dtype;
-  // A gradient of another dtype than its parameter's cannot be shown as its grad.
-  const bool same_dtype = options_.accumulation_dtype.value_or(store_->dtype()) == store_->dtype();
   reducer.averaging = options_.averaging;
   for (size_t index = 0; index < store_->groups().size(); ++index) {
     slices_.push_back(make_slice(index));

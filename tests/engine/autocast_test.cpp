@@ -3,6 +3,8 @@
 
 #include <limits>
 
+#include <ATen/autocast_mode.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +32,7 @@ Json with_sgd(Json patch = Json::object()) {
   return config;
 }
 
-Json autocast(const char* dtype) { return {{"torch_autocast", {{"enabled", true}, {"dtype", dtype}}}}; }
+Json autocast_to(const char* dtype) { return {{"torch_autocast", {{"enabled", true}, {"dtype", dtype}}}}; }
 
 template <class Engine>
 at::Tensor param(Engine& engine, const char* name) {
@@ -38,7 +40,7 @@ at::Tensor param(Engine& engine, const char* name) {
 }
 
 TEST(Autocast, RunsTheForwardAsTorchDoes) {
-  const auto engine = make_engine(with_sgd(autocast("bf16")));
+  const auto engine = make_engine(with_sgd(autocast_to("bf16")));
   const auto plain = make_engine(with_sgd());
   OddNet reference;
   for (int step = 0; step < 3; ++step) {
@@ -63,7 +65,7 @@ TEST(Autocast, RunsTheForwardAsTorchDoes) {
 }
 
 TEST(Autocast, MarksTheParametersOfTheListedModules) {
-  const auto engine = make_engine(with_sgd(autocast("torch.bfloat16")));
+  const auto engine = make_engine(with_sgd(autocast_to("torch.bfloat16")));
   EXPECT_TRUE(precision::is_autocast_initialized());
   EXPECT_EQ(engine->torch_autocast_dtype(), at::kBFloat16);
   EXPECT_EQ(get_autocast_dtype(param(engine, "first.weight")), at::kBFloat16);
@@ -72,7 +74,7 @@ TEST(Autocast, MarksTheParametersOfTheListedModules) {
   EXPECT_FALSE(has_autocast_dtype(param(engine, "gain")));
   EXPECT_THROW(get_autocast_dtype(param(engine, "gain")), UsageError);
 
-  Json norms = with_sgd(autocast("bf16"));
+  Json norms = with_sgd(autocast_to("bf16"));
   norms["torch_autocast"]["lower_precision_safe_modules"] = {"torch.nn.LayerNorm"};
   const auto other = make_engine(norms);
   EXPECT_TRUE(has_autocast_dtype(param(other, "norm.weight")));
@@ -82,7 +84,7 @@ TEST(Autocast, MarksTheParametersOfTheListedModules) {
 
 TEST(Autocast, ReducesMarkedGradientsInTheLowerPrecision) {
   testing::run_ranks(2, [](comm::World& world) {
-    const auto engine = make_engine(with_sgd(autocast("bf16")), world);
+    const auto engine = make_engine(with_sgd(autocast_to("bf16")), world);
     const auto [inputs, targets] = odd_batch(4 * world.rank(), 4);
     engine->backward(engine->forward(inputs, targets));
     const auto is_bf16 = [&](const char* name) {
@@ -99,7 +101,7 @@ TEST(Autocast, StagesAgree) {
   testing::run_ranks(2, [](comm::World& world) {
     std::vector<at::Tensor> weights;
     for (const int stage : {0, 1, 2}) {
-      Json config = with_sgd(autocast("bf16"));
+      Json config = with_sgd(autocast_to("bf16"));
       config["zero_optimization"] = {{"stage", stage}, {"reduce_bucket_size", 60}};
       const auto engine = make_engine(config, world);
       for (int step = 0; step < 3; ++step) train_step(*engine, 4 * (2 * step + world.rank()));
@@ -110,7 +112,7 @@ TEST(Autocast, StagesAgree) {
 }
 
 TEST(Autocast, InFp16ScalesTheLossAndSkipsOverflows) {
-  const auto engine = make_engine(with_sgd(autocast("fp16")));
+  const auto engine = make_engine(with_sgd(autocast_to("fp16")));
   EXPECT_EQ(engine->loss_scale(), 65536.0);
   const at::Tensor before = param(engine, "last.bias").detach().clone();
   const auto [inputs, targets] = odd_batch(0, 4);
