@@ -117,8 +117,9 @@ void prepare_rest(const EngineModel& model, const comm::ProcessGroup& group, at:
 
 // Optimizers whose behaviour under ZeRO is known; others want zero_allow_untested_optimizer.
 void check_optimizer(const config::DeepSpeedConfig& config, const std::string& name) {
-  static const std::set<std::string> tested = {"FusedAdam", "DeepSpeedCPUAdam", "Adam", "AdamW", "FusedLion",
-                                              "DeepSpeedCPULion", "DeepSpeedCPUAdagrad", "Muon"};
+  static const std::set<std::string> tested = {
+      "FusedAdam",        "DeepSpeedCPUAdam",    "Adam", "AdamW", "FusedLion",
+      "DeepSpeedCPULion", "DeepSpeedCPUAdagrad", "Muon"};
   if (config.zero_optimization.stage == 0 || config.zero_allow_untested_optimizer || tested.count(name) != 0)
     return;
   raise<ConfigError>("config", "zero_allow_untested_optimizer: ", name, " was not tested with ZeRO stage ",

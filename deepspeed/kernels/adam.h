@@ -1,17 +1,17 @@
-// One fused pass of Adam or AdamW over flat slices: reads the gradient in its own dtype, scales it, updates both
-// moments and the fp32 master, and writes the 16-bit copy of the weights.
+// One fused pass of Adam or AdamW over flat slices: reads the gradient in its own dtype, scales it, updates
+// both moments and the fp32 master, and writes the 16-bit copy of the weights.
 //
-// Kingma and Ba, "Adam" (arXiv 1412.6980); Loshchilov and Hutter, "Decoupled Weight Decay" (arXiv 1711.05101).
-// With g the scaled gradient, b1, b2 the betas and t the step:
+// Kingma and Ba, "Adam" (arXiv 1412.6980); Loshchilov and Hutter, "Decoupled Weight Decay" (arXiv
+// 1711.05101). With g the scaled gradient, b1, b2 the betas and t the step:
 //   L2 mode:  g += weight_decay * p
 //   m = b1 m + (1 - b1) g;   v = b2 v + (1 - b2) g^2
 //   AdamW:    p -= lr * weight_decay * p
 //   p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
+
+#include <ATen/core/Tensor.h>
 
 namespace deepspeed::kernels {
 
@@ -25,21 +25,21 @@ struct AdamStep {
   bool adamw_mode = true;
   bool bias_correction = true;
   int64_t step = 1;
-  double gradient_scale = 1.0;   // the gradient is multiplied by it: clipping and 1 / loss scale
-  uint64_t rounding_seed = 0;    // stochastic rounding of 16-bit moments; vary it from step to step
+  double gradient_scale = 1.0;  // the gradient is multiplied by it: clipping and 1 / loss scale
+  uint64_t rounding_seed = 0;   // stochastic rounding of 16-bit moments; vary it from step to step
 };
 
 /// Tensors of the update, 1-D, of n elements, contiguous, on one device.
 struct AdamTensors {
-  at::Tensor master;          // fp32, updated in place
-  at::Tensor gradient;        // fp32, fp16 or bf16, read only
-  at::Tensor exp_avg;         // fp32, or bf16 (rounded stochastically), updated in place
-  at::Tensor exp_avg_sq;      // dtype of exp_avg
-  at::Tensor low_precision;   // fp16 or bf16 copy of the new master, written; undefined: none
+  at::Tensor master;         // fp32, updated in place
+  at::Tensor gradient;       // fp32, fp16 or bf16, read only
+  at::Tensor exp_avg;        // fp32, or bf16 (rounded stochastically), updated in place
+  at::Tensor exp_avg_sq;     // dtype of exp_avg
+  at::Tensor low_precision;  // fp16 or bf16 copy of the new master, written; undefined: none
 };
 
-/// Updates in place. Throws UsageError where sizes, dtypes or devices do not fit. Uses at::get_num_threads() threads
-/// on CPU and the current stream on CUDA.
+/// Updates in place. Throws UsageError where sizes, dtypes or devices do not fit. Uses at::get_num_threads()
+/// threads on CPU and the current stream on CUDA.
 void adam(const AdamTensors& tensors, const AdamStep& step);
 
 }  // namespace deepspeed::kernels

@@ -10,7 +10,8 @@ struct GradStats {
   bool finite = true;           // no element is inf or nan (a sum that overflows does not count)
 };
 
-/// `gradient`: any shape, contiguous, fp32, fp16 or bf16. On CPU the result does not depend on the number of threads.
+/// `gradient`: any shape, contiguous, fp32, fp16 or bf16. On CPU the result does not depend on the number of
+/// threads.
 GradStats grad_stats(const at::Tensor& gradient);
 
 }  // namespace deepspeed::kernels

@@ -1,13 +1,15 @@
 // The smallest training with deepspeed: fits y = 3x - 1 and prints what it found.
-#include <deepspeed/deepspeed.h>
+#include <iostream>
+
 #include <torch/torch.h>
 
-#include <iostream>
+#include <deepspeed/deepspeed.h>
 
 int main() {
   auto model = std::make_shared<torch::nn::LinearImpl>(1, 1);
   auto [engine, optimizer, loader, lr_scheduler] = deepspeed::initialize(
-      model, {.config = R"({"train_batch_size": 32, "optimizer": {"type": "AdamW", "params": {"lr": 0.1}}})"});
+      model,
+      {.config = R"({"train_batch_size": 32, "optimizer": {"type": "AdamW", "params": {"lr": 0.1}}})"});
   for (int step = 0; step < 200; ++step) {
     const auto x = torch::linspace(-1, 1, 32).unsqueeze(1);
     const auto loss = torch::mse_loss(engine->forward(x), 3 * x - 1);
