@@ -1,6 +1,13 @@
 // Stages 0, 1 and 2, world sizes and accumulation give the same training.
+#include <numeric>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/base/error.h"
+#include "deepspeed/initialize.h"
+
+#include "tests/support/odd_net.h"
 #include "tests/support/training_run.h"
 
 namespace deepspeed::testing {
@@ -37,6 +44,9 @@ TEST(Stages, AreBitEqualWithOtherOptimizersAndLayouts) {
         {{"type", "SGD"}, {"params", {{"lr", 0.05}, {"momentum", 0.9}, {"weight_decay", nullptr}}}}},
        {"zero_allow_untested_optimizer", true}},
       {{"optimizer", {{"type", "Adam"}, {"params", {{"adam_w_mode", false}}}}}},
+      {{"optimizer", {{"type", "Lion"}, {"params", {{"lr", 0.003}}}}}},
+      {{"optimizer", {{"type", "Adagrad"}, {"params", {{"lr", 0.02}}}}},
+       {"zero_allow_untested_optimizer", true}},
       {{"scheduler", {{"type", "WarmupLR"}, {"params", {{"warmup_max_lr", 0.02}, {"warmup_num_steps", 4}}}}}},
       {{"gradient_accumulation_steps", 2}},
   };
@@ -54,6 +64,31 @@ TEST(Stages, AreBitEqualWithOtherOptimizersAndLayouts) {
       EXPECT_EQ(two.weights, reference.weights) << variant;
     } else {
       EXPECT_LT(largest_relative_difference(two.weights, reference.weights), 1e-4) << variant;
+    }
+  }
+}
+
+// These need whole parameters.
+TEST(Stages, LambAndMuonLearnAtStageZeroAndAreRefusedAbove) {
+  for (const char* type : {"Lamb", "Muon"}) {
+    const Json optimizer = {
+        {"optimizer", {{"type", type}, {"params", {{"lr", 0.01}, {"weight_decay", 0.0}}}}}};
+    TrainingSpec spec{.world_size = 2, .steps = 30, .config = merged(zero(0), optimizer)};
+    const std::vector<double> losses = run_training(spec).losses;
+    ASSERT_EQ(losses.size(), 30U);
+    const auto sum = [&](size_t first) {
+      return std::accumulate(losses.begin() + first, losses.begin() + first + 10, 0.0);
+    };
+    EXPECT_LT(sum(20), 0.95 * sum(0)) << type;
+    for (const int stage : {1, 2}) {
+      try {
+        initialize(std::make_shared<OddNet>(), {.config = merged(merged(zero(stage), optimizer),
+                                                                 {{"train_micro_batch_size_per_gpu", 4},
+                                                                  {"zero_allow_untested_optimizer", true}})});
+        ADD_FAILURE() << type << " was accepted at stage " << stage;
+      } catch (const UsageError& error) {
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("needs whole parameters")) << type;
+      }
     }
   }
 }
