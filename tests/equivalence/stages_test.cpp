@@ -1,6 +1,4 @@
 // Stages 0, 1 and 2, world sizes and accumulation give the same training.
-#include <numeric>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,17 +67,15 @@ TEST(Stages, AreBitEqualWithOtherOptimizersAndLayouts) {
 }
 
 // These need whole parameters.
-TEST(Stages, LambAndMuonLearnAtStageZeroAndAreRefusedAbove) {
+TEST(Stages, LambAndMuonTrainAtStageZeroAndAreRefusedAbove) {
   for (const char* type : {"Lamb", "Muon"}) {
     const Json optimizer = {
         {"optimizer", {{"type", type}, {"params", {{"lr", 0.01}, {"weight_decay", 0.0}}}}}};
-    TrainingSpec spec{.world_size = 2, .steps = 30, .config = merged(zero(0), optimizer)};
-    const std::vector<double> losses = run_training(spec).losses;
-    ASSERT_EQ(losses.size(), 30U);
-    const auto sum = [&](size_t first) {
-      return std::accumulate(losses.begin() + first, losses.begin() + first + 10, 0.0);
-    };
-    EXPECT_LT(sum(20), 0.95 * sum(0)) << type;
+    const Json config = merged(zero(0), optimizer);
+    const TrainingResult one = run_training({.world_size = 1, .micro_batch = 8, .config = config});
+    const TrainingResult two = run_training({.world_size = 2, .micro_batch = 4, .config = config});
+    ASSERT_FALSE(one.weights.empty());
+    EXPECT_LT(largest_relative_difference(two.weights, one.weights, 1e-2), 1e-4) << type;
     for (const int stage : {1, 2}) {
       try {
         initialize(std::make_shared<OddNet>(), {.config = merged(merged(zero(stage), optimizer),
