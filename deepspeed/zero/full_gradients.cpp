@@ -7,6 +7,7 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/zero/dense_gradient.h"
 #include "deepspeed/zero/grad_reducer.h"
 
 namespace deepspeed::zero {
@@ -44,7 +45,7 @@ class FullGradients : public GradReducer {
     } else if (written_[group][param]) {
       destination.add_(gradient);
     } else {
-      destination.copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
+      destination.copy_(dense_gradient(gradient));
       written_[group][param] = true;
     }
     gradient.reset();

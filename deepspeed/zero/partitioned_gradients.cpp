@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include "deepspeed/zero/dense_gradient.h"
 #include "deepspeed/zero/grad_reducer.h"
 
 namespace deepspeed::zero {
@@ -78,12 +79,13 @@ class PartitionedGradients : public GradReducer {
     Works works;
   };
 
+  size_t most_in_flight() const { return options_.overlap ? 2 : 1; }
   bool is_gathering(size_t bucket) const { return gathering_ && gathering_->bucket == bucket; }
 
   /// Takes a buffer for the bucket, if it is the one that is launched next and there is a buffer to take.
   bool start_gathering(size_t bucket) {
-    const size_t most = options_.overlap ? 2 : 1;
-    if (!options_.contiguous || gathering_ || bucket != order_.next() || in_flight_.size() >= most)
+    if (!options_.contiguous || gathering_ || bucket != order_.next() ||
+        in_flight_.size() >= most_in_flight())
       return false;
     gathering_ = take_buffer(bucket);
     return true;
@@ -101,7 +103,7 @@ class PartitionedGradients : public GradReducer {
       if (!gathered_[bucket.group][param]) destination.zero_();
       return;
     }
-    const at::Tensor dense = gradient.layout() == at::kStrided ? gradient : gradient.to_dense();
+    const at::Tensor dense = dense_gradient(gradient);
     if (gathered_[bucket.group][param]) {
       destination.view(dense.sizes()).add_(dense);
     } else {
@@ -113,9 +115,8 @@ class PartitionedGradients : public GradReducer {
 
   /// Starts the sum of a bucket over the ranks.
   void launch(size_t index) {
-    const size_t most = options_.overlap ? 2 : 1;
     if (!is_gathering(index)) {
-      while (in_flight_.size() >= most) absorb_oldest();
+      while (in_flight_.size() >= most_in_flight()) absorb_oldest();
       gathering_ = options_.contiguous ? take_buffer(index) : take_where_it_lies(index);
     }
     if (options_.contiguous) {
@@ -171,9 +172,8 @@ class PartitionedGradients : public GradReducer {
     const Bucket& bucket = buckets_[index];
     StoredGroup& stored = store_.groups()[bucket.group];
     at::Tensor& gradient = stored.params[bucket.params.front()].tensor.mutable_grad();
-    at::Tensor values = gradient.defined()
-                            ? (gradient.layout() == at::kStrided ? gradient : gradient.to_dense())
-                            : at::zeros({bucket.in_flat.numel()}, stored.flat.options());
+    at::Tensor values = gradient.defined() ? dense_gradient(gradient)
+                                           : at::zeros({bucket.in_flat.numel()}, stored.flat.options());
     gradient.reset();
     return {index, {}, values.contiguous().view({-1}), {}};
   }
