@@ -18,6 +18,10 @@ if(DEEPSPEED_SANITIZE)
   target_link_options(deepspeed_compile_options INTERFACE -fsanitize=${DEEPSPEED_SANITIZE})
 endif()
 
+# Programs' time is that of the library and of torch; optimising them as much would take a tenth of a full build.
+add_library(deepspeed_program_options INTERFACE)
+target_compile_options(deepspeed_program_options INTERFACE $<$<CONFIG:Release>:-O1>)
+
 if(DEEPSPEED_CUDA)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Prepares the machine: Debian packages and LibTorch. Does nothing, at once, where everything is there.
+# `scripts/setup.sh --tests` also installs what the tests alone need: mpirun.
 #
 # What it installs:
 #   - Debian packages (below), when run as root; else it says which are missing and stops.
@@ -17,6 +18,7 @@ cache=${DEEPSPEED_CPP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/deepspeed-cpp}
 record=$cache/torch_dir-$torch_version
 packages=(g++ cmake ninja-build ccache git ca-certificates python3 python3-pip
           nlohmann-json3-dev libcli11-dev libspdlog-dev libhwy-dev libgloo-dev libgtest-dev libgmock-dev)
+[ "${1:-}" != --tests ] || packages+=(openmpi-bin)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 

@@ -2,21 +2,27 @@
 // nccl/.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <mutex>
+#include <optional>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "deepspeed/comm/call_history.h"
 #include "deepspeed/comm/collectives.h"
+#include "deepspeed/comm/divergence_guard.h"
 #include "deepspeed/comm/group_impl.h"
 
 namespace deepspeed::comm {
 
 class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this<C10dGroup> {
  public:
-  /// `store` is the group's own (prefixed) one.
-  C10dGroup(GroupDescription description, c10::intrusive_ptr<c10d::ProcessGroup> group,
-            c10::intrusive_ptr<c10d::Store> store);
+  /// `store` is the group's own (prefixed) one; `key` names the group alike on all ranks.
+  static std::shared_ptr<C10dGroup> make(GroupDescription description, const std::string& key,
+                                         c10::intrusive_ptr<c10d::ProcessGroup> group,
+                                         c10::intrusive_ptr<c10d::Store> store,
+                                         std::shared_ptr<DivergenceGuard> guard);
   /// Aborts what is under way; waits for nobody.
   ~C10dGroup() override;
 
@@ -31,25 +37,38 @@ class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this
   Work start_send(const at::Tensor& tensor, int destination, int tag) override;
   Work start_recv(const at::Tensor& tensor, int source, int tag) override;
   Work start_barrier() override;
+  void monitored_barrier(std::chrono::milliseconds timeout, bool wait_all_ranks) override;
 
   /// Turns the failure `reason` of `collective` into a CommError that names who is to blame, and makes the
   /// group unusable: later collectives throw the same error.
   [[noreturn]] void fail(const char* collective, std::chrono::milliseconds elapsed,
                          const std::string& reason);
+  CallHistory& calls() { return *calls_; }
 
  private:
-  /// Starts c10d's operations and remembers what to do when they are done.
-  Work start(const char* collective, at::DeviceType device, const std::function<Started()>& operations);
-  c10::intrusive_ptr<c10d::Backend> backend_for(const at::Tensor& tensor) const;
-  Route route_for(const at::Tensor& tensor);
-  void remember(const Started& started);
+  C10dGroup(GroupDescription description, c10::intrusive_ptr<c10d::ProcessGroup> group,
+            c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<DivergenceGuard> guard);
+  /// Starts c10d's operations (made by `operations` for a device and a tag) and remembers what to do when
+  /// they are done.
+  using Operations = std::function<Started(const Route& route)>;
+  Work start(CollectiveCall call, at::DeviceType device, const Operations& operations);
+  /// The same for a message between two ranks, which the other ranks need not know of.
+  Work start_message(const char* call, const at::Tensor& tensor,
+                     const std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>& operation);
+  void refuse_after_failure(const char* collective);
+  void remember_message(const c10::intrusive_ptr<c10d::Work>& work);
   bool has_unfinished_operations();
+  void abort();
+  void give_up(const std::string& reason);
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   c10::intrusive_ptr<c10d::Store> store_;
+  std::shared_ptr<DivergenceGuard> guard_;
+  std::shared_ptr<CallHistory> calls_;
   std::unique_ptr<DirectExchange> direct_;  // CPU tensors over Gloo
-  std::mutex operations_mutex_;
-  std::vector<c10::weak_intrusive_ptr<c10d::Work>> operations_;  // weak: they hold tensors
+  std::mutex messages_mutex_;
+  std::vector<c10::weak_intrusive_ptr<c10d::Work>> messages_;  // weak: they hold tensors
+  std::atomic<uint64_t> num_monitored_barriers_ = 0;
   std::mutex failure_mutex_;
   std::string failure_;  // empty: none yet
 };

@@ -27,12 +27,23 @@ bool sums_directly(const Route& route, const at::Tensor& tensor, ReduceOp op) {
 // Gloo has no arithmetic for 16-bit integers.
 at::ScalarType gloo_reduction_type(at::ScalarType type) { return type == at::kShort ? at::kInt : type; }
 
-c10::intrusive_ptr<c10d::Work> start_all_reduce(const Route& route, const at::Tensor& tensor, ReduceOp op) {
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+// An operation of the backend's own. Gloo's do not notice that a rank called something else, so that all
+// ranks meet first.
+WorkPtr run(const Route& route, std::function<WorkPtr(c10d::Backend&)> operation) {
+  return route.direct != nullptr ? route.direct->run_together(route.tag, std::move(operation))
+                                 : operation(route.backend);
+}
+
+WorkPtr start_all_reduce(const Route& route, const at::Tensor& tensor, ReduceOp op) {
   c10d::AllreduceOptions options;
   options.reduceOp = c10d_op(op);
   options.timeout = route.timeout;
-  std::vector<at::Tensor> tensors{tensor};
-  return route.backend.allreduce(tensors, options);
+  return run(route, [=](c10d::Backend& backend) {
+    std::vector<at::Tensor> tensors{tensor};
+    return backend.allreduce(tensors, options);
+  });
 }
 
 at::Tensor block(const at::Tensor& whole, int rank, int size) {
@@ -68,7 +79,7 @@ bool are_equal_blocks(const std::vector<Interval>& owned, int64_t numel) {
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.detach().view({-1}).view(at::kByte); }
 
 Started all_reduce_on(const Route& route, const at::Tensor& tensor, ReduceOp op) {
-  if (sums_directly(route, tensor, op)) return {{route.direct->all_reduce(tensor)}, nullptr};
+  if (sums_directly(route, tensor, op)) return {{route.direct->all_reduce(tensor, route.tag)}, nullptr};
   const auto wide = gloo_reduction_type(tensor.scalar_type());
   if (route.direct == nullptr || wide == tensor.scalar_type()) {
     return {{start_all_reduce(route, tensor.detach(), op)}, nullptr};
@@ -84,8 +95,12 @@ Started broadcast_on(const Route& route, const at::Tensor& tensor, int root) {
   c10d::BroadcastOptions options;
   options.rootRank = root;
   options.timeout = route.timeout;
-  std::vector<at::Tensor> tensors{bytes_of(tensor)};
-  return {{route.backend.broadcast(tensors, options)}, nullptr};
+  return {{run(route,
+               [=, bytes = bytes_of(tensor)](c10d::Backend& backend) {
+                 std::vector<at::Tensor> tensors{bytes};
+                 return backend.broadcast(tensors, options);
+               })},
+          nullptr};
 }
 
 Started all_gather_on(const Route& route, const at::Tensor& output, const at::Tensor& input) {
@@ -99,13 +114,14 @@ Started all_gather_on(const Route& route, const at::Tensor& output, const at::Te
   }
   const auto own = block(output, route.backend.getRank(), route.backend.getSize());
   if (own.const_data_ptr() != input.const_data_ptr()) own.copy_(input.view({-1}));
-  return {{route.direct->all_gather(output)}, nullptr};
+  return {{route.direct->all_gather(output, route.tag)}, nullptr};
 }
 
 Started reduce_scatter_on(const Route& route, const at::Tensor& output, const at::Tensor& input,
                           ReduceOp op) {
   c10::NoGradGuard no_grad;
-  if (sums_directly(route, input, op)) return {{route.direct->reduce_scatter(output, input)}, nullptr};
+  if (sums_directly(route, input, op))
+    return {{route.direct->reduce_scatter(output, input, route.tag)}, nullptr};
   if (route.direct != nullptr) return gloo_reduce_scatter(route, output, input.detach(), op);
   c10d::ReduceScatterOptions options;
   options.reduceOp = c10d_op(op);
@@ -118,7 +134,7 @@ Started reduce_scatter_on(const Route& route, const at::Tensor& output, const at
 Started reduce_to_owners_on(const Route& route, const at::Tensor& tensor,
                             const std::vector<Interval>& owned) {
   if (sums_directly(route, tensor, ReduceOp::kSum))
-    return {{route.direct->reduce_to_owners(tensor, owned)}, nullptr};
+    return {{route.direct->reduce_to_owners(tensor, owned, route.tag)}, nullptr};
   if (route.direct != nullptr) return all_reduce_on(route, tensor, ReduceOp::kSum);  // integers
   const auto flat = tensor.detach().view({-1});
   const auto part = [&](int rank) { return flat.narrow(0, owned[rank].begin, owned[rank].numel()); };
@@ -138,13 +154,21 @@ Started reduce_to_owners_on(const Route& route, const at::Tensor& tensor,
   return started;
 }
 
+Started barrier_on(const Route& route) {
+  c10d::BarrierOptions options;
+  options.timeout = route.timeout;
+  return {{run(route, [=](c10d::Backend& backend) { return backend.barrier(options); })}, nullptr};
+}
+
 Started all_to_all_on(const Route& route, const at::Tensor& output, const at::Tensor& input) {
   c10d::AllToAllOptions options;
   options.timeout = route.timeout;
-  auto out = bytes_of(output);
-  auto in = bytes_of(input);
-  std::vector<int64_t> equal_blocks;
-  return {{route.backend.alltoall_base(out, in, equal_blocks, equal_blocks, options)}, nullptr};
+  return {{run(route,
+               [options, out = bytes_of(output), in = bytes_of(input)](c10d::Backend& backend) mutable {
+                 std::vector<int64_t> equal_blocks;
+                 return backend.alltoall_base(out, in, equal_blocks, equal_blocks, options);
+               })},
+          nullptr};
 }
 
 }  // namespace deepspeed::comm

@@ -27,6 +27,7 @@ struct Started {
 struct Route {
   c10d::Backend& backend;
   DirectExchange* direct;  // null: the backend does everything
+  int tag;                 // of the operation, for `direct`
   std::chrono::milliseconds timeout;
 };
 
@@ -40,6 +41,7 @@ Started all_gather_on(const Route& route, const at::Tensor& output, const at::Te
 Started reduce_scatter_on(const Route& route, const at::Tensor& output, const at::Tensor& input, ReduceOp op);
 /// owned: an interval of elements a rank.
 Started reduce_to_owners_on(const Route& route, const at::Tensor& tensor, const std::vector<Interval>& owned);
+Started barrier_on(const Route& route);
 Started all_to_all_on(const Route& route, const at::Tensor& output, const at::Tensor& input);
 
 }  // namespace deepspeed::comm

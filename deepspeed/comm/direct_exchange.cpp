@@ -1,10 +1,13 @@
 #include "deepspeed/comm/direct_exchange.h"
 
 #include <algorithm>
+#include <mutex>
+#include <stdexcept>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include "deepspeed/comm/collectives.h"
 
@@ -20,34 +23,57 @@ using WorkPtr = DirectExchange::WorkPtr;
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 // Pieces of each peer that may be under way at once.
 constexpr size_t kDepth = 4;
-// Tags of a caller's own sends lie below.
 constexpr int kFirstTag = 1 << 30;
-constexpr int kNumTags = 1 << 20;
+constexpr int kFingerprintBits = 20;
+// Far more than the operations that two ranks may be apart.
+constexpr int kNumNumbers = 1 << 10;
+
+}  // namespace
+
+struct DirectExchange::Group {
+  c10::intrusive_ptr<c10d::Backend> backend;
+  milliseconds timeout;
+  std::mutex mutex;
+  WorkPtr waited_for;  // by the thread of the queue
+  bool aborted = false;
+};
+
+namespace {
 
 /// Sends and receives of one operation. Every wait of it ends at one deadline.
 class Exchange {
  public:
-  Exchange(c10::intrusive_ptr<c10d::Backend> backend, int tag, milliseconds timeout)
-      : backend_(std::move(backend)), tag_(tag), deadline_(Clock::now() + timeout) {}
+  Exchange(std::shared_ptr<DirectExchange::Group> group, int tag)
+      : group_(std::move(group)), tag_(tag), deadline_(Clock::now() + group_->timeout) {}
 
-  int rank() const { return backend_->getRank(); }
-  int size() const { return backend_->getSize(); }
+  int rank() const { return group_->backend->getRank(); }
+  int size() const { return group_->backend->getSize(); }
 
   WorkPtr send(const at::Tensor& tensor, int peer) const {
     std::vector<at::Tensor> tensors{bytes_of(tensor)};
-    return backend_->send(tensors, peer, tag_);
+    return group_->backend->send(tensors, peer, tag_);
   }
   WorkPtr receive(const at::Tensor& tensor, int peer) const {
     std::vector<at::Tensor> tensors{bytes_of(tensor)};
-    return backend_->recv(tensors, peer, tag_);
+    return group_->backend->recv(tensors, peer, tag_);
   }
   void wait(const WorkPtr& work) const {
+    note_wait(work);
     const auto left = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now());
-    work->wait(std::max(left, milliseconds(1)));
+    const bool done = work->wait(std::max(left, milliseconds(1)));
+    note_wait(nullptr);
+    if (!done) throw std::runtime_error(kAborted);
   }
 
  private:
-  c10::intrusive_ptr<c10d::Backend> backend_;
+  void note_wait(const WorkPtr& work) const {
+    const std::lock_guard lock(group_->mutex);
+    if (group_->aborted) throw std::runtime_error(kAborted);
+    group_->waited_for = work;
+  }
+
+  static constexpr const char* kAborted = "the group was given up";
+  std::shared_ptr<DirectExchange::Group> group_;
   int tag_;
   Clock::time_point deadline_;
 };
@@ -160,49 +186,70 @@ void gather_intervals(const Exchange& exchange, const at::Tensor& flat, const st
 
 }  // namespace
 
+int direct_tag(uint64_t number, uint32_t fingerprint) {
+  return kFirstTag + (static_cast<int>(number % kNumNumbers) << kFingerprintBits) +
+         static_cast<int>(fingerprint % (1U << kFingerprintBits));
+}
+
 DirectExchange::DirectExchange(c10::intrusive_ptr<c10d::Backend> backend, milliseconds timeout)
-    : backend_(std::move(backend)), timeout_(timeout) {}
+    : group_(std::make_shared<Group>()) {
+  group_->backend = std::move(backend);
+  group_->timeout = timeout;
+}
+
+void DirectExchange::abort() {
+  const std::lock_guard lock(group_->mutex);
+  group_->aborted = true;
+  if (group_->waited_for) group_->waited_for->abort();
+}
 
 bool DirectExchange::can_sum(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
 }
 
-int DirectExchange::take_tag() { return kFirstTag + num_operations_++ % kNumTags; }
-
-WorkPtr DirectExchange::all_reduce(const at::Tensor& tensor) {
-  return queue_.run(
-      [backend = backend_, tag = take_tag(), timeout = timeout_, flat = tensor.detach().view({-1})] {
-        const Exchange exchange(backend, tag, timeout);
-        const auto owned = equal_intervals(flat.numel(), exchange.size());
-        sum_intervals(exchange, flat, owned);
-        gather_intervals(exchange, flat, owned);
-      });
-}
-
-WorkPtr DirectExchange::reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) {
-  return queue_.run([backend = backend_, tag = take_tag(), timeout = timeout_,
-                     flat = tensor.detach().view({-1}),
-                     owned] { sum_intervals(Exchange(backend, tag, timeout), flat, owned); });
-}
-
-WorkPtr DirectExchange::reduce_scatter(const at::Tensor& output, const at::Tensor& input) {
-  return queue_.run([backend = backend_, tag = take_tag(), timeout = timeout_,
-                     output = output.detach().view({-1}), input = input.detach().view({-1})] {
-    const Exchange exchange(backend, tag, timeout);
-    const auto blocks = equal_intervals(input.numel(), exchange.size());
-    const auto sends = send_intervals(exchange, input, blocks);
-    output.copy_(elements(input, blocks[exchange.rank()]));
-    receive_sum(exchange, output);
-    wait_all(exchange, sends);
+WorkPtr DirectExchange::all_reduce(const at::Tensor& tensor, int tag) {
+  return queue_.run([group = group_, tag, flat = tensor.detach().view({-1})] {
+    const Exchange exchange(group, tag);
+    const auto owned = equal_intervals(flat.numel(), exchange.size());
+    sum_intervals(exchange, flat, owned);
+    gather_intervals(exchange, flat, owned);
   });
 }
 
-WorkPtr DirectExchange::all_gather(const at::Tensor& output) {
+WorkPtr DirectExchange::reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned,
+                                         int tag) {
+  return queue_.run([group = group_, tag, flat = tensor.detach().view({-1}), owned] {
+    sum_intervals(Exchange(group, tag), flat, owned);
+  });
+}
+
+WorkPtr DirectExchange::reduce_scatter(const at::Tensor& output, const at::Tensor& input, int tag) {
   return queue_.run(
-      [backend = backend_, tag = take_tag(), timeout = timeout_, flat = output.detach().view({-1})] {
-        const Exchange exchange(backend, tag, timeout);
-        gather_intervals(exchange, flat, equal_intervals(flat.numel(), exchange.size()));
+      [group = group_, tag, output = output.detach().view({-1}), input = input.detach().view({-1})] {
+        const Exchange exchange(group, tag);
+        const auto blocks = equal_intervals(input.numel(), exchange.size());
+        const auto sends = send_intervals(exchange, input, blocks);
+        output.copy_(elements(input, blocks[exchange.rank()]));
+        receive_sum(exchange, output);
+        wait_all(exchange, sends);
       });
+}
+
+WorkPtr DirectExchange::all_gather(const at::Tensor& output, int tag) {
+  return queue_.run([group = group_, tag, flat = output.detach().view({-1})] {
+    const Exchange exchange(group, tag);
+    gather_intervals(exchange, flat, equal_intervals(flat.numel(), exchange.size()));
+  });
+}
+
+WorkPtr DirectExchange::run_together(int tag, std::function<WorkPtr(c10d::Backend&)> operation) {
+  return queue_.run([group = group_, tag, operation = std::move(operation)] {
+    const Exchange exchange(group, tag);
+    const at::Tensor bytes =
+        at::zeros({exchange.size()}, at::kByte);  // one of each rank; their values do not matter
+    gather_intervals(exchange, bytes, equal_intervals(bytes.numel(), exchange.size()));
+    exchange.wait(operation(*group->backend));
+  });
 }
 
 }  // namespace deepspeed::comm

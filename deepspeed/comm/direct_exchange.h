@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,7 +18,12 @@
 
 namespace deepspeed::comm {
 
-/// One a group. Its operations start in the order of the calls, which must be the same on all ranks.
+/// The tag of an operation's messages: of one `number` (a group's operations count on) and `fingerprint` (20
+/// bits) alone, and apart from the tags of a caller's own sends, which lie below.
+int direct_tag(uint64_t number, uint32_t fingerprint);
+
+/// One a group. Its operations start in the order of the calls, which must be the same on all ranks. Ranks
+/// whose tags differ do not meet.
 class DirectExchange {
  public:
   DirectExchange(c10::intrusive_ptr<c10d::Backend> backend, std::chrono::milliseconds timeout);
@@ -27,23 +33,27 @@ class DirectExchange {
 
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   // Tensors are dense, contiguous and on the CPU.
-  WorkPtr all_reduce(const at::Tensor& tensor);
+  WorkPtr all_reduce(const at::Tensor& tensor, int tag);
   /// owned: an interval of the tensor's elements a rank, without common elements. Afterwards each rank's
   /// interval holds the sum; the other elements are as before.
-  WorkPtr reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned);
+  WorkPtr reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned, int tag);
   /// output: (n), input: (size * n).
-  WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input);
+  WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, int tag);
   /// output: (size * n), with this rank's block in place.
-  WorkPtr all_gather(const at::Tensor& output);
+  WorkPtr all_gather(const at::Tensor& output, int tag);
+  /// Runs an operation of the backend's own, once every rank has come to the one with this tag.
+  WorkPtr run_together(int tag, std::function<WorkPtr(c10d::Backend&)> operation);
+
+  /// Ends the operation under way, and all later ones, with an error. Closing the connections ends only those
+  /// of the peers.
+  void abort();
+
+  /// What an operation needs of its group.
+  struct Group;
 
  private:
-  /// A tag that no operation under way has.
-  int take_tag();
-
-  c10::intrusive_ptr<c10d::Backend> backend_;
-  std::chrono::milliseconds timeout_;
+  std::shared_ptr<Group> group_;
   BackgroundQueue queue_;
-  int num_operations_ = 0;
 };
 
 }  // namespace deepspeed::comm

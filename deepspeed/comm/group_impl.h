@@ -2,6 +2,7 @@
 // two.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ class ProcessGroup::Impl {
   Impl& operator=(const Impl&) = delete;
 
   const GroupDescription& description() const { return description_; }
+  /// Where the caller of the next collective is (ProcessGroup::at_position()); -1: not told.
+  void set_position(int64_t position) { position_.store(position, std::memory_order_relaxed); }
+  int64_t position() const { return position_.load(std::memory_order_relaxed); }
   virtual c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const = 0;
 
   virtual Work start_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
@@ -50,9 +54,11 @@ class ProcessGroup::Impl {
   virtual Work start_send(const at::Tensor& tensor, int destination, int tag) = 0;
   virtual Work start_recv(const at::Tensor& tensor, int source, int tag) = 0;
   virtual Work start_barrier() = 0;
+  virtual void monitored_barrier(std::chrono::milliseconds timeout, bool wait_all_ranks) = 0;
 
  private:
   GroupDescription description_;
+  std::atomic<int64_t> position_ = -1;
 };
 
 }  // namespace deepspeed::comm

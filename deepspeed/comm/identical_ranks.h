@@ -25,6 +25,7 @@ class IdenticalRanksGroup : public ProcessGroup::Impl {
   Work start_send(const at::Tensor& tensor, int destination, int tag) override;
   Work start_recv(const at::Tensor& tensor, int source, int tag) override;
   Work start_barrier() override;
+  void monitored_barrier(std::chrono::milliseconds, bool) override {}
 
  private:
   void check_peer(const char* call) const;

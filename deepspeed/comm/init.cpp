@@ -1,6 +1,7 @@
 #include "deepspeed/comm/init.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -23,6 +24,12 @@ using BackendType = c10d::ProcessGroup::BackendType;
 
 std::string choose_backend(const std::string& asked) {
   if (asked.empty()) return nccl_is_available() ? "nccl" : "gloo";
+  if (asked == "mpi") {
+    raise<NotSupportedError>(
+        "comm",
+        "dist_backend is 'mpi': this LibTorch has no MPI (packages of torch never do); use "
+        "'gloo' or 'nccl', which a program that mpirun started can use as well");
+  }
   if (asked != "gloo" && asked != "nccl") {
     raise<UsageError>("comm", "dist_backend is '", asked, "', expected 'gloo' or 'nccl'");
   }
@@ -45,15 +52,18 @@ c10::intrusive_ptr<c10d::ProcessGroup> connect(const Job& job, const GroupDescri
   return connected;
 }
 
-ProcessGroup make_group(const Job& job, const StorePtr& world_store, GroupDescription group, int64_t index) {
-  const auto store = sub_store(world_store, message("group/", index, "/", group.name, "/"));
+ProcessGroup make_group(const Job& job, const StorePtr& world_store,
+                        const std::shared_ptr<DivergenceGuard>& guard, GroupDescription group,
+                        int64_t index) {
+  const auto key = message(index, "/", group.name);
+  const auto store = sub_store(world_store, "group/" + key + "/");
   if (group.size() == 1) {
     auto alone = c10::make_intrusive<c10d::ProcessGroup>(store, 0, 1);
     return ProcessGroup(std::make_shared<IdenticalRanksGroup>(std::move(group), std::move(alone)));
   }
   try {
     auto connected = connect(job, group, store);
-    return ProcessGroup(std::make_shared<C10dGroup>(std::move(group), std::move(connected), store));
+    return ProcessGroup(C10dGroup::make(std::move(group), key, std::move(connected), store, guard));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -64,19 +74,35 @@ ProcessGroup make_group(const Job& job, const StorePtr& world_store, GroupDescri
   }
 }
 
+// A program that ends without destroying its world (an error that main() reports, say) still tells the ranks
+// that wait for it.
+void leave_at_exit(const std::shared_ptr<DivergenceGuard>& guard) {
+  static auto& guards = *new std::vector<std::weak_ptr<DivergenceGuard>>;
+  guards.push_back(guard);
+  static const int registered = std::atexit([] {
+    for (const auto& weak : guards) {
+      if (const auto alive = weak.lock()) alive->leave(std::chrono::milliseconds(500));
+    }
+  });
+  static_cast<void>(registered);
+}
+
 World join(const InitOptions& options) {
   const auto job = describe_job(options);
   const auto backend = choose_backend(options.dist_backend);
   log::set_rank(job.rank);
   const auto store = join_job(job);
-  const auto factory = [job, store, backend](const std::vector<int>& ranks, const std::string& name,
-                                             int64_t index) {
+  const auto guard = std::make_shared<DivergenceGuard>(sub_store(store, "guard/"), job.rank);
+  leave_at_exit(guard);
+  const auto factory = [job, store, guard, backend](const std::vector<int>& ranks, const std::string& name,
+                                                    int64_t index) {
     const auto place = std::find(ranks.begin(), ranks.end(), job.rank) - ranks.begin();
-    return make_group(job, store, {name, backend, static_cast<int>(place), ranks, job.timeout}, index);
+    return make_group(job, store, guard, {name, backend, static_cast<int>(place), ranks, job.timeout}, index);
   };
-  World world(std::make_shared<World::Impl>(job, factory));
+  World world(std::make_shared<World::Impl>(job, factory, guard));
   if (options.verbose)
-    log::info("comm: ", backend, ", ", job.world_size, job.world_size == 1 ? " rank" : " ranks");
+    log::info("comm: ", backend, ", ", job.world_size, job.world_size == 1 ? " rank" : " ranks",
+              job.launcher.empty() ? "" : " started by ", job.launcher);
   return world;
 }
 

@@ -13,7 +13,7 @@ namespace deepspeed::comm {
 /// Names and defaults of DeepSpeed's `init_distributed`.
 struct InitOptions {
   std::string dist_backend = {};   // "" chooses: nccl where this build and machine have a GPU, else gloo
-  bool auto_mpi_discovery = true;  // take rank and size from an MPI launcher's variables where RANK is unset
+  bool auto_mpi_discovery = true;  // where RANK is unset: rank and size from the variables of mpirun or srun
   int distributed_port = 29500;    // used where MASTER_PORT is unset
   bool verbose = true;
   std::chrono::milliseconds timeout =

@@ -3,9 +3,11 @@
 #include <charconv>
 #include <initializer_list>
 #include <optional>
+#include <utility>
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/comm/discovery.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -19,20 +21,28 @@ std::optional<int> first_set(std::initializer_list<const char*> names) {
   return std::nullopt;
 }
 
-// A number from the option, the variable, or (where allowed) the variables of MPI launchers, in this order.
-std::optional<int> find(int option, const char* name, bool mpi,
-                        std::initializer_list<const char*> mpi_names) {
-  if (option >= 0) return option;
-  if (const auto value = first_set({name})) return value;
-  return mpi ? first_set(mpi_names) : std::nullopt;
+// A number from the option or the variable, in this order.
+std::optional<int> find(int option, const char* name) {
+  return option >= 0 ? std::optional<int>(option) : first_set({name});
 }
 
 void find_place(const InitOptions& options, Job& job) {
-  // An MPI variable counts only where RANK says nothing, so that a launcher inside an MPI job keeps the last
-  // word.
-  const bool mpi = options.auto_mpi_discovery && options.rank < 0 && !env::get("RANK");
-  const auto rank = find(options.rank, "RANK", mpi, {"OMPI_COMM_WORLD_RANK", "PMI_RANK"});
-  const auto size = find(options.world_size, "WORLD_SIZE", mpi, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
+  auto rank = find(options.rank, "RANK");
+  auto size = find(options.world_size, "WORLD_SIZE");
+  auto local_rank = first_set({"LOCAL_RANK"});
+  auto local_size = first_set({"LOCAL_SIZE", "LOCAL_WORLD_SIZE"});
+  // What another launcher says counts only where RANK says nothing, so that `deepspeed` inside an MPI or
+  // Slurm job keeps the last word.
+  if (options.auto_mpi_discovery && !rank) {
+    if (const auto place = discover_place()) {
+      rank = place->rank;
+      if (!size) size = place->world_size;
+      if (!local_rank) local_rank = place->local_rank;
+      if (!local_size) local_size = place->local_size;
+      job.launcher = place->launcher;
+      job.master_addr = place->master_addr;
+    }
+  }
   if (rank.has_value() != size.has_value()) {
     raise<UsageError>("comm", "the variable ", rank ? "WORLD_SIZE" : "RANK", " is not set, but ",
                       rank ? "the rank is " : "the world size is ", rank ? *rank : *size,
@@ -40,12 +50,8 @@ void find_place(const InitOptions& options, Job& job) {
   }
   job.rank = rank.value_or(0);
   job.world_size = size.value_or(1);
-  job.local_rank = find(-1, "LOCAL_RANK", mpi, {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}).value_or(0);
-  job.local_size = first_set({"LOCAL_SIZE", "LOCAL_WORLD_SIZE"}).value_or(0);
-  if (job.local_size == 0 && mpi) {
-    job.local_size = first_set({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}).value_or(0);
-  }
-  if (job.local_size == 0) job.local_size = 1;
+  job.local_rank = local_rank.value_or(0);
+  job.local_size = local_size.value_or(1);
   if (job.world_size < 1) {
     raise<UsageError>("comm", "WORLD_SIZE is ", job.world_size, ", expected 1 or more");
   }
@@ -80,12 +86,20 @@ void read_tcp_address(const std::string& method, Job& job) {
 }
 
 void read_environment_address(const InitOptions& options, Job& job) {
+  const auto discovered = std::exchange(job.master_addr, "");
   const auto address = env::get("MASTER_ADDR");
-  if (!address && !job.is_one_machine()) {
+  if (address) {
+    job.master_addr = *address;
+  } else if (job.is_one_machine()) {
+    job.master_addr = "127.0.0.1";
+  } else if (!discovered.empty()) {
+    job.master_addr = discovered;
+  } else {
     raise<UsageError>("comm", "the variable MASTER_ADDR is not set, expected the host of rank 0 of the ",
-                      job.world_size, " ranks; set it, or start the program with `deepspeed`");
+                      job.world_size,
+                      " ranks; set it for all of them (Open MPI: mpirun -x MASTER_ADDR=HOST), or start "
+                      "the program with `deepspeed`");
   }
-  job.master_addr = address.value_or("127.0.0.1");
   job.master_port =
       checked_port("MASTER_PORT", env::get_int("MASTER_PORT").value_or(options.distributed_port));
 }

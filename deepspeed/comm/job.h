@@ -19,7 +19,8 @@ struct Job {
   Rendezvous rendezvous = Rendezvous::kNone;
   std::string master_addr;  // kTcp: where rank 0 listens
   int master_port = 0;
-  std::string path;  // kFile
+  std::string path;      // kFile
+  std::string launcher;  // whose variables told the rank, where not RANK: "Open MPI"
   std::chrono::milliseconds timeout{0};
 
   /// Whether all ranks run on this machine.
@@ -27,8 +28,8 @@ struct Job {
 };
 
 /// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_SIZE (or LOCAL_WORLD_SIZE), MASTER_ADDR, MASTER_PORT,
-/// DEEPSPEED_TIMEOUT and, with `auto_mpi_discovery`, the variables of Open MPI, MPICH and Intel MPI. Throws
-/// UsageError naming the variable or option that is missing, malformed or out of range.
+/// DEEPSPEED_TIMEOUT and, with `auto_mpi_discovery`, the variables of Open MPI, MPICH, Intel MPI, MVAPICH2
+/// and Slurm. Throws UsageError naming the variable or option that is missing, malformed or out of range.
 Job describe_job(const InitOptions& options);
 
 }  // namespace deepspeed::comm

@@ -81,8 +81,20 @@ c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::c10d_group() const {
   return checked(impl_).c10d_group();
 }
 
+ProcessGroup ProcessGroup::at_position(std::shared_ptr<const std::atomic<int64_t>> position) const {
+  ProcessGroup group = *this;
+  group.position_ = std::move(position);
+  return group;
+}
+
+ProcessGroup::Impl& ProcessGroup::enter() const {
+  Impl& group = checked(impl_);
+  group.set_position(position_ ? position_->load() : -1);
+  return group;
+}
+
 Work ProcessGroup::start_all_reduce(const at::Tensor& tensor, ReduceOp op) const {
-  auto& group = checked(impl_);
+  auto& group = enter();
   check_tensor(group, "all_reduce", "the tensor", tensor);
   if (tensor.scalar_type() == at::kBool) {
     raise<UsageError>("comm", "all_reduce of group '", name(),
@@ -92,21 +104,21 @@ Work ProcessGroup::start_all_reduce(const at::Tensor& tensor, ReduceOp op) const
 }
 
 Work ProcessGroup::start_broadcast(const at::Tensor& tensor, int root) const {
-  auto& group = checked(impl_);
+  auto& group = enter();
   check_tensor(group, "broadcast", "the tensor", tensor);
   check_rank(group, "broadcast", "the root", root);
   return tensor.numel() == 0 ? finished_work() : group.start_broadcast(tensor, root);
 }
 
 Work ProcessGroup::start_all_gather(const at::Tensor& output, const at::Tensor& input) const {
-  auto& group = checked(impl_);
+  auto& group = enter();
   check_blocks(group, "all_gather", "output", output, "input", input);
   return output.numel() == 0 ? finished_work() : group.start_all_gather(output, input);
 }
 
 Work ProcessGroup::start_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
                                         ReduceOp op) const {
-  auto& group = checked(impl_);
+  auto& group = enter();
   check_blocks(group, "reduce_scatter", "input", input, "output", output);
   if (input.scalar_type() == at::kBool) {
     raise<UsageError>("comm", "reduce_scatter of group '", name(),
@@ -117,7 +129,7 @@ Work ProcessGroup::start_reduce_scatter(const at::Tensor& output, const at::Tens
 
 Work ProcessGroup::start_reduce_to_owners(const at::Tensor& tensor,
                                           const std::vector<Interval>& owned) const {
-  auto& group = checked(impl_);
+  auto& group = enter();
   check_tensor(group, "reduce_to_owners", "the tensor", tensor);
   bool fits = static_cast<int>(owned.size()) == size() && tensor.scalar_type() != at::kBool;
   int64_t end = 0;
@@ -151,7 +163,7 @@ void ProcessGroup::reduce_to_owners(const at::Tensor& tensor, const std::vector<
 }
 
 void ProcessGroup::all_to_all(const at::Tensor& output, const at::Tensor& input) const {
-  auto& group = checked(impl_);
+  auto& group = enter();
   check_tensor(group, "all_to_all", "output", output);
   check_tensor(group, "all_to_all", "input", input);
   if (output.numel() != input.numel() || input.numel() % size() != 0 ||
@@ -165,19 +177,27 @@ void ProcessGroup::all_to_all(const at::Tensor& output, const at::Tensor& input)
 }
 
 void ProcessGroup::send(const at::Tensor& tensor, int destination, int tag) const {
-  auto& group = checked(impl_);
+  auto& group = enter();
   check_tensor(group, "send", "the tensor", tensor);
   check_rank(group, "send", "the destination", destination);
   group.start_send(tensor, destination, tag).wait();
 }
 
 void ProcessGroup::recv(const at::Tensor& tensor, int source, int tag) const {
-  auto& group = checked(impl_);
+  auto& group = enter();
   check_tensor(group, "recv", "the tensor", tensor);
   check_rank(group, "recv", "the source", source);
   group.start_recv(tensor, source, tag).wait();
 }
 
-void ProcessGroup::barrier() const { checked(impl_).start_barrier().wait(); }
+void ProcessGroup::barrier() const { enter().start_barrier().wait(); }
+
+void ProcessGroup::monitored_barrier(std::chrono::milliseconds timeout, bool wait_all_ranks) const {
+  if (timeout.count() < 0) {
+    raise<UsageError>("comm", "monitored_barrier of group '", name(), "': the timeout is ", timeout.count(),
+                      " ms, expected 0 (the group's) or more");
+  }
+  enter().monitored_barrier(timeout.count() == 0 ? this->timeout() : timeout, wait_all_ranks);
+}
 
 }  // namespace deepspeed::comm

@@ -4,6 +4,7 @@
 // Every wait has a timeout; its error names rank, collective and group.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -40,7 +41,8 @@ class Work {
 
 /// Ranks are those inside the group, 0 to size() - 1, unless a name says "global".
 /// Tensors are dense and contiguous; collectives take any float or integer dtype (16-bit ones also over
-/// Gloo). All ranks must call the same collectives in the same order.
+/// Gloo). All ranks must call the same collectives in the same order; where they do not, the error names two
+/// of them and what each called, within seconds.
 class ProcessGroup {
  public:
   class Impl;
@@ -54,6 +56,10 @@ class ProcessGroup {
   const std::string& backend() const;  // "gloo", "nccl", "fake"
   const std::vector<int>& global_ranks() const;
   std::chrono::milliseconds timeout() const;
+
+  /// The same group for a caller whose ranks must be at one position, e.g. in the same micro step, when they
+  /// meet in a collective: ranks that are not get an error that names both. `position` is read at each call.
+  ProcessGroup at_position(std::shared_ptr<const std::atomic<int64_t>> position) const;
 
   /// The group as c10d sees it (null for the fake backend).
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const;
@@ -81,6 +87,10 @@ class ProcessGroup {
   void send(const at::Tensor& tensor, int destination, int tag = 0) const;
   void recv(const at::Tensor& tensor, int source, int tag = 0) const;
   void barrier() const;
+  /// Waits for all ranks, at most `timeout` (0: the group's). Throws CommError on every rank that came,
+  /// naming the ranks that did not (the first of them, unless `wait_all_ranks`); the group stays usable.
+  void monitored_barrier(std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
+                         bool wait_all_ranks = false) const;
 
   /// One number of every rank, in rank order.
   std::vector<double> all_gather_scalar(double value) const;
@@ -91,7 +101,11 @@ class ProcessGroup {
   std::vector<std::string> all_gather_text(const std::string& text) const;
 
  private:
+  /// The implementation, told where its caller is. Throws UsageError for an empty handle.
+  Impl& enter() const;
+
   std::shared_ptr<Impl> impl_;
+  std::shared_ptr<const std::atomic<int64_t>> position_;
 };
 
 }  // namespace deepspeed::comm

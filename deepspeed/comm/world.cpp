@@ -34,8 +34,8 @@ void check_ranks(const std::vector<int>& ranks, const std::string& name, int wor
 
 }  // namespace
 
-World::Impl::Impl(Job job, GroupFactory make_group)
-    : job_(std::move(job)), make_group_(std::move(make_group)) {
+World::Impl::Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard)
+    : job_(std::move(job)), make_group_(std::move(make_group)), guard_(std::move(guard)) {
   group_ = new_group(all_ranks(job_.world_size), "world");
 }
 
@@ -48,8 +48,14 @@ ProcessGroup World::Impl::new_group(const std::vector<int>& global_ranks, const 
   return is_member ? make_group_(global_ranks, name, index) : ProcessGroup();
 }
 
-void World::Impl::leave() {
+World::Impl::~Impl() { leave(/*together=*/false); }
+
+void World::Impl::leave(bool together) {
   const std::lock_guard lock(mutex_);
+  // Before the connections close: those who wait look for the reason then.
+  if (guard_ && together) guard_->retire();
+  if (guard_) guard_->leave(std::chrono::milliseconds(500));
+  guard_ = nullptr;
   group_ = {};
   make_group_ = nullptr;
 }
@@ -68,7 +74,7 @@ ProcessGroup World::new_group(const std::vector<int>& global_ranks, const std::s
 void World::shutdown() {
   checked(impl_);
   if (impl_->group()) impl_->group().barrier();
-  impl_->leave();
+  impl_->leave(/*together=*/true);
 }
 
 }  // namespace deepspeed::comm

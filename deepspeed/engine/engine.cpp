@@ -43,6 +43,7 @@ double Engine::backward_factor() const {
 // moment.
 void Engine::refresh_boundary() {
   if (!optimizer_) return;
+  optimizer_->set_micro_step(micro_steps_);
   // Unmanaged, nobody knows at a backward whether it is the last: step() reduces.
   optimizer_->set_boundary(config_.managed_gradient_accumulation && !in_no_sync_ &&
                            is_gradient_accumulation_boundary());

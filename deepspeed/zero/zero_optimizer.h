@@ -3,6 +3,7 @@
 // clipping around it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -73,6 +74,8 @@ class ZeroOptimizer {
   const comm::ProcessGroup& group() const { return group_; }
   bool has_master_weights() const { return store_->dtype() != at::kFloat; }
 
+  /// Where this rank is. Ranks whose micro steps differ do not meet in a collective, but get an error.
+  void set_micro_step(int64_t micro_step) { micro_step_->store(micro_step); }
   /// Whether the coming backward is the last of an accumulation window.
   void set_boundary(bool boundary) { reducer_->set_boundary(boundary); }
   /// After backward() returned. Nothing while paused.
@@ -122,6 +125,7 @@ class ZeroOptimizer {
   void gather_parameters();
 
   ZeroOptions options_;
+  std::shared_ptr<std::atomic<int64_t>> micro_step_ = std::make_shared<std::atomic<int64_t>>(0);
   comm::ProcessGroup group_;
   std::unique_ptr<ParamStore> store_;
   std::unique_ptr<optim::Optimizer> optimizer_;

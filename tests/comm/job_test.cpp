@@ -5,6 +5,7 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/comm/discovery.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -18,10 +19,31 @@ class JobFromEnvironment : public ::testing::Test {
   void SetUp() override { clear(); }
   void TearDown() override { clear(); }
   static void clear() {
-    for (const char* name :
-         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-          "DEEPSPEED_TIMEOUT", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-          "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
+    for (const char* name : {"RANK",
+                             "WORLD_SIZE",
+                             "LOCAL_RANK",
+                             "LOCAL_SIZE",
+                             "LOCAL_WORLD_SIZE",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "DEEPSPEED_TIMEOUT",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             "PMI_RANK",
+                             "PMI_SIZE",
+                             "MPI_LOCALRANKID",
+                             "MPI_LOCALNRANKS",
+                             "MV2_COMM_WORLD_RANK",
+                             "MV2_COMM_WORLD_SIZE",
+                             "SLURM_PROCID",
+                             "SLURM_STEP_NUM_TASKS",
+                             "SLURM_LOCALID",
+                             "SLURM_NODEID",
+                             "SLURM_STEP_TASKS_PER_NODE",
+                             "SLURM_STEP_NODELIST",
+                             "SLURM_JOB_NODELIST"}) {
       env::set(name, std::nullopt);
     }
   }
@@ -88,6 +110,54 @@ TEST_F(JobFromEnvironment, TakesMpiVariablesOnlyWhereRankIsUnsetAndDiscoveryIsOn
   EXPECT_EQ(describe_job({.auto_mpi_discovery = false}).world_size, 1);
   set_rank(0, 1);
   EXPECT_EQ(describe_job({}).rank, 0);
+}
+
+TEST_F(JobFromEnvironment, TakesTheVariablesOfMpich) {
+  env::set("PMI_RANK", std::string("3"));
+  env::set("PMI_SIZE", std::string("4"));
+  env::set("MPI_LOCALRANKID", std::string("1"));
+  env::set("MPI_LOCALNRANKS", std::string("2"));
+  EXPECT_THAT([] { describe_job({}); }, throws("mpirun -x MASTER_ADDR=HOST"));
+  env::set("MASTER_ADDR", std::string("first"));
+  const auto job = describe_job({});
+  EXPECT_EQ(job.rank, 3);
+  EXPECT_EQ(job.world_size, 4);
+  EXPECT_EQ(job.local_rank, 1);
+  EXPECT_EQ(job.local_size, 2);
+  EXPECT_EQ(job.launcher, "MPICH or Intel MPI");
+  env::set("PMI_SIZE", std::nullopt);
+  EXPECT_THAT([] { describe_job({}); }, throws("PMI_SIZE of MPICH or Intel MPI is not set"));
+}
+
+TEST_F(JobFromEnvironment, TakesTheVariablesOfTheTasksOfSlurm) {
+  env::set("SLURM_PROCID", std::string("5"));
+  env::set("SLURM_LOCALID", std::string("1"));
+  env::set("SLURM_NODEID", std::string("1"));
+  env::set("SLURM_STEP_TASKS_PER_NODE", std::string("4,2(x2)"));
+  env::set("SLURM_STEP_NODELIST", std::string("gpu[07,09-10]"));
+  EXPECT_EQ(describe_job({}).world_size, 1) << "a shell of sbatch is no rank";
+  env::set("SLURM_STEP_NUM_TASKS", std::string("8"));
+  const auto job = describe_job({});
+  EXPECT_EQ(job.rank, 5);
+  EXPECT_EQ(job.world_size, 8);
+  EXPECT_EQ(job.local_rank, 1);
+  EXPECT_EQ(job.local_size, 2);
+  EXPECT_EQ(job.master_addr, "gpu07");
+  EXPECT_EQ(job.launcher, "Slurm");
+}
+
+TEST(SlurmLists, AreRead) {
+  EXPECT_EQ(first_slurm_host("node1"), "node1");
+  EXPECT_EQ(first_slurm_host("node1,node2"), "node1");
+  EXPECT_EQ(first_slurm_host("a[001-003,7]b,c"), "a001b");
+  EXPECT_EQ(first_slurm_host("rack[2-3]n[10,12]"), "rack2n10");
+  EXPECT_EQ(first_slurm_host("broken[1-"), "");
+  EXPECT_EQ(first_slurm_host(""), "");
+  EXPECT_EQ(slurm_tasks_on_node("4(x2),3", 1), 4);
+  EXPECT_EQ(slurm_tasks_on_node("4(x2),3", 2), 3);
+  EXPECT_EQ(slurm_tasks_on_node("4(x2),3", 3), std::nullopt);
+  EXPECT_EQ(slurm_tasks_on_node("4(x", 0), std::nullopt);
+  EXPECT_EQ(slurm_tasks_on_node("", 0), std::nullopt);
 }
 
 TEST_F(JobFromEnvironment, ReadsAndChecksTheInitMethod) {

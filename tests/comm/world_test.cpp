@@ -49,7 +49,7 @@ TEST(World, OfOneOpensNothingAndComesBackOnASecondCall) {
 
 TEST(World, RefusesABackendItDoesNotHave) {
   EXPECT_THAT([] { init_distributed({.dist_backend = "mpi"}); },
-              ThrowsMessage<UsageError>(HasSubstr("'mpi'")));
+              ThrowsMessage<NotSupportedError>(HasSubstr("'mpi'")));
 }
 
 TEST(World, RefusesWhatComesAfterShutdown) {

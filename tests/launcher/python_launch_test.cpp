@@ -92,8 +92,9 @@ TEST_F(PythonLaunchTest, SaysWhatIsMissing) {
 
 TEST_F(PythonLaunchTest, ForwardsTheExitCodeOfAScript) {
   if (::access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "this machine has no Python";
+  // One write a rank: the lines of two ranks may meet anywhere else.
   std::ofstream(folder_ / "fails.py") << "import os, sys\n"
-                                         "print('arguments', sys.argv[1:])\n"
+                                         "os.write(1, f'arguments {sys.argv[1:]}\\n'.encode())\n"
                                          "sys.exit(int(os.environ['RANK']) * 5)\n";
   variables_["PYTHON"] = "/usr/bin/python3";
   start({"--num_procs", "2", folder_ / "fails.py", "x"});

@@ -1,0 +1,60 @@
+// The latest collectives of one group on this rank, and which are under way. Internal to this folder.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "deepspeed/comm/collective_call.h"
+#include "deepspeed/comm/rank_report.h"
+
+namespace deepspeed::comm {
+
+/// Any thread may call.
+class CallHistory {
+ public:
+  using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+  CallHistory(std::string group_name, std::vector<int> global_ranks);
+
+  /// Notes the call that is about to start; returns its number, from 1.
+  uint64_t begin(const CollectiveCall& call);
+  /// The operations of the call `number`; it is done when they are. Until then it counts as under way.
+  void started(uint64_t number, const Works& works);
+  /// The program waits for the call; or no longer.
+  void set_blocked(uint64_t number, bool is_blocked);
+
+  /// Whether a call began at least `patience` ago and is not done.
+  bool has_waited(std::chrono::milliseconds patience);
+  bool has_unfinished_calls() { return has_waited(std::chrono::milliseconds(0)); }
+  GroupReport report(std::chrono::milliseconds patience);
+  /// That this rank gave up the group, after its last call.
+  GroupReport leaving_report();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Entry {
+    CollectiveCall call;
+    uint64_t number = 0;
+    Clock::time_point begin;
+    std::vector<c10::weak_intrusive_ptr<c10d::Work>> works = {};  // weak: they hold tensors
+    bool is_started = false;
+    bool is_open = true;
+    bool has_ended();
+    bool is_blocked = false;
+  };
+
+  Entry* find(uint64_t number);
+  const Entry* oldest_open(Clock::time_point begun_before);
+
+  std::string group_name_;
+  std::vector<int> global_ranks_;
+  std::mutex mutex_;
+  std::deque<Entry> entries_;  // the latest ones, and all that are open
+  uint64_t num_calls_ = 0;
+};
+
+}  // namespace deepspeed::comm

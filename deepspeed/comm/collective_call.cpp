@@ -1,0 +1,58 @@
+#include "deepspeed/comm/collective_call.h"
+
+#include <sstream>
+
+namespace deepspeed::comm {
+namespace {
+
+// FNV-1a, 64 bits (http://www.isthe.com/chongo/tech/comp/fnv).
+class Hash {
+ public:
+  void add(const char* text) {
+    for (; *text != '\0'; ++text) add_byte(static_cast<unsigned char>(*text));
+    add_byte(0);
+  }
+  void add(uint64_t number) {
+    for (int shift = 0; shift < 64; shift += 8) add_byte(static_cast<unsigned char>(number >> shift));
+  }
+  uint64_t value() const { return value_; }
+
+ private:
+  void add_byte(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3ULL; }
+  uint64_t value_ = 0xcbf29ce484222325ULL;
+};
+
+}  // namespace
+
+std::string describe(const CollectiveCall& call, uint64_t number) {
+  std::ostringstream out;
+  out << call.collective << " #" << number;
+  const char* separator = " (";
+  const auto next = [&]() -> std::ostream& {
+    out << separator;
+    separator = ", ";
+    return out;
+  };
+  if (call.numel > 0) {
+    next() << (*call.op != '\0' ? call.op : "") << (*call.op != '\0' ? " of " : "") << call.numel << ' '
+           << c10::toString(call.dtype);
+  }
+  if (call.root >= 0) next() << "root " << call.root;
+  if (call.position >= 0) next() << "micro step " << call.position;
+  if (*separator == ',') out << ')';
+  return out.str();
+}
+
+uint32_t fingerprint(const CollectiveCall& call, uint64_t number) {
+  Hash hash;
+  hash.add(call.collective);
+  hash.add(call.op);
+  hash.add(number);
+  hash.add(static_cast<uint64_t>(call.numel));
+  hash.add(static_cast<uint64_t>(call.dtype));
+  hash.add(static_cast<uint64_t>(call.root));
+  hash.add(static_cast<uint64_t>(call.position));
+  return static_cast<uint32_t>((hash.value() ^ (hash.value() >> 32)) & 0xfffff);
+}
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,26 @@
+// What a rank calls, as far as all ranks of the group must agree on it. Internal to this folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <c10/core/ScalarType.h>
+
+namespace deepspeed::comm {
+
+struct CollectiveCall {
+  const char* collective = "";  // "all_reduce"
+  at::ScalarType dtype = at::kByte;
+  int64_t numel = 0;      // elements of the tensor that has the same size on all ranks; 0: no tensor
+  const char* op = "";    // "sum"; "" where nothing is reduced
+  int root = -1;          // -1: none
+  int64_t position = -1;  // where the caller is, e.g. its micro step; -1: not told
+};
+
+/// "all_reduce #42 (sum of 1024 Float, micro step 7)"; `number` counts the group's calls from 1.
+std::string describe(const CollectiveCall& call, uint64_t number);
+
+/// Differs, but for one pair in 2^20, where describe() differs; the same on every machine.
+uint32_t fingerprint(const CollectiveCall& call, uint64_t number);
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,51 @@
+// Notices that ranks called different collectives, or left, within seconds instead of after the timeout.
+// Internal to this folder.
+//
+// Nothing is sent while collectives end soon. A thread looks a few times a second whether one has been under
+// way for a second; then it writes this rank's latest calls into the job's store, and reads those of the
+// ranks that wait as well. Over Gloo, calls that differ never meet: the tags of their messages differ
+// (collective_call.h), so the ranks wait and compare. Over NCCL only calls that hang are compared.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "deepspeed/comm/call_history.h"
+
+namespace deepspeed::comm {
+
+/// One a world.
+class DivergenceGuard {
+ public:
+  /// `store` is the guard's own (prefixed) one.
+  DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank);
+  /// Waits for nothing.
+  ~DivergenceGuard();
+  DivergenceGuard(const DivergenceGuard&) = delete;
+  DivergenceGuard& operator=(const DivergenceGuard&) = delete;
+
+  /// The history of a new group, whose `key` is the same on all ranks. `on_divergence` is called from the
+  /// guard's thread, at most once, with the text of the error, and must not block.
+  std::shared_ptr<CallHistory> watch(const std::string& key, const std::string& name,
+                                     const std::vector<int>& global_ranks,
+                                     std::function<void(const std::string&)> on_divergence);
+
+  /// Tells the other ranks what this rank called, and returns how that differs from what they called or
+  /// whether one left, as far as they told. Takes at most `limit`.
+  std::optional<std::string> explain(std::chrono::milliseconds limit);
+  /// This rank leaves: those that wait for it may know. Takes at most `limit`. A second call does nothing.
+  void leave(std::chrono::milliseconds limit);
+  /// All ranks leave together: leave() has nothing to tell.
+  void retire();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace deepspeed::comm

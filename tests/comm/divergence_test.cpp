@@ -1,0 +1,194 @@
+// Ranks that call different collectives get an error within seconds that names two of them and what each
+// called.
+#include <thread>
+
+#include <ATen/ATen.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/comm/init.h"
+
+#include "tests/support/run_ranks.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using ::testing::AllOf;
+using testing::fork_ranks;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// Long enough that no error of these tests is a timeout.
+World join() { return init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 120s}); }
+
+template <class Call>
+std::string comm_error_of(const Call& call) {
+  try {
+    call();
+  } catch (const CommError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// Runs `program` on two ranks; both must fail within seconds with a text that has `expected`.
+void expect_on_both(const std::function<void(World&, int)>& program,
+                    const std::vector<std::string>& expected) {
+  const auto begin = Clock::now();
+  const auto outcomes = fork_ranks(2, [&](int rank) {
+    auto world = join();
+    world.group().barrier();
+    const auto text = comm_error_of([&] { program(world, rank); });
+    // The other rank looks for this one's connections and store.
+    std::this_thread::sleep_for(1s);
+    return text;
+  });
+  EXPECT_LT(Clock::now() - begin, 15s);
+  for (const auto& outcome : outcomes) {
+    EXPECT_TRUE(outcome.ok()) << outcome.signal;
+    for (const auto& part : expected) EXPECT_THAT(outcome.value, HasSubstr(part));
+  }
+}
+
+TEST(Divergence, OfSizesIsNamed) {
+  expect_on_both([](World& world, int rank) { world.group().all_reduce(at::ones({rank == 0 ? 10 : 12})); },
+                 {"the ranks diverged in group 'world'", "rank 0 called all_reduce #2 (sum of 10 Float)",
+                  "rank 1 called all_reduce #2 (sum of 12 Float)"});
+}
+
+TEST(Divergence, OfCollectivesIsNamed) {
+  expect_on_both(
+      [](World& world, int rank) {
+        const auto tensor = at::ones({8});
+        if (rank == 0) world.group().broadcast(tensor, 0);
+        if (rank == 1) world.group().all_reduce(tensor, ReduceOp::kMax);
+      },
+      {"rank 0 called broadcast #2 (8 Float, root 0)", "rank 1 called all_reduce #2 (max of 8 Float)"});
+}
+
+TEST(Divergence, OfARankThatTakesAnotherBranchIsNamed) {
+  expect_on_both(
+      [](World& world, int rank) {
+        const auto tensor = at::ones({1 << 18});
+        for (int step = 0; step < 20; ++step) {
+          world.group().all_reduce(tensor);
+          if (rank == 1 && step == 7) world.group().all_gather_scalar(1.0);
+        }
+      },
+      {"rank 0 called all_reduce #10 (sum of 262144 Float)", "rank 1 called all_gather #10 (1 Double)"});
+}
+
+TEST(Divergence, OfARankThatEndsSoonerIsNamed) {
+  expect_on_both(
+      [](World& world, int rank) {
+        const auto tensor = at::ones({100});
+        for (int step = 0; step < (rank == 0 ? 5 : 4); ++step) world.group().all_reduce(tensor);
+        world.shutdown();
+      },
+      {"rank 0 called all_reduce #6 (sum of 100 Float)", "rank 1 called barrier #6"});
+}
+
+TEST(Divergence, OfARankThatSkipsAStepWithTheSameShapesIsNamed) {
+  expect_on_both(
+      [](World& world, int rank) {
+        const auto step = std::make_shared<std::atomic<int64_t>>(0);
+        const auto group = world.group().at_position(step);
+        const auto tensor = at::ones({64});
+        for (; *step < 6; ++*step) {
+          if (rank == 1 && *step == 3) continue;
+          group.all_reduce(tensor);
+        }
+      },
+      {"rank 0 called all_reduce #5 (sum of 64 Float, micro step 3)",
+       "rank 1 called all_reduce #5 (sum of 64 Float, micro step 4)"});
+}
+
+TEST(Divergence, OfTheOrderOfTwoGroupsIsNamed) {
+  expect_on_both(
+      [](World& world, int rank) {
+        const auto other = world.new_group({0, 1}, "other");
+        const auto tensor = at::ones({4});
+        (rank == 0 ? world.group() : other).all_reduce(tensor);
+        (rank == 0 ? other : world.group()).all_reduce(tensor);
+      },
+      {"wait for each other in different groups",
+       "rank 0 waits in all_reduce #2 (sum of 4 Float) of group 'world'",
+       "rank 1 waits in all_reduce #1 (sum of 4 Float) of group 'other'"});
+}
+
+TEST(Divergence, OfARankThatRaisesAndLeavesIsNamedByTheOther) {
+  for (const bool by_exit : {false, true}) {
+    const auto begin = Clock::now();
+    const auto outcomes = fork_ranks(2, [&](int rank) {
+      auto world = join();
+      const auto tensor = at::ones({16});
+      world.group().all_reduce(tensor);
+      if (rank == 1) {
+        std::this_thread::sleep_for(100ms);
+        if (by_exit) std::exit(3);
+        world = {};
+        destroy_process_group();
+        std::this_thread::sleep_for(2s);
+        return std::string("left");
+      }
+      return comm_error_of([&] { world.group().all_gather_scalar(2.0); });
+    });
+    EXPECT_LT(Clock::now() - begin, 10s);
+    EXPECT_THAT(outcomes[0].value, AllOf(HasSubstr("rank 0 called all_gather #2 (1 Double)"),
+                                         HasSubstr("rank 1 left after all_reduce #1 (sum of 16 Float)")));
+  }
+}
+
+TEST(Divergence, IsNotSeenInARankThatIsOnlySlow) {
+  const auto outcomes = fork_ranks(2, [](int rank) {
+    auto world = join();
+    const auto tensor = at::ones({3});
+    for (int step = 0; step < 3; ++step) {
+      if (rank == step % 2) std::this_thread::sleep_for(2500ms);
+      world.group().all_reduce(tensor);
+    }
+    auto other = world.new_group({0, 1}, "other");
+    // Under way in one group while this rank is blocked in another.
+    auto work = rank == 0 ? other.start_all_reduce(tensor) : Work();
+    if (rank == 1) std::this_thread::sleep_for(2500ms);
+    world.group().barrier();
+    if (rank == 1) work = other.start_all_reduce(tensor);
+    work.wait();
+    world.shutdown();
+    return std::to_string(tensor[0].item<int>());
+  });
+  for (const auto& outcome : outcomes) {
+    EXPECT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome.value, "16");
+  }
+}
+
+TEST(MonitoredBarrier, NamesTheRanksThatDoNotComeAndLeavesTheGroupUsable) {
+  const auto outcomes = fork_ranks(4, [](int rank) {
+    auto world = join();
+    world.group().monitored_barrier();
+    std::string texts;
+    for (const bool all : {true, false}) {
+      world.group().barrier();
+      const bool comes = all ? rank % 2 == 0 : rank == 3;
+      if (comes) texts += comm_error_of([&] { world.group().monitored_barrier(500ms, all); }) + ";";
+      world.group().barrier();
+    }
+    const auto tensor = at::ones({2});
+    world.group().all_reduce(tensor);
+    return texts + std::to_string(tensor[0].item<int>());
+  });
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(outcomes[rank].value,
+                HasSubstr("monitored_barrier of group 'world': rank(s) 1, 3 did not come "
+                          "within 0.5 s;4"));
+  }
+  EXPECT_EQ(outcomes[1].value, "4");
+}
+
+}  // namespace
+}  // namespace deepspeed::comm
