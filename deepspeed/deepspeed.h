@@ -3,6 +3,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/comm/functions.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/config/config.h"
