@@ -58,17 +58,14 @@ at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
   return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
 }
 
-// (2) double: the sums of squares of weights and of change. Computed where the tensors lie: a CUDA device is
-// not waited for.
-at::Tensor squares(const at::Tensor& weights, const at::Tensor& change) {
-  const at::Tensor norms = at::stack({at::linalg_vector_norm(weights, 2, {}, false, at::kDouble),
-                                      at::linalg_vector_norm(change, 2, {}, false, at::kDouble)});
-  return norms.square_();
+// (2) double. Computed where the tensors lie: a CUDA device is not waited for.
+at::Tensor norms_of(const at::Tensor& weights, const at::Tensor& change) {
+  return at::stack({at::linalg_vector_norm(weights, 2, {}, false, at::kDouble),
+                    at::linalg_vector_norm(change, 2, {}, false, at::kDouble)});
 }
 
-// 0-d fp32, of the squares of a whole parameter.
-at::Tensor coefficient(const Hyperparameters& group, const at::Tensor& squares) {
-  const at::Tensor norms = squares.sqrt();
+// 0-d fp32, by the norms of a whole parameter.
+at::Tensor coefficient(const Hyperparameters& group, const at::Tensor& norms) {
   const at::Tensor ratio =
       at::clamp(norms[0].div(norms[1]), group.number("min_coeff"), group.number("max_coeff"));
   return at::where(norms[0].ne(0).logical_and(norms[1].ne(0)), ratio, at::ones_like(ratio)).to(at::kFloat);
@@ -110,11 +107,12 @@ std::unordered_map<int64_t, Lamb::CutChange> Lamb::changes_of_cut(const FlatSlic
     const Segment* segment = find_segment(slice, cut[i].param_index);
     if (segment != nullptr) {
       const at::Tensor change = change_of(slice, *segment, gradient_scale);
-      own.copy_(squares(part_of(slice.master, *segment), change));
+      own.copy_(norms_of(part_of(slice.master, *segment), change).square_());
       changes[cut[i].param_index] = {change, own};
     }
   }
   slice.cut->sum(sums);
+  sums.sqrt_();
   return changes;
 }
 
@@ -134,7 +132,7 @@ void Lamb::step(const FlatSlice& slice, double gradient_scale) {
     const at::Tensor change =
         shared != cut.end() ? shared->second.change : change_of(slice, segment, gradient_scale);
     coeffs.push_back(
-        coefficient(group, shared != cut.end() ? shared->second.squares : squares(weights, change)));
+        coefficient(group, shared != cut.end() ? shared->second.norms : norms_of(weights, change)));
     kernels::update(kWhere, {weights, change.mul_(coeffs.back()), part_of(slice.low_precision, segment), {}},
                     move);
   }

@@ -39,8 +39,8 @@ class Lamb : public Optimizer {
  private:
   /// This rank's part of a parameter that lies on several ranks.
   struct CutChange {
-    at::Tensor change;   // of the part
-    at::Tensor squares;  // (2) double, of the whole parameter: weights, change
+    at::Tensor change;  // of the part
+    at::Tensor norms;   // (2) double, of the whole parameter: weights, change
   };
 
   /// u above, of the segment's elements; moves m and v.
