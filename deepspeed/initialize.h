@@ -11,6 +11,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "deepspeed/engine/build.h"
+#include "deepspeed/engine/cast_inputs.h"
 #include "deepspeed/engine/dataloader.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/visit_tensors.h"
@@ -28,7 +29,7 @@ class DeepSpeedEngine : public Engine {
   auto forward(Args&&... args) {
     std::optional<precision::AutocastScope> autocast;
     enter_autocast(autocast);
-    auto output = module_->forward(std::forward<Args>(args)...);
+    auto output = run_forward(std::forward<Args>(args)...);
     autocast.reset();
     visit_tensors(output, [this](at::Tensor& tensor) { tensor = scale_gradient_of(tensor, output_scale()); });
     return output;
@@ -56,6 +57,22 @@ class DeepSpeedEngine : public Engine {
   }
 
  private:
+  /// The model's forward, with its arguments in half where fp16.auto_cast asks for it.
+  template <class... Args>
+  auto run_forward(Args&&... args) -> decltype(std::declval<Module&>().forward(std::forward<Args>(args)...)) {
+    if (config().fp16.enabled && config().fp16.auto_cast) {
+      if constexpr (requires(Module & module) {
+                      module.forward(cast_input(at::kHalf, std::forward<Args>(args))...);
+                    }) {
+        return module_->forward(cast_input(at::kHalf, std::forward<Args>(args))...);
+      } else {
+        raise<UsageError>("engine",
+                          "fp16.auto_cast: the model's forward() takes an argument that it changes");
+      }
+    }
+    return module_->forward(std::forward<Args>(args)...);
+  }
+
   std::shared_ptr<Module> module_;
 };
 

@@ -6,7 +6,9 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-Value build_state_dict(const std::vector<PlainGroupStates>& groups) {
+constexpr const char* kScaler = "loss_scaler";  // beside a state_dict of fp32 that autocast trains with
+
+Dict build_state_dict(const std::vector<PlainGroupStates>& groups) {
   Dict state;
   List param_groups;
   int64_t index = 0;
@@ -67,12 +69,7 @@ LossScalerStates parse_scaler(const Dict& dict) {
   return scaler;
 }
 
-}  // namespace
-
-Value build_plain_optimizer(const PlainOptimizerStates& states) {
-  Value state_dict = build_state_dict(states.groups);
-  if (!states.loss_scaler) return state_dict;
-  const LossScalerStates& scaler = *states.loss_scaler;
+Dict build_scaler(const LossScalerStates& scaler) {
   Dict dict{
       {"dynamic_loss_scale", scaler.dynamic}, {"cur_scale", scaler.cur_scale}, {"cur_iter", scaler.cur_iter}};
   if (scaler.dynamic) {
@@ -80,6 +77,19 @@ Value build_plain_optimizer(const PlainOptimizerStates& states) {
     dict.set("scale_factor", scaler.scale_factor);
     dict.set("scale_window", scaler.scale_window);
     dict.set("cur_hysteresis", scaler.cur_hysteresis);
+  }
+  return dict;
+}
+
+}  // namespace
+
+Value build_plain_optimizer(const PlainOptimizerStates& states) {
+  Dict state_dict = build_state_dict(states.groups);
+  if (!states.loss_scaler) return state_dict;
+  Dict dict = build_scaler(*states.loss_scaler);
+  if (!states.has_masters) {
+    state_dict.set(kScaler, std::move(dict));  // torch's load_state_dict() passes over it
+    return state_dict;
   }
   dict.set("optimizer_state_dict", std::move(state_dict));
   List flats;
@@ -95,8 +105,10 @@ PlainOptimizerStates parse_plain_optimizer(const Value& value) {
   const Value* wrapped = dict.find("optimizer_state_dict");
   if (wrapped == nullptr) {
     states.groups = parse_state_dict(dict);
+    if (const Value* scaler = dict.find(kScaler)) states.loss_scaler = parse_scaler(scaler->as_dict());
     return states;
   }
+  states.has_masters = true;
   states.groups = parse_state_dict(wrapped->as_dict());
   states.loss_scaler = parse_scaler(dict);
   if (const Value* clip = dict.find("clip_grad")) states.clip_grad = clip->as_double();

@@ -1,5 +1,6 @@
 // The `optimizer` entry of a model file at stage 0: a torch optimizer's state_dict with one state a
-// parameter; in 16-bit precision wrapped, with the fp32 masters and the loss scaler beside it.
+// parameter; in 16-bit precision wrapped, with the fp32 masters and the loss scaler beside it. A scaler
+// without masters, of fp16 autocast, is one more entry of the state_dict.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ struct PlainGroupStates {
 
 struct PlainOptimizerStates {
   std::vector<PlainGroupStates> groups;
-  std::optional<LossScalerStates> loss_scaler;  // 16-bit only
+  bool has_masters = false;                     // 16-bit: the wrapped form
+  std::optional<LossScalerStates> loss_scaler;  // 16-bit, and fp32 that scales its loss
   double clip_grad = 0.0;
 };
 

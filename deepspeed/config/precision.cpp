@@ -35,7 +35,7 @@ const Table<Fp16Config>& fp16_table() {
   using C = Fp16Config;
   static const Table<C> table({
       entry("enabled", &C::enabled, "Train in float16 with loss scaling."),
-      entry("auto_cast", &C::auto_cast, "Cast the floating-point inputs of forward to float16.", {not_yet()}),
+      entry("auto_cast", &C::auto_cast, "Cast the floating-point inputs of forward to float16."),
       entry("loss_scale", &C::loss_scale, "The loss scale; 0 adapts it to the gradients as training goes.",
             {at_least(0), no_truth_value()}),
       entry("initial_scale_power", &C::initial_scale_power, "A dynamic scale starts at 2 to this power.",
@@ -48,7 +48,7 @@ const Table<Fp16Config>& fp16_table() {
       entry("min_loss_scale", &C::min_loss_scale, "A dynamic scale does not fall below this.",
             {no_truth_value()}),
       entry("fp16_master_weights_and_grads", &C::fp16_master_weights_and_grads,
-            "Keep master weights and gradients in float16 too; needs ZeRO.", {not_yet()}),
+            "Keep master weights and gradients in float16 too; needs ZeRO and offload_optimizer."),
   });
   return table;
 }
@@ -58,12 +58,13 @@ const Table<Bf16Config>& bf16_table() {
   static const Table<C> table({
       entry("enabled", &C::enabled, "Train in bfloat16."),
       entry("immediate_grad_update", &C::immediate_grad_update,
-            "Add each gradient to its float32 sum as soon as backward has made it.", {not_yet()}),
+            "Add each gradient to a float32 sum as soon as backward has made it."),
       entry("check_grad_overflow", &C::check_grad_overflow, "Skip steps whose gradients are not finite."),
       entry("bf16_master_weights_and_grads", &C::bf16_master_weights_and_grads,
-            "Keep master weights and gradients in bfloat16 too; needs ZeRO.", {not_yet()}),
+            "Keep master weights and gradients in bfloat16 too; needs ZeRO, and bf16_optimizer_states or "
+            "offload_optimizer."),
       entry("bf16_optimizer_states", &C::bf16_optimizer_states,
-            "Keep the optimizer's state in bfloat16; needs bf16_master_weights_and_grads.", {not_yet()}),
+            "Keep the moments of Adam in bfloat16; needs bf16_master_weights_and_grads."),
   });
   return table;
 }
@@ -94,8 +95,7 @@ const Table<DataTypesConfig>& data_types_table() {
       entry("grad_accum_dtype", &C::grad_accum_dtype, "Of accumulated gradients; null: the model's.",
             {a_dtype()}),
       entry("param_dtype", &C::param_dtype, "Of parameters, as fp16 and bf16 say it.", {a_dtype()}),
-      entry("buffer_dtype", &C::buffer_dtype, "Of floating-point buffers; null: as they are.",
-            {a_dtype(), not_yet()}),
+      entry("buffer_dtype", &C::buffer_dtype, "Of floating-point buffers; null: as they are.", {a_dtype()}),
   });
   return table;
 }

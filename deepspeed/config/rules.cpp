@@ -42,6 +42,10 @@ void check_sixteen_bit_masters(const DeepSpeedConfig& config) {
   require(!config.bf16.bf16_optimizer_states || (zero && bf16_masters),
           "bf16.bf16_optimizer_states: got true, ",
           "expected it with bf16.bf16_master_weights_and_grads and zero_optimization.stage 1, 2 or 3");
+  const std::string sums = config.data_types.grad_accum_dtype.value_or(fp16_masters ? "fp16" : "bf16");
+  require((!fp16_masters && !bf16_masters) || sums != "fp32", "data_types.grad_accum_dtype: got fp32 beside ",
+          "gradients in 16 bits, which ", fp16_masters ? "fp16.fp16" : "bf16.bf16",
+          "_master_weights_and_grads asks for");
   // The step on the host keeps its moments in float32; without it they need bf16_optimizer_states.
   const bool on_host = config.zero_optimization.offload_optimizer.device != "none";
   require(!fp16_masters || on_host, "fp16.fp16_master_weights_and_grads: got true with ",
@@ -50,6 +54,18 @@ void check_sixteen_bit_masters(const DeepSpeedConfig& config) {
           "bf16.bf16_master_weights_and_grads: got true with ",
           "zero_optimization.offload_optimizer.device \"none\", expected \"cpu\" or \"nvme\" there, or ",
           "bf16.bf16_optimizer_states true");
+  require(!fp16_masters || config.fp16.enabled, "fp16.fp16_master_weights_and_grads: got true, ",
+          "expected fp16.enabled true beside it");
+  require(!bf16_masters || config.bf16.enabled, "bf16.bf16_master_weights_and_grads: got true, ",
+          "expected bf16.enabled true beside it");
+}
+
+void check_immediate_update(const DeepSpeedConfig& config) {
+  if (!config.bf16.enabled || !config.bf16.immediate_grad_update) return;
+  const std::string sums = config.data_types.grad_accum_dtype.value_or("fp32");
+  require(sums == "fp32" && !config.bf16.bf16_master_weights_and_grads,
+          "bf16.immediate_grad_update: got true beside gradients summed in 16 bits, expected fp32 in ",
+          "data_types.grad_accum_dtype, and bf16.bf16_master_weights_and_grads false");
 }
 
 void check_autocast(const TorchAutocastConfig& autocast) {
@@ -68,6 +84,7 @@ void check_precision(const DeepSpeedConfig& config) {
           config.zero_optimization.stage, ", expected stage 0: use fp16 or bf16 with ZeRO");
   check_fp16(config.fp16);
   check_sixteen_bit_masters(config);
+  check_immediate_update(config);
   check_autocast(config.torch_autocast);
 }
 

@@ -32,12 +32,16 @@ std::optional<at::ScalarType> dtype_of(const std::optional<std::string>& name) {
   return *name == "fp16" ? at::kHalf : *name == "bf16" ? at::kBFloat16 : at::kFloat;
 }
 
+// Of accumulated gradients; none: the model's.
+std::optional<at::ScalarType> accumulation_dtype(const config::DeepSpeedConfig& config) {
+  if (config.bf16.enabled && config.bf16.immediate_grad_update) return at::kFloat;
+  return dtype_of(config.data_types.grad_accum_dtype);
+}
+
 at::ScalarType communication_dtype(const config::DeepSpeedConfig& config) {
   if (config.communication_data_type) return *dtype_of(config.communication_data_type);
   // Stages 0 and 1 reduce the accumulated sums, stage 2 the gradients of each backward.
-  if (config.zero_optimization.stage < 2 && config.data_types.grad_accum_dtype) {
-    return *dtype_of(config.data_types.grad_accum_dtype);
-  }
+  if (config.zero_optimization.stage < 2) return accumulation_dtype(config).value_or(model_dtype(config));
   return model_dtype(config);
 }
 
@@ -64,7 +68,9 @@ zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_
   options.gather = {zero.allgather_partitions, zero.allgather_bucket_size};
   options.overlap_comm = zero.overlap_comm.value_or(false);
   options.communication_dtype = communication_dtype(config);
-  options.accumulation_dtype = dtype_of(config.data_types.grad_accum_dtype);
+  options.accumulation_dtype = accumulation_dtype(config);
+  options.sixteen_bit_masters =
+      config.fp16.fp16_master_weights_and_grads || config.bf16.bf16_master_weights_and_grads;
   options.averaging = averaging(config, world_size);
   return options;
 }
@@ -90,6 +96,13 @@ std::unique_ptr<precision::LossScaler> make_loss_scaler(const config::DeepSpeedC
   options.hysteresis = fp16.hysteresis;
   options.consecutive_hysteresis = fp16.consecutive_hysteresis;
   return std::make_unique<precision::DynamicLossScaler>(options);
+}
+
+void cast_buffers(const EngineModel& model, const std::optional<at::ScalarType>& dtype) {
+  if (!dtype) return;
+  for (const zero::NamedTensor& buffer : model.buffers) {
+    if (buffer.tensor.is_floating_point()) buffer.tensor.set_data(buffer.tensor.detach().to(*dtype));
+  }
 }
 
 // Parameters that no optimizer updates still have to be in the model's dtype and equal on all ranks.
@@ -126,6 +139,16 @@ void check_optimizer(const config::DeepSpeedConfig& config, const std::string& n
                      config.zero_optimization.stage, "; set it to true to use it all the same");
 }
 
+// With bf16_optimizer_states Adam's moments are bf16; the other optimizers have no such state.
+Json optimizer_params(const config::DeepSpeedConfig& config) {
+  Json params = config.optimizer->params;
+  const bool is_adam = optim::is_adam(config.optimizer->type);
+  if (!config.bf16.bf16_optimizer_states || !is_adam) return params;
+  if (params.is_null()) params = Json::object();
+  if (!params.contains("moment_dtype")) params["moment_dtype"] = "bf16";
+  return params;
+}
+
 std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedConfig& config,
                                                       const InitializeOptions& options,
                                                       const EngineModel& model,
@@ -136,9 +159,14 @@ std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedCon
     for (const auto& param : model.parameters) named.emplace_back(param.name, param.tensor);
     optimizer = std::make_unique<optim::TorchOptimizer>(options.optimizer, named);
   } else {
-    optimizer = optim::make_optimizer(config.optimizer->type, config.optimizer->params, std::move(groups));
+    optimizer = optim::make_optimizer(config.optimizer->type, optimizer_params(config), std::move(groups));
   }
   check_optimizer(config, optimizer->name());
+  if (config.bf16.bf16_optimizer_states && optimizer->state_dtype() != at::kBFloat16) {
+    raise<ConfigError>("config", "bf16.bf16_optimizer_states: the state of ", optimizer->name(),
+                       " is kept in float32; name Adam or AdamW in `optimizer`, or pass a FusedAdam with "
+                       "moment_dtype bfloat16");
+  }
   return optimizer;
 }
 
@@ -170,6 +198,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
 
   const at::ScalarType dtype = model_dtype(config);
   OptimizerGroups groups = make_param_groups(model, config, options);
+  cast_buffers(model, dtype_of(config.data_types.buffer_dtype));
   prepare_rest(model, world.group(), dtype, groups.tensors);
   const auto device = model.parameters.empty() ? at::kCPU : model.parameters.front().tensor.device().type();
   const auto autocast = autocast_dtype(config.torch_autocast, device);

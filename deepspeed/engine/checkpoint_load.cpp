@@ -178,6 +178,11 @@ void CheckpointIo::load_zero_states(const std::string& directory, const std::str
       const int64_t begin = file.dp_rank * partition;
       copy_common(optimizer.master(index), owned, group.fp32, begin);
       for (const auto& [name, tensor] : group.tensors) {
+        if (tensor.numel() != partition) {
+          raise<CheckpointError>(kWhere, "state '", name, "' of parameter group ", index, " in ",
+                                 file.path.string(), " has ", tensor.numel(), " elements, expected ",
+                                 partition, "; load with load_optimizer_states = false");
+        }
         auto& tensors = slices[index].tensors;
         auto entry =
             std::find_if(tensors.begin(), tensors.end(), [&](const auto& one) { return one.first == name; });

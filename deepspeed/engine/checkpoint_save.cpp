@@ -153,7 +153,7 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states() const {
     checkpoint::PartitionStates& states = result.groups.emplace_back();
     states.padding = group.layout.padding(engine_.rank());
     states.partition_count = engine_.dp_world_size();
-    const at::Tensor master = optimizer.master(index);
+    const at::Tensor master = optimizer.master(index).to(at::kFloat);
     states.fp32 = master.narrow(0, 0, master.numel() - states.padding);
     for (const zero::ParamPiece& piece : group.layout.pieces(optimizer.owned(index))) {
       states.fragments.emplace_back(
@@ -171,7 +171,10 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states() const {
 checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
   const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
   checkpoint::PlainOptimizerStates result;
-  if (optimizer.has_master_weights()) result.loss_scaler = scaler_states();
+  result.has_masters = optimizer.has_master_weights();
+  if (result.has_masters || engine_.optimizer_->loss_scaler().is_dynamic()) {
+    result.loss_scaler = scaler_states();
+  }
   result.clip_grad = engine_.config_.gradient_clipping;
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const zero::StoredGroup& group = optimizer.store().groups()[index];

@@ -7,6 +7,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/hyperparameters_json.h"
+#include "deepspeed/optim/factory.h"
+#include "deepspeed/optim/muon.h"
 
 namespace deepspeed {
 namespace {
@@ -33,6 +35,31 @@ void add_group(OptimizerGroups& groups, std::vector<zero::NamedTensor> params, o
   for (const zero::NamedTensor& param : params) options.param_names.push_back(param.name);
   groups.tensors.push_back(std::move(params));
   groups.options.push_back(std::move(options));
+}
+
+// Each group that does not say `use_muon` becomes one of matrices and one of the other parameters, so that
+// each has the state and the rate of its kind alone.
+OptimizerGroups split_for_muon(OptimizerGroups groups) {
+  OptimizerGroups result;
+  for (size_t index = 0; index < groups.tensors.size(); ++index) {
+    optim::ParamGroup& given = groups.options[index];
+    given.param_names.clear();
+    if (given.options.contains("use_muon")) {
+      add_group(result, std::move(groups.tensors[index]), std::move(given));
+      continue;
+    }
+    std::vector<zero::NamedTensor> matrices, others;
+    for (zero::NamedTensor& param : groups.tensors[index]) {
+      const bool is_matrix = optim::uses_muon(param.name, param.tensor.dim());
+      (is_matrix ? matrices : others).push_back(std::move(param));
+    }
+    for (auto* params : {&matrices, &others}) {
+      optim::ParamGroup options = given;
+      options.options.set("use_muon", params == &matrices);
+      add_group(result, std::move(*params), std::move(options));
+    }
+  }
+  return result;
 }
 
 }  // namespace
@@ -66,6 +93,8 @@ OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSp
   } else {
     add_group(groups, named(all, names, 0), {});
   }
+  if (!options.optimizer && optim::is_muon(config.optimizer->type))
+    groups = split_for_muon(std::move(groups));
   if (groups.tensors.empty()) raise<UsageError>("initialize", "no parameter of the model needs a gradient");
   return groups;
 }

@@ -30,6 +30,7 @@ class Adam : public Optimizer {
 
   std::string name() const override { return options_.class_name; }
   bool is_elementwise() const override { return true; }
+  at::ScalarType state_dtype() const override { return options_.moment_dtype; }
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;

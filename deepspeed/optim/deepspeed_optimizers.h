@@ -23,6 +23,28 @@ namespace deepspeed {
 
 using Betas = std::pair<double, double>;
 
+namespace optim {
+
+/// A group's own options, of both classes of Adam.
+template <class Self, class Visitor>
+void visit_adam_options(Self& self, const Visitor& visitor) {
+  visitor("lr", self.lr());
+  visitor("bias_correction", self.bias_correction());
+  visitor("betas", self.betas());
+  visitor("eps", self.eps());
+  visitor("weight_decay", self.weight_decay());
+}
+
+/// Of both classes of Lion.
+template <class Self, class Visitor>
+void visit_lion_options(Self& self, const Visitor& visitor) {
+  visitor("lr", self.lr());
+  visitor("betas", self.betas());
+  visitor("weight_decay", self.weight_decay());
+}
+
+}  // namespace optim
+
 struct FusedAdamOptions : optim::NativeOptionsOf<FusedAdamOptions> {
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(bool, bias_correction) = true;
@@ -37,11 +59,7 @@ struct FusedAdamOptions : optim::NativeOptionsOf<FusedAdamOptions> {
  public:
   template <class Self, class Visitor>
   static void visit(Self& self, const Visitor& visitor) {
-    visitor("lr", self.lr());
-    visitor("bias_correction", self.bias_correction());
-    visitor("betas", self.betas());
-    visitor("eps", self.eps());
-    visitor("weight_decay", self.weight_decay());
+    optim::visit_adam_options(self, visitor);
   }
 };
 
@@ -59,11 +77,7 @@ struct DeepSpeedCPUAdamOptions : optim::NativeOptionsOf<DeepSpeedCPUAdamOptions>
  public:
   template <class Self, class Visitor>
   static void visit(Self& self, const Visitor& visitor) {
-    visitor("lr", self.lr());
-    visitor("bias_correction", self.bias_correction());
-    visitor("betas", self.betas());
-    visitor("eps", self.eps());
-    visitor("weight_decay", self.weight_decay());
+    optim::visit_adam_options(self, visitor);
   }
 };
 
@@ -102,9 +116,7 @@ struct FusedLionOptions : optim::NativeOptionsOf<FusedLionOptions> {
  public:
   template <class Self, class Visitor>
   static void visit(Self& self, const Visitor& visitor) {
-    visitor("lr", self.lr());
-    visitor("betas", self.betas());
-    visitor("weight_decay", self.weight_decay());
+    optim::visit_lion_options(self, visitor);
   }
 };
 
@@ -117,9 +129,7 @@ struct DeepSpeedCPULionOptions : optim::NativeOptionsOf<DeepSpeedCPULionOptions>
  public:
   template <class Self, class Visitor>
   static void visit(Self& self, const Visitor& visitor) {
-    visitor("lr", self.lr());
-    visitor("betas", self.betas());
-    visitor("weight_decay", self.weight_decay());
+    optim::visit_lion_options(self, visitor);
   }
 };
 

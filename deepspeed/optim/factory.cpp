@@ -210,10 +210,14 @@ Make find_native(const std::string& name) {
 
 }  // namespace
 
+bool is_adam(const std::string& type) { return lower(type) == "adam" || lower(type) == "adamw"; }
+
+bool is_muon(const std::string& type) { return lower(type) == "muon"; }
+
 std::unique_ptr<Optimizer> make_optimizer(const std::string& type, const Json& params,
                                           std::vector<ParamGroup> groups) {
   const std::string name = lower(type);
-  if (name == "adam" || name == "adamw") {
+  if (is_adam(type)) {
     return make_adam(name == "adamw", params, std::move(groups));
   }
   if (const Make make = find_native(name)) {

@@ -17,4 +17,9 @@ namespace deepspeed::optim {
 std::unique_ptr<Optimizer> make_optimizer(const std::string& type, const Json& params,
                                           std::vector<ParamGroup> groups);
 
+/// Whether the type is Adam or AdamW, in any case, with the moments that `moment_dtype` of its params names.
+bool is_adam(const std::string& type);
+/// Whether the type is Muon, in any case, whose groups hold matrices or others alone.
+bool is_muon(const std::string& type);
+
 }  // namespace deepspeed::optim

@@ -6,7 +6,9 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
 #include "deepspeed/kernels/update.h"
 #include "deepspeed/optim/whole_parameters.h"
@@ -52,14 +54,21 @@ double step_size(const Hyperparameters& group, int64_t step) {
   return group.number("lr") * correction;
 }
 
-// 0-d, and computed where the tensors lie: a CUDA device is not waited for.
-at::Tensor coefficient(const Hyperparameters& group, const at::Tensor& weights, const at::Tensor& change) {
-  const at::Tensor weight_norm = at::linalg_vector_norm(weights, 2, {}, false, at::kDouble);
-  const at::Tensor change_norm = at::linalg_vector_norm(change, 2, {}, false, at::kDouble);
+at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
+  return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
+}
+
+// (2) double. Computed where the tensors lie: a CUDA device is not waited for.
+at::Tensor norms_of(const at::Tensor& weights, const at::Tensor& change) {
+  return at::stack({at::linalg_vector_norm(weights, 2, {}, false, at::kDouble),
+                    at::linalg_vector_norm(change, 2, {}, false, at::kDouble)});
+}
+
+// 0-d fp32, by the norms of a whole parameter.
+at::Tensor coefficient(const Hyperparameters& group, const at::Tensor& norms) {
   const at::Tensor ratio =
-      at::clamp(weight_norm.div(change_norm), group.number("min_coeff"), group.number("max_coeff"));
-  return at::where(weight_norm.ne(0).logical_and(change_norm.ne(0)), ratio, at::ones_like(ratio))
-      .to(at::kFloat);
+      at::clamp(norms[0].div(norms[1]), group.number("min_coeff"), group.number("max_coeff"));
+  return at::where(norms[0].ne(0).logical_and(norms[1].ne(0)), ratio, at::ones_like(ratio)).to(at::kFloat);
 }
 
 }  // namespace
@@ -67,31 +76,65 @@ at::Tensor coefficient(const Hyperparameters& group, const at::Tensor& weights, 
 Lamb::Lamb(std::vector<ParamGroup> groups)
     : Optimizer(with_defaults(std::move(groups))), states_(kWhere, {"exp_avg", "exp_avg_sq"}) {}
 
+at::Tensor Lamb::change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale) {
+  const SliceStates::Entry& entry = states_.of(slice);
+  const at::Tensor weights = part_of(slice.master, segment);
+  at::Tensor change = at::empty_like(weights);
+  kernels::update(kWhere,
+                  {weights,
+                   part_of(slice.gradient, segment),
+                   {},
+                   {{"exp_avg", part_of(entry.tensors[0], segment)},
+                    {"exp_avg_sq", part_of(entry.tensors[1], segment)},
+                    {"update", change}}},
+                  update_rule(options_of(kWhere, *this, slice), gradient_scale));
+  return change;
+}
+
+// One reduction for all parameters of the group that the partitions cut. Ranks without a part of them take
+// part in it all the same.
+std::unordered_map<int64_t, Lamb::CutChange> Lamb::changes_of_cut(const FlatSlice& slice,
+                                                                  double gradient_scale) {
+  std::unordered_map<int64_t, CutChange> changes;
+  if (slice.cut == nullptr || slice.cut->all().empty()) {
+    return changes;
+  }
+  const auto& cut = slice.cut->all();
+  const auto options = slice.master.options().dtype(at::kDouble).requires_grad(false);
+  const at::Tensor sums = at::zeros({static_cast<int64_t>(cut.size()), 2}, options);
+  for (size_t i = 0; i < cut.size(); ++i) {
+    const at::Tensor own = sums[static_cast<int64_t>(i)];
+    const Segment* segment = find_segment(slice, cut[i].param_index);
+    if (segment != nullptr) {
+      const at::Tensor change = change_of(slice, *segment, gradient_scale);
+      own.copy_(norms_of(part_of(slice.master, *segment), change).square_());
+      changes[cut[i].param_index] = {change, own};
+    }
+  }
+  slice.cut->sum(sums);
+  sums.sqrt_();
+  return changes;
+}
+
 void Lamb::step(const FlatSlice& slice, double gradient_scale) {
   const Hyperparameters& group = options_of(kWhere, *this, slice);
-  const std::vector<Segment>& segments = whole_parameters(kWhere, slice);
+  const std::vector<Segment>& segments =
+      slice.cut == nullptr ? whole_parameters(kWhere, slice) : segments_of(kWhere, slice);
   SliceStates::Entry& entry = states_.of(slice);
-  const kernels::LambUpdateRule rule = update_rule(group, gradient_scale);
+  auto cut = changes_of_cut(slice, gradient_scale);
   kernels::SgdRule move;
   move.lr = static_cast<float>(step_size(group, entry.step + 1));
   std::vector<at::Tensor>& coeffs = coeffs_[slice.id];
   coeffs.clear();
   for (const Segment& segment : segments) {
-    const auto part = [&](const at::Tensor& flat) {
-      return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel())
-                            : flat;
-    };
-    const at::Tensor weights = part(slice.master);
-    const at::Tensor change = at::empty_like(weights);
-    kernels::update(
-        kWhere,
-        {weights,
-         part(slice.gradient),
-         {},
-         {{"exp_avg", part(entry.tensors[0])}, {"exp_avg_sq", part(entry.tensors[1])}, {"update", change}}},
-        rule);
-    coeffs.push_back(coefficient(group, weights, change));
-    kernels::update(kWhere, {weights, change.mul_(coeffs.back()), part(slice.low_precision), {}}, move);
+    const at::Tensor weights = part_of(slice.master, segment);
+    const auto shared = cut.find(segment.param_index);
+    const at::Tensor change =
+        shared != cut.end() ? shared->second.change : change_of(slice, segment, gradient_scale);
+    coeffs.push_back(
+        coefficient(group, shared != cut.end() ? shared->second.norms : norms_of(weights, change)));
+    kernels::update(kWhere, {weights, change.mul_(coeffs.back()), part_of(slice.low_precision, segment), {}},
+                    move);
   }
   ++entry.step;
 }

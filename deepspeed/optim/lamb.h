@@ -26,7 +26,8 @@ class Lamb : public Optimizer {
 
   std::string name() const override { return "FusedLamb"; }
   bool is_elementwise() const override { return false; }
-  /// Throws UsageError where the slice cuts a parameter.
+  bool steps_cut_parameters() const override { return true; }
+  /// Throws UsageError where the slice cuts a parameter and has no `cut`.
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override { return states_.state(slice_id); }
   void load_state(size_t slice_id, const SliceState& state) override { states_.load_state(slice_id, state); }
@@ -36,6 +37,17 @@ class Lamb : public Optimizer {
   std::vector<double> lamb_coeffs(size_t slice_id) const;
 
  private:
+  /// This rank's part of a parameter that lies on several ranks.
+  struct CutChange {
+    at::Tensor change;  // of the part
+    at::Tensor norms;   // (2) double, of the whole parameter: weights, change
+  };
+
+  /// u above, of the segment's elements; moves m and v.
+  at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
+  /// By param_index.
+  std::unordered_map<int64_t, CutChange> changes_of_cut(const FlatSlice& slice, double gradient_scale);
+
   SliceStates states_;
   std::unordered_map<size_t, std::vector<at::Tensor>>
       coeffs_;  // by slice id: one 0-d fp32 tensor a parameter

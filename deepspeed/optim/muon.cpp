@@ -71,31 +71,28 @@ Muon::Muon(std::vector<ParamGroup> groups)
   }
 }
 
-std::string Muon::param_name(const FlatSlice& slice, const Segment& segment) const {
-  const auto& names = param_groups()[slice.group].param_names;
-  const auto index = static_cast<size_t>(segment.param_index);
+std::string Muon::param_name(size_t group, int64_t param_index) const {
+  const auto& names = param_groups()[group].param_names;
+  const auto index = static_cast<size_t>(param_index);
   return index < names.size() ? names[index] : "";
 }
 
-bool Muon::segment_uses_muon(const FlatSlice& slice, const Segment& segment) const {
-  const Hyperparameters& group = param_groups()[slice.group].options;
-  const auto num_dims = static_cast<int64_t>(segment.shape.size());
-  if (!group.contains("use_muon")) {
-    return uses_muon(param_name(slice, segment), num_dims);
+bool Muon::uses_muon_for(size_t group, int64_t param_index, size_t num_dims) const {
+  const Hyperparameters& options = param_groups()[group].options;
+  if (!options.contains("use_muon")) {
+    return uses_muon(param_name(group, param_index), static_cast<int64_t>(num_dims));
   }
-  if (group.flag("use_muon") && num_dims < 2) {
+  if (options.flag("use_muon") && num_dims < 2) {
     raise<UsageError>(
-        kWhere, "parameter '", param_name(slice, segment), "' has ", num_dims,
+        kWhere, "parameter '", param_name(group, param_index), "' has ", num_dims,
         " dimensions, but its group has use_muon: true, which is for matrices; put it into a group with ",
         "use_muon: false");
   }
-  return group.flag("use_muon");
+  return options.flag("use_muon");
 }
 
-void Muon::step_matrix(const FlatSlice& slice, const Segment& segment, double gradient_scale) {
-  check_whole_parameter(kWhere, slice, segment);
-  const Hyperparameters& group = param_groups()[slice.group].options;
-  const double momentum = group.number("momentum");
+at::Tensor Muon::change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale) {
+  const double momentum = param_groups()[slice.group].options.number("momentum");
   kernels::MuonMomentumRule average;
   average.gradient_scale = static_cast<float>(gradient_scale);
   average.momentum = static_cast<float>(momentum);
@@ -108,14 +105,42 @@ void Muon::step_matrix(const FlatSlice& slice, const Segment& segment, double gr
                    {},
                    {{kMomentum, part_of(momenta_.of(slice).tensors[0], segment)}, {"update", change}}},
                   average);
+  return change;
+}
+
+// All matrices travel before one is orthogonalized, so that no rank waits for another one's arithmetic.
+std::unordered_map<int64_t, at::Tensor> Muon::changes_of_cut(const FlatSlice& slice, double gradient_scale) {
+  std::unordered_map<int64_t, at::Tensor> changes;
+  if (slice.cut == nullptr) {
+    return changes;
+  }
+  const auto& cut = slice.cut->all();
+  for (size_t i = 0; i < cut.size(); ++i) {
+    if (!uses_muon_for(slice.group, cut[i].param_index, cut[i].shape.size())) {
+      continue;
+    }
+    const Segment* segment = find_segment(slice, cut[i].param_index);
+    const at::Tensor part = segment == nullptr ? at::Tensor() : change_of(slice, *segment, gradient_scale);
+    const at::Tensor whole = slice.cut->join(i, part);
+    if (segment != nullptr) {
+      changes[cut[i].param_index] = whole;
+    }
+  }
+  return changes;
+}
+
+void Muon::move_matrix(const FlatSlice& slice, const Segment& segment, const at::Tensor& change) {
+  const Hyperparameters& group = param_groups()[slice.group].options;
   const auto method = kernels::newton_schulz_method(kWhere, group.text("ns_method"));
-  change = kernels::orthogonalize(change.view(matrix_shape(segment.shape)), method)
-               .mul_(shape_factor(segment.shape))
-               .reshape({-1});
+  const at::Tensor orthogonal = kernels::orthogonalize(change.view(matrix_shape(segment.shape)), method)
+                                    .mul_(shape_factor(segment.shape))
+                                    .reshape({-1})
+                                    .narrow(0, segment.offset_in_param, segment.in_slice.numel());
   kernels::SgdRule move;
   move.lr = static_cast<float>(group.number("lr"));
   move.l2_decay = static_cast<float>(group.number("weight_decay"));
-  kernels::update(kWhere, {weights, change, part_of(slice.low_precision, segment), {}}, move);
+  kernels::update(
+      kWhere, {part_of(slice.master, segment), orthogonal, part_of(slice.low_precision, segment), {}}, move);
 }
 
 void Muon::step_adam(const FlatSlice& slice, const Segment& segment, double gradient_scale, int64_t step) {
@@ -140,18 +165,23 @@ void Muon::step_adam(const FlatSlice& slice, const Segment& segment, double grad
 
 void Muon::step(const FlatSlice& slice, double gradient_scale) {
   options_of(kWhere, *this, slice);
-  if (slice.segments == nullptr) {
-    raise<UsageError>(kWhere, "slice ", slice.id, " names no segments, which this class of optimizer needs");
-  }
+  const std::vector<Segment>& segments = segments_of(kWhere, slice);
   const int64_t step = std::max(momenta_.state(slice.id).step, moments_.state(slice.id).step) + 1;
-  for (const Segment& segment : *slice.segments) {
-    if (segment_uses_muon(slice, segment)) {
-      step_matrix(slice, segment, gradient_scale);
-      momenta_.of(slice).step = step;
-    } else {
+  const auto cut = changes_of_cut(slice, gradient_scale);
+  for (const Segment& segment : segments) {
+    if (!uses_muon_for(slice.group, segment.param_index, segment.shape.size())) {
       step_adam(slice, segment, gradient_scale, step);
       moments_.of(slice).step = step;
+      continue;
     }
+    const auto shared = cut.find(segment.param_index);
+    if (shared == cut.end()) {
+      check_whole_parameter(kWhere, slice, segment);
+      move_matrix(slice, segment, change_of(slice, segment, gradient_scale));
+    } else {
+      move_matrix(slice, segment, shared->second);
+    }
+    momenta_.of(slice).step = step;
   }
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "deepspeed/optim/optimizer.h"
@@ -34,17 +35,23 @@ class Muon : public Optimizer {
 
   std::string name() const override { return "Muon"; }
   bool is_elementwise() const override { return false; }
-  /// Throws UsageError where the slice cuts a matrix, or a group with use_muon holds a parameter of fewer
-  /// than two dimensions.
+  bool steps_cut_parameters() const override { return true; }
+  /// Throws UsageError where the slice cuts a matrix and has no `cut`, or a group with use_muon holds a
+  /// parameter of fewer than two dimensions. A matrix on several ranks is orthogonalized by each of them.
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
   int64_t state_bytes() const override { return momenta_.bytes() + moments_.bytes(); }
 
  private:
-  bool segment_uses_muon(const FlatSlice& slice, const Segment& segment) const;
-  std::string param_name(const FlatSlice& slice, const Segment& segment) const;
-  void step_matrix(const FlatSlice& slice, const Segment& segment, double gradient_scale);
+  bool uses_muon_for(size_t group, int64_t param_index, size_t num_dims) const;
+  std::string param_name(size_t group, int64_t param_index) const;
+  /// The change of the segment's elements before it is orthogonalized; moves the momentum.
+  at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
+  /// The changes, whole and flat, of matrices of which this rank has a part, by param_index.
+  std::unordered_map<int64_t, at::Tensor> changes_of_cut(const FlatSlice& slice, double gradient_scale);
+  /// `change`: of the whole matrix, flat.
+  void move_matrix(const FlatSlice& slice, const Segment& segment, const at::Tensor& change);
   void step_adam(const FlatSlice& slice, const Segment& segment, double gradient_scale, int64_t step);
 
   std::vector<double> initial_lrs_;  // by group

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/interval.h"
+#include "deepspeed/optim/cut_parameters.h"
 #include "deepspeed/optim/param_group.h"
 
 namespace deepspeed::optim {
@@ -31,6 +32,7 @@ struct FlatSlice {
   at::Tensor gradient;       // (n) fp32, fp16 or bf16
   at::Tensor low_precision;  // (n) 16-bit copy of the new master to write, or undefined
   const std::vector<Segment>* segments = nullptr;
+  const CutParameters* cut = nullptr;  // of the group; null: every segment is a whole parameter
 };
 
 /// State of one slice: named flat tensors of its size, and the number of steps made.
@@ -51,6 +53,10 @@ class Optimizer {
   /// Whether an update of one element reads that element's data alone, so that a slice may cut a parameter
   /// anywhere.
   virtual bool is_elementwise() const = 0;
+  /// Whether it steps slices that cut parameters: by itself, or through FlatSlice::cut.
+  virtual bool steps_cut_parameters() const { return is_elementwise(); }
+  /// Of the state that grows with the parameters.
+  virtual at::ScalarType state_dtype() const { return at::kFloat; }
 
   /// One update of one slice; the gradient is multiplied by `gradient_scale` first. State is made at first
   /// use.

@@ -136,6 +136,12 @@ bool TorchOptimizer::is_elementwise() const {
   return native_ ? native_->is_elementwise() : class_ != nullptr;
 }
 
+bool TorchOptimizer::steps_cut_parameters() const {
+  return native_ ? native_->steps_cut_parameters() : is_elementwise();
+}
+
+at::ScalarType TorchOptimizer::state_dtype() const { return native_ ? native_->state_dtype() : at::kFloat; }
+
 TorchOptimizer::StandIns& TorchOptimizer::stand_ins_of(const FlatSlice& slice) {
   StandIns& stand_ins = stand_ins_[slice.id];
   const auto views = stand_in_views(slice, slice.master.detach(), is_elementwise());

@@ -36,6 +36,8 @@ class TorchOptimizer : public Optimizer {
   /// The class's name without namespaces, e.g. "RMSprop".
   std::string name() const override;
   bool is_elementwise() const override;
+  bool steps_cut_parameters() const override;
+  at::ScalarType state_dtype() const override;
   void step(const FlatSlice& slice, double gradient_scale) override;
   /// Throws NotSupportedError for a class without a known state.
   SliceState state(size_t slice_id) const override;

@@ -20,11 +20,6 @@ struct Marks {
   std::mutex mutex;
   std::unordered_map<const at::TensorImpl*, Mark> of;
   bool initialized = false;
-
-  const Mark* find(const at::Tensor& param) {
-    const auto entry = of.find(param.unsafeGetTensorImpl());
-    return entry == of.end() || entry->second.param.expired() ? nullptr : &entry->second;
-  }
 };
 
 Marks& marks() {
@@ -79,22 +74,22 @@ void set_autocast_dtype(const at::Tensor& param, at::ScalarType dtype) {
       Marks::Mark{c10::weak_intrusive_ptr<at::TensorImpl>(param.getIntrusivePtr()), dtype});
 }
 
-bool has_autocast_dtype(const at::Tensor& param) {
+std::optional<at::ScalarType> find_autocast_dtype(const at::Tensor& param) {
   auto& all = marks();
   const std::lock_guard lock(all.mutex);
-  return all.find(param) != nullptr;
+  const auto entry = all.of.find(param.unsafeGetTensorImpl());
+  if (entry == all.of.end() || entry->second.param.expired()) return std::nullopt;
+  return entry->second.dtype;
 }
 
+bool has_autocast_dtype(const at::Tensor& param) { return find_autocast_dtype(param).has_value(); }
+
 at::ScalarType get_autocast_dtype(const at::Tensor& param) {
-  auto& all = marks();
-  const std::lock_guard lock(all.mutex);
-  const auto* const mark = all.find(param);
-  if (mark == nullptr) {
-    raise<UsageError>(
-        "precision.autocast", "the parameter of sizes ", param.sizes(),
-        " has no autocast dtype; init_autocast_params() gives one to those of the listed modules");
-  }
-  return mark->dtype;
+  const auto dtype = find_autocast_dtype(param);
+  if (dtype) return *dtype;
+  raise<UsageError>(
+      "precision.autocast", "the parameter of sizes ", param.sizes(),
+      " has no autocast dtype; init_autocast_params() gives one to those of the listed modules");
 }
 
 bool is_autocast_initialized() {

@@ -3,6 +3,7 @@
 // modules that the config lists decide whose gradients are reduced in the lower precision.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ bool is_autocast_module(const std::string& class_name, const std::vector<std::st
 
 /// Marks a parameter: its gradient is reduced in `dtype`.
 void set_autocast_dtype(const at::Tensor& param, at::ScalarType dtype);
+/// The dtype of the mark, if there is one.
+std::optional<at::ScalarType> find_autocast_dtype(const at::Tensor& param);
 bool has_autocast_dtype(const at::Tensor& param);
 /// Throws UsageError for a parameter that was not marked.
 at::ScalarType get_autocast_dtype(const at::Tensor& param);

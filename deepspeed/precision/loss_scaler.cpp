@@ -25,10 +25,14 @@ DynamicLossScaler::DynamicLossScaler(const DynamicLossScalerOptions& options) : 
   state_.cur_hysteresis = options.hysteresis;
 }
 
+bool DynamicLossScaler::is_exhausted() const {
+  return state_.cur_scale == options_.min_scale && (options_.hysteresis == 1 || state_.cur_hysteresis == 1);
+}
+
 void DynamicLossScaler::update(bool overflow) {
   if (overflow) {
     if (options_.hysteresis == 1 || state_.cur_hysteresis == 1) {
-      if (state_.cur_scale == options_.min_scale) {
+      if (is_exhausted()) {
         raise<UsageError>(
             kWhere, "the loss scale is at its minimum, ", options_.min_scale,
             ", and the gradients still overflow; look for non-finite losses, or train with bf16");

@@ -21,6 +21,8 @@ class LossScaler {
   virtual bool is_dynamic() const = 0;
   /// Takes note of a step. Throws UsageError where a dynamic scale overflows at its minimum.
   virtual void update(bool overflow) = 0;
+  /// Whether another overflow is an error: the scale cannot go lower.
+  virtual bool is_exhausted() const = 0;
 };
 
 /// A constant scale: fp16 with `loss_scale` set, and 1 for bf16 and fp32.
@@ -30,6 +32,7 @@ class StaticLossScaler : public LossScaler {
   double scale() const override { return scale_; }
   bool is_dynamic() const override { return false; }
   void update(bool) override {}
+  bool is_exhausted() const override { return false; }
 
  private:
   double scale_;
@@ -49,6 +52,7 @@ class DynamicLossScaler : public LossScaler {
   double scale() const override { return state_.cur_scale; }
   bool is_dynamic() const override { return true; }
   void update(bool overflow) override;
+  bool is_exhausted() const override;
 
   const DynamicLossScalerOptions& options() const { return options_; }
   const State& state() const { return state_; }

@@ -75,7 +75,7 @@ class FullGradients : public GradReducer {
     return flat_[group].narrow(0, owned.begin, owned.numel());
   }
 
-  void clear() override {
+  void clear_window() override {
     unreduced_ = false;
     reduced_ = false;
     for (size_t group = 0; group < written_.size(); ++group) {

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/kernels/grad_stats.h"
 #include "deepspeed/precision/autocast.h"
+#include "deepspeed/zero/dense_gradient.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -21,8 +23,7 @@ std::vector<std::vector<int>> communication_dtypes(const ParamStore& store, at::
   for (const StoredGroup& group : store.groups()) {
     std::vector<int>& of_group = dtypes.emplace_back();
     for (const NamedTensor& param : group.params) {
-      const bool marked = precision::has_autocast_dtype(param.tensor);
-      of_group.push_back(static_cast<int>(marked ? precision::get_autocast_dtype(param.tensor) : usual));
+      of_group.push_back(static_cast<int>(precision::find_autocast_dtype(param.tensor).value_or(usual)));
     }
   }
   return dtypes;
@@ -37,6 +38,17 @@ GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOpt
       buckets_(make_buckets(store.layouts(), options_.contiguous ? options_.bucket_numel : 1,
                             communication_dtypes(store, options_.communication_dtype))),
       order_(buckets_, params_per_group(store)) {}
+
+void GradReducer::watch(bool on) {
+  watching_ = on;
+  first_non_finite_.reset();
+}
+
+void GradReducer::look_at(size_t group, size_t param) {
+  const at::Tensor& gradient = store_.groups()[group].params[param].tensor.grad();
+  if (!gradient.defined() || kernels::grad_stats(dense_gradient(gradient).contiguous()).finite) return;
+  first_non_finite_ = ParamPlace{group, param};
+}
 
 void GradReducer::resume() {
   paused_ = false;

@@ -35,6 +35,12 @@ struct ReducerOptions {
   std::vector<Interval> owned;  // per group: what this rank updates
 };
 
+/// A parameter of the store, by its places.
+struct ParamPlace {
+  size_t group = 0;
+  size_t param = 0;
+};
+
 /// Not thread-safe by itself: GradHooks calls it under one lock.
 class GradReducer {
  public:
@@ -48,6 +54,7 @@ class GradReducer {
 
   /// The gradient of a parameter was accumulated into its grad. While paused it stays there.
   void on_gradient(size_t group, size_t param) {
+    if (watching_ && !first_non_finite_) look_at(group, param);
     if (!paused_) take_gradient(group, param);
   }
   /// Reduces what backwards that were not at the boundary left; nothing where the last one was.
@@ -67,7 +74,15 @@ class GradReducer {
   /// and clear().
   virtual at::Tensor gradient(size_t group) const = 0;
   /// Starts a new accumulation window.
-  virtual void clear() = 0;
+  void clear() {
+    first_non_finite_.reset();
+    clear_window();
+  }
+  /// While watching, each gradient is looked at as it comes, before it is added to those of other ranks; else
+  /// that costs nothing.
+  void watch(bool on);
+  /// The first parameter whose gradient was not finite on this rank since the window began, or the watching.
+  std::optional<ParamPlace> first_non_finite() const { return first_non_finite_; }
   /// Bytes of gradients held between steps, transient buckets not counted.
   virtual int64_t bytes() const = 0;
   /// Whether a backward has begun and was not finished (a direct loss.backward()).
@@ -79,6 +94,7 @@ class GradReducer {
   GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options);
 
   virtual void take_gradient(size_t group, size_t param) = 0;
+  virtual void clear_window() = 0;
 
   /// Sum over the ranks of the values of `bucket` (1-D) in the communication dtype, with the factor before
   /// it.
@@ -104,12 +120,15 @@ class GradReducer {
 
  private:
   Works start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const;
+  void look_at(size_t group, size_t param);
 
   struct Converted {
     const void* values;
     at::Tensor travelling;
   };
   std::vector<Converted> converted_;
+  std::optional<ParamPlace> first_non_finite_;
+  bool watching_ = false;
   bool boundary_ = true;
   bool paused_ = false;
 };

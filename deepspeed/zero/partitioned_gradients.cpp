@@ -58,7 +58,7 @@ class PartitionedGradients : public GradReducer {
 
   at::Tensor gradient(size_t group) const override { return own_[group]; }
 
-  void clear() override {
+  void clear_window() override {
     window_is_empty_ = true;
     for (auto& group : used_) group.assign(group.size(), false);
   }

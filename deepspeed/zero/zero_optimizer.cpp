@@ -10,6 +10,7 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/kernels/grad_stats.h"
 #include "deepspeed/precision/grad_clip.h"
+#include "deepspeed/zero/cut_parameters.h"
 
 namespace deepspeed::zero {
 
@@ -24,9 +25,12 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
   if (options_.stage < 0 || options_.stage > 2) {
     raise<UsageError>("zero.optimizer", "stage ", options_.stage, ", expected 0, 1 or 2");
   }
-  if (options_.stage > 0 && !optimizer_->is_elementwise()) {
+  if (options_.stage > 0 && !optimizer_->steps_cut_parameters()) {
     raise<UsageError>("zero.optimizer", "optimizer ", optimizer_->name(),
                       " needs whole parameters, which ZeRO stage ", options_.stage, " cuts; use stage 0");
+  }
+  if (options_.sixteen_bit_masters && store_->dtype() == at::kFloat) {
+    raise<UsageError>("zero.optimizer", "16-bit masters of a model in fp32; enable fp16 or bf16");
   }
   ReducerOptions reducer;
   reducer.bucket_numel = options_.reduce_bucket_numel;
@@ -63,14 +67,18 @@ ZeroOptimizer::OwnedSlice ZeroOptimizer::make_slice(size_t index) const {
     owned.segments.push_back({static_cast<int64_t>(piece.index), piece.in_interval, piece.offset_in_param,
                               stored.params[piece.index].tensor.sizes().vec()});
   }
+  if (options_.stage > 0 && !optimizer_->is_elementwise()) {
+    owned.cut = make_cut_parameters(stored, group_);
+    owned.slice.cut = owned.cut.get();
+  }
   const at::Tensor weights = stored.flat.narrow(0, owned.interval.begin, owned.interval.numel());
   owned.slice.id = index;
   owned.slice.group = index;
-  if (has_master_weights()) {
-    owned.slice.master = weights.to(at::kFloat);
-    owned.slice.low_precision = weights;
-  } else {
+  if (store_->dtype() == at::kFloat) {
     owned.slice.master = weights;
+  } else {
+    owned.slice.low_precision = weights;
+    if (has_master_weights()) owned.slice.master = weights.to(at::kFloat);
   }
   return owned;
 }
@@ -99,18 +107,53 @@ ZeroOptimizer::NormAndFlag ZeroOptimizer::measure_gradients() const {
   return {std::sqrt(sum_of_squares), finite};
 }
 
-void ZeroOptimizer::report_non_finite(int64_t step_number) const {
-  for (size_t index = 0; index < slices_.size(); ++index) {
+std::string ZeroOptimizer::describe_non_finite() const {
+  const auto name = [&](size_t group, size_t param) { return store_->groups()[group].params[param].name; };
+  std::string on_this_rank, in_the_sum;
+  if (const auto first = reducer_->first_non_finite()) {
+    on_this_rank = message("the gradient of '", name(first->group, first->param), "' is not finite on rank ",
+                           group_.rank());
+  }
+  for (size_t index = 0; index < slices_.size() && in_the_sum.empty(); ++index) {
     const at::Tensor gradient = reducer_->gradient(index);
     for (const optim::Segment& segment : slices_[index].segments) {
       const at::Tensor piece = gradient.narrow(0, segment.in_slice.begin, segment.in_slice.numel());
       if (kernels::grad_stats(piece).finite) continue;
-      log::warning("step ", step_number, " is skipped: the gradient of '",
-                   store_->groups()[index].params[segment.param_index].name, "' is not finite on rank ",
-                   group_.rank(), " (loss scale ", loss_scale(), ")");
-      return;
+      in_the_sum = message(
+          "the gradient of '", name(index, static_cast<size_t>(segment.param_index)),
+          group_.size() == 1 ? "' is not finite on rank 0" : "' is not finite in the sum over the ranks");
+      break;
     }
   }
+  if (group_.size() == 1) return in_the_sum;
+  for (const std::string& own : {on_this_rank, in_the_sum}) {
+    for (const std::string& text : group_.all_gather_text(own)) {
+      if (!text.empty()) return text;
+    }
+  }
+  return "a gradient is not finite";
+}
+
+void ZeroOptimizer::skip_step(int64_t step_number) {
+  const std::string cause = describe_non_finite();
+  zero_grad();
+  if (scaler_->is_exhausted()) {
+    raise<UsageError>("zero.optimizer", "step ", step_number, ": ", cause, ", and the loss scale, ",
+                      loss_scale(), ", is at its minimum; look for non-finite losses, or train with bf16");
+  }
+  if (group_.rank() == 0) {
+    log::warning("step ", step_number, " is skipped: ", cause, " (loss scale ", loss_scale(), ")");
+  }
+  scaler_->update(true);
+  reducer_->watch(true);
+}
+
+void ZeroOptimizer::step_slice(OwnedSlice& owned, double gradient_scale) {
+  if (options_.sixteen_bit_masters) owned.slice.master = owned.slice.low_precision.to(at::kFloat);
+  owned.slice.gradient = reducer_->gradient(owned.slice.group);
+  optimizer_->step(owned.slice, gradient_scale);
+  owned.slice.gradient.reset();
+  if (options_.sixteen_bit_masters) owned.slice.master.reset();
 }
 
 StepResult ZeroOptimizer::step(int64_t step_number) {
@@ -123,20 +166,15 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   if (norm_is_wanted()) {
     const NormAndFlag measured = measure_gradients();
     if (!measured.finite) {
-      if (group_.rank() == 0 || options_.stage > 0) report_non_finite(step_number);
-      zero_grad();
-      scaler_->update(true);
+      skip_step(step_number);
       return result;
     }
+    reducer_->watch(false);
     result.grad_norm = measured.norm_of_scaled / scale;
     gradient_scale =
         precision::combined_gradient_scale(measured.norm_of_scaled, scale, options_.gradient_clipping);
   }
-  for (OwnedSlice& owned : slices_) {
-    owned.slice.gradient = reducer_->gradient(owned.slice.group);
-    optimizer_->step(owned.slice, gradient_scale);
-    owned.slice.gradient.reset();
-  }
+  for (OwnedSlice& owned : slices_) step_slice(owned, gradient_scale);
   gather_parameters();
   scaler_->update(false);
   result.applied = true;

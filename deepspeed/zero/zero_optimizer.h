@@ -22,9 +22,10 @@
 namespace deepspeed::zero {
 
 struct ZeroOptions {
-  int stage = 0;                   // 0, 1 or 2
-  double gradient_clipping = 1.0;  // largest L2 norm of all gradients; 0: none
-  bool check_overflow = false;     // fp16 always, bf16 by config: skip a step whose gradients are not finite
+  int stage = 0;                     // 0, 1 or 2
+  double gradient_clipping = 1.0;    // largest L2 norm of all gradients; 0: none
+  bool sixteen_bit_masters = false;  // no fp32 masters: the model's own 16-bit weights are updated
+  bool check_overflow = false;  // fp16 always, bf16 by config: skip a step whose gradients are not finite
   int64_t reduce_bucket_numel = 500'000'000;
   bool overlap_comm = false;
   bool contiguous_gradients = true;      // false: each parameter's gradient travels alone
@@ -48,7 +49,7 @@ struct StepResult {
 struct MemoryBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
-  int64_t master_weights = 0;  // 0 in fp32: the parameters are the masters
+  int64_t master_weights = 0;  // 0 in fp32, and with 16-bit masters: the parameters are the masters
   int64_t optimizer_states = 0;
   int64_t total() const { return parameters + gradients + master_weights + optimizer_states; }
 };
@@ -72,7 +73,8 @@ class ZeroOptimizer {
   const ZeroOptions& options() const { return options_; }
   const ParamStore& store() const { return *store_; }
   const comm::ProcessGroup& group() const { return group_; }
-  bool has_master_weights() const { return store_->dtype() != at::kFloat; }
+  /// Whether masters are kept beside the parameters.
+  bool has_master_weights() const { return store_->dtype() != at::kFloat && !options_.sixteen_bit_masters; }
 
   /// Where this rank is. Ranks whose micro steps differ do not meet in a collective, but get an error.
   void set_micro_step(int64_t micro_step) { micro_step_->store(micro_step); }
@@ -90,7 +92,10 @@ class ZeroOptimizer {
   bool is_paused() const { return reducer_->is_paused(); }
   void resume() { reducer_->resume(); }
   void resume_without_gradients() { reducer_->resume_without_gradients(); }
-  /// Updates the owned slices and gathers the parameters. `step_number` is named in messages.
+  /// Updates the owned slices and gathers the parameters. `step_number` is named in messages. Where the loss
+  /// scale cannot go lower, gradients that are not finite are a UsageError on all ranks. Their parameter is
+  /// named, and its rank from the second skipped step on: gradients are looked at before their sum over the
+  /// ranks only after a step was skipped.
   StepResult step(int64_t step_number);
   /// Forgets the gradients of the window.
   void zero_grad();
@@ -99,8 +104,11 @@ class ZeroOptimizer {
 
   // State, for checkpoints.
   Interval owned(size_t group) const { return slices_[group].interval; }
-  /// fp32 weights of the owned interval; shared with the optimizer.
-  at::Tensor master(size_t group) const { return slices_[group].slice.master; }
+  /// Weights of the owned interval that the optimizer updates, shared with it: fp32 but for 16-bit masters.
+  at::Tensor master(size_t group) const {
+    const optim::FlatSlice& slice = slices_[group].slice;
+    return options_.sixteen_bit_masters ? slice.low_precision : slice.master;
+  }
   /// Copies the masters into the model's own dtype and gathers all parameters: after masters were loaded.
   void publish_masters();
   /// Makes the masters anew from the model's weights: after weights were loaded without masters.
@@ -110,7 +118,8 @@ class ZeroOptimizer {
   struct OwnedSlice {
     Interval interval;
     std::vector<optim::Segment> segments;
-    optim::FlatSlice slice;
+    std::unique_ptr<optim::CutParameters> cut;  // null where nothing can be cut
+    optim::FlatSlice slice;                     // with 16-bit masters, slice.master lives for a step alone
   };
 
   struct NormAndFlag {
@@ -121,7 +130,10 @@ class ZeroOptimizer {
   OwnedSlice make_slice(size_t group) const;
   bool norm_is_wanted() const;
   NormAndFlag measure_gradients() const;
-  void report_non_finite(int64_t step_number) const;
+  /// What is known of the gradient that is not finite, the same text on all ranks, which all call it.
+  std::string describe_non_finite() const;
+  void skip_step(int64_t step_number);
+  void step_slice(OwnedSlice& owned, double gradient_scale);
   void gather_parameters();
 
   ZeroOptions options_;

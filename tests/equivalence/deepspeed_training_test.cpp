@@ -113,8 +113,10 @@ TEST(GoldenTraining, IsWhatTheInstalledDeepSpeedGives) {
   if (!python) {
     GTEST_SKIP() << "DEEPSPEED_REFERENCE_PYTHON does not name a Python that has deepspeed 0.19.6";
   }
-  const std::string script = std::string(DEEPSPEED_SOURCE_DIR) + "/tests/golden/deepspeed_training/record.py";
-  EXPECT_EQ(std::system(("'" + *python + "' '" + script + "' --check").c_str()), 0);
+  const std::string folder = std::string(DEEPSPEED_SOURCE_DIR) + "/tests/golden/deepspeed_training/";
+  for (const char* script : {"record.py", "record_precision.py"}) {
+    EXPECT_EQ(std::system(("'" + *python + "' '" + folder + script + "' --check").c_str()), 0) << script;
+  }
 }
 
 }  // namespace deepspeed::testing

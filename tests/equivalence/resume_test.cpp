@@ -121,6 +121,68 @@ TEST_P(Resume, EqualsAnUninterruptedRunBitForBit) {
   EXPECT_EQ(straight, resumed);
 }
 
+class ResumeWithWholeParameters : public ::testing::TestWithParam<std::tuple<const char*, int, int>> {};
+INSTANTIATE_TEST_SUITE_P(Matrix, ResumeWithWholeParameters,
+                         ::testing::Values(std::tuple("Lamb", 1, 3), std::tuple("Lamb", 2, 2),
+                                           std::tuple("Muon", 0, 2), std::tuple("Muon", 1, 2),
+                                           std::tuple("Muon", 2, 3)));
+
+TEST_P(ResumeWithWholeParameters, EqualsAnUninterruptedRunBitForBit) {
+  const auto [type, stage, world_size] = GetParam();
+  Json config = config_of(stage, "fp32");
+  config["optimizer"] = {{"type", type}, {"params", {{"lr", 0.01}}}};
+  config["zero_allow_untested_optimizer"] = true;
+  const Folder folder;
+  const auto straight = run_ranks_collect(world_size, [&](comm::World& world) {
+    Session session(world, config);
+    session.train(3);
+    session.engine->save_checkpoint(folder.path());
+    return session.train(4) + session.weights();
+  });
+  const auto resumed = run_ranks_collect(world_size, [&](comm::World& world) {
+    Session session(world, config);
+    session.train(1);
+    session.engine->load_checkpoint(folder.path());
+    return session.train(4) + session.weights();
+  });
+  EXPECT_EQ(straight, resumed);
+  if (stage == 0) return;
+  // On another number of ranks the partitions cut other parameters; the state is the same.
+  const auto moved = run_ranks_collect(world_size + 1, [&](comm::World& world) {
+    Session session(world, config);
+    session.engine->load_checkpoint(folder.path());
+    return message(session.engine->memory().optimizer_states > 0, session.weights());
+  });
+  const auto still = run_ranks_collect(world_size, [&](comm::World& world) {
+    Session session(world, config);
+    session.engine->load_checkpoint(folder.path());
+    return message(true, session.weights());
+  });
+  EXPECT_EQ(moved.front(), still.front());
+}
+
+// fp32 weights under fp16 autocast: a scaler without masters.
+TEST(Resume, KeepsTheScalerOfAutocast) {
+  for (const int stage : {0, 1}) {
+    const Folder folder;
+    Json config = config_of(stage, "fp32");
+    config["torch_autocast"] = {{"enabled", true}, {"dtype", "fp16"}};
+    config["log_level"] = "error";
+    run_ranks(1, [&](comm::World& world) {
+      Session session(world, config);
+      auto& scaler = dynamic_cast<precision::DynamicLossScaler&>(session.engine->optimizer()->loss_scaler());
+      session.train(2);
+      scaler.set_state({1024.0, 77, 5, 1});
+      session.engine->save_checkpoint(folder.path());
+      scaler.set_state({8.0, 1, 0, 1});
+      session.engine->load_checkpoint(folder.path());
+      EXPECT_EQ(session.engine->loss_scale(), 1024.0) << "stage " << stage;
+      EXPECT_EQ(scaler.state().cur_iter, 77);
+      EXPECT_EQ(scaler.state().last_overflow_iter, 5);
+    });
+  }
+}
+
 TEST(Resume, FindsNoCheckpointWithoutLatest) {
   const Folder folder;
   run_ranks(1, [&](comm::World& world) {

@@ -101,7 +101,7 @@ at::Tensor TinyGPT::forward(const at::Tensor& tokens, const at::Tensor& targets)
     x = block->as<TinyGPTBlock>()->forward(x);
   }
   const at::Tensor logits = at::linear(ln_f_->forward(x), wte_->weight);
-  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}), targets.reshape({-1}));
+  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}).to(at::kFloat), targets.reshape({-1}));
 }
 
 }  // namespace deepspeed::testing

@@ -1,0 +1,54 @@
+// Optimizers passed as objects that need whole parameters, at each stage.
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "deepspeed/optim/deepspeed_optimizers.h"
+
+#include "tests/engine/make_engine.h"
+#include "tests/support/run_ranks.h"
+
+namespace deepspeed::testing {
+namespace {
+
+using MakeOptimizer = std::function<std::shared_ptr<torch::optim::Optimizer>(const OddNet&)>;
+using torch::optim::OptimizerParamGroup;
+
+std::shared_ptr<torch::optim::Optimizer> make_lamb(const OddNet& net) {
+  return std::make_shared<FusedLamb>(net.parameters(), FusedLambOptions().lr(0.01).weight_decay(0.1));
+}
+
+std::shared_ptr<torch::optim::Optimizer> make_muon(const OddNet& net) {
+  std::vector<at::Tensor> matrices, others;
+  for (const at::Tensor& param : net.parameters()) (param.dim() >= 2 ? matrices : others).push_back(param);
+  return std::make_shared<Muon>(
+      std::vector{OptimizerParamGroup(matrices, std::make_unique<MuonOptions>(MuonOptions(true).lr(0.01))),
+                  OptimizerParamGroup(others, std::make_unique<MuonOptions>(MuonOptions(false)))});
+}
+
+at::Tensor weights_after(const MakeOptimizer& make, int stage, const comm::World& world) {
+  const auto net = std::make_shared<OddNet>();
+  const Json config = {{"train_micro_batch_size_per_gpu", 4},
+                       {"gradient_clipping", 0.0},
+                       {"zero_allow_untested_optimizer", true},
+                       {"zero_optimization", {{"stage", stage}}}};
+  const auto engine =
+      std::get<0>(initialize(net, {.config = config, .optimizer = make(*net), .world = world}));
+  for (int step = 0; step < 4; ++step) train_step(*engine, 4 * (3 * step + world.rank()));
+  return net->named_parameters()["shared.weight"].detach().clone();
+}
+
+TEST(OptimizerObjects, ThatNeedWholeParametersTrainAlikeAtEachStage) {
+  run_ranks(3, [](comm::World& world) {
+    for (const MakeOptimizer& make : {MakeOptimizer(make_lamb), MakeOptimizer(make_muon)}) {
+      const at::Tensor expected = weights_after(make, 0, world);
+      EXPECT_FALSE(expected.allclose(OddNet().named_parameters()["shared.weight"], 1e-3, 1e-3));
+      for (const int stage : {1, 2}) {
+        EXPECT_TRUE(weights_after(make, stage, world).allclose(expected, 1e-5, 1e-6)) << "stage " << stage;
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
