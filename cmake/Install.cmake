@@ -20,3 +20,11 @@ foreach(target ${app_targets})
   set_target_properties(${target} PROPERTIES
     INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${DEEPSPEED_TORCH_LIBRARY_DIRS}")
 endforeach()
+
+# A release archive of the same files: `cpack --config build/<preset>/CPackConfig.cmake` (or `ninja package`).
+set(CPACK_GENERATOR TGZ)
+set(CPACK_PACKAGE_NAME deepspeed-cpp)
+set(CPACK_PACKAGE_FILE_NAME
+  deepspeed-cpp-${PROJECT_VERSION}-torch-${DEEPSPEED_TORCH_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+include(CPack)

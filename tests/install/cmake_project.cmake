@@ -1,4 +1,5 @@
-# Installs into a fresh prefix, builds examples/cmake_project against it, runs it, and asks the programs for their help.
+# Unpacks a release archive, builds examples/cmake_project against it, runs it, asks the programs for their help, and runs
+# the same binary against the libraries of a next patch release.
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE code)
   if(NOT code EQUAL 0)
@@ -6,7 +7,14 @@ function(run)
   endif()
 endfunction()
 file(REMOVE_RECURSE ${WORK})
-run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+run(${CPACK} --config ${BUILD}/CPackConfig.cmake -G TGZ -B ${WORK}/archive)
+file(GLOB archive ${WORK}/archive/deepspeed-cpp-${VERSION}-torch-*.tar.gz)
+if(NOT archive)
+  message(FATAL_ERROR "no archive that names version ${VERSION} in ${WORK}/archive")
+endif()
+file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${WORK})
+file(GLOB unpacked ${WORK}/deepspeed-cpp-*)
+file(RENAME ${unpacked} ${WORK}/prefix)
 run(${CMAKE_COMMAND} -S ${SOURCE}/examples/cmake_project -B ${WORK}/build -G Ninja -DCMAKE_PREFIX_PATH=${WORK}/prefix
     -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_BUILD_TYPE=Release
     -DCMAKE_EXE_LINKER_FLAGS=${LINKER_FLAGS})
@@ -15,3 +23,18 @@ run(${WORK}/build/my_training)
 run(${WORK}/prefix/bin/deepspeed --num_procs 2 ${WORK}/build/my_training)
 run(${WORK}/prefix/bin/deepspeed --help)
 run(${WORK}/prefix/bin/zero_to_fp32 --help)
+
+# A patch release carries the same SONAMEs, major and minor version, under its own file names.
+string(REGEX REPLACE "[0-9]+$" "99" next ${VERSION})
+string(REGEX REPLACE "[.][0-9]+$" "" series ${VERSION})
+foreach(library deepspeed deepspeed_core)
+  file(GLOB file ${WORK}/prefix/lib*/lib${library}.so.${VERSION} ${WORK}/prefix/lib/*/lib${library}.so.${VERSION})
+  if(NOT file)
+    message(FATAL_ERROR "lib${library}.so.${VERSION} is not in the archive")
+  endif()
+  get_filename_component(folder ${file} DIRECTORY)
+  file(RENAME ${file} ${folder}/lib${library}.so.${next})
+  file(REMOVE ${folder}/lib${library}.so.${series} ${folder}/lib${library}.so)
+  file(CREATE_LINK lib${library}.so.${next} ${folder}/lib${library}.so.${series} SYMBOLIC)
+endforeach()
+run(${WORK}/build/my_training)
