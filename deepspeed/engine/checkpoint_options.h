@@ -1,8 +1,10 @@
 // Arguments and results of Engine::save_checkpoint and load_checkpoint.
 #pragma once
 
+#include <functional>
 #include <string>
 
+#include "deepspeed/checkpoint/model_states.h"
 #include "deepspeed/checkpoint/value.h"
 
 namespace deepspeed {
@@ -20,6 +22,8 @@ struct LoadOptions {
   bool load_optimizer_states = true;
   bool load_lr_scheduler_states = true;
   bool load_module_only = false;
+  /// Puts the file's tensors into the model, in place of the engine.
+  std::function<void(const checkpoint::NamedTensors& tensors)> custom_load_fn = nullptr;
 };
 
 struct LoadResult {
