@@ -10,14 +10,14 @@
 namespace deepspeed {
 
 struct SaveOptions {
-  std::string tag;                // "": global_step<N>
-  checkpoint::Dict client_state;  // the program's own values
+  std::string tag = {};                // "": global_step<N>
+  checkpoint::Dict client_state = {};  // the program's own values
   bool save_latest = true;
   bool exclude_frozen_parameters = false;
 };
 
 struct LoadOptions {
-  std::string tag;  // "": the one named in `latest`
+  std::string tag = {};  // "": the one named in `latest`
   bool load_module_strict = true;
   bool load_optimizer_states = true;
   bool load_lr_scheduler_states = true;

@@ -45,7 +45,7 @@ struct StepOptions {
 struct CompileOptions {
   std::string backend = "inductor";
   Json compile_kwargs = Json::object();
-  Json schedule;  // of passes over a compiled graph; null: none
+  Json schedule = nullptr;  // of passes over a compiled graph; null: none
   bool compiled_autograd_enabled = false;
 };
 
