@@ -191,13 +191,12 @@ class DeepSpeedDataLoader {
 
   /// The samples of the next batch that was not asked for yet; none at the end of the epoch.
   std::vector<size_t> ask() {
+    std::vector<size_t> batch;
     const size_t size = static_cast<size_t>(options_.batch_size);
-    const size_t left = indices_.size() - std::min(indices_.size(), num_asked_);
-    if (left == 0 || (options_.drop_last && left < size)) return {};
-    const auto first = indices_.begin() + static_cast<std::ptrdiff_t>(num_asked_);
-    const size_t count = std::min(left, size);
-    num_asked_ += count;
-    return {first, first + static_cast<std::ptrdiff_t>(count)};
+    const size_t last = std::min(indices_.size(), num_asked_ + size);
+    if (options_.drop_last && last < num_asked_ + size) return batch;
+    while (num_asked_ < last) batch.push_back(static_cast<size_t>(indices_[num_asked_++]));
+    return batch;
   }
 
   std::shared_ptr<Batch> make(const std::vector<size_t>& indices) {

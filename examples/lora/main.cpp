@@ -13,6 +13,7 @@
 #include "deepspeed/checkpoint/torch_archive.h"
 #include "deepspeed/comm/arguments.h"
 #include "deepspeed/deepspeed.h"
+#include "deepspeed/device/rng.h"
 
 #include "lora.h"
 

