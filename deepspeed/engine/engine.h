@@ -98,9 +98,9 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// Overrides the boundary until it is set to nothing.
   void set_gradient_accumulation_boundary(std::optional<bool> is_boundary);
 
-  /// From here on a SIGTERM ends no step: the ranks tell each other after an update, and
-  /// preemption_requested() becomes true on all of them after the same one, for the program to save and end.
-  /// All ranks call it. Costs one reduction of 8 bytes an update (see PreemptionOptions::check_every).
+  /// From here on a SIGTERM ends no step: the ranks tell each other beside the next update, after which
+  /// preemption_requested() is true on all of them, for the program to save and end. All ranks call it,
+  /// before the same update. Costs one reduction of 8 bytes an update, which nobody waits for at once.
   void install_preemption_handler(const PreemptionOptions& options = {}) { preemption_.emplace(options); }
   /// False where no handler was installed.
   bool preemption_requested() const { return preemption_ && preemption_->requested(); }

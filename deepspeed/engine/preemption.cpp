@@ -1,5 +1,9 @@
 #include "deepspeed/engine/preemption.h"
 
+#include <utility>
+
+#include <ATen/ops/full.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/device/preemption_signal.h"
@@ -14,10 +18,15 @@ PreemptionWatch::PreemptionWatch(const PreemptionOptions& options) : check_every
 }
 
 void PreemptionWatch::end_step(const comm::ProcessGroup& group) {
-  if (requested_ || ++steps_ % check_every_ != 0) return;
-  const bool mine = device::preemption_signal_received();
-  requested_ = group.all_reduce_scalar(mine ? 1.0 : 0.0) > 0.0;
-  if (requested_) log::warning("[engine] preemption was requested: the program is to save and end");
+  if (requested_) return;
+  if (comparison_) {
+    std::exchange(comparison_, {}).wait();
+    requested_ = *votes_.const_data_ptr<double>() > 0.0;
+    if (requested_) return log::warning("[engine] preemption was requested: the program is to save and end");
+  }
+  if (++steps_ % check_every_ != 0) return;
+  votes_ = at::full({1}, device::preemption_signal_received() ? 1.0 : 0.0, at::kDouble);
+  comparison_ = group.start_all_reduce(votes_);
 }
 
 }  // namespace deepspeed

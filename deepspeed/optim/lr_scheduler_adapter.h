@@ -27,7 +27,7 @@ inline std::vector<double> rates_of_groups(double rate, size_t num_groups) {
 /// to Json and back, which load_state_dict() takes. `get_last_lr()` and `step(last_batch_iteration)` may be
 /// there as well.
 template <class T>
-concept UserLrScheduler = requires(T scheduler, const Json& json) {
+concept UserLrScheduler = requires(T& scheduler, const Json& json) {
   scheduler.step();
   rates_of_groups(scheduler.get_lr(), size_t{1});
   Json(scheduler.state_dict());

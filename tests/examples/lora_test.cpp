@@ -164,9 +164,9 @@ std::string final_loss(const std::string& text) {
 }
 
 TEST_F(LoraProgram, SavesTheAdaptersAloneAndLoadsThemAgainAtEveryStage) {
+  const std::string untrained = run("before", 0, {"--steps", "0"});
   for (const int stage : {0, 1, 2}) {
     const std::string save_dir = folder / ("stage" + std::to_string(stage));
-    const std::string untrained = run("before", stage, {"--steps", "0"});
     const std::string trained = run("train", stage, {"--steps", "40", "--save_dir", save_dir});
     EXPECT_LT(std::stod(final_loss(trained)), 0.9 * std::stod(final_loss(untrained)));
 

@@ -182,6 +182,21 @@ TEST(LrSchedulerSource, TakesATorchScheduleOverTheProgramsOwnOptimizerAlone) {
   EXPECT_THAT(error_of<UsageError>([&] { over(*own).make({groups}); }), HasSubstr("pass that optimizer too"));
 }
 
+TEST(LrSchedulerSource, TakesAnObjectThatIsALrSchedulerOfTheUsers) {
+  struct Constant : LrScheduler {
+    void step(std::optional<int64_t>) override {}
+    Rates get_lr() const override { return {0.75}; }
+    Rates get_last_lr() const override { return {0.75}; }
+    Json state_dict() const override { return nullptr; }
+    void load_state_dict(const Json&) override {}
+  };
+  Groups groups = two_groups();
+  const std::shared_ptr<LrScheduler> constant = std::make_shared<Constant>();
+  const auto scheduler = LrSchedulerSource(constant).make({groups});
+  scheduler->step(4);
+  EXPECT_EQ(rates_of(groups), (Rates{0.75, 0.75}));
+}
+
 TEST(LrSchedulerSource, RefusesWhatCannotBeDriven) {
   Groups groups = two_groups(), others = two_groups();
   const auto warmup =
