@@ -11,6 +11,7 @@
 #include "deepspeed/engine/dataloader.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/seed.h"
+#include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"
 #include "deepspeed/optim/deepspeed_optimizers.h"
 #include "deepspeed/precision/autocast.h"

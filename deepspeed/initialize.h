@@ -14,6 +14,7 @@
 #include "deepspeed/engine/cast_inputs.h"
 #include "deepspeed/engine/dataloader.h"
 #include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/io_options.h"
 #include "deepspeed/engine/visit_tensors.h"
 
 namespace deepspeed {
@@ -42,18 +43,12 @@ class DeepSpeedEngine : public Engine {
   Module& module() { return *module_; }
   const std::shared_ptr<Module>& module_ptr() const { return module_; }
 
-  /// A loader over `dataset` with the engine's micro batch, ranks and seed; its position goes into
-  /// checkpoints.
-  template <class Dataset>
-  auto deepspeed_io(Dataset dataset, bool shuffle = true) {
-    DataLoaderOptions options;
-    options.batch_size = train_micro_batch_size_per_gpu();
-    options.rank = rank();
-    options.world_size = dp_world_size();
-    options.shuffle = shuffle;
-    options.drop_last = config().dataloader_drop_last;
-    options.seed = seed();
-    return std::make_shared<DeepSpeedDataLoader<Dataset>>(std::move(dataset), options);
+  /// A loader over `dataset` for this rank. The loader whose position checkpoints carry is the one of
+  /// initialize(); track_loader() chooses another. Throws UsageError for an unknown route.
+  template <class Dataset, class Collate = StackExamples>
+  auto deepspeed_io(Dataset dataset, const DeepSpeedIoOptions& options = {}, Collate collate_fn = {}) {
+    return std::make_shared<DeepSpeedDataLoader<Dataset, Collate>>(
+        std::move(dataset), loader_options(*this, options), std::move(collate_fn));
   }
 
  private:
@@ -87,12 +82,14 @@ auto initialize(std::shared_ptr<Module> model, const InitializeOptions& options)
   return std::make_tuple(engine, engine->optimizer(), std::shared_ptr<void>(), engine->lr_scheduler());
 }
 
-template <class Module, class Dataset>
+/// The same with a loader over `training_data`, whose batches `collate_fn` makes (default: stack_examples()).
+template <class Module, class Dataset, class Collate = StackExamples>
 requires std::is_base_of_v<torch::nn::Module, Module>
-auto initialize(std::shared_ptr<Module> model, Dataset training_data, const InitializeOptions& options) {
+auto initialize(std::shared_ptr<Module> model, Dataset training_data, const InitializeOptions& options,
+                Collate collate_fn = {}) {
   EngineParts parts = build_engine(describe_module(model), options);
   auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(model), std::move(parts));
-  auto loader = engine->deepspeed_io(std::move(training_data));
+  auto loader = engine->deepspeed_io(std::move(training_data), {}, std::move(collate_fn));
   engine->track_loader(loader->position());
   return std::make_tuple(engine, engine->optimizer(), loader, engine->lr_scheduler());
 }
@@ -101,6 +98,21 @@ auto initialize(std::shared_ptr<Module> model, Dataset training_data, const Init
 template <class Module, class... Args>
 auto initialize(const torch::nn::ModuleHolder<Module>& model, Args&&... args) {
   return initialize(model.ptr(), std::forward<Args>(args)...);
+}
+
+/// Entry points whose features do not exist yet.
+template <class... Args>
+void init_inference(Args&&...) {
+  refuse_later_call("init_inference", "inference",
+                    "call eval() and forward() of an engine without an optimizer");
+}
+template <class... Args>
+void default_inference_config(Args&&...) {
+  refuse_later_call("default_inference_config", "inference", "there is no inference config");
+}
+template <class... Args>
+void tp_model_init(Args&&...) {
+  refuse_later_call("tp_model_init", "tensor parallelism", "train with data parallelism, ZeRO stages 0 to 2");
 }
 
 }  // namespace deepspeed

@@ -179,7 +179,7 @@ std::shared_ptr<optim::LrScheduler> make_scheduler(const config::DeepSpeedConfig
     }
     return nullptr;
   }
-  if (options.lr_scheduler) return options.lr_scheduler(optimizer->param_groups());
+  if (options.lr_scheduler) return options.lr_scheduler.make({optimizer->param_groups(), options.optimizer});
   if (!config.scheduler) return nullptr;
   return optim::make_lr_scheduler(config.scheduler->type, config.scheduler->params,
                                   optimizer->param_groups());
@@ -200,8 +200,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   OptimizerGroups groups = make_param_groups(model, config, options);
   cast_buffers(model, dtype_of(config.data_types.buffer_dtype));
   prepare_rest(model, world.group(), dtype, groups.tensors);
-  const auto device = model.parameters.empty() ? at::kCPU : model.parameters.front().tensor.device().type();
-  const auto autocast = autocast_dtype(config.torch_autocast, device);
+  const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
   if (autocast) init_autocast_params(model, *autocast, config.torch_autocast.lower_precision_safe_modules);
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   if (!groups.tensors.empty()) {

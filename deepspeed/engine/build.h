@@ -1,7 +1,6 @@
 // Puts an engine together from a config and a model: precision, groups, optimizer, schedule.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -10,8 +9,7 @@
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model.h"
-#include "deepspeed/optim/lr_scheduler.h"
-#include "deepspeed/optim/param_group.h"
+#include "deepspeed/optim/lr_scheduler_source.h"
 
 namespace torch::optim {
 class Optimizer;
@@ -25,16 +23,12 @@ struct ModelParameters {
   Json options = Json::object();
 };
 
-/// Makes a schedule over the optimizer's groups.
-using LrSchedulerFactory =
-    std::function<std::shared_ptr<optim::LrScheduler>(std::vector<optim::ParamGroup>& groups)>;
-
 /// Arguments of initialize(), DeepSpeed's names. All but `config` may be left out.
 struct InitializeOptions {
   config::ConfigSource config;                                   // path, JSON text or Json object
   std::shared_ptr<torch::optim::Optimizer> optimizer = nullptr;  // instead of the config's `optimizer`
   std::vector<ModelParameters> model_parameters = {};  // default: one group of all that need a gradient
-  LrSchedulerFactory lr_scheduler = nullptr;           // instead of the config's `scheduler`
+  optim::LrSchedulerSource lr_scheduler = nullptr;  // object or callable, instead of the config's `scheduler`
   int distributed_port = 29500;
   comm::World world = {};  // default: init_distributed()
 };

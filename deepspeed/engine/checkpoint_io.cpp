@@ -47,8 +47,9 @@ LoadResult Engine::load_checkpoint(const std::string& directory, const LoadOptio
   return CheckpointIo(*this).load(directory, options);
 }
 
-void Engine::save_16bit_model(const std::string& directory, const std::string& file_name) {
-  CheckpointIo(*this).save_16bit_model(directory, file_name);
+void Engine::save_16bit_model(const std::string& directory, const std::string& file_name,
+                              bool exclude_frozen_parameters) {
+  CheckpointIo(*this).save_16bit_model(directory, file_name, exclude_frozen_parameters);
 }
 
 }  // namespace deepspeed

@@ -19,7 +19,7 @@ class CheckpointIo {
 
   void save(const std::string& directory, const SaveOptions& options);
   LoadResult load(const std::string& directory, const LoadOptions& options);
-  void save_16bit_model(const std::string& directory, const std::string& file_name);
+  void save_16bit_model(const std::string& directory, const std::string& file_name, bool exclude_frozen);
 
  private:
   /// Runs `work` here, then lets all ranks know: where it failed on one, all throw, naming the rank and its

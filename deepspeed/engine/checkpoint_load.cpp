@@ -60,7 +60,11 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
   on_all_ranks("loading", [&] {
     const checkpoint::ModelStates states =
         checkpoint::parse_model_states(checkpoint::read_torch_archive(path));
-    load_module(states.states.module, options.load_module_strict);
+    if (options.custom_load_fn) {
+      options.custom_load_fn(states.states.module);
+    } else {
+      load_module(states.states.module, options.load_module_strict);
+    }
     zero::ZeroOptimizer* optimizer = engine_.optimizer_.get();
     if (optimizer != nullptr) {
       optimizer->zero_grad();

@@ -1,25 +1,29 @@
 // Arguments and results of Engine::save_checkpoint and load_checkpoint.
 #pragma once
 
+#include <functional>
 #include <string>
 
+#include "deepspeed/checkpoint/model_states.h"
 #include "deepspeed/checkpoint/value.h"
 
 namespace deepspeed {
 
 struct SaveOptions {
-  std::string tag;                // "": global_step<N>
-  checkpoint::Dict client_state;  // the program's own values
+  std::string tag = {};                // "": global_step<N>
+  checkpoint::Dict client_state = {};  // the program's own values
   bool save_latest = true;
   bool exclude_frozen_parameters = false;
 };
 
 struct LoadOptions {
-  std::string tag;  // "": the one named in `latest`
+  std::string tag = {};  // "": the one named in `latest`
   bool load_module_strict = true;
   bool load_optimizer_states = true;
   bool load_lr_scheduler_states = true;
   bool load_module_only = false;
+  /// Puts the file's tensors into the model, in place of the engine.
+  std::function<void(const checkpoint::NamedTensors& tensors)> custom_load_fn = nullptr;
 };
 
 struct LoadResult {

@@ -195,7 +195,8 @@ checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
   return result;
 }
 
-void CheckpointIo::save_16bit_model(const std::string& directory, const std::string& file_name) {
+void CheckpointIo::save_16bit_model(const std::string& directory, const std::string& file_name,
+                                    bool exclude_frozen) {
   if (directory.empty() || file_name.empty()) {
     raise<UsageError>("checkpoint", "save_16bit_model() needs a directory and a file name");
   }
@@ -203,7 +204,7 @@ void CheckpointIo::save_16bit_model(const std::string& directory, const std::str
     if (engine_.rank() != 0) return;
     make_folder(directory);
     checkpoint::Dict module(/*ordered=*/true);
-    for (auto& [name, tensor] : module_tensors(/*exclude_frozen=*/false)) module.set(name, tensor);
+    for (auto& [name, tensor] : module_tensors(exclude_frozen)) module.set(name, tensor);
     checkpoint::write_torch_archive(fs::path(directory) / file_name, std::move(module));
   });
 }

@@ -36,4 +36,12 @@ Example stack_examples(std::vector<Example> examples) {
   return batch;
 }
 
+/// stack_examples() as a type: how batches are made unless told otherwise.
+struct StackExamples {
+  template <class Example>
+  Example operator()(std::vector<Example> examples) const {
+    return stack_examples(std::move(examples));
+  }
+};
+
 }  // namespace deepspeed

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/engine/batch_queue.h"
 #include "deepspeed/engine/collate.h"
 #include "deepspeed/engine/loader_position.h"
 #include "deepspeed/engine/sampler.h"
@@ -27,6 +28,13 @@ struct DataLoaderOptions {
   bool shuffle = true;
   bool drop_last = false;  // drop the last batch of an epoch where it is smaller
   uint64_t seed = 0;
+  bool pin_memory = false;  // of batches that stack_examples() made
+  /// The samples of this rank in an epoch, in their order; as many on every rank. Replaces the order that
+  /// follows from seed, shuffle and ranks.
+  std::function<std::vector<int64_t>(int64_t epoch)> data_sampler = nullptr;
+  /// Threads that make batches ahead of their use; 0: each is made when it is asked for. Several threads call
+  /// the data set and the collate function at a time then. The batches and their order are the same.
+  int num_local_io_workers = 0;
 };
 
 namespace loader_detail {
@@ -51,30 +59,40 @@ int64_t dataset_size(const Dataset& dataset) {
   }
 }
 
-template <class Dataset>
-auto get_batch(Dataset& dataset, const std::vector<size_t>& indices) {
+template <class Dataset, class Collate>
+auto get_batch(Dataset& dataset, const Collate& collate, const std::vector<size_t>& indices) {
   if constexpr (GivesExamples<Dataset>) {
     std::vector<std::decay_t<decltype(dataset.get(size_t{0}))>> examples;
     examples.reserve(indices.size());
     for (const size_t index : indices) examples.push_back(dataset.get(index));
-    return stack_examples(std::move(examples));
-  } else {
+    return collate(std::move(examples));
+  } else if constexpr (std::same_as<Collate, StackExamples>) {
     return dataset.get_batch(indices);
+  } else {
+    return collate(dataset.get_batch(indices));
   }
 }
 
 }  // namespace loader_detail
 
-/// `Dataset`: a torch::data data set, or any type with size() and get(index).
-template <class Dataset>
+/// `Dataset`: a torch::data data set, or any type with size() and get(index). `Collate` makes a batch, of any
+/// type, of a vector of examples, or of what a data set's get_batch(indices) gives.
+template <class Dataset, class Collate = StackExamples>
 class DeepSpeedDataLoader {
  public:
-  using Batch =
-      decltype(loader_detail::get_batch(std::declval<Dataset&>(), std::declval<std::vector<size_t>>()));
+  using Batch = decltype(loader_detail::get_batch(std::declval<Dataset&>(), std::declval<const Collate&>(),
+                                                  std::declval<std::vector<size_t>>()));
 
-  DeepSpeedDataLoader(Dataset dataset, const DataLoaderOptions& options)
-      : dataset_(std::move(dataset)), options_(options), position_(std::make_shared<LoaderPosition>()) {
+  DeepSpeedDataLoader(Dataset dataset, const DataLoaderOptions& options, Collate collate = {})
+      : dataset_(std::move(dataset)),
+        collate_(std::move(collate)),
+        options_(options),
+        position_(std::make_shared<LoaderPosition>()) {
     if (options.batch_size < 1) raise<UsageError>("dataloader", "batch size ", options.batch_size);
+    if (options.num_local_io_workers < 0) {
+      raise<UsageError>("dataloader", "num_local_io_workers is ", options.num_local_io_workers,
+                        ", expected 0 or more");
+    }
     position_->seed = options.seed;
     sampler_.dataset_size = loader_detail::dataset_size(dataset_);
     sampler_.rank = options.rank;
@@ -85,12 +103,18 @@ class DeepSpeedDataLoader {
       raise<UsageError>("dataloader", "a data set of ", sampler_.dataset_size, " samples gives no batch of ",
                         options.batch_size, " on ", options.world_size, " ranks with drop_last");
     }
+    if (options.num_local_io_workers > 0) {
+      queue_ = std::make_unique<BatchQueue<Batch>>(options.num_local_io_workers);
+    }
   }
+  DeepSpeedDataLoader(const DeepSpeedDataLoader&) = delete;
+  DeepSpeedDataLoader& operator=(const DeepSpeedDataLoader&) = delete;
 
   /// Batches of an epoch, the same on every rank.
   int64_t size() const {
     const int64_t world = options_.world_size;
-    const int64_t samples = options_.drop_last && sampler_.dataset_size >= world
+    const int64_t samples = options_.data_sampler ? num_sampled()
+                            : options_.drop_last && sampler_.dataset_size >= world
                                 ? sampler_.dataset_size / world
                                 : (sampler_.dataset_size + world - 1) / world;
     return options_.drop_last ? samples / options_.batch_size
@@ -142,31 +166,88 @@ class DeepSpeedDataLoader {
   const std::shared_ptr<LoaderPosition>& position() const { return position_; }
 
  private:
+  int64_t num_sampled() const {
+    const auto indices = options_.data_sampler(std::max<int64_t>(position_->epoch, 0));
+    return static_cast<int64_t>(indices.size());
+  }
+
   void order_samples() {
     sampler_.seed = position_->seed;
-    indices_ = rank_indices(sampler_, position_->epoch);
+    indices_ = options_.data_sampler ? options_.data_sampler(position_->epoch)
+                                     : rank_indices(sampler_, position_->epoch);
+    for (const int64_t index : indices_) {
+      if (index < 0 || index >= sampler_.dataset_size) {
+        raise<UsageError>("dataloader", "the data_sampler gives sample ", index, " of a data set of ",
+                          sampler_.dataset_size);
+      }
+    }
+    ask_from_position();
+  }
+
+  void ask_from_position() {
+    num_asked_ = static_cast<size_t>(position_->samples_consumed / options_.world_size);
+    if (queue_) queue_->clear();
+  }
+
+  /// The samples of the next batch that was not asked for yet; none at the end of the epoch.
+  std::vector<size_t> ask() {
+    std::vector<size_t> batch;
+    const size_t size = static_cast<size_t>(options_.batch_size);
+    const size_t last = std::min(indices_.size(), num_asked_ + size);
+    if (options_.drop_last && last < num_asked_ + size) return batch;
+    while (num_asked_ < last) batch.push_back(static_cast<size_t>(indices_[num_asked_++]));
+    return batch;
+  }
+
+  std::shared_ptr<Batch> make(const std::vector<size_t>& indices) {
+    auto batch = std::make_shared<Batch>(loader_detail::get_batch(dataset_, collate_, indices));
+    if constexpr (std::same_as<Collate, StackExamples>) {
+      if (options_.pin_memory)
+        visit_tensors(*batch, [](at::Tensor& tensor) { tensor = tensor.pin_memory(); });
+    }
+    return batch;
+  }
+
+  /// The next batch and how many samples it has; null at the end of the epoch.
+  std::shared_ptr<Batch> take(size_t& num_samples) {
+    if (!queue_) {
+      const auto indices = ask();
+      num_samples = indices.size();
+      return indices.empty() ? nullptr : make(indices);
+    }
+    while (!queue_->is_full()) {
+      auto indices = ask();
+      if (indices.empty()) break;
+      queue_->add([this, indices = std::move(indices)] { return make(indices); });
+    }
+    if (queue_->is_empty()) return nullptr;
+    const size_t first = static_cast<size_t>(position_->samples_consumed / options_.world_size);
+    num_samples = std::min(indices_.size() - first, static_cast<size_t>(options_.batch_size));
+    return queue_->take();
   }
 
   std::shared_ptr<Batch> next() {
     if (std::exchange(position_->resume, false)) order_samples();
-    const size_t first = static_cast<size_t>(position_->samples_consumed / options_.world_size);
-    const size_t last = std::min(indices_.size(), first + static_cast<size_t>(options_.batch_size));
-    const bool too_small = options_.drop_last && last - first < static_cast<size_t>(options_.batch_size);
-    if (first >= indices_.size() || too_small) {
-      position_->epoch_ended = true;
-      return nullptr;
+    try {
+      size_t num_samples = 0;
+      auto batch = take(num_samples);
+      if (batch == nullptr) position_->epoch_ended = true;
+      position_->samples_consumed += static_cast<int64_t>(num_samples) * options_.world_size;
+      return batch;
+    } catch (...) {
+      ask_from_position();  // the batch that could not be made is the next one still
+      throw;
     }
-    std::vector<size_t> batch;
-    for (size_t i = first; i < last; ++i) batch.push_back(static_cast<size_t>(indices_[i]));
-    position_->samples_consumed += static_cast<int64_t>(last - first) * options_.world_size;
-    return std::make_shared<Batch>(loader_detail::get_batch(dataset_, batch));
   }
 
   Dataset dataset_;
+  Collate collate_;
   DataLoaderOptions options_;
   SamplerOptions sampler_;
   std::shared_ptr<LoaderPosition> position_;
   std::vector<int64_t> indices_;
+  size_t num_asked_ = 0;  // of indices_: those of batches that were handed out or are under way
+  std::unique_ptr<BatchQueue<Batch>> queue_;  // last: its threads end before what they use
 };
 
 /// Batches without end: starts the loader again when its data ends.

@@ -14,7 +14,7 @@ constexpr const char* kWhere = "engine";
 }
 
 Engine::Engine(EngineParts parts)
-    : config_(std::move(parts.config)),
+    : ConfigGetters(std::move(parts.config)),
       world_(std::move(parts.world)),
       model_(std::move(parts.model)),
       optimizer_(std::move(parts.optimizer)),
@@ -27,6 +27,7 @@ Engine::Engine(EngineParts parts)
 Engine::~Engine() = default;
 
 zero::ZeroOptimizer& Engine::require_optimizer(const char* call) const {
+  if (is_destroyed_) raise<UsageError>(kWhere, call, "() after destroy()");
   if (!optimizer_) {
     raise<UsageError>(kWhere, call,
                       "() needs an optimizer: name one in the config's `optimizer` section or pass one "
@@ -82,8 +83,7 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
 
 void Engine::enter_autocast(std::optional<precision::AutocastScope>& scope) const {
   if (!autocast_) return;
-  const auto device = model_.parameters.empty() ? at::kCPU : model_.parameters.front().tensor.device().type();
-  scope.emplace(device, *autocast_);
+  scope.emplace(model_.device().type(), *autocast_);
 }
 
 at::ScalarType Engine::torch_autocast_dtype() const {
@@ -147,6 +147,7 @@ void Engine::step(const StepOptions& options) {
       raise<UsageError>(kWhere, "step() at an accumulation boundary without any backward()");
     optimizer_->complete_window();
     take_model_step(options);
+    if (preemption_) preemption_->end_step(world_.group());
   }
   ++micro_steps_;
   refresh_boundary();
@@ -192,6 +193,25 @@ void Engine::zero_grad() {
   backwards_since_update_ = 0;
 }
 
+void Engine::compile(const CompileOptions& options) {
+  if (!options.schedule.is_null()) {
+    raise<NotSupportedError>(kWhere,
+                             "compile(): schedule: passes over a compiled graph come with deepcompile, ",
+                             "which does not exist yet; leave it out");
+  }
+  log::info("[engine] compile(backend = \"", options.backend,
+            "\"): the model is C++ that the compiler has optimized already; nothing is traced or generated");
+  is_compiled_ = true;
+}
+
+void Engine::destroy() {
+  if (optimizer_ && optimizer_->backward_is_open()) optimizer_->finish_backward();
+  lr_scheduler_.reset();
+  optimizer_.reset();
+  output_scale_->factor = 1.0;
+  is_destroyed_ = true;
+}
+
 void Engine::train(bool mode) { model_.set_training(mode); }
 
 std::vector<double> Engine::get_lr() const {
@@ -210,6 +230,14 @@ std::vector<std::pair<double, double>> Engine::get_mom() const {
     }
   }
   return result;
+}
+
+std::vector<std::string> Engine::get_type() const {
+  std::vector<std::string> types;
+  for (const auto& group : require_optimizer("get_type").param_groups()) {
+    types.push_back(group.options.contains("type") ? group.options.text("type") : std::string());
+  }
+  return types;
 }
 
 void Engine::set_lr(double lr) {

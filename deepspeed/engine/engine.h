@@ -15,10 +15,13 @@
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/checkpoint_options.h"
+#include "deepspeed/engine/config_getters.h"
 #include "deepspeed/engine/gradient_scopes.h"
+#include "deepspeed/engine/later_calls.h"
 #include "deepspeed/engine/loader_position.h"
 #include "deepspeed/engine/model.h"
 #include "deepspeed/engine/output_scale.h"
+#include "deepspeed/engine/preemption.h"
 #include "deepspeed/optim/lr_scheduler.h"
 #include "deepspeed/precision/autocast.h"
 #include "deepspeed/zero/zero_optimizer.h"
@@ -38,6 +41,14 @@ struct StepOptions {
   std::optional<int64_t> last_batch_iteration = {};
 };
 
+/// Arguments of Engine::compile().
+struct CompileOptions {
+  std::string backend = "inductor";
+  Json compile_kwargs = Json::object();
+  Json schedule = nullptr;  // of passes over a compiled graph; null: none
+  bool compiled_autograd_enabled = false;
+};
+
 /// Everything an engine is made of.
 struct EngineParts {
   config::DeepSpeedConfig config;
@@ -49,7 +60,7 @@ struct EngineParts {
   std::optional<at::ScalarType> autocast = {};  // dtype of the config's torch_autocast
 };
 
-class Engine {
+class Engine : public ConfigGetters, public LaterCalls {
  public:
   explicit Engine(EngineParts parts);
   virtual ~Engine();
@@ -87,6 +98,26 @@ class Engine {
   /// Overrides the boundary until it is set to nothing.
   void set_gradient_accumulation_boundary(std::optional<bool> is_boundary);
 
+  /// From here on a SIGTERM ends no step: the ranks tell each other beside the next update, after which
+  /// preemption_requested() is true on all of them, for the program to save and end. All ranks call it,
+  /// before the same update. Costs one reduction of 8 bytes an update, which nobody waits for at once.
+  void install_preemption_handler(const PreemptionOptions& options = {}) { preemption_.emplace(options); }
+  /// False where no handler was installed.
+  bool preemption_requested() const { return preemption_ && preemption_->requested(); }
+
+  /// Accepted and said in the log: C++ code is compiled already, so nothing is traced or generated. Throws
+  /// NotSupportedError for a schedule of passes.
+  void compile(const CompileOptions& options = {});
+  /// Whether compile() was called.
+  bool is_compiled() const { return is_compiled_; }
+  /// Seconds that compile() took for code generation: none.
+  double get_compile_time() const { return 0.0; }
+  /// Nothing at stages 0 to 2, which keep no gathered parameters.
+  void empty_partition_cache() {}
+  /// Gives the optimizer and its states back. The model keeps its weights and can be evaluated; training
+  /// calls are refused from here on.
+  void destroy();
+
   // --- what happened ---
 
   int64_t micro_steps() const { return micro_steps_; }
@@ -100,15 +131,16 @@ class Engine {
   std::vector<double> get_lr() const;
   /// "momentum" or "betas" of each group, as pairs (momentum, 0) or (beta1, beta2).
   std::vector<std::pair<double, double>> get_mom() const;
+  /// The option "type" of each group, "" where it has none.
+  std::vector<std::string> get_type() const;
+  /// Share of the layers kept by progressive layer drop; nothing without it.
+  std::optional<double> get_pld_theta() const { return std::nullopt; }
   double loss_scale() const;
   /// Bytes of model states that this rank holds between steps.
   zero::MemoryBytes memory() const;
 
   // --- settings ---
 
-  int64_t train_batch_size() const { return config_.train_batch_size; }
-  int64_t train_micro_batch_size_per_gpu() const { return config_.train_micro_batch_size_per_gpu; }
-  int64_t gradient_accumulation_steps() const { return config_.gradient_accumulation_steps; }
   /// (train batch, micro batch, accumulation steps)
   std::tuple<int64_t, int64_t, int64_t> get_batch_info() const;
   /// Changes the accumulation steps; throws UsageError where `size` is no multiple of micro batch * ranks.
@@ -116,18 +148,16 @@ class Engine {
   /// Keeps the accumulation steps and changes the train batch with it.
   void set_train_micro_batch_size(int64_t size);
   void set_lr(double lr);
-  double gradient_clipping() const { return config_.gradient_clipping; }
-  int zero_optimization_stage() const { return static_cast<int>(config_.zero_optimization.stage); }
-  bool zero_optimization() const { return zero_optimization_stage() > 0; }
-  bool fp16_enabled() const { return config_.fp16.enabled; }
-  bool bfloat16_enabled() const { return config_.bf16.enabled; }
   bool torch_autocast_enabled() const { return autocast_.has_value(); }
   /// Throws UsageError where torch_autocast is off.
   at::ScalarType torch_autocast_dtype() const;
-  std::optional<int64_t> steps_per_print() const { return config_.steps_per_print; }
-  const config::DeepSpeedConfig& config() const { return config_; }
   const comm::World& world() const { return world_; }
   int rank() const { return world_.rank(); }
+  int local_rank() const { return world_.local_rank(); }
+  /// The rank whose weights all others start with.
+  int broadcast_src_rank() const { return 0; }
+  /// Where the model lies.
+  at::Device device() const { return model_.device(); }
   int dp_world_size() const { return world_.size(); }
   const std::shared_ptr<zero::ZeroOptimizer>& optimizer() const { return optimizer_; }
   const std::shared_ptr<optim::LrScheduler>& lr_scheduler() const { return lr_scheduler_; }
@@ -141,7 +171,13 @@ class Engine {
   /// checkpoint.
   LoadResult load_checkpoint(const std::string& directory, const LoadOptions& options = {});
   /// The model's weights in their own dtype, in one file that torch.load reads. Rank 0 writes.
-  void save_16bit_model(const std::string& directory, const std::string& file_name = "pytorch_model.bin");
+  void save_16bit_model(const std::string& directory, const std::string& file_name = "pytorch_model.bin",
+                        bool exclude_frozen_parameters = false);
+  /// The same under its older name.
+  void save_fp16_model(const std::string& directory, const std::string& file_name = "pytorch_model.bin",
+                       bool exclude_frozen_parameters = false) {
+    save_16bit_model(directory, file_name, exclude_frozen_parameters);
+  }
 
   /// The model's tensors by name: parameters (not the frozen ones, if so asked) and buffers, shared with the
   /// model.
@@ -173,7 +209,6 @@ class Engine {
   void report_progress() const;
   void refresh_boundary();
 
-  config::DeepSpeedConfig config_;
   comm::World world_;
   EngineModel model_;
   std::shared_ptr<zero::ZeroOptimizer> optimizer_;
@@ -193,6 +228,9 @@ class Engine {
   bool in_step_ = false;
   std::optional<double> grad_norm_;
   std::optional<bool> boundary_override_;
+  std::optional<PreemptionWatch> preemption_;
+  bool is_compiled_ = false;
+  bool is_destroyed_ = false;
 };
 
 }  // namespace deepspeed

@@ -30,6 +30,9 @@ struct EngineModel {
   std::vector<ModuleParameters> modules;
   std::function<void(bool training)> set_training;
   std::shared_ptr<void> owner;  // keeps the model alive
+
+  /// Of the parameters; the CPU where there is none.
+  at::Device device() const { return parameters.empty() ? at::kCPU : parameters.front().tensor.device(); }
 };
 
 /// The parameters and buffers of a module and of its children.

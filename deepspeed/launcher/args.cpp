@@ -24,6 +24,7 @@ struct RawArgs {
   int num_nodes = kNotGiven;
   int node_rank = kNotGiven;
   int master_port = kDefaultMasterPort;
+  int stop_grace = kNotGiven;
   std::string log_level = "info";
   bool quiet = false;
   std::string help_section;
@@ -62,6 +63,8 @@ void add_run_flags(CLI::App& app, RawArgs& raw) {
   app.add_option("--enable_each_rank_log", raw.args.each_rank_log_dir,
                  "Folder for one log file a rank, in place of this terminal");
   app.add_flag("--save_pid", raw.args.save_pid, "Keep this launcher's process id in /tmp/<id>.deepspeed");
+  app.add_option("--stop_grace", raw.stop_grace,
+                 "Seconds between a signal that is forwarded and the ranks' SIGKILL (30, or DS_STOP_GRACE)");
   app.add_option("--log_level", raw.log_level, "debug, info, warning, error or critical")
       ->capture_default_str();
   app.add_flag("-q,--quiet", raw.quiet, "Same as --log_level error");
@@ -140,6 +143,7 @@ void take_port_and_log_level(const CLI::App& app, RawArgs& raw) {
     }
     raw.args.master_port = raw.master_port;
   }
+  if (app.count("--stop_grace") > 0) raw.args.stop_grace_s = at_least_one("--stop_grace", raw.stop_grace);
   raw.args.log_level = raw.quiet ? log::Level::kError : log::level_from_name(raw.log_level);
   if (raw.args.each_rank_log_dir == "None") raw.args.each_rank_log_dir.clear();
   if (!raw.args.bind_core_list.empty()) raw.args.bind_cores_to_rank = true;

@@ -24,6 +24,7 @@ struct LaunchArgs {
   std::string bind_core_list;
   std::string each_rank_log_dir;  ///< empty: output is passed through
   bool save_pid = false;
+  std::optional<int> stop_grace_s;  ///< seconds; as given, see kStopGraceVariable
   log::Level log_level = log::Level::kInfo;
   std::string program;  ///< with `module` the name of a Python module
   bool module = false;
@@ -36,6 +37,8 @@ struct LaunchArgs {
 };
 
 constexpr int kDefaultMasterPort = 29500;
+/// What --stop_grace gives, for launches without the flag.
+constexpr const char* kStopGraceVariable = "DS_STOP_GRACE";
 
 /// Either arguments to run with, or a text to print on standard output before ending with code 0 (--help,
 /// --version, --help-config).

@@ -11,6 +11,7 @@
 #include "deepspeed/launcher/announce.h"
 #include "deepspeed/launcher/core_list.h"
 #include "deepspeed/launcher/environment_file.h"
+#include "deepspeed/launcher/numbers.h"
 #include "deepspeed/launcher/port.h"
 #include "deepspeed/launcher/program.h"
 #include "deepspeed/launcher/program_command.h"
@@ -93,6 +94,18 @@ int find_port(const LaunchArgs& args) {
   return choice.port;
 }
 
+std::chrono::milliseconds signal_grace(const LaunchArgs& args, const Environment& environment) {
+  if (args.stop_grace_s) return std::chrono::seconds(*args.stop_grace_s);
+  const auto given = lookup(environment, kStopGraceVariable);
+  if (!given || given->empty()) return NodeLaunch{}.signal_grace;
+  const auto seconds = parse_whole_number(*given);
+  if (!seconds || *seconds < 1) {
+    raise<UsageError>("launcher.command", kStopGraceVariable, " is '", *given,
+                      "', expected a whole number of seconds, 1 or more");
+  }
+  return std::chrono::seconds(*seconds);
+}
+
 int run_checked(const std::vector<std::string>& words) {
   const ParsedArgs parsed = parse_args(words);
   if (parsed.text_to_print) {
@@ -110,6 +123,7 @@ NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Env
   const Environment environment = with_environment_files(own_environment);
   const ProgramCommand program = find_program_command(args, environment);
   launch.program = program.path;
+  launch.signal_grace = signal_grace(args, environment);
   const Resources resources = find_resources(args, machine, environment);
   NodeEnvironment node;
   node.layout.nodes = resources.nodes;

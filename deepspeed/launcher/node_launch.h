@@ -16,6 +16,8 @@ struct NodeLaunch {
   std::vector<RankCommand> ranks;
   std::string pid_file;  ///< keeps the caller's process id while the ranks run; empty: none
   std::chrono::milliseconds stop_grace{4000};  ///< between asking processes to end and SIGKILL
+  /// The same after a signal to the launcher: ranks that catch it may save first.
+  std::chrono::milliseconds signal_grace{30000};
 };
 
 /// Runs until no process of the launch is left. Gives 0 where every rank ended with 0, the code of the rank

@@ -148,7 +148,7 @@ void Supervisor::take_signal(int number) {
   announce(Level::kWarning, signal_name(number), " received and forwarded to all ranks");
   if (deadline_) return;  // they are ending already, after a failure
   exit_code_ = 128 + number;
-  ask_all_to_end(number, launch_.stop_grace);
+  ask_all_to_end(number, launch_.signal_grace);
 }
 
 void Supervisor::reap() {
@@ -168,7 +168,10 @@ void Supervisor::reap() {
     const bool better = failed == nullptr || (failed->status->signal() == 0 && rank->status->signal() != 0);
     if (better) failed = &*rank;
   }
-  if (failed != nullptr && !deadline_) take_failure(*failed);
+  if (failed == nullptr) return;
+  if (!deadline_) return take_failure(*failed);
+  // The others may wait for this one in vain.
+  deadline_ = std::min(*deadline_, Clock::now() + launch_.stop_grace);
 }
 
 void Supervisor::take_failure(const RankState& failed) {

@@ -116,7 +116,8 @@ std::unique_ptr<LrScheduler> make_lr_scheduler(const std::string& type, const Js
   }
   const std::string nearest = config::nearest_key(type, names);
   raise<ConfigError>("config", "scheduler.type: \"", type, "\" is unknown",
-                     nearest.empty() ? std::string() : message(", did you mean \"", nearest, "\"?"));
+                     nearest.empty() ? std::string() : message(", did you mean \"", nearest, "\"?"),
+                     "; schedules of torch or of your own are passed to initialize() as lr_scheduler");
 }
 
 }  // namespace deepspeed::optim

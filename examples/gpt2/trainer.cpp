@@ -132,7 +132,8 @@ void train(const Options& options) {
   double micro_losses = 0.0;
   int64_t num_micro_losses = 0;
   progress.restart_clock();
-  while (engine->global_steps() < options.steps) {  // once an epoch
+  if (!options.save_dir.empty()) engine->install_preemption_handler();
+  while (engine->global_steps() < options.steps && !engine->preemption_requested()) {  // once an epoch
     for (auto& batch : *loader) {
       auto loss = engine->forward(batch.tokens, batch.targets);
       micro_losses += loss.item<double>();
@@ -151,7 +152,7 @@ void train(const Options& options) {
       loss_log.write(step, mean_loss);
       progress.step(step, mean_loss, engine->get_lr().front(), engine->get_global_grad_norm());
 
-      const bool last = step >= options.steps;
+      const bool last = step >= options.steps || engine->preemption_requested();
       if (options.eval_every > 0 && step % options.eval_every == 0 && !last) evaluate_and_note();
       if (!options.save_dir.empty() && (last || (options.save_every > 0 && step % options.save_every == 0))) {
         save(*engine, options.save_dir, model_file);

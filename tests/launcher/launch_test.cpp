@@ -201,6 +201,40 @@ TEST_F(LaunchTest, ForwardsSignalsToEveryRank) {
   EXPECT_EQ(file("got1"), "TERM\nINT\nHUP\n");
 }
 
+TEST_F(LaunchTest, GivesRanksThatCatchASignalTheirTimeToSave) {
+  variables_ = {{"DS_STOP_GRACE", "10"}};
+  start_script(2,
+               "trap 'sleep 5; echo saved > $DIR/saved$RANK; exit 0' TERM; echo x > $DIR/ready$RANK; "
+               "while :; do sleep 0.05; done");
+  wait_for_files({"ready0", "ready1"});
+  ::kill(launcher_, SIGTERM);
+  EXPECT_EQ(wait(), 128 + SIGTERM);
+  EXPECT_EQ(file("saved0") + file("saved1"), "saved\nsaved\n") << err();
+  EXPECT_THAT(err(), HasSubstr("rank 0 exit code 0, rank 1 exit code 0"));
+}
+
+TEST_F(LaunchTest, KillsWhatLivesLongerThanTheStopGrace) {
+  start_script(2, "trap '' TERM; echo $$ > $DIR/pid$RANK; while :; do sleep 0.05; done",
+               {"--stop_grace", "1"});
+  wait_for_files({"pid0", "pid1"});
+  const auto begin = Clock::now();
+  ::kill(launcher_, SIGTERM);
+  EXPECT_EQ(wait(), 128 + SIGTERM);
+  EXPECT_GT(Clock::now() - begin, 900ms);
+  EXPECT_LT(Clock::now() - begin, 3500ms);
+  EXPECT_THAT(err(), HasSubstr("rank 0 SIGKILL, rank 1 SIGKILL"));
+}
+
+TEST_F(LaunchTest, RefusesAStopGraceThatIsNoNumberOfSeconds) {
+  start_script(1, "true", {"--stop_grace", "0"});
+  EXPECT_EQ(wait(), 2);
+  EXPECT_THAT(err(), HasSubstr("--stop_grace is 0"));
+  variables_ = {{"DS_STOP_GRACE", "soon"}};
+  start_script(1, "true");
+  EXPECT_EQ(wait(), 2);
+  EXPECT_THAT(err(), HasSubstr("DS_STOP_GRACE is 'soon'"));
+}
+
 TEST_F(LaunchTest, KillsAtASecondSignal) {
   start_script(2,
                "trap 'echo x > $DIR/got$RANK' TERM; echo $$ > $DIR/pid$RANK; while :; do sleep 0.05; done");

@@ -92,9 +92,10 @@ TEST_F(PythonLaunchTest, SaysWhatIsMissing) {
 
 TEST_F(PythonLaunchTest, ForwardsTheExitCodeOfAScript) {
   if (::access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "this machine has no Python";
-  // One write a rank: the lines of two ranks may meet anywhere else.
-  std::ofstream(folder_ / "fails.py") << "import os, sys\n"
+  // One write a rank: the lines of two ranks may meet anywhere else. Rank 0 writes before rank 1 fails.
+  std::ofstream(folder_ / "fails.py") << "import os, sys, time\n"
                                          "os.write(1, f'arguments {sys.argv[1:]}\\n'.encode())\n"
+                                         "time.sleep(int(os.environ['RANK']))\n"
                                          "sys.exit(int(os.environ['RANK']) * 5)\n";
   variables_["PYTHON"] = "/usr/bin/python3";
   start({"--num_procs", "2", folder_ / "fails.py", "x"});

@@ -1,0 +1,46 @@
+// Batches made by threads ahead of their use, and handed out in the order in which they were asked for.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <future>
+#include <memory>
+#include <utility>
+
+#include "deepspeed/engine/worker_threads.h"
+
+namespace deepspeed {
+
+template <class Batch>
+class BatchQueue {
+ public:
+  /// Holds at most two batches a thread.
+  explicit BatchQueue(int num_threads)
+      : capacity_(2 * static_cast<size_t>(num_threads)), threads_(num_threads) {}
+
+  bool is_full() const { return ahead_.size() >= capacity_; }
+  bool is_empty() const { return ahead_.empty(); }
+
+  void add(std::function<std::shared_ptr<Batch>()> make) {
+    auto task = std::make_shared<std::packaged_task<std::shared_ptr<Batch>()>>(std::move(make));
+    ahead_.push_back(task->get_future());
+    threads_.add([task] { (*task)(); });
+  }
+
+  /// Waits for the oldest batch; throws what making it threw.
+  std::shared_ptr<Batch> take() {
+    std::future<std::shared_ptr<Batch>> first = std::move(ahead_.front());
+    ahead_.pop_front();
+    return first.get();
+  }
+
+  /// Forgets the batches that were not taken.
+  void clear() { ahead_.clear(); }
+
+ private:
+  size_t capacity_;
+  std::deque<std::future<std::shared_ptr<Batch>>> ahead_;
+  WorkerThreads threads_;
+};
+
+}  // namespace deepspeed

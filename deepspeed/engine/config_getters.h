@@ -1,0 +1,178 @@
+// The config's values under the names by which training scripts ask an engine for them.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "deepspeed/config/config.h"
+
+namespace deepspeed {
+
+/// Defaults and resolved batch sizes included. A feature that does not exist yet reads as off: a config that
+/// switches it on is refused.
+class ConfigGetters {
+ public:
+  const config::DeepSpeedConfig& config() const { return config_; }
+
+  // --- batches and steps ---
+  int64_t train_batch_size() const { return config_.train_batch_size; }
+  int64_t train_micro_batch_size_per_gpu() const { return config_.train_micro_batch_size_per_gpu; }
+  int64_t gradient_accumulation_steps() const { return config_.gradient_accumulation_steps; }
+  std::optional<int64_t> steps_per_print() const { return config_.steps_per_print; }
+  bool dataloader_drop_last() const { return config_.dataloader_drop_last; }
+  bool dump_state() const { return config_.dump_state; }
+  bool wall_clock_breakdown() const { return config_.wall_clock_breakdown; }
+  bool memory_breakdown() const { return config_.memory_breakdown; }
+  bool graph_harvesting() const { return config_.graph_harvesting; }
+
+  // --- gradients ---
+  double gradient_clipping() const { return config_.gradient_clipping; }
+  bool prescale_gradients() const { return config_.prescale_gradients; }
+  bool postscale_gradients() const { return !config_.prescale_gradients; }
+  double gradient_predivide_factor() const { return config_.gradient_predivide_factor; }
+  std::string gradient_allreduce_op() const { return config_.gradient_allreduce_op; }
+  bool sparse_gradients_enabled() const { return config_.sparse_gradients; }
+  bool fp32_allreduce() const { return config_.fp32_allreduce; }
+  std::optional<std::string> communication_data_type() const { return config_.communication_data_type; }
+
+  // --- precision ---
+  bool fp16_enabled() const { return config_.fp16.enabled; }
+  bool fp16_auto_cast() const { return config_.fp16.auto_cast; }
+  bool fp16_master_weights_and_gradients() const { return config_.fp16.fp16_master_weights_and_grads; }
+  bool bfloat16_enabled() const { return config_.bf16.enabled; }
+  bool amp_enabled() const { return config_.amp && config_.amp->enabled; }
+  bool dynamic_loss_scale() const { return config_.fp16.enabled && config_.fp16.loss_scale == 0.0; }
+  double initial_dynamic_scale() const {
+    return std::exp2(static_cast<double>(config_.fp16.initial_scale_power));
+  }
+
+  // --- optimizer and schedule, as named in the config ---
+  std::optional<std::string> optimizer_name() const { return name_of(config_.optimizer); }
+  Json optimizer_params() const { return params_of(config_.optimizer); }
+  bool optimizer_legacy_fusion() const { return config_.optimizer && config_.optimizer->legacy_fusion; }
+  std::optional<std::string> scheduler_name() const { return name_of(config_.scheduler); }
+  Json scheduler_params() const { return params_of(config_.scheduler); }
+
+  // --- ZeRO ---
+  int zero_optimization_stage() const { return static_cast<int>(config_.zero_optimization.stage); }
+  bool zero_optimization() const { return zero_optimization_stage() > 0; }
+  bool zero_optimization_partition_gradients() const { return zero_optimization_stage() >= 2; }
+  bool zero_optimization_partition_weights() const { return zero_optimization_stage() >= 3; }
+  bool zero_allow_untested_optimizer() const { return config_.zero_allow_untested_optimizer; }
+  bool zero_force_ds_cpu_optimizer() const { return config_.zero_force_ds_cpu_optimizer; }
+  bool zero_reduce_scatter() const { return config_.zero_optimization.reduce_scatter; }
+  bool zero_overlap_comm() const {
+    return config_.zero_optimization.overlap_comm.value_or(zero_optimization_stage() == 3);
+  }
+  int64_t zero_reduce_bucket_size() const { return config_.zero_optimization.reduce_bucket_size; }
+  bool zero_multi_rank_bucket_allreduce() const {
+    return config_.zero_optimization.use_multi_rank_bucket_allreduce;
+  }
+  bool zero_allgather_partitions() const { return config_.zero_optimization.allgather_partitions; }
+  int64_t zero_allgather_bucket_size() const { return config_.zero_optimization.allgather_bucket_size; }
+  bool zero_contiguous_gradients() const { return config_.zero_optimization.contiguous_gradients; }
+  bool zero_round_robin_gradients() const { return config_.zero_optimization.round_robin_gradients; }
+  bool zero_ignore_unused_parameters() const { return config_.zero_optimization.ignore_unused_parameters; }
+  bool zero_legacy_stage1() const { return config_.zero_optimization.legacy_stage1; }
+  bool zero_load_from_fp32_weights() const { return config_.zero_optimization.load_from_fp32_weights; }
+  bool zero_elastic_checkpoint() const { return config_.zero_optimization.elastic_checkpoint; }
+  const config::OffloadOptimizerConfig& zero_offload_optimizer() const {
+    return config_.zero_optimization.offload_optimizer;
+  }
+  const config::OffloadParamConfig& zero_offload_param() const {
+    return config_.zero_optimization.offload_param;
+  }
+  bool zero_cpu_offload() const { return zero_offload_optimizer().device == "cpu"; }
+  bool zero_use_cpu_optimizer() const { return zero_offload_optimizer().device != "none"; }
+  bool zero_nvme_offload_optimizer() const { return zero_offload_optimizer().device == "nvme"; }
+  double zero_partial_offload() const { return zero_offload_optimizer().ratio; }
+  int64_t zero_sub_group_size() const { return config_.zero_optimization.sub_group_size; }
+  int64_t zero_prefetch_bucket_size() const { return config_.zero_optimization.stage3_prefetch_bucket_size; }
+  int64_t zero_param_persistence_threshold() const {
+    return config_.zero_optimization.stage3_param_persistence_threshold;
+  }
+  int64_t zero_model_persistence_threshold() const {
+    return config_.zero_optimization.stage3_model_persistence_threshold;
+  }
+  int64_t zero_max_live_parameters() const { return config_.zero_optimization.stage3_max_live_parameters; }
+  int64_t zero_max_reuse_distance() const { return config_.zero_optimization.stage3_max_reuse_distance; }
+  int64_t zero_module_granularity_threshold() const {
+    return config_.zero_optimization.stage3_module_granularity_threshold;
+  }
+  bool zero_gather_16bit_weights_on_model_save() const {
+    return config_.zero_optimization.stage3_gather_16bit_weights_on_model_save;
+  }
+  int64_t zero_hpz_partition_size() const { return config_.zero_optimization.zero_hpz_partition_size; }
+  bool zero_quantized_weights() const { return config_.zero_optimization.zero_quantized_weights; }
+  bool zero_quantized_gradients() const { return config_.zero_optimization.zero_quantized_gradients; }
+  bool zero_quantized_nontrainable_weights() const {
+    return config_.zero_optimization.zero_quantized_nontrainable_weights;
+  }
+  int64_t mics_shard_size() const { return config_.zero_optimization.mics_shard_size; }
+
+  // --- checkpoints ---
+  bool checkpoint_tag_validation_enabled() const { return config_.checkpoint.tag_validation != "Ignore"; }
+  bool checkpoint_tag_validation_fail() const { return config_.checkpoint.tag_validation == "Fail"; }
+  bool load_universal_checkpoint() const { return config_.checkpoint.load_universal; }
+  bool use_node_local_storage() const { return config_.checkpoint.use_node_local_storage; }
+
+  // --- features of their own sections ---
+  bool monitor_enabled() const {
+    return config_.tensorboard.enabled || config_.csv_monitor.enabled || config_.wandb.enabled ||
+           config_.comet.enabled;
+  }
+  bool flops_profiler_enabled() const { return config_.flops_profiler.enabled; }
+  double flops_profiler_recompute_fwd_factor() const { return config_.flops_profiler.recompute_fwd_factor; }
+  int64_t flops_profiler_profile_step() const { return config_.flops_profiler.profile_step; }
+  int64_t flops_profiler_module_depth() const { return config_.flops_profiler.module_depth; }
+  int64_t flops_profiler_top_modules() const { return config_.flops_profiler.top_modules; }
+  bool flops_profiler_detailed() const { return config_.flops_profiler.detailed; }
+  std::optional<std::string> flops_profiler_output_file() const { return config_.flops_profiler.output_file; }
+  const config::AioConfig& aio_config() const { return config_.aio; }
+  bool autotuning_enabled() const { return config_.autotuning.enabled; }
+  bool elasticity_enabled() const { return config_.elasticity.enabled; }
+  bool eigenvalue_enabled() const { return config_.eigenvalue.enabled; }
+  bool eigenvalue_verbose() const { return config_.eigenvalue.verbose; }
+  int64_t eigenvalue_max_iter() const { return config_.eigenvalue.max_iter; }
+  double eigenvalue_tol() const { return config_.eigenvalue.tol; }
+  double eigenvalue_stability() const { return config_.eigenvalue.stability; }
+  int64_t eigenvalue_gas_boundary_resolution() const { return config_.eigenvalue.gas_boundary_resolution; }
+  std::string eigenvalue_layer_name() const { return config_.eigenvalue.layer_name; }
+  int64_t eigenvalue_layer_num() const { return config_.eigenvalue.layer_num; }
+  bool pld_enabled() const {
+    return config_.progressive_layer_drop && config_.progressive_layer_drop->enabled;
+  }
+  double pld_theta() const {
+    return config_.progressive_layer_drop.value_or(config::ProgressiveLayerDropConfig{}).theta;
+  }
+  double pld_gamma() const {
+    return config_.progressive_layer_drop.value_or(config::ProgressiveLayerDropConfig{}).gamma;
+  }
+  bool curriculum_enabled_legacy() const { return config_.curriculum_learning.enabled; }
+  bool data_efficiency_enabled() const { return config_.data_efficiency.enabled; }
+  bool random_ltd_enabled() const { return config_.data_efficiency.data_routing.random_ltd.enabled; }
+  bool quantize_training() const { return config_.weight_quantization.has_value(); }
+  bool deepcompile_enabled() const { return config_.compile.deepcompile; }
+
+ protected:
+  explicit ConfigGetters(config::DeepSpeedConfig config) : config_(std::move(config)) {}
+  ~ConfigGetters() = default;
+
+  config::DeepSpeedConfig config_;
+
+ private:
+  template <class Section>
+  static std::optional<std::string> name_of(const std::optional<Section>& section) {
+    if (!section) return std::nullopt;
+    return section->type;
+  }
+  template <class Section>
+  static Json params_of(const std::optional<Section>& section) {
+    return section ? section->params : Json();
+  }
+};
+
+}  // namespace deepspeed

@@ -1,0 +1,27 @@
+#include "deepspeed/engine/io_options.h"
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/engine/dataloader.h"
+#include "deepspeed/engine/engine.h"
+
+namespace deepspeed {
+
+DataLoaderOptions loader_options(const Engine& engine, const DeepSpeedIoOptions& options) {
+  if (options.route != "train" && options.route != "eval" && options.route != "predict") {
+    raise<UsageError>("engine", "deepspeed_io(): route '", options.route,
+                      "', expected \"train\", \"eval\" or \"predict\"");
+  }
+  DataLoaderOptions result;
+  result.batch_size = options.batch_size.value_or(engine.train_micro_batch_size_per_gpu());
+  result.rank = engine.rank();
+  result.world_size = engine.dp_world_size();
+  result.shuffle = options.route == "train";
+  result.drop_last = engine.dataloader_drop_last();
+  result.seed = engine.seed();
+  result.pin_memory = options.pin_memory && engine.device().is_cuda();
+  result.data_sampler = options.data_sampler;
+  result.num_local_io_workers = options.num_local_io_workers;
+  return result;
+}
+
+}  // namespace deepspeed

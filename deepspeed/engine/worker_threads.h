@@ -1,0 +1,35 @@
+// Threads that work off a queue of tasks.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace deepspeed {
+
+class WorkerThreads {
+ public:
+  /// Throws UsageError for a count below 1.
+  explicit WorkerThreads(int count);
+  /// Waits for the tasks that run; those that do not run yet are dropped.
+  ~WorkerThreads();
+  WorkerThreads(const WorkerThreads&) = delete;
+  WorkerThreads& operator=(const WorkerThreads&) = delete;
+
+  /// Tasks start in the order in which they were added. A task must not throw.
+  void add(std::function<void()> task);
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  bool ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace deepspeed

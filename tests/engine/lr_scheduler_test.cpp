@@ -1,0 +1,137 @@
+// Schedules that a program brings along, driven by an engine and carried by its checkpoints.
+#include <filesystem>
+
+#include <torch/optim/adamw.h>
+#include <torch/optim/schedulers/step_lr.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tests/engine/make_engine.h"
+#include "tests/support/run_ranks.h"
+
+namespace deepspeed {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::basic;
+using testing::OddNet;
+using testing::train_step;
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("lr_scheduler_test." + std::to_string(getpid()));
+  Folder() { fs::remove_all(path); }
+  ~Folder() { fs::remove_all(path); }
+};
+
+/// 0.1, 0.05, 0.025, ...
+struct Halving {
+  double rate = 0.1;
+  std::vector<double> get_lr() const { return {rate}; }
+  void step() { rate /= 2; }
+  Json state_dict() const { return {{"rate", rate}}; }
+  void load_state_dict(const Json& state) { rate = state.at("rate"); }
+};
+
+std::vector<double> rates_of_steps(auto& engine, int steps) {
+  std::vector<double> rates;
+  for (int i = 0; i < steps; ++i) {
+    rates.push_back(engine.get_lr()[0]);
+    train_step(engine, i);
+  }
+  return rates;
+}
+
+TEST(EngineLrScheduler, AUsersObjectIsSteppedWithTheUpdatesAndResumed) {
+  const Folder folder;
+  const auto make = [] {
+    return std::get<0>(initialize(std::make_shared<OddNet>(),
+                                  {.config = basic(), .lr_scheduler = std::make_shared<Halving>()}));
+  };
+  const auto engine = make();
+  EXPECT_EQ(rates_of_steps(*engine, 3), (std::vector<double>{0.1, 0.05, 0.025}));
+  engine->save_checkpoint(folder.path);
+  const auto resumed = make();
+  resumed->load_checkpoint(folder.path);
+  EXPECT_EQ(resumed->get_lr(), engine->get_lr());
+  EXPECT_EQ(rates_of_steps(*resumed, 2), (std::vector<double>{0.0125, 0.00625}));
+}
+
+TEST(EngineLrScheduler, ASkippedStepDoesNotMoveIt) {
+  auto [engine, optimizer, loader, scheduler] = initialize(
+      std::make_shared<OddNet>(), {.config = basic(), .lr_scheduler = std::make_shared<Halving>()});
+  const auto [inputs, targets] = testing::odd_batch(0, 4);
+  engine->backward(engine->forward(inputs, targets * INFINITY));
+  engine->step();
+  EXPECT_FALSE(engine->was_step_applied());
+  EXPECT_EQ(engine->get_lr()[0], 0.1);
+}
+
+TEST(EngineLrScheduler, TorchsStepLrDrivesTheEngineAsItDrivesTorch) {
+  auto reference = std::make_shared<OddNet>();
+  torch::optim::SGD plain(reference->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  torch::optim::StepLR plain_schedule(plain, 2, 0.5);
+  for (int i = 0; i < 5; ++i) {
+    const auto [inputs, targets] = testing::odd_batch(i, 4);
+    plain.zero_grad();
+    reference->forward(inputs, targets).backward();
+    plain.step();
+    plain_schedule.step();
+  }
+  auto model = std::make_shared<OddNet>();
+  auto sgd =
+      std::make_shared<torch::optim::SGD>(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  auto step_lr = std::make_shared<torch::optim::StepLR>(*sgd, 2, 0.5);
+  const Json config = {{"train_batch_size", 4}, {"gradient_clipping", 0.0}};
+  auto [engine, optimizer, loader, scheduler] =
+      initialize(model, {.config = config, .optimizer = sgd, .lr_scheduler = step_lr});
+  EXPECT_EQ(rates_of_steps(*engine, 5), (std::vector<double>{0.1, 0.1, 0.1, 0.05, 0.05}));
+  for (const auto& item : reference->named_parameters()) {
+    EXPECT_TRUE(model->named_parameters()[item.key()].allclose(item.value(), 1e-6, 1e-7)) << item.key();
+  }
+}
+
+TEST(EngineLrScheduler, TorchsScheduleOverTheConfigsOptimizerResumesExactlyOnTwoRanks) {
+  const Folder folder;
+  testing::run_ranks(2, [&](comm::World& world) {
+    for (const int stage : {0, 1, 2}) {
+      const auto make = [&] {
+        const optim::LrSchedulerSource schedule = [](torch::optim::Optimizer& optimizer) {
+          return std::make_shared<torch::optim::StepLR>(optimizer, 2, 0.5);
+        };
+        return std::get<0>(initialize(std::make_shared<OddNet>(),
+                                      {.config = basic({{"zero_optimization", {{"stage", stage}}}}),
+                                       .lr_scheduler = schedule,
+                                       .world = world}));
+      };
+      const auto engine = make();
+      EXPECT_EQ(rates_of_steps(*engine, 3), (std::vector<double>{0.01, 0.01, 0.01}));
+      const auto directory = folder.path / std::to_string(stage);
+      engine->save_checkpoint(directory);
+      const auto resumed = make();
+      resumed->load_checkpoint(directory);
+      EXPECT_EQ(rates_of_steps(*engine, 3), (std::vector<double>{0.005, 0.005, 0.0025}));
+      EXPECT_EQ(rates_of_steps(*resumed, 3), (std::vector<double>{0.005, 0.005, 0.0025}));
+      for (const auto& item : engine->module().named_parameters()) {
+        EXPECT_TRUE(resumed->module().named_parameters()[item.key()].equal(item.value())) << item.key();
+      }
+    }
+  });
+}
+
+TEST(EngineLrScheduler, AForeignTorchScheduleIsRefused) {
+  auto model = std::make_shared<OddNet>();
+  torch::optim::SGD other(std::make_shared<OddNet>()->parameters(), torch::optim::SGDOptions(0.1));
+  auto schedule = std::make_shared<torch::optim::StepLR>(other, 2);
+  EXPECT_THROW(initialize(model, {.config = basic(), .lr_scheduler = schedule}), UsageError);
+  auto own = std::make_shared<torch::optim::SGD>(model->parameters(), torch::optim::SGDOptions(0.1));
+  EXPECT_THROW(
+      initialize(model,
+                 {.config = Json{{"train_batch_size", 4}}, .optimizer = own, .lr_scheduler = schedule}),
+      UsageError);
+}
+
+}  // namespace
+}  // namespace deepspeed

@@ -1,0 +1,282 @@
+// Every method of DeepSpeed's engine, but for the config's getters (getters_test.cpp): what it gives or does
+// here, or the error that says why not.
+#include <filesystem>
+
+#include <ATen/ops/full_like.h>
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include "deepspeed/checkpoint/torch_archive.h"
+
+#include "tests/engine/method_table.h"
+
+namespace deepspeed {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using testing::kMethodsConfig;
+using testing::make_engine;
+using testing::MethodRow;
+using testing::odd_batch;
+using testing::TestEngine;
+using testing::train_step;
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("methods_test." + std::to_string(getpid()));
+  Folder() { fs::remove_all(path); }
+  ~Folder() { fs::remove_all(path); }
+};
+
+template <class Call>
+MethodRow waits_for(const char* method, const char* feature, Call call) {
+  return {method, [=](TestEngine& engine) {
+            try {
+              call(engine);
+              ADD_FAILURE() << "no error";
+            } catch (const NotSupportedError& error) {
+              EXPECT_THAT(error.what(), HasSubstr(std::string(method) + "() comes with " + feature));
+            }
+          }};
+}
+
+at::Tensor loss_of(TestEngine& engine) {
+  const auto [inputs, targets] = odd_batch(0, 4);
+  return engine.forward(inputs, targets);
+}
+
+at::Tensor weight_of(TestEngine& engine) { return engine.module().named_parameters()["last.weight"]; }
+
+const std::vector<MethodRow> kTraining = {
+    {"forward", [](TestEngine& e) { EXPECT_TRUE(loss_of(e).requires_grad()); }},
+    {"operator()",
+     [](TestEngine& e) {
+       const auto [inputs, targets] = odd_batch(0, 4);
+       EXPECT_TRUE(e(inputs, targets).equal(loss_of(e)));
+     }},
+    {"module", [](TestEngine& e) { EXPECT_FALSE(e.module().parameters().empty()); }},
+    {"backward",
+     [](TestEngine& e) {
+       const auto loss = loss_of(e);
+       EXPECT_TRUE(e.backward(loss).equal(loss.detach() / 2));
+       EXPECT_TRUE(e.backward(loss_of(e), {.scale_wrt_gas = false}).equal(loss.detach()));
+       EXPECT_FALSE(e.backward(loss_of(e), {.release_loss = true}).defined());
+     }},
+    {"scale",
+     [](TestEngine& e) {
+       const auto loss = loss_of(e);
+       EXPECT_TRUE(e.scale(loss).equal(loss));
+     }},
+    {"finish_backward",
+     [](TestEngine& e) {
+       loss_of(e).backward();
+       e.finish_backward();
+       e.set_gradient_accumulation_boundary(true);
+       e.step();
+       EXPECT_TRUE(e.was_step_applied());
+     }},
+    {"step",
+     [](TestEngine& e) {
+       const auto before = weight_of(e).detach().clone();
+       train_step(e);
+       EXPECT_TRUE(weight_of(e).equal(before));
+       for (int i = 0; i < 5; ++i) train_step(e);  // the first two rates of the warm-up are 0
+       EXPECT_FALSE(weight_of(e).equal(before));
+     }},
+    {"micro_steps, global_steps, global_samples, skipped_steps, was_step_applied",
+     [](TestEngine& e) {
+       train_step(e);
+       EXPECT_FALSE(e.was_step_applied());
+       train_step(e);
+       EXPECT_TRUE(e.was_step_applied());
+       EXPECT_EQ(e.micro_steps(), 2);
+       EXPECT_EQ(e.global_steps(), 1);
+       EXPECT_EQ(e.global_samples(), 8);
+       EXPECT_EQ(e.skipped_steps(), 0);
+     }},
+    {"is_gradient_accumulation_boundary, set_gradient_accumulation_boundary",
+     [](TestEngine& e) {
+       EXPECT_FALSE(e.is_gradient_accumulation_boundary());
+       e.set_gradient_accumulation_boundary(true);
+       EXPECT_TRUE(e.is_gradient_accumulation_boundary());
+     }},
+    {"no_sync",
+     [](TestEngine& e) {
+       const auto scope = e.no_sync();
+       EXPECT_THROW(e.step(), UsageError);
+     }},
+    {"coalesce_grad_reduction",
+     [](TestEngine& e) {
+       const auto scope = e.coalesce_grad_reduction();
+       EXPECT_THROW(e.step(), UsageError);
+     }},
+    {"zero_grad",
+     [](TestEngine& e) {
+       e.backward(loss_of(e));
+       e.zero_grad();
+       EXPECT_FALSE(weight_of(e).grad().defined());
+       e.set_gradient_accumulation_boundary(true);
+       EXPECT_THROW(e.step(), UsageError);
+     }},
+    {"allreduce_gradients",
+     [](TestEngine& e) {
+       e.set_gradient_accumulation_boundary(true);
+       e.backward(loss_of(e), {.allreduce_gradients = false});
+       e.allreduce_gradients();
+       e.step();
+       EXPECT_TRUE(e.was_step_applied());
+     }},
+    {"train, eval",
+     [](TestEngine& e) {
+       e.eval();
+       EXPECT_FALSE(e.module().is_training());
+       e.train();
+       EXPECT_TRUE(e.module().is_training());
+     }},
+    {"get_global_grad_norm after a step",
+     [](TestEngine& e) {
+       train_step(e);
+       train_step(e);
+       EXPECT_GT(e.get_global_grad_norm().value_or(0.0), 0.0);
+     }},
+    {"set_lr",
+     [](TestEngine& e) {
+       e.set_lr(0.25);
+       EXPECT_EQ(e.get_lr(), std::vector<double>{0.25});
+     }},
+    {"set_train_batch_size",
+     [](TestEngine& e) {
+       e.set_train_batch_size(16);
+       EXPECT_EQ(e.get_batch_info(), std::make_tuple(16, 4, 4));
+       EXPECT_THROW(e.set_train_batch_size(5), UsageError);
+     }},
+    {"set_train_micro_batch_size",
+     [](TestEngine& e) {
+       e.set_train_micro_batch_size(3);
+       EXPECT_EQ(e.get_batch_info(), std::make_tuple(6, 3, 2));
+     }},
+    {"memory", [](TestEngine& e) { EXPECT_GT(e.memory().total(), e.memory().parameters); }},
+    {"install_preemption_handler",
+     [](TestEngine& e) {
+       e.install_preemption_handler({.signal = SIGUSR2});
+       train_step(e);
+       train_step(e);
+       EXPECT_FALSE(e.preemption_requested());
+     }},
+    {"optimizer, lr_scheduler, world, model, seed, local_rank",
+     [](TestEngine& e) {
+       EXPECT_NE(e.optimizer(), nullptr);
+       EXPECT_NE(e.lr_scheduler(), nullptr);
+       EXPECT_EQ(e.world().size(), 1);
+       EXPECT_FALSE(e.model().parameters.empty());
+       EXPECT_EQ(e.seed(), e.seed());
+       EXPECT_EQ(e.local_rank(), e.world().local_rank());
+     }},
+};
+
+const std::vector<MethodRow> kData = {
+    {"deepspeed_io",
+     [](TestEngine& e) {
+       struct Numbers {
+         size_t size() const { return 9; }
+         at::Tensor get(size_t index) const { return at::full({}, static_cast<double>(index)); }
+       };
+       const auto loader = e.deepspeed_io(Numbers{}, {.route = "eval"});
+       std::vector<double> sums;
+       for (auto& batch : *loader) sums.push_back(batch.sum().item<double>());
+       EXPECT_EQ(sums, (std::vector<double>{6, 22}));  // dataloader_drop_last
+       const auto count = [](const std::vector<at::Tensor>& examples) { return examples.size(); };
+       const auto counts = e.deepspeed_io(Numbers{}, {.batch_size = 3, .num_local_io_workers = 2}, count);
+       EXPECT_EQ(*counts->begin(), 3U);
+       EXPECT_EQ(counts->size(), 3);
+       EXPECT_THROW(e.deepspeed_io(Numbers{}, {.route = "test"}), UsageError);
+       e.track_loader(loader->position());
+     }},
+};
+
+const std::vector<MethodRow> kStates = {
+    {"module_state_dict, load_module_state_dict",
+     [](TestEngine& e) {
+       auto state = e.module_state_dict();
+       EXPECT_EQ(e.module_state_dict(/*exclude_frozen_parameters=*/true).size() + 1, state.size());
+       for (auto& named : state) named.tensor = at::full_like(named.tensor, 0.5);
+       e.load_module_state_dict(state);
+       EXPECT_TRUE(weight_of(e).equal(at::full_like(weight_of(e), 0.5)));
+       EXPECT_THROW(e.load_module_state_dict({}), UsageError);
+     }},
+    {"save_checkpoint, load_checkpoint",
+     [](TestEngine& e) {
+       const Folder folder;
+       train_step(e);
+       train_step(e);
+       e.save_checkpoint(folder.path);
+       const auto again = make_engine(kMethodsConfig);
+       EXPECT_FALSE(again->load_checkpoint(folder.path).path.empty());
+       EXPECT_EQ(again->global_steps(), 1);
+       EXPECT_THROW(e.save_checkpoint(""), UsageError);
+       EXPECT_TRUE(e.load_checkpoint(folder.path / "nowhere").path.empty());
+       size_t num_tensors = 0;
+       again->load_checkpoint(folder.path,
+                              {.custom_load_fn = [&](const auto& file) { num_tensors = file.size(); }});
+       EXPECT_EQ(num_tensors, e.module_state_dict().size());
+     }},
+    {"save_16bit_model, save_fp16_model",
+     [](TestEngine& e) {
+       const Folder folder;
+       e.save_16bit_model(folder.path);
+       e.save_fp16_model(folder.path, "trained.bin", /*exclude_frozen_parameters=*/true);
+       const auto all = checkpoint::read_torch_archive(folder.path / "pytorch_model.bin");
+       const auto trained = checkpoint::read_torch_archive(folder.path / "trained.bin");
+       EXPECT_NE(all.as_dict().find("frozen"), nullptr);
+       EXPECT_EQ(trained.as_dict().find("frozen"), nullptr);
+       EXPECT_EQ(trained.as_dict().size() + 1, all.as_dict().size());
+     }},
+};
+
+const std::vector<MethodRow> kOthers = {
+    {"compile, is_compiled",
+     [](TestEngine& e) {
+       EXPECT_FALSE(e.is_compiled());
+       e.compile({.backend = "eager"});
+       EXPECT_TRUE(e.is_compiled());
+       EXPECT_THROW(e.compile({.schedule = Json::array({Json::array({0, "prefetch"})})}), NotSupportedError);
+     }},
+    {"empty_partition_cache",
+     [](TestEngine& e) {
+       e.empty_partition_cache();
+       train_step(e);
+     }},
+    {"destroy",
+     [](TestEngine& e) {
+       const auto loss = loss_of(e).detach();
+       e.destroy();
+       EXPECT_TRUE(loss_of(e).detach().equal(loss));
+       EXPECT_EQ(e.optimizer(), nullptr);
+       try {
+         e.step();
+         ADD_FAILURE() << "no error";
+       } catch (const UsageError& error) {
+         EXPECT_THAT(error.what(), HasSubstr("step() after destroy()"));
+       }
+     }},
+    waits_for("offload_states", "offloading", [](TestEngine& e) { e.offload_states(); }),
+    waits_for("reload_states", "offloading", [](TestEngine& e) { e.reload_states(/*non_blocking=*/true); }),
+    waits_for("get_wall_clock_timers", "the timers", [](TestEngine& e) { e.get_wall_clock_timers(); }),
+    waits_for("set_data_post_process_func", "the data_efficiency section",
+              [](TestEngine& e) { e.set_data_post_process_func(nullptr); }),
+    waits_for("set_custom_curriculum_learning_schedule", "the data_efficiency section",
+              [](TestEngine& e) { e.set_custom_curriculum_learning_schedule(Json()); }),
+    waits_for("random_ltd_initialize", "the data_efficiency section",
+              [](TestEngine& e) { e.random_ltd_initialize(); }),
+    waits_for("init_inference", "inference", [](TestEngine& e) { init_inference(e.module_ptr()); }),
+    waits_for("default_inference_config", "inference", [](TestEngine&) { default_inference_config(); }),
+    waits_for("tp_model_init", "tensor parallelism", [](TestEngine& e) { tp_model_init(e.module_ptr(), 2); }),
+};
+
+TEST(EngineMethods, GiveAResultOrSayWhatTheyWaitFor) {
+  for (const auto* table : {&kTraining, &kData, &kStates, &kOthers}) testing::check_each(*table);
+}
+
+}  // namespace
+}  // namespace deepspeed
