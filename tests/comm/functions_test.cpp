@@ -18,8 +18,6 @@ using ::testing::HasSubstr;
 using testing::run_ranks;
 using ::testing::ThrowsMessage;
 
-bool equal(const at::Tensor& a, const at::Tensor& b) { return at::equal(a, b); }
-
 TEST(Functions, ReduceOverTheWorldByDefault) {
   run_ranks(3, [](World& world) {
     const int rank = get_rank();
@@ -28,15 +26,17 @@ TEST(Functions, ReduceOverTheWorldByDefault) {
     EXPECT_EQ(get_local_rank(), rank);
     auto tensor = at::full({4}, rank + 1.0);
     all_reduce(tensor);
-    EXPECT_TRUE(equal(tensor, at::full({4}, 6.0)));
+    EXPECT_TRUE(at::equal(tensor, at::full({4}, 6.0)));
     auto work = inference_all_reduce(tensor, ReduceOp::kMax, {}, /*async_op=*/true);
     work.wait();
-    EXPECT_TRUE(equal(tensor, at::full({4}, 6.0)));
+    EXPECT_TRUE(at::equal(tensor, at::full({4}, 6.0)));
     auto reduced = at::full({5}, rank + 1.0);
     reduce(reduced, 2);
-    if (rank == 2) EXPECT_TRUE(equal(reduced, at::full({5}, 6.0)));
+    if (rank == 2) {
+      EXPECT_TRUE(at::equal(reduced, at::full({5}, 6.0)));
+    }
     broadcast(tensor.fill_(rank), 1);
-    EXPECT_TRUE(equal(tensor, at::full({4}, 1.0)));
+    EXPECT_TRUE(at::equal(tensor, at::full({4}, 1.0)));
     barrier();
     monitored_barrier();
   });
@@ -49,21 +49,23 @@ TEST(Functions, GatherAndScatterLists) {
     std::vector<at::Tensor> list;
     for (int i = 0; i < 3; ++i) list.push_back(at::zeros({2, 2}, at::kLong));
     all_gather(list, own);
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(equal(list[i], at::full({2, 2}, i, at::kLong)));
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(at::equal(list[i], at::full({2, 2}, i, at::kLong)));
     std::vector<at::Tensor> gathered;
     if (rank == 1)
       gathered = {at::zeros({2, 2}, at::kLong), at::zeros({2, 2}, at::kLong), at::zeros({2, 2}, at::kLong)};
     gather(own, gathered, 1);
-    if (rank == 1) EXPECT_TRUE(equal(gathered[2], at::full({2, 2}, 2, at::kLong)));
+    if (rank == 1) {
+      EXPECT_TRUE(at::equal(gathered[2], at::full({2, 2}, 2, at::kLong)));
+    }
     const auto mine = at::zeros({2}, at::kInt);
     std::vector<at::Tensor> parts;
     if (rank == 2)
       parts = {at::full({2}, 10, at::kInt), at::full({2}, 11, at::kInt), at::full({2}, 12, at::kInt)};
     scatter(mine, parts, 2);
-    EXPECT_TRUE(equal(mine, at::full({2}, 10 + rank, at::kInt)));
+    EXPECT_TRUE(at::equal(mine, at::full({2}, 10 + rank, at::kInt)));
     const auto sum = at::zeros({2});
     reduce_scatter(sum, {at::full({2}, 1.0), at::full({2}, 2.0), at::full({2}, 3.0)});
-    EXPECT_TRUE(equal(sum, at::full({2}, 3.0 * (rank + 1))));
+    EXPECT_TRUE(at::equal(sum, at::full({2}, 3.0 * (rank + 1))));
     std::vector<at::Tensor> too_few{at::zeros({2})};
     EXPECT_THAT([&] { all_gather(too_few, own); }, ThrowsMessage<UsageError>(HasSubstr("list of 3 tensors")));
   });
@@ -82,10 +84,10 @@ TEST(Functions, ExchangePiecesOfAnySize) {
     const auto output = at::zeros({rows, 2}, at::kLong);
     all_to_all_single(output, input, receives, sends);
     if (rank == 0) {
-      EXPECT_TRUE(equal(output.select(1, 0), at::tensor({0, 100, 102, 200, 202, 204}, at::kLong)));
+      EXPECT_TRUE(at::equal(output.select(1, 0), at::tensor({0, 100, 102, 200, 202, 204}, at::kLong)));
     }
     if (rank == 2) {
-      EXPECT_TRUE(equal(output.select(1, 0), at::tensor({2, 4, 104, 106, 206, 208}, at::kLong)));
+      EXPECT_TRUE(at::equal(output.select(1, 0), at::tensor({2, 4, 104, 106, 206, 208}, at::kLong)));
     }
     EXPECT_THAT(
         [&] {
@@ -98,7 +100,7 @@ TEST(Functions, ExchangePiecesOfAnySize) {
       inputs.push_back(at::full({4}, 10.0 * rank + i));
     }
     all_to_all(outputs, inputs);
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(equal(outputs[i], at::full({4}, 10.0 * i + rank)));
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(at::equal(outputs[i], at::full({4}, 10.0 * i + rank)));
   });
 }
 
@@ -114,12 +116,14 @@ TEST(Functions, TakeGlobalRanksInGroups) {
     EXPECT_EQ(get_global_rank(group, 0), 2);
     const auto tensor = at::full({2}, get_rank() + 0.5);
     broadcast(tensor, 2, group);
-    EXPECT_TRUE(equal(tensor, at::full({2}, 2.5)));
+    EXPECT_TRUE(at::equal(tensor, at::full({2}, 2.5)));
     EXPECT_THAT([&] { broadcast(tensor, 1, group); }, ThrowsMessage<UsageError>(HasSubstr("src is rank 1")));
     if (get_rank() == 0) send(at::ones({3}), 2, group);
     const auto received = at::zeros({3});
     if (get_rank() == 2) recv(received, 0, group);
-    if (get_rank() == 2) EXPECT_TRUE(equal(received, at::ones({3})));
+    if (get_rank() == 2) {
+      EXPECT_TRUE(at::equal(received, at::ones({3})));
+    }
   });
 }
 

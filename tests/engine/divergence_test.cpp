@@ -1,0 +1,103 @@
+// Ranks whose training programs part ways get an error that names both, long before the timeout.
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+
+#include "tests/engine/make_engine.h"
+#include "tests/support/run_ranks.h"
+
+namespace deepspeed {
+namespace {
+
+using ::testing::AllOf;
+using testing::basic;
+using ::testing::HasSubstr;
+using testing::make_engine;
+using testing::train_step;
+using namespace std::chrono_literals;
+
+/// The texts of the CommErrors that `program` ends with on two ranks.
+template <class Program>
+std::vector<std::string> errors_of(int stage, const Program& program) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto outcomes = testing::fork_ranks(2, [&](int rank) {
+    auto world = comm::init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 120s});
+    const auto engine = make_engine(basic({{"zero_optimization", {{"stage", stage}}}}), world);
+    std::string text = "no error";
+    try {
+      program(*engine, rank, world);
+    } catch (const CommError& error) {
+      text = error.what();
+    }
+    std::this_thread::sleep_for(1s);  // the other rank looks for this one's store
+    return text;
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+  std::vector<std::string> texts;
+  for (const auto& outcome : outcomes) {
+    EXPECT_EQ(outcome.signal, 0);
+    texts.push_back(outcome.value);
+  }
+  return texts;
+}
+
+TEST(EngineDivergence, OfARankThatLeavesOutAStepIsNamed) {
+  for (const int stage : {0, 1, 2}) {
+    const auto texts = errors_of(stage, [](auto& engine, int rank, comm::World&) {
+      for (int step = 0; step < 5; ++step) {
+        const auto [inputs, targets] = testing::odd_batch(step, 4);
+        engine.backward(engine.forward(inputs, targets));
+        if (rank == 0 || step != 2) engine.step();
+      }
+    });
+    for (const auto& text : texts) {
+      EXPECT_THAT(text, AllOf(HasSubstr("the ranks diverged"), HasSubstr("rank 0 called"),
+                              HasSubstr("rank 1 called"), HasSubstr("micro step 2")))
+          << stage;
+    }
+  }
+}
+
+TEST(EngineDivergence, OfARankWhoseDataEndSoonerIsNamed) {
+  const auto texts = errors_of(1, [](auto& engine, int rank, comm::World& world) {
+    for (int step = 0; step < (rank == 0 ? 4 : 3); ++step) train_step(engine, step);
+    world.shutdown();
+  });
+  for (const auto& text : texts) {
+    EXPECT_THAT(text, AllOf(HasSubstr("rank 0 called"), HasSubstr("micro step 3"),
+                            HasSubstr("rank 1 called barrier")));
+  }
+}
+
+TEST(EngineDivergence, OfARankThatAloneSavesACheckpointIsNamed) {
+  const auto folder = std::filesystem::temp_directory_path() / ("divergence_" + std::to_string(::getpid()));
+  const auto texts = errors_of(2, [&](auto& engine, int rank, comm::World&) {
+    train_step(engine);
+    if (rank == 0) engine.save_checkpoint(folder.string());
+    train_step(engine);
+  });
+  std::filesystem::remove_all(folder);
+  for (const auto& text : texts) {
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("rank 0 called"), HasSubstr("rank 1 called"), HasSubstr("micro step 1")));
+  }
+}
+
+TEST(EngineDivergence, OfARankThatRaisesIsNamedByTheOther) {
+  const auto texts = errors_of(1, [](auto& engine, int rank, comm::World&) {
+    train_step(engine);
+    if (rank == 1) std::exit(3);  // as main() does after it reported an error
+    train_step(engine);
+  });
+  EXPECT_THAT(texts[0],
+              AllOf(HasSubstr("rank 0 called"), HasSubstr("micro step 1"), HasSubstr("rank 1 left after")));
+}
+
+}  // namespace
+}  // namespace deepspeed
