@@ -92,8 +92,11 @@ World join(const InitOptions& options) {
   const auto backend = choose_backend(options.dist_backend);
   log::set_rank(job.rank);
   const auto store = join_job(job);
-  const auto guard = std::make_shared<DivergenceGuard>(sub_store(store, "guard/"), job.rank);
-  leave_at_exit(guard);
+  std::shared_ptr<DivergenceGuard> guard;
+  if (job.world_size > 1) {
+    guard = std::make_shared<DivergenceGuard>(sub_store(store, "guard/"), job.rank);
+    leave_at_exit(guard);
+  }
   const auto factory = [job, store, guard, backend](const std::vector<int>& ranks, const std::string& name,
                                                     int64_t index) {
     const auto place = std::find(ranks.begin(), ranks.end(), job.rank) - ranks.begin();

@@ -27,6 +27,7 @@ template <class Program>
 std::vector<std::string> errors_of(int stage, const Program& program) {
   const auto begin = std::chrono::steady_clock::now();
   const auto outcomes = testing::fork_ranks(2, [&](int rank) {
+    comm::destroy_process_group();  // the world of one that other tests of this process made
     auto world = comm::init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 120s});
     const auto engine = make_engine(basic({{"zero_optimization", {{"stage", stage}}}}), world);
     std::string text = "no error";
