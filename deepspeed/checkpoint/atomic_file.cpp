@@ -12,7 +12,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWhere = "checkpoint.atomic_file";
+constexpr const char* kAtomicFileWhere = "checkpoint.atomic_file";
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
@@ -21,11 +21,13 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 /// A rename is durable once its folder is.
 void sync_folder(const std::filesystem::path& folder) {
   const int handle = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (handle < 0) raise<IoError>(kWhere, "cannot open the folder ", folder, ": ", std::strerror(errno));
+  if (handle < 0)
+    raise<IoError>(kAtomicFileWhere, "cannot open the folder ", folder, ": ", std::strerror(errno));
   const bool synced = ::fsync(handle) == 0 || errno == EINVAL;  // EINVAL: a file system without such a call
   const int error = errno;
   ::close(handle);
-  if (!synced) raise<IoError>(kWhere, "cannot fsync the folder ", folder, ": ", std::strerror(error));
+  if (!synced)
+    raise<IoError>(kAtomicFileWhere, "cannot fsync the folder ", folder, ": ", std::strerror(error));
 }
 
 }  // namespace
@@ -43,7 +45,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::fail(const char* action) const {
-  raise<IoError>(kWhere, "cannot ", action, " ", path_, ": ", std::strerror(errno));
+  raise<IoError>(kAtomicFileWhere, "cannot ", action, " ", path_, ": ", std::strerror(errno));
 }
 
 void AtomicFile::write(const void* data, size_t size) {

@@ -14,7 +14,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWhere = "checkpoint.zero_to_fp32";
+constexpr const char* kFp32WriterWhere = "checkpoint.zero_to_fp32";
 using std::filesystem::path;
 
 /// Fills shards in order; a tensor that shares another's data goes where that one is.
@@ -71,7 +71,8 @@ uint64_t parse_shard_size(const std::string& text) {
   uint64_t bytes = 0;
   if (end == 0 || end > 18 || found == kUnits.end() ||
       __builtin_mul_overflow(std::stoull(text.substr(0, end)), found->second, &bytes) || bytes == 0) {
-    raise<UsageError>(kWhere, "max_shard_size is '", text, "', expected a size like 5GB, 200MiB or 1000000");
+    raise<UsageError>(kFp32WriterWhere, "max_shard_size is '", text,
+                      "', expected a size like 5GB, 200MiB or 1000000");
   }
   return bytes;
 }

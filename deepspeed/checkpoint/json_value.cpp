@@ -7,7 +7,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWhere = "checkpoint.json_value";
+constexpr const char* kJsonValueWhere = "checkpoint.json_value";
 
 Json array_of(const std::vector<Value>& items) {
   Json array = Json::array();
@@ -69,7 +69,7 @@ Json json_of_value(const Value& value) {
     if (at::isIntegralType(tensor->scalar_type(), /*includeBool=*/false)) return value.as_int();
     return value.as_double();
   }
-  raise<CheckpointError>(kWhere, "a ", value.kind(), " cannot be read as JSON");
+  raise<CheckpointError>(kJsonValueWhere, "a ", value.kind(), " cannot be read as JSON");
 }
 
 }  // namespace deepspeed::checkpoint

@@ -15,7 +15,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWhere = "checkpoint.layout";
+constexpr const char* kLayoutWhere = "checkpoint.layout";
 using std::filesystem::path;
 
 /// The number with at least `width` digits.
@@ -30,7 +30,7 @@ std::string zero_prefix(int dp_rank, int mp_rank) {
 
 std::vector<path> files_of(const path& folder) {
   if (!std::filesystem::is_directory(folder)) {
-    raise<CheckpointError>(kWhere, "there is no checkpoint folder ", folder);
+    raise<CheckpointError>(kLayoutWhere, "there is no checkpoint folder ", folder);
   }
   std::vector<path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
@@ -88,7 +88,8 @@ std::optional<std::string> read_latest(const path& dir) {
   content << file.rdbuf();
   std::string tag = content.str();
   while (!tag.empty() && std::isspace(static_cast<unsigned char>(tag.back())) != 0) tag.pop_back();
-  if (tag.empty()) raise<CheckpointError>(kWhere, latest_path(dir), " is empty, expected the name of a tag");
+  if (tag.empty())
+    raise<CheckpointError>(kLayoutWhere, latest_path(dir), " is empty, expected the name of a tag");
   return tag;
 }
 

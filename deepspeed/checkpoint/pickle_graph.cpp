@@ -9,7 +9,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWhere = "checkpoint.pickle_graph";
+constexpr const char* kPickleGraphWhere = "checkpoint.pickle_graph";
 
 uint64_t cost_of(const PickleNode& node) {
   uint64_t bytes = sizeof(Value);
@@ -26,7 +26,7 @@ std::string key_text(const Value& key) {
   if (const auto* number = key.get_if<double>()) return message("float ", *number);
   if (const auto* flag = key.get_if<bool>()) return message("bool ", *flag);
   if (key.is_none()) return "None";
-  raise<CheckpointError>(kWhere, "a dict has a ", key.kind(),
+  raise<CheckpointError>(kPickleGraphWhere, "a dict has a ", key.kind(),
                          " as a key; texts, numbers, bool and None are read");
 }
 
@@ -34,7 +34,7 @@ std::string key_text(const Value& key) {
 
 uint32_t PickleGraph::add(PickleNode node) {
   if (nodes_.size() >= std::numeric_limits<uint32_t>::max())
-    raise<CheckpointError>(kWhere, "too many objects");
+    raise<CheckpointError>(kPickleGraphWhere, "too many objects");
   nodes_.push_back(std::move(node));
   return uint32_t(nodes_.size() - 1);
 }
@@ -70,11 +70,13 @@ Value PickleGraph::build(uint32_t index, Budget& budget) const {
   const PickleNode& node = at(index);
   const uint64_t cost = cost_of(node);
   if (cost > budget.bytes) {
-    raise<CheckpointError>(kWhere, "the pickle repeats its content endlessly, or far beyond its own size");
+    raise<CheckpointError>(kPickleGraphWhere,
+                           "the pickle repeats its content endlessly, or far beyond its own size");
   }
   budget.bytes -= cost;
   if (++budget.depth > kMaxPickleDepth) {
-    raise<CheckpointError>(kWhere, "the pickle is nested deeper than ", kMaxPickleDepth, " levels");
+    raise<CheckpointError>(kPickleGraphWhere, "the pickle is nested deeper than ", kMaxPickleDepth,
+                           " levels");
   }
   Value value;
   switch (node.kind) {
@@ -101,10 +103,10 @@ Value PickleGraph::build(uint32_t index, Budget& budget) const {
       break;
     }
     case PickleNode::Kind::kGlobal:
-      raise<CheckpointError>(kWhere, "the class '", node.module, ".", node.name,
+      raise<CheckpointError>(kPickleGraphWhere, "the class '", node.module, ".", node.name,
                              "' stands where a value is expected");
     case PickleNode::Kind::kStorage:
-      raise<CheckpointError>(kWhere, "a bare storage stands where a value is expected");
+      raise<CheckpointError>(kPickleGraphWhere, "a bare storage stands where a value is expected");
   }
   --budget.depth;
   return value;

@@ -11,7 +11,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWhere = "checkpoint.pickler";
+constexpr const char* kPicklerWhere = "checkpoint.pickler";
 
 /// Whether every character starts and continues as UTF-8 demands; Python refuses a pickle with any other
 /// text.
@@ -55,7 +55,7 @@ class Pickler {
 
   void write(const Value& value) {
     if (++depth_ > kMaxPickleDepth) {
-      raise<UsageError>(kWhere, "the value is nested deeper than ", kMaxPickleDepth, " levels");
+      raise<UsageError>(kPicklerWhere, "the value is nested deeper than ", kMaxPickleDepth, " levels");
     }
     std::visit([this](const auto& content) { put(content); }, value.data());
     --depth_;
@@ -86,8 +86,10 @@ class Pickler {
   }
   void put(const std::string& text) {
     if (recall("text " + text)) return;
-    if (!is_utf8(text)) raise<UsageError>(kWhere, "a text is not UTF-8; use Value::bytes for raw bytes");
-    if (text.size() > std::numeric_limits<uint32_t>::max()) raise<UsageError>(kWhere, "a text exceeds 4 GiB");
+    if (!is_utf8(text))
+      raise<UsageError>(kPicklerWhere, "a text is not UTF-8; use Value::bytes for raw bytes");
+    if (text.size() > std::numeric_limits<uint32_t>::max())
+      raise<UsageError>(kPicklerWhere, "a text exceeds 4 GiB");
     op(Op::kBinUnicode);
     little_endian(uint32_t(text.size()));
     out_ += text;
@@ -148,7 +150,8 @@ class Pickler {
   }
   void put(const DType& dtype) {
     const std::string_view name = dtype_name(dtype.type);
-    if (name.empty()) raise<UsageError>(kWhere, "a file cannot hold the dtype ", at::toString(dtype.type));
+    if (name.empty())
+      raise<UsageError>(kPicklerWhere, "a file cannot hold the dtype ", at::toString(dtype.type));
     global("torch", std::string(name));
   }
   void put(const Object& object) {

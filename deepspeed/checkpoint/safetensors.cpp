@@ -15,36 +15,36 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWhere = "checkpoint.safetensors";
+constexpr const char* kSafetensorsWhere = "checkpoint.safetensors";
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own bound
 
 struct TypeName {
   at::ScalarType type;
   std::string_view name;
 };
-constexpr auto kTypes = std::to_array<TypeName>({{at::kFloat, "F32"},
-                                                 {at::kDouble, "F64"},
-                                                 {at::kHalf, "F16"},
-                                                 {at::kBFloat16, "BF16"},
-                                                 {at::kLong, "I64"},
-                                                 {at::kInt, "I32"},
-                                                 {at::kShort, "I16"},
-                                                 {at::kChar, "I8"},
-                                                 {at::kByte, "U8"},
-                                                 {at::kBool, "BOOL"},
-                                                 {at::kUInt16, "U16"},
-                                                 {at::kUInt32, "U32"},
-                                                 {at::kUInt64, "U64"},
-                                                 {at::kFloat8_e4m3fn, "F8_E4M3"},
-                                                 {at::kFloat8_e5m2, "F8_E5M2"}});
+constexpr auto kSafetensorsTypes = std::to_array<TypeName>({{at::kFloat, "F32"},
+                                                            {at::kDouble, "F64"},
+                                                            {at::kHalf, "F16"},
+                                                            {at::kBFloat16, "BF16"},
+                                                            {at::kLong, "I64"},
+                                                            {at::kInt, "I32"},
+                                                            {at::kShort, "I16"},
+                                                            {at::kChar, "I8"},
+                                                            {at::kByte, "U8"},
+                                                            {at::kBool, "BOOL"},
+                                                            {at::kUInt16, "U16"},
+                                                            {at::kUInt32, "U32"},
+                                                            {at::kUInt64, "U64"},
+                                                            {at::kFloat8_e4m3fn, "F8_E4M3"},
+                                                            {at::kFloat8_e5m2, "F8_E5M2"}});
 
 std::string header_of(const NamedTensors& tensors) {
   Json header = {{"__metadata__", {{"format", "pt"}}}};
   uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
-    const auto* type = std::ranges::find(kTypes, tensor.scalar_type(), &TypeName::type);
-    if (type == kTypes.end()) {
-      raise<UsageError>(kWhere, "'", name, "' has the dtype ", at::toString(tensor.scalar_type()),
+    const auto* type = std::ranges::find(kSafetensorsTypes, tensor.scalar_type(), &TypeName::type);
+    if (type == kSafetensorsTypes.end()) {
+      raise<UsageError>(kSafetensorsWhere, "'", name, "' has the dtype ", at::toString(tensor.scalar_type()),
                         ", which safetensors cannot hold");
     }
     const uint64_t end = offset + tensor.nbytes();
@@ -67,8 +67,9 @@ struct Entry {
 /// Throws nlohmann's or our own error where an entry is not as the format demands.
 Entry parse_entry(const std::string& name, const Json& json, uint64_t data_bytes) {
   const auto type_name = json.at("dtype").get<std::string>();
-  const auto* type = std::ranges::find(kTypes, std::string_view(type_name), &TypeName::name);
-  if (type == kTypes.end()) raise<CheckpointError>(kWhere, "'", name, "' has the unknown dtype ", type_name);
+  const auto* type = std::ranges::find(kSafetensorsTypes, std::string_view(type_name), &TypeName::name);
+  if (type == kSafetensorsTypes.end())
+    raise<CheckpointError>(kSafetensorsWhere, "'", name, "' has the unknown dtype ", type_name);
   Entry entry{name, type->type, json.at("shape").get<std::vector<int64_t>>(),
               json.at("data_offsets").at(0).get<uint64_t>(), json.at("data_offsets").at(1).get<uint64_t>()};
   int64_t num_bytes = int64_t(c10::elementSize(entry.type));
@@ -77,7 +78,8 @@ Entry parse_entry(const std::string& name, const Json& json, uint64_t data_bytes
     possible = possible && size >= 0 && !__builtin_mul_overflow(num_bytes, size, &num_bytes);
   }
   if (!possible || uint64_t(num_bytes) != entry.end - entry.begin) {
-    raise<CheckpointError>(kWhere, "the sizes and offsets of '", name, "' do not fit together or the file");
+    raise<CheckpointError>(kSafetensorsWhere, "the sizes and offsets of '", name,
+                           "' do not fit together or the file");
   }
   return entry;
 }
@@ -86,7 +88,7 @@ std::vector<Entry> read_entries(std::ifstream& file, uint64_t file_size, uint64_
   uint64_t header_size = 0;
   file.read(reinterpret_cast<char*>(&header_size), 8);
   if (!file || header_size > kMaxHeaderBytes || header_size > file_size - 8) {
-    raise<CheckpointError>(kWhere, "the header is torn");
+    raise<CheckpointError>(kSafetensorsWhere, "the header is torn");
   }
   std::string text(header_size, '\0');
   file.read(text.data(), std::streamsize(header_size));
@@ -98,7 +100,7 @@ std::vector<Entry> read_entries(std::ifstream& file, uint64_t file_size, uint64_
     if (name == "__metadata__") continue;
     entries.push_back(parse_entry(name, json, file_size - data_offset));
     total_bytes += entries.back().end - entries.back().begin;
-    if (total_bytes > file_size) raise<CheckpointError>(kWhere, "tensors overlap");
+    if (total_bytes > file_size) raise<CheckpointError>(kSafetensorsWhere, "tensors overlap");
   }
   std::ranges::stable_sort(entries, {}, &Entry::begin);
   return entries;
@@ -121,10 +123,10 @@ void write_safetensors(const std::filesystem::path& path, const NamedTensors& te
 
 NamedTensors read_safetensors(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) raise<IoError>(kWhere, "cannot open ", path, ": ", std::strerror(errno));
+  if (!file) raise<IoError>(kSafetensorsWhere, "cannot open ", path, ": ", std::strerror(errno));
   try {
     const uint64_t file_size = std::filesystem::file_size(path);
-    if (file_size < 8) raise<CheckpointError>(kWhere, "the header is torn");
+    if (file_size < 8) raise<CheckpointError>(kSafetensorsWhere, "the header is torn");
     uint64_t data_offset = 0;
     NamedTensors tensors;
     for (const Entry& entry : read_entries(file, file_size, data_offset)) {
@@ -133,14 +135,15 @@ NamedTensors read_safetensors(const std::filesystem::path& path) {
       if (tensor.numel() > 0) {
         file.read(static_cast<char*>(tensor.mutable_data_ptr()), std::streamsize(tensor.nbytes()));
       }
-      if (!file) raise<CheckpointError>(kWhere, "the data of '", entry.name, "' is torn");
+      if (!file) raise<CheckpointError>(kSafetensorsWhere, "the data of '", entry.name, "' is torn");
       tensors.emplace_back(entry.name, std::move(tensor));
     }
     return tensors;
   } catch (const Json::exception& error) {
-    raise<CheckpointError>(kWhere, "cannot read ", path, ": its header is altered: ", error.what());
+    raise<CheckpointError>(kSafetensorsWhere, "cannot read ", path,
+                           ": its header is altered: ", error.what());
   } catch (const CheckpointError& error) {
-    raise<CheckpointError>(kWhere, "cannot read ", path, ": ", error.what());
+    raise<CheckpointError>(kSafetensorsWhere, "cannot read ", path, ": ", error.what());
   }
 }
 

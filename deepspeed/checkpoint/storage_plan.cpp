@@ -11,7 +11,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWhere = "checkpoint.storage_plan";
+constexpr const char* kStoragePlanWhere = "checkpoint.storage_plan";
 
 class Collector {
  public:
@@ -48,12 +48,14 @@ class Collector {
 };
 
 void check(const at::Tensor& tensor) {
-  if (!tensor.defined()) raise<UsageError>(kWhere, "an undefined tensor cannot be saved");
-  if (tensor.is_meta()) raise<UsageError>(kWhere, "a tensor on the meta device has no data to save");
+  if (!tensor.defined()) raise<UsageError>(kStoragePlanWhere, "an undefined tensor cannot be saved");
+  if (tensor.is_meta())
+    raise<UsageError>(kStoragePlanWhere, "a tensor on the meta device has no data to save");
   if (tensor.layout() != at::kStrided)
-    raise<UsageError>(kWhere, "only dense tensors can be saved, got a sparse one");
+    raise<UsageError>(kStoragePlanWhere, "only dense tensors can be saved, got a sparse one");
   if (dtype_name(tensor.scalar_type()).empty()) {
-    raise<UsageError>(kWhere, "tensors of dtype ", at::toString(tensor.scalar_type()), " cannot be saved");
+    raise<UsageError>(kStoragePlanWhere, "tensors of dtype ", at::toString(tensor.scalar_type()),
+                      " cannot be saved");
   }
 }
 

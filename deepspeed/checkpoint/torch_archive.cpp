@@ -16,7 +16,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWhere = "checkpoint.torch_archive";
+constexpr const char* kTorchArchiveWhere = "checkpoint.torch_archive";
 
 /// An address for records without bytes: the zip writer refuses a null pointer.
 const void* address_of(const at::Tensor& tensor) {
@@ -58,8 +58,8 @@ class StorageCache {
   at::Storage load(const std::string& key, int64_t num_bytes) {
     const std::string name = "data/" + key;
     if (zip_.size(name) != uint64_t(num_bytes)) {
-      raise<CheckpointError>(kWhere, "the storage ", key, " has ", zip_.size(name), " bytes, expected ",
-                             num_bytes);
+      raise<CheckpointError>(kTorchArchiveWhere, "the storage ", key, " has ", zip_.size(name),
+                             " bytes, expected ", num_bytes);
     }
     const auto [found, is_new] = storages_.try_emplace(key);
     if (is_new) found->second = read(name, num_bytes);
@@ -82,7 +82,8 @@ class StorageCache {
 void check_byte_order(const ZipReader& zip) {
   if (!zip.has("byteorder")) return;  // files of torch < 2.1, little-endian in practice
   const std::string order = zip.read_text("byteorder");
-  if (order != "little") raise<CheckpointError>(kWhere, "the byte order is '", order, "', expected 'little'");
+  if (order != "little")
+    raise<CheckpointError>(kTorchArchiveWhere, "the byte order is '", order, "', expected 'little'");
 }
 
 }  // namespace
@@ -94,7 +95,7 @@ void write_torch_archive(const std::filesystem::path& path, const Value& value) 
   try {
     write_records(file, pickled, plan.records());
   } catch (const c10::Error& error) {
-    raise<IoError>(kWhere, "cannot write ", path, ": ", error.what_without_backtrace());
+    raise<IoError>(kTorchArchiveWhere, "cannot write ", path, ": ", error.what_without_backtrace());
   }
   file.commit();
 }
@@ -107,9 +108,9 @@ Value read_torch_archive(const std::filesystem::path& path, const ReadOptions& o
     const std::string pickled = zip.read_text("data.pkl");
     return unpickle(pickled, [&](const std::string& key, int64_t size) { return storages.load(key, size); });
   } catch (const CheckpointError& error) {
-    raise<CheckpointError>(kWhere, "cannot read ", path, ": ", error.what());
+    raise<CheckpointError>(kTorchArchiveWhere, "cannot read ", path, ": ", error.what());
   } catch (const c10::Error& error) {  // torch's own refusal, of memory for instance
-    raise<CheckpointError>(kWhere, "cannot read ", path, ": ", error.what_without_backtrace());
+    raise<CheckpointError>(kTorchArchiveWhere, "cannot read ", path, ": ", error.what_without_backtrace());
   }
 }
 

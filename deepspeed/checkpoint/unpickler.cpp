@@ -10,7 +10,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWhere = "checkpoint.unpickler";
+constexpr const char* kUnpicklerWhere = "checkpoint.unpickler";
 using Kind = PickleNode::Kind;
 using Indices = std::vector<uint32_t>;
 
@@ -23,7 +23,7 @@ class Unpickler {
       const auto op = Op(bytes_.number<uint8_t>());
       if (op == Op::kStop) break;
       if (!read_number(op) && !read_text(op) && !read_container(op) && !read_fill(op) && !read_machine(op)) {
-        raise<CheckpointError>(kWhere, "an unknown operation (", int(op), ") at byte ",
+        raise<CheckpointError>(kUnpicklerWhere, "an unknown operation (", int(op), ") at byte ",
                                bytes_.position() - 1);
       }
     }
@@ -39,7 +39,7 @@ class Unpickler {
   void require(size_t count) const {
     const size_t floor = marks_.empty() ? 0 : marks_.back();
     if (stack_.size() - floor < count)
-      raise<CheckpointError>(kWhere, "the pickle takes more than it has put");
+      raise<CheckpointError>(kUnpicklerWhere, "the pickle takes more than it has put");
   }
   uint32_t pop() {
     require(1);
@@ -58,7 +58,7 @@ class Unpickler {
     return items;
   }
   Indices pop_to_mark() {
-    if (marks_.empty()) raise<CheckpointError>(kWhere, "the pickle closes what it has not opened");
+    if (marks_.empty()) raise<CheckpointError>(kUnpicklerWhere, "the pickle closes what it has not opened");
     Indices items(stack_.begin() + int64_t(marks_.back()), stack_.end());
     stack_.resize(marks_.back());
     marks_.pop_back();
@@ -197,11 +197,11 @@ class Unpickler {
   void fill(Kind kind, const Indices& items) {
     PickleNode& target = graph_.at(top());
     const bool fits = target.kind == kind || (kind == Kind::kDict && target.kind == Kind::kOrderedDict);
-    if (!fits) raise<CheckpointError>(kWhere, "the pickle fills a container of another kind");
+    if (!fits) raise<CheckpointError>(kUnpicklerWhere, "the pickle fills a container of another kind");
     target.items.insert(target.items.end(), items.begin(), items.end());
   }
   static Indices pairs(Indices items) {
-    if (items.size() % 2 != 0) raise<CheckpointError>(kWhere, "a dict has a key without a value");
+    if (items.size() % 2 != 0) raise<CheckpointError>(kUnpicklerWhere, "a dict has a key without a value");
     return items;
   }
 
@@ -277,12 +277,13 @@ class Unpickler {
   void read_protocol() {
     const int protocol = bytes_.number<uint8_t>();
     if (protocol < 2 || protocol > 5) {
-      raise<CheckpointError>(kWhere, "pickle protocol ", protocol, ", expected 2 to 5");
+      raise<CheckpointError>(kUnpicklerWhere, "pickle protocol ", protocol, ", expected 2 to 5");
     }
   }
   void recall(uint32_t number) {
     const auto found = memo_.find(number);
-    if (found == memo_.end()) raise<CheckpointError>(kWhere, "the pickle refers to what it has not stored");
+    if (found == memo_.end())
+      raise<CheckpointError>(kUnpicklerWhere, "the pickle refers to what it has not stored");
     push(found->second);
   }
 

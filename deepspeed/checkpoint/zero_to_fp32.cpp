@@ -15,13 +15,13 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWhere = "checkpoint.zero_to_fp32";
+constexpr const char* kZeroToFp32Where = "checkpoint.zero_to_fp32";
 using std::filesystem::path;
 
 std::string resolve_tag(const path& dir, const std::optional<std::string>& tag) {
   if (tag) return *tag;
   if (const auto latest = read_latest(dir)) return *latest;
-  raise<CheckpointError>(kWhere, "there is no file ", latest_path(dir), "; name the tag to read");
+  raise<CheckpointError>(kZeroToFp32Where, "there is no file ", latest_path(dir), "; name the tag to read");
 }
 
 /// Adds the file's name to what is wrong in it.
@@ -31,17 +31,18 @@ auto parse_file(const path& file, Function parse) {
   try {
     return parse(value);
   } catch (const CheckpointError& error) {
-    raise<CheckpointError>(kWhere, file, " is not a file of this kind of checkpoint: ", error.what());
+    raise<CheckpointError>(kZeroToFp32Where, file,
+                           " is not a file of this kind of checkpoint: ", error.what());
   }
 }
 
 ModuleStates read_module_states(const path& dir, const std::string& tag) {
   const std::vector<path> files = find_model_states(dir, tag);
   const path expected = model_states_path(dir, tag);
-  if (files.empty()) raise<CheckpointError>(kWhere, "the file ", expected, " is missing");
+  if (files.empty()) raise<CheckpointError>(kZeroToFp32Where, "the file ", expected, " is missing");
   if (files.size() > 1 || files[0].filename() != expected.filename()) {
     raise<NotSupportedError>(
-        kWhere, "checkpoints of stage 3 and of model parallel training are not supported yet, got ",
+        kZeroToFp32Where, "checkpoints of stage 3 and of model parallel training are not supported yet, got ",
         files.back());
   }
   return parse_file(files[0], parse_module_states);
@@ -53,12 +54,12 @@ std::vector<ZeroOptimizerStates> read_partitions(const path& dir, const std::str
   std::vector<ZeroOptimizerStates> ranks;
   for (size_t rank = 0; rank < files.size(); ++rank) {
     if (files[rank].dp_rank != int(rank) || files[rank].mp_rank != 0) {
-      raise<CheckpointError>(kWhere, "the file ", optim_states_path(dir, tag, int(rank), 0, files[0].bf16),
-                             " is missing");
+      raise<CheckpointError>(kZeroToFp32Where, "the file ",
+                             optim_states_path(dir, tag, int(rank), 0, files[0].bf16), " is missing");
     }
     ranks.push_back(parse_file(files[rank].path, parse_partitions));
     if (ranks[rank].groups.size() != ranks[0].groups.size()) {
-      raise<CheckpointError>(kWhere, files[rank].path, " has ", ranks[rank].groups.size(),
+      raise<CheckpointError>(kZeroToFp32Where, files[rank].path, " has ", ranks[rank].groups.size(),
                              " groups, expected ", ranks[0].groups.size());
     }
   }
@@ -67,13 +68,13 @@ std::vector<ZeroOptimizerStates> read_partitions(const path& dir, const std::str
   for (const PartitionStates& group : ranks[0].groups)
     world_size = std::max(world_size, group.partition_count);
   if (int64_t(ranks.size()) < world_size) {
-    raise<CheckpointError>(kWhere, "the file ",
+    raise<CheckpointError>(kZeroToFp32Where, "the file ",
                            optim_states_path(dir, tag, int(ranks.size()), 0, files[0].bf16),
                            " is missing: the checkpoint is of ", world_size, " ranks");
   }
   if (int64_t(ranks.size()) > world_size) {
-    raise<CheckpointError>(kWhere, "there are optimizer files of ", ranks.size(), " ranks, expected ",
-                           world_size);
+    raise<CheckpointError>(kZeroToFp32Where, "there are optimizer files of ", ranks.size(),
+                           " ranks, expected ", world_size);
   }
   return ranks;
 }
@@ -102,7 +103,7 @@ class Fp32Weights {
     }
     if (!exclude_frozen_) add_frozen();
     if (states_.param_shapes->size() != ranks[0].groups.size()) {
-      raise<CheckpointError>(kWhere, "the model file has ", states_.param_shapes->size(),
+      raise<CheckpointError>(kZeroToFp32Where, "the model file has ", states_.param_shapes->size(),
                              " parameter groups, the optimizer files have ", ranks[0].groups.size());
     }
     for (size_t group = 0; group < ranks[0].groups.size(); ++group) add_group(ranks, group);
@@ -128,7 +129,8 @@ class Fp32Weights {
     for (const auto& [name, shape] : *states_.frozen_param_shapes) {
       const auto fragment = fragments.find(name);
       if (fragment == fragments.end()) {
-        raise<CheckpointError>(kWhere, "the frozen parameter '", name, "' has a shape, but no data");
+        raise<CheckpointError>(kZeroToFp32Where, "the frozen parameter '", name,
+                               "' has a shape, but no data");
       }
       check_shape(name, fragment->second, shape);
       add(name, fragment->second.to(at::kFloat));
@@ -150,7 +152,7 @@ class Fp32Weights {
   static void check_shape(const std::string& name, const at::Tensor& tensor,
                           const std::vector<int64_t>& shape) {
     if (tensor.sizes() != at::IntArrayRef(shape)) {
-      raise<CheckpointError>(kWhere, "'", name, "' has the shape ", tensor.sizes(), ", expected ",
+      raise<CheckpointError>(kZeroToFp32Where, "'", name, "' has the shape ", tensor.sizes(), ", expected ",
                              at::IntArrayRef(shape));
     }
   }
@@ -164,12 +166,13 @@ class Fp32Weights {
       int64_t numel = 1;
       for (const int64_t size : shape) {
         if (size < 0 || __builtin_mul_overflow(numel, size, &numel)) {
-          raise<CheckpointError>(kWhere, "'", name, "' has an impossible shape");
+          raise<CheckpointError>(kZeroToFp32Where, "'", name, "' has an impossible shape");
         }
       }
       if (numel > flat.numel() - offset) {
-        raise<CheckpointError>(kWhere, "group ", group, " has ", flat.numel(), " elements, too few for '",
-                               name, "', which starts at ", offset, " and has ", numel);
+        raise<CheckpointError>(kZeroToFp32Where, "group ", group, " has ", flat.numel(),
+                               " elements, too few for '", name, "', which starts at ", offset, " and has ",
+                               numel);
       }
       add(name, flat.narrow(0, offset, numel).view(shape));
       offset += numel;
@@ -178,7 +181,7 @@ class Fp32Weights {
     const int64_t alignment = 2 * int64_t(ranks.size());
     const auto aligned = [&](int64_t numel) { return (numel + alignment - 1) / alignment; };
     if (aligned(offset) != aligned(flat.numel())) {
-      raise<CheckpointError>(kWhere, "the parameters of group ", group, " have ", offset,
+      raise<CheckpointError>(kZeroToFp32Where, "the parameters of group ", group, " have ", offset,
                              " elements, the optimizer files hold ", flat.numel());
     }
   }
@@ -200,7 +203,7 @@ NamedTensors get_fp32_state_dict_from_zero_checkpoint(const path& dir, const std
   Fp32Weights weights(states, exclude_frozen_parameters);
   if (!states.param_shapes) return weights.of_module();
   if (ranks.empty()) {
-    raise<CheckpointError>(kWhere, "the file ", optim_states_path(dir, resolved, 0),
+    raise<CheckpointError>(kZeroToFp32Where, "the file ", optim_states_path(dir, resolved, 0),
                            " (or that of bf16) is missing");
   }
   return weights.of_partitions(ranks);

@@ -14,7 +14,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWhere = "checkpoint.zip_reader";
+constexpr const char* kZipReaderWhere = "checkpoint.zip_reader";
 constexpr uint32_t kLocalSignature = 0x04034b50;
 constexpr uint32_t kEntrySignature = 0x02014b50;
 constexpr uint32_t kEndSignature = 0x06054b50;
@@ -39,11 +39,11 @@ T field(const char* bytes, size_t offset) {
 
 ZipReader::ZipReader(std::filesystem::path path) : path_(std::move(path)) {
   file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file_ < 0) raise<IoError>(kWhere, "cannot open ", path_, ": ", std::strerror(errno));
+  if (file_ < 0) raise<IoError>(kZipReaderWhere, "cannot open ", path_, ": ", std::strerror(errno));
   try {
     struct stat status {};
     if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
-      raise<IoError>(kWhere, path_, " is not a regular file");
+      raise<IoError>(kZipReaderWhere, path_, " is not a regular file");
     }
     file_size_ = uint64_t(status.st_size);
     read_directory();
@@ -57,14 +57,14 @@ ZipReader::~ZipReader() { ::close(file_); }
 
 void ZipReader::read_at(uint64_t offset, void* destination, uint64_t size) const {
   if (offset > file_size_ || size > file_size_ - offset) {
-    raise<CheckpointError>(kWhere, path_, " is torn: it refers to bytes behind its end");
+    raise<CheckpointError>(kZipReaderWhere, path_, " is torn: it refers to bytes behind its end");
   }
   auto* target = static_cast<char*>(destination);
   while (size > 0) {
     const ssize_t count = ::pread(file_, target, std::min<uint64_t>(size, 1u << 30), off_t(offset));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) raise<IoError>(kWhere, "cannot read ", path_, ": ", std::strerror(errno));
-    if (count == 0) raise<CheckpointError>(kWhere, path_, " became shorter while it was read");
+    if (count < 0) raise<IoError>(kZipReaderWhere, "cannot read ", path_, ": ", std::strerror(errno));
+    if (count == 0) raise<CheckpointError>(kZipReaderWhere, path_, " became shorter while it was read");
     target += count;
     offset += uint64_t(count);
     size -= uint64_t(count);
@@ -91,17 +91,19 @@ ZipReader::Directory ZipReader::find_directory() const {
     return {field<uint64_t>(end64, 48), field<uint64_t>(end64, 40), field<uint64_t>(end64, 32)};
   }
   raise<CheckpointError>(
-      kWhere, path_, " is not a whole zip archive of torch.save (it is torn, or was written by torch < 1.6)");
+      kZipReaderWhere, path_,
+      " is not a whole zip archive of torch.save (it is torn, or was written by torch < 1.6)");
 }
 
 ZipReader::Record ZipReader::parse_entry(const std::string& directory, size_t& cursor) const {
   const auto need = [&](uint64_t size) {
-    if (size > directory.size() - cursor) raise<CheckpointError>(kWhere, path_, " has a torn directory");
+    if (size > directory.size() - cursor)
+      raise<CheckpointError>(kZipReaderWhere, path_, " has a torn directory");
   };
   need(kEntrySize);
   const char* entry = directory.data() + cursor;
   if (field<uint32_t>(entry, 0) != kEntrySignature) {
-    raise<CheckpointError>(kWhere, path_, " has an altered directory");
+    raise<CheckpointError>(kZipReaderWhere, path_, " has an altered directory");
   }
   const uint64_t name_size = field<uint16_t>(entry, 28);
   const uint64_t extra_size = field<uint16_t>(entry, 30);
@@ -125,11 +127,12 @@ ZipReader::Record ZipReader::parse_entry(const std::string& directory, size_t& c
     at += 4 + part_size;
   }
   if (field<uint16_t>(entry, 10) != 0 || stored_size != record.size) {
-    raise<CheckpointError>(kWhere, path_, ": the record '", record.full_name,
+    raise<CheckpointError>(kZipReaderWhere, path_, ": the record '", record.full_name,
                            "' is compressed, expected the plain records of torch.save");
   }
   if (record.size > file_size_ || record.header_offset > file_size_) {
-    raise<CheckpointError>(kWhere, path_, ": the record '", record.full_name, "' is larger than the file");
+    raise<CheckpointError>(kZipReaderWhere, path_, ": the record '", record.full_name,
+                           "' is larger than the file");
   }
   cursor += entry_size;
   return record;
@@ -137,7 +140,8 @@ ZipReader::Record ZipReader::parse_entry(const std::string& directory, size_t& c
 
 void ZipReader::read_directory() {
   const Directory directory = find_directory();
-  if (directory.size > file_size_) raise<CheckpointError>(kWhere, path_, " has an altered directory");
+  if (directory.size > file_size_)
+    raise<CheckpointError>(kZipReaderWhere, path_, " has an altered directory");
   std::string bytes(directory.size, '\0');
   read_at(directory.offset, bytes.data(), bytes.size());
   size_t cursor = 0;
@@ -145,18 +149,18 @@ void ZipReader::read_directory() {
   for (uint64_t index = 0; index < directory.num_entries; ++index) {
     Record record = parse_entry(bytes, cursor);
     total_size += record.size;  // each is at most the file's size, so this stops before it could overflow
-    if (total_size > file_size_) raise<CheckpointError>(kWhere, path_, " has records that overlap");
+    if (total_size > file_size_) raise<CheckpointError>(kZipReaderWhere, path_, " has records that overlap");
     const size_t slash = record.full_name.find('/');
     std::string name = slash == std::string::npos ? record.full_name : record.full_name.substr(slash + 1);
     if (!records_.emplace(std::move(name), std::move(record)).second) {
-      raise<CheckpointError>(kWhere, path_, " has two records of one name");
+      raise<CheckpointError>(kZipReaderWhere, path_, " has two records of one name");
     }
   }
 }
 
 const ZipReader::Record& ZipReader::find(const std::string& name) const {
   const auto found = records_.find(name);
-  if (found == records_.end()) raise<CheckpointError>(kWhere, path_, " has no record '", name, "'");
+  if (found == records_.end()) raise<CheckpointError>(kZipReaderWhere, path_, " has no record '", name, "'");
   return found->second;
 }
 
@@ -165,7 +169,8 @@ uint64_t ZipReader::data_offset(const Record& record) const {
   read_at(record.header_offset, header, kLocalSize);
   const uint64_t name_size = field<uint16_t>(header, 26);
   if (field<uint32_t>(header, 0) != kLocalSignature || name_size != record.full_name.size()) {
-    raise<CheckpointError>(kWhere, path_, ": the header of the record '", record.full_name, "' is altered");
+    raise<CheckpointError>(kZipReaderWhere, path_, ": the header of the record '", record.full_name,
+                           "' is altered");
   }
   return record.header_offset + kLocalSize + name_size + field<uint16_t>(header, 28);
 }
@@ -184,7 +189,7 @@ void ZipReader::read(const std::string& name, void* destination) const {
     done += count;
   }
   if (crc != record.crc) {
-    raise<CheckpointError>(kWhere, path_, ": the bytes of the record '", name,
+    raise<CheckpointError>(kZipReaderWhere, path_, ": the bytes of the record '", name,
                            "' do not match their checksum; the file is altered or torn");
   }
 }

@@ -10,7 +10,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string report_key(int rank) { return "failed/" + std::to_string(rank); }
+std::string failure_key(int rank) { return "failed/" + std::to_string(rank); }
 
 std::string join(const std::set<int>& ranks) {
   std::string text;
@@ -31,7 +31,7 @@ std::string ask_store(const GroupDescription& group, const c10::intrusive_ptr<c1
   try {
     while (!silent.empty() && Clock::now() < deadline) {
       for (auto it = silent.begin(); it != silent.end();) {
-        it = store->check({report_key(*it)}) ? silent.erase(it) : std::next(it);
+        it = store->check({failure_key(*it)}) ? silent.erase(it) : std::next(it);
       }
       if (!silent.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
@@ -53,7 +53,7 @@ std::string blame(const GroupDescription& group, const c10::intrusive_ptr<c10d::
   auto answer_future = answer->get_future();
   std::thread([group, store, deadline, posted, answer] {
     try {
-      store->set(report_key(group.global_ranks.at(group.rank)), std::string("1"));
+      store->set(failure_key(group.global_ranks.at(group.rank)), std::string("1"));
     } catch (const std::exception&) {
       // ask_store() meets the same error and names the rank.
     }

@@ -20,7 +20,7 @@ namespace deepspeed {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kWhere = "checkpoint";
+constexpr const char* kCheckpointLoadWhere = "checkpoint";
 
 // The first few of a list of names, for messages.
 std::string some(const std::vector<std::string>& names) {
@@ -75,7 +75,7 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
         load_zero_states(directory, tag);
       } else if (states.optimizer.is_none()) {
         raise<CheckpointError>(
-            kWhere, path.string(),
+            kCheckpointLoadWhere, path.string(),
             " was saved with ZeRO and holds no optimizer state for stage 0; set "
             "zero_optimization.stage to 1 or 2, or load with load_optimizer_states = false");
       } else {
@@ -118,7 +118,7 @@ void CheckpointIo::load_module(const checkpoint::NamedTensors& tensors, bool str
       continue;
     }
     if (entry->second.sizes() != tensor.sizes()) {
-      raise<CheckpointError>(kWhere, "'", name, "' has sizes ", tensor.sizes(),
+      raise<CheckpointError>(kCheckpointLoadWhere, "'", name, "' has sizes ", tensor.sizes(),
                              " in the file, the model's has ", entry->second.sizes());
     }
     entry->second.copy_(tensor);
@@ -132,7 +132,7 @@ void CheckpointIo::load_module(const checkpoint::NamedTensors& tensors, bool str
   }
   if (!strict || (missing.empty() && unexpected.empty())) return;
   raise<CheckpointError>(
-      kWhere,
+      kCheckpointLoadWhere,
       "the file does not fit the model:", missing.empty() ? std::string() : " it lacks " + some(missing),
       unexpected.empty() ? std::string() : " it has, beyond the model, " + some(unexpected),
       "; load_module_strict = false loads what fits");
@@ -142,7 +142,7 @@ void CheckpointIo::load_zero_states(const std::string& directory, const std::str
   zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
   const auto files = checkpoint::find_optim_states(directory, tag);
   if (files.empty()) {
-    raise<CheckpointError>(kWhere, directory, "/", tag,
+    raise<CheckpointError>(kCheckpointLoadWhere, directory, "/", tag,
                            " holds no ZeRO optimizer states (it was saved at stage 0); set "
                            "zero_optimization.stage to 0, or load with load_optimizer_states = false");
   }
@@ -154,7 +154,7 @@ void CheckpointIo::load_zero_states(const std::string& directory, const std::str
   for (const auto& file : files) {
     const auto states = checkpoint::parse_optimizer_states(checkpoint::read_torch_archive(file.path));
     if (states.groups.size() != num_groups) {
-      raise<CheckpointError>(kWhere, file.path.string(), " has ", states.groups.size(),
+      raise<CheckpointError>(kCheckpointLoadWhere, file.path.string(), " has ", states.groups.size(),
                              " parameter groups, the optimizer has ", num_groups);
     }
     if (!std::exchange(scaler_loaded, true)) load_scaler(states.loss_scaler);
@@ -162,18 +162,19 @@ void CheckpointIo::load_zero_states(const std::string& directory, const std::str
       const auto& group = states.groups[index];
       const zero::FlatLayout& layout = optimizer.store().groups()[index].layout;
       if (group.partition_count != static_cast<int64_t>(files.size())) {
-        raise<CheckpointError>(kWhere, directory, "/", tag, " has ", files.size(),
+        raise<CheckpointError>(kCheckpointLoadWhere, directory, "/", tag, " has ", files.size(),
                                " optimizer files, expected ", group.partition_count);
       }
       const int64_t partition = group.fp32.numel() + group.padding;
       if (partition * group.partition_count < layout.numel()) {
-        raise<CheckpointError>(kWhere, file.path.string(), " covers ", partition * group.partition_count,
-                               " elements of parameter group ", index, ", the model has ", layout.numel());
+        raise<CheckpointError>(kCheckpointLoadWhere, file.path.string(), " covers ",
+                               partition * group.partition_count, " elements of parameter group ", index,
+                               ", the model has ", layout.numel());
       }
       const bool same_world = group.partition_count == layout.world_size();
       if (!same_world && engine_.config_.zero_optimization.round_robin_gradients) {
         raise<CheckpointError>(
-            kWhere,
+            kCheckpointLoadWhere,
             "with zero_optimization.round_robin_gradients the order of parameters depends on "
             "the number of ranks: resume on ",
             group.partition_count, " ranks");
@@ -183,8 +184,8 @@ void CheckpointIo::load_zero_states(const std::string& directory, const std::str
       copy_common(optimizer.master(index), owned, group.fp32, begin);
       for (const auto& [name, tensor] : group.tensors) {
         if (tensor.numel() != partition) {
-          raise<CheckpointError>(kWhere, "state '", name, "' of parameter group ", index, " in ",
-                                 file.path.string(), " has ", tensor.numel(), " elements, expected ",
+          raise<CheckpointError>(kCheckpointLoadWhere, "state '", name, "' of parameter group ", index,
+                                 " in ", file.path.string(), " has ", tensor.numel(), " elements, expected ",
                                  partition, "; load with load_optimizer_states = false");
         }
         auto& tensors = slices[index].tensors;
@@ -211,15 +212,16 @@ void CheckpointIo::load_plain_states(const checkpoint::PlainOptimizerStates& sta
   zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
   const auto& groups = optimizer.store().groups();
   if (states.groups.size() != groups.size()) {
-    raise<CheckpointError>(kWhere, "the file has ", states.groups.size(),
+    raise<CheckpointError>(kCheckpointLoadWhere, "the file has ", states.groups.size(),
                            " parameter groups, the optimizer has ", groups.size());
   }
   if (states.loss_scaler) load_scaler(*states.loss_scaler);
   for (size_t index = 0; index < groups.size(); ++index) {
     const auto& group = states.groups[index];
     if (group.params.size() != groups[index].params.size()) {
-      raise<CheckpointError>(kWhere, "parameter group ", index, " of the file has ", group.params.size(),
-                             " parameters, the optimizer's has ", groups[index].params.size());
+      raise<CheckpointError>(kCheckpointLoadWhere, "parameter group ", index, " of the file has ",
+                             group.params.size(), " parameters, the optimizer's has ",
+                             groups[index].params.size());
     }
     optim::SliceState slice;
     const int64_t padded = groups[index].layout.padded_numel();
@@ -228,8 +230,9 @@ void CheckpointIo::load_plain_states(const checkpoint::PlainOptimizerStates& sta
       slice.step = std::max(slice.step, group.params[param].step);
       for (const auto& [name, tensor] : group.params[param].tensors) {
         if (tensor.numel() != place.numel()) {
-          raise<CheckpointError>(kWhere, "state '", name, "' of '", groups[index].params[param].name,
-                                 "' has ", tensor.numel(), " elements, the parameter has ", place.numel());
+          raise<CheckpointError>(kCheckpointLoadWhere, "state '", name, "' of '",
+                                 groups[index].params[param].name, "' has ", tensor.numel(),
+                                 " elements, the parameter has ", place.numel());
         }
         auto entry = std::find_if(slice.tensors.begin(), slice.tensors.end(),
                                   [&](const auto& one) { return one.first == name; });

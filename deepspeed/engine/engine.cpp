@@ -10,7 +10,7 @@
 
 namespace deepspeed {
 namespace {
-constexpr const char* kWhere = "engine";
+constexpr const char* kEngineWhere = "engine";
 }
 
 Engine::Engine(EngineParts parts)
@@ -27,9 +27,9 @@ Engine::Engine(EngineParts parts)
 Engine::~Engine() = default;
 
 zero::ZeroOptimizer& Engine::require_optimizer(const char* call) const {
-  if (is_destroyed_) raise<UsageError>(kWhere, call, "() after destroy()");
+  if (is_destroyed_) raise<UsageError>(kEngineWhere, call, "() after destroy()");
   if (!optimizer_) {
-    raise<UsageError>(kWhere, call,
+    raise<UsageError>(kEngineWhere, call,
                       "() needs an optimizer: name one in the config's `optimizer` section or pass one "
                       "to initialize()");
   }
@@ -54,7 +54,7 @@ void Engine::refresh_boundary() {
 at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& options) {
   zero::ZeroOptimizer& optimizer = require_optimizer("backward");
   if (!loss.defined() || loss.numel() != 1 || !loss.requires_grad()) {
-    raise<UsageError>(kWhere, "backward() takes a scalar loss that needs a gradient, got ",
+    raise<UsageError>(kEngineWhere, "backward() takes a scalar loss that needs a gradient, got ",
                       loss.defined() ? message("a tensor of ", loss.numel(), " elements, requires_grad ",
                                                loss.requires_grad() ? "true" : "false")
                                      : std::string("an undefined tensor"));
@@ -64,7 +64,7 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
       options.scale_wrt_gas ? static_cast<double>(config_.gradient_accumulation_steps) : 1.0;
   if (!options.allreduce_gradients) {
     if (zero_optimization_stage() >= 2) {
-      raise<UsageError>(kWhere, "backward() with allreduce_gradients = false does not fit ZeRO stage ",
+      raise<UsageError>(kEngineWhere, "backward() with allreduce_gradients = false does not fit ZeRO stage ",
                         zero_optimization_stage(),
                         ", which partitions gradients in every backward; use stage 0 or 1");
     }
@@ -87,7 +87,7 @@ void Engine::enter_autocast(std::optional<precision::AutocastScope>& scope) cons
 }
 
 at::ScalarType Engine::torch_autocast_dtype() const {
-  if (!autocast_) raise<UsageError>(kWhere, "torch_autocast_dtype(): torch_autocast.enabled is false");
+  if (!autocast_) raise<UsageError>(kEngineWhere, "torch_autocast_dtype(): torch_autocast.enabled is false");
   return *autocast_;
 }
 
@@ -123,7 +123,7 @@ bool Engine::is_gradient_accumulation_boundary() const {
 void Engine::set_gradient_accumulation_boundary(std::optional<bool> is_boundary) {
   if (!config_.managed_gradient_accumulation) {
     raise<UsageError>(
-        kWhere,
+        kEngineWhere,
         "set_gradient_accumulation_boundary() needs managed_gradient_accumulation; without it every "
         "step() is a boundary");
   }
@@ -133,9 +133,9 @@ void Engine::set_gradient_accumulation_boundary(std::optional<bool> is_boundary)
 
 void Engine::step(const StepOptions& options) {
   require_optimizer("step");
-  if (in_no_sync_) raise<UsageError>(kWhere, "step() inside of no_sync(): end its scope first");
+  if (in_no_sync_) raise<UsageError>(kEngineWhere, "step() inside of no_sync(): end its scope first");
   if (optimizer_->is_paused()) {
-    raise<UsageError>(kWhere, "step() inside of coalesce_grad_reduction(): end its scope first");
+    raise<UsageError>(kEngineWhere, "step() inside of coalesce_grad_reduction(): end its scope first");
   }
   finish_backward();
   step_applied_ = false;
@@ -144,7 +144,7 @@ void Engine::step(const StepOptions& options) {
   in_step_ = false;
   if (is_boundary) {
     if (backwards_since_update_ == 0)
-      raise<UsageError>(kWhere, "step() at an accumulation boundary without any backward()");
+      raise<UsageError>(kEngineWhere, "step() at an accumulation boundary without any backward()");
     optimizer_->complete_window();
     take_model_step(options);
     if (preemption_) preemption_->end_step(world_.group());
@@ -195,7 +195,7 @@ void Engine::zero_grad() {
 
 void Engine::compile(const CompileOptions& options) {
   if (!options.schedule.is_null()) {
-    raise<NotSupportedError>(kWhere,
+    raise<NotSupportedError>(kEngineWhere,
                              "compile(): schedule: passes over a compiled graph come with deepcompile, ",
                              "which does not exist yet; leave it out");
   }
@@ -261,7 +261,7 @@ std::tuple<int64_t, int64_t, int64_t> Engine::get_batch_info() const {
 void Engine::set_train_batch_size(int64_t size) {
   const int64_t unit = config_.train_micro_batch_size_per_gpu * dp_world_size();
   if (size < unit || size % unit != 0) {
-    raise<UsageError>(kWhere, "set_train_batch_size(", size,
+    raise<UsageError>(kEngineWhere, "set_train_batch_size(", size,
                       "): expected a positive multiple of micro batch ",
                       config_.train_micro_batch_size_per_gpu, " * ", dp_world_size(), " ranks");
   }
@@ -271,7 +271,8 @@ void Engine::set_train_batch_size(int64_t size) {
 }
 
 void Engine::set_train_micro_batch_size(int64_t size) {
-  if (size < 1) raise<UsageError>(kWhere, "set_train_micro_batch_size(", size, "): expected at least 1");
+  if (size < 1)
+    raise<UsageError>(kEngineWhere, "set_train_micro_batch_size(", size, "): expected at least 1");
   config_.train_micro_batch_size_per_gpu = size;
   config_.train_batch_size = size * config_.gradient_accumulation_steps * dp_world_size();
 }

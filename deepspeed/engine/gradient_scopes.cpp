@@ -7,17 +7,17 @@
 
 namespace deepspeed {
 namespace {
-constexpr const char* kWhere = "engine";
+constexpr const char* kGradientScopesWhere = "engine";
 }
 
 NoSync Engine::no_sync() {
   require_optimizer("no_sync");
   if (zero_optimization_stage() >= 2) {
     raise<UsageError>(
-        kWhere, "no_sync() does not fit ZeRO stage ", zero_optimization_stage(),
+        kGradientScopesWhere, "no_sync() does not fit ZeRO stage ", zero_optimization_stage(),
         ", which partitions gradients in every backward; use stage 0 or 1, or coalesce_grad_reduction()");
   }
-  if (in_no_sync_) raise<UsageError>(kWhere, "no_sync() inside of no_sync()");
+  if (in_no_sync_) raise<UsageError>(kGradientScopesWhere, "no_sync() inside of no_sync()");
   in_no_sync_ = true;
   refresh_boundary();
   return NoSync(*this);
@@ -35,11 +35,11 @@ void Engine::leave_no_sync() {
 CoalescedReduction Engine::coalesce_grad_reduction() {
   zero::ZeroOptimizer& optimizer = require_optimizer("coalesce_grad_reduction");
   if (!config_.managed_gradient_accumulation) {
-    raise<UsageError>(kWhere, "coalesce_grad_reduction() needs managed_gradient_accumulation");
+    raise<UsageError>(kGradientScopesWhere, "coalesce_grad_reduction() needs managed_gradient_accumulation");
   }
-  if (in_no_sync_) raise<UsageError>(kWhere, "coalesce_grad_reduction() inside of no_sync()");
+  if (in_no_sync_) raise<UsageError>(kGradientScopesWhere, "coalesce_grad_reduction() inside of no_sync()");
   if (optimizer.is_paused()) {
-    raise<UsageError>(kWhere, "coalesce_grad_reduction() inside of coalesce_grad_reduction()");
+    raise<UsageError>(kGradientScopesWhere, "coalesce_grad_reduction() inside of coalesce_grad_reduction()");
   }
   if (optimizer.backward_is_open()) optimizer.finish_backward();
   optimizer.pause();

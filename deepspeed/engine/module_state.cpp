@@ -9,17 +9,17 @@
 namespace deepspeed {
 namespace {
 
-constexpr const char* kWhere = "engine.load_module_state_dict";
+constexpr const char* kModuleStateWhere = "engine.load_module_state_dict";
 using Tensors = std::unordered_map<std::string, at::Tensor>;
 
 void check_names(const Tensors& own, const Tensors& given) {
   for (const auto& [name, tensor] : given) {
     if (own.count(name) == 0)
-      raise<UsageError>(kWhere, "the model has no tensor '", name, "'; strict = false skips it");
+      raise<UsageError>(kModuleStateWhere, "the model has no tensor '", name, "'; strict = false skips it");
   }
   for (const auto& [name, tensor] : own) {
     if (given.count(name) == 0)
-      raise<UsageError>(kWhere, "'", name, "' is missing; strict = false leaves it as it is");
+      raise<UsageError>(kModuleStateWhere, "'", name, "' is missing; strict = false leaves it as it is");
   }
 }
 
@@ -50,7 +50,7 @@ void Engine::load_module_state_dict(const std::vector<zero::NamedTensor>& state,
   for (const auto& [name, tensor] : given) {
     const auto place = own.find(name);
     if (place != own.end() && place->second.sizes() != tensor.sizes()) {
-      raise<UsageError>(kWhere, "'", name, "' has sizes ", tensor.sizes(), ", expected ",
+      raise<UsageError>(kModuleStateWhere, "'", name, "' has sizes ", tensor.sizes(), ", expected ",
                         place->second.sizes());
     }
   }

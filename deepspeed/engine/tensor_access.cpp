@@ -12,7 +12,7 @@
 namespace deepspeed {
 namespace {
 
-constexpr const char* kWhere = "engine.tensor_access";
+constexpr const char* kTensorAccessWhere = "engine.tensor_access";
 
 struct Place {
   size_t group = 0;
@@ -33,7 +33,7 @@ Place place_of(const Engine& engine, const at::Tensor& param) {
       }
     }
   }
-  raise<UsageError>(kWhere, "the tensor is no parameter that the engine's optimizer updates");
+  raise<UsageError>(kTensorAccessWhere, "the tensor is no parameter that the engine's optimizer updates");
 }
 
 at::Tensor own_part(const at::Tensor& owned, const Place& place) {
@@ -54,7 +54,7 @@ at::Tensor gather(const Engine& engine, const at::Tensor& param, const at::Tenso
 
 void scatter(const at::Tensor& param, const at::Tensor& value, const at::Tensor& owned, const Place& place) {
   if (!value.defined() || value.numel() != param.numel()) {
-    raise<UsageError>(kWhere, "the value has ", value.defined() ? value.numel() : 0,
+    raise<UsageError>(kTensorAccessWhere, "the value has ", value.defined() ? value.numel() : 0,
                       " elements, the parameter has ", param.numel());
   }
   if (place.common.empty()) return;
@@ -72,7 +72,7 @@ at::Tensor state_of(const Engine& engine, const Place& place, const std::string&
     known += (known.empty() ? "'" : ", '") + name + "'";
   }
   if (state.tensors.empty()) return {};
-  raise<UsageError>(kWhere, "the optimizer has no state '", key, "'; it has ", known);
+  raise<UsageError>(kTensorAccessWhere, "the optimizer has no state '", key, "'; it has ", known);
 }
 
 }  // namespace
@@ -104,7 +104,8 @@ void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param, cons
   const Place place = place_of(engine, param);
   const at::Tensor owned = state_of(engine, place, optim_state_key);
   if (!owned.defined()) {
-    raise<UsageError>(kWhere, "the optimizer has no state '", optim_state_key, "' before its first step");
+    raise<UsageError>(kTensorAccessWhere, "the optimizer has no state '", optim_state_key,
+                      "' before its first step");
   }
   scatter(param, value, owned, place);
 }

@@ -12,31 +12,31 @@
 namespace deepspeed::kernels {
 namespace {
 
-constexpr const char* kWhere = "kernels.adam";
+constexpr const char* kAdamWhere = "kernels.adam";
 
 void check_tensors(const AdamTensors& tensors) {
-  check_array(kWhere, "master", tensors.master, {at::kFloat});
+  check_array(kAdamWhere, "master", tensors.master, {at::kFloat});
   const int64_t numel = tensors.master.numel();
   const at::Device device = tensors.master.device();
-  check_array(kWhere, "gradient", tensors.gradient, {at::kFloat, at::kHalf, at::kBFloat16});
-  check_fits(kWhere, "gradient", tensors.gradient, numel, device);
-  check_array(kWhere, "exp_avg", tensors.exp_avg, {at::kFloat, at::kBFloat16});
-  check_fits(kWhere, "exp_avg", tensors.exp_avg, numel, device);
-  check_array(kWhere, "exp_avg_sq", tensors.exp_avg_sq, {tensors.exp_avg.scalar_type()});
-  check_fits(kWhere, "exp_avg_sq", tensors.exp_avg_sq, numel, device);
+  check_array(kAdamWhere, "gradient", tensors.gradient, {at::kFloat, at::kHalf, at::kBFloat16});
+  check_fits(kAdamWhere, "gradient", tensors.gradient, numel, device);
+  check_array(kAdamWhere, "exp_avg", tensors.exp_avg, {at::kFloat, at::kBFloat16});
+  check_fits(kAdamWhere, "exp_avg", tensors.exp_avg, numel, device);
+  check_array(kAdamWhere, "exp_avg_sq", tensors.exp_avg_sq, {tensors.exp_avg.scalar_type()});
+  check_fits(kAdamWhere, "exp_avg_sq", tensors.exp_avg_sq, numel, device);
   if (tensors.low_precision.defined()) {
-    check_array(kWhere, "low_precision", tensors.low_precision, {at::kHalf, at::kBFloat16});
-    check_fits(kWhere, "low_precision", tensors.low_precision, numel, device);
+    check_array(kAdamWhere, "low_precision", tensors.low_precision, {at::kHalf, at::kBFloat16});
+    check_fits(kAdamWhere, "low_precision", tensors.low_precision, numel, device);
   }
 }
 
 void check_step(const AdamStep& step) {
   if (step.step < 1) {
-    raise<UsageError>(kWhere, "step is ", step.step, ", it counts from 1");
+    raise<UsageError>(kAdamWhere, "step is ", step.step, ", it counts from 1");
   }
   for (const auto& [name, beta] : {std::pair{"beta1", step.beta1}, std::pair{"beta2", step.beta2}}) {
     if (!(beta >= 0 && beta < 1)) {
-      raise<UsageError>(kWhere, name, " is ", beta, ", expected a number in [0, 1)");
+      raise<UsageError>(kAdamWhere, name, " is ", beta, ", expected a number in [0, 1)");
     }
   }
 }
@@ -48,11 +48,11 @@ AdamArrays arrays_of(const AdamTensors& tensors) {
   arrays.gradient = tensors.gradient.const_data_ptr();
   arrays.exp_avg = tensors.exp_avg.data_ptr();
   arrays.exp_avg_sq = tensors.exp_avg_sq.data_ptr();
-  arrays.gradient_type = element_type(kWhere, tensors.gradient.scalar_type());
-  arrays.moment_type = element_type(kWhere, tensors.exp_avg.scalar_type());
+  arrays.gradient_type = element_type(kAdamWhere, tensors.gradient.scalar_type());
+  arrays.moment_type = element_type(kAdamWhere, tensors.exp_avg.scalar_type());
   if (tensors.low_precision.defined()) {
     arrays.low_precision = tensors.low_precision.data_ptr();
-    arrays.low_precision_type = element_type(kWhere, tensors.low_precision.scalar_type());
+    arrays.low_precision_type = element_type(kAdamWhere, tensors.low_precision.scalar_type());
   }
   return arrays;
 }
@@ -101,7 +101,7 @@ void adam(const AdamTensors& tensors, const AdamStep& step) {
   } else if (device.is_cuda()) {
     adam_cuda(arrays_of(tensors), constants_of(step), device.index());
   } else {
-    raise<UsageError>(kWhere, "the tensors lie on ", device, ", expected CPU or CUDA");
+    raise<UsageError>(kAdamWhere, "the tensors lie on ", device, ", expected CPU or CUDA");
   }
 }
 

@@ -10,23 +10,23 @@
 namespace deepspeed::kernels {
 namespace {
 
-constexpr const char* kWhere = "kernels.grad_stats";
+constexpr const char* kGradStatsWhere = "kernels.grad_stats";
 
 double sum_of_squares(const at::Tensor& gradient) {
   if (gradient.is_cuda()) {
     return sum_of_squares_cuda(gradient);
   }
   if (!gradient.is_cpu()) {
-    raise<UsageError>(kWhere, "gradient lies on ", gradient.device(), ", expected CPU or CUDA");
+    raise<UsageError>(kGradStatsWhere, "gradient lies on ", gradient.device(), ", expected CPU or CUDA");
   }
-  return sum_of_squares_cpu(gradient.const_data_ptr(), element_type(kWhere, gradient.scalar_type()),
+  return sum_of_squares_cpu(gradient.const_data_ptr(), element_type(kGradStatsWhere, gradient.scalar_type()),
                             gradient.numel());
 }
 
 }  // namespace
 
 GradStats grad_stats(const at::Tensor& gradient) {
-  check_array(kWhere, "gradient", gradient, {at::kFloat, at::kHalf, at::kBFloat16});
+  check_array(kGradStatsWhere, "gradient", gradient, {at::kFloat, at::kHalf, at::kBFloat16});
   if (gradient.numel() == 0) {
     return {};
   }

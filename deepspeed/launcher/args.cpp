@@ -12,7 +12,7 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kWhere = "launcher.args";
+constexpr const char* kArgsWhere = "launcher.args";
 constexpr const char* kVersion = "0.1.0";  // a test holds it equal to CMakeLists.txt
 constexpr int kNotGiven = -1;              // DeepSpeed's own default of these numbers
 
@@ -93,30 +93,30 @@ std::optional<std::string> help_asked_for(const CLI::App& app, const RawArgs& ra
 }
 
 int at_least_one(const char* flag, int value) {
-  if (value < 1) raise<UsageError>(kWhere, flag, " is ", value, ", expected a number of 1 or more");
+  if (value < 1) raise<UsageError>(kArgsWhere, flag, " is ", value, ", expected a number of 1 or more");
   return value;
 }
 
 void check_conflicts(const RawArgs& raw) {
   const LaunchArgs& args = raw.args;
   if (args.module && args.no_python) {
-    raise<UsageError>(kWhere,
+    raise<UsageError>(kArgsWhere,
                       "--module and --no_python are both given, expected one of them: a module needs ",
                       "python to run it");
   }
   if (raw.num_procs != kNotGiven && raw.num_gpus != kNotGiven) {
-    raise<UsageError>(kWhere, "--num_procs and --num_gpus are both given, expected one of them");
+    raise<UsageError>(kArgsWhere, "--num_procs and --num_gpus are both given, expected one of them");
   }
   if (args.include.empty() && args.exclude.empty()) return;
   if (!args.include.empty() && !args.exclude.empty()) {
-    raise<UsageError>(kWhere, "--include and --exclude are both given, expected one of them");
+    raise<UsageError>(kArgsWhere, "--include and --exclude are both given, expected one of them");
   }
   const char* filter = args.include.empty() ? "--exclude" : "--include";
   const std::pair<const char*, int> numbers[] = {
       {"--num_nodes", raw.num_nodes}, {"--num_procs", raw.num_procs}, {"--num_gpus", raw.num_gpus}};
   for (const auto& [flag, value] : numbers) {
     if (value == kNotGiven) continue;
-    raise<UsageError>(kWhere, flag, " and ", filter, " are both given; ", filter,
+    raise<UsageError>(kArgsWhere, flag, " and ", filter, " are both given; ", filter,
                       " alone already says where ranks run");
   }
 }
@@ -125,8 +125,8 @@ void check_one_machine(const RawArgs& raw) {
   constexpr const char* kWayOut =
       " is not supported yet: this version starts ranks on one machine; leave the flag out";
   if (raw.num_nodes != kNotGiven) at_least_one("--num_nodes", raw.num_nodes);
-  if (raw.num_nodes > 1) raise<NotSupportedError>(kWhere, "--num_nodes ", raw.num_nodes, kWayOut);
-  if (raw.node_rank > 0) raise<NotSupportedError>(kWhere, "--node_rank ", raw.node_rank, kWayOut);
+  if (raw.num_nodes > 1) raise<NotSupportedError>(kArgsWhere, "--num_nodes ", raw.num_nodes, kWayOut);
+  if (raw.node_rank > 0) raise<NotSupportedError>(kArgsWhere, "--node_rank ", raw.node_rank, kWayOut);
 }
 
 void take_number_of_ranks(RawArgs& raw) {
@@ -139,7 +139,7 @@ void take_number_of_ranks(RawArgs& raw) {
 void take_port_and_log_level(const CLI::App& app, RawArgs& raw) {
   if (app.count("--master_port") > 0) {
     if (raw.master_port < 1 || raw.master_port > 65535) {
-      raise<UsageError>(kWhere, "--master_port is ", raw.master_port, ", expected 1 to 65535");
+      raise<UsageError>(kArgsWhere, "--master_port is ", raw.master_port, ", expected 1 to 65535");
     }
     raw.args.master_port = raw.master_port;
   }
@@ -153,12 +153,12 @@ void take_program(std::vector<std::string> rest, RawArgs& raw) {
   const bool explicit_end = !rest.empty() && rest.front() == "--";
   if (explicit_end) rest.erase(rest.begin());
   if (rest.empty()) {
-    raise<UsageError>(kWhere,
+    raise<UsageError>(kArgsWhere,
                       "no PROGRAM given, expected: deepspeed [flags] PROGRAM [its arguments]; see --help");
   }
   if (!explicit_end && rest.front().size() > 1 && rest.front()[0] == '-') {
     raise<UsageError>(
-        kWhere, "unknown flag '", rest.front(),
+        kArgsWhere, "unknown flag '", rest.front(),
         "' before PROGRAM; `deepspeed --help` lists the flags, and the program's own come after PROGRAM");
   }
   raw.args.program = rest.front();
@@ -191,7 +191,7 @@ ParsedArgs parse_args(const std::vector<std::string>& words) {
   } catch (const CLI::CallForVersion&) {
     return {{}, app.version() + "\n"};
   } catch (const CLI::ParseError& error) {
-    raise<UsageError>(kWhere, error.what(), "; see deepspeed --help");
+    raise<UsageError>(kArgsWhere, error.what(), "; see deepspeed --help");
   }
   if (auto text = help_asked_for(app, raw)) return {{}, std::move(text)};
   raw.args.hostfile_given = app.count("--hostfile") > 0;

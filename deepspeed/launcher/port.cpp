@@ -11,7 +11,7 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kWhere = "launcher.port";
+constexpr const char* kPortWhere = "launcher.port";
 
 bool can_listen(int family, const sockaddr* address, socklen_t length) {
   const int listener = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -42,7 +42,7 @@ bool port_is_free(int port) {
 PortChoice choose_master_port(const std::optional<int>& given, int default_port) {
   if (given) {
     if (port_is_free(*given)) return {*given, false};
-    raise<UsageError>(kWhere, "--master_port ", *given,
+    raise<UsageError>(kPortWhere, "--master_port ", *given,
                       " is in use; leave the flag out to have a free port chosen");
   }
   if (port_is_free(default_port)) return {default_port, false};
@@ -54,7 +54,7 @@ PortChoice choose_master_port(const std::optional<int>& given, int default_port)
     const int port = default_port + 1 + (start + i) % kCandidates;
     if (port_is_free(port)) return {port, true};
   }
-  raise<UsageError>(kWhere, "port ", default_port, " and the ", kCandidates,
+  raise<UsageError>(kPortWhere, "port ", default_port, " and the ", kCandidates,
                     " after it are in use; name a free one with --master_port");
 }
 

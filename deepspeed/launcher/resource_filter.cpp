@@ -8,12 +8,13 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kWhere = "launcher.resource_filter";
+constexpr const char* kResourceFilterWhere = "launcher.resource_filter";
 
 /// A node spec; whole hosts have no slots.
 HostSlots parse_node_spec(const std::string& spec, const std::string& flag) {
   const auto bad = [&](const std::string& what) {
-    raise<UsageError>(kWhere, flag, ": ", what, " in '", spec, "', expected NAME[:SLOT[,SLOT...]]");
+    raise<UsageError>(kResourceFilterWhere, flag, ": ", what, " in '", spec,
+                      "', expected NAME[:SLOT[,SLOT...]]");
   };
   const auto parts = split(spec, ':');
   if (parts[0].empty() || parts[0].find_first_of(" \t") != std::string::npos) bad("no host name");
@@ -38,7 +39,7 @@ void check_hosts_exist(const ResourcePool& pool, const ResourcePool& specs, cons
     if (find_host(pool, spec.host) != pool.end()) continue;
     std::vector<std::string> known;
     for (const HostSlots& node : pool) known.push_back(node.host);
-    raise<UsageError>(kWhere, flag, ": hostname '", spec.host,
+    raise<UsageError>(kResourceFilterWhere, flag, ": hostname '", spec.host,
                       "' not found, expected one of: ", join(known, ", "));
   }
 }
@@ -46,8 +47,8 @@ void check_hosts_exist(const ResourcePool& pool, const ResourcePool& specs, cons
 std::vector<int> without(const HostSlots& node, const std::vector<int>& excluded) {
   for (const int slot : excluded) {
     if (std::find(node.slots.begin(), node.slots.end(), slot) == node.slots.end()) {
-      raise<UsageError>(kWhere, "--exclude: no slot ", slot, " on host '", node.host, "', which has ",
-                        node.slots.empty() ? "none" : join(node.slots, ","));
+      raise<UsageError>(kResourceFilterWhere, "--exclude: no slot ", slot, " on host '", node.host,
+                        "', which has ", node.slots.empty() ? "none" : join(node.slots, ","));
     }
   }
   std::vector<int> left;
@@ -88,7 +89,8 @@ ResourcePool include_resources(const ResourcePool& pool, const std::string& text
     HostSlots taken{node.host, spec->slots.empty() ? node.slots : spec->slots};
     if (!taken.slots.empty()) kept.push_back(taken);
   }
-  if (kept.empty()) raise<UsageError>(kWhere, "--include '", text, "' leaves no slot to run on");
+  if (kept.empty())
+    raise<UsageError>(kResourceFilterWhere, "--include '", text, "' leaves no slot to run on");
   return kept;
 }
 
@@ -103,7 +105,8 @@ ResourcePool exclude_resources(const ResourcePool& pool, const std::string& text
       left.slots = spec->slots.empty() ? std::vector<int>{} : without(node, spec->slots);
     if (!left.slots.empty()) kept.push_back(left);
   }
-  if (kept.empty()) raise<UsageError>(kWhere, "--exclude '", text, "' leaves no slot to run on");
+  if (kept.empty())
+    raise<UsageError>(kResourceFilterWhere, "--exclude '", text, "' leaves no slot to run on");
   return kept;
 }
 

@@ -16,7 +16,7 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kWhere = "launcher.spawn";
+constexpr const char* kSpawnWhere = "launcher.spawn";
 
 /// A step of the child that failed, sent to the parent through a pipe that a successful exec closes.
 struct ChildFailure {
@@ -63,7 +63,7 @@ struct Pipe {
   explicit Pipe(int rank) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0)
-      raise<IoError>(kWhere, "rank ", rank, ": no pipe: ", std::strerror(errno));
+      raise<IoError>(kSpawnWhere, "rank ", rank, ": no pipe: ", std::strerror(errno));
     read_end.reset(ends[0]);
     write_end.reset(ends[1]);
   }
@@ -71,7 +71,7 @@ struct Pipe {
 
 int open_or_raise(const std::string& path, int flags, int rank) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
-  if (fd < 0) raise<IoError>(kWhere, "rank ", rank, ": cannot open ", path, ": ", std::strerror(errno));
+  if (fd < 0) raise<IoError>(kSpawnWhere, "rank ", rank, ": cannot open ", path, ": ", std::strerror(errno));
   return fd;
 }
 
@@ -132,7 +132,7 @@ void wait_for_exec(int failure_fd, int rank, const std::string& program, pid_t p
   } while (size < 0 && errno == EINTR);
   if (size != static_cast<ssize_t>(sizeof(failure))) return;
   ::waitpid(pid, nullptr, 0);
-  raise<IoError>(kWhere, "rank ", rank, ": ", failure.step, " (", program,
+  raise<IoError>(kSpawnWhere, "rank ", rank, ": ", failure.step, " (", program,
                  ") failed: ", std::strerror(failure.error));
 }
 
@@ -157,7 +157,8 @@ SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, c
   if (pid == 0) run_child(plan, program.c_str());
   const int fork_error = errno;
   if (plan.cores != nullptr) CPU_FREE(plan.cores);
-  if (pid < 0) raise<IoError>(kWhere, "rank ", command.rank, ": no new process: ", std::strerror(fork_error));
+  if (pid < 0)
+    raise<IoError>(kSpawnWhere, "rank ", command.rank, ": no new process: ", std::strerror(fork_error));
   ::setpgid(pid, pid);  // here as well, so that a signal sent next reaches the group
   failure.write_end.reset();
   wait_for_exec(failure.read_end.get(), command.rank, program, pid);

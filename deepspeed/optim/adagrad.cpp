@@ -5,7 +5,7 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kWhere = "optim.adagrad";
+constexpr const char* kAdagradWhere = "optim.adagrad";
 
 std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
   set_defaults(groups, {{"lr", 1e-2},
@@ -21,12 +21,12 @@ const char* state_name(AdagradKind kind) { return kind == AdagradKind::kTorch ? 
 }  // namespace
 
 Adagrad::Adagrad(std::vector<ParamGroup> groups, AdagradKind kind)
-    : Optimizer(with_defaults(std::move(groups))), kind_(kind), states_(kWhere, {state_name(kind)}) {}
+    : Optimizer(with_defaults(std::move(groups))), kind_(kind), states_(kAdagradWhere, {state_name(kind)}) {}
 
 std::string Adagrad::name() const { return kind_ == AdagradKind::kTorch ? "Adagrad" : "DeepSpeedCPUAdagrad"; }
 
 void Adagrad::step(const FlatSlice& slice, double gradient_scale) {
-  const Hyperparameters& group = options_of(kWhere, *this, slice);
+  const Hyperparameters& group = options_of(kAdagradWhere, *this, slice);
   SliceStates::Entry& entry = states_.of(slice, group.number("initial_accumulator_value"));
   const auto weight_decay = static_cast<float>(group.number("weight_decay"));
   kernels::AdagradRule rule;
@@ -37,8 +37,8 @@ void Adagrad::step(const FlatSlice& slice, double gradient_scale) {
                                (1 + static_cast<double>(entry.step) * group.number("lr_decay")));
   rule.eps = static_cast<float>(group.number("eps"));
   kernels::update(
-      kWhere, {slice.master, slice.gradient, slice.low_precision, {{state_name(kind_), entry.tensors[0]}}},
-      rule);
+      kAdagradWhere,
+      {slice.master, slice.gradient, slice.low_precision, {{state_name(kind_), entry.tensors[0]}}}, rule);
   ++entry.step;
 }
 

@@ -13,9 +13,9 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kWhere = "optim.adam";
+constexpr const char* kAdamWhere = "optim.adam";
 
-std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
+std::vector<ParamGroup> with_adam_defaults(std::vector<ParamGroup> groups) {
   set_defaults(groups, {{"lr", 1e-3},
                         {"betas", std::pair{0.9, 0.999}},
                         {"eps", 1e-8},
@@ -27,12 +27,12 @@ std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
 }  // namespace
 
 Adam::Adam(std::vector<ParamGroup> groups, const AdamOptions& options)
-    : Optimizer(with_defaults(std::move(groups))), options_(options) {
+    : Optimizer(with_adam_defaults(std::move(groups))), options_(options) {
   if (options.moment_dtype != at::kFloat && options.moment_dtype != at::kBFloat16) {
-    raise<UsageError>(kWhere, "moment_dtype is ", options.moment_dtype, ", expected Float or BFloat16");
+    raise<UsageError>(kAdamWhere, "moment_dtype is ", options.moment_dtype, ", expected Float or BFloat16");
   }
   if (options.amsgrad && options.moment_dtype != at::kFloat) {
-    raise<UsageError>(kWhere, "amsgrad needs moments of dtype Float, got ", options.moment_dtype);
+    raise<UsageError>(kAdamWhere, "amsgrad needs moments of dtype Float, got ", options.moment_dtype);
   }
 }
 
@@ -46,7 +46,7 @@ Adam::Moments& Adam::moments_of(const FlatSlice& slice) {
       moments.max_exp_avg_sq = at::zeros({slice.master.numel()}, options);
     }
   }
-  check_state_numel(kWhere, slice, moments.exp_avg);
+  check_state_numel(kAdamWhere, slice, moments.exp_avg);
   if (moments.exp_avg.device() != slice.master.device()) {  // loaded from a file
     moments.exp_avg = moments.exp_avg.to(slice.master.device());
     moments.exp_avg_sq = moments.exp_avg_sq.to(slice.master.device());
@@ -72,7 +72,7 @@ void Adam::step_amsgrad(const FlatSlice& slice, const Moments& moments, const ke
   rule.eps = static_cast<float>(step.eps);
   rule.step_size = static_cast<float>(step.lr / bias1);
   rule.inverse_sqrt_bias2 = static_cast<float>(1 / std::sqrt(bias2));
-  kernels::update(kWhere,
+  kernels::update(kAdamWhere,
                   {slice.master,
                    slice.gradient,
                    slice.low_precision,
@@ -83,7 +83,7 @@ void Adam::step_amsgrad(const FlatSlice& slice, const Moments& moments, const ke
 }
 
 void Adam::step(const FlatSlice& slice, double gradient_scale) {
-  const Hyperparameters& group = options_of(kWhere, *this, slice);
+  const Hyperparameters& group = options_of(kAdamWhere, *this, slice);
   Moments& moments = moments_of(slice);
   kernels::AdamStep step;
   step.lr = group.number("lr");
@@ -123,10 +123,10 @@ void Adam::load_state(size_t slice_id, const SliceState& state) {
   if (options_.amsgrad) {
     names.emplace_back("max_exp_avg_sq");
   }
-  const auto copies = copy_state(kWhere, state, names, options_.moment_dtype);
+  const auto copies = copy_state(kAdamWhere, state, names, options_.moment_dtype);
   const auto it = moments_.find(slice_id);
   if (it != moments_.end() && it->second.exp_avg.numel() != copies[0].numel()) {
-    raise<UsageError>(kWhere, "slice ", slice_id, " has ", it->second.exp_avg.numel(),
+    raise<UsageError>(kAdamWhere, "slice ", slice_id, " has ", it->second.exp_avg.numel(),
                       " elements, the state has ", copies[0].numel());
   }
   moments_[slice_id] = {copies[0], copies[1], options_.amsgrad ? copies[2] : at::Tensor(), state.step};

@@ -16,9 +16,9 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kWhere = "optim.lamb";
+constexpr const char* kLambWhere = "optim.lamb";
 
-std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
+std::vector<ParamGroup> with_lamb_defaults(std::vector<ParamGroup> groups) {
   set_defaults(groups, {{"lr", 1e-3},
                         {"bias_correction", true},
                         {"betas", std::pair{0.9, 0.999}},
@@ -74,20 +74,20 @@ at::Tensor coefficient(const Hyperparameters& group, const at::Tensor& norms) {
 }  // namespace
 
 Lamb::Lamb(std::vector<ParamGroup> groups)
-    : Optimizer(with_defaults(std::move(groups))), states_(kWhere, {"exp_avg", "exp_avg_sq"}) {}
+    : Optimizer(with_lamb_defaults(std::move(groups))), states_(kLambWhere, {"exp_avg", "exp_avg_sq"}) {}
 
 at::Tensor Lamb::change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale) {
   const SliceStates::Entry& entry = states_.of(slice);
   const at::Tensor weights = part_of(slice.master, segment);
   at::Tensor change = at::empty_like(weights);
-  kernels::update(kWhere,
+  kernels::update(kLambWhere,
                   {weights,
                    part_of(slice.gradient, segment),
                    {},
                    {{"exp_avg", part_of(entry.tensors[0], segment)},
                     {"exp_avg_sq", part_of(entry.tensors[1], segment)},
                     {"update", change}}},
-                  update_rule(options_of(kWhere, *this, slice), gradient_scale));
+                  update_rule(options_of(kLambWhere, *this, slice), gradient_scale));
   return change;
 }
 
@@ -117,9 +117,9 @@ std::unordered_map<int64_t, Lamb::CutChange> Lamb::changes_of_cut(const FlatSlic
 }
 
 void Lamb::step(const FlatSlice& slice, double gradient_scale) {
-  const Hyperparameters& group = options_of(kWhere, *this, slice);
+  const Hyperparameters& group = options_of(kLambWhere, *this, slice);
   const std::vector<Segment>& segments =
-      slice.cut == nullptr ? whole_parameters(kWhere, slice) : segments_of(kWhere, slice);
+      slice.cut == nullptr ? whole_parameters(kLambWhere, slice) : segments_of(kLambWhere, slice);
   SliceStates::Entry& entry = states_.of(slice);
   auto cut = changes_of_cut(slice, gradient_scale);
   kernels::SgdRule move;
@@ -133,8 +133,8 @@ void Lamb::step(const FlatSlice& slice, double gradient_scale) {
         shared != cut.end() ? shared->second.change : change_of(slice, segment, gradient_scale);
     coeffs.push_back(
         coefficient(group, shared != cut.end() ? shared->second.norms : norms_of(weights, change)));
-    kernels::update(kWhere, {weights, change.mul_(coeffs.back()), part_of(slice.low_precision, segment), {}},
-                    move);
+    kernels::update(kLambWhere,
+                    {weights, change.mul_(coeffs.back()), part_of(slice.low_precision, segment), {}}, move);
   }
   ++entry.step;
 }

@@ -5,7 +5,7 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kWhere = "optim.lion";
+constexpr const char* kLionWhere = "optim.lion";
 
 std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
   set_defaults(groups, {{"lr", 1e-3}, {"betas", std::pair{0.9, 0.999}}, {"weight_decay", 0.0}});
@@ -17,10 +17,10 @@ std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
 Lion::Lion(std::vector<ParamGroup> groups, std::string class_name)
     : Optimizer(with_defaults(std::move(groups))),
       class_name_(std::move(class_name)),
-      states_(kWhere, {"exp_avg"}) {}
+      states_(kLionWhere, {"exp_avg"}) {}
 
 void Lion::step(const FlatSlice& slice, double gradient_scale) {
-  const Hyperparameters& group = options_of(kWhere, *this, slice);
+  const Hyperparameters& group = options_of(kLionWhere, *this, slice);
   const auto [beta1, beta2] = group.pair("betas");
   const double lr = group.number("lr");
   kernels::LionRule rule;
@@ -32,7 +32,7 @@ void Lion::step(const FlatSlice& slice, double gradient_scale) {
   rule.lr = static_cast<float>(lr);
   rule.decay = static_cast<float>(lr * group.number("weight_decay"));
   SliceStates::Entry& entry = states_.of(slice);
-  kernels::update(kWhere,
+  kernels::update(kLionWhere,
                   {slice.master, slice.gradient, slice.low_precision, {{"exp_avg", entry.tensors[0]}}}, rule);
   ++entry.step;
 }

@@ -5,25 +5,25 @@
 
 namespace deepspeed::optim {
 namespace {
-constexpr const char* kWhere = "optim.lr_scheduler";
+constexpr const char* kLrSchedulerSourceWhere = "optim.lr_scheduler";
 }
 
 std::vector<double> rates_of_groups(const std::vector<double>& rates, size_t num_groups) {
   if (rates.size() == num_groups) return rates;
   if (rates.size() == 1) return std::vector<double>(num_groups, rates.front());
-  raise<UsageError>(kWhere, "the schedule gives ", rates.size(), " rates, expected one, or one for each of ",
-                    num_groups, " parameter groups");
+  raise<UsageError>(kLrSchedulerSourceWhere, "the schedule gives ", rates.size(),
+                    " rates, expected one, or one for each of ", num_groups, " parameter groups");
 }
 
 void check_is_not_foreign(const LrScheduler& scheduler) {
   if (dynamic_cast<const GroupLrScheduler*>(&scheduler) == nullptr) return;
-  raise<UsageError>(kWhere,
+  raise<UsageError>(kLrSchedulerSourceWhere,
                     "the schedule was made over other parameter groups than the optimizer's; pass a callable "
                     "that makes it over the groups that it is given");
 }
 
 void refuse_missing_scheduler() {
-  raise<UsageError>(kWhere, "the callable made no schedule: it returned null");
+  raise<UsageError>(kLrSchedulerSourceWhere, "the callable made no schedule: it returned null");
 }
 
 }  // namespace deepspeed::optim

@@ -12,7 +12,7 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kWhere = "optim.lr_scheduler";
+constexpr const char* kLrSchedulerTorchWhere = "optim.lr_scheduler";
 
 // Names what torch::optim::LRScheduler keeps protected, for objects of any class derived from it.
 struct Protected : torch::optim::LRScheduler {
@@ -45,7 +45,7 @@ class TorchLrScheduler : public LrScheduler {
 
   void step(std::optional<int64_t> last_batch_iteration = {}) override {
     if (last_batch_iteration) {
-      raise<UsageError>(kWhere, "step(last_batch_iteration = ", *last_batch_iteration,
+      raise<UsageError>(kLrSchedulerTorchWhere, "step(last_batch_iteration = ", *last_batch_iteration,
                         "): torch's schedules go one step at a time; leave the number out");
     }
     std::vector<double> rates;
@@ -69,8 +69,9 @@ class TorchLrScheduler : public LrScheduler {
                       state.contains("last_lr") && state["last_lr"].is_array() &&
                       state["last_lr"].size() == groups_.size();
     if (!fits) {
-      raise<CheckpointError>(kWhere, "the state ", state.dump(), " is not that of a torch schedule over ",
-                             groups_.size(), " parameter groups: {\"step_count\": n, \"last_lr\": [...]}");
+      raise<CheckpointError>(kLrSchedulerTorchWhere, "the state ", state.dump(),
+                             " is not that of a torch schedule over ", groups_.size(),
+                             " parameter groups: {\"step_count\": n, \"last_lr\": [...]}");
     }
     (*scheduler_).*Protected::kStepCount = state["step_count"].get<unsigned>();
     write_torch_rates(state["last_lr"].get<std::vector<double>>());
@@ -107,7 +108,8 @@ class StandInOptimizer : public torch::optim::Optimizer {
  public:
   using torch::optim::Optimizer::Optimizer;
   at::Tensor step(LossClosure) override {
-    raise<UsageError>(kWhere, "the optimizer that a schedule was made over is stepped by the engine alone");
+    raise<UsageError>(kLrSchedulerTorchWhere,
+                      "the optimizer that a schedule was made over is stepped by the engine alone");
   }
 };
 
@@ -118,18 +120,19 @@ std::shared_ptr<LrScheduler> adapt_torch_scheduler(std::shared_ptr<torch::optim:
                                                    std::vector<ParamGroup>& groups) {
   if (optimizer == nullptr) {
     raise<UsageError>(
-        kWhere,
+        kLrSchedulerTorchWhere,
         "a schedule of torch drives a torch optimizer, and none was passed to initialize(); pass that "
         "optimizer too, or a callable that makes the schedule over the torch::optim::Optimizer& it is given");
   }
   if (optimizer->param_groups().size() != groups.size() || !drives(*scheduler, *optimizer)) {
-    raise<UsageError>(kWhere, "the torch schedule drives another optimizer than the one passed beside it");
+    raise<UsageError>(kLrSchedulerTorchWhere,
+                      "the torch schedule drives another optimizer than the one passed beside it");
   }
   return std::make_shared<TorchLrScheduler>(std::move(scheduler), std::move(optimizer), groups);
 }
 
 std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(const std::vector<ParamGroup>& groups) {
-  if (groups.empty()) raise<UsageError>(kWhere, "the optimizer has no parameter group");
+  if (groups.empty()) raise<UsageError>(kLrSchedulerTorchWhere, "the optimizer has no parameter group");
   std::vector<torch::optim::OptimizerParamGroup> torch_groups;
   for (const ParamGroup& group : groups) {
     torch_groups.emplace_back(std::vector<at::Tensor>{}, std::make_unique<StandInOptions>(group.lr()));
@@ -140,7 +143,7 @@ std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(const std::vector<Pa
 
 void refuse_plateau_scheduler() {
   raise<NotSupportedError>(
-      kWhere,
+      kLrSchedulerTorchWhere,
       "ReduceLROnPlateauScheduler takes a metric with each step and hides its state, which no checkpoint "
       "could "
       "carry; step it in the program and give its rate to Engine::set_lr(), or pass a type of your own with "

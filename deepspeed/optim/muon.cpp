@@ -15,10 +15,10 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kWhere = "optim.muon";
+constexpr const char* kMuonWhere = "optim.muon";
 constexpr const char* kMomentum = "momentum_buffer";
 
-std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
+std::vector<ParamGroup> with_muon_defaults(std::vector<ParamGroup> groups) {
   for (ParamGroup& group : groups) {
     std::vector<ParamGroup> one{std::move(group)};
     const Hyperparameters& options = one[0].options;
@@ -26,7 +26,7 @@ std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
     if (!decided || options.flag("use_muon")) {
       set_defaults(
           one, {{"lr", 0.02}, {"momentum", 0.95}, {"weight_decay", 0.0}, {"ns_method", std::string("gram")}});
-      kernels::newton_schulz_method(kWhere, options.text("ns_method"));
+      kernels::newton_schulz_method(kMuonWhere, options.text("ns_method"));
     }
     if (!decided || !options.flag("use_muon")) {
       set_defaults(one, {{decided ? "lr" : "adam_lr", 3e-4},
@@ -63,9 +63,9 @@ bool uses_muon(const std::string& param_name, int64_t num_dims) {
 }
 
 Muon::Muon(std::vector<ParamGroup> groups)
-    : Optimizer(with_defaults(std::move(groups))),
-      momenta_(kWhere, {kMomentum}),
-      moments_(kWhere, {"exp_avg", "exp_avg_sq"}) {
+    : Optimizer(with_muon_defaults(std::move(groups))),
+      momenta_(kMuonWhere, {kMomentum}),
+      moments_(kMuonWhere, {"exp_avg", "exp_avg_sq"}) {
   for (const ParamGroup& group : param_groups()) {
     initial_lrs_.push_back(group.lr());
   }
@@ -84,7 +84,7 @@ bool Muon::uses_muon_for(size_t group, int64_t param_index, size_t num_dims) con
   }
   if (options.flag("use_muon") && num_dims < 2) {
     raise<UsageError>(
-        kWhere, "parameter '", param_name(group, param_index), "' has ", num_dims,
+        kMuonWhere, "parameter '", param_name(group, param_index), "' has ", num_dims,
         " dimensions, but its group has use_muon: true, which is for matrices; put it into a group with ",
         "use_muon: false");
   }
@@ -99,7 +99,7 @@ at::Tensor Muon::change_of(const FlatSlice& slice, const Segment& segment, doubl
   average.one_minus_momentum = static_cast<float>(1 - momentum);
   const at::Tensor weights = part_of(slice.master, segment);
   at::Tensor change = at::empty_like(weights);
-  kernels::update(kWhere,
+  kernels::update(kMuonWhere,
                   {weights,
                    part_of(slice.gradient, segment),
                    {},
@@ -131,7 +131,7 @@ std::unordered_map<int64_t, at::Tensor> Muon::changes_of_cut(const FlatSlice& sl
 
 void Muon::move_matrix(const FlatSlice& slice, const Segment& segment, const at::Tensor& change) {
   const Hyperparameters& group = param_groups()[slice.group].options;
-  const auto method = kernels::newton_schulz_method(kWhere, group.text("ns_method"));
+  const auto method = kernels::newton_schulz_method(kMuonWhere, group.text("ns_method"));
   const at::Tensor orthogonal = kernels::orthogonalize(change.view(matrix_shape(segment.shape)), method)
                                     .mul_(shape_factor(segment.shape))
                                     .reshape({-1})
@@ -139,8 +139,9 @@ void Muon::move_matrix(const FlatSlice& slice, const Segment& segment, const at:
   kernels::SgdRule move;
   move.lr = static_cast<float>(group.number("lr"));
   move.l2_decay = static_cast<float>(group.number("weight_decay"));
-  kernels::update(
-      kWhere, {part_of(slice.master, segment), orthogonal, part_of(slice.low_precision, segment), {}}, move);
+  kernels::update(kMuonWhere,
+                  {part_of(slice.master, segment), orthogonal, part_of(slice.low_precision, segment), {}},
+                  move);
 }
 
 void Muon::step_adam(const FlatSlice& slice, const Segment& segment, double gradient_scale, int64_t step) {
@@ -164,8 +165,8 @@ void Muon::step_adam(const FlatSlice& slice, const Segment& segment, double grad
 }
 
 void Muon::step(const FlatSlice& slice, double gradient_scale) {
-  options_of(kWhere, *this, slice);
-  const std::vector<Segment>& segments = segments_of(kWhere, slice);
+  options_of(kMuonWhere, *this, slice);
+  const std::vector<Segment>& segments = segments_of(kMuonWhere, slice);
   const int64_t step = std::max(momenta_.state(slice.id).step, moments_.state(slice.id).step) + 1;
   const auto cut = changes_of_cut(slice, gradient_scale);
   for (const Segment& segment : segments) {
@@ -176,7 +177,7 @@ void Muon::step(const FlatSlice& slice, double gradient_scale) {
     }
     const auto shared = cut.find(segment.param_index);
     if (shared == cut.end()) {
-      check_whole_parameter(kWhere, slice, segment);
+      check_whole_parameter(kMuonWhere, slice, segment);
       move_matrix(slice, segment, change_of(slice, segment, gradient_scale));
     } else {
       move_matrix(slice, segment, shared->second);

@@ -10,13 +10,14 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kWhere = "optim.native_optimizer";
+constexpr const char* kNativeOptimizerWhere = "optim.native_optimizer";
 
 // Throws for options of another class: add_param_group takes any.
 const NativeOptions& native_options(const torch::optim::OptimizerParamGroup& group) {
   const auto* options = dynamic_cast<const NativeOptions*>(&group.options());
   if (options == nullptr) {
-    raise<UsageError>(kWhere, "the options of a parameter group are not those of this class of optimizer");
+    raise<UsageError>(kNativeOptimizerWhere,
+                      "the options of a parameter group are not those of this class of optimizer");
   }
   return *options;
 }
@@ -29,7 +30,7 @@ at::Tensor flat_gradient(const at::Tensor& parameter) {
     gradient = gradient.to_dense();
   }
   if (gradient.scalar_type() != at::kFloat && !is_half(gradient.scalar_type())) {
-    raise<UsageError>(kWhere, "a gradient has dtype ", gradient.scalar_type(),
+    raise<UsageError>(kNativeOptimizerWhere, "a gradient has dtype ", gradient.scalar_type(),
                       ", expected Float, Half or BFloat16");
   }
   return gradient.contiguous().view({-1});
@@ -66,11 +67,11 @@ void NativeOptimizer::check_groups() const {
 void NativeOptimizer::check_supported(const at::Tensor& parameter, bool takes_sparse_gradients) const {
   if (parameter.layout() != at::kStrided ||
       (parameter.scalar_type() != at::kFloat && !is_half(parameter.scalar_type()))) {
-    raise<UsageError>(kWhere, "a parameter has dtype ", parameter.scalar_type(), " and layout ",
-                      parameter.layout(), ", expected Float, Half or BFloat16, and Strided");
+    raise<UsageError>(kNativeOptimizerWhere, "a parameter has dtype ", parameter.scalar_type(),
+                      " and layout ", parameter.layout(), ", expected Float, Half or BFloat16, and Strided");
   }
   if (parameter.grad().is_sparse() && !takes_sparse_gradients) {
-    raise<UsageError>(kWhere, name(),
+    raise<UsageError>(kNativeOptimizerWhere, name(),
                       " takes no sparse gradients; make the layer with sparse gradients off, or use ",
                       "DeepSpeedCPUAdagrad without weight decay");
   }
@@ -148,7 +149,8 @@ void NativeOptimizer::check_is_parameter(const at::Tensor& parameter) const {
       }
     }
   }
-  raise<UsageError>(kWhere, "a tensor of shape ", parameter.sizes(), " is no parameter of this optimizer");
+  raise<UsageError>(kNativeOptimizerWhere, "a tensor of shape ", parameter.sizes(),
+                    " is no parameter of this optimizer");
 }
 
 SliceState NativeOptimizer::state_of(const at::Tensor& parameter) const {
@@ -161,7 +163,7 @@ void NativeOptimizer::load_state_of(const at::Tensor& parameter, const SliceStat
   check_is_parameter(parameter);
   for (const auto& [name, tensor] : state.tensors) {
     if (tensor.numel() != parameter.numel()) {
-      raise<UsageError>(kWhere, "state tensor '", name, "' has ", tensor.numel(),
+      raise<UsageError>(kNativeOptimizerWhere, "state tensor '", name, "' has ", tensor.numel(),
                         " elements, the parameter has ", parameter.numel());
     }
   }

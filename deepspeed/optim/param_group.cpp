@@ -7,14 +7,14 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kWhere = "optim.param_group";
+constexpr const char* kParamGroupWhere = "optim.param_group";
 using Items = std::vector<std::pair<std::string, HyperparameterValue>>;
 
 const HyperparameterValue& find(const Items& items, const std::string& name) {
   const auto it =
       std::find_if(items.begin(), items.end(), [&](const auto& item) { return item.first == name; });
   if (it == items.end()) {
-    raise<UsageError>(kWhere, "no hyperparameter '", name, "'");
+    raise<UsageError>(kParamGroupWhere, "no hyperparameter '", name, "'");
   }
   return it->second;
 }
@@ -23,7 +23,7 @@ template <class Kind>
 const Kind& find_as(const Items& items, const std::string& name, const char* kind) {
   const Kind* value = std::get_if<Kind>(&find(items, name));
   if (value == nullptr) {
-    raise<UsageError>(kWhere, "hyperparameter '", name, "' is no ", kind);
+    raise<UsageError>(kParamGroupWhere, "hyperparameter '", name, "' is no ", kind);
   }
   return *value;
 }

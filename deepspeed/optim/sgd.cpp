@@ -10,7 +10,7 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kWhere = "optim.sgd";
+constexpr const char* kSgdWhere = "optim.sgd";
 
 std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
   for (ParamGroup& group : groups) {
@@ -21,7 +21,7 @@ std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
     }
     if (!options.contains("nesterov")) options.set("nesterov", false);
     if (options.flag("nesterov") && (options.number("momentum") <= 0 || options.number("dampening") != 0)) {
-      raise<UsageError>(kWhere, "nesterov needs a momentum above 0 and a dampening of 0, got momentum ",
+      raise<UsageError>(kSgdWhere, "nesterov needs a momentum above 0 and a dampening of 0, got momentum ",
                         options.number("momentum"), " and dampening ", options.number("dampening"));
     }
   }
@@ -46,7 +46,7 @@ kernels::MomentumSgdRule momentum_rule(const Hyperparameters& group, double grad
 Sgd::Sgd(std::vector<ParamGroup> groups) : Optimizer(with_defaults(std::move(groups))) {}
 
 void Sgd::step(const FlatSlice& slice, double gradient_scale) {
-  const Hyperparameters& group = options_of(kWhere, *this, slice);
+  const Hyperparameters& group = options_of(kSgdWhere, *this, slice);
   const double momentum = group.number("momentum");
   Momentum& state = momenta_[slice.id];
   if (momentum == 0) {
@@ -54,15 +54,15 @@ void Sgd::step(const FlatSlice& slice, double gradient_scale) {
     rule.gradient_scale = static_cast<float>(gradient_scale);
     rule.l2_decay = static_cast<float>(group.number("weight_decay"));
     rule.lr = static_cast<float>(group.number("lr"));
-    kernels::update(kWhere, {slice.master, slice.gradient, slice.low_precision, {}}, rule);
+    kernels::update(kSgdWhere, {slice.master, slice.gradient, slice.low_precision, {}}, rule);
   } else {
     const bool first = !state.buffer.defined();
     if (first) {
       state.buffer = at::zeros_like(slice.master);
     }
-    check_state_numel(kWhere, slice, state.buffer);
+    check_state_numel(kSgdWhere, slice, state.buffer);
     state.buffer = state.buffer.to(slice.master.device());  // it may come from a file
-    kernels::update(kWhere,
+    kernels::update(kSgdWhere,
                     {slice.master, slice.gradient, slice.low_precision, {{"momentum_buffer", state.buffer}}},
                     momentum_rule(group, gradient_scale, first));
   }
@@ -86,12 +86,12 @@ void Sgd::load_state(size_t slice_id, const SliceState& state) {
   Momentum loaded;
   loaded.step = state.step;
   if (!state.tensors.empty()) {
-    loaded.buffer = copy_state(kWhere, state, {"momentum_buffer"}, at::kFloat)[0];
+    loaded.buffer = copy_state(kSgdWhere, state, {"momentum_buffer"}, at::kFloat)[0];
   }
   const auto it = momenta_.find(slice_id);
   const bool both = it != momenta_.end() && it->second.buffer.defined() && loaded.buffer.defined();
   if (both && it->second.buffer.numel() != loaded.buffer.numel()) {
-    raise<UsageError>(kWhere, "slice ", slice_id, " has ", it->second.buffer.numel(),
+    raise<UsageError>(kSgdWhere, "slice ", slice_id, " has ", it->second.buffer.numel(),
                       " elements, the state has ", loaded.buffer.numel());
   }
   momenta_[slice_id] = loaded;

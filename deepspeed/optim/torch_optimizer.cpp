@@ -16,7 +16,7 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kWhere = "optim.torch_optimizer";
+constexpr const char* kTorchOptimizerWhere = "optim.torch_optimizer";
 using NamedParameters = std::vector<std::pair<std::string, at::Tensor>>;
 
 std::string class_name(const torch::optim::Optimizer& optimizer) {
@@ -31,7 +31,8 @@ void check_fresh(torch::optim::Optimizer& optimizer, const TorchOptimizerClass* 
     const bool fresh =
         known != nullptr && std::string(known->name) == "Adagrad" && known->read_state(*state).step == 0;
     if (!fresh) {
-      raise<UsageError>(kWhere, "the optimizer has made steps already; pass a new one and load its state");
+      raise<UsageError>(kTorchOptimizerWhere,
+                        "the optimizer has made steps already; pass a new one and load its state");
     }
   }
 }
@@ -41,7 +42,7 @@ std::string name_of(const at::Tensor& parameter, const NamedParameters& named) {
     return item.second.unsafeGetTensorImpl() == parameter.unsafeGetTensorImpl();
   });
   if (it == named.end()) {
-    raise<UsageError>(kWhere, "the optimizer holds a parameter of shape ", parameter.sizes(),
+    raise<UsageError>(kTorchOptimizerWhere, "the optimizer holds a parameter of shape ", parameter.sizes(),
                       " that is none of the model's; make it of model->parameters()");
   }
   return it->first;
@@ -50,10 +51,11 @@ std::string name_of(const at::Tensor& parameter, const NamedParameters& named) {
 // Null where missing: the checks belong to a constructor, whose base is made of the groups.
 torch::optim::Optimizer& require(const std::shared_ptr<torch::optim::Optimizer>& optimizer) {
   if (optimizer == nullptr) {
-    raise<UsageError>(kWhere, "the optimizer is null");
+    raise<UsageError>(kTorchOptimizerWhere, "the optimizer is null");
   }
   if (dynamic_cast<torch::optim::LBFGS*>(optimizer.get()) != nullptr) {
-    raise<NotSupportedError>(kWhere, "LBFGS evaluates the loss within its step, which an engine cannot; ",
+    raise<NotSupportedError>(kTorchOptimizerWhere,
+                             "LBFGS evaluates the loss within its step, which an engine cannot; ",
                              "use a first-order optimizer");
   }
   return *optimizer;
@@ -84,7 +86,7 @@ std::vector<ParamGroup> read_groups(torch::optim::Optimizer& optimizer, const Na
 // One tensor a segment, of the parameter's shape, over the memory of `flat`.
 std::vector<at::Tensor> cut(const FlatSlice& slice, const at::Tensor& flat) {
   std::vector<at::Tensor> views;
-  for (const Segment& segment : whole_parameters(kWhere, slice)) {
+  for (const Segment& segment : whole_parameters(kTorchOptimizerWhere, slice)) {
     views.push_back(flat.narrow(0, segment.in_slice.begin, segment.in_slice.numel()).view(segment.shape));
   }
   return views;
@@ -102,11 +104,12 @@ std::unique_ptr<Optimizer> make_native(const torch::optim::Optimizer& optimizer,
     return nullptr;
   }
   if (native->state_bytes() > 0) {
-    raise<UsageError>(kWhere, "the optimizer has made steps already; pass a new one and load its state");
+    raise<UsageError>(kTorchOptimizerWhere,
+                      "the optimizer has made steps already; pass a new one and load its state");
   }
   for (const ParamGroup& group : groups) {
     if (group.options.contains("max_grad_norm") && group.options.number("max_grad_norm") > 0) {
-      raise<UsageError>(kWhere,
+      raise<UsageError>(kTorchOptimizerWhere,
                         "max_grad_norm is not accepted in an engine; set gradient_clipping in the config");
     }
   }
@@ -148,8 +151,8 @@ TorchOptimizer::StandIns& TorchOptimizer::stand_ins_of(const FlatSlice& slice) {
   if (!stand_ins.tensors.empty()) {
     for (size_t i = 0; i < views.size(); ++i) {
       if (stand_ins.tensors.at(i).numel() != views[i].numel()) {
-        raise<UsageError>(kWhere, "slice ", slice.id, " changed its size from ", stand_ins.tensors[i].numel(),
-                          " to ", views[i].numel());
+        raise<UsageError>(kTorchOptimizerWhere, "slice ", slice.id, " changed its size from ",
+                          stand_ins.tensors[i].numel(), " to ", views[i].numel());
       }
       stand_ins.tensors[i].set_data(views[i]);  // the memory may have moved; the state hangs on the tensor
     }
@@ -164,7 +167,7 @@ TorchOptimizer::StandIns& TorchOptimizer::stand_ins_of(const FlatSlice& slice) {
     }
     auto state = class_->initial_state(group.options(), view);
     if (!stand_ins.loaded.tensors.empty()) {
-      check_state_numel(kWhere, slice, stand_ins.loaded.tensors[0].second);
+      check_state_numel(kTorchOptimizerWhere, slice, stand_ins.loaded.tensors[0].second);
       for (auto& [name, tensor] : stand_ins.loaded.tensors) {
         tensor = tensor.to(slice.master.device());
       }
@@ -189,7 +192,7 @@ void TorchOptimizer::write_options(size_t group) {
 
 void TorchOptimizer::step(const FlatSlice& slice, double gradient_scale) {
   if (slice.group >= param_groups().size()) {
-    raise<UsageError>(kWhere, "slice ", slice.id, " names group ", slice.group, " of ",
+    raise<UsageError>(kTorchOptimizerWhere, "slice ", slice.id, " names group ", slice.group, " of ",
                       param_groups().size());
   }
   if (native_) {
@@ -216,7 +219,7 @@ void TorchOptimizer::step(const FlatSlice& slice, double gradient_scale) {
 
 void TorchOptimizer::require_known_state(const char* what) const {
   if (class_ == nullptr) {
-    raise<NotSupportedError>(kWhere, "cannot ", what, " the state of the class ", name(),
+    raise<NotSupportedError>(kTorchOptimizerWhere, "cannot ", what, " the state of the class ", name(),
                              "; known are Adam, AdamW, SGD, RMSprop, Adagrad");
   }
 }
@@ -250,7 +253,7 @@ void TorchOptimizer::load_state(size_t slice_id, const SliceState& state) {
   for (const auto& [name, tensor] : state.tensors) {
     names.push_back(name);
   }
-  const auto copies = copy_state(kWhere, state, names, at::kFloat);
+  const auto copies = copy_state(kTorchOptimizerWhere, state, names, at::kFloat);
   SliceState loaded;
   loaded.step = state.step;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -263,8 +266,8 @@ void TorchOptimizer::load_state(size_t slice_id, const SliceState& state) {
   } else {
     const at::Tensor& tensor = stand_ins.tensors[0];
     if (torch_state != nullptr && copies[0].numel() != tensor.numel()) {
-      raise<UsageError>(kWhere, "slice ", slice_id, " has ", tensor.numel(), " elements, the state has ",
-                        copies[0].numel());
+      raise<UsageError>(kTorchOptimizerWhere, "slice ", slice_id, " has ", tensor.numel(),
+                        " elements, the state has ", copies[0].numel());
     }
     optimizer_->state().erase(tensor.unsafeGetTensorImpl());
     if (torch_state != nullptr) {

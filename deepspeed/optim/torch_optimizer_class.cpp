@@ -16,7 +16,7 @@ namespace deepspeed::optim {
 namespace {
 
 namespace to = torch::optim;
-constexpr const char* kWhere = "optim.torch_optimizer";
+constexpr const char* kTorchOptimizerClassWhere = "optim.torch_optimizer";
 
 template <class Class>
 bool is(const to::Optimizer& optimizer) {
@@ -98,12 +98,13 @@ std::unique_ptr<to::OptimizerParamState> make_state(const SliceState& from) {
       }
     }
     if (!known) {
-      raise<UsageError>(kWhere, "the state holds '", name, "', which this optimizer does not know");
+      raise<UsageError>(kTorchOptimizerClassWhere, "the state holds '", name,
+                        "', which this optimizer does not know");
     }
   }
   for (const auto& tensor : StateTraits<State>::tensors()) {
     if (tensor.required && !tensor.of(*state).defined()) {
-      raise<UsageError>(kWhere, "the state holds no tensor '", tensor.name, "'");
+      raise<UsageError>(kTorchOptimizerClassWhere, "the state holds no tensor '", tensor.name, "'");
     }
   }
   if constexpr (requires { state->step(from.step); }) {

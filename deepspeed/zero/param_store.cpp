@@ -11,20 +11,20 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr const char* kWhere = "zero.param_store";
+constexpr const char* kParamStoreWhere = "zero.param_store";
 
 void check_param(const NamedTensor& param, const ParamStore::Options& options, const at::Device& device) {
   const at::Tensor& tensor = param.tensor;
   if (tensor.layout() != at::kStrided || !tensor.is_floating_point()) {
-    raise<UsageError>(kWhere, "parameter '", param.name, "' is ", tensor.toString(),
+    raise<UsageError>(kParamStoreWhere, "parameter '", param.name, "' is ", tensor.toString(),
                       ", expected a dense float tensor");
   }
   if (tensor.device() != device) {
-    raise<UsageError>(kWhere, "parameter '", param.name, "' is on ", tensor.device(), ", the others on ",
-                      device, "; move the model to one device first");
+    raise<UsageError>(kParamStoreWhere, "parameter '", param.name, "' is on ", tensor.device(),
+                      ", the others on ", device, "; move the model to one device first");
   }
   if (options.dtype == at::kFloat && tensor.scalar_type() != at::kFloat) {
-    raise<UsageError>(kWhere, "parameter '", param.name, "' is ", tensor.scalar_type(),
+    raise<UsageError>(kParamStoreWhere, "parameter '", param.name, "' is ", tensor.scalar_type(),
                       ", expected Float: convert the model, or enable fp16 or bf16 in the config");
   }
 }
@@ -50,12 +50,13 @@ ParamStore::ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_s
     : dtype_(options.dtype) {
   std::unordered_set<const at::TensorImpl*> seen;
   for (auto& params : groups) {
-    if (params.empty()) raise<UsageError>(kWhere, "a parameter group is empty");
+    if (params.empty()) raise<UsageError>(kParamStoreWhere, "a parameter group is empty");
     std::vector<int64_t> numels;
     for (const NamedTensor& param : params) {
       check_param(param, options, params.front().tensor.device());
       if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) {
-        raise<UsageError>(kWhere, "parameter '", param.name, "' stands in the parameter groups twice");
+        raise<UsageError>(kParamStoreWhere, "parameter '", param.name,
+                          "' stands in the parameter groups twice");
       }
       numels.push_back(param.tensor.numel());
     }
