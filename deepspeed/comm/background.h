@@ -12,7 +12,9 @@ namespace deepspeed::comm {
 /// The thread starts with the first function.
 class BackgroundQueue {
  public:
-  BackgroundQueue();
+  /// interrupt: makes a function that waits throw soon, and later ones at once. Called from any thread when
+  /// the process exits; the queue then waits for the function to end.
+  explicit BackgroundQueue(std::function<void()> interrupt);
   /// Functions that have not begun are dropped. Waits for nothing: one that runs ends on its own, so it must
   /// hold all that it uses.
   ~BackgroundQueue();

@@ -36,6 +36,12 @@ struct DirectExchange::Group {
   std::mutex mutex;
   WorkPtr waited_for;  // by the thread of the queue
   bool aborted = false;
+
+  void abort() {
+    const std::lock_guard lock(mutex);
+    aborted = true;
+    if (waited_for) waited_for->abort();
+  }
 };
 
 namespace {
@@ -192,16 +198,12 @@ int direct_tag(uint64_t number, uint32_t fingerprint) {
 }
 
 DirectExchange::DirectExchange(c10::intrusive_ptr<c10d::Backend> backend, milliseconds timeout)
-    : group_(std::make_shared<Group>()) {
+    : group_(std::make_shared<Group>()), queue_([group = group_] { group->abort(); }) {
   group_->backend = std::move(backend);
   group_->timeout = timeout;
 }
 
-void DirectExchange::abort() {
-  const std::lock_guard lock(group_->mutex);
-  group_->aborted = true;
-  if (group_->waited_for) group_->waited_for->abort();
-}
+void DirectExchange::abort() { group_->abort(); }
 
 bool DirectExchange::can_sum(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;

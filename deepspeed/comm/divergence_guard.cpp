@@ -35,6 +35,7 @@ struct DivergenceGuard::State {
   std::map<std::string, Watched> groups;
   bool has_thread = false;
   bool stopped = false;
+  bool ended = false;  // no thread any more, and no store
   bool left = false;
   std::string gave_up;
   uint64_t num_asked = 0;     // exchanges that callers asked for
@@ -54,7 +55,8 @@ struct DivergenceGuard::State {
   std::optional<std::string> compare(const RankReport& own);
   void tell(const RankReport& report) { store->set(report_key(rank), to_json(report).dump()); }
   void give_up(const std::string& reason);
-  uint64_t ask(const std::shared_ptr<State>& self);
+  uint64_t ask();
+  void stop();
   bool wait_for_answer(uint64_t number, milliseconds limit);
   static void serve(const std::shared_ptr<State>& state);
 };
@@ -155,7 +157,13 @@ void DivergenceGuard::State::serve(const std::shared_ptr<State>& state) {
       std::unique_lock lock(state->mutex);
       state->changed.wait_for(lock, kInterval,
                               [&] { return state->stopped || state->num_asked > state->num_answered; });
-      if (state->num_asked == state->num_answered && state->stopped) return;
+      if (state->num_asked == state->num_answered && state->stopped) {
+        // With the store goes the job's file, if it has one; so here, where someone may wait for it.
+        state->store.reset();
+        state->ended = true;
+        state->changed.notify_all();
+        return;
+      }
       asked = state->num_asked;
       if (asked == state->num_answered) asked = 0;
     }
@@ -172,16 +180,22 @@ void DivergenceGuard::State::serve(const std::shared_ptr<State>& state) {
   }
 }
 
-uint64_t DivergenceGuard::State::ask(const std::shared_ptr<State>& self) {
+uint64_t DivergenceGuard::State::ask() {
   const std::lock_guard lock(mutex);
-  if (!std::exchange(has_thread, true)) std::thread(&State::serve, self).detach();
   changed.notify_all();
   return ++num_asked;
 }
 
 bool DivergenceGuard::State::wait_for_answer(uint64_t number, milliseconds limit) {
   std::unique_lock lock(mutex);
-  return changed.wait_for(lock, limit, [&] { return num_answered >= number; });
+  changed.wait_for(lock, limit, [&] { return ended || num_answered >= number; });
+  return num_answered >= number;
+}
+
+void DivergenceGuard::State::stop() {
+  const std::lock_guard lock(mutex);
+  stopped = true;
+  changed.notify_all();
 }
 
 DivergenceGuard::DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank)
@@ -190,11 +204,7 @@ DivergenceGuard::DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank
   state_->rank = rank;
 }
 
-DivergenceGuard::~DivergenceGuard() {
-  const std::lock_guard lock(state_->mutex);
-  state_->stopped = true;
-  state_->changed.notify_all();
-}
+DivergenceGuard::~DivergenceGuard() { state_->stop(); }
 
 std::shared_ptr<CallHistory> DivergenceGuard::watch(const std::string& key, const std::string& name,
                                                     const std::vector<int>& global_ranks,
@@ -207,22 +217,21 @@ std::shared_ptr<CallHistory> DivergenceGuard::watch(const std::string& key, cons
 }
 
 std::optional<std::string> DivergenceGuard::explain(milliseconds limit) {
-  if (!state_->wait_for_answer(state_->ask(state_), limit)) return std::nullopt;
+  if (!state_->wait_for_answer(state_->ask(), limit)) return std::nullopt;
   const std::lock_guard lock(state_->mutex);
   return state_->answer;
 }
 
-void DivergenceGuard::leave(milliseconds limit) {
+void DivergenceGuard::leave(milliseconds limit, bool is_known) {
   {
     const std::lock_guard lock(state_->mutex);
-    if (std::exchange(state_->left, true)) return;
+    state_->left = true;
+    if (state_->ended || !state_->has_thread) return;
   }
-  state_->wait_for_answer(state_->ask(state_), limit);
-}
-
-void DivergenceGuard::retire() {
-  const std::lock_guard lock(state_->mutex);
-  state_->left = true;
+  if (!is_known) state_->wait_for_answer(state_->ask(), limit);
+  state_->stop();
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait_for(lock, limit, [&] { return state_->ended; });
 }
 
 }  // namespace deepspeed::comm

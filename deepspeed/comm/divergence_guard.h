@@ -38,10 +38,9 @@ class DivergenceGuard {
   /// Tells the other ranks what this rank called, and returns how that differs from what they called or
   /// whether one left, as far as they told. Takes at most `limit`.
   std::optional<std::string> explain(std::chrono::milliseconds limit);
-  /// This rank leaves: those that wait for it may know. Takes at most `limit`. A second call does nothing.
-  void leave(std::chrono::milliseconds limit);
-  /// All ranks leave together: leave() has nothing to tell.
-  void retire();
+  /// This rank leaves: those that wait for it may know, unless that is known, as all leave together. Ends the
+  /// watch and lets go of the store. Takes at most twice `limit`. A second call does nothing.
+  void leave(std::chrono::milliseconds limit, bool is_known);
 
  private:
   struct State;

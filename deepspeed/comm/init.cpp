@@ -1,7 +1,6 @@
 #include "deepspeed/comm/init.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <mutex>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -74,29 +73,13 @@ ProcessGroup make_group(const Job& job, const StorePtr& world_store,
   }
 }
 
-// A program that ends without destroying its world (an error that main() reports, say) still tells the ranks
-// that wait for it.
-void leave_at_exit(const std::shared_ptr<DivergenceGuard>& guard) {
-  static auto& guards = *new std::vector<std::weak_ptr<DivergenceGuard>>;
-  guards.push_back(guard);
-  static const int registered = std::atexit([] {
-    for (const auto& weak : guards) {
-      if (const auto alive = weak.lock()) alive->leave(std::chrono::milliseconds(500));
-    }
-  });
-  static_cast<void>(registered);
-}
-
 World join(const InitOptions& options) {
   const auto job = describe_job(options);
   const auto backend = choose_backend(options.dist_backend);
   log::set_rank(job.rank);
   const auto store = join_job(job);
   std::shared_ptr<DivergenceGuard> guard;
-  if (job.world_size > 1) {
-    guard = std::make_shared<DivergenceGuard>(sub_store(store, "guard/"), job.rank);
-    leave_at_exit(guard);
-  }
+  if (job.world_size > 1) guard = std::make_shared<DivergenceGuard>(sub_store(store, "guard/"), job.rank);
   const auto factory = [job, store, guard, backend](const std::vector<int>& ranks, const std::string& name,
                                                     int64_t index) {
     const auto place = std::find(ranks.begin(), ranks.end(), job.rank) - ranks.begin();

@@ -7,6 +7,9 @@
 namespace deepspeed::comm {
 namespace {
 
+// How long a rank that leaves may take to say so.
+constexpr std::chrono::milliseconds kLeaving(500);
+
 const World::Impl& checked(const std::shared_ptr<World::Impl>& impl) {
   if (!impl) raise<UsageError>("comm", "the world is empty; call init_distributed() first");
   return *impl;
@@ -37,6 +40,9 @@ void check_ranks(const std::vector<int>& ranks, const std::string& name, int wor
 World::Impl::Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard)
     : job_(std::move(job)), make_group_(std::move(make_group)), guard_(std::move(guard)) {
   group_ = new_group(all_ranks(job_.world_size), "world");
+  // A program that ends without destroying its world (an error that main() reports, say) still tells the
+  // ranks that wait for it.
+  if (guard_) exit_hook_ = std::make_unique<ExitHook>([guard = guard_] { guard->leave(kLeaving, false); });
 }
 
 ProcessGroup World::Impl::new_group(const std::vector<int>& global_ranks, const std::string& name) {
@@ -53,8 +59,8 @@ World::Impl::~Impl() { leave(/*together=*/false); }
 void World::Impl::leave(bool together) {
   const std::lock_guard lock(mutex_);
   // Before the connections close: those who wait look for the reason then.
-  if (guard_ && together) guard_->retire();
-  if (guard_) guard_->leave(std::chrono::milliseconds(500));
+  exit_hook_ = nullptr;
+  if (guard_) guard_->leave(kLeaving, together);
   guard_ = nullptr;
   group_ = {};
   make_group_ = nullptr;

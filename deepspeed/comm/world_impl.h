@@ -2,8 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <mutex>
 
+#include "deepspeed/base/exit_hook.h"
 #include "deepspeed/comm/divergence_guard.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/comm/job.h"
@@ -31,6 +33,7 @@ class World::Impl {
   Job job_;
   GroupFactory make_group_;
   std::shared_ptr<DivergenceGuard> guard_;
+  std::unique_ptr<ExitHook> exit_hook_;
   ProcessGroup group_;
   std::mutex mutex_;
   int64_t num_groups_ = 0;

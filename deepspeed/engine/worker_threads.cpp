@@ -1,23 +1,41 @@
 #include "deepspeed/engine/worker_threads.h"
 
+#include <chrono>
 #include <utility>
+
+#include <ATen/Parallel.h>
 
 #include "deepspeed/base/error.h"
 
 namespace deepspeed {
+namespace {
+
+// At exit: a task that waits for a disk or for nobody must not keep the process.
+constexpr std::chrono::seconds kEndLimit(5);
+
+}  // namespace
 
 WorkerThreads::WorkerThreads(int count) {
   if (count < 1) raise<UsageError>("worker_threads", "expected at least one thread, got ", count);
   for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+  at::get_num_threads();  // makes torch's pool of threads, a static that must outlive the hook
+  exit_hook_ = std::make_unique<ExitHook>([this] {
+    stop();
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kEndLimit, [this] { return num_running_ == 0; });
+  });
+}
+
+void WorkerThreads::stop() {
+  const std::lock_guard lock(mutex_);
+  ending_ = true;
+  tasks_.clear();
+  changed_.notify_all();
 }
 
 WorkerThreads::~WorkerThreads() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-    tasks_.clear();
-  }
-  changed_.notify_all();
+  exit_hook_ = nullptr;
+  stop();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -36,9 +54,12 @@ void WorkerThreads::work() {
     if (ending_) return;
     const std::function<void()> task = std::move(tasks_.front());
     tasks_.pop_front();
+    ++num_running_;
     lock.unlock();
     task();
     lock.lock();
+    --num_running_;
+    if (ending_) changed_.notify_all();
   }
 }
 

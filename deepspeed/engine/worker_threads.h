@@ -4,9 +4,12 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "deepspeed/base/exit_hook.h"
 
 namespace deepspeed {
 
@@ -14,7 +17,8 @@ class WorkerThreads {
  public:
   /// Throws UsageError for a count below 1.
   explicit WorkerThreads(int count);
-  /// Waits for the tasks that run; those that do not run yet are dropped.
+  /// Waits for the tasks that run; those that do not run yet are dropped. So does the end of the process, for
+  /// a few seconds.
   ~WorkerThreads();
   WorkerThreads(const WorkerThreads&) = delete;
   WorkerThreads& operator=(const WorkerThreads&) = delete;
@@ -24,12 +28,15 @@ class WorkerThreads {
 
  private:
   void work();
+  void stop();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;
   bool ending_ = false;
+  int num_running_ = 0;
   std::vector<std::thread> threads_;
+  std::unique_ptr<ExitHook> exit_hook_;
 };
 
 }  // namespace deepspeed

@@ -1,0 +1,47 @@
+#include "deepspeed/base/exit_hook.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace deepspeed {
+namespace {
+
+// Never destroyed: hooks of static objects go after it.
+struct Hooks {
+  std::recursive_mutex mutex;  // a hook may take others back
+  std::vector<const std::function<void()>*> functions;
+
+  static Hooks& instance() {
+    static auto& hooks = *new Hooks;
+    return hooks;
+  }
+};
+
+void run_newest() {
+  auto& hooks = Hooks::instance();
+  const std::lock_guard lock(hooks.mutex);
+  if (hooks.functions.empty()) return;
+  const auto function = *hooks.functions.back();
+  hooks.functions.pop_back();
+  function();
+}
+
+}  // namespace
+
+ExitHook::ExitHook(std::function<void()> function) : function_(std::move(function)) {
+  auto& hooks = Hooks::instance();
+  const std::lock_guard lock(hooks.mutex);
+  hooks.functions.push_back(&function_);
+  std::atexit(run_newest);  // one call a hook, so that each has its place among the statics
+}
+
+ExitHook::~ExitHook() {
+  auto& hooks = Hooks::instance();
+  const std::lock_guard lock(hooks.mutex);
+  std::erase(hooks.functions, &function_);
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,24 @@
+// What has to end before the process does.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+namespace deepspeed {
+
+/// Calls `function` when the process ends by exit() or by a return from main(). Threads that run torch's
+/// operations end there: later, torch's own statics are destroyed under them. Hooks run newest first. A
+/// static that was made after the hook is destroyed before it runs, so a hook is made as late as can be.
+class ExitHook {
+ public:
+  explicit ExitHook(std::function<void()> function);
+  /// Takes the function back; waits while another thread runs it.
+  ~ExitHook();
+  ExitHook(const ExitHook&) = delete;
+  ExitHook& operator=(const ExitHook&) = delete;
+
+ private:
+  std::function<void()> function_;
+};
+
+}  // namespace deepspeed
