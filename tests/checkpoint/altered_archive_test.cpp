@@ -13,8 +13,8 @@
 #include "deepspeed/checkpoint/torch_archive.h"
 #include "deepspeed/checkpoint/unpickler.h"
 
-#include "tests/checkpoint/temporary_folder.h"
 #include "tests/checkpoint/value_comparison.h"
+#include "tests/support/temporary_folder.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -50,7 +50,7 @@ class Sequence {
 };
 
 TEST(AlteredArchive, AFlippedBitIsAnErrorOrChangesNothing) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const Value value = read_torch_archive(golden("model.pt"));
   const std::string whole = bytes_of(golden("model.pt"));
   Sequence sequence;
@@ -69,7 +69,7 @@ TEST(AlteredArchive, AFlippedBitIsAnErrorOrChangesNothing) {
 }
 
 TEST(AlteredArchive, EveryTruncationIsAnError) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const std::string whole = bytes_of(golden("optimizer.pt"));
   for (size_t size = 0; size < whole.size(); size += 7) {
     write_bytes(folder / "file.pt", whole.substr(0, size));
@@ -78,7 +78,7 @@ TEST(AlteredArchive, EveryTruncationIsAnError) {
 }
 
 TEST(AlteredArchive, AlteredDataIsFoundByItsChecksum) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_torch_archive(folder / "file.pt", at::arange(1000, at::kFloat));
   std::string bytes = bytes_of(folder / "file.pt");
   const float number = 500;
@@ -86,8 +86,8 @@ TEST(AlteredArchive, AlteredDataIsFoundByItsChecksum) {
   bytes[bytes.find(pattern)] ^= 1;
   write_bytes(folder / "file.pt", bytes);
   EXPECT_THAT([&] { read_torch_archive(folder / "file.pt"); },
-              testing::ThrowsMessage<CheckpointError>(
-                  testing::AllOf(testing::HasSubstr("data/0"), testing::HasSubstr("checksum"))));
+              ::testing::ThrowsMessage<CheckpointError>(
+                  ::testing::AllOf(::testing::HasSubstr("data/0"), ::testing::HasSubstr("checksum"))));
 }
 
 // The checksums stop mutations of the file; the pickle's own reader has to stand without them.
@@ -127,10 +127,10 @@ TEST(AlteredPickle, ACallOfAnythingUnknownIsRefusedByName) {
     std::string dotted(name);
     dotted[dotted.find('\n')] = '.';
     EXPECT_THAT([&] { unpickle_alone(bytes); },
-                testing::ThrowsMessage<CheckpointError>(testing::HasSubstr(dotted)));
+                ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr(dotted)));
   }
   EXPECT_THAT([] { unpickle_alone("\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R."s); },
-              testing::ThrowsMessage<CheckpointError>(testing::HasSubstr("os.system")));
+              ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("os.system")));
 }
 
 TEST(AlteredPickle, EndlessContentIsRefused) {

@@ -13,14 +13,14 @@
 #include "deepspeed/checkpoint/optimizer_states.h"
 #include "deepspeed/checkpoint/torch_archive.h"
 
-#include "tests/checkpoint/temporary_folder.h"
 #include "tests/checkpoint/value_comparison.h"
+#include "tests/support/temporary_folder.h"
 
 namespace deepspeed::checkpoint {
 namespace {
 
 Value through_a_file(const Value& value) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_torch_archive(folder / "file.pt", value);
   return read_torch_archive(folder / "file.pt");
 }
@@ -69,7 +69,7 @@ TEST(ModelStates, AClientKeyCannotShadowACounter) {
   ModelStates states = some_model_states();
   states.client_state.set("global_steps", 77);
   EXPECT_THAT([&] { build_model_states(states); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("'global_steps'")));
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("'global_steps'")));
 }
 
 TEST(ModelStates, AMissingKeyIsNamed) {
@@ -77,7 +77,7 @@ TEST(ModelStates, AMissingKeyIsNamed) {
       [] {
         parse_model_states(Dict{{"module", Dict{}}});
       },
-      testing::ThrowsMessage<CheckpointError>(testing::HasSubstr("'buffer_names'")));
+      ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("'buffer_names'")));
 }
 
 ZeroOptimizerStates some_optimizer_states() {
@@ -140,7 +140,7 @@ TEST(OptimizerStates, Stage3AndForeignFilesAreRefusedWithAReason) {
       [] {
         parse_optimizer_states(Dict{{"optimizer_state_dict", Dict{}}});
       },
-      testing::ThrowsMessage<CheckpointError>(testing::HasSubstr("'zero_stage'")));
+      ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("'zero_stage'")));
 }
 
 TEST(OptimizerStates, ReadsTheObjectsOfAFileThatPythonWrote) {
@@ -172,7 +172,7 @@ TEST(Layout, NamesAreDeepSpeeds) {
 }
 
 TEST(Layout, LatestComesBackAndAnEmptyOneIsAnError) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   EXPECT_EQ(read_latest(folder.path()), std::nullopt);
   write_latest(folder.path(), "global_step3");
   write_latest(folder.path(), "global_step4");

@@ -14,20 +14,20 @@
 
 #include "deepspeed/base/error.h"
 
-#include "tests/checkpoint/temporary_folder.h"
 #include "tests/checkpoint/value_comparison.h"
+#include "tests/support/temporary_folder.h"
 
 namespace deepspeed::checkpoint {
 namespace {
 
 Value write_and_read(const Value& value, const ReadOptions& options = {}) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_torch_archive(folder / "file.pt", value);
   return read_torch_archive(folder / "file.pt", options);
 }
 
 uint64_t written_bytes(const Value& value) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_torch_archive(folder / "file.pt", value);
   return std::filesystem::file_size(folder / "file.pt");
 }
@@ -105,7 +105,7 @@ TEST(TorchArchive, GivesShapesWithoutDataOnTheMetaDevice) {
 }
 
 TEST(TorchArchive, ReplacesAFileAndLeavesNoTemporaryOne) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_torch_archive(folder / "file.pt", "first");
   write_torch_archive(folder / "file.pt", "second");
   EXPECT_EQ(read_torch_archive(folder / "file.pt").as_string(), "second");
@@ -113,11 +113,11 @@ TEST(TorchArchive, ReplacesAFileAndLeavesNoTemporaryOne) {
 }
 
 TEST(TorchArchive, ErrorsNameTheFile) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   EXPECT_THAT([&] { read_torch_archive(folder / "absent.pt"); },
-              testing::ThrowsMessage<IoError>(testing::HasSubstr("absent.pt")));
+              ::testing::ThrowsMessage<IoError>(::testing::HasSubstr("absent.pt")));
   EXPECT_THAT([&] { write_torch_archive(folder / "no_folder/file.pt", 1); },
-              testing::ThrowsMessage<IoError>(testing::HasSubstr("no_folder/file.pt")));
+              ::testing::ThrowsMessage<IoError>(::testing::HasSubstr("no_folder/file.pt")));
 }
 
 TEST(TorchArchive, RefusesToWriteWhatNoReaderCouldRead) {

@@ -19,7 +19,7 @@
 #include "deepspeed/checkpoint/safetensors.h"
 #include "deepspeed/checkpoint/torch_archive.h"
 
-#include "tests/checkpoint/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -66,10 +66,10 @@ void write_checkpoint(const std::filesystem::path& dir, int world_size, bool lis
   write_latest(dir, kTag);
 }
 
-class EveryWorldSize : public testing::TestWithParam<int> {};
+class EveryWorldSize : public ::testing::TestWithParam<int> {};
 
 TEST_P(EveryWorldSize, GivesTheWeightsInDeepSpeedsOrder) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_checkpoint(folder.path(), GetParam());
   const NamedTensors weights = get_fp32_state_dict_from_zero_checkpoint(folder.path());
   std::vector<std::string> names;
@@ -78,17 +78,17 @@ TEST_P(EveryWorldSize, GivesTheWeightsInDeepSpeedsOrder) {
     EXPECT_EQ(tensor.scalar_type(), at::kFloat) << name;
   }
   EXPECT_THAT(names,
-              testing::ElementsAre("steps", "frozen", "a.weight", "b.weight", "c.bias", "head.weight"));
+              ::testing::ElementsAre("steps", "frozen", "a.weight", "b.weight", "c.bias", "head.weight"));
   EXPECT_TRUE(at::equal(weights[2].second, at::arange(5, at::kFloat)));
   EXPECT_TRUE(at::equal(weights[3].second, at::arange(5, 13, at::kFloat).view({2, 4})));
   EXPECT_TRUE(at::equal(weights[4].second, at::arange(100, 103, at::kFloat)));
   EXPECT_EQ(weights[5].second.const_data_ptr(), weights[3].second.const_data_ptr());
 }
 
-INSTANTIATE_TEST_SUITE_P(ZeroToFp32, EveryWorldSize, testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(ZeroToFp32, EveryWorldSize, ::testing::Values(1, 2, 3));
 
 TEST(ZeroToFp32, FrozenParametersComeFromTheModuleWhereTheFileDoesNotListThem) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_checkpoint(folder.path(), 2, /*list_frozen=*/false);
   const auto has_frozen = [&](bool exclude) {
     const NamedTensors weights = get_fp32_state_dict_from_zero_checkpoint(folder.path(), kTag, exclude);
@@ -99,7 +99,7 @@ TEST(ZeroToFp32, FrozenParametersComeFromTheModuleWhereTheFileDoesNotListThem) {
 }
 
 TEST(ZeroToFp32, AStage0CheckpointGivesItsModule) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   ModelStates model;
   const at::Tensor tied = at::ones({3}, at::kBFloat16);
   model.states.module = {{"w", tied}, {"head", tied}};
@@ -112,10 +112,10 @@ TEST(ZeroToFp32, AStage0CheckpointGivesItsModule) {
 }
 
 TEST(ZeroToFp32, NamesTheMissingFile) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const auto read = [&] { get_fp32_state_dict_from_zero_checkpoint(folder.path()); };
   const auto says = [](const std::string& text) {
-    return testing::ThrowsMessage<CheckpointError>(testing::HasSubstr(text));
+    return ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr(text));
   };
   EXPECT_THAT(read, says("latest"));
   for (const int rank : {0, 1, 2}) {
@@ -130,7 +130,7 @@ TEST(ZeroToFp32, NamesTheMissingFile) {
 }
 
 TEST(ZeroToFp32, WrongNumbersOfElementsAreErrors) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   for (const int64_t numel : {12, 40}) {
     write_checkpoint(folder.path(), 1);
     ZeroOptimizerStates optimizer;
@@ -143,7 +143,7 @@ TEST(ZeroToFp32, WrongNumbersOfElementsAreErrors) {
 }
 
 TEST(ZeroToFp32, WritesOneFileOrShardsWithAnIndex) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   write_checkpoint(folder.path(), 2);
   const auto one = convert_zero_checkpoint_to_fp32_state_dict(folder.path(), folder / "model.bin");
   EXPECT_EQ(read_torch_archive(one.at(0)).as_dict().size(), 6u);
@@ -166,7 +166,7 @@ TEST(ZeroToFp32, WritesOneFileOrShardsWithAnIndex) {
 }
 
 TEST(Safetensors, ComeBackAndAnyMutationIsReadOrRefused) {
-  const TemporaryFolder folder;
+  const testing::TemporaryFolder folder;
   const NamedTensors written = {{"x", at::arange(6, at::kFloat).view({2, 3})},
                                 {"h", at::ones({2}, at::kBFloat16)},
                                 {"empty", at::zeros({0, 2})},

@@ -10,12 +10,14 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/init.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {
 namespace {
 
 using ::testing::AllOf;
+using testing::error_of;
 using testing::fork_ranks;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
@@ -23,26 +25,16 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 // Long enough that no error of these tests is a timeout.
-World join() { return init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 120s}); }
-
-template <class Call>
-std::string comm_error_of(const Call& call) {
-  try {
-    call();
-  } catch (const CommError& error) {
-    return error.what();
-  }
-  return "no error";
-}
+World join_world() { return init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 120s}); }
 
 // Runs `program` on two ranks; both must fail within seconds with a text that has `expected`.
 void expect_on_both(const std::function<void(World&, int)>& program,
                     const std::vector<std::string>& expected) {
   const auto begin = Clock::now();
   const auto outcomes = fork_ranks(2, [&](int rank) {
-    auto world = join();
+    auto world = join_world();
     world.group().barrier();
-    const auto text = comm_error_of([&] { program(world, rank); });
+    const auto text = error_of<CommError>([&] { program(world, rank); });
     // The other rank looks for this one's connections and store.
     std::this_thread::sleep_for(1s);
     return text;
@@ -124,7 +116,7 @@ TEST(Divergence, OfARankThatRaisesAndLeavesIsNamedByTheOther) {
   for (const bool by_exit : {false, true}) {
     const auto begin = Clock::now();
     const auto outcomes = fork_ranks(2, [&](int rank) {
-      auto world = join();
+      auto world = join_world();
       const auto tensor = at::ones({16});
       world.group().all_reduce(tensor);
       if (rank == 1) {
@@ -135,7 +127,7 @@ TEST(Divergence, OfARankThatRaisesAndLeavesIsNamedByTheOther) {
         std::this_thread::sleep_for(2s);
         return std::string("left");
       }
-      return comm_error_of([&] { world.group().all_gather_scalar(2.0); });
+      return error_of<CommError>([&] { world.group().all_gather_scalar(2.0); });
     });
     EXPECT_LT(Clock::now() - begin, 10s);
     EXPECT_THAT(outcomes[0].value, AllOf(HasSubstr("rank 0 called all_gather #2 (1 Double)"),
@@ -145,7 +137,7 @@ TEST(Divergence, OfARankThatRaisesAndLeavesIsNamedByTheOther) {
 
 TEST(Divergence, IsNotSeenInARankThatIsOnlySlow) {
   const auto outcomes = fork_ranks(2, [](int rank) {
-    auto world = join();
+    auto world = join_world();
     const auto tensor = at::ones({3});
     for (int step = 0; step < 3; ++step) {
       if (rank == step % 2) std::this_thread::sleep_for(2500ms);
@@ -169,13 +161,13 @@ TEST(Divergence, IsNotSeenInARankThatIsOnlySlow) {
 
 TEST(MonitoredBarrier, NamesTheRanksThatDoNotComeAndLeavesTheGroupUsable) {
   const auto outcomes = fork_ranks(4, [](int rank) {
-    auto world = join();
+    auto world = join_world();
     world.group().monitored_barrier();
     std::string texts;
     for (const bool all : {true, false}) {
       world.group().barrier();
       const bool comes = all ? rank % 2 == 0 : rank == 3;
-      if (comes) texts += comm_error_of([&] { world.group().monitored_barrier(500ms, all); }) + ";";
+      if (comes) texts += error_of<CommError>([&] { world.group().monitored_barrier(500ms, all); }) + ";";
       world.group().barrier();
     }
     const auto tensor = at::ones({2});

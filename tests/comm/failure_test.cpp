@@ -13,12 +13,14 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/init.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {
 namespace {
 
 using ::testing::AllOf;
+using testing::error_of;
 using testing::fork_ranks;
 using testing::free_port;
 using ::testing::HasSubstr;
@@ -30,16 +32,6 @@ World join(std::chrono::milliseconds timeout) {
 }
 
 // The text of the CommError that `call` throws.
-template <class Call>
-std::string comm_error_of(const Call& call) {
-  try {
-    call();
-  } catch (const CommError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Failure, OfARankThatDiesInACollectiveIsNamedByTheOthersWithinSeconds) {
   for (const int dying : {0, 1, 2}) {
     const auto begin = Clock::now();
@@ -48,7 +40,7 @@ TEST(Failure, OfARankThatDiesInACollectiveIsNamedByTheOthersWithinSeconds) {
       auto tensor = at::ones({1 << 20});
       world.group().all_reduce(tensor);
       if (rank == dying) ::kill(::getpid(), SIGKILL);
-      return comm_error_of([&] {
+      return error_of<CommError>([&] {
         for (int i = 0; i < 100; ++i) world.group().all_reduce(tensor);
       });
     });
@@ -76,7 +68,7 @@ TEST(Failure, OfARankThatHangsIsNamedAfterTheTimeout) {
       return std::string("slept");
     }
     auto output = at::zeros({3});
-    return comm_error_of([&] { world.group().all_gather(output, at::ones({1})); });
+    return error_of<CommError>([&] { world.group().all_gather(output, at::ones({1})); });
   });
   EXPECT_LT(Clock::now() - begin, 20s);
   for (const int rank : {0, 2}) {
@@ -94,7 +86,7 @@ TEST(Failure, OfAStoppedRankThatHoldsTheStoreIsStillBounded) {
                                      auto world = join(1s);
                                      world.group().barrier();  // connecting still needs the store
                                      if (rank == 0) ::raise(SIGSTOP);
-                                     return comm_error_of([&] { world.group().barrier(); });
+                                     return error_of<CommError>([&] { world.group().barrier(); });
                                    },
                                    {.hang_limit = 8s});
   EXPECT_TRUE(outcomes[0].hung);
@@ -110,9 +102,9 @@ TEST(Failure, MakesTheGroupUnusableWithTheFirstReason) {
       return std::string();
     }
     auto tensor = at::ones({4});
-    comm_error_of([&] { world.group().recv(tensor, 1); });
+    error_of<CommError>([&] { world.group().recv(tensor, 1); });
     const auto begin = Clock::now();
-    const auto second = comm_error_of([&] { world.group().all_reduce(tensor); });
+    const auto second = error_of<CommError>([&] { world.group().all_reduce(tensor); });
     EXPECT_LT(Clock::now() - begin, 100ms);
     return second;
   });
@@ -128,7 +120,7 @@ TEST(Failure, LeavesTheProcessAbleToEndCleanly) {
     const auto work = world.group().start_all_reduce(tensor);
     const auto more = world.group().start_all_reduce(at::ones({1 << 18}));
     if (rank == 0) std::exit(0);  // with operations under way, through the static destructors
-    std::exit(comm_error_of([&] {
+    std::exit(error_of<CommError>([&] {
                 for (int i = 0; i < 9; ++i) world.group().all_reduce(tensor);
               }) == "no error");
   });
@@ -164,7 +156,7 @@ TEST(Rendezvous, WithARankMissingNamesItTheAddressAndThePortInTime) {
   const auto begin = Clock::now();
   const auto outcomes = fork_ranks(2, [](int) {
     env::set("WORLD_SIZE", std::string("4"));
-    return comm_error_of([] { join(2s); }) + " port " + *env::get("MASTER_PORT");
+    return error_of<CommError>([] { join(2s); }) + " port " + *env::get("MASTER_PORT");
   });
   EXPECT_LT(Clock::now() - begin, 10s);
   for (int rank = 0; rank < 2; ++rank) {
@@ -181,7 +173,7 @@ TEST(Rendezvous, WithoutRankZeroIsAnErrorInTime) {
   const auto outcomes = fork_ranks(1, [](int) {
     env::set("RANK", std::string("1"));
     env::set("WORLD_SIZE", std::string("2"));
-    return comm_error_of([] { join(2s); });
+    return error_of<CommError>([] { join(2s); });
   });
   EXPECT_LT(Clock::now() - begin, 8s);
   EXPECT_THAT(outcomes[0].value,

@@ -8,7 +8,7 @@
 namespace deepspeed::config {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(Config, HasTheDocumentedDefaults) {
   const DeepSpeedConfig config = load_config(R"({"train_batch_size": 8})", 2);

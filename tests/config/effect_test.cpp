@@ -14,8 +14,8 @@
 namespace deepspeed::config {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Keys of which every value acts. A feature that comes adds its keys here, with tests of what they do beside
 /// the feature.
@@ -121,8 +121,7 @@ void walk(const Field& parent, const std::string& path,
 
 TEST(Effect, IsMissedAloudWhereAKeyHasNone) {
   int keys = 0;
-  const Reference reference = read_reference();
-  for (const ReferenceKey& key : reference.keys) {
+  for (const ReferenceKey& key : reference().keys) {
     std::string why;
     walk(all_options(), "", [&](const Field& field, const std::string& path) {
       if (path == key.path()) why = field.no_effect;
@@ -132,7 +131,7 @@ TEST(Effect, IsMissedAloudWhereAKeyHasNone) {
     const auto notes = [&](const Json& value) {
       return values_without_effect(all_options(), values_of(config_with(key.path(), value)), "");
     };
-    EXPECT_THAT(notes(*key.default_value), testing::IsEmpty()) << key.path();
+    EXPECT_THAT(notes(*key.default_value), ::testing::IsEmpty()) << key.path();
     bool noted = false;
     for (const Json& value : key.accepted()) {
       const auto found = notes(value);
@@ -146,9 +145,9 @@ TEST(Effect, IsMissedAloudWhereAKeyHasNone) {
 TEST(Effect, IsMissedInOneLineOfTheLog) {
   const auto logged = [](const char* text) {
     log::set_level(log::Level::kWarning);
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     load_config(text, 1);
-    const std::string lines = testing::internal::GetCapturedStderr();
+    const std::string lines = ::testing::internal::GetCapturedStderr();
     log::set_level(log::Level::kError);
     return lines;
   };

@@ -26,7 +26,7 @@ constexpr const char* kSample = R"({
   "checkpoint": {"tag_validation": "Fail"}, /* end */
 })";
 
-class Fuzz : public testing::Test {
+class Fuzz : public ::testing::Test {
  protected:
   size_t below(size_t limit) { return random_() % limit; }
 
@@ -112,11 +112,6 @@ TEST_F(Fuzz, EveryPrefixIsRefused) {
 }
 
 // --- Values ----------------------------------------------------------------------------------------------
-
-const Reference& reference() {
-  static const Reference read = read_reference();
-  return read;
-}
 
 Json nested(size_t depth, bool lists) {
   Json value = 1;

@@ -7,21 +7,13 @@
 #include "deepspeed/config/training_config.h"
 
 #include "tests/config/load.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed::config {
 namespace {
 
-using testing::HasSubstr;
-
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing::error_of;
+using ::testing::HasSubstr;
 
 /// A program's own config, with one of the library's inside.
 struct ModelConfig : ConfigOf<ModelConfig> {
@@ -61,11 +53,12 @@ TEST(KeyValueConfig, HoldsAnyPairs) {
   EXPECT_EQ(config["name"], "second");
   EXPECT_TRUE(config.contains("sizes"));
   EXPECT_FALSE(config.contains("size"));
-  EXPECT_THAT(error_of([&] { config["size"]; }), HasSubstr("did you mean 'sizes'?"));
+  EXPECT_THAT(error_of<ConfigError>([&] { config["size"]; }), HasSubstr("did you mean 'sizes'?"));
   EXPECT_TRUE(config.is_valid());
   const Json dict = {{"name", "tygra"}, {"color", "orange"}};
   EXPECT_EQ(Config::from_dict(dict).to_dict(), dict);
-  EXPECT_THAT(error_of([] { Config::from_dict(7); }), HasSubstr("got 7, expected key/value pairs"));
+  EXPECT_THAT(error_of<ConfigError>([] { Config::from_dict(7); }),
+              HasSubstr("got 7, expected key/value pairs"));
 }
 
 TEST(KeyValueConfig, IsReadByMemberAndByKey) {
@@ -92,16 +85,28 @@ TEST(KeyValueConfig, FollowsItsMembers) {
 }
 
 TEST(KeyValueConfig, RefusesWhatItsKeysDoNotTake) {
-  EXPECT_THAT(error_of([] { ModelConfig{{"num_layer", 1}}; }), HasSubstr("did you mean 'num_layers'?"));
-  EXPECT_THAT(error_of([] {
+  EXPECT_THAT(error_of<ConfigError>([] {
+                ModelConfig{{"num_layer", 1}};
+              }),
+              HasSubstr("did you mean 'num_layers'?"));
+  EXPECT_THAT(error_of<ConfigError>([] {
                 ModelConfig{{"num_layers", 0}};
               }),
               HasSubstr("num_layers: got 0, expected a whole number of at least 1"));
-  EXPECT_THAT(error_of([] { ModelConfig{{"activation", "tanh"}}; }), HasSubstr("one of gelu, relu"));
-  EXPECT_THAT(error_of([] { ModelConfig{{"fp16", {{"clip", "x"}}}}; }), HasSubstr("fp16.clip: got \"x\""));
-  EXPECT_THAT(error_of([] { ModelConfig{{"dropout", 0.0}, {"dropout", 0.5}}; }), HasSubstr("given twice"));
+  EXPECT_THAT(error_of<ConfigError>([] {
+                ModelConfig{{"activation", "tanh"}};
+              }),
+              HasSubstr("one of gelu, relu"));
+  EXPECT_THAT(error_of<ConfigError>([] {
+                ModelConfig{{"fp16", {{"clip", "x"}}}};
+              }),
+              HasSubstr("fp16.clip: got \"x\""));
+  EXPECT_THAT(error_of<ConfigError>([] {
+                ModelConfig{{"dropout", 0.0}, {"dropout", 0.5}};
+              }),
+              HasSubstr("given twice"));
   const ModelConfig config;
-  EXPECT_THAT(error_of([&] { config["fp6"]; }), HasSubstr("did you mean 'fp16'?"));
+  EXPECT_THAT(error_of<ConfigError>([&] { config["fp6"]; }), HasSubstr("did you mean 'fp16'?"));
   EXPECT_TRUE(config.contains("width"));
   EXPECT_FALSE(config.contains("fp6"));
 }
@@ -113,10 +118,10 @@ TEST(KeyValueConfig, IsResolvedAndCheckedWithTheConfigsInside) {
   EXPECT_TRUE(config.is_valid());
   config.fp16.clip = -1;
   EXPECT_FALSE(config.is_valid());
-  EXPECT_THAT(error_of([&] { config.validate(); }), HasSubstr("[config] fp16.clip: got -1"));
+  EXPECT_THAT(error_of<ConfigError>([&] { config.validate(); }), HasSubstr("[config] fp16.clip: got -1"));
   config.fp16.clip = 0;
   config.hidden_size = 3;
-  EXPECT_THAT(error_of([&] { config.validate(); }), HasSubstr("[config] hidden_size: got 3"));
+  EXPECT_THAT(error_of<ConfigError>([&] { config.validate(); }), HasSubstr("[config] hidden_size: got 3"));
 }
 
 TEST(BatchConfig, CompletesAnyTwoOfItsNumbers) {
@@ -148,14 +153,15 @@ TEST(TrainingConfig, ChecksBothOfItsParts) {
   EXPECT_FALSE(training.batch.train_batch_size.has_value());
   EXPECT_FALSE(training.fp16.enabled);
   EXPECT_EQ(training.fp16.clip, 1.0);
-  EXPECT_THAT(error_of([&] { training.validate(); }),
+  EXPECT_THAT(error_of<ConfigError>([&] { training.validate(); }),
               HasSubstr("[config] batch.train_batch_size: got neither"));
   training.batch = BatchConfig{{"train_batch_size", 32}};
   EXPECT_TRUE(training.is_valid(4));
   EXPECT_EQ(training.batch.train_micro_batch_size_per_gpu, 8);
   training.fp16 = FP16Config{{"enabled", true}, {"clip", -0.5}};
   EXPECT_FALSE(training.is_valid(4));
-  EXPECT_THAT(error_of([&] { training.validate(4); }), HasSubstr("[config] fp16.clip: got -0.5"));
+  EXPECT_THAT(error_of<ConfigError>([&] { training.validate(4); }),
+              HasSubstr("[config] fp16.clip: got -0.5"));
 }
 
 TEST(TrainingConfig, BecomesAJsonConfig) {
@@ -167,7 +173,7 @@ TEST(TrainingConfig, BecomesAJsonConfig) {
   EXPECT_EQ(config.gradient_accumulation_steps, 4);
   EXPECT_TRUE(config.fp16.enabled);
   EXPECT_EQ(config.gradient_clipping, 0.5);
-  EXPECT_THAT(error_of([] {
+  EXPECT_THAT(error_of<ConfigError>([] {
                 TrainingConfig{{"batch", {{"train_batchsize", 1}}}};
               }),
               HasSubstr("[config] batch.train_batchsize: unknown key"));

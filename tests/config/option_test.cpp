@@ -15,14 +15,14 @@
 namespace deepspeed::config {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 using Visit = std::function<void(const Field&, const std::string& path, const Field& parent)>;
 
-void walk(const Field& parent, const std::string& path, const Visit& visit) {
+void walk_beside(const Field& parent, const std::string& path, const Visit& visit) {
   for (const Field& field : parent.children) {
     visit(field, join(path, field.key), parent);
-    walk(field, join(path, field.key), visit);
+    walk_beside(field, join(path, field.key), visit);
   }
 }
 
@@ -48,7 +48,7 @@ bool in_refused_section(const std::string& path) {
 
 TEST(Options, EveryDefaultIsAccepted) {
   int keys = 0;
-  walk(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
+  walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
     const bool takes_default =
         field.kind != Kind::kSection && (field.nullable || !field.default_value.is_null());
     if (!takes_default || in_refused_section(path)) return;
@@ -63,7 +63,7 @@ TEST(Options, EveryDefaultIsAccepted) {
 
 TEST(Options, EveryKeyRefusesAnotherTypeAndNamesItsPath) {
   const Json wrong = Json::array({Json::array()});
-  walk(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
+  walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
     if (field.kind == Kind::kAny) return;
     const std::string error = load_error(config_for(path, field, parent, wrong));
     EXPECT_THAT(error, HasSubstr("[config] " + path + ": got [[]], expected " + expected_value(field)));
@@ -74,7 +74,7 @@ TEST(Options, EveryKeyRefusesAnotherTypeAndNamesItsPath) {
 }
 
 TEST(Options, EveryRangeEndsWhereItSays) {
-  walk(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
+  walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
     const auto refused = [&](double value) {
       EXPECT_THAT(load_error(config_for(path, field, parent, value)), HasSubstr(path + ": got ")) << value;
     };
@@ -84,7 +84,7 @@ TEST(Options, EveryRangeEndsWhereItSays) {
 }
 
 TEST(Options, EverySectionRefusesUnknownKeys) {
-  walk(all_options(), "", [&](const Field& field, const std::string& path, const Field&) {
+  walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field&) {
     if (field.kind != Kind::kSection || field.open) return;
     EXPECT_THAT(load_error(config_with(path + ".no_such_key", 1)),
                 HasSubstr(path + ".no_such_key: unknown key"));
@@ -123,7 +123,7 @@ TEST(Options, EveryFeatureThatDoesNotExistYetIsRefusedByName) {
       {"zero_optimization.pipeline_loading_checkpoint", "stage"},
   };
   int features = 0;
-  walk(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
+  walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
     if (!field.supported_values || (in_refused_section(path) && field.kind != Kind::kSection)) return;
     ++features;
     Json value = another_value(field);
@@ -192,7 +192,7 @@ TEST(HelpText, ShowsASectionWithDefaultRangeAndMeaning) {
       HasSubstr("zero_optimization.stage: a whole number from 0 to 3; default 0; supported so far: 0, 1, 2"));
   EXPECT_THAT(text, HasSubstr("\n    What is sharded"));
   EXPECT_THAT(text, HasSubstr("zero_optimization.offload_optimizer.device: one of none, cpu, nvme"));
-  EXPECT_THAT(text, testing::Not(HasSubstr("fp16.enabled")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("fp16.enabled")));
   EXPECT_THAT(help_text(), HasSubstr("fp16.loss_scale"));
   EXPECT_THAT(help_text("seed"), HasSubstr("seed: a whole number of at least 0, or null; default null"));
 }

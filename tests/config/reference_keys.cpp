@@ -199,7 +199,7 @@ std::vector<Json> ReferenceKey::refused() const {
   return values;
 }
 
-Reference read_reference() {
+static Reference read_reference() {
   Reference reference;
   std::ifstream file(DEEPSPEED_SOURCE_DIR "/tests/config/reference_keys.txt");
   EXPECT_TRUE(file.good());
@@ -212,6 +212,11 @@ Reference read_reference() {
     }
   }
   return reference;
+}
+
+const Reference& reference() {
+  static const Reference read = read_reference();
+  return read;
 }
 
 }  // namespace deepspeed::config

@@ -42,7 +42,7 @@ struct Reference {
   std::vector<ReferenceKey> keys;
 };
 
-/// Reads the file; fails the running test for a line that it cannot read.
-Reference read_reference();
+/// The file, read once; a line that cannot be read fails the running test.
+const Reference& reference();
 
 }  // namespace deepspeed::config

@@ -15,12 +15,7 @@
 namespace deepspeed::config {
 namespace {
 
-using testing::HasSubstr;
-
-const Reference& reference() {
-  static const Reference read = read_reference();
-  return read;
-}
+using ::testing::HasSubstr;
 
 /// A config with that key alone, and the switch that its section cannot be without.
 Json config_of(const ReferenceKey& key, const Json& value) {
@@ -82,7 +77,7 @@ TEST(Reference, TakesEveryDocumentedValue) {
       ++values;
       const std::string error = load_error(config_of(key, value));
       EXPECT_FALSE(refuses_value(error, key, value)) << error;
-      EXPECT_THAT(error, testing::Not(HasSubstr("unknown key"))) << key.path();
+      EXPECT_THAT(error, ::testing::Not(HasSubstr("unknown key"))) << key.path();
     }
   }
   EXPECT_GT(values, 2000);

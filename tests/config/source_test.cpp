@@ -14,9 +14,9 @@
 namespace deepspeed::config {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class SourceFile : public testing::Test {
+class SourceFile : public ::testing::Test {
  protected:
   void SetUp() override {
     path_ = std::filesystem::temp_directory_path() / message("config_source_", ::getpid(), ".json");

@@ -25,7 +25,7 @@ using testing::odd_batch;
 using testing::OddNet;
 using testing::train_step;
 
-Json with_sgd(Json patch = Json::object()) {
+Json autocast_sgd(Json patch = Json::object()) {
   Json config = basic({{"gradient_clipping", 0.0}, {"zero_allow_untested_optimizer", true}});
   config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 0.1}}}};
   config.merge_patch(patch);
@@ -40,8 +40,8 @@ at::Tensor param(Engine& engine, const char* name) {
 }
 
 TEST(Autocast, RunsTheForwardAsTorchDoes) {
-  const auto engine = make_engine(with_sgd(autocast_to("bf16")));
-  const auto plain = make_engine(with_sgd());
+  const auto engine = make_engine(autocast_sgd(autocast_to("bf16")));
+  const auto plain = make_engine(autocast_sgd());
   OddNet reference;
   for (int step = 0; step < 3; ++step) {
     const auto [inputs, targets] = odd_batch(4 * step, 4);
@@ -65,7 +65,7 @@ TEST(Autocast, RunsTheForwardAsTorchDoes) {
 }
 
 TEST(Autocast, MarksTheParametersOfTheListedModules) {
-  const auto engine = make_engine(with_sgd(autocast_to("torch.bfloat16")));
+  const auto engine = make_engine(autocast_sgd(autocast_to("torch.bfloat16")));
   EXPECT_TRUE(precision::is_autocast_initialized());
   EXPECT_EQ(engine->torch_autocast_dtype(), at::kBFloat16);
   EXPECT_EQ(get_autocast_dtype(param(engine, "first.weight")), at::kBFloat16);
@@ -74,17 +74,17 @@ TEST(Autocast, MarksTheParametersOfTheListedModules) {
   EXPECT_FALSE(has_autocast_dtype(param(engine, "gain")));
   EXPECT_THROW(get_autocast_dtype(param(engine, "gain")), UsageError);
 
-  Json norms = with_sgd(autocast_to("bf16"));
+  Json norms = autocast_sgd(autocast_to("bf16"));
   norms["torch_autocast"]["lower_precision_safe_modules"] = {"torch.nn.LayerNorm"};
   const auto other = make_engine(norms);
   EXPECT_TRUE(has_autocast_dtype(param(other, "norm.weight")));
   EXPECT_FALSE(has_autocast_dtype(param(other, "first.weight")));
-  EXPECT_FALSE(make_engine(with_sgd())->torch_autocast_enabled());
+  EXPECT_FALSE(make_engine(autocast_sgd())->torch_autocast_enabled());
 }
 
 TEST(Autocast, ReducesMarkedGradientsInTheLowerPrecision) {
   testing::run_ranks(2, [](comm::World& world) {
-    const auto engine = make_engine(with_sgd(autocast_to("bf16")), world);
+    const auto engine = make_engine(autocast_sgd(autocast_to("bf16")), world);
     const auto [inputs, targets] = odd_batch(4 * world.rank(), 4);
     engine->backward(engine->forward(inputs, targets));
     const auto is_bf16 = [&](const char* name) {
@@ -101,7 +101,7 @@ TEST(Autocast, StagesAgree) {
   testing::run_ranks(2, [](comm::World& world) {
     std::vector<at::Tensor> weights;
     for (const int stage : {0, 1, 2}) {
-      Json config = with_sgd(autocast_to("bf16"));
+      Json config = autocast_sgd(autocast_to("bf16"));
       config["zero_optimization"] = {{"stage", stage}, {"reduce_bucket_size", 60}};
       const auto engine = make_engine(config, world);
       for (int step = 0; step < 3; ++step) train_step(*engine, 4 * (2 * step + world.rank()));
@@ -112,7 +112,7 @@ TEST(Autocast, StagesAgree) {
 }
 
 TEST(Autocast, InFp16ScalesTheLossAndSkipsOverflows) {
-  const auto engine = make_engine(with_sgd(autocast_to("fp16")));
+  const auto engine = make_engine(autocast_sgd(autocast_to("fp16")));
   EXPECT_EQ(engine->loss_scale(), 65536.0);
   const at::Tensor before = param(engine, "last.bias").detach().clone();
   const auto [inputs, targets] = odd_batch(0, 4);
@@ -126,7 +126,7 @@ TEST(Autocast, InFp16ScalesTheLossAndSkipsOverflows) {
 TEST(GradAccumDtype, KeepsSumsInTheDtypeThatIsAsked) {
   testing::run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1, 2}) {
-      Json config = with_sgd({{"bf16", {{"enabled", true}}}, {"gradient_accumulation_steps", 8}});
+      Json config = autocast_sgd({{"bf16", {{"enabled", true}}}, {"gradient_accumulation_steps", 8}});
       config["zero_optimization"] = {{"stage", stage}};
       for (const char* dtype : {"bf16", "fp32"}) {
         config["data_types"] = {{"grad_accum_dtype", dtype}};
@@ -152,7 +152,7 @@ TEST(GradAccumDtype, KeepsSumsInTheDtypeThatIsAsked) {
 
 TEST(ModuleState, RoundTripsAndRenewsTheMasters) {
   for (const bool bf16 : {false, true}) {
-    const Json config = with_sgd(bf16 ? Json{{"bf16", {{"enabled", true}}}} : Json::object());
+    const Json config = autocast_sgd(bf16 ? Json{{"bf16", {{"enabled", true}}}} : Json::object());
     const auto trained = make_engine(config), fresh = make_engine(config);
     train_step(*trained);
     fresh->load_module_state_dict(trained->module_state_dict());
@@ -165,7 +165,7 @@ TEST(ModuleState, RoundTripsAndRenewsTheMasters) {
 }
 
 TEST(ModuleState, NamesWhatDoesNotFitAndChangesNothing) {
-  const auto engine = make_engine(with_sgd());
+  const auto engine = make_engine(autocast_sgd());
   const at::Tensor before = param(engine, "gain").detach().clone();
   const auto refuses = [&](std::vector<zero::NamedTensor> state, const char* part) {
     EXPECT_THAT([&] { engine->load_module_state_dict(state); },

@@ -1,6 +1,5 @@
 // Ranks whose training programs part ways get an error that names both, long before the timeout.
 #include <chrono>
-#include <filesystem>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -11,6 +10,7 @@
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
 
 namespace deepspeed {
 namespace {
@@ -77,13 +77,12 @@ TEST(EngineDivergence, OfARankWhoseDataEndSoonerIsNamed) {
 }
 
 TEST(EngineDivergence, OfARankThatAloneSavesACheckpointIsNamed) {
-  const auto folder = std::filesystem::temp_directory_path() / ("divergence_" + std::to_string(::getpid()));
+  const testing::TemporaryFolder folder;
   const auto texts = errors_of(2, [&](auto& engine, int rank, comm::World&) {
     train_step(engine);
     if (rank == 0) engine.save_checkpoint(folder.string());
     train_step(engine);
   });
-  std::filesystem::remove_all(folder);
   for (const auto& text : texts) {
     EXPECT_THAT(text,
                 AllOf(HasSubstr("rank 0 called"), HasSubstr("rank 1 called"), HasSubstr("micro step 1")));

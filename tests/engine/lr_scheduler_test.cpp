@@ -1,5 +1,4 @@
 // Schedules that a program brings along, driven by an engine and carried by its checkpoints.
-#include <filesystem>
 
 #include <torch/optim/adamw.h>
 #include <torch/optim/schedulers/step_lr.h>
@@ -7,10 +6,10 @@
 #include <torch/types.h>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
 
 namespace deepspeed {
 namespace {
@@ -18,13 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::basic;
 using testing::OddNet;
+using testing::TemporaryFolder;
 using testing::train_step;
-
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("lr_scheduler_test." + std::to_string(getpid()));
-  Folder() { fs::remove_all(path); }
-  ~Folder() { fs::remove_all(path); }
-};
 
 /// 0.1, 0.05, 0.025, ...
 struct Halving {
@@ -45,16 +39,16 @@ std::vector<double> rates_of_steps(auto& engine, int steps) {
 }
 
 TEST(EngineLrScheduler, AUsersObjectIsSteppedWithTheUpdatesAndResumed) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const auto make = [] {
     return std::get<0>(initialize(std::make_shared<OddNet>(),
                                   {.config = basic(), .lr_scheduler = std::make_shared<Halving>()}));
   };
   const auto engine = make();
   EXPECT_EQ(rates_of_steps(*engine, 3), (std::vector<double>{0.1, 0.05, 0.025}));
-  engine->save_checkpoint(folder.path);
+  engine->save_checkpoint(folder.path());
   const auto resumed = make();
-  resumed->load_checkpoint(folder.path);
+  resumed->load_checkpoint(folder.path());
   EXPECT_EQ(resumed->get_lr(), engine->get_lr());
   EXPECT_EQ(rates_of_steps(*resumed, 2), (std::vector<double>{0.0125, 0.00625}));
 }
@@ -94,7 +88,7 @@ TEST(EngineLrScheduler, TorchsStepLrDrivesTheEngineAsItDrivesTorch) {
 }
 
 TEST(EngineLrScheduler, TorchsScheduleOverTheConfigsOptimizerResumesExactlyOnTwoRanks) {
-  const Folder folder;
+  const TemporaryFolder folder;
   testing::run_ranks(2, [&](comm::World& world) {
     for (const int stage : {0, 1, 2}) {
       const auto make = [&] {
@@ -108,7 +102,7 @@ TEST(EngineLrScheduler, TorchsScheduleOverTheConfigsOptimizerResumesExactlyOnTwo
       };
       const auto engine = make();
       EXPECT_EQ(rates_of_steps(*engine, 3), (std::vector<double>{0.01, 0.01, 0.01}));
-      const auto directory = folder.path / std::to_string(stage);
+      const auto directory = folder.path() / std::to_string(stage);
       engine->save_checkpoint(directory);
       const auto resumed = make();
       resumed->load_checkpoint(directory);

@@ -24,7 +24,7 @@ struct Precision {
   int64_t masters;  // bytes of an fp32 master: in fp32 the parameters are the masters
 };
 
-Json config_of(const Precision& precision, int stage) {
+Json measured_config(const Precision& precision, int stage) {
   Json config = {{"train_micro_batch_size_per_gpu", 2},
                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}},
                  {"zero_optimization", {{"stage", stage}, {"reduce_bucket_size", kBucket}}}};
@@ -40,7 +40,7 @@ void check_rank(const comm::World& world, const Precision& precision, int stage)
   auto model = std::make_shared<TinyGPT>(
       testing::TinyGPTConfig{.vocabulary = 256, .context = 16, .width = 64, .layers = 3, .heads = 4});
   auto [engine, optimizer, loader, scheduler] =
-      initialize(model, {.config = config_of(precision, stage), .world = world});
+      initialize(model, {.config = measured_config(precision, stage), .world = world});
   const testing::FormulaData data{world.size(), 2, 16, 256};
   for (int64_t step = 0; step < 2; ++step) {
     const auto batch = data.batch(step, world.rank());

@@ -1,15 +1,14 @@
 // Every method of DeepSpeed's engine, but for the config's getters (getters_test.cpp): what it gives or does
 // here, or the error that says why not.
-#include <filesystem>
 
 #include <ATen/ops/full_like.h>
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include "deepspeed/checkpoint/torch_archive.h"
 
 #include "tests/engine/method_table.h"
+#include "tests/support/temporary_folder.h"
 
 namespace deepspeed {
 namespace {
@@ -20,14 +19,9 @@ using testing::kMethodsConfig;
 using testing::make_engine;
 using testing::MethodRow;
 using testing::odd_batch;
+using testing::TemporaryFolder;
 using testing::TestEngine;
 using testing::train_step;
-
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("methods_test." + std::to_string(getpid()));
-  Folder() { fs::remove_all(path); }
-  ~Folder() { fs::remove_all(path); }
-};
 
 template <class Call>
 MethodRow waits_for(const char* method, const char* feature, Call call) {
@@ -207,27 +201,27 @@ const std::vector<MethodRow> kStates = {
      }},
     {"save_checkpoint, load_checkpoint",
      [](TestEngine& e) {
-       const Folder folder;
+       const TemporaryFolder folder;
        train_step(e);
        train_step(e);
-       e.save_checkpoint(folder.path);
+       e.save_checkpoint(folder.path());
        const auto again = make_engine(kMethodsConfig);
-       EXPECT_FALSE(again->load_checkpoint(folder.path).path.empty());
+       EXPECT_FALSE(again->load_checkpoint(folder.path()).path.empty());
        EXPECT_EQ(again->global_steps(), 1);
        EXPECT_THROW(e.save_checkpoint(""), UsageError);
-       EXPECT_TRUE(e.load_checkpoint(folder.path / "nowhere").path.empty());
+       EXPECT_TRUE(e.load_checkpoint(folder.path() / "nowhere").path.empty());
        size_t num_tensors = 0;
-       again->load_checkpoint(folder.path,
+       again->load_checkpoint(folder.path(),
                               {.custom_load_fn = [&](const auto& file) { num_tensors = file.size(); }});
        EXPECT_EQ(num_tensors, e.module_state_dict().size());
      }},
     {"save_16bit_model, save_fp16_model",
      [](TestEngine& e) {
-       const Folder folder;
-       e.save_16bit_model(folder.path);
-       e.save_fp16_model(folder.path, "trained.bin", /*exclude_frozen_parameters=*/true);
-       const auto all = checkpoint::read_torch_archive(folder.path / "pytorch_model.bin");
-       const auto trained = checkpoint::read_torch_archive(folder.path / "trained.bin");
+       const TemporaryFolder folder;
+       e.save_16bit_model(folder.path());
+       e.save_fp16_model(folder.path(), "trained.bin", /*exclude_frozen_parameters=*/true);
+       const auto all = checkpoint::read_torch_archive(folder.path() / "pytorch_model.bin");
+       const auto trained = checkpoint::read_torch_archive(folder.path() / "trained.bin");
        EXPECT_NE(all.as_dict().find("frozen"), nullptr);
        EXPECT_EQ(trained.as_dict().find("frozen"), nullptr);
        EXPECT_EQ(trained.as_dict().size() + 1, all.as_dict().size());

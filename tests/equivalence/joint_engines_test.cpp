@@ -40,7 +40,7 @@ struct BothTowers : torch::nn::Module {
   std::shared_ptr<Tower> left, right;
 };
 
-Json config_of(const std::string& precision, int stage, int accumulation) {
+Json joint_config(const std::string& precision, int stage, int accumulation) {
   Json config = {{"train_micro_batch_size_per_gpu", 4},
                  {"gradient_accumulation_steps", accumulation},
                  {"gradient_clipping", 0.0},  // its norm is of an engine's own parameters
@@ -84,7 +84,7 @@ TEST(JointEngines, EqualOneEngineWithBothModels) {
     for (const char* precision : {"fp32", "bf16"}) {
       for (const int stage : {0, 1, 2}) {
         for (const int accumulation : {1, 2}) {
-          train_both_ways(world, config_of(precision, stage, accumulation),
+          train_both_ways(world, joint_config(precision, stage, accumulation),
                           message(precision, " stage ", stage, " accumulation ", accumulation));
         }
       }

@@ -57,7 +57,7 @@ bool overflows(int seed, int step) {
   return std::sin(phase + 0.9 * step) + std::sin(phase + 0.23 * step) > 1.35 || (step * 7 + seed) % 41 == 0;
 }
 
-Json config_of(const Case& c) {
+Json scaled_config(const Case& c) {
   return {
       {"train_micro_batch_size_per_gpu", 2},
       {"log_level", "error"},
@@ -90,7 +90,7 @@ std::vector<double> rates(Json config, const comm::World& world) {
 /// The number of overflows.
 int follow(const Case& c, const comm::World& world, const std::vector<double>& expected_rates) {
   const auto engine =
-      std::get<0>(initialize(std::make_shared<OddNet>(), {.config = config_of(c), .world = world}));
+      std::get<0>(initialize(std::make_shared<OddNet>(), {.config = scaled_config(c), .world = world}));
   ReferenceScaler reference{512, c.window, c.hysteresis, c.consecutive};
   size_t updates = 0;
   for (int step = 0; step < kSteps; ++step) {
@@ -117,7 +117,7 @@ int follow(const Case& c, const comm::World& world, const std::vector<double>& e
 
 TEST(LossScaleSequence, IsFollowedExactlyOverForcedOverflows) {
   run_ranks(2, [](comm::World& world) {
-    const std::vector<double> expected_rates = rates(config_of({0, 5, 1, false, 0}), world);
+    const std::vector<double> expected_rates = rates(scaled_config({0, 5, 1, false, 0}), world);
     for (const Case& c : {Case{0, 5, 2, false, 0}, Case{1, 7, 2, false, 1}, Case{2, 5, 1, false, 2},
                           Case{1, 13, 3, true, 3}, Case{2, 9, 2, true, 4}}) {
       SCOPED_TRACE(message("stage ", c.stage, " window ", c.window, " hysteresis ", c.hysteresis,

@@ -11,6 +11,7 @@
 
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
 
 namespace deepspeed::testing {
 namespace {
@@ -27,20 +28,7 @@ struct OddSamples {
   }
 };
 
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "deepspeed_resume_XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-Json config_of(int stage, const std::string& precision) {
+Json resume_config(int stage, const std::string& precision) {
   Json config = {{"train_micro_batch_size_per_gpu", 2},
                  {"gradient_accumulation_steps", 2},
                  {"gradient_clipping", 0.5},
@@ -100,8 +88,8 @@ INSTANTIATE_TEST_SUITE_P(Matrix, Resume,
 
 TEST_P(Resume, EqualsAnUninterruptedRunBitForBit) {
   const auto [stage, world_size, precision] = GetParam();
-  const Json config = config_of(stage, precision);
-  const Folder folder;
+  const Json config = resume_config(stage, precision);
+  const TemporaryFolder folder;
   const auto straight = run_ranks_collect(world_size, [&, world_size = world_size](comm::World& world) {
     Session session(world, config);
     session.train(7);
@@ -129,10 +117,10 @@ INSTANTIATE_TEST_SUITE_P(Matrix, ResumeWithWholeParameters,
 
 TEST_P(ResumeWithWholeParameters, EqualsAnUninterruptedRunBitForBit) {
   const auto [type, stage, world_size] = GetParam();
-  Json config = config_of(stage, "fp32");
+  Json config = resume_config(stage, "fp32");
   config["optimizer"] = {{"type", type}, {"params", {{"lr", 0.01}}}};
   config["zero_allow_untested_optimizer"] = true;
-  const Folder folder;
+  const TemporaryFolder folder;
   const auto straight = run_ranks_collect(world_size, [&](comm::World& world) {
     Session session(world, config);
     session.train(3);
@@ -164,8 +152,8 @@ TEST_P(ResumeWithWholeParameters, EqualsAnUninterruptedRunBitForBit) {
 // fp32 weights under fp16 autocast: a scaler without masters.
 TEST(Resume, KeepsTheScalerOfAutocast) {
   for (const int stage : {0, 1}) {
-    const Folder folder;
-    Json config = config_of(stage, "fp32");
+    const TemporaryFolder folder;
+    Json config = resume_config(stage, "fp32");
     config["torch_autocast"] = {{"enabled", true}, {"dtype", "fp16"}};
     config["log_level"] = "error";
     run_ranks(1, [&](comm::World& world) {
@@ -184,20 +172,20 @@ TEST(Resume, KeepsTheScalerOfAutocast) {
 }
 
 TEST(Resume, FindsNoCheckpointWithoutLatest) {
-  const Folder folder;
+  const TemporaryFolder folder;
   run_ranks(1, [&](comm::World& world) {
-    Session session(world, config_of(0, "fp32"));
+    Session session(world, resume_config(0, "fp32"));
     EXPECT_TRUE(session.engine->load_checkpoint(folder.path()).path.empty());
   });
 }
 
 TEST(Resume, NamesWhatDoesNotFit) {
-  const Folder folder;
+  const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
-    Session session(world, config_of(1, "fp32"));
+    Session session(world, resume_config(1, "fp32"));
     session.train(1);
     session.engine->save_checkpoint(folder.path());
-    std::filesystem::remove(folder.path() + "/global_step1/zero_pp_rank_1_mp_rank_00_optim_states.pt");
+    std::filesystem::remove(folder / "global_step1/zero_pp_rank_1_mp_rank_00_optim_states.pt");
     try {
       session.engine->load_checkpoint(folder.path());
       ADD_FAILURE() << "a file is missing";
@@ -208,8 +196,8 @@ TEST(Resume, NamesWhatDoesNotFit) {
 }
 
 TEST(Resume, GoesOnAtAnotherWorldSizeAndZeroStage) {
-  const Folder folder;
-  Json config = config_of(1, "fp32");
+  const TemporaryFolder folder;
+  Json config = resume_config(1, "fp32");
   config["train_batch_size"] = 12;
   config["gradient_accumulation_steps"] = 1;
   config.erase("train_micro_batch_size_per_gpu");

@@ -13,7 +13,7 @@
 namespace deepspeed::testing {
 namespace {
 
-Json zero(int stage, const Json& options = Json::object()) {
+Json zero_with(int stage, const Json& options = Json::object()) {
   Json section = {{"stage", stage}, {"reduce_bucket_size", 200}};
   section.merge_patch(options);
   return {{"zero_optimization", section}};
@@ -31,12 +31,13 @@ TEST_P(Stage, HowTensorsTravelDoesNotChangeTheTraining) {
   };
   for (const int world : {2, 3}) {
     for (const int64_t accumulation : {1, 2}) {
-      const TrainingSpec plain{.world_size = world, .accumulation = accumulation, .config = zero(GetParam())};
+      const TrainingSpec plain{
+          .world_size = world, .accumulation = accumulation, .config = zero_with(GetParam())};
       const TrainingResult reference = run_training(plain);
       ASSERT_FALSE(reference.weights.empty());
       for (const Json& variant : variants) {
         TrainingSpec spec = plain;
-        spec.config = zero(GetParam(), variant);
+        spec.config = zero_with(GetParam(), variant);
         EXPECT_EQ(run_training(spec).weights, reference.weights) << variant << " world " << world;
       }
     }
@@ -48,7 +49,7 @@ TEST(UnusedParameters, AreAnErrorThatNamesThemWhereTheyAreNotIgnored) {
     for (const bool ignore : {true, false}) {
       run_ranks(2, [&](comm::World& world) {
         auto model = std::make_shared<OddNet>();
-        Json config = zero(stage, {{"ignore_unused_parameters", ignore}});
+        Json config = zero_with(stage, {{"ignore_unused_parameters", ignore}});
         config.merge_patch({{"train_micro_batch_size_per_gpu", 4},
                             {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}}});
         auto [engine, optimizer, loader, scheduler] = initialize(model, {.config = config, .world = world});

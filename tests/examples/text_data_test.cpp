@@ -1,6 +1,5 @@
 #include "text_data.h"
 
-#include <fstream>
 
 #include <torch/types.h>
 
@@ -9,36 +8,14 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/support/error_of.h"
+#include "tests/support/temporary_folder.h"
+
 namespace gpt2 {
 namespace {
 namespace fs = std::filesystem;
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(fs::temp_directory_path() / ("gpt2_text." + std::to_string(getpid()))) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  fs::path write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return path_ / name;
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-template <class Error, class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using deepspeed::testing::error_of;
+using deepspeed::testing::TemporaryFolder;
 
 TEST(Vocabulary, NumbersTheBytesOfTheTextInOrderAndComesBack) {
   const std::string text =
@@ -53,7 +30,7 @@ TEST(Vocabulary, NumbersTheBytesOfTheTextInOrderAndComesBack) {
 
 TEST(Vocabulary, RejectsWhatItDoesNotHave) {
   const auto vocabulary = Vocabulary::of("ab");
-  EXPECT_NE(message_of<deepspeed::UsageError>([&] { vocabulary.encode("abc"); }).find("byte 99"),
+  EXPECT_NE(error_of<deepspeed::UsageError>([&] { vocabulary.encode("abc"); }).find("byte 99"),
             std::string::npos);
   EXPECT_THROW(vocabulary.decode(torch::tensor({2}, at::kLong)), deepspeed::UsageError);
   EXPECT_THROW(Vocabulary({1, 1}), deepspeed::UsageError);
@@ -89,7 +66,7 @@ TEST(TextData, HoldsOutTheLastTenth) {
 }
 
 TEST(TextData, SaysHowLongATextMustBe) {
-  const auto message = message_of<deepspeed::UsageError>([] { make_text_data(std::string(89, 'a'), 8); });
+  const auto message = error_of<deepspeed::UsageError>([] { make_text_data(std::string(89, 'a'), 8); });
   EXPECT_NE(message.find("89 characters, expected at least 90"), std::string::npos) << message;
   EXPECT_NO_THROW(make_text_data(std::string(90, 'a'), 8));
 }
@@ -97,11 +74,11 @@ TEST(TextData, SaysHowLongATextMustBe) {
 TEST(ReadText, NamesTheFileThatIsMissingOrEmpty) {
   const TemporaryFolder folder;
   const auto missing = folder.path() / "missing.txt";
-  EXPECT_EQ(message_of<deepspeed::IoError>([&] { read_text(missing); }),
+  EXPECT_EQ(error_of<deepspeed::IoError>([&] { read_text(missing); }),
             "[gpt2.data] there is no file " + missing.string());
   const auto empty = folder.write("empty.txt", "");
-  EXPECT_NE(message_of<deepspeed::IoError>([&] { read_text(empty); }).find("is empty"), std::string::npos);
-  EXPECT_NE(message_of<deepspeed::IoError>([&] { read_text(folder.path()); }).find("is not a file"),
+  EXPECT_NE(error_of<deepspeed::IoError>([&] { read_text(empty); }).find("is empty"), std::string::npos);
+  EXPECT_NE(error_of<deepspeed::IoError>([&] { read_text(folder.path()); }).find("is not a file"),
             std::string::npos);
   EXPECT_EQ(read_text(folder.write("text.txt", std::string("a\0b\r\n", 5))), std::string("a\0b\r\n", 5));
 }

@@ -185,7 +185,7 @@ TEST(Update, LionLeavesWhatHasNoDirectionAndShowsNan) {
   EXPECT_EQ(a.master[3].item<float>(), 1.5F);
 }
 
-void expect_usage_error(const UpdateRule& rule, const Arrays& arrays, const std::string& part) {
+void expect_update_error(const UpdateRule& rule, const Arrays& arrays, const std::string& part) {
   try {
     run(rule, arrays);
     FAIL() << "expected an error naming " << part;
@@ -201,19 +201,19 @@ TEST(Update, NamesTheTensorThatDoesNotFit) {
     change(a);
     return a;
   };
-  expect_usage_error(lion, changed([](Arrays& a) { a.states.clear(); }),
-                     "got 0 state tensors, the rule has 1");
-  expect_usage_error(lion, changed([](Arrays& a) { a.states[0] = at::zeros({7}); }), "s0 has 7 elements");
-  expect_usage_error(lion, changed([](Arrays& a) { a.states[0] = at::zeros({8}, at::kBFloat16); }),
-                     "s0 has dtype");
-  expect_usage_error(lion, changed([](Arrays& a) { a.gradient = at::zeros({8}, at::kDouble); }),
-                     "gradient has dtype Double");
-  expect_usage_error(lion, changed([](Arrays& a) { a.low_precision = at::zeros({8}); }),
-                     "low_precision has dtype");
-  expect_usage_error(lion, changed([](Arrays& a) {
-                       a.master = at::zeros({8, 2}).select(1, 0);
-                     }),
-                     "contiguous");
+  expect_update_error(lion, changed([](Arrays& a) { a.states.clear(); }),
+                      "got 0 state tensors, the rule has 1");
+  expect_update_error(lion, changed([](Arrays& a) { a.states[0] = at::zeros({7}); }), "s0 has 7 elements");
+  expect_update_error(lion, changed([](Arrays& a) { a.states[0] = at::zeros({8}, at::kBFloat16); }),
+                      "s0 has dtype");
+  expect_update_error(lion, changed([](Arrays& a) { a.gradient = at::zeros({8}, at::kDouble); }),
+                      "gradient has dtype Double");
+  expect_update_error(lion, changed([](Arrays& a) { a.low_precision = at::zeros({8}); }),
+                      "low_precision has dtype");
+  expect_update_error(lion, changed([](Arrays& a) {
+                        a.master = at::zeros({8, 2}).select(1, 0);
+                      }),
+                      "contiguous");
 }
 
 }  // namespace

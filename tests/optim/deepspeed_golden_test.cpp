@@ -14,7 +14,7 @@
 namespace deepspeed {
 namespace {
 
-constexpr int kSteps = 20;
+constexpr int kGoldenSteps = 20;
 using Params = std::vector<at::Tensor>;
 using Make = std::function<std::unique_ptr<optim::NativeOptimizer>(Params)>;
 
@@ -35,7 +35,7 @@ std::pair<double, double> difference_and_way(const std::string& name, at::IntArr
   const at::Tensor index = at::arange(expected.numel(), at::kDouble);
   const at::Tensor start = (0.11 * index).cos().to(at::kFloat).view(shape), weights = start.clone();
   const auto optimizer = make({weights});
-  for (int step = 1; step <= kSteps; ++step) {
+  for (int step = 1; step <= kGoldenSteps; ++step) {
     weights.mutable_grad() = (0.37 * index.pow(power) + 1.1 * step).sin().to(at::kFloat).view(shape);
     optimizer->step();
   }
@@ -65,7 +65,7 @@ TEST(DeepSpeedGolden, ElementwiseOptimizersAgreeWithDeepSpeeds) {
   for (const auto& [name, numel, make] : all) {
     const auto [difference, way] = difference_and_way(name, {numel}, make);
     EXPECT_GT(way, 0.01) << name;
-    EXPECT_LT(difference, 1e-4 * way + kSteps * 1.2e-7) << name;
+    EXPECT_LT(difference, 1e-4 * way + kGoldenSteps * 1.2e-7) << name;
   }
 }
 

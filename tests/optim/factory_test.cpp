@@ -155,7 +155,7 @@ TEST(OptimizerState, RejectsForeignNamesAndSizes) {
   EXPECT_THROW(optimizer->load_state(0, state), UsageError);
 }
 
-void expect_config_error(const std::string& type, const char* params, const std::string& part) {
+void expect_optimizer_error(const std::string& type, const char* params, const std::string& part) {
   try {
     make(type, params);
     FAIL() << "expected an error with " << part;
@@ -165,30 +165,30 @@ void expect_config_error(const std::string& type, const char* params, const std:
 }
 
 TEST(MakeOptimizer, NamesTheKeyThatIsWrong) {
-  expect_config_error("Adam", R"({"weight_decy": 0.1})",
-                      "optimizer.params.weight_decy: unknown key, did you mean 'weight_decay'");
-  expect_config_error("Adam", R"({"max_grad_norm": 1})", "gradient_clipping");
-  expect_config_error("Adam", R"({"betas": [0.9, 1.0]})", "optimizer.params.betas");
-  expect_config_error("Adam", R"({"betas": 0.9})", "optimizer.params.betas");
-  expect_config_error("Adam", R"({"lr": "fast"})", "optimizer.params.lr");
-  expect_config_error("Adam", R"({"amsgrad": true})", "optimizer.params.amsgrad");
-  expect_config_error("Adam", R"({"moment_dtype": "fp16"})", "optimizer.params.moment_dtype");
-  expect_config_error("SGD", R"({"nesterov": true})", "optimizer.params.nesterov");
-  expect_config_error("OneBitLamb", "{}", "optimizer.type: \"OneBitLamb\" is not supported yet");
+  expect_optimizer_error("Adam", R"({"weight_decy": 0.1})",
+                         "optimizer.params.weight_decy: unknown key, did you mean 'weight_decay'");
+  expect_optimizer_error("Adam", R"({"max_grad_norm": 1})", "gradient_clipping");
+  expect_optimizer_error("Adam", R"({"betas": [0.9, 1.0]})", "optimizer.params.betas");
+  expect_optimizer_error("Adam", R"({"betas": 0.9})", "optimizer.params.betas");
+  expect_optimizer_error("Adam", R"({"lr": "fast"})", "optimizer.params.lr");
+  expect_optimizer_error("Adam", R"({"amsgrad": true})", "optimizer.params.amsgrad");
+  expect_optimizer_error("Adam", R"({"moment_dtype": "fp16"})", "optimizer.params.moment_dtype");
+  expect_optimizer_error("SGD", R"({"nesterov": true})", "optimizer.params.nesterov");
+  expect_optimizer_error("OneBitLamb", "{}", "optimizer.type: \"OneBitLamb\" is not supported yet");
   for (const std::string type : {"Lion", "adagrad", "LAMB", "Muon"}) {
-    expect_config_error(type, R"({"weight_decy": 0.1})", "did you mean 'weight_decay'");
-    expect_config_error(type, R"({"max_grad_norm": 1})", "gradient_clipping");
-    expect_config_error(type, R"({"lr": -1})", "optimizer.params.lr");
+    expect_optimizer_error(type, R"({"weight_decy": 0.1})", "did you mean 'weight_decay'");
+    expect_optimizer_error(type, R"({"max_grad_norm": 1})", "gradient_clipping");
+    expect_optimizer_error(type, R"({"lr": -1})", "optimizer.params.lr");
   }
-  expect_config_error("Lion", R"({"eps": 1e-8})", "optimizer.params.eps");
-  expect_config_error("Lamb", R"({"min_coeff": 11})", "optimizer.params.min_coeff");
-  expect_config_error("Lamb", R"({"amsgrad": true})", "optimizer.params.amsgrad");
-  expect_config_error("Muon", R"({"ns_method": "grams"})", "optimizer.params.ns_method");
-  expect_config_error("Adam", R"({"torch_adam": true, "amsgrad": true, "moment_dtype": "bf16"})",
-                      "optimizer.params.amsgrad");
-  expect_config_error("Lambs", "{}", "did you mean \"Lamb\"");
-  expect_config_error("OneBitAdam", "{}", "not supported yet");
-  expect_config_error("sgd", "{}", "did you mean \"SGD\"");
+  expect_optimizer_error("Lion", R"({"eps": 1e-8})", "optimizer.params.eps");
+  expect_optimizer_error("Lamb", R"({"min_coeff": 11})", "optimizer.params.min_coeff");
+  expect_optimizer_error("Lamb", R"({"amsgrad": true})", "optimizer.params.amsgrad");
+  expect_optimizer_error("Muon", R"({"ns_method": "grams"})", "optimizer.params.ns_method");
+  expect_optimizer_error("Adam", R"({"torch_adam": true, "amsgrad": true, "moment_dtype": "bf16"})",
+                         "optimizer.params.amsgrad");
+  expect_optimizer_error("Lambs", "{}", "did you mean \"Lamb\"");
+  expect_optimizer_error("OneBitAdam", "{}", "not supported yet");
+  expect_optimizer_error("sgd", "{}", "did you mean \"SGD\"");
 }
 
 }  // namespace

@@ -14,9 +14,12 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/optim/warmup_lr.h"
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed::optim {
 namespace {
 
+using testing::error_of;
 using ::testing::HasSubstr;
 using Groups = std::vector<ParamGroup>;
 using Rates = std::vector<double>;
@@ -62,16 +65,6 @@ struct Counting {
   std::map<std::string, int64_t> state_dict() const { return {{"t", t}}; }
   void load_state_dict(const std::map<std::string, int64_t>& state) { t = state.at("t"); }
 };
-
-template <class Error, class Body>
-std::string error_of(const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(LrSchedulerSource, WritesTheRatesOfAUsersObjectIntoAllGroups) {
   Groups groups = two_groups();

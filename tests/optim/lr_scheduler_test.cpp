@@ -117,7 +117,7 @@ TEST(LrScheduler, GoesOnFromItsState) {
   EXPECT_THROW(resumed->load_state_dict(Json::parse("{}")), CheckpointError);
 }
 
-void expect_config_error(const std::string& type, const char* params, const std::string& part) {
+void expect_schedule_error(const std::string& type, const char* params, const std::string& part) {
   auto groups = groups_with_lr({0.01});
   try {
     make_lr_scheduler(type, Json::parse(params), groups);
@@ -128,16 +128,16 @@ void expect_config_error(const std::string& type, const char* params, const std:
 }
 
 TEST(LrScheduler, NamesTheKeyThatIsWrong) {
-  expect_config_error("WarmupLR", R"({"warmup_num_step": 4})",
-                      "scheduler.params.warmup_num_step: unknown key");
-  expect_config_error("WarmupLR", R"({"warmup_num_step": 4})", "'warmup_num_steps'");
-  expect_config_error("WarmupLR", R"({"warmup_num_steps": 0})", "scheduler.params.warmup_num_steps");
-  expect_config_error("WarmupLR", R"({"warmup_type": "square"})", "scheduler.params.warmup_type");
-  expect_config_error("WarmupLR", R"({"warmup_max_lr": [1, 2]})",
-                      "scheduler.params.warmup_max_lr: 2 numbers");
-  expect_config_error("WarmupDecayLR", "{}", "scheduler.params.total_num_steps: is missing");
-  expect_config_error("OneCycle", R"({"cycle_min_lr": 1})", "scheduler.params.cycle_max_lr: is missing");
-  expect_config_error("warmuplr", "{}", "did you mean \"WarmupLR\"");
+  expect_schedule_error("WarmupLR", R"({"warmup_num_step": 4})",
+                        "scheduler.params.warmup_num_step: unknown key");
+  expect_schedule_error("WarmupLR", R"({"warmup_num_step": 4})", "'warmup_num_steps'");
+  expect_schedule_error("WarmupLR", R"({"warmup_num_steps": 0})", "scheduler.params.warmup_num_steps");
+  expect_schedule_error("WarmupLR", R"({"warmup_type": "square"})", "scheduler.params.warmup_type");
+  expect_schedule_error("WarmupLR", R"({"warmup_max_lr": [1, 2]})",
+                        "scheduler.params.warmup_max_lr: 2 numbers");
+  expect_schedule_error("WarmupDecayLR", "{}", "scheduler.params.total_num_steps: is missing");
+  expect_schedule_error("OneCycle", R"({"cycle_min_lr": 1})", "scheduler.params.cycle_max_lr: is missing");
+  expect_schedule_error("warmuplr", "{}", "did you mean \"WarmupLR\"");
 }
 
 }  // namespace

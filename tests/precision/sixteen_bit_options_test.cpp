@@ -1,5 +1,4 @@
 // fp16.auto_cast, data_types.buffer_dtype and bf16's own options: each one's effect.
-#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/training_run.h"
 
 namespace deepspeed::testing {
@@ -160,21 +160,19 @@ TEST(SixteenBitMasters, TrainTheSameAtBothStagesAndNearFloat32Masters) {
 }
 
 TEST(SixteenBitMasters, GoOnFromACheckpointBitForBit) {
-  std::string folder = (std::filesystem::temp_directory_path() / "deepspeed_masters_XXXXXX").string();
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const Json config = basic(with_stage(2, kBf16Masters));
     const auto straight = make_engine(config, world), resumed = make_engine(config, world);
     for (int step = 0; step < 3; ++step) train_step(*straight, 4 * (2 * step + world.rank()));
-    straight->save_checkpoint(folder);
+    straight->save_checkpoint(folder.path());
     train_step(*resumed, 99);
-    resumed->load_checkpoint(folder);
+    resumed->load_checkpoint(folder.path());
     for (int step = 3; step < 6; ++step) {
       for (const auto& engine : {straight, resumed}) train_step(*engine, 4 * (2 * step + world.rank()));
     }
     EXPECT_TRUE(param(straight->module(), "first.weight").equal(param(resumed->module(), "first.weight")));
   });
-  std::filesystem::remove_all(folder);
 }
 
 TEST(SixteenBitMasters, AreRefusedWhereTheyCannotBe) {
