@@ -19,7 +19,9 @@ TEST(ExitHook, RunsNewestFirstAndBeforeOlderStatics) {
     static const SaysGoodbye older;
     const ExitHook first([] { std::fputs("first ", stderr); });
     const ExitHook second([] { std::fputs("second ", stderr); });
-    { const ExitHook taken_back([] { std::fputs("taken back ", stderr); }); }
+    {
+      const ExitHook taken_back([] { std::fputs("taken back ", stderr); });
+    }
     std::exit(3);
   };
   EXPECT_EXIT(end(), ::testing::ExitedWithCode(3), "^second first static $");
