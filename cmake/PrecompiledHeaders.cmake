@@ -8,7 +8,6 @@
 set(DEEPSPEED_PCH_TORCH <algorithm> <chrono> <functional> <map> <memory> <optional> <set> <sstream> <string> <vector>
   <nlohmann/json.hpp> <ATen/core/Tensor.h> <torch/csrc/autograd/variable.h> <c10/core/GradMode.h>)
 set(DEEPSPEED_PCH_MODULES ${DEEPSPEED_PCH_TORCH} <torch/nn/module.h>)
-set(DEEPSPEED_PCH_GROUPS ${DEEPSPEED_PCH_MODULES} <torch/csrc/distributed/c10d/ProcessGroup.hpp>)
 set(DEEPSPEED_PCH_GTEST <gmock/gmock.h> <gtest/gtest.h>)
 
 function(deepspeed_precompile target)

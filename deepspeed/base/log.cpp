@@ -9,6 +9,7 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 
 namespace deepspeed::log {
 namespace {
@@ -56,8 +57,7 @@ spdlog::logger& logger() {
 }  // namespace
 
 Level level_from_name(const std::string& name) {
-  std::string lower = name;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string lower = lowercase(name);
   if (lower == "debug") return Level::kDebug;
   if (lower == "info") return Level::kInfo;
   if (lower == "warning" || lower == "warn") return Level::kWarning;

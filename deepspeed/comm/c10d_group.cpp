@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/comm/failure.h"
 #include "deepspeed/comm/monitored_barrier.h"
 
@@ -17,8 +18,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kGrace(2000);
 // How long this rank tells what it called, and reads what the others did, once a collective failed.
 constexpr milliseconds kTelling(500);
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 std::string in_seconds(milliseconds time) {
   std::ostringstream out;

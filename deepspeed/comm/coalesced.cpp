@@ -61,7 +61,7 @@ at::Tensor flatten(const Piece& piece) {
 }
 
 // One piece is packed and unpacked while another travels.
-void run(const std::vector<Piece>& pieces, const std::function<Work(const at::Tensor&)>& start) {
+void start_all(const std::vector<Piece>& pieces, const std::function<Work(const at::Tensor&)>& start) {
   c10::NoGradGuard no_grad;
   struct UnderWay {
     const Piece* piece;
@@ -91,12 +91,14 @@ void run(const std::vector<Piece>& pieces, const std::function<Work(const at::Te
 
 void all_reduce_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors, ReduceOp op,
                           int64_t piece_bytes) {
-  run(pack(tensors, piece_bytes), [&](const at::Tensor& flat) { return group.start_all_reduce(flat, op); });
+  start_all(pack(tensors, piece_bytes),
+            [&](const at::Tensor& flat) { return group.start_all_reduce(flat, op); });
 }
 
 void broadcast_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors, int root,
                          int64_t piece_bytes) {
-  run(pack(tensors, piece_bytes), [&](const at::Tensor& flat) { return group.start_broadcast(flat, root); });
+  start_all(pack(tensors, piece_bytes),
+            [&](const at::Tensor& flat) { return group.start_broadcast(flat, root); });
 }
 
 }  // namespace deepspeed::comm

@@ -31,7 +31,7 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 // An operation of the backend's own. Gloo's do not notice that a rank called something else, so that all
 // ranks meet first.
-WorkPtr run(const Route& route, std::function<WorkPtr(c10d::Backend&)> operation) {
+WorkPtr run_on(const Route& route, std::function<WorkPtr(c10d::Backend&)> operation) {
   return route.direct != nullptr ? route.direct->run_together(route.tag, std::move(operation))
                                  : operation(route.backend);
 }
@@ -40,7 +40,7 @@ WorkPtr start_all_reduce(const Route& route, const at::Tensor& tensor, ReduceOp 
   c10d::AllreduceOptions options;
   options.reduceOp = c10d_op(op);
   options.timeout = route.timeout;
-  return run(route, [=](c10d::Backend& backend) {
+  return run_on(route, [=](c10d::Backend& backend) {
     std::vector<at::Tensor> tensors{tensor};
     return backend.allreduce(tensors, options);
   });
@@ -95,11 +95,11 @@ Started broadcast_on(const Route& route, const at::Tensor& tensor, int root) {
   c10d::BroadcastOptions options;
   options.rootRank = root;
   options.timeout = route.timeout;
-  return {{run(route,
-               [=, bytes = bytes_of(tensor)](c10d::Backend& backend) {
-                 std::vector<at::Tensor> tensors{bytes};
-                 return backend.broadcast(tensors, options);
-               })},
+  return {{run_on(route,
+                  [=, bytes = bytes_of(tensor)](c10d::Backend& backend) {
+                    std::vector<at::Tensor> tensors{bytes};
+                    return backend.broadcast(tensors, options);
+                  })},
           nullptr};
 }
 
@@ -157,17 +157,17 @@ Started reduce_to_owners_on(const Route& route, const at::Tensor& tensor,
 Started barrier_on(const Route& route) {
   c10d::BarrierOptions options;
   options.timeout = route.timeout;
-  return {{run(route, [=](c10d::Backend& backend) { return backend.barrier(options); })}, nullptr};
+  return {{run_on(route, [=](c10d::Backend& backend) { return backend.barrier(options); })}, nullptr};
 }
 
 Started all_to_all_on(const Route& route, const at::Tensor& output, const at::Tensor& input) {
   c10d::AllToAllOptions options;
   options.timeout = route.timeout;
-  return {{run(route,
-               [options, out = bytes_of(output), in = bytes_of(input)](c10d::Backend& backend) mutable {
-                 std::vector<int64_t> equal_blocks;
-                 return backend.alltoall_base(out, in, equal_blocks, equal_blocks, options);
-               })},
+  return {{run_on(route,
+                  [options, out = bytes_of(output), in = bytes_of(input)](c10d::Backend& backend) mutable {
+                    std::vector<int64_t> equal_blocks;
+                    return backend.alltoall_base(out, in, equal_blocks, equal_blocks, options);
+                  })},
           nullptr};
 }
 

@@ -12,7 +12,7 @@ using Clock = std::chrono::steady_clock;
 
 std::string failure_key(int rank) { return "failed/" + std::to_string(rank); }
 
-std::string join(const std::set<int>& ranks) {
+std::string list_of(const std::set<int>& ranks) {
   std::string text;
   for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
   return text;
@@ -20,7 +20,7 @@ std::string join(const std::set<int>& ranks) {
 
 std::string describe_silent(const std::set<int>& silent) {
   if (silent.empty()) return "every rank is alive and failed too";
-  return "no sign of life from rank" + std::string(silent.size() > 1 ? "s " : " ") + join(silent);
+  return "no sign of life from rank" + std::string(silent.size() > 1 ? "s " : " ") + list_of(silent);
 }
 
 // Runs in a thread of its own, since a store whose server hangs never answers.

@@ -7,6 +7,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/comm/c10d_group.h"
 #include "deepspeed/comm/gloo.h"
 #include "deepspeed/comm/identical_ranks.h"
@@ -66,10 +67,8 @@ ProcessGroup make_group(const Job& job, const StorePtr& world_store,
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    const std::string reason = error.what();
     raise<CommError>("comm", "the group '", group.name, "' of ", group.size(),
-                     " ranks could not be connected on rank ", group.rank, ": ",
-                     reason.substr(0, reason.find('\n')));
+                     " ranks could not be connected on rank ", group.rank, ": ", first_line(error.what()));
   }
 }
 

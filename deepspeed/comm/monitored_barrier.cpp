@@ -11,7 +11,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // How long the others wait for the first rank's word after the time is up.
-constexpr milliseconds kGrace(2000);
+constexpr milliseconds kAnswerGrace(2000);
 constexpr milliseconds kPoll(5);
 
 // Asks again and again, since a wait of the store would keep this process' other threads from it.
@@ -41,7 +41,7 @@ class Barrier {
       store_.set(prefix_ + "missing", "(" + missing);  // never empty
       return fail_for(missing);
     }
-    if (!appears(store_, prefix_ + "missing", deadline_ + kGrace)) return fail_for(missing_from(0));
+    if (!appears(store_, prefix_ + "missing", deadline_ + kAnswerGrace)) return fail_for(missing_from(0));
     const auto word = store_.get(prefix_ + "missing");
     fail_for(std::string(word.begin() + 1, word.end()));
   }

@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -58,8 +59,6 @@ void wait_for_all(const Job& job, c10d::Store& store, Clock::time_point deadline
   }
   if (!missing.empty()) fail(job, "no sign of rank(s) " + missing);
 }
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
 

@@ -10,7 +10,7 @@ namespace {
 // How long a rank that leaves may take to say so.
 constexpr std::chrono::milliseconds kLeaving(500);
 
-const World::Impl& checked(const std::shared_ptr<World::Impl>& impl) {
+const World::Impl& checked_world(const std::shared_ptr<World::Impl>& impl) {
   if (!impl) raise<UsageError>("comm", "the world is empty; call init_distributed() first");
   return *impl;
 }
@@ -66,19 +66,19 @@ void World::Impl::leave(bool together) {
   make_group_ = nullptr;
 }
 
-int World::rank() const { return checked(impl_).job().rank; }
-int World::size() const { return checked(impl_).job().world_size; }
-int World::local_rank() const { return checked(impl_).job().local_rank; }
-int World::local_size() const { return checked(impl_).job().local_size; }
-const ProcessGroup& World::group() const { return checked(impl_).group(); }
+int World::rank() const { return checked_world(impl_).job().rank; }
+int World::size() const { return checked_world(impl_).job().world_size; }
+int World::local_rank() const { return checked_world(impl_).job().local_rank; }
+int World::local_size() const { return checked_world(impl_).job().local_size; }
+const ProcessGroup& World::group() const { return checked_world(impl_).group(); }
 
 ProcessGroup World::new_group(const std::vector<int>& global_ranks, const std::string& name) const {
-  checked(impl_);
+  checked_world(impl_);
   return impl_->new_group(global_ranks, name);
 }
 
 void World::shutdown() {
-  checked(impl_);
+  checked_world(impl_);
   if (impl_->group()) impl_->group().barrier();
   impl_->leave(/*together=*/true);
 }

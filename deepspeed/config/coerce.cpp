@@ -8,6 +8,8 @@
 #include <limits>
 #include <string>
 
+#include "deepspeed/base/text.h"
+
 namespace deepspeed::config {
 namespace {
 
@@ -31,8 +33,8 @@ std::optional<double> finite(double value) {
   return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
 }
 
-std::optional<bool> word_as_bool(std::string word) {
-  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+std::optional<bool> word_as_bool(const std::string& given) {
+  const std::string word = lowercase(given);
   constexpr std::array kTrue = {"true", "yes", "on", "t", "y", "1"};
   constexpr std::array kFalse = {"false", "no", "off", "f", "n", "0"};
   if (std::find(kTrue.begin(), kTrue.end(), word) != kTrue.end()) return true;

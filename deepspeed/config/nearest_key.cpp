@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <cctype>
 
+#include "deepspeed/base/text.h"
+
 namespace deepspeed::config {
-namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 size_t edit_distance(const std::string& a, const std::string& b) {
   // rows[i % 3][j]: the distance between the first i bytes of a and the first j bytes of b.
@@ -39,7 +34,7 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
   size_t best = furthest + 1;
   std::string nearest;
   for (const std::string& candidate : candidates) {
-    const size_t distance = edit_distance(lower(key), lower(candidate));
+    const size_t distance = edit_distance(lowercase(key), lowercase(candidate));
     // One that shares no byte with the key is no correction of it.
     if (distance < best && distance < key.size()) {
       best = distance;

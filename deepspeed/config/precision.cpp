@@ -4,14 +4,15 @@
 #include <cctype>
 #include <utility>
 
+#include "deepspeed/base/text.h"
+
 namespace deepspeed::config {
 namespace {
 
 /// The short name of a type that has several: "fp16" of "torch.float16".
 Json short_dtype(const Json& given) {
   if (!given.is_string()) return given;
-  std::string name = given.get<std::string>();
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string name = lowercase(given.get<std::string>());
   static const std::pair<const char*, const char*> kSpellings[] = {
       {"float32", "fp32"}, {"float", "fp32"},         {"torch.float32", "fp32"}, {"float16", "fp16"},
       {"half", "fp16"},    {"torch.float16", "fp16"}, {"bfloat16", "bf16"},      {"torch.bfloat16", "bf16"}};

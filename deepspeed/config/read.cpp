@@ -8,6 +8,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json_file.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/config/coerce.h"
 #include "deepspeed/config/nearest_key.h"
 
@@ -21,11 +22,6 @@ namespace {
                      hint);
 }
 
-bool equal_ignoring_case(const std::string& a, const std::string& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
-}
-
 bool in_range(const Range& range, double value) {
   if (range.minimum && (range.open ? value <= *range.minimum : value < *range.minimum)) return false;
   return !range.maximum || (range.open ? value < *range.maximum : value <= *range.maximum);
@@ -35,7 +31,7 @@ std::optional<Json> as_choice(const Field& field, const Json& given) {
   if (!given.is_string()) return std::nullopt;
   if (field.choices.empty()) return given;
   for (const std::string& choice : field.choices) {
-    if (equal_ignoring_case(choice, given.get<std::string>())) return Json(choice);
+    if (lowercase(choice) == lowercase(given.get<std::string>())) return Json(choice);
   }
   return std::nullopt;
 }

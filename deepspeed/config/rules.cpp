@@ -7,6 +7,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json_file.h"
+#include "deepspeed/base/text.h"
 
 namespace deepspeed::config {
 namespace {
@@ -14,11 +15,6 @@ namespace {
 template <class... Parts>
 void require(bool condition, const Parts&... parts) {
   if (!condition) raise<ConfigError>("config", parts...);
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
 }
 
 void check_fp16(const Fp16Config& fp16) {
@@ -111,7 +107,7 @@ void check_optimizer(const DeepSpeedConfig& config) {
   require(!params.contains("max_grad_norm"), "optimizer.params.max_grad_norm: got ",
           json_excerpt(params.value("max_grad_norm", Json())),
           ", expected the key gradient_clipping in its place");
-  const std::string type = lower(config.optimizer->type);
+  const std::string type = lowercase(config.optimizer->type);
   const bool lamb = type == "lamb" || type == "onebitlamb";
   require(!lamb || !config.fp16.enabled || config.fp16.loss_scale == 0, "fp16.loss_scale: got ",
           config.fp16.loss_scale, ", expected 0: ", config.optimizer->type, " needs a dynamic loss scale");

@@ -17,7 +17,6 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr const char* kNodeLaunchWhere = "launcher.node_launch";
-constexpr auto kKillPatience = std::chrono::seconds(5);
 
 /// The signals that the launcher waits for in place of being interrupted. One that the caller ignores (nohup,
 /// a background job of a script) stays ignored.

@@ -20,6 +20,9 @@ void become_subreaper();
 /// Children, grandchildren and so on of this process; ended ones that nobody has waited for are among them.
 std::vector<ProcessEntry> descendants();
 
+/// How long killed processes may take to go.
+constexpr std::chrono::seconds kKillPatience(5);
+
 /// Sends SIGKILL to all descendants and waits for them, until none is left or `patience` is over (a process
 /// that waits in a driver cannot be killed). Gives those that are left.
 std::vector<ProcessEntry> kill_descendants(std::chrono::milliseconds patience);

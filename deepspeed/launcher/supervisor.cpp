@@ -27,7 +27,6 @@ constexpr int kCannotStart = 126;
 constexpr int kPollMs = 1000;
 constexpr int kStoppingPollMs = 20;
 constexpr auto kLeftoverGrace = std::chrono::milliseconds(500);
-constexpr auto kKillPatience = std::chrono::seconds(5);
 
 struct RankState {
   int rank = 0;

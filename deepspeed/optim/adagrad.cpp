@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kAdagradWhere = "optim.adagrad";
 
-std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
+std::vector<ParamGroup> with_adagrad_defaults(std::vector<ParamGroup> groups) {
   set_defaults(groups, {{"lr", 1e-2},
                         {"lr_decay", 0.0},
                         {"weight_decay", 0.0},
@@ -21,7 +21,9 @@ const char* state_name(AdagradKind kind) { return kind == AdagradKind::kTorch ? 
 }  // namespace
 
 Adagrad::Adagrad(std::vector<ParamGroup> groups, AdagradKind kind)
-    : Optimizer(with_defaults(std::move(groups))), kind_(kind), states_(kAdagradWhere, {state_name(kind)}) {}
+    : Optimizer(with_adagrad_defaults(std::move(groups))),
+      kind_(kind),
+      states_(kAdagradWhere, {state_name(kind)}) {}
 
 std::string Adagrad::name() const { return kind_ == AdagradKind::kTorch ? "Adagrad" : "DeepSpeedCPUAdagrad"; }
 

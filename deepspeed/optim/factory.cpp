@@ -5,6 +5,7 @@
 #include <map>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/config/nearest_key.h"
 #include "deepspeed/optim/adagrad.h"
 #include "deepspeed/optim/adam.h"
@@ -23,11 +24,6 @@ const std::vector<std::string> kSupported = {"Adam", "AdamW", "Adagrad", "Lamb",
 const std::vector<std::string> kKnown = {"onebitadam", "onebitlamb", "muadam",      "muadamw", "musgd",
                                          "rmsprop",    "adadelta",   "zerooneadam", "adamax",  "nadam",
                                          "radam",      "asgd",       "lbfgs",       "rprop"};
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 double non_negative(JsonParams& params, const std::string& key, double fallback) {
   const double value = params.number(key, fallback);
@@ -210,13 +206,13 @@ Make find_native(const std::string& name) {
 
 }  // namespace
 
-bool is_adam(const std::string& type) { return lower(type) == "adam" || lower(type) == "adamw"; }
+bool is_adam(const std::string& type) { return lowercase(type) == "adam" || lowercase(type) == "adamw"; }
 
-bool is_muon(const std::string& type) { return lower(type) == "muon"; }
+bool is_muon(const std::string& type) { return lowercase(type) == "muon"; }
 
 std::unique_ptr<Optimizer> make_optimizer(const std::string& type, const Json& params,
                                           std::vector<ParamGroup> groups) {
-  const std::string name = lower(type);
+  const std::string name = lowercase(type);
   if (is_adam(type)) {
     return make_adam(name == "adamw", params, std::move(groups));
   }

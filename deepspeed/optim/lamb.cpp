@@ -54,10 +54,6 @@ double step_size(const Hyperparameters& group, int64_t step) {
   return group.number("lr") * correction;
 }
 
-at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
-  return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
-}
-
 // (2) double. Computed where the tensors lie: a CUDA device is not waited for.
 at::Tensor norms_of(const at::Tensor& weights, const at::Tensor& change) {
   return at::stack({at::linalg_vector_norm(weights, 2, {}, false, at::kDouble),

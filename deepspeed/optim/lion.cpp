@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kLionWhere = "optim.lion";
 
-std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
+std::vector<ParamGroup> with_lion_defaults(std::vector<ParamGroup> groups) {
   set_defaults(groups, {{"lr", 1e-3}, {"betas", std::pair{0.9, 0.999}}, {"weight_decay", 0.0}});
   return groups;
 }
@@ -15,7 +15,7 @@ std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
 }  // namespace
 
 Lion::Lion(std::vector<ParamGroup> groups, std::string class_name)
-    : Optimizer(with_defaults(std::move(groups))),
+    : Optimizer(with_lion_defaults(std::move(groups))),
       class_name_(std::move(class_name)),
       states_(kLionWhere, {"exp_avg"}) {}
 

@@ -7,6 +7,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/kernels/adam.h"
 #include "deepspeed/kernels/newton_schulz.h"
 #include "deepspeed/kernels/update.h"
@@ -39,10 +40,6 @@ std::vector<ParamGroup> with_muon_defaults(std::vector<ParamGroup> groups) {
   return groups;
 }
 
-at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
-  return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
-}
-
 // The shape to orthogonalize in.
 std::vector<int64_t> matrix_shape(const std::vector<int64_t>& shape) {
   return shape.size() == 4 ? std::vector<int64_t>{shape[0], shape[1] * shape[2] * shape[3]} : shape;
@@ -56,8 +53,7 @@ double shape_factor(const std::vector<int64_t>& shape) {
 }  // namespace
 
 bool uses_muon(const std::string& param_name, int64_t num_dims) {
-  std::string lower = param_name;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string lower = lowercase(param_name);
   return num_dims >= 2 && lower.find("embed") == std::string::npos &&
          lower.find("lm_head") == std::string::npos;
 }

@@ -58,7 +58,7 @@ OutputArchive written_state(const SliceState& state) {
   return archive;
 }
 
-SliceState read_state(InputArchive& archive) {
+SliceState read_slice_state(InputArchive& archive) {
   SliceState state;
   state.step = read(archive, "step").toInt();
   const c10::IValue names = read(archive, "names");
@@ -119,7 +119,7 @@ void NativeOptimizer::load(InputArchive& archive) {
     for (size_t p = 0; p < group.params().size(); ++p) {
       InputArchive state_archive;
       written.read("param." + std::to_string(p), state_archive);
-      const SliceState state = read_state(state_archive);
+      const SliceState state = read_slice_state(state_archive);
       if (state.step > 0) {
         load_state_of(group.params()[p], state);
       }

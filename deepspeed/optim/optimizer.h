@@ -23,6 +23,11 @@ struct Segment {
   std::vector<int64_t> shape;   // of the whole parameter
 };
 
+/// The elements of a flat tensor of the slice that belong to the segment; undefined where the tensor is.
+inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
+  return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
+}
+
 /// What one call updates: a contiguous piece of one group's flat space. `id` names it for the life of the
 /// optimizer (its state hangs on it); padding elements belong to no segment.
 struct FlatSlice {

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kParamGroupWhere = "optim.param_group";
 using Items = std::vector<std::pair<std::string, HyperparameterValue>>;
 
-const HyperparameterValue& find(const Items& items, const std::string& name) {
+const HyperparameterValue& find_value(const Items& items, const std::string& name) {
   const auto it =
       std::find_if(items.begin(), items.end(), [&](const auto& item) { return item.first == name; });
   if (it == items.end()) {
@@ -21,7 +21,7 @@ const HyperparameterValue& find(const Items& items, const std::string& name) {
 
 template <class Kind>
 const Kind& find_as(const Items& items, const std::string& name, const char* kind) {
-  const Kind* value = std::get_if<Kind>(&find(items, name));
+  const Kind* value = std::get_if<Kind>(&find_value(items, name));
   if (value == nullptr) {
     raise<UsageError>(kParamGroupWhere, "hyperparameter '", name, "' is no ", kind);
   }
@@ -45,7 +45,7 @@ void Hyperparameters::set(const std::string& name, HyperparameterValue value) {
 }
 
 double Hyperparameters::number(const std::string& name) const {
-  if (const auto* whole = std::get_if<int64_t>(&find(items_, name))) {
+  if (const auto* whole = std::get_if<int64_t>(&find_value(items_, name))) {
     return static_cast<double>(*whole);
   }
   return find_as<double>(items_, name, "number");

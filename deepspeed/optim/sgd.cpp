@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kSgdWhere = "optim.sgd";
 
-std::vector<ParamGroup> with_defaults(std::vector<ParamGroup> groups) {
+std::vector<ParamGroup> with_sgd_defaults(std::vector<ParamGroup> groups) {
   for (ParamGroup& group : groups) {
     Hyperparameters& options = group.options;
     if (!options.contains("lr")) options.set("lr", 1e-3);
@@ -43,7 +43,7 @@ kernels::MomentumSgdRule momentum_rule(const Hyperparameters& group, double grad
 
 }  // namespace
 
-Sgd::Sgd(std::vector<ParamGroup> groups) : Optimizer(with_defaults(std::move(groups))) {}
+Sgd::Sgd(std::vector<ParamGroup> groups) : Optimizer(with_sgd_defaults(std::move(groups))) {}
 
 void Sgd::step(const FlatSlice& slice, double gradient_scale) {
   const Hyperparameters& group = options_of(kSgdWhere, *this, slice);

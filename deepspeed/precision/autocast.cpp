@@ -28,8 +28,15 @@ Marks& marks() {
 }
 
 /// "torch::nn::LinearImpl" and "torch.nn.Linear" become "torch.nn.Linear".
-std::string python_name(std::string name) {
-  for (size_t at = name.find("::"); at != std::string::npos; at = name.find("::")) name.replace(at, 2, ".");
+std::string python_name(const std::string& class_name) {
+  std::string name;
+  for (const char c : class_name) {
+    const bool ends_scope = c == ':' && name.ends_with(':');
+    if (ends_scope)
+      name.back() = '.';
+    else
+      name += c;
+  }
   constexpr std::string_view kImpl = "Impl";
   if (name.size() > kImpl.size() && name.ends_with(kImpl)) name.resize(name.size() - kImpl.size());
   return name;
