@@ -5,6 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/text.h"
@@ -15,6 +16,7 @@
 #include "deepspeed/comm/nccl.h"
 #include "deepspeed/comm/rendezvous.h"
 #include "deepspeed/comm/world_impl.h"
+#include "deepspeed/device/current_device.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -23,7 +25,13 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using BackendType = c10d::ProcessGroup::BackendType;
 
 std::string choose_backend(const std::string& asked) {
-  if (asked.empty()) return nccl_is_available() ? "nccl" : "gloo";
+  const bool cuda_is_there = device::num_cuda_devices() > 0;
+  if (asked.empty() && !cuda_is_there && env::get("DS_ACCELERATOR") == "cuda") {
+    raise<NotSupportedError>("comm",
+                             "DS_ACCELERATOR is 'cuda', but this build or machine has no CUDA device; unset "
+                             "it, or set it to 'cpu'");
+  }
+  if (asked.empty()) return cuda_is_there ? "nccl" : "gloo";
   if (asked == "mpi") {
     raise<NotSupportedError>(
         "comm",

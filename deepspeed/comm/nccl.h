@@ -8,10 +8,7 @@
 
 namespace deepspeed::comm {
 
-/// Whether this build has NCCL and this machine a GPU.
-bool nccl_is_available();
-
-/// Throws NotSupportedError where nccl_is_available() is false.
+/// Throws NotSupportedError in a build without CUDA and where device::num_cuda_devices() is 0.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
                                                     const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                     int size);

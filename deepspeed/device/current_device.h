@@ -5,8 +5,11 @@
 
 namespace deepspeed::device {
 
-/// CUDA devices that this build can use: 0 without CUDA or without a device.
+/// CUDA devices that this process uses: 0 without CUDA, without a device, or where the environment's
+/// DS_ACCELERATOR is "cpu". Throws UsageError for another value of it than "cuda", "cpu" and none.
 int num_cuda_devices();
+/// Whether DS_ACCELERATOR leaves CUDA to be used. Throws as above.
+bool cuda_is_wanted();
 
 /// The device on which CUDA tensors of this thread are made. Throws NotSupportedError in a build without
 /// CUDA.

@@ -9,6 +9,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/device/current_device.h"
 #include "deepspeed/device/threads.h"
 #include "deepspeed/engine/autocast.h"
 #include "deepspeed/engine/param_groups.h"
@@ -96,6 +97,17 @@ std::unique_ptr<precision::LossScaler> make_loss_scaler(const config::DeepSpeedC
   options.hysteresis = fp16.hysteresis;
   options.consecutive_hysteresis = fp16.consecutive_hysteresis;
   return std::make_unique<precision::DynamicLossScaler>(options);
+}
+
+// As in DeepSpeed, the model goes to the device of its rank.
+void move_to_device(const EngineModel& model, const comm::World& world) {
+  if (world.group().backend() != "nccl") return;
+  const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(device::current_cuda_device()));
+  for (const auto* tensors : {&model.parameters, &model.buffers}) {
+    for (const zero::NamedTensor& entry : *tensors) {
+      if (entry.tensor.device() != device) entry.tensor.set_data(entry.tensor.detach().to(device));
+    }
+  }
 }
 
 void cast_buffers(const EngineModel& model, const std::optional<at::ScalarType>& dtype) {
@@ -197,6 +209,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   device::set_threads_per_rank(world.local_size());
 
   const at::ScalarType dtype = model_dtype(config);
+  move_to_device(model, world);
   OptimizerGroups groups = make_param_groups(model, config, options);
   cast_buffers(model, dtype_of(config.data_types.buffer_dtype));
   prepare_rest(model, world.group(), dtype, groups.tensors);

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/env.h"
-#include "deepspeed/base/error.h"
 #include "deepspeed/comm/arguments.h"
 #include "deepspeed/comm/coalesced.h"
 #include "deepspeed/comm/fake.h"
@@ -50,6 +49,17 @@ TEST(World, OfOneOpensNothingAndComesBackOnASecondCall) {
 TEST(World, RefusesABackendItDoesNotHave) {
   EXPECT_THAT([] { init_distributed({.dist_backend = "mpi"}); },
               ThrowsMessage<NotSupportedError>(HasSubstr("'mpi'")));
+}
+
+TEST(World, RefusesAnAcceleratorItDoesNotHave) {
+  const auto before = env::get("DS_ACCELERATOR");
+  env::set("DS_ACCELERATOR", "tpu");
+  EXPECT_THAT([] { init_distributed(); }, ThrowsMessage<UsageError>(HasSubstr("DS_ACCELERATOR is 'tpu'")));
+  env::set("DS_ACCELERATOR", "cuda");
+  env::set("CUDA_VISIBLE_DEVICES", "");
+  EXPECT_THAT([] { init_distributed(); },
+              ThrowsMessage<NotSupportedError>(HasSubstr("no CUDA device; unset it, or set it to 'cpu'")));
+  env::set("DS_ACCELERATOR", before);
 }
 
 TEST(World, RefusesWhatComesAfterShutdown) {

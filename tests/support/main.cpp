@@ -19,6 +19,8 @@ int main(int argc, char** argv) {
        {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     deepspeed::env::set(name, std::nullopt);
   }
+  // The tests are those of the CPU; what runs on a GPU has a folder of its own, whose CTest asks for it.
+  if (!deepspeed::env::get("DS_ACCELERATOR")) deepspeed::env::set("DS_ACCELERATOR", "cpu");
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

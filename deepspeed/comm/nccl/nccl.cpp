@@ -17,12 +17,10 @@ void configure_watchdog() {
 
 }  // namespace
 
-bool nccl_is_available() { return device::num_cuda_devices() > 0; }
-
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
                                                     const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                     int size) {
-  if (!nccl_is_available()) {
+  if (device::num_cuda_devices() == 0) {
     raise<NotSupportedError>("comm",
                              "dist_backend is 'nccl', but this machine has no CUDA device; use 'gloo'");
   }

@@ -4,8 +4,6 @@
 
 namespace deepspeed::comm {
 
-bool nccl_is_available() { return false; }
-
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job&, const c10::intrusive_ptr<c10d::Store>&, int,
                                                     int) {
   raise<NotSupportedError>("comm",

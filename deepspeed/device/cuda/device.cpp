@@ -27,7 +27,7 @@ auto allocated() {
 
 }  // namespace
 
-int num_cuda_devices() { return c10::cuda::device_count(); }
+int num_cuda_devices() { return cuda_is_wanted() ? c10::cuda::device_count() : 0; }
 int current_cuda_device() { return c10::cuda::current_device(); }
 
 void set_cuda_device(int index) {

@@ -14,7 +14,10 @@ namespace {
 
 }  // namespace
 
-int num_cuda_devices() { return 0; }
+int num_cuda_devices() {
+  cuda_is_wanted();  // throws for a value that is none
+  return 0;
+}
 int current_cuda_device() { refuse("current_cuda_device()"); }
 void set_cuda_device(int) { refuse("set_cuda_device()"); }
 void seed_cuda_generators(uint64_t) {}
