@@ -1,0 +1,91 @@
+"""GPT-2 124M and 1.5B: the engine against PyTorch eager and torch.compile, on one GPU. Checks that the losses of a
+small model agree from the same weights, then times, and prints one table (markdown).
+
+    python3 compare.py --program build/cuda/benchmarks/end_to_end_gpt2_throughput [--seconds 300] [--tiny]
+
+--tiny runs sizes that a CPU takes, to try the script itself; its times mean nothing. Rows that would begin after
+--seconds are left out and named.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+SMALL = dict(layers=4, heads=4, width=256, context=128, vocabulary=1024, micro_batch=4, steps=15, warmup=0)
+MODELS = {
+    "GPT-2 124M": dict(layers=12, heads=12, width=768, micro_batch=64),
+    "GPT-2 1.5B": dict(layers=48, heads=25, width=1600, micro_batch=16, steps=10, warmup=3),
+}
+TINY = {"a tiny GPT": dict(SMALL, steps=4, warmup=1)}
+PEERS = {
+    "PyTorch eager, autocast": [],
+    "PyTorch eager, bf16 weights": ["--bf16_weights"],
+    "torch.compile, autocast": ["--compile"],
+    "torch.compile, bf16 weights": ["--compile", "--bf16_weights"],
+}
+LOSS_TOLERANCE = 1e-2  # bf16 products, summed in other orders, over 15 steps
+
+
+def run(command, sizes, *more):
+    words = [*map(str, command), *(word for name, value in sizes.items() for word in (f"--{name}", str(value))), *more]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0 or not lines:
+        return {"error": (done.stderr.strip().splitlines() or ["no output"])[-1][:160]}
+    return json.loads(lines[-1])
+
+
+def verify(program, peer):
+    """Aborts unless the engine and PyTorch train the same small model alike, from the same weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        weights = f"{folder}/weights.pt"
+        ours = run(program, SMALL, "--weights", weights)
+        theirs = run(peer, SMALL, "--weights", weights)
+    for name, result in (("the engine", ours), ("PyTorch", theirs)):
+        if "error" in result:
+            raise SystemExit(f"{name} failed on the small model: {result['error']}")
+    worst = max(abs(a - b) / b for a, b in zip(ours["losses"], theirs["losses"], strict=True))
+    if not (worst <= LOSS_TOLERANCE and ours["losses"][-1] < ours["losses"][0]):
+        raise SystemExit(f"losses differ by {worst:.1e} relative, expected at most {LOSS_TOLERANCE:.0e}, or do not fall")
+    print(f"losses of a small GPT agree within {worst:.1e} relative over {SMALL['steps']} steps", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--tiny", action="store_true")
+    options = parser.parse_args()
+    program, peer = [options.program], [sys.executable, HERE / "torch_peer.py"]
+    begin = time.monotonic()
+    verify(program, peer)
+
+    rows, left_out = [], []
+    for model, sizes in (TINY if options.tiny else MODELS).items():
+        ours = run(program, sizes)
+        runs = {"deepspeed-cpp, bf16 with fp32 masters": ours}
+        for name, flags in PEERS.items():
+            if time.monotonic() - begin > options.seconds:
+                left_out.append(f"{model}: {name}")
+                continue
+            runs[name] = run([*peer, *flags], sizes)
+        for name, result in runs.items():
+            if "error" in result:
+                rows.append(f"| {model} | {name} | failed: {result['error']} | | |")
+                continue
+            ratio = ours["tokens_per_s"] / result["tokens_per_s"] if "error" not in ours else float("nan")
+            rows.append(f"| {model} | {name} | {result['tokens_per_s']:,.0f} | {ratio:.2f} "
+                        f"| {result['peak_bytes'] / 1e9:.1f} |")
+    print("\n| model | program | tokens/s | ours / it | peak GB |\n|---|---|---|---|---|")
+    print("\n".join(rows))
+    for name in left_out:
+        print(f"left out, the time was up: {name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+// The CUDA kernels against those of the CPU, on the same values.
+#include <limits>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/message.h"
+#include "deepspeed/kernels/grad_stats.h"
+
+#include "tests/cuda/require_cuda.h"
+#include "tests/kernels/adam_case.h"
+#include "tests/kernels/update_case.h"
+
+namespace deepspeed::kernels {
+namespace {
+
+using CudaKernels = testing::CudaTest;
+
+// 0 to a pack and one; many blocks with a rest.
+const std::vector<int64_t> kSizes = {0, 1, 3, 4, 5, 1003, (int64_t{1} << 22) + 3};
+
+at::Tensor moved(const at::Tensor& tensor, const at::Device& device) {
+  return tensor.defined() ? tensor.to(device, /*non_blocking=*/false, /*copy=*/true) : tensor;
+}
+
+AdamTensors moved(const AdamTensors& t, const at::Device& device) {
+  return {moved(t.master, device), moved(t.gradient, device), moved(t.exp_avg, device),
+          moved(t.exp_avg_sq, device), moved(t.low_precision, device)};
+}
+
+Arrays moved(const Arrays& a, const at::Device& device) {
+  Arrays copy{moved(a.master, device), moved(a.gradient, device), moved(a.low_precision, device), {}};
+  for (const at::Tensor& state : a.states) copy.states.push_back(moved(state, device));
+  return copy;
+}
+
+TEST_F(CudaKernels, AdamGivesTheBitsOfTheCpu) {
+  for (const int64_t numel : kSizes) {
+    for (const auto moments : {at::kFloat, at::kBFloat16}) {
+      for (const auto gradient : gradients()) {
+        for (const auto copy : copies()) {
+          const Case c{numel, gradient, moments, copy};
+          const AdamTensors on_cpu = make_tensors(c, 5);
+          const AdamTensors on_cuda = moved(on_cpu, at::kCUDA);
+          AdamStep step = hyperparameters();
+          for (step.step = 1; step.step <= 3; ++step.step) {
+            step.rounding_seed = static_cast<uint64_t>(step.step);
+            adam(on_cpu, step);
+            adam(on_cuda, step);
+          }
+          expect_same_bits(on_cpu, moved(on_cuda, at::kCPU), message(numel, " elements"));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaKernels, AdamTakesArraysThatAreNotAligned) {
+  const AdamTensors whole = make_tensors({1005, at::kBFloat16, at::kFloat, at::kBFloat16}, 6);
+  const auto part = [](const AdamTensors& t) {
+    const auto cut = [](const at::Tensor& tensor) { return tensor.narrow(0, 1, 1003); };
+    return AdamTensors{cut(t.master), cut(t.gradient), cut(t.exp_avg), cut(t.exp_avg_sq),
+                       cut(t.low_precision)};
+  };
+  const AdamTensors on_cuda = moved(whole, at::kCUDA);
+  adam(part(whole), hyperparameters());
+  adam(part(on_cuda), hyperparameters());
+  expect_same_bits(whole, moved(on_cuda, at::kCPU), "with the elements beside them");
+}
+
+TEST_F(CudaKernels, EveryUpdateRuleGivesTheBitsOfTheCpu) {
+  for (const UpdateRule& rule : rules()) {
+    for (const int64_t numel : {int64_t{1}, int64_t{1003}, (int64_t{1} << 20) + 1}) {
+      for (const auto gradient : {at::kFloat, at::kHalf, at::kBFloat16}) {
+        const auto copy = writes_master(rule) ? at::kBFloat16 : at::ScalarType::Undefined;
+        const Arrays on_cpu = make(rule, numel, gradient, copy);
+        const Arrays on_cuda = moved(on_cpu, at::kCUDA);
+        run(rule, on_cpu);
+        run(rule, on_cuda);
+        expect_same_bits(on_cpu, moved(on_cuda, at::kCPU), message("rule ", rule.index(), " state "));
+      }
+    }
+  }
+}
+
+TEST_F(CudaKernels, GradStatsAgreeAndSeeOneBadElement) {
+  for (const int64_t numel : kSizes) {
+    for (const auto type : gradients()) {
+      const auto generator = at::detail::createCPUGenerator(7);
+      const at::Tensor values = at::randn({numel}, generator, at::kFloat).to(type);
+      const GradStats expected = grad_stats(values), seen = grad_stats(values.to(at::kCUDA));
+      EXPECT_NEAR(seen.sum_of_squares, expected.sum_of_squares, 1e-12 * expected.sum_of_squares) << numel;
+      EXPECT_TRUE(seen.finite);
+      if (numel == 0) continue;
+      for (const int64_t bad : {int64_t{0}, numel / 2, numel - 1}) {
+        at::Tensor spoilt = values.to(at::kCUDA);
+        spoilt[bad] = std::numeric_limits<float>::infinity();
+        EXPECT_FALSE(grad_stats(spoilt).finite) << bad << " of " << numel;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace deepspeed::kernels
