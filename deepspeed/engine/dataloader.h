@@ -13,11 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/batch_queue.h"
 #include "deepspeed/engine/collate.h"
 #include "deepspeed/engine/loader_position.h"
 #include "deepspeed/engine/sampler.h"
+#include "deepspeed/engine/visit_tensors.h"
 
 namespace deepspeed {
 
@@ -28,7 +31,10 @@ struct DataLoaderOptions {
   bool shuffle = true;
   bool drop_last = false;  // drop the last batch of an epoch where it is smaller
   uint64_t seed = 0;
-  bool pin_memory = false;  // of batches that stack_examples() made
+  /// Of batches that stack_examples() made; those of a collate function of the program's are left as they
+  /// are.
+  bool pin_memory = false;
+  at::Device device = at::kCPU;  // where they are handed out
   /// The samples of this rank in an epoch, in their order; as many on every rank. Replaces the order that
   /// follows from seed, shuffle and ranks.
   std::function<std::vector<int64_t>(int64_t epoch)> data_sampler = nullptr;
@@ -208,6 +214,15 @@ class DeepSpeedDataLoader {
     return batch;
   }
 
+  void move_to_device(Batch& batch) const {
+    if constexpr (std::same_as<Collate, StackExamples>) {
+      if (options_.device.is_cpu()) return;
+      visit_tensors(batch, [this](at::Tensor& tensor) {
+        tensor = tensor.to(options_.device, /*non_blocking=*/options_.pin_memory);
+      });
+    }
+  }
+
   /// The next batch and how many samples it has; null at the end of the epoch.
   std::shared_ptr<Batch> take(size_t& num_samples) {
     if (!queue_) {
@@ -231,7 +246,11 @@ class DeepSpeedDataLoader {
     try {
       size_t num_samples = 0;
       auto batch = take(num_samples);
-      if (batch == nullptr) position_->epoch_ended = true;
+      if (batch == nullptr) {
+        position_->epoch_ended = true;
+      } else {
+        move_to_device(*batch);
+      }
       position_->samples_consumed += static_cast<int64_t>(num_samples) * options_.world_size;
       return batch;
     } catch (...) {

@@ -19,6 +19,7 @@ DataLoaderOptions loader_options(const Engine& engine, const DeepSpeedIoOptions&
   result.drop_last = engine.dataloader_drop_last();
   result.seed = engine.seed();
   result.pin_memory = options.pin_memory && engine.device().is_cuda();
+  result.device = engine.device();
   result.data_sampler = options.data_sampler;
   result.num_local_io_workers = options.num_local_io_workers;
   return result;

@@ -11,7 +11,7 @@ int main() {
       model,
       {.config = R"({"train_batch_size": 32, "optimizer": {"type": "AdamW", "params": {"lr": 0.1}}})"});
   for (int step = 0; step < 200; ++step) {
-    const auto x = torch::linspace(-1, 1, 32).unsqueeze(1);
+    const auto x = torch::linspace(-1, 1, 32).unsqueeze(1).to(engine->device());
     const auto loss = torch::mse_loss(engine->forward(x), 3 * x - 1);
     engine->backward(loss);
     engine->step();

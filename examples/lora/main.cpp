@@ -96,7 +96,8 @@ void run(const Options& options) {
   train(*engine, loader, options.steps);
   if (!options.save_dir.empty()) save(*engine, options.save_dir);
   const torch::NoGradGuard no_grad;
-  const auto loss = torch::nn::functional::mse_loss(engine->forward(data.inputs), data.targets);
+  const auto loss = torch::nn::functional::mse_loss(engine->forward(data.inputs.to(engine->device())),
+                                                    data.targets.to(engine->device()));
   if (world.rank() == 0) std::printf("loss on all data %.6f\n", loss.item<double>());
   world.shutdown();
 }

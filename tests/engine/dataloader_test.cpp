@@ -49,6 +49,14 @@ TEST(DataLoader, StacksEveryTensorOfTheExample) {
   EXPECT_EQ(values(first->square), (std::vector<double>{0, 1, 4, 9}));
 }
 
+TEST(DataLoader, HandsBatchesOutOnItsDevice) {
+  Loader loader({}, {.batch_size = 4, .device = at::kMeta, .num_local_io_workers = 2});
+  for (const auto& batch : loader) {
+    EXPECT_TRUE(batch.value.is_meta());
+    EXPECT_TRUE(batch.square.is_meta());
+  }
+}
+
 TEST(DataLoader, EndsWithItsDataAndShufflesEachEpochAnew) {
   Loader loader({}, {.batch_size = 4, .seed = 3});
   EXPECT_EQ(loader.size(), 3);
