@@ -28,10 +28,9 @@ class DeepSpeedEngine : public Engine {
 
   template <class... Args>
   auto forward(Args&&... args) {
-    std::optional<precision::AutocastScope> autocast;
-    enter_autocast(autocast);
-    auto output = run_forward(std::forward<Args>(args)...);
-    autocast.reset();
+    note_memory("before forward");
+    auto output = timed_forward(std::forward<Args>(args)...);
+    note_memory("after forward");
     visit_tensors(output, [this](at::Tensor& tensor) { tensor = scale_gradient_of(tensor, output_scale()); });
     return output;
   }
@@ -52,6 +51,14 @@ class DeepSpeedEngine : public Engine {
   }
 
  private:
+  template <class... Args>
+  auto timed_forward(Args&&... args) {
+    const auto timing = time_part(profile::StepPart::kForward);
+    std::optional<precision::AutocastScope> autocast;
+    enter_autocast(autocast);
+    return run_forward(std::forward<Args>(args)...);
+  }
+
   /// The model's forward, with its arguments in half where fp16.auto_cast asks for it.
   template <class... Args>
   auto run_forward(Args&&... args) -> decltype(std::declval<Module&>().forward(std::forward<Args>(args)...)) {

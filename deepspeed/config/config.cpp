@@ -47,6 +47,17 @@ void apply_allgather_size(DeepSpeedConfig& config) {
   config.allgather_size.reset();
 }
 
+/// Two keys of old versions under the names that took their places.
+void apply_older_keys(DeepSpeedConfig& config) {
+  if (config.disable_allgather) config.zero_optimization.allgather_partitions = false;
+  if (!config.fp32_allreduce) return;
+  if (config.communication_data_type.value_or("fp32") != "fp32") {
+    raise<ConfigError>("config", "fp32_allreduce: got true beside communication_data_type \"",
+                       *config.communication_data_type, "\", expected one of them");
+  }
+  config.communication_data_type = "fp32";
+}
+
 void warn(const DeepSpeedConfig& config, const Json& values) {
   std::string ignored;
   for (const std::string& value : values_without_effect(all_options(), values, ""))
@@ -68,6 +79,7 @@ DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_wo
   drop_without_type(config.optimizer, "optimizer");
   drop_without_type(config.scheduler, "scheduler");
   apply_allgather_size(config);
+  apply_older_keys(config);
   resolve_batch(config, values, data_parallel_world_size);
   require_consistent(config, data_parallel_world_size);
   require_supported(all_options(), values, "");

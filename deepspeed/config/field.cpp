@@ -115,6 +115,12 @@ Option required() {
 Option not_yet() {
   return [](Field& field) { field.supported_values.emplace(1, field.default_value); };
 }
+Option never(std::string why) {
+  return [=](Field& field) {
+    field.supported_values.emplace(1, field.default_value);
+    field.refusal = why;
+  };
+}
 Option only(std::vector<Json> values) {
   return [=](Field& field) { field.supported_values = values; };
 }

@@ -43,6 +43,7 @@ struct Field {
   std::function<bool(const Json&)> accepts;           // a further condition on the value as given ...
   std::string accepts_text;                           // ... and its wording for the error
   std::optional<std::vector<Json>> supported_values;  // what this version can do, of the documented values
+  std::string refusal;    // why the other values will never work; empty: they come later
   std::string no_effect;  // why no value of it changes anything in this version; empty: values act
   std::optional<Deprecation> deprecation;
   // Of sections:
@@ -88,6 +89,8 @@ Option or_null();
 Option required();
 /// The feature does not exist yet: any value but the default is refused.
 Option not_yet();
+/// Any value but the default is refused for good; `why` names the way out.
+Option never(std::string why);
 /// Of the documented values only these work so far.
 Option only(std::vector<Json> values);
 /// Any value is accepted, and none acts: loading a value that is not the default says so in one line.

@@ -27,6 +27,7 @@ std::string supported_text(const Field& field) {
 std::string support_text(const Field& field) {
   if (!field.supported_values) return "";
   if (field.kind == Kind::kSection) return "; not supported yet";
+  if (!field.refusal.empty()) return "; only " + supported_text(field) + ": " + field.refusal;
   return "; supported so far: " + supported_text(field);
 }
 
@@ -89,7 +90,9 @@ std::string cell(const std::string& text) {
 std::string row(const Field& field) {
   std::string takes = expected_value(field);
   if (field.supported_values && field.kind == Kind::kSection) takes += "; *not supported yet*";
-  if (field.supported_values && field.kind != Kind::kSection) takes += "; *so far* " + supported_text(field);
+  if (field.supported_values && field.kind != Kind::kSection) {
+    takes += (field.refusal.empty() ? "; *so far* " : "; only ") + supported_text(field);
+  }
   const std::string text = field.kind == Kind::kSection ? ""
                            : field.required             ? "required"
                                                         : "`" + field.default_value.dump() + "`";
@@ -97,6 +100,7 @@ std::string row(const Field& field) {
   for (const std::string& alias : field.aliases) names += ", `" + alias + "`";
   std::string meaning = field.meaning;
   if (field.deprecation) meaning += " Deprecated: " + advice(field) + ".";
+  if (!field.refusal.empty()) meaning += " *Not supported*: " + field.refusal + ".";
   if (!field.no_effect.empty()) meaning += " *No effect*: " + field.no_effect + ".";
   return "| " + names + " | " + cell(takes) + " | " + text + " | " + cell(meaning) + " |\n";
 }

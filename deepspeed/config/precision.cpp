@@ -73,7 +73,8 @@ const Table<Bf16Config>& bf16_table() {
 const Table<AmpConfig>& amp_table() {
   using C = AmpConfig;
   static const Table<C> table({
-      entry("enabled", &C::enabled, "Turns the section on.", {required(), not_yet()}),
+      entry("enabled", &C::enabled, "Turns the section on.",
+            {required(), never("Apex is a Python package; torch_autocast or fp16 takes its place")}),
   });
   return table;
 }

@@ -3,14 +3,11 @@
 namespace deepspeed::config {
 namespace {
 
-constexpr const char* kNoThroughput = "no throughput is measured yet";
-
 const Table<ThroughputTimerConfig>& throughput_timer_table() {
   using C = ThroughputTimerConfig;
   static const Table<C> table({
-      entry("enabled", &C::enabled, "Measure it.", {without_effect(kNoThroughput)}),
-      entry("synchronized", &C::synchronized, "Wait for the device at each reading.",
-            {without_effect(kNoThroughput)}),
+      entry("enabled", &C::enabled, "Log it every steps_per_print steps."),
+      entry("synchronized", &C::synchronized, "Wait for the device where one is logged."),
   });
   return table;
 }

@@ -199,6 +199,10 @@ void require_supported(const Field& section, const Json& values, const std::stri
     const std::string where = join(path, field.key);
     const auto& supported = field.supported_values;
     if (supported && std::find(supported->begin(), supported->end(), *found) == supported->end()) {
+      if (!field.refusal.empty()) {
+        raise<ConfigError>("config", where, ": not supported, got ", json_excerpt(*found), ": ",
+                           field.refusal);
+      }
       std::string so_far;
       for (const Json& value : *supported) so_far += (so_far.empty() ? "" : ", ") + json_excerpt(value);
       raise<ConfigError>(

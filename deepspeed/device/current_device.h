@@ -18,6 +18,9 @@ int current_cuda_device();
 /// Throws NotSupportedError in a build without CUDA, UsageError for an index out of range.
 void set_cuda_device(int index);
 
+/// Waits until the current CUDA device has done all work that it was given; does nothing without one.
+void synchronize();
+
 /// Seeds the default generator of every CUDA device; does nothing where there is none.
 void seed_cuda_generators(uint64_t seed);
 

@@ -73,6 +73,7 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
         optimizer->restore_masters_from_model();
       } else if (engine_.zero_optimization()) {
         load_zero_states(directory, tag);
+        if (!engine_.zero_load_from_fp32_weights()) optimizer->restore_masters_from_model();
       } else if (states.optimizer.is_none()) {
         raise<CheckpointError>(
             kCheckpointLoadWhere, path.string(),

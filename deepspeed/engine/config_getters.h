@@ -23,6 +23,7 @@ class ConfigGetters {
   int64_t gradient_accumulation_steps() const { return config_.gradient_accumulation_steps; }
   std::optional<int64_t> steps_per_print() const { return config_.steps_per_print; }
   bool dataloader_drop_last() const { return config_.dataloader_drop_last; }
+  std::optional<std::string> log_level() const { return config_.log_level; }
   bool dump_state() const { return config_.dump_state; }
   bool wall_clock_breakdown() const { return config_.wall_clock_breakdown; }
   bool memory_breakdown() const { return config_.memory_breakdown; }
@@ -41,8 +42,21 @@ class ConfigGetters {
   // --- precision ---
   bool fp16_enabled() const { return config_.fp16.enabled; }
   bool fp16_auto_cast() const { return config_.fp16.auto_cast; }
+  /// The dynamic scaler's numbers; null where the scale is constant.
+  Json dynamic_loss_scale_args() const {
+    if (!dynamic_loss_scale()) return nullptr;
+    return {{"init_scale", initial_dynamic_scale()},
+            {"scale_window", config_.fp16.loss_scale_window},
+            {"min_scale", config_.fp16.min_loss_scale},
+            {"delayed_shift", config_.fp16.hysteresis},
+            {"consecutive_hysteresis", config_.fp16.consecutive_hysteresis}};
+  }
   bool fp16_master_weights_and_gradients() const { return config_.fp16.fp16_master_weights_and_grads; }
   bool bfloat16_enabled() const { return config_.bf16.enabled; }
+  bool bf16_master_weights_and_gradients() const { return config_.bf16.bf16_master_weights_and_grads; }
+  bool bf16_optimizer_states() const { return config_.bf16.bf16_optimizer_states; }
+  /// Nothing: Apex is a Python package, and `amp` is refused.
+  Json amp_params() const { return nullptr; }
   bool amp_enabled() const { return config_.amp && config_.amp->enabled; }
   bool dynamic_loss_scale() const { return config_.fp16.enabled && config_.fp16.loss_scale == 0.0; }
   double initial_dynamic_scale() const {
@@ -78,6 +92,12 @@ class ConfigGetters {
   bool zero_ignore_unused_parameters() const { return config_.zero_optimization.ignore_unused_parameters; }
   bool zero_legacy_stage1() const { return config_.zero_optimization.legacy_stage1; }
   bool zero_load_from_fp32_weights() const { return config_.zero_optimization.load_from_fp32_weights; }
+  bool zero_allgather_sequential() const { return config_.zero_optimization.stage3_allgather_sequential; }
+  bool zero_log_trace_cache_warnings() const { return config_.zero_optimization.log_trace_cache_warnings; }
+  bool zero_save_muon_momentum_buffer_in_memory() const {
+    return config_.zero_optimization.save_muon_momentum_buffer_in_memory;
+  }
+  bool is_sanity_checks_enabled() const { return config_.zero_optimization.enable_sanity_checks; }
   bool zero_elastic_checkpoint() const { return config_.zero_optimization.elastic_checkpoint; }
   const config::OffloadOptimizerConfig& zero_offload_optimizer() const {
     return config_.zero_optimization.offload_optimizer;
@@ -88,6 +108,8 @@ class ConfigGetters {
   bool zero_cpu_offload() const { return zero_offload_optimizer().device == "cpu"; }
   bool zero_use_cpu_optimizer() const { return zero_offload_optimizer().device != "none"; }
   bool zero_nvme_offload_optimizer() const { return zero_offload_optimizer().device == "nvme"; }
+  bool super_offload() const { return zero_offload_optimizer().super_offload; }
+  double cpuadam_cores_perc() const { return zero_offload_optimizer().cpuadam_cores_perc; }
   double zero_partial_offload() const { return zero_offload_optimizer().ratio; }
   int64_t zero_sub_group_size() const { return config_.zero_optimization.sub_group_size; }
   int64_t zero_prefetch_bucket_size() const { return config_.zero_optimization.stage3_prefetch_bucket_size; }
@@ -117,6 +139,8 @@ class ConfigGetters {
   bool checkpoint_tag_validation_enabled() const { return config_.checkpoint.tag_validation != "Ignore"; }
   bool checkpoint_tag_validation_fail() const { return config_.checkpoint.tag_validation == "Fail"; }
   bool load_universal_checkpoint() const { return config_.checkpoint.load_universal; }
+  bool checkpoint_serialization_enabled() const { return config_.checkpoint.checkpoint_serialization; }
+  bool checkpoint_writer_enabled() const { return config_.checkpoint.writer.has_value(); }
   bool use_node_local_storage() const { return config_.checkpoint.use_node_local_storage; }
 
   // --- features of their own sections ---
@@ -133,6 +157,18 @@ class ConfigGetters {
   std::optional<std::string> flops_profiler_output_file() const { return config_.flops_profiler.output_file; }
   const config::AioConfig& aio_config() const { return config_.aio; }
   bool autotuning_enabled() const { return config_.autotuning.enabled; }
+  int64_t autotuning_start_profile_step() const { return config_.autotuning.start_profile_step; }
+  int64_t autotuning_end_profile_step() const { return config_.autotuning.end_profile_step; }
+  std::string autotuning_metric() const { return config_.autotuning.metric; }
+  std::string autotuning_metric_path() const {
+    return config_.autotuning.metric_path.value_or("autotuning_metric.json");
+  }
+  std::string autotuning_model_info_path() const {
+    return config_.autotuning.model_info_path.value_or("autotuning_model_info.json");
+  }
+  bool autotuning_profile_model_info() const {
+    return autotuning_enabled() && config_.autotuning.model_info && config_.autotuning.model_info->profile;
+  }
   bool elasticity_enabled() const { return config_.elasticity.enabled; }
   bool eigenvalue_enabled() const { return config_.eigenvalue.enabled; }
   bool eigenvalue_verbose() const { return config_.eigenvalue.verbose; }
@@ -145,6 +181,10 @@ class ConfigGetters {
   bool pld_enabled() const {
     return config_.progressive_layer_drop && config_.progressive_layer_drop->enabled;
   }
+  /// The section; nothing without it.
+  const std::optional<config::ProgressiveLayerDropConfig>& pld_params() const {
+    return config_.progressive_layer_drop;
+  }
   double pld_theta() const {
     return config_.progressive_layer_drop.value_or(config::ProgressiveLayerDropConfig{}).theta;
   }
@@ -152,9 +192,26 @@ class ConfigGetters {
     return config_.progressive_layer_drop.value_or(config::ProgressiveLayerDropConfig{}).gamma;
   }
   bool curriculum_enabled_legacy() const { return config_.curriculum_learning.enabled; }
+  const config::CurriculumLearningConfig& curriculum_params_legacy() const {
+    return config_.curriculum_learning;
+  }
+  const config::DataEfficiencyConfig& data_efficiency_config() const { return config_.data_efficiency; }
+  const config::DataSamplingConfig& data_sampling_config() const {
+    return config_.data_efficiency.data_sampling;
+  }
+  bool data_sampling_enabled() const { return data_sampling_config().enabled; }
+  const config::DataCurriculumConfig& curriculum_learning_config() const {
+    return data_sampling_config().curriculum_learning;
+  }
+  bool curriculum_learning_enabled() const { return curriculum_learning_config().enabled; }
+  const config::RandomLtdConfig& random_ltd_config() const {
+    return config_.data_efficiency.data_routing.random_ltd;
+  }
   bool data_efficiency_enabled() const { return config_.data_efficiency.enabled; }
   bool random_ltd_enabled() const { return config_.data_efficiency.data_routing.random_ltd.enabled; }
   bool quantize_training() const { return config_.weight_quantization.has_value(); }
+  const config::TensorParallelConfig& tensor_parallel_config() const { return config_.tensor_parallel; }
+  int64_t autotp_size() const { return config_.tensor_parallel.autotp_size; }
   bool deepcompile_enabled() const { return config_.compile.deepcompile; }
 
  protected:

@@ -1,5 +1,7 @@
 #include "deepspeed/engine/engine.h"
 
+#include <algorithm>
+#include <iomanip>
 #include <sstream>
 #include <utility>
 
@@ -7,6 +9,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/profile/memory_report.h"
 
 namespace deepspeed {
 namespace {
@@ -21,10 +24,24 @@ Engine::Engine(EngineParts parts)
       lr_scheduler_(std::move(parts.lr_scheduler)),
       seed_(parts.seed),
       autocast_(parts.autocast) {
+  if (config_.wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
+  if (config_.timers.throughput.enabled) throughput_.emplace(config_.timers.throughput.synchronized);
   refresh_boundary();
 }
 
 Engine::~Engine() = default;
+
+profile::StepTimers::Scope Engine::time_part(profile::StepPart part) const {
+  return {is_training_ ? timers_.get() : nullptr, part};
+}
+
+std::map<std::string, double> Engine::get_wall_clock_timers() const {
+  return timers_ ? timers_->last() : std::map<std::string, double>();
+}
+
+void Engine::note_memory(const char* when) const {
+  if (config_.memory_breakdown) log::info("[engine] memory ", when, ": ", profile::memory_in_use());
+}
 
 zero::ZeroOptimizer& Engine::require_optimizer(const char* call) const {
   if (is_destroyed_) raise<UsageError>(kEngineWhere, call, "() after destroy()");
@@ -59,6 +76,8 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
                                                loss.requires_grad() ? "true" : "false")
                                      : std::string("an undefined tensor"));
   }
+  note_memory("before backward");
+  const auto timing = time_part(profile::StepPart::kBackward);
   if (optimizer.backward_is_open()) optimizer.finish_backward();  // a direct loss.backward() before this one
   const double divisor =
       options.scale_wrt_gas ? static_cast<double>(config_.gradient_accumulation_steps) : 1.0;
@@ -72,10 +91,18 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
   }
   const c10::AutoGradMode with_grad(true);
   output_scale_->factor = 1.0;  // the gradient below carries the whole factor
-  loss.backward(loss.detach().new_full(loss.sizes(), optimizer.loss_scale() / divisor), options.retain_graph);
-  optimizer.finish_backward();
+  {
+    const auto inner = time_part(profile::StepPart::kBackwardInner);
+    loss.backward(loss.detach().new_full(loss.sizes(), optimizer.loss_scale() / divisor),
+                  options.retain_graph);
+  }
+  {
+    const auto reductions = time_part(profile::StepPart::kBackwardAllreduce);
+    optimizer.finish_backward();
+  }
   note_backward();
   refresh_boundary();
+  note_memory("after backward");
   if (options.release_loss) return {};
   const c10::NoGradGuard no_grad;
   return divisor == 1.0 ? loss.detach() : loss.detach().div(divisor);
@@ -137,20 +164,26 @@ void Engine::step(const StepOptions& options) {
   if (optimizer_->is_paused()) {
     raise<UsageError>(kEngineWhere, "step() inside of coalesce_grad_reduction(): end its scope first");
   }
-  finish_backward();
-  step_applied_ = false;
-  in_step_ = true;
-  const bool is_boundary = is_gradient_accumulation_boundary();
-  in_step_ = false;
-  if (is_boundary) {
-    if (backwards_since_update_ == 0)
-      raise<UsageError>(kEngineWhere, "step() at an accumulation boundary without any backward()");
-    optimizer_->complete_window();
-    take_model_step(options);
-    if (preemption_) preemption_->end_step(world_.group());
+  note_memory("before step");
+  {
+    const auto timing = time_part(profile::StepPart::kStep);
+    finish_backward();
+    step_applied_ = false;
+    in_step_ = true;
+    const bool is_boundary = is_gradient_accumulation_boundary();
+    in_step_ = false;
+    if (is_boundary) {
+      if (backwards_since_update_ == 0)
+        raise<UsageError>(kEngineWhere, "step() at an accumulation boundary without any backward()");
+      optimizer_->complete_window();
+      take_model_step(options);
+      if (preemption_) preemption_->end_step(world_.group());
+    }
+    ++micro_steps_;
+    refresh_boundary();
   }
-  ++micro_steps_;
-  refresh_boundary();
+  note_memory("after step");
+  if (timers_) log::info(timers_->micro_step_line());
 }
 
 void Engine::take_model_step(const StepOptions& options) {
@@ -163,19 +196,33 @@ void Engine::take_model_step(const StepOptions& options) {
   } else if (lr_scheduler_) {
     lr_scheduler_->step(options.last_batch_iteration);
   }
-  if (config_.steps_per_print && (global_steps_ + 1) % *config_.steps_per_print == 0) report_progress();
   ++global_steps_;
   // Unmanaged, a step has as many micro batches as there were backwards.
-  global_samples_ +=
+  const int64_t samples =
       config_.managed_gradient_accumulation
           ? config_.train_batch_size
           : config_.train_batch_size / config_.gradient_accumulation_steps * backwards_since_update_;
+  global_samples_ += samples;
   backwards_since_update_ = 0;
+  if (throughput_) throughput_->end_step(samples);
+  if (config_.steps_per_print && global_steps_ % *config_.steps_per_print == 0) report_progress();
 }
 
-void Engine::report_progress() const {
+void Engine::report_throughput() {
+  const auto rates = throughput_ ? throughput_->read() : std::nullopt;
+  if (!rates) return;
   std::ostringstream line;
-  line << "step=" << global_steps_ + 1 << ", skipped=" << skipped_steps_ << ", lr=[";
+  line << std::fixed << std::setprecision(2)
+       << "epoch=" << (loader_position_ ? std::max<int64_t>(loader_position_->epoch, 0) : 0)
+       << "/micro_step=" << micro_steps_ + 1 << "/global_step=" << global_steps_
+       << ", RunningAvgSamplesPerSec=" << rates->average << ", CurrSamplesPerSec=" << rates->current << ", "
+       << profile::memory_in_use();
+  log::info(line.str());
+}
+
+void Engine::report_progress() {
+  std::ostringstream line;
+  line << "step=" << global_steps_ << ", skipped=" << skipped_steps_ << ", lr=[";
   const char* separator = "";
   for (const double lr : get_lr()) line << std::exchange(separator, ", ") << lr;
   line << "], mom=[";
@@ -185,6 +232,8 @@ void Engine::report_progress() const {
   }
   line << "]";
   log::info(line.str());
+  report_throughput();
+  if (timers_) log::info(timers_->global_line());
 }
 
 void Engine::zero_grad() {
@@ -212,7 +261,11 @@ void Engine::destroy() {
   is_destroyed_ = true;
 }
 
-void Engine::train(bool mode) { model_.set_training(mode); }
+void Engine::train(bool mode) {
+  model_.set_training(mode);
+  is_training_ = mode;
+  if (throughput_) mode ? throughput_->resume() : throughput_->pause();
+}
 
 std::vector<double> Engine::get_lr() const {
   std::vector<double> rates;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,8 @@
 #include "deepspeed/engine/preemption.h"
 #include "deepspeed/optim/lr_scheduler.h"
 #include "deepspeed/precision/autocast.h"
+#include "deepspeed/profile/step_timers.h"
+#include "deepspeed/profile/throughput.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
@@ -136,6 +139,10 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// Share of the layers kept by progressive layer drop; nothing without it.
   std::optional<double> get_pld_theta() const { return std::nullopt; }
   double loss_scale() const;
+  /// Milliseconds of the parts of the last micro batch (fwd_microstep, bwd_microstep, bwd_inner_microstep,
+  /// bwd_allreduce_microstep, step_microstep) and of the steps of the last report (fwd, ...); empty without
+  /// wall_clock_breakdown and before the first step().
+  std::map<std::string, double> get_wall_clock_timers() const;
   /// Bytes of model states that this rank holds between steps.
   zero::MemoryBytes memory() const;
 
@@ -159,6 +166,10 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// Where the model lies.
   at::Device device() const { return model_.device(); }
   int dp_world_size() const { return world_.size(); }
+  int get_data_parallel_rank() const { return world_.rank(); }
+  /// Layers are not shared out.
+  int get_model_parallel_rank() const { return 0; }
+  int get_tensor_parallel_rank() const { return 0; }
   const std::shared_ptr<zero::ZeroOptimizer>& optimizer() const { return optimizer_; }
   const std::shared_ptr<optim::LrScheduler>& lr_scheduler() const { return lr_scheduler_; }
   const EngineModel& model() const { return model_; }
@@ -194,6 +205,10 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// Puts autocast on for the scope, where the config asks for it.
   void enter_autocast(std::optional<precision::AutocastScope>& scope) const;
   const std::shared_ptr<OutputScale>& output_scale() const { return output_scale_; }
+  /// Measures a part of the step until the end of the scope, where the config asks for it.
+  profile::StepTimers::Scope time_part(profile::StepPart part) const;
+  /// Logs the memory in use, where the config asks for it.
+  void note_memory(const char* when) const;
 
  private:
   friend class CheckpointIo;
@@ -206,7 +221,8 @@ class Engine : public ConfigGetters, public LaterCalls {
   void note_backward();
   void leave_no_sync();
   void end_coalescing(bool reduce);
-  void report_progress() const;
+  void report_progress();
+  void report_throughput();
   void refresh_boundary();
 
   comm::World world_;
@@ -217,6 +233,9 @@ class Engine : public ConfigGetters, public LaterCalls {
   std::shared_ptr<LoaderPosition> loader_position_;
   uint64_t seed_;
   std::optional<at::ScalarType> autocast_;
+  std::unique_ptr<profile::StepTimers> timers_;    // null: not asked for
+  std::optional<profile::Throughput> throughput_;  // nothing: not asked for
+  bool is_training_ = true;
 
   int64_t micro_steps_ = 0;
   int64_t global_steps_ = 0;

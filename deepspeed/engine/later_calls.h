@@ -17,11 +17,6 @@ class LaterCalls {
     refuse_later_call("reload_states", "offloading", "states stay where they are");
   }
   template <class... Args>
-  void get_wall_clock_timers(Args&&...) const {
-    refuse_later_call("get_wall_clock_timers", "the timers of wall_clock_breakdown",
-                      "measure the calls in the program");
-  }
-  template <class... Args>
   void set_data_post_process_func(Args&&...) {
     refuse_later_call("set_data_post_process_func", "the data_efficiency section",
                       "pass deepspeed_io() a collate function");

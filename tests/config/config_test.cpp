@@ -204,10 +204,24 @@ TEST(Config, RefusesContradictions) {
        "torch_autocast.dtype: got fp32, expected fp16 or bf16"},
       {R"({"train_batch_size": 8, "data_types": {"param_dtype": "half"}})",
        "data_types.param_dtype: got fp16"},
+      {R"({"train_batch_size": 8, "fp32_allreduce": true, "communication_data_type": "fp16"})",
+       "fp32_allreduce: got true beside communication_data_type \"fp16\""},
+      {R"({"train_batch_size": 8, "amp": {"enabled": true}})",
+       "amp.enabled: not supported, got true: Apex is a Python package; torch_autocast or fp16 takes its "
+       "place"},
       {R"({"train_batch_size": 8, "data_parallel_size": 2})", "data_parallel_size: got 2, expected 1"},
       {R"({"train_batch_size": 8, "allgather_size": 4, "zero_optimization": {"stage": 1}})",
        "allgather_size: "},
   });
+}
+
+TEST(Config, TakesTwoOldKeysUnderTheirNewNames) {
+  const auto config = load_config(R"({"train_batch_size": 8, "zero_optimization": {"stage": 1},
+                                      "fp32_allreduce": true, "disable_allgather": true})",
+                                  1);
+  EXPECT_EQ(config.communication_data_type, "fp32");
+  EXPECT_FALSE(config.zero_optimization.allgather_partitions);
+  EXPECT_TRUE(load_config(R"({"train_batch_size": 8})", 1).zero_optimization.allgather_partitions);
 }
 
 TEST(Config, AcceptsWhatOnlyLooksLikeAContradiction) {

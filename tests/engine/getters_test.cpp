@@ -1,5 +1,7 @@
 // The getters of the config on the engine, each with its value.
 #include <limits>
+#include <map>
+#include <string>
 
 #include "tests/engine/method_table.h"
 
@@ -40,6 +42,11 @@ const std::vector<MethodRow> kGetters = {
     ROW(fp16_master_weights_and_gradients, false),
     ROW(bfloat16_enabled, false),
     ROW(amp_enabled, false),
+    ROW(amp_params, Json()),
+    ROW(bf16_master_weights_and_gradients, false),
+    ROW(bf16_optimizer_states, false),
+    ROW(dynamic_loss_scale_args, Json()),
+    ROW(log_level, std::nullopt),
     ROW(dynamic_loss_scale, false),
     ROW(initial_dynamic_scale, 65536.0),
     ROW(optimizer_name, std::optional<std::string>("AdamW")),
@@ -65,6 +72,12 @@ const std::vector<MethodRow> kGetters = {
     ROW(zero_legacy_stage1, false),
     ROW(zero_load_from_fp32_weights, true),
     ROW(zero_elastic_checkpoint, false),
+    ROW(zero_allgather_sequential, false),
+    ROW(zero_log_trace_cache_warnings, false),
+    ROW(zero_save_muon_momentum_buffer_in_memory, false),
+    ROW(is_sanity_checks_enabled, false),
+    ROW(super_offload, false),
+    ROW(cpuadam_cores_perc, 0.8),
     ROW(zero_cpu_offload, false),
     ROW(zero_use_cpu_optimizer, false),
     ROW(zero_nvme_offload_optimizer, false),
@@ -86,6 +99,8 @@ const std::vector<MethodRow> kGetters = {
     ROW(checkpoint_tag_validation_fail, true),
     ROW(load_universal_checkpoint, false),
     ROW(use_node_local_storage, false),
+    ROW(checkpoint_serialization_enabled, true),
+    ROW(checkpoint_writer_enabled, false),
     ROW(monitor_enabled, false),
     ROW(flops_profiler_enabled, false),
     ROW(flops_profiler_recompute_fwd_factor, 0.0),
@@ -95,6 +110,12 @@ const std::vector<MethodRow> kGetters = {
     ROW(flops_profiler_detailed, true),
     ROW(flops_profiler_output_file, std::nullopt),
     ROW(autotuning_enabled, false),
+    ROW(autotuning_start_profile_step, 3),
+    ROW(autotuning_end_profile_step, 5),
+    ROW(autotuning_metric, "throughput"),
+    ROW(autotuning_metric_path, "autotuning_metric.json"),
+    ROW(autotuning_model_info_path, "autotuning_model_info.json"),
+    ROW(autotuning_profile_model_info, false),
     ROW(elasticity_enabled, false),
     ROW(eigenvalue_enabled, false),
     ROW(eigenvalue_verbose, false),
@@ -110,6 +131,9 @@ const std::vector<MethodRow> kGetters = {
     ROW(get_pld_theta, std::nullopt),
     ROW(curriculum_enabled_legacy, false),
     ROW(data_efficiency_enabled, false),
+    ROW(data_sampling_enabled, false),
+    ROW(curriculum_learning_enabled, false),
+    ROW(autotp_size, 0),
     ROW(random_ltd_enabled, false),
     ROW(quantize_training, false),
     ROW(deepcompile_enabled, false),
@@ -124,11 +148,25 @@ const std::vector<MethodRow> kGetters = {
     ROW(rank, 0),
     ROW(dp_world_size, 1),
     ROW(broadcast_src_rank, 0),
+    ROW(get_data_parallel_rank, 0),
+    ROW(get_model_parallel_rank, 0),
+    ROW(get_tensor_parallel_rank, 0),
+    ROW(get_wall_clock_timers, (std::map<std::string, double>())),
     ROW(preemption_requested, false),
     ROW(device, at::Device(at::kCPU)),
 #undef ROW
     {"zero_offload_optimizer", [](TestEngine& e) { EXPECT_EQ(e.zero_offload_optimizer().device, "none"); }},
     {"zero_offload_param", [](TestEngine& e) { EXPECT_EQ(e.zero_offload_param().device, "none"); }},
+    {"pld_params", [](TestEngine& e) { EXPECT_FALSE(e.pld_params()); }},
+    {"data_efficiency_config", [](TestEngine& e) { EXPECT_EQ(e.data_efficiency_config().seed, 1234); }},
+    {"data_sampling_config", [](TestEngine& e) { EXPECT_EQ(e.data_sampling_config().num_epochs, 1000); }},
+    {"curriculum_learning_config",
+     [](TestEngine& e) { EXPECT_FALSE(e.curriculum_learning_config().curriculum_metrics); }},
+    {"curriculum_params_legacy",
+     [](TestEngine& e) { EXPECT_FALSE(e.curriculum_params_legacy().curriculum_type); }},
+    {"random_ltd_config", [](TestEngine& e) { EXPECT_FALSE(e.random_ltd_config().model_type); }},
+    {"tensor_parallel_config",
+     [](TestEngine& e) { EXPECT_EQ(e.tensor_parallel_config().dtype, "torch.float16"); }},
     {"aio_config", [](TestEngine& e) { EXPECT_EQ(e.aio_config().queue_depth, 8); }},
     {"torch_autocast_dtype", [](TestEngine& e) { EXPECT_THROW(e.torch_autocast_dtype(), UsageError); }},
     {"config", [](TestEngine& e) { EXPECT_EQ(e.config().raw, kMethodsConfig); }},
@@ -151,6 +189,9 @@ TEST(EngineGetters, FollowTheConfig) {
   EXPECT_TRUE(engine->fp16_enabled());
   EXPECT_TRUE(engine->dynamic_loss_scale());
   EXPECT_EQ(engine->initial_dynamic_scale(), 16.0);
+  EXPECT_EQ(engine->dynamic_loss_scale_args(),
+            Json::parse(R"({"init_scale": 16.0, "scale_window": 1000, "min_scale": 1, "delayed_shift": 2,
+                            "consecutive_hysteresis": false})"));
   EXPECT_EQ(engine->loss_scale(), 16.0);
   EXPECT_TRUE(engine->zero_optimization_partition_gradients());
   EXPECT_FALSE(engine->zero_overlap_comm());

@@ -256,7 +256,6 @@ const std::vector<MethodRow> kOthers = {
      }},
     waits_for("offload_states", "offloading", [](TestEngine& e) { e.offload_states(); }),
     waits_for("reload_states", "offloading", [](TestEngine& e) { e.reload_states(/*non_blocking=*/true); }),
-    waits_for("get_wall_clock_timers", "the timers", [](TestEngine& e) { e.get_wall_clock_timers(); }),
     waits_for("set_data_post_process_func", "the data_efficiency section",
               [](TestEngine& e) { e.set_data_post_process_func(nullptr); }),
     waits_for("set_custom_curriculum_learning_schedule", "the data_efficiency section",

@@ -109,6 +109,26 @@ TEST_P(Resume, EqualsAnUninterruptedRunBitForBit) {
   EXPECT_EQ(straight, resumed);
 }
 
+TEST(ResumedMasters, AreThoseOfTheFileUnlessTheModelsAreAskedFor) {
+  Json config = resume_config(1, "bf16");
+  const TemporaryFolder folder;
+  run_ranks(2, [&](comm::World& world) {
+    Session session(world, config);
+    session.train(5);
+    session.engine->save_checkpoint(folder.path());
+    const at::Tensor master = session.engine->optimizer()->master(0).clone();
+    const at::Tensor rounded = master.to(at::kBFloat16).to(at::kFloat);
+    EXPECT_FALSE(at::equal(master, rounded));
+    for (const bool from_fp32 : {true, false}) {
+      config["zero_optimization"]["load_from_fp32_weights"] = from_fp32;
+      Session resumed(world, config);
+      resumed.engine->load_checkpoint(folder.path());
+      EXPECT_TRUE(at::equal(resumed.engine->optimizer()->master(0), from_fp32 ? master : rounded))
+          << from_fp32;
+    }
+  });
+}
+
 class ResumeWithWholeParameters : public ::testing::TestWithParam<std::tuple<const char*, int, int>> {};
 INSTANTIATE_TEST_SUITE_P(Matrix, ResumeWithWholeParameters,
                          ::testing::Values(std::tuple("Lamb", 1, 3), std::tuple("Lamb", 2, 2),

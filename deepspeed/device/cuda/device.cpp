@@ -37,6 +37,10 @@ void set_cuda_device(int index) {
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
 }
 
+void synchronize() {
+  if (num_cuda_devices() > 0) c10::cuda::device_synchronize();
+}
+
 void seed_cuda_generators(uint64_t seed) {
   for (int index = 0; index < num_cuda_devices(); ++index) {
     auto generator = at::cuda::detail::getDefaultCUDAGenerator(static_cast<c10::DeviceIndex>(index));

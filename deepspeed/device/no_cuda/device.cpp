@@ -20,6 +20,7 @@ int num_cuda_devices() {
 }
 int current_cuda_device() { refuse("current_cuda_device()"); }
 void set_cuda_device(int) { refuse("set_cuda_device()"); }
+void synchronize() {}
 void seed_cuda_generators(uint64_t) {}
 at::Tensor cuda_rng_state() { refuse("cuda_rng_state()"); }
 void set_cuda_rng_state(const at::Tensor&) { refuse("set_cuda_rng_state()"); }

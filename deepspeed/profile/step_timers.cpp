@@ -1,0 +1,47 @@
+#include "deepspeed/profile/step_timers.h"
+
+#include <iomanip>
+#include <sstream>
+
+#include "deepspeed/device/current_device.h"
+
+namespace deepspeed::profile {
+namespace {
+
+constexpr std::array<const char*, static_cast<size_t>(StepPart::kCount)> kPartNames = {
+    "fwd", "bwd", "bwd_inner", "bwd_allreduce", "step"};
+
+std::chrono::steady_clock::time_point now_on_device() {
+  device::synchronize();
+  return std::chrono::steady_clock::now();
+}
+
+}  // namespace
+
+StepTimers::Scope::Scope(StepTimers* timers, StepPart part) : timers_(timers), part_(part) {
+  if (timers_ != nullptr) start_ = now_on_device();
+}
+
+StepTimers::Scope::~Scope() {
+  if (timers_ == nullptr) return;
+  const double ms = std::chrono::duration<double, std::milli>(now_on_device() - start_).count();
+  timers_->micro_step_[static_cast<size_t>(part_)] += ms;
+  timers_->global_[static_cast<size_t>(part_)] += ms;
+}
+
+std::string StepTimers::take(Sums& sums, const char* suffix) {
+  std::ostringstream line;
+  line << "time (ms)" << std::fixed << std::setprecision(2);
+  for (size_t part = 0; part < sums.size(); ++part) {
+    const std::string name = std::string(kPartNames[part]) + suffix;
+    line << " | " << name << ": " << sums[part];
+    last_[name] = sums[part];
+  }
+  sums.fill(0.0);
+  return line.str();
+}
+
+std::string StepTimers::micro_step_line() { return take(micro_step_, "_microstep"); }
+std::string StepTimers::global_line() { return take(global_, ""); }
+
+}  // namespace deepspeed::profile

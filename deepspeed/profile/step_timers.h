@@ -1,0 +1,52 @@
+// The times of the parts of a step: DeepSpeed's wall_clock_breakdown.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace deepspeed::profile {
+
+/// Names in the log: fwd, bwd, bwd_inner (autograd alone), bwd_allreduce (what of the reductions autograd did
+/// not hide) and step.
+enum class StepPart : size_t { kForward, kBackward, kBackwardInner, kBackwardAllreduce, kStep, kCount };
+
+/// Adds up what each part takes, in the micro batch and since the last update that was reported. Waits for
+/// the device at both ends of a part.
+class StepTimers {
+ public:
+  /// Measures from here to its end; nothing where `timers` is null.
+  class Scope {
+   public:
+    Scope(StepTimers* timers, StepPart part);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    StepTimers* timers_;
+    StepPart part_;
+    std::chrono::steady_clock::time_point start_;
+  };
+
+  /// "time (ms) | fwd_microstep: 1.25 | bwd_microstep: ..." since the last call.
+  std::string micro_step_line();
+  /// "time (ms) | fwd: 5.00 | ...": the sums since the last call.
+  std::string global_line();
+  /// Milliseconds by name (fwd_microstep, ..., fwd, ...), as the last two lines said them.
+  const std::map<std::string, double>& last() const { return last_; }
+
+ private:
+  using Sums = std::array<double, static_cast<size_t>(StepPart::kCount)>;  // ms
+
+  std::string take(Sums& sums, const char* suffix);
+
+  Sums micro_step_{};
+  Sums global_{};
+  std::map<std::string, double> last_;
+};
+
+}  // namespace deepspeed::profile

@@ -1,0 +1,47 @@
+// Samples a second of training: DeepSpeed's timers.throughput.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace deepspeed::profile {
+
+struct SampleRates {
+  double average = 0.0;  // samples a second since the first steps
+  double current = 0.0;  // since the last reading
+};
+
+/// Counts from the end of the second update on, which leaves the slow first steps out, and leaves out the
+/// time between pause() and resume().
+class Throughput {
+ public:
+  /// `synchronized`: waits for the device where a reading begins and ends; else what the device has not done
+  /// yet counts as done. Steps that are not read never wait.
+  explicit Throughput(bool synchronized) : synchronized_(synchronized) {}
+
+  /// An update of `samples` ended.
+  void end_step(int64_t samples);
+  void pause();
+  void resume();
+  /// Nothing before the third update.
+  std::optional<SampleRates> read();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Window {
+    double seconds = 0.0;
+    int64_t samples = 0;
+    double rate() const { return seconds > 0.0 ? static_cast<double>(samples) / seconds : 0.0; }
+  };
+
+  Clock::time_point now() const;
+  void add_time();
+
+  bool synchronized_;
+  int64_t num_steps_ = 0;
+  std::optional<Clock::time_point> running_since_;  // nothing: not begun, or paused
+  Window all_, last_;
+};
+
+}  // namespace deepspeed::profile
