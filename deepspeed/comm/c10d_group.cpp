@@ -33,6 +33,14 @@ const char* name_of(ReduceOp op) {
       return "min";
     case ReduceOp::kProduct:
       return "product";
+    case ReduceOp::kAvg:
+      return "average";
+    case ReduceOp::kBand:
+      return "bitwise and";
+    case ReduceOp::kBor:
+      return "bitwise or";
+    case ReduceOp::kBxor:
+      return "bitwise xor";
     case ReduceOp::kSum:
       break;
   }
@@ -105,7 +113,10 @@ std::shared_ptr<C10dGroup> C10dGroup::make(GroupDescription description, const s
                                            std::shared_ptr<DivergenceGuard> guard) {
   const std::shared_ptr<C10dGroup> made(
       new C10dGroup(std::move(description), std::move(group), std::move(store), std::move(guard)));
-  made->calls_ = made->guard_->watch(key, made->description().name, made->description().global_ranks,
+  // Gloo's messages tell by their tags whether the calls agree; NCCL has no such thing.
+  const auto check = made->description().backend == "gloo" ? DivergenceGuard::Check::kByMessages
+                                                           : DivergenceGuard::Check::kByTheGuard;
+  made->calls_ = made->guard_->watch(key, made->description().name, made->description().global_ranks, check,
                                      [weak = std::weak_ptr(made)](const std::string& reason) {
                                        if (const auto group = weak.lock()) group->give_up(reason);
                                      });
@@ -144,11 +155,11 @@ void C10dGroup::refuse_after_failure(const char* collective) {
 Work C10dGroup::start(CollectiveCall call, at::DeviceType device, const Operations& operations) {
   refuse_after_failure(call.collective);
   call.position = position();
-  const uint64_t number = calls_->begin(call);
+  const auto [number, chain] = calls_->begin(call);
   try {
     const auto backend = group_->getBackend(device);
     auto started = operations({*backend, device == at::kCPU ? direct_.get() : nullptr,
-                               direct_tag(number, fingerprint(call, number)), description().timeout});
+                               direct_tag(number, fingerprint(chain)), description().timeout});
     started.on_stream = device != at::kCPU;
     calls_->started(number, started.works);
     return Work(std::make_shared<C10dWork>(call.collective, number, std::move(started),
@@ -264,7 +275,8 @@ Work C10dGroup::start_barrier() {
 void C10dGroup::monitored_barrier(milliseconds timeout, bool wait_all_ranks) {
   refuse_after_failure("monitored_barrier");
   try {
-    wait_at_monitored_barrier(description(), *store_, num_monitored_barriers_++, timeout, wait_all_ranks);
+    const std::lock_guard lock(monitored_barriers_mutex_);
+    monitored_barriers_.wait(description(), *store_, calls_->progress().number, timeout, wait_all_ranks);
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {

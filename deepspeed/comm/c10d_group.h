@@ -2,7 +2,6 @@
 // nccl/.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "deepspeed/comm/collectives.h"
 #include "deepspeed/comm/divergence_guard.h"
 #include "deepspeed/comm/group_impl.h"
+#include "deepspeed/comm/monitored_barrier.h"
 
 namespace deepspeed::comm {
 
@@ -68,7 +68,8 @@ class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this
   std::unique_ptr<DirectExchange> direct_;  // CPU tensors over Gloo
   std::mutex messages_mutex_;
   std::vector<c10::weak_intrusive_ptr<c10d::Work>> messages_;  // weak: they hold tensors
-  std::atomic<uint64_t> num_monitored_barriers_ = 0;
+  std::mutex monitored_barriers_mutex_;
+  MonitoredBarriers monitored_barriers_;
   std::mutex failure_mutex_;
   std::string failure_;  // empty: none yet
 };

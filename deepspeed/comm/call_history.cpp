@@ -6,8 +6,6 @@
 namespace deepspeed::comm {
 namespace {
 
-constexpr size_t kKept = 64;
-
 bool is_done(const c10::weak_intrusive_ptr<c10d::Work>& weak) {
   const auto work = weak.lock();
   return !work || work->isCompleted();
@@ -15,13 +13,27 @@ bool is_done(const c10::weak_intrusive_ptr<c10d::Work>& weak) {
 
 }  // namespace
 
-CallHistory::CallHistory(std::string group_name, std::vector<int> global_ranks)
-    : group_name_(std::move(group_name)), global_ranks_(std::move(global_ranks)) {}
+CallHistory::CallHistory(std::string group_name, std::vector<int> global_ranks, size_t kept)
+    : group_name_(std::move(group_name)), global_ranks_(std::move(global_ranks)), kept_(kept) {}
 
-uint64_t CallHistory::begin(const CollectiveCall& call) {
+CallHistory::Progress CallHistory::begin(const CollectiveCall& call) {
   const std::lock_guard lock(mutex_);
-  entries_.push_back({.call = call, .number = ++num_calls_, .begin = Clock::now()});
-  return num_calls_;
+  ++progress_.number;
+  progress_.chain = extend_chain(progress_.chain, call, progress_.number);
+  entries_.push_back(
+      {.call = call, .number = progress_.number, .chain = progress_.chain, .begin = Clock::now()});
+  return progress_;
+}
+
+CallHistory::Progress CallHistory::progress() {
+  const std::lock_guard lock(mutex_);
+  return progress_;
+}
+
+std::optional<uint64_t> CallHistory::chain_at(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const Entry* entry = find(number);
+  return entry == nullptr ? std::nullopt : std::optional(entry->chain);
 }
 
 bool CallHistory::Entry::has_ended() {
@@ -33,9 +45,8 @@ bool CallHistory::Entry::has_ended() {
 }
 
 CallHistory::Entry* CallHistory::find(uint64_t number) {
-  const auto found = std::find_if(entries_.rbegin(), entries_.rend(),
-                                  [&](const Entry& entry) { return entry.number == number; });
-  return found == entries_.rend() ? nullptr : &*found;
+  if (entries_.empty() || number < entries_.front().number || number > progress_.number) return nullptr;
+  return &entries_[number - entries_.front().number];  // numbers follow each other
 }
 
 void CallHistory::started(uint64_t number, const Works& works) {
@@ -44,7 +55,7 @@ void CallHistory::started(uint64_t number, const Works& works) {
   if (entry == nullptr) return;
   for (const auto& work : works) entry->works.emplace_back(work);
   entry->is_started = true;
-  while (entries_.size() > kKept && entries_.front().has_ended()) entries_.pop_front();
+  while (entries_.size() > kept_ && entries_.front().has_ended()) entries_.pop_front();
 }
 
 void CallHistory::set_blocked(uint64_t number, bool is_blocked) {
@@ -65,7 +76,7 @@ bool CallHistory::has_waited(std::chrono::milliseconds patience) {
   return oldest_open(Clock::now() - patience) != nullptr;
 }
 
-GroupReport CallHistory::report(std::chrono::milliseconds patience) {
+GroupReport CallHistory::report(std::chrono::milliseconds patience, size_t most) {
   const std::lock_guard lock(mutex_);
   GroupReport report;
   report.name = group_name_;
@@ -74,7 +85,11 @@ GroupReport CallHistory::report(std::chrono::milliseconds patience) {
     report.waits_in = entry->number;
     report.is_blocked = entry->is_blocked;
   }
-  for (const Entry& entry : entries_) report.calls[entry.number] = describe(entry.call, entry.number);
+  size_t first = entries_.size() - std::min(most, entries_.size());
+  if (report.waits_in) first = std::min<size_t>(first, *report.waits_in - entries_.front().number);
+  for (size_t i = first; i < entries_.size(); ++i) {
+    report.calls[entries_[i].number] = describe(entries_[i].call, entries_[i].number);
+  }
   return report;
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -18,10 +19,17 @@ class CallHistory {
  public:
   using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-  CallHistory(std::string group_name, std::vector<int> global_ranks);
+  /// How far the group came, and the hash of all calls up to there (collective_call.h).
+  struct Progress {
+    uint64_t number = 0;
+    uint64_t chain = 0;
+  };
 
-  /// Notes the call that is about to start; returns its number, from 1.
-  uint64_t begin(const CollectiveCall& call);
+  /// kept: how many calls are remembered beside those under way.
+  CallHistory(std::string group_name, std::vector<int> global_ranks, size_t kept = 64);
+
+  /// Notes the call that is about to start; its number counts from 1.
+  Progress begin(const CollectiveCall& call);
   /// The operations of the call `number`; it is done when they are. Until then it counts as under way.
   void started(uint64_t number, const Works& works);
   /// The program waits for the call; or no longer.
@@ -30,7 +38,11 @@ class CallHistory {
   /// Whether a call began at least `patience` ago and is not done.
   bool has_waited(std::chrono::milliseconds patience);
   bool has_unfinished_calls() { return has_waited(std::chrono::milliseconds(0)); }
-  GroupReport report(std::chrono::milliseconds patience);
+  Progress progress();
+  /// The chain up to the call `number`; nothing where it did not begin yet or is forgotten.
+  std::optional<uint64_t> chain_at(uint64_t number);
+  /// most: of the latest calls.
+  GroupReport report(std::chrono::milliseconds patience, size_t most = 64);
   /// That this rank gave up the group, after its last call.
   GroupReport leaving_report();
 
@@ -39,6 +51,7 @@ class CallHistory {
   struct Entry {
     CollectiveCall call;
     uint64_t number = 0;
+    uint64_t chain = 0;
     Clock::time_point begin;
     std::vector<c10::weak_intrusive_ptr<c10d::Work>> works = {};  // weak: they hold tensors
     bool is_started = false;
@@ -52,9 +65,10 @@ class CallHistory {
 
   std::string group_name_;
   std::vector<int> global_ranks_;
+  size_t kept_;
   std::mutex mutex_;
   std::deque<Entry> entries_;  // the latest ones, and all that are open
-  uint64_t num_calls_ = 0;
+  Progress progress_;
 };
 
 }  // namespace deepspeed::comm

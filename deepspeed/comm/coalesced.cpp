@@ -8,6 +8,7 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/comm/joined_work.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -60,6 +61,16 @@ at::Tensor flatten(const Piece& piece) {
   return flat;
 }
 
+// What travels for a piece: a lone tensor as it is, if it can.
+at::Tensor flat_of(const Piece& piece) {
+  return piece.size() == 1 && piece.front().is_contiguous() ? piece.front() : flatten(piece);
+}
+
+void put_back(const Piece& piece, const at::Tensor& flat) {
+  if (flat.const_data_ptr() == piece.front().const_data_ptr()) return;
+  visit_places(piece, flat, [](const at::Tensor& to, const at::Tensor& from) { to.copy_(from); });
+}
+
 // One piece is packed and unpacked while another travels.
 void start_all(const std::vector<Piece>& pieces, const std::function<Work(const at::Tensor&)>& start) {
   c10::NoGradGuard no_grad;
@@ -72,15 +83,11 @@ void start_all(const std::vector<Piece>& pieces, const std::function<Work(const 
   const auto finish_first = [&] {
     auto& first = under_way.front();
     first.work.wait();
-    if (first.flat.const_data_ptr() != first.piece->front().const_data_ptr()) {
-      visit_places(*first.piece, first.flat,
-                   [](const at::Tensor& to, const at::Tensor& from) { to.copy_(from); });
-    }
+    put_back(*first.piece, first.flat);
     under_way.erase(under_way.begin());
   };
   for (const auto& piece : pieces) {
-    const bool travels_as_it_is = piece.size() == 1 && piece.front().is_contiguous();
-    const auto flat = travels_as_it_is ? piece.front() : flatten(piece);
+    const auto flat = flat_of(piece);
     under_way.push_back({&piece, flat, start(flat)});
     if (under_way.size() > 2) finish_first();
   }
@@ -93,6 +100,21 @@ void all_reduce_coalesced(const ProcessGroup& group, const std::vector<at::Tenso
                           int64_t piece_bytes) {
   start_all(pack(tensors, piece_bytes),
             [&](const at::Tensor& flat) { return group.start_all_reduce(flat, op); });
+}
+
+Work start_all_reduce_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors,
+                                ReduceOp op) {
+  const c10::NoGradGuard no_grad;
+  std::vector<std::pair<Piece, at::Tensor>> under_way;
+  std::vector<Work> works;
+  for (const auto& piece : pack(tensors, kDefaultPieceBytes)) {
+    const auto flat = flat_of(piece);
+    works.push_back(group.start_all_reduce(flat, op));
+    under_way.emplace_back(piece, flat);
+  }
+  return joined_work(std::move(works), [under_way = std::move(under_way)] {
+    for (const auto& [piece, flat] : under_way) put_back(piece, flat);
+  });
 }
 
 void broadcast_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors, int root,

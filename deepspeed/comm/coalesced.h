@@ -19,6 +19,10 @@ constexpr int64_t kDefaultPieceBytes = int64_t{32} << 20;
 void all_reduce_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors,
                           ReduceOp op = ReduceOp::kSum, int64_t piece_bytes = kDefaultPieceBytes);
 
+/// The same in pieces of the default size, all started at once. The tensors hold the sums after wait().
+Work start_all_reduce_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors,
+                                ReduceOp op = ReduceOp::kSum);
+
 /// Overwrites every tensor with that of `root`, packed as above.
 void broadcast_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors, int root,
                          int64_t piece_bytes = kDefaultPieceBytes);

@@ -43,8 +43,9 @@ std::string describe(const CollectiveCall& call, uint64_t number) {
   return out.str();
 }
 
-uint32_t fingerprint(const CollectiveCall& call, uint64_t number) {
+uint64_t extend_chain(uint64_t earlier, const CollectiveCall& call, uint64_t number) {
   Hash hash;
+  hash.add(earlier);
   hash.add(call.collective);
   hash.add(call.op);
   hash.add(number);
@@ -52,7 +53,13 @@ uint32_t fingerprint(const CollectiveCall& call, uint64_t number) {
   hash.add(static_cast<uint64_t>(call.dtype));
   hash.add(static_cast<uint64_t>(call.root));
   hash.add(static_cast<uint64_t>(call.position));
-  return static_cast<uint32_t>((hash.value() ^ (hash.value() >> 32)) & 0xfffff);
+  return hash.value();
+}
+
+uint32_t fingerprint(uint64_t chain) {
+  uint64_t folded = 0;
+  for (; chain != 0; chain >>= 20) folded ^= chain & 0xfffff;
+  return static_cast<uint32_t>(folded);
 }
 
 }  // namespace deepspeed::comm

@@ -20,7 +20,11 @@ struct CollectiveCall {
 /// "all_reduce #42 (sum of 1024 Float, micro step 7)"; `number` counts the group's calls from 1.
 std::string describe(const CollectiveCall& call, uint64_t number);
 
-/// Differs, but for one pair in 2^20, where describe() differs; the same on every machine.
-uint32_t fingerprint(const CollectiveCall& call, uint64_t number);
+/// Continues the hash of a group's calls, `earlier` (0 before the first), with its call `number`: alike on
+/// all machines where all calls so far are.
+uint64_t extend_chain(uint64_t earlier, const CollectiveCall& call, uint64_t number);
+
+/// 20 bits of a chain.
+uint32_t fingerprint(uint64_t chain);
 
 }  // namespace deepspeed::comm

@@ -14,6 +14,14 @@ c10d::ReduceOp::RedOpType c10d_op(ReduceOp op) {
       return c10d::ReduceOp::MIN;
     case ReduceOp::kProduct:
       return c10d::ReduceOp::PRODUCT;
+    case ReduceOp::kAvg:
+      return c10d::ReduceOp::AVG;
+    case ReduceOp::kBand:
+      return c10d::ReduceOp::BAND;
+    case ReduceOp::kBor:
+      return c10d::ReduceOp::BOR;
+    case ReduceOp::kBxor:
+      return c10d::ReduceOp::BXOR;
     case ReduceOp::kSum:
       break;
   }
@@ -64,6 +72,38 @@ Started gloo_reduce_scatter(const Route& route, const at::Tensor& output, const 
           }};
 }
 
+bool averages_by_hand(const Route& route, ReduceOp op) {
+  return route.direct != nullptr && op == ReduceOp::kAvg;
+}
+
+// 16-bit types are summed and divided in fp32: their sum alone could overflow where the average does not.
+at::ScalarType average_type(at::ScalarType type) {
+  return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
+}
+
+// Divides `sum` once `started` is done, and puts it into `result`, which may be the same tensor.
+Started then_average(Started started, const at::Tensor& sum, const at::Tensor& result, int size) {
+  started.finish = [=, earlier = std::move(started.finish)] {
+    const c10::NoGradGuard no_grad;
+    if (earlier) earlier();
+    sum.div_(size);
+    if (sum.const_data_ptr() != result.const_data_ptr()) result.copy_(sum);
+  };
+  return started;
+}
+
+Started average_all(const Route& route, const at::Tensor& tensor) {
+  const auto sum = tensor.detach().to(average_type(tensor.scalar_type()));
+  return then_average(all_reduce_on(route, sum, ReduceOp::kSum), sum, tensor, route.backend.getSize());
+}
+
+Started average_blocks(const Route& route, const at::Tensor& output, const at::Tensor& input) {
+  const auto type = average_type(input.scalar_type());
+  const auto sum = output.detach().to(type);
+  return then_average(reduce_scatter_on(route, sum, input.detach().to(type), ReduceOp::kSum), sum, output,
+                      route.backend.getSize());
+}
+
 /// Whether the intervals are the equal blocks, one a rank, that make up `numel` elements.
 bool are_equal_blocks(const std::vector<Interval>& owned, int64_t numel) {
   const int64_t size = static_cast<int64_t>(owned.size());
@@ -79,6 +119,7 @@ bool are_equal_blocks(const std::vector<Interval>& owned, int64_t numel) {
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.detach().view({-1}).view(at::kByte); }
 
 Started all_reduce_on(const Route& route, const at::Tensor& tensor, ReduceOp op) {
+  if (averages_by_hand(route, op)) return average_all(route, tensor);
   if (sums_directly(route, tensor, op)) return {{route.direct->all_reduce(tensor, route.tag)}, nullptr};
   const auto wide = gloo_reduction_type(tensor.scalar_type());
   if (route.direct == nullptr || wide == tensor.scalar_type()) {
@@ -120,6 +161,7 @@ Started all_gather_on(const Route& route, const at::Tensor& output, const at::Te
 Started reduce_scatter_on(const Route& route, const at::Tensor& output, const at::Tensor& input,
                           ReduceOp op) {
   c10::NoGradGuard no_grad;
+  if (averages_by_hand(route, op)) return average_blocks(route, output, input);
   if (sums_directly(route, input, op))
     return {{route.direct->reduce_scatter(output, input, route.tag)}, nullptr};
   if (route.direct != nullptr) return gloo_reduce_scatter(route, output, input.detach(), op);

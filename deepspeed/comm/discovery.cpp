@@ -1,6 +1,5 @@
 #include "deepspeed/comm/discovery.h"
 
-#include <array>
 #include <charconv>
 #include <sstream>
 
@@ -15,21 +14,38 @@ std::optional<int> number(const char* variable) {
   return value ? std::optional<int>(static_cast<int>(*value)) : std::nullopt;
 }
 
+std::optional<int> first_number(const char* variable, const char* other) {
+  const auto value = number(variable);
+  return value ? value : number(other);
+}
+
 struct Variables {
   const char* launcher;
   const char* rank;
   const char* size;
   const char* local_rank;
   const char* local_size;
+  const char* other_local_rank;  // by which another implementation tells the same
+  const char* other_local_size;
 };
 
-constexpr std::array<Variables, 3> kMpi{{
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"MVAPICH2", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
-     "MV2_COMM_WORLD_LOCAL_SIZE"},
-    {"MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-}};
+constexpr Variables kOpenMpi{"Open MPI",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Variables kMvapich{"MVAPICH2",
+                             "MV2_COMM_WORLD_RANK",
+                             "MV2_COMM_WORLD_SIZE",
+                             "MV2_COMM_WORLD_LOCAL_RANK",
+                             "MV2_COMM_WORLD_LOCAL_SIZE",
+                             "MV2_COMM_WORLD_LOCAL_RANK",
+                             "MV2_COMM_WORLD_LOCAL_SIZE"};
+// MPICH's hydra and Intel MPI set MPI_LOCALRANKID, Cray's PALS PMI_LOCAL_RANK, Slurm's plugin pmi2 neither.
+constexpr Variables kPmi{"MPICH or Intel MPI", "PMI_RANK",       "PMI_SIZE",      "MPI_LOCALRANKID",
+                         "MPI_LOCALNRANKS",    "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"};
 
 std::optional<DiscoveredPlace> mpi_place(const Variables& variables) {
   const auto rank = number(variables.rank);
@@ -40,8 +56,12 @@ std::optional<DiscoveredPlace> mpi_place(const Variables& variables) {
                       " is; set both, or auto_mpi_discovery = false");
   }
   if (!rank) return std::nullopt;
-  return DiscoveredPlace{variables.launcher,           *rank, *size, number(variables.local_rank),
-                         number(variables.local_size), ""};
+  return DiscoveredPlace{variables.launcher,
+                         *rank,
+                         *size,
+                         first_number(variables.local_rank, variables.other_local_rank),
+                         first_number(variables.local_size, variables.other_local_size),
+                         ""};
 }
 
 // SLURM_STEP_NUM_TASKS is set for the tasks of srun alone; SLURM_PROCID also in the shells of sbatch and
@@ -57,6 +77,31 @@ std::optional<DiscoveredPlace> slurm_place() {
   const auto hosts = env::get("SLURM_STEP_NODELIST");
   place.master_addr = first_slurm_host(hosts ? *hosts : env::get("SLURM_JOB_NODELIST").value_or(""));
   return place;
+}
+
+// srun sets the variables of PMI too where its plugin is pmi2. Within a Slurm job mpiexec starts one helper a
+// node by srun, whose variables its ranks inherit: then the two disagree, and mpiexec's count.
+std::optional<DiscoveredPlace> pmi_or_slurm_place() {
+  const auto pmi = mpi_place(kPmi);
+  auto slurm = slurm_place();
+  if (!pmi || !slurm) return pmi ? pmi : slurm;
+  if (pmi->rank != slurm->rank || pmi->world_size != slurm->world_size) return pmi;
+  if (pmi->local_rank) slurm->local_rank = pmi->local_rank;
+  if (pmi->local_size) slurm->local_size = pmi->local_size;
+  return slurm;
+}
+
+// PMIx tells a rank, but the number of ranks through its library alone.
+std::optional<DiscoveredPlace> pmix_place() {
+  const auto rank = number("PMIX_RANK");
+  if (!rank) return std::nullopt;
+  const auto size = number("WORLD_SIZE");
+  if (!size) {
+    raise<UsageError>("comm", "the variable PMIX_RANK is ", *rank,
+                      ", but none tells the number of ranks; set WORLD_SIZE for all of them, or "
+                      "auto_mpi_discovery = false for a world of one");
+  }
+  return DiscoveredPlace{"PMIx", *rank, *size, std::nullopt, std::nullopt, ""};
 }
 
 bool read_number(std::string_view& text, int& value) {
@@ -75,10 +120,10 @@ bool skip(std::string_view& text, std::string_view prefix) {
 }  // namespace
 
 std::optional<DiscoveredPlace> discover_place() {
-  for (const auto& variables : kMpi) {
-    if (auto place = mpi_place(variables)) return place;
-  }
-  return slurm_place();
+  if (auto place = mpi_place(kOpenMpi)) return place;
+  if (auto place = mpi_place(kMvapich)) return place;
+  if (auto place = pmi_or_slurm_place()) return place;
+  return pmix_place();
 }
 
 std::string first_slurm_host(const std::string& hosts) {

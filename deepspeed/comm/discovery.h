@@ -16,9 +16,10 @@ struct DiscoveredPlace {
   std::string master_addr;  // of rank 0; "" where the launcher does not tell
 };
 
-/// The place that the first of these launchers gave: Open MPI, MVAPICH2, MPICH and Intel MPI (PMI), Slurm's
-/// srun. Nothing where none started this process; a shell of sbatch or salloc is no rank. Throws UsageError
-/// for a variable that is no number.
+/// The place that the first of these launchers gave: Open MPI, MVAPICH2, Slurm's srun (also where its plugin
+/// sets PMI's variables to the same), MPICH, Intel MPI and others with PMI, PMIx with WORLD_SIZE. Nothing
+/// where none started this process; a shell of sbatch or salloc is no rank. Throws UsageError for a variable
+/// that is no number and for a rank without a number of ranks.
 std::optional<DiscoveredPlace> discover_place();
 
 /// The first host of Slurm's list: "gpu[03-05,9],login1" gives "gpu03". "" for an empty list.

@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "deepspeed/comm/sequence_check.h"
+
 namespace deepspeed::comm {
 namespace {
 
@@ -15,6 +17,8 @@ using std::chrono::milliseconds;
 // How long a call may be under way before the ranks compare, and how often that is looked at and told.
 constexpr milliseconds kPatience(1000);
 constexpr milliseconds kInterval(250);
+// Calls that a group remembers where hashes are compared: more than ranks are apart when they do.
+constexpr size_t kKept = 4096;
 
 std::string report_key(int rank) { return "calls/" + std::to_string(rank); }
 
@@ -25,6 +29,7 @@ struct DivergenceGuard::State {
     std::shared_ptr<CallHistory> history;
     std::function<void(const std::string&)> on_divergence;  // empty once it was called
     std::vector<int> global_ranks;
+    Check check;
   };
 
   c10::intrusive_ptr<c10d::Store> store;
@@ -45,16 +50,20 @@ struct DivergenceGuard::State {
   // Of the guard's thread alone.
   int64_t serial = 0;
   std::map<int, std::pair<int64_t, std::string>> suspected;  // by rank: the report that showed a deadlock
+  std::optional<SequenceCheck> sequences;
 
   bool waits(milliseconds patience);
   std::set<int> peers();
-  RankReport own_report(milliseconds patience);
+  std::map<std::string, SequenceCheck::Group> compared_groups();
+  RankReport own_report(milliseconds patience, size_t most = 64);
   std::optional<RankReport> report_of(int peer);
   bool is_deadlock_again(const RankReport& other, const std::string& text);
   std::optional<std::string> exchange(milliseconds patience);
   std::optional<std::string> compare(const RankReport& own);
   void tell(const RankReport& report) { store->set(report_key(rank), to_json(report).dump()); }
-  void give_up(const std::string& reason);
+  std::optional<std::string> check_sequences();
+  /// everywhere: also in groups where nothing is under way.
+  void give_up(const std::string& reason, bool everywhere);
   uint64_t ask();
   void stop();
   bool wait_for_answer(uint64_t number, milliseconds limit);
@@ -78,23 +87,31 @@ std::set<int> DivergenceGuard::State::peers() {
   return ranks;
 }
 
-RankReport DivergenceGuard::State::own_report(milliseconds patience) {
+std::map<std::string, SequenceCheck::Group> DivergenceGuard::State::compared_groups() {
+  const std::lock_guard lock(mutex);
+  std::map<std::string, SequenceCheck::Group> compared;
+  if (left || !gave_up.empty()) return compared;
+  for (const auto& [key, group] : groups) {
+    if (group.check == Check::kByTheGuard) compared[key] = {group.history, group.global_ranks};
+  }
+  return compared;
+}
+
+RankReport DivergenceGuard::State::own_report(milliseconds patience, size_t most) {
   const std::lock_guard lock(mutex);
   RankReport report;
   report.rank = rank;
   report.serial = ++serial;
   report.gave_up = gave_up;
   for (const auto& [key, group] : groups) {
-    report.groups[key] = left ? group.history->leaving_report() : group.history->report(patience);
+    report.groups[key] = left ? group.history->leaving_report() : group.history->report(patience, most);
   }
   return report;
 }
 
 std::optional<RankReport> DivergenceGuard::State::report_of(int peer) {
-  const auto key = report_key(peer);
-  if (!store->check({key})) return std::nullopt;
-  const auto bytes = store->get(key);
-  return report_from_json(Json::parse(bytes.begin(), bytes.end()));
+  const auto text = read_if_set(*store, report_key(peer));
+  return text ? std::optional(report_from_json(Json::parse(*text))) : std::nullopt;
 }
 
 bool DivergenceGuard::State::is_deadlock_again(const RankReport& other, const std::string& text) {
@@ -136,13 +153,30 @@ std::optional<std::string> DivergenceGuard::State::exchange(milliseconds patienc
   }
 }
 
-void DivergenceGuard::State::give_up(const std::string& reason) {
+std::optional<std::string> DivergenceGuard::State::check_sequences() {
+  const auto compared = compared_groups();
+  if (compared.empty()) return std::nullopt;
+  try {
+    if (!sequences) sequences.emplace(rank, [this] { return own_report(milliseconds(0), kKept); });
+    auto text = sequences->check(*store, compared);
+    if (text) {
+      auto own = own_report(milliseconds(0));
+      own.gave_up = *text;
+      tell(own);
+    }
+    return text;
+  } catch (const std::exception&) {
+    return std::nullopt;  // as in exchange()
+  }
+}
+
+void DivergenceGuard::State::give_up(const std::string& reason, bool everywhere) {
   std::vector<std::function<void(const std::string&)>> calls;
   {
     const std::lock_guard lock(mutex);
     gave_up = reason;
     for (auto& [key, group] : groups) {
-      if (group.on_divergence && group.history->has_waited(milliseconds(0))) {
+      if (group.on_divergence && (everywhere || group.history->has_waited(milliseconds(0)))) {
         calls.push_back(std::exchange(group.on_divergence, nullptr));
       }
     }
@@ -167,12 +201,15 @@ void DivergenceGuard::State::serve(const std::shared_ptr<State>& state) {
       asked = state->num_asked;
       if (asked == state->num_answered) asked = 0;
     }
-    if (asked == 0 && !state->waits(kPatience)) continue;
-    auto text = state->exchange(asked == 0 ? kPatience : milliseconds(0));
     if (asked == 0) {
-      if (text) state->give_up(*text);
+      if (const auto text = state->check_sequences()) {
+        state->give_up(*text, /*everywhere=*/true);
+      } else if (state->waits(kPatience)) {
+        if (const auto reason = state->exchange(kPatience)) state->give_up(*reason, /*everywhere=*/false);
+      }
       continue;
     }
+    auto text = state->exchange(milliseconds(0));
     const std::lock_guard lock(state->mutex);
     state->num_answered = asked;
     state->answer = std::move(text);
@@ -207,11 +244,12 @@ DivergenceGuard::DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank
 DivergenceGuard::~DivergenceGuard() { state_->stop(); }
 
 std::shared_ptr<CallHistory> DivergenceGuard::watch(const std::string& key, const std::string& name,
-                                                    const std::vector<int>& global_ranks,
+                                                    const std::vector<int>& global_ranks, Check check,
                                                     std::function<void(const std::string&)> on_divergence) {
-  auto history = std::make_shared<CallHistory>(name, global_ranks);
+  auto history = check == Check::kByTheGuard ? std::make_shared<CallHistory>(name, global_ranks, kKept)
+                                             : std::make_shared<CallHistory>(name, global_ranks);
   const std::lock_guard lock(state_->mutex);
-  state_->groups[key] = {history, std::move(on_divergence), global_ranks};
+  state_->groups[key] = {history, std::move(on_divergence), global_ranks, check};
   if (!std::exchange(state_->has_thread, true)) std::thread(&State::serve, state_).detach();
   return history;
 }

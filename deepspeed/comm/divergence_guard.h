@@ -1,10 +1,12 @@
 // Notices that ranks called different collectives, or left, within seconds instead of after the timeout.
 // Internal to this folder.
 //
-// Nothing is sent while collectives end soon. A thread looks a few times a second whether one has been under
-// way for a second; then it writes this rank's latest calls into the job's store, and reads those of the
-// ranks that wait as well. Over Gloo, calls that differ never meet: the tags of their messages differ
-// (collective_call.h), so the ranks wait and compare. Over NCCL only calls that hang are compared.
+// A thread looks a few times a second whether a collective has been under way for a second; then it writes
+// this rank's latest calls into the job's store, and reads those of the ranks that wait as well. Over Gloo,
+// calls that differ never meet: the tags of their messages differ (collective_call.h), so the ranks wait and
+// compare, and nothing is sent while collectives end soon. Over NCCL calls that differ may end, with wrong
+// results: there the thread also compares the hash of all calls so far with that of two other ranks, twice a
+// second (sequence_check.h).
 #pragma once
 
 #include <chrono>
@@ -29,10 +31,13 @@ class DivergenceGuard {
   DivergenceGuard(const DivergenceGuard&) = delete;
   DivergenceGuard& operator=(const DivergenceGuard&) = delete;
 
+  /// How calls that differ and end are found: they cannot end, or the guard compares.
+  enum class Check { kByMessages, kByTheGuard };
+
   /// The history of a new group, whose `key` is the same on all ranks. `on_divergence` is called from the
   /// guard's thread, at most once, with the text of the error, and must not block.
   std::shared_ptr<CallHistory> watch(const std::string& key, const std::string& name,
-                                     const std::vector<int>& global_ranks,
+                                     const std::vector<int>& global_ranks, Check check,
                                      std::function<void(const std::string&)> on_divergence);
 
   /// Tells the other ranks what this rank called, and returns how that differs from what they called or

@@ -1,72 +1,105 @@
 // The functions of deepspeed.comm: collectives over the world's group, or over the one that is given. An
-// empty group stands for the world's.
+// empty group stands for the world's. docs/comm.md is the guide to them.
 //
 // Ranks named src or dst are global ones, as in torch.distributed. Tensors are dense and contiguous, and the
-// same in size and dtype on all ranks. With async_op the call returns at once, and the tensors must live,
-// untouched, until the Work is done; else the Work is done already. Objects are JSON values. All functions
-// throw UsageError for arguments that do not fit and CommError where a rank fails or calls something else.
+// same in size and dtype on all ranks. With async_op the call returns at once: the tensors (those of a list
+// as well) must live, untouched, until Work::wait() returns, and hold the result then; else the Work is done
+// already. Objects are JSON values. All functions throw UsageError for arguments that do not fit and
+// CommError where a rank fails or calls something else.
 #pragma once
 
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/json.h"
 #include "deepspeed/comm/init.h"
+#include "deepspeed/comm/mesh.h"
 #include "deepspeed/comm/process_group.h"
 
 namespace deepspeed::comm {
 
+/// Always: the collectives are part of this library.
+bool is_available();
 int get_rank(const ProcessGroup& group = {});
 int get_world_size(const ProcessGroup& group = {});
 int get_local_rank();
 /// The global rank of the rank `group_rank` of `group`.
 int get_global_rank(const ProcessGroup& group, int group_rank);
+/// The global ranks of the group, in its order.
+std::vector<int> get_all_ranks_from_group(const ProcessGroup& group = {});
 ProcessGroup get_world_group();
 /// Collective: every rank of the world calls it; those that are not in `ranks` get an empty group.
 ProcessGroup new_group(const std::vector<int>& ranks);
+/// A mesh of the world with axes of these sizes and names, e.g. {2, 4}, {"data_parallel",
+/// "sequence_parallel"}. Collective.
+Mesh initialize_mesh_device(const std::vector<int>& mesh_shape,
+                            const std::vector<std::string>& mesh_dim_names);
 
 Work all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
                 bool async_op = false);
 /// DeepSpeed's name of the all_reduce of tensor-parallel inference.
 Work inference_all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum,
                           const ProcessGroup& group = {}, bool async_op = false);
-/// The sum goes to `dst`; the tensors of the other ranks are unspecified afterwards.
-Work reduce(const at::Tensor& tensor, int dst, const ProcessGroup& group = {}, bool async_op = false);
+/// Every tensor in place; they travel packed by dtype and device, and need not be contiguous.
+Work all_reduce_coalesced(const std::vector<at::Tensor>& tensors, ReduceOp op = ReduceOp::kSum,
+                          const ProcessGroup& group = {}, bool async_op = false);
+/// The result goes to `dst`; the tensors of the other ranks are unspecified afterwards.
+Work reduce(const at::Tensor& tensor, int dst, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
+            bool async_op = false);
 Work broadcast(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, bool async_op = false);
 
 /// tensors: one a rank, overwritten with the `tensor` of each.
-void all_gather(std::vector<at::Tensor>& tensors, const at::Tensor& tensor, const ProcessGroup& group = {});
+Work all_gather(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor,
+                const ProcessGroup& group = {}, bool async_op = false);
 /// output: (ranks * n), input: (n).
 Work all_gather_into_tensor(const at::Tensor& output, const at::Tensor& input, const ProcessGroup& group = {},
                             bool async_op = false);
+/// all_gather_into_tensor() of each pair.
+Work all_gather_coalesced(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                          const ProcessGroup& group = {}, bool async_op = false);
 /// tensors: on `dst` one a rank, overwritten with the `tensor` of each; elsewhere empty.
-void gather(const at::Tensor& tensor, std::vector<at::Tensor>& tensors, int dst,
-            const ProcessGroup& group = {});
+Work gather(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int dst,
+            const ProcessGroup& group = {}, bool async_op = false);
 /// tensors: on `src` one a rank; elsewhere empty. Overwrites `tensor` with this rank's.
-void scatter(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int src,
-             const ProcessGroup& group = {});
+Work scatter(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int src,
+             const ProcessGroup& group = {}, bool async_op = false);
 
 /// tensors: one a rank. output is the reduction of this rank's over all ranks.
-void reduce_scatter(const at::Tensor& output, const std::vector<at::Tensor>& tensors,
-                    ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {});
+Work reduce_scatter(const at::Tensor& output, const std::vector<at::Tensor>& tensors,
+                    ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {}, bool async_op = false);
 /// output: (n), input: (ranks * n).
 Work reduce_scatter_tensor(const at::Tensor& output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum,
                            const ProcessGroup& group = {}, bool async_op = false);
 
-/// Sends the i-th piece of input (along dimension 0) to rank i. The sizes of the pieces, one a rank, may
-/// differ; empty: equal ones. Pieces that differ travel padded to the largest.
-void all_to_all_single(const at::Tensor& output, const at::Tensor& input,
-                       const std::vector<int64_t>& output_split_sizes = {},
-                       const std::vector<int64_t>& input_split_sizes = {}, const ProcessGroup& group = {});
-/// inputs: one a rank; outputs: one a rank, overwritten.
-void all_to_all(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
-                const ProcessGroup& group = {});
+// Names that DeepSpeed's own code uses where torch may lack the function; here it never does.
+Work allgather_fn(const at::Tensor& output, const at::Tensor& input, const ProcessGroup& group = {},
+                  bool async_op = false);
+Work reduce_scatter_fn(const at::Tensor& output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum,
+                       const ProcessGroup& group = {}, bool async_op = false);
+bool has_all_gather_into_tensor();
+bool has_reduce_scatter_tensor();
 
+/// Sends the i-th piece of input (along dimension 0) to rank i. The sizes of the pieces, one a rank, may
+/// differ; empty: equal ones. Pieces that differ travel padded to the largest, whose size the ranks first
+/// agree on, also with async_op.
+Work all_to_all_single(const at::Tensor& output, const at::Tensor& input,
+                       const std::vector<int64_t>& output_split_sizes = {},
+                       const std::vector<int64_t>& input_split_sizes = {}, const ProcessGroup& group = {},
+                       bool async_op = false);
+/// inputs: one a rank; outputs: one a rank, overwritten.
+Work all_to_all(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                const ProcessGroup& group = {}, bool async_op = false);
+
+/// A message meets the receive of the same tag (0 to 2^30 - 1); NCCL ignores tags.
 void send(const at::Tensor& tensor, int dst, const ProcessGroup& group = {}, int tag = 0);
 void recv(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, int tag = 0);
-void barrier(const ProcessGroup& group = {});
+Work isend(const at::Tensor& tensor, int dst, const ProcessGroup& group = {}, int tag = 0);
+Work irecv(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, int tag = 0);
+Work barrier(const ProcessGroup& group = {}, bool async_op = false);
+/// See ProcessGroup::monitored_barrier().
 void monitored_barrier(const ProcessGroup& group = {},
                        std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
                        bool wait_all_ranks = false);
@@ -75,5 +108,15 @@ void monitored_barrier(const ProcessGroup& group = {},
 void broadcast_object_list(std::vector<Json>& objects, int src, const ProcessGroup& group = {});
 /// The `object` of every rank, in rank order.
 std::vector<Json> all_gather_object(const Json& object, const ProcessGroup& group = {});
+/// One number a rank, reduced in double, or all of them in rank order.
+double all_reduce_scalar(double value, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {});
+std::vector<double> all_gather_scalar(double value, const ProcessGroup& group = {});
+
+// The log of communication is not supported yet: each of these throws NotSupportedError.
+void log_summary(bool show_straggler = false, bool return_dict = false);
+void start_profiling_comms();
+void stop_profiling_comms();
+void start_profiling_op(const std::vector<std::string>& op_names);
+void stop_profiling_op(const std::vector<std::string>& op_names);
 
 }  // namespace deepspeed::comm

@@ -9,11 +9,12 @@
 namespace deepspeed::comm {
 namespace {
 
-// What `size` equal tensors reduce to; max and min change nothing.
+// What `size` equal tensors reduce to; the other operations change nothing.
 void reduce_with_copies(const at::Tensor& tensor, ReduceOp op, int size) {
   if (size == 1) return;
   if (op == ReduceOp::kSum) tensor.mul_(size);
   if (op == ReduceOp::kProduct) tensor.pow_(size);
+  if (op == ReduceOp::kBxor && size % 2 == 0) tensor.zero_();
 }
 
 }  // namespace

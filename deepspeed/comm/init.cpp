@@ -13,6 +13,7 @@
 #include "deepspeed/comm/gloo.h"
 #include "deepspeed/comm/identical_ranks.h"
 #include "deepspeed/comm/job.h"
+#include "deepspeed/comm/local_place.h"
 #include "deepspeed/comm/nccl.h"
 #include "deepspeed/comm/rendezvous.h"
 #include "deepspeed/comm/world_impl.h"
@@ -81,10 +82,11 @@ ProcessGroup make_group(const Job& job, const StorePtr& world_store,
 }
 
 World join(const InitOptions& options) {
-  const auto job = describe_job(options);
+  auto job = describe_job(options);
   const auto backend = choose_backend(options.dist_backend);
   log::set_rank(job.rank);
   const auto store = join_job(job);
+  if (job.world_size > 1 && !job.knows_local_rank) find_local_place(job, *store);
   std::shared_ptr<DivergenceGuard> guard;
   if (job.world_size > 1) guard = std::make_shared<DivergenceGuard>(sub_store(store, "guard/"), job.rank);
   const auto factory = [job, store, guard, backend](const std::vector<int>& ranks, const std::string& name,

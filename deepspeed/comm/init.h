@@ -33,8 +33,10 @@ class World {
 
   int rank() const;
   int size() const;
-  int local_rank() const;  // LOCAL_RANK, 0 where unset
-  int local_size() const;  // LOCAL_SIZE or LOCAL_WORLD_SIZE, 1 where unset
+  // From LOCAL_RANK and LOCAL_SIZE (or LOCAL_WORLD_SIZE), or another launcher's variables; where the rank is
+  // not told, from the machines that the ranks name to each other.
+  int local_rank() const;
+  int local_size() const;
   const ProcessGroup& group() const;
 
   /// A group of these global ranks. Collective: every rank of the world calls it, in the same order, also

@@ -51,6 +51,7 @@ void find_place(const InitOptions& options, Job& job) {
   job.rank = rank.value_or(0);
   job.world_size = size.value_or(1);
   job.local_rank = local_rank.value_or(0);
+  job.knows_local_rank = local_rank.has_value();
   job.local_size = local_size.value_or(1);
   if (job.world_size < 1) {
     raise<UsageError>("comm", "WORLD_SIZE is ", job.world_size, ", expected 1 or more");

@@ -16,6 +16,7 @@ struct Job {
   int world_size = 1;
   int local_rank = 0;
   int local_size = 1;
+  bool knows_local_rank = false;  // else the ranks of a larger world find their local place when they meet
   Rendezvous rendezvous = Rendezvous::kNone;
   std::string master_addr;  // kTcp: where rank 0 listens
   int master_port = 0;
@@ -28,8 +29,9 @@ struct Job {
 };
 
 /// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_SIZE (or LOCAL_WORLD_SIZE), MASTER_ADDR, MASTER_PORT,
-/// DEEPSPEED_TIMEOUT and, with `auto_mpi_discovery`, the variables of Open MPI, MPICH, Intel MPI, MVAPICH2
-/// and Slurm. Throws UsageError naming the variable or option that is missing, malformed or out of range.
+/// DEEPSPEED_TIMEOUT and, with `auto_mpi_discovery`, the variables of Open MPI, MPICH, Intel MPI, MVAPICH2,
+/// Slurm and PMIx. Throws UsageError naming the variable or option that is missing, malformed or out of
+/// range.
 Job describe_job(const InitOptions& options);
 
 }  // namespace deepspeed::comm

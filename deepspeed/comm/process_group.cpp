@@ -60,6 +60,31 @@ void check_rank(const ProcessGroup::Impl& group, const char* collective, const c
   }
 }
 
+void check_reduction(const ProcessGroup::Impl& group, const char* collective, const at::Tensor& tensor,
+                     ReduceOp op) {
+  const auto refuse = [&](const char* what) {
+    raise<UsageError>("comm", collective, " of group '", group.description().name, "': the tensor is ",
+                      tensor.scalar_type(), " on ", tensor.device(), ", expected ", what);
+  };
+  const auto type = tensor.scalar_type();
+  if (type == at::kBool) refuse("numbers; uint8 in place of bool");
+  if (op == ReduceOp::kAvg && !at::isFloatingType(type)) {
+    refuse("a floating type for an average; integers have a sum");
+  }
+  const bool is_bitwise = op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor;
+  if (is_bitwise && (!at::isIntegralType(type, false) || !tensor.is_cpu())) {
+    refuse("integers on the CPU for a bitwise operation");
+  }
+}
+
+// Tags from 2^30 on are those of the collectives.
+void check_tag(const ProcessGroup::Impl& group, const char* call, int tag) {
+  if (tag < 0 || tag >= 1 << 30) {
+    raise<UsageError>("comm", call, " of group '", group.description().name, "': the tag is ", tag,
+                      ", expected 0 to 2^30 - 1");
+  }
+}
+
 }  // namespace
 
 Work finished_work() { return Work(std::make_shared<FinishedWork>()); }
@@ -96,10 +121,7 @@ ProcessGroup::Impl& ProcessGroup::enter() const {
 Work ProcessGroup::start_all_reduce(const at::Tensor& tensor, ReduceOp op) const {
   auto& group = enter();
   check_tensor(group, "all_reduce", "the tensor", tensor);
-  if (tensor.scalar_type() == at::kBool) {
-    raise<UsageError>("comm", "all_reduce of group '", name(),
-                      "': the tensor is bool, expected numbers (uint8)");
-  }
+  check_reduction(group, "all_reduce", tensor, op);
   return tensor.numel() == 0 ? finished_work() : group.start_all_reduce(tensor, op);
 }
 
@@ -120,10 +142,7 @@ Work ProcessGroup::start_reduce_scatter(const at::Tensor& output, const at::Tens
                                         ReduceOp op) const {
   auto& group = enter();
   check_blocks(group, "reduce_scatter", "input", input, "output", output);
-  if (input.scalar_type() == at::kBool) {
-    raise<UsageError>("comm", "reduce_scatter of group '", name(),
-                      "': input is bool, expected numbers (uint8)");
-  }
+  check_reduction(group, "reduce_scatter", input, op);
   return input.numel() == 0 ? finished_work() : group.start_reduce_scatter(output, input, op);
 }
 
@@ -162,7 +181,7 @@ void ProcessGroup::reduce_to_owners(const at::Tensor& tensor, const std::vector<
   start_reduce_to_owners(tensor, owned).wait();
 }
 
-void ProcessGroup::all_to_all(const at::Tensor& output, const at::Tensor& input) const {
+Work ProcessGroup::start_all_to_all(const at::Tensor& output, const at::Tensor& input) const {
   auto& group = enter();
   check_tensor(group, "all_to_all", "output", output);
   check_tensor(group, "all_to_all", "input", input);
@@ -173,24 +192,40 @@ void ProcessGroup::all_to_all(const at::Tensor& output, const at::Tensor& input)
                       input.scalar_type(), " on ", input.device(), ", expected the same, divisible by ",
                       size());
   }
-  if (input.numel() > 0) group.start_all_to_all(output, input).wait();
+  return input.numel() == 0 ? finished_work() : group.start_all_to_all(output, input);
 }
 
-void ProcessGroup::send(const at::Tensor& tensor, int destination, int tag) const {
+void ProcessGroup::all_to_all(const at::Tensor& output, const at::Tensor& input) const {
+  start_all_to_all(output, input).wait();
+}
+
+Work ProcessGroup::start_send(const at::Tensor& tensor, int destination, int tag) const {
   auto& group = enter();
   check_tensor(group, "send", "the tensor", tensor);
   check_rank(group, "send", "the destination", destination);
-  group.start_send(tensor, destination, tag).wait();
+  check_tag(group, "send", tag);
+  return group.start_send(tensor, destination, tag);
 }
 
-void ProcessGroup::recv(const at::Tensor& tensor, int source, int tag) const {
+Work ProcessGroup::start_recv(const at::Tensor& tensor, int source, int tag) const {
   auto& group = enter();
   check_tensor(group, "recv", "the tensor", tensor);
   check_rank(group, "recv", "the source", source);
-  group.start_recv(tensor, source, tag).wait();
+  check_tag(group, "recv", tag);
+  return group.start_recv(tensor, source, tag);
 }
 
-void ProcessGroup::barrier() const { enter().start_barrier().wait(); }
+void ProcessGroup::send(const at::Tensor& tensor, int destination, int tag) const {
+  start_send(tensor, destination, tag).wait();
+}
+
+void ProcessGroup::recv(const at::Tensor& tensor, int source, int tag) const {
+  start_recv(tensor, source, tag).wait();
+}
+
+Work ProcessGroup::start_barrier() const { return enter().start_barrier(); }
+
+void ProcessGroup::barrier() const { start_barrier().wait(); }
 
 void ProcessGroup::monitored_barrier(std::chrono::milliseconds timeout, bool wait_all_ranks) const {
   if (timeout.count() < 0) {

@@ -21,9 +21,12 @@ class ProcessGroup;
 
 namespace deepspeed::comm {
 
-enum class ReduceOp { kSum, kMax, kMin, kProduct };
+/// kAvg divides the sum by the number of ranks: floating types alone, 16-bit ones are summed in fp32. The
+/// bitwise ones take integers, over Gloo alone.
+enum class ReduceOp { kSum, kMax, kMin, kProduct, kAvg, kBand, kBor, kBxor };
 
-/// A collective under way. Copies share it. Destroying an unfinished Work neither waits nor throws.
+/// A collective under way. Copies share it. The result may be read after wait() alone. Destroying an
+/// unfinished Work neither waits nor throws.
 class Work {
  public:
   class Impl;
@@ -72,6 +75,12 @@ class ProcessGroup {
   /// output: (n), input: (size * n).
   Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
                             ReduceOp op = ReduceOp::kSum) const;
+  /// output, input: (size * n); block i of input goes to rank i.
+  Work start_all_to_all(const at::Tensor& output, const at::Tensor& input) const;
+  Work start_barrier() const;
+  // Messages between two ranks meet by their tag, from 0 to 2^30 - 1; NCCL ignores it.
+  Work start_send(const at::Tensor& tensor, int destination, int tag = 0) const;
+  Work start_recv(const at::Tensor& tensor, int source, int tag = 0) const;
   /// owned: an interval of the tensor's elements a rank, ascending, without common elements. Afterwards each
   /// rank's interval holds the sum over the ranks; the other elements are unspecified.
   Work start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) const;
@@ -82,13 +91,13 @@ class ProcessGroup {
   void all_gather(const at::Tensor& output, const at::Tensor& input) const;
   void reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum) const;
   void reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) const;
-  /// output, input: (size * n); block i of input goes to rank i.
   void all_to_all(const at::Tensor& output, const at::Tensor& input) const;
   void send(const at::Tensor& tensor, int destination, int tag = 0) const;
   void recv(const at::Tensor& tensor, int source, int tag = 0) const;
   void barrier() const;
   /// Waits for all ranks, at most `timeout` (0: the group's). Throws CommError on every rank that came,
-  /// naming the ranks that did not (the first of them, unless `wait_all_ranks`); the group stays usable.
+  /// naming the ranks that did not (the first of them, unless `wait_all_ranks`); the group stays usable. A
+  /// rank that comes later gets an error too. Which barrier it is counts from the group's last collective.
   void monitored_barrier(std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
                          bool wait_all_ranks = false) const;
 

@@ -15,8 +15,8 @@ using ::testing::HasSubstr;
 using testing::run_ranks;
 using ::testing::ThrowsMessage;
 
-class DirectExchange : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, DirectExchange, ::testing::Values(2, 3, 4));
+class DirectSums : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, DirectSums, ::testing::Values(2, 3, 4));
 
 // More than one piece of 1 MiB in fp32 and in 16 bits, and no multiple of anything.
 constexpr int64_t kManyPieces = 3'000'017;
@@ -35,7 +35,7 @@ at::Tensor sum_of_terms(int size, int64_t numel, at::ScalarType type) {
   return sum.to(type);
 }
 
-TEST_P(DirectExchange, AllReduceAddsInTheOrderOfTheRanks) {
+TEST_P(DirectSums, AllReduceAddsInTheOrderOfTheRanks) {
   run_ranks(GetParam(), [](World& world) {
     for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
       for (const int64_t numel : {int64_t{1}, int64_t{2}, int64_t{5}, int64_t{1000}, kManyPieces}) {
@@ -47,7 +47,7 @@ TEST_P(DirectExchange, AllReduceAddsInTheOrderOfTheRanks) {
   });
 }
 
-TEST_P(DirectExchange, ReduceScatterGivesTheSameBitsAndLeavesItsInput) {
+TEST_P(DirectSums, ReduceScatterGivesTheSameBitsAndLeavesItsInput) {
   run_ranks(GetParam(), [](World& world) {
     const int64_t block = kManyPieces / world.size();
     const int64_t numel = block * world.size();
@@ -62,7 +62,7 @@ TEST_P(DirectExchange, ReduceScatterGivesTheSameBitsAndLeavesItsInput) {
   });
 }
 
-TEST_P(DirectExchange, OwnersGetTheSumOfTheirIntervalWhateverItsBounds) {
+TEST_P(DirectSums, OwnersGetTheSumOfTheirIntervalWhateverItsBounds) {
   run_ranks(GetParam(), [](World& world) {
     const int size = world.size();
     // Rank 0 owns nothing, the last one most; some elements nobody owns.
@@ -79,7 +79,7 @@ TEST_P(DirectExchange, OwnersGetTheSumOfTheirIntervalWhateverItsBounds) {
   });
 }
 
-TEST_P(DirectExchange, OperationsUnderWayTogetherDoNotMix) {
+TEST_P(DirectSums, OperationsUnderWayTogetherDoNotMix) {
   run_ranks(GetParam(), [](World& world) {
     std::vector<at::Tensor> tensors;
     std::vector<Work> works;

@@ -127,6 +127,159 @@ TEST(Functions, TakeGlobalRanksInGroups) {
   });
 }
 
+// Compares without caring for what a dtype cannot hold.
+void expect_all(const at::Tensor& tensor, double value) {
+  EXPECT_TRUE(at::equal(tensor, at::full_like(tensor, value))) << tensor << " expected " << value;
+}
+
+TEST(Functions, ReduceByEveryOperation) {
+  run_ranks(3, [](World&) {
+    const int rank = get_rank();
+    const std::vector<std::pair<ReduceOp, double>> expected{
+        {ReduceOp::kSum, 12}, {ReduceOp::kMax, 6},  {ReduceOp::kMin, 2}, {ReduceOp::kProduct, 48},
+        {ReduceOp::kAvg, 4},  {ReduceOp::kBand, 0}, {ReduceOp::kBor, 6}, {ReduceOp::kBxor, 0}};
+    for (const auto type :
+         {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kShort, at::kLong}) {
+      for (const auto& [op, value] : expected) {
+        const bool is_bitwise = op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor;
+        const auto own = at::full({7}, 2.0 * (rank + 1), type);  // 2, 4, 6
+        if (at::isFloatingType(type) ? is_bitwise : op == ReduceOp::kAvg) {
+          const auto refused = [&own, op = op] { all_reduce(own, op); };
+          EXPECT_THAT(refused, ThrowsMessage<UsageError>(HasSubstr("expected")));
+          continue;
+        }
+        auto tensor = own.clone();
+        all_reduce(tensor, op);
+        expect_all(tensor, value);
+        tensor = own.clone();
+        reduce(tensor, 1, op);
+        if (rank == 1) expect_all(tensor, value);
+        tensor = at::zeros({7}, type);
+        reduce_scatter_tensor(tensor, own.repeat({3}), op);
+        expect_all(tensor, value);
+      }
+    }
+    // The average exists where the sum does not.
+    const auto large = at::full({5}, 60000.0, at::kHalf);
+    all_reduce(large, ReduceOp::kAvg);
+    expect_all(large, 60000.0);
+    const auto block = at::zeros({5}, at::kHalf);
+    auto work = reduce_scatter_tensor(block, at::full({15}, 60000.0, at::kHalf), ReduceOp::kAvg, {}, true);
+    work.wait();
+    expect_all(block, 60000.0);
+  });
+}
+
+TEST(Functions, SendAndReceiveWithoutWaiting) {
+  run_ranks(2, [](World&) {
+    const int peer = 1 - get_rank();
+    const auto first = at::full({3}, get_rank() + 1.0);
+    const auto second = at::full({2}, get_rank() + 10.0);
+    const auto received_first = at::zeros({3});
+    const auto received_second = at::zeros({2});
+    // Both ranks receive before they send, and in another order: the tags tell them apart.
+    std::vector<Work> works{irecv(received_second, peer, {}, 9), irecv(received_first, peer, {}, 4),
+                            isend(first, peer, {}, 4), isend(second, peer, {}, 9)};
+    for (auto& work : works) work.wait();
+    expect_all(received_first, peer + 1.0);
+    expect_all(received_second, peer + 10.0);
+    EXPECT_THAT([&] { isend(first, peer, {}, -1); }, ThrowsMessage<UsageError>(HasSubstr("the tag is -1")));
+    EXPECT_THAT([&] { irecv(first, 7); }, ThrowsMessage<UsageError>(HasSubstr("irecv: src is rank 7")));
+  });
+}
+
+TEST(Functions, TakeListsTogether) {
+  run_ranks(2, [](World&) {
+    for (const bool async_op : {false, true}) {
+      const double value = get_rank() + 1.0;
+      const auto wide = at::full({3, 4}, value);
+      const std::vector<at::Tensor> list{wide.t(), at::full({5}, value, at::kHalf), at::zeros({0}),
+                                         at::full({2}, value)};
+      auto work = all_reduce_coalesced(list, ReduceOp::kSum, {}, async_op);
+      work.wait();
+      for (const auto& tensor : list) expect_all(tensor, 3.0);
+      work = all_reduce_coalesced(list, ReduceOp::kAvg, {}, async_op);
+      work.wait();
+      expect_all(wide, 3.0);
+      const std::vector<at::Tensor> outputs{at::zeros({2, 3}), at::zeros({4}, at::kLong)};
+      work = all_gather_coalesced(outputs, {at::full({3}, value), at::full({2}, get_rank(), at::kLong)}, {},
+                                  async_op);
+      work.wait();
+      expect_all(outputs[0][0], 1.0);
+      expect_all(outputs[0][1], 2.0);
+      EXPECT_TRUE(at::equal(outputs[1], at::tensor({0, 0, 1, 1}, at::kLong)));
+      EXPECT_THROW(all_gather_coalesced(outputs, {wide}), UsageError);
+    }
+  });
+}
+
+TEST(Functions, ReturnFromListsAtOnce) {
+  run_ranks(2, [](World&) {
+    const int rank = get_rank();
+    const auto own = at::full({2}, rank + 1.0);
+    const std::vector<at::Tensor> gathered{at::zeros({2}), at::zeros({2})};
+    const auto scattered = at::zeros({2});
+    const auto reduced = at::zeros({2});
+    const std::vector<at::Tensor> exchanged{at::zeros({2}), at::zeros({2})};
+    const auto rows = at::zeros({rank == 0 ? 3 : 1});
+    std::vector<Work> works;
+    works.push_back(all_gather(gathered, own, {}, true));
+    works.push_back(gather(own, rank == 0 ? exchanged : std::vector<at::Tensor>(), 0, {}, true));
+    works.push_back(scatter(
+        scattered, rank == 1 ? std::vector<at::Tensor>{own * 10, own * 20} : std::vector<at::Tensor>(), 1, {},
+        true));
+    works.push_back(reduce_scatter(reduced, {own, own * 3}, ReduceOp::kSum, {}, true));
+    works.push_back(barrier({}, true));
+    for (auto& work : works) work.wait();
+    expect_all(gathered[1], 2.0);
+    if (rank == 0) expect_all(exchanged[1], 2.0);
+    expect_all(scattered, rank == 0 ? 20.0 : 40.0);
+    expect_all(reduced, rank == 0 ? 3.0 : 9.0);
+    auto work = all_to_all(exchanged, {own, own * 5}, {}, true);
+    work.wait();
+    expect_all(exchanged[1], rank == 0 ? 2.0 : 10.0);
+    // Rank 0 sends one row to itself and one to rank 1; rank 1 two to rank 0.
+    const auto sent = at::full({2}, rank + 7.0);
+    work = all_to_all_single(rows, sent, rank == 0 ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1, 0},
+                             rank == 0 ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{2, 0}, {}, true);
+    work.wait();
+    EXPECT_TRUE(at::equal(rows, rank == 0 ? at::tensor({7.0F, 8.0F, 8.0F}) : at::tensor({7.0F})));
+    expect_all(own, rank + 1.0);
+  });
+}
+
+TEST(Functions, NameRanksAndScalars) {
+  run_ranks(3, [](World&) {
+    EXPECT_TRUE(is_available());
+    EXPECT_TRUE(has_all_gather_into_tensor() && has_reduce_scatter_tensor());
+    EXPECT_EQ(get_all_ranks_from_group(), (std::vector<int>{0, 1, 2}));
+    const auto group = new_group({2, 0});
+    if (group) {
+      EXPECT_EQ(get_all_ranks_from_group(group), (std::vector<int>{2, 0}));
+    }
+    EXPECT_EQ(all_reduce_scalar(get_rank() + 0.5, ReduceOp::kMax), 2.5);
+    EXPECT_EQ(all_reduce_scalar(get_rank(), ReduceOp::kAvg), 1.0);
+    EXPECT_EQ(all_gather_scalar(get_rank() * 2.0), (std::vector<double>{0, 2, 4}));
+    const auto zero_dim = at::scalar_tensor(get_rank() + 1.0);
+    all_reduce(zero_dim);
+    expect_all(zero_dim, 6.0);
+    const auto sums = at::zeros({1});
+    reduce_scatter_fn(sums, at::ones({3}));
+    const auto all = at::zeros({3});
+    allgather_fn(all, sums);
+    expect_all(all, 3.0);
+    auto mesh = initialize_mesh_device({1, 3}, {"data_parallel", "sequence_parallel"});
+    EXPECT_EQ(mesh.group("sequence_parallel").size(), 3);
+    EXPECT_EQ(mesh.group("data_parallel").size(), 1);
+    EXPECT_THROW(initialize_mesh_device({3}, {"a", "b"}), UsageError);
+    EXPECT_THAT([] { log_summary(); }, ThrowsMessage<NotSupportedError>(HasSubstr("comms_logger")));
+    EXPECT_THROW(start_profiling_comms(), NotSupportedError);
+    EXPECT_THROW(stop_profiling_comms(), NotSupportedError);
+    EXPECT_THROW(start_profiling_op({"all_reduce"}), NotSupportedError);
+    EXPECT_THROW(stop_profiling_op({"all_reduce"}), NotSupportedError);
+  });
+}
+
 TEST(Functions, MoveObjects) {
   run_ranks(2, [](World&) {
     const double infinity = std::numeric_limits<double>::infinity();

@@ -33,10 +33,15 @@ class JobFromEnvironment : public ::testing::Test {
                              "OMPI_COMM_WORLD_LOCAL_SIZE",
                              "PMI_RANK",
                              "PMI_SIZE",
+                             "PMI_LOCAL_RANK",
+                             "PMI_LOCAL_SIZE",
+                             "PMIX_RANK",
                              "MPI_LOCALRANKID",
                              "MPI_LOCALNRANKS",
                              "MV2_COMM_WORLD_RANK",
                              "MV2_COMM_WORLD_SIZE",
+                             "MV2_COMM_WORLD_LOCAL_RANK",
+                             "MV2_COMM_WORLD_LOCAL_SIZE",
                              "SLURM_PROCID",
                              "SLURM_STEP_NUM_TASKS",
                              "SLURM_LOCALID",
@@ -50,6 +55,18 @@ class JobFromEnvironment : public ::testing::Test {
   static void set_rank(int rank, int size) {
     env::set("RANK", std::to_string(rank));
     env::set("WORLD_SIZE", std::to_string(size));
+  }
+  static void set_all(std::initializer_list<std::pair<const char*, const char*>> variables) {
+    for (const auto& [name, value] : variables) env::set(name, std::string(value));
+  }
+  // The task 5 of 8 of srun, second of the two on its node.
+  static void set_slurm_task() {
+    set_all({{"SLURM_PROCID", "5"},
+             {"SLURM_STEP_NUM_TASKS", "8"},
+             {"SLURM_LOCALID", "1"},
+             {"SLURM_NODEID", "1"},
+             {"SLURM_STEP_TASKS_PER_NODE", "4,2(x2)"},
+             {"SLURM_STEP_NODELIST", "gpu[07,09-10]"}});
   }
   static auto throws(const std::string& part) { return ThrowsMessage<UsageError>(HasSubstr(part)); }
 };
@@ -144,6 +161,79 @@ TEST_F(JobFromEnvironment, TakesTheVariablesOfTheTasksOfSlurm) {
   EXPECT_EQ(job.local_size, 2);
   EXPECT_EQ(job.master_addr, "gpu07");
   EXPECT_EQ(job.launcher, "Slurm");
+}
+
+TEST_F(JobFromEnvironment, IsSlurmsWhereItsPluginSetsTheVariablesOfPmiToo) {
+  set_slurm_task();
+  set_all({{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}});
+  const auto job = describe_job({});
+  EXPECT_EQ(job.launcher, "Slurm");
+  EXPECT_EQ(job.rank, 5);
+  EXPECT_EQ(job.world_size, 8);
+  EXPECT_TRUE(job.knows_local_rank);
+  EXPECT_EQ(job.local_rank, 1);
+  EXPECT_EQ(job.local_size, 2);
+  EXPECT_EQ(job.master_addr, "gpu07");
+}
+
+TEST_F(JobFromEnvironment, IsThatOfMpiLaunchersWhoseHelpersSlurmStarted) {
+  set_slurm_task();  // inherited from the helper: one a node
+  set_all({{"PMI_RANK", "11"},
+           {"PMI_SIZE", "16"},
+           {"MPI_LOCALRANKID", "3"},
+           {"MPI_LOCALNRANKS", "4"},
+           {"MASTER_ADDR", "first"}});
+  auto job = describe_job({});
+  EXPECT_EQ(job.launcher, "MPICH or Intel MPI");
+  EXPECT_EQ(job.rank, 11);
+  EXPECT_EQ(job.world_size, 16);
+  EXPECT_EQ(job.local_rank, 3);
+  EXPECT_EQ(job.local_size, 4);
+  set_all({{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}});
+  job = describe_job({});
+  EXPECT_EQ(job.rank, 5);
+  EXPECT_EQ(job.local_rank, 0) << "mpiexec's own count of its ranks on the node";
+  EXPECT_EQ(job.local_size, 1);
+  set_all({{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"PMIX_RANK", "2"}});
+  job = describe_job({});
+  EXPECT_EQ(job.launcher, "Open MPI");
+  EXPECT_EQ(job.rank, 2);
+  EXPECT_FALSE(job.knows_local_rank);
+}
+
+TEST_F(JobFromEnvironment, TakesTheVariablesOfOtherLaunchers) {
+  set_all({{"MASTER_ADDR", "first"},
+           {"PMI_RANK", "3"},
+           {"PMI_SIZE", "4"},
+           {"PMI_LOCAL_RANK", "1"},
+           {"PMI_LOCAL_SIZE", "2"}});
+  auto job = describe_job({});
+  EXPECT_TRUE(job.knows_local_rank);
+  EXPECT_EQ(job.local_rank, 1);
+  EXPECT_EQ(job.local_size, 2);
+  clear();
+  set_all({{"MASTER_ADDR", "first"}, {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}});
+  EXPECT_FALSE(describe_job({}).knows_local_rank);
+  clear();
+  set_all({{"MASTER_ADDR", "first"},
+           {"MV2_COMM_WORLD_RANK", "2"},
+           {"MV2_COMM_WORLD_SIZE", "6"},
+           {"MV2_COMM_WORLD_LOCAL_RANK", "2"},
+           {"MV2_COMM_WORLD_LOCAL_SIZE", "3"}});
+  job = describe_job({});
+  EXPECT_EQ(job.launcher, "MVAPICH2");
+  EXPECT_EQ(job.rank, 2);
+  EXPECT_EQ(job.local_size, 3);
+}
+
+TEST_F(JobFromEnvironment, NeedsTheNumberOfRanksBesideThatOfPmix) {
+  set_all({{"MASTER_ADDR", "first"}, {"PMIX_RANK", "1"}});
+  EXPECT_THAT([] { describe_job({}); }, throws("PMIX_RANK is 1, but none tells the number of ranks"));
+  env::set("WORLD_SIZE", std::string("2"));
+  const auto job = describe_job({});
+  EXPECT_EQ(job.rank, 1);
+  EXPECT_EQ(job.world_size, 2);
+  EXPECT_EQ(job.launcher, "PMIx");
 }
 
 TEST(SlurmLists, AreRead) {

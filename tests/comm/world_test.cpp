@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/env.h"
+#include "deepspeed/base/error.h"
 #include "deepspeed/comm/arguments.h"
 #include "deepspeed/comm/coalesced.h"
 #include "deepspeed/comm/fake.h"
