@@ -11,6 +11,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/deepspeedConfigVersion.cm
 install(FILES ${PROJECT_BINARY_DIR}/deepspeedConfig.cmake ${PROJECT_BINARY_DIR}/deepspeedConfigVersion.cmake
               ${PROJECT_SOURCE_DIR}/cmake/LibTorch.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/deepspeed)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # Installed programs and libraries find each other, and torch where it was found at build time.
 foreach(target deepspeed_core deepspeed)
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN;${DEEPSPEED_TORCH_LIBRARY_DIRS}")

@@ -3,21 +3,37 @@
 # torch's own find_package(Torch) refuses to configure without nvcc, and with nvcc but without a GPU; this module
 # asks for the headers and libraries alone, so that it works with and without a CUDA toolkit and device.
 #
-# Input:  DEEPSPEED_TORCH_DIR, the folder that holds `include/` and `lib/` (site-packages/torch).
+# Input:  DEEPSPEED_TORCH_DIR (of CMake, else of the environment), the folder that holds `include/` and `lib/`
+#         (site-packages/torch). Else the first such folder in CMAKE_PREFIX_PATH, which may also name its `share/cmake`
+#         as torch.utils.cmake_prefix_path does; else the torch of python3; else DEEPSPEED_TORCH_FALLBACK.
 # Output: DEEPSPEED_TORCH_VERSION, DEEPSPEED_TORCH_LIBRARY_DIRS (folders of the run path).
 
 if(NOT DEEPSPEED_TORCH_DIR)
-  if(DEFINED ENV{DEEPSPEED_TORCH_DIR})
-    set(DEEPSPEED_TORCH_DIR "$ENV{DEEPSPEED_TORCH_DIR}")
-  else()
-    execute_process(COMMAND python3 -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
-                    OUTPUT_VARIABLE DEEPSPEED_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-  endif()
+  set(DEEPSPEED_TORCH_DIR "$ENV{DEEPSPEED_TORCH_DIR}")
+endif()
+set(_torch_version_header include/torch/headeronly/version.h)
+if(NOT DEEPSPEED_TORCH_DIR)
+  string(REPLACE ":" ";" _torch_prefixes "$ENV{CMAKE_PREFIX_PATH}")
+  foreach(_prefix ${CMAKE_PREFIX_PATH} ${_torch_prefixes})
+    foreach(_dir "${_prefix}" "${_prefix}/../..")
+      if(NOT DEEPSPEED_TORCH_DIR AND EXISTS "${_dir}/${_torch_version_header}" AND EXISTS "${_dir}/lib/libtorch_cpu.so")
+        get_filename_component(DEEPSPEED_TORCH_DIR "${_dir}" ABSOLUTE)
+      endif()
+    endforeach()
+  endforeach()
+endif()
+if(NOT DEEPSPEED_TORCH_DIR)
+  execute_process(COMMAND python3 -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+                  OUTPUT_VARIABLE DEEPSPEED_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+if(NOT DEEPSPEED_TORCH_DIR)
+  set(DEEPSPEED_TORCH_DIR "${DEEPSPEED_TORCH_FALLBACK}")
 endif()
 set(DEEPSPEED_TORCH_DIR "${DEEPSPEED_TORCH_DIR}" CACHE PATH "Folder of LibTorch (site-packages/torch)")
-if(NOT EXISTS "${DEEPSPEED_TORCH_DIR}/include/torch/headeronly/version.h")
-  message(FATAL_ERROR "LibTorch was not found at '${DEEPSPEED_TORCH_DIR}'. Run scripts/setup.sh, or pass "
-                      "-DDEEPSPEED_TORCH_DIR=<site-packages/torch>.")
+if(NOT EXISTS "${DEEPSPEED_TORCH_DIR}/${_torch_version_header}")
+  message(FATAL_ERROR "LibTorch was not found at '${DEEPSPEED_TORCH_DIR}'. Pass "
+                      "-DDEEPSPEED_TORCH_DIR=<site-packages/torch>, or name that folder in CMAKE_PREFIX_PATH; in a "
+                      "checkout of deepspeed-cpp, scripts/setup.sh fetches it.")
 endif()
 
 set(_torch_include "${DEEPSPEED_TORCH_DIR}/include")

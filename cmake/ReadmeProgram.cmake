@@ -1,4 +1,4 @@
-# Writes the first C++ block of README.md to OUTPUT, so that a test compiles and runs what the front page shows.
+# Writes the first C++ block of README, a Markdown file, to OUTPUT, so that a test compiles and runs what it shows.
 file(READ ${README} text)
 string(FIND "${text}" "```cpp\n" begin)
 string(SUBSTRING "${text}" ${begin} -1 text)

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/version.h"
 #include "deepspeed/config/help.h"
 #include "deepspeed/launcher/unsupported_flags.h"
 
@@ -13,8 +14,7 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr const char* kArgsWhere = "launcher.args";
-constexpr const char* kVersion = "0.1.0";  // a test holds it equal to CMakeLists.txt
-constexpr int kNotGiven = -1;              // DeepSpeed's own default of these numbers
+constexpr int kNotGiven = -1;  // DeepSpeed's own default of these numbers
 
 /// The values as CLI11 stores them, before they are checked against each other.
 struct RawArgs {
@@ -175,7 +175,7 @@ ParsedArgs parse_args(const std::vector<std::string>& words) {
   CLI::App app{"Starts PROGRAM once a rank on this machine, watches over the ranks and ends them together.",
                "deepspeed"};
   app.formatter(std::make_shared<HelpText>());
-  app.set_version_flag("--version", std::string("deepspeed-cpp ") + kVersion);
+  app.set_version_flag("--version", std::string("deepspeed-cpp ") + version());
   app.prefix_command();
   RawArgs raw;
   add_resource_flags(app, raw);

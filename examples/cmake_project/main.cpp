@@ -3,6 +3,7 @@
 
 #include <torch/torch.h>
 
+#include <deepspeed/base/version.h>
 #include <deepspeed/deepspeed.h>
 
 int main() {
@@ -17,6 +18,6 @@ int main() {
     engine->step();
   }
   const double slope = model->weight.item<double>(), offset = model->bias.item<double>();
-  std::cout << "y = " << slope << " x + " << offset << "\n";
+  std::cout << "deepspeed-cpp " << deepspeed::version() << ": y = " << slope << " x + " << offset << "\n";
   return std::abs(slope - 3) < 0.05 && std::abs(offset + 1) < 0.05 ? 0 : 1;
 }
