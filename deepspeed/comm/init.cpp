@@ -86,7 +86,7 @@ World join(const InitOptions& options) {
   const auto backend = choose_backend(options.dist_backend);
   log::set_rank(job.rank);
   const auto store = join_job(job);
-  if (job.world_size > 1 && !job.knows_local_rank) find_local_place(job, *store);
+  if (job.world_size > 1) find_local_place(job, *store);
   std::shared_ptr<DivergenceGuard> guard;
   if (job.world_size > 1) guard = std::make_shared<DivergenceGuard>(sub_store(store, "guard/"), job.rank);
   const auto factory = [job, store, guard, backend](const std::vector<int>& ranks, const std::string& name,

@@ -30,6 +30,7 @@ std::string own_machine() {
 void find_local_place(Job& job, c10d::Store& store, const std::string& machine) {
   try {
     store.set(machine_key(job.rank), machine);
+    if (job.knows_local_rank) return;
     int local_size = 0;
     for (int rank = 0; rank < job.world_size; ++rank) {
       const auto bytes = store.get(machine_key(rank));

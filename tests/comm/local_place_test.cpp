@@ -33,14 +33,18 @@ TEST(LocalPlace, CountsTheRanksOfEachMachineInTheirOrder) {
 
 TEST(LocalPlace, IsFoundWhereNoLauncherTellsIt) {
   EXPECT_EQ(own_machine(), own_machine());
-  const auto outcomes = testing::fork_ranks(3, [](int) {
-    for (const char* name : {"LOCAL_RANK", "LOCAL_SIZE", "LOCAL_WORLD_SIZE"}) env::set(name, std::nullopt);
+  const auto outcomes = testing::fork_ranks(3, [](int rank) {
+    for (const char* name : {"LOCAL_SIZE", "LOCAL_WORLD_SIZE"}) env::set(name, std::nullopt);
+    // What a launcher tells counts.
+    env::set("LOCAL_RANK", rank == 1 ? std::optional<std::string>("7") : std::nullopt);
     auto world = init_distributed({.dist_backend = "gloo", .verbose = false});
     const auto place = std::to_string(world.local_rank()) + " of " + std::to_string(world.local_size());
     world.shutdown();
     return place;
   });
-  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(outcomes[rank].value, std::to_string(rank) + " of 3");
+  EXPECT_EQ(outcomes[0].value, "0 of 3");
+  EXPECT_EQ(outcomes[1].value, "7 of 1");
+  EXPECT_EQ(outcomes[2].value, "2 of 3");
 }
 
 }  // namespace
