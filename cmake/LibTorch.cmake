@@ -5,7 +5,7 @@
 #
 # Input:  DEEPSPEED_TORCH_DIR (of CMake, else of the environment), the folder that holds `include/` and `lib/`
 #         (site-packages/torch). Else the first such folder in CMAKE_PREFIX_PATH, which may also name its `share/cmake`
-#         as torch.utils.cmake_prefix_path does; else the torch of python3; else DEEPSPEED_TORCH_FALLBACK.
+#         as torch.utils.cmake_prefix_path does; else DEEPSPEED_TORCH_FALLBACK, where it exists; else the torch of python3.
 # Output: DEEPSPEED_TORCH_VERSION, DEEPSPEED_TORCH_LIBRARY_DIRS (folders of the run path).
 
 if(NOT DEEPSPEED_TORCH_DIR)
@@ -22,12 +22,12 @@ if(NOT DEEPSPEED_TORCH_DIR)
     endforeach()
   endforeach()
 endif()
+if(NOT DEEPSPEED_TORCH_DIR AND EXISTS "${DEEPSPEED_TORCH_FALLBACK}/${_torch_version_header}")
+  set(DEEPSPEED_TORCH_DIR "${DEEPSPEED_TORCH_FALLBACK}")
+endif()
 if(NOT DEEPSPEED_TORCH_DIR)
   execute_process(COMMAND python3 -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
                   OUTPUT_VARIABLE DEEPSPEED_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-endif()
-if(NOT DEEPSPEED_TORCH_DIR)
-  set(DEEPSPEED_TORCH_DIR "${DEEPSPEED_TORCH_FALLBACK}")
 endif()
 set(DEEPSPEED_TORCH_DIR "${DEEPSPEED_TORCH_DIR}" CACHE PATH "Folder of LibTorch (site-packages/torch)")
 if(NOT EXISTS "${DEEPSPEED_TORCH_DIR}/${_torch_version_header}")
