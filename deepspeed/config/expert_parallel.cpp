@@ -26,7 +26,7 @@ const Table<ExpertParallelConfig>& expert_parallel_table() {
       entry("score_func", &C::score_func, "Scores from logits.", {one_of({"auto", "softmax", "sigmoid"})}),
       any_entry("top_k", &C::top_k, "Experts of a token."),
       any_entry("load_balance_coeff", &C::load_balance_coeff, "Not to be set.",
-                {accepted_if([](const Json& value) { return value.is_null(); }, "which can only be null")}),
+                {accepted_if([](const Json& value) { return value.is_null(); }, "null and nothing else")}),
       any_entry("routed_scaling_factor", &C::routed_scaling_factor, "Multiplies what the experts give."),
       entry("expert_w1", &C::expert_w1, "The name of the first weight."),
       entry("expert_w2", &C::expert_w2, "The name of the second weight."),

@@ -159,8 +159,14 @@ std::string expected_value(const Field& field) {
     for (const std::string& choice : field.choices)
       expected += (&choice == &field.choices[0] ? " " : ", ") + choice;
   }
-  if (!field.accepts_text.empty()) expected += ", " + field.accepts_text;
-  if (field.nullable && field.kind != Kind::kAny) expected += ", or null";
+  if (field.kind == Kind::kAny && !field.accepts_text.empty()) {
+    expected = field.accepts_text;
+  } else if (!field.accepts_text.empty()) {
+    expected += ", " + field.accepts_text;
+  }
+  const bool any_value = field.kind == Kind::kAny && field.accepts_text.empty();
+  const bool says_null = field.kind == Kind::kAny && field.accepts && field.accepts(nullptr);
+  if (field.nullable && !any_value && !says_null) expected += ", or null";
   return expected;
 }
 

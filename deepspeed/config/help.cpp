@@ -6,6 +6,7 @@
 #include "deepspeed/base/json_file.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/config/field.h"
+#include "deepspeed/config/named_type.h"
 #include "deepspeed/config/nearest_key.h"
 #include "deepspeed/config/read.h"
 
@@ -60,6 +61,34 @@ void walk(const Field& field, const std::string& path, const Visit& visit) {
   for (const Field& child : field.children) walk(child, join(path, child.key), visit);
 }
 
+/// The types that a section's key `type` names; none for most sections.
+const std::vector<NamedType>& types_of(const std::string& section) {
+  static const std::vector<NamedType> none;
+  if (section == "optimizer") return optimizer_types();
+  return section == "scheduler" ? scheduler_types() : none;
+}
+
+std::string type_text(const NamedType& type) {
+  return type.meaning + (type.any_case ? " The name is read in any case." : "") +
+         (type.needs_untested_flag ? " From ZeRO stage 1 on it needs zero_allow_untested_optimizer." : "");
+}
+
+/// Calls `visit(type, path)` for each type of both sections: "optimizer.params[AdamW]".
+template <class Visit>
+void walk_types(const Visit& visit) {
+  for (const char* section : {"optimizer", "scheduler"}) {
+    for (const NamedType& type : types_of(section)) {
+      visit(type, std::string(section) + ".params[" + type.name + "]");
+    }
+  }
+}
+
+/// Whether the section (empty: the whole config) is the path's own or holds it.
+bool is_within(const std::string& path, const std::string& section) {
+  return section.empty() || path == section || path.starts_with(section + ".") ||
+         path.starts_with(section + "[");
+}
+
 constexpr const char* kIntroduction = R"(# The config
 
 Every key that DeepSpeed documents, with what it takes, its default and its meaning. This page is written from the
@@ -105,12 +134,22 @@ std::string row(const Field& field) {
   return "| " + names + " | " + cell(takes) + " | " + text + " | " + cell(meaning) + " |\n";
 }
 
+constexpr const char* kTableHead = "\n| key | takes | default | meaning |\n|---|---|---|---|\n";
+
+void append_types(std::string& text, const std::string& section) {
+  for (const NamedType& type : types_of(section)) {
+    text += "\n### " + section + ".params of " + type.name + "\n\n" + type_text(type) + "\n" + kTableHead;
+    for (const Field& field : type.params) text += row(field);
+  }
+}
+
 void append_section(std::string& text, const Field& section, const std::string& path) {
   text += path.empty() ? "\n## The top level\n" : "\n## " + path + "\n\n" + section.meaning + "\n";
   if (section.auto_is_default) text += "`\"auto\"` stands for each key's default.\n";
   if (section.open) text += "Further keys are kept as they are.\n";
-  text += "\n| key | takes | default | meaning |\n|---|---|---|---|\n";
+  text += kTableHead;
   for (const Field& field : section.children) text += row(field);
+  append_types(text, path);
   for (const Field& field : section.children) {
     if (field.kind == Kind::kSection) append_section(text, field, join(path, field.key));
   }
@@ -129,8 +168,15 @@ std::string help_text(const std::string& section) {
   std::vector<std::string> paths;
   walk(all_options(), "", [&](const Field& field, const std::string& path) {
     paths.push_back(path);
-    const bool wanted = section.empty() || path == section || path.starts_with(section + ".");
-    if (wanted) text += headline(field, path) + "\n    " + field.meaning + "\n";
+    if (is_within(path, section)) text += headline(field, path) + "\n    " + field.meaning + "\n";
+  });
+  walk_types([&](const NamedType& type, const std::string& path) {
+    paths.push_back(path);
+    if (is_within(path, section)) text += path + ":\n    " + type_text(type) + "\n";
+    for (const Field& field : type.params) {
+      const std::string own = join(path, field.key);
+      if (is_within(own, section)) text += headline(field, own) + "\n    " + field.meaning + "\n";
+    }
   });
   if (!text.empty()) return text;
   const std::string nearest = nearest_key(section, paths);
@@ -151,6 +197,9 @@ std::vector<std::string> option_list() {
   std::vector<std::string> lines;
   walk(all_options(), "",
        [&](const Field& field, const std::string& path) { lines.push_back(headline(field, path)); });
+  walk_types([&](const NamedType& type, const std::string& path) {
+    for (const Field& field : type.params) lines.push_back(headline(field, join(path, field.key)));
+  });
   return lines;
 }
 

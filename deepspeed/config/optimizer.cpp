@@ -1,12 +1,23 @@
 #include "deepspeed/config/optimizer.h"
 
+#include "deepspeed/config/named_type.h"
+
 namespace deepspeed::config {
+namespace {
+
+std::string list(const std::vector<NamedType>& types) {
+  std::string text;
+  for (const std::string& name : type_names(types)) text += (text.empty() ? "" : ", ") + name;
+  return text + ".";
+}
+
+}  // namespace
 
 const Table<OptimizerConfig>& optimizer_table() {
   using C = OptimizerConfig;
   static const Table<C> table({
-      entry("type", &C::type, "The optimizer's name: Adam, AdamW, Adagrad, Lamb, Lion, SGD, ..."),
-      entry("params", &C::params, "The arguments of the optimizer: lr, betas, eps, weight_decay, ..."),
+      entry("type", &C::type, ("The optimizer's name: " + list(optimizer_types())).c_str()),
+      entry("params", &C::params, "The arguments of the optimizer; see the tables of the types."),
       entry("legacy_fusion", &C::legacy_fusion, "The former way of fusing the float16 step.",
             {without_effect("the step is fused in one way, with the same result")}),
   });
@@ -16,9 +27,8 @@ const Table<OptimizerConfig>& optimizer_table() {
 const Table<SchedulerConfig>& scheduler_table() {
   using C = SchedulerConfig;
   static const Table<C> table({
-      entry("type", &C::type,
-            "The schedule's name: WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest."),
-      entry("params", &C::params, "The arguments of the schedule."),
+      entry("type", &C::type, ("The schedule's name: " + list(scheduler_types())).c_str()),
+      entry("params", &C::params, "The arguments of the schedule; see the tables of the types."),
   });
   return table;
 }

@@ -44,7 +44,8 @@ std::vector<Entry<DeepSpeedConfig>> scalar_entries() {
       entry("fp32_allreduce", &C::fp32_allreduce,
             "Older than communication_data_type: the same as \"fp32\" there."),
       entry("zero_allow_untested_optimizer", &C::zero_allow_untested_optimizer,
-            "Accept optimizers under ZeRO that it was not tested with."),
+            "Accept optimizers from stage 1 on that DeepSpeed does not list as tested with ZeRO: Lamb, SGD, "
+            "RMSprop and those of your own."),
       entry("zero_force_ds_cpu_optimizer", &C::zero_force_ds_cpu_optimizer,
             "Insist on the library's own optimizer for a step on the host.",
             {without_effect("only a step on the host uses it")}),

@@ -131,6 +131,18 @@ TorchOptimizer::TorchOptimizer(std::shared_ptr<torch::optim::Optimizer> optimize
   }
 }
 
+TorchOptimizer::TorchOptimizer(std::vector<ParamGroup> groups,
+                               std::shared_ptr<torch::optim::Optimizer> optimizer)
+    : Optimizer(std::move(groups)),
+      optimizer_(std::move(optimizer)),
+      class_(find_torch_optimizer_class(require(optimizer_))) {
+  require_known_state("keep");
+  if (optimizer_->param_groups().size() != param_groups().size()) {
+    raise<UsageError>(kTorchOptimizerWhere, "the optimizer has ", optimizer_->param_groups().size(),
+                      " groups, expected ", param_groups().size());
+  }
+}
+
 TorchOptimizer::~TorchOptimizer() = default;
 
 std::string TorchOptimizer::name() const { return native_ ? native_->name() : class_name(*optimizer_); }

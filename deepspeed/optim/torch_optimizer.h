@@ -31,6 +31,9 @@ class TorchOptimizer : public Optimizer {
   /// optimizer that has made steps already, NotSupportedError for LBFGS, whose step needs the loss.
   TorchOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
                  const std::vector<std::pair<std::string, at::Tensor>>& named_parameters);
+  /// `optimizer` has as many groups as `groups`, without parameters: the options of `groups` hold, which must
+  /// be all those of its class, one of torch's.
+  TorchOptimizer(std::vector<ParamGroup> groups, std::shared_ptr<torch::optim::Optimizer> optimizer);
   ~TorchOptimizer() override;
 
   /// The class's name without namespaces, e.g. "RMSprop".

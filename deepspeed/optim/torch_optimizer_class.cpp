@@ -198,7 +198,8 @@ void write_adagrad(const Hyperparameters& h, to::OptimizerOptions& options) {
       .lr(h.number("lr"))
       .lr_decay(h.number("lr_decay"))
       .weight_decay(h.number("weight_decay"))
-      .eps(h.number("eps"));
+      .eps(h.number("eps"))
+      .initial_accumulator_value(h.number("initial_accumulator_value"));
 }
 
 const std::array<TorchOptimizerClass, 5> kClasses = {{

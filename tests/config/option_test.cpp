@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/config/named_type.h"
 #include "deepspeed/config/read.h"
 
 #include "tests/config/load.h"
@@ -184,6 +185,7 @@ TEST(HelpText, HasARowForEveryKey) {
   EXPECT_EQ(rows, option_list().size());
   EXPECT_THAT(page, HasSubstr("| `stage` | a whole number from 0 to 3; *so far* 0, 1, 2 | `0` | "));
   EXPECT_THAT(page, HasSubstr("\n## compression_training.head_pruning.shared_parameters\n"));
+  EXPECT_THAT(page, HasSubstr("\n### optimizer.params of RMSprop\n"));
 }
 
 TEST(HelpText, ShowsASectionWithDefaultRangeAndMeaning) {
@@ -196,6 +198,30 @@ TEST(HelpText, ShowsASectionWithDefaultRangeAndMeaning) {
   EXPECT_THAT(text, ::testing::Not(HasSubstr("fp16.enabled")));
   EXPECT_THAT(help_text(), HasSubstr("fp16.loss_scale"));
   EXPECT_THAT(help_text("seed"), HasSubstr("seed: a whole number of at least 0, or null; default null"));
+}
+
+TEST(HelpText, ShowsTheArgumentsOfEveryOptimizerAndSchedule) {
+  const std::string text = help_text("optimizer");
+  EXPECT_THAT(text, HasSubstr("optimizer.type: a string"));
+  EXPECT_THAT(text, HasSubstr("optimizer.params[Lamb]:\n"));
+  EXPECT_THAT(text,
+              HasSubstr("optimizer.params[Muon].betas: a list of two numbers in [0, 1); default [0.9,0.95]"));
+  EXPECT_THAT(text, HasSubstr("optimizer.params[RMSprop].alpha: a number of at least 0; default 0.99"));
+  EXPECT_THAT(text, HasSubstr("it needs zero_allow_untested_optimizer"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("scheduler")));
+  const std::string schedules = help_text("scheduler.params");
+  EXPECT_THAT(
+      schedules,
+      HasSubstr("scheduler.params[WarmupDecayLR].total_num_steps: a whole number of at least 1; required"));
+  EXPECT_THAT(schedules,
+              HasSubstr("[OneCycle].cycle_min_lr: a number, or a list of one number a parameter group"));
+  EXPECT_THAT(help_text("optimizer.params[AdamW]"), ::testing::Not(HasSubstr("[Adam]")));
+  for (const auto* types : {&optimizer_types(), &scheduler_types()}) {
+    for (const NamedType& type : *types) {
+      EXPECT_THAT(help_text("optimizer") + help_text("scheduler"), HasSubstr(".params[" + type.name + "]:"));
+      for (const Field& field : type.params) EXPECT_FALSE(field.meaning.empty()) << type.name << field.key;
+    }
+  }
 }
 
 TEST(HelpText, NamesTheNearestSectionOfAnUnknownOne) {

@@ -174,7 +174,7 @@ std::string ReferenceKey::words() const {
   if (type == "strs") text = "a list of strings";
   if (type == "ints") text = "a list of whole numbers" + range_words(range);
   if (type == "dict") text = "an object";
-  if (type == "onlynull") return "any value, which can only be null";
+  if (type == "onlynull") return "null and nothing else";
   if (no_truth_value) text += ", not true or false";
   if (key == "legacy_stage1") text += ", which can only be false";
   return nullable ? text + ", or null" : text;

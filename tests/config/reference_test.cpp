@@ -38,7 +38,12 @@ TEST(Reference, NamesTheKeysOfTheTablesAndNoOthers) {
   std::set<std::string> documented, known;
   for (const ReferenceSection& section : reference().sections) documented.insert(section.path);
   for (const ReferenceKey& key : reference().keys) documented.insert(key.path());
-  for (const std::string& line : option_list()) known.insert(line.substr(0, line.find(": ")));
+  for (const std::string& line : option_list()) {
+    const std::string path = line.substr(0, line.find(": "));
+    const bool is_of_one_type =
+        path.find('[') != std::string::npos;  // an argument of one optimizer or schedule
+    if (!is_of_one_type) known.insert(path);
+  }
   documented.erase("");
   EXPECT_EQ(documented, known);
   EXPECT_GT(reference().keys.size(), 400u);

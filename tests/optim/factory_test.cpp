@@ -4,11 +4,13 @@
 
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/config/named_type.h"
 
 #include "tests/optim/slices.h"
 
@@ -72,6 +74,69 @@ TEST(MakeOptimizer, SgdGivesTorchsUpdates) {
   }
 }
 
+TEST(MakeOptimizer, RmspropGivesTorchsUpdates) {
+  for (const bool centered : {false, true}) {
+    const auto ours =
+        make("RMSprop", centered ? R"({"lr": 0.02, "alpha": 0.9, "centered": true, "momentum": 0.5})"
+                                 : R"({"lr": 0.02, "eps": 1e-6, "weight_decay": 0.01})");
+    EXPECT_EQ(ours->name(), "RMSprop");
+    EXPECT_TRUE(ours->is_elementwise());
+    expect_same_as_torch(*ours, [&](at::Tensor w) {
+      auto options = torch::optim::RMSpropOptions(0.02);
+      if (centered) options.alpha(0.9).centered(true).momentum(0.5);
+      if (!centered) options.eps(1e-6).weight_decay(0.01);
+      return std::make_unique<torch::optim::RMSprop>(std::vector{w}, options);
+    });
+  }
+}
+
+// Two groups, of which the second has a rate of its own.
+TEST(MakeOptimizer, RmspropStepsEachGroupByItsOptions) {
+  std::vector<ParamGroup> groups(2);
+  groups[1].options.set("lr", 0.5);
+  const auto optimizer = make_optimizer("RMSprop", Json::parse(R"({"alpha": 0.0, "eps": 0})"), groups);
+  TestSlice first(at::ones({3}), 0), second(at::ones({3}), 1);
+  second.slice.group = 1;
+  for (TestSlice* slice : {&first, &second}) slice->step(*optimizer, at::full({3}, 2.0));
+  EXPECT_TRUE(at::allclose(first.slice.master, at::full({3}, 0.99)));  // lr * g / sqrt(g^2)
+  EXPECT_TRUE(at::allclose(second.slice.master, at::full({3}, 0.5)));
+}
+
+TEST(MakeOptimizer, MakesEveryTypeOfTheTableWithItsDefaults) {
+  for (const config::NamedType& type : config::optimizer_types()) {
+    const auto optimizer = make(type.name);
+    const Hyperparameters& options = optimizer->param_groups()[0].options;
+    for (const config::Field& field : type.params) {
+      if (!options.contains(field.key) || field.default_value.is_null()) continue;
+      if (field.kind == config::Kind::kFloat) {
+        EXPECT_EQ(options.number(field.key), field.default_value.get<double>()) << type.name << field.key;
+      } else if (field.key == "betas") {
+        EXPECT_EQ(options.pair("betas").second, field.default_value[1].get<double>()) << type.name;
+      }
+    }
+    EXPECT_TRUE(options.contains("lr")) << type.name;
+    std::string upper = type.name;
+    for (char& c : upper) c = static_cast<char>(std::toupper(c));
+    if (type.any_case) {
+      EXPECT_EQ(make(upper)->name(), optimizer->name());
+    }
+  }
+}
+
+TEST(MakeOptimizer, Fp32OptimizerStatesFalseHalvesTheMoments) {
+  const auto half = make("Adam", R"({"fp32_optimizer_states": false, "weight_decay": 0.1})");
+  const auto named = make("Adam", R"({"moment_dtype": "bf16", "weight_decay": 0.1})");
+  EXPECT_EQ(half->state_dtype(), at::kBFloat16);
+  EXPECT_EQ(make("AdamW", R"({"fp32_optimizer_states": true})")->state_dtype(), at::kFloat);
+  TestSlice a(at::ones({33})), b(at::ones({33}));
+  for (const at::Tensor& gradient : test_gradients(5, {33})) {
+    a.step(*half, gradient);
+    b.step(*named, gradient);
+  }
+  EXPECT_EQ(half->state_bytes(), 33 * 2 * 2);
+  EXPECT_TRUE(at::equal(a.slice.master, b.slice.master));
+}
+
 TEST(MakeOptimizer, AGroupsOwnOptionStays) {
   std::vector<ParamGroup> groups(2);
   groups[1].options.set("weight_decay", 0.0);
@@ -106,6 +171,7 @@ TEST(OptimizerState, ResumesBitForBit) {
   expect_state_round_trip("Lion", R"({"weight_decay": 0.1})");
   expect_state_round_trip("Adagrad", R"({"lr_decay": 0.1, "initial_accumulator_value": 0.1})");
   expect_state_round_trip("Lamb", R"({"weight_decay": 0.1})");
+  expect_state_round_trip("RMSprop", R"({"momentum": 0.9, "centered": true})");
   expect_state_round_trip("Muon", "{}");           // of a vector: Adam
   expect_state_round_trip("Muon", "{}", {3, 11});  // of a matrix
 }
@@ -165,8 +231,7 @@ void expect_optimizer_error(const std::string& type, const char* params, const s
 }
 
 TEST(MakeOptimizer, NamesTheKeyThatIsWrong) {
-  expect_optimizer_error("Adam", R"({"weight_decy": 0.1})",
-                         "optimizer.params.weight_decy: unknown key, did you mean 'weight_decay'");
+  expect_optimizer_error("Adam", R"({"weight_decy": 0.1})", "optimizer.params.weight_decy: unknown key");
   expect_optimizer_error("Adam", R"({"max_grad_norm": 1})", "gradient_clipping");
   expect_optimizer_error("Adam", R"({"betas": [0.9, 1.0]})", "optimizer.params.betas");
   expect_optimizer_error("Adam", R"({"betas": 0.9})", "optimizer.params.betas");
@@ -176,7 +241,7 @@ TEST(MakeOptimizer, NamesTheKeyThatIsWrong) {
   expect_optimizer_error("SGD", R"({"nesterov": true})", "optimizer.params.nesterov");
   expect_optimizer_error("OneBitLamb", "{}", "optimizer.type: \"OneBitLamb\" is not supported yet");
   for (const std::string type : {"Lion", "adagrad", "LAMB", "Muon"}) {
-    expect_optimizer_error(type, R"({"weight_decy": 0.1})", "did you mean 'weight_decay'");
+    expect_optimizer_error(type, R"({"weight_decy": 0.1})", "did you mean 'optimizer.params.weight_decay'");
     expect_optimizer_error(type, R"({"max_grad_norm": 1})", "gradient_clipping");
     expect_optimizer_error(type, R"({"lr": -1})", "optimizer.params.lr");
   }
@@ -189,6 +254,28 @@ TEST(MakeOptimizer, NamesTheKeyThatIsWrong) {
   expect_optimizer_error("Lambs", "{}", "did you mean \"Lamb\"");
   expect_optimizer_error("OneBitAdam", "{}", "not supported yet");
   expect_optimizer_error("sgd", "{}", "did you mean \"SGD\"");
+  expect_optimizer_error("Adam", R"({"fp32_optimizer_states": true, "moment_dtype": "bf16"})",
+                         "optimizer.params.fp32_optimizer_states: true contradicts moment_dtype \"bf16\"");
+  expect_optimizer_error("Adam", R"({"fp32_optimizer_states": false, "moment_dtype": "fp32"})",
+                         "optimizer.params.fp32_optimizer_states");
+  expect_optimizer_error("AdamW", R"({"torch_adam": true, "amsgrad": true, "fp32_optimizer_states": false})",
+                         "optimizer.params.amsgrad");
+  expect_optimizer_error("RMSprop", R"({"alpha": -1})", "optimizer.params.alpha");
+  expect_optimizer_error("RMSprop", R"({"maximize": true})", "optimizer.params.maximize: unknown key");
+  expect_optimizer_error("Lion", R"({"betas": [0.9, 0.99, 0.999]})", "a list of two numbers in [0, 1)");
+  expect_optimizer_error("Adam", "[1]", "optimizer.params: got [1], expected an object");
+}
+
+TEST(MakeOptimizer, SaysWhichClassesOfTorchLibTorchLacks) {
+  for (const std::string type :
+       {"NAdam", "Adadelta", "Adafactor", "Adamax", "ASGD", "RAdam", "Rprop", "SparseAdam"}) {
+    expect_optimizer_error(
+        type, "{}", "\"" + type + "\" is a class of torch.optim in Python that LibTorch does not have");
+    expect_optimizer_error(type, "{}", "Adagrad, Adam, AdamW, LBFGS, RMSprop and SGD");
+    expect_optimizer_error(type, "{}", "Muon, SGD, RMSprop, and any torch::optim::Optimizer may be passed");
+  }
+  expect_optimizer_error("LBFGS", "{}", "evaluates the loss within its step");
+  expect_optimizer_error("rmsprop", "{}", "did you mean \"RMSprop\"");
 }
 
 }  // namespace

@@ -130,13 +130,14 @@ void expect_schedule_error(const std::string& type, const char* params, const st
 TEST(LrScheduler, NamesTheKeyThatIsWrong) {
   expect_schedule_error("WarmupLR", R"({"warmup_num_step": 4})",
                         "scheduler.params.warmup_num_step: unknown key");
-  expect_schedule_error("WarmupLR", R"({"warmup_num_step": 4})", "'warmup_num_steps'");
+  expect_schedule_error("WarmupLR", R"({"warmup_num_step": 4})",
+                        "did you mean 'scheduler.params.warmup_num_steps'?");
   expect_schedule_error("WarmupLR", R"({"warmup_num_steps": 0})", "scheduler.params.warmup_num_steps");
   expect_schedule_error("WarmupLR", R"({"warmup_type": "square"})", "scheduler.params.warmup_type");
   expect_schedule_error("WarmupLR", R"({"warmup_max_lr": [1, 2]})",
-                        "scheduler.params.warmup_max_lr: 2 numbers");
-  expect_schedule_error("WarmupDecayLR", "{}", "scheduler.params.total_num_steps: is missing");
-  expect_schedule_error("OneCycle", R"({"cycle_min_lr": 1})", "scheduler.params.cycle_max_lr: is missing");
+                        "scheduler.params.warmup_max_lr: got 2 numbers");
+  expect_schedule_error("WarmupDecayLR", "{}", "scheduler.params.total_num_steps: missing");
+  expect_schedule_error("OneCycle", R"({"cycle_min_lr": 1})", "scheduler.params.cycle_max_lr: missing");
   expect_schedule_error("warmuplr", "{}", "did you mean \"WarmupLR\"");
 }
 

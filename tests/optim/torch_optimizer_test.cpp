@@ -111,6 +111,15 @@ TEST(TorchOptimizer, ResumesBitForBit) {
   }
 }
 
+TEST(TorchOptimizer, StartsAdagradsSumWhereItsGroupSays) {
+  at::Tensor parameter = at::ones({3});
+  TorchOptimizer optimizer(std::make_shared<to::Adagrad>(std::vector{parameter}), {{"w", parameter}});
+  optimizer.param_groups()[0].options.set("initial_accumulator_value", 0.5);
+  TestSlice slice(parameter);
+  slice.step(optimizer, at::zeros({3}));
+  EXPECT_TRUE(at::equal(optimizer.state(0).tensors[0].second, at::full({3}, 0.5)));
+}
+
 TEST(TorchOptimizer, FollowsAMasterThatMoves) {
   const auto gradients = test_gradients(4, {9});
   at::Tensor parameter = gradients[3].clone();
