@@ -134,6 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Matrix, ResumeWithWholeParameters,
                          ::testing::Values(std::tuple("Lamb", 1, 3), std::tuple("Lamb", 2, 2),
                                            std::tuple("Muon", 0, 2), std::tuple("Muon", 1, 2),
                                            std::tuple("Muon", 2, 3)));
+INSTANTIATE_TEST_SUITE_P(OfTorch, ResumeWithWholeParameters, ::testing::Values(std::tuple("RMSprop", 2, 2)));
 
 TEST_P(ResumeWithWholeParameters, EqualsAnUninterruptedRunBitForBit) {
   const auto [type, stage, world_size] = GetParam();

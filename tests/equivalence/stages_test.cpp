@@ -43,8 +43,10 @@ TEST(Stages, AreBitEqualWithOtherOptimizersAndLayouts) {
        {"zero_allow_untested_optimizer", true}},
       {{"optimizer", {{"type", "Adam"}, {"params", {{"adam_w_mode", false}}}}}},
       {{"optimizer", {{"type", "Lion"}, {"params", {{"lr", 0.003}}}}}},
-      {{"optimizer", {{"type", "Adagrad"}, {"params", {{"lr", 0.02}}}}},
+      {{"optimizer",
+        {{"type", "RMSprop"}, {"params", {{"lr", 0.002}, {"momentum", 0.9}, {"centered", true}}}}},
        {"zero_allow_untested_optimizer", true}},
+      {{"optimizer", {{"type", "Adagrad"}, {"params", {{"lr", 0.02}}}}}},
       {{"scheduler", {{"type", "WarmupLR"}, {"params", {{"warmup_max_lr", 0.02}, {"warmup_num_steps", 4}}}}}},
       {{"gradient_accumulation_steps", 2}},
   };
