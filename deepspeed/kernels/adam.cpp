@@ -1,5 +1,6 @@
 #include "deepspeed/kernels/adam.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -13,6 +14,7 @@ namespace deepspeed::kernels {
 namespace {
 
 constexpr const char* kAdamWhere = "kernels.adam";
+constexpr const char* kAdamRollbackWhere = "kernels.adam_rollback";
 
 void check_tensors(const AdamTensors& tensors) {
   check_array(kAdamWhere, "master", tensors.master, {at::kFloat});
@@ -87,7 +89,58 @@ AdamConstants constants_of(const AdamStep& step) {
   return constants;
 }
 
+void check_can_be_undone(const AdamTensors& tensors, const AdamStep& step) {
+  if (tensors.exp_avg.scalar_type() != at::kFloat) {
+    raise<UsageError>(kAdamRollbackWhere, "exp_avg has dtype ", tensors.exp_avg.scalar_type(),
+                      ", expected Float: 16 bits do not hold what the old values could be computed from");
+  }
+  if (step.beta1 == 0 || step.beta2 == 0) {
+    raise<UsageError>(kAdamRollbackWhere, "betas are ", step.beta1, " and ", step.beta2,
+                      ", expected numbers above 0: a beta of 0 keeps nothing of the old moment");
+  }
+  if (step.adamw_mode && !(step.lr * step.weight_decay < 1)) {
+    raise<UsageError>(kAdamRollbackWhere, "lr * weight_decay is ", step.lr * step.weight_decay,
+                      ", expected less than 1: such a step keeps nothing of the old weights");
+  }
+}
+
+// One piece of adam_rollback(): 1-D tensors of one size.
+void roll_back(const AdamTensors& piece, const AdamStep& step, const AdamConstants& c) {
+  const at::Tensor m = piece.exp_avg.to(at::kDouble), v = piece.exp_avg_sq.to(at::kDouble);
+  at::Tensor p = piece.master.to(at::kDouble);
+  p.addcdiv_(m, v.sqrt().add_(double{c.eps}), double{c.step_size}).div_(1 - double{c.decoupled_decay});
+  const at::Tensor g =
+      piece.gradient.to(at::kDouble).mul(double{c.gradient_scale}).add_(p, double{c.l2_decay});
+  piece.master.copy_(p);
+  if (piece.low_precision.defined()) piece.low_precision.copy_(piece.master);
+  if (step.step == 1) {
+    piece.exp_avg.zero_();
+    piece.exp_avg_sq.zero_();
+    return;
+  }
+  piece.exp_avg.copy_(m.sub(g, double{c.one_minus_beta1}).div_(double{c.beta1}));
+  piece.exp_avg_sq.copy_(v.sub(g.square(), double{c.one_minus_beta2}).div_(double{c.beta2}).clamp_min_(0));
+}
+
 }  // namespace
+
+void adam_rollback(const AdamTensors& tensors, const AdamStep& step) {
+  check_tensors(tensors);
+  check_step(step);
+  check_can_be_undone(tensors, step);
+  const AdamConstants constants = constants_of(step);
+  constexpr int64_t kPieceNumel = int64_t{1} << 18;
+  const int64_t numel = tensors.master.numel();
+  for (int64_t begin = 0; begin < numel; begin += kPieceNumel) {
+    const auto piece_of = [&](const at::Tensor& tensor) {
+      return tensor.defined() ? tensor.detach().narrow(0, begin, std::min(kPieceNumel, numel - begin))
+                              : tensor;
+    };
+    roll_back({piece_of(tensors.master), piece_of(tensors.gradient), piece_of(tensors.exp_avg),
+               piece_of(tensors.exp_avg_sq), piece_of(tensors.low_precision)},
+              step, constants);
+  }
+}
 
 void adam(const AdamTensors& tensors, const AdamStep& step) {
   check_tensors(tensors);

@@ -1,6 +1,7 @@
 #include "deepspeed/optim/adagrad.h"
 
 #include "deepspeed/kernels/update.h"
+#include "deepspeed/optim/wide_copy.h"
 
 namespace deepspeed::optim {
 namespace {
@@ -20,10 +21,10 @@ const char* state_name(AdagradKind kind) { return kind == AdagradKind::kTorch ? 
 
 }  // namespace
 
-Adagrad::Adagrad(std::vector<ParamGroup> groups, AdagradKind kind)
+Adagrad::Adagrad(std::vector<ParamGroup> groups, AdagradKind kind, at::ScalarType state_dtype)
     : Optimizer(with_adagrad_defaults(std::move(groups))),
       kind_(kind),
-      states_(kAdagradWhere, {state_name(kind)}) {}
+      states_(kAdagradWhere, {state_name(kind)}, state_dtype) {}
 
 std::string Adagrad::name() const { return kind_ == AdagradKind::kTorch ? "Adagrad" : "DeepSpeedCPUAdagrad"; }
 
@@ -38,9 +39,11 @@ void Adagrad::step(const FlatSlice& slice, double gradient_scale) {
   rule.lr = static_cast<float>(group.number("lr") /
                                (1 + static_cast<double>(entry.step) * group.number("lr_decay")));
   rule.eps = static_cast<float>(group.number("eps"));
-  kernels::update(
-      kAdagradWhere,
-      {slice.master, slice.gradient, slice.low_precision, {{state_name(kind_), entry.tensors[0]}}}, rule);
+  const WideCopy sum(entry.tensors[0]);
+  kernels::update(kAdagradWhere,
+                  {slice.master, slice.gradient, slice.low_precision, {{state_name(kind_), sum.wide()}}},
+                  rule);
+  sum.store();
   ++entry.step;
 }
 

@@ -19,13 +19,17 @@ enum class AdagradKind {
 };
 
 /// Options of a group: lr, lr_decay, weight_decay, eps, initial_accumulator_value; what a group lacks has the
-/// default of torch and DeepSpeed (1e-2, 0, 0, 1e-10, 0). The state is fp32.
+/// default of torch and DeepSpeed (1e-2, 0, 0, 1e-10, 0). The state is fp32 unless told otherwise.
 class Adagrad : public Optimizer {
  public:
-  explicit Adagrad(std::vector<ParamGroup> groups, AdagradKind kind = AdagradKind::kTorch);
+  /// A state of 16 bits is computed in fp32 and rounded to nearest: a sum of squares stops growing once it is
+  /// some hundred times (bf16) or thousand times (fp16) a square.
+  explicit Adagrad(std::vector<ParamGroup> groups, AdagradKind kind = AdagradKind::kTorch,
+                   at::ScalarType state_dtype = at::kFloat);
 
   std::string name() const override;
   bool is_elementwise() const override { return true; }
+  at::ScalarType state_dtype() const override { return states_.dtype(); }
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override { return states_.state(slice_id); }
   void load_state(size_t slice_id, const SliceState& state) override { states_.load_state(slice_id, state); }

@@ -9,6 +9,7 @@
 #include "deepspeed/kernels/update.h"
 #include "deepspeed/optim/slice_state.h"
 #include "deepspeed/optim/slice_states.h"
+#include "deepspeed/optim/wide_copy.h"
 
 namespace deepspeed::optim {
 namespace {
@@ -28,8 +29,10 @@ std::vector<ParamGroup> with_adam_defaults(std::vector<ParamGroup> groups) {
 
 Adam::Adam(std::vector<ParamGroup> groups, const AdamOptions& options)
     : Optimizer(with_adam_defaults(std::move(groups))), options_(options) {
-  if (options.moment_dtype != at::kFloat && options.moment_dtype != at::kBFloat16) {
-    raise<UsageError>(kAdamWhere, "moment_dtype is ", options.moment_dtype, ", expected Float or BFloat16");
+  if (options.moment_dtype != at::kFloat && options.moment_dtype != at::kBFloat16 &&
+      options.moment_dtype != at::kHalf) {
+    raise<UsageError>(kAdamWhere, "moment_dtype is ", options.moment_dtype,
+                      ", expected Float, BFloat16 or Half");
   }
   if (options.amsgrad && options.moment_dtype != at::kFloat) {
     raise<UsageError>(kAdamWhere, "amsgrad needs moments of dtype Float, got ", options.moment_dtype);
@@ -82,6 +85,19 @@ void Adam::step_amsgrad(const FlatSlice& slice, const Moments& moments, const ke
                   rule);
 }
 
+// The kernel has moments of fp32 and bf16.
+void Adam::step_moments(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step) {
+  if (options_.moment_dtype != at::kHalf) {
+    kernels::adam({slice.master, slice.gradient, moments.exp_avg, moments.exp_avg_sq, slice.low_precision},
+                  step);
+    return;
+  }
+  const WideCopy exp_avg(moments.exp_avg), exp_avg_sq(moments.exp_avg_sq);
+  kernels::adam({slice.master, slice.gradient, exp_avg.wide(), exp_avg_sq.wide(), slice.low_precision}, step);
+  exp_avg.store();
+  exp_avg_sq.store();
+}
+
 void Adam::step(const FlatSlice& slice, double gradient_scale) {
   const Hyperparameters& group = options_of(kAdamWhere, *this, slice);
   Moments& moments = moments_of(slice);
@@ -100,8 +116,7 @@ void Adam::step(const FlatSlice& slice, double gradient_scale) {
   if (options_.amsgrad) {
     step_amsgrad(slice, moments, step);
   } else {
-    kernels::adam({slice.master, slice.gradient, moments.exp_avg, moments.exp_avg_sq, slice.low_precision},
-                  step);
+    step_moments(slice, moments, step);
   }
   moments.step = step.step;
 }

@@ -16,16 +16,19 @@ namespace deepspeed::optim {
 /// What holds for all groups. A group's options hold the rest: lr, betas, eps, weight_decay, bias_correction;
 /// what a group lacks has DeepSpeed's default (1e-3, (0.9, 0.999), 1e-8, 0, true).
 struct AdamOptions {
-  std::string class_name = "FusedAdam";      // or "DeepSpeedCPUAdam", "AdamW", "Adam"
-  bool adamw_mode = true;                    // decoupled weight decay; else L2
-  bool amsgrad = false;                      // divide by the largest second moment so far (Reddi et al. 2018)
-  at::ScalarType moment_dtype = at::kFloat;  // or kBFloat16: half the memory, rounded stochastically
-  uint64_t rounding_seed = 0;                // of the stochastic rounding
+  std::string class_name = "FusedAdam";  // or "DeepSpeedCPUAdam", "AdamW", "Adam"
+  bool adamw_mode = true;                // decoupled weight decay; else L2
+  bool amsgrad = false;                  // divide by the largest second moment so far (Reddi et al. 2018)
+  // Or, with half the memory, kBFloat16, rounded stochastically, or kHalf, rounded to nearest: a second
+  // moment below 3e-8 is lost in it.
+  at::ScalarType moment_dtype = at::kFloat;
+  uint64_t rounding_seed = 0;  // of the stochastic rounding
 };
 
 class Adam : public Optimizer {
  public:
-  /// Throws UsageError for a moment dtype other than fp32 and bf16, and for amsgrad with bf16 moments.
+  /// Throws UsageError for a moment dtype other than fp32, bf16 and fp16, and for amsgrad with 16-bit
+  /// moments.
   Adam(std::vector<ParamGroup> groups, const AdamOptions& options);
 
   std::string name() const override { return options_.class_name; }
@@ -46,6 +49,7 @@ class Adam : public Optimizer {
   };
 
   Moments& moments_of(const FlatSlice& slice);
+  void step_moments(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step);
   void step_amsgrad(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step);
 
   AdamOptions options_;

@@ -37,8 +37,10 @@ constexpr const char* kName<DeepSpeedCPUAdagradOptions> = "DeepSpeedCPUAdagrad";
 template <>
 constexpr const char* kName<MuonOptions> = "Muon";
 
-// The dtype that all parameters share. Throws where they differ.
-at::ScalarType shared_dtype(const char* where, const TorchGroups& groups) {
+// The dtype of the states: the one that all parameters share, unless they are to be fp32. Throws where they
+// differ.
+at::ScalarType state_dtype(const char* where, bool fp32_optimizer_states, const TorchGroups& groups) {
+  if (fp32_optimizer_states) return at::kFloat;
   at::ScalarType dtype = at::ScalarType::Undefined;
   for (const auto& group : groups) {
     for (const at::Tensor& parameter : group.params()) {
@@ -49,7 +51,7 @@ at::ScalarType shared_dtype(const char* where, const TorchGroups& groups) {
       dtype = parameter.scalar_type();
     }
   }
-  return dtype;
+  return dtype == at::ScalarType::Undefined ? at::kFloat : dtype;
 }
 
 Flat make_flat_optimizer(const FusedAdamOptions& defaults, const TorchGroups&, Groups groups) {
@@ -64,9 +66,7 @@ Flat make_flat_optimizer(const DeepSpeedCPUAdamOptions& defaults, const TorchGro
   optim::AdamOptions options;
   options.class_name = "DeepSpeedCPUAdam";
   options.adamw_mode = defaults.adamw_mode();
-  if (!defaults.fp32_optimizer_states()) {
-    options.moment_dtype = shared_dtype("DeepSpeedCPUAdam", torch_groups);
-  }
+  options.moment_dtype = state_dtype("DeepSpeedCPUAdam", defaults.fp32_optimizer_states(), torch_groups);
   return std::make_unique<optim::Adam>(std::move(groups), options);
 }
 
@@ -78,12 +78,16 @@ Flat make_flat_optimizer(const FusedLionOptions&, const TorchGroups&, Groups gro
   return std::make_unique<optim::Lion>(std::move(groups));
 }
 
-Flat make_flat_optimizer(const DeepSpeedCPULionOptions&, const TorchGroups&, Groups groups) {
-  return std::make_unique<optim::Lion>(std::move(groups), "DeepSpeedCPULion");
+Flat make_flat_optimizer(const DeepSpeedCPULionOptions& defaults, const TorchGroups& torch_groups,
+                         Groups groups) {
+  const auto dtype = state_dtype("DeepSpeedCPULion", defaults.fp32_optimizer_states(), torch_groups);
+  return std::make_unique<optim::Lion>(std::move(groups), "DeepSpeedCPULion", dtype);
 }
 
-Flat make_flat_optimizer(const DeepSpeedCPUAdagradOptions&, const TorchGroups&, Groups groups) {
-  return std::make_unique<optim::Adagrad>(std::move(groups), optim::AdagradKind::kDeepSpeedCpu);
+Flat make_flat_optimizer(const DeepSpeedCPUAdagradOptions& defaults, const TorchGroups& torch_groups,
+                         Groups groups) {
+  const auto dtype = state_dtype("DeepSpeedCPUAdagrad", defaults.fp32_optimizer_states(), torch_groups);
+  return std::make_unique<optim::Adagrad>(std::move(groups), optim::AdagradKind::kDeepSpeedCpu, dtype);
 }
 
 Flat make_flat_optimizer(const MuonOptions&, const TorchGroups&, Groups groups) {
@@ -142,7 +146,14 @@ void check_class_options(const FusedLambOptions& own, const FusedLambOptions&) {
   }
 }
 
-void check_class_options(const DeepSpeedCPUAdagradOptions& own, const DeepSpeedCPUAdagradOptions&) {
+void check_class_options(const DeepSpeedCPULionOptions& own, const DeepSpeedCPULionOptions& defaults) {
+  check_shared("DeepSpeedCPULion", "fp32_optimizer_states", own.fp32_optimizer_states(),
+               defaults.fp32_optimizer_states());
+}
+
+void check_class_options(const DeepSpeedCPUAdagradOptions& own, const DeepSpeedCPUAdagradOptions& defaults) {
+  check_shared("DeepSpeedCPUAdagrad", "fp32_optimizer_states", own.fp32_optimizer_states(),
+               defaults.fp32_optimizer_states());
   if (own.amsgrad()) {
     raise<NotSupportedError>("DeepSpeedCPUAdagrad", "amsgrad is not supported by Adagrad");
   }
@@ -161,25 +172,16 @@ void check_is_on_cpu(const char* where, const at::Tensor& parameter) {
   }
 }
 
-void check_states(const char* where, bool fp32_optimizer_states, const at::Tensor& parameter) {
-  if (!fp32_optimizer_states && parameter.scalar_type() != at::kFloat) {
-    raise<NotSupportedError>(where, "fp32_optimizer_states: false is not supported with parameters of dtype ",
-                             parameter.scalar_type());
-  }
-}
-
 void check_class_parameter(const DeepSpeedCPUAdamOptions&, const at::Tensor& parameter) {
   check_is_on_cpu("DeepSpeedCPUAdam", parameter);
 }
 
-void check_class_parameter(const DeepSpeedCPULionOptions& own, const at::Tensor& parameter) {
+void check_class_parameter(const DeepSpeedCPULionOptions&, const at::Tensor& parameter) {
   check_is_on_cpu("DeepSpeedCPULion", parameter);
-  check_states("DeepSpeedCPULion", own.fp32_optimizer_states(), parameter);
 }
 
 void check_class_parameter(const DeepSpeedCPUAdagradOptions& own, const at::Tensor& parameter) {
   check_is_on_cpu("DeepSpeedCPUAdagrad", parameter);
-  check_states("DeepSpeedCPUAdagrad", own.fp32_optimizer_states(), parameter);
   if (parameter.grad().is_sparse() && own.weight_decay() != 0) {
     raise<NotSupportedError>("DeepSpeedCPUAdagrad", "a sparse gradient with weight_decay ",
                              own.weight_decay(),

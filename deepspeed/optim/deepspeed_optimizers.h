@@ -1,7 +1,9 @@
-// DeepSpeed's optimizer classes, under its names and with its arguments, for any program on LibTorch:
+// DeepSpeed's optimizer classes, under its names and with its arguments, for any program on LibTorch
+// (docs/optimizers.md):
 //
-//   deepspeed::FusedAdam optimizer(model->parameters(),
-//   deepspeed::FusedAdamOptions().lr(1e-3).weight_decay(0.1)); loss.backward();  optimizer.step();
+//   deepspeed::FusedAdam optimizer(model->parameters(), deepspeed::FusedAdamOptions().lr(1e-3));
+//   loss.backward();
+//   optimizer.step();
 //   optimizer.zero_grad();
 //
 // Groups with options of their own are torch's: OptimizerParamGroup(params,
@@ -12,6 +14,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -71,7 +74,8 @@ struct DeepSpeedCPUAdamOptions : optim::NativeOptionsOf<DeepSpeedCPUAdamOptions>
   TORCH_ARG(double, weight_decay) = 0;
   TORCH_ARG(bool, amsgrad) = false;    // true is an error, as in DeepSpeed
   TORCH_ARG(bool, adamw_mode) = true;  // of all groups alike
-  /// false: moments of the parameters' dtype, which must be fp32 or bf16 and the same for all.
+  /// false: moments of the parameters' dtype, which must be the same for all; bf16 is rounded stochastically,
+  /// fp16 to nearest.
   TORCH_ARG(bool, fp32_optimizer_states) = true;
 
  public:
@@ -124,7 +128,8 @@ struct DeepSpeedCPULionOptions : optim::NativeOptionsOf<DeepSpeedCPULionOptions>
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(Betas, betas) = {0.9, 0.999};
   TORCH_ARG(double, weight_decay) = 0;
-  TORCH_ARG(bool, fp32_optimizer_states) = true;  // false with 16-bit parameters is an error
+  /// false: a state of the parameters' dtype, which must be the same for all, rounded to nearest.
+  TORCH_ARG(bool, fp32_optimizer_states) = true;
 
  public:
   template <class Self, class Visitor>
@@ -137,8 +142,9 @@ struct DeepSpeedCPUAdagradOptions : optim::NativeOptionsOf<DeepSpeedCPUAdagradOp
   TORCH_ARG(double, lr) = 1e-2;
   TORCH_ARG(double, eps) = 1e-10;
   TORCH_ARG(double, weight_decay) = 0;
-  TORCH_ARG(bool, amsgrad) = false;               // true is an error
-  TORCH_ARG(bool, fp32_optimizer_states) = true;  // false with 16-bit parameters is an error
+  TORCH_ARG(bool, amsgrad) = false;  // true is an error
+  /// false: a state of the parameters' dtype, which must be the same for all, rounded to nearest.
+  TORCH_ARG(bool, fp32_optimizer_states) = true;
 
  public:
   template <class Self, class Visitor>
@@ -206,11 +212,46 @@ extern template class DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
 extern template class DeepSpeedOptimizer<MuonOptions>;
 
 using FusedAdam = DeepSpeedOptimizer<FusedAdamOptions>;
-using DeepSpeedCPUAdam = DeepSpeedOptimizer<DeepSpeedCPUAdamOptions>;
 using FusedLion = DeepSpeedOptimizer<FusedLionOptions>;
 using DeepSpeedCPULion = DeepSpeedOptimizer<DeepSpeedCPULionOptions>;
 using DeepSpeedCPUAdagrad = DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
 using Muon = DeepSpeedOptimizer<MuonOptions>;
+
+/// A sub-group is a piece of the parameters that is stepped when its gradient is there, before those of
+/// others: the caller puts its tensor into a group, steps it with the state of its number, and may take the
+/// step back, as after an overflow that showed later. Their states are apart from those of step(), and
+/// torch::save keeps none of them.
+class DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAdamOptions> {
+ public:
+  using DeepSpeedOptimizer::DeepSpeedOptimizer;
+
+  /// Steps the one parameter with a gradient that the groups hold. Keeps copies of what it overwrites (the
+  /// weights and both moments) until the sub-group's next step, its rollback, or release_rollbacks(). Returns
+  /// the closure's loss, or an undefined tensor. Throws UsageError where the groups hold no gradient, or
+  /// several.
+  at::Tensor step_subgroup(int64_t subgroup_id, LossClosure closure = nullptr);
+  /// Takes the sub-group's last step back, bit for bit, also one with a gradient that was not finite. Throws
+  /// UsageError where there is no step to take back.
+  void rollback_subgroup(int64_t subgroup_id);
+  /// From here on the steps made so far stand; their copies are freed.
+  void release_rollbacks() { undos_.clear(); }
+
+  /// As state_of() and load_state_of().
+  optim::SliceState state_of_subgroup(int64_t subgroup_id) const;
+  void load_state_of_subgroup(int64_t subgroup_id, const optim::SliceState& state);
+
+ private:
+  struct Undo {
+    at::Tensor parameter;
+    at::Tensor weights;  // before the step
+    optim::SliceState state;
+  };
+
+  size_t slice_of(int64_t subgroup_id);
+
+  std::unordered_map<int64_t, size_t> slices_;  // by sub-group
+  std::unordered_map<int64_t, Undo> undos_;
+};
 
 class FusedLamb : public DeepSpeedOptimizer<FusedLambOptions> {
  public:

@@ -1,6 +1,7 @@
 #include "deepspeed/optim/lion.h"
 
 #include "deepspeed/kernels/update.h"
+#include "deepspeed/optim/wide_copy.h"
 
 namespace deepspeed::optim {
 namespace {
@@ -14,10 +15,10 @@ std::vector<ParamGroup> with_lion_defaults(std::vector<ParamGroup> groups) {
 
 }  // namespace
 
-Lion::Lion(std::vector<ParamGroup> groups, std::string class_name)
+Lion::Lion(std::vector<ParamGroup> groups, std::string class_name, at::ScalarType state_dtype)
     : Optimizer(with_lion_defaults(std::move(groups))),
       class_name_(std::move(class_name)),
-      states_(kLionWhere, {"exp_avg"}) {}
+      states_(kLionWhere, {"exp_avg"}, state_dtype) {}
 
 void Lion::step(const FlatSlice& slice, double gradient_scale) {
   const Hyperparameters& group = options_of(kLionWhere, *this, slice);
@@ -32,8 +33,10 @@ void Lion::step(const FlatSlice& slice, double gradient_scale) {
   rule.lr = static_cast<float>(lr);
   rule.decay = static_cast<float>(lr * group.number("weight_decay"));
   SliceStates::Entry& entry = states_.of(slice);
+  const WideCopy exp_avg(entry.tensors[0]);
   kernels::update(kLionWhere,
-                  {slice.master, slice.gradient, slice.low_precision, {{"exp_avg", entry.tensors[0]}}}, rule);
+                  {slice.master, slice.gradient, slice.low_precision, {{"exp_avg", exp_avg.wide()}}}, rule);
+  exp_avg.store();
   ++entry.step;
 }
 

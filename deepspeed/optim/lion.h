@@ -15,14 +15,17 @@
 namespace deepspeed::optim {
 
 /// Options of a group: lr, betas, weight_decay; what a group lacks has DeepSpeed's default (1e-3, (0.9,
-/// 0.999), 0). The state is exp_avg, fp32.
+/// 0.999), 0). The state is exp_avg, fp32 unless told otherwise.
 class Lion : public Optimizer {
  public:
-  /// `class_name`: "FusedLion" or "DeepSpeedCPULion".
-  explicit Lion(std::vector<ParamGroup> groups, std::string class_name = "FusedLion");
+  /// `class_name`: "FusedLion" or "DeepSpeedCPULion". A state of 16 bits is computed in fp32 and rounded to
+  /// nearest.
+  explicit Lion(std::vector<ParamGroup> groups, std::string class_name = "FusedLion",
+                at::ScalarType state_dtype = at::kFloat);
 
   std::string name() const override { return class_name_; }
   bool is_elementwise() const override { return true; }
+  at::ScalarType state_dtype() const override { return states_.dtype(); }
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override { return states_.state(slice_id); }
   void load_state(size_t slice_id, const SliceState& state) override { states_.load_state(slice_id, state); }

@@ -93,7 +93,9 @@ FlatOptimizer& NativeOptimizer::flat() {
 }
 
 size_t NativeOptimizer::slice_id(const at::Tensor& parameter) {
-  return slice_ids_.try_emplace(parameter.unsafeGetTensorImpl(), slice_ids_.size()).first->second;
+  const auto [it, is_new] = slice_ids_.try_emplace(parameter.unsafeGetTensorImpl(), num_slices_);
+  num_slices_ += is_new ? 1 : 0;
+  return it->second;
 }
 
 std::optional<size_t> NativeOptimizer::find_slice_id(const at::Tensor& parameter) const {
@@ -105,13 +107,13 @@ std::string NativeOptimizer::name() const {
   return flat_ != nullptr ? flat_->name() : make_flat(flat_groups(*this))->name();
 }
 
-void NativeOptimizer::step_parameter(size_t group, at::Tensor parameter, double scale) {
+void NativeOptimizer::step_slice(size_t slice_id, size_t group, const at::Tensor& parameter, double scale) {
   check_parameter(parameter, native_options(param_groups()[group]));
   const at::Tensor weights = parameter.detach();
   const bool in_place = weights.scalar_type() == at::kFloat && weights.is_contiguous();
   const std::vector<Segment> segments{{0, {0, weights.numel()}, 0, weights.sizes().vec()}};
   FlatSlice slice;
-  slice.id = slice_id(parameter);
+  slice.id = slice_id;
   slice.group = group;
   slice.master = in_place ? weights.view({-1}) : weights.to(at::kFloat).contiguous().view({-1});
   slice.gradient = flat_gradient(parameter);
@@ -134,7 +136,7 @@ at::Tensor NativeOptimizer::step(LossClosure closure) {
     const double scale = gradient_scale(param_groups()[g]);
     for (const at::Tensor& parameter : param_groups()[g].params()) {
       if (parameter.grad().defined()) {
-        step_parameter(g, parameter, scale);
+        step_slice(slice_id(parameter), g, parameter, scale);
       }
     }
   }

@@ -67,15 +67,19 @@ class NativeOptimizer : public torch::optim::Optimizer {
   const FlatOptimizer* flat_if_made() const { return flat_.get(); }
   /// The id of a parameter's slice; none before its first step.
   std::optional<size_t> find_slice_id(const at::Tensor& parameter) const;
+  /// An id for a slice that is no parameter's.
+  size_t new_slice_id() { return num_slices_++; }
+  /// Steps the parameter with the state of the slice. flat() must have been called.
+  void step_slice(size_t slice_id, size_t group, const at::Tensor& parameter, double scale);
 
  private:
   size_t slice_id(const at::Tensor& parameter);  // new at first use
-  void step_parameter(size_t group, at::Tensor parameter, double scale);
   /// Throws UsageError for a tensor that is no parameter of the groups.
   void check_is_parameter(const at::Tensor& parameter) const;
 
   std::unique_ptr<FlatOptimizer> flat_;
   std::unordered_map<const at::TensorImpl*, size_t> slice_ids_;
+  size_t num_slices_ = 0;
 };
 
 /// The options of the groups, in their order, without names of parameters.

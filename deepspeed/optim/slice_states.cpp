@@ -9,12 +9,16 @@
 
 namespace deepspeed::optim {
 
-SliceStates::SliceStates(const char* where, std::vector<std::string> names)
-    : where_(where), names_(std::move(names)) {}
+SliceStates::SliceStates(const char* where, std::vector<std::string> names, at::ScalarType dtype)
+    : where_(where), names_(std::move(names)), dtype_(dtype) {
+  if (dtype != at::kFloat && dtype != at::kHalf && dtype != at::kBFloat16) {
+    raise<UsageError>(where, "the state's dtype is ", dtype, ", expected Float, Half or BFloat16");
+  }
+}
 
 SliceStates::Entry& SliceStates::of(const FlatSlice& slice, double initial_value) {
   Entry& entry = entries_[slice.id];
-  const auto options = slice.master.options().dtype(at::kFloat).requires_grad(false);
+  const auto options = slice.master.options().dtype(dtype_).requires_grad(false);
   while (entry.tensors.size() < names_.size()) {
     entry.tensors.push_back(at::full({slice.master.numel()}, initial_value, options));
   }
@@ -39,7 +43,7 @@ SliceState SliceStates::state(size_t slice_id) const {
 }
 
 void SliceStates::load_state(size_t slice_id, const SliceState& state) {
-  auto copies = copy_state(where_, state, names_, at::kFloat);
+  auto copies = copy_state(where_, state, names_, dtype_);
   const auto it = entries_.find(slice_id);
   if (it != entries_.end() && it->second.tensors.front().numel() != copies.front().numel()) {
     raise<UsageError>(where_, "slice ", slice_id, " has ", it->second.tensors.front().numel(),

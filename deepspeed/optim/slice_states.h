@@ -1,4 +1,4 @@
-// The state of an optimizer by slice: fp32 tensors under fixed names, and the number of steps.
+// The state of an optimizer by slice: tensors of one dtype under fixed names, and the number of steps.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,13 @@ namespace deepspeed::optim {
 class SliceStates {
  public:
   struct Entry {
-    std::vector<at::Tensor> tensors;  // (n) fp32, in the order of the names
+    std::vector<at::Tensor> tensors;  // (n), in the order of the names
     int64_t step = 0;
   };
 
-  /// `where` names the optimizer in errors; `names` as in checkpoints, e.g. {"exp_avg", "exp_avg_sq"}.
-  SliceStates(const char* where, std::vector<std::string> names);
+  /// `where` names the optimizer in errors; `names` as in checkpoints, e.g. {"exp_avg", "exp_avg_sq"}. Throws
+  /// UsageError for a dtype other than fp32, fp16 and bf16.
+  SliceStates(const char* where, std::vector<std::string> names, at::ScalarType dtype = at::kFloat);
 
   /// The slice's entry, of zeros (or `initial_value`) at first use, on the slice's device. Throws UsageError
   /// where the slice changed its size.
@@ -30,10 +31,12 @@ class SliceStates {
   SliceState state(size_t slice_id) const;
   void load_state(size_t slice_id, const SliceState& state);
   int64_t bytes() const;
+  at::ScalarType dtype() const { return dtype_; }
 
  private:
   const char* where_;
   std::vector<std::string> names_;
+  at::ScalarType dtype_;
   std::unordered_map<size_t, Entry> entries_;  // by slice id
 };
 
