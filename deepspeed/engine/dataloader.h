@@ -187,6 +187,11 @@ class DeepSpeedDataLoader {
                           sampler_.dataset_size);
       }
     }
+    const size_t needed = options_.drop_last ? static_cast<size_t>(options_.batch_size) : 1;
+    if (indices_.size() < needed) {
+      raise<UsageError>("dataloader", "the data_sampler gives ", indices_.size(), " samples in epoch ",
+                        position_->epoch, ", which is no batch; expected at least ", needed);
+    }
     ask_from_position();
   }
 

@@ -244,6 +244,26 @@ TEST(DataLoader, ASamplerChoosesTheSamplesOfEachEpoch) {
   EXPECT_THROW(Loader({}, {.num_local_io_workers = -1}), UsageError);
 }
 
+TEST(RepeatingLoader, AnEpochWithoutABatchIsAnError) {
+  const auto empties = [](int64_t epoch) {
+    return epoch == 0 ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{};
+  };
+  auto loader =
+      std::make_shared<Loader>(Squares{}, DataLoaderOptions{.batch_size = 2, .data_sampler = empties});
+  RepeatingLoader repeating(loader);
+  EXPECT_EQ(values(repeating.next().value), (std::vector<double>{1, 2}));
+  try {
+    repeating.next();
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("0 samples in epoch 1"), std::string::npos) << error.what();
+  }
+  const auto shorter = [](int64_t epoch) { return std::vector<int64_t>(epoch == 0 ? 2 : 1, 3); };
+  Loader dropping({}, {.batch_size = 2, .drop_last = true, .data_sampler = shorter});
+  EXPECT_EQ(epoch(dropping).size(), 1U);
+  EXPECT_THROW(epoch(dropping), UsageError);
+}
+
 TEST(DataLoader, ARepeatingLoaderOverWorkersStartsAgain) {
   const auto loader = std::make_shared<Loader>(
       Squares{}, DataLoaderOptions{.batch_size = 5, .shuffle = false, .num_local_io_workers = 2});
