@@ -209,7 +209,9 @@ class ConfigGetters {
   }
   bool data_efficiency_enabled() const { return config_.data_efficiency.enabled; }
   bool random_ltd_enabled() const { return config_.data_efficiency.data_routing.random_ltd.enabled; }
-  bool quantize_training() const { return config_.weight_quantization.has_value(); }
+  bool quantize_training() const {
+    return config_.compression_training.weight_quantization.shared_parameters.enabled;
+  }
   const config::TensorParallelConfig& tensor_parallel_config() const { return config_.tensor_parallel; }
   int64_t autotp_size() const { return config_.tensor_parallel.autotp_size; }
   bool deepcompile_enabled() const { return config_.compile.deepcompile; }

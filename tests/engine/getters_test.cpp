@@ -202,5 +202,12 @@ TEST(EngineGetters, FollowTheConfig) {
   EXPECT_EQ(engine->get_mom()[0].first, 0.9);
 }
 
+// weight_quantization is of inference; that of training is a part of compression_training.
+TEST(EngineGetters, QuantizeTrainingIsNotWeightQuantization) {
+  Json config = kMethodsConfig;
+  config["weight_quantization"] = {{"enabled", false}};
+  EXPECT_FALSE(make_engine(config)->quantize_training());
+}
+
 }  // namespace
 }  // namespace deepspeed
