@@ -8,6 +8,7 @@
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/config/training_config.h"
+#include "deepspeed/engine/autocast.h"
 #include "deepspeed/engine/dataloader.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/seed.h"

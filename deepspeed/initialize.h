@@ -104,7 +104,7 @@ auto initialize(std::shared_ptr<Module> model, Dataset training_data, const Init
 /// The same for a model in a TORCH_MODULE holder.
 template <class Module, class... Args>
 auto initialize(const torch::nn::ModuleHolder<Module>& model, Args&&... args) {
-  return initialize(model.ptr(), std::forward<Args>(args)...);
+  return initialize(model.is_empty() ? nullptr : model.ptr(), std::forward<Args>(args)...);
 }
 
 /// Entry points whose features do not exist yet.

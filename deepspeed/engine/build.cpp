@@ -12,6 +12,7 @@
 #include "deepspeed/device/current_device.h"
 #include "deepspeed/device/threads.h"
 #include "deepspeed/engine/autocast.h"
+#include "deepspeed/engine/initialize_arguments.h"
 #include "deepspeed/engine/param_groups.h"
 #include "deepspeed/engine/seed.h"
 #include "deepspeed/optim/factory.h"
@@ -21,6 +22,8 @@
 
 namespace deepspeed {
 namespace {
+
+using TorchOptimizerPtr = std::shared_ptr<torch::optim::Optimizer>;
 
 at::ScalarType model_dtype(const config::DeepSpeedConfig& config) {
   if (config.fp16.enabled) return at::kHalf;
@@ -55,12 +58,18 @@ zero::Averaging averaging(const config::DeepSpeedConfig& config, int world_size)
   return zero::Averaging::mean(world_size);
 }
 
+// fp16 always, bf16 by config. In fp32 the norm that clipping reads shows it as well.
+bool checks_overflow(const config::DeepSpeedConfig& config) {
+  if (config.fp16.enabled) return true;
+  return config.bf16.enabled ? config.bf16.check_grad_overflow : config.gradient_clipping > 0.0;
+}
+
 zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_size) {
   const auto& zero = config.zero_optimization;
   zero::ZeroOptions options;
   options.stage = static_cast<int>(zero.stage);
   options.gradient_clipping = config.gradient_clipping;
-  options.check_overflow = config.fp16.enabled || (config.bf16.enabled && config.bf16.check_grad_overflow);
+  options.check_overflow = checks_overflow(config);
   options.reduce_bucket_numel = zero.reduce_bucket_size;
   options.contiguous_gradients = zero.contiguous_gradients;
   options.reduce_scatter = zero.reduce_scatter;
@@ -164,14 +173,14 @@ Json optimizer_params(const config::DeepSpeedConfig& config) {
 }
 
 std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedConfig& config,
-                                                      const InitializeOptions& options,
+                                                      const TorchOptimizerPtr& client,
                                                       const EngineModel& model,
                                                       std::vector<optim::ParamGroup> groups) {
   std::unique_ptr<optim::Optimizer> optimizer;
-  if (options.optimizer) {
+  if (client) {
     std::vector<std::pair<std::string, at::Tensor>> named;
     for (const auto& param : model.parameters) named.emplace_back(param.name, param.tensor);
-    optimizer = std::make_unique<optim::TorchOptimizer>(options.optimizer, named);
+    optimizer = std::make_unique<optim::TorchOptimizer>(client, named);
   } else {
     optimizer = optim::make_optimizer(config.optimizer->type, optimizer_params(config), std::move(groups));
   }
@@ -186,6 +195,7 @@ std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedCon
 
 std::shared_ptr<optim::LrScheduler> make_scheduler(const config::DeepSpeedConfig& config,
                                                    const InitializeOptions& options,
+                                                   const TorchOptimizerPtr& client,
                                                    zero::ZeroOptimizer* optimizer) {
   if (optimizer == nullptr) {
     if (config.scheduler || options.lr_scheduler) {
@@ -193,7 +203,7 @@ std::shared_ptr<optim::LrScheduler> make_scheduler(const config::DeepSpeedConfig
     }
     return nullptr;
   }
-  if (options.lr_scheduler) return options.lr_scheduler.make({optimizer->param_groups(), options.optimizer});
+  if (options.lr_scheduler) return options.lr_scheduler.make({optimizer->param_groups(), client});
   if (!config.scheduler) return nullptr;
   return optim::make_lr_scheduler(config.scheduler->type, config.scheduler->params,
                                   optimizer->param_groups());
@@ -202,37 +212,43 @@ std::shared_ptr<optim::LrScheduler> make_scheduler(const config::DeepSpeedConfig
 }  // namespace
 
 EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
-  comm::World world = options.world;
-  if (!world) world = comm::init_distributed({.distributed_port = options.distributed_port});
+  const config::ConfigSource source = find_config(options);
+  const comm::World world = find_world(options);
   log::set_rank(world.rank());
-  config::DeepSpeedConfig config = config::load_config(options.config, world.size());
+  config::DeepSpeedConfig config = config::load_config(source, world.size());
   if (config.log_level) log::set_level(log::level_from_name(*config.log_level));
   if (config.dump_state) log::info("config: ", config.raw.dump(2));
   device::set_threads_per_rank(world.local_size());
 
   const at::ScalarType dtype = model_dtype(config);
   move_to_device(model, world);
-  OptimizerGroups groups = make_param_groups(model, config, options);
+  const TorchOptimizerPtr client = find_optimizer(model, options);
+  OptimizerGroups groups = make_param_groups(model, config, options, client.get());
   cast_buffers(model, dtype_of(config.data_types.buffer_dtype));
   prepare_rest(model, world.group(), dtype, groups.tensors);
   const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
-  if (autocast) init_autocast_params(model, *autocast, config.torch_autocast.lower_precision_safe_modules);
+  zero::ParamDtypes autocast_marks;
+  if (autocast) {
+    autocast_marks =
+        mark_autocast_params(model, *autocast, config.torch_autocast.lower_precision_safe_modules);
+  }
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   if (!groups.tensors.empty()) {
-    auto base = make_base_optimizer(config, options, model, std::move(groups.options));
+    auto base = make_base_optimizer(config, client, model, std::move(groups.options));
     auto store = std::make_unique<zero::ParamStore>(
         std::move(groups.tensors), world.size(),
         zero::ParamStore::Options{dtype, config.zero_optimization.round_robin_gradients});
     store->broadcast(world.group(), 0);
     zero::ZeroOptions zero = zero_options(config, world.size());
     zero.check_overflow = zero.check_overflow || autocast == at::kHalf;
+    zero.param_communication_dtypes = std::move(autocast_marks);
     optimizer = std::make_shared<zero::ZeroOptimizer>(
         std::move(store), std::move(base), make_loss_scaler(config, autocast), world.group(), zero);
   } else if (config.zero_optimization.stage > 0) {
     raise<ConfigError>("config", "zero_optimization.stage ", config.zero_optimization.stage,
                        " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
   }
-  auto scheduler = make_scheduler(config, options, optimizer.get());
+  auto scheduler = make_scheduler(config, options, client, optimizer.get());
   const uint64_t seed = start_rank_streams(config.seed, world);
   return {std::move(config),    world, std::move(model), std::move(optimizer),
           std::move(scheduler), seed,  autocast};

@@ -53,11 +53,7 @@ zero::ZeroOptimizer& Engine::require_optimizer(const char* call) const {
   return *optimizer_;
 }
 
-double Engine::backward_factor() const {
-  return optimizer_->loss_scale() / static_cast<double>(config_.gradient_accumulation_steps);
-}
-
-// The node on the outputs of forward() scales a direct loss.backward(); it must know the factor of this
+// The node on the outputs of forward() scales a direct loss.backward(); it must know the scale of this
 // moment.
 void Engine::refresh_boundary() {
   if (!optimizer_) return;
@@ -65,7 +61,7 @@ void Engine::refresh_boundary() {
   // Unmanaged, nobody knows at a backward whether it is the last: step() reduces.
   optimizer_->set_boundary(config_.managed_gradient_accumulation && !in_no_sync_ &&
                            is_gradient_accumulation_boundary());
-  output_scale_->factor = backward_factor();
+  *output_scale_ = {optimizer_->loss_scale(), static_cast<double>(config_.gradient_accumulation_steps)};
 }
 
 at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& options) {
@@ -76,9 +72,14 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
                                                loss.requires_grad() ? "true" : "false")
                                      : std::string("an undefined tensor"));
   }
+  if (is_scaled_loss(loss)) {
+    raise<UsageError>(kEngineWhere,
+                      "backward() of a loss that scale() has scaled, which backward() does too: ",
+                      "pass the loss itself, or call backward() on the scaled loss");
+  }
   note_memory("before backward");
   const auto timing = time_part(profile::StepPart::kBackward);
-  if (optimizer.backward_is_open()) optimizer.finish_backward();  // a direct loss.backward() before this one
+  finish_backward();  // a direct loss.backward() before this one
   const double divisor =
       options.scale_wrt_gas ? static_cast<double>(config_.gradient_accumulation_steps) : 1.0;
   if (!options.allreduce_gradients) {
@@ -90,11 +91,9 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
     optimizer.set_boundary(false);
   }
   const c10::AutoGradMode with_grad(true);
-  output_scale_->factor = 1.0;  // the gradient below carries the whole factor
   {
     const auto inner = time_part(profile::StepPart::kBackwardInner);
-    loss.backward(loss.detach().new_full(loss.sizes(), optimizer.loss_scale() / divisor),
-                  options.retain_graph);
+    with_root_scale(loss, {optimizer.loss_scale(), divisor}).backward({}, options.retain_graph);
   }
   {
     const auto reductions = time_part(profile::StepPart::kBackwardAllreduce);
@@ -120,8 +119,8 @@ at::ScalarType Engine::torch_autocast_dtype() const {
 
 at::Tensor Engine::scale(const at::Tensor& loss) {
   const double loss_scale = require_optimizer("scale").loss_scale();
-  output_scale_->factor = backward_factor() / loss_scale;  // until that backward is finished
-  return loss.mul(loss_scale);
+  if (!loss.defined()) raise<UsageError>(kEngineWhere, "scale() got an undefined tensor");
+  return scale_loss(loss, loss_scale);
 }
 
 void Engine::note_backward() { ++backwards_since_update_; }
@@ -134,9 +133,10 @@ void Engine::finish_backward() {
   refresh_boundary();
 }
 
-void Engine::allreduce_gradients() {
+void Engine::allreduce_gradients(std::optional<int64_t> bucket_size) {
   zero::ZeroOptimizer& optimizer = require_optimizer("allreduce_gradients");
   finish_backward();
+  if (bucket_size) optimizer.set_bucket_numel(*bucket_size);
   if (is_gradient_accumulation_boundary()) optimizer.complete_window();
   refresh_boundary();
 }
@@ -257,7 +257,7 @@ void Engine::destroy() {
   if (optimizer_ && optimizer_->backward_is_open()) optimizer_->finish_backward();
   lr_scheduler_.reset();
   optimizer_.reset();
-  output_scale_->factor = 1.0;
+  *output_scale_ = {};
   is_destroyed_ = true;
 }
 

@@ -75,15 +75,22 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// Runs backward of `loss` (a scalar that needs a gradient) divided by the accumulation steps and
   /// multiplied by the loss scale, and reduces gradients as the ZeRO stage asks. Returns the divided loss,
   /// detached. A direct `loss.backward()` on outputs of forward() does the same, with reductions completed in
-  /// step().
+  /// step(). Other engines that share the loss get their own loss scale, and the same division; they complete
+  /// their reductions in finish_backward() or step().
   at::Tensor backward(const at::Tensor& loss, const BackwardOptions& options = {});
-  /// `loss` times the loss scale, for a `backward()` of the caller's own on the result.
+  /// `loss` times the loss scale, for a `backward()` of the caller's own on the result. Of a loss that
+  /// several engines share, any one of them scales the whole; each engine's gradients carry its own scale. A
+  /// loss that was scaled already comes back as it is.
   at::Tensor scale(const at::Tensor& loss);
   /// Ends a direct `loss.backward()`, e.g. one loss over the outputs of several engines: completes this
-  /// engine's reductions. step() does it as well. (DeepSpeed: _backward_epilogue.)
+  /// engine's reductions. step() does it as well.
   void finish_backward();
-  /// Reduces, at the accumulation boundary, what backward() with allreduce_gradients = false left.
-  void allreduce_gradients();
+  /// The same under DeepSpeed's name.
+  void _backward_epilogue() { finish_backward(); }
+  /// Reduces, at the accumulation boundary, what backward() with allreduce_gradients = false left. With
+  /// `bucket_size`, from here on at most so many elements travel together, instead of the config's
+  /// reduce_bucket_size. All ranks pass the same. Throws UsageError below 1.
+  void allreduce_gradients(std::optional<int64_t> bucket_size = {});
   /// Ends a micro step; at the accumulation boundary updates the parameters, the schedule and the counters.
   /// With managed_gradient_accumulation = false every step updates.
   void step(const StepOptions& options = {});
@@ -129,8 +136,11 @@ class Engine : public ConfigGetters, public LaterCalls {
   int64_t skipped_steps() const { return skipped_steps_; }
   bool was_step_applied() const { return step_applied_; }
   /// L2 norm of the gradients of the last step, unscaled, before clipping; nothing before the first step and
-  /// where it is not computed (fp32, stage 0, no clipping).
-  std::optional<double> get_global_grad_norm() const { return grad_norm_; }
+  /// where it is not computed (fp32, stage 0, no clipping). Where no overflow check and no clipping has read
+  /// it, this call waits for the device.
+  std::optional<double> get_global_grad_norm() const {
+    return grad_norm_ ? std::optional(grad_norm_->value()) : std::nullopt;
+  }
   std::vector<double> get_lr() const;
   /// "momentum" or "betas" of each group, as pairs (momentum, 0) or (beta1, beta2).
   std::vector<std::pair<double, double>> get_mom() const;
@@ -216,7 +226,6 @@ class Engine : public ConfigGetters, public LaterCalls {
   friend class CoalescedReduction;
 
   zero::ZeroOptimizer& require_optimizer(const char* call) const;
-  double backward_factor() const;
   void take_model_step(const StepOptions& options);
   void note_backward();
   void leave_no_sync();
@@ -245,7 +254,7 @@ class Engine : public ConfigGetters, public LaterCalls {
   int64_t backwards_since_update_ = 0;
   bool in_no_sync_ = false;
   bool in_step_ = false;
-  std::optional<double> grad_norm_;
+  std::optional<zero::GradNorm> grad_norm_;
   std::optional<bool> boundary_override_;
   std::optional<PreemptionWatch> preemption_;
   bool is_compiled_ = false;

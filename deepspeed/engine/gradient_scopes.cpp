@@ -24,10 +24,7 @@ NoSync Engine::no_sync() {
 }
 
 void Engine::leave_no_sync() {
-  if (optimizer_->backward_is_open()) {  // a direct loss.backward()
-    optimizer_->finish_backward();
-    note_backward();
-  }
+  if (optimizer_) finish_backward();  // of a direct loss.backward()
   in_no_sync_ = false;
   refresh_boundary();
 }
@@ -41,7 +38,7 @@ CoalescedReduction Engine::coalesce_grad_reduction() {
   if (optimizer.is_paused()) {
     raise<UsageError>(kGradientScopesWhere, "coalesce_grad_reduction() inside of coalesce_grad_reduction()");
   }
-  if (optimizer.backward_is_open()) optimizer.finish_backward();
+  finish_backward();
   optimizer.pause();
   return CoalescedReduction(*this);
 }

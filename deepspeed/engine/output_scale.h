@@ -1,5 +1,8 @@
-// Scales the gradient that enters a model's outputs, so that a direct `loss.backward()` gives the same
+// Scales the gradients that enter a model's outputs, so that a direct `loss.backward()` gives the same
 // gradients as `engine.backward(loss)`: both the division by the accumulation steps and the loss scale.
+//
+// A backward that an engine began, by backward() or scale(), carries that engine's scale already. Other
+// engines whose outputs it reaches, since they share the loss, exchange it for their own.
 #pragma once
 
 #include <memory>
@@ -8,13 +11,30 @@
 
 namespace deepspeed {
 
-/// The factor at the time of the backward, shared between the engine and the graphs of its outputs.
+/// Of one engine, at the time of the backward; shared between it and the graphs of its outputs.
 struct OutputScale {
-  double factor = 1.0;
+  double loss_scale = 1.0;
+  double accumulation_steps = 1.0;
 };
 
-/// `output` behind a node that multiplies what flows back by `scale->factor`; the values are shared. Tensors
-/// that need no gradient come back as they are.
+/// What the gradient of a loss is multiplied by, at the root of a backward.
+struct RootScale {
+  double loss_scale = 1.0;
+  double divisor = 1.0;
+  bool is_divided = true;  // false: each engine divides by its own accumulation steps
+};
+
+/// `output` behind a node that scales what flows back as `scale` says; the values are shared. Tensors that
+/// need no gradient come back as they are.
 at::Tensor scale_gradient_of(const at::Tensor& output, std::shared_ptr<const OutputScale> scale);
+
+/// `loss` behind a node that multiplies what flows back by loss_scale / divisor, and tells the engines' nodes
+/// of the same backward. The values are shared.
+at::Tensor with_root_scale(const at::Tensor& loss, const RootScale& scale);
+/// `loss` times `loss_scale`, for a backward of the caller's own. A loss that was scaled already, for any
+/// engine, comes back as it is.
+at::Tensor scale_loss(const at::Tensor& loss, double loss_scale);
+/// Whether scale_loss() made it.
+bool is_scaled_loss(const at::Tensor& loss);
 
 }  // namespace deepspeed

@@ -65,21 +65,17 @@ OptimizerGroups split_for_muon(OptimizerGroups groups) {
 }  // namespace
 
 OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSpeedConfig& config,
-                                  const InitializeOptions& options) {
+                                  const InitializeOptions& options, torch::optim::Optimizer* client) {
   OptimizerGroups groups;
-  if (!options.optimizer && !config.optimizer) return groups;
-  if (options.optimizer && !options.model_parameters.empty()) {
-    raise<UsageError>("initialize",
-                      "pass either an optimizer, which has its own groups, or model_parameters");
-  }
+  if (client == nullptr && !config.optimizer) return groups;
   Names names;
   std::vector<at::Tensor> all;
   for (const zero::NamedTensor& param : model.parameters) {
     names.emplace(param.tensor.unsafeGetTensorImpl(), param.name);
     all.push_back(param.tensor);
   }
-  if (options.optimizer) {
-    const auto& given = options.optimizer->param_groups();
+  if (client != nullptr) {
+    const auto& given = client->param_groups();
     for (size_t index = 0; index < given.size(); ++index) {
       add_group(groups, named(given[index].params(), names, index), {});
     }
@@ -93,8 +89,7 @@ OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSp
   } else {
     add_group(groups, named(all, names, 0), {});
   }
-  if (!options.optimizer && optim::is_muon(config.optimizer->type))
-    groups = split_for_muon(std::move(groups));
+  if (client == nullptr && optim::is_muon(config.optimizer->type)) groups = split_for_muon(std::move(groups));
   if (groups.tensors.empty()) raise<UsageError>("initialize", "no parameter of the model needs a gradient");
   return groups;
 }

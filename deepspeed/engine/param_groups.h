@@ -15,11 +15,11 @@ struct OptimizerGroups {
   std::vector<optim::ParamGroup> options;               // of the same size
 };
 
-/// From the torch optimizer's groups, else from `model_parameters`, else one group of all parameters that
-/// need a gradient. Groups without trainable parameters are left out. The config's Muon gets two groups in
-/// place of one that does not say use_muon: of matrices, and of the rest. Throws UsageError for a tensor that
-/// is not the model's.
+/// From the groups of `client`, the program's own optimizer, else from `model_parameters`, else one group of
+/// all parameters that need a gradient. Groups without trainable parameters are left out. The config's Muon
+/// gets two groups in place of one that does not say use_muon: of matrices, and of the rest. Throws
+/// UsageError for a tensor that is not the model's.
 OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSpeedConfig& config,
-                                  const InitializeOptions& options);
+                                  const InitializeOptions& options, torch::optim::Optimizer* client);
 
 }  // namespace deepspeed

@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/array_argument.h"
 #include "deepspeed/kernels/cpu/grad_stats_cpu.h"
@@ -12,26 +15,37 @@ namespace {
 
 constexpr const char* kGradStatsWhere = "kernels.grad_stats";
 
-double sum_of_squares(const at::Tensor& gradient) {
-  if (gradient.is_cuda()) {
-    return sum_of_squares_cuda(gradient);
-  }
-  if (!gradient.is_cpu()) {
+void check_gradient(const at::Tensor& gradient) {
+  check_array(kGradStatsWhere, "gradient", gradient, {at::kFloat, at::kHalf, at::kBFloat16});
+  if (!gradient.is_cuda() && !gradient.is_cpu()) {
     raise<UsageError>(kGradStatsWhere, "gradient lies on ", gradient.device(), ", expected CPU or CUDA");
   }
+}
+
+double sum_on_cpu(const at::Tensor& gradient) {
   return sum_of_squares_cpu(gradient.const_data_ptr(), element_type(kGradStatsWhere, gradient.scalar_type()),
                             gradient.numel());
 }
 
 }  // namespace
 
+at::Tensor sum_of_squares(const at::Tensor& gradient) {
+  check_gradient(gradient);
+  const auto options = gradient.options().dtype(at::kDouble);
+  if (gradient.numel() == 0) {
+    return at::zeros({}, options);
+  }
+  return gradient.is_cuda() ? sum_of_squares_cuda(gradient) : at::full({}, sum_on_cpu(gradient), options);
+}
+
 GradStats grad_stats(const at::Tensor& gradient) {
-  check_array(kGradStatsWhere, "gradient", gradient, {at::kFloat, at::kHalf, at::kBFloat16});
+  check_gradient(gradient);
   if (gradient.numel() == 0) {
     return {};
   }
   GradStats stats;
-  stats.sum_of_squares = sum_of_squares(gradient);
+  stats.sum_of_squares =
+      gradient.is_cuda() ? sum_of_squares_cuda(gradient).item<double>() : sum_on_cpu(gradient);
   // The square of the largest fp32 is 1e77: no sum of finite elements leaves the range of double.
   stats.finite = std::isfinite(stats.sum_of_squares);
   return stats;

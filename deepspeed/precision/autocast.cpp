@@ -12,6 +12,7 @@ namespace deepspeed::precision {
 namespace {
 
 /// Marks by tensor. Weak: a mark does not keep its parameter, and a new tensor at an old address has none.
+/// What has expired is dropped each time the number of marks has doubled.
 struct Marks {
   struct Mark {
     c10::weak_intrusive_ptr<at::TensorImpl> param;
@@ -19,7 +20,14 @@ struct Marks {
   };
   std::mutex mutex;
   std::unordered_map<const at::TensorImpl*, Mark> of;
+  size_t prune_at = 64;
   bool initialized = false;
+
+  void prune() {
+    if (of.size() < prune_at) return;
+    std::erase_if(of, [](const auto& entry) { return entry.second.param.expired(); });
+    prune_at = std::max<size_t>(64, 2 * of.size());
+  }
 };
 
 Marks& marks() {
@@ -76,9 +84,16 @@ void set_autocast_dtype(const at::Tensor& param, at::ScalarType dtype) {
   auto& all = marks();
   const std::lock_guard lock(all.mutex);
   all.initialized = true;
+  all.prune();
   all.of.insert_or_assign(
       param.unsafeGetTensorImpl(),
       Marks::Mark{c10::weak_intrusive_ptr<at::TensorImpl>(param.getIntrusivePtr()), dtype});
+}
+
+void clear_autocast_dtype(const at::Tensor& param) {
+  auto& all = marks();
+  const std::lock_guard lock(all.mutex);
+  all.of.erase(param.unsafeGetTensorImpl());
 }
 
 std::optional<at::ScalarType> find_autocast_dtype(const at::Tensor& param) {

@@ -38,8 +38,10 @@ std::vector<std::string> get_default_autocast_lower_precision_modules();
 /// ("torch.nn.Linear", "my.Block") or as in C++.
 bool is_autocast_module(const std::string& class_name, const std::vector<std::string>& names);
 
-/// Marks a parameter: its gradient is reduced in `dtype`.
+/// Marks a parameter: its gradient is reduced in `dtype`, by engines that are made then with torch_autocast.
 void set_autocast_dtype(const at::Tensor& param, at::ScalarType dtype);
+/// Takes the mark away, if there is one.
+void clear_autocast_dtype(const at::Tensor& param);
 /// The dtype of the mark, if there is one.
 std::optional<at::ScalarType> find_autocast_dtype(const at::Tensor& param);
 bool has_autocast_dtype(const at::Tensor& param);

@@ -53,7 +53,7 @@ class FullGradients : public GradReducer {
     while (const auto bucket = order_.take_complete()) launch(*bucket);
   }
 
-  void finish_backward() override {
+  void complete_backward() override {
     const c10::NoGradGuard no_grad;
     unreduced_ = !boundary();
     if (boundary()) {
@@ -67,8 +67,16 @@ class FullGradients : public GradReducer {
     }
     order_.reset();
     open_ = false;
-    if (boundary()) check_all_used(written_);
   }
+
+  // Another rank may have launched more buckets than this one, as far as its gradients were complete.
+  void abandon_backward() override {
+    if (options_.overlap && boundary()) return complete_backward();
+    order_.reset();
+    open_ = false;
+  }
+
+  const std::vector<std::vector<bool>>& used() const override { return written_; }
 
   at::Tensor gradient(size_t group) const override {
     const Interval owned = options_.owned[group];

@@ -4,9 +4,6 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/grad_stats.h"
-#include "deepspeed/precision/autocast.h"
-#include "deepspeed/zero/dense_gradient.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -18,12 +15,14 @@ std::vector<size_t> params_per_group(const ParamStore& store) {
 }
 
 /// The dtype in which each parameter's gradient travels, as the kind of its bucket.
-std::vector<std::vector<int>> communication_dtypes(const ParamStore& store, at::ScalarType usual) {
+std::vector<std::vector<int>> communication_dtypes(const ParamStore& store, const ReducerOptions& options) {
   std::vector<std::vector<int>> dtypes;
   for (const StoredGroup& group : store.groups()) {
     std::vector<int>& of_group = dtypes.emplace_back();
     for (const NamedTensor& param : group.params) {
-      of_group.push_back(static_cast<int>(precision::find_autocast_dtype(param.tensor).value_or(usual)));
+      const auto own = options.param_communication_dtypes.find(param.tensor.unsafeGetTensorImpl());
+      const bool has_own = own != options.param_communication_dtypes.end();
+      of_group.push_back(static_cast<int>(has_own ? own->second : options.communication_dtype));
     }
   }
   return dtypes;
@@ -35,19 +34,36 @@ GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOpt
     : store_(store),
       group_(std::move(group)),
       options_(std::move(options)),
-      buckets_(make_buckets(store.layouts(), options_.contiguous ? options_.bucket_numel : 1,
-                            communication_dtypes(store, options_.communication_dtype))),
-      order_(buckets_, params_per_group(store)) {}
+      buckets_(lay_out(options_.bucket_numel)),
+      order_(buckets_, params_per_group(store)),
+      non_finite_(store) {}
 
-void GradReducer::watch(bool on) {
-  watching_ = on;
-  first_non_finite_.reset();
+std::vector<Bucket> GradReducer::lay_out(int64_t numel) const {
+  return make_buckets(store_.layouts(), options_.contiguous ? numel : 1,
+                      communication_dtypes(store_, options_));
 }
 
-void GradReducer::look_at(size_t group, size_t param) {
-  const at::Tensor& gradient = store_.groups()[group].params[param].tensor.grad();
-  if (!gradient.defined() || kernels::grad_stats(dense_gradient(gradient).contiguous()).finite) return;
-  first_non_finite_ = ParamPlace{group, param};
+void GradReducer::set_bucket_numel(int64_t numel) {
+  constexpr const char* kWhere = "zero.grad_reducer";
+  if (open_) raise<UsageError>(kWhere, "new bucket sizes within a backward");
+  if (numel < 1) raise<UsageError>(kWhere, "bucket_size ", numel, ", expected at least 1 element");
+  buckets_ = lay_out(numel);
+  order_ = LaunchOrder(buckets_, params_per_group(store_));
+  forget_bucket_sizes();
+}
+
+void GradReducer::finish_backward() {
+  complete_backward();
+  has_result_ = boundary_;
+  // Every rank gets through its collectives first, so that the others do not wait for one that throws.
+  if (boundary_) check_all_used();
+}
+
+void GradReducer::clear() {
+  if (open_) abandon_backward();
+  clear_window();
+  non_finite_.clear();
+  has_result_ = false;
 }
 
 void GradReducer::resume() {
@@ -87,6 +103,7 @@ GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Ten
 }
 
 GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values) {
+  if (options_.trace_non_finite) non_finite_.note(bucket, values);
   if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
   const auto dtype = static_cast<at::ScalarType>(bucket.kind);
   if (dtype == values.scalar_type()) return start_sum_of(bucket, values);
@@ -113,11 +130,11 @@ void GradReducer::scale_after(const at::Tensor& tensor) const {
   if (options_.averaging.after != 1.0) tensor.mul_(options_.averaging.after);
 }
 
-void GradReducer::check_all_used(const std::vector<std::vector<bool>>& used) const {
+void GradReducer::check_all_used() const {
   if (options_.allow_unused) return;
-  for (size_t group = 0; group < used.size(); ++group) {
-    for (size_t param = 0; param < used[group].size(); ++param) {
-      if (used[group][param]) continue;
+  for (size_t group = 0; group < used().size(); ++group) {
+    for (size_t param = 0; param < used()[group].size(); ++param) {
+      if (used()[group][param]) continue;
       raise<UsageError>(
           "zero.grad_reducer", "parameter '", store_.groups()[group].params[param].name,
           "' received no gradient on rank ", group_.rank(),

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -17,9 +18,13 @@
 #include "deepspeed/zero/averaging.h"
 #include "deepspeed/zero/bucket.h"
 #include "deepspeed/zero/launch_order.h"
+#include "deepspeed/zero/non_finite.h"
 #include "deepspeed/zero/param_store.h"
 
 namespace deepspeed::zero {
+
+/// Dtypes of single parameters, by the tensors of the model.
+using ParamDtypes = std::unordered_map<const at::TensorImpl*, at::ScalarType>;
 
 struct ReducerOptions {
   int64_t bucket_numel = 500'000'000;
@@ -29,16 +34,12 @@ struct ReducerOptions {
   bool owners_together = true;    // one operation for all owners of a bucket; false: one for each
   bool allow_unused = true;       // false: a parameter without a gradient at the boundary is an error
   bool keep_param_grads = false;  // stage 0: after a reduction the parameters' grads are views of the result
-  at::ScalarType communication_dtype = at::kFloat;   // but for parameters that autocast has marked
+  bool trace_non_finite = false;  // note which gradients are not finite before they are added to others'
+  at::ScalarType communication_dtype = at::kFloat;
+  ParamDtypes param_communication_dtypes;            // of parameters that travel in a dtype of their own
   std::optional<at::ScalarType> accumulation_dtype;  // of the sums that are kept; absent: the parameters' own
   Averaging averaging;
   std::vector<Interval> owned;  // per group: what this rank updates
-};
-
-/// A parameter of the store, by its places.
-struct ParamPlace {
-  size_t group = 0;
-  size_t param = 0;
 };
 
 /// Not thread-safe by itself: GradHooks calls it under one lock.
@@ -54,8 +55,9 @@ class GradReducer {
 
   /// The gradient of a parameter was accumulated into its grad. While paused it stays there.
   void on_gradient(size_t group, size_t param) {
-    if (watching_ && !first_non_finite_) look_at(group, param);
-    if (!paused_) take_gradient(group, param);
+    if (paused_) return;
+    has_result_ = false;
+    take_gradient(group, param);
   }
   /// Reduces what backwards that were not at the boundary left; nothing where the last one was.
   virtual void complete_window() = 0;
@@ -69,20 +71,21 @@ class GradReducer {
 
   /// Backward has returned: what is missing counts as zeros; at the boundary all reductions are done
   /// afterwards.
-  virtual void finish_backward() = 0;
+  void finish_backward();
   /// The reduced gradient of the owned interval of a group, valid between the boundary's finish_backward()
   /// and clear().
   virtual at::Tensor gradient(size_t group) const = 0;
-  /// Starts a new accumulation window.
-  void clear() {
-    first_non_finite_.reset();
-    clear_window();
-  }
-  /// While watching, each gradient is looked at as it comes, before it is added to those of other ranks; else
-  /// that costs nothing.
-  void watch(bool on);
-  /// The first parameter whose gradient was not finite on this rank since the window began, or the watching.
-  std::optional<ParamPlace> first_non_finite() const { return first_non_finite_; }
+  /// Whether gradient() holds the reduced gradients of the window.
+  bool has_result() const { return has_result_; }
+  /// Starts a new accumulation window. Of a backward that was not finished, all ranks make the reductions
+  /// that some of them may have begun.
+  void clear();
+  /// Lays the buckets anew for the reductions from here on, with at most so many elements each. Throws
+  /// UsageError below 1, or within a backward.
+  void set_bucket_numel(int64_t numel);
+  /// With trace_non_finite: the parameter whose gradient was not finite on this rank before it was added to
+  /// those of other ranks, the nearest to the loss where there are several. Waits for the device.
+  std::optional<ParamPlace> first_non_finite() const { return non_finite_.first(); }
   /// Bytes of gradients held between steps, transient buckets not counted.
   virtual int64_t bytes() const = 0;
   /// Whether a backward has begun and was not finished (a direct loss.backward()).
@@ -94,7 +97,14 @@ class GradReducer {
   GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options);
 
   virtual void take_gradient(size_t group, size_t param) = 0;
+  /// Reduces what finish_backward() is to reduce.
+  virtual void complete_backward() = 0;
+  /// Ends a backward whose gradients nobody wants.
+  virtual void abandon_backward() = 0;
   virtual void clear_window() = 0;
+  virtual void forget_bucket_sizes() {}
+  /// By [group][param]: whether it got a gradient in the window.
+  virtual const std::vector<std::vector<bool>>& used() const = 0;
 
   /// Sum over the ranks of the values of `bucket` (1-D) in the communication dtype, with the factor before
   /// it.
@@ -104,10 +114,6 @@ class GradReducer {
   void scale_after(const at::Tensor& tensor) const;
   /// Of the gradients that are kept of a group.
   at::TensorOptions kept_options(size_t group) const;
-  /// Throws UsageError where unused parameters are not allowed and one of them, by [group][param], got no
-  /// gradient in the window. Every rank gets through its collectives first, so that the others do not wait
-  /// for this one.
-  void check_all_used(const std::vector<std::vector<bool>>& used) const;
   /// Throws UsageError: the bucket of this parameter was reduced before its last gradient came.
   void refuse_late_gradient(size_t group, size_t param) const;
 
@@ -120,15 +126,16 @@ class GradReducer {
 
  private:
   Works start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const;
-  void look_at(size_t group, size_t param);
+  std::vector<Bucket> lay_out(int64_t numel) const;
+  void check_all_used() const;
 
   struct Converted {
     const void* values;
     at::Tensor travelling;
   };
   std::vector<Converted> converted_;
-  std::optional<ParamPlace> first_non_finite_;
-  bool watching_ = false;
+  NonFiniteGradients non_finite_;
+  bool has_result_ = false;
   bool boundary_ = true;
   bool paused_ = false;
 };

@@ -45,7 +45,7 @@ class PartitionedGradients : public GradReducer {
     while (const auto complete = order_.take_complete()) launch(*complete);
   }
 
-  void finish_backward() override {
+  void complete_backward() override {
     const c10::NoGradGuard no_grad;
     while (const auto bucket = order_.take_any()) launch(*bucket);
     while (!in_flight_.empty()) absorb_oldest();
@@ -53,8 +53,14 @@ class PartitionedGradients : public GradReducer {
     window_is_empty_ = false;
     order_.reset();
     open_ = false;
-    if (boundary()) check_all_used(used_);
   }
+
+  // Another rank may have launched more buckets than this one, as far as its gradients were complete.
+  void abandon_backward() override { complete_backward(); }
+
+  void forget_bucket_sizes() override { pool_.clear(); }
+
+  const std::vector<std::vector<bool>>& used() const override { return used_; }
 
   at::Tensor gradient(size_t group) const override { return own_[group]; }
 

@@ -1,9 +1,8 @@
 #include "deepspeed/zero/zero_optimizer.h"
 
-#include <cmath>
 #include <utility>
 
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
@@ -42,7 +41,9 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
   // A gradient of another dtype than its parameter's cannot be shown as its grad.
   const bool same_dtype = options_.accumulation_dtype.value_or(store_->dtype()) == store_->dtype();
   reducer.keep_param_grads = options_.stage == 0 && same_dtype;
+  reducer.trace_non_finite = options_.check_overflow;
   reducer.communication_dtype = options_.communication_dtype;
+  reducer.param_communication_dtypes = options_.param_communication_dtypes;
   reducer.accumulation_dtype = options_.accumulation_dtype;
   reducer.averaging = options_.averaging;
   for (size_t index = 0; index < store_->groups().size(); ++index) {
@@ -83,50 +84,45 @@ ZeroOptimizer::OwnedSlice ZeroOptimizer::make_slice(size_t index) const {
   return owned;
 }
 
+// In fp32 at stage 0 without clipping nobody needs the norm, and DeepSpeed has none to give.
 bool ZeroOptimizer::norm_is_wanted() const {
-  return options_.gradient_clipping > 0.0 || options_.check_overflow || options_.stage > 0;
+  return options_.gradient_clipping > 0.0 || options_.check_overflow || options_.stage > 0 ||
+         store_->dtype() != at::kFloat;
 }
 
-ZeroOptimizer::NormAndFlag ZeroOptimizer::measure_gradients() const {
-  double sum_of_squares = 0.0;
-  bool finite = true;
+at::Tensor ZeroOptimizer::sum_of_squares() const {
+  const auto options = store_->groups().front().flat.options().dtype(at::kDouble);
+  at::Tensor sum = at::zeros({1}, options);
   for (size_t index = 0; index < slices_.size(); ++index) {
-    const kernels::GradStats stats = kernels::grad_stats(reducer_->gradient(index));
-    sum_of_squares += stats.sum_of_squares;
-    finite = finite && stats.finite;
+    sum.add_(kernels::sum_of_squares(reducer_->gradient(index)));
   }
-  if (options_.stage > 0 && group_.size() > 1) {
-    // The flag of a rank that failed rides in the all-reduce of the norm.
-    const at::Tensor sums = at::tensor({finite ? sum_of_squares : 0.0, finite ? 0.0 : 1.0}, at::kDouble)
-                                .to(store_->groups().front().flat.device());
-    group_.all_reduce(sums);
-    const at::Tensor host = sums.cpu();
-    sum_of_squares = host.const_data_ptr<double>()[0];
-    finite = host.const_data_ptr<double>()[1] == 0.0;
+  // What is not finite on one rank stays so in the sum.
+  if (options_.stage > 0 && group_.size() > 1) group_.all_reduce(sum);
+  return sum;
+}
+
+std::optional<ParamPlace> ZeroOptimizer::non_finite_in_slices() const {
+  for (size_t index = slices_.size(); index-- > 0;) {
+    const at::Tensor gradient = reducer_->gradient(index);
+    const auto& segments = slices_[index].segments;
+    for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
+      if (kernels::grad_stats(optim::part_of(gradient, *segment)).finite) continue;
+      return ParamPlace{index, static_cast<size_t>(segment->param_index)};
+    }
   }
-  return {std::sqrt(sum_of_squares), finite};
+  return std::nullopt;
 }
 
 std::string ZeroOptimizer::describe_non_finite() const {
-  const auto name = [&](size_t group, size_t param) { return store_->groups()[group].params[param].name; };
-  std::string on_this_rank, in_the_sum;
-  if (const auto first = reducer_->first_non_finite()) {
-    on_this_rank = message("the gradient of '", name(first->group, first->param), "' is not finite on rank ",
-                           group_.rank());
-  }
-  for (size_t index = 0; index < slices_.size() && in_the_sum.empty(); ++index) {
-    const at::Tensor gradient = reducer_->gradient(index);
-    for (const optim::Segment& segment : slices_[index].segments) {
-      const at::Tensor piece = gradient.narrow(0, segment.in_slice.begin, segment.in_slice.numel());
-      if (kernels::grad_stats(piece).finite) continue;
-      in_the_sum = message(
-          "the gradient of '", name(index, static_cast<size_t>(segment.param_index)),
-          group_.size() == 1 ? "' is not finite on rank 0" : "' is not finite in the sum over the ranks");
-      break;
-    }
-  }
-  if (group_.size() == 1) return in_the_sum;
-  for (const std::string& own : {on_this_rank, in_the_sum}) {
+  const auto describe = [&](const std::optional<ParamPlace>& place, const auto&... where) {
+    if (!place) return std::string();
+    return message("the gradient of '", store_->groups()[place->group].params[place->param].name,
+                   "' is not finite ", where...);
+  };
+  if (group_.size() == 1) return describe(non_finite_in_slices(), "on rank 0");
+  // A sum may overflow where no summand does.
+  for (const std::string& own : {describe(reducer_->first_non_finite(), "on rank ", group_.rank()),
+                                 describe(non_finite_in_slices(), "in the sum over the ranks")}) {
     for (const std::string& text : group_.all_gather_text(own)) {
       if (!text.empty()) return text;
     }
@@ -145,7 +141,6 @@ void ZeroOptimizer::skip_step(int64_t step_number) {
     log::warning("step ", step_number, " is skipped: ", cause, " (loss scale ", loss_scale(), ")");
   }
   scaler_->update(true);
-  reducer_->watch(true);
 }
 
 void ZeroOptimizer::step_slice(OwnedSlice& owned, double gradient_scale) {
@@ -163,16 +158,15 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   // The scale that these gradients were made with, whatever the scaler decides next.
   const double scale = scaler_->scale();
   double gradient_scale = 1.0 / scale;
-  if (norm_is_wanted()) {
-    const NormAndFlag measured = measure_gradients();
-    if (!measured.finite) {
-      skip_step(step_number);
-      return result;
-    }
-    reducer_->watch(false);
-    result.grad_norm = measured.norm_of_scaled / scale;
+  if (norm_is_wanted()) result.grad_norm.emplace(sum_of_squares(), scale);
+  if (options_.check_overflow && !result.grad_norm->is_finite()) {
+    skip_step(step_number);
+    return {};
+  }
+  // Against a norm that is not finite there is nothing to clip.
+  if (options_.gradient_clipping > 0.0 && result.grad_norm->is_finite()) {
     gradient_scale =
-        precision::combined_gradient_scale(measured.norm_of_scaled, scale, options_.gradient_clipping);
+        precision::combined_gradient_scale(result.grad_norm->of_scaled(), scale, options_.gradient_clipping);
   }
   for (OwnedSlice& owned : slices_) step_slice(owned, gradient_scale);
   gather_parameters();

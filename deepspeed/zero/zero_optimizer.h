@@ -15,6 +15,7 @@
 #include "deepspeed/optim/optimizer.h"
 #include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/zero/grad_hooks.h"
+#include "deepspeed/zero/grad_norm.h"
 #include "deepspeed/zero/grad_reducer.h"
 #include "deepspeed/zero/param_store.h"
 #include "deepspeed/zero/partition_gather.h"
@@ -25,7 +26,7 @@ struct ZeroOptions {
   int stage = 0;                     // 0, 1 or 2
   double gradient_clipping = 1.0;    // largest L2 norm of all gradients; 0: none
   bool sixteen_bit_masters = false;  // no fp32 masters: the model's own 16-bit weights are updated
-  bool check_overflow = false;  // fp16 always, bf16 by config: skip a step whose gradients are not finite
+  bool check_overflow = false;       // skip a step whose gradients are not finite; false: it is applied
   int64_t reduce_bucket_numel = 500'000'000;
   bool overlap_comm = false;
   bool contiguous_gradients = true;      // false: each parameter's gradient travels alone
@@ -34,15 +35,15 @@ struct ZeroOptions {
   bool ignore_unused_parameters = true;  // false: a parameter without a gradient is an error
   GatherOptions gather;                  // of the updated parameters, stages 1 and 2
   at::ScalarType communication_dtype = at::kFloat;
+  ParamDtypes param_communication_dtypes;            // of parameters that travel in a dtype of their own
   std::optional<at::ScalarType> accumulation_dtype;  // of gradients; absent: the parameters' own
   Averaging averaging;
 };
 
 /// Outcome of one step.
 struct StepResult {
-  bool applied = false;  // false: gradients were not finite, nothing changed
-  std::optional<double>
-      grad_norm;  // L2 norm over all parameters, unscaled, before clipping; none where not computed
+  bool applied = false;               // false: gradients were not finite, nothing changed
+  std::optional<GradNorm> grad_norm;  // over all parameters, before clipping; none where not computed
 };
 
 /// Bytes that this rank holds between steps.
@@ -87,18 +88,24 @@ class ZeroOptimizer {
   bool backward_is_open() const { return reducer_->is_open(); }
   /// Reduces what backwards before the boundary left.
   void complete_window() { reducer_->complete_window(); }
+  /// The largest number of elements that travel together, from here on. Throws UsageError below 1.
+  void set_bucket_numel(int64_t numel) { reducer_->set_bucket_numel(numel); }
   /// Gradients stay with their parameters until resume() takes them as those of one backward.
   void pause() { reducer_->pause(); }
   bool is_paused() const { return reducer_->is_paused(); }
   void resume() { reducer_->resume(); }
   void resume_without_gradients() { reducer_->resume_without_gradients(); }
-  /// Updates the owned slices and gathers the parameters. `step_number` is named in messages. Where the loss
-  /// scale cannot go lower, gradients that are not finite are a UsageError on all ranks. Their parameter is
-  /// named, and its rank from the second skipped step on: gradients are looked at before their sum over the
-  /// ranks only after a step was skipped.
+  /// Updates the owned slices and gathers the parameters. With check_overflow, a step whose gradients are not
+  /// finite is skipped, and `step_number`, the parameter and the rank are named; where the loss scale cannot
+  /// go lower, that is a UsageError on all ranks. Without it, such a step is applied, and not clipped. The
+  /// host waits for the device where an overflow check or clipping needs the norm, else not.
   StepResult step(int64_t step_number);
   /// Forgets the gradients of the window.
   void zero_grad();
+  /// Whether the window is reduced: from the end of the boundary's backward to zero_grad() or step()'s end.
+  bool has_gradients() const { return reducer_->has_result(); }
+  /// (owned elements) of the group, reduced, loss scale included; shared with the optimizer.
+  at::Tensor gradient(size_t group) const { return reducer_->gradient(group); }
 
   MemoryBytes memory() const;
 
@@ -122,16 +129,14 @@ class ZeroOptimizer {
     optim::FlatSlice slice;                     // with 16-bit masters, slice.master lives for a step alone
   };
 
-  struct NormAndFlag {
-    double norm_of_scaled = 0.0;  // L2 over all ranks' slices, still multiplied by the loss scale
-    bool finite = true;
-  };
-
   OwnedSlice make_slice(size_t group) const;
   bool norm_is_wanted() const;
-  NormAndFlag measure_gradients() const;
+  /// Of the reduced gradients of all ranks' slices: one double on their device.
+  at::Tensor sum_of_squares() const;
   /// What is known of the gradient that is not finite, the same text on all ranks, which all call it.
   std::string describe_non_finite() const;
+  /// The parameter whose reduced gradient is not finite in this rank's slices, the nearest to the loss.
+  std::optional<ParamPlace> non_finite_in_slices() const;
   void skip_step(int64_t step_number);
   void step_slice(OwnedSlice& owned, double gradient_scale);
   void gather_parameters();

@@ -48,6 +48,17 @@ std::vector<std::string> errors_of(int stage, const Program& program) {
   return texts;
 }
 
+// What allreduce_gradients(bucket_size) decides is what travels: ranks that pass different sizes part ways.
+TEST(EngineDivergence, OfRanksWithDifferentBucketSizesIsNamed) {
+  const auto texts = errors_of(1, [](auto& engine, int rank, comm::World&) {
+    const auto [inputs, targets] = testing::odd_batch(rank, 4);
+    engine.backward(engine.forward(inputs, targets), {.allreduce_gradients = false});
+    engine.allreduce_gradients(rank == 0 ? 100 : 1000000);
+    engine.step();
+  });
+  for (const auto& text : texts) EXPECT_THAT(text, AllOf(HasSubstr("rank 0"), HasSubstr("rank 1")));
+}
+
 TEST(EngineDivergence, OfARankThatLeavesOutAStepIsNamed) {
   for (const int stage : {0, 1, 2}) {
     const auto texts = errors_of(stage, [](auto& engine, int rank, comm::World&) {

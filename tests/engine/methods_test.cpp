@@ -61,6 +61,8 @@ const std::vector<MethodRow> kTraining = {
      [](TestEngine& e) {
        const auto loss = loss_of(e);
        EXPECT_TRUE(e.scale(loss).equal(loss));
+       EXPECT_THROW(e.backward(e.scale(loss)), UsageError);
+       EXPECT_THROW(e.scale(at::Tensor()), UsageError);
      }},
     {"finish_backward",
      [](TestEngine& e) {
@@ -113,13 +115,20 @@ const std::vector<MethodRow> kTraining = {
        e.set_gradient_accumulation_boundary(true);
        EXPECT_THROW(e.step(), UsageError);
      }},
+    {"_backward_epilogue",
+     [](TestEngine& e) {
+       loss_of(e).backward();
+       e._backward_epilogue();
+       EXPECT_FALSE(e.optimizer()->backward_is_open());
+     }},
     {"allreduce_gradients",
      [](TestEngine& e) {
        e.set_gradient_accumulation_boundary(true);
        e.backward(loss_of(e), {.allreduce_gradients = false});
-       e.allreduce_gradients();
+       e.allreduce_gradients(/*bucket_size=*/100);
        e.step();
        EXPECT_TRUE(e.was_step_applied());
+       EXPECT_THROW(e.allreduce_gradients(0), UsageError);
      }},
     {"train, eval",
      [](TestEngine& e) {

@@ -148,6 +148,19 @@ TEST(Reduction, UnmanagedEveryStepUpdates) {
   });
 }
 
+TEST(Reduction, UnmanagedCountsDirectBackwardsToo) {
+  const auto engine = make_engine(accumulating(1, {{"managed_gradient_accumulation", false}}));
+  const auto loss = [&] {
+    const auto [inputs, targets] = odd_batch(0, 4);
+    return engine->forward(inputs, targets);
+  };
+  loss().backward();
+  engine->backward(loss());
+  loss().backward();
+  engine->step();
+  EXPECT_EQ(engine->global_samples(), 3 * 4);
+}
+
 TEST(Reduction, ASecondBackwardAtTheBoundaryAddsItsAverage) {
   testing::run_ranks(3, [](comm::World& world) {
     for (const int stage : {0, 1, 2}) {
@@ -178,7 +191,7 @@ TEST(Reduction, EnginesTrainJointlyOnOneLoss) {
         alone->step();
         (first->forward(inputs, targets) + second->forward(inputs, targets)).backward();
         first->finish_backward();
-        second->finish_backward();
+        second->_backward_epilogue();
         first->step();
         second->step();
       }

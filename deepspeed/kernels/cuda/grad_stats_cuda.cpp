@@ -1,7 +1,5 @@
 #include "deepspeed/kernels/cuda/grad_stats_cuda.h"
 
-#include <numeric>
-
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -12,7 +10,7 @@
 
 namespace deepspeed::kernels {
 
-double sum_of_squares_cuda(const at::Tensor& values) {
+at::Tensor sum_of_squares_cuda(const at::Tensor& values) {
   const c10::cuda::CUDAGuard guard(values.device());
   const at::Tensor block_sums = at::empty({kSumOfSquaresBlocks}, values.options().dtype(at::kDouble));
   const cudaError_t status = launch_sum_of_squares(
@@ -22,9 +20,7 @@ double sum_of_squares_cuda(const at::Tensor& values) {
     raise<Error>("kernels.grad_stats", "the launch on ", values.device(),
                  " failed: ", cudaGetErrorString(status));
   }
-  const at::Tensor on_host = block_sums.cpu();
-  const double* sums = on_host.const_data_ptr<double>();
-  return std::accumulate(sums, sums + kSumOfSquaresBlocks, 0.0);
+  return block_sums.sum();
 }
 
 }  // namespace deepspeed::kernels

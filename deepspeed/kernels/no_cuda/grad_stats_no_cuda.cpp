@@ -3,7 +3,7 @@
 
 namespace deepspeed::kernels {
 
-double sum_of_squares_cuda(const at::Tensor&) {
+at::Tensor sum_of_squares_cuda(const at::Tensor&) {
   raise<NotSupportedError>("kernels.grad_stats",
                            "the gradient lies on a CUDA device, but this library was built ",
                            "without CUDA kernels; build it with -DDEEPSPEED_CUDA=ON, or move it to the CPU");

@@ -1,0 +1,82 @@
+#include "deepspeed/zero/non_finite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include "deepspeed/kernels/grad_stats.h"
+
+namespace deepspeed::zero {
+namespace {
+
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
+
+int64_t position_of(const FlatLayout& layout, size_t index) {
+  const auto& params = layout.params();
+  const Interval place = layout.place(index);
+  const auto found =
+      std::lower_bound(params.begin(), params.end(), place.begin,
+                       [](const PlacedParam& param, int64_t begin) { return param.in_flat.begin < begin; });
+  // Parameters without elements begin where the next one does.
+  return std::find_if(found, params.end(),
+                      [index](const PlacedParam& param) { return param.index == index; }) -
+         params.begin();
+}
+
+}  // namespace
+
+void NonFiniteGradients::make_room() {
+  if (!largest_.empty()) return;
+  for (const StoredGroup& stored : store_.groups()) {
+    const auto numel = static_cast<int64_t>(stored.params.size());
+    largest_.push_back(at::zeros({numel}, stored.flat.options().dtype(at::kFloat)));
+  }
+}
+
+void NonFiniteGradients::note(const Bucket& bucket, const at::Tensor& values) {
+  make_room();
+  const FlatLayout& layout = store_.groups()[bucket.group].layout;
+  const at::Tensor& largest = largest_[bucket.group];
+  std::vector<at::Tensor> gradients;
+  for (const size_t param : bucket.params) {
+    const Interval place = layout.place(param);
+    gradients.push_back(values.narrow(0, place.begin - bucket.in_flat.begin, place.numel()));
+    if (values.is_cpu() && !kernels::grad_stats(gradients.back()).finite) {
+      largest.data_ptr<float>()[position_of(layout, param)] = kInfinite;
+    }
+  }
+  if (values.is_cpu()) return;
+  const int64_t first = position_of(layout, bucket.params.front());
+  const int64_t last = position_of(layout, bucket.params.back());
+  const at::Tensor norms = at::stack(at::_foreach_norm(gradients, kInfinite, at::kFloat));
+  // Parameters without elements, which no bucket holds, may lie between.
+  if (last - first + 1 == norms.numel()) {
+    at::Tensor noted = largest.narrow(0, first, norms.numel());
+    at::maximum_out(noted, noted, norms);
+    return;
+  }
+  for (size_t i = 0; i < bucket.params.size(); ++i) {
+    at::Tensor noted = largest[position_of(layout, bucket.params[i])];
+    at::maximum_out(noted, noted, norms[static_cast<int64_t>(i)]);
+  }
+}
+
+std::optional<ParamPlace> NonFiniteGradients::first() const {
+  for (size_t group = largest_.size(); group-- > 0;) {
+    const at::Tensor on_host = largest_[group].cpu();
+    const auto& params = store_.groups()[group].layout.params();
+    for (size_t position = params.size(); position-- > 0;) {
+      if (!std::isfinite(on_host.const_data_ptr<float>()[position])) {
+        return ParamPlace{group, params[position].index};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace deepspeed::zero

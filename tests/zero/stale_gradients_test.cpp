@@ -1,0 +1,73 @@
+// zero_grad() after a direct loss.backward() that was never finished.
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+
+#include "tests/engine/make_engine.h"
+#include "tests/support/run_ranks.h"
+
+namespace deepspeed::testing {
+namespace {
+
+Json small_buckets(int stage, bool overlap, int accumulation) {
+  return basic(
+      {{"gradient_clipping", 0.0},
+       {"gradient_accumulation_steps", accumulation},
+       {"zero_optimization", {{"stage", stage}, {"overlap_comm", overlap}, {"reduce_bucket_size", 150}}}});
+}
+
+template <class Engine>
+at::Tensor loss_of(Engine& engine, int64_t first) {
+  const auto [inputs, targets] = odd_batch(first, 4);
+  return engine.forward(inputs, targets);
+}
+
+TEST(StaleGradients, OfABackwardThatWasNotFinishedAreForgotten) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2}) {
+      for (const int variant : {0, 1, 2, 3}) {
+        SCOPED_TRACE(message("stage ", stage, " variant ", variant));
+        const Json config = small_buckets(stage, variant % 2 == 1, variant / 2 + 1);
+        const auto expected = make_engine(config, world), engine = make_engine(config, world);
+        loss_of(*engine, 1000 + world.rank()).backward();
+        engine->zero_grad();
+        EXPECT_FALSE(engine->optimizer()->backward_is_open());
+        for (const auto& each : {expected, engine}) {
+          each->set_gradient_accumulation_boundary(true);
+          each->backward(loss_of(*each, 4 * world.rank()));
+          each->step();
+        }
+        for (const auto& item : expected->module().named_parameters()) {
+          EXPECT_TRUE(engine->module().named_parameters()[item.key()].equal(item.value())) << item.key();
+        }
+      }
+    }
+  });
+}
+
+// One rank has launched buckets that another has not: both must make the same collectives.
+TEST(StaleGradients, RanksThatReachedDifferentParametersStayTogether) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2}) {
+      const auto engine = make_engine(small_buckets(stage, /*overlap=*/true, 1), world);
+      const auto params = engine->module().named_parameters();
+      const at::Tensor extra = world.rank() == 1 ? params["unused"].sum() : params["gain"].sum();
+      (loss_of(*engine, 0) + extra).backward();
+      engine->zero_grad();
+      train_step(*engine);
+      EXPECT_TRUE(engine->was_step_applied()) << "stage " << stage;
+    }
+  });
+}
+
+TEST(StaleGradients, UnusedParametersAreNoErrorOfZeroGrad) {
+  Json config = small_buckets(2, false, 1);
+  config["zero_optimization"]["ignore_unused_parameters"] = false;
+  const auto engine = make_engine(config);
+  loss_of(*engine, 0).backward();
+  EXPECT_NO_THROW(engine->zero_grad());
+  EXPECT_THROW(engine->backward(loss_of(*engine, 0)), UsageError);
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
