@@ -41,9 +41,9 @@ at::Tensor own_part(const at::Tensor& owned, const Place& place) {
 }
 
 // Every element is owned by one rank (all of them at stage 0), so that the sum over ranks is the value.
-at::Tensor gather(const Engine& engine, const at::Tensor& param, const at::Tensor& owned,
-                  const Place& place) {
-  at::Tensor full = at::zeros({place.in_flat.numel()}, owned.options());
+at::Tensor gather(const Engine& engine, const at::Tensor& param, const at::Tensor& owned, const Place& place,
+                  at::ScalarType dtype) {
+  at::Tensor full = at::zeros({place.in_flat.numel()}, owned.options().dtype(dtype));
   if (!place.common.empty()) {
     full.narrow(0, place.common.begin - place.in_flat.begin, place.common.numel())
         .copy_(own_part(owned, place));
@@ -75,12 +75,21 @@ at::Tensor state_of(const Engine& engine, const Place& place, const std::string&
   raise<UsageError>(kTensorAccessWhere, "the optimizer has no state '", key, "'; it has ", known);
 }
 
+at::Tensor reduced_gradient(const Engine& engine, const Place& place) {
+  if (!engine.optimizer()->has_gradients()) {
+    raise<UsageError>(kTensorAccessWhere,
+                      "there is no reduced gradient: it is there between the backward at the accumulation "
+                      "boundary (and finish_backward(), after a direct loss.backward()) and step()");
+  }
+  return engine.optimizer()->gradient(place.group);
+}
+
 }  // namespace
 
 at::Tensor safe_get_full_fp32_param(const Engine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
-  return gather(engine, param, engine.optimizer()->master(place.group), place);
+  return gather(engine, param, engine.optimizer()->master(place.group), place, at::kFloat);
 }
 
 void safe_set_full_fp32_param(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
@@ -95,7 +104,7 @@ at::Tensor safe_get_full_optimizer_state(const Engine& engine, const at::Tensor&
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
   const at::Tensor owned = state_of(engine, place, optim_state_key);
-  return owned.defined() ? gather(engine, param, owned, place) : at::Tensor();
+  return owned.defined() ? gather(engine, param, owned, place, owned.scalar_type()) : at::Tensor();
 }
 
 void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param, const at::Tensor& value,
@@ -108,6 +117,27 @@ void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param, cons
                       "' before its first step");
   }
   scatter(param, value, owned, place);
+}
+
+at::Tensor safe_get_full_grad(const Engine& engine, const at::Tensor& param) {
+  const c10::NoGradGuard no_grad;
+  const Place place = place_of(engine, param);
+  return gather(engine, param, reduced_gradient(engine, place), place, at::kFloat);
+}
+
+void safe_set_full_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
+  const c10::NoGradGuard no_grad;
+  const Place place = place_of(engine, param);
+  scatter(param, value, reduced_gradient(engine, place), place);
+}
+
+void safe_update_full_grad_vectorized(
+    Engine& engine, const std::vector<at::Tensor>& param_list,
+    const std::function<at::Tensor(const at::Tensor& gradient, const at::Tensor& param)>& update_func) {
+  if (!update_func) raise<UsageError>(kTensorAccessWhere, "update_func is empty");
+  for (const at::Tensor& param : param_list) {
+    safe_set_full_grad(engine, param, update_func(safe_get_full_grad(engine, param), param));
+  }
 }
 
 }  // namespace deepspeed

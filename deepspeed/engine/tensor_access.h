@@ -2,7 +2,9 @@
 // here they take the engine as well, since nothing is hung on tensors.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -28,14 +30,44 @@ at::Tensor safe_get_full_optimizer_state(const Engine& engine, const at::Tensor&
 void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param, const at::Tensor& value,
                                    const std::string& optim_state_key);
 
+// Gradients are there from the end of the backward at the accumulation boundary (after a direct
+// loss.backward(): from Engine::finish_backward()) until step() or zero_grad(); else these calls throw
+// UsageError. They are those of the whole batch, and carry the loss scale, as in DeepSpeed.
+
+/// The gradient of the whole batch, a copy in fp32.
+at::Tensor safe_get_full_grad(const Engine& engine, const at::Tensor& param);
+/// What step() will use, rounded to the dtype of the sums. All ranks give the same value.
+void safe_set_full_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value);
+/// Sets the gradient of each parameter to what `update_func(gradient, parameter)` returns of it.
+void safe_update_full_grad_vectorized(
+    Engine& engine, const std::vector<at::Tensor>& param_list,
+    const std::function<at::Tensor(const at::Tensor& gradient, const at::Tensor& param)>& update_func);
+
+// A rank's own part of a parameter that stage 3 has partitioned; stages 0 to 2 partition none.
+
 template <class... Args>
-void safe_get_full_grad(Args&&...) {
-  refuse_later_call("safe_get_full_grad", "stage 3", "register a hook on the parameter to see its gradient");
+void safe_get_local_fp32_param(Args&&...) {
+  refuse_later_call("safe_get_local_fp32_param", "stage 3", "call safe_get_full_fp32_param()");
 }
 template <class... Args>
-void safe_set_full_grad(Args&&...) {
-  refuse_later_call("safe_set_full_grad", "stage 3",
-                    "register a hook on the parameter to change its gradient");
+void safe_set_local_fp32_param(Args&&...) {
+  refuse_later_call("safe_set_local_fp32_param", "stage 3", "call safe_set_full_fp32_param()");
+}
+template <class... Args>
+void safe_get_local_optimizer_state(Args&&...) {
+  refuse_later_call("safe_get_local_optimizer_state", "stage 3", "call safe_get_full_optimizer_state()");
+}
+template <class... Args>
+void safe_set_local_optimizer_state(Args&&...) {
+  refuse_later_call("safe_set_local_optimizer_state", "stage 3", "call safe_set_full_optimizer_state()");
+}
+template <class... Args>
+void safe_get_local_grad(Args&&...) {
+  refuse_later_call("safe_get_local_grad", "stage 3", "call safe_get_full_grad()");
+}
+template <class... Args>
+void safe_set_local_grad(Args&&...) {
+  refuse_later_call("safe_set_local_grad", "stage 3", "call safe_set_full_grad()");
 }
 
 }  // namespace deepspeed

@@ -1,6 +1,7 @@
 #include "deepspeed/engine/tensor_access.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -77,8 +78,138 @@ TEST(TensorAccess, RefusesWhatItCannotFind) {
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("it has 'exp_avg', 'exp_avg_sq'"));
   }
-  EXPECT_THROW(safe_get_full_grad(*engine, weight), NotSupportedError);
-  EXPECT_THROW(safe_set_full_grad(*engine, weight, weight), NotSupportedError);
+}
+
+// --- gradients ---
+
+Json grad_config(int stage, const Json& precision) {
+  Json config = basic({{"gradient_clipping", 0.0},
+                       {"zero_allow_untested_optimizer", true},
+                       {"zero_optimization", {{"stage", stage}, {"reduce_bucket_size", 150}}}});
+  config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 0.1}}}};
+  config.merge_patch(precision);
+  return config;
+}
+
+template <class Engine>
+at::Tensor loss_of(Engine& engine, int64_t first) {
+  const auto [inputs, targets] = testing::odd_batch(first, 4);
+  return engine.forward(inputs.to(engine.module().parameters().front().scalar_type()), targets);
+}
+
+TEST(TensorAccess, GivesTheGradientOfTheWholeBatch) {
+  testing::run_ranks(2, [](comm::World& world) {
+    testing::OddNet reference;
+    const auto [inputs, targets] = testing::odd_batch(0, 8);
+    reference.forward(inputs, targets).backward();
+    for (const int stage : {0, 1, 2}) {
+      for (const bool is_direct : {false, true}) {
+        const auto engine = make_engine(grad_config(stage, Json::object()), world);
+        const at::Tensor loss = loss_of(*engine, 4 * world.rank());
+        if (is_direct) {
+          loss.backward();
+          engine->finish_backward();
+        } else {
+          engine->backward(loss);
+        }
+        for (const auto& item : engine->module().named_parameters()) {
+          if (!item.value().requires_grad()) continue;
+          const at::Tensor gradient = safe_get_full_grad(*engine, item.value());
+          const at::Tensor expected = reference.named_parameters()[item.key()].grad();
+          EXPECT_EQ(gradient.scalar_type(), at::kFloat);
+          EXPECT_TRUE(expected.defined() ? gradient.allclose(expected, 1e-4, 1e-6)
+                                         : gradient.equal(at::zeros_like(gradient)))
+              << item.key() << " at stage " << stage;
+        }
+      }
+    }
+  });
+}
+
+TEST(TensorAccess, GradientsCarryTheLossScaleAndAreInFloat32) {
+  testing::run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2}) {
+      const auto engine =
+          make_engine(grad_config(stage, {{"fp16", {{"enabled", true}, {"loss_scale", 8}}}}), world);
+      engine->backward(engine->module().named_parameters()["gain"].to(at::kFloat).sum() * 0.5);
+      const at::Tensor gradient = safe_get_full_grad(*engine, engine->module().named_parameters()["gain"]);
+      EXPECT_EQ(gradient.scalar_type(), at::kFloat);
+      EXPECT_EQ(gradient.item<double>(), 4.0) << "stage " << stage;
+    }
+  });
+}
+
+TEST(TensorAccess, AGradientThatIsSetIsTheOneThatTheStepUses) {
+  testing::run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2}) {
+      const auto engine = make_engine(grad_config(stage, Json::object()), world);
+      const at::Tensor weight = engine->module().named_parameters()["shared.weight"];
+      const at::Tensor bias = engine->module().named_parameters()["last.bias"];
+      const at::Tensor before = weight.detach().clone(), bias_before = bias.detach().clone();
+      engine->backward(loss_of(*engine, world.rank()));
+      const at::Tensor values = at::arange(weight.numel(), at::kFloat).view(weight.sizes()) / 1000;
+      safe_set_full_grad(*engine, weight, values);
+      EXPECT_TRUE(safe_get_full_grad(*engine, weight).equal(values));
+      const at::Tensor gradient = safe_get_full_grad(*engine, bias);
+      std::vector<at::Tensor> seen;
+      safe_update_full_grad_vectorized(*engine, {bias, weight},
+                                       [&](const at::Tensor& gradient, const at::Tensor& param) {
+                                         seen.push_back(param);
+                                         return gradient * 2;
+                                       });
+      ASSERT_EQ(seen.size(), 2U);
+      EXPECT_TRUE(seen[0].is_same(bias) && seen[1].is_same(weight));
+      engine->step();
+      EXPECT_TRUE(weight.allclose(before - values * 0.2, 1e-6, 1e-7)) << "stage " << stage;
+      EXPECT_TRUE(bias.allclose(bias_before - gradient * 0.2, 1e-6, 1e-7)) << "stage " << stage;
+    }
+  });
+}
+
+TEST(TensorAccess, GradientsAreThereFromTheBoundarysBackwardToTheStep) {
+  testing::run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2}) {
+      Json config = grad_config(stage, Json::object());
+      config["gradient_accumulation_steps"] = 2;
+      const auto engine = make_engine(config, world);
+      const at::Tensor weight = engine->module().named_parameters()["last.weight"];
+      const auto refuses = [&](const char* when) {
+        EXPECT_THROW(safe_get_full_grad(*engine, weight), UsageError) << when << " at stage " << stage;
+        EXPECT_THROW(safe_set_full_grad(*engine, weight, weight), UsageError) << when;
+      };
+      refuses("before all");
+      train_step(*engine);
+      refuses("between micro batches");
+      loss_of(*engine, 0).backward();
+      refuses("before finish_backward()");
+      engine->finish_backward();
+      EXPECT_TRUE(safe_get_full_grad(*engine, weight).defined());
+      engine->step();
+      EXPECT_TRUE(engine->was_step_applied());
+      refuses("after the step");
+      engine->set_gradient_accumulation_boundary(true);
+      engine->backward(loss_of(*engine, 0));
+      engine->zero_grad();
+      refuses("after zero_grad()");
+    }
+  });
+}
+
+TEST(TensorAccess, LocalPartsBelongToStage3) {
+  const auto engine = make_engine(basic({{"zero_optimization", {{"stage", 2}}}}));
+  const at::Tensor weight = engine->module().named_parameters()["last.weight"];
+  const auto refuses = [](const char* call, const auto& run) {
+    EXPECT_THAT(run, ::testing::ThrowsMessage<NotSupportedError>(
+                         ::testing::HasSubstr(std::string(call) + "() comes with stage 3")));
+  };
+  refuses("safe_get_local_fp32_param", [&] { safe_get_local_fp32_param(*engine, weight); });
+  refuses("safe_set_local_fp32_param", [&] { safe_set_local_fp32_param(*engine, weight, weight); });
+  refuses("safe_get_local_optimizer_state",
+          [&] { safe_get_local_optimizer_state(*engine, weight, "exp_avg"); });
+  refuses("safe_set_local_optimizer_state",
+          [&] { safe_set_local_optimizer_state(*engine, weight, weight, "exp_avg"); });
+  refuses("safe_get_local_grad", [&] { safe_get_local_grad(*engine, weight); });
+  refuses("safe_set_local_grad", [&] { safe_set_local_grad(*engine, weight, weight); });
 }
 
 }  // namespace
