@@ -26,12 +26,18 @@ CHECK_UPDATE_TOLERANCE = 0.1
 BF16 = {"bf16": {"enabled": True}}
 FP16 = {"fp16": {"enabled": True, "initial_scale_power": 8}}
 AUTOCAST = {"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}
+AUTOCAST_FP16 = {"torch_autocast": {"enabled": True, "dtype": "float16"}}
 UNTESTED = {"zero_allow_untested_optimizer": True}
 # Left out are the cases in which DeepSpeed does not do what its documentation says: Adam in 16 bits at stage 0 (one
-# step too many), fp16 at stage 0 with a loss scale (the loss is not multiplied by it).
+# step too many), fp16 at stage 0 with a loss scale (the loss is not multiplied by it), autocast to fp16 with clipping at
+# stages 1 and 2 (the norm still has the loss scale in it).
 VARIANTS = {
     "autocast_adamw": {"stages": (0, 1, 2), "config": {**AUTOCAST, "optimizer": ADAMW, "gradient_clipping": 1.0}},
     "autocast_sgd": {"stages": (0, 1, 2), "config": {**AUTOCAST, **UNTESTED, "optimizer": SGD, "gradient_clipping": 0.0}},
+    "autocast_fp16_sgd": {"stages": (0, 1, 2), "config": {**AUTOCAST_FP16, **UNTESTED, "optimizer": SGD,
+                                                          "gradient_clipping": 0.0}},
+    "autocast_fp16_adamw": {"stages": (0, 1, 2), "config": {**AUTOCAST_FP16, "optimizer": ADAMW,
+                                                            "gradient_clipping": 0.0}},
     "bf16_adamw": {"stages": (1, 2), "config": {**BF16, "optimizer": ADAMW, "gradient_clipping": 1.0}},
     "bf16_sgd": {"stages": (0, 1, 2), "config": {**BF16, **UNTESTED, "optimizer": SGD, "gradient_clipping": 1.0}},
     "bf16_fp32_sums": {"stages": (1,), "config": {**BF16, "optimizer": ADAMW, "gradient_clipping": 1.0,
