@@ -1,0 +1,107 @@
+// How gradients of several ranks become one: what travels, and what it is multiplied by before and after.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "deepspeed/engine/tensor_access.h"
+
+#include "tests/engine/make_engine.h"
+#include "tests/support/run_ranks.h"
+
+namespace deepspeed::testing {
+namespace {
+
+Json averaged(int stage, const Json& patch) {
+  Json config = basic(
+      {{"gradient_clipping", 0.0}, {"zero_optimization", {{"stage", stage}, {"reduce_bucket_size", 150}}}});
+  config.merge_patch(patch);
+  // Stage 2 scatters a mean as it is; divided before the sum, it is made on every rank.
+  if (patch.contains("prescale_gradients") || patch.contains("gradient_predivide_factor")) {
+    config["zero_optimization"]["reduce_scatter"] = false;
+  }
+  return config;
+}
+
+/// What the two ranks' gradients become.
+double reduced(const Json& config, const comm::World& world, double on_rank_0, double on_rank_1) {
+  const auto engine = make_engine(config, world);
+  const at::Tensor gain = engine->module().named_parameters()["gain"];
+  engine->backward(gain.to(at::kFloat).sum() * (world.rank() == 0 ? on_rank_0 : on_rank_1));
+  return safe_get_full_grad(*engine, gain).item<double>();
+}
+
+TEST(Averaging, IsAMeanOrASum) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2}) {
+      const auto of = [&](const Json& patch) { return reduced(averaged(stage, patch), world, 3.0, 5.0); };
+      EXPECT_EQ(of(Json::object()), 4.0);
+      EXPECT_EQ(of({{"gradient_allreduce_op", "mean"}}), 4.0);
+      EXPECT_EQ(of({{"gradient_allreduce_op", "SUM"}}), 8.0);
+      EXPECT_EQ(of({{"prescale_gradients", true}}), 4.0);
+      EXPECT_EQ(of({{"gradient_predivide_factor", 4.0}}), 4.0);
+      EXPECT_EQ(of({{"gradient_allreduce_op", "sum"}, {"gradient_predivide_factor", 4.0}}), 8.0);
+    }
+  });
+}
+
+// 40000 + 40000 is more than fp16 holds; half of each, and a quarter, is not.
+TEST(Averaging, PrescaleAndPredivideDivideBeforeTheSum) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2}) {
+      const auto of = [&](Json patch) {
+        patch["communication_data_type"] = "fp16";
+        return reduced(averaged(stage, patch), world, 40000.0, 40000.0);
+      };
+      EXPECT_TRUE(std::isinf(of(Json::object()))) << "stage " << stage;
+      EXPECT_EQ(of({{"prescale_gradients", true}}), 40000.0) << "stage " << stage;
+      EXPECT_EQ(of({{"gradient_predivide_factor", 4.0}}), 40000.0) << "stage " << stage;
+      // A factor below the ranks' number divides too little.
+      EXPECT_TRUE(std::isinf(of({{"gradient_predivide_factor", 1.125}}))) << "stage " << stage;
+    }
+  });
+}
+
+TEST(Averaging, GradientsTravelInTheDtypeThatIsAsked) {
+  run_ranks(2, [](comm::World& world) {
+    constexpr double kBelowBf16 = 1.0 + 1.0 / 512;    // 8 bits do not hold it, 11 do
+    constexpr double kBelowHalf = 1.0 + 1.0 / 16384;  // neither do 11
+    for (const int stage : {0, 1, 2}) {
+      SCOPED_TRACE(message("stage ", stage));
+      const auto of = [&](const char* dtype, double value) {
+        Json patch = Json::object();
+        if (dtype != nullptr) patch["communication_data_type"] = dtype;
+        return reduced(averaged(stage, patch), world, value, value);
+      };
+      EXPECT_EQ(of(nullptr, kBelowHalf), kBelowHalf) << "fp32 travels in fp32";
+      EXPECT_EQ(of("fp32", kBelowHalf), kBelowHalf);
+      EXPECT_EQ(of("fp16", kBelowHalf), 1.0);
+      EXPECT_EQ(of("fp16", kBelowBf16), kBelowBf16);
+      EXPECT_EQ(of("bf16", kBelowBf16), 1.0);
+    }
+  });
+}
+
+// Sums of bf16 gradients that are kept in fp32: 1 on one rank and 1/512 on the other.
+TEST(Averaging, GradientsOfBf16TravelInBf16UnlessAsked) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2}) {
+      SCOPED_TRACE(message("stage ", stage));
+      const auto of = [&](const Json& patch) {
+        Json all = {{"bf16", {{"enabled", true}}}};
+        all.merge_patch(patch);
+        return reduced(averaged(stage, all), world, 1.0, 1.0 / 512);
+      };
+      const double exact = (1.0 + 1.0 / 512) / 2, rounded = 0.5;
+      const Json sums = {{"grad_accum_dtype", "fp32"}};
+      EXPECT_EQ(of(Json::object()), rounded);
+      EXPECT_EQ(of({{"data_types", sums}, {"communication_data_type", "bf16"}}), rounded);
+      if (stage < 2) {  // stage 2 reduces the gradients themselves, in a buffer of their dtype
+        EXPECT_EQ(of({{"data_types", sums}, {"communication_data_type", "fp32"}}), exact);
+        EXPECT_EQ(of({{"data_types", sums}}), exact);
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
