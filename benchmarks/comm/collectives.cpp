@@ -121,8 +121,11 @@ std::vector<Candidate> make_candidates(const World& world, int64_t total) {
   std::vector<at::Tensor> parts;
   for (int i = 0; i < n; ++i) parts.push_back(pattern.narrow(0, i * part, part) + i);
   add("all_gather", mine, at::cat(parts), [=](Candidate& c) { group.all_gather(c.output, c.input); });
-  add("  c10d's own", mine, at::cat(parts),
-      [=](Candidate& c) { c10d->_allgather_base(c.output, c.input)->wait(); });
+  add("  c10d's own", mine, at::cat(parts), [=](Candidate& c) {
+    std::vector<std::vector<at::Tensor>> outputs{c.output.chunk(n)};
+    std::vector<at::Tensor> inputs{c.input};
+    c10d->allgather(outputs, inputs)->wait();
+  });
   const auto my_sum = sum.narrow(0, rank * part, part);
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     add(type == at::kFloat ? "reduce_scatter fp32" : "reduce_scatter bf16", own.to(type), my_sum.to(type),
@@ -133,8 +136,11 @@ std::vector<Candidate> make_candidates(const World& world, int64_t total) {
       group.all_reduce(c.input);
       c.output.copy_(c.input.narrow(0, rank * part, part));
     });
-    add("  c10d's own", own.to(type), my_sum.to(type),
-        [=](Candidate& c) { c10d->_reduce_scatter_base(c.output, c.input)->wait(); });
+    add("  c10d's own", own.to(type), my_sum.to(type), [=](Candidate& c) {
+      std::vector<at::Tensor> outputs{c.output};
+      std::vector<std::vector<at::Tensor>> inputs{c.input.chunk(n)};
+      c10d->reduce_scatter(outputs, inputs)->wait();
+    });
   }
   std::vector<at::Tensor> swapped;
   for (int i = 0; i < n; ++i) swapped.push_back(pattern.narrow(0, rank * part, part) + i);

@@ -172,6 +172,23 @@ Json optimizer_params(const config::DeepSpeedConfig& config) {
   return params;
 }
 
+// The weights of embeddings, whose gradients sparse_gradients sends as rows.
+zero::ParamSet row_parameters(const config::DeepSpeedConfig& config, const EngineModel& model) {
+  zero::ParamSet found;
+  if (!config.sparse_gradients) return found;
+  if (config.zero_optimization.stage >= 2) {
+    log::warning(
+        "[config] without effect: sparse_gradients (stage 2 reduces each gradient to its owners, whole)");
+    return found;
+  }
+  for (const ModuleParameters& module : model.modules) {
+    if (module.class_name != "torch::nn::EmbeddingImpl" && module.class_name != "torch::nn::EmbeddingBagImpl")
+      continue;
+    for (const at::Tensor& parameter : module.parameters) found.insert(parameter.unsafeGetTensorImpl());
+  }
+  return found;
+}
+
 std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedConfig& config,
                                                       const TorchOptimizerPtr& client,
                                                       const EngineModel& model,
@@ -242,6 +259,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
     zero::ZeroOptions zero = zero_options(config, world.size());
     zero.check_overflow = zero.check_overflow || autocast == at::kHalf;
     zero.param_communication_dtypes = std::move(autocast_marks);
+    zero.by_rows = row_parameters(config, model);
     optimizer = std::make_shared<zero::ZeroOptimizer>(
         std::move(store), std::move(base), make_loss_scaler(config, autocast), world.group(), zero);
   } else if (config.zero_optimization.stage > 0) {

@@ -40,7 +40,7 @@ class FullGradients : public GradReducer {
     if (reduced_) reopen_window();
     order_.mark_arrived(group, param);
     const at::Tensor destination = place(group, param);
-    if (gradient.is_alias_of(destination)) {
+    if (gradient.layout() == at::kStrided && gradient.is_alias_of(destination)) {
       // Shown after a reduction: autograd has added to it in place, as it has to every other one.
     } else if (written_[group][param]) {
       destination.add_(gradient);
@@ -144,6 +144,7 @@ class FullGradients : public GradReducer {
 
   void launch(size_t bucket) {
     if (group_.size() == 1) return;
+    if (travels_by_rows(buckets_[bucket])) return sum_by_rows(buckets_[bucket], view(buckets_[bucket]));
     in_flight_.emplace_back(bucket, start_sum(buckets_[bucket], view(buckets_[bucket])));
     if (!options_.overlap) {
       finish_sum(view(buckets_[bucket]), in_flight_.back().second);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/zero/row_exchange.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -14,18 +15,26 @@ std::vector<size_t> params_per_group(const ParamStore& store) {
   return counts;
 }
 
-/// The dtype in which each parameter's gradient travels, as the kind of its bucket.
-std::vector<std::vector<int>> communication_dtypes(const ParamStore& store, const ReducerOptions& options) {
-  std::vector<std::vector<int>> dtypes;
+// The kind of a bucket is the dtype in which its gradients travel; a parameter that travels by rows has a
+// kind, and so a bucket, of its own.
+constexpr int kByRows = 1 << 8;
+
+at::ScalarType dtype_of(const Bucket& bucket) { return static_cast<at::ScalarType>(bucket.kind % kByRows); }
+
+std::vector<std::vector<int>> bucket_kinds(const ParamStore& store, const ReducerOptions& options) {
+  std::vector<std::vector<int>> kinds;
+  int num_by_rows = 0;
   for (const StoredGroup& group : store.groups()) {
-    std::vector<int>& of_group = dtypes.emplace_back();
+    std::vector<int>& of_group = kinds.emplace_back();
     for (const NamedTensor& param : group.params) {
       const auto own = options.param_communication_dtypes.find(param.tensor.unsafeGetTensorImpl());
       const bool has_own = own != options.param_communication_dtypes.end();
       of_group.push_back(static_cast<int>(has_own ? own->second : options.communication_dtype));
+      if (options.by_rows.contains(param.tensor.unsafeGetTensorImpl()))
+        of_group.back() += ++num_by_rows * kByRows;
     }
   }
-  return dtypes;
+  return kinds;
 }
 
 }  // namespace
@@ -39,8 +48,7 @@ GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOpt
       non_finite_(store) {}
 
 std::vector<Bucket> GradReducer::lay_out(int64_t numel) const {
-  return make_buckets(store_.layouts(), options_.contiguous ? numel : 1,
-                      communication_dtypes(store_, options_));
+  return make_buckets(store_.layouts(), options_.contiguous ? numel : 1, bucket_kinds(store_, options_));
 }
 
 void GradReducer::set_bucket_numel(int64_t numel) {
@@ -105,11 +113,20 @@ GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Ten
 GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values) {
   if (options_.trace_non_finite) non_finite_.note(bucket, values);
   if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
-  const auto dtype = static_cast<at::ScalarType>(bucket.kind);
+  const at::ScalarType dtype = dtype_of(bucket);
   if (dtype == values.scalar_type()) return start_sum_of(bucket, values);
   const at::Tensor travelling = values.to(dtype);
   converted_.push_back({values.data_ptr(), travelling});
   return start_sum_of(bucket, travelling);
+}
+
+bool GradReducer::travels_by_rows(const Bucket& bucket) const { return bucket.kind >= kByRows; }
+
+void GradReducer::sum_by_rows(const Bucket& bucket, const at::Tensor& values) {
+  if (options_.trace_non_finite) non_finite_.note(bucket, values);
+  if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
+  const at::Tensor& param = store_.groups()[bucket.group].params[bucket.params[0]].tensor;
+  sum_rows(group_, values.view({param.size(0), -1}), dtype_of(bucket));
 }
 
 void GradReducer::finish_sum(const at::Tensor& values, Works& works) {

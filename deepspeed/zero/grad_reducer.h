@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -25,6 +26,7 @@ namespace deepspeed::zero {
 
 /// Dtypes of single parameters, by the tensors of the model.
 using ParamDtypes = std::unordered_map<const at::TensorImpl*, at::ScalarType>;
+using ParamSet = std::unordered_set<const at::TensorImpl*>;
 
 struct ReducerOptions {
   int64_t bucket_numel = 500'000'000;
@@ -37,6 +39,7 @@ struct ReducerOptions {
   bool trace_non_finite = false;  // note which gradients are not finite before they are added to others'
   at::ScalarType communication_dtype = at::kFloat;
   ParamDtypes param_communication_dtypes;            // of parameters that travel in a dtype of their own
+  ParamSet by_rows;                                  // parameters whose gradient travels as its touched rows
   std::optional<at::ScalarType> accumulation_dtype;  // of the sums that are kept; absent: the parameters' own
   Averaging averaging;
   std::vector<Interval> owned;  // per group: what this rank updates
@@ -109,6 +112,10 @@ class GradReducer {
   /// Sum over the ranks of the values of `bucket` (1-D) in the communication dtype, with the factor before
   /// it.
   Works start_sum(const Bucket& bucket, const at::Tensor& values);
+  /// Whether the bucket is one parameter of `by_rows`.
+  bool travels_by_rows(const Bucket& bucket) const;
+  /// The whole sum of such a bucket, with the factor before it.
+  void sum_by_rows(const Bucket& bucket, const at::Tensor& values);
   /// Waits, converts back where another dtype travelled.
   void finish_sum(const at::Tensor& values, Works& works);
   void scale_after(const at::Tensor& tensor) const;

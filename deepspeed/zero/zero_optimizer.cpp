@@ -44,6 +44,7 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
   reducer.trace_non_finite = options_.check_overflow;
   reducer.communication_dtype = options_.communication_dtype;
   reducer.param_communication_dtypes = options_.param_communication_dtypes;
+  reducer.by_rows = options_.by_rows;
   reducer.accumulation_dtype = options_.accumulation_dtype;
   reducer.averaging = options_.averaging;
   for (size_t index = 0; index < store_->groups().size(); ++index) {

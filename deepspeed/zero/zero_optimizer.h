@@ -36,6 +36,7 @@ struct ZeroOptions {
   GatherOptions gather;                  // of the updated parameters, stages 1 and 2
   at::ScalarType communication_dtype = at::kFloat;
   ParamDtypes param_communication_dtypes;            // of parameters that travel in a dtype of their own
+  ParamSet by_rows;                                  // embeddings, at stages 0 and 1
   std::optional<at::ScalarType> accumulation_dtype;  // of gradients; absent: the parameters' own
   Averaging averaging;
 };

@@ -31,6 +31,7 @@ const std::set<std::string> kActs = {
     "gradient_predivide_factor",
     "gradient_allreduce_op",
     "communication_data_type",
+    "sparse_gradients",
     "disable_allgather",
     "fp32_allreduce",
     "wall_clock_breakdown",
