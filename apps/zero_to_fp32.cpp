@@ -2,10 +2,27 @@
 // read.
 #include "deepspeed/checkpoint/zero_to_fp32.h"
 
+#include <cstdint>
 #include <exception>
 #include <iostream>
+#include <string>
 
 #include <CLI/CLI.hpp>
+#include <unistd.h>
+
+namespace {
+
+constexpr uint64_t kBarWidth = 40;
+
+/// One line on a terminal that is written over.
+void show_progress(uint64_t done_bytes, uint64_t all_bytes) {
+  const uint64_t filled = all_bytes == 0 ? kBarWidth : kBarWidth * done_bytes / all_bytes;
+  std::cerr << "\r[" << std::string(filled, '#') << std::string(kBarWidth - filled, ' ') << "] "
+            << done_bytes / 1'000'000 << " of " << all_bytes / 1'000'000 << " MB"
+            << (done_bytes == all_bytes ? "\n" : "") << std::flush;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Turns a checkpoint of ZeRO stage 0, 1 or 2 into fp32 weights");
@@ -30,6 +47,7 @@ int main(int argc, char** argv) {
   app.add_flag("-d,--debug", debug, "Print each weight");
   CLI11_PARSE(app, argc, argv);
   if (!tag.empty()) options.tag = tag;
+  if (::isatty(STDERR_FILENO) != 0) options.progress = show_progress;
   try {
     if (debug) {
       for (const auto& [name, tensor] : deepspeed::checkpoint::get_fp32_state_dict_from_zero_checkpoint(

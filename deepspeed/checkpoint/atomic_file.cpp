@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/message.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -18,7 +19,8 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-/// A rename is durable once its folder is.
+}  // namespace
+
 void sync_folder(const std::filesystem::path& folder) {
   const int handle = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (handle < 0)
@@ -29,8 +31,6 @@ void sync_folder(const std::filesystem::path& folder) {
   if (!synced)
     raise<IoError>(kAtomicFileWhere, "cannot fsync the folder ", folder, ": ", std::strerror(error));
 }
-
-}  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   temporary_ = path_;
@@ -48,7 +48,18 @@ void AtomicFile::fail(const char* action) const {
   raise<IoError>(kAtomicFileWhere, "cannot ", action, " ", path_, ": ", std::strerror(errno));
 }
 
+void AtomicFile::reserve(uint64_t bytes) {
+  if (bytes == 0 || ::fallocate(file_, FALLOC_FL_KEEP_SIZE, 0, off_t(bytes)) == 0) return;
+  if (errno != ENOSPC && errno != EDQUOT) return;  // a file system without such a call
+  const char* reason = std::strerror(errno);
+  std::error_code unknown;
+  const auto space = std::filesystem::space(folder_of(path_), unknown);
+  raise<IoError>(kAtomicFileWhere, "cannot write ", path_, ": ", reason, "; it needs ", bytes, " bytes, ",
+                 unknown ? std::string("too few") : message(space.available), " are free");
+}
+
 void AtomicFile::write(const void* data, size_t size) {
+  summer_.add(data, size);
   const auto* bytes = static_cast<const char*>(data);
   while (size > 0) {
     const ssize_t count = ::write(file_, bytes, std::min<size_t>(size, 1u << 30));
@@ -59,7 +70,7 @@ void AtomicFile::write(const void* data, size_t size) {
   }
 }
 
-void AtomicFile::commit() {
+FileSums AtomicFile::commit() {
   if (::fsync(file_) != 0) fail("fsync");
   const int file = file_;
   file_ = -1;
@@ -67,6 +78,7 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename the temporary file to");
   temporary_.clear();
   sync_folder(folder_of(path_));
+  return summer_.finish();
 }
 
 void write_text_atomically(const std::filesystem::path& path, const std::string& text) {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
+
+#include "deepspeed/checkpoint/file_sums.h"
 
 namespace deepspeed::checkpoint {
 
@@ -17,8 +20,12 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  /// Takes room for that many bytes on the disk, where the file system can. Throws IoError where there is too
+  /// little.
+  void reserve(uint64_t bytes);
   void write(const void* data, size_t size);
-  void commit();
+  /// The checksums of what was written.
+  FileSums commit();
 
  private:
   [[noreturn]] void fail(const char* action) const;
@@ -26,7 +33,11 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int file_ = -1;
+  FileSummer summer_;
 };
+
+/// Makes the names inside of a folder durable. Throws IoError.
+void sync_folder(const std::filesystem::path& folder);
 
 /// Replaces the content of a small text file.
 void write_text_atomically(const std::filesystem::path& path, const std::string& text);

@@ -1,10 +1,12 @@
 // The writing half of zero_to_fp32: one file or shards, torch or safetensors.
 #include <cctype>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/checkpoint/atomic_file.h"
+#include "deepspeed/checkpoint/fp32_source.h"
 #include "deepspeed/checkpoint/layout.h"
 #include "deepspeed/checkpoint/model_states.h"
 #include "deepspeed/checkpoint/safetensors.h"
@@ -39,11 +41,25 @@ std::vector<NamedTensors> split_into_shards(const NamedTensors& weights, uint64_
   return shards;
 }
 
-void write_weights(const path& file, const NamedTensors& weights, bool safe_serialization) {
-  if (safe_serialization) return write_safetensors(file, weights);
+void write_weights(const path& file, const NamedTensors& weights, bool safe_serialization,
+                   const TensorProvider& provide) {
+  if (safe_serialization) {
+    write_safetensors(file, weights, provide);
+    return;
+  }
   Dict dict(/*ordered=*/true);
   for (const auto& [name, tensor] : weights) dict.items().emplace_back(name, tensor);
-  write_torch_archive(file, dict);
+  write_torch_archive(file, dict, provide);
+}
+
+/// Each weight once, however many names it has.
+uint64_t num_bytes(const NamedTensors& weights, bool safe_serialization) {
+  std::unordered_set<const void*> seen;
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : weights) {
+    if (seen.insert(tensor.unsafeGetTensorImpl()).second || safe_serialization) bytes += tensor.nbytes();
+  }
+  return bytes;
 }
 
 bool is_file_name(const path& output) {
@@ -80,11 +96,20 @@ uint64_t parse_shard_size(const std::string& text) {
 std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, const path& output,
                                                              const ConvertOptions& options) {
   const uint64_t max_bytes = parse_shard_size(options.max_shard_size);
-  const NamedTensors weights =
-      get_fp32_state_dict_from_zero_checkpoint(dir, options.tag, options.exclude_frozen_parameters);
+  const Fp32Source source(dir, chosen_tag(dir, options.tag), options.exclude_frozen_parameters);
+  const NamedTensors& weights = source.weights();
+  const bool safetensors = options.safe_serialization || output.extension() == ".safetensors";
+  const uint64_t all_bytes = num_bytes(weights, safetensors);
+  uint64_t done_bytes = 0;
+  const TensorProvider provide = [&](const at::Tensor& weight) {
+    at::Tensor data = source.load(weight);
+    done_bytes += data.nbytes();
+    if (options.progress) options.progress(done_bytes, all_bytes);
+    return data;
+  };
   if (is_file_name(output)) {
     if (output.has_parent_path()) std::filesystem::create_directories(output.parent_path());
-    write_weights(output, weights, options.safe_serialization || output.extension() == ".safetensors");
+    write_weights(output, weights, safetensors, provide);
     return {output};
   }
   std::filesystem::create_directories(output);
@@ -94,7 +119,7 @@ std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, co
   uint64_t total_bytes = 0;
   for (size_t shard = 0; shard < shards.size(); ++shard) {
     const std::string name = weights_name(options.safe_serialization, shard, shards.size());
-    write_weights(output / name, shards[shard], options.safe_serialization);
+    write_weights(output / name, shards[shard], options.safe_serialization, provide);
     files.push_back(output / name);
     for (const auto& [weight, tensor] : shards[shard]) {
       index["weight_map"][weight] = name;

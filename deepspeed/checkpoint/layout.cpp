@@ -79,6 +79,8 @@ path rng_states_path(const path& dir, const std::string& tag, int dp_rank, int m
 
 std::string default_tag(int64_t global_steps) { return "global_step" + std::to_string(global_steps); }
 
+path manifest_path(const path& tag_folder) { return tag_folder / "manifest.json"; }
+
 path latest_path(const path& dir) { return dir / "latest"; }
 
 std::optional<std::string> read_latest(const path& dir) {

@@ -22,6 +22,9 @@ std::filesystem::path optim_states_path(const std::filesystem::path& dir, const 
 std::filesystem::path rng_states_path(const std::filesystem::path& dir, const std::string& tag, int dp_rank,
                                       int mp_rank = 0);
 
+/// <folder of a tag>/manifest.json: ours
+std::filesystem::path manifest_path(const std::filesystem::path& tag_folder);
+
 /// "global_step{global_steps}"
 std::string default_tag(int64_t global_steps);
 

@@ -108,17 +108,19 @@ std::vector<Entry> read_entries(std::ifstream& file, uint64_t file_size, uint64_
 
 }  // namespace
 
-void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors) {
+FileSums write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                           const TensorProvider& provide) {
   const std::string header = header_of(tensors);
   const uint64_t header_size = header.size();
   AtomicFile file(path);
   file.write(&header_size, sizeof(header_size));
   file.write(header.data(), header.size());
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor data = tensor.detach().cpu().contiguous();
+    const at::Tensor data =
+        (tensor.is_meta() && provide ? provide(tensor) : tensor.detach().cpu()).contiguous();
     file.write(data.const_data_ptr(), data.nbytes());
   }
-  file.commit();
+  return file.commit();
 }
 
 NamedTensors read_safetensors(const std::filesystem::path& path) {

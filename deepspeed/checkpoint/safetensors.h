@@ -3,13 +3,17 @@
 
 #include <filesystem>
 
+#include "deepspeed/checkpoint/file_sums.h"
 #include "deepspeed/checkpoint/model_states.h"
+#include "deepspeed/checkpoint/torch_archive.h"
 
 namespace deepspeed::checkpoint {
 
 /// Writes named tensors (each with its own bytes, aliases too) durably; an existing file is replaced. Throws
-/// IoError, UsageError for a dtype that the format does not know.
-void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors);
+/// IoError, UsageError for a dtype that the format does not know. Tensors on the meta device come from
+/// `provide`, as in write_torch_archive(). Returns the file's checksums.
+FileSums write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                           const TensorProvider& provide = nullptr);
 
 /// Reads them in the order of their data. Throws CheckpointError naming the file and what is wrong in it.
 NamedTensors read_safetensors(const std::filesystem::path& path);

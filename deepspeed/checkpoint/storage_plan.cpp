@@ -47,9 +47,9 @@ class Collector {
   }
 };
 
-void check(const at::Tensor& tensor) {
+void check(const at::Tensor& tensor, bool deferred) {
   if (!tensor.defined()) raise<UsageError>(kStoragePlanWhere, "an undefined tensor cannot be saved");
-  if (tensor.is_meta())
+  if (tensor.is_meta() && !deferred)
     raise<UsageError>(kStoragePlanWhere, "a tensor on the meta device has no data to save");
   if (tensor.layout() != at::kStrided)
     raise<UsageError>(kStoragePlanWhere, "only dense tensors can be saved, got a sparse one");
@@ -118,10 +118,10 @@ SharedRecord* find_record(std::vector<SharedRecord>& records, const Extent& exte
 
 }  // namespace
 
-StoragePlan::StoragePlan(const Value& value) {
+StoragePlan::StoragePlan(const Value& value, bool deferred) {
   Collector collector;
   collector.visit(value);
-  for (const at::Tensor& tensor : collector.tensors) check(tensor);
+  for (const at::Tensor& tensor : collector.tensors) check(tensor, deferred);
   auto shared = merge_extents(collector.tensors);
   for (const at::Tensor& tensor : collector.tensors) {
     Placement& placement = placements_[tensor.unsafeGetTensorImpl()];

@@ -22,9 +22,9 @@ class StoragePlan {
     std::vector<int64_t> strides;
   };
 
-  /// Plans for every tensor inside `value`. Throws UsageError for an undefined, meta, sparse or quantized
-  /// tensor.
-  explicit StoragePlan(const Value& value);
+  /// Plans for every tensor inside `value`. Throws UsageError for an undefined, sparse or quantized tensor,
+  /// and for one on the meta device unless `deferred`: its data comes later.
+  explicit StoragePlan(const Value& value, bool deferred = false);
 
   const Placement& placement(const at::Tensor& tensor) const;
   /// Elements of each record: 1-D, contiguous, on the tensor's own device.

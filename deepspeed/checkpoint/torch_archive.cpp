@@ -4,7 +4,6 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
-#include <caffe2/serialize/inline_container.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/atomic_file.h"
@@ -12,42 +11,29 @@
 #include "deepspeed/checkpoint/storage_plan.h"
 #include "deepspeed/checkpoint/unpickler.h"
 #include "deepspeed/checkpoint/zip_reader.h"
+#include "deepspeed/checkpoint/zip_writer.h"
 
 namespace deepspeed::checkpoint {
 namespace {
 
 constexpr const char* kTorchArchiveWhere = "checkpoint.torch_archive";
 
-/// An address for records without bytes: the zip writer refuses a null pointer.
-const void* address_of(const at::Tensor& tensor) {
-  return tensor.numel() == 0 ? "" : tensor.const_data_ptr();
-}
-
-void write_records(AtomicFile& file, const std::string& pickled, const std::vector<at::Tensor>& records) {
-  std::exception_ptr failure;  // the zip writer must not be left by an exception in the middle of a record
-  const auto sink = [&](const void* data, size_t size) -> size_t {
-    if (failure) return size;
-    try {
-      file.write(data, size);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    return size;
-  };
-  const auto write = [&](caffe2::serialize::PyTorchStreamWriter& writer, const std::string& name,
-                         const void* data, size_t size) {
-    writer.writeRecord(name, data, size);
-    if (failure) std::rethrow_exception(failure);
-  };
-  caffe2::serialize::PyTorchStreamWriter writer(sink);
-  write(writer, "data.pkl", pickled.data(), pickled.size());
-  write(writer, "byteorder", "little", 6);
+void write_records(AtomicFile& file, const std::string& pickled, const std::vector<at::Tensor>& records,
+                   const TensorProvider& provide) {
+  ZipWriter zip("archive", [&](const void* data, size_t size) { file.write(data, size); });
+  zip.add("data.pkl", pickled.data(), pickled.size());
+  zip.add("byteorder", "little", 6);
   for (size_t index = 0; index < records.size(); ++index) {
-    const at::Tensor record = records[index].cpu();
-    write(writer, "data/" + std::to_string(index), address_of(record), record.nbytes());
+    const at::Tensor& record = records[index];
+    const at::Tensor data = record.is_meta() ? provide(record).contiguous() : record.cpu();
+    if (data.nbytes() != record.nbytes()) {
+      raise<CheckpointError>(kTorchArchiveWhere, "a tensor of ", record.nbytes(), " bytes came with ",
+                             data.nbytes());
+    }
+    zip.add("data/" + std::to_string(index), data.const_data_ptr(), data.nbytes());
   }
-  writer.writeEndOfFile();
-  if (failure) std::rethrow_exception(failure);
+  zip.add("version", "3\n", 2);
+  zip.finish();
 }
 
 /// Storages of a file by their key; each is read once, however many tensors lie in it.
@@ -88,20 +74,20 @@ void check_byte_order(const ZipReader& zip) {
 
 }  // namespace
 
-void write_torch_archive(const std::filesystem::path& path, const Value& value) {
-  const StoragePlan plan(value);
+FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
+                             const TensorProvider& provide) {
+  const StoragePlan plan(value, provide != nullptr);
   const std::string pickled = pickle(value, plan);
   AtomicFile file(path);
-  try {
-    write_records(file, pickled, plan.records());
-  } catch (const c10::Error& error) {
-    raise<IoError>(kTorchArchiveWhere, "cannot write ", path, ": ", error.what_without_backtrace());
-  }
-  file.commit();
+  uint64_t bytes = pickled.size();
+  for (const at::Tensor& record : plan.records()) bytes += record.nbytes();
+  file.reserve(bytes);
+  write_records(file, pickled, plan.records(), provide);
+  return file.commit();
 }
 
 Value read_torch_archive(const std::filesystem::path& path, const ReadOptions& options) {
-  const ZipReader zip(path);
+  const ZipReader zip(path, options.sums);
   try {
     check_byte_order(zip);
     StorageCache storages(zip, options.tensor_data);

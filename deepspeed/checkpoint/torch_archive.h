@@ -3,18 +3,28 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 
+#include "deepspeed/checkpoint/file_sums.h"
 #include "deepspeed/checkpoint/value.h"
 
 namespace deepspeed::checkpoint {
 
+/// Gives the data of a tensor on the meta device when it is written: contiguous, on the CPU, as many
+/// elements.
+using TensorProvider = std::function<at::Tensor(const at::Tensor& deferred)>;
+
 /// Writes `value`. Tensors that share a storage share a record; a tensor that is a view of a larger storage
 /// is written alone (its own elements), never with the rest of that storage. Throws IoError; an existing file
-/// is replaced.
-void write_torch_archive(const std::filesystem::path& path, const Value& value);
+/// is replaced. Tensors on the meta device are written as `provide` gives them, one after the other, so that
+/// no two need be in memory. Returns the file's checksums.
+FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
+                             const TensorProvider& provide = nullptr);
 
 struct ReadOptions {
   bool tensor_data = true;  // false: tensors come on the meta device (sizes and dtypes only)
+  std::optional<FileSums> sums = std::nullopt;  // what is read is compared with them
 };
 
 /// Reads a file of torch.save (zip format). Throws CheckpointError, naming the file and what is wrong in it:

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,16 +22,22 @@ std::vector<std::pair<std::string, at::Tensor>> get_fp32_state_dict_from_zero_ch
     const std::filesystem::path& dir, const std::optional<std::string>& tag = std::nullopt,
     bool exclude_frozen_parameters = false);
 
+/// `tag`, or the one that `latest` names. Throws CheckpointError where there is neither.
+std::string chosen_tag(const std::filesystem::path& dir, const std::optional<std::string>& tag);
+
 struct ConvertOptions {
   std::optional<std::string> tag = std::nullopt;
   std::string max_shard_size = "5GB";  // "5GB", "200MiB", or bytes
   bool safe_serialization = false;     // safetensors
   bool exclude_frozen_parameters = false;
+  /// Called after each weight with the bytes of weights that are written, and of all.
+  std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = nullptr;
 };
 
-/// Writes them into the folder `output` (made where it is absent): `pytorch_model.bin` or
-/// `model.safetensors`, or shards with an index where they exceed `max_shard_size`. An `output` that ends in
-/// .bin, .pt, .pth or .safetensors is one file. Returns the files written.
+/// Writes them, one weight after the other, so that no more than the largest need be in memory, into the
+/// folder `output` (made where it is absent): `pytorch_model.bin` or `model.safetensors`, or shards with an
+/// index where they exceed `max_shard_size`. An `output` that ends in .bin, .pt, .pth or .safetensors is one
+/// file. Returns the files written.
 std::vector<std::filesystem::path> convert_zero_checkpoint_to_fp32_state_dict(
     const std::filesystem::path& dir, const std::filesystem::path& output,
     const ConvertOptions& options = {});

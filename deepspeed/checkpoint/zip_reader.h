@@ -6,26 +6,30 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+
+#include "deepspeed/checkpoint/file_reader.h"
 
 namespace deepspeed::checkpoint {
 
 class ZipReader {
  public:
   /// Opens the file and reads its directory. Throws IoError where it cannot be opened, CheckpointError where
-  /// it is not a whole zip archive.
-  explicit ZipReader(std::filesystem::path path);
-  ~ZipReader();
-  ZipReader(const ZipReader&) = delete;
-  ZipReader& operator=(const ZipReader&) = delete;
+  /// it is not a whole zip archive, or does not match `sums`.
+  explicit ZipReader(std::filesystem::path path, std::optional<FileSums> sums = std::nullopt);
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return file_.path(); }
+  uint64_t bytes_read() const { return file_.bytes_read(); }
   /// Names are relative to the archive's top folder: "data.pkl", "data/0".
   bool has(const std::string& name) const { return records_.contains(name); }
   /// Bytes of a record, never more than the file has. Throws CheckpointError where there is no such record.
   uint64_t size(const std::string& name) const { return find(name).size; }
   /// Reads a whole record into `destination` (`size(name)` bytes) and checks its checksum.
   void read(const std::string& name, void* destination) const;
+  /// Reads `size` bytes of a record from `offset` on. They are compared with the file's sums where there are
+  /// some; the record's own checksum where the parts come one after the other, with the last one.
+  void read_part(const std::string& name, uint64_t offset, void* destination, uint64_t size) const;
   std::string read_text(const std::string& name) const;
 
  private:
@@ -42,16 +46,19 @@ class ZipReader {
   };
 
   const Record& find(const std::string& name) const;
-  void read_at(uint64_t offset, void* destination, uint64_t size) const;
   Directory find_directory() const;
   void read_directory();
   Record parse_entry(const std::string& directory, size_t& cursor) const;
   uint64_t data_offset(const Record& record) const;
+  void compare(const Record& record, uint32_t crc) const;
 
-  std::filesystem::path path_;
-  int file_ = -1;
-  uint64_t file_size_ = 0;
+  FileReader file_;
   std::map<std::string, Record> records_;
+  struct Progress {
+    uint64_t next = 0;
+    uint32_t crc = 0;
+  };
+  mutable std::map<std::string, Progress> progress_;  // of records that are read in parts
 };
 
 }  // namespace deepspeed::checkpoint

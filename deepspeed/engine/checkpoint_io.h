@@ -3,9 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
+#include "deepspeed/checkpoint/deferred_archive.h"
+#include "deepspeed/checkpoint/manifest.h"
 #include "deepspeed/checkpoint/model_states.h"
+#include "deepspeed/checkpoint/optimizer_files.h"
 #include "deepspeed/checkpoint/optimizer_states.h"
 #include "deepspeed/checkpoint/plain_optimizer.h"
 #include "deepspeed/engine/checkpoint_options.h"
@@ -28,7 +32,9 @@ class CheckpointIo {
   void check_tag(const std::string& tag) const;
 
   // checkpoint_save.cpp
-  void write_files(const std::string& directory, const std::string& tag, const SaveOptions& options);
+  checkpoint::Manifest write_files(const std::string& directory, const std::string& tag,
+                                   const SaveOptions& options);
+  void publish(const std::string& directory, const std::string& tag, const checkpoint::Manifest& written);
   checkpoint::NamedTensors module_tensors(bool exclude_frozen) const;
   checkpoint::ModelStates model_states(const SaveOptions& options) const;
   checkpoint::ZeroOptimizerStates zero_states() const;
@@ -38,11 +44,17 @@ class CheckpointIo {
   // checkpoint_load.cpp
   std::string chosen_tag(const std::string& directory, const LoadOptions& options) const;
   void load_module(const checkpoint::NamedTensors& tensors, bool strict);
-  void load_zero_states(const std::string& directory, const std::string& tag);
-  void load_plain_states(const checkpoint::PlainOptimizerStates& states);
+  void load_files(const std::string& directory, const std::string& tag, const LoadOptions& options,
+                  LoadResult& result);
+  checkpoint::OptimizerFiles open_optimizer(const std::string& directory, const std::string& tag,
+                                            const checkpoint::Manifest& manifest,
+                                            const std::shared_ptr<checkpoint::DeferredArchive>& model_file,
+                                            const checkpoint::ModelStates& states) const;
+  void load_optimizer(const checkpoint::OptimizerFiles& source);
   void load_scaler(const checkpoint::LossScalerStates& states);
   void load_group_options(size_t group, const Json& options);
-  void load_run_state(const std::string& directory, const std::string& tag);
+  void load_run_state(const std::string& directory, const std::string& tag,
+                      const checkpoint::Manifest& manifest);
 
   Engine& engine_;
 };

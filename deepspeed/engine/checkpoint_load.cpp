@@ -11,6 +11,7 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/checkpoint/layout.h"
 #include "deepspeed/checkpoint/run_state.h"
+#include "deepspeed/checkpoint/tag_folder.h"
 #include "deepspeed/checkpoint/torch_archive.h"
 #include "deepspeed/device/rng.h"
 #include "deepspeed/engine/checkpoint_io.h"
@@ -31,13 +32,12 @@ std::string some(const std::vector<std::string>& names) {
   return text;
 }
 
-// Copies the part of a partition of the file that lies in this rank's interval.
-void copy_common(const at::Tensor& destination, const Interval& owned, const at::Tensor& source,
-                 int64_t source_begin) {
-  const Interval common = intersect(owned, {source_begin, source_begin + source.numel()});
-  if (common.empty()) return;
-  destination.narrow(0, common.begin - owned.begin, common.numel())
-      .copy_(source.narrow(0, common.begin - source_begin, common.numel()));
+// What else can be loaded, for messages.
+std::string other_tags(const std::string& directory, const std::string& tag) {
+  for (const std::string& other : checkpoint::find_complete_tags(directory)) {
+    if (other != tag) return "; the newest other tag that is complete is '" + other + "'";
+  }
+  return "";
 }
 
 }  // namespace
@@ -56,49 +56,59 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
                  ": nothing is loaded; pass a tag to choose one");
     return result;
   }
-  const fs::path path = checkpoint::model_states_path(directory, tag);
   on_all_ranks("loading", [&] {
-    const checkpoint::ModelStates states =
-        checkpoint::parse_model_states(checkpoint::read_torch_archive(path));
-    if (options.custom_load_fn) {
-      options.custom_load_fn(states.states.module);
-    } else {
-      load_module(states.states.module, options.load_module_strict);
+    if (engine_.local_rank() == 0) checkpoint::recover_tag(directory, tag);
+  });
+  on_all_ranks("loading", [&] {
+    try {
+      load_files(directory, tag, options, result);
+    } catch (const CheckpointError& error) {
+      throw CheckpointError(error.what() + other_tags(directory, tag));
     }
-    zero::ZeroOptimizer* optimizer = engine_.optimizer_.get();
-    if (optimizer != nullptr) {
-      optimizer->zero_grad();
-      engine_.backwards_since_update_ = 0;
-      if (!options.load_optimizer_states || options.load_module_only) {
-        optimizer->restore_masters_from_model();
-      } else if (engine_.zero_optimization()) {
-        load_zero_states(directory, tag);
-        if (!engine_.zero_load_from_fp32_weights()) optimizer->restore_masters_from_model();
-      } else if (states.optimizer.is_none()) {
-        raise<CheckpointError>(
-            kCheckpointLoadWhere, path.string(),
-            " was saved with ZeRO and holds no optimizer state for stage 0; set "
-            "zero_optimization.stage to 1 or 2, or load with load_optimizer_states = false");
-      } else {
-        load_plain_states(checkpoint::parse_plain_optimizer(states.optimizer));
-      }
-    }
-    if (!options.load_module_only) {
-      if (options.load_lr_scheduler_states && engine_.lr_scheduler_ && states.lr_scheduler) {
-        engine_.lr_scheduler_->load_state_dict(*states.lr_scheduler);
-      }
-      engine_.global_steps_ = states.global_steps;
-      engine_.global_samples_ = states.global_samples;
-      engine_.skipped_steps_ = states.skipped_steps;
-      engine_.micro_steps_ = 0;
-      load_run_state(directory, tag);
-    }
-    result.client_state = states.client_state;
   });
   engine_.refresh_boundary();
-  result.path = path.string();
   log::info("loaded checkpoint ", result.path);
   return result;
+}
+
+void CheckpointIo::load_files(const std::string& directory, const std::string& tag,
+                              const LoadOptions& options, LoadResult& result) {
+  const fs::path path = checkpoint::model_states_path(directory, tag);
+  const checkpoint::Manifest manifest = checkpoint::read_manifest(path.parent_path());
+  if (const auto damage = checkpoint::find_damage(path.parent_path(), manifest))
+    raise<CheckpointError>(kCheckpointLoadWhere, *damage);
+  const auto file = std::make_shared<checkpoint::DeferredArchive>(path, manifest.sums_of(path));
+  const checkpoint::ModelStates states = checkpoint::parse_model_states(file->value());
+  checkpoint::NamedTensors module;
+  for (const auto& [name, tensor] : states.states.module) module.emplace_back(name, file->load(tensor));
+  zero::ZeroOptimizer* optimizer = engine_.optimizer_.get();
+  const bool with_optimizer =
+      optimizer != nullptr && options.load_optimizer_states && !options.load_module_only;
+  std::optional<checkpoint::OptimizerFiles> source;
+  if (with_optimizer) source = open_optimizer(directory, tag, manifest, file, states);
+  if (options.custom_load_fn) {
+    options.custom_load_fn(module);
+  } else {
+    load_module(module, options.load_module_strict);
+  }
+  if (optimizer != nullptr) {
+    optimizer->zero_grad();
+    engine_.backwards_since_update_ = 0;
+    if (source) load_optimizer(*source);
+    if (!source || !engine_.zero_load_from_fp32_weights()) optimizer->restore_masters_from_model();
+  }
+  if (!options.load_module_only) {
+    if (options.load_lr_scheduler_states && engine_.lr_scheduler_ && states.lr_scheduler) {
+      engine_.lr_scheduler_->load_state_dict(*states.lr_scheduler);
+    }
+    engine_.global_steps_ = states.global_steps;
+    engine_.global_samples_ = states.global_samples;
+    engine_.skipped_steps_ = states.skipped_steps;
+    engine_.micro_steps_ = 0;
+    load_run_state(directory, tag, manifest);
+  }
+  result.client_state = file->load(checkpoint::Value(states.client_state)).as_dict();
+  result.path = path.string();
 }
 
 void CheckpointIo::load_module(const checkpoint::NamedTensors& tensors, bool strict) {
@@ -139,120 +149,65 @@ void CheckpointIo::load_module(const checkpoint::NamedTensors& tensors, bool str
       "; load_module_strict = false loads what fits");
 }
 
-void CheckpointIo::load_zero_states(const std::string& directory, const std::string& tag) {
-  zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
-  const auto files = checkpoint::find_optim_states(directory, tag);
-  if (files.empty()) {
-    raise<CheckpointError>(kCheckpointLoadWhere, directory, "/", tag,
-                           " holds no ZeRO optimizer states (it was saved at stage 0); set "
-                           "zero_optimization.stage to 0, or load with load_optimizer_states = false");
-  }
-  const size_t num_groups = optimizer.store().groups().size();
-  std::vector<optim::SliceState> slices(num_groups);
-  // The files' partitions are of the same flat space whatever their number: each rank copies what falls into
-  // its own.
-  bool scaler_loaded = false;
-  for (const auto& file : files) {
-    const auto states = checkpoint::parse_optimizer_states(checkpoint::read_torch_archive(file.path));
-    if (states.groups.size() != num_groups) {
-      raise<CheckpointError>(kCheckpointLoadWhere, file.path.string(), " has ", states.groups.size(),
-                             " parameter groups, the optimizer has ", num_groups);
+checkpoint::OptimizerFiles CheckpointIo::open_optimizer(
+    const std::string& directory, const std::string& tag, const checkpoint::Manifest& manifest,
+    const std::shared_ptr<checkpoint::DeferredArchive>& model_file,
+    const checkpoint::ModelStates& states) const {
+  const auto& groups = engine_.optimizer_->store().groups();
+  if (states.optimizer.is_none()) {
+    if (checkpoint::find_optim_states(directory, tag).empty()) {
+      raise<CheckpointError>(kCheckpointLoadWhere, directory, "/", tag,
+                             " holds no optimizer states; load with load_optimizer_states = false");
     }
-    if (!std::exchange(scaler_loaded, true)) load_scaler(states.loss_scaler);
-    for (size_t index = 0; index < num_groups; ++index) {
-      const auto& group = states.groups[index];
-      const zero::FlatLayout& layout = optimizer.store().groups()[index].layout;
-      if (group.partition_count != static_cast<int64_t>(files.size())) {
-        raise<CheckpointError>(kCheckpointLoadWhere, directory, "/", tag, " has ", files.size(),
-                               " optimizer files, expected ", group.partition_count);
-      }
-      const int64_t partition = group.fp32.numel() + group.padding;
-      if (partition * group.partition_count < layout.numel()) {
-        raise<CheckpointError>(kCheckpointLoadWhere, file.path.string(), " covers ",
-                               partition * group.partition_count, " elements of parameter group ", index,
-                               ", the model has ", layout.numel());
-      }
-      const bool same_world = group.partition_count == layout.world_size();
-      if (!same_world && engine_.config_.zero_optimization.round_robin_gradients) {
-        raise<CheckpointError>(
-            kCheckpointLoadWhere,
-            "with zero_optimization.round_robin_gradients the order of parameters depends on "
-            "the number of ranks: resume on ",
-            group.partition_count, " ranks");
-      }
-      const Interval owned = optimizer.owned(index);
-      const int64_t begin = file.dp_rank * partition;
-      copy_common(optimizer.master(index), owned, group.fp32, begin);
-      for (const auto& [name, tensor] : group.tensors) {
-        if (tensor.numel() != partition) {
-          raise<CheckpointError>(kCheckpointLoadWhere, "state '", name, "' of parameter group ", index,
-                                 " in ", file.path.string(), " has ", tensor.numel(), " elements, expected ",
-                                 partition, "; load with load_optimizer_states = false");
-        }
-        auto& tensors = slices[index].tensors;
-        auto entry =
-            std::find_if(tensors.begin(), tensors.end(), [&](const auto& one) { return one.first == name; });
-        if (entry == tensors.end()) {
-          tensors.emplace_back(name, at::zeros({owned.numel()}, tensor.options()));
-          entry = std::prev(tensors.end());
-        }
-        copy_common(entry->second, owned, tensor, begin);
-      }
-      if (group.step) slices[index].step = *group.step;
-      load_group_options(index, group.options);
-    }
+    return checkpoint::OptimizerFiles::of_partitions(directory, tag, manifest, states.states.param_shapes);
   }
-  for (size_t index = 0; index < num_groups; ++index) {
-    if (!slices[index].tensors.empty() || slices[index].step > 0) {
-      optimizer.base_optimizer().load_state(index, slices[index]);
-    }
+  std::vector<std::vector<std::string>> names;
+  for (const zero::StoredGroup& group : groups) {
+    auto& of_group = names.emplace_back();
+    for (const zero::NamedTensor& param : group.params) of_group.push_back(param.name);
   }
+  return checkpoint::OptimizerFiles::of_model_file(model_file, states.optimizer, names);
 }
 
-void CheckpointIo::load_plain_states(const checkpoint::PlainOptimizerStates& states) {
+void CheckpointIo::load_optimizer(const checkpoint::OptimizerFiles& source) {
   zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
   const auto& groups = optimizer.store().groups();
-  if (states.groups.size() != groups.size()) {
-    raise<CheckpointError>(kCheckpointLoadWhere, "the file has ", states.groups.size(),
+  if (source.groups().size() != groups.size()) {
+    raise<CheckpointError>(kCheckpointLoadWhere, "the checkpoint has ", source.groups().size(),
                            " parameter groups, the optimizer has ", groups.size());
   }
-  if (states.loss_scaler) load_scaler(*states.loss_scaler);
+  if (source.loss_scaler()) load_scaler(*source.loss_scaler());
+  bool has_masters = true;
   for (size_t index = 0; index < groups.size(); ++index) {
-    const auto& group = states.groups[index];
-    if (group.params.size() != groups[index].params.size()) {
-      raise<CheckpointError>(kCheckpointLoadWhere, "parameter group ", index, " of the file has ",
-                             group.params.size(), " parameters, the optimizer's has ",
-                             groups[index].params.size());
-    }
-    optim::SliceState slice;
-    const int64_t padded = groups[index].layout.padded_numel();
-    for (size_t param = 0; param < group.params.size(); ++param) {
-      const Interval place = groups[index].layout.place(param);
-      slice.step = std::max(slice.step, group.params[param].step);
-      for (const auto& [name, tensor] : group.params[param].tensors) {
-        if (tensor.numel() != place.numel()) {
-          raise<CheckpointError>(kCheckpointLoadWhere, "state '", name, "' of '",
-                                 groups[index].params[param].name, "' has ", tensor.numel(),
-                                 " elements, the parameter has ", place.numel());
+    const auto pieces = groups[index].layout.pieces(optimizer.owned(index));
+    // The part of a state, flat, that this rank holds; what the files do not have stays.
+    const auto read = [&](const std::string& state, const at::Tensor& flat) {
+      for (const zero::ParamPiece& piece : pieces) {
+        const std::string& name = groups[index].params[piece.index].name;
+        if (source.numel(name, state) == 0 && state == checkpoint::kMasterState) {
+          has_masters = false;
+          continue;
         }
-        auto entry = std::find_if(slice.tensors.begin(), slice.tensors.end(),
-                                  [&](const auto& one) { return one.first == name; });
-        if (entry == slice.tensors.end()) {
-          slice.tensors.emplace_back(name, at::zeros({padded}, tensor.options()));
-          entry = std::prev(slice.tensors.end());
-        }
-        entry->second.narrow(0, place.begin, place.numel()).copy_(tensor.reshape({-1}));
+        const Interval elements{piece.offset_in_param, piece.offset_in_param + piece.in_interval.numel()};
+        source.read(name, state, elements,
+                    flat.narrow(0, piece.in_interval.begin, piece.in_interval.numel()));
       }
+    };
+    if (optimizer.has_master_weights() || engine_.zero_optimization())
+      read(checkpoint::kMasterState, optimizer.master(index));
+    const auto& group = source.groups()[index];
+    optim::SliceState slice;
+    slice.step = group.step;
+    for (const auto& [name, type] : group.states) {
+      const at::Tensor flat =
+          at::zeros({optimizer.owned(index).numel()}, optimizer.master(index).options().dtype(type));
+      read(name, flat);
+      slice.tensors.emplace_back(name, flat);
     }
     if (!slice.tensors.empty() || slice.step > 0) optimizer.base_optimizer().load_state(index, slice);
     load_group_options(index, group.options);
-    if (!optimizer.has_master_weights()) continue;
-    if (group.fp32_flat.defined()) {
-      copy_common(optimizer.master(index), optimizer.owned(index), group.fp32_flat.reshape({-1}), 0);
-    } else {
-      optimizer.restore_masters_from_model();
-    }
   }
+  if (!has_masters) optimizer.restore_masters_from_model();  // of a model in fp32 at stage 0
 }
 
 void CheckpointIo::load_scaler(const checkpoint::LossScalerStates& states) {
@@ -270,12 +225,14 @@ void CheckpointIo::load_group_options(size_t group, const Json& options) {
   set_from_json(own, known, message("param_groups[", group, "]"));
 }
 
-void CheckpointIo::load_run_state(const std::string& directory, const std::string& tag) {
+void CheckpointIo::load_run_state(const std::string& directory, const std::string& tag,
+                                  const checkpoint::Manifest& manifest) {
   fs::path path = checkpoint::rng_states_path(directory, tag, engine_.rank());
   const bool own = fs::exists(path);
   if (!own) path = checkpoint::rng_states_path(directory, tag, 0);
   if (!fs::exists(path)) return;  // written by DeepSpeed itself
-  const checkpoint::RunState state = checkpoint::parse_run_state(checkpoint::read_torch_archive(path));
+  const checkpoint::RunState state =
+      checkpoint::parse_run_state(checkpoint::read_torch_archive(path, {.sums = manifest.sums_of(path)}));
   if (own) {
     device::set_cpu_rng_state(state.cpu_rng);
     if (state.cuda_rng.defined()) device::set_cuda_rng_state(state.cuda_rng);

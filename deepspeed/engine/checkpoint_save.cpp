@@ -7,6 +7,7 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/checkpoint/layout.h"
 #include "deepspeed/checkpoint/run_state.h"
+#include "deepspeed/checkpoint/tag_folder.h"
 #include "deepspeed/checkpoint/torch_archive.h"
 #include "deepspeed/device/current_device.h"
 #include "deepspeed/device/rng.h"
@@ -35,10 +36,22 @@ void CheckpointIo::save(const std::string& directory, const SaveOptions& options
   if (directory.empty()) raise<UsageError>("checkpoint", "save_checkpoint() needs a directory");
   const std::string tag = options.tag.empty() ? checkpoint::default_tag(engine_.global_steps_) : options.tag;
   check_tag(tag);
+  const std::string staging = checkpoint::staging_tag(tag);
   on_all_ranks("saving", [&] {
-    make_folder(checkpoint::model_states_path(directory, tag).parent_path());
-    write_files(directory, tag, options);
+    if (engine_.rank() == 0) checkpoint::begin_tag(directory, tag);
   });
+  checkpoint::Manifest written;
+  try {
+    on_all_ranks("saving", [&] {
+      make_folder(fs::path(directory) / staging);
+      written = write_files(directory, staging, options);
+    });
+  } catch (...) {
+    std::error_code ignored;
+    if (engine_.local_rank() == 0) fs::remove_all(fs::path(directory) / staging, ignored);
+    throw;
+  }
+  publish(directory, tag, written);
   // `latest` names the tag only once every rank's files are there.
   on_all_ranks("saving", [&] {
     if (options.save_latest && engine_.rank() == 0) checkpoint::write_latest(directory, tag);
@@ -46,17 +59,38 @@ void CheckpointIo::save(const std::string& directory, const SaveOptions& options
   log::info("saved checkpoint ", directory, "/", tag);
 }
 
-void CheckpointIo::write_files(const std::string& directory, const std::string& tag,
-                               const SaveOptions& options) {
+void CheckpointIo::publish(const std::string& directory, const std::string& tag,
+                           const checkpoint::Manifest& written) {
+  checkpoint::Manifest all;
+  for (const std::string& text : engine_.world_.group().all_gather_text(checkpoint::to_text(written)))
+    all.files.merge(checkpoint::parse_manifest(text).files);
+  const fs::path staging = fs::path(directory) / checkpoint::staging_tag(tag);
+  // Rank 0 first: where all machines share the file system nothing is left to the others.
+  for (const bool is_first : {true, false}) {
+    on_all_ranks("saving", [&] {
+      if ((engine_.rank() == 0) != is_first || engine_.local_rank() != 0 || !fs::exists(staging)) return;
+      checkpoint::Manifest here = all;
+      std::erase_if(here.files, [&](const auto& file) { return !fs::exists(staging / file.first); });
+      checkpoint::write_manifest(staging, here);
+      checkpoint::publish_tag(directory, tag);
+    });
+  }
+}
+
+checkpoint::Manifest CheckpointIo::write_files(const std::string& directory, const std::string& tag,
+                                               const SaveOptions& options) {
   const int rank = engine_.rank();
+  checkpoint::Manifest written;
+  const auto write = [&](const fs::path& path, const checkpoint::Value& value) {
+    written.files[path.filename().string()] = checkpoint::write_torch_archive(path, value);
+  };
   if (rank == 0) {
-    checkpoint::write_torch_archive(checkpoint::model_states_path(directory, tag),
-                                    checkpoint::build_model_states(model_states(options)));
+    write(checkpoint::model_states_path(directory, tag),
+          checkpoint::build_model_states(model_states(options)));
   }
   if (engine_.optimizer_ && engine_.zero_optimization()) {
-    checkpoint::write_torch_archive(
-        checkpoint::optim_states_path(directory, tag, rank, 0, engine_.bfloat16_enabled()),
-        checkpoint::build_optimizer_states(zero_states()));
+    write(checkpoint::optim_states_path(directory, tag, rank, 0, engine_.bfloat16_enabled()),
+          checkpoint::build_optimizer_states(zero_states()));
   }
   checkpoint::RunState run;
   run.cpu_rng = device::cpu_rng_state();
@@ -65,8 +99,8 @@ void CheckpointIo::write_files(const std::string& directory, const std::string& 
     run.loader = checkpoint::LoaderState{position->seed, position->epoch, position->samples_consumed,
                                          position->epoch_ended};
   }
-  checkpoint::write_torch_archive(checkpoint::rng_states_path(directory, tag, rank),
-                                  checkpoint::build_run_state(run));
+  write(checkpoint::rng_states_path(directory, tag, rank), checkpoint::build_run_state(run));
+  return written;
 }
 
 checkpoint::NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const {

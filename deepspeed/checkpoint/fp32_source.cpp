@@ -1,0 +1,217 @@
+#include "deepspeed/checkpoint/fp32_source.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/layout.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kFp32SourceWhere = "checkpoint.zero_to_fp32";
+using std::filesystem::path;
+
+/// Adds the file's name to what is wrong in it.
+template <class Function>
+auto parse_file(const DeferredArchive& file, Function parse) {
+  try {
+    return parse(file.value());
+  } catch (const CheckpointError& error) {
+    raise<CheckpointError>(kFp32SourceWhere, file.path(),
+                           " is not a file of this kind of checkpoint: ", error.what());
+  }
+}
+
+path find_model_file(const path& dir, const std::string& tag) {
+  const std::vector<path> files = find_model_states(dir, tag);
+  const path expected = model_states_path(dir, tag);
+  if (files.empty()) raise<CheckpointError>(kFp32SourceWhere, "the file ", expected, " is missing");
+  if (files.size() > 1 || files[0].filename() != expected.filename()) {
+    raise<NotSupportedError>(
+        kFp32SourceWhere, "checkpoints of stage 3 and of model parallel training are not supported yet, got ",
+        files.back());
+  }
+  return files[0];
+}
+
+int64_t checked_numel(const std::string& name, const std::vector<int64_t>& sizes) {
+  int64_t numel = 1;
+  for (const int64_t size : sizes) {
+    if (size < 0 || __builtin_mul_overflow(numel, size, &numel))
+      raise<CheckpointError>(kFp32SourceWhere, "'", name, "' has an impossible shape");
+  }
+  return numel;
+}
+
+}  // namespace
+
+Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_frozen_parameters)
+    : model_(std::make_unique<DeferredArchive>(find_model_file(dir, tag))),
+      states_(parse_file(*model_, parse_module_states)) {
+  open_partitions(dir, tag);
+  if (!states_.param_shapes) {
+    add_module();
+    return;
+  }
+  if (ranks_.empty()) {
+    raise<CheckpointError>(kFp32SourceWhere, "the file ", optim_states_path(dir, tag, 0),
+                           " (or that of bf16) is missing");
+  }
+  std::unordered_map<std::string, at::Tensor> module(states_.module.begin(), states_.module.end());
+  for (const std::string& name : states_.buffer_names) {
+    const auto buffer = module.find(name);  // absent: a buffer that is not persistent
+    if (buffer != module.end()) add_of_module(name, buffer->second);
+  }
+  if (!exclude_frozen_parameters) add_frozen();
+  if (states_.param_shapes->size() != ranks_[0].groups.size()) {
+    raise<CheckpointError>(kFp32SourceWhere, "the model file has ", states_.param_shapes->size(),
+                           " parameter groups, the optimizer files have ", ranks_[0].groups.size());
+  }
+  for (size_t group = 0; group < ranks_[0].groups.size(); ++group) add_group(group);
+  for (const auto& [alias, name] : states_.shared_params) add_alias(alias, name);
+}
+
+void Fp32Source::open_partitions(const path& dir, const std::string& tag) {
+  const std::vector<OptimStatesFile> files = find_optim_states(dir, tag);
+  int64_t world_size = files.empty() ? 0 : 1;
+  for (size_t rank = 0; rank < files.size(); ++rank) {
+    if (files[rank].dp_rank != int(rank) || files[rank].mp_rank != 0) {
+      raise<CheckpointError>(kFp32SourceWhere, "the file ",
+                             optim_states_path(dir, tag, int(rank), 0, files[0].bf16), " is missing");
+    }
+    files_.push_back(std::make_unique<DeferredArchive>(files[rank].path));
+    ranks_.push_back(parse_file(*files_.back(), parse_partitions));
+    if (ranks_[rank].groups.size() != ranks_[0].groups.size()) {
+      raise<CheckpointError>(kFp32SourceWhere, files[rank].path, " has ", ranks_[rank].groups.size(),
+                             " groups, expected ", ranks_[0].groups.size());
+    }
+  }
+  for (size_t group = 0; !ranks_.empty() && group < ranks_[0].groups.size(); ++group)
+    world_size = std::max(world_size, ranks_[0].groups[group].partition_count);
+  if (int64_t(ranks_.size()) < world_size) {
+    raise<CheckpointError>(kFp32SourceWhere, "the file ",
+                           optim_states_path(dir, tag, int(ranks_.size()), 0, files[0].bf16),
+                           " is missing: the checkpoint is of ", world_size, " ranks");
+  }
+  if (int64_t(ranks_.size()) > world_size) {
+    raise<CheckpointError>(kFp32SourceWhere, "there are optimizer files of ", ranks_.size(),
+                           " ranks, expected ", world_size);
+  }
+}
+
+void Fp32Source::add(const std::string& name, const std::vector<int64_t>& sizes, Parts parts) {
+  if (!positions_.emplace(name, weights_.size()).second) return;
+  const at::Tensor weight = at::empty(sizes, at::TensorOptions().dtype(at::kFloat).device(at::kMeta));
+  parts_.emplace(weight.storage().unsafeGetStorageImpl(), std::move(parts));
+  weights_.emplace_back(name, weight);
+}
+
+void Fp32Source::add_of_module(const std::string& name, const at::Tensor& tensor) {
+  add(name, tensor.sizes().vec(), {{model_.get(), tensor, {0, tensor.numel()}}});
+}
+
+void Fp32Source::add_alias(const std::string& name, const std::string& of) {
+  const auto found = positions_.find(of);
+  if (found == positions_.end() || !positions_.emplace(name, weights_.size()).second) return;
+  weights_.emplace_back(name, weights_[found->second].second);
+}
+
+void Fp32Source::add_module() {
+  std::unordered_map<const void*, std::string> first_names;  // aliases stay aliases
+  for (const auto& [name, tensor] : states_.module) {
+    const auto [first, is_new] = first_names.try_emplace(tensor.unsafeGetTensorImpl(), name);
+    if (is_new) {
+      add_of_module(name, tensor);
+    } else {
+      add_alias(name, first->second);
+    }
+  }
+}
+
+void Fp32Source::add_frozen() {
+  if (!states_.frozen_param_shapes) return add_frozen_of_module();
+  std::unordered_map<std::string, at::Tensor> fragments;
+  if (states_.frozen_param_fragments) {
+    fragments.insert(states_.frozen_param_fragments->begin(), states_.frozen_param_fragments->end());
+  }
+  for (const auto& [name, sizes] : *states_.frozen_param_shapes) {
+    const auto fragment = fragments.find(name);
+    if (fragment == fragments.end()) {
+      raise<CheckpointError>(kFp32SourceWhere, "the frozen parameter '", name, "' has a shape, but no data");
+    }
+    if (fragment->second.sizes() != at::IntArrayRef(sizes)) {
+      raise<CheckpointError>(kFp32SourceWhere, "'", name, "' has the shape ", fragment->second.sizes(),
+                             ", expected ", at::IntArrayRef(sizes));
+    }
+    add_of_module(name, fragment->second);
+  }
+}
+
+/// DeepSpeed leaves out the list of frozen parameters at stage 1; the module holds them all the same.
+void Fp32Source::add_frozen_of_module() {
+  std::unordered_set<std::string> trained;
+  for (const NamedShapes& group : *states_.param_shapes) {
+    for (const auto& [name, sizes] : group) trained.insert(name);
+  }
+  for (const auto& [alias, name] : states_.shared_params) trained.insert(alias);
+  for (const auto& [name, tensor] : states_.module) {
+    if (!trained.contains(name)) add_of_module(name, tensor);
+  }
+}
+
+Fp32Source::Parts Fp32Source::parts_of_group(size_t group, const Interval& elements) const {
+  Parts parts;
+  int64_t begin = 0;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const at::Tensor& partition = ranks_[rank].groups[group].fp32;
+    const Interval common = intersect(elements, {begin, begin + partition.numel()});
+    if (!common.empty())
+      parts.push_back({files_[rank].get(), partition, {common.begin - begin, common.end - begin}});
+    begin += partition.numel();
+  }
+  return parts;
+}
+
+void Fp32Source::add_group(size_t group) {
+  int64_t flat = 0;
+  for (const ZeroOptimizerStates& rank : ranks_) flat += rank.groups[group].fp32.numel();
+  int64_t offset = 0;
+  for (const auto& [name, sizes] : (*states_.param_shapes)[group]) {
+    const int64_t numel = checked_numel(name, sizes);
+    if (numel > flat - offset) {
+      raise<CheckpointError>(kFp32SourceWhere, "group ", group, " has ", flat, " elements, too few for '",
+                             name, "', which starts at ", offset, " and has ", numel);
+    }
+    add(name, sizes, parts_of_group(group, {offset, offset + numel}));
+    offset += numel;
+  }
+  // Older files keep the padding at the end of the last partitions, at most one alignment unit of it.
+  const int64_t alignment = 2 * int64_t(ranks_.size());
+  const auto aligned = [&](int64_t numel) { return (numel + alignment - 1) / alignment; };
+  if (aligned(offset) != aligned(flat)) {
+    raise<CheckpointError>(kFp32SourceWhere, "the parameters of group ", group, " have ", offset,
+                           " elements, the optimizer files hold ", flat);
+  }
+}
+
+at::Tensor Fp32Source::load(const at::Tensor& weight) const {
+  const auto parts = parts_.find(weight.storage().unsafeGetStorageImpl());
+  if (parts == parts_.end()) raise<UsageError>(kFp32SourceWhere, "a tensor that is not of this checkpoint");
+  const at::Tensor data = at::empty(weight.sizes(), at::TensorOptions().dtype(at::kFloat));
+  int64_t done = 0;
+  for (const Part& part : parts->second) {
+    if (!part.tensor.is_contiguous()) {
+      data.copy_(part.archive->load(part.tensor));
+      continue;
+    }
+    part.archive->read(part.tensor, part.elements, data.view({-1}).narrow(0, done, part.elements.numel()));
+    done += part.elements.numel();
+  }
+  return data;
+}
+
+}  // namespace deepspeed::checkpoint

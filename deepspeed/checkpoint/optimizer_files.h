@@ -1,0 +1,76 @@
+// What a checkpoint holds of the optimizer, by parameter: files of any stage and any number of ranks look
+// alike, and each reader takes the intervals that it needs.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/base/interval.h"
+#include "deepspeed/base/json.h"
+#include "deepspeed/checkpoint/deferred_archive.h"
+#include "deepspeed/checkpoint/manifest.h"
+#include "deepspeed/checkpoint/model_states.h"
+#include "deepspeed/checkpoint/optimizer_states.h"
+
+namespace deepspeed::checkpoint {
+
+/// The name of the fp32 master weights among the states of a parameter.
+inline constexpr const char* kMasterState = "fp32";
+
+class OptimizerFiles {
+ public:
+  struct Group {
+    int64_t step = 0;
+    Json options = Json::object();                               // hyperparameters
+    std::vector<std::pair<std::string, at::ScalarType>> states;  // "exp_avg", ...: without the masters
+  };
+
+  /// The partitions of stages 1 and 2. `shapes` (of the model file) place the parameters of files that do not
+  /// say so themselves. Throws CheckpointError where a rank's file is missing or files do not fit together.
+  static OptimizerFiles of_partitions(const std::filesystem::path& dir, const std::string& tag,
+                                      const Manifest& manifest,
+                                      const std::optional<std::vector<NamedShapes>>& shapes);
+  /// The optimizer of stage 0, inside of the model file. `names`: of each group's parameters, in its order.
+  static OptimizerFiles of_model_file(std::shared_ptr<DeferredArchive> file, const Value& optimizer,
+                                      const std::vector<std::vector<std::string>>& names);
+
+  const std::vector<Group>& groups() const { return groups_; }
+  const std::optional<LossScalerStates>& loss_scaler() const { return loss_scaler_; }
+  /// Elements that the files hold of a parameter's state; 0 where they have none.
+  int64_t numel(const std::string& parameter, const std::string& state) const;
+  /// Copies elements of a parameter's state into `destination` (1-D, as many, any dtype and device). Throws
+  /// CheckpointError, naming the parameter, where the files do not hold them all.
+  void read(const std::string& parameter, const std::string& state, const Interval& elements,
+            const at::Tensor& destination) const;
+  /// Bytes read from the files so far.
+  uint64_t bytes_read() const;
+
+ private:
+  /// Elements of a parameter that lie together in a file.
+  struct Piece {
+    const DeferredArchive* file = nullptr;
+    at::Tensor tensor;
+    int64_t begin = 0;  // in the tensor
+    Interval in_param;
+  };
+
+  void add_partition(const DeferredArchive& file, const ZeroOptimizerStates& states);
+  void add_piece(const std::string& parameter, const std::string& state, const DeferredArchive& file,
+                 const at::Tensor& tensor, int64_t begin, int64_t numel);
+  void note_state(size_t group, const std::string& name, at::ScalarType type);
+
+  std::vector<std::shared_ptr<DeferredArchive>> files_;
+  std::vector<Group> groups_;
+  std::optional<LossScalerStates> loss_scaler_;
+  std::map<std::pair<std::string, std::string>, std::vector<Piece>> pieces_;  // by parameter and state
+};
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,40 @@
+// Writes the uncompressed zip archives of torch.save: each record on a multiple of 64 bytes, 64-bit sizes
+// where they are needed. Format: PKWARE's APPNOTE 6.3.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace deepspeed::checkpoint {
+
+class ZipWriter {
+ public:
+  using Sink = std::function<void(const void* data, size_t size)>;
+
+  /// `folder`: the archive's top folder, of which all records are. `sink` takes the bytes in order.
+  ZipWriter(std::string folder, Sink sink) : folder_(std::move(folder)), sink_(std::move(sink)) {}
+
+  void add(const std::string& name, const void* data, uint64_t size);
+  /// Writes the directory; nothing can be added afterwards.
+  void finish();
+
+ private:
+  struct Entry {
+    std::string name;
+    uint64_t offset = 0;
+    uint64_t size = 0;
+    uint32_t crc = 0;
+  };
+
+  void write(const std::string& bytes);
+
+  std::string folder_;
+  Sink sink_;
+  uint64_t position_ = 0;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,212 @@
+// A run that goes on at another stage or on another number of ranks: the same global batches, the next
+// losses.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/manifest.h"
+#include "deepspeed/initialize.h"
+
+#include "tests/support/error_of.h"
+#include "tests/support/odd_net.h"
+#include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
+
+namespace deepspeed::testing {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr int64_t kGlobalBatch = 12;
+
+Json moving_config(int stage, const std::string& precision, bool round_robin = false) {
+  Json config = {{"train_batch_size", kGlobalBatch},
+                 {"gradient_accumulation_steps", 1},
+                 {"gradient_clipping", 0.0},
+                 {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}},
+                 {"scheduler", {{"type", "WarmupLR"}, {"params", {{"warmup_num_steps", 9}}}}},
+                 {"zero_optimization", {{"stage", stage}, {"round_robin_gradients", round_robin}}}};
+  if (precision != "fp32") config[precision] = {{"enabled", true}};
+  if (precision == "fp16") config["fp16"]["initial_scale_power"] = 8;
+  return config;
+}
+
+/// Trains for `steps` steps, each on the same samples whatever the number of ranks; loads before and saves
+/// after.
+std::vector<double> train_part(const Json& config, int world_size, int64_t steps, const std::string& load,
+                               const std::string& save) {
+  const auto texts = run_ranks_collect(world_size, [&](comm::World& world) {
+    const auto engine =
+        std::get<0>(initialize(std::make_shared<OddNet>(), {.config = config, .world = world}));
+    if (!load.empty()) engine->load_checkpoint(load);
+    const auto type = engine->module().parameters().front().scalar_type();
+    const int64_t micro = kGlobalBatch / world.size();
+    std::string losses;
+    for (const int64_t last = engine->global_steps() + steps; engine->global_steps() < last;) {
+      const auto [inputs, targets] =
+          odd_batch(kGlobalBatch * engine->global_steps() + micro * world.rank(), micro);
+      const at::Tensor loss = engine->forward(inputs.to(type), targets);
+      engine->backward(loss);
+      engine->step();
+      const double mean = world.group().all_reduce_scalar(loss.item<double>()) / world.size();
+      losses += message(mean, " ");
+    }
+    if (!save.empty()) engine->save_checkpoint(save);
+    return losses;
+  });
+  std::istringstream words(texts[0]);
+  std::vector<double> losses;
+  for (double loss = 0; words >> loss;) losses.push_back(loss);
+  return losses;
+}
+
+struct Move {
+  int from_stage, from_ranks, to_stage, to_ranks;
+  const char* precision;
+  bool round_robin = false;
+};
+
+std::ostream& operator<<(std::ostream& out, const Move& move) {
+  return out << "stage " << move.from_stage << " x" << move.from_ranks << " to stage " << move.to_stage
+             << " x" << move.to_ranks << " " << move.precision;
+}
+
+class ResumeElsewhere : public ::testing::TestWithParam<Move> {};
+INSTANTIATE_TEST_SUITE_P(Moves, ResumeElsewhere,
+                         ::testing::Values(Move{1, 2, 1, 1, "fp32"}, Move{1, 2, 2, 3, "fp32"},
+                                           Move{2, 1, 2, 4, "fp32"}, Move{2, 4, 0, 2, "fp32"},
+                                           Move{0, 2, 2, 3, "fp32"}, Move{0, 1, 1, 4, "bf16"},
+                                           Move{1, 3, 0, 2, "bf16"}, Move{2, 2, 1, 4, "bf16"},
+                                           Move{0, 2, 2, 1, "fp16"}, Move{2, 3, 0, 1, "fp16"},
+                                           Move{2, 2, 2, 3, "fp32", true}, Move{1, 3, 0, 2, "bf16", true}));
+
+TEST_P(ResumeElsewhere, GoesOnWithTheSameLosses) {
+  const Move move = GetParam();
+  const TemporaryFolder folder;
+  const std::string path = folder.path().string();
+  const Json from = moving_config(move.from_stage, move.precision, move.round_robin);
+  const Json to = moving_config(move.to_stage, move.precision, move.round_robin);
+  train_part(from, move.from_ranks, 5, "", path);
+  const auto stayed = train_part(from, move.from_ranks, 10, path, "");
+  const auto moved = train_part(to, move.to_ranks, 10, path, "");
+  ASSERT_EQ(stayed.size(), 10U);
+  ASSERT_EQ(moved.size(), 10U);
+  const double tolerance = move.precision == std::string("fp32") ? 1e-5 : 2e-2;
+  for (size_t step = 0; step < stayed.size(); ++step) {
+    EXPECT_NEAR(moved[step], stayed[step], tolerance * stayed[step]) << "step " << step;
+  }
+  // Not merely near because nothing is learned: without the moments the losses are others.
+  EXPECT_GT(std::abs(stayed.back() - stayed.front()), 1e-3);
+}
+
+void flip_bit(const fs::path& file, std::uintmax_t at) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(std::streamoff(at));
+  const int byte = stream.get();
+  stream.seekp(std::streamoff(at));
+  stream.put(char(byte ^ 16));
+}
+
+class DamagedCheckpoint : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Json config = moving_config(2, "fp32");
+    train_part(config, 2, 1, "", path_);
+    train_part(config, 2, 1, path_, path_);
+    ASSERT_EQ(checkpoint::find_complete_tags(path_),
+              (std::vector<std::string>{"global_step2", "global_step1"}));
+  }
+  /// What both ranks complain of.
+  std::string complaint() {
+    const auto texts = run_ranks_collect(2, [&](comm::World& world) {
+      const auto engine = std::get<0>(
+          initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}));
+      return error_of<CheckpointError>([&] { engine->load_checkpoint(path_); });
+    });
+    EXPECT_NE(texts[0], "no error");
+    EXPECT_NE(texts[1], "no error");
+    return texts[0];
+  }
+
+  TemporaryFolder folder_;
+  std::string path_ = folder_.path().string();
+  fs::path tag_ = folder_.path() / "global_step2";
+};
+
+TEST_F(DamagedCheckpoint, NamesTheMissingFileAndTheTagThatIsWhole) {
+  fs::remove(checkpoint::optim_states_path(path_, "global_step2", 1));
+  EXPECT_THAT(complaint(), ::testing::AllOf(HasSubstr("zero_pp_rank_1_mp_rank_00_optim_states.pt"),
+                                            HasSubstr("is missing"), HasSubstr("is 'global_step1'")));
+}
+
+TEST_F(DamagedCheckpoint, NamesTheTornFile) {
+  const fs::path file = checkpoint::model_states_path(path_, "global_step2");
+  fs::resize_file(file, fs::file_size(file) - 1);
+  EXPECT_THAT(complaint(), ::testing::AllOf(HasSubstr("mp_rank_00_model_states.pt"),
+                                            HasSubstr("bytes, expected"), HasSubstr("is 'global_step1'")));
+}
+
+TEST_F(DamagedCheckpoint, NoticesEveryFlippedBitThatARankReads) {
+  int seen = 0;
+  for (const auto& entry : fs::directory_iterator(tag_)) {
+    const auto size = fs::file_size(entry.path());
+    for (const auto at : {size / 7, size / 2, size - 5}) {
+      flip_bit(entry.path(), at);
+      EXPECT_THAT(complaint(), HasSubstr("altered")) << entry.path() << " " << at;
+      flip_bit(entry.path(), at);
+      ++seen;
+    }
+  }
+  EXPECT_EQ(seen, 6 * 3);  // model, two optimizers, two random states, the manifest
+}
+
+TEST_F(DamagedCheckpoint, LeavesTheEngineAsItWas) {
+  flip_bit(checkpoint::model_states_path(path_, "global_step2"), 3000);
+  run_ranks(2, [&](comm::World& world) {
+    const auto engine = std::get<0>(
+        initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}));
+    const at::Tensor before = engine->module().parameters().front().detach().clone();
+    EXPECT_THROW(engine->load_checkpoint(path_), CheckpointError);
+    EXPECT_TRUE(at::equal(engine->module().parameters().front(), before));
+    EXPECT_EQ(engine->global_steps(), 0);
+    engine->load_checkpoint(path_, {.tag = "global_step1"});
+    EXPECT_EQ(engine->global_steps(), 1);
+  });
+}
+
+TEST(SavedTag, TakesThePlaceOfAnOlderOneOfItsNameWhole) {
+  const TemporaryFolder folder;
+  run_ranks(2, [&](comm::World& world) {
+    const auto engine = std::get<0>(
+        initialize(std::make_shared<OddNet>(), {.config = moving_config(1, "fp32"), .world = world}));
+    for (const char* note : {"first", "second"}) {
+      engine->save_checkpoint(folder.path().string(), {.tag = "best", .client_state = {{"note", note}}});
+      const LoadResult loaded = engine->load_checkpoint(folder.path().string());
+      EXPECT_EQ(loaded.client_state.at("note").as_string(), note);
+    }
+    if (world.rank() != 0) return;
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder.path())) names.push_back(entry.path().filename());
+    EXPECT_THAT(names, ::testing::UnorderedElementsAre("best", "latest"));
+  });
+}
+
+TEST(SavedTag, HoldsTheProgramsTensorsOfAnySize) {
+  const TemporaryFolder folder;
+  const auto engine =
+      std::get<0>(initialize(std::make_shared<OddNet>(), {.config = moving_config(1, "fp32")}));
+  const at::Tensor large = at::arange(100'000, at::kFloat);
+  checkpoint::Dict inner{{"large", large}, {"list", checkpoint::List{large.narrow(0, 0, 50'000), 3}}};
+  engine->save_checkpoint(folder.path().string(), {.client_state = {{"inner", inner}}});
+  const auto loaded = engine->load_checkpoint(folder.path().string()).client_state.at("inner").as_dict();
+  EXPECT_TRUE(at::equal(loaded.at("large").as_tensor(), large));
+  EXPECT_TRUE(at::equal(loaded.at("list").as_sequence()[0].as_tensor(), large.narrow(0, 0, 50'000)));
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
