@@ -1,9 +1,11 @@
-// Eight table look-ups take eight bytes at once ("slicing by 8"): several times the rate of the byte-wise
-// loop.
+// Long runs go through carry-less products where the processor has them. Elsewhere eight table look-ups take eight
+// bytes at once ("slicing by 8"): several times the rate of the byte-wise loop.
 #include "deepspeed/checkpoint/crc32.h"
 
 #include <array>
 #include <cstring>
+
+#include "deepspeed/checkpoint/crc32_folded.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -27,12 +29,20 @@ constexpr Tables make_tables() {
 }
 
 constexpr Tables kTables = make_tables();
+constexpr size_t kFoldedBytes = 64;  // the least that is worth it
 
 }  // namespace
 
 uint32_t crc32(uint32_t crc, const void* data, size_t size) {
   const auto* bytes = static_cast<const uint8_t*>(data);
   crc = ~crc;
+  static const bool can_fold = can_fold_crc32();
+  if (can_fold && size >= kFoldedBytes) {
+    const size_t folded = size / 16 * 16;
+    crc = fold_crc32(crc, bytes, folded);
+    bytes += folded;
+    size -= folded;
+  }
   for (; size >= 8; bytes += 8, size -= 8) {
     uint32_t low = 0;
     uint32_t high = 0;
