@@ -38,6 +38,10 @@ path find_model_file(const path& dir, const std::string& tag) {
   return files[0];
 }
 
+std::unique_ptr<DeferredArchive> open_archive(const path& file, const Manifest& manifest) {
+  return std::make_unique<DeferredArchive>(file, manifest.sums_of(file));
+}
+
 int64_t checked_numel(const std::string& name, const std::vector<int64_t>& sizes) {
   int64_t numel = 1;
   for (const int64_t size : sizes) {
@@ -50,7 +54,8 @@ int64_t checked_numel(const std::string& name, const std::vector<int64_t>& sizes
 }  // namespace
 
 Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_frozen_parameters)
-    : model_(std::make_unique<DeferredArchive>(find_model_file(dir, tag))),
+    : manifest_(read_manifest(dir / tag)),
+      model_(open_archive(find_model_file(dir, tag), manifest_)),
       states_(parse_file(*model_, parse_module_states)) {
   open_partitions(dir, tag);
   if (!states_.param_shapes) {
@@ -83,7 +88,7 @@ void Fp32Source::open_partitions(const path& dir, const std::string& tag) {
       raise<CheckpointError>(kFp32SourceWhere, "the file ",
                              optim_states_path(dir, tag, int(rank), 0, files[0].bf16), " is missing");
     }
-    files_.push_back(std::make_unique<DeferredArchive>(files[rank].path));
+    files_.push_back(open_archive(files[rank].path, manifest_));
     ranks_.push_back(parse_file(*files_.back(), parse_partitions));
     if (ranks_[rank].groups.size() != ranks_[0].groups.size()) {
       raise<CheckpointError>(kFp32SourceWhere, files[rank].path, " has ", ranks_[rank].groups.size(),

@@ -12,6 +12,7 @@
 
 #include "deepspeed/base/interval.h"
 #include "deepspeed/checkpoint/deferred_archive.h"
+#include "deepspeed/checkpoint/manifest.h"
 #include "deepspeed/checkpoint/model_states.h"
 #include "deepspeed/checkpoint/optimizer_states.h"
 
@@ -48,6 +49,7 @@ class Fp32Source {
   void add_group(size_t group);
   Parts parts_of_group(size_t group, const Interval& elements) const;
 
+  Manifest manifest_;
   std::unique_ptr<DeferredArchive> model_;
   ModuleStates states_;
   std::vector<std::unique_ptr<DeferredArchive>> files_;  // of each rank
