@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
@@ -32,6 +33,16 @@ void sync_folder(const std::filesystem::path& folder) {
     raise<IoError>(kAtomicFileWhere, "cannot fsync the folder ", folder, ": ", std::strerror(error));
 }
 
+void make_folders(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  if (folder.empty() || std::filesystem::is_directory(folder, unknown)) return;
+  make_folders(folder.parent_path());
+  const int error = ::mkdir(folder.c_str(), 0777) == 0 ? 0 : errno;
+  if (error != 0 && !std::filesystem::is_directory(folder, unknown))
+    raise<IoError>(kAtomicFileWhere, "the folder ", folder, " cannot be made: ", std::strerror(error));
+  sync_folder(folder_of(folder));
+}
+
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   temporary_ = path_;
   temporary_ += "." + std::to_string(::getpid()) + ".tmp";
@@ -45,21 +56,27 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::fail(const char* action) const {
-  raise<IoError>(kAtomicFileWhere, "cannot ", action, " ", path_, ": ", std::strerror(errno));
+  const int error = errno;
+  std::string room;
+  if (needed_bytes_ > 0 && (error == ENOSPC || error == EDQUOT)) {
+    std::error_code unknown;
+    const auto space = std::filesystem::space(folder_of(path_), unknown);
+    room = message("; it needs ", needed_bytes_, " bytes, ",
+                   unknown ? std::string("too few") : message(space.available), " are free");
+  }
+  raise<IoError>(kAtomicFileWhere, "cannot ", action, " ", path_, ": ", std::strerror(error), room);
 }
 
 void AtomicFile::reserve(uint64_t bytes) {
+  needed_bytes_ = bytes;
   if (bytes == 0 || ::fallocate(file_, FALLOC_FL_KEEP_SIZE, 0, off_t(bytes)) == 0) return;
-  if (errno != ENOSPC && errno != EDQUOT) return;  // a file system without such a call
-  const char* reason = std::strerror(errno);
-  std::error_code unknown;
-  const auto space = std::filesystem::space(folder_of(path_), unknown);
-  raise<IoError>(kAtomicFileWhere, "cannot write ", path_, ": ", reason, "; it needs ", bytes, " bytes, ",
-                 unknown ? std::string("too few") : message(space.available), " are free");
+  if (errno == ENOSPC || errno == EDQUOT) fail("write");  // else a file system without such a call
 }
 
 void AtomicFile::write(const void* data, size_t size) {
   summer_.add(data, size);
+  written_bytes_ += size;
+  needed_bytes_ = std::max(needed_bytes_, written_bytes_);
   const auto* bytes = static_cast<const char*>(data);
   while (size > 0) {
     const ssize_t count = ::write(file_, bytes, std::min<size_t>(size, 1u << 30));

@@ -28,16 +28,22 @@ class AtomicFile {
   FileSums commit();
 
  private:
+  /// With the reason of the last system call; for a full disk also with the room that the file needs.
   [[noreturn]] void fail(const char* action) const;
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int file_ = -1;
+  uint64_t needed_bytes_ = 0;  // as far as it is known
+  uint64_t written_bytes_ = 0;
   FileSummer summer_;
 };
 
 /// Makes the names inside of a folder durable. Throws IoError.
 void sync_folder(const std::filesystem::path& folder);
+
+/// Makes a folder and those above it where they do not exist, durably. Throws IoError.
+void make_folders(const std::filesystem::path& folder);
 
 /// Replaces the content of a small text file.
 void write_text_atomically(const std::filesystem::path& path, const std::string& text);

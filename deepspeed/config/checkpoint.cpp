@@ -43,6 +43,8 @@ const Table<CheckpointConfig>& checkpoint_table() {
       entry("checkpoint_serialization", &C::checkpoint_serialization, "Write the format of torch.save.",
             {not_yet()}),
       section_entry("writer", &C::writer, writer_table(), "Who writes the files.", {or_null(), not_yet()}),
+      entry("keep_last", &C::keep_last, "Complete tags that are left after a save, the newest; null: all.",
+            {at_least(1)}),
   });
   return table;
 }

@@ -30,6 +30,7 @@ struct CheckpointConfig {
   ParallelWriteConfig parallel_write;
   bool checkpoint_serialization = true;
   std::optional<CheckpointWriterConfig> writer;
+  std::optional<int64_t> keep_last;  // complete tags; none: all of them
 };
 
 const Table<CheckpointConfig>& checkpoint_table();

@@ -35,6 +35,7 @@ class CheckpointIo {
   checkpoint::Manifest write_files(const std::string& directory, const std::string& tag,
                                    const SaveOptions& options);
   void publish(const std::string& directory, const std::string& tag, const checkpoint::Manifest& written);
+  void prune(const std::string& directory, const std::string& tag);
   checkpoint::NamedTensors module_tensors(bool exclude_frozen) const;
   checkpoint::ModelStates model_states(const SaveOptions& options) const;
   checkpoint::ZeroOptimizerStates zero_states() const;

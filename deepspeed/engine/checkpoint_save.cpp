@@ -5,6 +5,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/checkpoint/atomic_file.h"
 #include "deepspeed/checkpoint/layout.h"
 #include "deepspeed/checkpoint/run_state.h"
 #include "deepspeed/checkpoint/tag_folder.h"
@@ -19,12 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void make_folder(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) raise<IoError>("checkpoint", "the folder ", path.string(), " cannot be made: ", error.message());
-}
-
 // The part of a group's flat state that belongs to one parameter, in its shape.
 at::Tensor part_of(const at::Tensor& flat, const Interval& place, at::IntArrayRef shape) {
   return flat.narrow(0, place.begin, place.numel()).view(shape);
@@ -37,26 +32,49 @@ void CheckpointIo::save(const std::string& directory, const SaveOptions& options
   const std::string tag = options.tag.empty() ? checkpoint::default_tag(engine_.global_steps_) : options.tag;
   check_tag(tag);
   const std::string staging = checkpoint::staging_tag(tag);
+  checkpoint::StagingLock lock;
   on_all_ranks("saving", [&] {
-    if (engine_.rank() == 0) checkpoint::begin_tag(directory, tag);
+    if (engine_.rank() == 0) lock = checkpoint::begin_tag(directory, tag);
   });
-  checkpoint::Manifest written;
   try {
+    checkpoint::Manifest written;
     on_all_ranks("saving", [&] {
-      make_folder(fs::path(directory) / staging);
+      checkpoint::make_folders(fs::path(directory) / staging);
       written = write_files(directory, staging, options);
     });
+    publish(directory, tag, written);
   } catch (...) {
     std::error_code ignored;
     if (engine_.local_rank() == 0) fs::remove_all(fs::path(directory) / staging, ignored);
     throw;
   }
-  publish(directory, tag, written);
   // `latest` names the tag only once every rank's files are there.
   on_all_ranks("saving", [&] {
     if (options.save_latest && engine_.rank() == 0) checkpoint::write_latest(directory, tag);
   });
   log::info("saved checkpoint ", directory, "/", tag);
+  prune(directory, tag);
+}
+
+void CheckpointIo::prune(const std::string& directory, const std::string& tag) {
+  const std::optional<int64_t> keep_last = engine_.config_.checkpoint.keep_last;
+  if (!keep_last) return;
+  // `latest` lies on the machine of rank 0 alone where machines do not share the file system.
+  std::string latest;
+  on_all_ranks("saving", [&] {
+    if (engine_.rank() == 0) latest = checkpoint::read_latest(directory).value_or("");
+  });
+  latest = engine_.world_.group().all_gather_text(latest).front();
+  for (const bool is_first : {true, false}) {  // as in publish()
+    on_all_ranks("saving", [&] {
+      if ((engine_.rank() == 0) != is_first || engine_.local_rank() != 0) return;
+      try {
+        checkpoint::prune_tags(directory, tag, *keep_last, latest);
+      } catch (const std::exception& error) {  // what was saved is whole all the same
+        log::warning("[checkpoint] older tags are left in ", directory, ": ", error.what());
+      }
+    });
+  }
 }
 
 void CheckpointIo::publish(const std::string& directory, const std::string& tag,
@@ -71,6 +89,7 @@ void CheckpointIo::publish(const std::string& directory, const std::string& tag,
       if ((engine_.rank() == 0) != is_first || engine_.local_rank() != 0 || !fs::exists(staging)) return;
       checkpoint::Manifest here = all;
       std::erase_if(here.files, [&](const auto& file) { return !fs::exists(staging / file.first); });
+      checkpoint::remove_unlisted(directory, tag, here);
       checkpoint::write_manifest(staging, here);
       checkpoint::publish_tag(directory, tag);
     });
@@ -236,7 +255,7 @@ void CheckpointIo::save_16bit_model(const std::string& directory, const std::str
   }
   on_all_ranks("saving the model", [&] {
     if (engine_.rank() != 0) return;
-    make_folder(directory);
+    checkpoint::make_folders(directory);
     checkpoint::Dict module(/*ordered=*/true);
     for (auto& [name, tensor] : module_tensors(exclude_frozen)) module.set(name, tensor);
     checkpoint::write_torch_archive(fs::path(directory) / file_name, std::move(module));
