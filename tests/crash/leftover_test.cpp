@@ -76,7 +76,7 @@ TEST(Leftover, OfKilledSavingsGoesWithTheNextOne) {
 
 TEST(Leftover, OfAnotherMachinesSavingIsNotPublished) {
   const TemporaryFolder folder;
-  checkpoint::begin_tag(folder.path(), "nested/a");
+  const auto lock = checkpoint::begin_tag(folder.path(), "nested/a");
   folder.write("nested/.a.saving/listed", "x");
   folder.write("nested/.a.saving/zero_pp_rank_7_mp_rank_00_optim_states.pt", "of a larger world");
   checkpoint::Manifest manifest;
