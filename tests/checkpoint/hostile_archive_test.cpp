@@ -1,5 +1,6 @@
 // Archives that were mutated and cut: an error each, without a crash and without taking memory that the file
 // does not justify.
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -88,6 +89,8 @@ void mutate(const Value& whole, const fs::path& original, int rounds) {
     EXPECT_LT(largest.bytes(), 4 * bytes.size() + (1 << 20)) << "round " << round;
     EXPECT_LT(tensors.peak_bytes(), int64_t(4 * bytes.size()) + (1 << 20)) << "round " << round;
   }
+  std::printf("%d mutations of %s, read in two ways: %d refused, %d the same values as before\n", rounds,
+              original.filename().c_str(), refused, 2 * rounds - refused);
   EXPECT_GT(refused, rounds);  // of twice as many readings; fields that no reader needs may say anything
 }
 
