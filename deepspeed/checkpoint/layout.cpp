@@ -16,6 +16,9 @@ namespace deepspeed::checkpoint {
 namespace {
 
 constexpr const char* kLayoutWhere = "checkpoint.layout";
+constexpr const char* kUniversalSuffix = ".pt";
+constexpr const char* kRngStates = "rng_states_rank_";
+constexpr const char* kModelStates = "_model_states.pt";
 using std::filesystem::path;
 
 /// The number with at least `width` digits.
@@ -36,6 +39,34 @@ std::vector<path> files_of(const path& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
   std::ranges::sort(files);
   return files;
+}
+
+std::vector<path> files_that_end_with(const path& folder, std::string_view ending) {
+  std::vector<path> found = files_of(folder);
+  std::erase_if(found, [&](const path& file) { return !file.filename().string().ends_with(ending); });
+  return found;
+}
+
+std::optional<std::string> read_tag(const path& latest) {
+  std::ifstream file(latest);
+  if (!file) return std::nullopt;
+  std::stringstream content;
+  content << file.rdbuf();
+  std::string tag = content.str();
+  while (!tag.empty() && std::isspace(static_cast<unsigned char>(tag.back())) != 0) tag.pop_back();
+  if (tag.empty()) raise<CheckpointError>(kLayoutWhere, latest, " is empty, expected the name of a tag");
+  return tag;
+}
+
+/// Names come from files: none may lead out of the folder.
+path universal_parameter_folder(const path& tag_folder, const std::string& parameter) {
+  const bool is_name = !parameter.empty() && parameter != "." && parameter != ".." &&
+                       parameter.find('/') == std::string::npos && parameter.find('\0') == std::string::npos;
+  if (!is_name) {
+    raise<CheckpointError>(kLayoutWhere, "the parameter '", parameter,
+                           "' cannot be in a universal checkpoint: its name is the name of no folder");
+  }
+  return universal_zero_folder(tag_folder) / parameter;
 }
 
 /// Takes `text` from the front of `name`; false where it does not stand there.
@@ -66,15 +97,16 @@ std::optional<OptimStatesFile> parse_optim_states(const path& file) {
 }  // namespace
 
 path model_states_path(const path& dir, const std::string& tag, int mp_rank) {
-  return dir / tag / ("mp_rank_" + digits(mp_rank, 2) + "_model_states.pt");
+  return dir / tag / ("mp_rank_" + digits(mp_rank, 2) + kModelStates);
 }
 
 path optim_states_path(const path& dir, const std::string& tag, int dp_rank, int mp_rank, bool bf16) {
   return dir / tag / ((bf16 ? "bf16_" : "") + zero_prefix(dp_rank, mp_rank) + "_optim_states.pt");
 }
 
+// Not with the prefix of the optimizer files, of which DeepSpeed's ds_to_universal takes every file.
 path rng_states_path(const path& dir, const std::string& tag, int dp_rank, int mp_rank) {
-  return dir / tag / (zero_prefix(dp_rank, mp_rank) + "_rng_states.pt");
+  return dir / tag / message(kRngStates, dp_rank, "_mp_rank_", digits(mp_rank, 2), ".pt");
 }
 
 std::string default_tag(int64_t global_steps) { return "global_step" + std::to_string(global_steps); }
@@ -83,19 +115,44 @@ path manifest_path(const path& tag_folder) { return tag_folder / "manifest.json"
 
 path latest_path(const path& dir) { return dir / "latest"; }
 
-std::optional<std::string> read_latest(const path& dir) {
-  std::ifstream file(latest_path(dir));
-  if (!file) return std::nullopt;
-  std::stringstream content;
-  content << file.rdbuf();
-  std::string tag = content.str();
-  while (!tag.empty() && std::isspace(static_cast<unsigned char>(tag.back())) != 0) tag.pop_back();
-  if (tag.empty())
-    raise<CheckpointError>(kLayoutWhere, latest_path(dir), " is empty, expected the name of a tag");
-  return tag;
-}
+std::optional<std::string> read_latest(const path& dir) { return read_tag(latest_path(dir)); }
 
 void write_latest(const path& dir, const std::string& tag) { write_text_atomically(latest_path(dir), tag); }
+
+path latest_universal_path(const path& dir) { return dir / "latest_universal"; }
+
+std::optional<std::string> read_latest_universal(const path& dir) {
+  return read_tag(latest_universal_path(dir));
+}
+
+void write_latest_universal(const path& dir, const std::string& tag) {
+  write_text_atomically(latest_universal_path(dir), tag);
+}
+
+path universal_zero_folder(const path& tag_folder) { return tag_folder / "zero"; }
+
+path universal_optimizer_path(const path& tag_folder) {
+  return universal_zero_folder(tag_folder) / "optimizer_state.pt";
+}
+
+path universal_state_path(const path& tag_folder, const std::string& parameter, const std::string& state) {
+  return universal_parameter_folder(tag_folder, parameter) / (state + kUniversalSuffix);
+}
+
+bool is_universal(const path& tag_folder) {
+  std::error_code error;
+  return std::filesystem::exists(universal_optimizer_path(tag_folder), error);
+}
+
+std::vector<std::pair<std::string, path>> find_universal_states(const path& tag_folder,
+                                                                const std::string& parameter) {
+  const path folder = universal_parameter_folder(tag_folder, parameter);
+  std::vector<std::pair<std::string, path>> states;
+  if (!std::filesystem::is_directory(folder)) return states;
+  for (const path& file : files_that_end_with(folder, kUniversalSuffix))
+    states.emplace_back(file.stem().string(), file);
+  return states;
+}
 
 std::vector<OptimStatesFile> find_optim_states(const path& dir, const std::string& tag) {
   std::vector<OptimStatesFile> found;
@@ -107,12 +164,14 @@ std::vector<OptimStatesFile> find_optim_states(const path& dir, const std::strin
   return found;
 }
 
-std::vector<path> find_model_states(const path& dir, const std::string& tag) {
-  std::vector<path> found;
-  for (const path& file : files_of(dir / tag)) {
-    if (file.filename().string().ends_with("_model_states.pt")) found.push_back(file);
-  }
+std::vector<path> find_rng_states(const path& dir, const std::string& tag) {
+  std::vector<path> found = files_of(dir / tag);
+  std::erase_if(found, [](const path& file) { return !file.filename().string().starts_with(kRngStates); });
   return found;
+}
+
+std::vector<path> find_model_states(const path& dir, const std::string& tag) {
+  return files_that_end_with(dir / tag, kModelStates);
 }
 
 std::string weights_name(bool safe_serialization, size_t shard, size_t num_shards) {

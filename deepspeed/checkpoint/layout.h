@@ -3,13 +3,20 @@
 //   <dir>/latest                                              the tag of the newest checkpoint
 //   <dir>/<tag>/mp_rank_00_model_states.pt                    stages 0 to 2
 //   <dir>/<tag>/[bf16_]zero_pp_rank_D_mp_rank_00_optim_states.pt
-//   <dir>/<tag>/zero_pp_rank_D_mp_rank_00_rng_states.pt       ours; DeepSpeed's patterns pass over it
+//   <dir>/<tag>/rng_states_rank_D_mp_rank_00.pt               ours; DeepSpeed's patterns pass over it
+//
+// A universal checkpoint, which holds the optimizer by parameter:
+//   <dir>/latest_universal
+//   <dir>/<tag>/mp_rank_00_model_states.pt
+//   <dir>/<tag>/zero/optimizer_state.pt                       what all parameters share
+//   <dir>/<tag>/zero/<parameter>/fp32.pt, exp_avg.pt, ..., step.pt
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace deepspeed::checkpoint {
@@ -34,6 +41,22 @@ std::optional<std::string> read_latest(const std::filesystem::path& dir);
 /// Replaces `latest` in one durable step.
 void write_latest(const std::filesystem::path& dir, const std::string& tag);
 
+std::filesystem::path latest_universal_path(const std::filesystem::path& dir);
+/// As read_latest() and write_latest(), of the universal checkpoints.
+std::optional<std::string> read_latest_universal(const std::filesystem::path& dir);
+void write_latest_universal(const std::filesystem::path& dir, const std::string& tag);
+
+/// <folder of a tag>/zero
+std::filesystem::path universal_zero_folder(const std::filesystem::path& tag_folder);
+std::filesystem::path universal_optimizer_path(const std::filesystem::path& tag_folder);
+/// Throws CheckpointError for the name of a parameter that cannot be the name of a folder.
+std::filesystem::path universal_state_path(const std::filesystem::path& tag_folder,
+                                           const std::string& parameter, const std::string& state);
+bool is_universal(const std::filesystem::path& tag_folder);
+/// Each state of a parameter with its file, by name; empty where the folder has no such parameter.
+std::vector<std::pair<std::string, std::filesystem::path>> find_universal_states(
+    const std::filesystem::path& tag_folder, const std::string& parameter);
+
 struct OptimStatesFile {
   std::filesystem::path path = {};
   int dp_rank = 0;
@@ -42,6 +65,8 @@ struct OptimStatesFile {
 };
 /// The optimizer files of a tag, by model-parallel and data-parallel rank.
 std::vector<OptimStatesFile> find_optim_states(const std::filesystem::path& dir, const std::string& tag);
+/// The files with the random streams of a tag's ranks.
+std::vector<std::filesystem::path> find_rng_states(const std::filesystem::path& dir, const std::string& tag);
 /// The model files of a tag in the order of their names.
 std::vector<std::filesystem::path> find_model_states(const std::filesystem::path& dir,
                                                      const std::string& tag);

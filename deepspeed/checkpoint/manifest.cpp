@@ -66,6 +66,12 @@ std::optional<FileSums> Manifest::sums_of(const std::filesystem::path& file) con
   return found == files.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::optional<FileSums> Manifest::sums_of(const std::filesystem::path& file,
+                                          const std::filesystem::path& tag_folder) const {
+  const auto found = files.find(file.lexically_relative(tag_folder).generic_string());
+  return found == files.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::string to_text(const Manifest& manifest) {
   const Json files = to_json(manifest);
   return Json{{"chunk_bytes", kSumChunkBytes}, {"files", files}, {"crc32", own_sum(files)}}.dump();
@@ -118,7 +124,7 @@ std::vector<std::string> find_complete_tags(const std::filesystem::path& dir) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
     const std::string tag = entry.path().filename().string();
-    if (tag.starts_with('.') || !entry.is_directory(error)) continue;
+    if (tag.starts_with('.') || !entry.is_directory(error) || is_universal(entry.path())) continue;
     try {
       const Manifest manifest = read_manifest(entry.path());
       if (manifest.files.empty() || find_damage(entry.path(), manifest)) continue;

@@ -17,6 +17,9 @@ struct Manifest {
 
   /// Nothing for a file that is not listed.
   std::optional<FileSums> sums_of(const std::filesystem::path& file) const;
+  /// Of a file that lies deeper in the tag's folder: "zero/<parameter>/fp32.pt".
+  std::optional<FileSums> sums_of(const std::filesystem::path& file,
+                                  const std::filesystem::path& tag_folder) const;
 };
 
 /// The form in which ranks tell each other of their files, and which the file holds.
@@ -32,7 +35,7 @@ Manifest read_manifest(const std::filesystem::path& folder);
 /// name; nothing where they are all there.
 std::optional<std::string> find_damage(const std::filesystem::path& folder, const Manifest& manifest);
 
-/// The tags whose files are all there, the newest first.
+/// The tags whose files are all there, the newest first; without the universal checkpoints beside them.
 std::vector<std::string> find_complete_tags(const std::filesystem::path& dir);
 
 }  // namespace deepspeed::checkpoint

@@ -153,6 +153,8 @@ void OptimizerFiles::add_piece(const std::string& parameter, const std::string& 
 }
 
 int64_t OptimizerFiles::numel(const std::string& parameter, const std::string& state) const {
+  if (const auto file = state_files_.find({parameter, state}); file != state_files_.end())
+    return file->second.numel;
   const auto found = pieces_.find({parameter, state});
   return found == pieces_.end() ? 0 : found->second.back().in_param.end;
 }
@@ -165,6 +167,8 @@ void OptimizerFiles::read(const std::string& parameter, const std::string& state
                            elements.end, "; load with load_optimizer_states = false");
   }
   if (elements.empty()) return;
+  if (const auto file = state_files_.find({parameter, state}); file != state_files_.end())
+    return read_state_file(file->second, elements, destination);
   for (const Piece& piece : pieces_.at({parameter, state})) {
     const Interval common = intersect(elements, piece.in_param);
     if (common.empty()) continue;
@@ -179,7 +183,7 @@ void OptimizerFiles::read(const std::string& parameter, const std::string& state
 }
 
 uint64_t OptimizerFiles::bytes_read() const {
-  uint64_t bytes = 0;
+  uint64_t bytes = closed_bytes_;
   for (const auto& file : files_) bytes += file->bytes_read();
   return bytes;
 }

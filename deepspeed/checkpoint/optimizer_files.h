@@ -24,6 +24,8 @@ namespace deepspeed::checkpoint {
 
 /// The name of the fp32 master weights among the states of a parameter.
 inline constexpr const char* kMasterState = "fp32";
+/// The steps that were taken, in a universal checkpoint a file beside the states.
+inline constexpr const char* kStepState = "step";
 
 class OptimizerFiles {
  public:
@@ -41,6 +43,11 @@ class OptimizerFiles {
   /// The optimizer of stage 0, inside of the model file. `names`: of each group's parameters, in its order.
   static OptimizerFiles of_model_file(std::shared_ptr<DeferredArchive> file, const Value& optimizer,
                                       const std::vector<std::vector<std::string>>& names);
+
+  /// A universal checkpoint in `folder`. `params`: of each group, the parameters with their shapes. Throws
+  /// CheckpointError where a parameter or a file is missing or has another shape.
+  static OptimizerFiles of_universal(const std::filesystem::path& folder, const Manifest& manifest,
+                                     const std::vector<NamedShapes>& params);
 
   const std::vector<Group>& groups() const { return groups_; }
   const std::optional<LossScalerStates>& loss_scaler() const { return loss_scaler_; }
@@ -62,6 +69,19 @@ class OptimizerFiles {
     Interval in_param;
   };
 
+  /// A file of one state of one parameter. There may be thousands: none stays open.
+  struct StateFile {
+    std::filesystem::path path;
+    std::optional<FileSums> sums;
+    int64_t numel = 0;
+    bool zeros_follow = false;  // rows of a vocabulary's padding, which the file leaves out
+  };
+
+  void add_universal_group(const std::filesystem::path& folder, const Manifest& manifest,
+                           const Value& options, const NamedShapes& params);
+  void add_state_file(size_t group, const std::string& parameter, const std::string& state,
+                      const std::vector<int64_t>& sizes, StateFile file);
+  void read_state_file(const StateFile& file, const Interval& elements, const at::Tensor& destination) const;
   void add_partition(const DeferredArchive& file, const ZeroOptimizerStates& states);
   void add_piece(const std::string& parameter, const std::string& state, const DeferredArchive& file,
                  const at::Tensor& tensor, int64_t begin, int64_t numel);
@@ -71,6 +91,8 @@ class OptimizerFiles {
   std::vector<Group> groups_;
   std::optional<LossScalerStates> loss_scaler_;
   std::map<std::pair<std::string, std::string>, std::vector<Piece>> pieces_;  // by parameter and state
+  std::map<std::pair<std::string, std::string>, StateFile> state_files_;      // the same, universal
+  mutable uint64_t closed_bytes_ = 0;                                         // read from state files
 };
 
 }  // namespace deepspeed::checkpoint

@@ -40,6 +40,7 @@ constexpr auto kClasses = std::to_array<std::pair<std::string_view, std::string_
     {"deepspeed.runtime.fp16.loss_scaler", "LossScaleProfile"},
     {"deepspeed.runtime.zero.config", "ZeroStageEnum"},
     {"deepspeed.utils.tensor_fragment", "fragment_address"},
+    {"deepspeed.checkpoint.universal_checkpoint", "SubparamShape"},
     {"argparse", "Namespace"},
 });
 

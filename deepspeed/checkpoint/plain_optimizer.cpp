@@ -6,6 +6,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
+constexpr const char* kNames = "param_names";   // torch's own key
 constexpr const char* kScaler = "loss_scaler";  // beside a state_dict of fp32 that autocast trains with
 
 Dict build_state_dict(const std::vector<PlainGroupStates>& groups) {
@@ -26,6 +27,7 @@ Dict build_state_dict(const std::vector<PlainGroupStates>& groups) {
     const Value json_options = value_of_json(group.options);
     Dict options = json_options.as_dict();
     options.set("params", std::move(indices));
+    if (!group.names.empty()) options.set(kNames, List(group.names.begin(), group.names.end()));
     param_groups.emplace_back(std::move(options));
   }
   return Dict{{"state", std::move(state)}, {"param_groups", std::move(param_groups)}};
@@ -38,7 +40,11 @@ std::vector<PlainGroupStates> parse_state_dict(const Dict& dict) {
     PlainGroupStates& group = groups.emplace_back();
     Dict options;
     for (const auto& [key, option] : value.as_dict().items()) {
-      if (key.as_string() != "params") options.set(key, option);
+      if (key.as_string() == kNames) {
+        for (const Value& name : option.as_sequence()) group.names.push_back(name.as_string());
+      } else if (key.as_string() != "params") {
+        options.set(key, option);
+      }
     }
     group.options = json_of_value(options);
     for (const Value& index : value.as_dict().at("params").as_sequence()) {

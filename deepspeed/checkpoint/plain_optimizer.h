@@ -23,6 +23,7 @@ struct ParamOptimizerState {
 
 struct PlainGroupStates {
   std::vector<ParamOptimizerState> params;  // in the group's order
+  std::vector<std::string> names;           // of the params; empty where the file does not say
   Json options = Json::object();
   at::Tensor fp32_flat;  // 16-bit only: masters of the group, unpadded
 };

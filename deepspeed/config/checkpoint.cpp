@@ -36,7 +36,7 @@ const Table<CheckpointConfig>& checkpoint_table() {
   static const Table<C> table({
       entry("tag_validation", &C::tag_validation, "What happens where ranks save under different tags.",
             {one_of({"Warn", "Ignore", "Fail"})}),
-      entry("load_universal", &C::load_universal, "Load a universal checkpoint.", {not_yet()}),
+      entry("load_universal", &C::load_universal, "Load a universal checkpoint."),
       entry("use_node_local_storage", &C::use_node_local_storage, "Each node saves to a disk of its own.",
             {not_yet()}),
       section_entry("parallel_write", &C::parallel_write, parallel_write_table(), "Parallel writing."),

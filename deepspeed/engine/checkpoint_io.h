@@ -44,6 +44,7 @@ class CheckpointIo {
 
   // checkpoint_load.cpp
   std::string chosen_tag(const std::string& directory, const LoadOptions& options) const;
+  bool loads_optimizer(const LoadOptions& options) const;
   void load_module(const checkpoint::NamedTensors& tensors, bool strict);
   void load_files(const std::string& directory, const std::string& tag, const LoadOptions& options,
                   LoadResult& result);

@@ -44,7 +44,11 @@ std::string other_tags(const std::string& directory, const std::string& tag) {
 
 std::string CheckpointIo::chosen_tag(const std::string& directory, const LoadOptions& options) const {
   if (!options.tag.empty()) return options.tag;
-  return checkpoint::read_latest(directory).value_or("");
+  if (!engine_.load_universal_checkpoint()) return checkpoint::read_latest(directory).value_or("");
+  if (const auto tag = checkpoint::read_latest_universal(directory)) return *tag;
+  raise<CheckpointError>(kCheckpointLoadWhere, "there is no ", checkpoint::latest_universal_path(directory),
+                         ", which checkpoint.load_universal needs; ds_to_universal makes a universal "
+                         "checkpoint of another");
 }
 
 LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& options) {
@@ -63,12 +67,21 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
     try {
       load_files(directory, tag, options, result);
     } catch (const CheckpointError& error) {
+      if (engine_.load_universal_checkpoint()) throw;
       throw CheckpointError(error.what() + other_tags(directory, tag));
     }
   });
+  // It may come from another precision: the model's weights follow the masters.
+  if (engine_.load_universal_checkpoint() && loads_optimizer(options) &&
+      engine_.zero_load_from_fp32_weights())
+    engine_.optimizer_->publish_masters();
   engine_.refresh_boundary();
   log::info("loaded checkpoint ", result.path);
   return result;
+}
+
+bool CheckpointIo::loads_optimizer(const LoadOptions& options) const {
+  return engine_.optimizer_ != nullptr && options.load_optimizer_states && !options.load_module_only;
 }
 
 void CheckpointIo::load_files(const std::string& directory, const std::string& tag,
@@ -82,10 +95,8 @@ void CheckpointIo::load_files(const std::string& directory, const std::string& t
   checkpoint::NamedTensors module;
   for (const auto& [name, tensor] : states.states.module) module.emplace_back(name, file->load(tensor));
   zero::ZeroOptimizer* optimizer = engine_.optimizer_.get();
-  const bool with_optimizer =
-      optimizer != nullptr && options.load_optimizer_states && !options.load_module_only;
   std::optional<checkpoint::OptimizerFiles> source;
-  if (with_optimizer) source = open_optimizer(directory, tag, manifest, file, states);
+  if (loads_optimizer(options)) source = open_optimizer(directory, tag, manifest, file, states);
   if (options.custom_load_fn) {
     options.custom_load_fn(module);
   } else {
@@ -154,6 +165,20 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(
     const std::shared_ptr<checkpoint::DeferredArchive>& model_file,
     const checkpoint::ModelStates& states) const {
   const auto& groups = engine_.optimizer_->store().groups();
+  const fs::path folder = fs::path(directory) / tag;
+  if (engine_.load_universal_checkpoint()) {
+    std::vector<checkpoint::NamedShapes> shapes;
+    for (const zero::StoredGroup& group : groups) {
+      auto& of_group = shapes.emplace_back();
+      for (const zero::NamedTensor& param : group.params)
+        of_group.emplace_back(param.name, param.tensor.sizes().vec());
+    }
+    return checkpoint::OptimizerFiles::of_universal(folder, manifest, shapes);
+  }
+  if (checkpoint::is_universal(folder)) {
+    raise<CheckpointError>(kCheckpointLoadWhere, folder,
+                           " is a universal checkpoint: it loads with checkpoint.load_universal = true");
+  }
   if (states.optimizer.is_none()) {
     if (checkpoint::find_optim_states(directory, tag).empty()) {
       raise<CheckpointError>(kCheckpointLoadWhere, directory, "/", tag,
@@ -193,7 +218,7 @@ void CheckpointIo::load_optimizer(const checkpoint::OptimizerFiles& source) {
                     flat.narrow(0, piece.in_interval.begin, piece.in_interval.numel()));
       }
     };
-    if (optimizer.has_master_weights() || engine_.zero_optimization())
+    if (optimizer.has_master_weights() || engine_.zero_optimization() || engine_.load_universal_checkpoint())
       read(checkpoint::kMasterState, optimizer.master(index));
     const auto& group = source.groups()[index];
     optim::SliceState slice;

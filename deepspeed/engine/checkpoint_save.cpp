@@ -235,6 +235,7 @@ checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
     const optim::SliceState slice = optimizer.base_optimizer().state(index);
     for (size_t param = 0; param < group.params.size(); ++param) {
       checkpoint::ParamOptimizerState& state = states.params.emplace_back();
+      states.names.push_back(group.params[param].name);
       state.step = slice.step;
       for (const auto& [name, flat] : slice.tensors) {
         state.tensors.emplace_back(

@@ -166,7 +166,7 @@ TEST(Layout, NamesAreDeepSpeeds) {
   EXPECT_EQ(model_states_path("d", "t"), "d/t/mp_rank_00_model_states.pt");
   EXPECT_EQ(optim_states_path("d", "t", 3), "d/t/zero_pp_rank_3_mp_rank_00_optim_states.pt");
   EXPECT_EQ(optim_states_path("d", "t", 12, 1, true), "d/t/bf16_zero_pp_rank_12_mp_rank_01_optim_states.pt");
-  EXPECT_EQ(rng_states_path("d", "t", 1), "d/t/zero_pp_rank_1_mp_rank_00_rng_states.pt");
+  EXPECT_EQ(rng_states_path("d", "t", 1), "d/t/rng_states_rank_1_mp_rank_00.pt");
   EXPECT_EQ(default_tag(7), "global_step7");
   EXPECT_EQ(weights_name(false, 0, 3), "pytorch_model-00001-of-00003.bin");
 }

@@ -4,18 +4,13 @@
 #include <memory>
 #include <string>
 
-#include <torch/nn/functional/loss.h>
-#include <torch/nn/module.h>
-#include <torch/nn/modules/embedding.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/types.h>
-
 #include <gtest/gtest.h>
 
 #include "deepspeed/initialize.h"
 
 #include "tests/support/formula_training.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/small_net.h"
 
 namespace deepspeed::testing {
 namespace {
@@ -26,46 +21,6 @@ Json read_json(const std::string& path) {
   std::ifstream in(path);
   return Json::parse(in);
 }
-
-// A head whose weight is another module's.
-class TiedHead : public torch::nn::Module {
- public:
-  explicit TiedHead(const at::Tensor& weight) : weight_(register_parameter("weight", weight)) {}
-  at::Tensor forward(const at::Tensor& x) { return torch::linear(x, weight_); }
-
- private:
-  at::Tensor weight_;
-};
-
-// The model of write_checkpoints.py: a frozen layer, a tied head, two buffers.
-class SmallNet : public torch::nn::Module {
- public:
-  SmallNet(int64_t vocabulary, int64_t width) {
-    gain_ = register_parameter("gain", torch::zeros({1}));
-    embed_ = register_module("embed", torch::nn::Embedding(vocabulary, width));
-    frozen_ = register_module("frozen", torch::nn::Linear(width, width));
-    hidden_ = register_module("hidden", torch::nn::Linear(width, width));
-    head_ = register_module("head", std::make_shared<TiedHead>(embed_->weight));
-    scale_ = register_buffer("scale", torch::zeros({width}));
-    calls_ = register_buffer("calls", torch::zeros({}, torch::kLong));
-    for (auto& param : frozen_->parameters()) param.requires_grad_(false);
-  }
-
-  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& targets) {
-    calls_.add_(1);
-    at::Tensor x = embed_->forward(tokens);
-    x = x + frozen_->forward(x) * scale_.to(x.scalar_type());
-    x = x + torch::tanh(hidden_->forward(x)) * (1 + gain_);
-    return torch::nn::functional::cross_entropy(head_->forward(x).to(at::kFloat).flatten(0, 1),
-                                                targets.flatten());
-  }
-
- private:
-  at::Tensor gain_, scale_, calls_;
-  torch::nn::Embedding embed_{nullptr};
-  torch::nn::Linear frozen_{nullptr}, hidden_{nullptr};
-  std::shared_ptr<TiedHead> head_;
-};
 
 class DeepSpeedCheckpoint : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Golden, DeepSpeedCheckpoint,
@@ -94,6 +49,50 @@ TEST_P(DeepSpeedCheckpoint, IsResumedWithTheSameLosses) {
       engine->step();
       const double wanted = losses[step][static_cast<size_t>(world.rank())].get<double>();
       EXPECT_NEAR(loss.item<double>(), wanted, (bf16 ? 2e-3 : 1e-5) * wanted) << "step " << step;
+    }
+  });
+}
+
+// What DeepSpeed's ds_to_universal made of two of them (write_universal.py), at another stage and on one or
+// three ranks: the mean losses of its own two.
+struct Universal {
+  const char* name;
+  int stage, ranks;
+};
+
+class DeepSpeedUniversal : public ::testing::TestWithParam<Universal> {};
+INSTANTIATE_TEST_SUITE_P(Golden, DeepSpeedUniversal,
+                         ::testing::Values(Universal{"stage1_fp32", 2, 1}, Universal{"stage1_fp32", 0, 2},
+                                           Universal{"stage2_bf16", 1, 4}, Universal{"stage2_bf16", 0, 1}));
+
+TEST_P(DeepSpeedUniversal, IsResumedElsewhereWithTheSameLosses) {
+  const std::string folder = kFolder + GetParam().name;
+  const Json expected = read_json(folder + "/expected.json");
+  Json config = expected.at("ds_config");
+  const bool bf16 = config.contains("bf16");
+  const int64_t micro_batch =
+      expected.at("micro_batch").get<int64_t>() * expected.at("world_size").get<int64_t>() / GetParam().ranks;
+  config["zero_optimization"]["stage"] = GetParam().stage;
+  config["train_micro_batch_size_per_gpu"] = micro_batch;
+  config["checkpoint"]["load_universal"] = true;
+  run_ranks(GetParam().ranks, [&](comm::World& world) {
+    auto model = std::make_shared<SmallNet>(expected.at("vocabulary").get<int64_t>(),
+                                            expected.at("width").get<int64_t>());
+    const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+    const LoadResult loaded = engine->load_checkpoint(folder);
+    EXPECT_EQ(loaded.client_state.at("epoch").as_int(), 2);
+    const FormulaData data{world.size(), micro_batch, expected.at("context").get<int64_t>(),
+                           expected.at("vocabulary").get<int64_t>()};
+    int64_t step = engine->global_steps();
+    ASSERT_EQ(step, 3);
+    for (const Json& losses : expected.at("losses_after_save")) {
+      const FormulaBatch batch = data.batch(step++, world.rank());
+      const at::Tensor loss = engine->forward(batch.tokens, batch.targets);
+      engine->backward(loss);
+      engine->step();
+      const double wanted = (losses[0].get<double>() + losses[1].get<double>()) / 2;
+      const double mean = world.group().all_reduce_scalar(loss.item<double>()) / world.size();
+      EXPECT_NEAR(mean, wanted, (bf16 ? 4e-3 : 1e-5) * wanted) << "step " << step;
     }
   });
 }

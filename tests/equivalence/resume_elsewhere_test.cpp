@@ -11,6 +11,7 @@
 #include "deepspeed/checkpoint/manifest.h"
 #include "deepspeed/initialize.h"
 
+#include "tests/equivalence/moving_training.h"
 #include "tests/support/error_of.h"
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
@@ -21,49 +22,6 @@ namespace {
 
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
-
-constexpr int64_t kGlobalBatch = 12;
-
-Json moving_config(int stage, const std::string& precision, bool round_robin = false) {
-  Json config = {{"train_batch_size", kGlobalBatch},
-                 {"gradient_accumulation_steps", 1},
-                 {"gradient_clipping", 0.0},
-                 {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}},
-                 {"scheduler", {{"type", "WarmupLR"}, {"params", {{"warmup_num_steps", 9}}}}},
-                 {"zero_optimization", {{"stage", stage}, {"round_robin_gradients", round_robin}}}};
-  if (precision != "fp32") config[precision] = {{"enabled", true}};
-  if (precision == "fp16") config["fp16"]["initial_scale_power"] = 8;
-  return config;
-}
-
-/// Trains for `steps` steps, each on the same samples whatever the number of ranks; loads before and saves
-/// after.
-std::vector<double> train_part(const Json& config, int world_size, int64_t steps, const std::string& load,
-                               const std::string& save) {
-  const auto texts = run_ranks_collect(world_size, [&](comm::World& world) {
-    const auto engine =
-        std::get<0>(initialize(std::make_shared<OddNet>(), {.config = config, .world = world}));
-    if (!load.empty()) engine->load_checkpoint(load);
-    const auto type = engine->module().parameters().front().scalar_type();
-    const int64_t micro = kGlobalBatch / world.size();
-    std::string losses;
-    for (const int64_t last = engine->global_steps() + steps; engine->global_steps() < last;) {
-      const auto [inputs, targets] =
-          odd_batch(kGlobalBatch * engine->global_steps() + micro * world.rank(), micro);
-      const at::Tensor loss = engine->forward(inputs.to(type), targets);
-      engine->backward(loss);
-      engine->step();
-      const double mean = world.group().all_reduce_scalar(loss.item<double>()) / world.size();
-      losses += message(mean, " ");
-    }
-    if (!save.empty()) engine->save_checkpoint(save);
-    return losses;
-  });
-  std::istringstream words(texts[0]);
-  std::vector<double> losses;
-  for (double loss = 0; words >> loss;) losses.push_back(loss);
-  return losses;
-}
 
 struct Move {
   int from_stage, from_ranks, to_stage, to_ranks;

@@ -44,6 +44,7 @@ expect("deepspeed-cpp ${VERSION}: y = " ${WORK}/build/my_training)
 run(${WORK}/prefix/bin/deepspeed --num_procs 2 ${WORK}/build/my_training)
 expect("deepspeed-cpp ${VERSION}" ${WORK}/prefix/bin/deepspeed --version)
 run(${WORK}/prefix/bin/zero_to_fp32 --help)
+run(${WORK}/prefix/bin/ds_to_universal --help)
 
 # The next patch takes the place of this one under the same SONAMEs.
 string(REGEX REPLACE "[.][0-9]+$" "" series ${VERSION})

@@ -1,0 +1,198 @@
+#include "deepspeed/checkpoint/universal_source.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <unordered_set>
+
+#include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/optimizer_states.h"
+#include "deepspeed/checkpoint/plain_optimizer.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kSourceWhere = "checkpoint.universal";
+constexpr const char* kInfo = "universal_checkpoint_info";
+constexpr double kInfoVersion = 0.4;  // of DeepSpeed 0.19.6
+using std::filesystem::path;
+
+path model_file_of(const path& folder) {
+  const path file = model_states_path(folder.parent_path(), folder.filename());
+  const std::vector<path> files = find_model_states(folder.parent_path(), folder.filename());
+  if (files.size() > 1 || (files.size() == 1 && files[0].filename() != file.filename())) {
+    raise<NotSupportedError>(
+        kSourceWhere, "checkpoints of stage 3 and of model parallel training are not supported yet, got ",
+        files.back());
+  }
+  if (files.empty()) raise<CheckpointError>(kSourceWhere, "the file ", file, " is missing");
+  return file;
+}
+
+Manifest checked_manifest(const path& folder) {
+  if (is_universal(folder)) raise<UsageError>(kSourceWhere, folder, " is a universal checkpoint already");
+  Manifest manifest = read_manifest(folder);
+  if (const auto damage = find_damage(folder, manifest)) raise<CheckpointError>(kSourceWhere, *damage);
+  return manifest;
+}
+
+}  // namespace
+
+UniversalSource::UniversalSource(const path& tag_folder)
+    : folder_(tag_folder), manifest_(checked_manifest(tag_folder)) {
+  const path file = model_file_of(folder_);
+  model_ = std::make_shared<DeferredArchive>(file, manifest_.sums_of(file));
+  states_ = parse_model_states(model_->value());
+  module_.insert(states_.states.module.begin(), states_.states.module.end());
+  if (states_.optimizer.is_none()) {
+    open_partitions(file);
+  } else {
+    open_plain_optimizer();
+  }
+}
+
+void UniversalSource::open_partitions(const path& model_file) {
+  const path dir = folder_.parent_path();
+  if (!states_.states.param_shapes || find_optim_states(dir, folder_.filename()).empty()) {
+    raise<CheckpointError>(kSourceWhere, folder_, " holds no optimizer states: the file ",
+                           optim_states_path(dir, folder_.filename(), 0), " (or that of bf16) is missing");
+  }
+  optimizer_ = OptimizerFiles::of_partitions(dir, folder_.filename(), manifest_, states_.states.param_shapes);
+  if (optimizer_->groups().size() != states_.states.param_shapes->size()) {
+    raise<CheckpointError>(kSourceWhere, model_file, " has ", states_.states.param_shapes->size(),
+                           " parameter groups, the optimizer files have ", optimizer_->groups().size());
+  }
+  for (size_t group = 0; group < optimizer_->groups().size(); ++group)
+    add_group(group, (*states_.states.param_shapes)[group]);
+}
+
+void UniversalSource::open_plain_optimizer() {
+  const auto names = names_of_plain_optimizer();
+  optimizer_ = OptimizerFiles::of_model_file(model_, states_.optimizer, names);
+  for (size_t group = 0; group < names.size(); ++group) {
+    for (const std::string& name : names[group]) {
+      const auto found = module_.find(name);
+      if (found == module_.end())
+        raise<CheckpointError>(kSourceWhere, model_->path(), " has no weights of '", name, "'");
+      parameters_.push_back({name, found->second.sizes().vec(), group});
+    }
+  }
+}
+
+std::vector<std::vector<std::string>> UniversalSource::names_of_plain_optimizer() const {
+  const PlainOptimizerStates plain = parse_plain_optimizer(states_.optimizer);
+  std::vector<std::vector<std::string>> names;
+  bool complete = true;
+  for (const PlainGroupStates& group : plain.groups) {
+    names.push_back(group.names);
+    complete = complete && group.names.size() == group.params.size();
+  }
+  if (complete) return names;
+  // DeepSpeed does not say; one group of all parameters can be nothing else.
+  std::unordered_set<std::string> others(states_.states.buffer_names.begin(),
+                                         states_.states.buffer_names.end());
+  for (const auto& [alias, owner] : states_.states.shared_params) others.insert(alias);
+  std::vector<std::string> all;
+  for (const auto& [name, tensor] : states_.states.module) {
+    if (!others.contains(name)) all.push_back(name);
+  }
+  if (plain.groups.size() != 1 || plain.groups[0].params.size() != all.size()) {
+    raise<CheckpointError>(
+        kSourceWhere, model_->path(),
+        " does not say which parameters its optimizer has ('param_names'), and they are not "
+        "all in one group; load it with load_checkpoint() and save it again, which notes them");
+  }
+  return {all};
+}
+
+void UniversalSource::add_group(size_t group, const NamedShapes& params) {
+  for (const auto& [name, sizes] : params) {
+    const int64_t numel = c10::multiply_integers(sizes);
+    if (optimizer_->numel(name, kMasterState) != numel) {
+      raise<CheckpointError>(kSourceWhere, "the optimizer files of ", folder_, " hold ",
+                             optimizer_->numel(name, kMasterState), " elements of '", name, "', expected ",
+                             numel);
+    }
+    parameters_.push_back({name, sizes, group});
+  }
+}
+
+std::vector<std::pair<std::string, at::ScalarType>> UniversalSource::states(
+    const Parameter& parameter) const {
+  std::vector<std::pair<std::string, at::ScalarType>> states{{kMasterState, at::kFloat}};
+  const auto& others = optimizer_->groups()[parameter.group].states;
+  states.insert(states.end(), others.begin(), others.end());
+  return states;
+}
+
+at::Tensor UniversalSource::load(const Parameter& parameter, const std::string& state) const {
+  const bool is_master = state == kMasterState;
+  // Without masters the model's own weights are what the optimizer updates.
+  if (is_master && optimizer_->numel(parameter.name, state) == 0)
+    return model_->load(module_.at(parameter.name)).to(at::kFloat).contiguous();
+  at::ScalarType type = at::kFloat;
+  for (const auto& [name, its_type] : states(parameter)) {
+    if (name == state) type = its_type;
+  }
+  const at::Tensor whole = at::empty(parameter.sizes, at::TensorOptions().dtype(type));
+  optimizer_->read(parameter.name, state, {0, whole.numel()}, whole.view({-1}));
+  return whole;
+}
+
+Dict UniversalSource::model_file() const {
+  Dict file = model_->value().as_dict();
+  file.set("optimizer", None{});
+  if (const Value* info = file.find(kInfo); info == nullptr || info->is_none())
+    file.set(kInfo, Dict{{"universal_checkpoint_version", kInfoVersion}});
+  return file;
+}
+
+Dict UniversalSource::optimizer_state() const {
+  return states_.optimizer.is_none() ? common_of_partitions() : common_of_plain_optimizer();
+}
+
+namespace {
+
+/// What the parameters' own files hold.
+Dict without_sharded(const Dict& states) {
+  constexpr auto kSharded = std::to_array<std::string_view>(
+      {"base_optimizer_state", "param_slice_mappings", "single_partition_of_fp32_groups"});
+  Dict rest;
+  for (const auto& [key, value] : states.items()) {
+    if (std::ranges::find(kSharded, key.as_string()) == kSharded.end()) rest.items().emplace_back(key, value);
+  }
+  return rest;
+}
+
+}  // namespace
+
+Dict UniversalSource::common_of_partitions() const {
+  const path first = find_optim_states(folder_.parent_path(), folder_.filename()).front().path;
+  const DeferredArchive file(first, manifest_.sums_of(first));
+  const Dict& states = file.value().as_dict().at("optimizer_state_dict").as_dict();
+  Dict common = without_sharded(states);
+  common.set("param_groups", states.at("base_optimizer_state").as_dict().at("param_groups"));
+  return file.load(common).as_dict();
+}
+
+Dict UniversalSource::common_of_plain_optimizer() const {
+  const PlainOptimizerStates plain = parse_plain_optimizer(states_.optimizer);
+  ZeroOptimizerStates zero;
+  zero.zero_stage = 0;
+  if (plain.loss_scaler) zero.loss_scaler = *plain.loss_scaler;
+  zero.clip_grad = plain.clip_grad;
+  zero.ds_version = states_.states.ds_version;
+  const Value built = build_optimizer_states(zero);
+  Dict common = without_sharded(built.as_dict().at("optimizer_state_dict").as_dict());
+  const Dict& optimizer = states_.optimizer.as_dict();
+  const Value* wrapped = optimizer.find("optimizer_state_dict");
+  const Dict& state_dict = wrapped == nullptr ? optimizer : wrapped->as_dict();
+  common.set("param_groups", state_dict.at("param_groups"));
+  return model_->load(common).as_dict();
+}
+
+}  // namespace deepspeed::checkpoint
