@@ -1,0 +1,66 @@
+// One rank of a training of the model of tests/golden/deepspeed_checkpoints, for scripts that let this
+// library and DeepSpeed go on from each other's checkpoints. Rank 0 prints the mean loss of each step, as
+// JSON.
+#include <cstdint>
+#include <exception>
+#include <iostream>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "deepspeed/initialize.h"
+
+#include "tests/support/formula_training.h"
+#include "tests/support/small_net.h"
+
+namespace {
+
+struct Options {
+  std::string config, load, save;
+  int64_t steps = 3, micro_batch = 4, context = 6, vocabulary = 7, width = 5;
+  double weight_scale = 0.5;
+};
+
+deepspeed::Json train(const Options& options) {
+  using namespace deepspeed;
+  comm::World world = comm::init_distributed();
+  auto model = std::make_shared<testing::SmallNet>(options.vocabulary, options.width);
+  testing::fill_parameters(*model, options.weight_scale);
+  const auto engine = std::get<0>(initialize(model, {.config = options.config, .world = world}));
+  if (!options.load.empty() && engine->load_checkpoint(options.load).path.empty())
+    raise<CheckpointError>("train_small_net", "nothing was loaded from ", options.load);
+  const testing::FormulaData data{world.size(), options.micro_batch, options.context, options.vocabulary};
+  Json losses = Json::array();
+  for (const int64_t last = engine->global_steps() + options.steps; engine->global_steps() < last;) {
+    const auto batch = data.batch(engine->global_steps(), world.rank());
+    const at::Tensor loss = engine->forward(batch.tokens, batch.targets);
+    engine->backward(loss);
+    engine->step();
+    losses.push_back(world.group().all_reduce_scalar(loss.item<double>()) / world.size());
+  }
+  if (!options.save.empty()) engine->save_checkpoint(options.save);
+  const bool first = world.rank() == 0;
+  world.shutdown();
+  return first ? losses : Json();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("One rank of a small training, for comparisons with DeepSpeed");
+  Options options;
+  app.add_option("--config", options.config, "The config as JSON")->required();
+  app.add_option("--load", options.load, "A checkpoint folder to go on from");
+  app.add_option("--save", options.save, "A checkpoint folder to save into at the end");
+  app.add_option("--steps", options.steps, "Steps to train");
+  app.add_option("--micro_batch", options.micro_batch, "Samples of a rank and step");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    const deepspeed::Json losses = train(options);
+    if (!losses.is_null()) std::cout << losses.dump() << "\n";
+  } catch (const std::exception& error) {
+    std::cerr << "train_small_net: " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}
