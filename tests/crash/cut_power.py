@@ -109,7 +109,7 @@ def faults_of(options, disk, **more):
 
 
 def cut_at_random(options, disk, folder, history, setting, seconds, tally):
-    run = Saver(options.program, folder, **setting, pause_ms=30 if options.without else random.choice([0, 0, 30]), faults=faults_of(options, disk))
+    run = Saver(options.program, folder, **setting, pause_ms=150 if options.without else random.choice([0, 0, 30]), faults=faults_of(options, disk))
     running = run.wait_for("saving", count=random.randint(1, 4))
     time.sleep(random.uniform(0, 1.5 * seconds))
     disk.cut()
