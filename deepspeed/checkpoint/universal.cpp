@@ -145,7 +145,7 @@ void convert_to_universal(const path& input_folder, const path& output_folder,
   const path dir = output.parent_path();
   const std::string tag = output.filename();
   const path staging = dir / staging_tag(tag);
-  begin_tag(dir, tag);
+  const StagingLock lock = begin_tag(dir, tag);
   try {
     UniversalWriter writer(input, staging);
     writer.write_parameters(marks, options);
