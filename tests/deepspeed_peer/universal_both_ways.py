@@ -22,12 +22,11 @@ os.environ.setdefault("DS_ACCELERATOR", "cpu")
 from launch_ranks import launch_command, launch_ranks  # noqa: E402
 
 GLOBAL_BATCH, STEPS = 12, 3
-TOLERANCE = {"fp32": 2e-6, "bf16": 4e-3, "fp16": 1e-3}  # relative; sums of other orders, in 16 bit rounded to the weights
-# dtype, stage and ranks of the first half, stage and ranks of the second
+TOLERANCE = {"fp32": 2e-6, "bf16": 4e-3}  # relative; sums of other orders, in bf16 rounded to the weights
+# dtype, stage and ranks of the first half, stage and ranks of the second. DeepSpeed refuses fp16 on a CPU.
 OURS_TO_DEEPSPEED = [("fp32", 1, 2, 2, 1), ("fp32", 0, 1, 1, 3), ("fp32", 2, 3, 1, 2), ("bf16", 2, 2, 1, 3),
-                     ("bf16", 0, 2, 2, 2), ("fp16", 1, 2, 2, 3)]
-DEEPSPEED_TO_OURS = [("fp32", 1, 2, 2, 3), ("fp32", 2, 2, 0, 1), ("bf16", 1, 2, 2, 1), ("bf16", 2, 3, 0, 2),
-                     ("fp16", 2, 2, 1, 3)]
+                     ("bf16", 0, 2, 2, 2)]
+DEEPSPEED_TO_OURS = [("fp32", 1, 2, 2, 3), ("fp32", 2, 2, 0, 1), ("bf16", 1, 2, 2, 1), ("bf16", 2, 3, 0, 2)]
 
 
 def config_of(dtype, stage, ranks, universal=False):
@@ -40,8 +39,6 @@ def config_of(dtype, stage, ranks, universal=False):
     }
     if dtype != "fp32":
         config[dtype] = {"enabled": True}
-    if dtype == "fp16":
-        config["fp16"]["initial_scale_power"] = 8
     if universal:
         config["checkpoint"] = {"load_universal": True}
     return config
