@@ -1,5 +1,5 @@
-// Long runs go through carry-less products where the processor has them. Elsewhere eight table look-ups take eight
-// bytes at once ("slicing by 8"): several times the rate of the byte-wise loop.
+// Long runs go through carry-less products where the processor has them. Elsewhere eight table look-ups take
+// eight bytes at once ("slicing by 8"): several times the rate of the byte-wise loop.
 #include "deepspeed/checkpoint/crc32.h"
 
 #include <array>

@@ -90,6 +90,7 @@ void CheckpointIo::load_files(const std::string& directory, const std::string& t
   const checkpoint::Manifest manifest = checkpoint::read_manifest(path.parent_path());
   if (const auto damage = checkpoint::find_damage(path.parent_path(), manifest))
     raise<CheckpointError>(kCheckpointLoadWhere, *damage);
+  if (!fs::exists(path)) raise<CheckpointError>(kCheckpointLoadWhere, "the file ", path, " is missing");
   const auto file = std::make_shared<checkpoint::DeferredArchive>(path, manifest.sums_of(path));
   const checkpoint::ModelStates states = checkpoint::parse_model_states(file->value());
   checkpoint::NamedTensors module;

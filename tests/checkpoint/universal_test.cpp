@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -35,10 +36,11 @@ using testing::error_of;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-const std::string kTag = "global_step5";
+const std::string kUniversalTag = "global_step5";
 
 /// Two groups of odd sizes, the first cut inside of b.weight: 5 + 8 elements and 3.
-const std::vector<NamedShapes> kShapes = {{{"a.weight", {5}}, {"b.weight", {2, 4}}}, {{"c.bias", {3}}}};
+const std::vector<NamedShapes> kUniversalShapes = {{{"a.weight", {5}}, {"b.weight", {2, 4}}},
+                                                   {{"c.bias", {3}}}};
 
 ModelStates small_model(const std::vector<NamedShapes>& groups) {
   ModelStates model;
@@ -55,17 +57,17 @@ ModelStates small_model(const std::vector<NamedShapes>& groups) {
 
 /// Element i of a group's masters is begin + i; exp_avg is 1000 more, exp_avg_sq 2000 more.
 void write_partitions(const fs::path& dir, int world_size, const Value& info = {}) {
-  ModelStates model = small_model(kShapes);
-  model.states.param_shapes = kShapes;
+  ModelStates model = small_model(kUniversalShapes);
+  model.states.param_shapes = kUniversalShapes;
   Value file = build_model_states(model);
   if (!info.is_none()) std::get<Dict>(file.data()).set("universal_checkpoint_info", info);
-  fs::create_directories(dir / kTag);
-  write_torch_archive(model_states_path(dir, kTag), file);
+  fs::create_directories(dir / kUniversalTag);
+  write_torch_archive(model_states_path(dir, kUniversalTag), file);
   for (int rank = 0; rank < world_size; ++rank) {
     ZeroOptimizerStates optimizer;
     optimizer.loss_scaler.dynamic = true;
     optimizer.loss_scaler.cur_scale = 512;
-    for (size_t index = 0; index < kShapes.size(); ++index) {
+    for (size_t index = 0; index < kUniversalShapes.size(); ++index) {
       const int64_t numel = index == 0 ? 13 : 3, first = index == 0 ? 0 : 100;
       const int64_t alignment = 2 * world_size, partition = (numel + alignment - 1) / alignment * 2;
       const int64_t start = std::min<int64_t>(rank * partition, numel);
@@ -80,7 +82,7 @@ void write_partitions(const fs::path& dir, int world_size, const Value& info = {
       group.tensors[0].second.narrow(0, 0, end - start).copy_(group.fp32 + 1000);
       group.tensors[1].second.narrow(0, 0, end - start).copy_(group.fp32 + 2000);
       int64_t begin = 0;
-      for (const auto& [name, shape] : kShapes[index]) {
+      for (const auto& [name, shape] : kUniversalShapes[index]) {
         const int64_t size = c10::multiply_integers(shape);
         const Interval common = intersect({begin, begin + size}, {start, end});
         if (!common.empty())
@@ -89,7 +91,7 @@ void write_partitions(const fs::path& dir, int world_size, const Value& info = {
       }
       optimizer.groups.push_back(group);
     }
-    write_torch_archive(optim_states_path(dir, kTag, rank), build_optimizer_states(optimizer));
+    write_torch_archive(optim_states_path(dir, kUniversalTag, rank), build_optimizer_states(optimizer));
   }
 }
 
@@ -108,7 +110,7 @@ TEST_P(UniversalCheckpoint, HoldsEachParameterWhole) {
   const testing::TemporaryFolder folder;
   write_partitions(folder.path(), GetParam());
   const fs::path out = folder / "universal";
-  convert_to_universal(folder / kTag, out, {.num_workers = 3});
+  convert_to_universal(folder / kUniversalTag, out, {.num_workers = 3});
   EXPECT_EQ(read_latest_universal(folder.path()), "universal");
   EXPECT_FALSE(read_latest(folder.path()));
   const std::vector<std::tuple<std::string, std::vector<int64_t>, int64_t>> expected = {
@@ -130,9 +132,9 @@ TEST_P(UniversalCheckpoint, HoldsEachParameterWhole) {
 TEST_P(UniversalCheckpoint, HoldsWhatTheParametersShare) {
   const testing::TemporaryFolder folder;
   write_partitions(folder.path(), GetParam());
-  write_torch_archive(rng_states_path(folder.path(), kTag, 0), Dict{{"seed", 3}});
+  write_torch_archive(rng_states_path(folder.path(), kUniversalTag, 0), Dict{{"seed", 3}});
   const fs::path out = folder / "universal";
-  convert_to_universal(folder / (kTag + "/"), out);
+  convert_to_universal(folder / (kUniversalTag + "/"), out);
   const Dict common = read_dict(universal_optimizer_path(out));
   EXPECT_EQ(keys_of(common), (std::vector<std::string>{"loss_scaler", "dynamic_loss_scale", "overflow",
                                                        "clip_grad", "zero_stage", "group_paddings",
@@ -150,7 +152,7 @@ TEST_P(UniversalCheckpoint, HoldsWhatTheParametersShare) {
   const Manifest manifest = read_manifest(out);
   EXPECT_EQ(manifest.files.size(), 3U * 4 + 3);
   EXPECT_EQ(find_damage(out, manifest), std::nullopt);
-  const OptimizerFiles files = OptimizerFiles::of_universal(out, manifest, kShapes);
+  const OptimizerFiles files = OptimizerFiles::of_universal(out, manifest, kUniversalShapes);
   EXPECT_EQ(files.loss_scaler()->cur_scale, 512);
   ASSERT_EQ(files.groups().size(), 2U);
   EXPECT_EQ(files.groups()[0].step, 7);
@@ -164,9 +166,9 @@ TEST_P(UniversalCheckpoint, HoldsWhatTheParametersShare) {
 
 TEST(UniversalConversion, TakesTheModelsWeightsWhereThereAreNoMasters) {
   const testing::TemporaryFolder folder;
-  ModelStates model = small_model(kShapes);
+  ModelStates model = small_model(kUniversalShapes);
   PlainOptimizerStates plain;
-  for (const NamedShapes& shapes : kShapes) {
+  for (const NamedShapes& shapes : kUniversalShapes) {
     PlainGroupStates& group = plain.groups.emplace_back();
     group.options = Json{{"lr", 0.5}};
     for (const auto& [name, shape] : shapes) {
@@ -175,9 +177,9 @@ TEST(UniversalConversion, TakesTheModelsWeightsWhereThereAreNoMasters) {
     }
   }
   model.optimizer = build_plain_optimizer(plain);
-  fs::create_directories(folder / kTag);
-  write_torch_archive(model_states_path(folder.path(), kTag), build_model_states(model));
-  convert_to_universal(folder / kTag, folder / "universal");
+  fs::create_directories(folder / kUniversalTag);
+  write_torch_archive(model_states_path(folder.path(), kUniversalTag), build_model_states(model));
+  convert_to_universal(folder / kUniversalTag, folder / "universal");
   const fs::path out = folder / "universal";
   EXPECT_TRUE(at::equal(read_dict(universal_state_path(out, "c.bias", "fp32")).at("param").as_tensor(),
                         at::full({3}, 0.5)));
@@ -185,12 +187,12 @@ TEST(UniversalConversion, TakesTheModelsWeightsWhereThereAreNoMasters) {
                         at::full({2, 4}, 3.0)));
   EXPECT_EQ(read_torch_archive(universal_state_path(out, "c.bias", "step")).as_int(), 9);
   EXPECT_TRUE(read_dict(model_states_path(folder.path(), "universal")).at("optimizer").is_none());
-  EXPECT_EQ(OptimizerFiles::of_universal(out, {}, kShapes).groups()[1].options.at("lr"), 0.5);
+  EXPECT_EQ(OptimizerFiles::of_universal(out, {}, kUniversalShapes).groups()[1].options.at("lr"), 0.5);
 
   for (PlainGroupStates& group : plain.groups) group.names.clear();  // as in a file that DeepSpeed wrote
   model.optimizer = build_plain_optimizer(plain);
-  write_torch_archive(model_states_path(folder.path(), kTag), build_model_states(model));
-  EXPECT_THAT(error_of<CheckpointError>([&] { convert_to_universal(folder / kTag, out); }),
+  write_torch_archive(model_states_path(folder.path(), kUniversalTag), build_model_states(model));
+  EXPECT_THAT(error_of<CheckpointError>([&] { convert_to_universal(folder / kUniversalTag, out); }),
               HasSubstr("'param_names'"));
 }
 
@@ -204,10 +206,10 @@ TEST(UniversalConversion, MarksParametersAsThePatternsSay) {
                   {"parameter_to_average_patterns", List{"weight"}}};  // at no name's start
   write_partitions(folder.path(), 2, info);
   const fs::path out = folder / "universal";
-  EXPECT_THAT(error_of<CheckpointError>([&] { convert_to_universal(folder / kTag, out); }),
+  EXPECT_THAT(error_of<CheckpointError>([&] { convert_to_universal(folder / kUniversalTag, out); }),
               AllOf(HasSubstr("'weight'"), HasSubstr("fits no parameter")));
   EXPECT_FALSE(fs::exists(out));
-  convert_to_universal(folder / kTag, out, {.strict = false});
+  convert_to_universal(folder / kUniversalTag, out, {.strict = false});
   const Dict vocabulary = read_dict(universal_state_path(out, "b.weight", "fp32"));
   EXPECT_EQ(keys_of(vocabulary), (std::vector<std::string>{"cat_dim", "vocab_tensor", "param"}));
   EXPECT_EQ(vocabulary.at("cat_dim").as_int(), 1);
@@ -216,40 +218,42 @@ TEST(UniversalConversion, MarksParametersAsThePatternsSay) {
             std::vector<std::string>{"param"});
 
   const at::Tensor whole = at::full({8}, -1.0);
-  OptimizerFiles::of_universal(out, {}, kShapes).read("b.weight", "fp32", {0, 8}, whole);
+  OptimizerFiles::of_universal(out, {}, kUniversalShapes).read("b.weight", "fp32", {0, 8}, whole);
   EXPECT_TRUE(at::equal(whole, at::arange(5, 13, at::kFloat) * (at::arange(8) < 4)));
 }
 
 TEST(UniversalConversion, NamesTheRankWhoseFileIsMissing) {
   const testing::TemporaryFolder folder;
   write_partitions(folder.path(), 3);
-  fs::remove(optim_states_path(folder.path(), kTag, 1));
-  EXPECT_THAT(error_of<CheckpointError>([&] { convert_to_universal(folder / kTag, folder / "universal"); }),
-              AllOf(HasSubstr("zero_pp_rank_1_mp_rank_00_optim_states.pt"), HasSubstr("is missing")));
-  fs::remove(model_states_path(folder.path(), kTag));
-  EXPECT_THAT(error_of<CheckpointError>([&] { convert_to_universal(folder / kTag, folder / "universal"); }),
-              AllOf(HasSubstr("mp_rank_00_model_states.pt"), HasSubstr("is missing")));
+  fs::remove(optim_states_path(folder.path(), kUniversalTag, 1));
+  EXPECT_THAT(
+      error_of<CheckpointError>([&] { convert_to_universal(folder / kUniversalTag, folder / "universal"); }),
+      AllOf(HasSubstr("zero_pp_rank_1_mp_rank_00_optim_states.pt"), HasSubstr("is missing")));
+  fs::remove(model_states_path(folder.path(), kUniversalTag));
+  EXPECT_THAT(
+      error_of<CheckpointError>([&] { convert_to_universal(folder / kUniversalTag, folder / "universal"); }),
+      AllOf(HasSubstr("mp_rank_00_model_states.pt"), HasSubstr("is missing")));
 }
 
 TEST(UniversalConversion, TakesThePlaceOfAnotherUniversalCheckpointAlone) {
   const testing::TemporaryFolder folder;
   write_partitions(folder.path(), 2);
   folder.write("mine/thesis.txt", "words");
-  EXPECT_THAT(error_of<UsageError>([&] { convert_to_universal(folder / kTag, folder / "mine"); }),
+  EXPECT_THAT(error_of<UsageError>([&] { convert_to_universal(folder / kUniversalTag, folder / "mine"); }),
               HasSubstr("is no universal checkpoint"));
   EXPECT_TRUE(fs::exists(folder / "mine/thesis.txt"));
-  EXPECT_THAT(error_of<UsageError>([&] { convert_to_universal(folder / kTag, folder.path()); }),
+  EXPECT_THAT(error_of<UsageError>([&] { convert_to_universal(folder / kUniversalTag, folder.path()); }),
               HasSubstr("is no universal checkpoint"));
   const fs::path out = folder / "universal";
-  convert_to_universal(folder / kTag, out);
+  convert_to_universal(folder / kUniversalTag, out);
   folder.write("universal/zero/gone/fp32.pt", "of a parameter that the model no longer has");
-  convert_to_universal(folder / kTag, out);
+  convert_to_universal(folder / kUniversalTag, out);
   EXPECT_FALSE(fs::exists(out / "zero" / "gone"));
   EXPECT_THAT(error_of<UsageError>([&] { convert_to_universal(out, folder / "again"); }),
               HasSubstr("universal checkpoint already"));
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder.path())) names.insert(entry.path().filename());
-  EXPECT_THAT(names, ::testing::ElementsAre(kTag, "latest_universal", "mine", "universal"));
+  EXPECT_THAT(names, ::testing::ElementsAre(kUniversalTag, "latest_universal", "mine", "universal"));
 }
 
 TEST(UniversalConversion, WritesNoParameterOutsideOfItsFolder) {

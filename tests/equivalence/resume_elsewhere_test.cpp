@@ -102,6 +102,12 @@ TEST_F(DamagedCheckpoint, NamesTheMissingFileAndTheTagThatIsWhole) {
                                             HasSubstr("is missing"), HasSubstr("is 'global_step1'")));
 }
 
+TEST_F(DamagedCheckpoint, OffersTheWholeTagWhereLatestNamesNone) {
+  fs::remove_all(tag_);
+  EXPECT_THAT(complaint(), ::testing::AllOf(HasSubstr("global_step2/mp_rank_00_model_states.pt"),
+                                            HasSubstr("is missing"), HasSubstr("is 'global_step1'")));
+}
+
 TEST_F(DamagedCheckpoint, NamesTheTornFile) {
   const fs::path file = checkpoint::model_states_path(path_, "global_step2");
   fs::resize_file(file, fs::file_size(file) - 1);

@@ -1,6 +1,5 @@
 #include "text_data.h"
 
-
 #include <torch/types.h>
 
 #include <gtest/gtest.h>
