@@ -26,18 +26,6 @@ auto parse_file(const DeferredArchive& file, Function parse) {
   }
 }
 
-path find_model_file(const path& dir, const std::string& tag) {
-  const std::vector<path> files = find_model_states(dir, tag);
-  const path expected = model_states_path(dir, tag);
-  if (files.empty()) raise<CheckpointError>(kFp32SourceWhere, "the file ", expected, " is missing");
-  if (files.size() > 1 || files[0].filename() != expected.filename()) {
-    raise<NotSupportedError>(
-        kFp32SourceWhere, "checkpoints of stage 3 and of model parallel training are not supported yet, got ",
-        files.back());
-  }
-  return files[0];
-}
-
 std::unique_ptr<DeferredArchive> open_archive(const path& file, const Manifest& manifest) {
   return std::make_unique<DeferredArchive>(file, manifest.sums_of(file));
 }
@@ -55,7 +43,7 @@ int64_t checked_numel(const std::string& name, const std::vector<int64_t>& sizes
 
 Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_frozen_parameters)
     : manifest_(read_manifest(dir / tag)),
-      model_(open_archive(find_model_file(dir, tag), manifest_)),
+      model_(open_archive(require_model_states(dir, tag), manifest_)),
       states_(parse_file(*model_, parse_module_states)) {
   open_partitions(dir, tag);
   if (!states_.param_shapes) {
@@ -82,12 +70,9 @@ Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_fro
 
 void Fp32Source::open_partitions(const path& dir, const std::string& tag) {
   const std::vector<OptimStatesFile> files = find_optim_states(dir, tag);
+  require_each_rank(files, dir, tag);
   int64_t world_size = files.empty() ? 0 : 1;
   for (size_t rank = 0; rank < files.size(); ++rank) {
-    if (files[rank].dp_rank != int(rank) || files[rank].mp_rank != 0) {
-      raise<CheckpointError>(kFp32SourceWhere, "the file ",
-                             optim_states_path(dir, tag, int(rank), 0, files[0].bf16), " is missing");
-    }
     files_.push_back(open_archive(files[rank].path, manifest_));
     ranks_.push_back(parse_file(*files_.back(), parse_partitions));
     if (ranks_[rank].groups.size() != ranks_[0].groups.size()) {

@@ -174,6 +174,26 @@ std::vector<path> find_model_states(const path& dir, const std::string& tag) {
   return files_that_end_with(dir / tag, kModelStates);
 }
 
+path require_model_states(const path& dir, const std::string& tag) {
+  const std::vector<path> files = find_model_states(dir, tag);
+  const path expected = model_states_path(dir, tag);
+  if (files.empty()) raise<CheckpointError>(kLayoutWhere, "the file ", expected, " is missing");
+  if (files.size() > 1 || files[0].filename() != expected.filename()) {
+    raise<NotSupportedError>(
+        kLayoutWhere, "checkpoints of stage 3 and of model parallel training are not supported yet, got ",
+        files.back());
+  }
+  return files[0];
+}
+
+void require_each_rank(const std::vector<OptimStatesFile>& files, const path& dir, const std::string& tag) {
+  for (size_t rank = 0; rank < files.size(); ++rank) {
+    if (files[rank].dp_rank == int(rank) && files[rank].mp_rank == 0) continue;
+    raise<CheckpointError>(kLayoutWhere, "the file ",
+                           optim_states_path(dir, tag, int(rank), 0, files[0].bf16), " is missing");
+  }
+}
+
 std::string weights_name(bool safe_serialization, size_t shard, size_t num_shards) {
   const std::string stem = safe_serialization ? "model" : "pytorch_model";
   const std::string suffix = safe_serialization ? ".safetensors" : ".bin";

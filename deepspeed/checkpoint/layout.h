@@ -71,6 +71,14 @@ std::vector<std::filesystem::path> find_rng_states(const std::filesystem::path& 
 std::vector<std::filesystem::path> find_model_states(const std::filesystem::path& dir,
                                                      const std::string& tag);
 
+/// The model file of a tag of stages 0 to 2. Throws CheckpointError, naming it, where it is missing,
+/// NotSupportedError where there are those of stage 3 or of model parallel training.
+std::filesystem::path require_model_states(const std::filesystem::path& dir, const std::string& tag);
+/// Throws CheckpointError, naming the file, where `files` (of find_optim_states()) misses a rank between
+/// others.
+void require_each_rank(const std::vector<OptimStatesFile>& files, const std::filesystem::path& dir,
+                       const std::string& tag);
+
 /// "pytorch_model.bin" or "model.safetensors"; with several shards "pytorch_model-00001-of-00003.bin"
 /// (`shard` from 0).
 std::string weights_name(bool safe_serialization, size_t shard = 0, size_t num_shards = 1);

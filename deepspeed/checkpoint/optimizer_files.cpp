@@ -25,22 +25,13 @@ void place_by_shapes(const NamedShapes& shapes, int64_t partition_begin, Partiti
   }
 }
 
-void require_all_ranks(const std::vector<OptimStatesFile>& files, const std::filesystem::path& dir,
-                       const std::string& tag) {
-  for (size_t rank = 0; rank < files.size(); ++rank) {
-    if (files[rank].dp_rank == int(rank) && files[rank].mp_rank == 0) continue;
-    raise<CheckpointError>(kOptimizerFilesWhere, "the file ",
-                           optim_states_path(dir, tag, int(rank), 0, files[0].bf16), " is missing");
-  }
-}
-
 }  // namespace
 
 OptimizerFiles OptimizerFiles::of_partitions(const std::filesystem::path& dir, const std::string& tag,
                                              const Manifest& manifest,
                                              const std::optional<std::vector<NamedShapes>>& shapes) {
   const std::vector<OptimStatesFile> files = find_optim_states(dir, tag);
-  require_all_ranks(files, dir, tag);
+  require_each_rank(files, dir, tag);
   OptimizerFiles result;
   std::vector<int64_t> partition_begins;  // by group
   for (const OptimStatesFile& entry : files) {

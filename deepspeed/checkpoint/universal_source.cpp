@@ -21,18 +21,6 @@ constexpr const char* kInfo = "universal_checkpoint_info";
 constexpr double kInfoVersion = 0.4;  // of DeepSpeed 0.19.6
 using std::filesystem::path;
 
-path model_file_of(const path& folder) {
-  const path file = model_states_path(folder.parent_path(), folder.filename());
-  const std::vector<path> files = find_model_states(folder.parent_path(), folder.filename());
-  if (files.size() > 1 || (files.size() == 1 && files[0].filename() != file.filename())) {
-    raise<NotSupportedError>(
-        kSourceWhere, "checkpoints of stage 3 and of model parallel training are not supported yet, got ",
-        files.back());
-  }
-  if (files.empty()) raise<CheckpointError>(kSourceWhere, "the file ", file, " is missing");
-  return file;
-}
-
 Manifest checked_manifest(const path& folder) {
   if (is_universal(folder)) raise<UsageError>(kSourceWhere, folder, " is a universal checkpoint already");
   Manifest manifest = read_manifest(folder);
@@ -44,7 +32,7 @@ Manifest checked_manifest(const path& folder) {
 
 UniversalSource::UniversalSource(const path& tag_folder)
     : folder_(tag_folder), manifest_(checked_manifest(tag_folder)) {
-  const path file = model_file_of(folder_);
+  const path file = require_model_states(folder_.parent_path(), folder_.filename());
   model_ = std::make_shared<DeferredArchive>(file, manifest_.sums_of(file));
   states_ = parse_model_states(model_->value());
   module_.insert(states_.states.module.begin(), states_.states.module.end());

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from saver import History, Saver
+from saver import History, Saver, Tally
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = 2
@@ -79,26 +79,11 @@ class Disk:
         return [] if result.returncode == 0 else [result.stdout]
 
 
-class Tally:
-    def __init__(self):
-        self.rounds = self.within = self.returned = 0
-        self.lost = []
-
-    def count(self, run, history, wrong):
-        self.rounds += 1
-        self.returned += len(run.words("saved"))
-        last = [words for _, words in run.events if words[0] in ("saving", "saved")][-1:]
-        self.within += bool(last) and last[0][0] == "saving"
-        wrong = wrong + history.losses()
-        if wrong:
-            self.lost.append(f"round {self.rounds}: " + "; ".join(wrong))
-        return not wrong
-
+class CutTally(Tally):
     def print(self, left_out):
         print(f"{'fsync left out':>15} {'cuts':>6} {'cut in a save':>14} {'saves returned':>15} {'lost':>5}")
         print(f"{left_out or 'none':>15} {self.rounds:6} {self.within:14} {self.returned:15} {len(self.lost):5}")
-        for line in self.lost[:20]:
-            print(line)
+        self.print_lost()
 
 
 def faults_of(options, disk, **more):
@@ -171,7 +156,7 @@ def main():
     if os.geteuid() != 0:
         print("skipped: mounting a file system needs root")
         sys.exit(77)
-    tally = Tally()
+    tally = CutTally()
     with tempfile.TemporaryDirectory(dir=options.folder) as base:
         try:
             disk = Disk(pathlib.Path(base))

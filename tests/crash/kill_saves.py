@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-from saver import History, Saver
+from saver import History, Saver, Tally
 
 SETTINGS = [  # one folder of checkpoints each
     dict(world=2, stage=1, tags="new"),
@@ -29,25 +29,19 @@ SETTINGS = [  # one folder of checkpoints each
 ROUNDS_A_FOLDER = 12
 
 
-class Tally:
+class KillTally(Tally):
     def __init__(self):
-        self.rounds = self.within = self.returned = self.unreported = self.leftovers = self.hung = 0
-        self.lost = []
+        super().__init__()
+        self.leftovers = self.hung = 0
 
     def count(self, run, history, wrong):
-        self.rounds += 1
-        self.returned += len(run.words("saved"))
-        last = [words for _, words in run.events if words[0] in ("saving", "saved")][-1:]
-        self.within += bool(last) and last[0][0] == "saving"
         self.leftovers += bool(history.leftovers())
-        if wrong or (wrong := history.losses()):
-            self.lost.append(f"round {self.rounds}: " + "; ".join(wrong))
+        return super().count(run, history, wrong)
 
     def print(self):
         print(f"{'rounds':>8} {'killed in a save':>17} {'saves returned':>15} {'leftovers found':>16} {'hung':>5} {'lost':>5}")
         print(f"{self.rounds:8} {self.within:17} {self.returned:15} {self.leftovers:16} {self.hung:5} {len(self.lost):5}")
-        for line in self.lost[:20]:
-            print(line)
+        self.print_lost()
 
 
 def check_at_end(options, folder, history, setting, tally):
@@ -118,7 +112,7 @@ def main():
     parser.add_argument("--every", type=int, default=1, help="with --faults: of the calls only every so many-th")
     options = parser.parse_args()
     random.seed(options.seed)
-    tally = Tally()
+    tally = KillTally()
     with tempfile.TemporaryDirectory(dir=options.folder) as base:
         (every_call if options.faults else random_rounds)(options, pathlib.Path(base), tally)
     tally.print()

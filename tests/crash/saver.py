@@ -108,6 +108,29 @@ def find_damage(tag_folder):
     return None
 
 
+class Tally:
+    """What both scripts count, round by round."""
+
+    def __init__(self):
+        self.rounds = self.within = self.returned = 0
+        self.lost = []
+
+    def count(self, run, history, wrong):
+        """Whether the round was good; `wrong` is what was seen of it, beside what is lost in the folder."""
+        self.rounds += 1
+        self.returned += len(run.words("saved"))
+        last = [words for _, words in run.events if words[0] in ("saving", "saved")][-1:]
+        self.within += bool(last) and last[0][0] == "saving"
+        wrong = wrong + history.losses()
+        if wrong:
+            self.lost.append(f"round {self.rounds}: " + "; ".join(wrong))
+        return not wrong
+
+    def print_lost(self):
+        for line in self.lost[:20]:
+            print(line)
+
+
 class History:
     """What savings into one folder have returned, over many runs of the program."""
 

@@ -1,7 +1,10 @@
 #include "tests/equivalence/moving_training.h"
 
+#include <cmath>
 #include <memory>
 #include <sstream>
+
+#include <gtest/gtest.h>
 
 #include "deepspeed/initialize.h"
 
@@ -47,6 +50,23 @@ std::vector<double> train_part(const Json& config, int world_size, int64_t steps
   std::vector<double> losses;
   for (double loss = 0; words >> loss;) losses.push_back(loss);
   return losses;
+}
+
+std::ostream& operator<<(std::ostream& out, const Move& move) {
+  return out << "stage " << move.from_stage << " x" << move.from_ranks << " to stage " << move.to_stage
+             << " x" << move.to_ranks << " " << move.precision;
+}
+
+void expect_the_losses_of_staying(const std::vector<double>& moved, const std::vector<double>& stayed,
+                                  const std::string& precision) {
+  ASSERT_EQ(stayed.size(), 10U);
+  ASSERT_EQ(moved.size(), 10U);
+  const double tolerance = precision == "fp32" ? 1e-5 : 2e-2;
+  for (size_t step = 0; step < stayed.size(); ++step) {
+    EXPECT_NEAR(moved[step], stayed[step], tolerance * stayed[step]) << "step " << step;
+  }
+  // Not merely near because nothing is learned: without the moments the losses are others.
+  EXPECT_GT(std::abs(stayed.back() - stayed.front()), 1e-3);
 }
 
 }  // namespace deepspeed::testing

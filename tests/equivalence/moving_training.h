@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,17 @@ Json moving_config(int stage, const std::string& precision, bool round_robin = f
 /// after, where the folders are not empty. Returns the mean loss of each step.
 std::vector<double> train_part(const Json& config, int world_size, int64_t steps, const std::string& load,
                                const std::string& save);
+
+struct Move {
+  int from_stage, from_ranks, to_stage, to_ranks;
+  const char* precision;
+  bool round_robin = false;
+};
+
+std::ostream& operator<<(std::ostream& out, const Move& move);
+
+/// Ten losses each: of the run that moved, against those of the run that stayed where it was.
+void expect_the_losses_of_staying(const std::vector<double>& moved, const std::vector<double>& stayed,
+                                  const std::string& precision);
 
 }  // namespace deepspeed::testing

@@ -23,17 +23,6 @@ namespace {
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-struct Move {
-  int from_stage, from_ranks, to_stage, to_ranks;
-  const char* precision;
-  bool round_robin = false;
-};
-
-std::ostream& operator<<(std::ostream& out, const Move& move) {
-  return out << "stage " << move.from_stage << " x" << move.from_ranks << " to stage " << move.to_stage
-             << " x" << move.to_ranks << " " << move.precision;
-}
-
 class ResumeElsewhere : public ::testing::TestWithParam<Move> {};
 INSTANTIATE_TEST_SUITE_P(Moves, ResumeElsewhere,
                          ::testing::Values(Move{1, 2, 1, 1, "fp32"}, Move{1, 2, 2, 3, "fp32"},
@@ -52,14 +41,7 @@ TEST_P(ResumeElsewhere, GoesOnWithTheSameLosses) {
   train_part(from, move.from_ranks, 5, "", path);
   const auto stayed = train_part(from, move.from_ranks, 10, path, "");
   const auto moved = train_part(to, move.to_ranks, 10, path, "");
-  ASSERT_EQ(stayed.size(), 10U);
-  ASSERT_EQ(moved.size(), 10U);
-  const double tolerance = move.precision == std::string("fp32") ? 1e-5 : 2e-2;
-  for (size_t step = 0; step < stayed.size(); ++step) {
-    EXPECT_NEAR(moved[step], stayed[step], tolerance * stayed[step]) << "step " << step;
-  }
-  // Not merely near because nothing is learned: without the moments the losses are others.
-  EXPECT_GT(std::abs(stayed.back() - stayed.front()), 1e-3);
+  expect_the_losses_of_staying(moved, stayed, move.precision);
 }
 
 void flip_bit(const fs::path& file, std::uintmax_t at) {
