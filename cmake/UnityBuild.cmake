@@ -1,10 +1,35 @@
 # Files of a target compile several at a time: most of a file's time goes into the headers of torch, json and GoogleTest.
-# A name in an anonymous namespace must so be the only one of its folder.
+# A name in an anonymous namespace must so be the only one of its folder. Files of one folder go together, so that a new
+# file changes what is compiled in its own folder alone.
+set(DEEPSPEED_UNITY_FILES 16)  # at most, of one compilation
+
 function(deepspeed_unity target)
   if(NOT DEEPSPEED_UNITY)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE BATCH UNITY_BUILD_BATCH_SIZE 12)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "[.]cpp$")
+  set(folders "")
+  foreach(source ${sources})
+    get_filename_component(folder ${source} DIRECTORY)
+    string(MAKE_C_IDENTIFIER "${folder}" folder)
+    list(APPEND folders ${folder})
+    list(APPEND sources_of_${folder} ${source})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder ${folders})
+    list(LENGTH sources_of_${folder} count)
+    math(EXPR groups "(${count} + ${DEEPSPEED_UNITY_FILES} - 1) / ${DEEPSPEED_UNITY_FILES}")
+    math(EXPR last "${count} - 1")
+    foreach(place RANGE ${last})
+      list(GET sources_of_${folder} ${place} source)
+      math(EXPR group "${place} * ${groups} / ${count}")
+      get_filename_component(name ${source} DIRECTORY)
+      get_filename_component(name "${name}" NAME)
+      set_property(SOURCE ${source} PROPERTY UNITY_GROUP ${name}_${group})
+    endforeach()
+  endforeach()
   # GCC takes the joined files for headers.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()

@@ -17,7 +17,7 @@ torch_version=${TORCH_VERSION:-2.11.0}
 cache=${DEEPSPEED_CPP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/deepspeed-cpp}
 record=$cache/torch_dir-$torch_version
 packages=(g++ cmake ninja-build ccache git ca-certificates python3 python3-pip
-          nlohmann-json3-dev libcli11-dev libspdlog-dev libhwy-dev libgloo-dev libgtest-dev libgmock-dev)
+          nlohmann-json3-dev libcli11-dev libspdlog-dev libhwy-dev libgloo-dev liburing-dev libgtest-dev libgmock-dev)
 [ "${1:-}" != --tests ] || packages+=(openmpi-bin)
 
 say() { printf 'setup: %s\n' "$*" >&2; }

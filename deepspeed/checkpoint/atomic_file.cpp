@@ -10,6 +10,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/checkpoint/crc32.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -43,20 +44,19 @@ void make_folders(const std::filesystem::path& folder) {
   sync_folder(folder_of(folder));
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(std::filesystem::path path, const io::WriterOptions& options)
+    : path_(std::move(path)) {
   temporary_ = path_;
   temporary_ += "." + std::to_string(::getpid()) + ".tmp";
-  file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file_ < 0) fail("create");
+  writer_ = io::open_writer(temporary_, options);
 }
 
 AtomicFile::~AtomicFile() {
-  if (file_ >= 0) ::close(file_);
+  writer_.reset();
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
-void AtomicFile::fail(const char* action) const {
-  const int error = errno;
+void AtomicFile::fail(const char* action, int error) const {
   std::string room;
   if (needed_bytes_ > 0 && (error == ENOSPC || error == EDQUOT)) {
     std::error_code unknown;
@@ -69,37 +69,34 @@ void AtomicFile::fail(const char* action) const {
 
 void AtomicFile::reserve(uint64_t bytes) {
   needed_bytes_ = bytes;
-  if (bytes == 0 || ::fallocate(file_, FALLOC_FL_KEEP_SIZE, 0, off_t(bytes)) == 0) return;
-  if (errno == ENOSPC || errno == EDQUOT) fail("write");  // else a file system without such a call
+  if (const int error = writer_->reserve(bytes)) fail("write", error);
 }
 
-void AtomicFile::write(const void* data, size_t size) {
-  summer_.add(data, size);
+uint32_t AtomicFile::write(const void* data, size_t size) {
+  const auto* bytes = static_cast<const char*>(data);
   written_bytes_ += size;
   needed_bytes_ = std::max(needed_bytes_, written_bytes_);
-  const auto* bytes = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t count = ::write(file_, bytes, std::min<size_t>(size, 1u << 30));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail("write");
-    bytes += count;
-    size -= size_t(count);
+  uint32_t crc = 0;
+  // In pieces that stay in the cache between the checksum and the copy.
+  for (size_t done = 0; done < size;) {
+    const size_t count = std::min<size_t>(size - done, kSumChunkBytes);
+    crc = combine_crc32(crc, summer_.add(bytes + done, count), count);
+    if (const int error = writer_->write(bytes + done, count)) fail("write", error);
+    done += count;
   }
+  return crc;
 }
 
 FileSums AtomicFile::commit() {
-  if (::fsync(file_) != 0) fail("fsync");
-  const int file = file_;
-  file_ = -1;
-  if (::close(file) != 0) fail("close");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename the temporary file to");
+  if (const int error = writer_->finish()) fail("write", error);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename the temporary file to", errno);
   temporary_.clear();
   sync_folder(folder_of(path_));
   return summer_.finish();
 }
 
 void write_text_atomically(const std::filesystem::path& path, const std::string& text) {
-  AtomicFile file(path);
+  AtomicFile file(path, {.method = io::WriteMethod::kPlain});
   file.write(text.data(), text.size());
   file.commit();
 }

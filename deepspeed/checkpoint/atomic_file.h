@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "deepspeed/checkpoint/file_sums.h"
+#include "deepspeed/io/file_writer.h"
 
 namespace deepspeed::checkpoint {
 
@@ -15,7 +17,7 @@ namespace deepspeed::checkpoint {
 /// throw IoError with the path and the system's reason.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::filesystem::path path);
+  explicit AtomicFile(std::filesystem::path path, const io::WriterOptions& options = {});
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -23,17 +25,18 @@ class AtomicFile {
   /// Takes room for that many bytes on the disk, where the file system can. Throws IoError where there is too
   /// little.
   void reserve(uint64_t bytes);
-  void write(const void* data, size_t size);
+  /// Returns the CRC-32 of these bytes.
+  uint32_t write(const void* data, size_t size);
   /// The checksums of what was written.
   FileSums commit();
 
  private:
-  /// With the reason of the last system call; for a full disk also with the room that the file needs.
-  [[noreturn]] void fail(const char* action) const;
+  /// With the system's reason; for a full disk also with the room that the file needs.
+  [[noreturn]] void fail(const char* action, int error) const;
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;
-  int file_ = -1;
+  std::unique_ptr<io::FileWriter> writer_;
   uint64_t needed_bytes_ = 0;  // as far as it is known
   uint64_t written_bytes_ = 0;
   FileSummer summer_;

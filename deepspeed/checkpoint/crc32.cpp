@@ -31,7 +31,35 @@ constexpr Tables make_tables() {
 constexpr Tables kTables = make_tables();
 constexpr size_t kFoldedBytes = 64;  // the least that is worth it
 
+/// The product of two polynomials modulo that of the checksum; bit 31 is the coefficient of x^0.
+constexpr uint32_t multiply(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (; a != 0; a <<= 1) {
+    if ((a >> 31) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? 0xEDB88320u : 0u);
+  }
+  return product;
+}
+
+/// x^(8 * 2^k) at place k.
+constexpr std::array<uint32_t, 64> make_byte_powers() {
+  std::array<uint32_t, 64> powers{};
+  powers[0] = uint32_t{1} << 23;
+  for (size_t k = 1; k < powers.size(); ++k) powers[k] = multiply(powers[k - 1], powers[k - 1]);
+  return powers;
+}
+
+constexpr std::array<uint32_t, 64> kBytePowers = make_byte_powers();
+
 }  // namespace
+
+uint32_t combine_crc32(uint32_t first, uint32_t second, uint64_t second_size) {
+  // A checksum moves over n zero bytes by the factor x^(8n); its inversions before and after cancel out.
+  for (size_t k = 0; second_size != 0; ++k, second_size >>= 1) {
+    if ((second_size & 1) != 0) first = multiply(first, kBytePowers[k]);
+  }
+  return first ^ second;
+}
 
 uint32_t crc32(uint32_t crc, const void* data, size_t size) {
   const auto* bytes = static_cast<const uint8_t*>(data);

@@ -30,6 +30,8 @@ class DeferredArchive {
   const std::filesystem::path& path() const { return zip_.path(); }
   const Value& value() const { return value_; }
   uint64_t bytes_read() const { return zip_.bytes_read(); }
+  /// As FileReader::release().
+  void release() const { zip_.release(); }
 
   /// Copies the elements [begin, end) of `tensor`, counted in its own order, into `destination` (1-D, as
   /// many, any dtype and device). `tensor`: contiguous, of value(), deferred or not.

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
@@ -36,8 +37,35 @@ FileReader::FileReader(std::filesystem::path path, std::optional<FileSums> sums)
 
 FileReader::~FileReader() { ::close(file_); }
 
+uint64_t FileReader::read_cached(uint64_t offset, char* destination, uint64_t size) const {
+  uint64_t done = 0;
+  while (done < size) {
+    const iovec part{destination + done, size_t(std::min<uint64_t>(size - done, 1u << 30))};
+    const ssize_t count = ::preadv2(file_, &part, 1, off_t(offset + done), RWF_NOWAIT);
+    if (count <= 0) break;  // EAGAIN: it would have to wait for the disk
+    done += uint64_t(count);
+  }
+  return done;
+}
+
+bool FileReader::read_directly(uint64_t offset, char* destination, uint64_t size) const {
+  if (has_direct_ && !direct_) {
+    // The same file, whatever has its name by now.
+    const std::string own = "/proc/self/fd/" + std::to_string(file_);
+    const int file = ::open(own.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+    has_direct_ = file >= 0;  // some file systems do without
+    if (has_direct_) direct_ = std::make_unique<io::DirectReader>(file);
+  }
+  return has_direct_ && direct_->read(offset, destination, size) == 0;
+}
+
 void FileReader::read_plainly(uint64_t offset, char* destination, uint64_t size) const {
   bytes_read_ += size;
+  const uint64_t cached = read_cached(offset, destination, size);
+  offset += cached;
+  destination += cached;
+  size -= cached;
+  if (size == 0 || read_directly(offset, destination, size)) return;
   while (size > 0) {
     const ssize_t count = ::pread(file_, destination, std::min<uint64_t>(size, 1u << 30), off_t(offset));
     if (count < 0 && errno == EINTR) continue;

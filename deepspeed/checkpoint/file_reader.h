@@ -3,14 +3,17 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "deepspeed/checkpoint/file_sums.h"
+#include "deepspeed/io/direct_reader.h"
 
 namespace deepspeed::checkpoint {
 
-/// Not for two threads at once.
+/// Bytes that the page cache has come from there, others past it, read ahead: on a first read the page
+/// cache's own reading ahead costs most of a disk's rate. Not for two threads at once.
 class FileReader {
  public:
   /// Throws IoError where the file cannot be opened, CheckpointError where `sums` are of a file of another
@@ -29,8 +32,13 @@ class FileReader {
 
   /// Throws CheckpointError where the bytes lie behind the end, or differ from those that were written.
   void read(uint64_t offset, void* destination, uint64_t size) const;
+  /// Gives memory back that reading ahead holds.
+  void release() const { direct_.reset(); }
 
  private:
+  /// The number of bytes at `offset` that the page cache had.
+  uint64_t read_cached(uint64_t offset, char* destination, uint64_t size) const;
+  bool read_directly(uint64_t offset, char* destination, uint64_t size) const;
   void read_plainly(uint64_t offset, char* destination, uint64_t size) const;
   void verify(uint64_t chunk, const char* bytes, uint64_t size) const;
   /// A chunk of which only a part is wanted; the next call may want the rest.
@@ -43,6 +51,8 @@ class FileReader {
   mutable std::string edge_;
   mutable uint64_t edge_index_ = UINT64_MAX;
   mutable uint64_t bytes_read_ = 0;
+  mutable std::unique_ptr<io::DirectReader> direct_;
+  mutable bool has_direct_ = true;  // as far as is known
 };
 
 }  // namespace deepspeed::checkpoint

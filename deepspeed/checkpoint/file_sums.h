@@ -19,7 +19,8 @@ struct FileSums {
 /// Sums bytes as they are written one after the other.
 class FileSummer {
  public:
-  void add(const void* data, size_t size);
+  /// The CRC-32 of these bytes alone.
+  uint32_t add(const void* data, size_t size);
   FileSums finish();
 
  private:

@@ -189,19 +189,27 @@ void Fp32Source::add_group(size_t group) {
 }
 
 at::Tensor Fp32Source::load(const at::Tensor& weight) const {
+  const at::Tensor data = at::empty(weight.sizes(), at::TensorOptions().dtype(at::kFloat));
+  load(weight, data);
+  return data;
+}
+
+void Fp32Source::load(const at::Tensor& weight, const at::Tensor& destination) const {
   const auto parts = parts_.find(weight.storage().unsafeGetStorageImpl());
   if (parts == parts_.end()) raise<UsageError>(kFp32SourceWhere, "a tensor that is not of this checkpoint");
-  const at::Tensor data = at::empty(weight.sizes(), at::TensorOptions().dtype(at::kFloat));
   int64_t done = 0;
   for (const Part& part : parts->second) {
+    // Weights follow each other file by file: one file reads ahead at a time.
+    if (last_read_ != nullptr && last_read_ != part.archive) last_read_->release();
+    last_read_ = part.archive;
     if (!part.tensor.is_contiguous()) {
-      data.copy_(part.archive->load(part.tensor));
+      destination.copy_(part.archive->load(part.tensor));
       continue;
     }
-    part.archive->read(part.tensor, part.elements, data.view({-1}).narrow(0, done, part.elements.numel()));
+    part.archive->read(part.tensor, part.elements,
+                       destination.view({-1}).narrow(0, done, part.elements.numel()));
     done += part.elements.numel();
   }
-  return data;
 }
 
 }  // namespace deepspeed::checkpoint

@@ -29,6 +29,8 @@ class Fp32Source {
   const NamedTensors& weights() const { return weights_; }
   /// The data of one of them, or of a view of its whole storage, in its sizes.
   at::Tensor load(const at::Tensor& weight) const;
+  /// The same into a tensor of these sizes: fp32, contiguous, on the CPU.
+  void load(const at::Tensor& weight, const at::Tensor& destination) const;
 
  private:
   /// Elements that lie together in a file.
@@ -57,6 +59,7 @@ class Fp32Source {
   NamedTensors weights_;
   std::unordered_map<std::string, size_t> positions_;  // in weights_
   std::unordered_map<const void*, Parts> parts_;       // by storage of a weight
+  mutable const DeferredArchive* last_read_ = nullptr;
 };
 
 }  // namespace deepspeed::checkpoint

@@ -3,6 +3,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include <ATen/ops/empty.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/checkpoint/atomic_file.h"
@@ -101,8 +103,14 @@ std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, co
   const bool safetensors = options.safe_serialization || output.extension() == ".safetensors";
   const uint64_t all_bytes = num_bytes(weights, safetensors);
   uint64_t done_bytes = 0;
+  at::Tensor memory = at::empty({0}, at::TensorOptions().dtype(at::kFloat));  // of one weight after the other
   const TensorProvider provide = [&](const at::Tensor& weight) {
-    at::Tensor data = source.load(weight);
+    if (memory.numel() < weight.numel()) {
+      memory.reset();
+      memory = at::empty({weight.numel()}, at::TensorOptions().dtype(at::kFloat));
+    }
+    at::Tensor data = memory.narrow(0, 0, weight.numel()).view(weight.sizes());
+    source.load(weight, data);
     done_bytes += data.nbytes();
     if (options.progress) options.progress(done_bytes, all_bytes);
     return data;

@@ -113,6 +113,9 @@ FileSums write_safetensors(const std::filesystem::path& path, const NamedTensors
   const std::string header = header_of(tensors);
   const uint64_t header_size = header.size();
   AtomicFile file(path);
+  uint64_t num_bytes = sizeof(header_size) + header_size;
+  for (const auto& [name, tensor] : tensors) num_bytes += tensor.nbytes();
+  file.reserve(num_bytes);
   file.write(&header_size, sizeof(header_size));
   file.write(header.data(), header.size());
   for (const auto& [name, tensor] : tensors) {

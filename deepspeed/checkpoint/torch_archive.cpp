@@ -18,13 +18,12 @@ namespace {
 
 constexpr const char* kTorchArchiveWhere = "checkpoint.torch_archive";
 
-void write_records(AtomicFile& file, const std::string& pickled, const std::vector<at::Tensor>& records,
-                   const TensorProvider& provide) {
-  ZipWriter zip("archive", [&](const void* data, size_t size) { file.write(data, size); });
-  zip.add("data.pkl", pickled.data(), pickled.size());
+void write_records(AtomicFile& file, const ArchiveContent& content, const TensorProvider& provide) {
+  ZipWriter zip("archive", [&](const void* data, size_t size) { return file.write(data, size); });
+  zip.add("data.pkl", content.pickled.data(), content.pickled.size());
   zip.add("byteorder", "little", 6);
-  for (size_t index = 0; index < records.size(); ++index) {
-    const at::Tensor& record = records[index];
+  for (size_t index = 0; index < content.records.size(); ++index) {
+    const at::Tensor& record = content.records[index];
     const at::Tensor data = record.is_meta() ? provide(record).contiguous() : record.cpu();
     if (data.nbytes() != record.nbytes()) {
       raise<CheckpointError>(kTorchArchiveWhere, "a tensor of ", record.nbytes(), " bytes came with ",
@@ -74,16 +73,28 @@ void check_byte_order(const ZipReader& zip) {
 
 }  // namespace
 
-FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
-                             const TensorProvider& provide) {
-  const StoragePlan plan(value, provide != nullptr);
-  const std::string pickled = pickle(value, plan);
-  AtomicFile file(path);
+uint64_t ArchiveContent::num_bytes() const {
   uint64_t bytes = pickled.size();
-  for (const at::Tensor& record : plan.records()) bytes += record.nbytes();
-  file.reserve(bytes);
-  write_records(file, pickled, plan.records(), provide);
+  for (const at::Tensor& record : records) bytes += record.nbytes();
+  return bytes;
+}
+
+ArchiveContent make_archive_content(const Value& value, bool deferred) {
+  const StoragePlan plan(value, deferred);
+  return {pickle(value, plan), plan.records()};
+}
+
+FileSums write_archive_content(const std::filesystem::path& path, const ArchiveContent& content,
+                               const TensorProvider& provide, const io::WriterOptions& options) {
+  AtomicFile file(path, options);
+  file.reserve(content.num_bytes());
+  write_records(file, content, provide);
   return file.commit();
+}
+
+FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
+                             const TensorProvider& provide, const io::WriterOptions& options) {
+  return write_archive_content(path, make_archive_content(value, provide != nullptr), provide, options);
 }
 
 Value read_torch_archive(const std::filesystem::path& path, const ReadOptions& options) {

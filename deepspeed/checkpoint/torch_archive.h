@@ -5,9 +5,12 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "deepspeed/checkpoint/file_sums.h"
 #include "deepspeed/checkpoint/value.h"
+#include "deepspeed/io/file_writer.h"
 
 namespace deepspeed::checkpoint {
 
@@ -20,7 +23,22 @@ using TensorProvider = std::function<at::Tensor(const at::Tensor& deferred)>;
 /// is replaced. Tensors on the meta device are written as `provide` gives them, one after the other, so that
 /// no two need be in memory. Returns the file's checksums.
 FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
-                             const TensorProvider& provide = nullptr);
+                             const TensorProvider& provide = nullptr, const io::WriterOptions& options = {});
+
+/// What a file will hold.
+struct ArchiveContent {
+  std::string pickled;
+  std::vector<at::Tensor> records;  // 1-D, contiguous, on the tensors' own device
+
+  uint64_t num_bytes() const;
+};
+
+/// The two halves of write_torch_archive(), for content that is written later. The records share the memory
+/// of the tensors in `value`.
+ArchiveContent make_archive_content(const Value& value, bool deferred = false);
+FileSums write_archive_content(const std::filesystem::path& path, const ArchiveContent& content,
+                               const TensorProvider& provide = nullptr,
+                               const io::WriterOptions& options = {});
 
 struct ReadOptions {
   bool tensor_data = true;  // false: tensors come on the meta device (sizes and dtypes only)

@@ -21,6 +21,8 @@ class ZipReader {
 
   const std::filesystem::path& path() const { return file_.path(); }
   uint64_t bytes_read() const { return file_.bytes_read(); }
+  /// As FileReader::release().
+  void release() const { file_.release(); }
   /// Names are relative to the archive's top folder: "data.pkl", "data/0".
   bool has(const std::string& name) const { return records_.contains(name); }
   /// Bytes of a record, never more than the file has. Throws CheckpointError where there is no such record.

@@ -2,17 +2,15 @@
 
 #include <algorithm>
 
-#include "deepspeed/checkpoint/crc32.h"
-
 namespace deepspeed::checkpoint {
 namespace {
 
 constexpr uint64_t kRecordAlignment = 64;
 constexpr uint64_t kMax32 = 0xFFFFFFFF;
 constexpr uint64_t kMax16 = 0xFFFF;
-constexpr uint16_t kVersion = 45;  // the first with 64-bit sizes
-constexpr uint16_t kUtf8Names = 1 << 11;
-constexpr uint16_t kDate = (1 << 5) + 1;  // 1 January 1980: files of equal content are equal
+constexpr uint16_t kVersion = 45;                  // the first with 64-bit sizes
+constexpr uint16_t kFlags = (1 << 11) | (1 << 3);  // names in UTF-8; sizes and checksum behind the record
+constexpr uint16_t kDate = (1 << 5) + 1;           // 1 January 1980: files of equal content are equal
 constexpr uint16_t kZip64Part = 1;
 constexpr uint16_t kPaddingPart = 0x4246;  // "FB", torch's
 
@@ -56,29 +54,34 @@ void ZipWriter::write(const std::string& bytes) {
 }
 
 void ZipWriter::add(const std::string& name, const void* data, uint64_t size) {
-  Entry entry{folder_ + "/" + name, position_, size, crc32(0, data, size)};
-  // A local header needs both sizes in its 64-bit part where one of them does not fit.
-  std::string extra = zip64_part({size, size});
+  Entry entry{folder_ + "/" + name, position_, size};
+  const bool is_large = size >= kMax32;
+  // The 64-bit part tells readers which width the sizes behind the record have; the sizes themselves stand
+  // there.
+  std::string extra = is_large ? FieldWriter().u16(kZip64Part).u16(16).u64(0).u64(0).bytes : "";
   const uint64_t data_begin = position_ + 30 + entry.name.size() + extra.size() + 4;
   const uint64_t padding = (kRecordAlignment - data_begin % kRecordAlignment) % kRecordAlignment;
   extra += FieldWriter().u16(kPaddingPart).u16(padding).text(std::string(padding, 'Z')).bytes;
   write(FieldWriter()
             .u32(0x04034b50)
             .u16(kVersion)
-            .u16(kUtf8Names)
+            .u16(kFlags)
             .u16(0)  // stored, not compressed
             .u16(0)
             .u16(kDate)
-            .u32(entry.crc)
-            .u32_or_64(size)
-            .u32_or_64(size)
+            .u32(0)
+            .u32(is_large ? kMax32 : 0)
+            .u32(is_large ? kMax32 : 0)
             .u16(entry.name.size())
             .u16(extra.size())
             .text(entry.name)
             .text(extra)
             .bytes);
-  sink_(data, size);
+  entry.crc = sink_(data, size);
   position_ += size;
+  FieldWriter behind;
+  behind.u32(0x08074b50).u32(entry.crc);
+  write(is_large ? behind.u64(size).u64(size).bytes : behind.u32(size).u32(size).bytes);
   entries_.push_back(std::move(entry));
 }
 
@@ -90,7 +93,7 @@ void ZipWriter::finish() {
               .u32(0x02014b50)
               .u16(kVersion)
               .u16(kVersion)
-              .u16(kUtf8Names)
+              .u16(kFlags)
               .u16(0)
               .u16(0)
               .u16(kDate)

@@ -7,6 +7,7 @@
 #include "deepspeed/base/text.h"
 #include "deepspeed/comm/failure.h"
 #include "deepspeed/comm/monitored_barrier.h"
+#include "deepspeed/comm/own_thread.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -59,7 +60,7 @@ class C10dWork : public Work::Impl {
     const auto begin = Clock::now();
     const auto elapsed = [&] { return std::chrono::duration_cast<milliseconds>(Clock::now() - begin); };
     const auto timeout = group_->description().timeout;
-    group_->calls().set_blocked(number_, true);
+    if (!OwnThread::is_here()) group_->calls().set_blocked(number_, true);
     try {
       for (const auto& work : started_.works) {
         // With a time, NCCL's wait would block this thread too. Zero would mean "for ever" to Gloo's.

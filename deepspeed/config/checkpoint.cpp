@@ -16,15 +16,17 @@ const Table<ParallelWriteConfig>& parallel_write_table() {
 const Table<CheckpointWriterConfig>& writer_table() {
   using C = CheckpointWriterConfig;
   static const Table<C> table({
-      entry("type", &C::type, "The writer.", {one_of({"MOCK", "PYTHON", "FAST"})}),
-      entry("io_buffer_size", &C::io_buffer_size, "Bytes of the buffer.", {above(0)}),
-      entry("io_buffer_double", &C::io_buffer_double,
-            "Fill one half of the buffer while the other is written."),
-      entry("io_multiplier", &C::io_multiplier, "Writers a rank.", {at_least(1)}),
-      entry("show_statistics", &C::show_statistics, "Log the times of writing."),
-      entry("data_parallel", &C::data_parallel, "Which ranks share the writing.",
-            {one_of({"replica", "socket", "machine"})}),
-      entry("decoupled", &C::decoupled, "Write beside the training."),
+      entry("type", &C::type,
+            "FAST writes past the page cache, several blocks at once; PYTHON by plain write(); MOCK nothing "
+            "at all.",
+            {one_of({"MOCK", "PYTHON", "FAST"})}),
+      entry("io_buffer_size", &C::io_buffer_size, "Bytes of a buffer.", {above(0)}),
+      entry("io_buffer_double", &C::io_buffer_double, "Fill one buffer while another is written."),
+      entry("io_multiplier", &C::io_multiplier, "Files that a rank writes at once.", {at_least(1)}),
+      entry("show_statistics", &C::show_statistics, "Log bytes and times of writing."),
+      entry("data_parallel", &C::data_parallel, "Which ranks share the writing of one file.",
+            {one_of({"replica", "socket", "machine"}), not_yet()}),
+      entry("decoupled", &C::decoupled, "Copy to host memory, then write beside the training."),
   });
   return table;
 }
@@ -42,7 +44,8 @@ const Table<CheckpointConfig>& checkpoint_table() {
       section_entry("parallel_write", &C::parallel_write, parallel_write_table(), "Parallel writing."),
       entry("checkpoint_serialization", &C::checkpoint_serialization, "Write the format of torch.save.",
             {not_yet()}),
-      section_entry("writer", &C::writer, writer_table(), "Who writes the files.", {or_null(), not_yet()}),
+      section_entry("writer", &C::writer, writer_table(), "How files are written; null: as FAST.",
+                    {or_null()}),
       entry("keep_last", &C::keep_last, "Complete tags that are left after a save, the newest; null: all.",
             {at_least(1)}),
   });

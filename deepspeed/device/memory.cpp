@@ -1,20 +1,37 @@
 #include "deepspeed/device/memory.h"
 
+#include <algorithm>
+#include <charconv>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "deepspeed/base/error.h"
 
 namespace deepspeed::device {
 namespace {
 
-// A line of /proc/self/status reads "VmHWM:     12345 kB".
-int64_t status_bytes(const std::string& key) {
-  std::ifstream file("/proc/self/status");
+// A line of such a file reads "VmHWM:     12345 kB".
+int64_t bytes_of_line(const char* path, const std::string& key) {
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with(key + ":")) return std::stoll(line.substr(key.size() + 1)) * 1024;
   }
-  raise<IoError>("device.memory", "/proc/self/status has no line ", key, "; is /proc mounted?");
+  raise<IoError>("device.memory", path, " has no line ", key, "; is /proc mounted?");
+}
+
+int64_t status_bytes(const std::string& key) { return bytes_of_line("/proc/self/status", key); }
+
+// Nothing where there is no such file, or no bound in it ("max").
+std::optional<int64_t> number_in(const std::string& path) {
+  std::ifstream file(path);
+  std::string text;
+  int64_t number = 0;
+  if (!(file >> text) || std::from_chars(text.data(), text.data() + text.size(), number).ec != std::errc()) {
+    return std::nullopt;
+  }
+  return number;
 }
 
 }  // namespace
@@ -26,6 +43,18 @@ bool reset_peak_resident() {
   std::ofstream file("/proc/self/clear_refs");
   file << "5" << std::flush;
   return file.good();
+}
+
+int64_t available_host_bytes() {
+  int64_t available = bytes_of_line("/proc/meminfo", "MemAvailable");
+  const std::string groups = "/sys/fs/cgroup/";  // version 2, then version 1
+  for (const auto& [most, used] :
+       {std::pair("memory.max", "memory.current"),
+        std::pair("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")}) {
+    const auto limit = number_in(groups + most), now = number_in(groups + used);
+    if (limit && now) available = std::min(available, std::max<int64_t>(0, *limit - *now));
+  }
+  return available;
 }
 
 }  // namespace deepspeed::device

@@ -14,6 +14,7 @@
 #include "deepspeed/checkpoint/plain_optimizer.h"
 #include "deepspeed/engine/checkpoint_options.h"
 #include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/save_job.h"
 
 namespace deepspeed {
 
@@ -26,16 +27,14 @@ class CheckpointIo {
   void save_16bit_model(const std::string& directory, const std::string& file_name, bool exclude_frozen);
 
  private:
-  /// Runs `work` here, then lets all ranks know: where it failed on one, all throw, naming the rank and its
-  /// reason.
+  /// As the function of that name, over the engine's ranks.
   void on_all_ranks(const char* what, const std::function<void()>& work);
   void check_tag(const std::string& tag) const;
 
   // checkpoint_save.cpp
-  checkpoint::Manifest write_files(const std::string& directory, const std::string& tag,
-                                   const SaveOptions& options);
-  void publish(const std::string& directory, const std::string& tag, const checkpoint::Manifest& written);
-  void prune(const std::string& directory, const std::string& tag);
+  /// What this rank will write, sharing the memory of the engine's tensors.
+  void collect(SaveJob& job, const SaveOptions& options) const;
+  void run(SaveJob job);
   checkpoint::NamedTensors module_tensors(bool exclude_frozen) const;
   checkpoint::ModelStates model_states(const SaveOptions& options) const;
   checkpoint::ZeroOptimizerStates zero_states() const;

@@ -53,6 +53,7 @@ std::string CheckpointIo::chosen_tag(const std::string& directory, const LoadOpt
 
 LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& options) {
   const c10::NoGradGuard no_grad;
+  engine_.wait_for_checkpoint();
   LoadResult result;
   const std::string tag = chosen_tag(directory, options);
   if (tag.empty()) {

@@ -12,6 +12,7 @@
 #include "deepspeed/checkpoint/torch_archive.h"
 #include "deepspeed/device/current_device.h"
 #include "deepspeed/device/rng.h"
+#include "deepspeed/engine/background_saver.h"
 #include "deepspeed/engine/checkpoint_io.h"
 #include "deepspeed/engine/hyperparameters_json.h"
 
@@ -29,87 +30,58 @@ at::Tensor part_of(const at::Tensor& flat, const Interval& place, at::IntArrayRe
 
 void CheckpointIo::save(const std::string& directory, const SaveOptions& options) {
   if (directory.empty()) raise<UsageError>("checkpoint", "save_checkpoint() needs a directory");
-  const std::string tag = options.tag.empty() ? checkpoint::default_tag(engine_.global_steps_) : options.tag;
-  check_tag(tag);
-  const std::string staging = checkpoint::staging_tag(tag);
-  checkpoint::StagingLock lock;
-  on_all_ranks("saving", [&] {
-    if (engine_.rank() == 0) lock = checkpoint::begin_tag(directory, tag);
-  });
-  try {
-    checkpoint::Manifest written;
-    on_all_ranks("saving", [&] {
-      checkpoint::make_folders(fs::path(directory) / staging);
-      written = write_files(directory, staging, options);
-    });
-    publish(directory, tag, written);
-  } catch (...) {
-    std::error_code ignored;
-    if (engine_.local_rank() == 0) fs::remove_all(fs::path(directory) / staging, ignored);
-    throw;
+  engine_.wait_for_checkpoint();
+  SaveJob job;
+  job.directory = directory;
+  job.tag = options.tag.empty() ? checkpoint::default_tag(engine_.global_steps_) : options.tag;
+  check_tag(job.tag);
+  const config::CheckpointConfig& config = engine_.config_.checkpoint;
+  const auto& writer = config.writer;
+  if (writer && writer->type == "MOCK") {
+    on_all_ranks("saving", [&] { collect(job, options); });
+    log::warning("[checkpoint] checkpoint.writer.type is MOCK: ", directory, "/", job.tag, " is not written");
+    return;
   }
-  // `latest` names the tag only once every rank's files are there.
+  job.save_latest = options.save_latest;
+  job.keep_last = config.keep_last;
+  job.local_rank = engine_.local_rank();
+  if (writer) {
+    if (writer->type == "PYTHON") job.writer.method = io::WriteMethod::kPlain;
+    job.writer.double_buffered = writer->io_buffer_double;
+    job.writer.buffer_bytes = size_t(writer->io_buffer_size) * (writer->io_buffer_double ? 2 : 1);
+    job.num_writers = writer->io_multiplier;
+    job.show_statistics = writer->show_statistics;
+  }
   on_all_ranks("saving", [&] {
-    if (options.save_latest && engine_.rank() == 0) checkpoint::write_latest(directory, tag);
+    if (engine_.rank() == 0) job.lock = checkpoint::begin_tag(directory, job.tag);
+    collect(job, options);
   });
-  log::info("saved checkpoint ", directory, "/", tag);
-  prune(directory, tag);
+  run(std::move(job));
 }
 
-void CheckpointIo::prune(const std::string& directory, const std::string& tag) {
-  const std::optional<int64_t> keep_last = engine_.config_.checkpoint.keep_last;
-  if (!keep_last) return;
-  // `latest` lies on the machine of rank 0 alone where machines do not share the file system.
-  std::string latest;
-  on_all_ranks("saving", [&] {
-    if (engine_.rank() == 0) latest = checkpoint::read_latest(directory).value_or("");
-  });
-  latest = engine_.world_.group().all_gather_text(latest).front();
-  for (const bool is_first : {true, false}) {  // as in publish()
-    on_all_ranks("saving", [&] {
-      if ((engine_.rank() == 0) != is_first || engine_.local_rank() != 0) return;
-      try {
-        checkpoint::prune_tags(directory, tag, *keep_last, latest);
-      } catch (const std::exception& error) {  // what was saved is whole all the same
-        log::warning("[checkpoint] older tags are left in ", directory, ": ", error.what());
-      }
-    });
+void CheckpointIo::run(SaveJob job) {
+  BackgroundSaver* saver = engine_.background_saver_.get();
+  if (saver != nullptr && saver->has_room_for(job)) return saver->start(std::move(job));
+  if (saver != nullptr) {
+    log::warning("[checkpoint] there is too little host memory for a copy of what ", job.directory, "/",
+                 job.tag, " will hold: it is written before the training goes on");
   }
+  job.run(engine_.world_.group());
 }
 
-void CheckpointIo::publish(const std::string& directory, const std::string& tag,
-                           const checkpoint::Manifest& written) {
-  checkpoint::Manifest all;
-  for (const std::string& text : engine_.world_.group().all_gather_text(checkpoint::to_text(written)))
-    all.files.merge(checkpoint::parse_manifest(text).files);
-  const fs::path staging = fs::path(directory) / checkpoint::staging_tag(tag);
-  // Rank 0 first: where all machines share the file system nothing is left to the others.
-  for (const bool is_first : {true, false}) {
-    on_all_ranks("saving", [&] {
-      if ((engine_.rank() == 0) != is_first || engine_.local_rank() != 0 || !fs::exists(staging)) return;
-      checkpoint::Manifest here = all;
-      std::erase_if(here.files, [&](const auto& file) { return !fs::exists(staging / file.first); });
-      checkpoint::remove_unlisted(directory, tag, here);
-      checkpoint::write_manifest(staging, here);
-      checkpoint::publish_tag(directory, tag);
-    });
-  }
-}
-
-checkpoint::Manifest CheckpointIo::write_files(const std::string& directory, const std::string& tag,
-                                               const SaveOptions& options) {
+void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
   const int rank = engine_.rank();
-  checkpoint::Manifest written;
-  const auto write = [&](const fs::path& path, const checkpoint::Value& value) {
-    written.files[path.filename().string()] = checkpoint::write_torch_archive(path, value);
+  const auto add = [&](const fs::path& path, const checkpoint::Value& value) {
+    job.file_names.push_back(path.filename().string());
+    job.contents.push_back(checkpoint::make_archive_content(value));
   };
   if (rank == 0) {
-    write(checkpoint::model_states_path(directory, tag),
-          checkpoint::build_model_states(model_states(options)));
+    add(checkpoint::model_states_path(job.directory, job.tag),
+        checkpoint::build_model_states(model_states(options)));
   }
   if (engine_.optimizer_ && engine_.zero_optimization()) {
-    write(checkpoint::optim_states_path(directory, tag, rank, 0, engine_.bfloat16_enabled()),
-          checkpoint::build_optimizer_states(zero_states()));
+    add(checkpoint::optim_states_path(job.directory, job.tag, rank, 0, engine_.bfloat16_enabled()),
+        checkpoint::build_optimizer_states(zero_states()));
   }
   checkpoint::RunState run;
   run.cpu_rng = device::cpu_rng_state();
@@ -118,8 +90,7 @@ checkpoint::Manifest CheckpointIo::write_files(const std::string& directory, con
     run.loader = checkpoint::LoaderState{position->seed, position->epoch, position->samples_consumed,
                                          position->epoch_ended};
   }
-  write(checkpoint::rng_states_path(directory, tag, rank), checkpoint::build_run_state(run));
-  return written;
+  add(checkpoint::rng_states_path(job.directory, job.tag, rank), checkpoint::build_run_state(run));
 }
 
 checkpoint::NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const {

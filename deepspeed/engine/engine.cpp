@@ -9,6 +9,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/engine/background_saver.h"
 #include "deepspeed/profile/memory_report.h"
 
 namespace deepspeed {
@@ -26,6 +27,8 @@ Engine::Engine(EngineParts parts)
       autocast_(parts.autocast) {
   if (config_.wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
   if (config_.timers.throughput.enabled) throughput_.emplace(config_.timers.throughput.synchronized);
+  const auto& writer = config_.checkpoint.writer;
+  if (writer && writer->decoupled) background_saver_ = std::make_unique<BackgroundSaver>(world_);
   refresh_boundary();
 }
 
@@ -255,6 +258,7 @@ void Engine::compile(const CompileOptions& options) {
 
 void Engine::destroy() {
   if (optimizer_ && optimizer_->backward_is_open()) optimizer_->finish_backward();
+  wait_for_checkpoint();
   lr_scheduler_.reset();
   optimizer_.reset();
   *output_scale_ = {};

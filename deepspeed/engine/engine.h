@@ -31,6 +31,8 @@
 
 namespace deepspeed {
 
+class BackgroundSaver;
+
 struct BackwardOptions {
   bool retain_graph = false;
   bool scale_wrt_gas = true;        // divide the loss by the accumulation steps
@@ -188,6 +190,12 @@ class Engine : public ConfigGetters, public LaterCalls {
 
   /// Writes `<directory>/<tag>/...` in DeepSpeed's layout and then `<directory>/latest`. All ranks call it.
   void save_checkpoint(const std::string& directory, const SaveOptions& options = {});
+  /// With checkpoint.writer.decoupled save_checkpoint() returns once the states are copied to host memory,
+  /// and they are written while the training goes on: waits until that is done. Throws what went wrong there;
+  /// so do the next save_checkpoint() and load_checkpoint(). All ranks call it.
+  void wait_for_checkpoint();
+  /// Whether nothing is being written; a failure counts as done.
+  bool checkpoint_is_saved() const;
   /// Reads what save_checkpoint() wrote; all ranks call it. `path` of the result is empty where there is no
   /// checkpoint.
   LoadResult load_checkpoint(const std::string& directory, const LoadOptions& options = {});
@@ -257,6 +265,7 @@ class Engine : public ConfigGetters, public LaterCalls {
   std::optional<zero::GradNorm> grad_norm_;
   std::optional<bool> boundary_override_;
   std::optional<PreemptionWatch> preemption_;
+  std::unique_ptr<BackgroundSaver> background_saver_;  // null: not asked for
   bool is_compiled_ = false;
   bool is_destroyed_ = false;
 };

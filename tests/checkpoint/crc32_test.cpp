@@ -37,5 +37,24 @@ TEST(Crc32, IsTheSameForEveryLengthStartAndCut) {
   }
 }
 
+TEST(Crc32, OfTwoRunsFollowsFromThatOfEach) {
+  std::string bytes(300'000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = char(i * 131 + i / 5);
+  const uint32_t whole = crc32(0, bytes.data(), bytes.size());
+  for (size_t cut = 0; cut <= bytes.size(); cut += 29'999) {
+    const uint32_t first = crc32(0, bytes.data(), cut);
+    const uint32_t second = crc32(0, bytes.data() + cut, bytes.size() - cut);
+    EXPECT_EQ(combine_crc32(first, second, bytes.size() - cut), whole) << cut;
+  }
+  // Beyond 32 bits: n zero bytes twice are 2n zero bytes.
+  uint32_t zeros = crc32(0, std::string(1 << 20, '\0').data(), 1 << 20);
+  uint32_t one_more = zeros;
+  for (uint64_t size = 1 << 20; size < uint64_t{1} << 40; size *= 2) {
+    one_more = combine_crc32(combine_crc32(zeros, zeros, size), crc32(0, "x", 1), 1);
+    zeros = combine_crc32(zeros, zeros, size);
+    EXPECT_EQ(one_more, crc32(zeros, "x", 1)) << size;
+  }
+}
+
 }  // namespace
 }  // namespace deepspeed::checkpoint

@@ -81,6 +81,12 @@ const std::set<std::string> kActs = {
     "zero_optimization.legacy_stage1",  // its only value is no feature; the other one is refused
     "checkpoint.tag_validation",
     "checkpoint.keep_last",
+    "checkpoint.writer.type",
+    "checkpoint.writer.io_buffer_size",
+    "checkpoint.writer.io_buffer_double",
+    "checkpoint.writer.io_multiplier",
+    "checkpoint.writer.show_statistics",
+    "checkpoint.writer.decoupled",
     "checkpoint.load_universal",
     "data_types.param_dtype",  // holds the model's type against it
 };

@@ -41,7 +41,7 @@ Json config_for(const std::string& path, const Field& field, const Field& parent
 
 /// Sections that are refused whatever they hold.
 bool in_refused_section(const std::string& path) {
-  for (const char* section : {"sparse_attention", "zero_optimization.zenflow", "checkpoint.writer"}) {
+  for (const char* section : {"sparse_attention", "zero_optimization.zenflow"}) {
     if (path == section || path.starts_with(std::string(section) + ".")) return true;
   }
   return false;

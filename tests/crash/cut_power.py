@@ -31,6 +31,7 @@ SETTINGS = [
     dict(world=1, stage=1, tags="same"),
     dict(world=2, stage=2, tags="new"),
     dict(world=1, stage=0, tags="new", keep_last=1),
+    dict(world=2, stage=1, tags="new", decoupled=1),
 ]
 ROUNDS_A_SETTING = 10
 

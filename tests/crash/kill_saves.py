@@ -25,6 +25,7 @@ SETTINGS = [  # one folder of checkpoints each
     dict(world=1, stage=0, tags="same"),
     dict(world=3, stage=2, tags="new", keep_last=1),
     dict(world=2, stage=0, tags="new"),
+    dict(world=2, stage=2, tags="same", decoupled=1),
 ]
 ROUNDS_A_FOLDER = 12
 

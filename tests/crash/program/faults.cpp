@@ -82,6 +82,19 @@ ssize_t write(int file, const void* data, size_t size) {
   return real(file, data, size);
 }
 
+// Blocks that go past the page cache.
+int io_uring_submit(void* ring) {
+  static const auto real = next<int (*)(void*)>("io_uring_submit");
+  static std::atomic<int64_t> blocks = 0;
+  if (blocks++ % kWritesCounted == 0) count_call();
+  return real(ring);
+}
+
+int ftruncate(int file, off_t size) noexcept {
+  count_call();
+  return next<int (*)(int, off_t)>("ftruncate")(file, size);
+}
+
 int rename(const char* from, const char* to) noexcept {
   count_call();
   return next<int (*)(const char*, const char*)>("rename")(from, to);

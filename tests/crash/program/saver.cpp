@@ -6,7 +6,8 @@
 //   saved <tag> <step> <digest>    save_checkpoint() has returned
 // The training follows from the step alone, so the digest of a step is the same in every run.
 //   crash_saver dir=<folder> [world=1] [stage=1] [tags=new|same] [keep_last=0] [saves=0] [pause_ms=0]
-//               [ballast=<bytes>] [port=<free port>]
+//               [decoupled=0] [ballast=<bytes>] [port=<free port>]
+// With decoupled=1 files are written beside the program, which waits for them before it says "saved".
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -31,7 +32,7 @@ namespace {
 using namespace deepspeed;
 
 /// Files that take a while to write: a buffer beside the small net.
-class HeavyNet : public testing::OddNet {
+class HeavyNet : public deepspeed::testing::OddNet {
  public:
   explicit HeavyNet(int64_t bytes) { ballast_ = register_buffer("ballast", at::zeros({bytes / 4})); }
   void load(int64_t step) { ballast_.fill_(double(step)); }
@@ -63,7 +64,8 @@ Json config_of(const Arguments& arguments) {
                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}},
                  {"zero_optimization", {{"stage", arguments.number("stage", 1)}}}};
   if (const int64_t keep_last = arguments.number("keep_last", 0); keep_last > 0)
-    config["checkpoint"] = {{"keep_last", keep_last}};
+    config["checkpoint"]["keep_last"] = keep_last;
+  if (arguments.number("decoupled", 0) > 0) config["checkpoint"]["writer"]["decoupled"] = true;
   return config;
 }
 
@@ -93,13 +95,14 @@ void train(const Arguments& arguments, int rank) {
   const int64_t saves = arguments.number("saves", 0);
   for (int64_t save = 0; saves == 0 || save < saves; ++save) {
     const int64_t step = engine->global_steps() + 1;
-    const auto [inputs, targets] = testing::odd_batch(100 * step + rank, 4);
+    const auto [inputs, targets] = deepspeed::testing::odd_batch(100 * step + rank, 4);
     engine->backward(engine->forward(inputs, targets));
     engine->step();
     net->load(step);
     const std::string tag = arguments.text("tags", "new") == "same" ? "same" : message("step", step);
     if (rank == 0) say(message("saving ", tag, " ", step));
     engine->save_checkpoint(dir, {.tag = tag});
+    engine->wait_for_checkpoint();
     if (rank == 0) say(message("saved ", tag, " ", step, " ", digest_of(*engine)));
     std::this_thread::sleep_for(std::chrono::milliseconds(arguments.number("pause_ms", 0)));
   }

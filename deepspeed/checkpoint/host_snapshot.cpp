@@ -1,0 +1,58 @@
+#include "deepspeed/checkpoint/host_snapshot.h"
+
+#include <algorithm>
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr uint64_t kRecordAlignment = 64;
+
+/// Bytes of the snapshot that a record takes.
+uint64_t snapshot_bytes(const at::Tensor& record) {
+  return (record.nbytes() + kRecordAlignment - 1) / kRecordAlignment * kRecordAlignment;
+}
+
+uint64_t snapshot_bytes(const std::vector<ArchiveContent>& contents) {
+  uint64_t bytes = 0;
+  for (const ArchiveContent& content : contents) {
+    for (const at::Tensor& record : content.records) bytes += snapshot_bytes(record);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+uint64_t HostSnapshot::missing_bytes(const std::vector<ArchiveContent>& contents) const {
+  const uint64_t held = memory_.defined() ? memory_.nbytes() : 0, needed = snapshot_bytes(contents);
+  return needed > held ? needed : 0;
+}
+
+void HostSnapshot::take(std::vector<ArchiveContent>& contents) {
+  const c10::NoGradGuard no_grad;
+  c10::Device device = at::kCPU;
+  for (const ArchiveContent& content : contents) {
+    for (const at::Tensor& record : content.records) {
+      if (!record.is_cpu()) device = record.device();
+    }
+  }
+  if (missing_bytes(contents) > 0) {
+    memory_.reset();  // first, so that both never stand at once
+    memory_ = at::empty({int64_t(snapshot_bytes(contents))},
+                        at::TensorOptions().dtype(at::kByte).pinned_memory(!device.is_cpu()));
+  }
+  int64_t offset = 0;
+  for (ArchiveContent& content : contents) {
+    for (at::Tensor& record : content.records) {
+      const at::Tensor copy = memory_.narrow(0, offset, int64_t(record.nbytes())).view(record.scalar_type());
+      copy.copy_(record, /*non_blocking=*/true);
+      offset += int64_t(snapshot_bytes(record));
+      record = copy;
+    }
+  }
+  copied_ = device::StreamEvent(device);
+}
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,42 @@
+// The part of saving that needs no engine: from captured content to a tag that is named by `latest`.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deepspeed/checkpoint/manifest.h"
+#include "deepspeed/checkpoint/tag_folder.h"
+#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/comm/process_group.h"
+
+namespace deepspeed {
+
+struct SaveJob {
+  std::string directory;
+  std::string tag;
+  bool save_latest = true;
+  std::optional<int64_t> keep_last = {};  // complete tags; nothing: all
+  io::WriterOptions writer = {};
+  int64_t num_writers = 1;  // files at once
+  bool show_statistics = false;
+  int local_rank = 0;
+  std::vector<std::string> file_names = {};  // of this rank
+  std::vector<checkpoint::ArchiveContent> contents = {};
+  checkpoint::StagingLock lock = {};  // of the folder that is filled, on rank 0
+
+  /// All ranks of `group` together, after checkpoint::begin_tag() on rank 0. Where one fails all throw, what
+  /// was written goes, and the tags before stay as they were.
+  void run(const comm::ProcessGroup& group);
+
+ private:
+  std::filesystem::path staging() const;
+  checkpoint::Manifest write_files() const;
+  void publish(const comm::ProcessGroup& group, const checkpoint::Manifest& written) const;
+  void prune(const comm::ProcessGroup& group) const;
+  void report(int rank, double seconds) const;
+};
+
+}  // namespace deepspeed

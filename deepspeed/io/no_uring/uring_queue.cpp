@@ -1,0 +1,8 @@
+// Of a build without liburing.
+#include "deepspeed/io/transfer_queue.h"
+
+namespace deepspeed::io {
+
+std::unique_ptr<TransferQueue> make_uring_queue(size_t /*depth*/) { return nullptr; }
+
+}  // namespace deepspeed::io

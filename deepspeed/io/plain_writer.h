@@ -1,0 +1,26 @@
+// A FileWriter over write(): through the page cache.
+#pragma once
+
+#include "deepspeed/io/file_writer.h"
+
+namespace deepspeed::io {
+
+class PlainWriter : public FileWriter {
+ public:
+  /// Takes the open file over.
+  explicit PlainWriter(int file) : file_(file) {}
+  ~PlainWriter() override;
+
+  int reserve(uint64_t bytes) override;
+  int write(const void* data, size_t size) override;
+  int finish() override;
+  WriteMethod method() const override { return WriteMethod::kPlain; }
+
+ private:
+  int keep(int error);
+
+  int file_;
+  int error_ = 0;  // the first
+};
+
+}  // namespace deepspeed::io

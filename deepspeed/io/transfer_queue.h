@@ -1,0 +1,55 @@
+// Reads and writes of files that run beside the caller, several at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "deepspeed/io/aligned_buffer.h"
+
+namespace deepspeed::io {
+
+/// One read or write. Memory and file stay the caller's and must live until it is done.
+struct Transfer {
+  enum class Kind { kRead, kWrite };
+  Kind kind = Kind::kRead;
+  int file = -1;
+  char* data = nullptr;
+  size_t size = 0;      // bytes
+  uint64_t offset = 0;  // in the file
+  uint64_t id = 0;      // the caller's own number for it
+};
+
+struct Completion {
+  uint64_t id = 0;
+  /// Bytes that were moved: fewer than asked for at the end of a file alone.
+  size_t bytes = 0;
+  int error = 0;  // of errno; 0: none
+};
+
+/// Whether a transfer that moved so many bytes, fewer than asked for, may have a rest: a count that is not
+/// aligned means the end of the file.
+constexpr bool may_go_on(size_t bytes) { return bytes % kDirectAlignment == 0; }
+
+/// Of one thread; the destructor waits for what is under way.
+class TransferQueue {
+ public:
+  virtual ~TransferQueue() = default;
+
+  /// Never waits for the disk; at most depth() may be under way.
+  virtual void start(const Transfer& transfer) = 0;
+  /// The next one that is done, in any order. Throws UsageError where none is under way.
+  virtual Completion wait() = 0;
+  virtual size_t num_under_way() const = 0;
+  virtual size_t depth() const = 0;
+  /// "io_uring" or "threads".
+  virtual const char* name() const = 0;
+};
+
+/// Over io_uring; over threads where the kernel, a container's rules or the build refuse that.
+std::unique_ptr<TransferQueue> make_transfer_queue(size_t depth);
+/// By name, for programs that compare them: null where the system or the build has no io_uring.
+std::unique_ptr<TransferQueue> make_uring_queue(size_t depth);
+std::unique_ptr<TransferQueue> make_thread_queue(size_t depth);
+
+}  // namespace deepspeed::io
