@@ -1,28 +1,13 @@
 #include "deepspeed/engine/checkpoint_io.h"
 
-#include <exception>
-
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/engine/on_all_ranks.h"
 
 namespace deepspeed {
 
 void CheckpointIo::on_all_ranks(const char* what, const std::function<void()>& work) {
-  std::string failure;
-  std::exception_ptr own;
-  try {
-    work();
-  } catch (const std::exception& error) {
-    failure = error.what();
-    own = std::current_exception();
-  }
-  const comm::ProcessGroup& group = engine_.world_.group();
-  const std::vector<std::string> failures = group.all_gather_text(failure);
-  if (own) std::rethrow_exception(own);
-  for (size_t rank = 0; rank < failures.size(); ++rank) {
-    if (!failures[rank].empty())
-      raise<CheckpointError>("checkpoint", what, " failed on rank ", rank, ": ", failures[rank]);
-  }
+  deepspeed::on_all_ranks(engine_.world_.group(), what, work);
 }
 
 void CheckpointIo::check_tag(const std::string& tag) const {

@@ -36,6 +36,8 @@ class CheckpointIo {
                                    const SaveOptions& options);
   void publish(const std::string& directory, const std::string& tag, const checkpoint::Manifest& written);
   void prune(const std::string& directory, const std::string& tag);
+  /// zero_to_fp32.py beside `latest`, as DeepSpeed has it.
+  void write_script(const std::string& directory) const;
   checkpoint::NamedTensors module_tensors(bool exclude_frozen) const;
   checkpoint::ModelStates model_states(const SaveOptions& options) const;
   checkpoint::ZeroOptimizerStates zero_states() const;

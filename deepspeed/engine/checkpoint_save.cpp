@@ -10,6 +10,7 @@
 #include "deepspeed/checkpoint/run_state.h"
 #include "deepspeed/checkpoint/tag_folder.h"
 #include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/zero_to_fp32_script.h"
 #include "deepspeed/device/current_device.h"
 #include "deepspeed/device/rng.h"
 #include "deepspeed/engine/checkpoint_io.h"
@@ -52,8 +53,19 @@ void CheckpointIo::save(const std::string& directory, const SaveOptions& options
   on_all_ranks("saving", [&] {
     if (options.save_latest && engine_.rank() == 0) checkpoint::write_latest(directory, tag);
   });
+  write_script(directory);
   log::info("saved checkpoint ", directory, "/", tag);
   prune(directory, tag);
+}
+
+void CheckpointIo::write_script(const std::string& directory) const {
+  if (engine_.rank() != 0 || !engine_.optimizer_ || !engine_.zero_optimization()) return;
+  try {
+    checkpoint::write_zero_to_fp32_script(directory);
+  } catch (const std::exception& error) {  // what was saved is whole all the same
+    log::warning("[checkpoint] ", checkpoint::zero_to_fp32_script_path(directory),
+                 " is not written: ", error.what());
+  }
 }
 
 void CheckpointIo::prune(const std::string& directory, const std::string& tag) {
