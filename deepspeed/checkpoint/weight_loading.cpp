@@ -16,7 +16,6 @@ namespace {
 
 constexpr const char* kWeightLoadingWhere = "load_weights";
 constexpr size_t kNamedInMessages = 20;
-constexpr size_t kMaxPrefixBytes = 200;  // of those that are tried for a hint; less than npos
 
 std::string list_of(const std::vector<std::string>& names) {
   std::string text;
@@ -48,24 +47,24 @@ bool same_bytes(const at::Tensor& one, const at::Tensor& other) {
          one.sizes() == other.sizes() && one.strides() == other.strides();
 }
 
-/// The rule that would make one side's names the other's, where a prefix is all that they differ in.
+/// What a rule would have to change where the names that the model lacks differ from its own by a prefix.
 std::string prefix_hint(const LoadedWeights& names) {
-  if (names.missing.empty() || names.unexpected.empty()) return "";
+  if (names.unexpected.empty()) return "";
   const std::unordered_set<std::string> missing(names.missing.begin(), names.missing.end());
   const std::string& found = names.unexpected.front();
-  for (size_t dot = found.find('.'); dot < kMaxPrefixBytes; dot = found.find('.', dot + 1)) {
-    const std::string prefix = found.substr(0, dot + 1);
-    const bool fits = std::ranges::all_of(names.unexpected, [&](const std::string& name) {
+  for (const std::string& wanted : names.missing) {
+    const bool file_has_prefix = found.ends_with("." + wanted);
+    if (!file_has_prefix && !wanted.ends_with("." + found)) continue;
+    const std::string prefix = file_has_prefix ? found.substr(0, found.size() - wanted.size())
+                                               : wanted.substr(0, wanted.size() - found.size());
+    const bool fits_all = std::ranges::all_of(names.unexpected, [&](const std::string& name) {
+      if (!file_has_prefix) return missing.contains(prefix + name);
       return name.starts_with(prefix) && missing.contains(name.substr(prefix.size()));
     });
-    if (fits) return "; the file's names begin with '" + prefix + "', which a rename rule can take off";
-  }
-  const std::string& wanted = names.missing.front();
-  for (size_t dot = wanted.find('.'); dot < kMaxPrefixBytes; dot = wanted.find('.', dot + 1)) {
-    const std::string prefix = wanted.substr(0, dot + 1);
-    const bool fits = std::ranges::all_of(
-        names.unexpected, [&](const std::string& name) { return missing.contains(prefix + name); });
-    if (fits) return "; the model's names begin with '" + prefix + "', which a rename rule can put before";
+    if (!fits_all) continue;
+    return file_has_prefix
+               ? "; the file's names begin with '" + prefix + "', which a rename rule can take off"
+               : "; the model's names begin with '" + prefix + "', which a rename rule can put before";
   }
   return "";
 }
