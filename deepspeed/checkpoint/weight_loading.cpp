@@ -48,9 +48,10 @@ bool same_bytes(const at::Tensor& one, const at::Tensor& other) {
 }
 
 /// What a rule would have to change where the names that the model lacks differ from its own by a prefix.
-std::string prefix_hint(const LoadedWeights& names) {
+std::string prefix_hint(const LoadedWeights& names, const std::vector<WeightTarget>& targets) {
   if (names.unexpected.empty()) return "";
-  const std::unordered_set<std::string> missing(names.missing.begin(), names.missing.end());
+  std::unordered_set<std::string> known;
+  for (const WeightTarget& target : targets) known.insert(target.names.begin(), target.names.end());
   const std::string& found = names.unexpected.front();
   for (const std::string& wanted : names.missing) {
     const bool file_has_prefix = found.ends_with("." + wanted);
@@ -58,8 +59,8 @@ std::string prefix_hint(const LoadedWeights& names) {
     const std::string prefix = file_has_prefix ? found.substr(0, found.size() - wanted.size())
                                                : wanted.substr(0, wanted.size() - found.size());
     const bool fits_all = std::ranges::all_of(names.unexpected, [&](const std::string& name) {
-      if (!file_has_prefix) return missing.contains(prefix + name);
-      return name.starts_with(prefix) && missing.contains(name.substr(prefix.size()));
+      if (!file_has_prefix) return known.contains(prefix + name);
+      return name.starts_with(prefix) && known.contains(name.substr(prefix.size()));
     });
     if (!fits_all) continue;
     return file_has_prefix
@@ -175,7 +176,7 @@ std::string WeightLoading::problems_text() const {
     text += (index == 0 ? "" : "; ") + problems_[index];
   if (problems_.size() > kNamedInMessages)
     text += message("; and ", problems_.size() - kNamedInMessages, " more");
-  text += prefix_hint(result_) + ". Nothing was changed";
+  text += prefix_hint(result_, targets_) + ". Nothing was changed";
   if (names_differ_)
     text += "; rename and rename_rules adapt names, strict = false loads those that both have";
   return text;

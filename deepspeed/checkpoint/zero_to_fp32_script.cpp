@@ -90,7 +90,7 @@ if __name__ == "__main__":
     try:
         found = find_program()
     except RuntimeError as error:
-        sys.exit("zero_to_fp32.py: {}".format(error))
+        raise SystemExit("zero_to_fp32.py: {}".format(error))
     os.execv(found, [found] + sys.argv[1:])
 )python";
 

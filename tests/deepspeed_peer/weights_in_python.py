@@ -6,6 +6,7 @@ torch.save, and the functions of the script zero_to_fp32.py.
 One line a case; the exit code is 0 where all agree.
 """
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -38,6 +39,12 @@ def script_of(build, folder):
     return module
 
 
+def deepspeeds_weights(source):
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        weights = deepspeeds.get_fp32_state_dict_from_zero_checkpoint(str(source))
+    return {name: tensor.contiguous() for name, tensor in weights.items()}
+
+
 def same(ours, theirs, may_lack=frozenset()):
     return set(ours) - may_lack == set(theirs) - may_lack and all(
         torch.equal(ours[name].float(), tensor.float()) for name, tensor in theirs.items())
@@ -61,8 +68,7 @@ class Holder(torch.nn.Module):
 def cases(script, folder):
     for name in ("stage1_fp32", "stage2_fp32", "stage1_bf16", "stage2_bf16"):
         source = GOLDEN / name
-        theirs = {key: tensor.contiguous() for key, tensor in
-                  deepspeeds.get_fp32_state_dict_from_zero_checkpoint(str(source)).items()}
+        theirs = deepspeeds_weights(source)
         missing = NAMES_MISSING_AT_STAGE_1 if name.startswith("stage1") else frozenset()
         for lazy in (False, True):
             ours = script.get_fp32_state_dict_from_zero_checkpoint(source, lazy_mode=lazy)
