@@ -45,6 +45,7 @@ inline std::set<std::string> names_in(const std::filesystem::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     names.insert(entry.path().filename().string());
+  names.erase("zero_to_fp32.py");  // beside `latest` after the first save with ZeRO
   return names;
 }
 
