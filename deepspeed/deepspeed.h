@@ -11,6 +11,7 @@
 #include "deepspeed/engine/autocast.h"
 #include "deepspeed/engine/dataloader.h"
 #include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/load_weights.h"
 #include "deepspeed/engine/seed.h"
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"

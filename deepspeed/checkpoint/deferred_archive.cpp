@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/byte_order.h"
 #include "deepspeed/checkpoint/unpickler.h"
 
 namespace deepspeed::checkpoint {
@@ -14,6 +15,7 @@ namespace {
 
 constexpr const char* kDeferredWhere = "checkpoint.deferred_archive";
 constexpr int64_t kConvertedBytes = 4 * 1024 * 1024;  // read at a time where another dtype is wanted
+constexpr uint64_t kVerifiedBytes = 4 * 1024 * 1024;  // read at a time where nothing is kept
 
 }  // namespace
 
@@ -40,6 +42,7 @@ DeferredArchive::DeferredArchive(std::filesystem::path path, std::optional<FileS
     return found->second;
   };
   try {
+    check_byte_order(zip_);
     value_ = unpickle(zip_.read_text("data.pkl"), load);
   } catch (const CheckpointError& error) {
     raise<CheckpointError>(kDeferredWhere, "cannot read ", zip_.path(), ": ", error.what());
@@ -121,6 +124,15 @@ Value DeferredArchive::load(Value value) const {
     if (object->state != nullptr) object->state = std::make_shared<Value>(load(*object->state));
   }
   return value;
+}
+
+void DeferredArchive::verify() const {
+  const at::Tensor piece = at::empty({int64_t(kVerifiedBytes)}, at::kByte);
+  for (const auto& [storage, record] : records_) {
+    const uint64_t size = zip_.size(record);
+    for (uint64_t done = 0; done < size; done += kVerifiedBytes)
+      zip_.read_part(record, done, piece.mutable_data_ptr(), std::min(kVerifiedBytes, size - done));
+  }
 }
 
 }  // namespace deepspeed::checkpoint

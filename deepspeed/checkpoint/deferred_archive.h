@@ -40,6 +40,9 @@ class DeferredArchive {
   at::Tensor load(const at::Tensor& tensor) const;
   /// `value` with all tensors inside of it loaded.
   Value load(Value value) const;
+  /// Reads all that was deferred once, in small pieces, and compares it with its checksums. Throws
+  /// CheckpointError.
+  void verify() const;
 
  private:
   void read_bytes(const at::Tensor& tensor, int64_t first, void* destination, int64_t numel) const;

@@ -119,6 +119,8 @@ std::optional<std::string> read_latest(const path& dir) { return read_tag(latest
 
 void write_latest(const path& dir, const std::string& tag) { write_text_atomically(latest_path(dir), tag); }
 
+path zero_to_fp32_script_path(const path& dir) { return dir / "zero_to_fp32.py"; }
+
 path latest_universal_path(const path& dir) { return dir / "latest_universal"; }
 
 std::optional<std::string> read_latest_universal(const path& dir) {

@@ -1,6 +1,7 @@
 // Names and places of checkpoint files, as DeepSpeed has them; no other file spells one.
 //
 //   <dir>/latest                                              the tag of the newest checkpoint
+//   <dir>/zero_to_fp32.py                                     calls the program of that name
 //   <dir>/<tag>/mp_rank_00_model_states.pt                    stages 0 to 2
 //   <dir>/<tag>/[bf16_]zero_pp_rank_D_mp_rank_00_optim_states.pt
 //   <dir>/<tag>/rng_states_rank_D_mp_rank_00.pt               ours; DeepSpeed's patterns pass over it
@@ -40,6 +41,8 @@ std::filesystem::path latest_path(const std::filesystem::path& dir);
 std::optional<std::string> read_latest(const std::filesystem::path& dir);
 /// Replaces `latest` in one durable step.
 void write_latest(const std::filesystem::path& dir, const std::string& tag);
+
+std::filesystem::path zero_to_fp32_script_path(const std::filesystem::path& dir);
 
 std::filesystem::path latest_universal_path(const std::filesystem::path& dir);
 /// As read_latest() and write_latest(), of the universal checkpoints.

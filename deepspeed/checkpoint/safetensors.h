@@ -15,7 +15,8 @@ namespace deepspeed::checkpoint {
 FileSums write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                            const TensorProvider& provide = nullptr);
 
-/// Reads them in the order of their data. Throws CheckpointError naming the file and what is wrong in it.
+/// All of them, in the order of their data; safetensors_file.h reads one at a time. Throws as
+/// SafetensorsFile.
 NamedTensors read_safetensors(const std::filesystem::path& path);
 
 }  // namespace deepspeed::checkpoint

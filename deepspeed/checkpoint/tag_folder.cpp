@@ -45,19 +45,22 @@ bool exchange(const path& a, const path& b) {
   return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
 }
 
-bool is_leftover(const path& entry, const std::string& latest) {
+bool is_leftover(const path& entry) {
   const std::string name = entry.filename().string();
   if (name.starts_with('.')) return name.ends_with(kSaving) || name.ends_with(kRemoved);
-  return name.starts_with(latest + ".") && name.ends_with(".tmp");
+  if (!name.ends_with(".tmp")) return false;
+  const path folder = entry.parent_path();
+  return name.starts_with(latest_path(folder).filename().string() + ".") ||
+         name.starts_with(zero_to_fp32_script_path(folder).filename().string() + ".");
 }
 
-/// Of processes that were killed: half-filled and half-removed folders, a `latest` without its name.
+/// Of processes that were killed: half-filled and half-removed folders, a `latest` or a script without its
+/// name.
 void remove_leftovers(const path& folder) {
   std::vector<path> found;
   std::error_code error;
-  const std::string latest = latest_path(folder).filename().string();
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (is_leftover(entry.path(), latest)) found.push_back(entry.path());
+    if (is_leftover(entry.path())) found.push_back(entry.path());
   }
   for (const path& leftover : found) {
     const bool is_folder = std::filesystem::is_directory(leftover, error);

@@ -7,6 +7,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/atomic_file.h"
+#include "deepspeed/checkpoint/byte_order.h"
 #include "deepspeed/checkpoint/pickler.h"
 #include "deepspeed/checkpoint/storage_plan.h"
 #include "deepspeed/checkpoint/unpickler.h"
@@ -63,13 +64,6 @@ class StorageCache {
   bool tensor_data_;
   std::map<std::string, at::Storage> storages_;
 };
-
-void check_byte_order(const ZipReader& zip) {
-  if (!zip.has("byteorder")) return;  // files of torch < 2.1, little-endian in practice
-  const std::string order = zip.read_text("byteorder");
-  if (order != "little")
-    raise<CheckpointError>(kTorchArchiveWhere, "the byte order is '", order, "', expected 'little'");
-}
 
 }  // namespace
 

@@ -44,6 +44,7 @@ void CheckpointIo::save(const std::string& directory, const SaveOptions& options
   }
   job.save_latest = options.save_latest;
   job.keep_last = config.keep_last;
+  job.writes_script = engine_.optimizer_ && engine_.zero_optimization();
   job.local_rank = engine_.local_rank();
   if (writer) {
     if (writer->type == "PYTHON") job.writer.method = io::WriteMethod::kPlain;

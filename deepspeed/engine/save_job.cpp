@@ -10,6 +10,7 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/checkpoint/atomic_file.h"
 #include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/zero_to_fp32_script.h"
 #include "deepspeed/engine/on_all_ranks.h"
 
 namespace deepspeed {
@@ -35,10 +36,20 @@ void SaveJob::run(const comm::ProcessGroup& group) {
   on_all_ranks(group, "saving", [&] {
     if (save_latest && group.rank() == 0) checkpoint::write_latest(directory, tag);
   });
+  if (writes_script && group.rank() == 0) write_script();
   log::info("saved checkpoint ", directory, "/", tag);
   prune(group);
   if (show_statistics)
     report(group.rank(), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
+
+void SaveJob::write_script() const {
+  try {
+    checkpoint::write_zero_to_fp32_script(directory);
+  } catch (const std::exception& error) {  // what was saved is whole all the same
+    log::warning("[checkpoint] ", checkpoint::zero_to_fp32_script_path(directory),
+                 " is not written: ", error.what());
+  }
 }
 
 void SaveJob::report(int rank, double seconds) const {

@@ -19,6 +19,7 @@ struct SaveJob {
   std::string tag;
   bool save_latest = true;
   std::optional<int64_t> keep_last = {};  // complete tags; nothing: all
+  bool writes_script = false;             // zero_to_fp32.py beside `latest`, as DeepSpeed has it
   io::WriterOptions writer = {};
   int64_t num_writers = 1;  // files at once
   bool show_statistics = false;
@@ -35,6 +36,7 @@ struct SaveJob {
   std::filesystem::path staging() const;
   checkpoint::Manifest write_files() const;
   void publish(const comm::ProcessGroup& group, const checkpoint::Manifest& written) const;
+  void write_script() const;
   void prune(const comm::ProcessGroup& group) const;
   void report(int rank, double seconds) const;
 };

@@ -58,6 +58,7 @@ TEST(Leftover, OfKilledSavingsGoesWithTheNextOne) {
   folder.write(".b.saving/mp_rank_00_model_states.pt.17.tmp", "half");
   folder.write(".c.removed/manifest.json", "half");
   folder.write("latest.17.tmp", "step");
+  folder.write("zero_to_fp32.py.17.tmp", "#!");
   folder.write("own/file.saving", "the user's");
   folder.write("live/.d.saving/file", "another process fills it");
   fs::rename(folder / "live/.d.saving", folder / ".d.saving");

@@ -1,0 +1,46 @@
+// The model's names for weights that another program named.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace deepspeed::checkpoint {
+
+/// Every place where `pattern` (a regular expression, ECMAScript's grammar; ^ and $ are the name's ends) fits
+/// becomes `replacement`, in which $1, $2, ... are what the brackets of the pattern found.
+struct RenameRule {
+  std::string pattern;
+  std::string replacement;
+};
+
+class WeightRenaming {
+ public:
+  /// `exact`: name in the file -> name in the model; a name that stands there is renamed by this alone. All
+  /// others pass through `rules`, one after the other. Throws UsageError for a pattern that is none.
+  WeightRenaming(std::map<std::string, std::string> exact, const std::vector<RenameRule>& rules);
+
+  /// Nothing where the new name is empty: the weight is left out on purpose. Throws CheckpointError for a
+  /// name that is too long to be one.
+  std::optional<std::string> rename(const std::string& name) const;
+
+ private:
+  std::map<std::string, std::string> exact_;
+  std::vector<std::pair<std::regex, std::string>> rules_;
+};
+
+/// Whether one of several patterns fits somewhere in a name.
+class NamePatterns {
+ public:
+  /// Throws UsageError for a pattern that is none.
+  explicit NamePatterns(const std::vector<std::string>& patterns);
+  bool fit(const std::string& name) const;
+
+ private:
+  std::vector<std::regex> patterns_;
+};
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,59 @@
+#include "deepspeed/engine/load_weights.h"
+
+#include <vector>
+
+#include "deepspeed/base/log.h"
+#include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/model.h"
+#include "deepspeed/engine/on_all_ranks.h"
+
+namespace deepspeed {
+namespace {
+
+std::vector<checkpoint::WeightTarget> targets_of(const EngineModel& model) {
+  std::vector<checkpoint::WeightTarget> targets;
+  for (const zero::NamedTensor& param : model.parameters) {
+    auto& target = targets.emplace_back(checkpoint::WeightTarget{{param.name}, param.tensor});
+    for (const auto& [alias, name] : model.shared_parameters) {
+      if (name == param.name) target.names.push_back(alias);
+    }
+  }
+  for (const zero::NamedTensor& buffer : model.buffers) targets.push_back({{buffer.name}, buffer.tensor});
+  return targets;
+}
+
+LoadedWeights load_from(std::unique_ptr<checkpoint::WeightSource> source, const EngineModel& model,
+                        const LoadWeightsOptions& options) {
+  const checkpoint::WeightLoading loading(std::move(source), targets_of(model), options);
+  loading.run();
+  return loading.result();
+}
+
+}  // namespace
+
+LoadedWeights load_weights(const std::shared_ptr<torch::nn::Module>& model, const std::filesystem::path& path,
+                           const LoadWeightsOptions& options) {
+  return load_from(checkpoint::open_weights(path, options.key), describe_module(model), options);
+}
+
+LoadedWeights load_weights(Engine& engine, const std::filesystem::path& path,
+                           const LoadWeightsOptions& options) {
+  constexpr const char* kLoading = "loading weights";
+  std::optional<checkpoint::WeightLoading> loading;
+  on_all_ranks(engine.world().group(), kLoading, [&] {
+    loading.emplace(checkpoint::open_weights(path, options.key), targets_of(engine.model()), options);
+  });
+  on_all_ranks(engine.world().group(), kLoading, [&] { loading->run(); });
+  if (engine.optimizer()) engine.optimizer()->restore_masters_from_model();
+  log::info("loaded the weights of ", path.string());
+  return loading->result();
+}
+
+LoadedWeights load_zero_checkpoint_weights(const std::shared_ptr<torch::nn::Module>& model,
+                                           const std::filesystem::path& dir,
+                                           const std::optional<std::string>& tag,
+                                           const LoadWeightsOptions& options) {
+  return load_from(checkpoint::open_zero_checkpoint(dir, tag), describe_module(model), options);
+}
+
+}  // namespace deepspeed
