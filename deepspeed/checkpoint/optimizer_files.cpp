@@ -4,25 +4,73 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/layout.h"
-#include "deepspeed/checkpoint/plain_optimizer.h"
 
 namespace deepspeed::checkpoint {
 namespace {
 
 constexpr const char* kOptimizerFilesWhere = "checkpoint";
 
-/// Where the parameters lie in a rank's partition, for files that do not say so: one after the other.
-void place_by_shapes(const NamedShapes& shapes, int64_t partition_begin, PartitionStates& group) {
-  const Interval partition{partition_begin, partition_begin + group.fp32.numel()};
+int64_t numel_of(const std::vector<int64_t>& sizes) {
+  int64_t numel = 1;
+  for (const int64_t size : sizes) numel *= size;
+  return numel;
+}
+
+int64_t numel_of(const NamedShapes& shapes) {
+  int64_t numel = 0;
+  for (const auto& [name, sizes] : shapes) numel += numel_of(sizes);
+  return numel;
+}
+
+/// The parameters that meet a partition of the flat space, in which they lie one after the other, with their
+/// places in it.
+std::vector<std::pair<std::string, FragmentAddress>> fragments_in(const NamedShapes& shapes,
+                                                                  const Interval& partition) {
+  std::vector<std::pair<std::string, FragmentAddress>> fragments;
   int64_t begin = 0;
   for (const auto& [name, sizes] : shapes) {
-    int64_t numel = 1;
-    for (const int64_t size : sizes) numel *= size;
-    const Interval common = intersect({begin, begin + numel}, partition);
+    const int64_t end = begin + numel_of(sizes);
+    const Interval common = intersect({begin, end}, partition);
     if (!common.empty())
-      group.fragments.emplace_back(name, FragmentAddress{common.numel(), common.begin - partition.begin});
-    begin += numel;
+      fragments.emplace_back(name, FragmentAddress{common.numel(), common.begin - partition.begin});
+    begin = end;
   }
+  return fragments;
+}
+
+void require_groups(size_t found, size_t expected, const std::filesystem::path& file, const char* of) {
+  if (found == expected) return;
+  raise<CheckpointError>(kOptimizerFilesWhere, file, " has ", found, " parameter groups, ", of, " ",
+                         expected);
+}
+
+/// Says of each rank's partition of a group where the parameters lie in it. `ranks`: of the `files`.
+void place_parameters(const NamedShapes& shapes, size_t index, const std::vector<OptimStatesFile>& files,
+                      std::vector<ZeroOptimizerStates>& ranks) {
+  const auto num_ranks = int64_t(ranks.size());
+  const auto size_on = [&](int64_t rank) {
+    return ranks[rank].groups[index].fp32.numel() + ranks[rank].groups[index].padding;
+  };
+  const int64_t size = size_on(0), numel = numel_of(shapes);
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    PartitionStates& group = ranks[rank].groups[index];
+    if (group.partition_count != num_ranks) {
+      raise<CheckpointError>(kOptimizerFilesWhere, files[rank].path.parent_path(),
+                             " has the optimizer files of ", num_ranks, " ranks, expected ",
+                             group.partition_count);
+    }
+    if (size_on(rank) != size) {
+      raise<CheckpointError>(kOptimizerFilesWhere, files[rank].path, " has ", size_on(rank),
+                             " elements of parameter group ", index, " with padding, the file of rank 0 ",
+                             size);
+    }
+    group.fragments = fragments_in(shapes, {rank * size, rank * size + group.fp32.numel()});
+  }
+  // At the end lies padding, less than one unit of DeepSpeed's alignment.
+  if (size * num_ranks >= numel && size * num_ranks - numel < 2 * num_ranks) return;
+  raise<CheckpointError>(kOptimizerFilesWhere, "parameter group ", index, " has ", numel,
+                         " elements in the model file, the optimizer files of ", files[0].path.parent_path(),
+                         " hold ", size * num_ranks, " with padding");
 }
 
 }  // namespace
@@ -32,34 +80,39 @@ OptimizerFiles OptimizerFiles::of_partitions(const std::filesystem::path& dir, c
                                              const std::optional<std::vector<NamedShapes>>& shapes) {
   const std::vector<OptimStatesFile> files = find_optim_states(dir, tag);
   require_each_rank(files, dir, tag);
+  if (!shapes || files.empty()) {
+    raise<CheckpointError>(kOptimizerFilesWhere, dir / tag,
+                           files.empty() ? " has no optimizer files"
+                                         : " has no 'param_shapes' in its model file, which say what the "
+                                           "optimizer files hold",
+                           "; load with load_optimizer_states = false");
+  }
   OptimizerFiles result;
-  std::vector<int64_t> partition_begins;  // by group
+  std::vector<ZeroOptimizerStates> ranks;
   for (const OptimStatesFile& entry : files) {
     result.files_.push_back(std::make_shared<DeferredArchive>(entry.path, manifest.sums_of(entry.path)));
-    const DeferredArchive& file = *result.files_.back();
-    ZeroOptimizerStates states = parse_optimizer_states(file.value());
-    if (entry.dp_rank == 0) {
-      result.loss_scaler_ = states.loss_scaler;
-      result.groups_.resize(states.groups.size());
-      partition_begins.resize(states.groups.size());
-    }
-    if (states.groups.size() != result.groups_.size()) {
-      raise<CheckpointError>(kOptimizerFilesWhere, entry.path, " has ", states.groups.size(),
-                             " parameter groups, that of rank 0 has ", result.groups_.size());
-    }
-    for (size_t index = 0; index < states.groups.size(); ++index) {
-      PartitionStates& group = states.groups[index];
-      if (group.partition_count != int64_t(files.size())) {
-        raise<CheckpointError>(kOptimizerFilesWhere, dir / tag, " has the optimizer files of ", files.size(),
-                               " ranks, expected ", group.partition_count);
-      }
-      if (group.fragments.empty() && shapes && index < shapes->size())
-        place_by_shapes((*shapes)[index], partition_begins[index], group);
-      partition_begins[index] += group.fp32.numel() + group.padding;
-    }
-    result.add_partition(file, states);
+    ranks.push_back(parse_optimizer_states(result.files_.back()->value()));
+    require_groups(ranks.back().groups.size(), shapes->size(), entry.path, "the model file has");
   }
+  for (size_t index = 0; index < shapes->size(); ++index)
+    place_parameters((*shapes)[index], index, files, ranks);
+  result.loss_scaler_ = ranks[0].loss_scaler;
+  result.groups_.resize(shapes->size());
+  for (size_t rank = 0; rank < ranks.size(); ++rank) result.add_partition(*result.files_[rank], ranks[rank]);
+  result.require_whole(*shapes, dir / tag);
   return result;
+}
+
+void OptimizerFiles::require_whole(const std::vector<NamedShapes>& shapes,
+                                   const std::filesystem::path& folder) const {
+  for (const NamedShapes& group : shapes) {
+    for (const auto& [name, sizes] : group) {
+      if (numel(name, kMasterState) == numel_of(sizes)) continue;
+      raise<CheckpointError>(kOptimizerFilesWhere, "the optimizer files of ", folder, " hold ",
+                             numel(name, kMasterState), " elements of '", name,
+                             "', the model file says that it has ", numel_of(sizes));
+    }
+  }
 }
 
 void OptimizerFiles::add_partition(const DeferredArchive& file, const ZeroOptimizerStates& states) {
@@ -85,44 +138,63 @@ void OptimizerFiles::add_partition(const DeferredArchive& file, const ZeroOptimi
 }
 
 OptimizerFiles OptimizerFiles::of_model_file(std::shared_ptr<DeferredArchive> file, const Value& optimizer,
-                                             const std::vector<std::vector<std::string>>& names) {
+                                             const std::vector<NamedShapes>& params) {
   OptimizerFiles result;
-  const PlainOptimizerStates states = parse_plain_optimizer(optimizer);
-  if (states.groups.size() != names.size()) {
-    raise<CheckpointError>(kOptimizerFilesWhere, file->path(), " has ", states.groups.size(),
-                           " parameter groups, the optimizer has ", names.size());
-  }
+  PlainOptimizerStates states = parse_plain_optimizer(optimizer);
+  require_groups(states.groups.size(), params.size(), file->path(), "the optimizer has");
   result.loss_scaler_ = states.loss_scaler;
   result.groups_.resize(states.groups.size());
-  for (size_t index = 0; index < states.groups.size(); ++index) {
-    const PlainGroupStates& group = states.groups[index];
-    if (group.params.size() != names[index].size()) {
-      raise<CheckpointError>(kOptimizerFilesWhere, "parameter group ", index, " of ", file->path(), " has ",
-                             group.params.size(), " parameters, the optimizer's has ", names[index].size());
-    }
-    result.groups_[index].options = group.options;
-    int64_t flat = 0;
-    for (size_t param = 0; param < group.params.size(); ++param) {
-      const std::string& name = names[index][param];
-      result.groups_[index].step = std::max(result.groups_[index].step, group.params[param].step);
-      int64_t numel = 0;
-      for (const auto& [state, tensor] : group.params[param].tensors) {
-        result.note_state(index, state, tensor.scalar_type());
-        result.add_piece(name, state, *file, tensor, 0, tensor.numel());
-        numel = tensor.numel();
-      }
-      // The masters of a group lie one after the other; a parameter without a state has no size here.
-      if (!group.fp32_flat.defined()) continue;
-      if (numel == 0) {
-        raise<CheckpointError>(kOptimizerFilesWhere, file->path(), " has no state of '", name,
-                               "'; load with load_optimizer_states = false");
-      }
-      result.add_piece(name, kMasterState, *file, group.fp32_flat, flat, numel);
-      flat += numel;
-    }
-  }
+  for (size_t index = 0; index < states.groups.size(); ++index)
+    result.add_plain_group(index, *file, std::move(states.groups[index]), params[index]);
   result.files_.push_back(std::move(file));
   return result;
+}
+
+namespace {
+
+/// DeepSpeed's optimizers in fp32 also list parameters that need no gradient; those have no state.
+void drop_untrained(PlainGroupStates& group, size_t num_trained) {
+  if (group.params.size() <= num_trained) return;
+  std::erase_if(group.params, [](const ParamOptimizerState& param) { return param.tensors.empty(); });
+  if (group.params.empty()) group.params.resize(num_trained);  // an optimizer without states
+}
+
+}  // namespace
+
+void OptimizerFiles::add_plain_group(size_t index, const DeferredArchive& file, PlainGroupStates group,
+                                     const NamedShapes& params) {
+  const bool is_flat = group.fp32_flat.defined() && group.params.size() == 1;
+  if (!is_flat) drop_untrained(group, params.size());
+  if (!is_flat && group.params.size() != params.size()) {
+    raise<CheckpointError>(kOptimizerFilesWhere, "parameter group ", index, " of ", file.path(), " has ",
+                           group.params.size(), " parameters, the optimizer's has ", params.size());
+  }
+  groups_[index].options = group.options;
+  const int64_t group_numel = numel_of(params);
+  int64_t place = 0;  // in what is flat
+  for (size_t param = 0; param < params.size(); ++param) {
+    const std::string& name = params[param].first;
+    const int64_t numel = numel_of(params[param].second);
+    const auto add = [&](const std::string& state, const at::Tensor& tensor, bool flat) {
+      if (tensor.numel() != (flat ? group_numel : numel)) {
+        raise<CheckpointError>(kOptimizerFilesWhere, "'", state, "' of ",
+                               flat ? message("parameter group ", index) : "'" + name + "'", " in ",
+                               file.path(), " has ", tensor.numel(), " elements, expected ",
+                               flat ? group_numel : numel);
+      }
+      add_piece(name, state, file, tensor, flat ? place : 0, numel);
+    };
+    const ParamOptimizerState& own = group.params[is_flat ? 0 : param];
+    groups_[index].step = std::max(groups_[index].step, own.step);
+    for (const auto& [state, tensor] : own.tensors) {
+      if (tensor.dim() == 0 && numel != 1) continue;  // not of its elements
+      note_state(index, state, tensor.scalar_type());
+      add(state, tensor, is_flat);
+    }
+    if (group.fp32_flat.defined()) add(kMasterState, group.fp32_flat, true);
+    if (param < group.fp32.size()) add(kMasterState, group.fp32[param], false);
+    place += numel;
+  }
 }
 
 void OptimizerFiles::note_state(size_t group, const std::string& name, at::ScalarType type) {

@@ -19,6 +19,7 @@
 #include "deepspeed/checkpoint/manifest.h"
 #include "deepspeed/checkpoint/model_states.h"
 #include "deepspeed/checkpoint/optimizer_states.h"
+#include "deepspeed/checkpoint/plain_optimizer.h"
 
 namespace deepspeed::checkpoint {
 
@@ -35,14 +36,17 @@ class OptimizerFiles {
     std::vector<std::pair<std::string, at::ScalarType>> states;  // "exp_avg", ...: without the masters
   };
 
-  /// The partitions of stages 1 and 2. `shapes` (of the model file) place the parameters of files that do not
-  /// say so themselves. Throws CheckpointError where a rank's file is missing or files do not fit together.
+  /// The partitions of stages 1 and 2. `shapes` (param_shapes of the model file, which has to have them) say
+  /// where the parameters lie: the param_slice_mappings of DeepSpeed's own files are wrong with
+  /// round_robin_gradients. Throws CheckpointError where a rank's file is missing or files do not fit
+  /// together.
   static OptimizerFiles of_partitions(const std::filesystem::path& dir, const std::string& tag,
                                       const Manifest& manifest,
                                       const std::optional<std::vector<NamedShapes>>& shapes);
-  /// The optimizer of stage 0, inside of the model file. `names`: of each group's parameters, in its order.
+  /// The optimizer of stage 0, inside of the model file. `params`: of each group, in its order, those that
+  /// need a gradient, with their shapes. Throws CheckpointError where the file has others.
   static OptimizerFiles of_model_file(std::shared_ptr<DeferredArchive> file, const Value& optimizer,
-                                      const std::vector<std::vector<std::string>>& names);
+                                      const std::vector<NamedShapes>& params);
 
   /// A universal checkpoint in `folder`. `params`: of each group, the parameters with their shapes. Throws
   /// CheckpointError where a parameter or a file is missing or has another shape.
@@ -83,6 +87,9 @@ class OptimizerFiles {
                       const std::vector<int64_t>& sizes, StateFile file);
   void read_state_file(const StateFile& file, const Interval& elements, const at::Tensor& destination) const;
   void add_partition(const DeferredArchive& file, const ZeroOptimizerStates& states);
+  void require_whole(const std::vector<NamedShapes>& shapes, const std::filesystem::path& folder) const;
+  void add_plain_group(size_t index, const DeferredArchive& file, PlainGroupStates group,
+                       const NamedShapes& params);
   void add_piece(const std::string& parameter, const std::string& state, const DeferredArchive& file,
                  const at::Tensor& tensor, int64_t begin, int64_t numel);
   void note_state(size_t group, const std::string& name, at::ScalarType type);

@@ -8,6 +8,10 @@ namespace {
 
 constexpr const char* kNames = "param_names";   // torch's own key
 constexpr const char* kScaler = "loss_scaler";  // beside a state_dict of fp32 that autocast trains with
+constexpr const char* kIsDynamic = "dynamic_loss_scale";
+constexpr const char* kWrapped = "optimizer_state_dict";
+constexpr const char* kFlatMasters = "fp32_groups_flat";
+constexpr const char* kMasters = "fp32_groups";
 
 Dict build_state_dict(const std::vector<PlainGroupStates>& groups) {
   Dict state;
@@ -63,9 +67,21 @@ std::vector<PlainGroupStates> parse_state_dict(const Dict& dict) {
   return groups;
 }
 
+void parse_flat_masters(const std::vector<Value>& flats, PlainOptimizerStates& states) {
+  for (size_t index = 0; index < flats.size(); ++index)
+    states.groups[index].fp32_flat = flats[index].as_tensor();
+}
+
+void parse_masters(const std::vector<Value>& groups, PlainOptimizerStates& states) {
+  for (size_t index = 0; index < groups.size(); ++index) {
+    for (const Value& master : groups[index].as_sequence())
+      states.groups[index].fp32.push_back(master.as_tensor());
+  }
+}
+
 LossScalerStates parse_scaler(const Dict& dict) {
   LossScalerStates scaler;
-  scaler.dynamic = dict.at("dynamic_loss_scale").as_bool();
+  scaler.dynamic = dict.at(kIsDynamic).as_bool();
   scaler.cur_scale = dict.at("cur_scale").as_double();
   scaler.cur_iter = dict.at("cur_iter").as_int();
   if (const Value* last = dict.find("last_overflow_iter")) scaler.last_overflow_iter = last->as_int();
@@ -76,8 +92,7 @@ LossScalerStates parse_scaler(const Dict& dict) {
 }
 
 Dict build_scaler(const LossScalerStates& scaler) {
-  Dict dict{
-      {"dynamic_loss_scale", scaler.dynamic}, {"cur_scale", scaler.cur_scale}, {"cur_iter", scaler.cur_iter}};
+  Dict dict{{kIsDynamic, scaler.dynamic}, {"cur_scale", scaler.cur_scale}, {"cur_iter", scaler.cur_iter}};
   if (scaler.dynamic) {
     dict.set("last_overflow_iter", scaler.last_overflow_iter);
     dict.set("scale_factor", scaler.scale_factor);
@@ -91,16 +106,23 @@ Dict build_scaler(const LossScalerStates& scaler) {
 
 Value build_plain_optimizer(const PlainOptimizerStates& states) {
   Dict state_dict = build_state_dict(states.groups);
-  if (!states.loss_scaler) return state_dict;
-  Dict dict = build_scaler(*states.loss_scaler);
+  Dict dict = states.loss_scaler ? build_scaler(*states.loss_scaler) : Dict();
   if (!states.has_masters) {
-    state_dict.set(kScaler, std::move(dict));  // torch's load_state_dict() passes over it
+    // torch's load_state_dict() passes over it.
+    if (states.loss_scaler) state_dict.set(kScaler, std::move(dict));
     return state_dict;
   }
-  dict.set("optimizer_state_dict", std::move(state_dict));
-  List flats;
-  for (const PlainGroupStates& group : states.groups) flats.emplace_back(group.fp32_flat);
-  dict.set("fp32_groups_flat", std::move(flats));
+  dict.set(kWrapped, std::move(state_dict));
+  List flats, lists;
+  for (const PlainGroupStates& group : states.groups) {
+    if (group.fp32_flat.defined()) flats.emplace_back(group.fp32_flat);
+    lists.emplace_back(List(group.fp32.begin(), group.fp32.end()));
+  }
+  if (flats.empty()) {
+    dict.set(kMasters, std::move(lists));
+    return dict;
+  }
+  dict.set(kFlatMasters, std::move(flats));
   dict.set("clip_grad", states.clip_grad);
   return dict;
 }
@@ -108,7 +130,7 @@ Value build_plain_optimizer(const PlainOptimizerStates& states) {
 PlainOptimizerStates parse_plain_optimizer(const Value& value) {
   const Dict& dict = value.as_dict();
   PlainOptimizerStates states;
-  const Value* wrapped = dict.find("optimizer_state_dict");
+  const Value* wrapped = dict.find(kWrapped);
   if (wrapped == nullptr) {
     states.groups = parse_state_dict(dict);
     if (const Value* scaler = dict.find(kScaler)) states.loss_scaler = parse_scaler(scaler->as_dict());
@@ -116,15 +138,21 @@ PlainOptimizerStates parse_plain_optimizer(const Value& value) {
   }
   states.has_masters = true;
   states.groups = parse_state_dict(wrapped->as_dict());
-  states.loss_scaler = parse_scaler(dict);
+  // DeepSpeed's wrapper of FusedAdam has no scaler in bf16.
+  if (dict.find(kIsDynamic) != nullptr) states.loss_scaler = parse_scaler(dict);
   if (const Value* clip = dict.find("clip_grad")) states.clip_grad = clip->as_double();
-  const auto& flats = dict.at("fp32_groups_flat").as_sequence();
-  if (flats.size() != states.groups.size()) {
-    raise<CheckpointError>("checkpoint", "fp32_groups_flat has ", flats.size(),
-                           " tensors, expected one for each of ", states.groups.size(), " parameter groups");
+  const bool by_parameter = dict.find(kMasters) != nullptr;
+  const char* key = by_parameter ? kMasters : kFlatMasters;
+  const auto& masters = dict.at(key).as_sequence();
+  if (masters.size() != states.groups.size()) {
+    raise<CheckpointError>("checkpoint", key, " has ", masters.size(), " entries, expected one for each of ",
+                           states.groups.size(), " parameter groups");
   }
-  for (size_t index = 0; index < flats.size(); ++index)
-    states.groups[index].fp32_flat = flats[index].as_tensor();
+  if (by_parameter) {
+    parse_masters(masters, states);
+  } else {
+    parse_flat_masters(masters, states);
+  }
   return states;
 }
 

@@ -1,6 +1,8 @@
 // The `optimizer` entry of a model file at stage 0: a torch optimizer's state_dict with one state a
-// parameter; in 16-bit precision wrapped, with the fp32 masters and the loss scaler beside it. A scaler
-// without masters, of fp16 autocast, is one more entry of the state_dict.
+// parameter; in 16-bit precision wrapped, with the fp32 masters and the loss scaler beside it. DeepSpeed's
+// wrapper of FusedAdam keeps a group's masters and states flat, as those of one parameter; its wrapper of
+// other optimizers keeps them by parameter. A scaler without masters, of fp16 autocast, is one more entry of
+// the state_dict.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +24,11 @@ struct ParamOptimizerState {
 };
 
 struct PlainGroupStates {
-  std::vector<ParamOptimizerState> params;  // in the group's order
-  std::vector<std::string> names;           // of the params; empty where the file does not say
+  std::vector<ParamOptimizerState> params;  // in the group's order; one for all beside fp32_flat
+  std::vector<std::string> names;           // of the parameters; empty where the file does not say
   Json options = Json::object();
-  at::Tensor fp32_flat;  // 16-bit only: masters of the group, unpadded
+  at::Tensor fp32_flat;          // 16-bit, flat: masters of the group, unpadded
+  std::vector<at::Tensor> fp32;  // 16-bit, by parameter: masters, in the parameter's shape
 };
 
 struct PlainOptimizerStates {

@@ -59,42 +59,47 @@ void UniversalSource::open_partitions(const path& model_file) {
 }
 
 void UniversalSource::open_plain_optimizer() {
-  const auto names = names_of_plain_optimizer();
-  optimizer_ = OptimizerFiles::of_model_file(model_, states_.optimizer, names);
-  for (size_t group = 0; group < names.size(); ++group) {
-    for (const std::string& name : names[group]) {
-      const auto found = module_.find(name);
-      if (found == module_.end())
-        raise<CheckpointError>(kSourceWhere, model_->path(), " has no weights of '", name, "'");
-      parameters_.push_back({name, found->second.sizes().vec(), group});
-    }
+  const std::vector<NamedShapes> params = params_of_plain_optimizer();
+  optimizer_ = OptimizerFiles::of_model_file(model_, states_.optimizer, params);
+  for (size_t group = 0; group < params.size(); ++group) {
+    for (const auto& [name, sizes] : params[group]) parameters_.push_back({name, sizes, group});
   }
 }
 
-std::vector<std::vector<std::string>> UniversalSource::names_of_plain_optimizer() const {
+std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer() const {
   const PlainOptimizerStates plain = parse_plain_optimizer(states_.optimizer);
-  std::vector<std::vector<std::string>> names;
+  std::vector<NamedShapes> params;
   bool complete = true;
   for (const PlainGroupStates& group : plain.groups) {
-    names.push_back(group.names);
-    complete = complete && group.names.size() == group.params.size();
+    NamedShapes& of_group = params.emplace_back();
+    complete = complete && !group.names.empty();
+    for (const std::string& name : group.names) {
+      const auto found = module_.find(name);
+      if (found == module_.end())
+        raise<CheckpointError>(kSourceWhere, model_->path(), " has no weights of '", name, "'");
+      of_group.emplace_back(name, found->second.sizes().vec());
+    }
   }
-  if (complete) return names;
+  if (complete) return params;
   // DeepSpeed does not say; one group of all parameters can be nothing else.
   std::unordered_set<std::string> others(states_.states.buffer_names.begin(),
                                          states_.states.buffer_names.end());
   for (const auto& [alias, owner] : states_.states.shared_params) others.insert(alias);
-  std::vector<std::string> all;
+  NamedShapes all;
+  int64_t numel = 0;
   for (const auto& [name, tensor] : states_.states.module) {
-    if (!others.contains(name)) all.push_back(name);
+    if (others.contains(name)) continue;
+    all.emplace_back(name, tensor.sizes().vec());
+    numel += tensor.numel();
   }
-  if (plain.groups.size() != 1 || plain.groups[0].params.size() != all.size()) {
-    raise<CheckpointError>(
-        kSourceWhere, model_->path(),
-        " does not say which parameters its optimizer has ('param_names'), and they are not "
-        "all in one group; load it with load_checkpoint() and save it again, which notes them");
-  }
-  return {all};
+  const PlainGroupStates* only = plain.groups.size() == 1 ? &plain.groups[0] : nullptr;
+  const bool has_all = only != nullptr && (only->fp32_flat.defined() ? only->fp32_flat.numel() == numel
+                                                                     : only->params.size() == all.size());
+  if (has_all) return {all};
+  raise<CheckpointError>(
+      kSourceWhere, model_->path(),
+      " does not say which parameters its optimizer has ('param_names'), and they are not "
+      "all in one group; load it with load_checkpoint() and save it again, which notes them");
 }
 
 void UniversalSource::add_group(size_t group, const NamedShapes& params) {

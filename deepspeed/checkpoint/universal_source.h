@@ -48,7 +48,7 @@ class UniversalSource {
   Dict optimizer_state() const;
 
  private:
-  std::vector<std::vector<std::string>> names_of_plain_optimizer() const;
+  std::vector<NamedShapes> params_of_plain_optimizer() const;
   void open_partitions(const std::filesystem::path& model_file);
   void open_plain_optimizer();
   void add_group(size_t group, const NamedShapes& params);

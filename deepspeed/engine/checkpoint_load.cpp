@@ -57,8 +57,10 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
   LoadResult result;
   const std::string tag = chosen_tag(directory, options);
   if (tag.empty()) {
+    const std::vector<std::string> complete = checkpoint::find_complete_tags(directory);
     log::warning("[checkpoint] there is no `latest` in ", directory,
-                 ": nothing is loaded; pass a tag to choose one");
+                 ": nothing is loaded; pass a tag to choose one",
+                 complete.empty() ? "" : message(": the newest complete one is '", complete.front(), "'"));
     return result;
   }
   on_all_ranks("loading", [&] {
@@ -166,34 +168,26 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(
     const std::string& directory, const std::string& tag, const checkpoint::Manifest& manifest,
     const std::shared_ptr<checkpoint::DeferredArchive>& model_file,
     const checkpoint::ModelStates& states) const {
-  const auto& groups = engine_.optimizer_->store().groups();
   const fs::path folder = fs::path(directory) / tag;
-  if (engine_.load_universal_checkpoint()) {
-    std::vector<checkpoint::NamedShapes> shapes;
-    for (const zero::StoredGroup& group : groups) {
-      auto& of_group = shapes.emplace_back();
-      for (const zero::NamedTensor& param : group.params)
-        of_group.emplace_back(param.name, param.tensor.sizes().vec());
-    }
-    return checkpoint::OptimizerFiles::of_universal(folder, manifest, shapes);
+  std::vector<checkpoint::NamedShapes> shapes;
+  for (const zero::StoredGroup& group : engine_.optimizer_->store().groups()) {
+    auto& of_group = shapes.emplace_back();
+    for (const zero::NamedTensor& param : group.params)
+      of_group.emplace_back(param.name, param.tensor.sizes().vec());
   }
+  if (engine_.load_universal_checkpoint())
+    return checkpoint::OptimizerFiles::of_universal(folder, manifest, shapes);
   if (checkpoint::is_universal(folder)) {
     raise<CheckpointError>(kCheckpointLoadWhere, folder,
                            " is a universal checkpoint: it loads with checkpoint.load_universal = true");
   }
-  if (states.optimizer.is_none()) {
-    if (checkpoint::find_optim_states(directory, tag).empty()) {
-      raise<CheckpointError>(kCheckpointLoadWhere, directory, "/", tag,
-                             " holds no optimizer states; load with load_optimizer_states = false");
-    }
-    return checkpoint::OptimizerFiles::of_partitions(directory, tag, manifest, states.states.param_shapes);
+  if (!states.optimizer.is_none())
+    return checkpoint::OptimizerFiles::of_model_file(model_file, states.optimizer, shapes);
+  if (checkpoint::find_optim_states(directory, tag).empty()) {
+    raise<CheckpointError>(kCheckpointLoadWhere, directory, "/", tag,
+                           " holds no optimizer states; load with load_optimizer_states = false");
   }
-  std::vector<std::vector<std::string>> names;
-  for (const zero::StoredGroup& group : groups) {
-    auto& of_group = names.emplace_back();
-    for (const zero::NamedTensor& param : group.params) of_group.push_back(param.name);
-  }
-  return checkpoint::OptimizerFiles::of_model_file(model_file, states.optimizer, names);
+  return checkpoint::OptimizerFiles::of_partitions(directory, tag, manifest, states.states.param_shapes);
 }
 
 void CheckpointIo::load_optimizer(const checkpoint::OptimizerFiles& source) {

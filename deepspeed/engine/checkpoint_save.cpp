@@ -3,6 +3,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include <ATen/ops/cat.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/checkpoint/atomic_file.h"
@@ -22,8 +24,28 @@ namespace {
 namespace fs = std::filesystem;
 
 // The part of a group's flat state that belongs to one parameter, in its shape.
-at::Tensor part_of(const at::Tensor& flat, const Interval& place, at::IntArrayRef shape) {
-  return flat.narrow(0, place.begin, place.numel()).view(shape);
+at::Tensor part_of(const at::Tensor& flat, const zero::StoredGroup& group, size_t param) {
+  const Interval place = group.layout.place(param);
+  return flat.narrow(0, place.begin, place.numel()).view(group.params[param].tensor.sizes());
+}
+
+// Where DeepSpeed's own optimizer of 16-bit weights keeps masters and states of a group as one tensor.
+bool is_flat_in_deepspeed(const zero::ZeroOptimizer& optimizer) {
+  return optimizer.has_master_weights() && optimizer.base_optimizer().name() == "FusedAdam";
+}
+
+// A flat state with its parameters in the order in which they were given, without padding.
+at::Tensor in_given_order(const at::Tensor& flat, const zero::StoredGroup& group) {
+  std::vector<at::Tensor> parts;
+  int64_t end = 0;
+  bool in_order = true;
+  for (size_t param = 0; param < group.params.size(); ++param) {
+    const Interval place = group.layout.place(param);
+    parts.push_back(flat.narrow(0, place.begin, place.numel()));
+    in_order = in_order && place.begin == end;
+    end = place.end;
+  }
+  return in_order ? flat.narrow(0, 0, end) : at::cat(parts);
 }
 
 }  // namespace
@@ -195,28 +217,33 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states() const {
 
 checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
   const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  const bool is_flat = is_flat_in_deepspeed(optimizer);
   checkpoint::PlainOptimizerStates result;
   result.has_masters = optimizer.has_master_weights();
-  if (result.has_masters || engine_.optimizer_->loss_scaler().is_dynamic()) {
+  // As in DeepSpeed, where the flat form has none in bf16.
+  if (result.has_masters ? !is_flat || engine_.fp16_enabled() : optimizer.loss_scaler().is_dynamic())
     result.loss_scaler = scaler_states();
-  }
   result.clip_grad = engine_.config_.gradient_clipping;
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const zero::StoredGroup& group = optimizer.store().groups()[index];
     checkpoint::PlainGroupStates& states = result.groups.emplace_back();
     const optim::SliceState slice = optimizer.base_optimizer().state(index);
+    if (is_flat) {
+      states.params.push_back({{}, slice.step});
+      for (const auto& [name, flat] : slice.tensors)
+        states.params[0].tensors.emplace_back(name, in_given_order(flat, group));
+      states.fp32_flat = in_given_order(optimizer.master(index), group);
+    }
     for (size_t param = 0; param < group.params.size(); ++param) {
-      checkpoint::ParamOptimizerState& state = states.params.emplace_back();
       states.names.push_back(group.params[param].name);
+      if (is_flat) continue;
+      checkpoint::ParamOptimizerState& state = states.params.emplace_back();
       state.step = slice.step;
-      for (const auto& [name, flat] : slice.tensors) {
-        state.tensors.emplace_back(
-            name, part_of(flat, group.layout.place(param), group.params[param].tensor.sizes()));
-      }
+      for (const auto& [name, flat] : slice.tensors)
+        state.tensors.emplace_back(name, part_of(flat, group, param));
+      if (result.has_masters) states.fp32.push_back(part_of(optimizer.master(index), group, param));
     }
     states.options = to_json(optimizer.base_optimizer().param_groups()[index].options);
-    if (optimizer.has_master_weights())
-      states.fp32_flat = optimizer.master(index).narrow(0, 0, group.layout.numel());
   }
   return result;
 }

@@ -16,29 +16,37 @@
 namespace {
 
 struct Options {
-  std::string config, load, save;
-  int64_t steps = 3, micro_batch = 4, context = 6, vocabulary = 7, width = 5;
+  std::string config, variant = "golden", load, resave, save;
+  int64_t steps = 3, steps_after = 0, micro_batch = 4, context = 6, vocabulary = 7, width = 5;
   double weight_scale = 0.5;
 };
 
 deepspeed::Json train(const Options& options) {
   using namespace deepspeed;
   comm::World world = comm::init_distributed();
-  auto model = std::make_shared<testing::SmallNet>(options.vocabulary, options.width);
+  const auto variant = testing::SmallNetVariant::named(options.variant);
+  auto model = std::make_shared<testing::SmallNet>(options.vocabulary, options.width, variant);
   testing::fill_parameters(*model, options.weight_scale);
-  const auto engine = std::get<0>(initialize(model, {.config = options.config, .world = world}));
+  const auto groups = testing::small_net_groups(*model, variant);
+  const auto engine =
+      std::get<0>(initialize(model, {.config = options.config, .model_parameters = groups, .world = world}));
   if (!options.load.empty() && engine->load_checkpoint(options.load).path.empty())
     raise<CheckpointError>("train_small_net", "nothing was loaded from ", options.load);
+  if (!options.resave.empty()) engine->save_checkpoint(options.resave);
   const testing::FormulaData data{world.size(), options.micro_batch, options.context, options.vocabulary};
   Json losses = Json::array();
-  for (const int64_t last = engine->global_steps() + options.steps; engine->global_steps() < last;) {
-    const auto batch = data.batch(engine->global_steps(), world.rank());
-    const at::Tensor loss = engine->forward(batch.tokens, batch.targets);
-    engine->backward(loss);
-    engine->step();
-    losses.push_back(world.group().all_reduce_scalar(loss.item<double>()) / world.size());
-  }
+  const auto steps = [&](int64_t number) {
+    for (const int64_t last = engine->global_steps() + number; engine->global_steps() < last;) {
+      const auto batch = data.batch(engine->global_steps(), world.rank());
+      const at::Tensor loss = engine->forward(batch.tokens, batch.targets);
+      engine->backward(loss);
+      engine->step();
+      losses.push_back(world.group().all_reduce_scalar(loss.item<double>()) / world.size());
+    }
+  };
+  steps(options.steps);
   if (!options.save.empty()) engine->save_checkpoint(options.save);
+  steps(options.steps_after);
   const bool first = world.rank() == 0;
   world.shutdown();
   return first ? losses : Json();
@@ -50,9 +58,12 @@ int main(int argc, char** argv) {
   CLI::App app("One rank of a small training, for comparisons with DeepSpeed");
   Options options;
   app.add_option("--config", options.config, "The config as JSON")->required();
+  app.add_option("--variant", options.variant, "golden, plain, frozen, shared or groups");
   app.add_option("--load", options.load, "A checkpoint folder to go on from");
-  app.add_option("--save", options.save, "A checkpoint folder to save into at the end");
+  app.add_option("--resave", options.resave, "A checkpoint folder to save into before the first step");
+  app.add_option("--save", options.save, "A checkpoint folder to save into after --steps");
   app.add_option("--steps", options.steps, "Steps to train");
+  app.add_option("--steps_after", options.steps_after, "Steps to train after --save");
   app.add_option("--micro_batch", options.micro_batch, "Samples of a rank and step");
   CLI11_PARSE(app, argc, argv);
   try {

@@ -90,6 +90,26 @@ TEST_F(DamagedCheckpoint, OffersTheWholeTagWhereLatestNamesNone) {
                                             HasSubstr("is missing"), HasSubstr("is 'global_step1'")));
 }
 
+TEST_F(DamagedCheckpoint, WithoutLatestLoadsNothingAndNamesTheNewestWholeTag) {
+  fs::remove(checkpoint::latest_path(path_));
+  const auto warning = [&] {
+    return run_ranks_collect(1, [&](comm::World& world) {
+      const auto engine = std::get<0>(
+          initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}));
+      ::testing::internal::CaptureStderr();
+      const LoadResult loaded = engine->load_checkpoint(path_);
+      EXPECT_TRUE(loaded.path.empty());
+      EXPECT_EQ(engine->global_steps(), 0);
+      return ::testing::internal::GetCapturedStderr();
+    })[0];
+  };
+  EXPECT_THAT(warning(), ::testing::AllOf(HasSubstr("no `latest`"), HasSubstr("is 'global_step2'")));
+  fs::remove(checkpoint::model_states_path(path_, "global_step2"));
+  EXPECT_THAT(warning(), HasSubstr("is 'global_step1'"));
+  fs::remove_all(folder_ / "global_step1");
+  EXPECT_THAT(warning(), ::testing::AllOf(HasSubstr("no `latest`"), ::testing::Not(HasSubstr("is '"))));
+}
+
 TEST_F(DamagedCheckpoint, NamesTheTornFile) {
   const fs::path file = checkpoint::model_states_path(path_, "global_step2");
   fs::resize_file(file, fs::file_size(file) - 1);

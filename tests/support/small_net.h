@@ -1,8 +1,10 @@
-// The model of tests/golden/deepspeed_checkpoints: a frozen layer, a tied head, a parameter of one element,
-// two buffers.
+// The model of tests/golden/deepspeed_checkpoints: a layer that may be frozen, a head that may be tied, a
+// parameter of one element, two buffers.
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/module.h>
@@ -10,9 +12,12 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
+#include "deepspeed/base/error.h"
+#include "deepspeed/engine/build.h"
+
 namespace deepspeed::testing {
 
-// A head whose weight is another module's.
+// A head whose weight may be another module's.
 class TiedHead : public torch::nn::Module {
  public:
   explicit TiedHead(const at::Tensor& weight) : weight_(register_parameter("weight", weight)) {}
@@ -22,17 +27,35 @@ class TiedHead : public torch::nn::Module {
   at::Tensor weight_;
 };
 
+/// What is special in the model or in the optimizer's groups: the variants of small_training.py there.
+struct SmallNetVariant {
+  bool frozen = true;
+  bool tied = true;
+  bool groups = false;
+
+  /// Throws UsageError for another name than golden, plain, frozen, shared and groups.
+  static SmallNetVariant named(const std::string& name) {
+    if (name == "golden") return {};
+    if (name == "plain") return {false, false, false};
+    if (name == "frozen") return {true, false, false};
+    if (name == "shared") return {false, true, false};
+    if (name == "groups") return {false, false, true};
+    raise<UsageError>("small_net", "there is no variant '", name, "'");
+  }
+};
+
 class SmallNet : public torch::nn::Module {
  public:
-  SmallNet(int64_t vocabulary, int64_t width) {
+  SmallNet(int64_t vocabulary, int64_t width, const SmallNetVariant& variant = {}) {
     gain_ = register_parameter("gain", torch::zeros({1}));
     embed_ = register_module("embed", torch::nn::Embedding(vocabulary, width));
     frozen_ = register_module("frozen", torch::nn::Linear(width, width));
     hidden_ = register_module("hidden", torch::nn::Linear(width, width));
-    head_ = register_module("head", std::make_shared<TiedHead>(embed_->weight));
+    const at::Tensor own = variant.tied ? embed_->weight : torch::zeros({vocabulary, width});
+    head_ = register_module("head", std::make_shared<TiedHead>(own));
     scale_ = register_buffer("scale", torch::linspace(0.5, 1.5, width));
     calls_ = register_buffer("calls", torch::zeros({}, torch::kLong));
-    for (auto& param : frozen_->parameters()) param.requires_grad_(false);
+    for (auto& param : frozen_->parameters()) param.requires_grad_(!variant.frozen);
   }
 
   /// tokens and targets (B, T) -> mean cross entropy.
@@ -51,5 +74,17 @@ class SmallNet : public torch::nn::Module {
   torch::nn::Linear frozen_{nullptr}, hidden_{nullptr};
   std::shared_ptr<TiedHead> head_;
 };
+
+/// For initialize(): nothing, or two groups: matrices, and the rest without weight decay and with betas of
+/// their own.
+inline std::vector<ModelParameters> small_net_groups(const SmallNet& model, const SmallNetVariant& variant) {
+  if (!variant.groups) return {};
+  std::vector<ModelParameters> groups(2);
+  groups[1].options = {{"weight_decay", 0.0}, {"betas", {0.8, 0.9}}};
+  for (const at::Tensor& parameter : model.parameters()) {
+    if (parameter.requires_grad()) groups[parameter.dim() > 1 ? 0 : 1].params.push_back(parameter);
+  }
+  return groups;
+}
 
 }  // namespace deepspeed::testing

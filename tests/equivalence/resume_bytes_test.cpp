@@ -1,0 +1,82 @@
+// What a resume reads of the optimizer's files, over all ranks together.
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <string>
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+
+#include <gtest/gtest.h>
+
+#include "deepspeed/initialize.h"
+
+#include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
+
+namespace deepspeed::testing {
+namespace {
+
+constexpr int64_t kWideNumel = 1500 * 2500 + 2500;
+
+// Large beside the pieces of a file that a checksum covers.
+class WideNet : public torch::nn::Module {
+ public:
+  WideNet() { layer_ = register_module("layer", torch::nn::Linear(1500, 2500)); }
+  at::Tensor forward(const at::Tensor& input) { return layer_->forward(input).square().mean(); }
+
+ private:
+  torch::nn::Linear layer_{nullptr};
+};
+
+auto make_wide_engine(const comm::World& world) {
+  const Json config = {{"train_micro_batch_size_per_gpu", 1},
+                       {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 0.001}}}}},
+                       {"zero_optimization", {{"stage", 2}}}};
+  return std::get<0>(initialize(std::make_shared<WideNet>(), {.config = config, .world = world}));
+}
+
+// Bytes that this process has read from files.
+int64_t bytes_read() {
+  std::ifstream status("/proc/self/io");
+  std::string key;
+  int64_t bytes = -1;
+  status >> key >> bytes;
+  EXPECT_EQ(key, "rchar:");
+  return bytes;
+}
+
+// Of the optimizer's states: what a load reads beyond one without them.
+int64_t optimizer_bytes(int world_size, const std::string& folder) {
+  const auto texts = run_ranks_collect(world_size, [&](comm::World& world) {
+    const auto engine = make_wide_engine(world);
+    const int64_t start = bytes_read();
+    engine->load_checkpoint(folder, {.load_optimizer_states = false});
+    const int64_t between = bytes_read();
+    engine->load_checkpoint(folder);
+    return std::to_string((bytes_read() - between) - (between - start));
+  });
+  return std::accumulate(texts.begin(), texts.end(), int64_t{0},
+                         [](int64_t sum, const std::string& text) { return sum + std::stoll(text); });
+}
+
+TEST(ResumeElsewhereBytes, AreAtMostATenthMoreThanOnTheSameRanks) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path().string();
+  run_ranks(2, [&](comm::World& world) {
+    const auto engine = make_wide_engine(world);
+    engine->backward(engine->forward(torch::ones({1, 1500})));
+    engine->step();
+    engine->save_checkpoint(path);
+  });
+  const int64_t same = optimizer_bytes(2, path);
+  EXPECT_GT(same, 3 * 4 * kWideNumel);  // masters and two moments
+  EXPECT_LT(same, 3.3 * 4 * kWideNumel);
+  for (const int ranks : {1, 3, 4}) {
+    EXPECT_LT(double(optimizer_bytes(ranks, path)), 1.1 * double(same)) << ranks << " ranks";
+  }
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
