@@ -113,6 +113,7 @@ Value build_model_states(const ModelStates& states) {
   dict.set("global_samples", states.global_samples);
   dict.set("dp_world_size", states.dp_world_size);
   dict.set("mp_world_size", states.mp_world_size);
+  dict.set("checkpoint_parallel_dimensions", Dict{{"pp_degree", 1}, {"tp_degree", states.mp_world_size}});
   dict.set("ds_config", value_of_json(states.ds_config));
   for (const auto& [key, value] : states.client_state.items()) {
     const auto* name = key.get_if<std::string>();

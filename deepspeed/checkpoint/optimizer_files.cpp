@@ -97,6 +97,7 @@ OptimizerFiles OptimizerFiles::of_partitions(const std::filesystem::path& dir, c
   for (size_t index = 0; index < shapes->size(); ++index)
     place_parameters((*shapes)[index], index, files, ranks);
   result.loss_scaler_ = ranks[0].loss_scaler;
+  result.overflow_ = ranks[0].overflow;
   result.groups_.resize(shapes->size());
   for (size_t rank = 0; rank < ranks.size(); ++rank) result.add_partition(*result.files_[rank], ranks[rank]);
   result.require_whole(*shapes, dir / tag);

@@ -55,6 +55,8 @@ class OptimizerFiles {
 
   const std::vector<Group>& groups() const { return groups_; }
   const std::optional<LossScalerStates>& loss_scaler() const { return loss_scaler_; }
+  /// Whether the last step was skipped because of gradients that were not finite; stage 0 does not say so.
+  bool overflow() const { return overflow_; }
   /// Elements that the files hold of a parameter's state; 0 where they have none.
   int64_t numel(const std::string& parameter, const std::string& state) const;
   /// Copies elements of a parameter's state into `destination` (1-D, as many, any dtype and device). Throws
@@ -97,6 +99,7 @@ class OptimizerFiles {
   std::vector<std::shared_ptr<DeferredArchive>> files_;
   std::vector<Group> groups_;
   std::optional<LossScalerStates> loss_scaler_;
+  bool overflow_ = false;
   std::map<std::pair<std::string, std::string>, std::vector<Piece>> pieces_;  // by parameter and state
   std::map<std::pair<std::string, std::string>, StateFile> state_files_;      // the same, universal
   mutable uint64_t closed_bytes_ = 0;                                         // read from state files

@@ -6,7 +6,6 @@
 #include <unordered_set>
 
 #include <ATen/ops/empty.h>
-#include <c10/util/accumulate.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/layout.h"
@@ -37,33 +36,26 @@ UniversalSource::UniversalSource(const path& tag_folder)
   states_ = parse_model_states(model_->value());
   module_.insert(states_.states.module.begin(), states_.states.module.end());
   if (states_.optimizer.is_none()) {
-    open_partitions(file);
+    open_partitions();
   } else {
     open_plain_optimizer();
   }
 }
 
-void UniversalSource::open_partitions(const path& model_file) {
+void UniversalSource::open_partitions() {
   const path dir = folder_.parent_path();
   if (!states_.states.param_shapes || find_optim_states(dir, folder_.filename()).empty()) {
     raise<CheckpointError>(kSourceWhere, folder_, " holds no optimizer states: the file ",
                            optim_states_path(dir, folder_.filename(), 0), " (or that of bf16) is missing");
   }
   optimizer_ = OptimizerFiles::of_partitions(dir, folder_.filename(), manifest_, states_.states.param_shapes);
-  if (optimizer_->groups().size() != states_.states.param_shapes->size()) {
-    raise<CheckpointError>(kSourceWhere, model_file, " has ", states_.states.param_shapes->size(),
-                           " parameter groups, the optimizer files have ", optimizer_->groups().size());
-  }
-  for (size_t group = 0; group < optimizer_->groups().size(); ++group)
-    add_group(group, (*states_.states.param_shapes)[group]);
+  add_groups(*states_.states.param_shapes);
 }
 
 void UniversalSource::open_plain_optimizer() {
   const std::vector<NamedShapes> params = params_of_plain_optimizer();
   optimizer_ = OptimizerFiles::of_model_file(model_, states_.optimizer, params);
-  for (size_t group = 0; group < params.size(); ++group) {
-    for (const auto& [name, sizes] : params[group]) parameters_.push_back({name, sizes, group});
-  }
+  add_groups(params);
 }
 
 std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer() const {
@@ -102,15 +94,9 @@ std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer() const {
       "all in one group; load it with load_checkpoint() and save it again, which notes them");
 }
 
-void UniversalSource::add_group(size_t group, const NamedShapes& params) {
-  for (const auto& [name, sizes] : params) {
-    const int64_t numel = c10::multiply_integers(sizes);
-    if (optimizer_->numel(name, kMasterState) != numel) {
-      raise<CheckpointError>(kSourceWhere, "the optimizer files of ", folder_, " hold ",
-                             optimizer_->numel(name, kMasterState), " elements of '", name, "', expected ",
-                             numel);
-    }
-    parameters_.push_back({name, sizes, group});
+void UniversalSource::add_groups(const std::vector<NamedShapes>& groups) {
+  for (size_t group = 0; group < groups.size(); ++group) {
+    for (const auto& [name, sizes] : groups[group]) parameters_.push_back({name, sizes, group});
   }
 }
 

@@ -49,9 +49,9 @@ class UniversalSource {
 
  private:
   std::vector<NamedShapes> params_of_plain_optimizer() const;
-  void open_partitions(const std::filesystem::path& model_file);
+  void open_partitions();
   void open_plain_optimizer();
-  void add_group(size_t group, const NamedShapes& params);
+  void add_groups(const std::vector<NamedShapes>& groups);
   Dict common_of_partitions() const;
   Dict common_of_plain_optimizer() const;
 

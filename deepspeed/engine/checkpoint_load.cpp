@@ -120,6 +120,7 @@ void CheckpointIo::load_files(const std::string& directory, const std::string& t
     engine_.global_samples_ = states.global_samples;
     engine_.skipped_steps_ = states.skipped_steps;
     engine_.micro_steps_ = 0;
+    engine_.step_applied_ = states.global_steps > 0 && !(source && source->overflow());
     load_run_state(directory, tag, manifest);
   }
   result.client_state = file->load(checkpoint::Value(states.client_state)).as_dict();

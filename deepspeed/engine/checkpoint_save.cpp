@@ -221,7 +221,8 @@ checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
   checkpoint::PlainOptimizerStates result;
   result.has_masters = optimizer.has_master_weights();
   // As in DeepSpeed, where the flat form has none in bf16.
-  if (result.has_masters ? !is_flat || engine_.fp16_enabled() : optimizer.loss_scaler().is_dynamic())
+  if (result.has_masters ? !is_flat || engine_.fp16_enabled()
+                         : engine_.optimizer_->loss_scaler().is_dynamic())
     result.loss_scaler = scaler_states();
   result.clip_grad = engine_.config_.gradient_clipping;
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
