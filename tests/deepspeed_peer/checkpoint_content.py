@@ -93,7 +93,9 @@ def form_of_optimizer(state_dict):
     states = {index: {key: (value.dtype, tuple(value.shape)) if torch.is_tensor(value) else type(value).__name__
                       for key, value in state.items()} for index, state in state_dict["state"].items()}
     # 'step': a relic in DeepSpeed's groups; 'param_names': torch's own key, which DeepSpeed leaves out.
-    groups = [{key: type(value).__name__ for key, value in group.items() if key not in ("step", "param_names", "params")}
+    # betas are a list where the config has them, else a tuple.
+    groups = [{key: "pair" if key == "betas" else type(value).__name__ for key, value in group.items()
+               if key not in ("step", "param_names", "params")}
               for group in state_dict["param_groups"]]
     return {"states": states, "groups": [dict(sorted(group.items())) for group in groups]}
 

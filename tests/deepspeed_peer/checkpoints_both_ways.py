@@ -16,6 +16,7 @@ One line a case; the exit code is 0 where all agree.
 import argparse
 import collections
 import contextlib
+import io
 import itertools
 import pathlib
 import sys
@@ -89,7 +90,7 @@ def fp32_differences(ours, folder, case):
     import torch
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
-    with contextlib.redirect_stdout(None):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         theirs = get_fp32_state_dict_from_zero_checkpoint(str(folder))
     ours.convert_to_fp32(folder, folder / "fp32.bin")
     found = torch.load(folder / "fp32.bin", weights_only=True)

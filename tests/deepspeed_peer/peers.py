@@ -38,7 +38,7 @@ class Ours:
         self.tools = build / "bin"
 
     def train(self, config, ranks, **task):
-        command = [self.program, "--config", json.dumps(config), "--micro_batch", GLOBAL_BATCH // ranks]
+        command = [self.program, "--config", json.dumps(dict(config, log_level="warning")), "--micro_batch", GLOBAL_BATCH // ranks]
         for key, value in task.items():
             command += [f"--{key}", value] if value is not None else []
         return last_json(launch_command(command, ranks))

@@ -110,10 +110,11 @@ Lines differences(const Value& ours, const Value& theirs, const Lines& passed_ov
     if (ours.as_double() == theirs.as_double()) return {};
     return {message(path, ": ", ours.as_double(), " and ", theirs.as_double())};
   }
+  if (is_sequence(ours) && is_sequence(theirs))
+    return of_sequences(passed_over, ours.as_sequence(), theirs.as_sequence(), path);
   if (ours.data().index() != theirs.data().index())
     return {path + ": a " + ours.kind() + " and a " + theirs.kind()};
   if (const auto* dict = ours.get_if<Dict>()) return of_dicts(*dict, theirs.as_dict(), passed_over, path);
-  if (is_sequence(ours)) return of_sequences(passed_over, ours.as_sequence(), theirs.as_sequence(), path);
   if (const auto* object = ours.get_if<Object>())
     return of_objects(*object, *theirs.get_if<Object>(), passed_over, path);
   if (is_same_scalar(ours, theirs)) return {};
