@@ -63,7 +63,8 @@ def read_plain(run, optimizer, shapes):
     run["scaler"] = {key: optimizer[key] for key in SCALER_KEYS if key in optimizer}
     for index, (group, shape) in enumerate(zip(inner["param_groups"], shapes, strict=True)):
         states = [inner["state"][param] for param in group["params"] if param in inner["state"]]  # not of frozen ones
-        note_group(run, index, group, states[0]["step"])
+        # In fp32 DeepSpeed's FusedAdam counts in the last parameter of a group alone.
+        note_group(run, index, group, max(state["step"] for state in states))
         flat = optimizer.get("fp32_groups_flat")
         if flat is not None:
             run.update({f"fp32/{name}": part for name, part in split(flat[index], shape).items()})
@@ -84,18 +85,23 @@ def differences(a, b):
     return sorted(set(a) ^ set(b)) + sorted(key for key in set(a) & set(b) if not same(a[key], b[key]))
 
 
+def kind_of(value):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return "number"
+    # betas are a list where the config has them, else a tuple.
+    return "sequence" if isinstance(value, (list, tuple)) else type(value).__name__
+
+
 def form_of_tensors(tensors):
     return {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
 
 
 def form_of_optimizer(state_dict):
     """Of torch's state_dict: per parameter its states, per group its options."""
-    states = {index: {key: (value.dtype, tuple(value.shape)) if torch.is_tensor(value) else type(value).__name__
+    states = {index: {key: (value.dtype, tuple(value.shape)) if torch.is_tensor(value) else kind_of(value)
                       for key, value in state.items()} for index, state in state_dict["state"].items()}
     # 'step': a relic in DeepSpeed's groups; 'param_names': torch's own key, which DeepSpeed leaves out.
-    # betas are a list where the config has them, else a tuple.
-    groups = [{key: "pair" if key == "betas" else type(value).__name__ for key, value in group.items()
-               if key not in ("step", "param_names", "params")}
+    groups = [{key: kind_of(value) for key, value in group.items() if key not in ("step", "param_names", "params")}
               for group in state_dict["param_groups"]]
     return {"states": states, "groups": [dict(sorted(group.items())) for group in groups]}
 
@@ -113,13 +119,13 @@ def form_of_plain(optimizer, frozen):
 
 
 def form_of_partition(state):
-    form = {key: type(value).__name__ for key, value in state.items()}
+    form = {key: kind_of(value) for key, value in state.items()}
     form["base_optimizer_state"] = form_of_optimizer(state["base_optimizer_state"])
     form["single_partition_of_fp32_groups"] = [(part.dtype, tuple(part.shape))
                                                for part in state["single_partition_of_fp32_groups"]]
     for key in ("group_paddings", "partition_count", "zero_stage", "ds_version"):
         form[key] = state[key]
-    form["loss_scaler"] = {key: type(value) for key, value in vars(state["loss_scaler"]).items() if key != "cur_scale"}
+    form["loss_scaler"] = {key: kind_of(value) for key, value in vars(state["loss_scaler"]).items()}
     form["param_slice_mappings"] = [[(name, place.numel, place.start) for name, place in group.items()]
                                     for group in state["param_slice_mappings"]]
     return form

@@ -104,8 +104,8 @@ checkpoint::Dict sorted(checkpoint::Dict dict) {
   return dict;
 }
 
-// Without what may differ in order: DeepSpeed's module has each layer's buffers beside its parameters, and
-// its optimizer in fp32 at stage 0 counts frozen parameters as well.
+// Without what may differ: DeepSpeed's module has each layer's buffers beside its parameters. Its optimizer
+// in fp32 at stage 0 numbers frozen parameters as well, and counts steps in the last one of a group alone.
 checkpoint::Value comparable(checkpoint::Value file) {
   auto& dict = std::get<checkpoint::Dict>(file.data());
   if (const auto* module = dict.find("module")) dict.set("module", sorted(module->as_dict()));
@@ -114,7 +114,14 @@ checkpoint::Value comparable(checkpoint::Value file) {
     return file;
   checkpoint::Dict plain = optimizer->as_dict();
   checkpoint::List states, groups;
-  for (const auto& [index, state] : plain.at("state").as_dict().items()) states.push_back(state);
+  int64_t steps = 0;
+  for (const auto& [index, state] : plain.at("state").as_dict().items())
+    steps = std::max(steps, state.as_dict().at("step").as_int());
+  for (const auto& [index, state] : plain.at("state").as_dict().items()) {
+    checkpoint::Dict counted = state.as_dict();
+    counted.set("step", steps);
+    states.emplace_back(std::move(counted));
+  }
   for (checkpoint::Dict group :
        plain.at("param_groups").as_sequence() | std::views::transform(&checkpoint::Value::as_dict)) {
     group.set("params", checkpoint::None{});
