@@ -15,6 +15,10 @@
 
 namespace {
 
+// As in small_training.py: the gradients of the first steps overflow in fp16.
+constexpr double kSpike = 1e6;
+constexpr int64_t kSpikedSteps = 2;
+
 struct Options {
   std::string config, variant = "golden", load, resave, save;
   int64_t steps = 3, steps_after = 0, micro_batch = 4, context = 6, vocabulary = 7, width = 5;
@@ -39,7 +43,9 @@ deepspeed::Json train(const Options& options) {
     for (const int64_t last = engine->global_steps() + number; engine->global_steps() < last;) {
       const auto batch = data.batch(engine->global_steps(), world.rank());
       const at::Tensor loss = engine->forward(batch.tokens, batch.targets);
-      engine->backward(loss);
+      const bool spiked =
+          engine->fp16_enabled() && engine->zero_optimization() && engine->global_steps() < kSpikedSteps;
+      engine->backward(spiked ? loss * kSpike : loss);
       engine->step();
       losses.push_back(world.group().all_reduce_scalar(loss.item<double>()) / world.size());
     }

@@ -18,12 +18,14 @@
 namespace deepspeed::testing {
 namespace {
 
-constexpr int64_t kWideNumel = 1500 * 2500 + 2500;
+constexpr int64_t kWide = 2800;
+constexpr int64_t kWideNumel = kWide * kWide + kWide;
 
-// Large beside the pieces of a file that a checksum covers.
+// Large beside the pieces of a file that a checksum covers, and beside what each rank reads of each file to
+// find its parts.
 class WideNet : public torch::nn::Module {
  public:
-  WideNet() { layer_ = register_module("layer", torch::nn::Linear(1500, 2500)); }
+  WideNet() { layer_ = register_module("layer", torch::nn::Linear(kWide, kWide)); }
   at::Tensor forward(const at::Tensor& input) { return layer_->forward(input).square().mean(); }
 
  private:
@@ -66,7 +68,7 @@ TEST(ResumeElsewhereBytes, AreAtMostATenthMoreThanOnTheSameRanks) {
   const std::string path = folder.path().string();
   run_ranks(2, [&](comm::World& world) {
     const auto engine = make_wide_engine(world);
-    engine->backward(engine->forward(torch::ones({1, 1500})));
+    engine->backward(engine->forward(torch::ones({1, kWide})));
     engine->step();
     engine->save_checkpoint(path);
   });
