@@ -48,7 +48,8 @@ std::shared_ptr<DeepSpeedEngine<SmallNet>> make_engine(const Json& expected, con
 class DeepSpeedCheckpoint : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Golden, DeepSpeedCheckpoint,
                          ::testing::Values("stage1_fp32", "stage2_fp32", "stage1_bf16", "stage2_bf16",
-                                           "stage0_fp32_frozen", "stage0_bf16_groups", "stage0_fp16_shared",
+                                           "stage0_fp32_frozen", "stage0_bf16_groups",
+                                           "stage0_bf16_torch_adam", "stage0_fp16_shared",
                                            "stage1_fp16_frozen", "stage1_fp32_round_robin",
                                            "stage2_fp16_groups", "stage2_fp32_shared", "stage2_bf16_plain"));
 

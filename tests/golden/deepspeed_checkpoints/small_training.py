@@ -45,13 +45,13 @@ class SmallNet(nn.Module):
         return F.cross_entropy(self.head(x).float().flatten(0, 1), targets.flatten())
 
 
-def ds_config(stage, dtype, micro_batch=MICRO_BATCH, **zero):
+def ds_config(stage, dtype, micro_batch=MICRO_BATCH):
     config = {
         "train_micro_batch_size_per_gpu": micro_batch,
         "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}},
         "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.01, "warmup_num_steps": 4, "warmup_type": "linear"}},
         "gradient_clipping": 1.0,
-        "zero_optimization": {"stage": stage, **zero},
+        "zero_optimization": {"stage": stage},
     }
     if dtype == "bf16":
         config["bf16"] = {"enabled": True}

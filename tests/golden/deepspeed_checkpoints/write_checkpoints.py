@@ -28,6 +28,7 @@ CHECKPOINTS = {
     "stage2_bf16": (2, "bf16", 2, "golden"),
     "stage0_fp32_frozen": (0, "fp32", 2, "frozen"),
     "stage0_bf16_groups": (0, "bf16", 1, "groups"),
+    "stage0_bf16_torch_adam": (0, "bf16", 2, "frozen"),
     "stage0_fp16_shared": (0, "fp16", 2, "shared"),
     "stage1_fp16_frozen": (1, "fp16", 1, "frozen"),
     "stage1_fp32_round_robin": (1, "fp32", 2, "groups"),
@@ -39,7 +40,12 @@ CHECKPOINTS = {
 
 def config_of(name):
     stage, dtype, _, _ = CHECKPOINTS[name]
-    return small.ds_config(stage, dtype, **({"round_robin_gradients": True} if name.endswith("round_robin") else {}))
+    config = small.ds_config(stage, dtype)
+    if name.endswith("round_robin"):
+        config["zero_optimization"]["round_robin_gradients"] = True
+    if name.endswith("torch_adam"):
+        config["optimizer"]["params"]["torch_adam"] = True
+    return config
 
 
 def write_as_rank(name, folder):
