@@ -28,16 +28,17 @@ struct Options {
 deepspeed::Json train(const Options& options) {
   using namespace deepspeed;
   comm::World world = comm::init_distributed();
-  const auto variant = testing::SmallNetVariant::named(options.variant);
-  auto model = std::make_shared<testing::SmallNet>(options.vocabulary, options.width, variant);
-  testing::fill_parameters(*model, options.weight_scale);
-  const auto groups = testing::small_net_groups(*model, variant);
+  const auto variant = deepspeed::testing::SmallNetVariant::named(options.variant);
+  auto model = std::make_shared<deepspeed::testing::SmallNet>(options.vocabulary, options.width, variant);
+  deepspeed::testing::fill_parameters(*model, options.weight_scale);
+  const auto groups = deepspeed::testing::small_net_groups(*model, variant);
   const auto engine =
       std::get<0>(initialize(model, {.config = options.config, .model_parameters = groups, .world = world}));
   if (!options.load.empty() && engine->load_checkpoint(options.load).path.empty())
     raise<CheckpointError>("train_small_net", "nothing was loaded from ", options.load);
   if (!options.resave.empty()) engine->save_checkpoint(options.resave);
-  const testing::FormulaData data{world.size(), options.micro_batch, options.context, options.vocabulary};
+  const deepspeed::testing::FormulaData data{world.size(), options.micro_batch, options.context,
+                                             options.vocabulary};
   Json losses = Json::array();
   const auto steps = [&](int64_t number) {
     for (const int64_t last = engine->global_steps() + number; engine->global_steps() < last;) {
