@@ -55,6 +55,11 @@ zero::Averaging averaging(const config::DeepSpeedConfig& config, int world_size)
   if (config.gradient_predivide_factor != 1.0) {
     return zero::Averaging::predivided_mean(world_size, config.gradient_predivide_factor);
   }
+  // A sum over the ranks may leave the range of fp16 where the mean does not; DeepSpeed's stages 1 and 2
+  // divide first.
+  const bool scatters = config.zero_optimization.stage >= 1 && config.zero_optimization.reduce_scatter;
+  if (scatters && communication_dtype(config) == at::kHalf)
+    return zero::Averaging::prescaled_mean(world_size);
   return zero::Averaging::mean(world_size);
 }
 
