@@ -75,7 +75,7 @@ Json time_load(const std::string& folder, int64_t parameters, int64_t width) {
   return {{"load", seconds}};
 }
 
-/// Two tags in turn, so that each save but the first two replaces one.
+/// A new tag each time.
 Json time_saves(const std::string& folder, int64_t parameters, int64_t width, int64_t rounds) {
   Json result;
   for (const bool decoupled : {true, false}) {
@@ -86,7 +86,7 @@ Json time_saves(const std::string& folder, int64_t parameters, int64_t width, in
       train_step(*engine, width);
       steps.push_back(seconds_since(before_step));
       const auto begin = std::chrono::steady_clock::now();
-      engine->save_checkpoint(folder, {.tag = "tag" + std::to_string(round % 2)});
+      engine->save_checkpoint(folder, {.tag = (decoupled ? "decoupled" : "tag") + std::to_string(round)});
       stalls.push_back(seconds_since(begin));
       engine->wait_for_checkpoint();
       saves.push_back(seconds_since(begin));

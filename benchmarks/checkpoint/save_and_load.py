@@ -63,21 +63,20 @@ def peer(options):
             engine.backward(engine(torch.ones(1, WIDTH)))
             engine.step()
             begin = time.monotonic()
-            engine.save_checkpoint(options.save, tag=f"tag{round_number % 2}")
+            engine.save_checkpoint(options.save, tag=f"tag{round_number}")
             saves.append(time.monotonic() - begin)
             fsync_tree(folder)
             durable.append(time.monotonic() - begin)
         states = [engine.module.state_dict(), engine.optimizer.state_dict()]
-        for _ in range(options.rounds):
+        for round_number in range(options.rounds):
             begin = time.monotonic()
-            with open(folder / "plain.pt", "wb") as file:
+            with open(folder / f"plain{round_number}.pt", "wb") as file:
                 torch.save(states, file)
                 file.flush()
                 os.fsync(file.fileno())
             plain.append(time.monotonic() - begin)
         result = {"save": statistics.median(saves), "durable": statistics.median(durable),
-                  "torch_save": statistics.median(plain), "torch_save_bytes": (folder / "plain.pt").stat().st_size}
-        (folder / "plain.pt").unlink()
+                  "torch_save": statistics.median(plain), "torch_save_bytes": (folder / "plain0.pt").stat().st_size}
     print(json.dumps(result))
 
 
@@ -112,7 +111,7 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, help="the build folder")
     parser.add_argument("--parameters", type=int, default=103_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", help="where to work; needs 100 bytes a parameter")
+    parser.add_argument("--folder", help="where to work; needs 200 bytes a parameter")
     parser.add_argument("--save", help=argparse.SUPPRESS)
     parser.add_argument("--load", help=argparse.SUPPRESS)
     options = parser.parse_args()

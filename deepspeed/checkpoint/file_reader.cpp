@@ -4,10 +4,11 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
@@ -37,15 +38,16 @@ FileReader::FileReader(std::filesystem::path path, std::optional<FileSums> sums)
 
 FileReader::~FileReader() { ::close(file_); }
 
-uint64_t FileReader::read_cached(uint64_t offset, char* destination, uint64_t size) const {
-  uint64_t done = 0;
-  while (done < size) {
-    const iovec part{destination + done, size_t(std::min<uint64_t>(size - done, 1u << 30))};
-    const ssize_t count = ::preadv2(file_, &part, 1, off_t(offset + done), RWF_NOWAIT);
-    if (count <= 0) break;  // EAGAIN: it would have to wait for the disk
-    done += uint64_t(count);
-  }
-  return done;
+bool FileReader::is_cached(uint64_t offset, uint64_t size) const {
+  // A read that must not wait (RWF_NOWAIT) would tell as well, but starts the page cache's own reading ahead.
+  static const auto page = uint64_t(::sysconf(_SC_PAGESIZE));
+  const uint64_t begin = offset / page * page, bytes = offset + size - begin;
+  void* mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file_, off_t(begin));
+  if (mapped == MAP_FAILED) return true;
+  std::vector<unsigned char> pages((bytes + page - 1) / page);
+  const bool is_known = ::mincore(mapped, bytes, pages.data()) == 0;
+  ::munmap(mapped, bytes);
+  return !is_known || std::ranges::all_of(pages, [](unsigned char state) { return (state & 1) != 0; });
 }
 
 bool FileReader::read_directly(uint64_t offset, char* destination, uint64_t size) const {
@@ -61,11 +63,7 @@ bool FileReader::read_directly(uint64_t offset, char* destination, uint64_t size
 
 void FileReader::read_plainly(uint64_t offset, char* destination, uint64_t size) const {
   bytes_read_ += size;
-  const uint64_t cached = read_cached(offset, destination, size);
-  offset += cached;
-  destination += cached;
-  size -= cached;
-  if (size == 0 || read_directly(offset, destination, size)) return;
+  if (size > 0 && !is_cached(offset, size) && read_directly(offset, destination, size)) return;
   while (size > 0) {
     const ssize_t count = ::pread(file_, destination, std::min<uint64_t>(size, 1u << 30), off_t(offset));
     if (count < 0 && errno == EINTR) continue;

@@ -36,8 +36,8 @@ class FileReader {
   void release() const { direct_.reset(); }
 
  private:
-  /// The number of bytes at `offset` that the page cache had.
-  uint64_t read_cached(uint64_t offset, char* destination, uint64_t size) const;
+  /// Whether the page cache has all of these bytes.
+  bool is_cached(uint64_t offset, uint64_t size) const;
   bool read_directly(uint64_t offset, char* destination, uint64_t size) const;
   void read_plainly(uint64_t offset, char* destination, uint64_t size) const;
   void verify(uint64_t chunk, const char* bytes, uint64_t size) const;

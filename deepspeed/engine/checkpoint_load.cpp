@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
@@ -222,7 +222,9 @@ void CheckpointIo::load_optimizer(const checkpoint::OptimizerFiles& source) {
     slice.step = group.step;
     for (const auto& [name, type] : group.states) {
       const at::Tensor flat =
-          at::zeros({optimizer.owned(index).numel()}, optimizer.master(index).options().dtype(type));
+          at::empty({optimizer.owned(index).numel()}, optimizer.master(index).options().dtype(type));
+      const int64_t covered = pieces.empty() ? 0 : pieces.back().in_interval.end;
+      flat.narrow(0, covered, flat.numel() - covered).zero_();  // padding
       read(name, flat);
       slice.tensors.emplace_back(name, flat);
     }

@@ -10,7 +10,7 @@ namespace deepspeed::io {
 namespace {
 
 constexpr size_t kReadBlockBytes = size_t{1} << 20;
-constexpr size_t kReadDepth = 6;
+constexpr size_t kReadDepth = 12;
 
 }  // namespace
 

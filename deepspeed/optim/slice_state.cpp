@@ -40,8 +40,9 @@ std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
       raise<UsageError>(where, "state tensor '", name, "' has ", tensor.numel(), " elements, '",
                         names.front(), "' has ", copies.front().numel());
     }
-    copies.push_back(
-        tensor.detach().reshape({-1}).to(dtype, /*non_blocking=*/false, /*copy=*/true).contiguous());
+    // What nobody else holds need not be copied.
+    const bool is_shared = tensor.use_count() > 1 || tensor.storage().use_count() > 1;
+    copies.push_back(tensor.detach().reshape({-1}).to(dtype, /*non_blocking=*/false, is_shared).contiguous());
   }
   return copies;
 }
