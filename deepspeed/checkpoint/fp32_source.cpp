@@ -1,6 +1,7 @@
 #include "deepspeed/checkpoint/fp32_source.h"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 #include <utility>
 
@@ -13,6 +14,7 @@ namespace deepspeed::checkpoint {
 namespace {
 
 constexpr const char* kFp32SourceWhere = "checkpoint.zero_to_fp32";
+constexpr int64_t kPieceNumel = 1 << 20;
 using std::filesystem::path;
 
 /// Adds the file's name to what is wrong in it.
@@ -188,27 +190,46 @@ void Fp32Source::add_group(size_t group) {
   }
 }
 
+const Fp32Source::Parts& Fp32Source::parts_of(const at::Tensor& weight) const {
+  const auto parts = parts_.find(weight.storage().unsafeGetStorageImpl());
+  if (parts == parts_.end()) raise<UsageError>(kFp32SourceWhere, "a tensor that is not of this checkpoint");
+  return parts->second;
+}
+
+/// Weights follow each other file by file: one file reads ahead at a time.
+void Fp32Source::begin_reading(const DeferredArchive& archive) const {
+  if (last_read_ != nullptr && last_read_ != &archive) last_read_->release();
+  last_read_ = &archive;
+}
+
 at::Tensor Fp32Source::load(const at::Tensor& weight) const {
   const at::Tensor data = at::empty(weight.sizes(), at::TensorOptions().dtype(at::kFloat));
-  load(weight, data);
+  auto* end = static_cast<char*>(data.mutable_data_ptr());
+  stream(weight, [&](const void* piece, size_t size) {
+    std::memcpy(end, piece, size);
+    end += size;
+  });
   return data;
 }
 
-void Fp32Source::load(const at::Tensor& weight, const at::Tensor& destination) const {
-  const auto parts = parts_.find(weight.storage().unsafeGetStorageImpl());
-  if (parts == parts_.end()) raise<UsageError>(kFp32SourceWhere, "a tensor that is not of this checkpoint");
-  int64_t done = 0;
-  for (const Part& part : parts->second) {
-    // Weights follow each other file by file: one file reads ahead at a time.
-    if (last_read_ != nullptr && last_read_ != part.archive) last_read_->release();
-    last_read_ = part.archive;
+void Fp32Source::stream(const at::Tensor& weight, const PieceSink& sink) const {
+  at::Tensor memory;
+  for (const Part& part : parts_of(weight)) {
+    begin_reading(*part.archive);
     if (!part.tensor.is_contiguous()) {
-      destination.copy_(part.archive->load(part.tensor));
+      const at::Tensor whole = part.archive->load(part.tensor).to(at::kFloat).contiguous();
+      sink(whole.const_data_ptr(), whole.nbytes());
       continue;
     }
-    part.archive->read(part.tensor, part.elements,
-                       destination.view({-1}).narrow(0, done, part.elements.numel()));
-    done += part.elements.numel();
+    for (int64_t begin = part.elements.begin; begin < part.elements.end; begin += kPieceNumel) {
+      const Interval elements{begin, std::min(begin + kPieceNumel, part.elements.end)};
+      if (!memory.defined()) {
+        memory = at::empty({std::min(kPieceNumel, weight.numel())}, at::TensorOptions().dtype(at::kFloat));
+      }
+      const at::Tensor piece = memory.narrow(0, 0, elements.numel());
+      part.archive->read(part.tensor, elements, piece);
+      sink(piece.const_data_ptr(), piece.nbytes());
+    }
   }
 }
 

@@ -15,6 +15,7 @@
 #include "deepspeed/checkpoint/manifest.h"
 #include "deepspeed/checkpoint/model_states.h"
 #include "deepspeed/checkpoint/optimizer_states.h"
+#include "deepspeed/checkpoint/torch_archive.h"
 
 namespace deepspeed::checkpoint {
 
@@ -29,8 +30,8 @@ class Fp32Source {
   const NamedTensors& weights() const { return weights_; }
   /// The data of one of them, or of a view of its whole storage, in its sizes.
   at::Tensor load(const at::Tensor& weight) const;
-  /// The same into a tensor of these sizes: fp32, contiguous, on the CPU.
-  void load(const at::Tensor& weight, const at::Tensor& destination) const;
+  /// The same in pieces of some MiB, in the elements' order.
+  void stream(const at::Tensor& weight, const PieceSink& sink) const;
 
  private:
   /// Elements that lie together in a file.
@@ -41,6 +42,8 @@ class Fp32Source {
   };
   using Parts = std::vector<Part>;
 
+  const Parts& parts_of(const at::Tensor& weight) const;
+  void begin_reading(const DeferredArchive& archive) const;
   void open_partitions(const std::filesystem::path& dir, const std::string& tag);
   void add(const std::string& name, const std::vector<int64_t>& sizes, Parts parts);
   void add_of_module(const std::string& name, const at::Tensor& tensor);

@@ -3,8 +3,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include <ATen/ops/empty.h>
-
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/checkpoint/atomic_file.h"
@@ -44,14 +42,14 @@ std::vector<NamedTensors> split_into_shards(const NamedTensors& weights, uint64_
 }
 
 void write_weights(const path& file, const NamedTensors& weights, bool safe_serialization,
-                   const TensorProvider& provide) {
+                   const TensorStream& stream) {
   if (safe_serialization) {
-    write_safetensors(file, weights, provide);
+    write_safetensors(file, weights, stream);
     return;
   }
   Dict dict(/*ordered=*/true);
   for (const auto& [name, tensor] : weights) dict.items().emplace_back(name, tensor);
-  write_torch_archive(file, dict, provide);
+  write_archive_content(file, make_archive_content(dict, /*deferred=*/true), stream);
 }
 
 /// Each weight once, however many names it has.
@@ -103,21 +101,16 @@ std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, co
   const bool safetensors = options.safe_serialization || output.extension() == ".safetensors";
   const uint64_t all_bytes = num_bytes(weights, safetensors);
   uint64_t done_bytes = 0;
-  at::Tensor memory = at::empty({0}, at::TensorOptions().dtype(at::kFloat));  // of one weight after the other
-  const TensorProvider provide = [&](const at::Tensor& weight) {
-    if (memory.numel() < weight.numel()) {
-      memory.reset();
-      memory = at::empty({weight.numel()}, at::TensorOptions().dtype(at::kFloat));
-    }
-    at::Tensor data = memory.narrow(0, 0, weight.numel()).view(weight.sizes());
-    source.load(weight, data);
-    done_bytes += data.nbytes();
-    if (options.progress) options.progress(done_bytes, all_bytes);
-    return data;
+  const TensorStream stream = [&](const at::Tensor& weight, const PieceSink& sink) {
+    source.stream(weight, [&](const void* data, size_t size) {
+      sink(data, size);
+      done_bytes += size;
+      if (options.progress) options.progress(done_bytes, all_bytes);
+    });
   };
   if (is_file_name(output)) {
     if (output.has_parent_path()) std::filesystem::create_directories(output.parent_path());
-    write_weights(output, weights, safetensors, provide);
+    write_weights(output, weights, safetensors, stream);
     return {output};
   }
   std::filesystem::create_directories(output);
@@ -127,7 +120,7 @@ std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, co
   uint64_t total_bytes = 0;
   for (size_t shard = 0; shard < shards.size(); ++shard) {
     const std::string name = weights_name(options.safe_serialization, shard, shards.size());
-    write_weights(output / name, shards[shard], options.safe_serialization, provide);
+    write_weights(output / name, shards[shard], options.safe_serialization, stream);
     files.push_back(output / name);
     for (const auto& [weight, tensor] : shards[shard]) {
       index["weight_map"][weight] = name;

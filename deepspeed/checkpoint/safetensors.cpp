@@ -33,7 +33,7 @@ std::string header_of(const NamedTensors& tensors) {
 }  // namespace
 
 FileSums write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                           const TensorProvider& provide) {
+                           const TensorStream& stream) {
   const std::string header = header_of(tensors);
   const uint64_t header_size = header.size();
   AtomicFile file(path);
@@ -43,9 +43,12 @@ FileSums write_safetensors(const std::filesystem::path& path, const NamedTensors
   file.write(&header_size, sizeof(header_size));
   file.write(header.data(), header.size());
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor data =
-        (tensor.is_meta() && provide ? provide(tensor) : tensor.detach().cpu()).contiguous();
-    file.write(data.const_data_ptr(), data.nbytes());
+    if (tensor.is_meta() && stream) {
+      stream(tensor, [&](const void* data, size_t size) { file.write(data, size); });
+    } else {
+      const at::Tensor data = tensor.detach().cpu().contiguous();
+      file.write(data.const_data_ptr(), data.nbytes());
+    }
   }
   return file.commit();
 }

@@ -11,9 +11,9 @@ namespace deepspeed::checkpoint {
 
 /// Writes named tensors (each with its own bytes, aliases too) durably; an existing file is replaced. Throws
 /// IoError, UsageError for a dtype that the format does not know. Tensors on the meta device come from
-/// `provide`, as in write_torch_archive(). Returns the file's checksums.
+/// `stream`, as in write_archive_content(). Returns the file's checksums.
 FileSums write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                           const TensorProvider& provide = nullptr);
+                           const TensorStream& stream = nullptr);
 
 /// All of them, in the order of their data; safetensors_file.h reads one at a time. Throws as
 /// SafetensorsFile.

@@ -19,18 +19,19 @@ namespace {
 
 constexpr const char* kTorchArchiveWhere = "checkpoint.torch_archive";
 
-void write_records(AtomicFile& file, const ArchiveContent& content, const TensorProvider& provide) {
+void write_records(AtomicFile& file, const ArchiveContent& content, const TensorStream& stream) {
   ZipWriter zip("archive", [&](const void* data, size_t size) { return file.write(data, size); });
   zip.add("data.pkl", content.pickled.data(), content.pickled.size());
   zip.add("byteorder", "little", 6);
   for (size_t index = 0; index < content.records.size(); ++index) {
     const at::Tensor& record = content.records[index];
-    const at::Tensor data = record.is_meta() ? provide(record).contiguous() : record.cpu();
-    if (data.nbytes() != record.nbytes()) {
-      raise<CheckpointError>(kTorchArchiveWhere, "a tensor of ", record.nbytes(), " bytes came with ",
-                             data.nbytes());
+    const std::string name = "data/" + std::to_string(index);
+    if (record.is_meta()) {
+      zip.add(name, record.nbytes(), [&](const PieceSink& sink) { stream(record, sink); });
+    } else {
+      const at::Tensor data = record.cpu();
+      zip.add(name, data.const_data_ptr(), data.nbytes());
     }
-    zip.add("data/" + std::to_string(index), data.const_data_ptr(), data.nbytes());
   }
   zip.add("version", "3\n", 2);
   zip.finish();
@@ -67,6 +68,14 @@ class StorageCache {
 
 }  // namespace
 
+TensorStream stream_of(TensorProvider provide) {
+  if (!provide) return nullptr;
+  return [provide = std::move(provide)](const at::Tensor& deferred, const PieceSink& sink) {
+    const at::Tensor data = provide(deferred).contiguous();
+    sink(data.const_data_ptr(), data.nbytes());
+  };
+}
+
 uint64_t ArchiveContent::num_bytes() const {
   uint64_t bytes = pickled.size();
   for (const at::Tensor& record : records) bytes += record.nbytes();
@@ -79,16 +88,17 @@ ArchiveContent make_archive_content(const Value& value, bool deferred) {
 }
 
 FileSums write_archive_content(const std::filesystem::path& path, const ArchiveContent& content,
-                               const TensorProvider& provide, const io::WriterOptions& options) {
+                               const TensorStream& stream, const io::WriterOptions& options) {
   AtomicFile file(path, options);
   file.reserve(content.num_bytes());
-  write_records(file, content, provide);
+  write_records(file, content, stream);
   return file.commit();
 }
 
 FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
                              const TensorProvider& provide, const io::WriterOptions& options) {
-  return write_archive_content(path, make_archive_content(value, provide != nullptr), provide, options);
+  return write_archive_content(path, make_archive_content(value, provide != nullptr), stream_of(provide),
+                               options);
 }
 
 Value read_torch_archive(const std::filesystem::path& path, const ReadOptions& options) {

@@ -18,6 +18,12 @@ namespace deepspeed::checkpoint {
 /// elements.
 using TensorProvider = std::function<at::Tensor(const at::Tensor& deferred)>;
 
+/// The same in pieces, in the elements' order: passes each on to `sink`.
+using PieceSink = std::function<void(const void* data, size_t size)>;
+using TensorStream = std::function<void(const at::Tensor& deferred, const PieceSink& sink)>;
+/// Of a provider: one piece a tensor.
+TensorStream stream_of(TensorProvider provide);
+
 /// Writes `value`. Tensors that share a storage share a record; a tensor that is a view of a larger storage
 /// is written alone (its own elements), never with the rest of that storage. Throws IoError; an existing file
 /// is replaced. Tensors on the meta device are written as `provide` gives them, one after the other, so that
@@ -37,8 +43,7 @@ struct ArchiveContent {
 /// of the tensors in `value`.
 ArchiveContent make_archive_content(const Value& value, bool deferred = false);
 FileSums write_archive_content(const std::filesystem::path& path, const ArchiveContent& content,
-                               const TensorProvider& provide = nullptr,
-                               const io::WriterOptions& options = {});
+                               const TensorStream& stream = nullptr, const io::WriterOptions& options = {});
 
 struct ReadOptions {
   bool tensor_data = true;  // false: tensors come on the meta device (sizes and dtypes only)

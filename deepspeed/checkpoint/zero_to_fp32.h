@@ -30,11 +30,11 @@ struct ConvertOptions {
   std::string max_shard_size = "5GB";  // "5GB", "200MiB", or bytes
   bool safe_serialization = false;     // safetensors
   bool exclude_frozen_parameters = false;
-  /// Called after each weight with the bytes of weights that are written, and of all.
+  /// Called after each piece with the bytes of weights that are written, and of all.
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = nullptr;
 };
 
-/// Writes them, one weight after the other, so that no more than the largest need be in memory, into the
+/// Writes them in pieces of some MiB, whatever the size of a weight, into the
 /// folder `output` (made where it is absent): `pytorch_model.bin` or `model.safetensors`, or shards with an
 /// index where they exceed `max_shard_size`. An `output` that ends in .bin, .pt, .pth or .safetensors is one
 /// file. Returns the files written.

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/crc32.h"
+
 namespace deepspeed::checkpoint {
 namespace {
 
@@ -54,6 +57,11 @@ void ZipWriter::write(const std::string& bytes) {
 }
 
 void ZipWriter::add(const std::string& name, const void* data, uint64_t size) {
+  add(name, size, [&](const PieceSink& sink) { sink(data, size); });
+}
+
+void ZipWriter::add(const std::string& name, uint64_t size,
+                    const std::function<void(const PieceSink&)>& give) {
   Entry entry{folder_ + "/" + name, position_, size};
   const bool is_large = size >= kMax32;
   // The 64-bit part tells readers which width the sizes behind the record have; the sizes themselves stand
@@ -77,8 +85,14 @@ void ZipWriter::add(const std::string& name, const void* data, uint64_t size) {
             .text(entry.name)
             .text(extra)
             .bytes);
-  entry.crc = sink_(data, size);
-  position_ += size;
+  const uint64_t begin = position_;
+  give([&](const void* data, size_t piece_size) {
+    entry.crc = combine_crc32(entry.crc, sink_(data, piece_size), piece_size);
+    position_ += piece_size;
+  });
+  if (position_ - begin != size)
+    raise<CheckpointError>("checkpoint.zip_writer", "the record '", name, "' of ", size, " bytes came with ",
+                           position_ - begin);
   FieldWriter behind;
   behind.u32(0x08074b50).u32(entry.crc);
   write(is_large ? behind.u64(size).u64(size).bytes : behind.u32(size).u32(size).bytes);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_set>
 
 #include "deepspeed/checkpoint/deferred_archive.h"
 #include "deepspeed/checkpoint/manifest.h"
@@ -44,6 +45,7 @@ class CheckpointIo {
   // checkpoint_load.cpp
   std::string chosen_tag(const std::string& directory, const LoadOptions& options) const;
   bool loads_optimizer(const LoadOptions& options) const;
+  std::unordered_set<std::string> weights_in_masters(const checkpoint::OptimizerFiles& source) const;
   void load_module(const checkpoint::NamedTensors& tensors, bool strict);
   void load_files(const std::string& directory, const std::string& tag, const LoadOptions& options,
                   LoadResult& result);

@@ -96,11 +96,14 @@ void CheckpointIo::load_files(const std::string& directory, const std::string& t
   if (!fs::exists(path)) raise<CheckpointError>(kCheckpointLoadWhere, "the file ", path, " is missing");
   const auto file = std::make_shared<checkpoint::DeferredArchive>(path, manifest.sums_of(path));
   const checkpoint::ModelStates states = checkpoint::parse_model_states(file->value());
-  checkpoint::NamedTensors module;
-  for (const auto& [name, tensor] : states.states.module) module.emplace_back(name, file->load(tensor));
   zero::ZeroOptimizer* optimizer = engine_.optimizer_.get();
   std::optional<checkpoint::OptimizerFiles> source;
   if (loads_optimizer(options)) source = open_optimizer(directory, tag, manifest, file, states);
+  std::unordered_set<std::string> in_masters;
+  if (source && !options.custom_load_fn) in_masters = weights_in_masters(*source);
+  checkpoint::NamedTensors module;
+  for (const auto& [name, tensor] : states.states.module)
+    module.emplace_back(name, in_masters.contains(name) ? tensor : file->load(tensor));
   if (options.custom_load_fn) {
     options.custom_load_fn(module);
   } else {
@@ -127,6 +130,27 @@ void CheckpointIo::load_files(const std::string& directory, const std::string& t
   result.path = path.string();
 }
 
+/// In fp32 the masters of the owned interval are the weights themselves: parameters inside of it need not be
+/// read twice.
+std::unordered_set<std::string> CheckpointIo::weights_in_masters(
+    const checkpoint::OptimizerFiles& source) const {
+  std::unordered_set<std::string> names;
+  const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  const bool reads_masters = engine_.zero_optimization() || engine_.load_universal_checkpoint();
+  if (!reads_masters || optimizer.store().dtype() != at::kFloat || !engine_.zero_load_from_fp32_weights())
+    return names;
+  for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
+    const zero::StoredGroup& group = optimizer.store().groups()[index];
+    for (const zero::ParamPiece& piece : group.layout.pieces(optimizer.owned(index))) {
+      const zero::NamedTensor& param = group.params[piece.index];
+      if (piece.in_interval.numel() == param.tensor.numel() &&
+          source.numel(param.name, checkpoint::kMasterState) > 0)
+        names.insert(param.name);
+    }
+  }
+  return names;
+}
+
 void CheckpointIo::load_module(const checkpoint::NamedTensors& tensors, bool strict) {
   std::unordered_map<std::string, at::Tensor> own;
   for (const zero::NamedTensor& param : engine_.model_.parameters)
@@ -148,7 +172,7 @@ void CheckpointIo::load_module(const checkpoint::NamedTensors& tensors, bool str
       raise<CheckpointError>(kCheckpointLoadWhere, "'", name, "' has sizes ", tensor.sizes(),
                              " in the file, the model's has ", entry->second.sizes());
     }
-    entry->second.copy_(tensor);
+    if (!tensor.is_meta()) entry->second.copy_(tensor);  // else it comes with the masters
     seen.insert(name);
   }
   for (const zero::NamedTensor& param : engine_.model_.parameters) {

@@ -69,7 +69,7 @@ checkpoint::Manifest SaveJob::write_files() const {
     for (size_t index = next++; index < contents.size(); index = next++) {
       try {
         auto sums = checkpoint::write_archive_content(staging() / file_names[index], contents[index],
-                                                      /*provide=*/nullptr, writer);
+                                                      /*stream=*/nullptr, writer);
         const std::lock_guard lock_of_results(mutex);
         written.files[file_names[index]] = std::move(sums);
       } catch (...) {
