@@ -14,6 +14,7 @@ build=$root/build/$preset
 # The compiler cache lies beside torch; one checkout's objects serve every other.
 export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache} CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 export CCACHE_SLOPPINESS=pch_defines,time_macros  # what precompiled headers need
+export CCACHE_DEPEND=1  # the compiler's own list of headers instead of a run of the preprocessor
 
 cd "$root"
 if ! grep -qxF "DEEPSPEED_TORCH_DIR:PATH=$torch_dir" "$build/CMakeCache.txt" 2>/dev/null || [ ! -f "$build/build.ninja" ]; then
