@@ -133,6 +133,7 @@ const ZipReader::Record& ZipReader::find(const std::string& name) const {
 }
 
 uint64_t ZipReader::data_offset(const Record& record) const {
+  if (record.data_offset != 0) return record.data_offset;
   char header[kLocalSize];
   file_.read(record.header_offset, header, kLocalSize);
   const uint64_t name_size = field<uint16_t>(header, 26);
@@ -140,7 +141,8 @@ uint64_t ZipReader::data_offset(const Record& record) const {
     raise<CheckpointError>(kZipReaderWhere, path(), ": the header of the record '", record.full_name,
                            "' is altered");
   }
-  return record.header_offset + kLocalSize + name_size + field<uint16_t>(header, 28);
+  record.data_offset = record.header_offset + kLocalSize + name_size + field<uint16_t>(header, 28);
+  return record.data_offset;
 }
 
 void ZipReader::compare(const Record& record, uint32_t crc) const {

@@ -40,6 +40,7 @@ class ZipReader {
     uint64_t header_offset = 0;
     uint64_t size = 0;
     uint32_t crc = 0;
+    mutable uint64_t data_offset = 0;  // 0: not read yet; later parts do not go back to the header
   };
   struct Directory {
     uint64_t offset = 0;
