@@ -8,11 +8,11 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr uint64_t kRecordAlignment = 64;
+constexpr uint64_t kSnapshotAlignment = 64;
 
 /// Bytes of the snapshot that a record takes.
 uint64_t snapshot_bytes(const at::Tensor& record) {
-  return (record.nbytes() + kRecordAlignment - 1) / kRecordAlignment * kRecordAlignment;
+  return (record.nbytes() + kSnapshotAlignment - 1) / kSnapshotAlignment * kSnapshotAlignment;
 }
 
 uint64_t snapshot_bytes(const std::vector<ArchiveContent>& contents) {
