@@ -1,33 +1,38 @@
 # Files of a target compile several at a time: most of a file's time goes into the headers of torch, json and GoogleTest.
-# A name in an anonymous namespace must so be the only one of its folder. Files of one folder go together, so that a new
-# file changes what is compiled in its own folder alone.
-set(DEEPSPEED_UNITY_FILES 16)  # at most, of one compilation
+# A name in an anonymous namespace must so be the only one of its layer. Files of one layer (a first folder) go together,
+# so that a new file changes what is compiled in its own layer alone.
+set(DEEPSPEED_UNITY_FILES 32)  # at most, of one compilation
 
+# deepspeed_unity(target [LARGE_HEADERS files...]): those files, whatever their layer, go together.
 function(deepspeed_unity target)
   if(NOT DEEPSPEED_UNITY)
     return()
   endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" LARGE_HEADERS)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  set_property(SOURCE ${arg_LARGE_HEADERS} PROPERTY UNITY_GROUP large_headers)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "[.]cpp$")
-  set(folders "")
+  set(layers "")
   foreach(source ${sources})
-    get_filename_component(folder ${source} DIRECTORY)
-    string(MAKE_C_IDENTIFIER "${folder}" folder)
-    list(APPEND folders ${folder})
-    list(APPEND sources_of_${folder} ${source})
+    if(source IN_LIST arg_LARGE_HEADERS)
+      continue()
+    endif()
+    cmake_path(ABSOLUTE_PATH source NORMALIZE OUTPUT_VARIABLE path)
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    string(REGEX REPLACE "/.*" "" layer ${path})
+    list(APPEND layers ${layer})
+    list(APPEND sources_of_${layer} ${source})
   endforeach()
-  list(REMOVE_DUPLICATES folders)
-  foreach(folder ${folders})
-    list(LENGTH sources_of_${folder} count)
+  list(REMOVE_DUPLICATES layers)
+  foreach(layer ${layers})
+    list(LENGTH sources_of_${layer} count)
     math(EXPR groups "(${count} + ${DEEPSPEED_UNITY_FILES} - 1) / ${DEEPSPEED_UNITY_FILES}")
     math(EXPR last "${count} - 1")
     foreach(place RANGE ${last})
-      list(GET sources_of_${folder} ${place} source)
+      list(GET sources_of_${layer} ${place} source)
       math(EXPR group "${place} * ${groups} / ${count}")
-      get_filename_component(name ${source} DIRECTORY)
-      get_filename_component(name "${name}" NAME)
-      set_property(SOURCE ${source} PROPERTY UNITY_GROUP ${name}_${group})
+      set_property(SOURCE ${source} PROPERTY UNITY_GROUP ${layer}_${group})
     endforeach()
   endforeach()
   # GCC takes the joined files for headers.

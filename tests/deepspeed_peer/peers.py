@@ -35,6 +35,8 @@ class Ours:
 
     def __init__(self, build):
         self.program = build / "tests" / "train_small_net"
+        if not self.program.exists():
+            sys.exit(f"{self.program} is not there; build it by `scripts/build.sh {build.name} train_small_net`")
         self.tools = build / "bin"
 
     def train(self, config, ranks, **task):

@@ -1,7 +1,0 @@
-// main() of the test binaries that do not link torch.
-#include <gtest/gtest.h>
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
