@@ -1,9 +1,10 @@
 """zero_to_fp32 beside DeepSpeed's: seconds, peak of anonymous memory and the disk's own rate, on a checkpoint of any size.
 
-    python zero_to_fp32.py --bin build/release [--parameters 1000000000] [--folder DIR]
+    python zero_to_fp32.py --bin build/release [--parameters 1000000000] [--rounds 3] [--folder DIR]
 
 Run it with a Python that has deepspeed installed for the comparison; without it only ours is measured. Both write one
-file; the results are compared byte by byte, tensor for tensor, before any time is printed.
+file; the results are compared byte by byte, tensor for tensor, before any time is printed. The rate of a virtual disk changes
+from minute to minute, so the programs take turns, and medians are printed.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import os
 import pathlib
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -45,15 +47,16 @@ def measure(command):
     return time.monotonic() - begin, peak
 
 
-def disk_seconds(folder, bytes_read, bytes_written, source):
-    """The same bytes read and written in sequence by dd, past the page cache."""
+def disk_seconds(folder, sources):
+    """Their bytes read in sequence by dd, past the page cache, and as many written."""
     target = folder / "dd.bin"
+    blocks = 0
     begin = time.monotonic()
-    subprocess.check_call(["dd", f"if={source}", "of=/dev/null", "bs=4M", "iflag=direct",
-                           f"count={bytes_read // (4 << 20)}"],
+    for source in sources:
+        subprocess.check_call(["dd", f"if={source}", "of=/dev/null", "bs=4M", "iflag=direct"], stderr=subprocess.DEVNULL)
+        blocks += source.stat().st_size // (4 << 20)
+    subprocess.check_call(["dd", "if=/dev/zero", f"of={target}", "bs=4M", "oflag=direct", f"count={blocks}", "conv=fsync"],
                           stderr=subprocess.DEVNULL)
-    subprocess.check_call(["dd", "if=/dev/zero", f"of={target}", "bs=4M", "oflag=direct",
-                           f"count={bytes_written // (4 << 20)}", "conv=fsync"], stderr=subprocess.DEVNULL)
     seconds = time.monotonic() - begin
     target.unlink()
     return seconds
@@ -69,6 +72,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="the build folder")
     parser.add_argument("--parameters", type=int, default=1_000_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", help="where to work; needs 12 bytes a parameter")
     options = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(dir=options.folder))
@@ -77,20 +81,33 @@ def main():
         made = subprocess.check_output([options.bin / "benchmarks/checkpoint_make_checkpoint", checkpoint,
                                         "--parameters", str(options.parameters)], text=True)
         numel, largest = map(int, re.findall(r"\d+", made)[:2])
-        rows = [("deepspeed-cpp", *measure([options.bin / "bin/zero_to_fp32", checkpoint, ours]))]
+        # Of the 16-bit checkpoint: what holds the fp32 weights, and nothing else.
+        sources = sorted(checkpoint.glob("*/bf16_zero_pp_rank_*"))
+        commands = {"deepspeed-cpp": [options.bin / "bin/zero_to_fp32", checkpoint, ours]}
         if importlib.util.find_spec("deepspeed"):
-            rows.append(("DeepSpeed", *measure([sys.executable, "-c", THEIRS, checkpoint, theirs])))
-            if not same(ours, theirs / "pytorch_model.bin"):
+            commands["DeepSpeed"] = [sys.executable, "-c", THEIRS, checkpoint, theirs]
+        seconds = {name: [] for name in [*commands, "dd, the same bytes in and then out"]}
+        peaks = dict.fromkeys(commands, 0)
+        for turn in range(options.rounds):
+            seconds["dd, the same bytes in and then out"].append(disk_seconds(folder, sources))
+            for name, command in commands.items():
+                taken, peak = measure(command)
+                seconds[name].append(taken)
+                peaks[name] = max(peaks[name], peak)
+            if "DeepSpeed" in commands and not same(ours, theirs / "pytorch_model.bin"):
                 raise SystemExit("the two files differ: nothing is reported")
+            shutil.rmtree(theirs, ignore_errors=True)
+            ours.unlink()
+        if "DeepSpeed" in commands:
             print("both wrote the same tensors")
-        shutil.rmtree(theirs, ignore_errors=True)
-        source = next(checkpoint.glob("*/bf16_zero_pp_rank_0_*"))
-        disk = disk_seconds(folder, source.stat().st_size, source.stat().st_size, source) * 4 * numel / source.stat().st_size
-        print(f"\n{numel / 1e9:.2f}e9 parameters, largest weight {largest / 2**20:.0f} MiB; page cache dropped before each")
-        print("| program | seconds | ours / it | peak anonymous MiB |\n|---|---|---|---|")
-        for name, seconds, peak in rows:
-            print(f"| {name} | {seconds:.1f} | {rows[0][1] / seconds:.2f} | {peak / 2**20:.0f} |")
-        print(f"| dd, the same bytes in and out | {disk:.1f} | {rows[0][1] / disk:.2f} | |")
+        print(f"\n{numel / 1e9:.2f}e9 parameters, largest weight {largest / 2**20:.0f} MiB; page cache dropped before each; "
+              f"medians of {options.rounds}")
+        print("| program | seconds | all | its / ours | peak anonymous MiB |\n|---|---|---|---|---|")
+        median = {name: statistics.median(values) for name, values in seconds.items()}
+        for name, values in seconds.items():
+            every = " ".join(f"{value:.1f}" for value in values)
+            peak = f"{peaks[name] / 2**20:.0f}" if name in peaks else ""
+            print(f"| {name} | {median[name]:.1f} | {every} | {median[name] / median['deepspeed-cpp']:.2f} | {peak} |")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -36,7 +36,8 @@ SmallNetVariant variant_of(const Json& expected) {
           expected.value("groups", golden.groups)};
 }
 
-std::shared_ptr<DeepSpeedEngine<SmallNet>> make_engine(const Json& expected, const comm::World& world) {
+std::shared_ptr<DeepSpeedEngine<SmallNet>> make_golden_engine(const Json& expected,
+                                                              const comm::World& world) {
   const SmallNetVariant variant = variant_of(expected);
   auto model = std::make_shared<SmallNet>(expected.at("vocabulary").get<int64_t>(),
                                           expected.at("width").get<int64_t>(), variant);
@@ -59,7 +60,7 @@ TEST_P(DeepSpeedCheckpoint, IsResumedWithTheSameLosses) {
   const Json& config = expected.at("ds_config");
   const double tolerance = config.contains("bf16") ? 2e-3 : config.contains("fp16") ? 5e-4 : 1e-5;
   run_ranks(expected.at("world_size").get<int>(), [&](comm::World& world) {
-    const auto engine = make_engine(expected, world);
+    const auto engine = make_golden_engine(expected, world);
     const LoadResult loaded = engine->load_checkpoint(folder);
     ASSERT_FALSE(loaded.path.empty());
     EXPECT_EQ(loaded.client_state.at("epoch").as_int(), 2);
@@ -148,7 +149,7 @@ TEST_P(DeepSpeedCheckpoint, IsSavedAgainAsItWas) {
   const TemporaryFolder saved;
   const int ranks = expected.at("world_size").get<int>();
   run_ranks(ranks, [&](comm::World& world) {
-    const auto engine = make_engine(expected, world);
+    const auto engine = make_golden_engine(expected, world);
     engine->load_checkpoint(folder);
     engine->save_checkpoint(saved.path().string());
   });
