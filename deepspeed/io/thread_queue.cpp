@@ -47,7 +47,9 @@ class ThreadQueue : public TransferQueue {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  void start(const Transfer& transfer) override {
+  void submit() override {}
+
+  void add(const Transfer& transfer) override {
     if (num_under_way_ >= depth_)
       raise<UsageError>("io.threads", "more than ", depth_, " transfers are under way");
     {

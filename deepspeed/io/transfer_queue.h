@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "deepspeed/io/aligned_buffer.h"
 
@@ -31,13 +32,26 @@ struct Completion {
 /// aligned means the end of the file.
 constexpr bool may_go_on(size_t bytes) { return bytes % kDirectAlignment == 0; }
 
+/// Memory that many transfers use. io_uring maps it once for all of them, where the system lets it.
+struct MemoryRegion {
+  char* data = nullptr;
+  size_t size = 0;
+};
+
 /// Of one thread; the destructor waits for what is under way.
 class TransferQueue {
  public:
   virtual ~TransferQueue() = default;
 
   /// Never waits for the disk; at most depth() may be under way.
-  virtual void start(const Transfer& transfer) = 0;
+  void start(const Transfer& transfer) {
+    add(transfer);
+    submit();
+  }
+  /// Is under way from here on, and starts by the next submit() or wait() at the latest: several start by one
+  /// system call.
+  virtual void add(const Transfer& transfer) = 0;
+  virtual void submit() = 0;
   /// The next one that is done, in any order. Throws UsageError where none is under way.
   virtual Completion wait() = 0;
   virtual size_t num_under_way() const = 0;
@@ -47,9 +61,10 @@ class TransferQueue {
 };
 
 /// Over io_uring; over threads where the kernel, a container's rules or the build refuse that.
-std::unique_ptr<TransferQueue> make_transfer_queue(size_t depth);
+std::unique_ptr<TransferQueue> make_transfer_queue(size_t depth,
+                                                   const std::vector<MemoryRegion>& memory = {});
 /// By name, for programs that compare them: null where the system or the build has no io_uring.
-std::unique_ptr<TransferQueue> make_uring_queue(size_t depth);
+std::unique_ptr<TransferQueue> make_uring_queue(size_t depth, const std::vector<MemoryRegion>& memory = {});
 std::unique_ptr<TransferQueue> make_thread_queue(size_t depth);
 
 }  // namespace deepspeed::io

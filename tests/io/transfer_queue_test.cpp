@@ -105,7 +105,10 @@ TEST_P(Queues, FinishWhatIsUnderWayWhenTheyAreLeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OfBothKinds, Queues,
-                         ::testing::Values(std::pair<const char*, Make>("io_uring", make_uring_queue),
+                         ::testing::Values(std::pair<const char*, Make>("io_uring",
+                                                                        [](size_t depth) {
+                                                                          return make_uring_queue(depth);
+                                                                        }),
                                            std::pair<const char*, Make>("threads", make_thread_queue)),
                          [](const auto& info) { return std::string(info.param.first); });
 

@@ -3,6 +3,9 @@
 
 namespace deepspeed::io {
 
-std::unique_ptr<TransferQueue> make_uring_queue(size_t /*depth*/) { return nullptr; }
+std::unique_ptr<TransferQueue> make_uring_queue(size_t /*depth*/,
+                                                const std::vector<MemoryRegion>& /*memory*/) {
+  return nullptr;
+}
 
 }  // namespace deepspeed::io

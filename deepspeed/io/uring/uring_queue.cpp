@@ -1,7 +1,9 @@
 // Transfers over io_uring: one system call starts them, and the kernel moves the bytes.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <unordered_map>
+#include <utility>
 
 #include <liburing.h>
 
@@ -15,7 +17,9 @@ constexpr const char* kUringWhere = "io.uring";
 
 class UringQueue : public TransferQueue {
  public:
-  UringQueue(const io_uring& ring, size_t depth) : ring_(ring), depth_(depth) {}
+  /// memory: registered with the ring, in this order.
+  UringQueue(const io_uring& ring, size_t depth, std::vector<MemoryRegion> memory)
+      : ring_(ring), depth_(depth), memory_(std::move(memory)) {}
 
   ~UringQueue() override {
     try {
@@ -26,21 +30,26 @@ class UringQueue : public TransferQueue {
     io_uring_queue_exit(&ring_);
   }
 
-  void start(const Transfer& transfer) override {
+  void add(const Transfer& transfer) override {
     if (pending_.size() >= depth_)
       raise<UsageError>(kUringWhere, "more than ", depth_, " transfers are under way");
+    prepare(transfer);
     pending_[transfer.id] = {transfer, 0};
-    try {
-      submit(transfer);
-    } catch (...) {
-      pending_.erase(transfer.id);
-      throw;
+  }
+
+  void submit() override {
+    while (num_prepared_ > 0) {
+      const int count = io_uring_submit(&ring_);
+      if (count == -EINTR || count == -EAGAIN || count == -EBUSY) continue;
+      if (count < 0) raise<IoError>(kUringWhere, "transfers cannot be started: ", std::strerror(-count));
+      num_prepared_ -= std::min(num_prepared_, size_t(count));
     }
   }
 
   Completion wait() override {
     if (pending_.empty()) raise<UsageError>(kUringWhere, "no transfer is under way");
     while (true) {
+      submit();
       io_uring_cqe* entry = nullptr;
       const int error = io_uring_wait_cqe(&ring_, &entry);
       if (error == -EINTR) continue;
@@ -50,14 +59,14 @@ class UringQueue : public TransferQueue {
       io_uring_cqe_seen(&ring_, entry);
       const auto found = pending_.find(id);
       if (result == -EINTR || result == -EAGAIN) {
-        submit(rest_of(found->second));
+        prepare(rest_of(found->second));
         continue;
       }
       Pending& pending = found->second;
       if (result > 0) pending.done += size_t(result);
       // The kernel may move less at once; what is left goes on.
       if (result > 0 && pending.done < pending.transfer.size && may_go_on(pending.done)) {
-        submit(rest_of(pending));
+        prepare(rest_of(pending));
         continue;
       }
       const Completion completion{id, pending.done, result < 0 ? -result : 0};
@@ -84,33 +93,54 @@ class UringQueue : public TransferQueue {
     return rest;
   }
 
-  void submit(const Transfer& transfer) {
+  /// Which registered memory holds the transfer's; -1: none.
+  int region_of(const Transfer& transfer) const {
+    for (size_t index = 0; index < memory_.size(); ++index) {
+      const MemoryRegion& region = memory_[index];
+      if (transfer.data >= region.data && transfer.data + transfer.size <= region.data + region.size)
+        return int(index);
+    }
+    return -1;
+  }
+
+  void prepare(const Transfer& transfer) {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
     const auto size = unsigned(transfer.size);
-    if (transfer.kind == Transfer::Kind::kWrite) {
+    const int region = region_of(transfer);
+    if (transfer.kind == Transfer::Kind::kWrite && region >= 0) {
+      io_uring_prep_write_fixed(entry, transfer.file, transfer.data, size, transfer.offset, region);
+    } else if (transfer.kind == Transfer::Kind::kWrite) {
       io_uring_prep_write(entry, transfer.file, transfer.data, size, transfer.offset);
+    } else if (region >= 0) {
+      io_uring_prep_read_fixed(entry, transfer.file, transfer.data, size, transfer.offset, region);
     } else {
       io_uring_prep_read(entry, transfer.file, transfer.data, size, transfer.offset);
     }
     io_uring_sqe_set_data64(entry, transfer.id);
-    int count = 0;
-    do {
-      count = io_uring_submit(&ring_);
-    } while (count == -EINTR || count == -EAGAIN || count == -EBUSY);
-    if (count < 0) raise<IoError>(kUringWhere, "a transfer cannot be started: ", std::strerror(-count));
+    ++num_prepared_;
   }
 
   io_uring ring_;
   size_t depth_;
+  std::vector<MemoryRegion> memory_;
+  size_t num_prepared_ = 0;                        // and not submitted
   std::unordered_map<uint64_t, Pending> pending_;  // by id
 };
 
+/// Whether the system lets the ring keep the memory: a container may limit what is locked.
+bool register_memory(io_uring& ring, const std::vector<MemoryRegion>& memory) {
+  std::vector<iovec> buffers;
+  for (const MemoryRegion& region : memory) buffers.push_back({region.data, region.size});
+  return !buffers.empty() && io_uring_register_buffers(&ring, buffers.data(), unsigned(buffers.size())) == 0;
+}
+
 }  // namespace
 
-std::unique_ptr<TransferQueue> make_uring_queue(size_t depth) {
+std::unique_ptr<TransferQueue> make_uring_queue(size_t depth, const std::vector<MemoryRegion>& memory) {
   io_uring ring{};
   if (io_uring_queue_init(unsigned(depth), &ring, 0) < 0) return nullptr;
-  return std::make_unique<UringQueue>(ring, depth);
+  const bool is_registered = register_memory(ring, memory);
+  return std::make_unique<UringQueue>(ring, depth, is_registered ? memory : std::vector<MemoryRegion>());
 }
 
 }  // namespace deepspeed::io

@@ -1,0 +1,51 @@
+// DeepSpeed's planning functions: what a model's parameters, gradients and optimizer states take under ZeRO
+// with a 16-bit model and Adam, from its number of parameters alone.
+//
+// Source of the formulas: DeepSpeed 0.19.6, docs "Memory Requirements" and stage_1_and_2.py, stage3.py.
+#pragma once
+
+#include <cstdint>
+#include <iostream>
+
+namespace deepspeed::zero {
+
+/// Bytes.
+struct MemoryNeeds {
+  int64_t cpu_mem = 0;  // of one node's host
+  int64_t gpu_mem = 0;  // of one device
+};
+
+/// What has the model: all nodes alike.
+struct PlannedHardware {
+  int64_t num_gpus_per_node = 1;
+  int64_t num_nodes = 1;
+};
+
+struct Zero3Placement {
+  bool cpu_offload = true;         // of the optimizer
+  bool cpu_offload_params = true;  // read where cpu_offload is on
+  bool zero_init = true;           // the model is built partitioned, never whole on a host
+};
+
+/// Stage 2. additional_buffer_factor: of the host's memory, for buffers beside the states. All throw
+/// UsageError for counts below 1 (parameters: below 0) and for a factor below 0.
+MemoryNeeds estimate_zero2_model_states_mem_needs(int64_t total_params, const PlannedHardware& hardware = {},
+                                                  bool cpu_offload = true,
+                                                  double additional_buffer_factor = 1.5);
+/// Stage 3. largest_layer_params: parameters of the largest module, without its children's.
+MemoryNeeds estimate_zero3_model_states_mem_needs(int64_t total_params, int64_t largest_layer_params,
+                                                  const PlannedHardware& hardware = {},
+                                                  const Zero3Placement& placement = {},
+                                                  double additional_buffer_factor = 1.5);
+
+/// Prints a table of all placements.
+void estimate_zero2_model_states_mem_needs_all_cold(int64_t total_params,
+                                                    const PlannedHardware& hardware = {},
+                                                    double additional_buffer_factor = 1.5,
+                                                    std::ostream& out = std::cout);
+void estimate_zero3_model_states_mem_needs_all_cold(int64_t total_params, int64_t largest_layer_params,
+                                                    const PlannedHardware& hardware = {},
+                                                    double additional_buffer_factor = 1.5,
+                                                    std::ostream& out = std::cout);
+
+}  // namespace deepspeed::zero
