@@ -1,0 +1,97 @@
+// Optimizer state on a disk: tensors of units (a sub-group's masters and moments) that are in memory only
+// while the unit is stepped, the next unit read and the last one written meanwhile.
+//
+// After "ZeRO-Infinity: Breaking the GPU Memory Wall for Extreme Scale Deep Learning" (2021), 5.2.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/io/aligned_buffer.h"
+#include "deepspeed/io/async_io.h"
+
+namespace deepspeed::zero {
+
+struct StateSwapperOptions {
+  std::filesystem::path folder = {};  // made where it is not there
+  io::AsyncIoOptions aio = {};
+  int64_t buffer_count = 4;     // tensors in memory, in each stage of the pipeline
+  bool pipeline_read = false;   // read the next unit while one is stepped
+  bool pipeline_write = false;  // step the next unit while the last one is written
+};
+
+/// Of one thread. Its file has no name: it is gone with the process, however that ends.
+class StateSwapper {
+ public:
+  /// What of a unit is on the disk: contiguous CPU tensors, in the same order each time. More may follow
+  /// later.
+  using TensorsOf = std::function<std::vector<at::Tensor>(size_t unit)>;
+  enum class Access { kRead, kChange };
+
+  /// Throws IoError where there can be no file in the folder, naming it.
+  StateSwapper(StateSwapperOptions options, TensorsOf tensors_of);
+  ~StateSwapper();
+  StateSwapper(const StateSwapper&) = delete;
+  StateSwapper& operator=(const StateSwapper&) = delete;
+
+  /// Calls `work` with each unit in order, whose tensors have their data meanwhile, and no elements else. A
+  /// tensor that a unit did not have before is taken over after its `work`; with kRead nothing is written.
+  /// Throws IoError, naming folder and bytes, where the disk is full or fails, ConfigError where buffer_count
+  /// is too small for a unit. After an error the units that are not in memory are as they were before.
+  void for_each(const std::vector<size_t>& units, Access access, const std::function<void(size_t)>& work);
+
+  /// Of the memory through which units pass.
+  int64_t buffer_bytes() const;
+  /// On the disk.
+  int64_t file_bytes() const { return file_bytes_; }
+
+ private:
+  /// A tensor's place. In memory it is at the same distance from the slot's begin as in the file from the
+  /// unit's.
+  struct Extent {
+    uint64_t in_file = 0;
+    size_t bytes = 0;  // of its elements
+    size_t in_slot = 0;
+    std::vector<int64_t> sizes;
+  };
+  struct Unit {
+    std::vector<Extent> extents;
+    size_t slot_bytes = 0;
+  };
+  /// Memory for one unit.
+  struct Slot {
+    io::AlignedBuffer memory;
+    std::vector<uint64_t> reads;
+    std::vector<uint64_t> writes;
+  };
+
+  size_t num_slots() const;
+  void make_slots();
+  void take_over(size_t unit);
+  void add_extent(Unit& unit, const at::Tensor& tensor);
+  void bind(size_t unit, const Slot& slot) const;
+  void unbind(size_t unit) const;
+  void start_read(size_t unit, Slot& slot);
+  void start_write(size_t unit, Slot& slot);
+  std::vector<uint64_t> start(io::Transfer::Kind kind, const Unit& unit, const Slot& slot);
+  void finish(std::vector<uint64_t>& tickets, const char* what);
+  void finish_all() noexcept;
+  void step_through(const std::vector<size_t>& units, Access access, const std::function<void(size_t)>& work);
+
+  const StateSwapperOptions options_;
+  const TensorsOf tensors_of_;
+  int file_ = -1;
+  int64_t file_bytes_ = 0;
+  size_t largest_unit_ = 0;  // bytes in a slot
+  std::unordered_map<size_t, Unit> units_;
+  std::vector<Slot> slots_;
+  std::unique_ptr<io::AsyncIo> io_;  // after the memory that it uses
+};
+
+}  // namespace deepspeed::zero
