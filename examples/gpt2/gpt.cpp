@@ -1,14 +1,18 @@
 #include "gpt.h"
 
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <c10/core/GradMode.h>
 #include <torch/nn/functional/dropout.h>
 #include <torch/nn/init.h>
 
@@ -25,6 +29,22 @@ torch::nn::LayerNorm make_layer_norm(int64_t width) {
 
 at::Tensor drop(const at::Tensor& x, double probability, bool training) {
   return probability > 0.0 && training ? at::dropout(x, probability, true) : x;
+}
+
+/// Writes the keys or values of new positions, (B, H, T, D), behind the `past` ones of the cache; returns
+/// all.
+at::Tensor append(at::Tensor& cached, const at::Tensor& added, int64_t past, int64_t context) {
+  if (!cached.defined() || cached.size(0) != added.size(0)) {
+    cached = at::empty({added.size(0), added.size(1), context, added.size(3)}, added.options());
+  }
+  cached.narrow(2, past, added.size(2)).copy_(added);
+  return cached.narrow(2, 0, past + added.size(2));
+}
+
+/// (T, past + T): what each new position sees. Undefined where it sees all.
+at::Tensor cache_mask(int64_t length, int64_t past, const at::Device& device) {
+  if (length == 1) return {};
+  return at::ones({length, past + length}, at::TensorOptions().dtype(at::kBool).device(device)).tril(past);
 }
 
 }  // namespace
@@ -51,18 +71,26 @@ void validate(const GptConfig& config) {
 
 CausalSelfAttention::CausalSelfAttention(const GptConfig& config)
     : heads_(config.heads),
+      context_(config.context),
       dropout_(config.dropout),
       c_attn_(register_module("c_attn", torch::nn::Linear(config.width, 3 * config.width))),
       c_proj_(register_module("c_proj", torch::nn::Linear(config.width, config.width))) {}
 
-at::Tensor CausalSelfAttention::forward(const at::Tensor& x) {
+at::Tensor CausalSelfAttention::forward(const at::Tensor& x, LayerCache* cache, int64_t past) {
   const int64_t batch = x.size(0), length = x.size(1), width = x.size(2);
   // Views, no copies: the attention kernels take heads that lie interleaved in memory.
   const auto qkv =
       c_attn_->forward(x).view({batch, length, 3, heads_, width / heads_}).unbind(2);  // (B, T, H, D)
+  auto keys = qkv[1].transpose(1, 2), values = qkv[2].transpose(1, 2);
+  at::Tensor mask;
+  if (cache != nullptr) {
+    keys = append(cache->keys, keys, past, context_);
+    values = append(cache->values, values, past, context_);
+    mask = cache_mask(length, past, x.device());
+  }
   const auto mixed =
-      at::scaled_dot_product_attention(qkv[0].transpose(1, 2), qkv[1].transpose(1, 2), qkv[2].transpose(1, 2),
-                                       /*attn_mask=*/{}, is_training() ? dropout_ : 0.0, /*is_causal=*/true);
+      at::scaled_dot_product_attention(qkv[0].transpose(1, 2), keys, values, mask,
+                                       is_training() ? dropout_ : 0.0, /*is_causal=*/cache == nullptr);
   const auto joined = mixed.transpose(1, 2).reshape({batch, length, width});  // (B, T, C)
   return drop(c_proj_->forward(joined), dropout_, is_training());
 }
@@ -82,8 +110,8 @@ Block::Block(const GptConfig& config)
       ln_2_(register_module("ln_2", make_layer_norm(config.width))),
       mlp_(register_module("mlp", std::make_shared<Mlp>(config))) {}
 
-at::Tensor Block::forward(const at::Tensor& x) {
-  const auto attended = x + attn_->forward(ln_1_->forward(x));
+at::Tensor Block::forward(const at::Tensor& x, LayerCache* cache, int64_t past) {
+  const auto attended = x + attn_->forward(ln_1_->forward(x), cache, past);
   return attended + mlp_->forward(ln_2_->forward(attended));
 }
 
@@ -118,20 +146,28 @@ void GPT::initialize_weights() {
   }
 }
 
-at::Tensor GPT::hidden(const at::Tensor& tokens) {
-  if (tokens.dim() != 2 || tokens.size(1) < 1 || tokens.size(1) > config_.context) {
-    deepspeed::raise<deepspeed::UsageError>("gpt2.forward", "tokens have the shape ",
-                                            c10::str(tokens.sizes()), ", expected (batch, 1 to ",
-                                            config_.context, ")");
+at::Tensor GPT::hidden(const at::Tensor& tokens, KeyValueCache* cache) {
+  const int64_t past = cache == nullptr ? 0 : cache->length;
+  if (tokens.dim() != 2 || tokens.size(1) < 1 || past + tokens.size(1) > config_.context) {
+    deepspeed::raise<deepspeed::UsageError>(
+        "gpt2.forward", "tokens have the shape ", c10::str(tokens.sizes()), " behind ", past,
+        " in the cache, expected (batch, 1 to ", config_.context - past, ")");
   }
-  const auto positions = at::arange(tokens.size(1), tokens.options());  // (T)
-  auto x = wte_->forward(tokens) + wpe_->forward(positions);            // (B, T, C)
+  if (cache != nullptr) cache->layers.resize(blocks_.size());
+  const auto positions = at::arange(past, past + tokens.size(1), tokens.options());  // (T)
+  auto x = wte_->forward(tokens) + wpe_->forward(positions);                         // (B, T, C)
   x = drop(x, config_.dropout, is_training());
-  for (auto& block : blocks_) x = block->forward(x);
+  for (size_t layer = 0; layer < blocks_.size(); ++layer)
+    x = blocks_[layer]->forward(x, cache == nullptr ? nullptr : &cache->layers[layer], past);
+  if (cache != nullptr) cache->length = past + tokens.size(1);
   return ln_f_->forward(x);
 }
 
-at::Tensor GPT::logits(const at::Tensor& tokens) { return at::linear(hidden(tokens), wte_->weight); }
+at::Tensor GPT::logits(const at::Tensor& tokens, KeyValueCache* cache) {
+  std::optional<c10::NoGradGuard> no_grad;
+  if (cache != nullptr) no_grad.emplace();  // the cache is written in place
+  return at::linear(hidden(tokens, cache), wte_->weight);
+}
 
 at::Tensor GPT::forward(const at::Tensor& tokens, const at::Tensor& targets) {
   const auto scores = logits(tokens).flatten(0, 1);  // (B * T, vocabulary)

@@ -16,16 +16,19 @@
 #include <torch/nn/modules/normalization.h>
 
 #include "gpt_config.h"
+#include "key_value_cache.h"
 
 namespace gpt2 {
 
 class CausalSelfAttention : public torch::nn::Module {
  public:
   explicit CausalSelfAttention(const GptConfig& config);
-  at::Tensor forward(const at::Tensor& x);  // (B, T, C) -> (B, T, C)
+  /// (B, T, C) -> (B, T, C). With a cache, of which `past` positions are filled: of the T that follow them.
+  at::Tensor forward(const at::Tensor& x, LayerCache* cache = nullptr, int64_t past = 0);
 
  private:
   int64_t heads_;
+  int64_t context_;
   double dropout_;
   torch::nn::Linear c_attn_;  // query, key and value of all heads in one product
   torch::nn::Linear c_proj_;
@@ -45,7 +48,7 @@ class Mlp : public torch::nn::Module {
 class Block : public torch::nn::Module {
  public:
   explicit Block(const GptConfig& config);
-  at::Tensor forward(const at::Tensor& x);  // (B, T, C) -> (B, T, C)
+  at::Tensor forward(const at::Tensor& x, LayerCache* cache = nullptr, int64_t past = 0);  // as the attention
 
  private:
   torch::nn::LayerNorm ln_1_;
@@ -62,14 +65,17 @@ class GPT : public torch::nn::Module {
   /// Mean cross-entropy in nats a token. tokens, targets: (B, T) int64, 1 <= T <= context.
   at::Tensor forward(const at::Tensor& tokens, const at::Tensor& targets);
 
-  /// (B, T) int64 -> (B, T, vocabulary). Throws deepspeed::UsageError for another shape or a longer sequence.
-  at::Tensor logits(const at::Tensor& tokens);
+  /// (B, T) int64 -> (B, T, vocabulary). With a cache: of the T tokens that follow those that it has, which
+  /// it takes in; without gradients. Throws deepspeed::UsageError for another shape, and where cache and
+  /// tokens together are longer than the context.
+  at::Tensor logits(const at::Tensor& tokens, KeyValueCache* cache = nullptr);
 
   const GptConfig& config() const { return config_; }
 
  private:
   void initialize_weights();
-  at::Tensor hidden(const at::Tensor& tokens);  // (B, T) -> (B, T, C), after the last LayerNorm
+  // (B, T) -> (B, T, C), after the last LayerNorm
+  at::Tensor hidden(const at::Tensor& tokens, KeyValueCache* cache);
 
   GptConfig config_;
   torch::nn::Embedding wte_;  // tokens, and the head

@@ -44,12 +44,21 @@ std::string sample(GPT& model, const Vocabulary& vocabulary, const SampleOptions
   model.eval();
   const auto device = model.parameters().front().device();
   const auto generator = at::detail::createCPUGenerator(options.seed);
+  const int64_t context = model.config().context;
   auto tokens = vocabulary.encode(start_of(options, vocabulary));  // (T)
+  KeyValueCache cache;
+  int64_t unread = tokens.numel();
   for (int64_t i = 0; i < options.num_tokens; ++i) {
-    const int64_t length = std::min(tokens.numel(), model.config().context);
-    const auto seen = tokens.narrow(0, tokens.numel() - length, length).unsqueeze(0).to(device);  // (1, T)
-    const auto scores = model.logits(seen).select(1, length - 1).squeeze(0).to(at::kCPU, at::kFloat);
+    if (cache.length + unread > context) {
+      // The positions begin anew: the model reads the last half of its context again, so that there is room.
+      const int64_t kept = cache.length == 0 ? context : std::max<int64_t>(context / 2, 1);
+      unread = std::min(tokens.numel(), kept);
+      cache.clear();
+    }
+    const auto seen = tokens.narrow(0, tokens.numel() - unread, unread).unsqueeze(0).to(device);  // (1, T)
+    const auto scores = model.logits(seen, &cache).select(1, unread - 1).squeeze(0).to(at::kCPU, at::kFloat);
     tokens = at::cat({tokens, choose(scores, options.temperature, generator)});
+    unread = 1;
   }
   model.train(was_training);
   return vocabulary.decode(tokens);

@@ -66,6 +66,23 @@ TEST(Gpt, LogitsOfAPositionDoNotSeeLaterTokens) {
   EXPECT_FALSE(torch::allclose(before.narrow(1, 5, 3), after.narrow(1, 5, 3), 1e-5, 1e-6));
 }
 
+TEST(Gpt, ReadsTokenByTokenWithACacheAsAllAtOnce) {
+  torch::manual_seed(4);
+  GPT model(small_config());
+  const auto tokens = some_tokens(2, 8);
+  const auto whole = model.logits(tokens);
+  KeyValueCache cache;
+  std::vector<at::Tensor> parts;
+  for (const auto& [begin, length] : std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {3, 1}, {4, 1}, {5, 3}})
+    parts.push_back(model.logits(tokens.narrow(1, begin, length), &cache));
+  EXPECT_TRUE(torch::allclose(torch::cat(parts, 1), whole, 1e-5, 1e-6));
+  EXPECT_EQ(cache.length, 8);
+  EXPECT_THROW(model.logits(tokens.narrow(1, 0, 1), &cache), deepspeed::UsageError);
+  cache.clear();  // what it holds is of no account
+  EXPECT_TRUE(
+      torch::allclose(model.logits(tokens.narrow(1, 0, 5), &cache), whole.narrow(1, 0, 5), 1e-5, 1e-6));
+}
+
 // The same function written out with elementary operations.
 at::Tensor reference_logits(GPT& model, const at::Tensor& tokens) {
   const auto p = model.named_parameters();
