@@ -5,6 +5,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/text.h"
+#include "deepspeed/comm/call_subject.h"
 #include "deepspeed/comm/failure.h"
 #include "deepspeed/comm/monitored_barrier.h"
 #include "deepspeed/comm/own_thread.h"
@@ -156,6 +157,7 @@ void C10dGroup::refuse_after_failure(const char* collective) {
 Work C10dGroup::start(CollectiveCall call, at::DeviceType device, const Operations& operations) {
   refuse_after_failure(call.collective);
   call.position = position();
+  call.subject = CallSubject::current();
   const auto [number, chain] = calls_->begin(call);
   try {
     const auto backend = group_->getBackend(device);

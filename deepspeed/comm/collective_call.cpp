@@ -38,6 +38,7 @@ std::string describe(const CollectiveCall& call, uint64_t number) {
            << c10::toString(call.dtype);
   }
   if (call.root >= 0) next() << "root " << call.root;
+  if (!call.subject.empty()) next() << call.subject;
   if (call.position >= 0) next() << "micro step " << call.position;
   if (*separator == ',') out << ')';
   return out.str();
@@ -53,6 +54,7 @@ uint64_t extend_chain(uint64_t earlier, const CollectiveCall& call, uint64_t num
   hash.add(static_cast<uint64_t>(call.dtype));
   hash.add(static_cast<uint64_t>(call.root));
   hash.add(static_cast<uint64_t>(call.position));
+  hash.add(call.subject.c_str());
   return hash.value();
 }
 

@@ -11,10 +11,11 @@ namespace deepspeed::comm {
 struct CollectiveCall {
   const char* collective = "";  // "all_reduce"
   at::ScalarType dtype = at::kByte;
-  int64_t numel = 0;      // elements of the tensor that has the same size on all ranks; 0: no tensor
-  const char* op = "";    // "sum"; "" where nothing is reduced
-  int root = -1;          // -1: none
-  int64_t position = -1;  // where the caller is, e.g. its micro step; -1: not told
+  int64_t numel = 0;         // elements of the tensor that has the same size on all ranks; 0: no tensor
+  const char* op = "";       // "sum"; "" where nothing is reduced
+  int root = -1;             // -1: none
+  int64_t position = -1;     // where the caller is, e.g. its micro step; -1: not told
+  std::string subject = {};  // what the call is about (call_subject.h); "": not told
 };
 
 /// "all_reduce #42 (sum of 1024 Float, micro step 7)"; `number` counts the group's calls from 1.
