@@ -1,0 +1,31 @@
+#include "deepspeed/zero/coordinator.h"
+
+namespace deepspeed::zero {
+
+void Coordinator::begin_pass(AccessMode mode) {
+  if (mode == AccessMode::kAny) return;
+  current_ = &traces_[static_cast<size_t>(mode)];
+  current_->begin();
+}
+
+void Coordinator::end_pass() {
+  if (current_ != nullptr) current_->end();
+  current_ = nullptr;
+}
+
+void Coordinator::note_use(uint64_t key, int64_t numel) {
+  if (current_ != nullptr) current_->use({key, numel});
+}
+
+std::vector<uint64_t> Coordinator::to_prefetch() const {
+  if (current_ == nullptr) return {};
+  return current_->ahead(prefetch_numel_);
+}
+
+bool Coordinator::stays(uint64_t key) const {
+  if (current_ == nullptr || !current_->is_followed()) return true;
+  const auto distance = current_->distance_to(key);
+  return distance && *distance <= max_reuse_distance_;
+}
+
+}  // namespace deepspeed::zero

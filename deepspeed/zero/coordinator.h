@@ -1,0 +1,40 @@
+// What is gathered ahead of its use and what stays whole after it: follows the traces of the passes of a
+// model, one a kind of pass.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "deepspeed/zero/use_trace.h"
+
+namespace deepspeed::zero {
+
+/// What an access window is for: passes of one kind use the parameters in one order, as a rule. kTraining is
+/// a forward and its backward in one window; kAny says nothing.
+enum class AccessMode { kAny, kTraining, kForward, kBackward, kEvaluation };
+
+/// Of all ranks the same, so that all gather the same ahead. Not thread-safe by itself.
+class Coordinator {
+ public:
+  /// prefetch_numel: elements that are on their way or whole ahead of their use. max_reuse_distance: what is
+  /// used again after at most so many elements of other uses stays whole until then.
+  Coordinator(int64_t prefetch_numel, int64_t max_reuse_distance)
+      : prefetch_numel_(prefetch_numel), max_reuse_distance_(max_reuse_distance) {}
+
+  void begin_pass(AccessMode mode);
+  void end_pass();
+  void note_use(uint64_t key, int64_t numel);
+  /// In the order of their use.
+  std::vector<uint64_t> to_prefetch() const;
+  /// Whether it stays whole after its latest use; without a trace all does, as long as there is room.
+  bool stays(uint64_t key) const;
+
+ private:
+  int64_t prefetch_numel_;
+  int64_t max_reuse_distance_;
+  std::array<UseTrace, 5> traces_;  // by mode
+  UseTrace* current_ = nullptr;
+};
+
+}  // namespace deepspeed::zero

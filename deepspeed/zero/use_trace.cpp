@@ -1,0 +1,51 @@
+#include "deepspeed/zero/use_trace.h"
+
+#include <algorithm>
+
+namespace deepspeed::zero {
+
+void UseTrace::begin() {
+  position_ = 0;
+  is_followed_ = !entries_.empty();
+}
+
+void UseTrace::use(const Entry& entry) {
+  if (position_ > 0 && entries_[position_ - 1].key == entry.key) return;
+  const bool is_next = position_ < entries_.size() && entries_[position_].key == entry.key;
+  if (is_followed_ && !is_next) {
+    entries_.resize(position_);
+    is_followed_ = false;
+  }
+  if (!is_followed_) entries_.push_back(entry);
+  ++position_;
+}
+
+void UseTrace::end() {
+  entries_.resize(position_);
+  is_followed_ = false;
+}
+
+std::vector<uint64_t> UseTrace::ahead(int64_t max_numel) const {
+  std::vector<uint64_t> keys;
+  if (!is_followed_) return keys;
+  int64_t numel = 0;
+  for (size_t next = position_; next < entries_.size(); ++next) {
+    if (std::find(keys.begin(), keys.end(), entries_[next].key) != keys.end()) continue;
+    numel += entries_[next].numel;
+    if (numel > max_numel) break;
+    keys.push_back(entries_[next].key);
+  }
+  return keys;
+}
+
+std::optional<int64_t> UseTrace::distance_to(uint64_t key) const {
+  if (!is_followed_) return std::nullopt;
+  int64_t numel = 0;
+  for (size_t next = position_; next < entries_.size(); ++next) {
+    if (entries_[next].key == key) return numel;
+    numel += entries_[next].numel;
+  }
+  return std::nullopt;
+}
+
+}  // namespace deepspeed::zero
