@@ -9,6 +9,7 @@
 
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/zero/partition.h"
+#include "deepspeed/zero/shard_layout.h"
 
 namespace deepspeed::zero {
 
@@ -21,7 +22,9 @@ struct NamedTensor {
 struct StoredGroup {
   std::vector<NamedTensor> params;
   FlatLayout layout;
-  at::Tensor flat;  // (layout.padded_numel()) in the model's dtype; the parameters are views of it
+  // (layout.padded_numel()) in the model's dtype; the parameters are views of it. At stage 3 this rank's
+  // shards alone.
+  at::Tensor flat;
 };
 
 class ParamStore {
@@ -34,6 +37,9 @@ class ParamStore {
   /// Casts and flattens the groups' parameters in place. Throws UsageError, naming the parameter, where it is
   /// not a dense floating point tensor, is not on the device of the others, or stands in two groups.
   ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_size, const Options& options);
+  virtual ~ParamStore() = default;
+  ParamStore(const ParamStore&) = delete;
+  ParamStore& operator=(const ParamStore&) = delete;
 
   std::vector<StoredGroup>& groups() { return groups_; }
   const std::vector<StoredGroup>& groups() const { return groups_; }
@@ -42,7 +48,15 @@ class ParamStore {
   int64_t bytes() const;
 
   /// Copies rank `root`'s values to all ranks.
-  void broadcast(const comm::ProcessGroup& group, int root);
+  virtual void broadcast(const comm::ProcessGroup& group, int root);
+
+  /// Stage 3: how the shards of a group lie in its `flat`. Null at other stages.
+  virtual const ShardLayout* shards(size_t) const { return nullptr; }
+  /// Stage 3: after `flat` was updated, what is whole of the parameters is stale. Talks to no rank.
+  virtual void shards_changed() {}
+
+ protected:
+  explicit ParamStore(at::ScalarType dtype) : dtype_(dtype) {}
 
  private:
   at::ScalarType dtype_;

@@ -1,0 +1,323 @@
+#include "deepspeed/zero/gather_pool.h"
+
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/message.h"
+#include "deepspeed/comm/call_subject.h"
+
+namespace deepspeed::zero {
+namespace {
+
+constexpr const char* kAccessWhere = "zero.access";
+
+// Buffers are ordinary tensors, whatever mode the operator that wants them runs in.
+struct OrdinaryTensors {
+  c10::InferenceMode normal{false};
+  c10::NoGradGuard no_grad;
+};
+
+}  // namespace
+
+GatherPool::GatherPool(comm::ProcessGroup group, const GatherPoolOptions& options)
+    : group_(std::move(group)),
+      options_(options),
+      coordinator_(options.prefetch_numel, options.max_reuse_distance) {
+  for (const int64_t limit :
+       {options.max_live_numel, options.persistence_threshold, options.model_persistence_threshold,
+        options.prefetch_numel, options.max_reuse_distance}) {
+    if (limit < 0) raise<UsageError>(kAccessWhere, "a limit of ", limit, " elements, expected 0 or more");
+  }
+}
+
+std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& param, std::string name,
+                                                          at::Tensor shard) {
+  const int64_t numel = param.numel();
+  const bool fits = shard.dim() == 1 && shard.is_contiguous() &&
+                    shard.numel() == (numel + group_.size() - 1) / group_.size();
+  if (numel == 0 || !fits || shard.scalar_type() != param.scalar_type() || shard.device() != param.device()) {
+    raise<UsageError>(kAccessWhere, "parameter '", name, "' of ", numel, " ", param.scalar_type(), " on ",
+                      param.device(), " got a shard of ", shard.numel(), " ", shard.scalar_type(), " on ",
+                      shard.device(), ", expected a contiguous one of ", group_.size(), " equal ones");
+  }
+  const std::lock_guard lock(mutex_);
+  const bool persistent = numel <= options_.persistence_threshold &&
+                          persistent_numel_ + numel <= options_.model_persistence_threshold;
+  if (persistent) persistent_numel_ += numel;
+  auto storage = std::make_shared<PartitionedStorage>(shared_from_this(), std::move(name), numel,
+                                                      std::move(shard), persistent);
+  storage->key_ = ++num_params_ * PartitionedStorage::kKeysPerParam;
+  by_key_[storage->key_] = storage.get();
+  arm(param, storage);
+  return storage;
+}
+
+void GatherPool::open_window(AccessMode mode) {
+  const std::lock_guard lock(mutex_);
+  if (++num_windows_ == 1) coordinator_.begin_pass(mode);
+}
+
+void GatherPool::close_window() {
+  const std::lock_guard lock(mutex_);
+  if (num_windows_ == 0) raise<UsageError>(kAccessWhere, "no access window is open that could be closed");
+  if (--num_windows_ > 0) return;
+  coordinator_.end_pass();
+  release_all();
+}
+
+int64_t GatherPool::live_numel() const {
+  const std::lock_guard lock(mutex_);
+  return live_numel_;
+}
+
+GatherPool::State GatherPool::state_of(const PartitionedStorage& storage) const {
+  const std::lock_guard lock(mutex_);
+  return storage.state_;
+}
+
+void GatherPool::check_use(const PartitionedStorage& storage, const std::string& op, bool writes) const {
+  if (num_windows_ == 0 && storage.num_holds_ == 0) {
+    raise<UsageError>(kAccessWhere, "parameter '", storage.name_, "' is partitioned over ", group_.size(),
+                      " ranks, and ", op,
+                      " uses it outside of an access window; open a zero::ParameterAccess around the code "
+                      "that uses it, on all ranks");
+  }
+  if (!writes || storage.writable_ || storage.is_copy()) return;
+  raise<UsageError>(kAccessWhere, "parameter '", storage.name_, "' is partitioned, and ", op,
+                    " writes to it, which would be lost; write it inside a zero::GatheredParameters with a "
+                    "modifier_rank");
+}
+
+void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, bool writes) {
+  const std::lock_guard lock(mutex_);
+  check_use(storage, op, writes);
+  // Operators call others with the same parameters: the outermost counts.
+  const bool is_outermost = storage.num_uses_ == 0;
+  if (is_outermost) coordinator_.note_use(storage.key_, storage.numel_);
+  if (storage.state_ == State::kPartitioned) start_gather(storage);
+  if (is_outermost) prefetch();
+  make_whole(storage);
+  if (writes && storage.is_copy()) storage.is_kept_ = true;
+  ++storage.num_uses_;
+  live_.splice(live_.end(), live_, storage.place_);
+}
+
+void GatherPool::end_use(PartitionedStorage& storage) {
+  const std::lock_guard lock(mutex_);
+  --storage.num_uses_;
+  if (!is_free_to_go(storage)) return;
+  if (num_windows_ == 0 || !coordinator_.stays(storage.key_)) release(storage);
+}
+
+std::shared_ptr<StorageRecord> GatherPool::cast(PartitionedStorage& storage, at::ScalarType dtype) {
+  const std::lock_guard lock(mutex_);
+  // What is written under GatheredParameters is not in the shards yet; a copy of a persistent parameter is as
+  // small as that.
+  if (storage.is_copy() || storage.writable_ || storage.persistent_) return nullptr;
+  auto copy = std::make_shared<PartitionedStorage>(storage.shared_from_this(), dtype);
+  by_key_[copy->key_] = copy.get();
+  return copy;
+}
+
+void GatherPool::make_whole(PartitionedStorage& storage) {
+  if (storage.state_ == State::kPartitioned) start_gather(storage);
+  if (storage.state_ == State::kGathering) finish_gather(storage);
+}
+
+bool GatherPool::is_stale(const PartitionedStorage& storage) {
+  return storage.is_copy() && storage.source_->version_ != storage.source_version_;
+}
+
+at::Tensor GatherPool::current_shard(const PartitionedStorage& storage) const {
+  if (!storage.is_copy()) return storage.shard_;
+  const PartitionedStorage& source = *storage.source_;
+  if (is_stale(storage)) {
+    raise<UsageError>(kAccessWhere, "parameter '", source.name_, "' was changed after its copy in ",
+                      storage.dtype_, " was made, which is used still; run backward before step()");
+  }
+  return source.shard_.to(storage.dtype_);
+}
+
+void GatherPool::start_gather(PartitionedStorage& storage) {
+  make_room(storage.numel_);
+  start_gathers({&storage});
+}
+
+void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted) {
+  const OrdinaryTensors ordinary;
+  std::vector<at::Tensor> shards;
+  std::vector<PartitionedStorage*> gathered;
+  for (PartitionedStorage* const storage : wanted) {
+    const PartitionedStorage* const source = storage->source_.get();
+    if (source != nullptr && source->state_ == State::kWhole && !is_stale(*storage)) {
+      set_gathering(*storage, source->whole_.to(storage->dtype_));
+      continue;
+    }
+    shards.push_back(current_shard(*storage));
+    gathered.push_back(storage);
+  }
+  if (gathered.empty()) return;
+  const comm::CallSubject subject(subject_of(gathered));
+  const auto bucket = std::make_shared<GatherBucket>(group_, std::move(shards));
+  for (size_t place = 0; place < gathered.size(); ++place) {
+    set_gathering(*gathered[place], {});
+    gathered[place]->gather_ = bucket;
+    gathered[place]->place_in_gather_ = place;
+  }
+}
+
+void GatherPool::set_gathering(PartitionedStorage& storage, at::Tensor whole) {
+  storage.whole_ = std::move(whole);
+  storage.state_ = State::kGathering;
+  storage.place_ = live_.insert(live_.end(), &storage);
+  live_numel_ += storage.numel_;
+}
+
+std::string GatherPool::subject_of(const std::vector<PartitionedStorage*>& storages) {
+  if (storages.size() == 1) return "parameter '" + storages.front()->name_ + "'";
+  return message(storages.size(), " parameters from '", storages.front()->name_, "' to '",
+                 storages.back()->name_, "'");
+}
+
+void GatherPool::finish_gather(PartitionedStorage& storage) {
+  const OrdinaryTensors ordinary;
+  try {
+    if (storage.gather_) storage.whole_ = storage.gather_->take(storage.place_in_gather_);
+  } catch (...) {
+    drop(storage);
+    throw;
+  }
+  storage.gather_.reset();
+  storage.state_ = State::kWhole;
+  storage.fill(storage.whole_.mutable_data_ptr());
+}
+
+void GatherPool::set_whole(PartitionedStorage& storage, at::Tensor whole) {
+  storage.whole_ = std::move(whole);
+  storage.fill(storage.whole_.mutable_data_ptr());
+}
+
+bool GatherPool::is_free_to_go(const PartitionedStorage& storage) const {
+  return storage.state_ == State::kWhole && storage.num_uses_ == 0 && storage.num_holds_ == 0 &&
+         !storage.persistent_ && !storage.is_kept_;
+}
+
+void GatherPool::prefetch() {
+  std::vector<PartitionedStorage*> wanted;
+  int64_t ready = 0;
+  int64_t missing = 0;
+  for (const uint64_t key : coordinator_.to_prefetch()) {
+    const auto entry = by_key_.find(key);
+    if (entry == by_key_.end()) continue;  // a copy that is not made yet
+    PartitionedStorage& storage = *entry->second;
+    if (!storage.has_storage() || is_stale(storage)) continue;
+    if (storage.state_ != State::kPartitioned) {
+      ready += storage.numel_;
+      continue;
+    }
+    const bool fits = live_numel_ + missing + storage.numel_ <= options_.max_live_numel;
+    if (!fits || (!wanted.empty() && wanted.front()->dtype_ != storage.dtype_)) break;
+    missing += storage.numel_;
+    wanted.push_back(&storage);
+  }
+  // What is little beside what is there already waits until there is more of it.
+  if (!wanted.empty() && missing >= ready) start_gathers(wanted);
+}
+
+void GatherPool::make_room(int64_t numel) {
+  for (auto next = live_.begin(); next != live_.end() && live_numel_ + numel > options_.max_live_numel;) {
+    PartitionedStorage& storage = **next++;
+    if (is_free_to_go(storage)) release(storage);
+  }
+}
+
+void GatherPool::release(PartitionedStorage& storage) {
+  const auto alive = storage.weak_from_this().lock();
+  if (!alive) return;  // another thread destroys it, and waits for the lock
+  storage.empty();
+  if (storage.state_ != State::kPartitioned) drop(storage);
+}
+
+void GatherPool::drop(PartitionedStorage& storage) noexcept {
+  live_.erase(storage.place_);
+  live_numel_ -= storage.numel_;
+  storage.state_ = State::kPartitioned;
+  storage.gather_.reset();
+  storage.whole_.reset();
+}
+
+void GatherPool::release_all() {
+  for (auto next = live_.begin(); next != live_.end();) {
+    PartitionedStorage& storage = **next++;
+    if (storage.state_ == State::kGathering) abandon_gather(storage);
+    if (is_free_to_go(storage)) release(storage);
+  }
+}
+
+void GatherPool::abandon_gather(PartitionedStorage& storage) noexcept {
+  try {
+    finish_gather(storage);
+  } catch (const std::exception&) {
+    // Nobody wanted it; the group's next collective says what is wrong.
+  }
+}
+
+void GatherPool::forget(PartitionedStorage& storage) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (storage.state_ != State::kPartitioned) drop(storage);
+  const auto entry = by_key_.find(storage.key_);
+  if (entry != by_key_.end() && entry->second == &storage) by_key_.erase(entry);
+}
+
+void GatherPool::hold(PartitionedStorage& storage, bool writable) {
+  const std::lock_guard lock(mutex_);
+  if (!storage.has_storage()) {
+    raise<UsageError>(kAccessWhere, "parameter '", storage.name_,
+                      "' got other data since it was partitioned");
+  }
+  if (storage.writable_ || (writable && storage.num_holds_ > 0)) {
+    raise<UsageError>(kAccessWhere, "parameter '", storage.name_,
+                      "' is inside a zero::GatheredParameters already; one that writes cannot be nested");
+  }
+  make_whole(storage);
+  if (writable && group_.size() == 1) set_whole(storage, storage.whole_.clone());
+  ++storage.num_holds_;
+  storage.writable_ = writable;
+}
+
+void GatherPool::write_back(PartitionedStorage& storage, int modifier_rank) {
+  const std::lock_guard lock(mutex_);
+  const c10::NoGradGuard no_grad;
+  const comm::CallSubject subject("parameter '" + storage.name_ + "'");
+  if (group_.size() > 1) group_.broadcast(storage.whole_, modifier_rank);
+  const int64_t numel = storage.shard_.numel();
+  storage.shard_.copy_(storage.whole_.narrow(0, group_.rank() * numel, numel));
+  ++storage.version_;
+  if (group_.size() == 1) set_whole(storage, storage.shard_);
+}
+
+void GatherPool::drop_hold(PartitionedStorage& storage, bool forget_writes) noexcept {
+  const std::lock_guard lock(mutex_);
+  --storage.num_holds_;
+  storage.writable_ = false;
+  const bool is_spoilt = forget_writes && storage.num_uses_ == 0;
+  if (is_spoilt || (num_windows_ == 0 && is_free_to_go(storage))) release(storage);
+}
+
+void GatherPool::shard_changed(PartitionedStorage& storage) {
+  const std::lock_guard lock(mutex_);
+  ++storage.version_;
+  if (group_.size() == 1 || storage.state_ == State::kPartitioned) return;
+  if (storage.num_uses_ > 0 || storage.num_holds_ > 0) {
+    raise<UsageError>(kAccessWhere, "parameter '", storage.name_,
+                      "' was updated while it is gathered; leave zero::GatheredParameters before step()");
+  }
+  if (storage.state_ == State::kGathering) finish_gather(storage);
+  release(storage);
+}
+
+}  // namespace deepspeed::zero

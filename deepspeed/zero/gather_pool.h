@@ -1,0 +1,113 @@
+// What is whole of the partitioned parameters of a model, over one group of ranks: gathers on use, releases,
+// access windows and limits.
+//
+// Gathers are collective, and every rank releases by the same rules: what was used least recently goes where
+// the limit is reached, and everything goes when the last access window closes. So ranks that use the same
+// parameters in the same order gather the same ones; those that do not get an error within seconds that names
+// the parameters (comm/call_subject.h).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/comm/process_group.h"
+#include "deepspeed/zero/coordinator.h"
+#include "deepspeed/zero/partitioned_storage.h"
+
+namespace deepspeed::zero {
+
+struct GatherPoolOptions {
+  int64_t max_live_numel = 1'000'000'000;   // elements that are whole at once, but for those that are in use
+  int64_t persistence_threshold = 100'000;  // parameters of at most so many elements stay whole
+  int64_t prefetch_numel = 50'000'000;      // elements that are gathered ahead of their use
+  int64_t max_reuse_distance = 1'000'000'000;  // elements of other uses until what is used again goes
+  int64_t model_persistence_threshold = std::numeric_limits<int64_t>::max();  // of all of these together
+};
+
+/// Any thread may call.
+class GatherPool : public std::enable_shared_from_this<GatherPool> {
+ public:
+  GatherPool(comm::ProcessGroup group, const GatherPoolOptions& options);
+
+  const comm::ProcessGroup& group() const { return group_; }
+
+  /// Partitions `param`, whose values are in the shards of all ranks already: its data goes, and comes back
+  /// while operators use it. shard: (ceil(numel / world size)), shared with the caller. The parameter has at
+  /// least one element.
+  std::shared_ptr<PartitionedStorage> partition(const at::Tensor& param, std::string name, at::Tensor shard);
+
+  /// Use is legal while a window is open. Windows nest; the outermost says what kind of pass it is.
+  void open_window(AccessMode mode = AccessMode::kAny);
+  /// With the last one everything is released that is not persistent and that no operator uses.
+  void close_window();
+
+  /// Gathers it, if it is not whole, and keeps it so until drop_hold(); collective. Its use is legal
+  /// meanwhile, and writing it where `writable` says so. Throws UsageError where somebody else may write it.
+  void hold(PartitionedStorage& storage, bool writable);
+  /// At the end of a writable hold: rank `modifier_rank`'s values become those of all ranks; collective.
+  void write_back(PartitionedStorage& storage, int modifier_rank);
+  /// forget_writes: what was written and not written back goes, on this rank alone.
+  void drop_hold(PartitionedStorage& storage, bool forget_writes) noexcept;
+
+  /// The caller changed the shard: what is whole of it is stale.
+  void shard_changed(PartitionedStorage& storage);
+
+  /// Elements that are whole or on their way, of parameters and of copies.
+  int64_t live_numel() const;
+
+ private:
+  friend class PartitionedStorage;
+  using State = PartitionedStorage::State;
+
+  State state_of(const PartitionedStorage& storage) const;
+  void begin_use(PartitionedStorage& storage, const std::string& op, bool writes);
+  void end_use(PartitionedStorage& storage);
+  std::shared_ptr<StorageRecord> cast(PartitionedStorage& storage, at::ScalarType dtype);
+  /// Its storage is gone.
+  void forget(PartitionedStorage& storage) noexcept;
+
+  // Under the lock.
+  void check_use(const PartitionedStorage& storage, const std::string& op, bool writes) const;
+  void make_whole(PartitionedStorage& storage);
+  void start_gather(PartitionedStorage& storage);
+  /// By one collective; of one dtype.
+  void start_gathers(const std::vector<PartitionedStorage*>& wanted);
+  void set_gathering(PartitionedStorage& storage, at::Tensor whole);
+  static std::string subject_of(const std::vector<PartitionedStorage*>& storages);
+  /// Starts the gathers of what is used next, as far as there is room.
+  void prefetch();
+  void finish_gather(PartitionedStorage& storage);
+  void set_whole(PartitionedStorage& storage, at::Tensor whole);
+  void abandon_gather(PartitionedStorage& storage) noexcept;
+  void make_room(int64_t numel);
+  /// A copy whose source changed since it was made.
+  static bool is_stale(const PartitionedStorage& storage);
+  bool is_free_to_go(const PartitionedStorage& storage) const;
+  /// The shard to send: of a copy, cast from the source's.
+  at::Tensor current_shard(const PartitionedStorage& storage) const;
+  void release(PartitionedStorage& storage);
+  void drop(PartitionedStorage& storage) noexcept;
+  void release_all();
+
+  const comm::ProcessGroup group_;
+  const GatherPoolOptions options_;
+  // Recursive: the last handle to a copy may go while a gather of another one runs on the same thread.
+  mutable std::recursive_mutex mutex_;
+  int num_windows_ = 0;
+  int64_t live_numel_ = 0;
+  int64_t persistent_numel_ = 0;
+  uint64_t num_params_ = 0;
+  Coordinator coordinator_;
+  std::unordered_map<uint64_t, PartitionedStorage*> by_key_;  // the latest of each
+  std::list<PartitionedStorage*> live_;                       // the most recently used last
+};
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,41 @@
+// DeepSpeed's zero.GatheredParameters: partitioned parameters whole for a scope, to be read or changed.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace deepspeed::zero {
+
+class PartitionedStorage;
+
+/// While it lives the parameters are whole on every rank. Collective: all ranks make it with the same
+/// parameters and end it. Without a modifier_rank writing them is an error; with one, every rank may write,
+/// and at the end that rank's values become those of all ranks. Tensors that are not partitioned are left
+/// alone.
+class GatheredParameters {
+ public:
+  /// modifier_rank: in the group over which the parameters are partitioned. Throws UsageError for a rank that
+  /// is not there, and where one of the parameters is written under another GatheredParameters; CommError.
+  explicit GatheredParameters(const std::vector<at::Tensor>& params,
+                              std::optional<int> modifier_rank = std::nullopt);
+  /// close(), unless an exception unwinds: then the parameters go back to what they were, without a word to
+  /// other ranks.
+  ~GatheredParameters() noexcept(false);
+  GatheredParameters(const GatheredParameters&) = delete;
+  GatheredParameters& operator=(const GatheredParameters&) = delete;
+
+  /// Ends the scope early. A second call does nothing. Throws CommError.
+  void close();
+
+ private:
+  void drop(bool forget_writes) noexcept;
+
+  std::vector<std::shared_ptr<PartitionedStorage>> held_;
+  std::optional<int> modifier_rank_;
+  int exceptions_ = 0;  // that were under way at its begin
+};
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,38 @@
+#include "deepspeed/zero/param_access.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "deepspeed/zero/gather_pool.h"
+
+namespace deepspeed::zero {
+namespace {
+
+std::vector<std::shared_ptr<GatherPool>> pools_of(const std::vector<at::Tensor>& params) {
+  std::vector<std::shared_ptr<GatherPool>> pools;
+  for (const at::Tensor& param : params) {
+    const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(param));
+    if (!storage) continue;
+    if (std::find(pools.begin(), pools.end(), storage->pool()) == pools.end())
+      pools.push_back(storage->pool());
+  }
+  return pools;
+}
+
+}  // namespace
+
+ParameterAccess::ParameterAccess(std::shared_ptr<GatherPool> pool, AccessMode mode)
+    : pools_{std::move(pool)} {
+  pools_.front()->open_window(mode);
+}
+
+ParameterAccess::ParameterAccess(const std::vector<at::Tensor>& params, AccessMode mode)
+    : pools_(pools_of(params)) {
+  for (const auto& pool : pools_) pool->open_window(mode);
+}
+
+ParameterAccess::~ParameterAccess() {
+  for (const auto& pool : pools_) pool->close_window();
+}
+
+}  // namespace deepspeed::zero

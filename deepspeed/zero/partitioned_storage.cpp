@@ -1,0 +1,51 @@
+#include "deepspeed/zero/partitioned_storage.h"
+
+#include <utility>
+
+#include "deepspeed/base/message.h"
+#include "deepspeed/zero/gather_pool.h"
+
+namespace deepspeed::zero {
+
+PartitionedStorage::PartitionedStorage(std::shared_ptr<GatherPool> pool, std::string name, int64_t numel,
+                                       at::Tensor shard, bool persistent)
+    : pool_(std::move(pool)),
+      name_(std::move(name)),
+      numel_(numel),
+      dtype_(shard.scalar_type()),
+      persistent_(persistent),
+      shard_(std::move(shard)) {}
+
+PartitionedStorage::PartitionedStorage(std::shared_ptr<PartitionedStorage> source, at::ScalarType dtype)
+    : pool_(source->pool_),
+      name_(message(source->name_, " in ", c10::toString(dtype))),
+      numel_(source->numel_),
+      dtype_(dtype),
+      persistent_(false),
+      source_(std::move(source)),
+      source_version_(source_->version_),
+      key_(source_->key_ + 1 + static_cast<uint64_t>(dtype)) {}
+
+PartitionedStorage::~PartitionedStorage() { pool_->forget(*this); }
+
+PartitionedStorage::State PartitionedStorage::state() const { return pool_->state_of(*this); }
+
+void PartitionedStorage::begin_use(const std::string& op, bool writes) {
+  pool_->begin_use(*this, op, writes);
+}
+
+void PartitionedStorage::end_use() { pool_->end_use(*this); }
+
+std::shared_ptr<StorageRecord> PartitionedStorage::cast(at::ScalarType dtype) {
+  return pool_->cast(*this, dtype);
+}
+
+void PartitionedStorage::on_storage_lost() noexcept { pool_->forget(*this); }
+
+std::string PartitionedStorage::text_where_empty() const {
+  return message("[zero.access] parameter '", name_,
+                 "' is partitioned, and its data was read without an operator that could gather it; read it "
+                 "inside zero::GatheredParameters");
+}
+
+}  // namespace deepspeed::zero

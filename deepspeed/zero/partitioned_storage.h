@@ -1,0 +1,80 @@
+// The storage of one partitioned parameter, or of a low-precision copy of one: this rank holds a shard, and
+// the whole is gathered from the shards of all ranks while operators use it.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/zero/gather_bucket.h"
+#include "deepspeed/zero/storage_record.h"
+
+namespace deepspeed::zero {
+
+class GatherPool;
+
+/// Made by GatherPool. Any thread may call.
+class PartitionedStorage final : public StorageRecord,
+                                 public std::enable_shared_from_this<PartitionedStorage> {
+ public:
+  enum class State { kPartitioned, kGathering, kWhole };
+
+  /// Of a parameter of `numel` elements. shard: (ceil(numel / world size)), shared with the caller, padding
+  /// included.
+  PartitionedStorage(std::shared_ptr<GatherPool> pool, std::string name, int64_t numel, at::Tensor shard,
+                     bool persistent);
+  /// Of a copy of `source` in another type, made anew from its shards whenever it is gathered.
+  PartitionedStorage(std::shared_ptr<PartitionedStorage> source, at::ScalarType dtype);
+  ~PartitionedStorage() override;
+
+  /// "h.0.weight", or "h.0.weight in BFloat16".
+  const std::string& name() const { return name_; }
+  int64_t numel() const { return numel_; }
+  /// Of a parameter; undefined for a copy.
+  const at::Tensor& shard() const { return shard_; }
+  /// Whether it stays whole once it was gathered, until the shards change.
+  bool is_persistent() const { return persistent_; }
+  const std::shared_ptr<GatherPool>& pool() const { return pool_; }
+  State state() const;
+
+  void begin_use(const std::string& op, bool writes) override;
+  void end_use() override;
+  std::shared_ptr<StorageRecord> cast(at::ScalarType dtype) override;
+  void on_storage_lost() noexcept override;
+  std::string text_where_empty() const override;
+
+ private:
+  friend class GatherPool;
+
+  // A parameter's key in traces is a multiple of it; those of its copies follow, one a type.
+  static constexpr uint64_t kKeysPerParam = 256;
+
+  bool is_copy() const { return source_ != nullptr; }
+
+  const std::shared_ptr<GatherPool> pool_;
+  const std::string name_;
+  const int64_t numel_;
+  const at::ScalarType dtype_;
+  const bool persistent_;
+  const at::Tensor shard_;
+  const std::shared_ptr<PartitionedStorage> source_;  // of a copy
+  const int64_t source_version_ = 0;                  // when the copy was made
+
+  // Under the pool's lock.
+  uint64_t key_ = 0;
+  State state_ = State::kPartitioned;
+  int num_uses_ = 0;       // operators that run
+  int num_holds_ = 0;      // GatheredParameters
+  bool writable_ = false;  // under GatheredParameters
+  bool is_kept_ = false;   // a copy that was written to stays whole
+  int64_t version_ = 0;    // counts the changes of the shards
+  at::Tensor whole_;       // (world size * shard numel), its first numel_ elements are the parameter's
+  // Where kGathering: its place in a bucket; null for a copy that was made of a whole source.
+  std::shared_ptr<GatherBucket> gather_;
+  size_t place_in_gather_ = 0;
+  std::list<PartitionedStorage*>::iterator place_;  // in the pool's list of live ones, unless kPartitioned
+};
+
+}  // namespace deepspeed::zero

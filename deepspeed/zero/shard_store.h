@@ -1,0 +1,58 @@
+// The parameters of a model under stage 3: of each parameter this rank holds one shard, in the flat space of
+// its group (shard_layout.h); what is whole of them is the pool's matter.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/comm/process_group.h"
+#include "deepspeed/zero/gather_pool.h"
+#include "deepspeed/zero/param_store.h"
+#include "deepspeed/zero/shard_layout.h"
+
+namespace deepspeed::zero {
+
+class ShardStore : public ParamStore {
+ public:
+  using Storages = std::vector<std::shared_ptr<PartitionedStorage>>;
+
+  struct Options {
+    at::ScalarType dtype = at::kFloat;  // of the model's parameters: fp32, fp16 or bf16
+    int64_t sub_group_numel = 1'000'000'000;
+    GatherPoolOptions pool;
+  };
+
+  /// Partitions the parameters of an already built model in place, one after the other: rank 0's values,
+  /// cast. The tensors keep their identity and sizes. Collective. Throws UsageError, naming the parameter,
+  /// where it is not a dense floating point tensor, shares memory with another one, stands in two groups, or
+  /// is partitioned already; CommError.
+  /// frozen: parameters that no optimizer updates; they are partitioned as well, but stand in no group.
+  ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector<NamedTensor> frozen,
+             const comm::ProcessGroup& group, const Options& options);
+
+  const std::shared_ptr<GatherPool>& pool() const { return pool_; }
+  /// Of the parameters of a group; null for one without elements.
+  const Storages& storages(size_t group) const { return storages_[group]; }
+  const std::vector<NamedTensor>& frozen() const { return frozen_; }
+  const Storages& frozen_storages() const { return frozen_storages_; }
+
+  const ShardLayout* shards(size_t group) const override { return &layouts_[group]; }
+  void shards_changed() override;
+  /// Nothing is left to do: the parameters are rank 0's from the start.
+  void broadcast(const comm::ProcessGroup&, int) override {}
+
+ private:
+  /// The parameters' storages, whose shards are views of `flat`.
+  Storages partition(const std::vector<NamedTensor>& params, const ShardLayout& layout,
+                     const at::Tensor& flat);
+
+  std::shared_ptr<GatherPool> pool_;
+  std::vector<ShardLayout> layouts_;  // [group]
+  std::vector<Storages> storages_;    // [group]
+  std::vector<NamedTensor> frozen_;
+  Storages frozen_storages_;
+};
+
+}  // namespace deepspeed::zero
