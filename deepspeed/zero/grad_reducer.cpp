@@ -43,6 +43,7 @@ GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOpt
     : store_(store),
       group_(std::move(group)),
       options_(std::move(options)),
+      space_(make_bucket_space(store, group_, options_.owned)),
       buckets_(lay_out(options_.bucket_numel)),
       order_(buckets_, params_per_group(store)),
       non_finite_(store) {}
@@ -94,11 +95,7 @@ void GradReducer::resume_without_gradients() {
 
 GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const {
   if (!options_.to_owners) return {group_.start_all_reduce(travelling)};
-  std::vector<Interval> owned;
-  for (int rank = 0; rank < group_.size(); ++rank) {
-    const Interval common = intersect(store_.groups()[bucket.group].layout.partition(rank), bucket.in_flat);
-    owned.push_back({common.begin - bucket.in_flat.begin, common.end - bucket.in_flat.begin});
-  }
+  const std::vector<Interval> owned = space_->owned(bucket);
   if (options_.owners_together) return {group_.start_reduce_to_owners(travelling, owned)};
   Works works;
   for (size_t owner = 0; owner < owned.size(); ++owner) {
@@ -111,7 +108,7 @@ GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Ten
 }
 
 GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values) {
-  if (options_.trace_non_finite) non_finite_.note(bucket, values);
+  if (options_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
   if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
   const at::ScalarType dtype = dtype_of(bucket);
   if (dtype == values.scalar_type()) return start_sum_of(bucket, values);
@@ -123,7 +120,7 @@ GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor
 bool GradReducer::travels_by_rows(const Bucket& bucket) const { return bucket.kind >= kByRows; }
 
 void GradReducer::sum_by_rows(const Bucket& bucket, const at::Tensor& values) {
-  if (options_.trace_non_finite) non_finite_.note(bucket, values);
+  if (options_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
   if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
   const at::Tensor& param = store_.groups()[bucket.group].params[bucket.params[0]].tensor;
   sum_rows(group_, values.view({param.size(0), -1}), dtype_of(bucket));

@@ -1,7 +1,7 @@
 // Takes gradients as backward produces them, sums them over the ranks and keeps what this rank needs.
 //
 // Two strategies: FullGradients (stages 0 and 1: a whole flat buffer, reduced once at the accumulation
-// boundary) and PartitionedGradients (stage 2: reduced at every backward, only the own partition is kept).
+// boundary) and PartitionedGradients (stages 2 and 3: reduced at every backward, only the own part is kept).
 // Which buckets exist, and the order in which they are launched, is static; a gradient that never comes
 // counts as zeros.
 #pragma once
@@ -18,6 +18,7 @@
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/zero/averaging.h"
 #include "deepspeed/zero/bucket.h"
+#include "deepspeed/zero/bucket_space.h"
 #include "deepspeed/zero/launch_order.h"
 #include "deepspeed/zero/non_finite.h"
 #include "deepspeed/zero/param_store.h"
@@ -109,8 +110,8 @@ class GradReducer {
   /// By [group][param]: whether it got a gradient in the window.
   virtual const std::vector<std::vector<bool>>& used() const = 0;
 
-  /// Sum over the ranks of the values of `bucket` (1-D) in the communication dtype, with the factor before
-  /// it.
+  /// Sum over the ranks of the values of `bucket` (1-D, as space_ lays them) in the communication dtype, with
+  /// the factor before it.
   Works start_sum(const Bucket& bucket, const at::Tensor& values);
   /// Whether the bucket is one parameter of `by_rows`.
   bool travels_by_rows(const Bucket& bucket) const;
@@ -127,6 +128,7 @@ class GradReducer {
   ParamStore& store_;
   comm::ProcessGroup group_;
   ReducerOptions options_;
+  std::unique_ptr<BucketSpace> space_;
   std::vector<Bucket> buckets_;
   LaunchOrder order_;
   bool open_ = false;

@@ -38,19 +38,17 @@ void NonFiniteGradients::make_room() {
   }
 }
 
-void NonFiniteGradients::note(const Bucket& bucket, const at::Tensor& values) {
+void NonFiniteGradients::note(const Bucket& bucket, const std::vector<at::Tensor>& gradients) {
   make_room();
   const FlatLayout& layout = store_.groups()[bucket.group].layout;
   const at::Tensor& largest = largest_[bucket.group];
-  std::vector<at::Tensor> gradients;
-  for (const size_t param : bucket.params) {
-    const Interval place = layout.place(param);
-    gradients.push_back(values.narrow(0, place.begin - bucket.in_flat.begin, place.numel()));
-    if (values.is_cpu() && !kernels::grad_stats(gradients.back()).finite) {
-      largest.data_ptr<float>()[position_of(layout, param)] = kInfinite;
+  if (largest.is_cpu()) {
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (kernels::grad_stats(gradients[i]).finite) continue;
+      largest.data_ptr<float>()[position_of(layout, bucket.params[i])] = kInfinite;
     }
+    return;
   }
-  if (values.is_cpu()) return;
   const int64_t first = position_of(layout, bucket.params.front());
   const int64_t last = position_of(layout, bucket.params.back());
   const at::Tensor norms = at::stack(at::_foreach_norm(gradients, kInfinite, at::kFloat));

@@ -23,8 +23,8 @@ class NonFiniteGradients {
   /// `store` must outlive it.
   explicit NonFiniteGradients(const ParamStore& store) : store_(store) {}
 
-  /// Notes the gradients of a bucket, (numel of the bucket), and waits for no device.
-  void note(const Bucket& bucket, const at::Tensor& values);
+  /// Notes the gradients of a bucket's parameters, in their order, and waits for no device.
+  void note(const Bucket& bucket, const std::vector<at::Tensor>& gradients);
   void clear() { largest_.clear(); }
   /// The parameter with such a gradient since clear() that lies last in its group, nearest to the loss. Waits
   /// for the device.

@@ -1,5 +1,5 @@
-// Stage 2: gradients are gathered in a transient buffer a bucket and travel as soon as it is complete; only
-// this rank's partition of the sum is kept and accumulated.
+// Stages 2 and 3: gradients are gathered in a transient buffer a bucket and travel as soon as it is complete;
+// only this rank's part of the sum is kept and accumulated.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -85,13 +85,13 @@ class PartitionedGradients : public GradReducer {
     Works works;
   };
 
+  bool uses_buffers() const { return options_.contiguous || !space_->is_as_in_parameter(); }
   size_t most_in_flight() const { return options_.overlap ? 2 : 1; }
   bool is_gathering(size_t bucket) const { return gathering_ && gathering_->bucket == bucket; }
 
   /// Takes a buffer for the bucket, if it is the one that is launched next and there is a buffer to take.
   bool start_gathering(size_t bucket) {
-    if (!options_.contiguous || gathering_ || bucket != order_.next() ||
-        in_flight_.size() >= most_in_flight())
+    if (!uses_buffers() || gathering_ || bucket != order_.next() || in_flight_.size() >= most_in_flight())
       return false;
     gathering_ = take_buffer(bucket);
     return true;
@@ -100,20 +100,15 @@ class PartitionedGradients : public GradReducer {
   /// Moves the gradient of a parameter, while it is still in the caches, to its place in the buffer.
   void gather(size_t index, size_t param) {
     const Bucket& bucket = buckets_[index];
-    StoredGroup& stored = store_.groups()[bucket.group];
-    const Interval place = stored.layout.place(param);
-    at::Tensor& gradient = stored.params[param].tensor.mutable_grad();
-    const at::Tensor destination =
-        gathering_->values.narrow(0, place.begin - bucket.in_flat.begin, place.numel());
+    at::Tensor& gradient = store_.groups()[bucket.group].params[param].tensor.mutable_grad();
     if (!gradient.defined()) {
-      if (!gathered_[bucket.group][param]) destination.zero_();
+      if (!gathered_[bucket.group][param]) space_->put_zeros(bucket, param, gathering_->values);
       return;
     }
-    const at::Tensor dense = dense_gradient(gradient);
     if (gathered_[bucket.group][param]) {
-      destination.view(dense.sizes()).add_(dense);
+      space_->add(bucket, param, dense_gradient(gradient), gathering_->values);
     } else {
-      destination.view(dense.sizes()).copy_(dense);
+      space_->put(bucket, param, dense_gradient(gradient), gathering_->values);
       gathered_[bucket.group][param] = true;
     }
     gradient.reset();
@@ -123,9 +118,9 @@ class PartitionedGradients : public GradReducer {
   void launch(size_t index) {
     if (!is_gathering(index)) {
       while (in_flight_.size() >= most_in_flight()) absorb_oldest();
-      gathering_ = options_.contiguous ? take_buffer(index) : take_where_it_lies(index);
+      gathering_ = uses_buffers() ? take_buffer(index) : take_where_it_lies(index);
     }
-    if (options_.contiguous) {
+    if (uses_buffers()) {
       for (const size_t param : buckets_[index].params) gather(index, param);
     }
     Gathered gathered = std::move(*gathering_);
@@ -139,11 +134,10 @@ class PartitionedGradients : public GradReducer {
     Gathered& oldest = in_flight_.front();
     if (!oldest.works.empty()) finish_sum(oldest.values, oldest.works);
     const Bucket& bucket = buckets_[oldest.bucket];
-    const Interval owned = options_.owned[bucket.group];
-    const Interval common = intersect(bucket.in_flat, owned);
-    if (!common.empty()) {
-      const at::Tensor piece = oldest.values.narrow(0, common.begin - bucket.in_flat.begin, common.numel());
-      at::Tensor own = own_[bucket.group].narrow(0, common.begin - owned.begin, common.numel());
+    const OwnPart part = space_->own_part(bucket);
+    if (!part.in_kept.empty()) {
+      const at::Tensor piece = oldest.values.narrow(0, part.in_buffer.begin, part.in_buffer.numel());
+      at::Tensor own = own_[bucket.group].narrow(0, part.in_kept.begin, part.in_kept.numel());
       if (!window_is_empty_) {
         scale_after(piece);
         own.add_(piece);
@@ -162,10 +156,10 @@ class PartitionedGradients : public GradReducer {
   Gathered take_buffer(size_t index) {
     const Bucket& bucket = buckets_[index];
     const auto& options = store_.groups()[bucket.group].flat.options();
-    const int64_t numel = bucket.in_flat.numel();
+    const int64_t numel = space_->numel(bucket);
     if (pool_.empty()) {
       int64_t largest = 0;
-      for (const Bucket& any : buckets_) largest = std::max(largest, any.in_flat.numel());
+      for (const Bucket& any : buckets_) largest = std::max(largest, space_->numel(any));
       pool_.push_back(at::empty({largest}, options));
     }
     const at::Tensor storage = std::move(pool_.back());

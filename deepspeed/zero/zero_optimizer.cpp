@@ -21,16 +21,42 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
       store_(std::move(store)),
       optimizer_(std::move(optimizer)),
       scaler_(std::move(scaler)) {
-  if (options_.stage < 0 || options_.stage > 2) {
-    raise<UsageError>("zero.optimizer", "stage ", options_.stage, ", expected 0, 1 or 2");
+  check_options();
+  ReducerOptions reducer = reducer_options();
+  for (size_t index = 0; index < store_->groups().size(); ++index) {
+    slices_.push_back(make_slice(index));
+    reducer.owned.push_back(slices_.back().interval);
+  }
+  // The slices hold pointers to their segments: set them once the vector no longer moves.
+  for (OwnedSlice& owned : slices_) owned.slice.segments = &owned.segments;
+  reducer_ = options_.stage >= 2 ? make_partitioned_gradients(*store_, group_, reducer)
+                                 : make_full_gradients(*store_, group_, reducer);
+  hooks_ = std::make_unique<GradHooks>(*store_, *reducer_);
+}
+
+void ZeroOptimizer::check_options() const {
+  constexpr const char* kWhere = "zero.optimizer";
+  if (options_.stage < 0 || options_.stage > 3)
+    raise<UsageError>(kWhere, "stage ", options_.stage, ", expected 0 to 3");
+  const bool is_sharded = !store_->groups().empty() && store_->shards(0) != nullptr;
+  if (is_sharded != (options_.stage == 3)) {
+    raise<UsageError>(kWhere, "stage ", options_.stage, " with parameters that are ",
+                      is_sharded ? "" : "not ", "partitioned, which stage 3 alone is for");
   }
   if (options_.stage > 0 && !optimizer_->steps_cut_parameters()) {
-    raise<UsageError>("zero.optimizer", "optimizer ", optimizer_->name(),
-                      " needs whole parameters, which ZeRO stage ", options_.stage, " cuts; use stage 0");
+    raise<UsageError>(kWhere, "optimizer ", optimizer_->name(), " needs whole parameters, which ZeRO stage ",
+                      options_.stage, " cuts; use stage 0");
   }
-  if (options_.sixteen_bit_masters && store_->dtype() == at::kFloat) {
-    raise<UsageError>("zero.optimizer", "16-bit masters of a model in fp32; enable fp16 or bf16");
+  if (options_.stage == 3 && !optimizer_->is_elementwise()) {
+    raise<UsageError>(kWhere, "optimizer ", optimizer_->name(),
+                      " needs norms or shapes of whole parameters, which stage 3 does not join; use a stage "
+                      "from 0 to 2");
   }
+  if (options_.sixteen_bit_masters && store_->dtype() == at::kFloat)
+    raise<UsageError>(kWhere, "16-bit masters of a model in fp32; enable fp16 or bf16");
+}
+
+ReducerOptions ZeroOptimizer::reducer_options() const {
   ReducerOptions reducer;
   reducer.bucket_numel = options_.reduce_bucket_numel;
   reducer.overlap = options_.overlap_comm;
@@ -47,15 +73,7 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
   reducer.by_rows = options_.by_rows;
   reducer.accumulation_dtype = options_.accumulation_dtype;
   reducer.averaging = options_.averaging;
-  for (size_t index = 0; index < store_->groups().size(); ++index) {
-    slices_.push_back(make_slice(index));
-    reducer.owned.push_back(slices_.back().interval);
-  }
-  // The slices hold pointers to their segments: set them once the vector no longer moves.
-  for (OwnedSlice& owned : slices_) owned.slice.segments = &owned.segments;
-  reducer_ = options_.stage == 2 ? make_partitioned_gradients(*store_, group_, reducer)
-                                 : make_full_gradients(*store_, group_, reducer);
-  hooks_ = std::make_unique<GradHooks>(*store_, *reducer_);
+  return reducer;
 }
 
 ZeroOptimizer::~ZeroOptimizer() = default;
@@ -63,9 +81,13 @@ ZeroOptimizer::~ZeroOptimizer() = default;
 ZeroOptimizer::OwnedSlice ZeroOptimizer::make_slice(size_t index) const {
   const StoredGroup& stored = store_->groups()[index];
   OwnedSlice owned;
-  owned.interval = options_.stage == 0 ? Interval{0, stored.layout.padded_numel()}
-                                       : stored.layout.partition(group_.rank());
-  for (const ParamPiece& piece : stored.layout.pieces(owned.interval)) {
+  const ShardLayout* const shards = store_->shards(index);
+  owned.interval = shards != nullptr     ? Interval{0, shards->flat_numel()}
+                   : options_.stage == 0 ? Interval{0, stored.layout.padded_numel()}
+                                         : stored.layout.partition(group_.rank());
+  const auto pieces = shards != nullptr ? shards->pieces(owned.interval, group_.rank())
+                                        : stored.layout.pieces(owned.interval);
+  for (const ParamPiece& piece : pieces) {
     owned.segments.push_back({static_cast<int64_t>(piece.index), piece.in_interval, piece.offset_in_param,
                               stored.params[piece.index].tensor.sizes().vec()});
   }
@@ -180,6 +202,7 @@ void ZeroOptimizer::zero_grad() { reducer_->clear(); }
 
 void ZeroOptimizer::gather_parameters() {
   if (options_.stage == 0) return;
+  if (options_.stage == 3) return store_->shards_changed();
   for (const StoredGroup& stored : store_->groups()) {
     gather_partitions(group_, stored.flat, stored.layout, options_.gather);
   }

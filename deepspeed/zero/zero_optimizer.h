@@ -1,6 +1,6 @@
 // What `initialize` returns as the optimizer: an optimizer over the part of the flat space that this rank
-// owns (all of it at stage 0, one partition at stages 1 and 2), with fp32 master weights, loss scaling and
-// clipping around it.
+// owns (all of it at stage 0, one partition at stages 1 and 2, its shards at stage 3), with fp32 master
+// weights, loss scaling and clipping around it.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@
 namespace deepspeed::zero {
 
 struct ZeroOptions {
-  int stage = 0;                     // 0, 1 or 2
+  int stage = 0;                     // 0 to 3; 3 with a ShardStore alone
   double gradient_clipping = 1.0;    // largest L2 norm of all gradients; 0: none
   bool sixteen_bit_masters = false;  // no fp32 masters: the model's own 16-bit weights are updated
   bool check_overflow = false;       // skip a step whose gradients are not finite; false: it is applied
@@ -96,10 +96,11 @@ class ZeroOptimizer {
   bool is_paused() const { return reducer_->is_paused(); }
   void resume() { reducer_->resume(); }
   void resume_without_gradients() { reducer_->resume_without_gradients(); }
-  /// Updates the owned slices and gathers the parameters. With check_overflow, a step whose gradients are not
-  /// finite is skipped, and `step_number`, the parameter and the rank are named; where the loss scale cannot
-  /// go lower, that is a UsageError on all ranks. Without it, such a step is applied, and not clipped. The
-  /// host waits for the device where an overflow check or clipping needs the norm, else not.
+  /// Updates the owned slices and gathers the parameters; at stage 3 they are gathered when they are used.
+  /// With check_overflow, a step whose gradients are not finite is skipped, and `step_number`, the parameter
+  /// and the rank are named; where the loss scale cannot go lower, that is a UsageError on all ranks. Without
+  /// it, such a step is applied, and not clipped. The host waits for the device where an overflow check or
+  /// clipping needs the norm, else not.
   StepResult step(int64_t step_number);
   /// Forgets the gradients of the window.
   void zero_grad();
@@ -130,6 +131,8 @@ class ZeroOptimizer {
     optim::FlatSlice slice;                     // with 16-bit masters, slice.master lives for a step alone
   };
 
+  void check_options() const;
+  ReducerOptions reducer_options() const;
   OwnedSlice make_slice(size_t group) const;
   bool norm_is_wanted() const;
   /// Of the reduced gradients of all ranks' slices: one double on their device.
