@@ -31,7 +31,7 @@ class DeepSpeedEngine : public Engine {
     note_memory("before forward");
     auto output = timed_forward(std::forward<Args>(args)...);
     note_memory("after forward");
-    visit_tensors(output, [this](at::Tensor& tensor) { tensor = scale_gradient_of(tensor, output_scale()); });
+    visit_tensors(output, [this](at::Tensor& tensor) { tensor = as_output(tensor); });
     return output;
   }
   template <class... Args>
@@ -54,6 +54,8 @@ class DeepSpeedEngine : public Engine {
   template <class... Args>
   auto timed_forward(Args&&... args) {
     const auto timing = time_part(profile::StepPart::kForward);
+    std::optional<zero::ParameterAccess> access;
+    enter_access(access, forward_mode());
     std::optional<precision::AutocastScope> autocast;
     enter_autocast(autocast);
     return run_forward(std::forward<Args>(args)...);

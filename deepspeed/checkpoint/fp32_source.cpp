@@ -9,6 +9,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/shard_places.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -60,6 +61,12 @@ Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_fro
   for (const std::string& name : states_.buffer_names) {
     const auto buffer = module.find(name);  // absent: a buffer that is not persistent
     if (buffer != module.end()) add_of_module(name, buffer->second);
+  }
+  if (ranks_[0].zero_stage == 3) {
+    if (!exclude_frozen_parameters) add_sharded_frozen(dir, tag);
+    add_shards();
+    for (const auto& [alias, name] : states_.shared_params) add_alias(alias, name);
+    return;
   }
   if (!exclude_frozen_parameters) add_frozen();
   if (states_.param_shapes->size() != ranks_[0].groups.size()) {
@@ -152,6 +159,65 @@ void Fp32Source::add_frozen_of_module() {
   for (const auto& [alias, name] : states_.shared_params) trained.insert(alias);
   for (const auto& [name, tensor] : states_.module) {
     if (!trained.contains(name)) add_of_module(name, tensor);
+  }
+}
+
+/// Each rank's model file has its shards of them.
+void Fp32Source::add_sharded_frozen(const path& dir, const std::string& tag) {
+  if (!states_.frozen_param_shapes) return add_frozen_of_module();
+  std::vector<std::unordered_map<std::string, at::Tensor>> fragments;
+  for (const path& file : find_sharded_model_states(dir, tag)) {
+    model_files_.push_back(open_archive(file, manifest_));
+    const ModuleStates states = parse_file(*model_files_.back(), parse_module_states);
+    auto& of_rank = fragments.emplace_back();
+    if (states.frozen_param_fragments)
+      of_rank.insert(states.frozen_param_fragments->begin(), states.frozen_param_fragments->end());
+  }
+  const auto num_ranks = int64_t(fragments.size());
+  for (const auto& [name, sizes] : *states_.frozen_param_shapes) {
+    const int64_t numel = checked_numel(name, sizes);
+    Parts parts;
+    for (int64_t rank = 0; rank < num_ranks; ++rank) {
+      const Interval elements = shard_elements(numel, num_ranks, rank);
+      if (elements.empty()) continue;
+      const auto fragment = fragments[rank].find(name);
+      if (fragment == fragments[rank].end() || fragment->second.numel() < elements.numel()) {
+        raise<CheckpointError>(kFp32SourceWhere, model_files_[rank]->path(), " lacks data of the frozen '",
+                               name, "'");
+      }
+      parts.push_back({model_files_[rank].get(), fragment->second, {0, elements.numel()}});
+    }
+    add(name, sizes, std::move(parts));
+  }
+  add_frozen_of_module();  // those that are not partitioned
+}
+
+void Fp32Source::add_shards() {
+  const auto num_ranks = int64_t(ranks_.size());
+  std::vector<int64_t> numels;
+  for (const NamedShapes& group : *states_.param_shapes) {
+    for (const auto& [name, sizes] : group) numels.push_back(checked_numel(name, sizes));
+  }
+  std::vector<std::vector<ShardPlace>> places;  // by rank
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    std::vector<int64_t> sub_groups;
+    for (const PartitionStates& group : ranks_[rank].groups) sub_groups.push_back(group.fp32.numel());
+    places.push_back(place_shards(numels, sub_groups, num_ranks, files_[rank]->path()));
+  }
+  size_t param = 0;
+  for (const NamedShapes& group : *states_.param_shapes) {
+    for (const auto& [name, sizes] : group) {
+      Parts parts;
+      for (int64_t rank = 0; rank < num_ranks; ++rank) {
+        const Interval elements = shard_elements(numels[param], num_ranks, rank);
+        const ShardPlace& place = places[rank][param];
+        if (elements.empty()) continue;
+        parts.push_back({files_[rank].get(), ranks_[rank].groups[place.sub_group].fp32,
+                         {place.begin, place.begin + elements.numel()}});
+      }
+      add(name, sizes, std::move(parts));
+      ++param;
+    }
   }
 }
 

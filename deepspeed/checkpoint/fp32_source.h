@@ -1,4 +1,4 @@
-// The fp32 weights of a checkpoint folder of stages 0 to 2, in its files until they are read.
+// The fp32 weights of a checkpoint folder of stages 0 to 3, in its files until they are read.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace deepspeed::checkpoint {
 class Fp32Source {
  public:
   /// Reads names and shapes. Throws CheckpointError where a file is missing (by its name) or shapes and
-  /// counts do not fit, NotSupportedError for stage 3 and for model parallel checkpoints.
+  /// counts do not fit, NotSupportedError for model parallel checkpoints.
   Fp32Source(const std::filesystem::path& dir, const std::string& tag, bool exclude_frozen_parameters);
 
   /// In DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared ones (which share
@@ -51,13 +51,16 @@ class Fp32Source {
   void add_module();
   void add_frozen();
   void add_frozen_of_module();
+  void add_sharded_frozen(const std::filesystem::path& dir, const std::string& tag);
   void add_group(size_t group);
+  void add_shards();
   Parts parts_of_group(size_t group, const Interval& elements) const;
 
   Manifest manifest_;
   std::unique_ptr<DeferredArchive> model_;
   ModuleStates states_;
-  std::vector<std::unique_ptr<DeferredArchive>> files_;  // of each rank
+  std::vector<std::unique_ptr<DeferredArchive>> files_;        // of each rank
+  std::vector<std::unique_ptr<DeferredArchive>> model_files_;  // stage 3: of each rank, where they are needed
   std::vector<ZeroOptimizerStates> ranks_;
   NamedTensors weights_;
   std::unordered_map<std::string, size_t> positions_;  // in weights_

@@ -83,7 +83,8 @@ bool take_number(std::string_view& name, int& number) {
   return true;
 }
 
-std::optional<OptimStatesFile> parse_optim_states(const path& file) {
+/// `ending`: of the name, behind the ranks.
+std::optional<OptimStatesFile> parse_rank_file(const path& file, std::string_view ending) {
   OptimStatesFile parsed{file};
   const std::string text = file.filename().string();
   std::string_view name = text;
@@ -91,13 +92,32 @@ std::optional<OptimStatesFile> parse_optim_states(const path& file) {
   if (!take(name, "zero_pp_rank_") || !take_number(name, parsed.dp_rank)) return std::nullopt;
   if (!take(name, "_mp_rank_") || !take_number(name, parsed.mp_rank)) return std::nullopt;
   take(name, "_");  // old DeepSpeed versions left it out
-  return name == "optim_states.pt" ? std::optional(std::move(parsed)) : std::nullopt;
+  return name == ending ? std::optional(std::move(parsed)) : std::nullopt;
+}
+
+std::vector<OptimStatesFile> find_rank_files(const path& folder, std::string_view ending) {
+  std::vector<OptimStatesFile> found;
+  for (const path& file : files_of(folder)) {
+    if (auto parsed = parse_rank_file(file, ending)) found.push_back(std::move(*parsed));
+  }
+  std::ranges::sort(found, {},
+                    [](const OptimStatesFile& file) { return std::pair(file.mp_rank, file.dp_rank); });
+  return found;
+}
+
+[[noreturn]] void refuse_model_parallel(const path& file) {
+  raise<NotSupportedError>(kLayoutWhere,
+                           "checkpoints of model parallel training are not supported yet, got ", file);
 }
 
 }  // namespace
 
 path model_states_path(const path& dir, const std::string& tag, int mp_rank) {
   return dir / tag / ("mp_rank_" + digits(mp_rank, 2) + kModelStates);
+}
+
+path sharded_model_states_path(const path& dir, const std::string& tag, int dp_rank, int mp_rank) {
+  return dir / tag / (zero_prefix(dp_rank, mp_rank) + kModelStates);
 }
 
 path optim_states_path(const path& dir, const std::string& tag, int dp_rank, int mp_rank, bool bf16) {
@@ -157,13 +177,7 @@ std::vector<std::pair<std::string, path>> find_universal_states(const path& tag_
 }
 
 std::vector<OptimStatesFile> find_optim_states(const path& dir, const std::string& tag) {
-  std::vector<OptimStatesFile> found;
-  for (const path& file : files_of(dir / tag)) {
-    if (auto parsed = parse_optim_states(file)) found.push_back(std::move(*parsed));
-  }
-  std::ranges::sort(found, {},
-                    [](const OptimStatesFile& file) { return std::pair(file.mp_rank, file.dp_rank); });
-  return found;
+  return find_rank_files(dir / tag, "optim_states.pt");
 }
 
 std::vector<path> find_rng_states(const path& dir, const std::string& tag) {
@@ -176,16 +190,27 @@ std::vector<path> find_model_states(const path& dir, const std::string& tag) {
   return files_that_end_with(dir / tag, kModelStates);
 }
 
+std::vector<path> find_sharded_model_states(const path& dir, const std::string& tag) {
+  std::vector<path> files;
+  if (!std::filesystem::is_directory(dir / tag)) return files;
+  for (const OptimStatesFile& file : find_rank_files(dir / tag, "model_states.pt")) {
+    if (file.mp_rank != 0) refuse_model_parallel(file.path);
+    const path expected = sharded_model_states_path(dir, tag, int(files.size()));
+    if (file.path.filename() != expected.filename())
+      raise<CheckpointError>(kLayoutWhere, "the file ", expected, " is missing");
+    files.push_back(file.path);
+  }
+  return files;
+}
+
 path require_model_states(const path& dir, const std::string& tag) {
   const std::vector<path> files = find_model_states(dir, tag);
   const path expected = model_states_path(dir, tag);
   if (files.empty()) raise<CheckpointError>(kLayoutWhere, "the file ", expected, " is missing");
-  if (files.size() > 1 || files[0].filename() != expected.filename()) {
-    raise<NotSupportedError>(
-        kLayoutWhere, "checkpoints of stage 3 and of model parallel training are not supported yet, got ",
-        files.back());
-  }
-  return files[0];
+  if (files.size() == 1 && files[0].filename() == expected.filename()) return files[0];
+  const std::vector<path> sharded = find_sharded_model_states(dir, tag);
+  if (sharded.size() != files.size()) refuse_model_parallel(files.back());
+  return sharded[0];
 }
 
 void require_each_rank(const std::vector<OptimStatesFile>& files, const path& dir, const std::string& tag) {

@@ -3,6 +3,7 @@
 //   <dir>/latest                                              the tag of the newest checkpoint
 //   <dir>/zero_to_fp32.py                                     calls the program of that name
 //   <dir>/<tag>/mp_rank_00_model_states.pt                    stages 0 to 2
+//   <dir>/<tag>/zero_pp_rank_D_mp_rank_00_model_states.pt     stage 3
 //   <dir>/<tag>/[bf16_]zero_pp_rank_D_mp_rank_00_optim_states.pt
 //   <dir>/<tag>/rng_states_rank_D_mp_rank_00.pt               ours; DeepSpeed's patterns pass over it
 //
@@ -24,6 +25,9 @@ namespace deepspeed::checkpoint {
 
 std::filesystem::path model_states_path(const std::filesystem::path& dir, const std::string& tag,
                                         int mp_rank = 0);
+/// Of one rank of stage 3.
+std::filesystem::path sharded_model_states_path(const std::filesystem::path& dir, const std::string& tag,
+                                                int dp_rank, int mp_rank = 0);
 /// `bf16`: the training ran in bf16, which DeepSpeed marks in the name.
 std::filesystem::path optim_states_path(const std::filesystem::path& dir, const std::string& tag, int dp_rank,
                                         int mp_rank = 0, bool bf16 = false);
@@ -74,8 +78,12 @@ std::vector<std::filesystem::path> find_rng_states(const std::filesystem::path& 
 std::vector<std::filesystem::path> find_model_states(const std::filesystem::path& dir,
                                                      const std::string& tag);
 
-/// The model file of a tag of stages 0 to 2. Throws CheckpointError, naming it, where it is missing,
-/// NotSupportedError where there are those of stage 3 or of model parallel training.
+/// The model file of each rank of stage 3; empty for a tag of another stage. Throws CheckpointError, naming
+/// the file, where one between others is missing, NotSupportedError for model parallel training.
+std::vector<std::filesystem::path> find_sharded_model_states(const std::filesystem::path& dir,
+                                                             const std::string& tag);
+/// The model file of a tag, at stage 3 that of rank 0. Throws CheckpointError, naming it, where it is missing,
+/// NotSupportedError for model parallel training.
 std::filesystem::path require_model_states(const std::filesystem::path& dir, const std::string& tag);
 /// Throws CheckpointError, naming the file, where `files` (of find_optim_states()) misses a rank between
 /// others.

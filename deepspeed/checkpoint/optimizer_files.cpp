@@ -4,6 +4,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/shard_places.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -44,6 +45,12 @@ void require_groups(size_t found, size_t expected, const std::filesystem::path& 
                          expected);
 }
 
+void require_rank_count(int64_t partition_count, int64_t num_ranks, const std::filesystem::path& file) {
+  if (partition_count == num_ranks) return;
+  raise<CheckpointError>(kOptimizerFilesWhere, file.parent_path(), " has the optimizer files of ", num_ranks,
+                         " ranks, expected ", partition_count);
+}
+
 /// Says of each rank's partition of a group where the parameters lie in it. `ranks`: of the `files`.
 void place_parameters(const NamedShapes& shapes, size_t index, const std::vector<OptimStatesFile>& files,
                       std::vector<ZeroOptimizerStates>& ranks) {
@@ -54,11 +61,7 @@ void place_parameters(const NamedShapes& shapes, size_t index, const std::vector
   const int64_t size = size_on(0), numel = numel_of(shapes);
   for (int64_t rank = 0; rank < num_ranks; ++rank) {
     PartitionStates& group = ranks[rank].groups[index];
-    if (group.partition_count != num_ranks) {
-      raise<CheckpointError>(kOptimizerFilesWhere, files[rank].path.parent_path(),
-                             " has the optimizer files of ", num_ranks, " ranks, expected ",
-                             group.partition_count);
-    }
+    require_rank_count(group.partition_count, num_ranks, files[rank].path);
     if (size_on(rank) != size) {
       raise<CheckpointError>(kOptimizerFilesWhere, files[rank].path, " has ", size_on(rank),
                              " elements of parameter group ", index, " with padding, the file of rank 0 ",
@@ -71,6 +74,40 @@ void place_parameters(const NamedShapes& shapes, size_t index, const std::vector
   raise<CheckpointError>(kOptimizerFilesWhere, "parameter group ", index, " has ", numel,
                          " elements in the model file, the optimizer files of ", files[0].path.parent_path(),
                          " hold ", size * num_ranks, " with padding");
+}
+
+/// The same of stage 3, for all groups.
+void place_shards_of_ranks(const std::vector<NamedShapes>& shapes, const std::vector<OptimStatesFile>& files,
+                           std::vector<ZeroOptimizerStates>& ranks) {
+  std::vector<std::pair<std::string, int64_t>> params;
+  std::vector<int64_t> numels;
+  for (const NamedShapes& group : shapes) {
+    for (const auto& [name, sizes] : group) {
+      params.emplace_back(name, numel_of(sizes));
+      numels.push_back(params.back().second);
+    }
+  }
+  const auto num_ranks = int64_t(ranks.size());
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    std::vector<PartitionStates>& groups = ranks[rank].groups;
+    std::vector<int64_t> sub_groups;
+    for (const PartitionStates& group : groups) {
+      require_rank_count(group.partition_count, num_ranks, files[rank].path);
+      sub_groups.push_back(group.fp32.numel());
+    }
+    const auto places = place_shards(numels, sub_groups, num_ranks, files[rank].path);
+    for (size_t param = 0; param < params.size(); ++param) {
+      const Interval elements = shard_elements(numels[param], num_ranks, rank);
+      if (elements.empty()) continue;
+      groups[places[param].sub_group].fragments.emplace_back(
+          params[param].first, FragmentAddress{elements.numel(), places[param].begin});
+    }
+  }
+}
+
+size_t num_param_groups(const ZeroOptimizerStates& states) {
+  if (states.zero_stage != 3) return states.groups.size();
+  return states.groups.empty() ? 0 : states.groups.back().param_group + 1;
 }
 
 }  // namespace
@@ -92,10 +129,14 @@ OptimizerFiles OptimizerFiles::of_partitions(const std::filesystem::path& dir, c
   for (const OptimStatesFile& entry : files) {
     result.files_.push_back(std::make_shared<DeferredArchive>(entry.path, manifest.sums_of(entry.path)));
     ranks.push_back(parse_optimizer_states(result.files_.back()->value()));
-    require_groups(ranks.back().groups.size(), shapes->size(), entry.path, "the model file has");
+    require_groups(num_param_groups(ranks.back()), shapes->size(), entry.path, "the model file has");
   }
-  for (size_t index = 0; index < shapes->size(); ++index)
-    place_parameters((*shapes)[index], index, files, ranks);
+  if (ranks[0].zero_stage == 3) {
+    place_shards_of_ranks(*shapes, files, ranks);
+  } else {
+    for (size_t index = 0; index < shapes->size(); ++index)
+      place_parameters((*shapes)[index], index, files, ranks);
+  }
   result.loss_scaler_ = ranks[0].loss_scaler;
   result.overflow_ = ranks[0].overflow;
   result.groups_.resize(shapes->size());
@@ -117,8 +158,9 @@ void OptimizerFiles::require_whole(const std::vector<NamedShapes>& shapes,
 }
 
 void OptimizerFiles::add_partition(const DeferredArchive& file, const ZeroOptimizerStates& states) {
-  for (size_t index = 0; index < states.groups.size(); ++index) {
-    const PartitionStates& group = states.groups[index];
+  for (size_t partition = 0; partition < states.groups.size(); ++partition) {
+    const PartitionStates& group = states.groups[partition];
+    const size_t index = states.zero_stage == 3 ? group.param_group : partition;
     groups_[index].step = std::max(groups_[index].step, group.step.value_or(0));
     groups_[index].options = group.options;
     for (const auto& [name, tensor] : group.tensors) {

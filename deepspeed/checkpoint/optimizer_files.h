@@ -36,7 +36,7 @@ class OptimizerFiles {
     std::vector<std::pair<std::string, at::ScalarType>> states;  // "exp_avg", ...: without the masters
   };
 
-  /// The partitions of stages 1 and 2. `shapes` (param_shapes of the model file, which has to have them) say
+  /// The partitions of stages 1 to 3. `shapes` (param_shapes of the model file, which has to have them) say
   /// where the parameters lie: the param_slice_mappings of DeepSpeed's own files are wrong with
   /// round_robin_gradients. Throws CheckpointError where a rank's file is missing or files do not fit
   /// together.

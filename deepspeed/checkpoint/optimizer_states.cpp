@@ -10,12 +10,23 @@ namespace deepspeed::checkpoint {
 namespace {
 
 constexpr const char* kOptimizerStatesWhere = "checkpoint.optimizer_states";
+// Of stage 3.
+constexpr const char* kShardedPartitions = "fp32_flat_groups";
+constexpr const char* kShardedBaseState = "optimizer_state_dict";
+
+Object build_stage(int stage) {
+  return Object{"deepspeed.runtime.zero.config", "ZeroStageEnum", {stage}, nullptr};
+}
 
 /// Hyperparameters as Python's optimizers hold them: pairs (betas) are tuples there.
 Value value_of_option(const Json& option) {
   Value value = value_of_json(option);
   if (auto* list = value.get_if<List>()) return Tuple{*list};
   return value;
+}
+
+bool are_of_one_group(const ZeroOptimizerStates& states, size_t one, size_t other) {
+  return states.zero_stage == 3 && states.groups[one].param_group == states.groups[other].param_group;
 }
 
 Dict build_base_state(const ZeroOptimizerStates& states) {
@@ -27,9 +38,16 @@ Dict build_base_state(const ZeroOptimizerStates& states) {
     if (group.step) slice.set("step", *group.step);
     for (const auto& [name, tensor] : group.tensors) slice.set(name, tensor);
     if (slice.size() > 0) state.set(int64_t(index), slice);
+  }
+  for (size_t index = 0; index < states.groups.size();) {
     Dict options;
-    for (const auto& [name, option] : group.options.items()) options.set(name, value_of_option(option));
-    options.set("params", List{int64_t(index)});
+    for (const auto& [name, option] : states.groups[index].options.items())
+      options.set(name, value_of_option(option));
+    List params{int64_t(index)};
+    const size_t first = index++;
+    for (; index < states.groups.size() && are_of_one_group(states, first, index); ++index)
+      params.emplace_back(int64_t(index));
+    options.set("params", params);
     param_groups.emplace_back(options);
   }
   return Dict{{"state", state}, {"param_groups", param_groups}};
@@ -65,15 +83,25 @@ void parse_base_state(const Value& value, std::vector<PartitionStates>& groups) 
   }
   const Dict& state = value.as_dict().at("state").as_dict();
   const std::vector<Value>& param_groups = value.as_dict().at("param_groups").as_sequence();
-  if (param_groups.size() != groups.size()) {
-    raise<CheckpointError>(kOptimizerStatesWhere, param_groups.size(), " param_groups, expected ",
+  size_t partitions = 0;
+  for (size_t index = 0; index < param_groups.size(); ++index) {
+    const Dict& param_group = param_groups[index].as_dict();
+    const size_t first = partitions;
+    const Value* params = param_group.find("params");
+    partitions += params == nullptr ? 1 : params->as_sequence().size();
+    for (size_t of_group = first; of_group < std::min(partitions, groups.size()); ++of_group) {
+      groups[of_group].param_group = index;
+      for (const auto& [name, option] : param_group.items()) {
+        if (name.as_string() != "params")
+          groups[of_group].options[name.as_string()] = json_of_value(option);
+      }
+    }
+  }
+  if (partitions != groups.size()) {
+    raise<CheckpointError>(kOptimizerStatesWhere, "param_groups of ", partitions, " partitions, expected ",
                            groups.size());
   }
   for (size_t index = 0; index < groups.size(); ++index) {
-    for (const auto& [name, option] : param_groups[index].as_dict().items()) {
-      if (name.as_string() == "params") continue;
-      groups[index].options[name.as_string()] = json_of_value(option);
-    }
     const Value* slice = state.find(int64_t(index));
     if (slice == nullptr) continue;
     for (const auto& [name, item] : slice->as_dict().items()) {
@@ -96,10 +124,8 @@ int parse_stage(const Dict& states) {
   if (object != nullptr && object->arguments.size() != 1)
     raise<CheckpointError>(kOptimizerStatesWhere, "'zero_stage' has no value");
   const int64_t number = object != nullptr ? object->arguments[0].as_int() : stage->as_int();
-  if (number == 3)
-    raise<NotSupportedError>(kOptimizerStatesWhere, "files of ZeRO stage 3 are not supported yet");
-  if (number != 1 && number != 2)
-    raise<CheckpointError>(kOptimizerStatesWhere, "'zero_stage' is ", number, ", expected 1 or 2");
+  if (number < 1 || number > 3)
+    raise<CheckpointError>(kOptimizerStatesWhere, "'zero_stage' is ", number, ", expected 1 to 3");
   return int(number);
 }
 
@@ -116,7 +142,23 @@ std::vector<int64_t> numbers_of(const Value& value, size_t num_groups, const cha
 
 }  // namespace
 
-Value build_optimizer_states(const ZeroOptimizerStates& states) {
+namespace {
+
+Dict build_sharded(const ZeroOptimizerStates& states) {
+  List flat_groups;
+  for (const PartitionStates& group : states.groups) flat_groups.emplace_back(group.fp32);
+  return {
+      {"zero_stage", build_stage(3)},
+      {"loss_scaler", build_loss_scaler(states.loss_scaler)},
+      {"dynamic_loss_scale", states.loss_scaler.dynamic},
+      {"overflow", states.overflow},
+      {"partition_count", states.groups.empty() ? int64_t(1) : states.groups[0].partition_count},
+      {kShardedBaseState, build_base_state(states)},
+      {kShardedPartitions, flat_groups},
+  };
+}
+
+Dict build_partitioned(const ZeroOptimizerStates& states) {
   List partitions;
   List paddings;
   List counts;
@@ -127,20 +169,26 @@ Value build_optimizer_states(const ZeroOptimizerStates& states) {
     counts.emplace_back(group.partition_count);
     mappings.emplace_back(build_fragments(group));
   }
-  const Dict zero = {
+  return {
       {"loss_scaler", build_loss_scaler(states.loss_scaler)},
       {"dynamic_loss_scale", states.loss_scaler.dynamic},
       {"overflow", states.overflow},
       {"clip_grad", states.clip_grad},
       {"base_optimizer_state", build_base_state(states)},
       {"single_partition_of_fp32_groups", partitions},
-      {"zero_stage", Object{"deepspeed.runtime.zero.config", "ZeroStageEnum", {states.zero_stage}, nullptr}},
+      {"zero_stage", build_stage(states.zero_stage)},
       {"group_paddings", paddings},
       {"partition_count", counts},
       {"ds_version", states.ds_version},
       {"param_slice_mappings", mappings},
   };
-  return Dict{{"optimizer_state_dict", zero},
+}
+
+}  // namespace
+
+Value build_optimizer_states(const ZeroOptimizerStates& states) {
+  return Dict{{"optimizer_state_dict",
+               states.zero_stage == 3 ? build_sharded(states) : build_partitioned(states)},
               {"ds_config", value_of_json(states.ds_config)},
               {"ds_version", states.ds_version}};
 }
@@ -149,7 +197,8 @@ ZeroOptimizerStates parse_partitions(const Value& value) {
   const Dict& zero = value.as_dict().at("optimizer_state_dict").as_dict();
   ZeroOptimizerStates states;
   states.zero_stage = parse_stage(zero);
-  const std::vector<Value>& partitions = zero.at("single_partition_of_fp32_groups").as_sequence();
+  const char* key = states.zero_stage == 3 ? kShardedPartitions : "single_partition_of_fp32_groups";
+  const std::vector<Value>& partitions = zero.at(key).as_sequence();
   const auto counts = numbers_of(zero.at("partition_count"), partitions.size(), "partition_count");
   for (size_t index = 0; index < partitions.size(); ++index) {
     const at::Tensor& fp32 = partitions[index].as_tensor();
@@ -185,7 +234,8 @@ ZeroOptimizerStates parse_optimizer_states(const Value& value) {
       raise<CheckpointError>(kOptimizerStatesWhere, "'param_slice_mappings' misses groups");
     for (size_t index = 0; index < num_groups; ++index) parse_fragments(groups[index], states.groups[index]);
   }
-  parse_base_state(zero.at("base_optimizer_state"), states.groups);
+  parse_base_state(zero.at(states.zero_stage == 3 ? kShardedBaseState : "base_optimizer_state"),
+                   states.groups);
   if (const Value* config = file.find("ds_config"); config != nullptr)
     states.ds_config = json_of_value(*config);
   if (const Value* version = zero.find("ds_version")) states.ds_version = version->as_string();

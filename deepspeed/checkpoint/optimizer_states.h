@@ -1,4 +1,4 @@
-// The content of an optim_states file of ZeRO stages 1 and 2 (one rank's partitions), as plain data; the keys
+// The content of an optim_states file of ZeRO stages 1 to 3 (one rank's partitions), as plain data; the keys
 // of the file stand in optimizer_states.cpp.
 #pragma once
 
@@ -37,8 +37,10 @@ struct FragmentAddress {
   friend bool operator==(const FragmentAddress&, const FragmentAddress&) = default;
 };
 
+/// Of a parameter group, at stage 3 of one of its sub-groups.
 struct PartitionStates {
-  at::Tensor fp32;              // (numel of the partition - padding), fp32
+  at::Tensor fp32;              // (numel of the partition - padding), fp32; at stage 3 with padding
+  size_t param_group = 0;       // stage 3: of the optimizer, whose sub-groups follow each other
   int64_t padding = 0;          // elements at the end of this rank's partition that belong to no parameter
   int64_t partition_count = 1;  // ranks that share the group
   std::vector<std::pair<std::string, FragmentAddress>> fragments;
@@ -49,7 +51,7 @@ struct PartitionStates {
 };
 
 struct ZeroOptimizerStates {
-  int zero_stage = 1;  // 1 or 2
+  int zero_stage = 1;  // 1 to 3
   LossScalerStates loss_scaler;
   bool overflow = false;
   double clip_grad = 0.0;
@@ -60,8 +62,8 @@ struct ZeroOptimizerStates {
 
 Value build_optimizer_states(const ZeroOptimizerStates& states);
 
-/// Throws CheckpointError naming what is missing or of another kind, NotSupportedError for stage 3 and for
-/// files of DeepSpeed's elastic_checkpoint.
+/// Throws CheckpointError naming what is missing or of another kind, NotSupportedError for files of
+/// DeepSpeed's elastic_checkpoint.
 ZeroOptimizerStates parse_optimizer_states(const Value& value);
 
 /// The weights alone, without state and options: all that zero_to_fp32 needs of the file.

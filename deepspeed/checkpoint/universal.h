@@ -21,7 +21,7 @@ struct UniversalOptions {
 /// `latest_universal` beside it then names it; an older universal checkpoint there is replaced. Random
 /// streams and the position of the data come along. Throws CheckpointError where a file of the input is
 /// missing, torn or altered (by its name), IoError where the output cannot be written, UsageError where
-/// something else is in the output's place, NotSupportedError for stage 3 and model parallel checkpoints.
+/// something else is in the output's place, NotSupportedError for model parallel checkpoints.
 void convert_to_universal(const std::filesystem::path& input_folder,
                           const std::filesystem::path& output_folder, const UniversalOptions& options = {});
 

@@ -49,6 +49,8 @@ void UniversalSource::open_partitions() {
                            optim_states_path(dir, folder_.filename(), 0), " (or that of bf16) is missing");
   }
   optimizer_ = OptimizerFiles::of_partitions(dir, folder_.filename(), manifest_, states_.states.param_shapes);
+  if (!find_sharded_model_states(dir, folder_.filename()).empty())
+    whole_.emplace(dir, folder_.filename(), /*exclude_frozen_parameters=*/false);
   add_groups(*states_.states.param_shapes);
 }
 
@@ -125,9 +127,44 @@ at::Tensor UniversalSource::load(const Parameter& parameter, const std::string& 
 Dict UniversalSource::model_file() const {
   Dict file = model_->value().as_dict();
   file.set("optimizer", None{});
+  if (whole_) {
+    file.set("module", whole_module(file.at("module").as_dict()));
+    file.set("frozen_param_fragments", None{});
+    file.set("frozen_param_shapes", None{});
+  }
   if (const Value* info = file.find(kInfo); info == nullptr || info->is_none())
     file.set(kInfo, Dict{{"universal_checkpoint_version", kInfoVersion}});
   return file;
+}
+
+/// The weights in the dtype of their placeholders.
+Dict UniversalSource::whole_module(const Dict& module) const {
+  Dict result(/*ordered=*/true);
+  const std::unordered_map<std::string, at::Tensor> weights(whole_->weights().begin(),
+                                                            whole_->weights().end());
+  std::unordered_map<const void*, at::Tensor> made;  // aliases share their tensor
+  for (const auto& [name, value] : module.items()) {
+    const auto weight = weights.find(name.as_string());
+    const auto* placeholder = value.get_if<at::Tensor>();
+    if (weight == weights.end() || placeholder == nullptr || placeholder->numel() > 0) {
+      result.set(name, value);
+      continue;
+    }
+    at::Tensor& deferred = made[weight->second.unsafeGetTensorImpl()];
+    if (!deferred.defined()) {
+      deferred = at::empty(weight->second.sizes(),
+                           at::TensorOptions().dtype(placeholder->scalar_type()).device(at::kMeta));
+      of_whole_[deferred.storage().unsafeGetStorageImpl()] = {deferred, weight->second};
+    }
+    result.set(name, deferred);
+  }
+  return result;
+}
+
+at::Tensor UniversalSource::load_of_model(const at::Tensor& deferred) const {
+  const auto whole = of_whole_.find(deferred.storage().unsafeGetStorageImpl());
+  if (whole == of_whole_.end()) return model_->load(deferred);
+  return whole_->load(whole->second.second).to(deferred.scalar_type());
 }
 
 Dict UniversalSource::optimizer_state() const {
@@ -139,7 +176,8 @@ namespace {
 /// What the parameters' own files hold.
 Dict without_sharded(const Dict& states) {
   constexpr auto kSharded = std::to_array<std::string_view>(
-      {"base_optimizer_state", "param_slice_mappings", "single_partition_of_fp32_groups"});
+      {"base_optimizer_state", "param_slice_mappings", "single_partition_of_fp32_groups",
+       "optimizer_state_dict", "fp32_flat_groups"});
   Dict rest;
   for (const auto& [key, value] : states.items()) {
     if (std::ranges::find(kSharded, key.as_string()) == kSharded.end()) rest.items().emplace_back(key, value);
@@ -154,7 +192,8 @@ Dict UniversalSource::common_of_partitions() const {
   const DeferredArchive file(first, manifest_.sums_of(first));
   const Dict& states = file.value().as_dict().at("optimizer_state_dict").as_dict();
   Dict common = without_sharded(states);
-  common.set("param_groups", states.at("base_optimizer_state").as_dict().at("param_groups"));
+  const char* base = whole_ ? "optimizer_state_dict" : "base_optimizer_state";
+  common.set("param_groups", states.at(base).as_dict().at("param_groups"));
   return file.load(common).as_dict();
 }
 

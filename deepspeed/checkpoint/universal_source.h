@@ -1,4 +1,4 @@
-// A checkpoint folder of stages 0 to 2, by parameter: what a universal checkpoint is made of.
+// A checkpoint folder of stages 0 to 3, by parameter: what a universal checkpoint is made of.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/checkpoint/deferred_archive.h"
+#include "deepspeed/checkpoint/fp32_source.h"
 #include "deepspeed/checkpoint/manifest.h"
 #include "deepspeed/checkpoint/model_states.h"
 #include "deepspeed/checkpoint/optimizer_files.h"
@@ -29,7 +30,7 @@ class UniversalSource {
   };
 
   /// Reads names and shapes. Throws CheckpointError where a file is missing (by its name) or files do not fit
-  /// together, NotSupportedError for stage 3 and for model parallel checkpoints.
+  /// together, NotSupportedError for model parallel checkpoints.
   explicit UniversalSource(const std::filesystem::path& tag_folder);
 
   /// The trained ones, of all groups.
@@ -40,10 +41,10 @@ class UniversalSource {
   /// The whole state in the parameter's sizes.
   at::Tensor load(const Parameter& parameter, const std::string& state) const;
 
-  /// The content of the model file without an optimizer of stage 0, with a `universal_checkpoint_info`; its
-  /// large tensors come from load_of_model().
+  /// The content of the model file without an optimizer of stage 0, with a `universal_checkpoint_info`, and
+  /// with whole weights where stage 3 has shards; its large tensors come from load_of_model().
   Dict model_file() const;
-  at::Tensor load_of_model(const at::Tensor& deferred) const { return model_->load(deferred); }
+  at::Tensor load_of_model(const at::Tensor& deferred) const;
   /// The content of zero/optimizer_state.pt.
   Dict optimizer_state() const;
 
@@ -52,6 +53,7 @@ class UniversalSource {
   void open_partitions();
   void open_plain_optimizer();
   void add_groups(const std::vector<NamedShapes>& groups);
+  Dict whole_module(const Dict& module) const;
   Dict common_of_partitions() const;
   Dict common_of_plain_optimizer() const;
 
@@ -62,6 +64,9 @@ class UniversalSource {
   std::unordered_map<std::string, at::Tensor> module_;
   std::optional<OptimizerFiles> optimizer_;
   std::vector<Parameter> parameters_;
+  std::optional<Fp32Source> whole_;  // stage 3: where the module's weights are
+  mutable std::unordered_map<const void*, std::pair<at::Tensor, at::Tensor>>
+      of_whole_;  // by tensor of whole_module(): itself, and the weight of whole_
 };
 
 }  // namespace deepspeed::checkpoint

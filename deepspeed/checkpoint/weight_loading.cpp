@@ -188,7 +188,14 @@ at::Tensor WeightLoading::load(const Copy& copy) const {
 
 void WeightLoading::run() const {
   const c10::NoGradGuard no_grad;
-  for (const Copy& copy : copies_) targets_[copy.target].tensor.detach().copy_(load(copy));
+  for (const Copy& copy : copies_) {
+    const WeightTarget& target = targets_[copy.target];
+    if (target.set) {
+      target.set(load(copy));
+    } else {
+      target.tensor.detach().copy_(load(copy));
+    }
+  }
 }
 
 }  // namespace deepspeed::checkpoint

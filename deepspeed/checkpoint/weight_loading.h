@@ -1,6 +1,7 @@
 // Copies weights from files into named tensors, once everything about them fits.
 #pragma once
 
+#include <functional>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -44,6 +45,8 @@ struct LoadedWeights {
 struct WeightTarget {
   std::vector<std::string> names;
   at::Tensor tensor;
+  /// Takes the values, of the tensor's sizes, where they do not simply go into `tensor`.
+  std::function<void(const at::Tensor& values)> set = nullptr;
 };
 
 class WeightLoading {

@@ -17,7 +17,7 @@ namespace deepspeed::checkpoint {
 /// (which share their tensor). Stage 0 has no optimizer files: its module comes in its own order.
 /// Floating-point buffers and frozen parameters are cast to fp32, as are whole-number buffers. `tag`: by
 /// default the one that `latest` names. Throws CheckpointError where a file is missing (by its name) or
-/// shapes and counts do not fit, NotSupportedError for stage 3 and for model parallel checkpoints.
+/// shapes and counts do not fit, NotSupportedError for model parallel checkpoints.
 std::vector<std::pair<std::string, at::Tensor>> get_fp32_state_dict_from_zero_checkpoint(
     const std::filesystem::path& dir, const std::optional<std::string>& tag = std::nullopt,
     bool exclude_frozen_parameters = false);

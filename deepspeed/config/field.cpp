@@ -127,6 +127,12 @@ Option only(std::vector<Json> values) {
 Option without_effect(std::string why) {
   return [=](Field& field) { field.no_effect = why; };
 }
+Option effective_at_stage(int64_t stage) {
+  return [=](Field& field) {
+    field.no_effect = "only stage " + std::to_string(stage) + " uses it";
+    field.effective_stage = stage;
+  };
+}
 Option keeps_unknown_keys() {
   return [](Field& field) { field.open = true; };
 }

@@ -45,6 +45,7 @@ struct Field {
   std::optional<std::vector<Json>> supported_values;  // what this version can do, of the documented values
   std::string refusal;    // why the other values will never work; empty: they come later
   std::string no_effect;  // why no value of it changes anything in this version; empty: values act
+  std::optional<int64_t> effective_stage;  // of ZeRO, at which values act all the same
   std::optional<Deprecation> deprecation;
   // Of sections:
   std::vector<Field> children;
@@ -95,6 +96,8 @@ Option never(std::string why);
 Option only(std::vector<Json> values);
 /// Any value is accepted, and none acts: loading a value that is not the default says so in one line.
 Option without_effect(std::string why);
+/// The same, but at this stage of ZeRO.
+Option effective_at_stage(int64_t stage);
 Option keeps_unknown_keys();
 Option auto_means_default();
 Option normalized_by(std::function<Json(const Json&)> normalize);

@@ -214,16 +214,18 @@ void require_supported(const Field& section, const Json& values, const std::stri
 }
 
 std::vector<std::string> values_without_effect(const Field& section, const Json& values,
-                                               const std::string& path) {
+                                               const std::string& path, int64_t zero_stage) {
   std::vector<std::string> found;
   for (const Field& field : section.children) {
     const auto value = values.find(field.key);
     if (value == values.end()) continue;
     const std::string where = join(path, field.key);
-    if (!field.no_effect.empty() && *value != field.default_value)
+    const bool acts = field.no_effect.empty() || field.effective_stage == zero_stage;
+    if (!acts && *value != field.default_value)
       found.push_back(where + " (" + field.no_effect + ")");
     if (field.kind != Kind::kSection || !value->is_object()) continue;
-    for (std::string& inner : values_without_effect(field, *value, where)) found.push_back(std::move(inner));
+    for (std::string& inner : values_without_effect(field, *value, where, zero_stage))
+      found.push_back(std::move(inner));
   }
   return found;
 }

@@ -131,11 +131,33 @@ void check_zero(const DeepSpeedConfig& config) {
           "zero_optimization.pipeline_loading_checkpoint: got ", "true at stage ", zero.stage,
           ", expected stage 3");
   const bool means_by_scatter =
-      zero.stage == 2 && zero.reduce_scatter && config.gradient_allreduce_op == "mean";
+      zero.stage >= 2 && zero.reduce_scatter && config.gradient_allreduce_op == "mean";
   require(!means_by_scatter || config.gradient_predivide_factor == 1.0, "gradient_predivide_factor: got ",
-          config.gradient_predivide_factor, ", expected 1.0 at stage 2 with reduce_scatter and the mean");
+          config.gradient_predivide_factor, ", expected 1.0 at stage ", zero.stage,
+          " with reduce_scatter and the mean");
   require(!means_by_scatter || !config.prescale_gradients,
-          "prescale_gradients: got true, expected false at stage 2 with reduce_scatter and the mean");
+          "prescale_gradients: got true, expected false at stage ", zero.stage,
+          " with reduce_scatter and the mean");
+}
+
+/// What stage 3 cannot do yet; the other stages do not look at these keys.
+void check_stage3(const ZeroConfig& zero) {
+  if (zero.stage != 3) return;
+  const auto refuse = [](const char* key, const auto& got, const char* expected) {
+    raise<ConfigError>("config", "zero_optimization.", key, ": not supported yet at stage 3, got ", got,
+                       ", supported so far: ", expected);
+  };
+  if (zero.stage3_module_granularity_threshold != 0)
+    refuse("stage3_module_granularity_threshold", zero.stage3_module_granularity_threshold, "0");
+  if (zero.stage3_use_all_reduce_for_fetch_params)
+    refuse("stage3_use_all_reduce_for_fetch_params", "true", "false");
+  if (zero.stage3_allgather_sequential) refuse("stage3_allgather_sequential", "true", "false");
+  if (zero.log_trace_cache_warnings) refuse("log_trace_cache_warnings", "true", "false");
+  const LeafModuleConfig& leaf = zero.leaf_module;
+  if (!leaf.classes.empty()) refuse("leaf_module.classes", leaf.classes.front(), "leave it out");
+  if (!leaf.names.empty()) refuse("leaf_module.names", leaf.names.front(), "leave it out");
+  if (!leaf.name_suffixes.empty())
+    refuse("leaf_module.name_suffixes", leaf.name_suffixes.front(), "leave it out");
 }
 
 void check_sum_of_gradients(const DeepSpeedConfig& config) {
@@ -169,6 +191,7 @@ void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_wor
   check_param_dtype(config);
   check_optimizer(config);
   check_zero(config);
+  check_stage3(config.zero_optimization);
   check_sum_of_gradients(config);
   check_unmanaged_accumulation(config);
   check_world(config, data_parallel_world_size);

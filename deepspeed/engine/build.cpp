@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -13,6 +12,7 @@
 #include "deepspeed/device/threads.h"
 #include "deepspeed/engine/autocast.h"
 #include "deepspeed/engine/initialize_arguments.h"
+#include "deepspeed/engine/model_store.h"
 #include "deepspeed/engine/param_groups.h"
 #include "deepspeed/engine/seed.h"
 #include "deepspeed/optim/factory.h"
@@ -81,7 +81,7 @@ zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_
   options.multi_rank_buckets = zero.use_multi_rank_bucket_allreduce;
   options.ignore_unused_parameters = zero.ignore_unused_parameters;
   options.gather = {zero.allgather_partitions, zero.allgather_bucket_size};
-  options.overlap_comm = zero.overlap_comm.value_or(false);
+  options.overlap_comm = zero.overlap_comm.value_or(zero.stage == 3);
   options.communication_dtype = communication_dtype(config);
   options.accumulation_dtype = accumulation_dtype(config);
   options.sixteen_bit_masters =
@@ -131,21 +131,9 @@ void cast_buffers(const EngineModel& model, const std::optional<at::ScalarType>&
   }
 }
 
-// Parameters that no optimizer updates still have to be in the model's dtype and equal on all ranks.
-void prepare_rest(const EngineModel& model, const comm::ProcessGroup& group, at::ScalarType dtype,
-                  const std::vector<std::vector<zero::NamedTensor>>& groups) {
-  std::unordered_map<const at::TensorImpl*, bool> grouped;
-  for (const auto& params : groups) {
-    for (const auto& param : params) grouped[param.tensor.unsafeGetTensorImpl()] = true;
-  }
+// Equal on all ranks.
+void prepare_buffers(const EngineModel& model, const comm::ProcessGroup& group) {
   const bool alone = group.size() == 1;
-  for (const zero::NamedTensor& param : model.parameters) {
-    if (grouped.count(param.tensor.unsafeGetTensorImpl()) != 0) continue;
-    if (param.tensor.is_floating_point() && dtype != at::kFloat) {
-      param.tensor.set_data(param.tensor.detach().to(dtype).contiguous());
-    }
-    if (!alone) group.broadcast(param.tensor.detach(), 0);
-  }
   for (const zero::NamedTensor& buffer : model.buffers) {
     if (alone || buffer.tensor.numel() == 0) continue;
     const at::Tensor values = buffer.tensor.detach().contiguous();
@@ -182,8 +170,8 @@ zero::ParamSet row_parameters(const config::DeepSpeedConfig& config, const Engin
   zero::ParamSet found;
   if (!config.sparse_gradients) return found;
   if (config.zero_optimization.stage >= 2) {
-    log::warning(
-        "[config] without effect: sparse_gradients (stage 2 reduces each gradient to its owners, whole)");
+    log::warning("[config] without effect: sparse_gradients (stage ", config.zero_optimization.stage,
+                 " reduces each gradient to its owners, whole)");
     return found;
   }
   for (const ModuleParameters& module : model.modules) {
@@ -247,7 +235,11 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   const TorchOptimizerPtr client = find_optimizer(model, options);
   OptimizerGroups groups = make_param_groups(model, config, options, client.get());
   cast_buffers(model, dtype_of(config.data_types.buffer_dtype));
-  prepare_rest(model, world.group(), dtype, groups.tensors);
+  if (groups.tensors.empty() && config.zero_optimization.stage > 0) {
+    raise<ConfigError>("config", "zero_optimization.stage ", config.zero_optimization.stage,
+                       " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
+  }
+  prepare_buffers(model, world.group());
   const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
   zero::ParamDtypes autocast_marks;
   if (autocast) {
@@ -255,26 +247,23 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
         mark_autocast_params(model, *autocast, config.torch_autocast.lower_precision_safe_modules);
   }
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
-  if (!groups.tensors.empty()) {
-    auto base = make_base_optimizer(config, client, model, std::move(groups.options));
-    auto store = std::make_unique<zero::ParamStore>(
-        std::move(groups.tensors), world.size(),
-        zero::ParamStore::Options{dtype, config.zero_optimization.round_robin_gradients});
-    store->broadcast(world.group(), 0);
+  std::unique_ptr<optim::Optimizer> base;
+  if (!groups.tensors.empty())
+    base = make_base_optimizer(config, client, model, std::move(groups.options));
+  ModelStore store = make_store(config.zero_optimization, std::move(groups.tensors), model, world.group(),
+                                dtype);
+  if (base) {
     zero::ZeroOptions zero = zero_options(config, world.size());
     zero.check_overflow = zero.check_overflow || autocast == at::kHalf;
     zero.param_communication_dtypes = std::move(autocast_marks);
     zero.by_rows = row_parameters(config, model);
     optimizer = std::make_shared<zero::ZeroOptimizer>(
-        std::move(store), std::move(base), make_loss_scaler(config, autocast), world.group(), zero);
-  } else if (config.zero_optimization.stage > 0) {
-    raise<ConfigError>("config", "zero_optimization.stage ", config.zero_optimization.stage,
-                       " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
+        std::move(store.params), std::move(base), make_loss_scaler(config, autocast), world.group(), zero);
   }
   auto scheduler = make_scheduler(config, options, client, optimizer.get());
   const uint64_t seed = start_rank_streams(config.seed, world);
   return {std::move(config),    world, std::move(model), std::move(optimizer),
-          std::move(scheduler), seed,  autocast};
+          std::move(scheduler), seed,  autocast,         std::move(store.pool)};
 }
 
 }  // namespace deepspeed

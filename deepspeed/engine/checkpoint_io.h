@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "deepspeed/checkpoint/deferred_archive.h"
+#include "deepspeed/checkpoint/fp32_source.h"
 #include "deepspeed/checkpoint/manifest.h"
 #include "deepspeed/checkpoint/model_states.h"
 #include "deepspeed/checkpoint/optimizer_files.h"
@@ -39,6 +40,8 @@ class CheckpointIo {
   checkpoint::NamedTensors module_tensors(bool exclude_frozen) const;
   checkpoint::ModelStates model_states(const SaveOptions& options) const;
   checkpoint::ZeroOptimizerStates zero_states() const;
+  void add_sub_groups(size_t group, std::vector<checkpoint::PartitionStates>& groups) const;
+  void gather_module(checkpoint::NamedTensors& tensors) const;
   checkpoint::PlainOptimizerStates plain_states() const;
   checkpoint::LossScalerStates scaler_states() const;
 
@@ -46,6 +49,9 @@ class CheckpointIo {
   std::string chosen_tag(const std::string& directory, const LoadOptions& options) const;
   bool loads_optimizer(const LoadOptions& options) const;
   std::unordered_set<std::string> weights_in_masters(const checkpoint::OptimizerFiles& source) const;
+  checkpoint::NamedTensors whole_module(const std::string& directory, const std::string& tag,
+                                        const checkpoint::ModuleStates& states,
+                                        const checkpoint::DeferredArchive& file, bool has_masters) const;
   void load_module(const checkpoint::NamedTensors& tensors, bool strict);
   void load_files(const std::string& directory, const std::string& tag, const LoadOptions& options,
                   LoadResult& result);
@@ -53,7 +59,8 @@ class CheckpointIo {
                                             const checkpoint::Manifest& manifest,
                                             const std::shared_ptr<checkpoint::DeferredArchive>& model_file,
                                             const checkpoint::ModelStates& states) const;
-  void load_optimizer(const checkpoint::OptimizerFiles& source);
+  /// reads_masters: also where the engine's own masters are the model's weights.
+  void load_optimizer(const checkpoint::OptimizerFiles& source, bool reads_masters);
   void load_scaler(const checkpoint::LossScalerStates& states);
   void load_group_options(size_t group, const Json& options);
   void load_run_state(const std::string& directory, const std::string& tag,

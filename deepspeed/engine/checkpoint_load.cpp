@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <filesystem>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -23,13 +21,14 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kCheckpointLoadWhere = "checkpoint";
 
-// The first few of a list of names, for messages.
-std::string some(const std::vector<std::string>& names) {
-  std::string text;
-  for (size_t i = 0; i < std::min<size_t>(names.size(), 5); ++i)
-    text += (i == 0 ? "'" : ", '") + names[i] + "'";
-  if (names.size() > 5) text += message(" and ", names.size() - 5, " more");
-  return text;
+// What lies between the parameters, and behind them.
+void zero_padding(const at::Tensor& flat, const std::vector<zero::ParamPiece>& pieces) {
+  int64_t end = 0;
+  for (const zero::ParamPiece& piece : pieces) {
+    if (piece.in_interval.begin > end) flat.narrow(0, end, piece.in_interval.begin - end).zero_();
+    end = piece.in_interval.end;
+  }
+  flat.narrow(0, end, flat.numel() - end).zero_();
 }
 
 // What else can be loaded, for messages.
@@ -74,9 +73,11 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
       throw CheckpointError(error.what() + other_tags(directory, tag));
     }
   });
-  // It may come from another precision: the model's weights follow the masters.
-  if (engine_.load_universal_checkpoint() && loads_optimizer(options) &&
-      engine_.zero_load_from_fp32_weights())
+  // It may come from another precision, or from stage 3, whose files hold masters alone: the model's weights
+  // follow the masters. At stage 3 in fp32 they are the shards.
+  const bool is_sharded = !checkpoint::find_sharded_model_states(directory, tag).empty();
+  const bool is_universal = engine_.load_universal_checkpoint() && engine_.zero_load_from_fp32_weights();
+  if (loads_optimizer(options) && (is_sharded || is_universal || engine_.pool_))
     engine_.optimizer_->publish_masters();
   engine_.refresh_boundary();
   log::info("loaded checkpoint ", result.path);
@@ -89,7 +90,8 @@ bool CheckpointIo::loads_optimizer(const LoadOptions& options) const {
 
 void CheckpointIo::load_files(const std::string& directory, const std::string& tag,
                               const LoadOptions& options, LoadResult& result) {
-  const fs::path path = checkpoint::model_states_path(directory, tag);
+  const std::vector<fs::path> sharded = checkpoint::find_sharded_model_states(directory, tag);
+  const fs::path path = sharded.empty() ? checkpoint::model_states_path(directory, tag) : sharded.front();
   const checkpoint::Manifest manifest = checkpoint::read_manifest(path.parent_path());
   if (const auto damage = checkpoint::find_damage(path.parent_path(), manifest))
     raise<CheckpointError>(kCheckpointLoadWhere, *damage);
@@ -102,8 +104,13 @@ void CheckpointIo::load_files(const std::string& directory, const std::string& t
   std::unordered_set<std::string> in_masters;
   if (source && !options.custom_load_fn) in_masters = weights_in_masters(*source);
   checkpoint::NamedTensors module;
-  for (const auto& [name, tensor] : states.states.module)
-    module.emplace_back(name, in_masters.contains(name) ? tensor : file->load(tensor));
+  if (sharded.empty()) {
+    for (const auto& [name, tensor] : states.states.module)
+      module.emplace_back(name, in_masters.contains(name) ? tensor : file->load(tensor));
+  } else {
+    module = whole_module(directory, tag, states.states, *file,
+                          /*has_masters=*/source.has_value() && !options.custom_load_fn);
+  }
   if (options.custom_load_fn) {
     options.custom_load_fn(module);
   } else {
@@ -112,8 +119,12 @@ void CheckpointIo::load_files(const std::string& directory, const std::string& t
   if (optimizer != nullptr) {
     optimizer->zero_grad();
     engine_.backwards_since_update_ = 0;
-    if (source) load_optimizer(*source);
-    if (!source || !engine_.zero_load_from_fp32_weights()) optimizer->restore_masters_from_model();
+    const bool reads_masters =
+        engine_.zero_optimization() || engine_.load_universal_checkpoint() || !sharded.empty();
+    if (source) load_optimizer(*source, reads_masters);
+    const bool has_weights = sharded.empty() || !source;  // in the model's own precision
+    if (!source || (has_weights && !engine_.zero_load_from_fp32_weights()))
+      optimizer->restore_masters_from_model();
   }
   if (!options.load_module_only) {
     if (options.load_lr_scheduler_states && engine_.lr_scheduler_ && states.lr_scheduler) {
@@ -128,65 +139,6 @@ void CheckpointIo::load_files(const std::string& directory, const std::string& t
   }
   result.client_state = file->load(checkpoint::Value(states.client_state)).as_dict();
   result.path = path.string();
-}
-
-/// In fp32 the masters of the owned interval are the weights themselves: parameters inside of it need not be
-/// read twice.
-std::unordered_set<std::string> CheckpointIo::weights_in_masters(
-    const checkpoint::OptimizerFiles& source) const {
-  std::unordered_set<std::string> names;
-  const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
-  const bool reads_masters = engine_.zero_optimization() || engine_.load_universal_checkpoint();
-  if (!reads_masters || optimizer.store().dtype() != at::kFloat || !engine_.zero_load_from_fp32_weights())
-    return names;
-  for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
-    const zero::StoredGroup& group = optimizer.store().groups()[index];
-    for (const zero::ParamPiece& piece : group.layout.pieces(optimizer.owned(index))) {
-      const zero::NamedTensor& param = group.params[piece.index];
-      if (piece.in_interval.numel() == param.tensor.numel() &&
-          source.numel(param.name, checkpoint::kMasterState) > 0)
-        names.insert(param.name);
-    }
-  }
-  return names;
-}
-
-void CheckpointIo::load_module(const checkpoint::NamedTensors& tensors, bool strict) {
-  std::unordered_map<std::string, at::Tensor> own;
-  for (const zero::NamedTensor& param : engine_.model_.parameters)
-    own.emplace(param.name, param.tensor.detach());
-  for (const zero::NamedTensor& buffer : engine_.model_.buffers)
-    own.emplace(buffer.name, buffer.tensor.detach());
-  std::unordered_set<std::string> aliases, seen;
-  for (const auto& [alias, owner] : engine_.model_.shared_parameters) aliases.insert(alias);
-
-  std::vector<std::string> unexpected, missing;
-  for (const auto& [name, tensor] : tensors) {
-    if (aliases.count(name) != 0) continue;  // stored under the first name as well
-    const auto entry = own.find(name);
-    if (entry == own.end()) {
-      unexpected.push_back(name);
-      continue;
-    }
-    if (entry->second.sizes() != tensor.sizes()) {
-      raise<CheckpointError>(kCheckpointLoadWhere, "'", name, "' has sizes ", tensor.sizes(),
-                             " in the file, the model's has ", entry->second.sizes());
-    }
-    if (!tensor.is_meta()) entry->second.copy_(tensor);  // else it comes with the masters
-    seen.insert(name);
-  }
-  for (const zero::NamedTensor& param : engine_.model_.parameters) {
-    if (seen.count(param.name) == 0) missing.push_back(param.name);
-  }
-  for (const zero::NamedTensor& buffer : engine_.model_.buffers) {
-    if (seen.count(buffer.name) == 0) missing.push_back(buffer.name);
-  }
-  if (!strict || (missing.empty() && unexpected.empty())) return;
-  raise<CheckpointError>(
-      kCheckpointLoadWhere,
-      "the file does not fit the model:", missing.empty() ? std::string() : " it lacks " + some(missing),
-      unexpected.empty() ? std::string() : " it has, beyond the model, " + some(unexpected),
-      "; load_module_strict = false loads what fits");
 }
 
 checkpoint::OptimizerFiles CheckpointIo::open_optimizer(
@@ -215,7 +167,7 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(
   return checkpoint::OptimizerFiles::of_partitions(directory, tag, manifest, states.states.param_shapes);
 }
 
-void CheckpointIo::load_optimizer(const checkpoint::OptimizerFiles& source) {
+void CheckpointIo::load_optimizer(const checkpoint::OptimizerFiles& source, bool reads_masters) {
   zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
   const auto& groups = optimizer.store().groups();
   if (source.groups().size() != groups.size()) {
@@ -225,7 +177,7 @@ void CheckpointIo::load_optimizer(const checkpoint::OptimizerFiles& source) {
   if (source.loss_scaler()) load_scaler(*source.loss_scaler());
   bool has_masters = true;
   for (size_t index = 0; index < groups.size(); ++index) {
-    const auto pieces = groups[index].layout.pieces(optimizer.owned(index));
+    const auto pieces = optimizer.pieces(index);
     // The part of a state, flat, that this rank holds; what the files do not have stays.
     const auto read = [&](const std::string& state, const at::Tensor& flat) {
       for (const zero::ParamPiece& piece : pieces) {
@@ -239,7 +191,7 @@ void CheckpointIo::load_optimizer(const checkpoint::OptimizerFiles& source) {
                     flat.narrow(0, piece.in_interval.begin, piece.in_interval.numel()));
       }
     };
-    if (optimizer.has_master_weights() || engine_.zero_optimization() || engine_.load_universal_checkpoint())
+    if (optimizer.has_master_weights() || reads_masters)
       read(checkpoint::kMasterState, optimizer.master(index));
     const auto& group = source.groups()[index];
     optim::SliceState slice;
@@ -247,8 +199,7 @@ void CheckpointIo::load_optimizer(const checkpoint::OptimizerFiles& source) {
     for (const auto& [name, type] : group.states) {
       const at::Tensor flat =
           at::empty({optimizer.owned(index).numel()}, optimizer.master(index).options().dtype(type));
-      const int64_t covered = pieces.empty() ? 0 : pieces.back().in_interval.end;
-      flat.narrow(0, covered, flat.numel() - covered).zero_();  // padding
+      zero_padding(flat, pieces);
       read(name, flat);
       slice.tensors.emplace_back(name, flat);
     }

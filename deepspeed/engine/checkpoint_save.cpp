@@ -4,10 +4,10 @@
 #include <utility>
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/checkpoint/atomic_file.h"
 #include "deepspeed/checkpoint/layout.h"
 #include "deepspeed/checkpoint/run_state.h"
 #include "deepspeed/checkpoint/tag_folder.h"
@@ -17,6 +17,7 @@
 #include "deepspeed/engine/background_saver.h"
 #include "deepspeed/engine/checkpoint_io.h"
 #include "deepspeed/engine/hyperparameters_json.h"
+#include "deepspeed/zero/set_values.h"
 
 namespace deepspeed {
 namespace {
@@ -52,6 +53,11 @@ at::Tensor in_given_order(const at::Tensor& flat, const zero::StoredGroup& group
 
 void CheckpointIo::save(const std::string& directory, const SaveOptions& options) {
   if (directory.empty()) raise<UsageError>("checkpoint", "save_checkpoint() needs a directory");
+  if (engine_.pool_ && !engine_.optimizer_) {
+    raise<UsageError>("checkpoint",
+                      "save_checkpoint() at stage 3 after destroy(), which gave back the optimizer whose states "
+                      "the files hold; call save_16bit_model()");
+  }
   engine_.wait_for_checkpoint();
   SaveJob job;
   job.directory = directory;
@@ -98,7 +104,10 @@ void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
     job.file_names.push_back(path.filename().string());
     job.contents.push_back(checkpoint::make_archive_content(value));
   };
-  if (rank == 0) {
+  if (engine_.pool_) {
+    add(checkpoint::sharded_model_states_path(job.directory, job.tag, rank),
+        checkpoint::build_model_states(model_states(options)));
+  } else if (rank == 0) {
     add(checkpoint::model_states_path(job.directory, job.tag),
         checkpoint::build_model_states(model_states(options)));
   }
@@ -122,8 +131,12 @@ checkpoint::NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const
   std::unordered_map<std::string, at::Tensor> by_name;
   for (const zero::NamedTensor& param : model.parameters) {
     if (exclude_frozen && !param.tensor.requires_grad()) continue;
-    tensors.emplace_back(param.name, param.tensor.detach());
-    by_name.emplace(param.name, param.tensor.detach());
+    // As DeepSpeed's, the files of stage 3 hold shards, and an empty tensor in place of each weight.
+    const at::Tensor values = zero::is_partitioned(param.tensor)
+                                  ? at::empty({0}, at::TensorOptions().dtype(param.tensor.scalar_type()))
+                                  : param.tensor.detach();
+    tensors.emplace_back(param.name, values);
+    by_name.emplace(param.name, values);
   }
   for (const auto& [alias, owner] : model.shared_parameters) {
     const auto entry = by_name.find(owner);
@@ -154,8 +167,10 @@ checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options) c
       auto& fragments = result.states.frozen_param_fragments.emplace();
       for (const zero::NamedTensor& param : model.parameters) {
         if (param.tensor.requires_grad()) continue;
+        const at::Tensor shard = zero::shard_of(param.tensor);
+        if (engine_.pool_ && !shard.defined()) continue;  // whole in the module
         frozen_shapes.emplace_back(param.name, param.tensor.sizes().vec());
-        fragments.emplace_back(param.name, param.tensor.detach().cpu());
+        fragments.emplace_back(param.name, (shard.defined() ? shard : param.tensor.detach()).cpu());
       }
     }
   } else if (engine_.optimizer_) {
@@ -195,6 +210,11 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states() const {
   result.overflow = !engine_.step_applied_ && engine_.global_steps_ > 0;
   result.clip_grad = engine_.config_.gradient_clipping;
   result.ds_config = engine_.config_.raw;
+  if (optimizer.stage() == 3) {
+    for (size_t index = 0; index < optimizer.store().groups().size(); ++index)
+      add_sub_groups(index, result.groups);
+    return result;
+  }
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const zero::StoredGroup& group = optimizer.store().groups()[index];
     checkpoint::PartitionStates& states = result.groups.emplace_back();
@@ -213,6 +233,24 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states() const {
     states.options = to_json(optimizer.base_optimizer().param_groups()[index].options);
   }
   return result;
+}
+
+void CheckpointIo::add_sub_groups(size_t group, std::vector<checkpoint::PartitionStates>& groups) const {
+  const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  const at::Tensor master = optimizer.master(group).to(at::kFloat);
+  const optim::SliceState slice = optimizer.base_optimizer().state(group);
+  for (const zero::SubGroup& sub_group : optimizer.store().shards(group)->sub_groups()) {
+    const auto part_of_flat = [&](const at::Tensor& flat) {
+      return flat.narrow(0, sub_group.in_flat.begin, sub_group.in_flat.numel());
+    };
+    checkpoint::PartitionStates& states = groups.emplace_back();
+    states.param_group = group;
+    states.partition_count = engine_.dp_world_size();
+    states.fp32 = part_of_flat(master);
+    for (const auto& [name, flat] : slice.tensors) states.tensors.emplace_back(name, part_of_flat(flat));
+    if (slice.step > 0) states.step = slice.step;
+    states.options = to_json(optimizer.base_optimizer().param_groups()[group].options);
+  }
 }
 
 checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
@@ -247,20 +285,6 @@ checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
     states.options = to_json(optimizer.base_optimizer().param_groups()[index].options);
   }
   return result;
-}
-
-void CheckpointIo::save_16bit_model(const std::string& directory, const std::string& file_name,
-                                    bool exclude_frozen) {
-  if (directory.empty() || file_name.empty()) {
-    raise<UsageError>("checkpoint", "save_16bit_model() needs a directory and a file name");
-  }
-  on_all_ranks("saving the model", [&] {
-    if (engine_.rank() != 0) return;
-    checkpoint::make_folders(directory);
-    checkpoint::Dict module(/*ordered=*/true);
-    for (auto& [name, tensor] : module_tensors(exclude_frozen)) module.set(name, tensor);
-    checkpoint::write_torch_archive(fs::path(directory) / file_name, std::move(module));
-  });
 }
 
 }  // namespace deepspeed

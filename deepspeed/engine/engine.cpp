@@ -10,7 +10,9 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/background_saver.h"
+#include "deepspeed/engine/backward_access.h"
 #include "deepspeed/profile/memory_report.h"
+#include "deepspeed/zero/gather_pool.h"
 
 namespace deepspeed {
 namespace {
@@ -24,7 +26,8 @@ Engine::Engine(EngineParts parts)
       optimizer_(std::move(parts.optimizer)),
       lr_scheduler_(std::move(parts.lr_scheduler)),
       seed_(parts.seed),
-      autocast_(parts.autocast) {
+      autocast_(parts.autocast),
+      pool_(std::move(parts.pool)) {
   if (config_.wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
   if (config_.timers.throughput.enabled) throughput_.emplace(config_.timers.throughput.synchronized);
   const auto& writer = config_.checkpoint.writer;
@@ -96,6 +99,8 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
   const c10::AutoGradMode with_grad(true);
   {
     const auto inner = time_part(profile::StepPart::kBackwardInner);
+    std::optional<zero::ParameterAccess> access;
+    enter_access(access, zero::AccessMode::kBackward);
     with_root_scale(loss, {optimizer.loss_scale(), divisor}).backward({}, options.retain_graph);
   }
   {
@@ -113,6 +118,18 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
 void Engine::enter_autocast(std::optional<precision::AutocastScope>& scope) const {
   if (!autocast_) return;
   scope.emplace(model_.device().type(), *autocast_);
+}
+
+void Engine::enter_access(std::optional<zero::ParameterAccess>& access, zero::AccessMode mode) const {
+  if (pool_) access.emplace(pool_, mode);
+}
+
+at::Tensor Engine::as_output(const at::Tensor& tensor) const {
+  return scale_gradient_of(open_access_in_backward(tensor, pool_), output_scale_);
+}
+
+void Engine::empty_partition_cache() {
+  if (pool_) pool_->empty_cache();
 }
 
 at::ScalarType Engine::torch_autocast_dtype() const {

@@ -27,6 +27,7 @@
 #include "deepspeed/precision/autocast.h"
 #include "deepspeed/profile/step_timers.h"
 #include "deepspeed/profile/throughput.h"
+#include "deepspeed/zero/param_access.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
@@ -63,6 +64,7 @@ struct EngineParts {
   std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: the rates stay
   uint64_t seed = 0;
   std::optional<at::ScalarType> autocast = {};  // dtype of the config's torch_autocast
+  std::shared_ptr<zero::GatherPool> pool = {};  // of stage 3; null: the parameters are not partitioned
 };
 
 class Engine : public ConfigGetters, public LaterCalls {
@@ -124,8 +126,9 @@ class Engine : public ConfigGetters, public LaterCalls {
   bool is_compiled() const { return is_compiled_; }
   /// Seconds that compile() took for code generation: none.
   double get_compile_time() const { return 0.0; }
-  /// Nothing at stages 0 to 2, which keep no gathered parameters.
-  void empty_partition_cache() {}
+  /// Stage 3: releases the gathered parameters that nobody uses, small ones that stay whole as well. All
+  /// ranks call it. Nothing at the other stages.
+  void empty_partition_cache();
   /// Gives the optimizer and its states back. The model keeps its weights and can be evaluated; training
   /// calls are refused from here on.
   void destroy();
@@ -209,9 +212,9 @@ class Engine : public ConfigGetters, public LaterCalls {
   }
 
   /// The model's tensors by name: parameters (not the frozen ones, if so asked) and buffers, shared with the
-  /// model.
+  /// model; at stage 3 they are read inside of a zero::GatheredParameters or zero::ParameterAccess.
   std::vector<zero::NamedTensor> module_state_dict(bool exclude_frozen_parameters = false) const;
-  /// Copies the tensors into the model, and into the fp32 masters. Throws UsageError that names the tensor
+  /// Copies the tensors into the model, and into the fp32 masters; at stage 3 all ranks give the same. Throws UsageError that names the tensor
   /// whose shape differs, or, if strict, that is missing or unknown; then nothing has changed.
   void load_module_state_dict(const std::vector<zero::NamedTensor>& state, bool strict = true);
 
@@ -222,7 +225,13 @@ class Engine : public ConfigGetters, public LaterCalls {
  protected:
   /// Puts autocast on for the scope, where the config asks for it.
   void enter_autocast(std::optional<precision::AutocastScope>& scope) const;
-  const std::shared_ptr<OutputScale>& output_scale() const { return output_scale_; }
+  /// Opens an access window for the scope, where the parameters are partitioned.
+  void enter_access(std::optional<zero::ParameterAccess>& access, zero::AccessMode mode) const;
+  zero::AccessMode forward_mode() const {
+    return is_training_ ? zero::AccessMode::kForward : zero::AccessMode::kEvaluation;
+  }
+  /// A tensor that forward() returns, ready for a direct loss.backward().
+  at::Tensor as_output(const at::Tensor& tensor) const;
   /// Measures a part of the step until the end of the scope, where the config asks for it.
   profile::StepTimers::Scope time_part(profile::StepPart part) const;
   /// Logs the memory in use, where the config asks for it.
@@ -250,6 +259,7 @@ class Engine : public ConfigGetters, public LaterCalls {
   std::shared_ptr<LoaderPosition> loader_position_;
   uint64_t seed_;
   std::optional<at::ScalarType> autocast_;
+  std::shared_ptr<zero::GatherPool> pool_;         // of stage 3, else null
   std::unique_ptr<profile::StepTimers> timers_;    // null: not asked for
   std::optional<profile::Throughput> throughput_;  // nothing: not asked for
   bool is_training_ = true;

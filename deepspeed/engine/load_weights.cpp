@@ -6,6 +6,7 @@
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model.h"
 #include "deepspeed/engine/on_all_ranks.h"
+#include "deepspeed/zero/set_values.h"
 
 namespace deepspeed {
 namespace {
@@ -14,6 +15,9 @@ std::vector<checkpoint::WeightTarget> targets_of(const EngineModel& model) {
   std::vector<checkpoint::WeightTarget> targets;
   for (const zero::NamedTensor& param : model.parameters) {
     auto& target = targets.emplace_back(checkpoint::WeightTarget{{param.name}, param.tensor});
+    if (zero::is_partitioned(param.tensor)) {
+      target.set = [tensor = param.tensor](const at::Tensor& values) { zero::set_values(tensor, values); };
+    }
     for (const auto& [alias, name] : model.shared_parameters) {
       if (name == param.name) target.names.push_back(alias);
     }

@@ -5,6 +5,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/engine.h"
+#include "deepspeed/zero/set_values.h"
 
 namespace deepspeed {
 namespace {
@@ -57,7 +58,7 @@ void Engine::load_module_state_dict(const std::vector<zero::NamedTensor>& state,
   const c10::NoGradGuard no_grad;
   for (const auto& [name, tensor] : given) {
     const auto place = own.find(name);
-    if (place != own.end()) place->second.copy_(tensor);
+    if (place != own.end()) zero::set_values(place->second, tensor);
   }
   if (optimizer_) optimizer_->restore_masters_from_model();
 }

@@ -8,8 +8,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/engine/later_calls.h"
-
 namespace deepspeed {
 
 class Engine;
@@ -43,31 +41,23 @@ void safe_update_full_grad_vectorized(
     Engine& engine, const std::vector<at::Tensor>& param_list,
     const std::function<at::Tensor(const at::Tensor& gradient, const at::Tensor& param)>& update_func);
 
-// A rank's own part of a parameter that stage 3 has partitioned; stages 0 to 2 partition none.
+// This rank's part of a parameter that stage 3 has partitioned: (ceil(numel / ranks)), with zeros at the end of
+// the last parts. These calls talk to no rank. Besides what the ones above throw, they throw UsageError at the
+// other stages, which partition no parameter.
 
-template <class... Args>
-void safe_get_local_fp32_param(Args&&...) {
-  refuse_later_call("safe_get_local_fp32_param", "stage 3", "call safe_get_full_fp32_param()");
-}
-template <class... Args>
-void safe_set_local_fp32_param(Args&&...) {
-  refuse_later_call("safe_set_local_fp32_param", "stage 3", "call safe_set_full_fp32_param()");
-}
-template <class... Args>
-void safe_get_local_optimizer_state(Args&&...) {
-  refuse_later_call("safe_get_local_optimizer_state", "stage 3", "call safe_get_full_optimizer_state()");
-}
-template <class... Args>
-void safe_set_local_optimizer_state(Args&&...) {
-  refuse_later_call("safe_set_local_optimizer_state", "stage 3", "call safe_set_full_optimizer_state()");
-}
-template <class... Args>
-void safe_get_local_grad(Args&&...) {
-  refuse_later_call("safe_get_local_grad", "stage 3", "call safe_get_full_grad()");
-}
-template <class... Args>
-void safe_set_local_grad(Args&&...) {
-  refuse_later_call("safe_set_local_grad", "stage 3", "call safe_set_full_grad()");
-}
+/// The fp32 weights, a copy.
+at::Tensor safe_get_local_fp32_param(const Engine& engine, const at::Tensor& param);
+/// Sets the fp32 weights, and the model's to them. All ranks call it.
+void safe_set_local_fp32_param(Engine& engine, const at::Tensor& param, const at::Tensor& value);
+/// A state of the optimizer, a copy; an undefined tensor before the first step.
+at::Tensor safe_get_local_optimizer_state(const Engine& engine, const at::Tensor& param,
+                                          const std::string& optim_state_key);
+/// Throws UsageError before the first step.
+void safe_set_local_optimizer_state(Engine& engine, const at::Tensor& param, const at::Tensor& value,
+                                    const std::string& optim_state_key);
+/// The gradient of the whole batch, a copy in fp32.
+at::Tensor safe_get_local_grad(const Engine& engine, const at::Tensor& param);
+/// What step() will use of it.
+void safe_set_local_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value);
 
 }  // namespace deepspeed

@@ -59,6 +59,14 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
 
   /// The caller changed the shard: what is whole of it is stale.
   void shard_changed(PartitionedStorage& storage);
+  /// This rank's shard of `values` (of the parameter's sizes, any dtype and device) becomes its shard. Talks to
+  /// no rank: all ranks call it with the same values.
+  void set_values(PartitionedStorage& storage, const at::Tensor& values);
+  /// Whether write_back() or set_values() changed the shard since the last call.
+  bool take_was_set(PartitionedStorage& storage);
+
+  /// Releases what no operator uses and nobody holds, persistent parameters as well.
+  void empty_cache();
 
   /// Elements that are whole or on their way, of parameters and of copies.
   int64_t live_numel() const;

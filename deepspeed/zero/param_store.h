@@ -54,6 +54,8 @@ class ParamStore {
   virtual const ShardLayout* shards(size_t) const { return nullptr; }
   /// Stage 3: after `flat` was updated, what is whole of the parameters is stale. Talks to no rank.
   virtual void shards_changed() {}
+  /// Stage 3: the group's parameters whose shards somebody else changed since the last call.
+  virtual std::vector<size_t> take_set(size_t) { return {}; }
 
  protected:
   explicit ParamStore(at::ScalarType dtype) : dtype_(dtype) {}

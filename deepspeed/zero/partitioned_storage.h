@@ -69,6 +69,7 @@ class PartitionedStorage final : public StorageRecord,
   int num_holds_ = 0;      // GatheredParameters
   bool writable_ = false;  // under GatheredParameters
   bool is_kept_ = false;   // a copy that was written to stays whole
+  bool was_set_ = false;   // the shard got other values than the optimizer's
   int64_t version_ = 0;    // counts the changes of the shards
   at::Tensor whole_;       // (world size * shard numel), its first numel_ elements are the parameter's
   // Where kGathering: its place in a bucket; null for a copy that was made of a whole source.

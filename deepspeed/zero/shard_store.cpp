@@ -139,6 +139,15 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
   return storages;
 }
 
+std::vector<size_t> ShardStore::take_set(size_t group) {
+  std::vector<size_t> found;
+  for (size_t index = 0; index < storages_[group].size(); ++index) {
+    const auto& storage = storages_[group][index];
+    if (storage && pool_->take_was_set(*storage)) found.push_back(index);
+  }
+  return found;
+}
+
 void ShardStore::shards_changed() {
   for (const Storages& group : storages_) {
     for (const auto& storage : group) {

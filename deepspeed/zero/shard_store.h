@@ -40,6 +40,7 @@ class ShardStore : public ParamStore {
 
   const ShardLayout* shards(size_t group) const override { return &layouts_[group]; }
   void shards_changed() override;
+  std::vector<size_t> take_set(size_t group) override;
   /// Nothing is left to do: the parameters are rank 0's from the start.
   void broadcast(const comm::ProcessGroup&, int) override {}
 

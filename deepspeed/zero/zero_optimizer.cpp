@@ -85,9 +85,7 @@ ZeroOptimizer::OwnedSlice ZeroOptimizer::make_slice(size_t index) const {
   owned.interval = shards != nullptr     ? Interval{0, shards->flat_numel()}
                    : options_.stage == 0 ? Interval{0, stored.layout.padded_numel()}
                                          : stored.layout.partition(group_.rank());
-  const auto pieces = shards != nullptr ? shards->pieces(owned.interval, group_.rank())
-                                        : stored.layout.pieces(owned.interval);
-  for (const ParamPiece& piece : pieces) {
+  for (const ParamPiece& piece : pieces_of(index, owned.interval)) {
     owned.segments.push_back({static_cast<int64_t>(piece.index), piece.in_interval, piece.offset_in_param,
                               stored.params[piece.index].tensor.sizes().vec()});
   }
@@ -105,6 +103,32 @@ ZeroOptimizer::OwnedSlice ZeroOptimizer::make_slice(size_t index) const {
     if (has_master_weights()) owned.slice.master = weights.to(at::kFloat);
   }
   return owned;
+}
+
+std::vector<ParamPiece> ZeroOptimizer::pieces_of(size_t group, const Interval& interval) const {
+  const ShardLayout* const shards = store_->shards(group);
+  return shards != nullptr ? shards->pieces(interval, group_.rank())
+                           : store_->groups()[group].layout.pieces(interval);
+}
+
+std::vector<ParamPiece> ZeroOptimizer::pieces(size_t group) const { return pieces_of(group, owned(group)); }
+
+at::Tensor ZeroOptimizer::master(size_t group) const {
+  follow_written_shards(group);
+  const optim::FlatSlice& slice = slices_[group].slice;
+  return options_.sixteen_bit_masters ? slice.low_precision : slice.master;
+}
+
+void ZeroOptimizer::follow_written_shards(size_t group) const {
+  if (options_.stage != 3) return;
+  const c10::NoGradGuard no_grad;
+  const optim::FlatSlice& slice = slices_[group].slice;
+  for (const size_t param : store_->take_set(group)) {
+    if (!has_master_weights()) continue;  // the shards are what is updated
+    const Interval place = store_->shards(group)->place(param);
+    slice.master.narrow(0, place.begin, place.numel())
+        .copy_(slice.low_precision.narrow(0, place.begin, place.numel()));
+  }
 }
 
 // In fp32 at stage 0 without clipping nobody needs the norm, and DeepSpeed has none to give.
@@ -177,6 +201,7 @@ void ZeroOptimizer::step_slice(OwnedSlice& owned, double gradient_scale) {
 StepResult ZeroOptimizer::step(int64_t step_number) {
   const c10::NoGradGuard no_grad;
   if (reducer_->is_open()) reducer_->finish_backward();
+  for (size_t group = 0; group < slices_.size(); ++group) follow_written_shards(group);
   StepResult result;
   // The scale that these gradients were made with, whatever the scaler decides next.
   const double scale = scaler_->scale();
@@ -223,7 +248,8 @@ MemoryBytes ZeroOptimizer::memory() const {
 void ZeroOptimizer::publish_masters() {
   const c10::NoGradGuard no_grad;
   if (has_master_weights()) {
-    for (OwnedSlice& owned : slices_) owned.slice.low_precision.copy_(owned.slice.master);
+    for (size_t group = 0; group < slices_.size(); ++group)
+      slices_[group].slice.low_precision.copy_(master(group));
   }
   gather_parameters();
 }

@@ -112,12 +112,12 @@ class ZeroOptimizer {
   MemoryBytes memory() const;
 
   // State, for checkpoints.
+  /// In the group's flat space; at stage 3 in that of this rank's shards.
   Interval owned(size_t group) const { return slices_[group].interval; }
+  /// The parameters that meet the owned interval, in order.
+  std::vector<ParamPiece> pieces(size_t group) const;
   /// Weights of the owned interval that the optimizer updates, shared with it: fp32 but for 16-bit masters.
-  at::Tensor master(size_t group) const {
-    const optim::FlatSlice& slice = slices_[group].slice;
-    return options_.sixteen_bit_masters ? slice.low_precision : slice.master;
-  }
+  at::Tensor master(size_t group) const;
   /// Copies the masters into the model's own dtype and gathers all parameters: after masters were loaded.
   void publish_masters();
   /// Makes the masters anew from the model's weights: after weights were loaded without masters.
@@ -134,6 +134,7 @@ class ZeroOptimizer {
   void check_options() const;
   ReducerOptions reducer_options() const;
   OwnedSlice make_slice(size_t group) const;
+  std::vector<ParamPiece> pieces_of(size_t group, const Interval& interval) const;
   bool norm_is_wanted() const;
   /// Of the reduced gradients of all ranks' slices: one double on their device.
   at::Tensor sum_of_squares() const;
@@ -143,6 +144,8 @@ class ZeroOptimizer {
   std::optional<ParamPlace> non_finite_in_slices() const;
   void skip_step(int64_t step_number);
   void step_slice(OwnedSlice& owned, double gradient_scale);
+  /// Masters of parameters that were changed under GatheredParameters become what was written.
+  void follow_written_shards(size_t group) const;
   void gather_parameters();
 
   ZeroOptions options_;

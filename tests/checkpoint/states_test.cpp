@@ -133,9 +133,45 @@ TEST(OptimizerStates, ComeBackFromAFile) {
   EXPECT_EQ(read.ds_config, written.ds_config);
 }
 
-TEST(OptimizerStates, Stage3AndForeignFilesAreRefusedWithAReason) {
-  EXPECT_THROW(parse_optimizer_states(Dict{{"optimizer_state_dict", Dict{{"zero_stage", 3}}}}),
-               NotSupportedError);
+TEST(OptimizerStates, OfStage3ComeBackWithTheirSubGroups) {
+  ZeroOptimizerStates written = some_optimizer_states();
+  written.zero_stage = 3;
+  written.groups.clear();
+  for (int index = 0; index < 3; ++index) {
+    PartitionStates& sub_group = written.groups.emplace_back();
+    sub_group.param_group = index == 0 ? 0 : 1;
+    sub_group.partition_count = 2;
+    sub_group.fp32 = at::full({4}, 1.0 + index);
+    sub_group.tensors = {{"exp_avg", at::full({4}, 10.0 + index)}};
+    sub_group.step = 3;
+    sub_group.options = Json{{"lr", sub_group.param_group == 0 ? 0.5 : 0.25}};
+  }
+  const Value file = through_a_file(build_optimizer_states(written));
+  const Dict& zero = file.as_dict().at("optimizer_state_dict").as_dict();
+  EXPECT_EQ(zero.at("fp32_flat_groups").as_sequence().size(), 3u);
+  EXPECT_EQ(zero.at("partition_count").as_int(), 2);
+  EXPECT_EQ(zero.at("optimizer_state_dict").as_dict().at("param_groups").as_sequence().size(), 2u);
+  const ZeroOptimizerStates read = parse_optimizer_states(file);
+  EXPECT_EQ(read.zero_stage, 3);
+  EXPECT_TRUE(read.loss_scaler.dynamic);
+  ASSERT_EQ(read.groups.size(), 3u);
+  for (int index = 0; index < 3; ++index) {
+    const PartitionStates& sub_group = read.groups[index];
+    EXPECT_EQ(sub_group.param_group, index == 0 ? 0u : 1u);
+    EXPECT_EQ(sub_group.partition_count, 2);
+    EXPECT_EQ(sub_group.step, 3);
+    EXPECT_EQ(sub_group.options, written.groups[index].options);
+    EXPECT_TRUE(same(sub_group.fp32, written.groups[index].fp32));
+    EXPECT_TRUE(same(sub_group.tensors.at(0).second, written.groups[index].tensors[0].second));
+  }
+}
+
+TEST(OptimizerStates, ForeignFilesAreRefusedWithAReason) {
+  EXPECT_THAT(
+      [] {
+        parse_optimizer_states(Dict{{"optimizer_state_dict", Dict{{"zero_stage", 4}}}});
+      },
+      ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("expected 1 to 3")));
   EXPECT_THAT(
       [] {
         parse_optimizer_states(Dict{{"optimizer_state_dict", Dict{}}});

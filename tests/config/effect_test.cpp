@@ -69,6 +69,7 @@ const std::set<std::string> kActs = {
     "optimizer.params",
     "scheduler.type",
     "scheduler.params",
+    "zero_optimization.stage",
     "zero_optimization.contiguous_gradients",
     "zero_optimization.reduce_scatter",
     "zero_optimization.use_multi_rank_bucket_allreduce",
@@ -174,6 +175,12 @@ TEST(Effect, IsMissedInOneLineOfTheLog) {
                         "3 uses it), aio.queue_depth (only offloading to NVMe uses it)"));
   EXPECT_THAT(lines, Not(HasSubstr("sub_group_size")));
   EXPECT_EQ(logged(R"({"train_batch_size": 8, "zero_optimization": {"stage": 2}})"), "");
+  EXPECT_EQ(logged(R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "sub_group_size": 5,
+      "stage3_max_live_parameters": 5, "stage3_prefetch_bucket_size": 0}})"),
+            "");
+  EXPECT_THAT(logged(R"({"train_batch_size": 8, "zero_optimization": {"stage": 3,
+      "memory_efficient_linear": false}})"),
+              HasSubstr("zero_optimization.memory_efficient_linear (no layer of stage 3 keeps one)"));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ TEST(EngineDivergence, OfRanksWithDifferentBucketSizesIsNamed) {
 }
 
 TEST(EngineDivergence, OfARankThatLeavesOutAStepIsNamed) {
-  for (const int stage : {0, 1, 2}) {
+  for (const int stage : {0, 1, 2, 3}) {
     const auto texts = errors_of(stage, [](auto& engine, int rank, comm::World&) {
       for (int step = 0; step < 5; ++step) {
         const auto [inputs, targets] = testing::odd_batch(step, 4);
@@ -108,6 +108,22 @@ TEST(EngineDivergence, OfARankThatRaisesIsNamedByTheOther) {
   });
   EXPECT_THAT(texts[0],
               AllOf(HasSubstr("rank 0 called"), HasSubstr("micro step 1"), HasSubstr("rank 1 left after")));
+}
+
+// At stage 3 a parameter that one rank uses alone waits for the others.
+TEST(EngineDivergence, OfARankThatUsesAParameterAloneIsNamedWithTheParameter) {
+  const auto texts = errors_of(3, [](auto& engine, int rank, comm::World&) {
+    train_step(engine);
+    if (rank == 1) {
+      const zero::ParameterAccess access(engine.module().parameters());
+      engine.module().named_parameters()["last.weight"].sum();
+    }
+    train_step(engine);
+  });
+  for (const auto& text : texts) {
+    EXPECT_THAT(text, AllOf(HasSubstr("rank 0 called all_gather"), HasSubstr("rank 1 called all_gather"),
+                            HasSubstr("'last.weight'"), HasSubstr("'first.weight'")));
+  }
 }
 
 }  // namespace

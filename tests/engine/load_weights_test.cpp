@@ -12,6 +12,7 @@
 
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"
+#include "deepspeed/zero/gathered_parameters.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/formula_training.h"
@@ -89,7 +90,7 @@ TEST(LoadWeights, TrainOnFromThere) {
   testing::run_ranks(2, [&](comm::World& world) {
     std::vector<double> expected;
     for (const bool on_engine : {false, true}) {
-      for (const int stage : {0, 1, 2}) {
+      for (const int stage : {0, 1, 2, 3}) {
         const auto model = small_net();
         if (!on_engine) load_weights(model, kGoldenFolder / "weights/safetensors_shards");
         auto engine = std::get<0>(initialize(model, {.config = small_config(stage, "fp32"), .world = world}));
@@ -113,10 +114,11 @@ TEST(LoadWeights, TrainOnFromThere) {
 
 TEST(LoadWeights, TheFp32WeightsOfAnEngineFollow) {
   testing::run_ranks(2, [](comm::World& world) {
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
       auto engine =
           std::get<0>(initialize(small_net(), {.config = small_config(stage, "bf16"), .world = world}));
       load_weights(*engine, kGoldenFolder / "weights/bin");
+      const zero::GatheredParameters gathered(engine->module().parameters());
       expect_formula_weights(engine->module());
       for (const auto& item : engine->module().named_parameters()) {
         if (!item.value().requires_grad()) continue;

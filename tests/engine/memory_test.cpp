@@ -25,9 +25,10 @@ struct Precision {
 };
 
 Json measured_config(const Precision& precision, int stage) {
-  Json config = {{"train_micro_batch_size_per_gpu", 2},
-                 {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}},
-                 {"zero_optimization", {{"stage", stage}, {"reduce_bucket_size", kBucket}}}};
+  Json config = {
+      {"train_micro_batch_size_per_gpu", 2},
+      {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}},
+      {"zero_optimization", {{"stage", stage}, {"overlap_comm", false}, {"reduce_bucket_size", kBucket}}}};
   if (precision.bytes == 2) config[precision.name] = {{"enabled", true}};
   if (config.contains("fp16")) config["fp16"]["initial_scale_power"] = 4;  // no step is to overflow
   return config;
@@ -48,17 +49,20 @@ void check_rank(const comm::World& world, const Precision& precision, int stage)
     engine->step();
   }
   const auto& layout = engine->optimizer()->store().groups()[0].layout;
-  const int64_t padded = layout.padded_numel();
+  // At stage 3 each parameter is padded by itself.
+  const zero::ShardLayout* shards = engine->optimizer()->store().shards(0);
+  const int64_t padded = shards != nullptr ? shards->flat_numel() * world.size() : layout.padded_numel();
   const int64_t owned = stage == 0 ? padded : padded / world.size();
   const zero::MemoryBytes memory = engine->memory();
-  EXPECT_EQ(memory.parameters, precision.bytes * padded);
-  EXPECT_EQ(memory.gradients, precision.bytes * (stage == 2 ? owned : padded));
+  EXPECT_EQ(memory.parameters, precision.bytes * (stage == 3 ? owned : padded));
+  EXPECT_EQ(memory.gradients, precision.bytes * (stage >= 2 ? owned : padded));
   EXPECT_EQ(memory.master_weights, precision.masters * owned);
   EXPECT_EQ(memory.optimizer_states, 8 * owned);
-  // Stage 2 keeps one buffer, as large as the largest bucket, from step to step.
+  // Stages 2 and 3 keep one buffer, as large as the largest bucket, from step to step.
   int64_t largest = 0;
   for (const auto& param : layout.params()) largest = std::max(largest, param.in_flat.numel());
-  const int64_t buffer = stage == 2 ? precision.bytes * std::max(kBucket, largest) : 0;
+  const int64_t padding = stage == 3 ? world.size() * int64_t(layout.params().size()) : 0;
+  const int64_t buffer = stage >= 2 ? precision.bytes * (std::max(kBucket, largest) + padding) : 0;
   EXPECT_GE(counter.live_bytes(), memory.total());
   EXPECT_LE(counter.live_bytes(), memory.total() + buffer + kSmallTensors)
       << precision.name << " stage " << stage;
@@ -70,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Memory, Ranks, ::testing::Values(1, 2, 4));
 TEST_P(Ranks, HoldWhatTheFormulaSays) {
   for (const Precision& precision :
        {Precision{"fp32", 4, 0}, Precision{"bf16", 2, 4}, Precision{"fp16", 2, 4}}) {
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
       testing::run_ranks(GetParam(), [&](comm::World& world) { check_rank(world, precision, stage); });
     }
   }

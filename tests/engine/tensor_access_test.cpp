@@ -1,10 +1,14 @@
 #include "deepspeed/engine/tensor_access.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/param_access.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/run_ranks.h"
@@ -24,8 +28,9 @@ TEST(TensorAccess, GivesWholeWeightsAndStatesAtEveryStage) {
   testing::run_ranks(3, [](comm::World& world) {
     for (const bool bf16 : {false, true}) {
       std::vector<at::Tensor> expected;
-      for (const int stage : {0, 1, 2}) {
+      for (const int stage : {0, 1, 2, 3}) {
         const auto engine = make_engine(config_of(stage, bf16), world);
+        const zero::ParameterAccess access(engine->module().parameters());
         const auto params = engine->module().named_parameters();
         EXPECT_FALSE(safe_get_full_optimizer_state(*engine, params["norm.weight"], "exp_avg").defined());
         train_step(*engine);
@@ -49,8 +54,9 @@ TEST(TensorAccess, GivesWholeWeightsAndStatesAtEveryStage) {
 
 TEST(TensorAccess, SetsWholeWeightsAndStatesAtEveryStage) {
   testing::run_ranks(2, [](comm::World& world) {
-    for (const int variant : {0, 1, 2, 3, 4, 5}) {
+    for (const int variant : {0, 1, 2, 3, 4, 5, 6, 7}) {
       const auto engine = make_engine(config_of(variant / 2, /*bf16=*/variant % 2 == 1), world);
+      const zero::ParameterAccess access(engine->module().parameters());
       train_step(*engine);
       const at::Tensor weight = engine->module().named_parameters()["shared.weight"];
       const at::Tensor values = at::arange(weight.numel(), at::kFloat).view(weight.sizes()) / 1000;
@@ -102,7 +108,7 @@ TEST(TensorAccess, GivesTheGradientOfTheWholeBatch) {
     testing::OddNet reference;
     const auto [inputs, targets] = testing::odd_batch(0, 8);
     reference.forward(inputs, targets).backward();
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
       for (const bool is_direct : {false, true}) {
         const auto engine = make_engine(grad_config(stage, Json::object()), world);
         const at::Tensor loss = loss_of(*engine, 4 * world.rank());
@@ -128,9 +134,10 @@ TEST(TensorAccess, GivesTheGradientOfTheWholeBatch) {
 
 TEST(TensorAccess, GradientsCarryTheLossScaleAndAreInFloat32) {
   testing::run_ranks(2, [](comm::World& world) {
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
       const auto engine =
           make_engine(grad_config(stage, {{"fp16", {{"enabled", true}, {"loss_scale", 8}}}}), world);
+      const zero::ParameterAccess access(engine->module().parameters());
       engine->backward(engine->module().named_parameters()["gain"].to(at::kFloat).sum() * 0.5);
       const at::Tensor gradient = safe_get_full_grad(*engine, engine->module().named_parameters()["gain"]);
       EXPECT_EQ(gradient.scalar_type(), at::kFloat);
@@ -141,8 +148,9 @@ TEST(TensorAccess, GradientsCarryTheLossScaleAndAreInFloat32) {
 
 TEST(TensorAccess, AGradientThatIsSetIsTheOneThatTheStepUses) {
   testing::run_ranks(2, [](comm::World& world) {
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
       const auto engine = make_engine(grad_config(stage, Json::object()), world);
+      const zero::ParameterAccess access(engine->module().parameters());
       const at::Tensor weight = engine->module().named_parameters()["shared.weight"];
       const at::Tensor bias = engine->module().named_parameters()["last.bias"];
       const at::Tensor before = weight.detach().clone(), bias_before = bias.detach().clone();
@@ -168,7 +176,7 @@ TEST(TensorAccess, AGradientThatIsSetIsTheOneThatTheStepUses) {
 
 TEST(TensorAccess, GradientsAreThereFromTheBoundarysBackwardToTheStep) {
   testing::run_ranks(2, [](comm::World& world) {
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
       Json config = grad_config(stage, Json::object());
       config["gradient_accumulation_steps"] = 2;
       const auto engine = make_engine(config, world);
@@ -199,8 +207,8 @@ TEST(TensorAccess, LocalPartsBelongToStage3) {
   const auto engine = make_engine(basic({{"zero_optimization", {{"stage", 2}}}}));
   const at::Tensor weight = engine->module().named_parameters()["last.weight"];
   const auto refuses = [](const char* call, const auto& run) {
-    EXPECT_THAT(run, ::testing::ThrowsMessage<NotSupportedError>(
-                         ::testing::HasSubstr(std::string(call) + "() comes with stage 3")));
+    EXPECT_THAT(run, ::testing::ThrowsMessage<UsageError>(
+                         ::testing::AllOf(::testing::HasSubstr(call), ::testing::HasSubstr("stage 3"))));
   };
   refuses("safe_get_local_fp32_param", [&] { safe_get_local_fp32_param(*engine, weight); });
   refuses("safe_set_local_fp32_param", [&] { safe_set_local_fp32_param(*engine, weight, weight); });
@@ -210,6 +218,39 @@ TEST(TensorAccess, LocalPartsBelongToStage3) {
           [&] { safe_set_local_optimizer_state(*engine, weight, weight, "exp_avg"); });
   refuses("safe_get_local_grad", [&] { safe_get_local_grad(*engine, weight); });
   refuses("safe_set_local_grad", [&] { safe_set_local_grad(*engine, weight, weight); });
+}
+
+TEST(TensorAccess, LocalPartsAreThoseOfTheWhole) {
+  testing::run_ranks(3, [](comm::World& world) {
+    for (const bool bf16 : {false, true}) {
+      const auto engine = make_engine(config_of(3, bf16), world);
+      const at::Tensor weight = engine->module().named_parameters()["last.weight"];  // 65: 22, 22, 21 + 1
+      const auto part_of = [&](const at::Tensor& whole) {
+        return at::constant_pad_nd(whole.view({-1}), {0, 1}).narrow(0, 22 * world.rank(), 22);
+      };
+      EXPECT_FALSE(safe_get_local_optimizer_state(*engine, weight, "exp_avg").defined());
+      train_step(*engine);
+      EXPECT_TRUE(safe_get_local_fp32_param(*engine, weight)
+                      .equal(part_of(safe_get_full_fp32_param(*engine, weight))));
+      EXPECT_TRUE(safe_get_local_optimizer_state(*engine, weight, "exp_avg")
+                      .equal(part_of(safe_get_full_optimizer_state(*engine, weight, "exp_avg"))));
+      const at::Tensor values = at::arange(65, at::kFloat).view(weight.sizes()) / 1000;
+      safe_set_local_fp32_param(*engine, weight, part_of(values));
+      safe_set_local_optimizer_state(*engine, weight, part_of(values), "exp_avg");
+      EXPECT_TRUE(safe_get_full_fp32_param(*engine, weight).equal(values));
+      EXPECT_TRUE(safe_get_full_optimizer_state(*engine, weight, "exp_avg").equal(values));
+      {
+        const zero::GatheredParameters gathered({weight});
+        EXPECT_TRUE(weight.equal(values.to(weight.scalar_type())));
+      }
+      EXPECT_THROW(safe_set_local_fp32_param(*engine, weight, values), UsageError);
+      engine->backward(loss_of(*engine, 0));
+      EXPECT_TRUE(safe_get_local_grad(*engine, weight).equal(part_of(safe_get_full_grad(*engine, weight))));
+      const at::Tensor gradient = (values * 1024).to(weight.scalar_type()).to(at::kFloat);
+      safe_set_local_grad(*engine, weight, part_of(gradient));
+      EXPECT_TRUE(safe_get_full_grad(*engine, weight).equal(gradient));
+    }
+  });
 }
 
 }  // namespace

@@ -24,13 +24,15 @@ using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
 class ResumeElsewhere : public ::testing::TestWithParam<Move> {};
-INSTANTIATE_TEST_SUITE_P(Moves, ResumeElsewhere,
-                         ::testing::Values(Move{1, 2, 1, 1, "fp32"}, Move{1, 2, 2, 3, "fp32"},
-                                           Move{2, 1, 2, 4, "fp32"}, Move{2, 4, 0, 2, "fp32"},
-                                           Move{0, 2, 2, 3, "fp32"}, Move{0, 1, 1, 4, "bf16"},
-                                           Move{1, 3, 0, 2, "bf16"}, Move{2, 2, 1, 4, "bf16"},
-                                           Move{0, 2, 2, 1, "fp16"}, Move{2, 3, 0, 1, "fp16"},
-                                           Move{2, 2, 2, 3, "fp32", true}, Move{1, 3, 0, 2, "bf16", true}));
+INSTANTIATE_TEST_SUITE_P(
+    Moves, ResumeElsewhere,
+    ::testing::Values(Move{1, 2, 1, 1, "fp32"}, Move{1, 2, 2, 3, "fp32"}, Move{2, 1, 2, 4, "fp32"},
+                      Move{2, 4, 0, 2, "fp32"}, Move{0, 2, 2, 3, "fp32"}, Move{0, 1, 1, 4, "bf16"},
+                      Move{1, 3, 0, 2, "bf16"}, Move{2, 2, 1, 4, "bf16"}, Move{0, 2, 2, 1, "fp16"},
+                      Move{2, 3, 0, 1, "fp16"}, Move{2, 2, 2, 3, "fp32", true},
+                      Move{1, 3, 0, 2, "bf16", true}, Move{3, 2, 3, 3, "fp32"}, Move{3, 3, 1, 2, "fp32"},
+                      Move{3, 2, 0, 1, "fp32"}, Move{1, 2, 3, 3, "fp32"}, Move{0, 1, 3, 4, "fp32"},
+                      Move{3, 4, 2, 1, "bf16"}, Move{2, 2, 3, 3, "bf16"}, Move{3, 2, 3, 1, "fp16"}));
 
 TEST_P(ResumeElsewhere, GoesOnWithTheSameLosses) {
   const Move move = GetParam();

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/initialize.h"
+#include "deepspeed/zero/gathered_parameters.h"
 
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
@@ -67,6 +68,7 @@ struct Session {
 
   std::string weights() {
     std::string text;
+    const zero::GatheredParameters gathered(engine->module().parameters());
     for (const auto& param : engine->module().parameters()) {
       const at::Tensor values = param.detach().to(at::kFloat).contiguous();
       text.append(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
@@ -84,7 +86,9 @@ INSTANTIATE_TEST_SUITE_P(Matrix, Resume,
                          ::testing::Values(std::tuple(0, 1, "fp32"), std::tuple(0, 2, "fp32"),
                                            std::tuple(1, 2, "fp32"), std::tuple(2, 2, "fp32"),
                                            std::tuple(2, 3, "fp32"), std::tuple(0, 2, "fp16"),
-                                           std::tuple(1, 2, "fp16"), std::tuple(2, 2, "bf16")));
+                                           std::tuple(1, 2, "fp16"), std::tuple(2, 2, "bf16"),
+                                           std::tuple(3, 1, "fp32"), std::tuple(3, 3, "fp32"),
+                                           std::tuple(3, 2, "fp16"), std::tuple(3, 2, "bf16")));
 
 TEST_P(Resume, EqualsAnUninterruptedRunBitForBit) {
   const auto [stage, world_size, precision] = GetParam();
@@ -229,14 +233,59 @@ TEST(Resume, GoesOnAtAnotherWorldSizeAndZeroStage) {
   });
   std::vector<std::string> weights;
   for (const int world_size : {1, 2, 3, 4}) {
-    Json other = config;
-    other["zero_optimization"]["stage"] = world_size % 2 + 1;
-    weights.push_back(run_ranks_collect(world_size, [&](comm::World& world) {
-                        Session session(world, other);
-                        session.engine->load_checkpoint(folder.path());
-                        return session.weights();
-                      }).front());
-    EXPECT_EQ(weights.back(), weights.front()) << "world " << world_size;
+    for (const int stage : {world_size % 2 + 1, 3}) {
+      Json other = config;
+      other["zero_optimization"]["stage"] = stage;
+      weights.push_back(run_ranks_collect(world_size, [&](comm::World& world) {
+                          Session session(world, other);
+                          session.engine->load_checkpoint(folder.path());
+                          return session.weights();
+                        }).front());
+      EXPECT_EQ(weights.back(), weights.front()) << "world " << world_size << " stage " << stage;
+    }
+  }
+}
+
+// Of all states, since the step after the load uses them.
+TEST(Resume, FromStage3GoesOnAtAnotherWorldSizeAndZeroStage) {
+  for (const std::string precision : {"fp32", "bf16"}) {
+    const TemporaryFolder folder;
+    Json config = resume_config(3, precision);
+    config["train_batch_size"] = 12;
+    config["gradient_accumulation_steps"] = 1;
+    config["zero_optimization"]["sub_group_size"] = 60;
+    config.erase("train_micro_batch_size_per_gpu");
+    const std::vector<std::string> ranks = run_ranks_collect(2, [&](comm::World& world) {
+      Session session(world, config);
+      session.train(4);
+      session.engine->save_checkpoint(folder.path());
+      return session.weights();
+    });
+    const std::string saved = ranks.front();
+    for (const char* name :
+         {"zero_pp_rank_0_mp_rank_00_model_states.pt", "zero_pp_rank_1_mp_rank_00_model_states.pt"}) {
+      EXPECT_TRUE(std::filesystem::exists(folder / "global_step4" / name)) << name;
+    }
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const int world_size : {1, 2, 3}) {
+        Json other = config;
+        other["zero_optimization"]["stage"] = stage;
+        const auto weights = run_ranks_collect(world_size, [&](comm::World& world) {
+          Session session(world, other);
+          session.engine->load_checkpoint(folder.path());
+          EXPECT_EQ(session.engine->global_steps(), 4);
+          return session.weights();
+        });
+        EXPECT_EQ(weights.front(), saved) << precision << " stage " << stage << " world " << world_size;
+      }
+    }
+    // The weights alone.
+    const auto weights = run_ranks_collect(3, [&](comm::World& world) {
+      Session session(world, config);
+      session.engine->load_checkpoint(folder.path(), {.load_optimizer_states = false});
+      return session.weights();
+    });
+    EXPECT_EQ(weights.front(), saved) << precision;
   }
 }
 

@@ -39,7 +39,9 @@ INSTANTIATE_TEST_SUITE_P(Moves, UniversalResume,
                                            Move{0, 2, 2, 3, "fp32"}, Move{2, 4, 1, 1, "fp32"},
                                            Move{2, 3, 1, 2, "bf16"}, Move{0, 1, 2, 2, "bf16"},
                                            Move{1, 2, 0, 2, "bf16"}, Move{1, 2, 2, 3, "fp16"},
-                                           Move{0, 1, 1, 2, "fp16"}, Move{2, 2, 1, 3, "fp32", true}));
+                                           Move{0, 1, 1, 2, "fp16"}, Move{2, 2, 1, 3, "fp32", true},
+                                           Move{3, 2, 1, 3, "fp32"}, Move{1, 2, 3, 2, "fp32"},
+                                           Move{3, 3, 3, 2, "bf16"}));
 
 TEST_P(UniversalResume, GoesOnWithTheSameLosses) {
   const Move move = GetParam();

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/initialize.h"
+#include "deepspeed/zero/gathered_parameters.h"
 
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
@@ -62,6 +63,7 @@ std::string train(const TrainingSpec& spec, const comm::World& world) {
     }
     result.norms.push_back(engine->get_global_grad_norm().value_or(-1.0));
   }
+  const zero::GatheredParameters gathered(model->parameters());
   for (const auto& param : model->parameters()) {
     const at::Tensor values = param.detach().to(at::kFloat).contiguous();
     result.weights.insert(result.weights.end(), values.const_data_ptr<float>(),

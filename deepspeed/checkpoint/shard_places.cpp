@@ -1,0 +1,42 @@
+#include "deepspeed/checkpoint/shard_places.h"
+
+#include <algorithm>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::checkpoint {
+
+Interval shard_elements(int64_t numel, int64_t num_ranks, int64_t rank) {
+  const int64_t shard = (numel + num_ranks - 1) / num_ranks;
+  return {std::min(rank * shard, numel), std::min((rank + 1) * shard, numel)};
+}
+
+std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
+                                     const std::vector<int64_t>& sub_groups, int64_t num_ranks,
+                                     const std::filesystem::path& file) {
+  std::vector<ShardPlace> places;
+  ShardPlace next;
+  const auto skip_full = [&] {
+    while (next.sub_group < sub_groups.size() && next.begin == sub_groups[next.sub_group])
+      next = {next.sub_group + 1, 0};
+  };
+  for (const int64_t numel : numels) {
+    const int64_t shard = shard_elements(numel, num_ranks, 0).numel();
+    if (shard > 0) skip_full();
+    places.push_back(next);
+    if (shard == 0) continue;
+    if (next.sub_group == sub_groups.size() || shard > sub_groups[next.sub_group] - next.begin) {
+      raise<CheckpointError>("checkpoint", "the flat tensors of ", file, " end before parameter ",
+                             places.size() - 1, " of the model file, whose shard has ", shard, " elements");
+    }
+    next.begin += shard;
+  }
+  skip_full();
+  if (next.sub_group < sub_groups.size()) {
+    raise<CheckpointError>("checkpoint", "the flat tensors of ", file,
+                           " hold more elements than the parameters of the model file");
+  }
+  return places;
+}
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,30 @@
+// Where the parameters lie in the optimizer files of stage 3: each padded by itself to a multiple of the ranks
+// and cut into equal shards, those of a rank one after the other in the flat tensors of its file, one a
+// sub-group. A pure value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "deepspeed/base/interval.h"
+
+namespace deepspeed::checkpoint {
+
+/// Of one parameter, on every rank the same.
+struct ShardPlace {
+  size_t sub_group = 0;
+  int64_t begin = 0;  // in its flat tensor
+};
+
+/// Which elements of a parameter a rank's shard holds; the rest of the shard is padding.
+Interval shard_elements(int64_t numel, int64_t num_ranks, int64_t rank);
+
+/// numels: of the parameters of all groups, in order. sub_groups: elements of the flat tensors of a rank.
+/// Throws CheckpointError, naming `file`, where they do not fit together.
+std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
+                                     const std::vector<int64_t>& sub_groups, int64_t num_ranks,
+                                     const std::filesystem::path& file);
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,124 @@
+// Loading a checkpoint: the model's own tensors.
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/engine/checkpoint_io.h"
+#include "deepspeed/zero/set_values.h"
+
+namespace deepspeed {
+namespace {
+
+constexpr const char* kLoadModuleWhere = "checkpoint";
+
+// The first few of a list of names, for messages.
+std::string some(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(names.size(), 5); ++i)
+    text += (i == 0 ? "'" : ", '") + names[i] + "'";
+  if (names.size() > 5) text += message(" and ", names.size() - 5, " more");
+  return text;
+}
+
+// The parameters that the checkpoint's optimizer has and the engine's as well.
+std::unordered_set<std::string> trained_here_and_there(const checkpoint::ModuleStates& states,
+                                                       const zero::ZeroOptimizer& optimizer) {
+  std::unordered_set<std::string> there, both;
+  for (const checkpoint::NamedShapes& group : *states.param_shapes) {
+    for (const auto& [name, sizes] : group) there.insert(name);
+  }
+  for (const zero::StoredGroup& group : optimizer.store().groups()) {
+    for (const zero::NamedTensor& param : group.params) {
+      if (there.contains(param.name)) both.insert(param.name);
+    }
+  }
+  return both;
+}
+
+}  // namespace
+
+/// Of stage 3, whose model files have shards of frozen parameters and nothing of the others. has_masters: those
+/// stay on the meta device, since they come with the masters.
+checkpoint::NamedTensors CheckpointIo::whole_module(const std::string& directory, const std::string& tag,
+                                                    const checkpoint::ModuleStates& states,
+                                                    const checkpoint::DeferredArchive& file,
+                                                    bool has_masters) const {
+  const checkpoint::Fp32Source source(directory, tag, /*exclude_frozen_parameters=*/false);
+  const std::unordered_map<std::string, at::Tensor> weights(source.weights().begin(), source.weights().end());
+  std::unordered_set<std::string> in_masters;
+  if (has_masters) in_masters = trained_here_and_there(states, *engine_.optimizer_);
+  checkpoint::NamedTensors module;
+  for (const auto& [name, tensor] : states.module) {
+    const auto weight = weights.find(name);
+    if (weight == weights.end() || tensor.numel() > 0) {
+      module.emplace_back(name, file.load(tensor));
+    } else if (in_masters.contains(name)) {
+      module.emplace_back(name, weight->second);
+    } else {
+      module.emplace_back(name, source.load(weight->second).to(tensor.scalar_type()));
+    }
+  }
+  return module;
+}
+
+/// In fp32 the masters of the owned interval are the weights themselves: parameters inside of it need not be
+/// read twice.
+std::unordered_set<std::string> CheckpointIo::weights_in_masters(
+    const checkpoint::OptimizerFiles& source) const {
+  std::unordered_set<std::string> names;
+  const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  const bool reads_masters = engine_.zero_optimization() || engine_.load_universal_checkpoint();
+  if (!reads_masters || optimizer.store().dtype() != at::kFloat || !engine_.zero_load_from_fp32_weights())
+    return names;
+  for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
+    const zero::StoredGroup& group = optimizer.store().groups()[index];
+    for (const zero::ParamPiece& piece : optimizer.pieces(index)) {
+      const zero::NamedTensor& param = group.params[piece.index];
+      if (piece.in_interval.numel() == param.tensor.numel() &&
+          source.numel(param.name, checkpoint::kMasterState) > 0)
+        names.insert(param.name);
+    }
+  }
+  return names;
+}
+
+void CheckpointIo::load_module(const checkpoint::NamedTensors& tensors, bool strict) {
+  std::unordered_map<std::string, at::Tensor> own;
+  for (const zero::NamedTensor& param : engine_.model_.parameters)
+    own.emplace(param.name, param.tensor.detach());
+  for (const zero::NamedTensor& buffer : engine_.model_.buffers)
+    own.emplace(buffer.name, buffer.tensor.detach());
+  std::unordered_set<std::string> aliases, seen;
+  for (const auto& [alias, owner] : engine_.model_.shared_parameters) aliases.insert(alias);
+
+  std::vector<std::string> unexpected, missing;
+  for (const auto& [name, tensor] : tensors) {
+    if (aliases.count(name) != 0) continue;  // stored under the first name as well
+    const auto entry = own.find(name);
+    if (entry == own.end()) {
+      unexpected.push_back(name);
+      continue;
+    }
+    if (entry->second.sizes() != tensor.sizes()) {
+      raise<CheckpointError>(kLoadModuleWhere, "'", name, "' has sizes ", tensor.sizes(),
+                             " in the file, the model's has ", entry->second.sizes());
+    }
+    if (!tensor.is_meta()) zero::set_values(entry->second, tensor);  // else it comes with the masters
+    seen.insert(name);
+  }
+  for (const zero::NamedTensor& param : engine_.model_.parameters) {
+    if (seen.count(param.name) == 0) missing.push_back(param.name);
+  }
+  for (const zero::NamedTensor& buffer : engine_.model_.buffers) {
+    if (seen.count(buffer.name) == 0) missing.push_back(buffer.name);
+  }
+  if (!strict || (missing.empty() && unexpected.empty())) return;
+  raise<CheckpointError>(
+      kLoadModuleWhere,
+      "the file does not fit the model:", missing.empty() ? std::string() : " it lacks " + some(missing),
+      unexpected.empty() ? std::string() : " it has, beyond the model, " + some(unexpected),
+      "; load_module_strict = false loads what fits");
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,86 @@
+#include "deepspeed/engine/model_store.h"
+
+#include <functional>
+#include <unordered_set>
+#include <utility>
+
+#include "deepspeed/base/log.h"
+#include "deepspeed/zero/shard_store.h"
+
+namespace deepspeed {
+namespace {
+
+// Parameters that no optimizer updates.
+std::vector<zero::NamedTensor> rest_of(const EngineModel& model,
+                                       const std::vector<std::vector<zero::NamedTensor>>& groups) {
+  std::unordered_set<const at::TensorImpl*> grouped;
+  for (const auto& params : groups) {
+    for (const auto& param : params) grouped.insert(param.tensor.unsafeGetTensorImpl());
+  }
+  std::vector<zero::NamedTensor> rest = model.parameters;
+  std::erase_if(rest, [&](const zero::NamedTensor& param) {
+    return grouped.contains(param.tensor.unsafeGetTensorImpl());
+  });
+  return rest;
+}
+
+// They still have to be in the model's dtype and equal on all ranks.
+void prepare_rest(const std::vector<zero::NamedTensor>& rest, const comm::ProcessGroup& group,
+                  at::ScalarType dtype) {
+  for (const zero::NamedTensor& param : rest) {
+    if (param.tensor.is_floating_point() && dtype != at::kFloat) {
+      param.tensor.set_data(param.tensor.detach().to(dtype).contiguous());
+    }
+    if (group.size() > 1) group.broadcast(param.tensor.detach(), 0);
+  }
+}
+
+zero::ShardStore::Options shard_options(const config::ZeroConfig& zero, at::ScalarType dtype) {
+  zero::ShardStore::Options options;
+  options.dtype = dtype;
+  options.sub_group_numel = zero.sub_group_size;
+  options.pool.max_live_numel = zero.stage3_max_live_parameters;
+  options.pool.persistence_threshold = zero.stage3_param_persistence_threshold;
+  options.pool.model_persistence_threshold = zero.stage3_model_persistence_threshold;
+  options.pool.prefetch_numel = zero.stage3_prefetch_bucket_size;
+  options.pool.max_reuse_distance = zero.stage3_max_reuse_distance;
+  return options;
+}
+
+// Stage 3 partitions what no optimizer updates as well, as far as it is of the model's type.
+ModelStore shard_model(const config::ZeroConfig& zero, std::vector<std::vector<zero::NamedTensor>> groups,
+                       std::vector<zero::NamedTensor> rest, const comm::ProcessGroup& group,
+                       at::ScalarType dtype) {
+  if (zero.round_robin_gradients) {
+    log::warning("[config] without effect: zero_optimization.round_robin_gradients (at stage 3 every rank "
+                 "owns a part of each parameter)");
+  }
+  const auto is_shared_out = [&](const zero::NamedTensor& param) {
+    return param.tensor.is_floating_point() && (dtype != at::kFloat || param.tensor.scalar_type() == dtype);
+  };
+  std::vector<zero::NamedTensor> whole = rest;
+  std::erase_if(whole, is_shared_out);
+  std::erase_if(rest, std::not_fn(is_shared_out));
+  prepare_rest(whole, group, dtype);
+  auto store = std::make_unique<zero::ShardStore>(std::move(groups), std::move(rest), group,
+                                                  shard_options(zero, dtype));
+  auto pool = store->pool();
+  return {std::move(store), std::move(pool)};
+}
+
+}  // namespace
+
+ModelStore make_store(const config::ZeroConfig& zero, std::vector<std::vector<zero::NamedTensor>> groups,
+                      const EngineModel& model, const comm::ProcessGroup& group, at::ScalarType dtype) {
+  std::vector<zero::NamedTensor> rest = rest_of(model, groups);
+  if (zero.stage == 3 && !groups.empty())
+    return shard_model(zero, std::move(groups), std::move(rest), group, dtype);
+  prepare_rest(rest, group, dtype);
+  if (groups.empty()) return {};
+  auto store = std::make_unique<zero::ParamStore>(
+      std::move(groups), group.size(), zero::ParamStore::Options{dtype, zero.round_robin_gradients});
+  store->broadcast(group, 0);
+  return {std::move(store), nullptr};
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,57 @@
+// The weights alone, in one file of rank 0.
+#include <filesystem>
+#include <unordered_map>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/atomic_file.h"
+#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/engine/checkpoint_io.h"
+#include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/set_values.h"
+
+namespace deepspeed {
+
+/// One parameter after the other, in the memory of rank 0's host.
+void CheckpointIo::gather_module(checkpoint::NamedTensors& tensors) const {
+  std::unordered_map<std::string, at::Tensor> whole;
+  for (const zero::NamedTensor& param : engine_.model_.parameters) {
+    if (!zero::is_partitioned(param.tensor)) continue;
+    const zero::GatheredParameters gathered({param.tensor});
+    if (engine_.rank() != 0) continue;
+    const at::Tensor copy = at::empty(param.tensor.sizes(), param.tensor.scalar_type());
+    copy.copy_(param.tensor.detach());
+    whole.emplace(param.name, copy);
+  }
+  for (const auto& [alias, owner] : engine_.model_.shared_parameters) {
+    if (const auto entry = whole.find(owner); entry != whole.end()) whole.emplace(alias, entry->second);
+  }
+  for (auto& [name, tensor] : tensors) {
+    if (const auto entry = whole.find(name); entry != whole.end()) tensor = entry->second;
+  }
+}
+
+void CheckpointIo::save_16bit_model(const std::string& directory, const std::string& file_name,
+                                    bool exclude_frozen) {
+  if (directory.empty() || file_name.empty()) {
+    raise<UsageError>("checkpoint", "save_16bit_model() needs a directory and a file name");
+  }
+  if (engine_.pool_ && !engine_.zero_gather_16bit_weights_on_model_save()) {
+    raise<UsageError>("checkpoint",
+                      "save_16bit_model() at stage 3 gathers the whole model on rank 0; set "
+                      "zero_optimization.stage3_gather_16bit_weights_on_model_save to allow that");
+  }
+  checkpoint::NamedTensors tensors = module_tensors(exclude_frozen);
+  if (engine_.pool_) gather_module(tensors);
+  on_all_ranks("saving the model", [&] {
+    if (engine_.rank() != 0) return;
+    checkpoint::make_folders(directory);
+    checkpoint::Dict module(/*ordered=*/true);
+    for (auto& [name, tensor] : tensors) module.set(name, tensor);
+    checkpoint::write_torch_archive(std::filesystem::path(directory) / file_name, std::move(module));
+  });
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,23 @@
+#include "deepspeed/zero/set_values.h"
+
+#include <c10/core/GradMode.h>
+
+#include "deepspeed/zero/gather_pool.h"
+
+namespace deepspeed::zero {
+
+bool is_partitioned(const at::Tensor& tensor) { return record_of(tensor) != nullptr; }
+
+at::Tensor shard_of(const at::Tensor& tensor) {
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  return storage ? storage->shard() : at::Tensor();
+}
+
+void set_values(const at::Tensor& tensor, const at::Tensor& values) {
+  const c10::NoGradGuard no_grad;
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  if (storage) return storage->pool()->set_values(*storage, values);
+  tensor.detach().copy_(values);
+}
+
+}  // namespace deepspeed::zero

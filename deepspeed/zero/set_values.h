@@ -1,0 +1,20 @@
+// Values that a parameter gets from outside, from a file for example, and those that go there.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace deepspeed::zero {
+
+/// Whether `tensor` is a parameter that stage 3 has partitioned.
+bool is_partitioned(const at::Tensor& tensor);
+
+/// This rank's shard of a partitioned parameter, padding included, shared with it; undefined for another
+/// tensor.
+at::Tensor shard_of(const at::Tensor& tensor);
+
+/// Copies `values` (of the tensor's sizes, any dtype and device) into `tensor`, or of a partitioned parameter
+/// this rank's part into its shard. Talks to no rank: all ranks call it with the same values. Throws
+/// UsageError for another number of elements and inside of a GatheredParameters.
+void set_values(const at::Tensor& tensor, const at::Tensor& values);
+
+}  // namespace deepspeed::zero
