@@ -212,7 +212,8 @@ void Fp32Source::add_shards() {
         const Interval elements = shard_elements(numels[param], num_ranks, rank);
         const ShardPlace& place = places[rank][param];
         if (elements.empty()) continue;
-        parts.push_back({files_[rank].get(), ranks_[rank].groups[place.sub_group].fp32,
+        parts.push_back({files_[rank].get(),
+                         ranks_[rank].groups[place.sub_group].fp32,
                          {place.begin, place.begin + elements.numel()}});
       }
       add(name, sizes, std::move(parts));

@@ -106,8 +106,8 @@ std::vector<OptimStatesFile> find_rank_files(const path& folder, std::string_vie
 }
 
 [[noreturn]] void refuse_model_parallel(const path& file) {
-  raise<NotSupportedError>(kLayoutWhere,
-                           "checkpoints of model parallel training are not supported yet, got ", file);
+  raise<NotSupportedError>(kLayoutWhere, "checkpoints of model parallel training are not supported yet, got ",
+                           file);
 }
 
 }  // namespace

@@ -92,8 +92,7 @@ void parse_base_state(const Value& value, std::vector<PartitionStates>& groups) 
     for (size_t of_group = first; of_group < std::min(partitions, groups.size()); ++of_group) {
       groups[of_group].param_group = index;
       for (const auto& [name, option] : param_group.items()) {
-        if (name.as_string() != "params")
-          groups[of_group].options[name.as_string()] = json_of_value(option);
+        if (name.as_string() != "params") groups[of_group].options[name.as_string()] = json_of_value(option);
       }
     }
   }
@@ -187,10 +186,10 @@ Dict build_partitioned(const ZeroOptimizerStates& states) {
 }  // namespace
 
 Value build_optimizer_states(const ZeroOptimizerStates& states) {
-  return Dict{{"optimizer_state_dict",
-               states.zero_stage == 3 ? build_sharded(states) : build_partitioned(states)},
-              {"ds_config", value_of_json(states.ds_config)},
-              {"ds_version", states.ds_version}};
+  return Dict{
+      {"optimizer_state_dict", states.zero_stage == 3 ? build_sharded(states) : build_partitioned(states)},
+      {"ds_config", value_of_json(states.ds_config)},
+      {"ds_version", states.ds_version}};
 }
 
 ZeroOptimizerStates parse_partitions(const Value& value) {

@@ -175,9 +175,9 @@ namespace {
 
 /// What the parameters' own files hold.
 Dict without_sharded(const Dict& states) {
-  constexpr auto kSharded = std::to_array<std::string_view>(
-      {"base_optimizer_state", "param_slice_mappings", "single_partition_of_fp32_groups",
-       "optimizer_state_dict", "fp32_flat_groups"});
+  constexpr auto kSharded = std::to_array<std::string_view>({"base_optimizer_state", "param_slice_mappings",
+                                                             "single_partition_of_fp32_groups",
+                                                             "optimizer_state_dict", "fp32_flat_groups"});
   Dict rest;
   for (const auto& [key, value] : states.items()) {
     if (std::ranges::find(kSharded, key.as_string()) == kSharded.end()) rest.items().emplace_back(key, value);

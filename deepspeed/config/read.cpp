@@ -221,8 +221,7 @@ std::vector<std::string> values_without_effect(const Field& section, const Json&
     if (value == values.end()) continue;
     const std::string where = join(path, field.key);
     const bool acts = field.no_effect.empty() || field.effective_stage == zero_stage;
-    if (!acts && *value != field.default_value)
-      found.push_back(where + " (" + field.no_effect + ")");
+    if (!acts && *value != field.default_value) found.push_back(where + " (" + field.no_effect + ")");
     if (field.kind != Kind::kSection || !value->is_object()) continue;
     for (std::string& inner : values_without_effect(field, *value, where, zero_stage))
       found.push_back(std::move(inner));

@@ -64,8 +64,7 @@ class OpenAccess : public torch::autograd::Function<OpenAccess> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& output,
                             PoolPtr pool) {
-    context->saved_data["pool"] =
-        c10::IValue::make_capsule(c10::make_intrusive<PoolHolder>(std::move(pool)));
+    context->saved_data["pool"] = c10::IValue::make_capsule(c10::make_intrusive<PoolHolder>(std::move(pool)));
     return output.view_as(output);
   }
 

@@ -248,10 +248,9 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   }
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   std::unique_ptr<optim::Optimizer> base;
-  if (!groups.tensors.empty())
-    base = make_base_optimizer(config, client, model, std::move(groups.options));
-  ModelStore store = make_store(config.zero_optimization, std::move(groups.tensors), model, world.group(),
-                                dtype);
+  if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
+  ModelStore store =
+      make_store(config.zero_optimization, std::move(groups.tensors), model, world.group(), dtype);
   if (base) {
     zero::ZeroOptions zero = zero_options(config, world.size());
     zero.check_overflow = zero.check_overflow || autocast == at::kHalf;

@@ -38,8 +38,8 @@ std::unordered_set<std::string> trained_here_and_there(const checkpoint::ModuleS
 
 }  // namespace
 
-/// Of stage 3, whose model files have shards of frozen parameters and nothing of the others. has_masters: those
-/// stay on the meta device, since they come with the masters.
+/// Of stage 3, whose model files have shards of frozen parameters and nothing of the others. has_masters:
+/// those stay on the meta device, since they come with the masters.
 checkpoint::NamedTensors CheckpointIo::whole_module(const std::string& directory, const std::string& tag,
                                                     const checkpoint::ModuleStates& states,
                                                     const checkpoint::DeferredArchive& file,

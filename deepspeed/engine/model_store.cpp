@@ -52,8 +52,9 @@ ModelStore shard_model(const config::ZeroConfig& zero, std::vector<std::vector<z
                        std::vector<zero::NamedTensor> rest, const comm::ProcessGroup& group,
                        at::ScalarType dtype) {
   if (zero.round_robin_gradients) {
-    log::warning("[config] without effect: zero_optimization.round_robin_gradients (at stage 3 every rank "
-                 "owns a part of each parameter)");
+    log::warning(
+        "[config] without effect: zero_optimization.round_robin_gradients (at stage 3 every rank "
+        "owns a part of each parameter)");
   }
   const auto is_shared_out = [&](const zero::NamedTensor& param) {
     return param.tensor.is_floating_point() && (dtype != at::kFloat || param.tensor.scalar_type() == dtype);

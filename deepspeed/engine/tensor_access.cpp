@@ -29,7 +29,8 @@ Place place_in(const zero::ZeroOptimizer& optimizer, size_t group, size_t index)
   const Interval owned = optimizer.owned(group);
   const Interval common = intersect(owned, in_flat);
   if (common.empty()) return {group, index, {}, 0};
-  return {group, index, {common.begin - in_flat.begin, common.end - in_flat.begin}, common.begin - owned.begin};
+  return {
+      group, index, {common.begin - in_flat.begin, common.end - in_flat.begin}, common.begin - owned.begin};
 }
 
 Place place_of(const Engine& engine, const at::Tensor& param) {

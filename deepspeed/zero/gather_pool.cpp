@@ -97,7 +97,11 @@ void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, b
   check_use(storage, op, writes);
   // Operators call others with the same parameters: the outermost counts.
   const bool is_outermost = storage.num_uses_ == 0;
-  if (is_outermost) coordinator_.note_use(storage.key_, storage.numel_);
+  if (is_outermost) {
+    PartitionedStorage* const latest = live_.empty() ? nullptr : live_.back();
+    coordinator_.note_use(storage.key_, storage.numel_);
+    if (latest != nullptr && latest != &storage && is_done(*latest)) release(*latest);
+  }
   if (storage.state_ == State::kPartitioned) start_gather(storage);
   if (is_outermost) prefetch();
   make_whole(storage);
@@ -109,15 +113,20 @@ void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, b
 void GatherPool::end_use(PartitionedStorage& storage) {
   const std::lock_guard lock(mutex_);
   --storage.num_uses_;
-  if (!is_free_to_go(storage)) return;
-  if (num_windows_ == 0 || !coordinator_.stays(storage.key_)) release(storage);
+  // Several operators in a row may use it: the latest one stays until another is used.
+  const bool is_latest = num_windows_ > 0 && live_.back() == &storage;
+  if (!is_latest && is_done(storage)) release(storage);
+}
+
+bool GatherPool::is_done(const PartitionedStorage& storage) const {
+  return is_free_to_go(storage) && (num_windows_ == 0 || !coordinator_.stays(storage.key_));
 }
 
 std::shared_ptr<StorageRecord> GatherPool::cast(PartitionedStorage& storage, at::ScalarType dtype) {
   const std::lock_guard lock(mutex_);
-  // What is written under GatheredParameters is not in the shards yet; a copy of a persistent parameter is as
-  // small as that.
-  if (storage.is_copy() || storage.writable_ || storage.persistent_) return nullptr;
+  // Under GatheredParameters the caller wants the values, and what was written is not in the shards yet; a
+  // copy of a persistent parameter is as small as that.
+  if (storage.is_copy() || storage.num_holds_ > 0 || storage.persistent_) return nullptr;
   auto copy = std::make_shared<PartitionedStorage>(storage.shared_from_this(), dtype);
   by_key_[copy->key_] = copy.get();
   return copy;

@@ -59,8 +59,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
 
   /// The caller changed the shard: what is whole of it is stale.
   void shard_changed(PartitionedStorage& storage);
-  /// This rank's shard of `values` (of the parameter's sizes, any dtype and device) becomes its shard. Talks to
-  /// no rank: all ranks call it with the same values.
+  /// This rank's shard of `values` (of the parameter's sizes, any dtype and device) becomes its shard. Talks
+  /// to no rank: all ranks call it with the same values.
   void set_values(PartitionedStorage& storage, const at::Tensor& values);
   /// Whether write_back() or set_values() changed the shard since the last call.
   bool take_was_set(PartitionedStorage& storage);
@@ -99,6 +99,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// A copy whose source changed since it was made.
   static bool is_stale(const PartitionedStorage& storage);
   bool is_free_to_go(const PartitionedStorage& storage) const;
+  /// It is, and nothing will use it soon.
+  bool is_done(const PartitionedStorage& storage) const;
   /// The shard to send: of a copy, cast from the source's.
   at::Tensor current_shard(const PartitionedStorage& storage) const;
   void release(PartitionedStorage& storage);

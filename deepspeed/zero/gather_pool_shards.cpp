@@ -16,8 +16,7 @@ constexpr const char* kHoldWhere = "zero.access";
 void GatherPool::hold(PartitionedStorage& storage, bool writable) {
   const std::lock_guard lock(mutex_);
   if (!storage.has_storage()) {
-    raise<UsageError>(kHoldWhere, "parameter '", storage.name_,
-                      "' got other data since it was partitioned");
+    raise<UsageError>(kHoldWhere, "parameter '", storage.name_, "' got other data since it was partitioned");
   }
   if (writable && storage.is_copy()) {
     raise<UsageError>(kHoldWhere, "'", storage.name_,

@@ -136,7 +136,7 @@ struct CastInProgress {
 thread_local CastInProgress* CastInProgress::current = nullptr;
 
 bool covers_its_storage(const at::Tensor& tensor) {
-  return tensor.is_contiguous() && tensor.storage_offset() == 0 &&
+  return tensor.is_non_overlapping_and_dense() && tensor.storage_offset() == 0 &&
          static_cast<size_t>(tensor.numel()) * tensor.dtype().itemsize() == tensor.storage().nbytes();
 }
 
@@ -149,8 +149,10 @@ std::optional<at::ScalarType> plain_cast(const Stack& stack, c10::DispatchKeySet
   if (!values[1].isInt() || (values[2].isInt() && values[2].toLayout() != at::kStrided)) return std::nullopt;
   if (values[3].isDevice() && values[3].toDevice() != self.device()) return std::nullopt;
   if (values[4].isBool() && values[4].toBool()) return std::nullopt;
-  if (values[6].isInt() && values[6].toMemoryFormat() != at::MemoryFormat::Preserve &&
-      values[6].toMemoryFormat() != at::MemoryFormat::Contiguous)
+  // The elements have to stay in their order in memory.
+  const auto format = values[6].isInt() ? values[6].toMemoryFormat() : at::MemoryFormat::Preserve;
+  if (format != at::MemoryFormat::Preserve &&
+      !(format == at::MemoryFormat::Contiguous && self.is_contiguous()))
     return std::nullopt;
   const at::ScalarType dtype = values[1].toScalarType();
   if (dtype == self.scalar_type() || !at::isFloatingType(dtype) || !self.is_floating_point())

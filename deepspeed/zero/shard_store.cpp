@@ -131,8 +131,8 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
     const Interval own = layout.elements(index, group.rank());
     const at::Tensor shard = flat.narrow(0, place.begin, place.numel());
     shard.narrow(0, 0, own.numel()).copy_(whole.view({-1}).narrow(0, own.begin, own.numel()));
-    // In the new dtype, before it is armed; no bytes are copied.
-    if (param.scalar_type() != dtype()) param.set_data(whole);
+    // In the dtype and the order of the shards, before it is armed; no bytes are copied.
+    if (param.scalar_type() != dtype() || !param.is_contiguous()) param.set_data(whole);
     whole.reset();
     storages.push_back(pool_->partition(param, params[index].name, shard));
   }

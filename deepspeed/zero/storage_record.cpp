@@ -72,7 +72,11 @@ void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record) {
   armed.empty();
   auto impl = c10::make_intrusive<at::TensorImpl>(c10::Storage(std::move(storage)),
                                                   tensor.key_set().add(kInterceptionKey), tensor.dtype());
-  impl->set_sizes_contiguous(tensor.sizes());
+  if (tensor.is_non_overlapping_and_dense()) {
+    impl->set_sizes_and_strides(tensor.sizes(), tensor.strides());
+  } else {
+    impl->set_sizes_contiguous(tensor.sizes());
+  }
   tensor.set_data(at::Tensor(std::move(impl)));
 }
 

@@ -225,7 +225,7 @@ TEST(Stage3Model, UsedOutsideOfTheEngineIsAnErrorThatNamesTheParameter) {
     const auto engine = gpt_engine(3, world);
     const FormulaBatch batch = FormulaData{world.size(), 2, 11, 48}.batch(0, world.rank());
     EXPECT_THAT(error_of<UsageError>([&] { engine->module().forward(batch.tokens, batch.targets); }),
-                AllOf(HasSubstr("'wte.weight'"), HasSubstr("outside of an access window"),
+                AllOf(HasSubstr("'wpe.weight'"), HasSubstr("outside of an access window"),
                       HasSubstr("zero::ParameterAccess")));
     gpt_loss(*engine, batch, true);
     EXPECT_THROW(engine->module().forward(batch.tokens, batch.targets), UsageError);

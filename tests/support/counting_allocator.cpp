@@ -1,6 +1,8 @@
 #include "tests/support/counting_allocator.h"
 
 #include <atomic>
+#include <new>
+#include <utility>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -8,18 +10,23 @@
 namespace deepspeed::testing {
 namespace {
 
+// Before the memory that is given out, whose address alone comes back: some operators allocate by
+// raw_allocate().
 struct Block {
   at::DataPtr memory;
   int64_t bytes;
 };
+constexpr size_t kHeaderBytes = 64;  // keeps the alignment
+static_assert(sizeof(Block) <= kHeaderBytes);
 
 std::atomic<int64_t> live{0};
 std::atomic<int64_t> peak{0};
 
-void release(void* context) {
-  auto* const block = static_cast<Block*>(context);
+void release(void* data) {
+  auto* const block = reinterpret_cast<Block*>(static_cast<char*>(data) - kHeaderBytes);
   live -= block->bytes;
-  delete block;
+  const at::DataPtr memory = std::move(block->memory);
+  block->~Block();
 }
 
 class Counting : public c10::Allocator {
@@ -27,11 +34,16 @@ class Counting : public c10::Allocator {
   explicit Counting(c10::Allocator* base) : base_(base) {}
 
   at::DataPtr allocate(size_t bytes) override {
-    auto* const block = new Block{base_->allocate(bytes), static_cast<int64_t>(bytes)};
-    const int64_t now = live += block->bytes;
+    at::DataPtr memory = base_->allocate(bytes + kHeaderBytes);
+    const at::Device device = memory.device();
+    auto* const begin = static_cast<char*>(memory.get());
+    new (begin) Block{std::move(memory), static_cast<int64_t>(bytes)};
+    const int64_t now = live += static_cast<int64_t>(bytes);
     for (int64_t most = peak; now > most && !peak.compare_exchange_weak(most, now);) continue;
-    return {block->memory.get(), block, &release, block->memory.device()};
+    void* const data = begin + kHeaderBytes;
+    return {data, data, &release, device};
   }
+  at::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     base_->copy_data(to, from, bytes);
   }

@@ -166,9 +166,8 @@ TEST(Interception, TellsWritesFromReads) {
   weight.tensor.detach().zero_();
   other.copy_(weight.tensor);
   at::mul_out(other, weight.tensor, weight.tensor);
-  EXPECT_THAT(weight.record->noted,
-              ElementsAre("writes aten::add_", "writes aten::copy_", "writes aten::mul", "writes aten::zero_",
-                          "aten::copy_", "aten::mul", "aten::mul"));
+  EXPECT_THAT(weight.record->noted, ElementsAre("writes aten::add_", "writes aten::copy_", "writes aten::mul",
+                                                "writes aten::zero_", "aten::copy_", "aten::mul"));
 }
 
 TEST(Interception, RawAccessThrowsWhileThereIsNoData) {

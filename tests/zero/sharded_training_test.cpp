@@ -67,6 +67,7 @@ std::unique_ptr<ZeroOptimizer> optimizer_for(const torch::nn::Module& model, con
     store = std::make_unique<ShardStore>(std::move(groups), frozen, group,
                                          ShardStore::Options{recipe.dtype, 1'000'000, recipe.pool});
   } else {
+    for (const NamedTensor& param : frozen) param.tensor.set_data(param.tensor.to(recipe.dtype));
     store = std::make_unique<ParamStore>(std::move(groups), group.size(), ParamStore::Options{recipe.dtype});
   }
   store->broadcast(group, 0);
