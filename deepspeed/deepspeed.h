@@ -18,3 +18,5 @@
 #include "deepspeed/initialize.h"
 #include "deepspeed/optim/deepspeed_optimizers.h"
 #include "deepspeed/precision/autocast.h"
+#include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/param_access.h"

@@ -162,8 +162,12 @@ void train(const Options& options) {
     }
   }
   evaluate_and_note();
-  if (options.sample.num_tokens > 0 && first_rank)
+  if (options.sample.num_tokens > 0) {
+    // On all ranks: parameters that are partitioned among them are gathered as the sampling uses them.
+    const deepspeed::zero::ParameterAccess access(model->parameters(),
+                                                  deepspeed::zero::AccessMode::kEvaluation);
     progress.note(sample(*model, data.vocabulary, options.sample));
+  }
   world.shutdown();
 }
 
