@@ -82,8 +82,8 @@ std::vector<std::filesystem::path> find_model_states(const std::filesystem::path
 /// the file, where one between others is missing, NotSupportedError for model parallel training.
 std::vector<std::filesystem::path> find_sharded_model_states(const std::filesystem::path& dir,
                                                              const std::string& tag);
-/// The model file of a tag, at stage 3 that of rank 0. Throws CheckpointError, naming it, where it is missing,
-/// NotSupportedError for model parallel training.
+/// The model file of a tag, at stage 3 that of rank 0. Throws CheckpointError, naming it, where it is
+/// missing, NotSupportedError for model parallel training.
 std::filesystem::path require_model_states(const std::filesystem::path& dir, const std::string& tag);
 /// Throws CheckpointError, naming the file, where `files` (of find_optim_states()) misses a rank between
 /// others.

@@ -1,5 +1,5 @@
-// Where the parameters lie in the optimizer files of stage 3: each padded by itself to a multiple of the ranks
-// and cut into equal shards, those of a rank one after the other in the flat tensors of its file, one a
+// Where the parameters lie in the optimizer files of stage 3: each padded by itself to a multiple of the
+// ranks and cut into equal shards, those of a rank one after the other in the flat tensors of its file, one a
 // sub-group. A pure value.
 #pragma once
 

@@ -1,8 +1,8 @@
 // Copies weights from files into named tensors, once everything about them fits.
 #pragma once
 
-#include <functional>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>

@@ -12,8 +12,8 @@ namespace zero {
 class GatherPool;
 }
 
-/// `output` behind a node that opens a window of `pool` when the gradient arrives; it closes with the backward,
-/// however that ends. The values are shared. Tensors that need no gradient come back as they are.
+/// `output` behind a node that opens a window of `pool` when the gradient arrives; it closes with the
+/// backward, however that ends. The values are shared. Tensors that need no gradient come back as they are.
 at::Tensor open_access_in_backward(const at::Tensor& output, std::shared_ptr<zero::GatherPool> pool);
 
 }  // namespace deepspeed

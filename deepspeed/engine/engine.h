@@ -214,8 +214,9 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// The model's tensors by name: parameters (not the frozen ones, if so asked) and buffers, shared with the
   /// model; at stage 3 they are read inside of a zero::GatheredParameters or zero::ParameterAccess.
   std::vector<zero::NamedTensor> module_state_dict(bool exclude_frozen_parameters = false) const;
-  /// Copies the tensors into the model, and into the fp32 masters; at stage 3 all ranks give the same. Throws UsageError that names the tensor
-  /// whose shape differs, or, if strict, that is missing or unknown; then nothing has changed.
+  /// Copies the tensors into the model, and into the fp32 masters; at stage 3 all ranks give the same. Throws
+  /// UsageError that names the tensor whose shape differs, or, if strict, that is missing or unknown; then
+  /// nothing has changed.
   void load_module_state_dict(const std::vector<zero::NamedTensor>& state, bool strict = true);
 
   /// The data loader whose position checkpoints carry.

@@ -41,9 +41,9 @@ void safe_update_full_grad_vectorized(
     Engine& engine, const std::vector<at::Tensor>& param_list,
     const std::function<at::Tensor(const at::Tensor& gradient, const at::Tensor& param)>& update_func);
 
-// This rank's part of a parameter that stage 3 has partitioned: (ceil(numel / ranks)), with zeros at the end of
-// the last parts. These calls talk to no rank. Besides what the ones above throw, they throw UsageError at the
-// other stages, which partition no parameter.
+// This rank's part of a parameter that stage 3 has partitioned: (ceil(numel / ranks)), with zeros at the end
+// of the last parts. These calls talk to no rank. Besides what the ones above throw, they throw UsageError at
+// the other stages, which partition no parameter.
 
 /// The fp32 weights, a copy.
 at::Tensor safe_get_local_fp32_param(const Engine& engine, const at::Tensor& param);
