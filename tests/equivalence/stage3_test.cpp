@@ -56,7 +56,9 @@ TEST_P(Stage3, IsBitEqualInSixteenBits) {
     // The first steps overflow and are skipped.
     if (precision == std::string("fp16")) patch["fp16"]["initial_scale_power"] = 20;
     patch["log_level"] = "error";
-    TrainingSpec spec{.world_size = GetParam(), .steps = 10, .config = at_stage(0, patch)};
+    // From stage 1 on gradients in fp16 are divided before their sum.
+    const int stage = precision == std::string("fp16") ? 2 : 0;
+    TrainingSpec spec{.world_size = GetParam(), .steps = 20, .config = at_stage(stage, patch)};
     const TrainingResult reference = run_training(spec);
     ASSERT_FALSE(reference.losses.empty());
     EXPECT_LT(reference.losses.back(), reference.losses.front()) << precision;

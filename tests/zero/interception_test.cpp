@@ -220,12 +220,21 @@ TEST(Interception, ACastGivesAnArmedCopyWithoutReadingTheSource) {
   EXPECT_THAT(weight.record->noted, IsEmpty());
 }
 
+TEST(Interception, ACastOfATransposedTensorGivesAnArmedCopyToo) {
+  Armed weight({3, 4}, true);
+  weight.record->casts = true;
+  const at::Tensor copy = weight.tensor.t().to(at::kBFloat16);
+  ASSERT_EQ(record_of(copy), weight.record->last_cast);
+  EXPECT_THAT(weight.record->noted, IsEmpty());
+  EXPECT_TRUE(at::equal(copy.detach().clone(), weight.plain.t().to(at::kBFloat16)));
+}
+
 TEST(Interception, CastsOfPartsAndToIntegersReadTheSource) {
   Armed weight({3, 4}, false);
   weight.record->casts = true;
   EXPECT_EQ(record_of(weight.tensor.select(0, 1).to(at::kHalf)), nullptr);
   EXPECT_EQ(record_of(weight.tensor.to(at::kLong)), nullptr);
-  EXPECT_EQ(record_of(weight.tensor.t().to(at::kHalf)), nullptr);
+  EXPECT_EQ(record_of(weight.tensor.t().narrow(0, 0, 2).to(at::kHalf)), nullptr);
   EXPECT_EQ(weight.record->noted.size(), 3U);
   EXPECT_EQ(weight.record->last_cast, nullptr);
 }
