@@ -122,7 +122,7 @@ TEST(EngineDivergence, OfARankThatUsesAParameterAloneIsNamedWithTheParameter) {
   });
   for (const auto& text : texts) {
     EXPECT_THAT(text, AllOf(HasSubstr("rank 0 called all_gather"), HasSubstr("rank 1 called all_gather"),
-                            HasSubstr("'last.weight'"), HasSubstr("'first.weight'")));
+                            HasSubstr("'last.weight'"), HasSubstr("'first.bias'")));
   }
 }
 

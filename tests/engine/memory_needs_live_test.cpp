@@ -12,14 +12,19 @@
 namespace deepspeed::zero {
 namespace {
 
+/// A module with a tensor of another one.
+class TiedHead : public torch::nn::Module {
+ public:
+  explicit TiedHead(const at::Tensor& weight) { register_parameter("weight", weight); }
+};
+
 /// Embedding and head are one tensor of 5,000,000; a layer of 2000 x 1000 + 2000.
 class TiedModel : public torch::nn::Module {
  public:
   TiedModel() {
     register_module("layer", torch::nn::Linear(1000, 2000));
     const auto embedding = register_module("embedding", torch::nn::Embedding(5000, 1000));
-    auto head = register_module("head", torch::nn::Linear(torch::nn::LinearOptions(1000, 5000).bias(false)));
-    head->weight = head->register_parameter("weight", embedding->weight);
+    register_module("head", std::make_shared<TiedHead>(embedding->weight));
   }
 };
 
