@@ -41,9 +41,9 @@ at::Tensor append(at::Tensor& cached, const at::Tensor& added, int64_t past, int
   return cached.narrow(2, 0, past + added.size(2));
 }
 
-/// (T, past + T): what each new position sees. Undefined where it sees all.
-at::Tensor cache_mask(int64_t length, int64_t past, const at::Device& device) {
-  if (length == 1) return {};
+/// (T, past + T): what each new position sees. Nothing where it sees all.
+std::optional<at::Tensor> cache_mask(int64_t length, int64_t past, const at::Device& device) {
+  if (length == 1) return std::nullopt;
   return at::ones({length, past + length}, at::TensorOptions().dtype(at::kBool).device(device)).tril(past);
 }
 
@@ -82,7 +82,7 @@ at::Tensor CausalSelfAttention::forward(const at::Tensor& x, LayerCache* cache, 
   const auto qkv =
       c_attn_->forward(x).view({batch, length, 3, heads_, width / heads_}).unbind(2);  // (B, T, H, D)
   auto keys = qkv[1].transpose(1, 2), values = qkv[2].transpose(1, 2);
-  at::Tensor mask;
+  std::optional<at::Tensor> mask;
   if (cache != nullptr) {
     keys = append(cache->keys, keys, past, context_);
     values = append(cache->values, values, past, context_);
