@@ -1,6 +1,7 @@
 #include "tests/launcher/launch_fixture.h"
 
 #include <csignal>
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -58,6 +59,7 @@ void LaunchTest::TearDown() {
 }
 
 void LaunchTest::start(const std::vector<std::string>& words) {
+  std::fflush(nullptr);  // else the child writes what the test has printed so far, too
   launcher_ = ::fork();
   ASSERT_GE(launcher_, 0);
   if (launcher_ > 0) return;
