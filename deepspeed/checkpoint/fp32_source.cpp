@@ -7,6 +7,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/layout.h"
 #include "deepspeed/checkpoint/shard_places.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/layout.h"
 #include "deepspeed/checkpoint/shard_places.h"

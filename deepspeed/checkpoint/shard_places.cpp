@@ -1,15 +1,9 @@
 #include "deepspeed/checkpoint/shard_places.h"
 
-#include <algorithm>
-
+#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
 
 namespace deepspeed::checkpoint {
-
-Interval shard_elements(int64_t numel, int64_t num_ranks, int64_t rank) {
-  const int64_t shard = (numel + num_ranks - 1) / num_ranks;
-  return {std::min(rank * shard, numel), std::min((rank + 1) * shard, numel)};
-}
 
 std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
                                      const std::vector<int64_t>& sub_groups, int64_t num_ranks,
@@ -21,7 +15,7 @@ std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
       next = {next.sub_group + 1, 0};
   };
   for (const int64_t numel : numels) {
-    const int64_t shard = shard_elements(numel, num_ranks, 0).numel();
+    const int64_t shard = shard_numel(numel, num_ranks);
     if (shard > 0) skip_full();
     places.push_back(next);
     if (shard == 0) continue;

@@ -8,8 +8,6 @@
 #include <filesystem>
 #include <vector>
 
-#include "deepspeed/base/interval.h"
-
 namespace deepspeed::checkpoint {
 
 /// Of one parameter, on every rank the same.
@@ -17,9 +15,6 @@ struct ShardPlace {
   size_t sub_group = 0;
   int64_t begin = 0;  // in its flat tensor
 };
-
-/// Which elements of a parameter a rank's shard holds; the rest of the shard is padding.
-Interval shard_elements(int64_t numel, int64_t num_ranks, int64_t rank);
 
 /// numels: of the parameters of all groups, in order. sub_groups: elements of the flat tensors of a rank.
 /// Throws CheckpointError, naming `file`, where they do not fit together.

@@ -4,10 +4,10 @@
 #include <set>
 #include <utility>
 
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include "deepspeed/engine/saved_value.h"
 #include "deepspeed/zero/param_access.h"
 
 namespace deepspeed {
@@ -55,23 +55,17 @@ class BackwardWindows {
   std::set<Key> open_;
 };
 
-struct PoolHolder : torch::CustomClassHolder {
-  explicit PoolHolder(PoolPtr given) : pool(std::move(given)) {}
-  PoolPtr pool;
-};
-
 class OpenAccess : public torch::autograd::Function<OpenAccess> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& output,
                             PoolPtr pool) {
-    context->saved_data["pool"] = c10::IValue::make_capsule(c10::make_intrusive<PoolHolder>(std::move(pool)));
+    save_value(context, std::move(pool));
     return output.view_as(output);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
-    BackwardWindows::instance().open(
-        c10::static_intrusive_pointer_cast<PoolHolder>(context->saved_data["pool"].toCapsule())->pool);
+    BackwardWindows::instance().open(saved_value<PoolPtr>(context));
     return {gradients[0], at::Tensor()};
   }
 };

@@ -5,9 +5,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
+
+#include "deepspeed/engine/saved_value.h"
 
 namespace deepspeed {
 namespace {
@@ -46,22 +47,6 @@ class RootScales {
   std::unordered_map<int, RootScale> of_;
 };
 
-template <class T>
-struct Holder : torch::CustomClassHolder {
-  explicit Holder(T given) : value(std::move(given)) {}
-  T value;
-};
-
-template <class T>
-void save(torch::autograd::AutogradContext* context, T value) {
-  context->saved_data["scale"] = c10::IValue::make_capsule(c10::make_intrusive<Holder<T>>(std::move(value)));
-}
-
-template <class T>
-T saved(torch::autograd::AutogradContext* context) {
-  return c10::static_intrusive_pointer_cast<Holder<T>>(context->saved_data["scale"].toCapsule())->value;
-}
-
 at::Tensor multiply(const at::Tensor& gradient, double factor) {
   return gradient.defined() && factor != 1.0 ? gradient.mul(factor) : gradient;
 }
@@ -72,13 +57,13 @@ class ScaleGradient : public torch::autograd::Function<ScaleGradient> {
 
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& output,
                             Scale scale) {
-    save(context, std::move(scale));
+    save_value(context, std::move(scale));
     return output.view_as(output);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
-    return {multiply(gradients[0], factor(*saved<Scale>(context))), at::Tensor()};
+    return {multiply(gradients[0], factor(*saved_value<Scale>(context))), at::Tensor()};
   }
 
  private:
@@ -94,14 +79,14 @@ class BeginScaled : public torch::autograd::Function<BeginScaled> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& loss,
                             const RootScale& scale, double value_scale) {
-    save(context, scale);
+    save_value(context, scale);
     return value_scale == 1.0 ? loss.view_as(loss) : loss.mul(value_scale);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     // Terms of one loss that were scaled for different engines all carry the scale of the first.
-    const RootScale root = RootScales::instance().find_or_begin(saved<RootScale>(context));
+    const RootScale root = RootScales::instance().find_or_begin(saved_value<RootScale>(context));
     return {multiply(gradients[0], root.loss_scale / root.divisor), at::Tensor(), at::Tensor()};
   }
 };

@@ -4,27 +4,25 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <string>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/io/aligned_buffer.h"
+#include "deepspeed/io/scratch_file.h"
 
 namespace deepspeed::io {
 namespace {
 
 constexpr const char* kDiskRateWhere = "io.disk_rate";
 
-/// A file of its own that nobody else sees and that is gone at the end.
+/// A file of its own.
 class ScratchFile {
  public:
   explicit ScratchFile(const std::filesystem::path& folder) : folder_(folder) {
-    std::string name = (folder / "disk_rate.XXXXXX").string();
-    file_ = ::mkostemp(name.data(), O_DIRECT | O_CLOEXEC);
+    file_ = open_scratch_file(folder, /*needs_direct=*/true);
     if (file_ < 0) fail("cannot make a file with O_DIRECT in ", errno);
-    ::unlink(name.c_str());
   }
   ~ScratchFile() { ::close(file_); }
   ScratchFile(const ScratchFile&) = delete;

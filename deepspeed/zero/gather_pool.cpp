@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
+#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/comm/call_subject.h"
@@ -37,8 +38,8 @@ GatherPool::GatherPool(comm::ProcessGroup group, const GatherPoolOptions& option
 std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& param, std::string name,
                                                           at::Tensor shard) {
   const int64_t numel = param.numel();
-  const bool fits = shard.dim() == 1 && shard.is_contiguous() &&
-                    shard.numel() == (numel + group_.size() - 1) / group_.size();
+  const bool fits =
+      shard.dim() == 1 && shard.is_contiguous() && shard.numel() == shard_numel(numel, group_.size());
   if (numel == 0 || !fits || shard.scalar_type() != param.scalar_type() || shard.device() != param.device()) {
     raise<UsageError>(kAccessWhere, "parameter '", name, "' of ", numel, " ", param.scalar_type(), " on ",
                       param.device(), " got a shard of ", shard.numel(), " ", shard.scalar_type(), " on ",

@@ -1,9 +1,9 @@
 // Of the pool: parameters that are held whole, and shards that change.
-#include <algorithm>
 #include <utility>
 
 #include <c10/core/GradMode.h>
 
+#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/call_subject.h"
 #include "deepspeed/zero/gather_pool.h"
@@ -79,10 +79,9 @@ void GatherPool::set_values(PartitionedStorage& storage, const at::Tensor& value
     raise<UsageError>(kHoldWhere, "parameter '", storage.name_,
                       "' got other values while it is gathered; leave zero::GatheredParameters first");
   }
-  const int64_t shard = storage.shard_.numel();
-  const int64_t begin = std::min(group_.rank() * shard, storage.numel_);
-  const int64_t numel = std::min(shard, storage.numel_ - begin);
-  storage.shard_.narrow(0, 0, numel).copy_(values.detach().reshape({-1}).narrow(0, begin, numel));
+  const Interval own = shard_elements(storage.numel_, group_.size(), group_.rank());
+  storage.shard_.narrow(0, 0, own.numel())
+      .copy_(values.detach().reshape({-1}).narrow(0, own.begin, own.numel()));
   storage.was_set_ = true;
   shard_changed(storage);
 }

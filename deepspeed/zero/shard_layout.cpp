@@ -1,7 +1,6 @@
 #include "deepspeed/zero/shard_layout.h"
 
-#include <algorithm>
-
+#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
 
 namespace deepspeed::zero {
@@ -17,7 +16,7 @@ ShardLayout::ShardLayout(const std::vector<int64_t>& numels, int world_size, int
   for (size_t index = 0; index < numels.size(); ++index) {
     if (numels[index] < 0)
       raise<UsageError>(kWhere, "parameter ", index, " has ", numels[index], " elements");
-    const int64_t shard = (numels[index] + world_size - 1) / world_size;
+    const int64_t shard = deepspeed::shard_numel(numels[index], world_size);
     place_.push_back({end, end + shard});
     end += shard;
     numel_ += numels[index];
@@ -37,8 +36,7 @@ void ShardLayout::make_sub_groups(int64_t sub_group_numel) {
 }
 
 Interval ShardLayout::elements(size_t index, int rank) const {
-  const int64_t shard = shard_numel(index);
-  return {std::min(rank * shard, numels_[index]), std::min((rank + 1) * shard, numels_[index])};
+  return shard_elements(numels_[index], world_size_, rank);
 }
 
 int64_t ShardLayout::padding(size_t index, int rank) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -14,24 +13,17 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/io/scratch_file.h"
 
 namespace deepspeed::zero {
 namespace {
 
 constexpr const char* kSwapperWhere = "zero.state_swapper";
 
-/// A file that has no name any more.
 int open_swap_file(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  const std::string pattern = (folder / "states.XXXXXX.swp").string();
-  int file = -1;
-  for (const int direct : {O_DIRECT, 0}) {  // some file systems do without
-    std::string name = pattern;
-    file = ::mkostemps(name.data(), 4, direct | O_CLOEXEC);
-    if (file >= 0) ::unlink(name.c_str());
-    if (file >= 0 || errno != EINVAL) break;
-  }
+  const int file = io::open_scratch_file(folder, /*needs_direct=*/false);
   if (file < 0) {
     raise<IoError>(kSwapperWhere, "offload_optimizer.nvme_path: cannot make a file in ", folder, ": ",
                    std::strerror(errno));
