@@ -133,12 +133,13 @@ std::shared_ptr<LrScheduler> adapt_torch_scheduler(std::shared_ptr<torch::optim:
 
 std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(const std::vector<ParamGroup>& groups) {
   if (groups.empty()) raise<UsageError>(kLrSchedulerTorchWhere, "the optimizer has no parameter group");
-  std::vector<torch::optim::OptimizerParamGroup> torch_groups;
-  for (const ParamGroup& group : groups) {
-    torch_groups.emplace_back(std::vector<at::Tensor>{}, std::make_unique<StandInOptions>(group.lr()));
-  }
-  return std::make_shared<StandInOptimizer>(torch_groups,
-                                            std::make_unique<StandInOptions>(groups.front().lr()));
+  const std::vector<torch::optim::OptimizerParamGroup> empty(
+      groups.size(), torch::optim::OptimizerParamGroup(std::vector<at::Tensor>{}));
+  auto optimizer =
+      std::make_shared<StandInOptimizer>(empty, std::make_unique<StandInOptions>(groups.front().lr()));
+  // Not with the groups: torch 2.15 keeps a group's options where they are of one of its own classes alone.
+  for (size_t i = 0; i < groups.size(); ++i) optimizer->param_groups()[i].options().set_lr(groups[i].lr());
+  return optimizer;
 }
 
 void refuse_plateau_scheduler() {

@@ -54,9 +54,16 @@ void set_options(const Hyperparameters& from, ParamGroup& group) {
 
 NativeOptimizer::NativeOptimizer(const std::vector<torch::optim::OptimizerParamGroup>& groups,
                                  std::unique_ptr<NativeOptions> defaults)
-    : torch::optim::Optimizer(groups, std::move(defaults)) {}
+    : torch::optim::Optimizer(std::vector<torch::optim::OptimizerParamGroup>(), std::move(defaults)) {
+  for (const auto& group : groups) add_param_group(group);
+}
 
 NativeOptimizer::~NativeOptimizer() = default;
+
+void NativeOptimizer::add_param_group(const torch::optim::OptimizerParamGroup& group) {
+  torch::optim::Optimizer::add_param_group(group);
+  if (group.has_options()) param_groups().back().set_options(group.options().clone());
+}
 
 void NativeOptimizer::check_groups() const {
   for (const auto& group : param_groups()) {

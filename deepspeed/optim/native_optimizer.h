@@ -26,6 +26,10 @@ class NativeOptimizer : public torch::optim::Optimizer {
  public:
   ~NativeOptimizer() override;
 
+  /// As torch's, with the options that the group came with. (torch 2.15 gives a group the defaults unless its
+  /// options are one of torch's own classes, whose fields it knows.)
+  void add_param_group(const torch::optim::OptimizerParamGroup& group);
+
   /// One step; returns the closure's loss, or an undefined tensor. Throws UsageError for a parameter or
   /// gradient that the class cannot step.
   at::Tensor step(LossClosure closure = nullptr) override;

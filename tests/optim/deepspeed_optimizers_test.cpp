@@ -133,6 +133,19 @@ TEST(DeepSpeedOptimizers, GroupsHaveOptionsOfTheirOwnThatSchedulersChange) {
   EXPECT_TRUE(at::equal(params[1], alone[1]));
 }
 
+TEST(DeepSpeedOptimizers, AGroupThatComesLaterKeepsItsOptions) {
+  FusedAdam optimizer(make_params(), FusedAdamOptions().lr(0.01).weight_decay(0.1));
+  optimizer.add_param_group(
+      OptimizerParamGroup(make_params(), std::make_unique<FusedAdamOptions>(FusedAdamOptions().lr(0.5))));
+  optimizer.add_param_group(OptimizerParamGroup(make_params()));
+  const auto options_of = [&](size_t group) -> const FusedAdamOptions& {
+    return static_cast<const FusedAdamOptions&>(optimizer.param_groups().at(group).options());
+  };
+  EXPECT_EQ(options_of(1).lr(), 0.5);
+  EXPECT_EQ(options_of(1).weight_decay(), 0.0);
+  EXPECT_EQ(options_of(2).lr(), 0.01);
+}
+
 TEST(DeepSpeedOptimizers, ResumeBitForBitFromTorchSave) {
   for (size_t c = 0; c < kNames.size(); ++c) {
     const Params params = make_params();
