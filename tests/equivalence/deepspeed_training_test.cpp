@@ -1,5 +1,5 @@
 // The same training as DeepSpeed (Python, 0.19.6): model, data and config of tests/golden/deepspeed_training,
-// two ranks, fp32, ZeRO stages 0, 1 and 2, held against what DeepSpeed recorded.
+// two ranks, fp32, ZeRO stages 0 to 3, held against what DeepSpeed recorded.
 #include <cstdlib>
 #include <string>
 #include <tuple>
@@ -9,6 +9,7 @@
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/initialize.h"
+#include "deepspeed/zero/gathered_parameters.h"
 
 #include "tests/equivalence/golden_training.h"
 #include "tests/support/run_ranks.h"
@@ -23,7 +24,7 @@ constexpr double kNormBound = 1e-4;
 
 Json engine_config(const GoldenTraining& golden, int stage) {
   Json config = golden.ds_config;
-  config["zero_optimization"] = {{"stage", stage}};
+  config["zero_optimization"] = zero_config(stage);
   return config;
 }
 
@@ -34,6 +35,14 @@ struct RankHistory {
   std::vector<double> learning_rates;
   at::Tensor parameters;
 };
+
+template <class Engine>
+at::Tensor whole_parameters(Engine& engine) {
+  std::vector<at::Tensor> parameters;
+  for (const auto& entry : engine.model().parameters) parameters.push_back(entry.tensor);
+  const zero::GatheredParameters gathered(parameters);
+  return flat_parameters(engine.module());
+}
 
 RankHistory train(const GoldenTraining& golden, int stage, const comm::World& world) {
   auto [engine, optimizer, loader, scheduler] =
@@ -55,7 +64,7 @@ RankHistory train(const GoldenTraining& golden, int stage, const comm::World& wo
     history.losses.push_back(sum / static_cast<double>(golden.accumulation()));
     history.norms.push_back(engine->get_global_grad_norm());
   }
-  history.parameters = flat_parameters(engine->module());
+  history.parameters = whole_parameters(*engine);
   return history;
 }
 
@@ -102,7 +111,7 @@ TEST_P(DeepSpeedTraining, IsReproducedStepByStep) {
 
 INSTANTIATE_TEST_SUITE_P(Variants, DeepSpeedTraining,
                          ::testing::Combine(::testing::Values("adamw_clip", "sgd_clip", "sgd"),
-                                            ::testing::Values(0, 1, 2)),
+                                            ::testing::Values(0, 1, 2, 3)),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_stage" +
                                   std::to_string(std::get<1>(info.param));

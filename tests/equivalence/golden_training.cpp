@@ -53,6 +53,12 @@ std::shared_ptr<TinyGPT> GoldenTraining::make_model() const {
   return gpt;
 }
 
+Json zero_config(int stage) {
+  Json config = {{"stage", stage}};
+  if (stage == 3) config["stage3_param_persistence_threshold"] = 0;
+  return config;
+}
+
 GoldenTraining load_golden_training(const std::string& variant) {
   const std::filesystem::path path = golden_folder() / (variant + ".json");
   std::ifstream file(path);

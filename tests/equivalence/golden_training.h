@@ -37,6 +37,9 @@ struct GoldenTraining {
   std::shared_ptr<TinyGPT> make_model() const;
 };
 
+/// Of the recordings: at stage 3 every parameter is partitioned.
+Json zero_config(int stage);
+
 /// The recorded training `variant` ("adamw_clip", "sgd_clip", "sgd"). Throws IoError.
 GoldenTraining load_golden_training(const std::string& variant);
 

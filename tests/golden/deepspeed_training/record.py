@@ -1,4 +1,4 @@
-"""Trains the GPT of gpt.py under DeepSpeed (CPU, 2 ranks, stages 0, 1, 2) and writes or checks the golden files.
+"""Trains the GPT of gpt.py under DeepSpeed (CPU, 2 ranks, stages 0 to 3) and writes or checks the golden files.
 
     python record.py            writes <variant>.json, <variant>.bin and first_gradient.bin beside this file
     python record.py --check    trains again and compares with the files
@@ -20,7 +20,7 @@ from launch_ranks import launch_ranks
 HERE = pathlib.Path(__file__).resolve().parent
 WORLD_SIZE = 2
 NUM_STEPS = 50
-STAGES = (0, 1, 2)
+STAGES = (0, 1, 2, 3)
 MODEL = {"vocabulary": 48, "context": 11, "width": 14, "layers": 2, "heads": 2}
 WEIGHT_SCALE = 0.25
 # Stages sum gradients in other orders, so they differ by rounding; Adam enlarges that where a gradient is noise.
@@ -40,9 +40,14 @@ VARIANTS = {
 }
 
 
+def zero_config(stage):
+    """At stage 3 all of this model is partitioned; DeepSpeed's threshold would keep it whole."""
+    return {"stage": stage, **({"stage3_param_persistence_threshold": 0} if stage == 3 else {})}
+
+
 def ds_config(variant, stage):
     return {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
-            "zero_optimization": {"stage": stage}, **VARIANTS[variant]}
+            "zero_optimization": zero_config(stage), **VARIANTS[variant]}
 
 
 def build_model():
@@ -85,8 +90,9 @@ def train_as_rank(variant, stage, folder):
         norm = engine.get_global_grad_norm()
         norms.append(None if norm is None else float(norm))
     (folder / f"rank{engine.global_rank}.json").write_text(json.dumps({"losses": losses, "norms": norms, "rates": rates}))
-    if engine.global_rank == 0:
-        flat_parameters(engine.module).tofile(folder / "parameters.bin")
+    with deepspeed.zero.GatheredParameters(list(model.parameters()), enabled=stage == 3):
+        if engine.global_rank == 0:
+            flat_parameters(engine.module).tofile(folder / "parameters.bin")
 
 
 def run(variant, stage):

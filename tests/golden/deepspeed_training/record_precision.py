@@ -15,7 +15,7 @@ import numpy as np
 
 import formula
 from launch_ranks import launch_ranks
-from record import ADAMW, HERE, MODEL, NUM_STEPS, SGD, WEIGHT_SCALE, WORLD_SIZE, build_model
+from record import ADAMW, HERE, MODEL, NUM_STEPS, SGD, WEIGHT_SCALE, WORLD_SIZE, build_model, zero_config
 
 GOLDEN = HERE / "precision.json"
 EVERY = 32  # of the updated weights, this one in so many is kept
@@ -32,18 +32,18 @@ UNTESTED = {"zero_allow_untested_optimizer": True}
 # step too many), fp16 at stage 0 with a loss scale (the loss is not multiplied by it), autocast to fp16 with clipping at
 # stages 1 and 2 (the norm still has the loss scale in it).
 VARIANTS = {
-    "autocast_adamw": {"stages": (0, 1, 2), "config": {**AUTOCAST, "optimizer": ADAMW, "gradient_clipping": 1.0}},
-    "autocast_sgd": {"stages": (0, 1, 2), "config": {**AUTOCAST, **UNTESTED, "optimizer": SGD, "gradient_clipping": 0.0}},
-    "autocast_fp16_sgd": {"stages": (0, 1, 2), "config": {**AUTOCAST_FP16, **UNTESTED, "optimizer": SGD,
+    "autocast_adamw": {"stages": (0, 1, 2, 3), "config": {**AUTOCAST, "optimizer": ADAMW, "gradient_clipping": 1.0}},
+    "autocast_sgd": {"stages": (0, 1, 2, 3), "config": {**AUTOCAST, **UNTESTED, "optimizer": SGD, "gradient_clipping": 0.0}},
+    "autocast_fp16_sgd": {"stages": (0, 1, 2, 3), "config": {**AUTOCAST_FP16, **UNTESTED, "optimizer": SGD,
                                                           "gradient_clipping": 0.0}},
-    "autocast_fp16_adamw": {"stages": (0, 1, 2), "config": {**AUTOCAST_FP16, "optimizer": ADAMW,
+    "autocast_fp16_adamw": {"stages": (0, 1, 2, 3), "config": {**AUTOCAST_FP16, "optimizer": ADAMW,
                                                             "gradient_clipping": 0.0}},
-    "bf16_adamw": {"stages": (1, 2), "config": {**BF16, "optimizer": ADAMW, "gradient_clipping": 1.0}},
-    "bf16_sgd": {"stages": (0, 1, 2), "config": {**BF16, **UNTESTED, "optimizer": SGD, "gradient_clipping": 1.0}},
+    "bf16_adamw": {"stages": (1, 2, 3), "config": {**BF16, "optimizer": ADAMW, "gradient_clipping": 1.0}},
+    "bf16_sgd": {"stages": (0, 1, 2, 3), "config": {**BF16, **UNTESTED, "optimizer": SGD, "gradient_clipping": 1.0}},
     "bf16_fp32_sums": {"stages": (1,), "config": {**BF16, "optimizer": ADAMW, "gradient_clipping": 1.0,
                                                   "data_types": {"grad_accum_dtype": "fp32"}}},
-    "fp16_adamw": {"stages": (1, 2), "config": {**FP16, "optimizer": ADAMW, "gradient_clipping": 1.0}},
-    "fp16_sgd": {"stages": (1, 2), "config": {**FP16, **UNTESTED, "optimizer": SGD, "gradient_clipping": 1.0}},
+    "fp16_adamw": {"stages": (1, 2, 3), "config": {**FP16, "optimizer": ADAMW, "gradient_clipping": 1.0}},
+    "fp16_sgd": {"stages": (1, 2, 3), "config": {**FP16, **UNTESTED, "optimizer": SGD, "gradient_clipping": 1.0}},
     "fp16_sgd_unscaled": {"stages": (0,), "config": {**UNTESTED, "fp16": {"enabled": True, "loss_scale": 1},
                                                      "optimizer": SGD, "gradient_clipping": 1.0}},
 }
@@ -51,7 +51,7 @@ VARIANTS = {
 
 def ds_config(variant, stage):
     return {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
-            "zero_optimization": {"stage": stage}, **VARIANTS[variant]["config"]}
+            "zero_optimization": zero_config(stage), **VARIANTS[variant]["config"]}
 
 
 def own_masters(engine):
@@ -59,6 +59,8 @@ def own_masters(engine):
     import torch
 
     optimizer = engine.optimizer
+    if hasattr(optimizer, "fp32_partitioned_groups_flat"):  # stage 3: the shards of its parameters
+        return torch.cat([part.detach() for part in optimizer.fp32_partitioned_groups_flat]).numpy()
     for name in ("single_partition_of_fp32_groups", "fp32_groups_flat_partition", "fp32_groups_flat"):
         if hasattr(optimizer, name):
             return getattr(optimizer, name)[0].detach().float().numpy()
@@ -104,12 +106,24 @@ def initial_weights():
     return np.concatenate([p.detach().numpy().reshape(-1) for p in build_model().parameters()])
 
 
+def join_shards(parts):
+    """Of the flat shards of each rank: all weights, without the padding of each parameter."""
+    whole, start = [], 0
+    for parameter in build_model().parameters():
+        size = -(-parameter.numel() // len(parts))
+        whole.append(np.concatenate([part[start:start + size] for part in parts])[:parameter.numel()])
+        start += size
+    return np.concatenate(whole)
+
+
 def run(variant, stage):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         launch_ranks(__file__, ["--rank-of", variant, stage, folder], WORLD_SIZE)
         losses = [json.loads((folder / f"rank{r}.json").read_text())["losses"] for r in range(WORLD_SIZE)]
         parts = [np.fromfile(folder / f"rank{r}.bin", np.float32) for r in range(WORLD_SIZE)]
+    if stage == 3:
+        return {"losses": np.array(losses).T, "masters": join_shards(parts)}
     numel = initial_weights().size
     masters = parts[0] if parts[0].size >= numel else np.concatenate(parts)
     return {"losses": np.array(losses).T, "masters": masters[:numel]}
