@@ -12,6 +12,7 @@
 #include "deepspeed/engine/dataloader.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/load_weights.h"
+#include "deepspeed/engine/memory_estimate.h"
 #include "deepspeed/engine/memory_needs_live.h"
 #include "deepspeed/engine/seed.h"
 #include "deepspeed/engine/tensor_access.h"

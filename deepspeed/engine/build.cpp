@@ -1,7 +1,6 @@
 #include "deepspeed/engine/build.h"
 
 #include <cmath>
-#include <set>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -11,84 +10,19 @@
 #include "deepspeed/device/current_device.h"
 #include "deepspeed/device/threads.h"
 #include "deepspeed/engine/autocast.h"
+#include "deepspeed/engine/base_optimizer.h"
 #include "deepspeed/engine/initialize_arguments.h"
 #include "deepspeed/engine/model_store.h"
 #include "deepspeed/engine/param_groups.h"
 #include "deepspeed/engine/seed.h"
-#include "deepspeed/optim/factory.h"
+#include "deepspeed/engine/zero_options.h"
 #include "deepspeed/optim/lr_scheduler_factory.h"
-#include "deepspeed/optim/torch_optimizer.h"
 #include "deepspeed/precision/loss_scaler.h"
 
 namespace deepspeed {
 namespace {
 
 using TorchOptimizerPtr = std::shared_ptr<torch::optim::Optimizer>;
-
-at::ScalarType model_dtype(const config::DeepSpeedConfig& config) {
-  if (config.fp16.enabled) return at::kHalf;
-  if (config.bf16.enabled) return at::kBFloat16;
-  return at::kFloat;
-}
-
-std::optional<at::ScalarType> dtype_of(const std::optional<std::string>& name) {
-  if (!name) return std::nullopt;
-  return *name == "fp16" ? at::kHalf : *name == "bf16" ? at::kBFloat16 : at::kFloat;
-}
-
-// Of accumulated gradients; none: the model's.
-std::optional<at::ScalarType> accumulation_dtype(const config::DeepSpeedConfig& config) {
-  if (config.bf16.enabled && config.bf16.immediate_grad_update) return at::kFloat;
-  return dtype_of(config.data_types.grad_accum_dtype);
-}
-
-at::ScalarType communication_dtype(const config::DeepSpeedConfig& config) {
-  if (config.communication_data_type) return *dtype_of(config.communication_data_type);
-  // Stages 0 and 1 reduce the accumulated sums, stage 2 the gradients of each backward.
-  if (config.zero_optimization.stage < 2) return accumulation_dtype(config).value_or(model_dtype(config));
-  return model_dtype(config);
-}
-
-zero::Averaging averaging(const config::DeepSpeedConfig& config, int world_size) {
-  if (config.gradient_allreduce_op == "sum") return zero::Averaging::sum();
-  if (config.prescale_gradients) return zero::Averaging::prescaled_mean(world_size);
-  if (config.gradient_predivide_factor != 1.0) {
-    return zero::Averaging::predivided_mean(world_size, config.gradient_predivide_factor);
-  }
-  // A sum over the ranks may leave the range of fp16 where the mean does not; DeepSpeed's stages 1 and 2
-  // divide first.
-  const bool scatters = config.zero_optimization.stage >= 1 && config.zero_optimization.reduce_scatter;
-  if (scatters && communication_dtype(config) == at::kHalf)
-    return zero::Averaging::prescaled_mean(world_size);
-  return zero::Averaging::mean(world_size);
-}
-
-// fp16 always, bf16 by config. In fp32 the norm that clipping reads shows it as well.
-bool checks_overflow(const config::DeepSpeedConfig& config) {
-  if (config.fp16.enabled) return true;
-  return config.bf16.enabled ? config.bf16.check_grad_overflow : config.gradient_clipping > 0.0;
-}
-
-zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_size) {
-  const auto& zero = config.zero_optimization;
-  zero::ZeroOptions options;
-  options.stage = static_cast<int>(zero.stage);
-  options.gradient_clipping = config.gradient_clipping;
-  options.check_overflow = checks_overflow(config);
-  options.reduce_bucket_numel = zero.reduce_bucket_size;
-  options.contiguous_gradients = zero.contiguous_gradients;
-  options.reduce_scatter = zero.reduce_scatter;
-  options.multi_rank_buckets = zero.use_multi_rank_bucket_allreduce;
-  options.ignore_unused_parameters = zero.ignore_unused_parameters;
-  options.gather = {zero.allgather_partitions, zero.allgather_bucket_size};
-  options.overlap_comm = zero.overlap_comm.value_or(zero.stage == 3);
-  options.communication_dtype = communication_dtype(config);
-  options.accumulation_dtype = accumulation_dtype(config);
-  options.sixteen_bit_masters =
-      config.fp16.fp16_master_weights_and_grads || config.bf16.bf16_master_weights_and_grads;
-  options.averaging = averaging(config, world_size);
-  return options;
-}
 
 // torch.amp.GradScaler's defaults: what fp16 autocast needs, whose parameters and gradients stay in fp32.
 std::unique_ptr<precision::LossScaler> autocast_scaler() {
@@ -142,29 +76,6 @@ void prepare_buffers(const EngineModel& model, const comm::ProcessGroup& group) 
   }
 }
 
-// DeepSpeed's list of optimizers that were tested with ZeRO; others want zero_allow_untested_optimizer. A
-// class of one of these names outside torch and this library does not get this far: its updates need whole
-// parameters.
-void check_optimizer(const config::DeepSpeedConfig& config, const std::string& name) {
-  static const std::set<std::string> tested = {"FusedAdam", "DeepSpeedCPUAdam",    "Adam",
-                                               "AdamW",     "FusedLion",           "DeepSpeedCPULion",
-                                               "Adagrad",   "DeepSpeedCPUAdagrad", "Muon"};
-  if (config.zero_optimization.stage == 0 || config.zero_allow_untested_optimizer || tested.count(name) != 0)
-    return;
-  raise<ConfigError>("config", "zero_allow_untested_optimizer: ", name, " was not tested with ZeRO stage ",
-                     config.zero_optimization.stage, "; set it to true to use it all the same");
-}
-
-// With bf16_optimizer_states Adam's moments are bf16; the other optimizers have no such state.
-Json optimizer_params(const config::DeepSpeedConfig& config) {
-  Json params = config.optimizer->params;
-  const bool is_adam = optim::is_adam(config.optimizer->type);
-  if (!config.bf16.bf16_optimizer_states || !is_adam) return params;
-  if (params.is_null()) params = Json::object();
-  if (!params.contains("moment_dtype")) params["moment_dtype"] = "bf16";
-  return params;
-}
-
 // The weights of embeddings, whose gradients sparse_gradients sends as rows.
 zero::ParamSet row_parameters(const config::DeepSpeedConfig& config, const EngineModel& model) {
   zero::ParamSet found;
@@ -180,27 +91,6 @@ zero::ParamSet row_parameters(const config::DeepSpeedConfig& config, const Engin
     for (const at::Tensor& parameter : module.parameters) found.insert(parameter.unsafeGetTensorImpl());
   }
   return found;
-}
-
-std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedConfig& config,
-                                                      const TorchOptimizerPtr& client,
-                                                      const EngineModel& model,
-                                                      std::vector<optim::ParamGroup> groups) {
-  std::unique_ptr<optim::Optimizer> optimizer;
-  if (client) {
-    std::vector<std::pair<std::string, at::Tensor>> named;
-    for (const auto& param : model.parameters) named.emplace_back(param.name, param.tensor);
-    optimizer = std::make_unique<optim::TorchOptimizer>(client, named);
-  } else {
-    optimizer = optim::make_optimizer(config.optimizer->type, optimizer_params(config), std::move(groups));
-  }
-  check_optimizer(config, optimizer->name());
-  if (config.bf16.bf16_optimizer_states && optimizer->state_dtype() != at::kBFloat16) {
-    raise<ConfigError>("config", "bf16.bf16_optimizer_states: the state of ", optimizer->name(),
-                       " is kept in float32; name Adam or AdamW in `optimizer`, or pass a FusedAdam with "
-                       "moment_dtype bfloat16");
-  }
-  return optimizer;
 }
 
 std::shared_ptr<optim::LrScheduler> make_scheduler(const config::DeepSpeedConfig& config,

@@ -1,6 +1,7 @@
 // What a rank holds follows the formula of ZeRO: counted at torch's allocator, and as the engine itself says.
 #include <gtest/gtest.h>
 
+#include "deepspeed/engine/memory_estimate.h"
 #include "deepspeed/initialize.h"
 
 #include "tests/support/counting_allocator.h"
@@ -54,6 +55,12 @@ void check_rank(const comm::World& world, const Precision& precision, int stage)
   const int64_t padded = shards != nullptr ? shards->flat_numel() * world.size() : layout.padded_numel();
   const int64_t owned = stage == 0 ? padded : padded / world.size();
   const zero::MemoryBytes memory = engine->memory();
+  const zero::ModelStatesEstimate estimate = zero::estimate_model_states(
+      engine->model(), measured_config(precision, stage), static_cast<int>(world.size()));
+  EXPECT_EQ(estimate.states.parameters, memory.parameters);
+  EXPECT_EQ(estimate.states.gradients, memory.gradients);
+  EXPECT_EQ(estimate.states.master_weights, memory.master_weights);
+  EXPECT_EQ(estimate.states.optimizer_states, memory.optimizer_states);
   EXPECT_EQ(memory.parameters, precision.bytes * (stage == 3 ? owned : padded));
   EXPECT_EQ(memory.gradients, precision.bytes * (stage >= 2 ? owned : padded));
   EXPECT_EQ(memory.master_weights, precision.masters * owned);
