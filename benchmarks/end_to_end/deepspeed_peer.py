@@ -67,6 +67,7 @@ def run_rank(options):
     torch.set_num_threads(1)
     deepspeed.init_distributed("gloo")
     model = GPT(options.vocabulary, options.context, options.width, options.layers, options.heads)
+    parameters = sum(p.numel() for p in model.parameters())  # stage 3 leaves them empty
     filling = time.time()
     formula.fill_parameters(model, WEIGHT_SCALE)
     filling = time.time() - filling  # the formula is no part of a start: both sides leave it out
@@ -85,7 +86,7 @@ def run_rank(options):
         losses.append(loss.item())
     result = {"rank": rank, "ready_seconds": ready_seconds, "step_ms": steps[options.warmup:], "losses": losses,
               "peak_rss_mb": peak_rss_mb(),
-              "parameters": sum(p.numel() for p in model.parameters())}
+              "parameters": parameters}
     pathlib.Path(options.rank_output, f"{rank}.json").write_text(json.dumps(result))
 
 

@@ -16,6 +16,10 @@ namespace {
 
 constexpr const char* kAccessWhere = "zero.access";
 
+// Bytes of a shard from which on a message of its own costs less than the copies into and out of a shared
+// one: its parameter is received where it is used.
+constexpr int64_t kTravelsAlone = 256 * 1024;
+
 // Buffers are ordinary tensors, whatever mode the operator that wants them runs in.
 struct OrdinaryTensors {
   c10::InferenceMode normal{false};
@@ -167,9 +171,19 @@ void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted) {
       set_gathering(*storage, source->whole_.to(storage->dtype_));
       continue;
     }
-    shards.push_back(current_shard(*storage));
+    at::Tensor shard = current_shard(*storage);
+    if (static_cast<int64_t>(shard.nbytes()) >= kTravelsAlone) {
+      start_together({storage}, {std::move(shard)});
+      continue;
+    }
+    shards.push_back(std::move(shard));
     gathered.push_back(storage);
   }
+  start_together(gathered, std::move(shards));
+}
+
+void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered,
+                                std::vector<at::Tensor> shards) {
   if (gathered.empty()) return;
   const comm::CallSubject subject(subject_of(gathered));
   const auto bucket = std::make_shared<GatherBucket>(group_, std::move(shards));

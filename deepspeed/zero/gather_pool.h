@@ -86,8 +86,9 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void check_use(const PartitionedStorage& storage, const std::string& op, bool writes) const;
   void make_whole(PartitionedStorage& storage);
   void start_gather(PartitionedStorage& storage);
-  /// By one collective; of one dtype.
+  /// Of one dtype: small ones by one collective, large ones each by its own.
   void start_gathers(const std::vector<PartitionedStorage*>& wanted);
+  void start_together(const std::vector<PartitionedStorage*>& gathered, std::vector<at::Tensor> shards);
   void set_gathering(PartitionedStorage& storage, at::Tensor whole);
   static std::string subject_of(const std::vector<PartitionedStorage*>& storages);
   /// Starts the gathers of what is used next, as far as there is room.
