@@ -29,6 +29,9 @@ constexpr auto kCalls = std::to_array<std::pair<std::string_view, std::string_vi
     {"torch._utils", "_rebuild_tensor_v3"},
     {"torch._utils", "_rebuild_parameter"},
     {"torch._utils", "_rebuild_parameter_with_state"},
+    {"torch._tensor", "_rebuild_from_type_v2"},
+    {"torch", "Tensor"},
+    {"torch.nn.parameter", "Parameter"},
     {"torch.storage", "UntypedStorage"},
 });
 
@@ -64,6 +67,19 @@ uint32_t build_tensor(PickleGraph& graph, const PickleNode& callable, const std:
   const TensorView view{type, graph.at(items[1]).leaf.as_int(), dims_of(graph, items[2]),
                         dims_of(graph, items[3])};
   return graph.add_leaf(view_of_storage(storage.storage, view));
+}
+
+/// (call, class, its arguments, attributes): a tensor on which Python code hung attributes, which are of no
+/// use to a reader.
+uint32_t build_tensor_of_type(PickleGraph& graph, const PickleNode& callable,
+                              const std::vector<uint32_t>& items) {
+  if (items.size() != 4) raise_arguments(callable);
+  const PickleNode call = graph.at(items[0]);
+  if (call.kind != Kind::kGlobal || !call.name.starts_with("_rebuild_tensor") ||
+      graph.at(items[2]).kind != Kind::kTuple)
+    raise_arguments(callable);
+  const std::vector<uint32_t> arguments = graph.at(items[2]).items;
+  return build_tensor(graph, call, arguments);
 }
 
 /// The Latin-1 bytes of a UTF-8 text.
@@ -136,7 +152,9 @@ uint32_t build_call(PickleGraph& graph, uint32_t callable_index, uint32_t argume
     if (items.size() != 1) raise_arguments(callable);
     return graph.add_leaf(Size{dims_of(graph, items[0])});
   }
-  if (callable.name.ends_with("Storage")) raise_arguments(callable);
+  if (callable.name == "_rebuild_from_type_v2") return build_tensor_of_type(graph, callable, items);
+  if (callable.name.ends_with("Storage") || callable.name == "Tensor" || callable.name == "Parameter")
+    raise_arguments(callable);
   return graph.add({.kind = Kind::kObject, .items = items, .module = callable.module, .name = callable.name});
 }
 

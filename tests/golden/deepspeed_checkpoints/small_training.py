@@ -53,6 +53,8 @@ def ds_config(stage, dtype, micro_batch=MICRO_BATCH):
         "gradient_clipping": 1.0,
         "zero_optimization": {"stage": stage},
     }
+    if stage == 3:  # DeepSpeed's default threshold would keep all of this model whole
+        config["zero_optimization"]["stage3_param_persistence_threshold"] = 0
     if dtype == "bf16":
         config["bf16"] = {"enabled": True}
     if dtype == "fp16":

@@ -35,6 +35,9 @@ CHECKPOINTS = {
     "stage2_fp16_groups": (2, "fp16", 2, "groups"),
     "stage2_fp32_shared": (2, "fp32", 1, "shared"),
     "stage2_bf16_plain": (2, "bf16", 1, "plain"),
+    "stage3_fp32": (3, "fp32", 2, "golden"),
+    "stage3_bf16_groups": (3, "bf16", 2, "groups"),
+    "stage3_fp16_frozen": (3, "fp16", 1, "frozen"),
 }
 
 
