@@ -1,4 +1,4 @@
-"""What a checkpoint of stages 0 to 2 holds, by parameter, whoever wrote it; and the form of its files."""
+"""What a checkpoint of stages 0 to 3 holds, by parameter, whoever wrote it; and the form of its files."""
 
 import torch
 
@@ -10,8 +10,13 @@ def load(path):
     return torch.load(path, weights_only=False)  # DeepSpeed's own classes are inside
 
 
+def model_files(folder):
+    """Of each rank at stage 3, else one."""
+    return sorted(folder.glob("zero_pp_rank_*_model_states.pt")) or [folder / "mp_rank_00_model_states.pt"]
+
+
 def model_file(folder):
-    return folder / "mp_rank_00_model_states.pt"
+    return model_files(folder)[0]
 
 
 def optimizer_files(folder):
@@ -24,12 +29,25 @@ def split(flat, shapes):
     return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts)}
 
 
+def join(parts, shapes):
+    """Of the flat shards of each rank: whole tensors, without each one's padding."""
+    whole, start = {}, 0
+    for name, shape in shapes.items():
+        size = -(-shape.numel() // len(parts))
+        whole[name] = torch.cat([part.detach()[start:start + size] for part in parts])[:shape.numel()].view(shape)
+        start += size
+    return whole
+
+
 def read_run(folder, groups):
     """Every weight, state, counter and setting by a path. `groups`: of each group of the optimizer the names."""
     model = load(model_file(folder))
     run = {f"module/{name}": tensor for name, tensor in model["module"].items()}
     for key in ("global_steps", "global_samples", "skipped_steps", "lr_scheduler", "buffer_names"):
         run[key] = model[key]
+    if len(model_files(folder)) > 1 or model_file(folder).name.startswith("zero_pp"):
+        read_shards(run, folder, model)
+        return run
     shapes = [{name: model["module"][name].shape for name in group} for group in groups]
     if model["optimizer"] is None:
         read_partitions(run, folder, model)
@@ -56,6 +74,22 @@ def read_partitions(run, folder, model):
             flat = torch.cat([base["state"][index][key] for base in bases])
             run.update({f"{key}/{name}": part for name, part in split(flat, shapes).items()})
         note_group(run, index, bases[0]["param_groups"][index], bases[0]["state"][index]["step"])
+
+
+def read_shards(run, folder, model):
+    """Stage 3, with one sub-group a group."""
+    states = [load(path)["optimizer_state_dict"] for path in optimizer_files(folder)]
+    run["scaler"], run["overflow"] = vars(states[0]["loss_scaler"]), states[0]["overflow"]
+    bases = [rank["optimizer_state_dict"] for rank in states]
+    for index, shapes in enumerate(model["param_shapes"]):
+        flats = {"fp32": [rank["fp32_flat_groups"][index] for rank in states]}
+        flats.update({key: [base["state"][index][key] for base in bases] for key in ("exp_avg", "exp_avg_sq")})
+        for key, parts in flats.items():
+            run.update({f"{key}/{name}": whole for name, whole in join(parts, shapes).items()})
+        note_group(run, index, bases[0]["param_groups"][index], bases[0]["state"][index]["step"])
+    fragments = [load(path)["frozen_param_fragments"] for path in model_files(folder)]
+    for name, shape in (model["frozen_param_shapes"] or {}).items():
+        run[f"frozen/{name}"] = join([rank[name] for rank in fragments], {name: shape})[name]
 
 
 def read_plain(run, optimizer, shapes):
@@ -131,6 +165,16 @@ def form_of_partition(state):
     return form
 
 
+def form_of_shards(state):
+    form = {key: kind_of(value) for key, value in state.items()}
+    form["optimizer_state_dict"] = form_of_optimizer(state["optimizer_state_dict"])
+    form["fp32_flat_groups"] = [(flat.dtype, tuple(flat.shape)) for flat in state["fp32_flat_groups"]]
+    for key in ("partition_count", "zero_stage"):
+        form[key] = state[key]
+    form["loss_scaler"] = {key: kind_of(value) for key, value in vars(state["loss_scaler"]).items()}
+    return form
+
+
 def form_of(folder, stage, frozen):
     """Names, keys, order, dtypes and shapes of a tag's files, without what is ours to have beside DeepSpeed's."""
     model = load(model_file(folder))
@@ -138,7 +182,9 @@ def form_of(folder, stage, frozen):
             "module": form_of_tensors(model["module"]), "buffer_names": sorted(model["buffer_names"]),
             "optimizer": form_of_plain(model["optimizer"], frozen),
             "files": [path.name for path in optimizer_files(folder)],
-            "partitions": [form_of_partition(load(path)["optimizer_state_dict"]) for path in optimizer_files(folder)]}
+            "model files": [path.name for path in model_files(folder)],
+            "partitions": [(form_of_shards if stage == 3 else form_of_partition)(load(path)["optimizer_state_dict"])
+                           for path in optimizer_files(folder)]}
     if stage > 0:
         form["param_shapes"] = [list(group.items()) for group in model["param_shapes"]]
         form["shared_params"] = model["shared_params"]

@@ -1,11 +1,11 @@
-"""Plain checkpoints both ways, where DeepSpeed is installed: stages 0, 1, 2 x fp32, bf16, fp16 x 1, 2 ranks x a plain model,
+"""Plain checkpoints both ways, where DeepSpeed is installed: stages 0 to 3 x fp32, bf16, fp16 x 1, 2 ranks x a plain model,
 one with frozen parameters, with a shared one, with several parameter groups. A run that one side began is saved, goes on
 there, and goes on from the save on the other side:
 
 - what the other side has loaded, saved again at once, is what was saved: weights, fp32 masters, moments, loss scaler,
   counters, schedule and hyperparameters, bit by bit;
 - the next losses are those of the run that never stopped;
-- at stages 1 and 2 both sides' zero_to_fp32 make the same tensors of the save;
+- at stages 1 to 3 both sides' zero_to_fp32 make the same tensors of the save;
 - our files load in torch with weights_only=True, and have the keys, order, dtypes and shapes of DeepSpeed's.
 
     python checkpoints_both_ways.py BUILD_FOLDER [--stage 0 1] [--dtype bf16] [--ranks 2] [--variant frozen] ...
@@ -30,7 +30,7 @@ import small_training as small
 STEPS_BEFORE, STEPS_AFTER = 5, 3
 # Of losses, relative. Sums of other orders; in 16 bits also weights that round to a neighbour.
 TOLERANCE = {"fp32": 2e-6, "bf16": 4e-3, "fp16": 1e-3}
-STAGES, DTYPES, RANKS = (0, 1, 2), ("fp32", "bf16", "fp16"), (1, 2)
+STAGES, DTYPES, RANKS = (0, 1, 2, 3), ("fp32", "bf16", "fp16"), (1, 2)
 MODELS = ("plain", "frozen", "shared", "groups")
 DIRECTIONS = ("ours-to-deepspeed", "deepspeed-to-ours")
 Case = collections.namedtuple("Case", "stage dtype ranks variant")
@@ -108,8 +108,8 @@ def unsafe_files(folder):
     from deepspeed.utils.tensor_fragment import fragment_address
 
     unsafe = []
-    for path in [content.model_file(folder), *content.optimizer_files(folder)]:
-        classes = [] if path == content.model_file(folder) else [DynamicLossScaler, LossScaler, ZeroStageEnum, fragment_address]
+    for path in [*content.model_files(folder), *content.optimizer_files(folder)]:
+        classes = [] if path in content.model_files(folder) else [DynamicLossScaler, LossScaler, ZeroStageEnum, fragment_address]
         try:
             with torch.serialization.safe_globals(classes):
                 torch.load(path, weights_only=True)
