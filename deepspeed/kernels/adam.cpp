@@ -36,6 +36,9 @@ void check_step(const AdamStep& step) {
   if (step.step < 1) {
     raise<UsageError>(kAdamWhere, "step is ", step.step, ", it counts from 1");
   }
+  if (step.first_index < 0) {
+    raise<UsageError>(kAdamWhere, "first_index is ", step.first_index, ", expected 0 or more");
+  }
   for (const auto& [name, beta] : {std::pair{"beta1", step.beta1}, std::pair{"beta2", step.beta2}}) {
     if (!(beta >= 0 && beta < 1)) {
       raise<UsageError>(kAdamWhere, name, " is ", beta, ", expected a number in [0, 1)");
@@ -85,6 +88,7 @@ AdamConstants constants_of(const AdamStep& step) {
   constants.decoupled_decay = step.adamw_mode ? static_cast<float>(step.lr * step.weight_decay) : 0.0F;
   constants.step_size = static_cast<float>(step.lr * std::sqrt(bias2) / bias1);
   constants.rounding_seed = step.rounding_seed;
+  constants.first_index = step.first_index;
   set_constants_of_bf16(step, constants);
   return constants;
 }

@@ -27,6 +27,7 @@ struct AdamStep {
   int64_t step = 1;
   double gradient_scale = 1.0;  // the gradient is multiplied by it: clipping and 1 / loss scale
   uint64_t rounding_seed = 0;   // stochastic rounding of 16-bit moments; vary it from step to step
+  int64_t first_index = 0;      // which element the first one is, for that rounding: of a larger whole
 };
 
 /// Tensors of the update, 1-D, of n elements, contiguous, on one device.

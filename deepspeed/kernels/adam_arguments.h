@@ -34,6 +34,7 @@ struct AdamConstants {
   float decoupled_decay = 0;  // lr * weight_decay, taken off the master
   float step_size = 0;        // lr * sqrt(1 - beta2^t) / (1 - beta1^t)
   uint64_t rounding_seed = 0;
+  int64_t first_index = 0;  // of the first element, in the random numbers
 
   // For bf16 moments, whose update is bound by arithmetic: fewer operations. The gradient is scaled, and L2
   // decay added, only where there is L2 decay; else the scale is a part of these factors.

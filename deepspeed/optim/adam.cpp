@@ -110,9 +110,10 @@ void Adam::step(const FlatSlice& slice, double gradient_scale) {
   step.bias_correction = group.flag("bias_correction");
   step.step = moments.step + 1;
   step.gradient_scale = gradient_scale;
-  step.rounding_seed =
-      kernels::mix_bits(kernels::mix_bits(options_.rounding_seed ^ kernels::mix_bits(slice.id)) ^
-                        static_cast<uint64_t>(step.step));
+  step.rounding_seed = kernels::mix_bits(
+      kernels::mix_bits(options_.rounding_seed ^ kernels::mix_bits(slice.whole.value_or(slice.id))) ^
+      static_cast<uint64_t>(step.step));
+  step.first_index = slice.begin_in_whole;
   if (options_.amsgrad) {
     step_amsgrad(slice, moments, step);
   } else {

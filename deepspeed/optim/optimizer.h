@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,7 +30,8 @@ inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
 }
 
 /// What one call updates: a contiguous piece of one group's flat space. `id` names it for the life of the
-/// optimizer (its state hangs on it); padding elements belong to no segment.
+/// optimizer (its state hangs on it); padding elements belong to no segment. Where it is one of the pieces
+/// that a larger slice was cut into, `whole` names that one, whose random numbers are used.
 struct FlatSlice {
   size_t id = 0;
   size_t group = 0;
@@ -38,6 +40,8 @@ struct FlatSlice {
   at::Tensor low_precision;  // (n) 16-bit copy of the new master to write, or undefined
   const std::vector<Segment>* segments = nullptr;
   const CutParameters* cut = nullptr;  // of the group; null: every segment is a whole parameter
+  std::optional<size_t> whole = {};
+  int64_t begin_in_whole = 0;  // elements
 };
 
 /// State of one slice: named flat tensors of its size, and the number of steps made.

@@ -145,6 +145,33 @@ TEST(AdamRounding, RoundingDependsOnTheSeed) {
   EXPECT_TRUE(at::equal(a.master, b.master)) << "the first update uses the moments before they are rounded";
 }
 
+TEST(AdamRounding, OfPiecesIsThatOfTheWhole) {
+  const SimdTargetGuard guard;
+  for (const std::string& target : simd_targets()) {
+    use_simd_target(target);
+    for (const auto copy : copies()) {
+      const Case c{40'000, at::kFloat, at::kBFloat16, copy};
+      const AdamTensors whole = make_tensors(c, 9), cut = make_tensors(c, 9);
+      AdamStep step = hyperparameters();
+      step.first_index = (int64_t{1} << 32) - 20'001;  // the upper half of the index changes within
+      const int64_t first = step.first_index;
+      adam(whole, step);
+      int64_t begin = 0;
+      for (const int64_t end : {1, 8, 21, 20'001, 20'003, 33'000, 40'000}) {
+        const auto piece_of = [&](const at::Tensor& tensor) {
+          return tensor.defined() ? tensor.narrow(0, begin, end - begin) : tensor;
+        };
+        step.first_index = first + begin;
+        adam({piece_of(cut.master), piece_of(cut.gradient), piece_of(cut.exp_avg), piece_of(cut.exp_avg_sq),
+              piece_of(cut.low_precision)},
+             step);
+        begin = end;
+      }
+      expect_same_bits(whole, cut, target);
+    }
+  }
+}
+
 TEST(AdamRounding, KeepsNanInBf16Moments) {
   AdamTensors t = make_tensors({9, at::kFloat, at::kBFloat16, at::ScalarType::Undefined}, 10);
   t.gradient =

@@ -118,8 +118,8 @@ HWY_INLINE void update_pair(D d, const AdamConstants& c, uint32_t key, uint32_t 
   }
 }
 
-/// As many pairs of vectors as fit from `i` on, none unless it is a multiple of 8; returns the element after
-/// them.
+/// As many pairs of vectors as fit from `i` on, none unless its index is a multiple of 8; returns the element
+/// after them.
 template <class Gradient, class Moment, class Copy, bool kL2, class D>
 HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, uint32_t key, int64_t i, int64_t end,
                                 bool stream, float* master, const typename Gradient::Bits* gradient,
@@ -127,17 +127,18 @@ HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, uint32_t key, int64
                                 uint16_t* copy) {
   constexpr int64_t kPrefetchNumel = 512;
   const int64_t two = 2 * static_cast<int64_t>(hn::Lanes(d));
-  if (i % 8 != 0) {
+  const int64_t first = c.first_index;
+  if ((i + first) % 8 != 0) {
     return i;
   }
-  auto counters = first_counters(d, key, static_cast<uint32_t>(i));
+  auto counters = first_counters(d, key, static_cast<uint32_t>(i + first));
   for (; i + two <= end; i += two) {
     // So long a body fills the window in which the processor would look for its next loads.
     hwy::Prefetch(master + i + kPrefetchNumel);
     hwy::Prefetch(gradient + i + kPrefetchNumel);
     hwy::Prefetch(exp_avg + i + kPrefetchNumel);
     hwy::Prefetch(exp_avg_sq + i + kPrefetchNumel);
-    update_pair<Gradient, Moment, Copy, kL2>(d, c, key, static_cast<uint32_t>(i), counters, stream,
+    update_pair<Gradient, Moment, Copy, kL2>(d, c, key, static_cast<uint32_t>(i + first), counters, stream,
                                              master + i, gradient + i, exp_avg + i, exp_avg_sq + i,
                                              at<Copy>(copy, i));
   }
@@ -158,7 +159,8 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
                              bool stream) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const uint32_t key = rounding_key(c.rounding_seed, static_cast<uint64_t>(begin) >> 32);
+  const int64_t first = c.first_index;
+  const uint32_t key = rounding_key(c.rounding_seed, static_cast<uint64_t>(begin + first) >> 32);
   float* const master = arrays.master;
   const auto* const gradient = static_cast<const typename Gradient::Bits*>(arrays.gradient);
   auto* const exp_avg = static_cast<typename Moment::Bits*>(arrays.exp_avg);
@@ -171,8 +173,9 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
                                                   exp_avg_sq, copy);
   }
   for (; i + lanes <= end; i += lanes) {
-    update_vector<Gradient, Moment, Copy, kL2>(d, c, key, static_cast<uint32_t>(i), stream, master + i,
-                                               gradient + i, exp_avg + i, exp_avg_sq + i, at<Copy>(copy, i));
+    update_vector<Gradient, Moment, Copy, kL2>(d, c, key, static_cast<uint32_t>(i + first), stream,
+                                               master + i, gradient + i, exp_avg + i, exp_avg_sq + i,
+                                               at<Copy>(copy, i));
   }
   const size_t rest = static_cast<size_t>(end - i);
   if (rest == 0) {
@@ -188,7 +191,8 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
   std::memcpy(g, gradient + i, rest * sizeof(*g));
   std::memcpy(m, exp_avg + i, rest * sizeof(*m));
   std::memcpy(v, exp_avg_sq + i, rest * sizeof(*v));
-  update_vector<Gradient, Moment, Copy, kL2>(d, c, key, static_cast<uint32_t>(i), false, p, g, m, v, low);
+  update_vector<Gradient, Moment, Copy, kL2>(d, c, key, static_cast<uint32_t>(i + first), false, p, g, m, v,
+                                             low);
   std::memcpy(master + i, p, rest * sizeof(*p));
   std::memcpy(exp_avg + i, m, rest * sizeof(*m));
   std::memcpy(exp_avg_sq + i, v, rest * sizeof(*v));
@@ -248,8 +252,12 @@ HWY_EXPORT(adam_of_target);
 void adam_simd(const AdamArrays& arrays, const AdamConstants& constants, int64_t begin, int64_t end,
                bool stream) {
   constexpr int64_t kCounterPeriod = int64_t{1} << 32;  // the random bits count with 32 bits a key
+  constexpr int64_t kPairs = 8;                         // where 16-bit moments go on in pairs of vectors
   while (begin < end) {
-    const int64_t stop = std::min(end, (begin / kCounterPeriod + 1) * kCounterPeriod);
+    const int64_t index = begin + constants.first_index;
+    const bool in_pairs = arrays.moment_type == ElementType::kFloat32 || index % kPairs == 0;
+    const int64_t period = in_pairs ? kCounterPeriod : kPairs;
+    const int64_t stop = std::min(end, begin + period - index % period);
     HWY_DYNAMIC_DISPATCH(adam_of_target)(arrays, constants, begin, stop, stream);
     begin = stop;
   }

@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads)
     Pack<Copy, kWidth> copy4;
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
-      update(c, seed, i * kWidth + k, p4.at[k], g4.at[k], m4.at[k], v4.at[k], copy4.at[k]);
+      update(c, seed, c.first_index + i * kWidth + k, p4.at[k], g4.at[k], m4.at[k], v4.at[k], copy4.at[k]);
     }
     reinterpret_cast<Pack<float, kWidth>*>(p)[i] = p4;
     reinterpret_cast<Pack<Moment, kWidth>*>(m)[i] = m4;
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   for (int64_t i = packs * kWidth + thread; i < numel; i += threads) {
     Copy rounded;
-    update(c, seed, i, p[i], g[i], m[i], v[i], rounded);
+    update(c, seed, c.first_index + i, p[i], g[i], m[i], v[i], rounded);
     if constexpr (sizeof(Copy) == 2) {
       copy[i] = rounded;
     }
