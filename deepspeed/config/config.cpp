@@ -60,8 +60,7 @@ void apply_older_keys(DeepSpeedConfig& config) {
 
 void warn(const DeepSpeedConfig& config, const Json& values) {
   std::string ignored;
-  for (const std::string& value :
-       values_without_effect(all_options(), values, "", config.zero_optimization.stage))
+  for (const std::string& value : values_without_effect(all_options(), values, "", values))
     ignored += (ignored.empty() ? "" : ", ") + value;
   if (!ignored.empty()) log::warning("[config] without effect: ", ignored);
   if (config.vocabulary_size && *config.vocabulary_size % 8 != 0) {

@@ -127,11 +127,15 @@ Option only(std::vector<Json> values) {
 Option without_effect(std::string why) {
   return [=](Field& field) { field.no_effect = why; };
 }
-Option effective_at_stage(int64_t stage) {
+Option effective_where(std::vector<std::string> paths, std::vector<Json> values, std::string why) {
   return [=](Field& field) {
-    field.no_effect = "only stage " + std::to_string(stage) + " uses it";
-    field.effective_stage = stage;
+    field.no_effect = why;
+    field.effective_where = Condition{paths, values};
   };
+}
+Option effective_at_stage(int64_t stage) {
+  return effective_where({"zero_optimization.stage"}, {stage},
+                         "only stage " + std::to_string(stage) + " uses it");
 }
 Option keeps_unknown_keys() {
   return [](Field& field) { field.open = true; };

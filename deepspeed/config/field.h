@@ -29,6 +29,12 @@ struct Deprecation {
   std::function<Json(const Json&)> convert;
 };
 
+/// Holds where one of these keys of the whole config, by their paths, has one of the values.
+struct Condition {
+  std::vector<std::string> paths;
+  std::vector<Json> values;
+};
+
 struct Field {
   std::string key;
   Kind kind = Kind::kAny;
@@ -45,7 +51,7 @@ struct Field {
   std::optional<std::vector<Json>> supported_values;  // what this version can do, of the documented values
   std::string refusal;    // why the other values will never work; empty: they come later
   std::string no_effect;  // why no value of it changes anything in this version; empty: values act
-  std::optional<int64_t> effective_stage;  // of ZeRO, at which values act all the same
+  std::optional<Condition> effective_where;  // where values act all the same
   std::optional<Deprecation> deprecation;
   // Of sections:
   std::vector<Field> children;
@@ -96,6 +102,8 @@ Option never(std::string why);
 Option only(std::vector<Json> values);
 /// Any value is accepted, and none acts: loading a value that is not the default says so in one line.
 Option without_effect(std::string why);
+/// The same, but where the condition holds.
+Option effective_where(std::vector<std::string> paths, std::vector<Json> values, std::string why);
 /// The same, but at this stage of ZeRO.
 Option effective_at_stage(int64_t stage);
 Option keeps_unknown_keys();

@@ -1,9 +1,17 @@
 #include "deepspeed/config/offload.h"
 
+#include <utility>
+#include <vector>
+
 namespace deepspeed::config {
 namespace {
 
 constexpr const char* kNoOffload = "only offloading uses it";
+
+Option with_optimizer_device(std::vector<Json> devices, const char* why) {
+  return effective_where({"zero_optimization.offload_optimizer.device"}, std::move(devices), why);
+}
+Option with_optimizer_on_nvme() { return with_optimizer_device({"nvme"}, "only device nvme uses it"); }
 
 }  // namespace
 
@@ -28,25 +36,33 @@ const Table<OffloadParamConfig>& offload_param_table() {
 const Table<OffloadOptimizerConfig>& offload_optimizer_table() {
   using C = OffloadOptimizerConfig;
   static const Table<C> table({
-      entry("device", &C::device, "Where the optimizer's state and its step live.",
-            {one_of({"none", "cpu", "nvme"}), not_yet()}),
-      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe.",
-            {without_effect(kNoOffload)}),
-      entry("buffer_count", &C::buffer_count, "Buffers of the swapper.",
-            {at_least(0), without_effect(kNoOffload)}),
-      entry("pin_memory", &C::pin_memory, "Use page-locked host memory.", {without_effect(kNoOffload)}),
-      entry("pipeline_read", &C::pipeline_read, "Read the next tile while one is worked on.",
-            {without_effect(kNoOffload)}),
-      entry("pipeline_write", &C::pipeline_write, "Write the last tile while one is worked on.",
-            {without_effect(kNoOffload)}),
-      entry("fast_init", &C::fast_init, "Initialise faster on NVMe.", {without_effect(kNoOffload)}),
+      entry(
+          "device", &C::device,
+          "Where the optimizer's state lives: with cpu in host memory, with nvme on a disk; its step runs on "
+          "the host.",
+          {one_of({"none", "cpu", "nvme"})}),
+      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe.", {with_optimizer_on_nvme()}),
+      entry(
+          "buffer_count", &C::buffer_count,
+          "Tensors of a sub-group that may be in memory, in each stage of the pipeline: masters and states.",
+          {at_least(0), with_optimizer_on_nvme()}),
+      entry("pin_memory", &C::pin_memory, "Use page-locked host memory.",
+            {with_optimizer_device({"cpu", "nvme"}, kNoOffload)}),
+      entry("pipeline_read", &C::pipeline_read, "Read the next sub-group while one is stepped.",
+            {with_optimizer_on_nvme()}),
+      entry("pipeline_write", &C::pipeline_write, "Step the next sub-group while the last one is written.",
+            {with_optimizer_on_nvme()}),
+      entry("fast_init", &C::fast_init, "Initialise faster on NVMe.",
+            {without_effect("masters go to the disk one sub-group at a time, each in one write")}),
       entry("ratio", &C::ratio,
-            "The part of the parameters whose step runs on the host; below 1 needs stage 3.",
-            {between(0, 1), without_effect(kNoOffload)}),
+            "The part of the parameters whose state is offloaded and whose step runs on the host; below 1 "
+            "needs "
+            "stage 3.",
+            {between(0, 1), with_optimizer_device({"cpu", "nvme"}, kNoOffload)}),
       entry("super_offload", &C::super_offload, "Overlap the host's step with backward.", {not_yet()}),
       entry("cpuadam_cores_perc", &C::cpuadam_cores_perc,
             "The part of the cores that super_offload's step takes.",
-            {between(0, 1), without_effect(kNoOffload)}),
+            {between(0, 1), without_effect("only super_offload uses it")}),
   });
   return table;
 }

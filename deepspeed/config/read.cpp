@@ -165,6 +165,20 @@ void require_depth(const Json& value, size_t depth, const std::string& path) {
     require_depth(item, depth + 1, named ? join(path, path_part(key)) : path);
 }
 
+bool holds(const Condition& condition, const Json& config) {
+  return std::any_of(condition.paths.begin(), condition.paths.end(), [&](std::string path) {
+    std::replace(path.begin(), path.end(), '.', '/');
+    const Json::json_pointer place("/" + path);
+    if (!config.contains(place)) return false;
+    const auto& values = condition.values;
+    return std::find(values.begin(), values.end(), config.at(place)) != values.end();
+  });
+}
+
+bool values_act(const Field& field, const Json& config) {
+  return field.no_effect.empty() || (field.effective_where && holds(*field.effective_where, config));
+}
+
 }  // namespace
 
 std::string join(const std::string& path, const std::string& key) {
@@ -214,16 +228,16 @@ void require_supported(const Field& section, const Json& values, const std::stri
 }
 
 std::vector<std::string> values_without_effect(const Field& section, const Json& values,
-                                               const std::string& path, int64_t zero_stage) {
+                                               const std::string& path, const Json& config) {
   std::vector<std::string> found;
   for (const Field& field : section.children) {
     const auto value = values.find(field.key);
     if (value == values.end()) continue;
     const std::string where = join(path, field.key);
-    const bool acts = field.no_effect.empty() || field.effective_stage == zero_stage;
-    if (!acts && *value != field.default_value) found.push_back(where + " (" + field.no_effect + ")");
+    if (!values_act(field, config) && *value != field.default_value)
+      found.push_back(where + " (" + field.no_effect + ")");
     if (field.kind != Kind::kSection || !value->is_object()) continue;
-    for (std::string& inner : values_without_effect(field, *value, where, zero_stage))
+    for (std::string& inner : values_without_effect(field, *value, where, config))
       found.push_back(std::move(inner));
   }
   return found;

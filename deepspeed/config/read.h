@@ -21,10 +21,10 @@ Json read_section(const Field& section, const Json& given, const std::string& pa
 /// Throws for the first value, of those that read_section gave, that this version does not support.
 void require_supported(const Field& section, const Json& values, const std::string& path);
 
-/// "path (why)" of each value, of those that read_section gave, that is not the default and does not act
-/// at this stage of ZeRO.
+/// "path (why)" of each value, of those that read_section gave, that is not the default and does not act.
+/// config: the values of the whole config, where keys of it are a condition.
 std::vector<std::string> values_without_effect(const Field& section, const Json& values,
-                                               const std::string& path, int64_t zero_stage = 0);
+                                               const std::string& path, const Json& config = {});
 
 /// Throws where objects and lists are nested deeper than a text may nest them.
 void require_bounded_depth(const Json& value);

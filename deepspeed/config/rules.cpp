@@ -140,6 +140,30 @@ void check_zero(const DeepSpeedConfig& config) {
           " with reduce_scatter and the mean");
 }
 
+void check_offloaded_optimizer(const ZeroConfig& zero) {
+  const OffloadOptimizerConfig& offload = zero.offload_optimizer;
+  if (offload.device == "none") return;
+  constexpr const char* kDevice = "zero_optimization.offload_optimizer.device: got \"";
+  require(zero.stage > 0, kDevice, offload.device, "\" at stage 0, expected \"none\", or ",
+          "zero_optimization.stage 1, 2 or 3");
+  if (offload.device != "nvme") return;
+  require(
+      offload.nvme_path && !offload.nvme_path->empty(),
+      "zero_optimization.offload_optimizer.nvme_path: missing, expected a folder on the disk that device ",
+      "\"nvme\" is for");
+  require(offload.buffer_count > 0, "zero_optimization.offload_optimizer.buffer_count: got 0 with device ",
+          "\"nvme\", expected at least 1: masters and states pass through these buffers");
+}
+
+/// What is written past the page cache goes in whole pages.
+void check_aio(const DeepSpeedConfig& config) {
+  const ZeroConfig& zero = config.zero_optimization;
+  if (zero.offload_param.device != "nvme" && zero.offload_optimizer.device != "nvme") return;
+  constexpr int64_t kPageBytes = 4096;
+  require(config.aio.block_size % kPageBytes == 0, "aio.block_size: got ", config.aio.block_size,
+          " bytes with device \"nvme\", expected a multiple of ", kPageBytes);
+}
+
 /// What stage 3 cannot do yet; the other stages do not look at these keys.
 void check_stage3(const ZeroConfig& zero) {
   if (zero.stage != 3) return;
@@ -191,6 +215,8 @@ void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_wor
   check_param_dtype(config);
   check_optimizer(config);
   check_zero(config);
+  check_offloaded_optimizer(config.zero_optimization);
+  check_aio(config);
   check_stage3(config.zero_optimization);
   check_sum_of_gradients(config);
   check_unmanaged_accumulation(config);

@@ -47,9 +47,12 @@ std::vector<Entry<DeepSpeedConfig>> scalar_entries() {
       entry("zero_allow_untested_optimizer", &C::zero_allow_untested_optimizer,
             "Accept optimizers from stage 1 on that DeepSpeed does not list as tested with ZeRO: Lamb, SGD, "
             "RMSprop and those of your own."),
-      entry("zero_force_ds_cpu_optimizer", &C::zero_force_ds_cpu_optimizer,
-            "Insist on the library's own optimizer for a step on the host.",
-            {without_effect("only a step on the host uses it")}),
+      entry(
+          "zero_force_ds_cpu_optimizer", &C::zero_force_ds_cpu_optimizer,
+          "With offload_optimizer, refuse an optimizer passed to initialize() that is not made for a step on "
+          "the host.",
+          {effective_where({"zero_optimization.offload_optimizer.device"}, {"cpu", "nvme"},
+                           "only offload_optimizer uses it")}),
       entry("graph_harvesting", &C::graph_harvesting, "Replay parts of the step as CUDA graphs.",
             {without_effect("a step is a few fused kernels, which leave a graph nothing to save")}),
       entry("wall_clock_breakdown", &C::wall_clock_breakdown,

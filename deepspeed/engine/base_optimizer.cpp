@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/engine/optimizer_offload.h"
 #include "deepspeed/optim/factory.h"
 #include "deepspeed/optim/torch_optimizer.h"
 
@@ -46,9 +47,12 @@ std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedCon
     for (const auto& param : model.parameters) named.emplace_back(param.name, param.tensor);
     optimizer = std::make_unique<optim::TorchOptimizer>(client, named);
   } else {
-    optimizer = optim::make_optimizer(config.optimizer->type, optimizer_params(config), std::move(groups));
+    const bool on_host = config.zero_optimization.offload_optimizer.device != "none";
+    optimizer =
+        optim::make_optimizer(config.optimizer->type, optimizer_params(config), std::move(groups), on_host);
   }
   check_optimizer(config, optimizer->name());
+  check_offloaded_optimizer(config, *optimizer, /*is_client=*/client != nullptr);
   if (config.bf16.bf16_optimizer_states && optimizer->state_dtype() != at::kBFloat16) {
     raise<ConfigError>("config", "bf16.bf16_optimizer_states: the state of ", optimizer->name(),
                        " is kept in float32; name Adam or AdamW in `optimizer`, or pass a FusedAdam with "

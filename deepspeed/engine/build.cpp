@@ -13,6 +13,7 @@
 #include "deepspeed/engine/base_optimizer.h"
 #include "deepspeed/engine/initialize_arguments.h"
 #include "deepspeed/engine/model_store.h"
+#include "deepspeed/engine/optimizer_offload.h"
 #include "deepspeed/engine/param_groups.h"
 #include "deepspeed/engine/seed.h"
 #include "deepspeed/engine/zero_options.h"
@@ -146,6 +147,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
     zero.check_overflow = zero.check_overflow || autocast == at::kHalf;
     zero.param_communication_dtypes = std::move(autocast_marks);
     zero.by_rows = row_parameters(config, model);
+    zero.offload = optimizer_offload(config, world.rank());
     optimizer = std::make_shared<zero::ZeroOptimizer>(
         std::move(store.params), std::move(base), make_loss_scaler(config, autocast), world.group(), zero);
   }

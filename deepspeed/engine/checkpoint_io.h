@@ -61,6 +61,9 @@ class CheckpointIo {
                                             const checkpoint::ModelStates& states) const;
   /// reads_masters: also where the engine's own masters are the model's weights.
   void load_optimizer(const checkpoint::OptimizerFiles& source, bool reads_masters);
+  /// Masters and states of one slice; false: the files have no master of it.
+  bool load_slice(const checkpoint::OptimizerFiles& source, size_t group, const zero::StateSlice& slice,
+                  bool wants_master) const;
   void load_scaler(const checkpoint::LossScalerStates& states);
   void load_group_options(size_t group, const Json& options);
   void load_run_state(const std::string& directory, const std::string& tag,

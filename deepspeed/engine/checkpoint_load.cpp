@@ -175,38 +175,48 @@ void CheckpointIo::load_optimizer(const checkpoint::OptimizerFiles& source, bool
                            " parameter groups, the optimizer has ", groups.size());
   }
   if (source.loss_scaler()) load_scaler(*source.loss_scaler());
-  bool has_masters = true;
+  bool has_masters = true, has_states = true;
   for (size_t index = 0; index < groups.size(); ++index) {
-    const auto pieces = optimizer.pieces(index);
-    // The part of a state, flat, that this rank holds; what the files do not have stays.
-    const auto read = [&](const std::string& state, const at::Tensor& flat) {
-      for (const zero::ParamPiece& piece : pieces) {
-        const std::string& name = groups[index].params[piece.index].name;
-        if (source.numel(name, state) == 0 && state == checkpoint::kMasterState) {
-          has_masters = false;
-          continue;
-        }
-        const Interval elements{piece.offset_in_param, piece.offset_in_param + piece.in_interval.numel()};
-        source.read(name, state, elements,
-                    flat.narrow(0, piece.in_interval.begin, piece.in_interval.numel()));
-      }
-    };
-    if (optimizer.has_master_weights() || reads_masters)
-      read(checkpoint::kMasterState, optimizer.master(index));
     const auto& group = source.groups()[index];
-    optim::SliceState slice;
-    slice.step = group.step;
-    for (const auto& [name, type] : group.states) {
-      const at::Tensor flat =
-          at::empty({optimizer.owned(index).numel()}, optimizer.master(index).options().dtype(type));
-      zero_padding(flat, pieces);
-      read(name, flat);
-      slice.tensors.emplace_back(name, flat);
-    }
-    if (!slice.tensors.empty() || slice.step > 0) optimizer.base_optimizer().load_state(index, slice);
+    optimizer.change_state(index, [&](const zero::StateSlice& slice) {
+      const bool found = load_slice(source, index, slice, optimizer.has_master_weights() || reads_masters);
+      has_masters = has_masters && found;
+    });
+    has_states = has_states && (group.step > 0 || !group.states.empty());
     load_group_options(index, group.options);
   }
   if (!has_masters) optimizer.restore_masters_from_model();  // of a model in fp32 at stage 0
+  if (has_states) optimizer.state_was_loaded();
+}
+
+bool CheckpointIo::load_slice(const checkpoint::OptimizerFiles& source, size_t index,
+                              const zero::StateSlice& slice, bool wants_master) const {
+  const auto pieces = engine_.optimizer_->pieces(index, slice.interval);
+  const auto& params = engine_.optimizer_->store().groups()[index].params;
+  bool has_master = true;
+  // The part of a state, flat, that is in the slice; what the files do not have stays.
+  const auto read = [&](const std::string& state, const at::Tensor& flat) {
+    for (const zero::ParamPiece& piece : pieces) {
+      const std::string& name = params[piece.index].name;
+      if (source.numel(name, state) == 0 && state == checkpoint::kMasterState) {
+        has_master = false;
+        continue;
+      }
+      const Interval elements{piece.offset_in_param, piece.offset_in_param + piece.in_interval.numel()};
+      source.read(name, state, elements, flat.narrow(0, piece.in_interval.begin, piece.in_interval.numel()));
+    }
+  };
+  if (wants_master) read(checkpoint::kMasterState, slice.master);
+  optim::SliceState state;
+  state.step = source.groups()[index].step;
+  for (const auto& [name, type] : source.groups()[index].states) {
+    const at::Tensor flat = at::empty({slice.interval.numel()}, slice.master.options().dtype(type));
+    zero_padding(flat, pieces);
+    read(name, flat);
+    state.tensors.emplace_back(name, flat);
+  }
+  if (!state.tensors.empty() || state.step > 0) slice.load(state);
+  return has_master;
 }
 
 void CheckpointIo::load_scaler(const checkpoint::LossScalerStates& states) {

@@ -221,16 +221,16 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states() const {
     checkpoint::PartitionStates& states = result.groups.emplace_back();
     states.padding = group.layout.padding(engine_.rank());
     states.partition_count = engine_.dp_world_size();
-    const at::Tensor master = optimizer.master(index).to(at::kFloat);
+    const zero::GroupState own = optimizer.state(index);
+    const at::Tensor master = own.master.to(at::kFloat);
     states.fp32 = master.narrow(0, 0, master.numel() - states.padding);
     for (const zero::ParamPiece& piece : group.layout.pieces(optimizer.owned(index))) {
       states.fragments.emplace_back(
           group.params[piece.index].name,
           checkpoint::FragmentAddress{piece.in_interval.numel(), piece.in_interval.begin});
     }
-    const optim::SliceState slice = optimizer.base_optimizer().state(index);
-    states.tensors = slice.tensors;
-    if (slice.step > 0) states.step = slice.step;
+    states.tensors = own.state.tensors;
+    if (own.state.step > 0) states.step = own.state.step;
     states.options = to_json(optimizer.base_optimizer().param_groups()[index].options);
   }
   return result;
@@ -238,18 +238,14 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states() const {
 
 void CheckpointIo::add_sub_groups(size_t group, std::vector<checkpoint::PartitionStates>& groups) const {
   const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
-  const at::Tensor master = optimizer.master(group).to(at::kFloat);
-  const optim::SliceState slice = optimizer.base_optimizer().state(group);
   for (const zero::SubGroup& sub_group : optimizer.store().shards(group)->sub_groups()) {
-    const auto part_of_flat = [&](const at::Tensor& flat) {
-      return flat.narrow(0, sub_group.in_flat.begin, sub_group.in_flat.numel());
-    };
+    const zero::GroupState own = optimizer.state(group, sub_group.in_flat);
     checkpoint::PartitionStates& states = groups.emplace_back();
     states.param_group = group;
     states.partition_count = engine_.dp_world_size();
-    states.fp32 = part_of_flat(master);
-    for (const auto& [name, flat] : slice.tensors) states.tensors.emplace_back(name, part_of_flat(flat));
-    if (slice.step > 0) states.step = slice.step;
+    states.fp32 = own.master.to(at::kFloat);
+    states.tensors = own.state.tensors;
+    if (own.state.step > 0) states.step = own.state.step;
     states.options = to_json(optimizer.base_optimizer().param_groups()[group].options);
   }
 }
@@ -267,12 +263,12 @@ checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const zero::StoredGroup& group = optimizer.store().groups()[index];
     checkpoint::PlainGroupStates& states = result.groups.emplace_back();
-    const optim::SliceState slice = optimizer.base_optimizer().state(index);
+    const auto [master, slice] = optimizer.state(index);
     if (is_flat) {
       states.params.push_back({{}, slice.step});
       for (const auto& [name, flat] : slice.tensors)
         states.params[0].tensors.emplace_back(name, in_given_order(flat, group));
-      states.fp32_flat = in_given_order(optimizer.master(index), group);
+      states.fp32_flat = in_given_order(master, group);
     }
     for (size_t param = 0; param < group.params.size(); ++param) {
       states.names.push_back(group.params[param].name);
@@ -281,7 +277,7 @@ checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
       state.step = slice.step;
       for (const auto& [name, flat] : slice.tensors)
         state.tensors.emplace_back(name, part_of(flat, group, param));
-      if (result.has_masters) states.fp32.push_back(part_of(optimizer.master(index), group, param));
+      if (result.has_masters) states.fp32.push_back(part_of(master, group, param));
     }
     states.options = to_json(optimizer.base_optimizer().param_groups()[index].options);
   }

@@ -13,6 +13,7 @@
 #include "deepspeed/engine/param_groups.h"
 #include "deepspeed/engine/zero_options.h"
 #include "deepspeed/zero/shard_layout.h"
+#include "deepspeed/zero/step_cut.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -53,18 +54,28 @@ int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group) {
 
 /// Elements of a group's flat space on one rank, padding included.
 struct GroupElements {
-  int64_t held = 0;   // of its parameters
-  int64_t owned = 0;  // that it updates
+  int64_t held = 0;     // of its parameters
+  int64_t owned = 0;    // that it updates
+  int64_t on_disk = 0;  // of these, elements whose masters and states are there
 };
+
+int64_t on_disk_of(const ShardLayout& shards, const config::OffloadOptimizerConfig& offload) {
+  if (offload.device != "nvme") return 0;
+  std::vector<Interval> cuts;
+  for (const SubGroup& sub_group : shards.sub_groups()) cuts.push_back(sub_group.in_flat);
+  const size_t count = count_within(cuts, offload.ratio);
+  return count == 0 ? 0 : cuts[count - 1].end;
+}
 
 GroupElements elements_of(const NamedTensors& params, const config::ZeroConfig& zero, int world_size) {
   const std::vector<int64_t> numels = numels_of_group(params);
   if (zero.stage == 3) {
-    const int64_t shards = ShardLayout(numels, world_size, zero.sub_group_size).flat_numel();
-    return {shards, shards};
+    const ShardLayout shards(numels, world_size, zero.sub_group_size);
+    return {shards.flat_numel(), shards.flat_numel(), on_disk_of(shards, zero.offload_optimizer)};
   }
   const FlatLayout layout(numels, world_size, zero.round_robin_gradients);
-  return {layout.padded_numel(), zero.stage == 0 ? layout.padded_numel() : layout.partition_numel()};
+  const int64_t owned = zero.stage == 0 ? layout.padded_numel() : layout.partition_numel();
+  return {layout.padded_numel(), owned, zero.offload_optimizer.device == "nvme" ? owned : 0};
 }
 
 void add_group(MemoryBytes& sum, const GroupElements& elements, const ZeroOptions& options,
@@ -73,8 +84,11 @@ void add_group(MemoryBytes& sum, const GroupElements& elements, const ZeroOption
   sum.gradients += (options.stage >= 2 ? elements.owned : elements.held) *
                    bytes_of(options.accumulation_dtype.value_or(dtype));
   const bool has_masters = dtype != at::kFloat && !options.sixteen_bit_masters;
-  if (has_masters) sum.master_weights += elements.owned * bytes_of(at::kFloat);
-  sum.optimizer_states += elements.owned * state_bytes;
+  const int64_t master_bytes = has_masters ? bytes_of(at::kFloat) : 0;
+  const int64_t in_memory = elements.owned - elements.on_disk;
+  sum.master_weights += in_memory * master_bytes;
+  sum.optimizer_states += in_memory * state_bytes;
+  sum.on_disk += elements.on_disk * (master_bytes + state_bytes);
 }
 
 /// Of the parameters that stand in no group: whole, or at stage 3 their shards.
@@ -134,6 +148,7 @@ void estimate_model_states_of_all_stages(const EngineModel& model, const Json& c
   for (int stage = 0; stage <= 3; ++stage) {
     Json of_stage = config;
     of_stage["zero_optimization"]["stage"] = stage;
+    if (stage == 0) of_stage["zero_optimization"].erase("offload_optimizer");
     const ModelStatesEstimate estimate = estimate_model_states(model, of_stage, world_size);
     const MemoryBytes& states = estimate.states;
     row(stage, static_cast<double>(states.parameters + estimate.frozen_parameters) / kGigabyte,

@@ -12,7 +12,9 @@ namespace deepspeed::zero {
 
 /// Bytes of one rank between steps, on its device; on a CPU rank that is the host.
 struct ModelStatesEstimate {
-  MemoryBytes states;             // as Engine::memory() reports them after the first step
+  // As Engine::memory() reports them after the first step; without the buffers through which a disk is read
+  // and written, and without the rest of the disk's last pages.
+  MemoryBytes states;
   int64_t frozen_parameters = 0;  // of parameters that no optimizer updates
   int64_t total() const { return states.total() + frozen_parameters; }
 };
@@ -22,7 +24,7 @@ struct ModelStatesEstimate {
 /// UsageError for a world size below 1.
 ModelStatesEstimate estimate_model_states(const EngineModel& model, const config::ConfigSource& config,
                                           int world_size);
-/// Prints it for the config at each ZeRO stage.
+/// Prints it for the config at each ZeRO stage, without offload at stage 0.
 void estimate_model_states_of_all_stages(const EngineModel& model, const Json& config, int world_size,
                                          std::ostream& out = std::cout);
 

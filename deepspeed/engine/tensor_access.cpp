@@ -1,6 +1,5 @@
 #include "deepspeed/engine/tensor_access.h"
 
-#include <utility>
 #include <vector>
 
 #include <ATen/ops/zeros.h>
@@ -46,33 +45,47 @@ Place place_of(const Engine& engine, const at::Tensor& param) {
   raise<UsageError>(kTensorAccessWhere, "the tensor is no parameter that the engine's optimizer updates");
 }
 
-at::Tensor own_part(const at::Tensor& owned, const Place& place) {
-  return owned.narrow(0, place.begin, place.elements.numel());
+// In what this rank owns of the group.
+Interval owned_part(const Place& place) { return {place.begin, place.begin + place.elements.numel()}; }
+
+// Of stage 3: what this rank holds of the parameter, padding included.
+Interval local_part(const Engine& engine, const Place& place) {
+  return engine.optimizer()->store().shards(place.group)->place(place.index);
+}
+
+// Where the state is on a disk, its failure on one rank is an error on all.
+zero::GroupState read_state(const Engine& engine, const Place& place) {
+  zero::GroupState state;
+  engine.optimizer()->on_all_ranks("reading the optimizer's state", [&] {
+    state = engine.optimizer()->state(place.group, owned_part(place));
+  });
+  return state;
 }
 
 // Every element is owned by one rank (all of them at stage 0), so that the sum over ranks is the value.
-at::Tensor gather(const Engine& engine, const at::Tensor& param, const at::Tensor& owned, const Place& place,
+// `own`: this rank's elements.
+at::Tensor gather(const Engine& engine, const at::Tensor& param, const at::Tensor& own, const Place& place,
                   at::ScalarType dtype) {
-  at::Tensor full = at::zeros({param.numel()}, owned.options().dtype(dtype));
-  if (!place.elements.empty())
-    full.narrow(0, place.elements.begin, place.elements.numel()).copy_(own_part(owned, place));
+  at::Tensor full = at::zeros({param.numel()}, own.options().dtype(dtype).device(engine.device()));
+  if (!place.elements.empty()) full.narrow(0, place.elements.begin, place.elements.numel()).copy_(own);
   if (engine.zero_optimization() && engine.dp_world_size() > 1) engine.world().group().all_reduce(full);
   return full.view(param.sizes());
 }
 
-void scatter(const at::Tensor& param, const at::Tensor& value, const at::Tensor& owned, const Place& place) {
+void check_numel(const at::Tensor& param, const at::Tensor& value) {
   if (!value.defined() || value.numel() != param.numel()) {
     raise<UsageError>(kTensorAccessWhere, "the value has ", value.defined() ? value.numel() : 0,
                       " elements, the parameter has ", param.numel());
   }
-  if (place.elements.empty()) return;
-  own_part(owned, place)
-      .copy_(value.detach().reshape({-1}).narrow(0, place.elements.begin, place.elements.numel()));
+}
+
+// This rank's elements of the value.
+at::Tensor own_elements(const at::Tensor& value, const Place& place) {
+  return value.detach().reshape({-1}).narrow(0, place.elements.begin, place.elements.numel());
 }
 
 // Undefined before the first step.
-at::Tensor state_of(const Engine& engine, const Place& place, const std::string& key) {
-  const auto state = std::as_const(*engine.optimizer()).base_optimizer().state(place.group);
+at::Tensor find_state(const optim::SliceState& state, const std::string& key) {
   std::string known;
   for (const auto& [name, tensor] : state.tensors) {
     if (name == key) return tensor;
@@ -83,11 +96,31 @@ at::Tensor state_of(const Engine& engine, const Place& place, const std::string&
 }
 
 // Throws before the first step.
-at::Tensor written_state_of(const Engine& engine, const Place& place, const std::string& key) {
-  at::Tensor state = state_of(engine, place, key);
-  if (!state.defined())
+at::Tensor find_written_state(const optim::SliceState& state, const std::string& key) {
+  at::Tensor found = find_state(state, key);
+  if (!found.defined())
     raise<UsageError>(kTensorAccessWhere, "the optimizer has no state '", key, "' before its first step");
-  return state;
+  return found;
+}
+
+using StateTensor = std::function<at::Tensor(const zero::StateSlice&)>;
+
+// Writes `values` to the elements `part` of what this rank owns of the group.
+void set_part(Engine& engine, size_t group, const Interval& part, const at::Tensor& values,
+              const StateTensor& tensor_of) {
+  engine.optimizer()->change_state(group, part, [&](const zero::StateSlice& slice) {
+    const at::Tensor tensor = tensor_of(slice);
+    const Interval common = intersect(slice.interval, part);
+    if (common.empty()) return;
+    tensor.narrow(0, common.begin - slice.interval.begin, common.numel())
+        .copy_(values.narrow(0, common.begin - part.begin, common.numel()));
+  });
+}
+
+at::Tensor master_of(const zero::StateSlice& slice) { return slice.master; }
+
+StateTensor state_named(const std::string& key) {
+  return [key](const zero::StateSlice& slice) { return find_written_state(slice.state, key); };
 }
 
 at::Tensor reduced_gradient(const Engine& engine, const Place& place) {
@@ -96,7 +129,7 @@ at::Tensor reduced_gradient(const Engine& engine, const Place& place) {
                       "there is no reduced gradient: it is there between the backward at the accumulation "
                       "boundary (and finish_backward(), after a direct loss.backward()) and step()");
   }
-  return engine.optimizer()->gradient(place.group);
+  return engine.optimizer()->gradient(place.group).narrow(0, place.begin, place.elements.numel());
 }
 
 }  // namespace
@@ -104,13 +137,16 @@ at::Tensor reduced_gradient(const Engine& engine, const Place& place) {
 at::Tensor safe_get_full_fp32_param(const Engine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
-  return gather(engine, param, engine.optimizer()->master(place.group), place, at::kFloat);
+  return gather(engine, param, read_state(engine, place).master, place, at::kFloat);
 }
 
 void safe_set_full_fp32_param(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
-  scatter(param, value, engine.optimizer()->master(place.group), place);
+  check_numel(param, value);
+  engine.optimizer()->on_all_ranks("writing the master weights", [&] {
+    set_part(engine, place.group, owned_part(place), own_elements(value, place), master_of);
+  });
   engine.optimizer()->publish_masters();
 }
 
@@ -118,15 +154,19 @@ at::Tensor safe_get_full_optimizer_state(const Engine& engine, const at::Tensor&
                                          const std::string& optim_state_key) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
-  const at::Tensor owned = state_of(engine, place, optim_state_key);
-  return owned.defined() ? gather(engine, param, owned, place, owned.scalar_type()) : at::Tensor();
+  const at::Tensor own = find_state(read_state(engine, place).state, optim_state_key);
+  return own.defined() ? gather(engine, param, own, place, own.scalar_type()) : at::Tensor();
 }
 
 void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param, const at::Tensor& value,
                                    const std::string& optim_state_key) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
-  scatter(param, value, written_state_of(engine, place, optim_state_key), place);
+  check_numel(param, value);
+  engine.optimizer()->on_all_ranks("writing the optimizer's state", [&] {
+    set_part(engine, place.group, owned_part(place), own_elements(value, place),
+             state_named(optim_state_key));
+  });
 }
 
 at::Tensor safe_get_full_grad(const Engine& engine, const at::Tensor& param) {
@@ -138,7 +178,8 @@ at::Tensor safe_get_full_grad(const Engine& engine, const at::Tensor& param) {
 void safe_set_full_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
-  scatter(param, value, reduced_gradient(engine, place), place);
+  check_numel(param, value);
+  reduced_gradient(engine, place).copy_(own_elements(value, place));
 }
 
 void safe_update_full_grad_vectorized(
@@ -152,12 +193,6 @@ void safe_update_full_grad_vectorized(
 
 namespace {
 
-// Of a state of the group, what this rank holds of the parameter at stage 3, padding included.
-at::Tensor local_part(const Engine& engine, const at::Tensor& owned, const Place& place) {
-  const Interval in_flat = engine.optimizer()->store().shards(place.group)->place(place.index);
-  return owned.narrow(0, in_flat.begin, in_flat.numel());
-}
-
 Place local_place_of(const Engine& engine, const at::Tensor& param, const char* what) {
   if (engine.zero_optimization_stage() != 3) {
     raise<UsageError>(kTensorAccessWhere, "safe_get_local_", what, "() and safe_set_local_", what,
@@ -167,12 +202,17 @@ Place local_place_of(const Engine& engine, const at::Tensor& param, const char* 
   return place_of(engine, param);
 }
 
-void set_local_part(const at::Tensor& part, const at::Tensor& value) {
+at::Tensor local_value(const Interval& part, const at::Tensor& value) {
   if (!value.defined() || value.numel() != part.numel()) {
     raise<UsageError>(kTensorAccessWhere, "the value has ", value.defined() ? value.numel() : 0,
                       " elements, this rank's part of the parameter has ", part.numel());
   }
-  part.copy_(value.detach().reshape({-1}));
+  return value.detach().reshape({-1});
+}
+
+at::Tensor local_gradient(const Engine& engine, const Place& place) {
+  const Interval part = local_part(engine, place);
+  return reduced_gradient(engine, {place.group, place.index, {0, part.numel()}, part.begin});
 }
 
 }  // namespace
@@ -180,13 +220,15 @@ void set_local_part(const at::Tensor& part, const at::Tensor& value) {
 at::Tensor safe_get_local_fp32_param(const Engine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "fp32_param");
-  return local_part(engine, engine.optimizer()->master(place.group), place).to(at::kFloat, false, true);
+  const zero::GroupState state = engine.optimizer()->state(place.group, local_part(engine, place));
+  return state.master.to(at::kFloat, false, /*copy=*/true);
 }
 
 void safe_set_local_fp32_param(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "fp32_param");
-  set_local_part(local_part(engine, engine.optimizer()->master(place.group), place), value);
+  const Interval part = local_part(engine, place);
+  set_part(engine, place.group, part, local_value(part, value), master_of);
   engine.optimizer()->publish_masters();
 }
 
@@ -194,27 +236,29 @@ at::Tensor safe_get_local_optimizer_state(const Engine& engine, const at::Tensor
                                           const std::string& optim_state_key) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "optimizer_state");
-  const at::Tensor owned = state_of(engine, place, optim_state_key);
-  return owned.defined() ? local_part(engine, owned, place).clone() : at::Tensor();
+  const zero::GroupState state = engine.optimizer()->state(place.group, local_part(engine, place));
+  const at::Tensor own = find_state(state.state, optim_state_key);
+  return own.defined() ? own.clone() : at::Tensor();
 }
 
 void safe_set_local_optimizer_state(Engine& engine, const at::Tensor& param, const at::Tensor& value,
                                     const std::string& optim_state_key) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "optimizer_state");
-  set_local_part(local_part(engine, written_state_of(engine, place, optim_state_key), place), value);
+  const Interval part = local_part(engine, place);
+  set_part(engine, place.group, part, local_value(part, value), state_named(optim_state_key));
 }
 
 at::Tensor safe_get_local_grad(const Engine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "grad");
-  return local_part(engine, reduced_gradient(engine, place), place).to(at::kFloat, false, true);
+  return local_gradient(engine, place).to(at::kFloat, false, /*copy=*/true);
 }
 
 void safe_set_local_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "grad");
-  set_local_part(local_part(engine, reduced_gradient(engine, place), place), value);
+  local_gradient(engine, place).copy_(local_value(local_part(engine, place), value));
 }
 
 }  // namespace deepspeed

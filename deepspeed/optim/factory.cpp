@@ -28,6 +28,7 @@ using Groups = std::vector<ParamGroup>;
 struct OptimizerArguments {
   Json values;  // of every key of the table, the default where none was given; null: none at all
   Json given;
+  bool on_host = false;  // the steps run there
 
   bool is_given(const char* key) const {
     return given.is_object() && given.contains(key) && !given[key].is_null();
@@ -44,13 +45,13 @@ template <class... Parts>
   raise<ConfigError>("config", kOptimizerParamsPath, ".", key, ": ", parts...);
 }
 
-OptimizerArguments read_arguments(const config::NamedType& type, const Json& given) {
-  const OptimizerArguments raw{{}, given};
+OptimizerArguments read_arguments(const config::NamedType& type, const Json& given, bool on_host) {
+  const OptimizerArguments raw{{}, given, on_host};
   if (raw.is_given("max_grad_norm")) {
     fail_argument("max_grad_norm",
                   "is not a parameter of the optimizer; set gradient_clipping at the top level");
   }
-  return {config::read_params(type, given, kOptimizerParamsPath), given};
+  return {config::read_params(type, given, kOptimizerParamsPath), given, on_host};
 }
 
 HyperparameterValue hyperparameter(const Json& value) {
@@ -82,6 +83,7 @@ at::ScalarType moment_dtype(const OptimizerArguments& arguments) {
 std::unique_ptr<Optimizer> make_adam(bool type_is_adamw, OptimizerArguments arguments, Groups groups) {
   AdamOptions options;
   const bool torch_adam = arguments.flag("torch_adam");
+  if (arguments.on_host) options.class_name = "DeepSpeedCPUAdam";
   options.adamw_mode = arguments.flag("adam_w_mode") || type_is_adamw;
   options.moment_dtype = moment_dtype(arguments);
   options.amsgrad = arguments.flag("amsgrad");
@@ -120,7 +122,7 @@ std::unique_ptr<Optimizer> make_sgd(const OptimizerArguments& arguments, Groups 
 
 std::unique_ptr<Optimizer> make_lion(const OptimizerArguments& arguments, Groups groups) {
   set_group_options(groups, arguments, {"lr", "betas", "weight_decay"});
-  return std::make_unique<Lion>(std::move(groups));
+  return std::make_unique<Lion>(std::move(groups), arguments.on_host ? "DeepSpeedCPULion" : "FusedLion");
 }
 
 std::unique_ptr<Optimizer> make_adagrad(const OptimizerArguments& arguments, Groups groups) {
@@ -215,10 +217,11 @@ bool is_adam(const std::string& type) { return lowercase(type) == "adam" || lowe
 
 bool is_muon(const std::string& type) { return lowercase(type) == "muon"; }
 
-std::unique_ptr<Optimizer> make_optimizer(const std::string& type, const Json& params, Groups groups) {
+std::unique_ptr<Optimizer> make_optimizer(const std::string& type, const Json& params, Groups groups,
+                                          bool on_host) {
   const config::NamedType* named = config::find_type(config::optimizer_types(), type);
   if (named == nullptr) fail_type(type);
-  return optimizer_makers().at(named->name)(read_arguments(*named, params), std::move(groups));
+  return optimizer_makers().at(named->name)(read_arguments(*named, params, on_host), std::move(groups));
 }
 
 }  // namespace deepspeed::optim

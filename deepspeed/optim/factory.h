@@ -13,9 +13,11 @@ namespace deepspeed::optim {
 /// `type` and `params` of the section; DeepSpeed's own types in any case ("adam", "AdamW"), torch's as torch
 /// spells them
 /// ("SGD"). `params` are the defaults of the groups: an option that a group holds already stays.
-/// Throws ConfigError naming `optimizer.type` or `optimizer.params.<key>`.
+/// on_host: its steps run there, wherever the model is; as in DeepSpeed, Adam and Lion are then
+/// DeepSpeedCPUAdam and DeepSpeedCPULion. Throws ConfigError naming `optimizer.type` or
+/// `optimizer.params.<key>`.
 std::unique_ptr<Optimizer> make_optimizer(const std::string& type, const Json& params,
-                                          std::vector<ParamGroup> groups);
+                                          std::vector<ParamGroup> groups, bool on_host = false);
 
 /// Whether the type is Adam or AdamW, in any case, with the moments that `moment_dtype` of its params names.
 bool is_adam(const std::string& type);

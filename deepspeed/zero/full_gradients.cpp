@@ -78,6 +78,7 @@ class FullGradients : public GradReducer {
 
   const std::vector<std::vector<bool>>& used() const override { return written_; }
 
+  using GradReducer::gradient;
   at::Tensor gradient(size_t group) const override {
     const Interval owned = options_.owned[group];
     return flat_[group].narrow(0, owned.begin, owned.numel());

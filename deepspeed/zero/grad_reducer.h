@@ -37,6 +37,9 @@ struct ReducerOptions {
   bool owners_together = true;    // one operation for all owners of a bucket; false: one for each
   bool allow_unused = true;       // false: a parameter without a gradient at the boundary is an error
   bool keep_param_grads = false;  // stage 0: after a reduction the parameters' grads are views of the result
+  bool keep_on_host = false;      // stages 2 and 3: what is kept is in host memory; else on the device
+  bool pin_memory = true;         // with keep_on_host
+  bool copies_to_host = false;    // keep_on_host on a CPU: copy as if it were another device
   bool trace_non_finite = false;  // note which gradients are not finite before they are added to others'
   at::ScalarType communication_dtype = at::kFloat;
   ParamDtypes param_communication_dtypes;            // of parameters that travel in a dtype of their own
@@ -79,6 +82,11 @@ class GradReducer {
   /// The reduced gradient of the owned interval of a group, valid between the boundary's finish_backward()
   /// and clear().
   virtual at::Tensor gradient(size_t group) const = 0;
+  /// Elements of it; waits for these alone where gradients are on their way to the host.
+  virtual at::Tensor gradient(size_t group, const Interval& part) const {
+    return gradient(group).narrow(0, part.begin, part.numel());
+  }
+  bool keeps_on_host() const { return options_.keep_on_host; }
   /// Whether gradient() holds the reduced gradients of the window.
   bool has_result() const { return has_result_; }
   /// Starts a new accumulation window. Of a backward that was not finished, all ranks make the reductions

@@ -10,9 +10,11 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
 
 #include "deepspeed/zero/dense_gradient.h"
 #include "deepspeed/zero/grad_reducer.h"
+#include "deepspeed/zero/host_sums.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -21,8 +23,14 @@ class PartitionedGradients : public GradReducer {
  public:
   PartitionedGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
       : GradReducer(store, std::move(group), std::move(options)) {
+    const at::Device device = store.groups().front().flat.device();
+    if (options_.keep_on_host && (options_.copies_to_host || !device.is_cpu()))
+      on_host_.emplace(device, options_.pin_memory);
     for (size_t index = 0; index < store.groups().size(); ++index) {
-      own_.push_back(at::zeros({options_.owned[index].numel()}, kept_options(index)));
+      const int64_t numel = options_.owned[index].numel();
+      const at::TensorOptions kept = kept_options(index);
+      own_.push_back(on_host_ ? on_host_->make(numel, c10::typeMetaToScalarType(kept.dtype()))
+                              : at::zeros({numel}, kept));
       used_.emplace_back(store.groups()[index].params.size(), false);
     }
     gathered_ = used_;
@@ -62,9 +70,17 @@ class PartitionedGradients : public GradReducer {
 
   const std::vector<std::vector<bool>>& used() const override { return used_; }
 
-  at::Tensor gradient(size_t group) const override { return own_[group]; }
+  at::Tensor gradient(size_t group) const override {
+    return gradient(group, {0, options_.owned[group].numel()});
+  }
+
+  at::Tensor gradient(size_t group, const Interval& part) const override {
+    if (on_host_) on_host_->wait_for(group, part);
+    return own_[group].narrow(0, part.begin, part.numel());
+  }
 
   void clear_window() override {
+    if (on_host_) on_host_->wait_for_all();
     window_is_empty_ = true;
     for (auto& group : used_) group.assign(group.size(), false);
   }
@@ -79,8 +95,8 @@ class PartitionedGradients : public GradReducer {
   /// A buffer with the gradients of a bucket.
   struct Gathered {
     size_t bucket;
-    at::Tensor
-        storage;  // of the pool, at least as large as the bucket; undefined: values is a gradient itself
+    // Of the pool, at least as large as the bucket; undefined: values is a gradient itself.
+    at::Tensor storage;
     at::Tensor values;  // (numel of the bucket), a view of storage
     Works works;
   };
@@ -135,21 +151,32 @@ class PartitionedGradients : public GradReducer {
     if (!oldest.works.empty()) finish_sum(oldest.values, oldest.works);
     const Bucket& bucket = buckets_[oldest.bucket];
     const OwnPart part = space_->own_part(bucket);
+    device::StreamEvent is_free;
     if (!part.in_kept.empty()) {
       const at::Tensor piece = oldest.values.narrow(0, part.in_buffer.begin, part.in_buffer.numel());
-      at::Tensor own = own_[bucket.group].narrow(0, part.in_kept.begin, part.in_kept.numel());
-      if (!window_is_empty_) {
-        scale_after(piece);
-        own.add_(piece);
-      } else if (options_.averaging.after != 1.0 && own.scalar_type() == piece.scalar_type()) {
-        at::mul_out(own, piece, at::scalar_tensor(options_.averaging.after, piece.options()));
-      } else {
-        scale_after(piece);
-        own.copy_(piece);
-      }
+      is_free = keep(bucket.group, part.in_kept, piece);
     }
-    if (oldest.storage.defined()) pool_.push_back(std::move(oldest.storage));
+    if (oldest.storage.defined()) pool_.push_back({std::move(oldest.storage), std::move(is_free)});
     in_flight_.pop_front();
+  }
+
+  /// Returns the moment from which the piece's memory may be written.
+  device::StreamEvent keep(size_t group, const Interval& place, const at::Tensor& piece) {
+    if (on_host_) {
+      scale_after(piece);
+      return on_host_->take(group, own_[group], place, piece, !window_is_empty_);
+    }
+    at::Tensor own = own_[group].narrow(0, place.begin, place.numel());
+    if (!window_is_empty_) {
+      scale_after(piece);
+      own.add_(piece);
+    } else if (options_.averaging.after != 1.0 && own.scalar_type() == piece.scalar_type()) {
+      at::mul_out(own, piece, at::scalar_tensor(options_.averaging.after, piece.options()));
+    } else {
+      scale_after(piece);
+      own.copy_(piece);
+    }
+    return {};
   }
 
   // Buffers are kept from step to step: fresh pages cost as much as the copy into them.
@@ -160,9 +187,10 @@ class PartitionedGradients : public GradReducer {
     if (pool_.empty()) {
       int64_t largest = 0;
       for (const Bucket& any : buckets_) largest = std::max(largest, space_->numel(any));
-      pool_.push_back(at::empty({largest}, options));
+      pool_.push_back({at::empty({largest}, options), {}});
     }
-    const at::Tensor storage = std::move(pool_.back());
+    pool_.back().is_free.hold_current_stream();
+    const at::Tensor storage = std::move(pool_.back().memory);
     pool_.pop_back();
     return {index, storage, storage.narrow(0, 0, numel), {}};
   }
@@ -178,10 +206,17 @@ class PartitionedGradients : public GradReducer {
     return {index, {}, values.contiguous().view({-1}), {}};
   }
 
-  std::vector<at::Tensor> own_;              // [group], (owned numel), the model's dtype
+  /// Memory for a bucket, and the moment from which it may be written.
+  struct FreeBuffer {
+    at::Tensor memory;  // as large as the largest bucket
+    device::StreamEvent is_free;
+  };
+
+  std::vector<at::Tensor> own_;              // [group], (owned numel)
+  mutable std::optional<HostSums> on_host_;  // where own_ is there and the buckets are not
   std::vector<std::vector<bool>> used_;      // [group][param], in this accumulation window
   std::vector<std::vector<bool>> gathered_;  // [group][param], in this backward
-  std::vector<at::Tensor> pool_;             // each as large as the largest bucket
+  std::vector<FreeBuffer> pool_;
   std::optional<Gathered> gathering_;
   std::deque<Gathered> in_flight_;
   bool window_is_empty_ = true;

@@ -19,6 +19,7 @@ namespace deepspeed::zero {
 namespace {
 
 constexpr const char* kSwapperWhere = "zero.state_swapper";
+using Clock = std::chrono::steady_clock;
 
 int open_swap_file(const std::filesystem::path& folder) {
   std::error_code error;
@@ -106,11 +107,12 @@ void StateSwapper::take_over(size_t number) {
   for (size_t index = unit.extents.size(); index < tensors.size(); ++index) {
     add_extent(unit, tensors[index]);
     const Extent& extent = unit.extents.back();
+    if (extent.bytes == 0) continue;
     const io::AlignedBuffer copy(std::max(io::align_up(extent.bytes), io::kDirectAlignment));
     std::memcpy(copy.data(), tensors[index].const_data_ptr(), extent.bytes);
-    std::vector<uint64_t> ticket = {io_->start(
-        {io::Transfer::Kind::kWrite, file_, copy.data(), io::align_up(extent.bytes), extent.in_file})};
-    finish(ticket, "write");
+    const uint64_t ticket = io_->start(
+        {io::Transfer::Kind::kWrite, file_, copy.data(), io::align_up(extent.bytes), extent.in_file});
+    check(io_->wait(ticket).error, "write");
   }
   largest_unit_ = std::max(largest_unit_, unit.slot_bytes);
 }
@@ -125,36 +127,64 @@ void StateSwapper::bind(size_t number, const Slot& slot) const {
   }
 }
 
+void StateSwapper::take_back(size_t number, const Slot& slot) const {
+  const std::vector<at::Tensor> tensors = tensors_of_(number);
+  const Unit& unit = units_.at(number);
+  for (size_t index = 0; index < unit.extents.size(); ++index) {
+    const Extent& extent = unit.extents[index];
+    const at::Tensor& tensor = tensors.at(index);
+    char* const place = slot.memory.data() + extent.in_slot;
+    if (tensor.const_data_ptr() == place || extent.bytes == 0) continue;
+    if (tensor.nbytes() != extent.bytes || !tensor.is_contiguous() || !tensor.is_cpu()) {
+      raise<UsageError>(kSwapperWhere, "a tensor of ", tensor.nbytes(), " bytes on ", tensor.device(),
+                        " in the place of one of ", extent.bytes, ", expected a contiguous one on the CPU");
+    }
+    std::memcpy(place, tensor.const_data_ptr(), extent.bytes);
+  }
+}
+
 void StateSwapper::unbind(size_t number) const {
   const std::vector<at::Tensor> tensors = tensors_of_(number);
   for (size_t index = 0; index < units_.at(number).extents.size(); ++index)
     tensors[index].set_data(at::empty({0}, tensors[index].options()));
 }
 
-std::vector<uint64_t> StateSwapper::start(io::Transfer::Kind kind, const Unit& unit, const Slot& slot) {
-  std::vector<uint64_t> tickets;
-  for (const Extent& extent : unit.extents) {
-    tickets.push_back(io_->start(
-        {kind, file_, slot.memory.data() + extent.in_slot, io::align_up(extent.bytes), extent.in_file}));
+StateSwapper::Transfers StateSwapper::start(SwapSpan::Kind kind, size_t number, const Slot& slot) {
+  Transfers transfers{{}, {kind, number, Clock::now(), {}}};
+  const auto io_kind = kind == SwapSpan::Kind::kRead ? io::Transfer::Kind::kRead : io::Transfer::Kind::kWrite;
+  for (const Extent& extent : units_[number].extents) {
+    if (extent.bytes == 0) continue;
+    transfers.tickets.push_back(io_->start(
+        {io_kind, file_, slot.memory.data() + extent.in_slot, io::align_up(extent.bytes), extent.in_file}));
   }
-  return tickets;
+  return transfers;
 }
 
 void StateSwapper::start_read(size_t number, Slot& slot) {
-  finish(slot.writes, "write");
-  slot.reads = start(io::Transfer::Kind::kRead, units_[number], slot);
+  finish(slot.writes);
+  slot.reads = start(SwapSpan::Kind::kRead, number, slot);
 }
 
 void StateSwapper::start_write(size_t number, Slot& slot) {
-  slot.writes = start(io::Transfer::Kind::kWrite, units_.at(number), slot);
+  slot.writes = start(SwapSpan::Kind::kWrite, number, slot);
 }
 
-void StateSwapper::finish(std::vector<uint64_t>& tickets, const char* what) {
+void StateSwapper::finish(Transfers& transfers) {
+  if (transfers.tickets.empty()) return;
   int error = 0;
-  for (const uint64_t ticket : std::exchange(tickets, {})) {
+  for (const uint64_t ticket : std::exchange(transfers.tickets, {})) {
     const io::Completion done = io_->wait(ticket);
     if (error == 0) error = done.error;
   }
+  check(error, transfers.span.kind == SwapSpan::Kind::kRead ? "read" : "write");
+  observe(transfers.span);
+}
+
+void StateSwapper::observe(const SwapSpan& span) const {
+  if (options_.observe) options_.observe({span.kind, span.unit, span.begin, Clock::now()});
+}
+
+void StateSwapper::check(int error, const char* what) const {
   if (error == 0) return;
   raise<IoError>(kSwapperWhere, "offload_optimizer.nvme_path: cannot ", what, " the optimizer states in ",
                  options_.folder, ": ", std::strerror(error));
@@ -163,9 +193,9 @@ void StateSwapper::finish(std::vector<uint64_t>& tickets, const char* what) {
 /// After an error: what is under way no longer matters, but it uses the slots.
 void StateSwapper::finish_all() noexcept {
   for (Slot& slot : slots_) {
-    for (std::vector<uint64_t>* tickets : {&slot.reads, &slot.writes}) {
+    for (Transfers* transfers : {&slot.reads, &slot.writes}) {
       try {
-        finish(*tickets, "move");
+        finish(*transfers);
       } catch (const std::exception&) {
         // The first error is the one that is thrown.
       }
@@ -179,24 +209,27 @@ void StateSwapper::step_through(const std::vector<size_t>& units, Access access,
     const size_t unit = units[index];
     Slot& slot = slots_[index % slots_.size()];
     if (index == 0 || !options_.pipeline_read) start_read(unit, slot);
-    finish(slot.reads, "read");
+    finish(slot.reads);
     if (options_.pipeline_read && index + 1 < units.size())
       start_read(units[index + 1], slots_[(index + 1) % slots_.size()]);
     bind(unit, slot);
     try {
+      const SwapSpan span{SwapSpan::Kind::kWork, unit, Clock::now(), {}};
       work(unit);
+      observe(span);
+      if (access == Access::kChange) {
+        take_back(unit, slot);
+        start_write(unit, slot);
+        take_over(unit);
+      }
     } catch (...) {
       unbind(unit);
       throw;
     }
-    if (access == Access::kChange) {
-      start_write(unit, slot);
-      take_over(unit);
-    }
     unbind(unit);
-    if (!options_.pipeline_write) finish(slot.writes, "write");
+    if (!options_.pipeline_write) finish(slot.writes);
   }
-  for (Slot& slot : slots_) finish(slot.writes, "write");
+  for (Slot& slot : slots_) finish(slot.writes);
 }
 
 void StateSwapper::for_each(const std::vector<size_t>& units, Access access,

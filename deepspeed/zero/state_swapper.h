@@ -4,6 +4,7 @@
 // After "ZeRO-Infinity: Breaking the GPU Memory Wall for Extreme Scale Deep Learning" (2021), 5.2.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -18,12 +19,22 @@
 
 namespace deepspeed::zero {
 
+/// A part of a pass over the units: a transfer from its start until it was waited for, or the work.
+struct SwapSpan {
+  enum class Kind { kRead, kWork, kWrite };
+  using Time = std::chrono::steady_clock::time_point;
+  Kind kind = Kind::kWork;
+  size_t unit = 0;
+  Time begin, end;
+};
+
 struct StateSwapperOptions {
   std::filesystem::path folder = {};  // made where it is not there
   io::AsyncIoOptions aio = {};
-  int64_t buffer_count = 4;     // tensors in memory, in each stage of the pipeline
-  bool pipeline_read = false;   // read the next unit while one is stepped
-  bool pipeline_write = false;  // step the next unit while the last one is written
+  int64_t buffer_count = 4;                                // tensors in memory, in each stage of the pipeline
+  bool pipeline_read = false;                              // read the next unit while one is stepped
+  bool pipeline_write = false;                             // step the next unit while the last one is written
+  std::function<void(const SwapSpan&)> observe = nullptr;  // told of each part of a pass, for timelines
 };
 
 /// Of one thread. Its file has no name: it is gone with the process, however that ends.
@@ -41,7 +52,8 @@ class StateSwapper {
   StateSwapper& operator=(const StateSwapper&) = delete;
 
   /// Calls `work` with each unit in order, whose tensors have their data meanwhile, and no elements else. A
-  /// tensor that a unit did not have before is taken over after its `work`; with kRead nothing is written.
+  /// tensor that a unit did not have before is taken over after its `work`, and so is one that `work` put in
+  /// the place of another, of its size; with kRead nothing is written.
   /// Throws IoError, naming folder and bytes, where the disk is full or fails, ConfigError where buffer_count
   /// is too small for a unit. After an error the units that are not in memory are as they were before.
   void for_each(const std::vector<size_t>& units, Access access, const std::function<void(size_t)>& work);
@@ -64,11 +76,16 @@ class StateSwapper {
     std::vector<Extent> extents;
     size_t slot_bytes = 0;
   };
+  /// The transfers of a unit.
+  struct Transfers {
+    std::vector<uint64_t> tickets;
+    SwapSpan span;
+  };
   /// Memory for one unit.
   struct Slot {
     io::AlignedBuffer memory;
-    std::vector<uint64_t> reads;
-    std::vector<uint64_t> writes;
+    Transfers reads;
+    Transfers writes;
   };
 
   size_t num_slots() const;
@@ -76,11 +93,14 @@ class StateSwapper {
   void take_over(size_t unit);
   void add_extent(Unit& unit, const at::Tensor& tensor);
   void bind(size_t unit, const Slot& slot) const;
+  void take_back(size_t unit, const Slot& slot) const;
   void unbind(size_t unit) const;
   void start_read(size_t unit, Slot& slot);
   void start_write(size_t unit, Slot& slot);
-  std::vector<uint64_t> start(io::Transfer::Kind kind, const Unit& unit, const Slot& slot);
-  void finish(std::vector<uint64_t>& tickets, const char* what);
+  Transfers start(SwapSpan::Kind kind, size_t unit, const Slot& slot);
+  void finish(Transfers& transfers);
+  void check(int error, const char* what) const;
+  void observe(const SwapSpan& span) const;
   void finish_all() noexcept;
   void step_through(const std::vector<size_t>& units, Access access, const std::function<void(size_t)>& work);
 

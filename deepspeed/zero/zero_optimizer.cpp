@@ -9,7 +9,7 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/kernels/grad_stats.h"
 #include "deepspeed/precision/grad_clip.h"
-#include "deepspeed/zero/cut_parameters.h"
+#include "deepspeed/zero/agree_after.h"
 
 namespace deepspeed::zero {
 
@@ -22,13 +22,14 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
       optimizer_(std::move(optimizer)),
       scaler_(std::move(scaler)) {
   check_options();
+  on_all_ranks("offloading the optimizer", [&] {
+    const c10::NoGradGuard no_grad;
+    slices_ = std::make_unique<StepSlices>(
+        *store_, *optimizer_, group_,
+        StepSlicesOptions{options_.stage, options_.sixteen_bit_masters, options_.offload});
+  });
   ReducerOptions reducer = reducer_options();
-  for (size_t index = 0; index < store_->groups().size(); ++index) {
-    slices_.push_back(make_slice(index));
-    reducer.owned.push_back(slices_.back().interval);
-  }
-  // The slices hold pointers to their segments: set them once the vector no longer moves.
-  for (OwnedSlice& owned : slices_) owned.slice.segments = &owned.segments;
+  for (size_t index = 0; index < store_->groups().size(); ++index) reducer.owned.push_back(owned(index));
   reducer_ = options_.stage >= 2 ? make_partitioned_gradients(*store_, group_, reducer)
                                  : make_full_gradients(*store_, group_, reducer);
   hooks_ = std::make_unique<GradHooks>(*store_, *reducer_);
@@ -54,6 +55,22 @@ void ZeroOptimizer::check_options() const {
   }
   if (options_.sixteen_bit_masters && store_->dtype() == at::kFloat)
     raise<UsageError>(kWhere, "16-bit masters of a model in fp32; enable fp16 or bf16");
+  check_offload();
+}
+
+void ZeroOptimizer::check_offload() const {
+  if (!options_.offload.is_on()) return;
+  constexpr const char* kWhere = "zero.optimizer";
+  if (options_.stage == 0) raise<UsageError>(kWhere, "offloading at stage 0, expected stage 1, 2 or 3");
+  if (!optimizer_->is_elementwise()) {
+    raise<UsageError>(kWhere, "offloading of ", optimizer_->name(),
+                      ", which needs norms or shapes of whole parameters, expected an optimizer that updates "
+                      "each element by itself");
+  }
+  if (options_.offload.ratio != 1.0 && options_.stage != 3) {
+    raise<UsageError>(kWhere, "offloading of a part, ", options_.offload.ratio, ", at stage ", options_.stage,
+                      ", expected stage 3");
+  }
 }
 
 ReducerOptions ZeroOptimizer::reducer_options() const {
@@ -67,6 +84,9 @@ ReducerOptions ZeroOptimizer::reducer_options() const {
   // A gradient of another dtype than its parameter's cannot be shown as its grad.
   const bool same_dtype = options_.accumulation_dtype.value_or(store_->dtype()) == store_->dtype();
   reducer.keep_param_grads = options_.stage == 0 && same_dtype;
+  reducer.keep_on_host = options_.offload.is_on() && options_.stage >= 2 && options_.offload.ratio == 1.0;
+  reducer.pin_memory = options_.offload.pin_memory;
+  reducer.copies_to_host = options_.offload.always_copies;
   reducer.trace_non_finite = options_.check_overflow;
   reducer.communication_dtype = options_.communication_dtype;
   reducer.param_communication_dtypes = options_.param_communication_dtypes;
@@ -78,57 +98,27 @@ ReducerOptions ZeroOptimizer::reducer_options() const {
 
 ZeroOptimizer::~ZeroOptimizer() = default;
 
-ZeroOptimizer::OwnedSlice ZeroOptimizer::make_slice(size_t index) const {
-  const StoredGroup& stored = store_->groups()[index];
-  OwnedSlice owned;
-  const ShardLayout* const shards = store_->shards(index);
-  owned.interval = shards != nullptr     ? Interval{0, shards->flat_numel()}
-                   : options_.stage == 0 ? Interval{0, stored.layout.padded_numel()}
-                                         : stored.layout.partition(group_.rank());
-  for (const ParamPiece& piece : pieces_of(index, owned.interval)) {
-    owned.segments.push_back({static_cast<int64_t>(piece.index), piece.in_interval, piece.offset_in_param,
-                              stored.params[piece.index].tensor.sizes().vec()});
-  }
-  if (options_.stage > 0 && !optimizer_->is_elementwise()) {
-    owned.cut = make_cut_parameters(stored, group_);
-    owned.slice.cut = owned.cut.get();
-  }
-  const at::Tensor weights = stored.flat.narrow(0, owned.interval.begin, owned.interval.numel());
-  owned.slice.id = index;
-  owned.slice.group = index;
-  if (store_->dtype() == at::kFloat) {
-    owned.slice.master = weights;
-  } else {
-    owned.slice.low_precision = weights;
-    if (has_master_weights()) owned.slice.master = weights.to(at::kFloat);
-  }
-  return owned;
-}
-
-std::vector<ParamPiece> ZeroOptimizer::pieces_of(size_t group, const Interval& interval) const {
-  const ShardLayout* const shards = store_->shards(group);
-  return shards != nullptr ? shards->pieces(interval, group_.rank())
-                           : store_->groups()[group].layout.pieces(interval);
-}
-
-std::vector<ParamPiece> ZeroOptimizer::pieces(size_t group) const { return pieces_of(group, owned(group)); }
-
-at::Tensor ZeroOptimizer::master(size_t group) const {
-  follow_written_shards(group);
-  const optim::FlatSlice& slice = slices_[group].slice;
-  return options_.sixteen_bit_masters ? slice.low_precision : slice.master;
-}
-
-void ZeroOptimizer::follow_written_shards(size_t group) const {
-  if (options_.stage != 3) return;
+GroupState ZeroOptimizer::state(size_t group, const Interval& part) const {
   const c10::NoGradGuard no_grad;
-  const optim::FlatSlice& slice = slices_[group].slice;
-  for (const size_t param : store_->take_set(group)) {
-    if (!has_master_weights()) continue;  // the shards are what is updated
-    const Interval place = store_->shards(group)->place(param);
-    slice.master.narrow(0, place.begin, place.numel())
-        .copy_(slice.low_precision.narrow(0, place.begin, place.numel()));
-  }
+  check_undamaged();
+  return slices_->state(group, part);
+}
+
+void ZeroOptimizer::change_state(size_t group, const Interval& part, const VisitSlice& visit) {
+  const c10::NoGradGuard no_grad;
+  slices_->visit(group, part, StepSlices::Access::kChange, visit);
+}
+
+void ZeroOptimizer::on_all_ranks(const char* what, const std::function<void()>& work) const {
+  if (options_.offload.device != OffloadDevice::kNvme || group_.size() == 1) return work();
+  agree_after(group_, what, work);
+}
+
+void ZeroOptimizer::check_undamaged() const {
+  if (damage_.empty()) return;
+  raise<UsageError>("zero.optimizer",
+                    "a step was applied in part, so that masters and states are of no use: ", damage_,
+                    "; load a checkpoint");
 }
 
 // In fp32 at stage 0 without clipping nobody needs the norm, and DeepSpeed has none to give.
@@ -140,8 +130,8 @@ bool ZeroOptimizer::norm_is_wanted() const {
 at::Tensor ZeroOptimizer::sum_of_squares() const {
   const auto options = store_->groups().front().flat.options().dtype(at::kDouble);
   at::Tensor sum = at::zeros({1}, options);
-  for (size_t index = 0; index < slices_.size(); ++index) {
-    sum.add_(kernels::sum_of_squares(reducer_->gradient(index)));
+  for (size_t index = 0; index < store_->groups().size(); ++index) {
+    sum.add_(kernels::sum_of_squares(reducer_->gradient(index)).to(sum.device()));
   }
   // What is not finite on one rank stays so in the sum.
   if (options_.stage > 0 && group_.size() > 1) group_.all_reduce(sum);
@@ -149,12 +139,13 @@ at::Tensor ZeroOptimizer::sum_of_squares() const {
 }
 
 std::optional<ParamPlace> ZeroOptimizer::non_finite_in_slices() const {
-  for (size_t index = slices_.size(); index-- > 0;) {
+  for (size_t index = store_->groups().size(); index-- > 0;) {
     const at::Tensor gradient = reducer_->gradient(index);
-    const auto& segments = slices_[index].segments;
-    for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
-      if (kernels::grad_stats(optim::part_of(gradient, *segment)).finite) continue;
-      return ParamPlace{index, static_cast<size_t>(segment->param_index)};
+    const std::vector<ParamPiece> own = pieces(index);
+    for (auto piece = own.rbegin(); piece != own.rend(); ++piece) {
+      const Interval place = piece->in_interval;
+      if (kernels::grad_stats(gradient.narrow(0, place.begin, place.numel())).finite) continue;
+      return ParamPlace{index, piece->index};
     }
   }
   return std::nullopt;
@@ -190,23 +181,35 @@ void ZeroOptimizer::skip_step(int64_t step_number) {
   scaler_->update(true);
 }
 
-void ZeroOptimizer::step_slice(OwnedSlice& owned, double gradient_scale) {
-  if (options_.sixteen_bit_masters) owned.slice.master = owned.slice.low_precision.to(at::kFloat);
-  owned.slice.gradient = reducer_->gradient(owned.slice.group);
-  optimizer_->step(owned.slice, gradient_scale);
-  owned.slice.gradient.reset();
-  if (options_.sixteen_bit_masters) owned.slice.master.reset();
+void ZeroOptimizer::step_slices(int64_t step_number, double gradient_scale) {
+  const auto step = [&] {
+    on_all_ranks("the optimizer's step", [&] { slices_->step(*reducer_, gradient_scale); });
+  };
+  if (options_.offload.device != OffloadDevice::kNvme) return step();
+  try {
+    step();
+  } catch (const std::exception& error) {
+    damage_ = message("step ", step_number, ": ", error.what());
+    throw;
+  }
 }
 
 StepResult ZeroOptimizer::step(int64_t step_number) {
   const c10::NoGradGuard no_grad;
+  check_undamaged();
   if (reducer_->is_open()) reducer_->finish_backward();
-  for (size_t group = 0; group < slices_.size(); ++group) follow_written_shards(group);
+  slices_->note_written_shards();
   StepResult result;
   // The scale that these gradients were made with, whatever the scaler decides next.
   const double scale = scaler_->scale();
   double gradient_scale = 1.0 / scale;
-  if (norm_is_wanted()) result.grad_norm.emplace(sum_of_squares(), scale);
+  // A step on the host that does not depend on the norm begins before the last gradients are there.
+  const bool norm_comes_first =
+      options_.gradient_clipping > 0.0 || options_.check_overflow || !options_.offload.is_on();
+  const auto take_norm = [&] {
+    if (norm_is_wanted()) result.grad_norm.emplace(sum_of_squares(), scale);
+  };
+  if (norm_comes_first) take_norm();
   if (options_.check_overflow && !result.grad_norm->is_finite()) {
     skip_step(step_number);
     return {};
@@ -216,7 +219,8 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
     gradient_scale =
         precision::combined_gradient_scale(result.grad_norm->of_scaled(), scale, options_.gradient_clipping);
   }
-  for (OwnedSlice& owned : slices_) step_slice(owned, gradient_scale);
+  step_slices(step_number, gradient_scale);
+  if (!norm_comes_first) take_norm();
   gather_parameters();
   scaler_->update(false);
   result.applied = true;
@@ -237,27 +241,24 @@ MemoryBytes ZeroOptimizer::memory() const {
   MemoryBytes memory;
   memory.parameters = store_->bytes();
   memory.gradients = reducer_->bytes();
-  if (has_master_weights()) {
-    for (const OwnedSlice& owned : slices_)
-      memory.master_weights += static_cast<int64_t>(owned.slice.master.nbytes());
-  }
+  memory.master_weights = slices_->master_bytes();
   memory.optimizer_states = optimizer_->state_bytes();
+  memory.swap_buffers = slices_->swap_buffer_bytes();
+  memory.on_disk = slices_->disk_bytes();
   return memory;
 }
 
 void ZeroOptimizer::publish_masters() {
   const c10::NoGradGuard no_grad;
-  if (has_master_weights()) {
-    for (size_t group = 0; group < slices_.size(); ++group)
-      slices_[group].slice.low_precision.copy_(master(group));
-  }
+  check_undamaged();
+  if (has_master_weights() || options_.offload.is_on())
+    on_all_ranks("reading the master weights", [&] { slices_->write_weights(); });
   gather_parameters();
 }
 
 void ZeroOptimizer::restore_masters_from_model() {
   const c10::NoGradGuard no_grad;
-  if (!has_master_weights()) return;
-  for (OwnedSlice& owned : slices_) owned.slice.master.copy_(owned.slice.low_precision);
+  slices_->read_weights();
 }
 
 }  // namespace deepspeed::zero

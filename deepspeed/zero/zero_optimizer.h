@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +18,11 @@
 #include "deepspeed/zero/grad_hooks.h"
 #include "deepspeed/zero/grad_norm.h"
 #include "deepspeed/zero/grad_reducer.h"
+#include "deepspeed/zero/optimizer_offload.h"
 #include "deepspeed/zero/param_store.h"
 #include "deepspeed/zero/partition_gather.h"
+#include "deepspeed/zero/state_slice.h"
+#include "deepspeed/zero/step_slices.h"
 
 namespace deepspeed::zero {
 
@@ -39,6 +43,7 @@ struct ZeroOptions {
   ParamSet by_rows;                                  // embeddings, at stages 0 and 1
   std::optional<at::ScalarType> accumulation_dtype;  // of gradients; absent: the parameters' own
   Averaging averaging;
+  OptimizerOffload offload;  // stages 1 to 3
 };
 
 /// Outcome of one step.
@@ -53,7 +58,9 @@ struct MemoryBytes {
   int64_t gradients = 0;
   int64_t master_weights = 0;  // 0 in fp32, and with 16-bit masters: the parameters are the masters
   int64_t optimizer_states = 0;
-  int64_t total() const { return parameters + gradients + master_weights + optimizer_states; }
+  int64_t swap_buffers = 0;  // through which masters and states pass that are on a disk
+  int64_t on_disk = 0;       // the latter; no memory, and not in the total
+  int64_t total() const { return parameters + gradients + master_weights + optimizer_states + swap_buffers; }
 };
 
 class ZeroOptimizer {
@@ -100,7 +107,9 @@ class ZeroOptimizer {
   /// With check_overflow, a step whose gradients are not finite is skipped, and `step_number`, the parameter
   /// and the rank are named; where the loss scale cannot go lower, that is a UsageError on all ranks. Without
   /// it, such a step is applied, and not clipped. The host waits for the device where an overflow check or
-  /// clipping needs the norm, else not.
+  /// clipping needs the norm, else not. Throws IoError on all ranks where the disk of one fails that holds
+  /// its optimizer states: then the step is applied in part, and each further one is a UsageError until a
+  /// checkpoint was loaded.
   StepResult step(int64_t step_number);
   /// Forgets the gradients of the window.
   void zero_grad();
@@ -113,28 +122,41 @@ class ZeroOptimizer {
 
   // State, for checkpoints.
   /// In the group's flat space; at stage 3 in that of this rank's shards.
-  Interval owned(size_t group) const { return slices_[group].interval; }
-  /// The parameters that meet the owned interval, in order.
-  std::vector<ParamPiece> pieces(size_t group) const;
-  /// Weights of the owned interval that the optimizer updates, shared with it: fp32 but for 16-bit masters.
-  at::Tensor master(size_t group) const;
+  Interval owned(size_t group) const { return slices_->owned(group); }
+  /// The parameters that meet the owned interval, or a part of it (relative to its begin), in order.
+  std::vector<ParamPiece> pieces(size_t group) const { return pieces(group, whole(group)); }
+  std::vector<ParamPiece> pieces(size_t group, const Interval& part) const {
+    return slices_->pieces(group, part);
+  }
+  /// Masters and states of the owned interval, or of a part of it. Throws IoError where they are on a disk
+  /// that fails, on this rank alone; UsageError where a step was applied in part.
+  GroupState state(size_t group) const { return state(group, whole(group)); }
+  GroupState state(size_t group, const Interval& part) const;
+  /// Weights of the owned interval that the optimizer updates: fp32 but for 16-bit masters. Throws as
+  /// state().
+  at::Tensor master(size_t group) const { return state(group).master; }
+  /// Calls `visit` with each slice of the owned interval, which are in memory one at a time where they are on
+  /// a disk: what it writes to their tensors stays. Throws IoError on this rank alone.
+  void change_state(size_t group, const VisitSlice& visit) { change_state(group, whole(group), visit); }
+  /// The same with the slices that meet a part of it.
+  void change_state(size_t group, const Interval& part, const VisitSlice& visit);
+  /// All of it was loaded: what a step that failed has left is gone.
+  void state_was_loaded() { damage_.clear(); }
+  /// Runs `work`, which reads or changes masters and states; where it fails on one rank, throws on all, which
+  /// all call it. Without offloading to a disk no rank asks the others.
+  void on_all_ranks(const char* what, const std::function<void()>& work) const;
   /// Copies the masters into the model's own dtype and gathers all parameters: after masters were loaded.
+  /// Throws IoError on all ranks.
   void publish_masters();
-  /// Makes the masters anew from the model's weights: after weights were loaded without masters.
+  /// Makes the masters anew from the model's weights: after weights were loaded without masters. Throws
+  /// IoError on this rank alone.
   void restore_masters_from_model();
 
  private:
-  struct OwnedSlice {
-    Interval interval;
-    std::vector<optim::Segment> segments;
-    std::unique_ptr<optim::CutParameters> cut;  // null where nothing can be cut
-    optim::FlatSlice slice;                     // with 16-bit masters, slice.master lives for a step alone
-  };
-
   void check_options() const;
+  void check_offload() const;
   ReducerOptions reducer_options() const;
-  OwnedSlice make_slice(size_t group) const;
-  std::vector<ParamPiece> pieces_of(size_t group, const Interval& interval) const;
+  Interval whole(size_t group) const { return {0, owned(group).numel()}; }
   bool norm_is_wanted() const;
   /// Of the reduced gradients of all ranks' slices: one double on their device.
   at::Tensor sum_of_squares() const;
@@ -143,9 +165,8 @@ class ZeroOptimizer {
   /// The parameter whose reduced gradient is not finite in this rank's slices, the nearest to the loss.
   std::optional<ParamPlace> non_finite_in_slices() const;
   void skip_step(int64_t step_number);
-  void step_slice(OwnedSlice& owned, double gradient_scale);
-  /// Masters of parameters that were changed under GatheredParameters become what was written.
-  void follow_written_shards(size_t group) const;
+  void step_slices(int64_t step_number, double gradient_scale);
+  void check_undamaged() const;
   void gather_parameters();
 
   ZeroOptions options_;
@@ -154,7 +175,8 @@ class ZeroOptimizer {
   std::unique_ptr<ParamStore> store_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<precision::LossScaler> scaler_;
-  std::vector<OwnedSlice> slices_;  // one a group
+  std::unique_ptr<StepSlices> slices_;
+  std::string damage_;  // why a step was applied in part; empty: none was
   std::unique_ptr<GradReducer> reducer_;
   std::unique_ptr<GradHooks> hooks_;
 };

@@ -14,6 +14,7 @@
 namespace deepspeed::config {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -59,7 +60,7 @@ const std::set<std::string> kActs = {
     "fp16.consecutive_hysteresis",
     "fp16.min_loss_scale",
     "fp16.auto_cast",
-    "fp16.fp16_master_weights_and_grads",  // refused until optimizer states can be on the host
+    "fp16.fp16_master_weights_and_grads",
     "bf16.enabled",
     "bf16.check_grad_overflow",
     "bf16.immediate_grad_update",
@@ -79,6 +80,7 @@ const std::set<std::string> kActs = {
     "zero_optimization.allgather_bucket_size",
     "zero_optimization.overlap_comm",
     "zero_optimization.round_robin_gradients",
+    "zero_optimization.offload_optimizer.device",
     "zero_optimization.legacy_stage1",  // its only value is no feature; the other one is refused
     "checkpoint.tag_validation",
     "checkpoint.keep_last",
@@ -181,6 +183,16 @@ TEST(Effect, IsMissedInOneLineOfTheLog) {
   EXPECT_THAT(logged(R"({"train_batch_size": 8, "zero_optimization": {"stage": 3,
       "memory_efficient_linear": false}})"),
               HasSubstr("zero_optimization.memory_efficient_linear (no layer of stage 3 keeps one)"));
+  constexpr const char* kOnDisk = R"({"train_batch_size": 8, "aio": {"queue_depth": 64},
+      "zero_force_ds_cpu_optimizer": false, "zero_optimization": {"stage": 2, "sub_group_size": 5,
+      "offload_optimizer": {"device": "nvme", "nvme_path": "/tmp", "pipeline_read": true, "pin_memory": false,
+      "buffer_count": 3}}})";
+  EXPECT_EQ(logged(kOnDisk), "");
+  EXPECT_THAT(
+      logged(R"({"train_batch_size": 8, "zero_optimization": {"stage": 2, "offload_optimizer":
+      {"device": "cpu", "pipeline_read": true, "fast_init": true}}})"),
+      AllOf(HasSubstr("offload_optimizer.pipeline_read (only device nvme uses it)"),
+            HasSubstr("offload_optimizer.fast_init (masters go to the disk one sub-group at a time")));
 }
 
 }  // namespace

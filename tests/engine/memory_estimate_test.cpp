@@ -12,6 +12,7 @@
 
 #include "tests/support/formula_training.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_gpt.h"
 
 namespace deepspeed {
@@ -60,6 +61,25 @@ TEST(MemoryEstimate, IsWhatTheEngineHoldsWithEveryOptimizer) {
         EXPECT_EQ(estimate.frozen_parameters, 2 * (stage == 3 ? frozen / 2 : frozen));
       });
     }
+  }
+}
+
+TEST(MemoryEstimate, CountsWhatIsOnTheDiskApart) {
+  const testing::TemporaryFolder folder;
+  for (const double ratio : {1.0, 0.5}) {
+    Json config = planned_config("AdamW", 3);
+    config["zero_optimization"]["sub_group_size"] = 100;
+    config["zero_optimization"]["offload_optimizer"] = {
+        {"device", "nvme"}, {"nvme_path", folder.string()}, {"ratio", ratio}};
+    testing::run_ranks(2, [&](comm::World& world) {
+      const auto estimate = zero::estimate_model_states(describe_module(planned_model()), config, 2);
+      const zero::MemoryBytes memory = measured(config, world);
+      EXPECT_EQ(estimate.states.master_weights, memory.master_weights) << ratio;
+      EXPECT_EQ(estimate.states.optimizer_states, memory.optimizer_states) << ratio;
+      EXPECT_EQ(memory.master_weights == 0, ratio == 1.0);
+      EXPECT_GT(estimate.states.on_disk, 0);
+      EXPECT_LE(estimate.states.on_disk, memory.on_disk);  // which ends with whole pages
+    });
   }
 }
 

@@ -30,6 +30,7 @@ struct Recipe {
   std::string optimizer = "AdamW";
   int accumulation = 1;
   int steps = 4;
+  int64_t sub_group_numel = 1'000'000;
   GatherPoolOptions pool = testing::nothing_persistent().pool;
 
   Recipe() {
@@ -64,8 +65,9 @@ std::unique_ptr<ZeroOptimizer> optimizer_for(const torch::nn::Module& model, con
   auto base = optim::make_optimizer(recipe.optimizer, {{"lr", 0.02}, {"weight_decay", 0.1}}, options);
   std::unique_ptr<ParamStore> store;
   if (recipe.zero.stage == 3) {
-    store = std::make_unique<ShardStore>(std::move(groups), frozen, group,
-                                         ShardStore::Options{recipe.dtype, 1'000'000, recipe.pool});
+    store =
+        std::make_unique<ShardStore>(std::move(groups), frozen, group,
+                                     ShardStore::Options{recipe.dtype, recipe.sub_group_numel, recipe.pool});
   } else {
     for (const NamedTensor& param : frozen) param.tensor.set_data(param.tensor.to(recipe.dtype));
     store = std::make_unique<ParamStore>(std::move(groups), group.size(), ParamStore::Options{recipe.dtype});
@@ -166,6 +168,33 @@ TEST(ShardedTraining, IsTheSameWhateverStaysWholeAndHoweverGradientsTravel) {
     recipe.zero.reduce_scatter = false;
     EXPECT_EQ(largest_difference(train_odd_net(recipe.at_stage(3), world), expected), 0.0);
   });
+}
+
+// The copies between device and host, in one memory: what is checked is that none comes too early or late.
+TEST(ShardedTraining, WithTheStepInAnotherMemoryIsTheSame) {
+  for (const int ranks : {1, 3}) {
+    testing::run_ranks(ranks, [](comm::World& world) {
+      for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+        for (const int stage : {1, 2, 3}) {
+          Recipe recipe = Recipe().at_stage(stage);
+          recipe.dtype = dtype;
+          recipe.accumulation = 2;
+          recipe.zero.gradient_clipping = stage == 2 ? 0.1 : 0.0;
+          recipe.zero.sixteen_bit_masters = dtype == at::kBFloat16 && stage == 1;
+          const auto expected = train_odd_net(recipe, world);
+          recipe.sub_group_numel = 20;
+          recipe.zero.offload.device = OffloadDevice::kCpu;
+          recipe.zero.offload.piece_numel = 20;
+          recipe.zero.offload.always_copies = true;
+          for (const double ratio : stage == 3 ? std::vector{1.0, 0.5, 0.0} : std::vector{1.0}) {
+            recipe.zero.offload.ratio = ratio;
+            EXPECT_EQ(largest_difference(train_odd_net(recipe, world), expected), 0.0)
+                << "stage " << stage << " ratio " << ratio << " " << dtype;
+          }
+        }
+      }
+    });
+  }
 }
 
 TEST(ShardedTraining, WithAccumulationEqualsStageTwo) {

@@ -122,6 +122,24 @@ TEST_P(Pipelines, LeaveNoFileAndNoDataBehindAnError) {
   EXPECT_TRUE(std::filesystem::is_empty(options().folder));
 }
 
+TEST_P(Pipelines, TakeOverTensorsThatAreExchanged) {
+  SwappedUnits units(kOddNumels);
+  StateSwapper swapper(options(), units.all());
+  swapper.for_each(units.order, Access::kChange, [](size_t) {});
+  swapper.for_each(units.order, Access::kChange, [&](size_t unit) {
+    units.tensors[unit][0] = at::full({kOddNumels[unit]}, 5.0 + double(unit), at::kFloat);
+  });
+  EXPECT_EQ(units.tensors[2][0].numel(), 0);
+  swapper.for_each(units.order, Access::kRead, [&](size_t unit) {
+    EXPECT_TRUE(units.tensors[unit][0].eq(5.0 + double(unit)).all().item<bool>()) << unit;
+  });
+  EXPECT_THAT(error_of<UsageError>([&] {
+                swapper.for_each({1}, Access::kChange,
+                                 [&](size_t unit) { units.tensors[unit][0] = at::zeros({9}); });
+              }),
+              HasSubstr("36 bytes on cpu in the place of one of 4"));
+}
+
 TEST(StateSwapper, FoldersAndBuffersThatDoNotDoAreErrors) {
   SwappedUnits units({10});
   EXPECT_THAT(error_of<IoError>([&] { StateSwapper({.folder = "/proc/none"}, units.all()); }),

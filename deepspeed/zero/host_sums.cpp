@@ -1,0 +1,42 @@
+#include "deepspeed/zero/host_sums.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace deepspeed::zero {
+
+at::Tensor HostSums::make(int64_t numel, at::ScalarType dtype) const {
+  return device::empty_host(numel, dtype, pin_memory_).zero_();
+}
+
+device::StreamEvent HostSums::take(size_t group, const at::Tensor& kept, const Interval& place,
+                                   const at::Tensor& piece, bool adds) {
+  wait_for(group, place);  // at most one summand of an element is under way
+  Arrival arrival{group, place, {}, kept.narrow(0, place.begin, place.numel()), {}};
+  if (adds) arrival.summand = device::empty_host(piece.numel(), piece.scalar_type(), pin_memory_);
+  arrival.copied = stream_.start(adds ? arrival.summand : arrival.kept, piece);
+  arrivals_.push_back(std::move(arrival));
+  return stream_.now();
+}
+
+void HostSums::settle(const Arrival& arrival) {
+  arrival.copied.wait();
+  if (arrival.summand.defined()) arrival.kept.add_(arrival.summand);
+}
+
+void HostSums::wait_for(size_t group, const Interval& part) {
+  const auto meets = [&](const Arrival& arrival) {
+    return arrival.group == group && !intersect(arrival.place, part).empty();
+  };
+  for (const Arrival& arrival : arrivals_) {
+    if (meets(arrival)) settle(arrival);
+  }
+  std::erase_if(arrivals_, meets);
+}
+
+void HostSums::wait_for_all() {
+  for (const Arrival& arrival : arrivals_) settle(arrival);
+  arrivals_.clear();
+}
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,46 @@
+// Gradients that are kept in host memory: what a rank keeps of each reduction is copied out of the device
+// beside its work.
+#pragma once
+
+#include <deque>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/base/interval.h"
+#include "deepspeed/device/copy_stream.h"
+#include "deepspeed/device/stream_event.h"
+
+namespace deepspeed::zero {
+
+/// Of one thread.
+class HostSums {
+ public:
+  HostSums(at::Device device, bool pin_memory) : pin_memory_(pin_memory), stream_(device) {}
+
+  /// (numel) of host memory, zeros.
+  at::Tensor make(int64_t numel, at::ScalarType dtype) const;
+  /// kept[place] = piece, or += it; `kept` is the group's, in host memory, `piece` on the device. Returns the
+  /// moment from which the piece's memory may be written.
+  device::StreamEvent take(size_t group, const at::Tensor& kept, const Interval& place,
+                           const at::Tensor& piece, bool adds);
+  /// Waits until what was taken of the part is there.
+  void wait_for(size_t group, const Interval& part);
+  void wait_for_all();
+
+ private:
+  struct Arrival {
+    size_t group;
+    Interval place;
+    device::StreamEvent copied;
+    at::Tensor kept;     // at the place
+    at::Tensor summand;  // in host memory; undefined: kept itself is copied to
+  };
+
+  static void settle(const Arrival& arrival);
+
+  bool pin_memory_;
+  device::CopyStream stream_;
+  std::deque<Arrival> arrivals_;
+};
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,72 @@
+#include "deepspeed/zero/host_transfers.h"
+
+#include <utility>
+
+#include <c10/core/ScalarTypeToTypeMeta.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::zero {
+
+HostTransfers::HostTransfers(at::Device device, bool pin_memory, bool always_copies)
+    : pin_memory_(pin_memory),
+      always_copies_(always_copies),
+      is_apart_(always_copies || !device.is_cpu()),
+      in_(device),
+      out_(device) {}
+
+at::Tensor HostTransfers::host_memory(int64_t numel, at::ScalarType dtype) const {
+  return device::empty_host(numel, dtype, pin_memory_);
+}
+
+at::Tensor HostTransfers::memory_of(Buffer& buffer, int64_t numel, at::ScalarType dtype) const {
+  const int64_t bytes = numel * int64_t(c10::elementSize(dtype));
+  if (!buffer.memory.defined() || buffer.memory.numel() < bytes)
+    buffer.memory = host_memory(bytes, at::kByte);
+  return buffer.memory.narrow(0, 0, bytes).view(dtype);
+}
+
+void HostTransfers::expect(std::vector<at::Tensor> sources) {
+  sources_ = std::move(sources);
+  arriving_.clear();
+  num_taken_ = 0;
+  for (size_t ahead = 0; ahead < incoming_.size() / 2; ++ahead) start_next();
+}
+
+void HostTransfers::start_next() {
+  const size_t index = arriving_.size();
+  if (index >= sources_.size()) return;
+  const at::Tensor& source = sources_[index];
+  if (!is_far(source)) return arriving_.push_back(source);
+  Buffer& buffer = incoming_[index % incoming_.size()];
+  const at::Tensor host = memory_of(buffer, source.numel(), source.scalar_type());
+  buffer.copied = in_.start(host, source);
+  arriving_.push_back(host);
+}
+
+at::Tensor HostTransfers::next() {
+  if (num_taken_ >= sources_.size()) raise<UsageError>("zero.host_transfers", "nothing more is expected");
+  const size_t index = num_taken_++;
+  incoming_[index % incoming_.size()].copied.wait();
+  const at::Tensor result = arriving_[index];
+  start_next();
+  return result;
+}
+
+at::Tensor HostTransfers::outgoing(int64_t numel, at::ScalarType dtype) {
+  Buffer& buffer = outgoing_[++num_sent_ % outgoing_.size()];
+  buffer.copied.wait();
+  return memory_of(buffer, numel, dtype);
+}
+
+void HostTransfers::send(const at::Tensor& to, const at::Tensor& from) {
+  outgoing_[num_sent_ % outgoing_.size()].copied = out_.start(to, from);
+}
+
+void HostTransfers::finish() {
+  for (const Buffer& buffer : outgoing_) buffer.copied.hold_current_stream();
+  sources_.clear();
+  arriving_.clear();
+}
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,301 @@
+#include "deepspeed/zero/step_slices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
+#include "deepspeed/zero/cut_parameters.h"
+#include "deepspeed/zero/step_cut.h"
+
+namespace deepspeed::zero {
+namespace {
+
+// The part of `flat`, which lies at `place`, that is common with `part`.
+at::Tensor common_part(const at::Tensor& flat, const Interval& place, const Interval& part) {
+  if (part.empty()) return flat.narrow(0, 0, 0);
+  const Interval common = intersect(place, part);
+  return flat.narrow(0, common.begin - place.begin, common.numel());
+}
+
+// Adds a slice's part of one flat tensor to what is collected of it: shared where it is all of it.
+void collect(const at::Tensor& flat, const StateSlice& slice, const Interval& part, at::Tensor& collected) {
+  const at::Tensor own = common_part(flat, slice.interval, part);
+  if (!collected.defined()) {
+    if (slice.stays_in_memory && own.numel() == part.numel()) {
+      collected = own;
+      return;
+    }
+    collected = at::empty({part.numel()}, flat.options());
+  }
+  if (own.numel() > 0)
+    collected.narrow(0, std::max(slice.interval.begin, part.begin) - part.begin, own.numel()).copy_(own);
+}
+
+}  // namespace
+
+StepSlices::StepSlices(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& group,
+                       const StepSlicesOptions& options)
+    : store_(store),
+      optimizer_(optimizer),
+      group_(group),
+      options_(options),
+      transfers_(store.groups().front().flat.device(), options.offload.pin_memory,
+                 options.offload.is_on() && options.offload.always_copies) {
+  for (size_t index = 0; index < store_.groups().size(); ++index) add_slices(index);
+  if (options_.offload.device == OffloadDevice::kNvme) {
+    swapper_ = std::make_unique<StateSwapper>(options_.offload.swapper,
+                                              [this](size_t index) { return swapped_tensors(index); });
+  }
+  make_masters();
+}
+
+std::vector<ParamPiece> StepSlices::pieces(size_t group, const Interval& part) const {
+  const Interval interval{owned_[group].begin + part.begin, owned_[group].begin + part.end};
+  const ShardLayout* const shards = store_.shards(group);
+  return shards != nullptr ? shards->pieces(interval, group_.rank())
+                           : store_.groups()[group].layout.pieces(interval);
+}
+
+std::vector<Interval> StepSlices::cuts_of(size_t group) const {
+  const Interval all{0, owned_[group].numel()};
+  if (!optimizer_.is_elementwise()) return {all};
+  if (const ShardLayout* const shards = store_.shards(group)) {
+    std::vector<Interval> cuts;
+    for (const SubGroup& sub_group : shards->sub_groups()) cuts.push_back(sub_group.in_flat);
+    return cuts;
+  }
+  if (!options_.offload.is_on()) return {all};
+  return equal_pieces(all.numel(), options_.offload.piece_numel);
+}
+
+void StepSlices::add_slices(size_t group) {
+  const StoredGroup& stored = store_.groups()[group];
+  const ShardLayout* const shards = store_.shards(group);
+  owned_.push_back(shards != nullptr     ? Interval{0, shards->flat_numel()}
+                   : options_.stage == 0 ? Interval{0, stored.layout.padded_numel()}
+                                         : stored.layout.partition(group_.rank()));
+  const std::vector<Interval> cuts = cuts_of(group);
+  const size_t num_offloaded =
+      options_.offload.is_on() ? count_within(cuts, options_.offload.ratio) : size_t{0};
+  for (size_t index = 0; index < cuts.size(); ++index) {
+    Slice& slice = slices_.emplace_back();
+    slice.is_offloaded = index < num_offloaded;
+    // A group's first slice has the group's number.
+    slice.flat.id = index == 0 ? group : store_.groups().size() + slices_.size();
+    fill_in(slice, group, cuts[index]);
+  }
+}
+
+void StepSlices::fill_in(Slice& slice, size_t group, const Interval& interval) {
+  const StoredGroup& stored = store_.groups()[group];
+  slice.interval = interval;
+  for (const ParamPiece& piece : pieces(group, interval)) {
+    slice.segments.push_back({static_cast<int64_t>(piece.index), piece.in_interval, piece.offset_in_param,
+                              stored.params[piece.index].tensor.sizes().vec()});
+  }
+  if (options_.stage > 0 && !optimizer_.is_elementwise()) {
+    slice.cut = make_cut_parameters(stored, group_);
+    slice.flat.cut = slice.cut.get();
+  }
+  slice.flat.segments = &slice.segments;
+  slice.flat.group = group;
+  slice.flat.whole = group;
+  slice.flat.begin_in_whole = interval.begin;
+}
+
+bool StepSlices::keeps_master(const Slice& slice) const {
+  return store_.dtype() == at::kFloat ? is_apart(slice) : !options_.sixteen_bit_masters;
+}
+
+at::Tensor StepSlices::weights_of(const Slice& slice) const {
+  const size_t group = slice.flat.group;
+  return store_.groups()[group].flat.narrow(0, owned_[group].begin + slice.interval.begin,
+                                            slice.interval.numel());
+}
+
+at::TensorOptions StepSlices::master_options(const Slice& slice) const {
+  const at::TensorOptions of_weights = store_.groups()[slice.flat.group].flat.options().dtype(at::kFloat);
+  return is_apart(slice) ? of_weights.device(at::kCPU) : of_weights;
+}
+
+void StepSlices::make_masters() {
+  for_each(with_masters(), Access::kChange, [&](Slice& slice) {
+    const at::Tensor weights = weights_of(slice);
+    const bool is_pinned = is_apart(slice) && !is_on_disk(slice);
+    slice.flat.master = is_pinned ? transfers_.host_memory(weights.numel(), at::kFloat)
+                                  : at::empty({weights.numel()}, master_options(slice));
+    slice.flat.master.copy_(weights);
+  });
+}
+
+std::vector<size_t> StepSlices::all() const {
+  std::vector<size_t> indices(slices_.size());
+  for (size_t index = 0; index < indices.size(); ++index) indices[index] = index;
+  return indices;
+}
+
+std::vector<size_t> StepSlices::with_masters() const {
+  std::vector<size_t> indices = all();
+  std::erase_if(indices, [&](size_t index) { return !keeps_master(slices_[index]); });
+  return indices;
+}
+
+std::vector<at::Tensor> StepSlices::swapped_tensors(size_t index) const {
+  const Slice& slice = slices_[index];
+  std::vector<at::Tensor> tensors;
+  if (keeps_master(slice) && slice.flat.master.defined()) tensors.push_back(slice.flat.master);
+  for (const auto& [name, tensor] : optimizer_.state(slice.flat.id).tensors) tensors.push_back(tensor);
+  return tensors;
+}
+
+void StepSlices::for_each(const std::vector<size_t>& indices, Access access,
+                          const std::function<void(Slice&)>& work) {
+  std::vector<size_t> on_disk;
+  for (const size_t index : indices) {
+    if (is_on_disk(slices_[index])) {
+      on_disk.push_back(index);
+    } else {
+      work(slices_[index]);
+    }
+  }
+  if (!on_disk.empty()) swapper_->for_each(on_disk, access, [&](size_t index) { work(slices_[index]); });
+}
+
+void StepSlices::note_written_shards() {
+  if (options_.stage != 3) return;
+  for (size_t group = 0; group < owned_.size(); ++group) {
+    for (const size_t param : store_.take_set(group)) {
+      const Interval place = store_.shards(group)->place(param);
+      for (Slice& slice : slices_) {
+        const Interval common = intersect(slice.interval, place);
+        if (slice.flat.group == group && keeps_master(slice) && !common.empty())
+          slice.stale.push_back({common.begin - slice.interval.begin, common.end - slice.interval.begin});
+      }
+    }
+  }
+}
+
+void StepSlices::follow_weights(Slice& slice, Access access) const {
+  for (const Interval& stale : slice.stale) {
+    slice.flat.master.narrow(0, stale.begin, stale.numel())
+        .copy_(weights_of(slice).narrow(0, stale.begin, stale.numel()));
+  }
+  if (access == Access::kChange || !is_on_disk(slice)) slice.stale.clear();
+}
+
+void StepSlices::step(const GradReducer& reducer, double gradient_scale) {
+  // What stays on the device is stepped first: the device goes on with it meanwhile.
+  std::vector<size_t> here, apart;
+  for (const size_t index : all()) (is_apart(slices_[index]) ? apart : here).push_back(index);
+  std::reverse(apart.begin(), apart.end());  // the last gradients are there first
+  for_each(here, Access::kChange, [&](Slice& slice) {
+    follow_weights(slice, Access::kChange);
+    step_here(slice, reducer, gradient_scale);
+  });
+  if (apart.empty()) return;
+  expect_transfers(reducer, apart);
+  for_each(apart, Access::kChange, [&](Slice& slice) {
+    follow_weights(slice, Access::kChange);
+    step_apart(slice, reducer, gradient_scale);
+  });
+  transfers_.finish();
+}
+
+void StepSlices::step_here(Slice& slice, const GradReducer& reducer, double gradient_scale) {
+  optim::FlatSlice& flat = slice.flat;
+  const at::Tensor weights = weights_of(slice);
+  const bool is_kept = keeps_master(slice);
+  if (!is_kept) flat.master = weights.to(at::kFloat);  // of a model in fp32 the weights themselves
+  if (store_.dtype() != at::kFloat) flat.low_precision = weights;
+  flat.gradient = reducer.gradient(flat.group, slice.interval);
+  optimizer_.step(flat, gradient_scale);
+  flat.gradient.reset();
+  flat.low_precision.reset();
+  if (!is_kept) flat.master.reset();
+}
+
+void StepSlices::expect_transfers(const GradReducer& reducer, const std::vector<size_t>& order) {
+  std::vector<at::Tensor> sources;
+  for (const size_t index : order) {
+    const Slice& slice = slices_[index];
+    if (!reducer.keeps_on_host()) sources.push_back(reducer.gradient(slice.flat.group, slice.interval));
+    if (!keeps_master(slice)) sources.push_back(weights_of(slice));
+  }
+  transfers_.expect(std::move(sources));
+}
+
+void StepSlices::step_apart(Slice& slice, const GradReducer& reducer, double gradient_scale) {
+  optim::FlatSlice& flat = slice.flat;
+  const at::Tensor weights = weights_of(slice);
+  const bool is_kept = keeps_master(slice);
+  flat.gradient = reducer.keeps_on_host() ? reducer.gradient(flat.group, slice.interval) : transfers_.next();
+  if (!is_kept) flat.master = transfers_.next().to(at::kFloat);
+  const at::Tensor updated = transfers_.outgoing(weights.numel(), weights.scalar_type());
+  if (weights.scalar_type() != at::kFloat) flat.low_precision = updated;
+  optimizer_.step(flat, gradient_scale);
+  if (weights.scalar_type() == at::kFloat) updated.copy_(flat.master);
+  transfers_.send(weights, updated);
+  flat.gradient.reset();
+  flat.low_precision.reset();
+  if (!is_kept) flat.master.reset();
+}
+
+void StepSlices::visit(size_t group, const Interval& part, Access access, const VisitSlice& visit) {
+  note_written_shards();
+  std::vector<size_t> indices;
+  for (const size_t index : all()) {
+    const Slice& slice = slices_[index];
+    if (slice.flat.group != group) continue;
+    const bool meets = !intersect(slice.interval, part).empty();
+    const bool is_first =
+        indices.empty() && slice.interval.begin == 0;  // its names and types are those of all
+    if (meets || (part.empty() && is_first)) indices.push_back(index);
+  }
+  for_each(indices, access, [&](Slice& slice) {
+    follow_weights(slice, access);
+    const size_t id = slice.flat.id;
+    visit({slice.interval, keeps_master(slice) ? slice.flat.master : weights_of(slice), optimizer_.state(id),
+           !is_on_disk(slice), [&](const optim::SliceState& state) { optimizer_.load_state(id, state); }});
+  });
+}
+
+GroupState StepSlices::state(size_t group, const Interval& part) {
+  GroupState result;
+  visit(group, part, Access::kRead, [&](const StateSlice& slice) {
+    collect(slice.master, slice, part, result.master);
+    auto& tensors = result.state.tensors;
+    if (tensors.empty()) {
+      for (const auto& [name, flat] : slice.state.tensors) tensors.emplace_back(name, at::Tensor());
+    }
+    for (size_t index = 0; index < slice.state.tensors.size(); ++index)
+      collect(slice.state.tensors[index].second, slice, part, tensors.at(index).second);
+    result.state.step = slice.state.step;
+  });
+  return result;
+}
+
+void StepSlices::write_weights() {
+  note_written_shards();
+  for_each(with_masters(), Access::kRead, [&](Slice& slice) {
+    follow_weights(slice, Access::kRead);
+    weights_of(slice).copy_(slice.flat.master);
+  });
+}
+
+void StepSlices::read_weights() {
+  for_each(with_masters(), Access::kChange, [&](Slice& slice) {
+    slice.stale.clear();
+    slice.flat.master.copy_(weights_of(slice));
+  });
+}
+
+int64_t StepSlices::master_bytes() const {
+  int64_t bytes = 0;
+  for (const Slice& slice : slices_) {
+    if (keeps_master(slice)) bytes += static_cast<int64_t>(slice.flat.master.nbytes());
+  }
+  return bytes;
+}
+
+}  // namespace deepspeed::zero

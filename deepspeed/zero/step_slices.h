@@ -1,0 +1,110 @@
+// What the optimizer steps on this rank: the owned interval of each group, cut into slices, whose masters and
+// states are in the memory of the model's device, in the host's, or on a disk.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/comm/process_group.h"
+#include "deepspeed/optim/optimizer.h"
+#include "deepspeed/zero/grad_reducer.h"
+#include "deepspeed/zero/host_transfers.h"
+#include "deepspeed/zero/optimizer_offload.h"
+#include "deepspeed/zero/param_store.h"
+#include "deepspeed/zero/state_slice.h"
+#include "deepspeed/zero/state_swapper.h"
+
+namespace deepspeed::zero {
+
+struct StepSlicesOptions {
+  int stage = 0;
+  bool sixteen_bit_masters = false;  // the model's own 16-bit weights are updated
+  OptimizerOffload offload;
+};
+
+class StepSlices {
+ public:
+  using Access = StateSwapper::Access;
+
+  /// Makes the masters. `store` and `optimizer` must outlive it. Throws IoError where offloading to a disk
+  /// cannot write them: on this rank alone.
+  StepSlices(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& group,
+             const StepSlicesOptions& options);
+
+  /// In the group's flat space; at stage 3 in that of this rank's shards.
+  Interval owned(size_t group) const { return owned_[group]; }
+  /// The parameters that meet a part of the owned interval, in order.
+  std::vector<ParamPiece> pieces(size_t group, const Interval& part) const;
+  size_t size() const { return slices_.size(); }
+
+  /// One update of all slices by the reducer's gradients, which are multiplied by `gradient_scale` first;
+  /// writes the weights of the model. Throws IoError where the disk fails: then some slices are updated and
+  /// others are not.
+  void step(const GradReducer& reducer, double gradient_scale);
+
+  /// Calls `visit` with the slices of the group that meet the part of the owned interval; with kRead what it
+  /// writes to a slice that is on a disk is lost. Throws IoError.
+  void visit(size_t group, const Interval& part, Access access, const VisitSlice& visit);
+  /// That part. Throws IoError.
+  GroupState state(size_t group, const Interval& part);
+  /// The weights of the model become the masters, rounded; or the other way round. Throws IoError.
+  void write_weights();
+  void read_weights();
+  /// Notes which parameters somebody else changed (stage 3): their masters follow before anybody sees them.
+  void note_written_shards();
+
+  /// In memory.
+  int64_t master_bytes() const;
+  /// Of the memory through which slices pass from and to the disk, and on the disk.
+  int64_t swap_buffer_bytes() const { return swapper_ ? swapper_->buffer_bytes() : 0; }
+  int64_t disk_bytes() const { return swapper_ ? swapper_->file_bytes() : 0; }
+
+ private:
+  struct Slice {
+    Interval interval;  // of the owned interval
+    bool is_offloaded = false;
+    std::vector<optim::Segment> segments;
+    std::unique_ptr<optim::CutParameters> cut;  // null where nothing can be cut
+    optim::FlatSlice flat;        // its master lives for a step alone where the weights are the masters
+    std::vector<Interval> stale;  // elements whose master is to follow the weights
+  };
+
+  std::vector<Interval> cuts_of(size_t group) const;
+  void add_slices(size_t group);
+  void fill_in(Slice& slice, size_t group, const Interval& interval);
+  at::TensorOptions master_options(const Slice& slice) const;
+  void make_masters();
+
+  bool is_apart(const Slice& slice) const { return slice.is_offloaded && transfers_.is_apart(); }
+  bool is_on_disk(const Slice& slice) const { return slice.is_offloaded && swapper_ != nullptr; }
+  /// Whether masters are kept beside the weights.
+  bool keeps_master(const Slice& slice) const;
+  /// The slice's weights in the model: the one place where they are found.
+  at::Tensor weights_of(const Slice& slice) const;
+  std::vector<at::Tensor> swapped_tensors(size_t index) const;
+  /// Calls `work` with each of them, those on a disk one at a time.
+  void for_each(const std::vector<size_t>& indices, Access access, const std::function<void(Slice&)>& work);
+  std::vector<size_t> all() const;
+  std::vector<size_t> with_masters() const;
+  void follow_weights(Slice& slice, Access access) const;
+  void expect_transfers(const GradReducer& reducer, const std::vector<size_t>& order);
+  void step_here(Slice& slice, const GradReducer& reducer, double gradient_scale);
+  void step_apart(Slice& slice, const GradReducer& reducer, double gradient_scale);
+
+  ParamStore& store_;
+  optim::Optimizer& optimizer_;
+  const comm::ProcessGroup group_;
+  const StepSlicesOptions options_;
+  std::vector<Interval> owned_;  // [group]
+  std::deque<Slice> slices_;     // of one group after the other; the flat slices point to their segments
+  HostTransfers transfers_;
+  std::unique_ptr<StateSwapper> swapper_;
+};
+
+}  // namespace deepspeed::zero
