@@ -78,13 +78,18 @@ def make_text(step, options):
     return ((index * 7919 + index // 5 + step * 104729) % options.vocabulary).reshape(options.micro_batch, length)
 
 
-def read_options():
-    parser = argparse.ArgumentParser(description=__doc__)
+def make_parser(description):
+    parser = argparse.ArgumentParser(description=description)
     for name, default in [("layers", 12), ("heads", 12), ("width", 768), ("context", 1024), ("vocabulary", 50304),
                           ("micro_batch", 8), ("steps", 20), ("warmup", 5)]:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--clipping", type=float, default=1.0)
     parser.add_argument("--weights", help="file of the first weights")
+    return parser
+
+
+def read_options():
+    parser = make_parser(__doc__)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--bf16_weights", action="store_true")
     return parser.parse_args()
