@@ -17,6 +17,7 @@
 #include "deepspeed/engine/checkpoint_options.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/save_job.h"
+#include "deepspeed/engine/stored_module.h"
 
 namespace deepspeed {
 
@@ -49,10 +50,11 @@ class CheckpointIo {
   std::string chosen_tag(const std::string& directory, const LoadOptions& options) const;
   bool loads_optimizer(const LoadOptions& options) const;
   std::unordered_set<std::string> weights_in_masters(const checkpoint::OptimizerFiles& source) const;
-  checkpoint::NamedTensors whole_module(const std::string& directory, const std::string& tag,
-                                        const checkpoint::ModuleStates& states,
-                                        const checkpoint::DeferredArchive& file, bool has_masters) const;
-  void load_module(const checkpoint::NamedTensors& tensors, bool strict);
+  StoredModule whole_module(const std::string& directory, const std::string& tag,
+                            const checkpoint::ModuleStates& states,
+                            const std::shared_ptr<checkpoint::DeferredArchive>& file, bool has_masters) const;
+  /// Where it throws CheckpointError because names or sizes do not fit, nothing has changed.
+  void load_module(const StoredModule& module, bool strict);
   void load_files(const std::string& directory, const std::string& tag, const LoadOptions& options,
                   LoadResult& result);
   checkpoint::OptimizerFiles open_optimizer(const std::string& directory, const std::string& tag,

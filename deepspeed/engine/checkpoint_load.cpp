@@ -103,16 +103,20 @@ void CheckpointIo::load_files(const std::string& directory, const std::string& t
   if (loads_optimizer(options)) source = open_optimizer(directory, tag, manifest, file, states);
   std::unordered_set<std::string> in_masters;
   if (source && !options.custom_load_fn) in_masters = weights_in_masters(*source);
-  checkpoint::NamedTensors module;
+  StoredModule module;
   if (sharded.empty()) {
-    for (const auto& [name, tensor] : states.states.module)
-      module.emplace_back(name, in_masters.contains(name) ? tensor : file->load(tensor));
+    for (const auto& [name, tensor] : states.states.module) {
+      const bool in_master = in_masters.contains(name);
+      module.push_back({name, tensor, in_master ? nullptr : loader_of(file, tensor)});
+    }
   } else {
-    module = whole_module(directory, tag, states.states, *file,
+    module = whole_module(directory, tag, states.states, file,
                           /*has_masters=*/source.has_value() && !options.custom_load_fn);
   }
   if (options.custom_load_fn) {
-    options.custom_load_fn(module);
+    checkpoint::NamedTensors tensors;
+    for (const StoredTensor& stored : module) tensors.emplace_back(stored.name, stored.load());
+    options.custom_load_fn(tensors);
   } else {
     load_module(module, options.load_module_strict);
   }

@@ -39,24 +39,28 @@ std::unordered_set<std::string> trained_here_and_there(const checkpoint::ModuleS
 }  // namespace
 
 /// Of stage 3, whose model files have shards of frozen parameters and nothing of the others. has_masters:
-/// those stay on the meta device, since they come with the masters.
-checkpoint::NamedTensors CheckpointIo::whole_module(const std::string& directory, const std::string& tag,
-                                                    const checkpoint::ModuleStates& states,
-                                                    const checkpoint::DeferredArchive& file,
-                                                    bool has_masters) const {
-  const checkpoint::Fp32Source source(directory, tag, /*exclude_frozen_parameters=*/false);
-  const std::unordered_map<std::string, at::Tensor> weights(source.weights().begin(), source.weights().end());
+/// those come with the masters.
+StoredModule CheckpointIo::whole_module(const std::string& directory, const std::string& tag,
+                                        const checkpoint::ModuleStates& states,
+                                        const std::shared_ptr<checkpoint::DeferredArchive>& file,
+                                        bool has_masters) const {
+  const auto source =
+      std::make_shared<const checkpoint::Fp32Source>(directory, tag, /*exclude_frozen_parameters=*/false);
+  const std::unordered_map<std::string, at::Tensor> weights(source->weights().begin(),
+                                                            source->weights().end());
   std::unordered_set<std::string> in_masters;
   if (has_masters) in_masters = trained_here_and_there(states, *engine_.optimizer_);
-  checkpoint::NamedTensors module;
+  StoredModule module;
   for (const auto& [name, tensor] : states.module) {
     const auto weight = weights.find(name);
     if (weight == weights.end() || tensor.numel() > 0) {
-      module.emplace_back(name, file.load(tensor));
+      module.push_back({name, tensor, loader_of(file, tensor)});
     } else if (in_masters.contains(name)) {
-      module.emplace_back(name, weight->second);
+      module.push_back({name, weight->second, nullptr});
     } else {
-      module.emplace_back(name, source.load(weight->second).to(tensor.scalar_type()));
+      module.push_back({name, weight->second, [source, form = weight->second, type = tensor.scalar_type()] {
+                          return source->load(form).to(type);
+                        }});
     }
   }
   return module;
@@ -83,7 +87,7 @@ std::unordered_set<std::string> CheckpointIo::weights_in_masters(
   return names;
 }
 
-void CheckpointIo::load_module(const checkpoint::NamedTensors& tensors, bool strict) {
+void CheckpointIo::load_module(const StoredModule& module, bool strict) {
   std::unordered_map<std::string, at::Tensor> own;
   for (const zero::NamedTensor& param : engine_.model_.parameters)
     own.emplace(param.name, param.tensor.detach());
@@ -93,32 +97,34 @@ void CheckpointIo::load_module(const checkpoint::NamedTensors& tensors, bool str
   for (const auto& [alias, owner] : engine_.model_.shared_parameters) aliases.insert(alias);
 
   std::vector<std::string> unexpected, missing;
-  for (const auto& [name, tensor] : tensors) {
-    if (aliases.count(name) != 0) continue;  // stored under the first name as well
-    const auto entry = own.find(name);
+  for (const StoredTensor& stored : module) {
+    if (aliases.count(stored.name) != 0) continue;  // stored under the first name as well
+    const auto entry = own.find(stored.name);
     if (entry == own.end()) {
-      unexpected.push_back(name);
+      unexpected.push_back(stored.name);
       continue;
     }
-    if (entry->second.sizes() != tensor.sizes()) {
-      raise<CheckpointError>(kLoadModuleWhere, "'", name, "' has sizes ", tensor.sizes(),
+    if (entry->second.sizes() != stored.form.sizes()) {
+      raise<CheckpointError>(kLoadModuleWhere, "'", stored.name, "' has sizes ", stored.form.sizes(),
                              " in the file, the model's has ", entry->second.sizes());
     }
-    if (!tensor.is_meta()) zero::set_values(entry->second, tensor);  // else it comes with the masters
-    seen.insert(name);
+    seen.insert(stored.name);
   }
-  for (const zero::NamedTensor& param : engine_.model_.parameters) {
-    if (seen.count(param.name) == 0) missing.push_back(param.name);
+  for (const auto* tensors : {&engine_.model_.parameters, &engine_.model_.buffers}) {
+    for (const zero::NamedTensor& entry : *tensors) {
+      if (seen.count(entry.name) == 0) missing.push_back(entry.name);
+    }
   }
-  for (const zero::NamedTensor& buffer : engine_.model_.buffers) {
-    if (seen.count(buffer.name) == 0) missing.push_back(buffer.name);
+  if (strict && !(missing.empty() && unexpected.empty())) {
+    raise<CheckpointError>(
+        kLoadModuleWhere,
+        "the file does not fit the model:", missing.empty() ? std::string() : " it lacks " + some(missing),
+        unexpected.empty() ? std::string() : " it has, beyond the model, " + some(unexpected),
+        "; load_module_strict = false loads what fits");
   }
-  if (!strict || (missing.empty() && unexpected.empty())) return;
-  raise<CheckpointError>(
-      kLoadModuleWhere,
-      "the file does not fit the model:", missing.empty() ? std::string() : " it lacks " + some(missing),
-      unexpected.empty() ? std::string() : " it has, beyond the model, " + some(unexpected),
-      "; load_module_strict = false loads what fits");
+  for (const StoredTensor& stored : module) {
+    if (stored.load && seen.contains(stored.name)) zero::set_values(own.at(stored.name), stored.load());
+  }
 }
 
 }  // namespace deepspeed

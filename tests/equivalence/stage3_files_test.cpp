@@ -16,10 +16,12 @@
 #include "deepspeed/initialize.h"
 #include "deepspeed/zero/gathered_parameters.h"
 
+#include "tests/support/counting_allocator.h"
 #include "tests/support/error_of.h"
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/tiny_gpt.h"
 
 namespace deepspeed::testing {
 namespace {
@@ -125,6 +127,28 @@ TEST_P(Stage3Files, HoldTheModelsOwnWeightsWhereThatIsAllowed) {
     for (const auto& item : engine->module().named_parameters())
       EXPECT_TRUE(at::equal(file.as_dict().at(item.key()).as_tensor(), item.value())) << item.key();
   });
+}
+
+// A model may be larger than a rank's memory.
+TEST(Stage3Checkpoint, WithoutOptimizerStatesIsReadOneTensorAtATime) {
+  const TemporaryFolder folder;
+  for (const bool is_sharded : {true, false}) {
+    run_ranks(2, [&](comm::World& world) {
+      const auto make = [&](int stage) {
+        auto model = std::make_shared<TinyGPT>(
+            TinyGPTConfig{.vocabulary = 64, .context = 8, .width = 128, .layers = 10, .heads = 4});
+        return std::get<0>(
+            initialize(model, {.config = files_config("fp32", {{"stage", stage}}), .world = world}));
+      };
+      make(is_sharded ? 3 : 2)->save_checkpoint(folder.path());
+      const auto engine = make(3);
+      int64_t all = 0;
+      for (const auto& entry : engine->model().parameters) all += static_cast<int64_t>(entry.tensor.nbytes());
+      const AllocationCounter counter;
+      engine->load_checkpoint(folder.path(), {.load_optimizer_states = false});
+      EXPECT_LT(counter.peak_bytes(), all / 3);  // a few tensors, and a buffer of 1 MiB to verify the files
+    });
+  }
 }
 
 TEST(Stage3Checkpoint, NamesTheRankWhoseFileIsMissing) {
