@@ -12,6 +12,10 @@ Option with_optimizer_device(std::vector<Json> devices, const char* why) {
   return effective_where({"zero_optimization.offload_optimizer.device"}, std::move(devices), why);
 }
 Option with_optimizer_on_nvme() { return with_optimizer_device({"nvme"}, "only device nvme uses it"); }
+Option with_param_device(std::vector<Json> devices, const char* why) {
+  return effective_where({"zero_optimization.offload_param.device"}, std::move(devices), why);
+}
+Option to_nvme() { return with_param_device({"nvme"}, "only device nvme uses it"); }
 
 }  // namespace
 
@@ -19,16 +23,14 @@ const Table<OffloadParamConfig>& offload_param_table() {
   using C = OffloadParamConfig;
   static const Table<C> table({
       entry("device", &C::device, "Where parameters wait while they are not in use.",
-            {one_of({"none", "cpu", "nvme"}), not_yet()}),
-      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe.",
-            {without_effect(kNoOffload)}),
-      entry("buffer_count", &C::buffer_count, "Buffers of the swapper.",
-            {at_least(0), without_effect(kNoOffload)}),
-      entry("buffer_size", &C::buffer_size, "Elements of one buffer.",
-            {at_least(0), without_effect(kNoOffload)}),
+            {one_of({"none", "cpu", "nvme"})}),
+      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe.", {to_nvme()}),
+      entry("buffer_count", &C::buffer_count, "Buffers of the swapper.", {at_least(0), to_nvme()}),
+      entry("buffer_size", &C::buffer_size, "Elements of one buffer.", {at_least(0), to_nvme()}),
       entry("max_in_cpu", &C::max_in_cpu, "Elements kept in host memory when the device is nvme.",
-            {at_least(0), without_effect(kNoOffload)}),
-      entry("pin_memory", &C::pin_memory, "Use page-locked host memory.", {without_effect(kNoOffload)}),
+            {at_least(0), to_nvme()}),
+      entry("pin_memory", &C::pin_memory, "Use page-locked host memory.",
+            {with_param_device({"cpu", "nvme"}, kNoOffload)}),
   });
   return table;
 }

@@ -155,6 +155,19 @@ void check_offloaded_optimizer(const ZeroConfig& zero) {
           "\"nvme\", expected at least 1: masters and states pass through these buffers");
 }
 
+void check_offloaded_params(const ZeroConfig& zero) {
+  const OffloadParamConfig& offload = zero.offload_param;
+  if (offload.device == "none") return;
+  require(zero.stage == 3, "zero_optimization.offload_param.device: got \"", offload.device, "\" at stage ",
+          zero.stage, ", expected \"none\", or zero_optimization.stage 3, which partitions parameters");
+  if (offload.device != "nvme") return;
+  require(offload.nvme_path && !offload.nvme_path->empty(),
+          "zero_optimization.offload_param.nvme_path: missing, expected a folder on the disk that device ",
+          "\"nvme\" is for");
+  require(offload.buffer_count > 0, "zero_optimization.offload_param.buffer_count: got 0 with device ",
+          "\"nvme\", expected at least 1: parameters pass through these buffers");
+}
+
 /// What is written past the page cache goes in whole pages.
 void check_aio(const DeepSpeedConfig& config) {
   const ZeroConfig& zero = config.zero_optimization;
@@ -216,6 +229,7 @@ void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_wor
   check_optimizer(config);
   check_zero(config);
   check_offloaded_optimizer(config.zero_optimization);
+  check_offloaded_params(config.zero_optimization);
   check_aio(config);
   check_stage3(config.zero_optimization);
   check_sum_of_gradients(config);

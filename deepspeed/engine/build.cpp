@@ -77,6 +77,22 @@ void prepare_buffers(const EngineModel& model, const comm::ProcessGroup& group) 
   }
 }
 
+// What can be evaluated, but not trained so far.
+void check_training(const config::DeepSpeedConfig& config, const at::Device& device) {
+  const std::string& home = config.zero_optimization.offload_param.device;
+  if (home == "nvme") {
+    raise<ConfigError>(
+        "config", "zero_optimization.offload_param.device: got \"nvme\" beside an optimizer, which is not ",
+        "supported yet; train with \"cpu\" or \"none\", or leave the optimizer out to evaluate");
+  }
+  if (home == "cpu" && device.is_cuda() && config.zero_optimization.offload_optimizer.device == "none") {
+    raise<ConfigError>("config",
+                       "zero_optimization.offload_param.device: got \"cpu\" beside an optimizer on ", device,
+                       ", expected zero_optimization.offload_optimizer.device \"cpu\" there: the ",
+                       "step runs where the parameters are");
+  }
+}
+
 // The weights of embeddings, whose gradients sparse_gradients sends as rows.
 zero::ParamSet row_parameters(const config::DeepSpeedConfig& config, const EngineModel& model) {
   zero::ParamSet found;
@@ -126,10 +142,13 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   const TorchOptimizerPtr client = find_optimizer(model, options);
   OptimizerGroups groups = make_param_groups(model, config, options, client.get());
   cast_buffers(model, dtype_of(config.data_types.buffer_dtype));
-  if (groups.tensors.empty() && config.zero_optimization.stage > 0) {
-    raise<ConfigError>("config", "zero_optimization.stage ", config.zero_optimization.stage,
+  const int64_t stage = config.zero_optimization.stage;
+  // Stage 3 without one is for evaluation: it partitions parameters, the others gradients and states alone.
+  if (groups.tensors.empty() && (stage == 1 || stage == 2)) {
+    raise<ConfigError>("config", "zero_optimization.stage ", stage,
                        " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
   }
+  if (!groups.tensors.empty()) check_training(config, model.device());
   prepare_buffers(model, world.group());
   const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
   zero::ParamDtypes autocast_marks;
@@ -140,8 +159,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   std::unique_ptr<optim::Optimizer> base;
   if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
-  ModelStore store =
-      make_store(config.zero_optimization, std::move(groups.tensors), model, world.group(), dtype);
+  ModelStore store = make_store(config, std::move(groups.tensors), model, world.group(), dtype);
   if (base) {
     zero::ZeroOptions zero = zero_options(config, world.size());
     zero.check_overflow = zero.check_overflow || autocast == at::kHalf;

@@ -54,10 +54,11 @@ at::Tensor in_given_order(const at::Tensor& flat, const zero::StoredGroup& group
 void CheckpointIo::save(const std::string& directory, const SaveOptions& options) {
   if (directory.empty()) raise<UsageError>("checkpoint", "save_checkpoint() needs a directory");
   if (engine_.pool_ && !engine_.optimizer_) {
-    raise<UsageError>(
-        "checkpoint",
-        "save_checkpoint() at stage 3 after destroy(), which gave back the optimizer whose states "
-        "the files hold; call save_16bit_model()");
+    raise<UsageError>("checkpoint",
+                      engine_.is_destroyed_
+                          ? "save_checkpoint() at stage 3 after destroy(), which gave back the optimizer"
+                          : "save_checkpoint() at stage 3 of an engine without an optimizer",
+                      ": the weights would lie in its files; call save_16bit_model()");
   }
   engine_.wait_for_checkpoint();
   SaveJob job;

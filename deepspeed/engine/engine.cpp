@@ -13,6 +13,7 @@
 #include "deepspeed/engine/backward_access.h"
 #include "deepspeed/profile/memory_report.h"
 #include "deepspeed/zero/gather_pool.h"
+#include "deepspeed/zero/set_values.h"
 
 namespace deepspeed {
 namespace {
@@ -323,8 +324,7 @@ double Engine::loss_scale() const { return optimizer_ ? optimizer_->loss_scale()
 zero::MemoryBytes Engine::memory() const {
   if (optimizer_) return optimizer_->memory();
   zero::MemoryBytes memory;
-  for (const auto& param : model_.parameters)
-    memory.parameters += static_cast<int64_t>(param.tensor.nbytes());
+  for (const auto& param : model_.parameters) memory.parameters += zero::held_bytes(param.tensor);
   return memory;
 }
 

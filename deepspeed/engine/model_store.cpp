@@ -1,10 +1,12 @@
 #include "deepspeed/engine/model_store.h"
 
+#include <filesystem>
 #include <functional>
 #include <unordered_set>
 #include <utility>
 
 #include "deepspeed/base/log.h"
+#include "deepspeed/base/message.h"
 #include "deepspeed/zero/shard_store.h"
 
 namespace deepspeed {
@@ -35,6 +37,43 @@ void prepare_rest(const std::vector<zero::NamedTensor>& rest, const comm::Proces
   }
 }
 
+// As DeepSpeed names the folders of parameters.
+const char* dtype_name(at::ScalarType dtype) {
+  return dtype == at::kHalf ? "float16" : dtype == at::kBFloat16 ? "bfloat16" : "float32";
+}
+
+zero::ShardFileOptions file_options(const config::DeepSpeedConfig& config, at::ScalarType dtype, int rank) {
+  const config::OffloadParamConfig& offload = config.zero_optimization.offload_param;
+  zero::ShardFileOptions options;
+  options.folder = std::filesystem::path(*offload.nvme_path) / "zero_stage_3" /
+                   message(dtype_name(dtype), "params") / message("rank", rank);
+  options.aio.block_bytes = static_cast<size_t>(config.aio.block_size);
+  options.aio.queue_depth = static_cast<size_t>(config.aio.queue_depth);
+  options.aio.num_threads = static_cast<size_t>(config.aio.intra_op_parallelism);
+  options.aio.single_submit = config.aio.single_submit;
+  options.aio.overlap_events = config.aio.overlap_events;
+  options.buffer_count = offload.buffer_count;
+  options.buffer_numel = offload.buffer_size;
+  return options;
+}
+
+zero::ShardHomeOptions home_options(const config::DeepSpeedConfig& config, at::ScalarType dtype, int rank,
+                                    bool on_cuda) {
+  using Place = zero::ShardHomeOptions::Place;
+  const config::OffloadParamConfig& offload = config.zero_optimization.offload_param;
+  zero::ShardHomeOptions options;
+  if (offload.device == "none") return options;
+  options.place = offload.device == "cpu" ? Place::kHost : Place::kDisk;
+  options.pin_memory = offload.pin_memory && on_cuda;
+  if (options.place == Place::kHost) return options;
+  options.file = file_options(config, dtype, rank);
+  options.file.pin_memory = options.pin_memory;
+  options.max_in_host_numel = offload.max_in_cpu;
+  // A request to the disk costs as much as its block.
+  options.min_file_bytes = config.aio.block_size;
+  return options;
+}
+
 zero::ShardStore::Options shard_options(const config::ZeroConfig& zero, at::ScalarType dtype) {
   zero::ShardStore::Options options;
   options.dtype = dtype;
@@ -48,10 +87,11 @@ zero::ShardStore::Options shard_options(const config::ZeroConfig& zero, at::Scal
 }
 
 // Stage 3 partitions what no optimizer updates as well, as far as it is of the model's type.
-ModelStore shard_model(const config::ZeroConfig& zero, std::vector<std::vector<zero::NamedTensor>> groups,
+ModelStore shard_model(const config::DeepSpeedConfig& config,
+                       std::vector<std::vector<zero::NamedTensor>> groups,
                        std::vector<zero::NamedTensor> rest, const comm::ProcessGroup& group,
-                       at::ScalarType dtype) {
-  if (zero.round_robin_gradients) {
+                       at::ScalarType dtype, bool on_cuda) {
+  if (config.zero_optimization.round_robin_gradients) {
     log::warning(
         "[config] without effect: zero_optimization.round_robin_gradients (at stage 3 every rank "
         "owns a part of each parameter)");
@@ -63,19 +103,23 @@ ModelStore shard_model(const config::ZeroConfig& zero, std::vector<std::vector<z
   std::erase_if(whole, is_shared_out);
   std::erase_if(rest, std::not_fn(is_shared_out));
   prepare_rest(whole, group, dtype);
-  auto store = std::make_unique<zero::ShardStore>(std::move(groups), std::move(rest), group,
-                                                  shard_options(zero, dtype));
+  if (groups.empty() && rest.empty()) return {};
+  zero::ShardStore::Options options = shard_options(config.zero_optimization, dtype);
+  options.home = home_options(config, dtype, group.rank(), on_cuda);
+  auto store = std::make_unique<zero::ShardStore>(std::move(groups), std::move(rest), group, options);
   auto pool = store->pool();
   return {std::move(store), std::move(pool)};
 }
 
 }  // namespace
 
-ModelStore make_store(const config::ZeroConfig& zero, std::vector<std::vector<zero::NamedTensor>> groups,
-                      const EngineModel& model, const comm::ProcessGroup& group, at::ScalarType dtype) {
+ModelStore make_store(const config::DeepSpeedConfig& config,
+                      std::vector<std::vector<zero::NamedTensor>> groups, const EngineModel& model,
+                      const comm::ProcessGroup& group, at::ScalarType dtype) {
+  const config::ZeroConfig& zero = config.zero_optimization;
   std::vector<zero::NamedTensor> rest = rest_of(model, groups);
-  if (zero.stage == 3 && !groups.empty())
-    return shard_model(zero, std::move(groups), std::move(rest), group, dtype);
+  if (zero.stage == 3)
+    return shard_model(config, std::move(groups), std::move(rest), group, dtype, model.device().is_cuda());
   prepare_rest(rest, group, dtype);
   if (groups.empty()) return {};
   auto store = std::make_unique<zero::ParamStore>(

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "deepspeed/comm/process_group.h"
-#include "deepspeed/config/zero.h"
+#include "deepspeed/config/config.h"
 #include "deepspeed/engine/model.h"
 #include "deepspeed/zero/gather_pool.h"
 #include "deepspeed/zero/param_store.h"
@@ -13,14 +13,15 @@
 namespace deepspeed {
 
 struct ModelStore {
-  std::unique_ptr<zero::ParamStore> params;  // null where there are no groups
+  std::unique_ptr<zero::ParamStore> params;  // null where there are no groups, but at stage 3
   std::shared_ptr<zero::GatherPool> pool;    // of stage 3
 };
 
 /// Casts the model's parameters and gives all ranks the values of rank 0: those of `groups`, which the store
 /// has, and those that no optimizer updates. Stage 3 partitions both. Collective. Throws UsageError, naming
-/// the parameter, for one that does not fit.
-ModelStore make_store(const config::ZeroConfig& zero, std::vector<std::vector<zero::NamedTensor>> groups,
-                      const EngineModel& model, const comm::ProcessGroup& group, at::ScalarType dtype);
+/// the parameter, for one that does not fit, IoError on all ranks where one has no place for its shards.
+ModelStore make_store(const config::DeepSpeedConfig& config,
+                      std::vector<std::vector<zero::NamedTensor>> groups, const EngineModel& model,
+                      const comm::ProcessGroup& group, at::ScalarType dtype);
 
 }  // namespace deepspeed

@@ -8,8 +8,14 @@ void Coordinator::begin_pass(AccessMode mode) {
   current_->begin();
 }
 
+std::vector<uint64_t> Coordinator::next_pass(int64_t max_numel) const {
+  const UseTrace& evaluation = traces_[static_cast<size_t>(AccessMode::kEvaluation)];
+  return evaluated_last_ ? evaluation.beginning(max_numel) : std::vector<uint64_t>();
+}
+
 void Coordinator::end_pass() {
   if (current_ != nullptr) current_->end();
+  evaluated_last_ = current_ == &traces_[static_cast<size_t>(AccessMode::kEvaluation)];
   current_ = nullptr;
 }
 
@@ -17,9 +23,9 @@ void Coordinator::note_use(uint64_t key, int64_t numel) {
   if (current_ != nullptr) current_->use({key, numel});
 }
 
-std::vector<uint64_t> Coordinator::to_prefetch() const {
+std::vector<uint64_t> Coordinator::ahead(int64_t max_numel) const {
   if (current_ == nullptr) return {};
-  return current_->ahead(prefetch_numel_);
+  return current_->ahead(max_numel);
 }
 
 bool Coordinator::stays(uint64_t key) const {

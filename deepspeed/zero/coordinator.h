@@ -26,7 +26,11 @@ class Coordinator {
   void end_pass();
   void note_use(uint64_t key, int64_t numel);
   /// In the order of their use.
-  std::vector<uint64_t> to_prefetch() const;
+  std::vector<uint64_t> to_prefetch() const { return ahead(prefetch_numel_); }
+  /// What comes next, as long as all of it together has at most `max_numel` elements.
+  std::vector<uint64_t> ahead(int64_t max_numel) const;
+  /// What a further evaluation begins with, where the last pass was one: they follow one another.
+  std::vector<uint64_t> next_pass(int64_t max_numel) const;
   /// Whether it stays whole after its latest use; without a trace all does, as long as there is room.
   bool stays(uint64_t key) const;
 
@@ -35,6 +39,7 @@ class Coordinator {
   int64_t max_reuse_distance_;
   std::array<UseTrace, 5> traces_;  // by mode
   UseTrace* current_ = nullptr;
+  bool evaluated_last_ = false;
 };
 
 }  // namespace deepspeed::zero

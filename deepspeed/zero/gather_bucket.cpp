@@ -1,28 +1,86 @@
 #include "deepspeed/zero/gather_bucket.h"
 
+#include <algorithm>
 #include <utility>
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 namespace deepspeed::zero {
 
-GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<at::Tensor> shards)
-    : num_ranks_(group.size()), shards_(std::move(shards)) {
-  if (num_ranks_ == 1) return;
-  sent_ = shards_.size() == 1 ? shards_.front() : at::cat(shards_);
-  received_ = at::empty({num_ranks_ * sent_.numel()}, sent_.options());
+GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
+                           at::ScalarType dtype, at::Device device, const device::SideStream& copies)
+    : num_ranks_(group.size()),
+      shards_(std::move(shards)),
+      options_(at::TensorOptions().dtype(dtype).device(device)),
+      copies_(copies) {
+  is_copying_ = !std::ranges::all_of(shards_, [&](const auto& shard) { return is_on_device(*shard); });
+  num_ranks_ == 1 ? start_alone() : start_gather(group);
+}
+
+// What the copies write was made by the current stream, and may not go before it waits for them.
+GatherBucket::~GatherBucket() {
+  if (is_copying_) copies_.join();
+}
+
+bool GatherBucket::is_on_device(const Shard& shard) const {
+  const at::Tensor memory = shard.memory();
+  return memory.defined() && memory.device() == options_.device();
+}
+
+bool GatherBucket::fits(const Shard& shard) const {
+  return is_on_device(shard) && shard.dtype() == c10::typeMetaToScalarType(options_.dtype());
+}
+
+void GatherBucket::start_alone() {
+  for (const auto& shard : shards_) {
+    const at::Tensor memory = shard->memory();
+    const bool is_on_disk = !memory.defined();
+    own_.push_back(is_on_disk || fits(*shard) ? memory : at::empty({shard->numel()}, options_));
+  }
+  const auto scope = is_copying_ ? copies_.enter() : device::SideStream::Scope();
+  for (size_t index = 0; index < shards_.size(); ++index) {
+    Shard& shard = *shards_[index];
+    if (!own_[index].defined()) {
+      shard.start_read();
+    } else if (!fits(shard)) {
+      shard.read(own_[index]);
+    }
+  }
+}
+
+void GatherBucket::start_gather(const comm::ProcessGroup& group) {
+  const bool sends_shard = shards_.size() == 1 && fits(*shards_.front());
+  int64_t numel = 0;
+  for (const auto& shard : shards_) numel += shard->numel();
+  sent_ = sends_shard ? shards_.front()->memory() : at::empty({numel}, options_);
+  received_ = at::empty({num_ranks_ * numel}, options_);
+  const auto scope = is_copying_ ? copies_.enter() : device::SideStream::Scope();
+  if (!sends_shard) fill_sent();
   work_ = group.start_all_gather(received_, sent_);
 }
 
+void GatherBucket::fill_sent() {
+  int64_t begin = 0;
+  for (const auto& shard : shards_) {
+    shard->read(sent_.narrow(0, begin, shard->numel()));
+    begin += shard->numel();
+  }
+}
+
 at::Tensor GatherBucket::take(size_t index) {
-  if (num_ranks_ == 1) return shards_[index];
+  if (is_copying_) copies_.join();
+  if (num_ranks_ == 1) {
+    if (own_[index].defined()) return own_[index];
+    const at::Tensor values = at::empty({shards_[index]->numel()}, options_);
+    shards_[index]->read(values);
+    return values;
+  }
   work_.wait();
   if (shards_.size() == 1) return received_;
   int64_t begin = 0;
-  for (size_t before = 0; before < index; ++before) begin += shards_[before].numel();
+  for (size_t before = 0; before < index; ++before) begin += shards_[before]->numel();
   return received_.view({num_ranks_, sent_.numel()})
-      .narrow(1, begin, shards_[index].numel())
+      .narrow(1, begin, shards_[index]->numel())
       .clone(at::MemoryFormat::Contiguous)
       .view({-1});
 }

@@ -2,29 +2,48 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/process_group.h"
+#include "deepspeed/device/side_stream.h"
+#include "deepspeed/zero/shard.h"
 
 namespace deepspeed::zero {
 
 class GatherBucket {
  public:
-  /// shards: (n) each, contiguous, of one dtype and device. Collective; waits for nothing. Of one rank there
-  /// is nothing to gather.
-  GatherBucket(const comm::ProcessGroup& group, std::vector<at::Tensor> shards);
+  /// shards: of parameters on `device`, sent in `dtype`. What lies elsewhere is copied there by the stream
+  /// `copies`. Collective; waits for nothing but a disk. Of one rank there is nothing to gather. Throws
+  /// IoError.
+  GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
+               at::ScalarType dtype, at::Device device, const device::SideStream& copies);
+  ~GatherBucket();
+  GatherBucket(const GatherBucket&) = delete;
+  GatherBucket& operator=(const GatherBucket&) = delete;
 
-  /// The index-th shard of all ranks: (ranks * n), the caller's own; with one rank the shard itself. Waits.
-  /// Throws CommError.
+  /// The index-th shard of all ranks: (ranks * n), the caller's own; with one rank the shard itself, where it
+  /// lies with its parameter. Waits. Throws CommError and IoError.
   at::Tensor take(size_t index);
 
  private:
+  bool is_on_device(const Shard& shard) const;
+  /// Whether its memory can be used as it is.
+  bool fits(const Shard& shard) const;
+  void start_alone();
+  void start_gather(const comm::ProcessGroup& group);
+  void fill_sent();
+
   int num_ranks_;
-  std::vector<at::Tensor> shards_;
-  at::Tensor sent_;
-  at::Tensor received_;  // (ranks * all shards)
+  std::vector<std::shared_ptr<Shard>> shards_;
+  at::TensorOptions options_;
+  device::SideStream copies_;
+  bool is_copying_ = false;      // from where the device is not
+  std::vector<at::Tensor> own_;  // of one rank: each shard; undefined where it is read when it is taken
+  at::Tensor sent_;              // (all shards)
+  at::Tensor received_;          // (ranks * all shards)
   comm::Work work_;
 };
 

@@ -34,27 +34,28 @@ GatherPool::GatherPool(comm::ProcessGroup group, const GatherPoolOptions& option
       coordinator_(options.prefetch_numel, options.max_reuse_distance) {
   for (const int64_t limit :
        {options.max_live_numel, options.persistence_threshold, options.model_persistence_threshold,
-        options.prefetch_numel, options.max_reuse_distance}) {
+        options.prefetch_numel, options.max_reuse_distance, options.read_ahead_numel}) {
     if (limit < 0) raise<UsageError>(kAccessWhere, "a limit of ", limit, " elements, expected 0 or more");
   }
 }
 
 std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& param, std::string name,
-                                                          at::Tensor shard) {
+                                                          std::shared_ptr<Shard> shard) {
   const int64_t numel = param.numel();
   const bool fits =
-      shard.dim() == 1 && shard.is_contiguous() && shard.numel() == shard_numel(numel, group_.size());
-  if (numel == 0 || !fits || shard.scalar_type() != param.scalar_type() || shard.device() != param.device()) {
-    raise<UsageError>(kAccessWhere, "parameter '", name, "' of ", numel, " ", param.scalar_type(), " on ",
-                      param.device(), " got a shard of ", shard.numel(), " ", shard.scalar_type(), " on ",
-                      shard.device(), ", expected a contiguous one of ", group_.size(), " equal ones");
+      shard->numel() == shard_numel(numel, group_.size()) && shard->dtype() == param.scalar_type();
+  if (numel == 0 || !fits) {
+    raise<UsageError>(kAccessWhere, "parameter '", name, "' of ", numel, " ", param.scalar_type(),
+                      " got a shard of ", shard->numel(), " ", shard->dtype(), ", expected one of ",
+                      group_.size(), " equal ones");
   }
   const std::lock_guard lock(mutex_);
   const bool persistent = numel <= options_.persistence_threshold &&
                           persistent_numel_ + numel <= options_.model_persistence_threshold;
   if (persistent) persistent_numel_ += numel;
+  if (!copies_) copies_.emplace(param.device());
   auto storage = std::make_shared<PartitionedStorage>(shared_from_this(), std::move(name), numel,
-                                                      std::move(shard), persistent);
+                                                      param.device(), std::move(shard), persistent);
   storage->key_ = ++num_params_ * PartitionedStorage::kKeysPerParam;
   by_key_[storage->key_] = storage.get();
   arm(param, storage);
@@ -72,6 +73,7 @@ void GatherPool::close_window() {
   if (--num_windows_ > 0) return;
   coordinator_.end_pass();
   release_all();
+  if (options_.read_ahead_numel > 0) read_ahead(coordinator_.next_pass(options_.read_ahead_numel));
 }
 
 int64_t GatherPool::live_numel() const {
@@ -108,7 +110,10 @@ void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, b
     if (latest != nullptr && latest != &storage && is_done(*latest)) release(*latest);
   }
   if (storage.state_ == State::kPartitioned) start_gather(storage);
-  if (is_outermost) prefetch();
+  if (is_outermost) {
+    prefetch();
+    if (options_.read_ahead_numel > 0) read_ahead(coordinator_.ahead(options_.read_ahead_numel));
+  }
   make_whole(storage);
   if (writes && storage.is_copy()) storage.is_kept_ = true;
   ++storage.num_uses_;
@@ -146,14 +151,14 @@ bool GatherPool::is_stale(const PartitionedStorage& storage) {
   return storage.is_copy() && storage.source_->version_ != storage.source_version_;
 }
 
-at::Tensor GatherPool::current_shard(const PartitionedStorage& storage) const {
+const std::shared_ptr<Shard>& GatherPool::current_shard(const PartitionedStorage& storage) {
   if (!storage.is_copy()) return storage.shard_;
   const PartitionedStorage& source = *storage.source_;
   if (is_stale(storage)) {
     raise<UsageError>(kAccessWhere, "parameter '", source.name_, "' was changed after its copy in ",
                       storage.dtype_, " was made, which is used still; run backward before step()");
   }
-  return source.shard_.to(storage.dtype_);
+  return source.shard_;
 }
 
 void GatherPool::start_gather(PartitionedStorage& storage) {
@@ -163,7 +168,7 @@ void GatherPool::start_gather(PartitionedStorage& storage) {
 
 void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted) {
   const OrdinaryTensors ordinary;
-  std::vector<at::Tensor> shards;
+  std::vector<std::shared_ptr<Shard>> shards;
   std::vector<PartitionedStorage*> gathered;
   for (PartitionedStorage* const storage : wanted) {
     const PartitionedStorage* const source = storage->source_.get();
@@ -186,7 +191,8 @@ void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered
                                 std::vector<at::Tensor> shards) {
   if (gathered.empty()) return;
   const comm::CallSubject subject(subject_of(gathered));
-  const auto bucket = std::make_shared<GatherBucket>(group_, std::move(shards));
+  const auto bucket = std::make_shared<GatherBucket>(group_, std::move(shards), gathered.front()->dtype_,
+                                                     gathered.front()->device_, *copies_);
   for (size_t place = 0; place < gathered.size(); ++place) {
     set_gathering(*gathered[place], {});
     gathered[place]->gather_ = bucket;
@@ -250,6 +256,20 @@ void GatherPool::prefetch() {
   }
   // What is little beside what is there already waits until there is more of it.
   if (!wanted.empty() && missing >= ready) start_gathers(wanted);
+}
+
+void GatherPool::read_ahead(const std::vector<uint64_t>& keys) {
+  for (const uint64_t key : keys) {
+    const auto entry = by_key_.find(key);
+    if (entry == by_key_.end()) continue;
+    const PartitionedStorage& storage = *entry->second;
+    if (storage.state_ != State::kPartitioned || is_stale(storage)) continue;
+    try {
+      if (!current_shard(storage)->start_read()) return;
+    } catch (const std::exception&) {
+      return;  // the read itself says what is wrong
+    }
+  }
 }
 
 void GatherPool::make_room(int64_t numel) {

@@ -12,6 +12,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +20,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/process_group.h"
+#include "deepspeed/device/side_stream.h"
 #include "deepspeed/zero/coordinator.h"
 #include "deepspeed/zero/partitioned_storage.h"
 
@@ -30,6 +32,7 @@ struct GatherPoolOptions {
   int64_t prefetch_numel = 50'000'000;      // elements that are gathered ahead of their use
   int64_t max_reuse_distance = 1'000'000'000;  // elements of other uses until what is used again goes
   int64_t model_persistence_threshold = std::numeric_limits<int64_t>::max();  // of all of these together
+  int64_t read_ahead_numel = 0;  // elements whose shards are read from a disk ahead of their gathers
 };
 
 /// Any thread may call.
@@ -40,9 +43,9 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   const comm::ProcessGroup& group() const { return group_; }
 
   /// Partitions `param`, whose values are in the shards of all ranks already: its data goes, and comes back
-  /// while operators use it. shard: (ceil(numel / world size)), shared with the caller. The parameter has at
-  /// least one element.
-  std::shared_ptr<PartitionedStorage> partition(const at::Tensor& param, std::string name, at::Tensor shard);
+  /// while operators use it. shard: (ceil(numel / world size)). The parameter has at least one element.
+  std::shared_ptr<PartitionedStorage> partition(const at::Tensor& param, std::string name,
+                                                std::shared_ptr<Shard> shard);
 
   /// Use is legal while a window is open. Windows nest; the outermost says what kind of pass it is.
   void open_window(AccessMode mode = AccessMode::kAny);
@@ -93,6 +96,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   static std::string subject_of(const std::vector<PartitionedStorage*>& storages);
   /// Starts the gathers of what is used next, as far as there is room.
   void prefetch();
+  /// Starts reading, from a disk, what these are shards of, as far as there is room.
+  void read_ahead(const std::vector<uint64_t>& keys);
   void finish_gather(PartitionedStorage& storage);
   void set_whole(PartitionedStorage& storage, at::Tensor whole);
   void abandon_gather(PartitionedStorage& storage) noexcept;
@@ -102,8 +107,10 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   bool is_free_to_go(const PartitionedStorage& storage) const;
   /// It is, and nothing will use it soon.
   bool is_done(const PartitionedStorage& storage) const;
-  /// The shard to send: of a copy, cast from the source's.
-  at::Tensor current_shard(const PartitionedStorage& storage) const;
+  /// The shard to send: of a copy, the source's.
+  static const std::shared_ptr<Shard>& current_shard(const PartitionedStorage& storage);
+  /// Whether what is whole of it is its shard itself, which cannot be stale.
+  bool is_its_shard(const PartitionedStorage& storage) const;
   void release(PartitionedStorage& storage);
   void drop(PartitionedStorage& storage) noexcept;
   void release_all();
@@ -117,6 +124,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   int64_t persistent_numel_ = 0;
   uint64_t num_params_ = 0;
   Coordinator coordinator_;
+  std::optional<device::SideStream> copies_;  // of shards that do not lie with their parameters
   std::unordered_map<uint64_t, PartitionedStorage*> by_key_;  // the latest of each
   std::list<PartitionedStorage*> live_;                       // the most recently used last
 };

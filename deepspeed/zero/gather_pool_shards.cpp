@@ -27,7 +27,7 @@ void GatherPool::hold(PartitionedStorage& storage, bool writable) {
                       "' is inside a zero::GatheredParameters already; one that writes cannot be nested");
   }
   make_whole(storage);
-  if (writable && group_.size() == 1) set_whole(storage, storage.whole_.clone());
+  if (writable && is_its_shard(storage)) set_whole(storage, storage.whole_.clone());
   ++storage.num_holds_;
   storage.writable_ = writable;
 }
@@ -37,11 +37,17 @@ void GatherPool::write_back(PartitionedStorage& storage, int modifier_rank) {
   const c10::NoGradGuard no_grad;
   const comm::CallSubject subject("parameter '" + storage.name_ + "'");
   if (group_.size() > 1) group_.broadcast(storage.whole_, modifier_rank);
-  const int64_t numel = storage.shard_.numel();
-  storage.shard_.copy_(storage.whole_.narrow(0, group_.rank() * numel, numel));
+  const int64_t numel = storage.shard_->numel();
+  storage.shard_->write(storage.whole_.narrow(0, group_.rank() * numel, numel));
   ++storage.version_;
   storage.was_set_ = true;
-  if (group_.size() == 1) set_whole(storage, storage.shard_);
+  if (is_its_shard(storage)) set_whole(storage, storage.shard_->memory());
+}
+
+bool GatherPool::is_its_shard(const PartitionedStorage& storage) const {
+  if (group_.size() > 1 || storage.is_copy()) return false;
+  const at::Tensor memory = storage.shard_->memory();
+  return memory.defined() && memory.device() == storage.device_;
 }
 
 void GatherPool::drop_hold(PartitionedStorage& storage, bool forget_writes) noexcept {
@@ -55,7 +61,7 @@ void GatherPool::drop_hold(PartitionedStorage& storage, bool forget_writes) noex
 void GatherPool::shard_changed(PartitionedStorage& storage) {
   const std::lock_guard lock(mutex_);
   ++storage.version_;
-  if (group_.size() == 1 || storage.state_ == State::kPartitioned) return;
+  if (is_its_shard(storage) || storage.state_ == State::kPartitioned) return;
   if (storage.num_uses_ > 0 || storage.num_holds_ > 0) {
     raise<UsageError>(kHoldWhere, "parameter '", storage.name_,
                       "' was updated while it is gathered; leave zero::GatheredParameters before step()");
@@ -80,8 +86,7 @@ void GatherPool::set_values(PartitionedStorage& storage, const at::Tensor& value
                       "' got other values while it is gathered; leave zero::GatheredParameters first");
   }
   const Interval own = shard_elements(storage.numel_, group_.size(), group_.rank());
-  storage.shard_.narrow(0, 0, own.numel())
-      .copy_(values.detach().reshape({-1}).narrow(0, own.begin, own.numel()));
+  storage.shard_->write(values.detach().reshape({-1}).narrow(0, own.begin, own.numel()));
   storage.was_set_ = true;
   shard_changed(storage);
 }

@@ -8,11 +8,12 @@
 namespace deepspeed::zero {
 
 PartitionedStorage::PartitionedStorage(std::shared_ptr<GatherPool> pool, std::string name, int64_t numel,
-                                       at::Tensor shard, bool persistent)
+                                       at::Device device, std::shared_ptr<Shard> shard, bool persistent)
     : pool_(std::move(pool)),
       name_(std::move(name)),
       numel_(numel),
-      dtype_(shard.scalar_type()),
+      dtype_(shard->dtype()),
+      device_(device),
       persistent_(persistent),
       shard_(std::move(shard)) {}
 
@@ -21,6 +22,7 @@ PartitionedStorage::PartitionedStorage(std::shared_ptr<PartitionedStorage> sourc
       name_(message(source->name_, " in ", c10::toString(dtype))),
       numel_(source->numel_),
       dtype_(dtype),
+      device_(source->device_),
       persistent_(false),
       source_(std::move(source)),
       source_version_(source_->version_),

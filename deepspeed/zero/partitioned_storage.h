@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/zero/gather_bucket.h"
+#include "deepspeed/zero/shard.h"
 #include "deepspeed/zero/storage_record.h"
 
 namespace deepspeed::zero {
@@ -21,10 +22,9 @@ class PartitionedStorage final : public StorageRecord,
  public:
   enum class State { kPartitioned, kGathering, kWhole };
 
-  /// Of a parameter of `numel` elements. shard: (ceil(numel / world size)), shared with the caller, padding
-  /// included.
-  PartitionedStorage(std::shared_ptr<GatherPool> pool, std::string name, int64_t numel, at::Tensor shard,
-                     bool persistent);
+  /// Of a parameter of `numel` elements on `device`. shard: (ceil(numel / world size)).
+  PartitionedStorage(std::shared_ptr<GatherPool> pool, std::string name, int64_t numel, at::Device device,
+                     std::shared_ptr<Shard> shard, bool persistent);
   /// Of a copy of `source` in another type, made anew from its shards whenever it is gathered.
   PartitionedStorage(std::shared_ptr<PartitionedStorage> source, at::ScalarType dtype);
   ~PartitionedStorage() override;
@@ -32,8 +32,8 @@ class PartitionedStorage final : public StorageRecord,
   /// "h.0.weight", or "h.0.weight in BFloat16".
   const std::string& name() const { return name_; }
   int64_t numel() const { return numel_; }
-  /// Of a parameter; undefined for a copy.
-  const at::Tensor& shard() const { return shard_; }
+  /// Of a parameter; null for a copy.
+  const std::shared_ptr<Shard>& shard() const { return shard_; }
   /// Whether it stays whole once it was gathered, until the shards change.
   bool is_persistent() const { return persistent_; }
   const std::shared_ptr<GatherPool>& pool() const { return pool_; }
@@ -57,8 +57,9 @@ class PartitionedStorage final : public StorageRecord,
   const std::string name_;
   const int64_t numel_;
   const at::ScalarType dtype_;
+  const at::Device device_;
   const bool persistent_;
-  const at::Tensor shard_;
+  const std::shared_ptr<Shard> shard_;
   const std::shared_ptr<PartitionedStorage> source_;  // of a copy
   const int64_t source_version_ = 0;                  // when the copy was made
 

@@ -1,5 +1,6 @@
 #include "deepspeed/zero/set_values.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/zero/gather_pool.h"
@@ -10,7 +11,17 @@ bool is_partitioned(const at::Tensor& tensor) { return record_of(tensor) != null
 
 at::Tensor shard_of(const at::Tensor& tensor) {
   const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
-  return storage ? storage->shard() : at::Tensor();
+  if (!storage || !storage->shard()) return {};
+  const auto& shard = storage->shard();
+  if (const at::Tensor memory = shard->memory(); memory.defined()) return memory;
+  const at::Tensor copy = at::empty({shard->numel()}, shard->dtype());
+  shard->read(copy);
+  return copy;
+}
+
+int64_t held_bytes(const at::Tensor& tensor) {
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  return storage ? storage->shard()->bytes() : static_cast<int64_t>(tensor.nbytes());
 }
 
 void set_values(const at::Tensor& tensor, const at::Tensor& values) {

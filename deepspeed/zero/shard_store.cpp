@@ -1,12 +1,14 @@
 #include "deepspeed/zero/shard_store.h"
 
+#include <algorithm>
+#include <exception>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <string>
 #include <unordered_set>
 #include <utility>
 
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
@@ -87,10 +89,31 @@ std::vector<int64_t> numels_of(const std::vector<NamedTensor>& params) {
   return numels;
 }
 
-at::Tensor zeros_for(const ShardLayout& layout, const std::vector<NamedTensor>& params,
-                     at::ScalarType dtype) {
-  return at::zeros({layout.flat_numel()},
-                   at::TensorOptions().dtype(dtype).device(params.front().tensor.device()));
+GatherPoolOptions pool_options(const ShardStore::Options& options, int num_ranks) {
+  GatherPoolOptions pool = options.pool;
+  const ShardFileOptions& file = options.home.file;
+  if (options.home.place != ShardHomeOptions::Place::kDisk) return pool;
+  const double numel = double(file.buffer_count) * double(file.buffer_numel) * num_ranks;
+  pool.read_ahead_numel = static_cast<int64_t>(std::min(numel, 1e18));
+  return pool;
+}
+
+/// Calls `make`, after which every rank knows whether it worked on all of them.
+void make_on_all_ranks(const comm::ProcessGroup& group, const std::function<void()>& make) {
+  std::string failure;
+  std::exception_ptr own;
+  try {
+    make();
+  } catch (const std::exception& error) {
+    failure = error.what();
+    own = std::current_exception();
+  }
+  const std::vector<std::string> failures = group.all_gather_text(failure);
+  if (own) std::rethrow_exception(own);
+  for (size_t rank = 0; rank < failures.size(); ++rank) {
+    if (!failures[rank].empty())
+      raise<IoError>(kShardStoreWhere, "no place for the parameters on rank ", rank, ": ", failures[rank]);
+  }
 }
 
 }  // namespace
@@ -98,24 +121,34 @@ at::Tensor zeros_for(const ShardLayout& layout, const std::vector<NamedTensor>& 
 ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector<NamedTensor> frozen,
                        const comm::ProcessGroup& group, const Options& options)
     : ParamStore(options.dtype),
-      pool_(std::make_shared<GatherPool>(group, options.pool)),
+      pool_(std::make_shared<GatherPool>(group, pool_options(options, group.size()))),
       frozen_(std::move(frozen)) {
   check_not_empty(groups);
   check_all(groups, frozen_, options);
-  for (auto& params : groups) {
-    const std::vector<int64_t> numels = numels_of(params);
-    layouts_.emplace_back(numels, group.size(), options.sub_group_numel);
-    const at::Tensor flat = zeros_for(layouts_.back(), params, dtype());
-    storages_.push_back(partition(params, layouts_.back(), flat));
-    this->groups().push_back({std::move(params), FlatLayout(numels, group.size()), flat});
+  const auto layout_of = [&](const std::vector<NamedTensor>& params) {
+    return ShardLayout(numels_of(params), group.size(), options.sub_group_numel);
+  };
+  const ShardLayout frozen_layout = layout_of(frozen_);
+  std::vector<ShardHome::Group> homes;
+  ShardHome::Group frozen_home;
+  make_on_all_ranks(group, [&] {
+    ShardHome home(options.home);
+    for (const auto& params : groups) {
+      layouts_.push_back(layout_of(params));
+      homes.push_back(home.make_group(params, layouts_.back(), dtype()));
+    }
+    if (!frozen_.empty()) frozen_home = home.make_group(frozen_, frozen_layout, dtype());
+  });
+  for (size_t index = 0; index < groups.size(); ++index) {
+    storages_.push_back(partition(groups[index], layouts_[index], homes[index].shards));
+    FlatLayout flat_layout(numels_of(groups[index]), group.size());
+    this->groups().push_back({std::move(groups[index]), std::move(flat_layout), homes[index].flat});
   }
-  if (frozen_.empty()) return;
-  const ShardLayout layout(numels_of(frozen_), group.size(), options.sub_group_numel);
-  frozen_storages_ = partition(frozen_, layout, zeros_for(layout, frozen_, dtype()));
+  if (!frozen_.empty()) frozen_storages_ = partition(frozen_, frozen_layout, frozen_home.shards);
 }
 
 ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& params, const ShardLayout& layout,
-                                           const at::Tensor& flat) {
+                                           const std::vector<std::shared_ptr<Shard>>& shards) {
   const c10::NoGradGuard no_grad;
   const comm::ProcessGroup& group = pool_->group();
   Storages storages;
@@ -127,14 +160,12 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
     }
     at::Tensor whole = param.detach().to(dtype()).contiguous();
     if (group.size() > 1) group.broadcast(whole, 0);
-    const Interval place = layout.place(index);
     const Interval own = layout.elements(index, group.rank());
-    const at::Tensor shard = flat.narrow(0, place.begin, place.numel());
-    shard.narrow(0, 0, own.numel()).copy_(whole.view({-1}).narrow(0, own.begin, own.numel()));
+    shards[index]->write(whole.view({-1}).narrow(0, own.begin, own.numel()));
     // In the dtype and the order of the shards, before it is armed; no bytes are copied.
     if (param.scalar_type() != dtype() || !param.is_contiguous()) param.set_data(whole);
     whole.reset();
-    storages.push_back(pool_->partition(param, params[index].name, shard));
+    storages.push_back(pool_->partition(param, params[index].name, shards[index]));
   }
   return storages;
 }

@@ -10,6 +10,7 @@
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/zero/gather_pool.h"
 #include "deepspeed/zero/param_store.h"
+#include "deepspeed/zero/shard_home.h"
 #include "deepspeed/zero/shard_layout.h"
 
 namespace deepspeed::zero {
@@ -22,13 +23,15 @@ class ShardStore : public ParamStore {
     at::ScalarType dtype = at::kFloat;  // of the model's parameters: fp32, fp16 or bf16
     int64_t sub_group_numel = 1'000'000'000;
     GatherPoolOptions pool;
+    ShardHomeOptions home;
   };
 
   /// Partitions the parameters of an already built model in place, one after the other: rank 0's values,
   /// cast. The tensors keep their identity and sizes. Collective. Throws UsageError, naming the parameter,
   /// where it is not a dense floating point tensor, shares memory with another one, stands in two groups, or
   /// is partitioned already; CommError.
-  /// frozen: parameters that no optimizer updates; they are partitioned as well, but stand in no group.
+  /// frozen: parameters that no optimizer updates; they are partitioned as well, but stand in no group. Where
+  /// there can be no shards on one rank, e.g. since its disk is full, all throw IoError.
   ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector<NamedTensor> frozen,
              const comm::ProcessGroup& group, const Options& options);
 
@@ -45,9 +48,8 @@ class ShardStore : public ParamStore {
   void broadcast(const comm::ProcessGroup&, int) override {}
 
  private:
-  /// The parameters' storages, whose shards are views of `flat`.
   Storages partition(const std::vector<NamedTensor>& params, const ShardLayout& layout,
-                     const at::Tensor& flat);
+                     const std::vector<std::shared_ptr<Shard>>& shards);
 
   std::shared_ptr<GatherPool> pool_;
   std::vector<ShardLayout> layouts_;  // [group]

@@ -1,6 +1,6 @@
 #include "deepspeed/zero/use_trace.h"
 
-#include <algorithm>
+#include <unordered_set>
 
 namespace deepspeed::zero {
 
@@ -26,11 +26,15 @@ void UseTrace::end() {
 }
 
 std::vector<uint64_t> UseTrace::ahead(int64_t max_numel) const {
+  return is_followed_ ? keys_from(position_, max_numel) : std::vector<uint64_t>();
+}
+
+std::vector<uint64_t> UseTrace::keys_from(size_t place, int64_t max_numel) const {
   std::vector<uint64_t> keys;
-  if (!is_followed_) return keys;
+  std::unordered_set<uint64_t> seen;
   int64_t numel = 0;
-  for (size_t next = position_; next < entries_.size(); ++next) {
-    if (std::find(keys.begin(), keys.end(), entries_[next].key) != keys.end()) continue;
+  for (size_t next = place; next < entries_.size(); ++next) {
+    if (!seen.insert(entries_[next].key).second) continue;
     numel += entries_[next].numel;
     if (numel > max_numel) break;
     keys.push_back(entries_[next].key);

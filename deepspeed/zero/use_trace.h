@@ -31,6 +31,8 @@ class UseTrace {
   /// What comes after the latest use, in order, each once, as long as all of it together has at most
   /// `max_numel` elements.
   std::vector<uint64_t> ahead(int64_t max_numel) const;
+  /// The same of a further pass, from its begin on.
+  std::vector<uint64_t> beginning(int64_t max_numel) const { return keys_from(0, max_numel); }
   /// Elements of the uses between the latest use and the next one of `key`; none where the pass does not use
   /// it again.
   std::optional<int64_t> distance_to(uint64_t key) const;
@@ -38,6 +40,8 @@ class UseTrace {
   size_t size() const { return entries_.size(); }
 
  private:
+  std::vector<uint64_t> keys_from(size_t place, int64_t max_numel) const;
+
   std::vector<Entry> entries_;
   size_t position_ = 0;  // of the next use
   bool is_followed_ = false;

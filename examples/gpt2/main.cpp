@@ -1,10 +1,15 @@
 // Trains a small GPT-2 on text, or samples from the weights of such a run:
 //   deepspeed --num_procs 2 gpt2 --deepspeed_config ds_config.json --data FILE --save_dir checkpoints
 //   gpt2 --fp32_weights pytorch_model.bin --save_dir checkpoints --sample 500
+//   deepspeed --num_procs 2 gpt2 --deepspeed_config ds_zero_inference.json --fp32_weights pytorch_model.bin
+//     --save_dir checkpoints --sample 500
 #include <cstdio>
 #include <exception>
 
 #include <CLI/CLI.hpp>
+
+#include "deepspeed/comm/functions.h"
+#include "deepspeed/comm/init.h"
 
 #include "options.h"
 #include "sampler.h"
@@ -21,8 +26,11 @@ int main(int argc, char** argv) {
     if (options.fp32_weights.empty()) {
       gpt2::train(options);
     } else {
-      const auto text = gpt2::sample_from_file(options.fp32_weights, options.save_dir, options.sample);
-      std::printf("%s\n", text.c_str());
+      const auto text = gpt2::sample_from_file(options.fp32_weights, options.save_dir, options.sample,
+                                               options.config.config_path());
+      const bool is_job = deepspeed::comm::is_initialized();
+      if (!is_job || deepspeed::comm::get_rank() == 0) std::printf("%s\n", text.c_str());
+      if (is_job) deepspeed::comm::init_distributed().shutdown();
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpt2: %s\n", error.what());

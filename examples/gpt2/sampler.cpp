@@ -9,7 +9,7 @@
 #include <ATen/ops/softmax.h>
 #include <torch/utils.h>
 
-#include "deepspeed/base/error.h"
+#include <deepspeed/deepspeed.h>
 
 #include "gpt.h"
 #include "model_file.h"
@@ -56,6 +56,10 @@ std::string sample(GPT& model, const Vocabulary& vocabulary, const SampleOptions
       cache.clear();
     }
     const auto seen = tokens.narrow(0, tokens.numel() - unread, unread).unsqueeze(0).to(device);  // (1, T)
+    // Where ranks share the parameters out, a pass gathers what it uses, and learns from the last one in
+    // which order; else this does nothing.
+    const deepspeed::zero::ParameterAccess access(model.parameters(),
+                                                  deepspeed::zero::AccessMode::kEvaluation);
     const auto scores = model.logits(seen, &cache).select(1, unread - 1).squeeze(0).to(at::kCPU, at::kFloat);
     tokens = at::cat({tokens, choose(scores, options.temperature, generator)});
     unread = 1;
@@ -65,11 +69,16 @@ std::string sample(GPT& model, const Vocabulary& vocabulary, const SampleOptions
 }
 
 std::string sample_from_file(const std::filesystem::path& weights, const std::filesystem::path& run_folder,
-                             const SampleOptions& options) {
+                             const SampleOptions& options, const std::string& ds_config) {
   const ModelFile run = read_model_file(run_folder);
-  GPT model(run.config);
-  load_weights(model, weights);
-  return sample(model, run.vocabulary, options);
+  const auto model = std::make_shared<GPT>(run.config);
+  if (ds_config.empty()) {
+    load_weights(*model, weights);
+    return sample(*model, run.vocabulary, options);
+  }
+  const auto engine = std::get<0>(deepspeed::initialize(model, {.config = ds_config}));
+  deepspeed::load_weights(*engine, weights);
+  return sample(*model, run.vocabulary, options);
 }
 
 }  // namespace gpt2

@@ -21,9 +21,11 @@ struct SampleOptions {
 /// negative number of tokens or a negative temperature.
 std::string sample(GPT& model, const Vocabulary& vocabulary, const SampleOptions& options);
 
-/// The same from a file of zero_to_fp32 and the folder of the run that it comes from (model_file.h). Throws
-/// as read_model_file() and load_weights() do.
+/// The same from a file of zero_to_fp32 and the folder of the run that it comes from (model_file.h). With a
+/// `ds_config` the model runs in an engine of that config, whose ranks all call it: at stage 3 its parameters
+/// may be larger than the memory of one of them (ZeRO-Inference). Throws as read_model_file() and
+/// load_weights() do.
 std::string sample_from_file(const std::filesystem::path& weights, const std::filesystem::path& run_folder,
-                             const SampleOptions& options);
+                             const SampleOptions& options, const std::string& ds_config = "");
 
 }  // namespace gpt2

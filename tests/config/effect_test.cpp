@@ -71,6 +71,7 @@ const std::set<std::string> kActs = {
     "scheduler.type",
     "scheduler.params",
     "zero_optimization.stage",
+    "zero_optimization.offload_param.device",
     "zero_optimization.contiguous_gradients",
     "zero_optimization.reduce_scatter",
     "zero_optimization.use_multi_rank_bucket_allreduce",
@@ -180,6 +181,14 @@ TEST(Effect, IsMissedInOneLineOfTheLog) {
   EXPECT_EQ(logged(R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "sub_group_size": 5,
       "stage3_max_live_parameters": 5, "stage3_prefetch_bucket_size": 0}})"),
             "");
+  EXPECT_EQ(logged(R"({"train_batch_size": 8, "aio": {"queue_depth": 64}, "zero_optimization": {"stage": 3,
+      "offload_param": {"device": "nvme", "nvme_path": "/tmp", "buffer_size": 5, "pin_memory": false}}})"),
+            "");
+  EXPECT_THAT(
+      logged(R"({"train_batch_size": 8, "aio": {"queue_depth": 64}, "zero_optimization": {"stage": 3,
+      "offload_param": {"device": "cpu", "buffer_size": 5, "pin_memory": false}}})"),
+      AllOf(HasSubstr("offload_param.buffer_size (only device nvme uses it)"),
+            HasSubstr("aio.queue_depth (only offloading to NVMe uses it)"), Not(HasSubstr("pin_memory"))));
   EXPECT_THAT(logged(R"({"train_batch_size": 8, "zero_optimization": {"stage": 3,
       "memory_efficient_linear": false}})"),
               HasSubstr("zero_optimization.memory_efficient_linear (no layer of stage 3 keeps one)"));

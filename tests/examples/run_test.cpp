@@ -1,5 +1,6 @@
 // What a run writes and reads besides training: progress, options, the model file, samples, weights.
 #include <filesystem>
+#include <fstream>
 
 #include <torch/utils.h>
 
@@ -16,6 +17,7 @@
 #include "options.h"
 #include "progress.h"
 #include "sampler.h"
+#include "tests/support/run_ranks.h"
 
 namespace gpt2 {
 namespace {
@@ -140,6 +142,36 @@ TEST(Sampler, TakesTheLikeliestTokenAtTemperatureZero) {
   EXPECT_EQ(sample(model, kVocabulary, {.num_tokens = 6, .temperature = 0.0}), "\nbbbbbb");
   EXPECT_THROW(sample(model, kVocabulary, {.num_tokens = -1}), deepspeed::UsageError);
   EXPECT_THROW(sample(model, kVocabulary, {.prompt = "z", .num_tokens = 1}), deepspeed::UsageError);
+}
+
+// ZeRO-Inference: no optimizer, and parameters that lie in the host's memory or on a disk between their uses.
+TEST_F(RunFolder, SamplesInAnEngineWhatTheWholeModelSamples) {
+  const GptConfig config{.vocabulary = 3, .context = 16, .layers = 2, .heads = 2, .width = 64};
+  torch::manual_seed(3);
+  GPT trained(config);
+  write_model_file(folder, {config, kVocabulary});
+  deepspeed::checkpoint::Dict tensors;
+  for (const auto& item : trained.named_parameters()) tensors.set(item.key(), item.value().detach());
+  deepspeed::checkpoint::write_torch_archive(folder / "pytorch_model.bin", tensors);
+  const SampleOptions options{.prompt = "ab", .num_tokens = 30, .seed = 7};
+  const std::string expected = sample(trained, kVocabulary, options);
+  for (const char* device : {"none", "cpu", "nvme"}) {
+    std::string offload =
+        R"("device": ")" + std::string(device) + R"(", "nvme_path": ")" + folder.string() + '"';
+    if (device != std::string("nvme")) offload = R"("device": ")" + std::string(device) + '"';
+    std::ofstream(folder / "ds_config.json")
+        << R"({"train_micro_batch_size_per_gpu": 1, "aio": {"block_size": 4096}, "log_level": "error",)"
+        << R"("zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 100, "offload_param": {)"
+        << offload << (device == std::string("nvme") ? R"(, "max_in_cpu": 0, "buffer_count": 2)" : "")
+        << "}}}";
+    for (const int ranks : {1, 2}) {
+      deepspeed::testing::run_ranks(ranks, [&](deepspeed::comm::World&) {
+        EXPECT_EQ(sample_from_file(folder / "pytorch_model.bin", folder, options, folder / "ds_config.json"),
+                  expected)
+            << device;
+      });
+    }
+  }
 }
 
 }  // namespace

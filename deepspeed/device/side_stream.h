@@ -1,0 +1,38 @@
+// A second queue of work for a device, beside the current one: for copies that run while it computes.
+#pragma once
+
+#include <optional>
+
+#include <c10/core/Stream.h>
+
+namespace deepspeed::device {
+
+class SideStream {
+ public:
+  /// What this thread gives to the device goes to the side stream while it lives; of none, nothing changes.
+  class Scope {
+   public:
+    Scope() = default;
+    explicit Scope(const std::optional<c10::Stream>& stream);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    std::optional<c10::Stream> former_;
+  };
+
+  /// Of a CPU there is none: its work is done at once.
+  explicit SideStream(c10::Device device);
+
+  /// What is given to it from here on waits for all that the current stream was given so far. Tensors that
+  /// were made before may be written in the scope, and are safe to free after join().
+  Scope enter() const;
+  /// What is given to the current stream from here on waits for all that this one was given so far.
+  void join() const;
+
+ private:
+  std::optional<c10::Stream> stream_;
+};
+
+}  // namespace deepspeed::device
