@@ -26,10 +26,12 @@ void CheckpointIo::check_tag(const std::string& tag) const {
 }
 
 void Engine::save_checkpoint(const std::string& directory, const SaveOptions& options) {
+  require_states_here("save_checkpoint");
   CheckpointIo(*this).save(directory, options);
 }
 
 LoadResult Engine::load_checkpoint(const std::string& directory, const LoadOptions& options) {
+  require_states_here("load_checkpoint");
   return CheckpointIo(*this).load(directory, options);
 }
 
@@ -41,6 +43,7 @@ bool Engine::checkpoint_is_saved() const { return !background_saver_ || backgrou
 
 void Engine::save_16bit_model(const std::string& directory, const std::string& file_name,
                               bool exclude_frozen_parameters) {
+  require_states_here("save_16bit_model");
   CheckpointIo(*this).save_16bit_model(directory, file_name, exclude_frozen_parameters);
 }
 

@@ -57,6 +57,7 @@ zero::ZeroOptimizer& Engine::require_optimizer(const char* call) const {
                       "() needs an optimizer: name one in the config's `optimizer` section or pass one "
                       "to initialize()");
   }
+  require_states_here(call);
   return *optimizer_;
 }
 
@@ -275,6 +276,7 @@ void Engine::compile(const CompileOptions& options) {
 }
 
 void Engine::destroy() {
+  reload_states();
   if (optimizer_ && optimizer_->backward_is_open()) optimizer_->finish_backward();
   wait_for_checkpoint();
   lr_scheduler_.reset();

@@ -21,6 +21,7 @@
 #include "deepspeed/engine/later_calls.h"
 #include "deepspeed/engine/loader_position.h"
 #include "deepspeed/engine/model.h"
+#include "deepspeed/engine/offload_states.h"
 #include "deepspeed/engine/output_scale.h"
 #include "deepspeed/engine/preemption.h"
 #include "deepspeed/optim/lr_scheduler.h"
@@ -28,6 +29,7 @@
 #include "deepspeed/profile/step_timers.h"
 #include "deepspeed/profile/throughput.h"
 #include "deepspeed/zero/param_access.h"
+#include "deepspeed/zero/parked_storages.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
@@ -129,6 +131,14 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// Stage 3: releases the gathered parameters that nobody uses, small ones that stay whole as well. All
   /// ranks call it. Nothing at the other stages.
   void empty_partition_cache();
+  /// Stage 3: moves states of these kinds from the device to the host's memory, which frees the device's for
+  /// something else, until reload_states(). On a CPU they are with the host already. Calls that use them are
+  /// errors meanwhile; training goes on from the same values afterwards. Throws UsageError at other stages,
+  /// for a device `nvme`, beside the config's offload sections, and where parameters are gathered.
+  void offload_states(const OffloadStatesOptions& options = {});
+  void reload_states(bool non_blocking = false);
+  /// Throws UsageError, naming `call`, between the two.
+  void require_states_here(const char* call) const;
   /// Gives the optimizer and its states back. The model keeps its weights and can be evaluated; training
   /// calls are refused from here on.
   void destroy();
@@ -261,6 +271,7 @@ class Engine : public ConfigGetters, public LaterCalls {
   uint64_t seed_;
   std::optional<at::ScalarType> autocast_;
   std::shared_ptr<zero::GatherPool> pool_;         // of stage 3, else null
+  zero::ParkedStorages parked_states_;             // between offload_states() and reload_states()
   std::unique_ptr<profile::StepTimers> timers_;    // null: not asked for
   std::optional<profile::Throughput> throughput_;  // nothing: not asked for
   bool is_training_ = true;

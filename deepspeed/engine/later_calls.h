@@ -9,14 +9,6 @@ namespace deepspeed {
 class LaterCalls {
  public:
   template <class... Args>
-  void offload_states(Args&&...) {
-    refuse_later_call("offload_states", "offloading", "memory() says what this rank holds");
-  }
-  template <class... Args>
-  void reload_states(Args&&...) {
-    refuse_later_call("reload_states", "offloading", "states stay where they are");
-  }
-  template <class... Args>
   void set_data_post_process_func(Args&&...) {
     refuse_later_call("set_data_post_process_func", "the data_efficiency section",
                       "pass deepspeed_io() a collate function");

@@ -44,6 +44,7 @@ std::vector<zero::NamedTensor> Engine::module_state_dict(bool exclude_frozen_par
 }
 
 void Engine::load_module_state_dict(const std::vector<zero::NamedTensor>& state, bool strict) {
+  require_states_here("load_module_state_dict");
   Tensors own, given;
   for (const zero::NamedTensor& tensor : module_state_dict()) own.emplace(tensor.name, tensor.tensor);
   for (const zero::NamedTensor& tensor : state) given.emplace(tensor.name, tensor.tensor);

@@ -33,6 +33,7 @@ Place place_in(const zero::ZeroOptimizer& optimizer, size_t group, size_t index)
 }
 
 Place place_of(const Engine& engine, const at::Tensor& param) {
+  engine.require_states_here("safe_get or safe_set");
   if (engine.optimizer() && param.defined()) {
     const auto& groups = engine.optimizer()->store().groups();
     for (size_t group = 0; group < groups.size(); ++group) {

@@ -73,7 +73,7 @@ void GatherPool::close_window() {
   if (--num_windows_ > 0) return;
   coordinator_.end_pass();
   release_all();
-  if (options_.read_ahead_numel > 0) read_ahead(coordinator_.next_pass(options_.read_ahead_numel));
+  read_ahead(coordinator_.next_pass(options_.read_ahead_numel));
 }
 
 int64_t GatherPool::live_numel() const {
@@ -111,8 +111,10 @@ void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, b
   }
   if (storage.state_ == State::kPartitioned) start_gather(storage);
   if (is_outermost) {
+    const auto next = coordinator_.ahead(options_.read_ahead_numel);
+    read_ahead(next);  // all that is to be gathered at one time
     prefetch();
-    if (options_.read_ahead_numel > 0) read_ahead(coordinator_.ahead(options_.read_ahead_numel));
+    read_ahead(next);  // into the buffers that this has left
   }
   make_whole(storage);
   if (writes && storage.is_copy()) storage.is_kept_ = true;
@@ -167,6 +169,7 @@ void GatherPool::start_gather(PartitionedStorage& storage) {
 }
 
 void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted) {
+  if (!wanted.empty()) check_not_suspended(*wanted.front());
   const OrdinaryTensors ordinary;
   std::vector<std::shared_ptr<Shard>> shards;
   std::vector<PartitionedStorage*> gathered;
@@ -176,19 +179,19 @@ void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted) {
       set_gathering(*storage, source->whole_.to(storage->dtype_));
       continue;
     }
-    at::Tensor shard = current_shard(*storage);
-    if (static_cast<int64_t>(shard.nbytes()) >= kTravelsAlone) {
-      start_together({storage}, {std::move(shard)});
+    const std::shared_ptr<Shard>& shard = current_shard(*storage);
+    if (shard->numel() * static_cast<int64_t>(c10::elementSize(storage->dtype_)) >= kTravelsAlone) {
+      start_together({storage}, {shard});
       continue;
     }
-    shards.push_back(std::move(shard));
+    shards.push_back(shard);
     gathered.push_back(storage);
   }
   start_together(gathered, std::move(shards));
 }
 
 void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered,
-                                std::vector<at::Tensor> shards) {
+                                std::vector<std::shared_ptr<Shard>> shards) {
   if (gathered.empty()) return;
   const comm::CallSubject subject(subject_of(gathered));
   const auto bucket = std::make_shared<GatherBucket>(group_, std::move(shards), gathered.front()->dtype_,

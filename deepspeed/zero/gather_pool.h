@@ -70,6 +70,10 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
 
   /// Releases what no operator uses and nobody holds, persistent parameters as well.
   void empty_cache();
+  /// Until resume(), the shards are not where they were: nothing of them may be used, and `why` says so.
+  /// Throws UsageError where a parameter is in use or held.
+  void suspend(std::string why);
+  void resume();
 
   /// Elements that are whole or on their way, of parameters and of copies.
   int64_t live_numel() const;
@@ -86,12 +90,14 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void forget(PartitionedStorage& storage) noexcept;
 
   // Under the lock.
+  void check_not_suspended(const PartitionedStorage& storage) const;
   void check_use(const PartitionedStorage& storage, const std::string& op, bool writes) const;
   void make_whole(PartitionedStorage& storage);
   void start_gather(PartitionedStorage& storage);
   /// Of one dtype: small ones by one collective, large ones each by its own.
   void start_gathers(const std::vector<PartitionedStorage*>& wanted);
-  void start_together(const std::vector<PartitionedStorage*>& gathered, std::vector<at::Tensor> shards);
+  void start_together(const std::vector<PartitionedStorage*>& gathered,
+                      std::vector<std::shared_ptr<Shard>> shards);
   void set_gathering(PartitionedStorage& storage, at::Tensor whole);
   static std::string subject_of(const std::vector<PartitionedStorage*>& storages);
   /// Starts the gathers of what is used next, as far as there is room.
@@ -123,6 +129,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   int64_t live_numel_ = 0;
   int64_t persistent_numel_ = 0;
   uint64_t num_params_ = 0;
+  std::string suspended_;  // why; "": it is not
   Coordinator coordinator_;
   std::optional<device::SideStream> copies_;  // of shards that do not lie with their parameters
   std::unordered_map<uint64_t, PartitionedStorage*> by_key_;  // the latest of each

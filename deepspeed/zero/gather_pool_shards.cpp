@@ -77,6 +77,7 @@ void GatherPool::set_values(PartitionedStorage& storage, const at::Tensor& value
     raise<UsageError>(kHoldWhere, "'", storage.name_,
                       "' is a copy of a partitioned parameter; set the parameter itself");
   }
+  check_not_suspended(storage);
   if (values.numel() != storage.numel_) {
     raise<UsageError>(kHoldWhere, "parameter '", storage.name_, "' has ", storage.numel_,
                       " elements, got values of ", values.numel());
@@ -104,6 +105,26 @@ void GatherPool::empty_cache() {
     const bool is_idle = storage.state_ == State::kWhole && storage.num_uses_ == 0;
     if (is_idle && storage.num_holds_ == 0 && !storage.is_kept_) release(storage);
   }
+}
+
+void GatherPool::suspend(std::string why) {
+  const std::lock_guard lock(mutex_);
+  empty_cache();
+  if (!live_.empty()) {
+    raise<UsageError>(kHoldWhere, "parameter '", live_.front()->name_,
+                      "' is gathered; leave zero::GatheredParameters, and run backward, first");
+  }
+  suspended_ = std::move(why);
+}
+
+void GatherPool::resume() {
+  const std::lock_guard lock(mutex_);
+  suspended_.clear();
+}
+
+void GatherPool::check_not_suspended(const PartitionedStorage& storage) const {
+  if (!suspended_.empty())
+    raise<UsageError>(kHoldWhere, "parameter '", storage.name_, "' cannot be used: ", suspended_);
 }
 
 }  // namespace deepspeed::zero

@@ -23,7 +23,7 @@ class ShardStore : public ParamStore {
     at::ScalarType dtype = at::kFloat;  // of the model's parameters: fp32, fp16 or bf16
     int64_t sub_group_numel = 1'000'000'000;
     GatherPoolOptions pool;
-    ShardHomeOptions home;
+    ShardHomeOptions home = {};
   };
 
   /// Partitions the parameters of an already built model in place, one after the other: rank 0's values,

@@ -31,6 +31,7 @@ std::vector<uint64_t> UseTrace::ahead(int64_t max_numel) const {
 
 std::vector<uint64_t> UseTrace::keys_from(size_t place, int64_t max_numel) const {
   std::vector<uint64_t> keys;
+  if (max_numel == 0) return keys;
   std::unordered_set<uint64_t> seen;
   int64_t numel = 0;
   for (size_t next = place; next < entries_.size(); ++next) {

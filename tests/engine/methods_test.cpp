@@ -263,8 +263,12 @@ const std::vector<MethodRow> kOthers = {
          EXPECT_THAT(error.what(), HasSubstr("step() after destroy()"));
        }
      }},
-    waits_for("offload_states", "offloading", [](TestEngine& e) { e.offload_states(); }),
-    waits_for("reload_states", "offloading", [](TestEngine& e) { e.reload_states(/*non_blocking=*/true); }),
+    {"offload_states, reload_states",
+     [](TestEngine& e) {
+       EXPECT_THROW(e.offload_states(), UsageError);  // of stage 3 alone
+       e.reload_states(/*non_blocking=*/true);        // nothing is away
+       train_step(e);
+     }},
     waits_for("set_data_post_process_func", "the data_efficiency section",
               [](TestEngine& e) { e.set_data_post_process_func(nullptr); }),
     waits_for("set_custom_curriculum_learning_schedule", "the data_efficiency section",

@@ -33,14 +33,14 @@ Json evaluation_config(int stage, Json patch = Json::object()) {
   return config;
 }
 
-auto evaluation_engine(comm::World& world, const Json& config, uint64_t seed = 1) {
+auto odd_engine(comm::World& world, const Json& config, uint64_t seed = 1) {
   auto engine =
       std::get<0>(initialize(std::make_shared<OddNet>(0.0, seed), {.config = config, .world = world}));
   engine->eval();
   return engine;
 }
 
-at::Tensor loss_of(OddNet& model, int64_t first) {
+at::Tensor odd_loss(OddNet& model, int64_t first) {
   const at::NoGradGuard no_grad;
   const auto [inputs, targets] = odd_batch(first, 4);
   return model.forward(inputs.to(model.parameters().front().scalar_type()), targets);
@@ -67,8 +67,8 @@ TEST_P(Stage3Evaluation, EqualsTheWholeModel) {
     for (const char* precision : {"", "bf16"}) {
       Json patch = Json::object();
       if (*precision != 0) patch[precision] = {{"enabled", true}};
-      const auto whole = evaluation_engine(world, evaluation_config(0, patch));
-      const auto engine = evaluation_engine(world, evaluation_config(3, patch));
+      const auto whole = odd_engine(world, evaluation_config(0, patch));
+      const auto engine = odd_engine(world, evaluation_config(3, patch));
       EXPECT_EQ(engine->optimizer(), nullptr);
       for (int64_t pass = 0; pass < 3; ++pass) {
         const at::NoGradGuard no_grad;
@@ -76,7 +76,7 @@ TEST_P(Stage3Evaluation, EqualsTheWholeModel) {
         inputs = inputs.to(engine->module().parameters().front().scalar_type());
         EXPECT_TRUE(at::equal(engine->forward(inputs, targets), whole->forward(inputs, targets)));
         const zero::ParameterAccess access(engine->module().parameters(), zero::AccessMode::kEvaluation);
-        EXPECT_TRUE(at::equal(loss_of(engine->module(), pass), loss_of(whole->module(), pass)));
+        EXPECT_TRUE(at::equal(odd_loss(engine->module(), pass), odd_loss(whole->module(), pass)));
       }
     }
   });
@@ -84,7 +84,7 @@ TEST_P(Stage3Evaluation, EqualsTheWholeModel) {
 
 TEST_P(Stage3Evaluation, HoldsOneShardOfEachParameter) {
   run_ranks(GetParam(), [](comm::World& world) {
-    const auto engine = evaluation_engine(world, evaluation_config(3));
+    const auto engine = odd_engine(world, evaluation_config(3));
     int64_t shards = 0;
     for (const at::Tensor& param : engine->module().parameters())
       shards += (param.numel() + world.size() - 1) / world.size();
@@ -100,14 +100,14 @@ TEST_P(Stage3Evaluation, LoadsCheckpointsOfOtherStages) {
     for (const int stage : {0, 2, 3}) {
       const std::string saved = folder / std::to_string(stage);
       save_trained(world, stage, saved);
-      const auto whole = evaluation_engine(world, evaluation_config(0), /*seed=*/5);
+      const auto whole = odd_engine(world, evaluation_config(0), /*seed=*/5);
       whole->load_checkpoint(saved, {.load_module_only = true});
-      const auto engine = evaluation_engine(world, evaluation_config(3), /*seed=*/7);
+      const auto engine = odd_engine(world, evaluation_config(3), /*seed=*/7);
       const LoadResult loaded = engine->load_checkpoint(saved);
       EXPECT_FALSE(loaded.path.empty());
       EXPECT_EQ(engine->global_steps(), 2);
       const zero::ParameterAccess access(engine->module().parameters());
-      EXPECT_TRUE(at::equal(loss_of(engine->module(), 0), loss_of(whole->module(), 0))) << stage;
+      EXPECT_TRUE(at::equal(odd_loss(engine->module(), 0), odd_loss(whole->module(), 0))) << stage;
     }
   });
 }
@@ -115,7 +115,7 @@ TEST_P(Stage3Evaluation, LoadsCheckpointsOfOtherStages) {
 TEST(Stage3EvaluationEngine, SavesTheWeightsInOneFile) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
-    const auto engine = evaluation_engine(world, evaluation_config(3));
+    const auto engine = odd_engine(world, evaluation_config(3));
     engine->save_16bit_model(folder.path());
     if (world.rank() != 0) return;
     const auto saved = checkpoint::read_torch_archive(folder / "pytorch_model.bin").as_dict();
@@ -127,7 +127,7 @@ TEST(Stage3EvaluationEngine, SavesTheWeightsInOneFile) {
 
 TEST(Stage3EvaluationEngine, RefusesToTrain) {
   run_ranks(2, [](comm::World& world) {
-    const auto engine = evaluation_engine(world, evaluation_config(3));
+    const auto engine = odd_engine(world, evaluation_config(3));
     const auto [inputs, targets] = odd_batch(0, 4);
     const at::Tensor loss = engine->forward(inputs, targets);
     const auto needs_optimizer = HasSubstr("needs an optimizer");
@@ -142,7 +142,7 @@ TEST(Stage3EvaluationEngine, RefusesToTrain) {
 TEST(Stage3EvaluationEngine, IsRefusedAtTheStagesThatPartitionNoParameters) {
   run_ranks(1, [](comm::World& world) {
     for (const int stage : {1, 2}) {
-      EXPECT_THAT(error_of<ConfigError>([&] { evaluation_engine(world, evaluation_config(stage)); }),
+      EXPECT_THAT(error_of<ConfigError>([&] { odd_engine(world, evaluation_config(stage)); }),
                   AllOf(HasSubstr("zero_optimization.stage"), HasSubstr("needs an optimizer")));
     }
   });

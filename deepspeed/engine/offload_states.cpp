@@ -1,0 +1,78 @@
+#include "deepspeed/engine/offload_states.h"
+
+#include <algorithm>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/engine/engine.h"
+#include "deepspeed/zero/gather_pool.h"
+#include "deepspeed/zero/set_values.h"
+
+namespace deepspeed {
+namespace {
+
+constexpr const char* kOffloadStatesWhere = "engine.offload_states";
+
+bool includes(const OffloadStatesOptions& options, OffloadStateTypeEnum kind) {
+  return !options.include || std::ranges::count(*options.include, kind) > 0;
+}
+
+// As in DeepSpeed: what the config offloads already stays where it is.
+void check_states_can_move(const Engine& engine) {
+  const config::ZeroConfig& zero = engine.config().zero_optimization;
+  if (zero.stage != 3) {
+    raise<UsageError>(kOffloadStatesWhere, "zero_optimization.stage is ", zero.stage,
+                      ", expected 3: the states of other stages do not move");
+  }
+  for (const auto& [key, device] : {std::pair("offload_optimizer", zero.offload_optimizer.device),
+                                    std::pair("offload_param", zero.offload_param.device)}) {
+    if (device == "none") continue;
+    raise<UsageError>(kOffloadStatesWhere, "zero_optimization.", key, ".device is \"", device,
+                      "\", expected \"none\": what the config offloads does not move");
+  }
+}
+
+}  // namespace
+
+void Engine::offload_states(const OffloadStatesOptions& options) {
+  check_states_can_move(*this);
+  zero::ZeroOptimizer& optimizer = require_optimizer("offload_states");
+  if (options.device == OffloadDeviceEnum::nvme) {
+    raise<UsageError>(kOffloadStatesWhere,
+                      "device: got nvme, expected cpu or none; for a disk see the config's ",
+                      "zero_optimization.offload_optimizer and offload_param");
+  }
+  if (options.device == OffloadDeviceEnum::none) {
+    log::warning("[engine] offload_states(): device is none, so nothing moves");
+    return;
+  }
+  if (device().is_cpu()) return;  // they are there already
+  const auto park = [&](const at::Tensor& tensor) {
+    parked_states_.park(tensor, options.pin_memory, options.non_blocking);
+  };
+  const bool has_masters = optimizer.has_master_weights();
+  for (size_t group = 0; group < optimizer.store().groups().size(); ++group) {
+    if (includes(options, OffloadStateTypeEnum::optim_states)) {
+      for (const auto& [name, tensor] : optimizer.base_optimizer().state(group).tensors) park(tensor);
+    }
+    if (has_masters && includes(options, OffloadStateTypeEnum::hp_params)) park(optimizer.master(group));
+    if (optimizer.has_gradients() && includes(options, OffloadStateTypeEnum::lp_grads))
+      park(optimizer.gradient(group));
+  }
+  if (!includes(options, OffloadStateTypeEnum::lp_params)) return;
+  pool_->suspend("its shards were moved to the host by offload_states(); call reload_states() first");
+  for (const zero::NamedTensor& param : model_.parameters) park(zero::shard_of(param.tensor));
+}
+
+void Engine::reload_states(bool non_blocking) {
+  parked_states_.restore(non_blocking);
+  if (pool_) pool_->resume();
+}
+
+void Engine::require_states_here(const char* call) const {
+  if (parked_states_.empty()) return;
+  raise<UsageError>(kOffloadStatesWhere, call,
+                    "() while states are with the host; call reload_states() first");
+}
+
+}  // namespace deepspeed
