@@ -186,7 +186,7 @@ TEST_P(ParamsInHost, TrainAsOnTheDevice) {
 class Deep : public torch::nn::Module {
  public:
   static constexpr int64_t kWidth = 512;
-  static constexpr int64_t kLayers = 16;
+  static constexpr int64_t kLayers = 48;
   static constexpr int64_t kLayerBytes = kWidth * kWidth * 4;
 
   Deep() {
