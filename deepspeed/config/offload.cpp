@@ -15,7 +15,7 @@ Option with_optimizer_on_nvme() { return with_optimizer_device({"nvme"}, "only d
 Option with_param_device(std::vector<Json> devices, const char* why) {
   return effective_where({"zero_optimization.offload_param.device"}, std::move(devices), why);
 }
-Option to_nvme() { return with_param_device({"nvme"}, "only device nvme uses it"); }
+Option with_params_on_nvme() { return with_param_device({"nvme"}, "only device nvme uses it"); }
 
 }  // namespace
 
@@ -24,11 +24,12 @@ const Table<OffloadParamConfig>& offload_param_table() {
   static const Table<C> table({
       entry("device", &C::device, "Where parameters wait while they are not in use.",
             {one_of({"none", "cpu", "nvme"})}),
-      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe.", {to_nvme()}),
-      entry("buffer_count", &C::buffer_count, "Buffers of the swapper.", {at_least(0), to_nvme()}),
-      entry("buffer_size", &C::buffer_size, "Elements of one buffer.", {at_least(0), to_nvme()}),
+      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe.", {with_params_on_nvme()}),
+      entry("buffer_count", &C::buffer_count, "Buffers of the swapper.",
+            {at_least(0), with_params_on_nvme()}),
+      entry("buffer_size", &C::buffer_size, "Elements of one buffer.", {at_least(0), with_params_on_nvme()}),
       entry("max_in_cpu", &C::max_in_cpu, "Elements kept in host memory when the device is nvme.",
-            {at_least(0), to_nvme()}),
+            {at_least(0), with_params_on_nvme()}),
       entry("pin_memory", &C::pin_memory, "Use page-locked host memory.",
             {with_param_device({"cpu", "nvme"}, kNoOffload)}),
   });

@@ -52,10 +52,11 @@ void Engine::offload_states(const OffloadStatesOptions& options) {
   };
   const bool has_masters = optimizer.has_master_weights();
   for (size_t group = 0; group < optimizer.store().groups().size(); ++group) {
-    if (includes(options, OffloadStateTypeEnum::optim_states)) {
-      for (const auto& [name, tensor] : optimizer.base_optimizer().state(group).tensors) park(tensor);
-    }
-    if (has_masters && includes(options, OffloadStateTypeEnum::hp_params)) park(optimizer.master(group));
+    optimizer.change_state(group, [&](const zero::StateSlice& slice) {
+      if (has_masters && includes(options, OffloadStateTypeEnum::hp_params)) park(slice.master);
+      if (!includes(options, OffloadStateTypeEnum::optim_states)) return;
+      for (const auto& [name, tensor] : slice.state.tensors) park(tensor);
+    });
     if (optimizer.has_gradients() && includes(options, OffloadStateTypeEnum::lp_grads))
       park(optimizer.gradient(group));
   }
