@@ -176,9 +176,12 @@ TEST_P(ParamsInHost, TrainAsOnTheDevice) {
     const TrainingResult reference = run_training({.world_size = GetParam(), .config = config});
     ASSERT_FALSE(reference.weights.empty());
     config["zero_optimization"]["offload_param"] = {{"device", "cpu"}};
-    const TrainingResult result = run_training({.world_size = GetParam(), .config = config});
-    EXPECT_EQ(result.weights, reference.weights) << precision;
-    EXPECT_EQ(result.losses, reference.losses) << precision;
+    for (const char* optimizer : {"none", "cpu"}) {
+      config["zero_optimization"]["offload_optimizer"] = {{"device", optimizer}};
+      const TrainingResult result = run_training({.world_size = GetParam(), .config = config});
+      EXPECT_EQ(result.weights, reference.weights) << precision << " " << optimizer;
+      EXPECT_EQ(result.losses, reference.losses) << precision << " " << optimizer;
+    }
   }
 }
 
