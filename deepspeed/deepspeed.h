@@ -20,4 +20,5 @@
 #include "deepspeed/optim/deepspeed_optimizers.h"
 #include "deepspeed/precision/autocast.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/init.h"
 #include "deepspeed/zero/param_access.h"

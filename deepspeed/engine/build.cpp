@@ -54,7 +54,8 @@ void move_to_device(const EngineModel& model, const comm::World& world) {
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(device::current_cuda_device()));
   for (const auto* tensors : {&model.parameters, &model.buffers}) {
     for (const zero::NamedTensor& entry : *tensors) {
-      if (entry.tensor.device() != device) entry.tensor.set_data(entry.tensor.detach().to(device));
+      if (entry.tensor.device() == device || entry.tensor.is_meta()) continue;
+      entry.tensor.set_data(entry.tensor.detach().to(device));
     }
   }
 }

@@ -7,6 +7,8 @@
 
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/zero/gather_pool_options.h"
+#include "deepspeed/zero/set_values.h"
 #include "deepspeed/zero/shard_store.h"
 
 namespace deepspeed {
@@ -75,15 +77,17 @@ zero::ShardHomeOptions home_options(const config::DeepSpeedConfig& config, at::S
 }
 
 zero::ShardStore::Options shard_options(const config::ZeroConfig& zero, at::ScalarType dtype) {
-  zero::ShardStore::Options options;
-  options.dtype = dtype;
-  options.sub_group_numel = zero.sub_group_size;
-  options.pool.max_live_numel = zero.stage3_max_live_parameters;
-  options.pool.persistence_threshold = zero.stage3_param_persistence_threshold;
-  options.pool.model_persistence_threshold = zero.stage3_model_persistence_threshold;
-  options.pool.prefetch_numel = zero.stage3_prefetch_bucket_size;
-  options.pool.max_reuse_distance = zero.stage3_max_reuse_distance;
-  return options;
+  return {dtype, zero.sub_group_size, zero::gather_pool_options(zero)};
+}
+
+// Built under zero::Init, which stage 3 alone can go on with.
+void check_whole(const EngineModel& model, int64_t stage) {
+  for (const zero::NamedTensor& param : model.parameters) {
+    if (!zero::is_partitioned(param.tensor)) continue;
+    raise<UsageError>("initialize", "parameter '", param.name,
+                      "' was partitioned by zero::Init or another engine, and zero_optimization.stage is ",
+                      stage, ", expected 3; else build the model without zero::Init (enabled = false)");
+  }
 }
 
 // Stage 3 partitions what no optimizer updates as well, as far as it is of the model's type.
@@ -120,6 +124,7 @@ ModelStore make_store(const config::DeepSpeedConfig& config,
   std::vector<zero::NamedTensor> rest = rest_of(model, groups);
   if (zero.stage == 3)
     return shard_model(config, std::move(groups), std::move(rest), group, dtype, model.device().is_cuda());
+  check_whole(model, zero.stage);
   prepare_rest(rest, group, dtype);
   if (groups.empty()) return {};
   auto store = std::make_unique<zero::ParamStore>(

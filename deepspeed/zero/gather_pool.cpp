@@ -40,10 +40,11 @@ GatherPool::GatherPool(comm::ProcessGroup group, const GatherPoolOptions& option
 }
 
 std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& param, std::string name,
-                                                          std::shared_ptr<Shard> shard) {
+                                                          std::shared_ptr<Shard> shard,
+                                                          std::optional<at::Device> device) {
+  const at::Device home = device.value_or(param.device());
   const int64_t numel = param.numel();
-  const bool fits =
-      shard->numel() == shard_numel(numel, group_.size()) && shard->dtype() == param.scalar_type();
+  const bool fits = shard->numel() == shard_numel(numel, group_.size());
   if (numel == 0 || !fits) {
     raise<UsageError>(kAccessWhere, "parameter '", name, "' of ", numel, " ", param.scalar_type(),
                       " got a shard of ", shard->numel(), " ", shard->dtype(), ", expected one of ",
@@ -53,12 +54,12 @@ std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& para
   const bool persistent = numel <= options_.persistence_threshold &&
                           persistent_numel_ + numel <= options_.model_persistence_threshold;
   if (persistent) persistent_numel_ += numel;
-  if (!copies_) copies_.emplace(param.device());
-  auto storage = std::make_shared<PartitionedStorage>(shared_from_this(), std::move(name), numel,
-                                                      param.device(), std::move(shard), persistent);
+  if (!copies_) copies_.emplace(home);
+  auto storage = std::make_shared<PartitionedStorage>(shared_from_this(), std::move(name), numel, home,
+                                                      std::move(shard), persistent);
   storage->key_ = ++num_params_ * PartitionedStorage::kKeysPerParam;
   by_key_[storage->key_] = storage.get();
-  arm(param, storage);
+  arm(param, storage, at::TensorOptions(home).dtype(storage->dtype_));
   return storage;
 }
 

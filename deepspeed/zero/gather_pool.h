@@ -33,6 +33,7 @@ struct GatherPoolOptions {
   int64_t max_reuse_distance = 1'000'000'000;  // elements of other uses until what is used again goes
   int64_t model_persistence_threshold = std::numeric_limits<int64_t>::max();  // of all of these together
   int64_t read_ahead_numel = 0;  // elements whose shards are read from a disk ahead of their gathers
+  bool is_provisional = false;   // of a zero::Init, whose parameters initialize() takes over
 };
 
 /// Any thread may call.
@@ -41,11 +42,14 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   GatherPool(comm::ProcessGroup group, const GatherPoolOptions& options);
 
   const comm::ProcessGroup& group() const { return group_; }
+  bool is_provisional() const { return options_.is_provisional; }
 
   /// Partitions `param`, whose values are in the shards of all ranks already: its data goes, and comes back
-  /// while operators use it. shard: (ceil(numel / world size)). The parameter has at least one element.
+  /// while operators use it. shard: (ceil(numel / world size)); its type becomes the parameter's, which lies
+  /// on `device` from here on (default: its own). The parameter has at least one element.
   std::shared_ptr<PartitionedStorage> partition(const at::Tensor& param, std::string name,
-                                                std::shared_ptr<Shard> shard);
+                                                std::shared_ptr<Shard> shard,
+                                                std::optional<at::Device> device = {});
 
   /// Use is legal while a window is open. Windows nest; the outermost says what kind of pass it is.
   void open_window(AccessMode mode = AccessMode::kAny);

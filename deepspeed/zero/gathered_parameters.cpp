@@ -5,18 +5,22 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/zero/gather_pool.h"
+#include "deepspeed/zero/construction.h"
+#include "deepspeed/zero/construction_mode.h"
+#include "deepspeed/zero/holdable_storage.h"
 
 namespace deepspeed::zero {
 
 GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
                                        std::optional<int> modifier_rank)
     : modifier_rank_(modifier_rank), exceptions_(std::uncaught_exceptions()) {
-  std::vector<std::shared_ptr<PartitionedStorage>> wanted;
+  std::vector<std::shared_ptr<HoldableStorage>> wanted;
+  Construction* const construction = current_construction();
   for (const at::Tensor& param : params) {
-    auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(param));
+    if (construction != nullptr) construction->partition_if_born_here(param);
+    auto storage = std::dynamic_pointer_cast<HoldableStorage>(record_of(param));
     if (!storage || std::find(wanted.begin(), wanted.end(), storage) != wanted.end()) continue;
-    const int ranks = storage->pool()->group().size();
+    const int ranks = storage->num_ranks();
     if (modifier_rank && (*modifier_rank < 0 || *modifier_rank >= ranks)) {
       raise<UsageError>("zero.GatheredParameters", "modifier_rank ", *modifier_rank, ", expected 0 to ",
                         ranks - 1);
@@ -25,7 +29,7 @@ GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
   }
   try {
     for (const auto& storage : wanted) {
-      storage->pool()->hold(*storage, modifier_rank.has_value());
+      storage->hold(modifier_rank.has_value());
       held_.push_back(storage);
     }
   } catch (...) {
@@ -45,7 +49,7 @@ GatheredParameters::~GatheredParameters() noexcept(false) {
 void GatheredParameters::close() {
   if (modifier_rank_) {
     try {
-      for (const auto& storage : held_) storage->pool()->write_back(*storage, *modifier_rank_);
+      for (const auto& storage : held_) storage->write_back(*modifier_rank_);
     } catch (...) {
       drop(/*forget_writes=*/true);
       throw;
@@ -55,7 +59,7 @@ void GatheredParameters::close() {
 }
 
 void GatheredParameters::drop(bool forget_writes) noexcept {
-  for (const auto& storage : std::exchange(held_, {})) storage->pool()->drop_hold(*storage, forget_writes);
+  for (const auto& storage : std::exchange(held_, {})) storage->drop_hold(forget_writes);
 }
 
 }  // namespace deepspeed::zero

@@ -9,7 +9,7 @@
 
 namespace deepspeed::zero {
 
-class PartitionedStorage;
+class HoldableStorage;
 
 /// While it lives the parameters are whole on every rank. Collective: all ranks make it with the same
 /// parameters and end it. Without a modifier_rank writing them is an error; with one, every rank may write,
@@ -33,7 +33,7 @@ class GatheredParameters {
  private:
   void drop(bool forget_writes) noexcept;
 
-  std::vector<std::shared_ptr<PartitionedStorage>> held_;
+  std::vector<std::shared_ptr<HoldableStorage>> held_;
   std::optional<int> modifier_rank_;
   int exceptions_ = 0;  // that were under way at its begin
 };

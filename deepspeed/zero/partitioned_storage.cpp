@@ -42,6 +42,14 @@ std::shared_ptr<StorageRecord> PartitionedStorage::cast(at::ScalarType dtype) {
   return pool_->cast(*this, dtype);
 }
 
+int PartitionedStorage::num_ranks() const { return pool_->group().size(); }
+
+void PartitionedStorage::hold(bool writable) { pool_->hold(*this, writable); }
+
+void PartitionedStorage::write_back(int modifier_rank) { pool_->write_back(*this, modifier_rank); }
+
+void PartitionedStorage::drop_hold(bool forget_writes) noexcept { pool_->drop_hold(*this, forget_writes); }
+
 void PartitionedStorage::on_storage_lost() noexcept { pool_->forget(*this); }
 
 std::string PartitionedStorage::text_where_empty() const {

@@ -9,15 +9,15 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/zero/gather_bucket.h"
+#include "deepspeed/zero/holdable_storage.h"
 #include "deepspeed/zero/shard.h"
-#include "deepspeed/zero/storage_record.h"
 
 namespace deepspeed::zero {
 
 class GatherPool;
 
 /// Made by GatherPool. Any thread may call.
-class PartitionedStorage final : public StorageRecord,
+class PartitionedStorage final : public HoldableStorage,
                                  public std::enable_shared_from_this<PartitionedStorage> {
  public:
   enum class State { kPartitioned, kGathering, kWhole };
@@ -44,6 +44,11 @@ class PartitionedStorage final : public StorageRecord,
   std::shared_ptr<StorageRecord> cast(at::ScalarType dtype) override;
   void on_storage_lost() noexcept override;
   std::string text_where_empty() const override;
+
+  int num_ranks() const override;
+  void hold(bool writable) override;
+  void write_back(int modifier_rank) override;
+  void drop_hold(bool forget_writes) noexcept override;
 
  private:
   friend class GatherPool;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
-#include <iterator>
-#include <map>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -12,33 +10,43 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/zero/memory_overlap.h"
 
 namespace deepspeed::zero {
 namespace {
 
 constexpr const char* kShardStoreWhere = "zero.shard_store";
 
-// Bytes of memory, by their begin: the end and the parameter.
-using Occupied = std::map<uintptr_t, std::pair<uintptr_t, const std::string*>>;
+std::shared_ptr<PartitionedStorage> partitioned_storage_of(const at::Tensor& tensor) {
+  return std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+}
 
-void check_memory(const NamedTensor& param, Occupied& occupied) {
-  const auto begin = reinterpret_cast<uintptr_t>(param.tensor.const_data_ptr());
-  const auto end = begin + param.tensor.nbytes();
-  const auto next = occupied.lower_bound(begin);
-  const std::string* other = nullptr;
-  if (next != occupied.end() && next->first < end) other = next->second.second;
-  if (next != occupied.begin() && std::prev(next)->second.first > begin)
-    other = std::prev(next)->second.second;
-  if (other != nullptr) {
-    raise<UsageError>(kShardStoreWhere, "parameters '", *other, "' and '", param.name,
-                      "' share memory, which partitioning would untie; register one tensor in both places");
+void check_adoptable(const NamedTensor& param, const comm::ProcessGroup& group) {
+  const auto storage = partitioned_storage_of(param.tensor);
+  if (!storage) {
+    raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
+                      "' is being built under a zero::Init that lives still; end it before initialize()");
   }
-  occupied[begin] = {end, &param.name};
+  if (!storage->pool()->is_provisional()) {
+    raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
+                      "' is partitioned already, by another engine");
+  }
+  const comm::ProcessGroup& built = storage->pool()->group();
+  if (built.size() != group.size() || built.rank() != group.rank()) {
+    raise<UsageError>(kShardStoreWhere, "parameter '", param.name, "' was partitioned by zero::Init over ",
+                      built.size(), " ranks, of which this one is ", built.rank(), ", expected ",
+                      group.size(), " and ", group.rank());
+  }
 }
 
 void check_sharded_param(const NamedTensor& param, const ShardStore::Options& options,
-                         const at::Device& device) {
+                         const comm::ProcessGroup& group, const at::Device& device) {
   const at::Tensor& tensor = param.tensor;
+  if (tensor.is_meta()) {
+    raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
+                      "' is on the meta device and has no values; partition the model with "
+                      "zero::Init({.module = model}) and give it values, with load_weights() for example");
+  }
   if (tensor.layout() != at::kStrided || !tensor.is_floating_point()) {
     raise<UsageError>(kShardStoreWhere, "parameter '", param.name, "' is ", tensor.toString(),
                       ", expected a dense float tensor");
@@ -51,25 +59,22 @@ void check_sharded_param(const NamedTensor& param, const ShardStore::Options& op
     raise<UsageError>(kShardStoreWhere, "parameter '", param.name, "' is ", tensor.scalar_type(),
                       ", expected Float: convert the model, or enable fp16 or bf16 in the config");
   }
-  if (record_of(tensor)) {
-    raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
-                      "' is partitioned already, by another engine");
-  }
+  if (record_of(tensor)) check_adoptable(param, group);
 }
 
 void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::vector<NamedTensor>& frozen,
-               const ShardStore::Options& options) {
+               const ShardStore::Options& options, const comm::ProcessGroup& group) {
   if (groups.empty() && frozen.empty()) raise<UsageError>(kShardStoreWhere, "there are no parameters");
   const at::Device device = (groups.empty() ? frozen : groups.front()).at(0).tensor.device();
   std::unordered_set<const at::TensorImpl*> seen;
-  Occupied occupied;
+  MemoryOverlap overlap;
   const auto check = [&](const NamedTensor& param) {
-    check_sharded_param(param, options, device);
+    check_sharded_param(param, options, group, device);
     if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) {
       raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
                         "' stands in the parameter groups twice");
     }
-    if (param.tensor.numel() > 0) check_memory(param, occupied);
+    overlap.add(param);
   };
   for (const auto& params : groups) {
     for (const NamedTensor& param : params) check(param);
@@ -124,7 +129,7 @@ ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector
       pool_(std::make_shared<GatherPool>(group, pool_options(options, group.size()))),
       frozen_(std::move(frozen)) {
   check_not_empty(groups);
-  check_all(groups, frozen_, options);
+  check_all(groups, frozen_, options, group);
   const auto layout_of = [&](const std::vector<NamedTensor>& params) {
     return ShardLayout(numels_of(params), group.size(), options.sub_group_numel);
   };
@@ -158,12 +163,17 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
       storages.push_back(nullptr);
       continue;
     }
+    if (const auto built = partitioned_storage_of(param)) {
+      shards[index]->write(built->shard()->memory());
+      storages.push_back(pool_->partition(param, params[index].name, shards[index]));
+      continue;
+    }
     at::Tensor whole = param.detach().to(dtype()).contiguous();
     if (group.size() > 1) group.broadcast(whole, 0);
     const Interval own = layout.elements(index, group.rank());
     shards[index]->write(whole.view({-1}).narrow(0, own.begin, own.numel()));
-    // In the dtype and the order of the shards, before it is armed; no bytes are copied.
-    if (param.scalar_type() != dtype() || !param.is_contiguous()) param.set_data(whole);
+    // In the order of the shards, before it is armed; no bytes are copied.
+    if (!param.is_contiguous()) param.set_data(whole);
     whole.reset();
     storages.push_back(pool_->partition(param, params[index].name, shards[index]));
   }

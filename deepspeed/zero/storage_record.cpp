@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
@@ -60,23 +61,29 @@ void StorageRecord::empty() const {
   if (const auto storage = storage_.lock()) set_data(*storage, nullptr);
 }
 
-void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record) {
+void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record, const at::TensorOptions& options) {
   const c10::InferenceMode normal(false);
+  const at::Device device = options.has_device() ? options.device() : tensor.device();
+  const caffe2::TypeMeta dtype = options.has_dtype() ? options.dtype() : tensor.dtype();
+  const c10::DispatchKeySet keys =
+      device == tensor.device() ? tensor.key_set() : at::empty({0}, options.device(device)).key_set();
   StorageRecord& armed = *record;
   auto* const context = new RecordContext{std::move(record)};
-  const size_t bytes = static_cast<size_t>(tensor.numel()) * tensor.dtype().itemsize();
+  const size_t bytes = static_cast<size_t>(tensor.numel()) * dtype.itemsize();
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)),
-      at::DataPtr(nullptr, context, &delete_record_context, tensor.device()), nullptr, /*resizable=*/false);
+      at::DataPtr(nullptr, context, &delete_record_context, device), nullptr, /*resizable=*/false);
   armed.storage_ = c10::weak_intrusive_ptr<c10::StorageImpl>(storage);
   armed.empty();
   auto impl = c10::make_intrusive<at::TensorImpl>(c10::Storage(std::move(storage)),
-                                                  tensor.key_set().add(kInterceptionKey), tensor.dtype());
+                                                  keys.add(kInterceptionKey), dtype);
   if (tensor.is_non_overlapping_and_dense()) {
     impl->set_sizes_and_strides(tensor.sizes(), tensor.strides());
   } else {
     impl->set_sizes_contiguous(tensor.sizes());
   }
+  // A tensor that was on the meta device may change to no other one, as far as set_data() knows.
+  if (tensor.is_meta()) return tensor.unsafeGetTensorImpl()->shallow_copy_from(impl);
   tensor.set_data(at::Tensor(std::move(impl)));
 }
 

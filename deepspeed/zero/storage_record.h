@@ -44,7 +44,8 @@ class StorageRecord {
   void empty() const;
 
  private:
-  friend void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record);
+  friend void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record,
+                  const at::TensorOptions& options);
 
   void set_data(c10::StorageImpl& storage, void* data) const;
 
@@ -53,8 +54,9 @@ class StorageRecord {
 
 /// Gives `tensor` a dense storage of its own size that is empty, with `record` on it, and the dispatch key by
 /// which operators on it and on its views are intercepted. Identity, sizes and autograd state stay; the data
-/// that it had goes.
-void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record);
+/// that it had goes. `options`: the type and the device that it has from here on (default: its own).
+void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record,
+         const at::TensorOptions& options = {});
 
 /// The record on the tensor's storage; null for an ordinary tensor.
 std::shared_ptr<StorageRecord> record_of(const at::Tensor& tensor);

@@ -1,0 +1,15 @@
+#include "deepspeed/zero/gather_pool_options.h"
+
+namespace deepspeed::zero {
+
+GatherPoolOptions gather_pool_options(const config::ZeroConfig& zero) {
+  GatherPoolOptions options;
+  options.max_live_numel = zero.stage3_max_live_parameters;
+  options.persistence_threshold = zero.stage3_param_persistence_threshold;
+  options.model_persistence_threshold = zero.stage3_model_persistence_threshold;
+  options.prefetch_numel = zero.stage3_prefetch_bucket_size;
+  options.max_reuse_distance = zero.stage3_max_reuse_distance;
+  return options;
+}
+
+}  // namespace deepspeed::zero

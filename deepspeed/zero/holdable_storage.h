@@ -1,0 +1,21 @@
+// A storage whose whole data GatheredParameters can hold.
+#pragma once
+
+#include "deepspeed/zero/storage_record.h"
+
+namespace deepspeed::zero {
+
+class HoldableStorage : public StorageRecord {
+ public:
+  /// Of the group over which it is partitioned.
+  virtual int num_ranks() const = 0;
+  /// Its data is whole until drop_hold(); collective. Writing it is legal where `writable` says so. Throws
+  /// UsageError where somebody else may write it.
+  virtual void hold(bool writable) = 0;
+  /// At the end of a writable hold: rank `modifier_rank`'s values become those of all ranks; collective.
+  virtual void write_back(int modifier_rank) = 0;
+  /// forget_writes: what was written and not written back goes, on this rank alone.
+  virtual void drop_hold(bool forget_writes) noexcept = 0;
+};
+
+}  // namespace deepspeed::zero

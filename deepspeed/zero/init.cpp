@@ -1,0 +1,127 @@
+#include "deepspeed/zero/init.h"
+
+#include <exception>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/config/config.h"
+#include "deepspeed/device/current_device.h"
+#include "deepspeed/zero/construction.h"
+#include "deepspeed/zero/construction_mode.h"
+#include "deepspeed/zero/gather_pool_options.h"
+#include "deepspeed/zero/memory_overlap.h"
+#include "deepspeed/zero/named_parameters.h"
+
+namespace deepspeed::zero {
+namespace {
+
+constexpr const char* kInitWhere = "zero.Init";
+
+void refuse(bool is_asked, const char* argument, const char* way_out) {
+  if (is_asked) raise<NotSupportedError>(kInitWhere, argument, " does not exist yet; ", way_out);
+}
+
+void check_arguments(const InitArguments& arguments) {
+  refuse(arguments.mpu != nullptr, "mpu: tensor and pipeline parallelism", "pass data_parallel_group");
+  refuse(!arguments.remote_device.empty() && arguments.remote_device != "none",
+         "remote_device: the offload of parameters", "leave it out");
+  refuse(arguments.pin_memory, "pin_memory: the offload of parameters", "leave it out");
+  refuse(static_cast<bool>(arguments.zero_param_parallel_group),
+         "zero_param_parallel_group: a second partition inside of a node", "leave it out");
+  refuse(arguments.zero_quantized_weights, "zero_quantized_weights: a quantized gather", "leave it out");
+  refuse(arguments.zero_quantized_nontrainable_weights,
+         "zero_quantized_nontrainable_weights: a quantized gather", "leave it out");
+  if (arguments.data_parallel_group && arguments.sequence_data_parallel_group) {
+    raise<UsageError>(kInitWhere,
+                      "got both data_parallel_group and sequence_data_parallel_group, its older name; pass "
+                      "the first");
+  }
+  if (arguments.max_whole_bytes < 0) {
+    raise<UsageError>(kInitWhere, "max_whole_bytes: got ", arguments.max_whole_bytes, ", expected 0 or more");
+  }
+  const auto dtype = arguments.dtype.value_or(at::kFloat);
+  if (dtype != at::kFloat && dtype != at::kHalf && dtype != at::kBFloat16) {
+    raise<UsageError>(kInitWhere, "dtype: got ", dtype, ", expected Float, Half or BFloat16");
+  }
+}
+
+comm::ProcessGroup group_of(const InitArguments& arguments) {
+  if (arguments.data_parallel_group) return arguments.data_parallel_group;
+  if (arguments.sequence_data_parallel_group) return arguments.sequence_data_parallel_group;
+  return arguments.world ? arguments.world.group() : comm::init_distributed().group();
+}
+
+at::Device device_of(const comm::ProcessGroup& group) {
+  if (group.backend() != "nccl") return at::kCPU;
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(device::current_cuda_device())};
+}
+
+std::optional<at::ScalarType> dtype_of(const config::DeepSpeedConfig& config) {
+  if (config.fp16.enabled) return at::kHalf;
+  if (config.bf16.enabled) return at::kBFloat16;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Init::Init(InitArguments arguments) : exceptions_(std::uncaught_exceptions()) {
+  if (!arguments.enabled) return;
+  check_arguments(arguments);
+  start(arguments);
+  if (arguments.module && construction_) finish(arguments.module.get());
+}
+
+void Init::start(const InitArguments& arguments) {
+  const comm::ProcessGroup group = group_of(arguments);
+  ConstructionOptions options{arguments.dtype, device_of(group), arguments.max_whole_bytes, {}};
+  if (arguments.config_dict_or_path) {
+    const auto config = config::load_config(*arguments.config_dict_or_path, group.size());
+    if (config.zero_optimization.stage != 3) {
+      raise<ConfigError>(
+          "config", "zero_optimization.stage: got ", config.zero_optimization.stage,
+          ", expected 3 where a model is built under zero::Init; pass enabled = false to build "
+          "it whole");
+    }
+    if (!options.dtype) options.dtype = dtype_of(config);
+    options.pool = gather_pool_options(config.zero_optimization);
+  }
+  const Construction* const outer = current_construction();
+  if (outer == nullptr) {
+    construction_ = std::make_shared<Construction>(group, options);
+    if (!arguments.module) mode_ = std::make_unique<ConstructionMode>(construction_);
+    return;
+  }
+  if (arguments.module) {
+    raise<UsageError>(kInitWhere, "module: the model is passed inside of another zero::Init; end that first");
+  }
+  if (outer->options().dtype != options.dtype || outer->group().global_ranks() != group.global_ranks()) {
+    raise<UsageError>(kInitWhere,
+                      "another zero::Init lives on this thread, with another dtype or other ranks; end it "
+                      "first, or pass the same");
+  }
+}
+
+Init::~Init() noexcept(false) {
+  if (std::uncaught_exceptions() > exceptions_) return;
+  close();
+}
+
+void Init::close() { finish(nullptr); }
+
+void Init::close(const torch::nn::Module& model) { finish(&model); }
+
+void Init::finish(const torch::nn::Module* model) {
+  if (!construction_) return;
+  if (!construction_->is_of_this_thread()) {
+    raise<UsageError>(kInitWhere, "it ends on another thread than the one that it was made on");
+  }
+  mode_.reset();
+  const auto construction = std::exchange(construction_, nullptr);
+  if (model == nullptr) return construction->hand_over();
+  const std::vector<NamedTensor> params = named_parameters(*model);
+  MemoryOverlap overlap;
+  for (const NamedTensor& param : params) overlap.add(param);
+  construction->hand_over(params);
+}
+
+}  // namespace deepspeed::zero

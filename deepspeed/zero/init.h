@@ -1,0 +1,103 @@
+// DeepSpeed's zero.Init: models whose parameters are partitioned while they are built, so that no rank ever
+// holds one as a whole.
+//
+//     std::shared_ptr<GPT> model;
+//     {
+//       const deepspeed::zero::Init init({.config_dict_or_path = "ds_config.json"});
+//       model = std::make_shared<GPT>(sizes);
+//     }
+//     auto [engine, ...] = deepspeed::initialize(model, {.config = "ds_config.json"});
+//
+// All ranks run the same constructors. Their parameters get rank 0's values, whatever the seeds of the
+// others.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <c10/core/ScalarType.h>
+
+#include "deepspeed/comm/init.h"
+#include "deepspeed/config/source.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace deepspeed::zero {
+
+class Construction;
+class ConstructionMode;
+
+/// DeepSpeed's arguments, and max_whole_bytes.
+struct InitArguments {
+  /// A model that is built already: its parameters are partitioned at once, and nothing that is built later
+  /// is. Those on the meta device get shards full of NaN on the rank's device, to be filled: by
+  /// load_weights(), load_module_state_dict() or under GatheredParameters.
+  std::shared_ptr<torch::nn::Module> module = nullptr;
+  comm::ProcessGroup data_parallel_group = {};  // default: all ranks
+  bool mem_efficient_linear = true;             // nothing to do: backward gathers what it needs
+  std::string remote_device = "none";
+  bool pin_memory = false;
+  /// Gives dtype, where that is left out, and the limits of what is whole before initialize(). Its stage must
+  /// be 3.
+  std::optional<config::ConfigSource> config_dict_or_path = {};
+  bool enabled = true;  // false: nothing happens
+  /// Of the parameters at the end, and of the shards from the start; float32, float16 or bfloat16. Until the
+  /// end what is whole is of the type that it was built in, so that initialisers draw the same numbers as
+  /// without zero::Init.
+  std::optional<at::ScalarType> dtype = {};
+  std::shared_ptr<void> mpu = nullptr;
+  comm::ProcessGroup zero_param_parallel_group = {};
+  bool zero_quantized_weights = false;
+  bool zero_quantized_nontrainable_weights = false;
+  comm::ProcessGroup sequence_data_parallel_group = {};  // the older name of data_parallel_group
+  comm::World world = {};                                // default: init_distributed()
+  /// Bytes of parameters that stand whole on each rank while the model is built, beside the newest tensor.
+  int64_t max_whole_bytes = 64 << 20;
+};
+
+/// While it lives, what is built on this thread is born partitioned:
+///
+/// - Partitioned are parameters: dense leaves in float32, float16 or bfloat16 that require a gradient, the
+///   oldest first, as soon as more than max_whole_bytes of them are whole. Buffers, other tensors, and
+///   parameters whose memory a second tensor sees (a view, detach()), stay whole; so do parameters that are
+///   registered without a gradient, until initialize() or close(model) partitions them.
+/// - Constructors may use and change any of it at any time: an operator gathers what it needs, and what it
+///   writes is written back. Only a pointer into a parameter must be taken anew after other tensors were
+///   made; inside GatheredParameters it stays.
+/// - A tensor that only looks like a parameter keeps its values, and is partitioned at the end unless
+///   close(model) is told what the model is.
+/// - Another thread must not use what is being built; what it builds itself is not partitioned.
+/// - A second one on the same thread is a part of the first. Where an exception ends it, what was built is of
+///   no use; no other rank is waited for.
+class Init {
+ public:
+  /// Collective. Throws ConfigError for another stage than 3, NotSupportedError for what does not exist yet,
+  /// UsageError for arguments that contradict each other or an outer zero::Init.
+  explicit Init(InitArguments arguments = {});
+  /// close(), unless an exception unwinds.
+  ~Init() noexcept(false);
+  Init(const Init&) = delete;
+  Init& operator=(const Init&) = delete;
+
+  /// Ends it: all parameters are partitioned; use is legal inside of ParameterAccess and GatheredParameters
+  /// from here on, until initialize() takes them over. A second call does nothing. Collective. Throws
+  /// UsageError on another thread and inside of a GatheredParameters; CommError.
+  void close();
+  /// The same where the model is complete: exactly its parameters are partitioned, those without a gradient
+  /// too, and errors call them by their names.
+  void close(const torch::nn::Module& model);
+
+ private:
+  void start(const InitArguments& arguments);
+  void finish(const torch::nn::Module* model);
+
+  std::shared_ptr<Construction> construction_;  // null: it does nothing, or no more
+  std::unique_ptr<ConstructionMode> mode_;
+  int exceptions_ = 0;  // that were under way at its begin
+};
+
+}  // namespace deepspeed::zero

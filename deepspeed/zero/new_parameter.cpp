@@ -1,0 +1,149 @@
+#include "deepspeed/zero/new_parameter.h"
+
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
+#include "deepspeed/base/equal_shards.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/message.h"
+#include "deepspeed/comm/call_subject.h"
+#include "deepspeed/zero/construction.h"
+#include "deepspeed/zero/construction_mode.h"
+
+namespace deepspeed::zero {
+namespace {
+
+constexpr const char* kNewParameterWhere = "zero.Init";
+
+// What happens to values here is no part of the constructor that runs.
+struct OutsideOfConstruction {
+  ConstructionPause pause;
+  c10::InferenceMode normal{false};
+  c10::NoGradGuard no_grad;
+};
+
+}  // namespace
+
+NewParameter::NewParameter(const at::Tensor& param, std::string name, const comm::ProcessGroup& group,
+                           std::weak_ptr<Construction> construction)
+    : name_(std::move(name)),
+      group_(group),
+      numel_(param.numel()),
+      dtype_(param.dtype()),
+      device_(param.device()),
+      construction_(std::move(construction)) {}
+
+std::shared_ptr<NewParameter> NewParameter::partition(const at::Tensor& param, std::string name,
+                                                      const comm::ProcessGroup& group,
+                                                      const at::TensorOptions& options,
+                                                      std::weak_ptr<Construction> construction) {
+  const OutsideOfConstruction outside;
+  std::shared_ptr<NewParameter> made(
+      new NewParameter(param, std::move(name), group, std::move(construction)));
+  at::Tensor values = param.detach().contiguous();
+  if (!param.is_contiguous()) param.set_data(values);
+  made->take_shard(values.view({-1}), options);
+  values.reset();
+  arm(param, made);
+  return made;
+}
+
+void NewParameter::take_shard(const at::Tensor& values, const at::TensorOptions& options) {
+  const comm::CallSubject subject(name_);
+  const at::Tensor sent = values.to(options);
+  if (group_.size() == 1) {
+    shard_ = sent;
+    return;
+  }
+  group_.broadcast(sent, 0);
+  if (!shard_.defined()) shard_ = at::zeros({shard_numel(numel_, group_.size())}, options);
+  const Interval own = shard_elements(numel_, group_.size(), group_.rank());
+  shard_.narrow(0, 0, own.numel()).copy_(sent.narrow(0, own.begin, own.numel()));
+}
+
+at::Tensor NewParameter::gathered_shards() const {
+  if (group_.size() == 1) return shard_;
+  const at::Tensor shards = at::empty({group_.size() * shard_.numel()}, shard_.options());
+  group_.all_gather(shards, shard_);
+  return shards;
+}
+
+void NewParameter::gather() {
+  if (is_whole()) return;
+  const OutsideOfConstruction outside;
+  const comm::CallSubject subject(name_);
+  whole_ = gathered_shards().to(at::TensorOptions(device_).dtype(dtype_));
+  fill(whole_.mutable_data_ptr());
+}
+
+void NewParameter::release() {
+  if (!is_whole()) return;
+  const OutsideOfConstruction outside;
+  if (!whole_.is_same(shard_)) take_shard(whole_.narrow(0, 0, numel_), shard_.options());
+  empty();
+  whole_.reset();
+}
+
+at::Tensor NewParameter::values() {
+  gather();
+  const OutsideOfConstruction outside;
+  return whole_.narrow(0, 0, numel_).clone();
+}
+
+Construction& NewParameter::require_construction(const std::string& op) const {
+  const auto construction = construction_.lock();
+  if (!construction) {
+    raise<UsageError>(kNewParameterWhere, name_, ": ", op,
+                      " uses a tensor over its data that was made before the zero::Init ended, which has "
+                      "partitioned it since; make it anew from the parameter");
+  }
+  if (!construction->is_of_this_thread()) {
+    raise<UsageError>(kNewParameterWhere, name_, ": ", op,
+                      " uses it on another thread than that of the zero::Init, which lives still; use it "
+                      "there, or end the zero::Init first");
+  }
+  return *construction;
+}
+
+void NewParameter::begin_use(const std::string& op, bool) {
+  require_construction(op).make_whole(*this);
+  ++num_uses_;
+}
+
+void NewParameter::hold(bool writable) {
+  Construction& construction = require_construction("zero::GatheredParameters");
+  if (writable && !is_in_use()) release();  // what was written before is not to be forgotten
+  construction.make_whole(*this);
+  // Of one rank the whole may be the shard, which is to stay as it is where the writes are forgotten.
+  if (writable && whole_.is_same(shard_)) {
+    const OutsideOfConstruction outside;
+    whole_ = shard_.clone();
+    fill(whole_.mutable_data_ptr());
+  }
+  ++num_holds_;
+}
+
+void NewParameter::write_back(int modifier_rank) {
+  const OutsideOfConstruction outside;
+  const comm::CallSubject subject(name_);
+  if (group_.size() > 1 && modifier_rank != 0) group_.broadcast(whole_, modifier_rank);
+}
+
+void NewParameter::drop_hold(bool forget_writes) noexcept {
+  --num_holds_;
+  if (!forget_writes || num_uses_ > 0) return;
+  empty();
+  whole_.reset();
+}
+
+std::string NewParameter::text_where_empty() const {
+  return message("[", kNewParameterWhere, "] ", name_,
+                 " is partitioned, and its data was read without an operator that could gather it; read it "
+                 "inside zero::GatheredParameters, or let more stand whole (InitArguments::max_whole_bytes)");
+}
+
+}  // namespace deepspeed::zero

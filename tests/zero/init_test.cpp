@@ -1,0 +1,378 @@
+#include "deepspeed/zero/init.h"
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include <ATen/ATen.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/linear.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json.h"
+#include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/param_access.h"
+#include "deepspeed/zero/set_values.h"
+
+#include "tests/support/counting_allocator.h"
+#include "tests/support/error_of.h"
+#include "tests/support/move_to_meta.h"
+#include "tests/support/run_ranks.h"
+#include "tests/zero/built_net.h"
+#include "tests/zero/sharded_model.h"
+
+namespace deepspeed::zero {
+namespace {
+
+using ::testing::AllOf;
+using testing::BuiltNet;
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::Mlp;
+
+constexpr uint64_t kSeed = 20;
+
+template <class Model, class... Args>
+std::shared_ptr<Model> built_under_init(InitArguments arguments, const Args&... args) {
+  const Init init(std::move(arguments));
+  return std::make_shared<Model>(args...);
+}
+
+void expect_values(const torch::nn::Module& model, const torch::nn::Module& expected) {
+  const GatheredParameters gathered(model.parameters());
+  for (const auto& item : expected.named_parameters()) {
+    const at::Tensor found = model.named_parameters()[item.key()];
+    EXPECT_TRUE(at::equal(found.detach(), item.value().detach().to(found.scalar_type()))) << item.key();
+  }
+}
+
+class ZeroInit : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ZeroInit, ::testing::Values(1, 2, 3, 4));
+
+TEST_P(ZeroInit, GivesTheValuesOfRankZerosOrdinaryModelWhateverTheConstructorDoes) {
+  testing::run_ranks(GetParam(), [](comm::World& world) {
+    torch::manual_seed(kSeed);
+    const BuiltNet expected;
+    for (const int64_t whole : {int64_t{0}, int64_t{600}, int64_t{1} << 30}) {
+      torch::manual_seed(kSeed + world.rank());
+      const auto model = built_under_init<BuiltNet>({.world = world, .max_whole_bytes = whole});
+      EXPECT_TRUE(world.rank() != 0 || at::equal(model->frozen, expected.frozen));
+      model->frozen.copy_(expected.frozen);  // rank 0's by initialize() alone
+      expect_values(*model, expected);
+      const auto buffers = model->named_buffers();
+      EXPECT_EQ(buffers["norm.running_var"].sum().item<float>(), 13.0F);
+      if (world.rank() != 0) continue;
+      for (const auto& item : expected.named_buffers())
+        EXPECT_TRUE(at::equal(buffers[item.key()], item.value())) << item.key() << " " << whole;
+    }
+  });
+}
+
+TEST_P(ZeroInit, KeepsSizesTyingGradientFlagsAndWhatIsNoParameter) {
+  testing::run_ranks(GetParam(), [](comm::World& world) {
+    const auto model = built_under_init<BuiltNet>({.world = world, .max_whole_bytes = 0});
+    EXPECT_TRUE(is_partitioned(model->first->weight));
+    EXPECT_EQ(model->first->weight.sizes(), at::IntArrayRef({13, 8}));
+    EXPECT_EQ(model->first->weight.numel(), 104);
+    EXPECT_TRUE(model->first->weight.requires_grad());
+    EXPECT_TRUE(model->head->parameters()[0].is_same(model->embedding->weight));
+    // Registered without a gradient: it waits for the engine.
+    EXPECT_FALSE(is_partitioned(model->frozen));
+    for (const at::Tensor& buffer : model->buffers()) EXPECT_FALSE(is_partitioned(buffer));
+  });
+}
+
+TEST_P(ZeroInit, HoldsTheShardsAndAFewLayers) {
+  testing::run_ranks(GetParam(), [](comm::World& world) {
+    constexpr int64_t kLayer = 4 * (128 * 128 + 3 * 128), kLayers = 16;
+    const testing::AllocationCounter counter;
+    const auto model =
+        built_under_init<Mlp>({.world = world, .max_whole_bytes = 2 * kLayer}, int64_t{128}, kLayers);
+    const int64_t shards = kLayers * kLayer / world.size();
+    EXPECT_LE(counter.live_bytes(), shards + 4096);  // the padding, and what the transport holds a moment
+    // The limit, the newest one, and one that is sent.
+    if (world.size() > 1) {
+      EXPECT_LE(counter.peak_bytes(), shards + 5 * kLayer);
+    }
+  });
+}
+
+TEST(ZeroInitShards, AreOfTheTypeThatIsAskedForAndDrawnAsInFullPrecision) {
+  testing::run_ranks(2, [](comm::World& world) {
+    torch::manual_seed(kSeed);
+    const BuiltNet expected;
+    torch::manual_seed(kSeed);
+    const auto model =
+        built_under_init<BuiltNet>({.dtype = at::kBFloat16, .world = world, .max_whole_bytes = 0});
+    EXPECT_EQ(model->last->bias.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(shard_of(model->last->bias).scalar_type(), at::kBFloat16);
+    EXPECT_EQ(model->norm->running_mean.scalar_type(), at::kFloat);
+    // What no late initialiser computes from rounded values.
+    const GatheredParameters gathered(model->parameters());
+    for (const char* name : {"first.weight", "lstm.weight_hh_l1", "norm.weight", "embedding.weight"}) {
+      const at::Tensor found = model->named_parameters()[name];
+      EXPECT_TRUE(at::equal(found.detach(), expected.named_parameters()[name].detach().to(at::kBFloat16)))
+          << name;
+    }
+  });
+}
+
+TEST(ZeroInitUse, IsLegalInsideOfAWindowAlone) {
+  testing::run_ranks(2, [](comm::World& world) {
+    torch::manual_seed(kSeed);
+    Mlp plain(7, 2);
+    torch::manual_seed(kSeed + world.rank());
+    const auto model = built_under_init<Mlp>({.world = world}, 7, 2);
+    const at::Tensor input = at::arange(14, at::kFloat).view({2, 7});
+    EXPECT_THAT(error_of<UsageError>([&] { model->forward(input); }),
+                AllOf(HasSubstr("of zero::Init, of sizes [7"), HasSubstr("ParameterAccess")));
+    const ParameterAccess access(model->parameters());
+    EXPECT_TRUE(at::equal(model->forward(input), plain.forward(input)));
+  });
+}
+
+TEST(ZeroInitUse, InsideOfGatheredParametersWhileItLivesKeepsTheModifiersValues) {
+  for (const int ranks : {1, 2, 3}) {
+    testing::run_ranks(ranks, [](comm::World& world) {
+      for (const int64_t whole : {int64_t{0}, int64_t{1} << 30}) {
+        torch::nn::Linear a{nullptr}, b{nullptr};
+        {
+          const Init init({.world = world, .max_whole_bytes = whole});
+          a = torch::nn::Linear(5, 3);
+          b = torch::nn::Linear(5, 3);
+          const int last = world.size() - 1;
+          {
+            const GatheredParameters gathered({a->weight, b->bias}, last);
+            auto* const values = a->weight.data_ptr<float>();
+            at::zeros({1000});
+            for (int i = 0; i < 15; ++i) values[i] = static_cast<float>(10 * world.rank() + i);
+            const c10::NoGradGuard no_grad;
+            b->bias.fill_(world.rank());
+          }
+          const auto spoil = [&] {
+            const GatheredParameters gathered({b->bias}, 0);
+            const c10::NoGradGuard no_grad;
+            b->bias.fill_(77);
+            throw std::runtime_error("spoilt");
+          };
+          EXPECT_THROW(spoil(), std::runtime_error);
+        }
+        const GatheredParameters gathered({a->weight, b->bias});
+        EXPECT_EQ(a->weight.detach()[2][4].item<float>(), 10.0F * float(world.size() - 1) + 14);
+        EXPECT_EQ(b->bias.detach()[1].item<float>(), float(world.size() - 1));
+      }
+    });
+  }
+}
+
+TEST(ZeroInitClose, WithAModelPartitionsItsParametersAndNothingElse) {
+  testing::run_ranks(2, [](comm::World& world) {
+    const testing::AllocationCounter counter;
+    Init init({.world = world, .max_whole_bytes = 0});
+    const auto model = std::make_shared<BuiltNet>();
+    at::Tensor stray = at::full({6}, 3.0).requires_grad_();
+    at::zeros({1000});
+    at::zeros({1000});
+    EXPECT_TRUE(is_partitioned(stray));
+    EXPECT_EQ(stray.sum().item<float>(), 18.0F);
+    init.close(*model);
+    init.close();
+    EXPECT_FALSE(is_partitioned(stray));
+    EXPECT_EQ(stray.const_data_ptr<float>()[5], 3.0F);
+    EXPECT_TRUE(is_partitioned(model->frozen));
+    EXPECT_THAT(error_of<UsageError>([&] { model->frozen.sum(); }), HasSubstr("'frozen'"));
+    EXPECT_THAT(error_of<UsageError>([&] { model->last->weight.sum(); }), HasSubstr("'last.weight'"));
+    EXPECT_FALSE(is_partitioned(at::ones({3}).requires_grad_()));  // it is over
+  });
+}
+
+TEST(ZeroInitClose, PartitionsAnOldModelAtOnce) {
+  for (const int ranks : {1, 2, 3}) {
+    testing::run_ranks(ranks, [](comm::World& world) {
+      torch::manual_seed(kSeed);
+      const BuiltNet expected;
+      torch::manual_seed(kSeed + world.rank());
+      const auto model = std::make_shared<BuiltNet>();
+      const Init init({.module = model, .world = world});
+      for (const at::Tensor& param : model->parameters()) EXPECT_TRUE(is_partitioned(param));
+      EXPECT_FALSE(is_partitioned(at::ones({3}).requires_grad_()));
+      expect_values(*model, expected);
+    });
+  }
+}
+
+TEST(ZeroInitClose, RefusesParametersThatItWouldUntie) {
+  testing::run_ranks(1, [](comm::World& world) {
+    const auto model = std::make_shared<Mlp>(4, 1);
+    model->register_parameter("twin", model->linear(0)->weight.detach());
+    EXPECT_THAT(error_of<UsageError>([&] { const Init init({.module = model, .world = world}); }),
+                AllOf(HasSubstr("'linear0.weight'"), HasSubstr("'twin'"), HasSubstr("share memory")));
+  });
+}
+
+TEST(ZeroInitMeta, ParametersWaitForTheirValues) {
+  testing::run_ranks(2, [](comm::World& world) {
+    const testing::AllocationCounter counter;
+    const auto options = torch::nn::LinearOptions(512, 512);
+    const auto model = std::make_shared<torch::nn::Module>("net");
+    for (const char* name : {"a", "b"}) {
+      auto layer = torch::nn::Linear(options);
+      testing::move_to_meta(*layer);
+      model->register_module(name, layer);
+    }
+    const int64_t whole_peak = counter.peak_bytes();
+    const Init init({.module = model, .world = world});
+    EXPECT_LE(counter.peak_bytes(), whole_peak + 4 * 512 * 513);  // the shards
+    const at::Tensor weight = model->named_parameters()["a.weight"];
+    EXPECT_TRUE(weight.is_cpu());
+    {
+      const GatheredParameters gathered({weight});
+      EXPECT_TRUE(weight.isnan().all().item<bool>());
+    }
+    {
+      const GatheredParameters gathered({weight}, 0);
+      torch::nn::init::constant_(weight, 2.0);
+    }
+    set_values(model->named_parameters()["b.bias"], at::arange(512, at::kFloat));
+    const ParameterAccess access(model->parameters());
+    EXPECT_EQ(weight.sum().item<float>(), 2.0F * 512 * 512);
+    EXPECT_EQ(model->named_parameters()["b.bias"].sum().item<float>(), 511.0F * 256);
+  });
+}
+
+TEST(ZeroInitScope, NestsWhereBothSayTheSame) {
+  testing::run_ranks(1, [](comm::World& world) {
+    const Init outer({.world = world, .max_whole_bytes = 0});
+    {
+      const Init inner({.world = world, .max_whole_bytes = 5});
+      const Init off({.enabled = false, .dtype = at::kHalf, .world = world});
+    }
+    const torch::nn::Linear a(3, 3), b(3, 3), c(3, 3);
+    EXPECT_TRUE(is_partitioned(a->weight));  // the outer one lives on
+    EXPECT_THAT(error_of<UsageError>([&] { const Init other({.dtype = at::kHalf, .world = world}); }),
+                HasSubstr("another zero::Init lives"));
+    EXPECT_THROW(Init({.module = a.ptr(), .world = world}), UsageError);
+  });
+}
+
+TEST(ZeroInitScope, IsOfItsThread) {
+  testing::run_ranks(1, [](comm::World& world) {
+    Init init({.world = world, .max_whole_bytes = 0});
+    const torch::nn::Linear a(3, 3), b(3, 3), c(3, 3);
+    std::string use, end;
+    bool is_other_partitioned = true;
+    std::thread([&] {
+      use = error_of<UsageError>([&] { a->weight.sum(); });
+      end = error_of<UsageError>([&] { init.close(); });
+      const torch::nn::Linear d(3, 3), e(3, 3), f(3, 3);
+      is_other_partitioned = is_partitioned(d->weight);
+    }).join();
+    EXPECT_THAT(use, AllOf(HasSubstr("parameter 0"), HasSubstr("another thread")));
+    EXPECT_THAT(end, HasSubstr("another thread"));
+    EXPECT_FALSE(is_other_partitioned);
+  });
+}
+
+TEST(ZeroInitScope, EndsWithoutAWordWhereAConstructorThrows) {
+  testing::run_ranks(2, [](comm::World& world) {
+    at::Tensor kept;
+    const auto fail = [&] {
+      const Init init({.world = world, .max_whole_bytes = 0});
+      const torch::nn::Linear a(3, 3), b(3, 3), c(3, 3);
+      kept = a->weight;
+      throw std::runtime_error("no such file");
+    };
+    EXPECT_THROW(fail(), std::runtime_error);
+    EXPECT_THAT(error_of<UsageError>([&] { kept.sum(); }), HasSubstr("parameter 0"));
+    const torch::nn::Linear plain(3, 3), other(3, 3);
+    EXPECT_FALSE(is_partitioned(plain->weight));
+    const auto model = built_under_init<Mlp>({.world = world}, 3, 1);  // another one works
+    const GatheredParameters gathered(model->parameters());
+    EXPECT_GT(model->linear(0)->weight.detach().abs().sum().item<float>(), 0.0F);
+  });
+}
+
+TEST(ZeroInitScope, TellsWhoUsesAnOldViewAfterItsEnd) {
+  testing::run_ranks(1, [](comm::World& world) {
+    at::Tensor view;
+    torch::nn::Linear a{nullptr};
+    {
+      const Init init({.world = world, .max_whole_bytes = 0});
+      a = torch::nn::Linear(3, 3);
+      const torch::nn::Linear b(3, 3), c(3, 3);
+      view = a->weight.t();
+    }
+    EXPECT_THAT(error_of<UsageError>([&] { view.sum(); }), HasSubstr("make it anew"));
+    const ParameterAccess access(a->parameters());
+    EXPECT_EQ(a->weight.t().sum().item<float>(), a->weight.sum().item<float>());
+  });
+}
+
+TEST(ZeroInitScope, RanksThatBuildDifferentModelsAreToldWithinSeconds) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto outcomes = testing::fork_ranks(2, [&](int rank) {
+    comm::destroy_process_group();
+    auto world = comm::init_distributed(
+        {.dist_backend = "gloo", .verbose = false, .timeout = std::chrono::seconds(120)});
+    const std::string text = error_of<CommError>([&] {
+      const Init init({.world = world, .max_whole_bytes = 0});
+      const torch::nn::Linear a(8, 8), b(8, rank == 0 ? 8 : 9), c(8, 8), d(8, 8);
+    });
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    return text;
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  for (const auto& outcome : outcomes) {
+    EXPECT_EQ(outcome.signal, 0);
+    EXPECT_THAT(outcome.value, AllOf(HasSubstr("rank 0 called broadcast"), HasSubstr("sizes [8, 8]"),
+                                     HasSubstr("sizes [9, 8]")));
+  }
+}
+
+TEST(ZeroInitArguments, AreCheckedByName) {
+  testing::run_ranks(1, [](comm::World& world) {
+    const auto error = [&]<class Error>(std::type_identity<Error>, InitArguments arguments) {
+      arguments.world = world;
+      return error_of<Error>([&] { const Init init(std::move(arguments)); });
+    };
+    const std::type_identity<NotSupportedError> not_supported;
+    const std::type_identity<UsageError> usage;
+    const auto group = world.group();
+    EXPECT_THAT(error(not_supported, {.mpu = std::make_shared<int>()}), HasSubstr("mpu"));
+    EXPECT_THAT(error(not_supported, {.remote_device = "cpu"}), HasSubstr("remote_device"));
+    EXPECT_THAT(error(not_supported, {.remote_device = "nvme"}), HasSubstr("remote_device"));
+    EXPECT_THAT(error(not_supported, {.pin_memory = true}), HasSubstr("pin_memory"));
+    EXPECT_THAT(error(not_supported, {.zero_param_parallel_group = group}),
+                HasSubstr("zero_param_parallel_group"));
+    EXPECT_THAT(error(not_supported, {.zero_quantized_weights = true}), HasSubstr("zero_quantized_weights"));
+    EXPECT_THAT(error(not_supported, {.zero_quantized_nontrainable_weights = true}),
+                HasSubstr("zero_quantized_nontrainable_weights"));
+    EXPECT_THAT(error(usage, {.data_parallel_group = group, .sequence_data_parallel_group = group}),
+                HasSubstr("sequence_data_parallel_group"));
+    EXPECT_THAT(error(usage, {.dtype = at::kDouble}), HasSubstr("dtype"));
+    EXPECT_THAT(error(usage, {.max_whole_bytes = -1}), HasSubstr("max_whole_bytes"));
+    const Json stage2 = {{"train_micro_batch_size_per_gpu", 1}, {"zero_optimization", {{"stage", 2}}}};
+    EXPECT_THAT(error(std::type_identity<ConfigError>{}, {.config_dict_or_path = stage2}),
+                HasSubstr("zero_optimization.stage"));
+    EXPECT_EQ(error(usage, {.mem_efficient_linear = false, .sequence_data_parallel_group = group}),
+              "no error");
+  });
+}
+
+TEST(ZeroInitArguments, OfAConfigGiveTheTypeAndTheLimits) {
+  testing::run_ranks(2, [](comm::World& world) {
+    const Json config = {{"train_micro_batch_size_per_gpu", 1},
+                         {"bf16", {{"enabled", true}}},
+                         {"zero_optimization", {{"stage", 3}, {"stage3_param_persistence_threshold", 3}}}};
+    const auto model = built_under_init<Mlp>({.config_dict_or_path = config, .world = world}, 5, 1);
+    EXPECT_EQ(model->linear(0)->weight.scalar_type(), at::kBFloat16);
+    const auto whole = built_under_init<Mlp>({.enabled = false, .world = world}, 5, 1);
+    EXPECT_FALSE(is_partitioned(whole->linear(0)->weight));
+  });
+}
+
+}  // namespace
+}  // namespace deepspeed::zero
