@@ -184,17 +184,9 @@ void check_stage3(const ZeroConfig& zero) {
     raise<ConfigError>("config", "zero_optimization.", key, ": not supported yet at stage 3, got ", got,
                        ", supported so far: ", expected);
   };
-  if (zero.stage3_module_granularity_threshold != 0)
-    refuse("stage3_module_granularity_threshold", zero.stage3_module_granularity_threshold, "0");
   if (zero.stage3_use_all_reduce_for_fetch_params)
     refuse("stage3_use_all_reduce_for_fetch_params", "true", "false");
   if (zero.stage3_allgather_sequential) refuse("stage3_allgather_sequential", "true", "false");
-  if (zero.log_trace_cache_warnings) refuse("log_trace_cache_warnings", "true", "false");
-  const LeafModuleConfig& leaf = zero.leaf_module;
-  if (!leaf.classes.empty()) refuse("leaf_module.classes", leaf.classes.front(), "leave it out");
-  if (!leaf.names.empty()) refuse("leaf_module.names", leaf.names.front(), "leave it out");
-  if (!leaf.name_suffixes.empty())
-    refuse("leaf_module.name_suffixes", leaf.name_suffixes.front(), "leave it out");
 }
 
 void check_sum_of_gradients(const DeepSpeedConfig& config) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include <sys/resource.h>
+
 #include "deepspeed/base/error.h"
 
 namespace deepspeed::device {
@@ -34,6 +36,14 @@ std::optional<int64_t> number_in(const std::string& path) {
   return number;
 }
 
+// What the process may still take of a resource of which it has `used`; nothing where that is not limited.
+std::optional<int64_t> left_of(int resource, const char* used) {
+  rlimit limit{};
+  if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return std::nullopt;
+  return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - status_bytes(used));
+}
+
 }  // namespace
 
 int64_t resident_bytes() { return status_bytes("VmRSS"); }
@@ -53,6 +63,9 @@ int64_t available_host_bytes() {
         std::pair("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")}) {
     const auto limit = number_in(groups + most), now = number_in(groups + used);
     if (limit && now) available = std::min(available, std::max<int64_t>(0, *limit - *now));
+  }
+  for (const auto& left : {left_of(RLIMIT_DATA, "VmData"), left_of(RLIMIT_AS, "VmSize")}) {
+    if (left) available = std::min(available, *left);
   }
   return available;
 }

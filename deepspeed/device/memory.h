@@ -20,7 +20,7 @@ int64_t cuda_allocated_bytes();
 int64_t cuda_peak_allocated_bytes();
 
 /// Bytes of host memory that can still be taken: what the system has, or the process's group of processes
-/// (cgroup) may have, where that is less.
+/// (cgroup) or the process itself (RLIMIT_DATA, RLIMIT_AS) may have, where that is less.
 int64_t available_host_bytes();
 
 }  // namespace deepspeed::device

@@ -12,6 +12,8 @@
 #include "deepspeed/engine/autocast.h"
 #include "deepspeed/engine/base_optimizer.h"
 #include "deepspeed/engine/initialize_arguments.h"
+#include "deepspeed/engine/leaf_modules.h"
+#include "deepspeed/engine/memory_check.h"
 #include "deepspeed/engine/model_store.h"
 #include "deepspeed/engine/optimizer_offload.h"
 #include "deepspeed/engine/param_groups.h"
@@ -126,6 +128,15 @@ std::shared_ptr<optim::LrScheduler> make_scheduler(const config::DeepSpeedConfig
                                   optimizer->param_groups());
 }
 
+// Gradients of a leaf module are reduced when the backward has left it.
+void follow_units(const std::shared_ptr<zero::ZeroOptimizer>& optimizer,
+                  const std::shared_ptr<zero::GatherPool>& pool) {
+  if (!pool) return;
+  pool->on_unit_done([weak = std::weak_ptr(optimizer)](size_t unit) {
+    if (const auto alive = weak.lock()) alive->on_unit_done(unit);
+  });
+}
+
 }  // namespace
 
 EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
@@ -149,6 +160,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
                        " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
   }
   if (!groups.tensors.empty()) check_training(config, model.device());
+  check_host_memory(model, groups.tensors, config, world);
   prepare_buffers(model, world.group());
   const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
   zero::ParamDtypes autocast_marks;
@@ -166,8 +178,10 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
     zero.param_communication_dtypes = std::move(autocast_marks);
     zero.by_rows = row_parameters(config, model);
     zero.offload = optimizer_offload(config, world.rank());
+    if (store.pool) zero.units = join_leaf_modules(model, config.zero_optimization, *store.pool);
     optimizer = std::make_shared<zero::ZeroOptimizer>(
         std::move(store.params), std::move(base), make_loss_scaler(config, autocast), world.group(), zero);
+    follow_units(optimizer, store.pool);
   }
   auto scheduler = make_scheduler(config, options, client, optimizer.get());
   const uint64_t seed = start_rank_streams(config.seed, world);

@@ -5,6 +5,7 @@
 #include <torch/nn/module.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/engine/leaf_modules.h"
 
 namespace deepspeed {
 
@@ -30,6 +31,15 @@ EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module) {
       if (parameter.defined()) own.parameters.push_back(parameter);
     }
     if (!own.parameters.empty()) model.modules.push_back(std::move(own));
+  }
+  for (const auto& entry : module->named_modules()) {
+    const auto& part = entry.value();
+    ModelPart described{entry.key(), part->name(), {}, 0, z3_leaf_module(part)};
+    described.num_descendants = static_cast<int64_t>(part->modules(/*include_self=*/false).size());
+    for (const at::Tensor& parameter : part->parameters(/*recurse=*/true)) {
+      if (parameter.defined()) described.parameters.push_back(parameter);
+    }
+    model.parts.push_back(std::move(described));
   }
   model.set_training = [raw = module.get()](bool training) { raw->train(training); };
   model.owner = module;

@@ -22,12 +22,22 @@ struct ModuleParameters {
   std::vector<at::Tensor> parameters;
 };
 
+/// A module with all that is below it.
+struct ModelPart {
+  std::string name;        // "h.0.mlp"; "" is the model itself
+  std::string class_name;  // as ModuleParameters
+  std::vector<at::Tensor> parameters;
+  int64_t num_descendants = 0;
+  bool is_leaf = false;  // marked by set_z3_leaf_modules()
+};
+
 struct EngineModel {
   std::vector<zero::NamedTensor>
       parameters;  // each tensor once, under its first name, in order of registration
   std::vector<zero::NamedTensor> buffers;
   std::vector<std::pair<std::string, std::string>> shared_parameters;  // (alias, first name)
   std::vector<ModuleParameters> modules;
+  std::vector<ModelPart> parts;  // from the outside in
   std::function<void(bool training)> set_training;
   std::shared_ptr<void> owner;  // keeps the model alive
 

@@ -4,6 +4,7 @@ namespace deepspeed::zero {
 
 void Coordinator::begin_pass(AccessMode mode) {
   if (mode == AccessMode::kAny) return;
+  mode_ = mode;
   current_ = &traces_[static_cast<size_t>(mode)];
   current_->begin();
 }
@@ -19,8 +20,11 @@ void Coordinator::end_pass() {
   current_ = nullptr;
 }
 
-void Coordinator::note_use(uint64_t key, int64_t numel) {
-  if (current_ != nullptr) current_->use({key, numel});
+bool Coordinator::note_use(uint64_t key, int64_t numel) {
+  if (current_ == nullptr) return false;
+  const bool was_followed = current_->is_followed();
+  current_->use({key, numel});
+  return was_followed && !current_->is_followed();
 }
 
 std::vector<uint64_t> Coordinator::ahead(int64_t max_numel) const {
@@ -32,6 +36,12 @@ bool Coordinator::stays(uint64_t key) const {
   if (current_ == nullptr || !current_->is_followed()) return true;
   const auto distance = current_->distance_to(key);
   return distance && *distance <= max_reuse_distance_;
+}
+
+bool Coordinator::is_over_in_backward(uint64_t key) const {
+  const bool has_backward = mode_ == AccessMode::kBackward || mode_ == AccessMode::kTraining;
+  if (!has_backward || current_ == nullptr || !current_->is_followed()) return false;
+  return !current_->distance_to(key);
 }
 
 }  // namespace deepspeed::zero

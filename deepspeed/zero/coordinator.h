@@ -24,7 +24,8 @@ class Coordinator {
 
   void begin_pass(AccessMode mode);
   void end_pass();
-  void note_use(uint64_t key, int64_t numel);
+  /// Returns whether the pass, which followed a trace so far, leaves it here.
+  bool note_use(uint64_t key, int64_t numel);
   /// In the order of their use.
   std::vector<uint64_t> to_prefetch() const { return ahead(prefetch_numel_); }
   /// What comes next, as long as all of it together has at most `max_numel` elements.
@@ -33,6 +34,8 @@ class Coordinator {
   std::vector<uint64_t> next_pass(int64_t max_numel) const;
   /// Whether it stays whole after its latest use; without a trace all does, as long as there is room.
   bool stays(uint64_t key) const;
+  /// Whether a backward runs that does not use it again, as far as a trace says so.
+  bool is_over_in_backward(uint64_t key) const;
 
  private:
   int64_t prefetch_numel_;
@@ -40,6 +43,7 @@ class Coordinator {
   std::array<UseTrace, 5> traces_;  // by mode
   UseTrace* current_ = nullptr;
   bool evaluated_last_ = false;
+  AccessMode mode_ = AccessMode::kAny;  // of the current pass
 };
 
 }  // namespace deepspeed::zero

@@ -49,6 +49,10 @@ class FullGradients : public GradReducer {
       written_[group][param] = true;
     }
     gradient.reset();
+    launch_complete();
+  }
+
+  void launch_complete() override {
     if (!options_.overlap || !boundary()) return;
     while (const auto bucket = order_.take_complete()) launch(*bucket);
   }

@@ -8,13 +8,14 @@
 namespace deepspeed::zero {
 
 GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
-                           at::ScalarType dtype, at::Device device, const device::SideStream& copies)
+                           at::ScalarType dtype, at::Device device, const device::SideStream& copies,
+                           GatherBuffers& buffers)
     : num_ranks_(group.size()),
       shards_(std::move(shards)),
       options_(at::TensorOptions().dtype(dtype).device(device)),
       copies_(copies) {
   is_copying_ = !std::ranges::all_of(shards_, [&](const auto& shard) { return is_on_device(*shard); });
-  num_ranks_ == 1 ? start_alone() : start_gather(group);
+  num_ranks_ == 1 ? start_alone() : start_gather(group, buffers);
 }
 
 // What the copies write was made by the current stream, and may not go before it waits for them.
@@ -48,12 +49,12 @@ void GatherBucket::start_alone() {
   }
 }
 
-void GatherBucket::start_gather(const comm::ProcessGroup& group) {
+void GatherBucket::start_gather(const comm::ProcessGroup& group, GatherBuffers& buffers) {
   const bool sends_shard = shards_.size() == 1 && fits(*shards_.front());
   int64_t numel = 0;
   for (const auto& shard : shards_) numel += shard->numel();
   sent_ = sends_shard ? shards_.front()->memory() : at::empty({numel}, options_);
-  received_ = at::empty({num_ranks_ * numel}, options_);
+  received_ = buffers.take(num_ranks_ * numel, options_);
   const auto scope = is_copying_ ? copies_.enter() : device::SideStream::Scope();
   if (!sends_shard) fill_sent();
   work_ = group.start_all_gather(received_, sent_);

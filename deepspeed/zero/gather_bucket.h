@@ -9,6 +9,7 @@
 
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/device/side_stream.h"
+#include "deepspeed/zero/gather_buffers.h"
 #include "deepspeed/zero/shard.h"
 
 namespace deepspeed::zero {
@@ -16,10 +17,11 @@ namespace deepspeed::zero {
 class GatherBucket {
  public:
   /// shards: of parameters on `device`, sent in `dtype`. What lies elsewhere is copied there by the stream
-  /// `copies`. Collective; waits for nothing but a disk. Of one rank there is nothing to gather. Throws
-  /// IoError.
+  /// `copies`, what is received into `buffers`. Collective; waits for nothing but a disk. Of one rank there
+  /// is nothing to gather. Throws IoError.
   GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
-               at::ScalarType dtype, at::Device device, const device::SideStream& copies);
+               at::ScalarType dtype, at::Device device, const device::SideStream& copies,
+               GatherBuffers& buffers);
   ~GatherBucket();
   GatherBucket(const GatherBucket&) = delete;
   GatherBucket& operator=(const GatherBucket&) = delete;
@@ -33,7 +35,7 @@ class GatherBucket {
   /// Whether its memory can be used as it is.
   bool fits(const Shard& shard) const;
   void start_alone();
-  void start_gather(const comm::ProcessGroup& group);
+  void start_gather(const comm::ProcessGroup& group, GatherBuffers& buffers);
   void fill_sent();
 
   int num_ranks_;

@@ -73,7 +73,9 @@ void GatherPool::close_window() {
   if (num_windows_ == 0) raise<UsageError>(kAccessWhere, "no access window is open that could be closed");
   if (--num_windows_ > 0) return;
   coordinator_.end_pass();
+  current_unit_ = nullptr;
   release_all();
+  buffers_.drop_unused();
   read_ahead(coordinator_.next_pass(options_.read_ahead_numel));
 }
 
@@ -105,13 +107,10 @@ void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, b
   check_use(storage, op, writes);
   // Operators call others with the same parameters: the outermost counts.
   const bool is_outermost = storage.num_uses_ == 0;
-  if (is_outermost) {
-    PartitionedStorage* const latest = live_.empty() ? nullptr : live_.back();
-    coordinator_.note_use(storage.key_, storage.numel_);
-    if (latest != nullptr && latest != &storage && is_done(*latest)) release(*latest);
-  }
+  const bool is_next = is_outermost && num_windows_ > 0 && !stays_in_unit(storage);
+  if (is_next) arrive_at(storage);
   if (storage.state_ == State::kPartitioned) start_gather(storage);
-  if (is_outermost) {
+  if (is_next) {
     const auto next = coordinator_.ahead(options_.read_ahead_numel);
     read_ahead(next);  // all that is to be gathered at one time
     prefetch();
@@ -120,7 +119,8 @@ void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, b
   make_whole(storage);
   if (writes && storage.is_copy()) storage.is_kept_ = true;
   ++storage.num_uses_;
-  live_.splice(live_.end(), live_, storage.place_);
+  // The order of a unit's parameters is that in which they are gathered, on all ranks.
+  if (!storage.unit_) live_.splice(live_.end(), live_, storage.place_);
 }
 
 void GatherPool::end_use(PartitionedStorage& storage) {
@@ -132,6 +132,7 @@ void GatherPool::end_use(PartitionedStorage& storage) {
 }
 
 bool GatherPool::is_done(const PartitionedStorage& storage) const {
+  if (storage.unit_ && num_windows_ > 0) return false;  // it goes with its unit
   return is_free_to_go(storage) && (num_windows_ == 0 || !coordinator_.stays(storage.key_));
 }
 
@@ -165,7 +166,7 @@ const std::shared_ptr<Shard>& GatherPool::current_shard(const PartitionedStorage
 }
 
 void GatherPool::start_gather(PartitionedStorage& storage) {
-  make_room(storage.numel_);
+  if (counted_numel(storage) > 0) make_room(storage.numel_);
   start_gathers({&storage});
 }
 
@@ -196,7 +197,7 @@ void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered
   if (gathered.empty()) return;
   const comm::CallSubject subject(subject_of(gathered));
   const auto bucket = std::make_shared<GatherBucket>(group_, std::move(shards), gathered.front()->dtype_,
-                                                     gathered.front()->device_, *copies_);
+                                                     gathered.front()->device_, *copies_, buffers_);
   for (size_t place = 0; place < gathered.size(); ++place) {
     set_gathering(*gathered[place], {});
     gathered[place]->gather_ = bucket;
@@ -208,12 +209,15 @@ void GatherPool::set_gathering(PartitionedStorage& storage, at::Tensor whole) {
   storage.whole_ = std::move(whole);
   storage.state_ = State::kGathering;
   storage.place_ = live_.insert(live_.end(), &storage);
-  live_numel_ += storage.numel_;
+  live_numel_ += counted_numel(storage);
 }
 
 std::string GatherPool::subject_of(const std::vector<PartitionedStorage*>& storages) {
-  if (storages.size() == 1) return "parameter '" + storages.front()->name_ + "'";
-  return message(storages.size(), " parameters from '", storages.front()->name_, "' to '",
+  const GatherUnit* const unit = unit_of(*storages.front());
+  const std::string of_unit =
+      unit != nullptr && unit == unit_of(*storages.back()) ? unit->name + ", " : std::string();
+  if (storages.size() == 1) return message(of_unit, "parameter '", storages.front()->name_, "'");
+  return message(of_unit, storages.size(), " parameters from '", storages.front()->name_, "' to '",
                  storages.back()->name_, "'");
 }
 
@@ -237,17 +241,16 @@ void GatherPool::set_whole(PartitionedStorage& storage, at::Tensor whole) {
 
 bool GatherPool::is_free_to_go(const PartitionedStorage& storage) const {
   return storage.state_ == State::kWhole && storage.num_uses_ == 0 && storage.num_holds_ == 0 &&
-         !storage.persistent_ && !storage.is_kept_;
+         !storage.persistent_ && !storage.is_kept_ &&
+         (current_unit_ == nullptr || storage.unit_.get() != current_unit_);
 }
 
 void GatherPool::prefetch() {
   std::vector<PartitionedStorage*> wanted;
   int64_t ready = 0;
   int64_t missing = 0;
-  for (const uint64_t key : coordinator_.to_prefetch()) {
-    const auto entry = by_key_.find(key);
-    if (entry == by_key_.end()) continue;  // a copy that is not made yet
-    PartitionedStorage& storage = *entry->second;
+  for (PartitionedStorage* const next : storages_of(coordinator_.to_prefetch())) {
+    PartitionedStorage& storage = *next;
     if (!storage.has_storage() || is_stale(storage)) continue;
     if (storage.state_ != State::kPartitioned) {
       ready += storage.numel_;
@@ -263,10 +266,8 @@ void GatherPool::prefetch() {
 }
 
 void GatherPool::read_ahead(const std::vector<uint64_t>& keys) {
-  for (const uint64_t key : keys) {
-    const auto entry = by_key_.find(key);
-    if (entry == by_key_.end()) continue;
-    const PartitionedStorage& storage = *entry->second;
+  for (const PartitionedStorage* const next : storages_of(keys)) {
+    const PartitionedStorage& storage = *next;
     if (storage.state_ != State::kPartitioned || is_stale(storage)) continue;
     try {
       if (!current_shard(storage)->start_read()) return;
@@ -292,7 +293,7 @@ void GatherPool::release(PartitionedStorage& storage) {
 
 void GatherPool::drop(PartitionedStorage& storage) noexcept {
   live_.erase(storage.place_);
-  live_numel_ -= storage.numel_;
+  live_numel_ -= counted_numel(storage);
   storage.state_ = State::kPartitioned;
   storage.gather_.reset();
   storage.whole_.reset();
@@ -319,6 +320,7 @@ void GatherPool::forget(PartitionedStorage& storage) noexcept {
   if (storage.state_ != State::kPartitioned) drop(storage);
   const auto entry = by_key_.find(storage.key_);
   if (entry != by_key_.end() && entry->second == &storage) by_key_.erase(entry);
+  if (storage.unit_) std::erase(storage.unit_->members, &storage);
 }
 
 }  // namespace deepspeed::zero

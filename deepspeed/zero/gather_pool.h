@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <list>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/device/side_stream.h"
 #include "deepspeed/zero/coordinator.h"
+#include "deepspeed/zero/gather_unit.h"
 #include "deepspeed/zero/partitioned_storage.h"
 
 namespace deepspeed::zero {
@@ -33,6 +35,7 @@ struct GatherPoolOptions {
   int64_t max_reuse_distance = 1'000'000'000;  // elements of other uses until what is used again goes
   int64_t model_persistence_threshold = std::numeric_limits<int64_t>::max();  // of all of these together
   int64_t read_ahead_numel = 0;  // elements whose shards are read from a disk ahead of their gathers
+  bool log_new_traces = false;   // warn where a pass uses parameters in another order than earlier ones
   bool is_provisional = false;   // of a zero::Init, whose parameters initialize() takes over
 };
 
@@ -50,6 +53,14 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   std::shared_ptr<PartitionedStorage> partition(const at::Tensor& param, std::string name,
                                                 std::shared_ptr<Shard> shard,
                                                 std::optional<at::Device> device = {});
+
+  /// From here on these parameters are gathered together, as soon as one of them is used, and released
+  /// together. name: for errors, the same on all ranks. Returns the unit's number, from 1 on. Throws
+  /// UsageError where one of them is in a unit already.
+  size_t join(std::string name, const std::vector<std::shared_ptr<PartitionedStorage>>& members);
+  /// `call` gets the number of a unit that a backward has used for the last time, as far as one knows from
+  /// earlier ones; at the same place among the gathers on all ranks. It must not use the pool.
+  void on_unit_done(std::function<void(size_t unit)> call);
 
   /// Use is legal while a window is open. Windows nest; the outermost says what kind of pass it is.
   void open_window(AccessMode mode = AccessMode::kAny);
@@ -109,6 +120,19 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Starts reading, from a disk, what these are shards of, as far as there is room.
   void read_ahead(const std::vector<uint64_t>& keys);
   void finish_gather(PartitionedStorage& storage);
+  static GatherUnit* unit_of(const PartitionedStorage& storage);
+  /// Whether its use says nothing new: its unit was used last, or a GatheredParameters has it, of which one
+  /// rank alone may do something with it.
+  bool stays_in_unit(const PartitionedStorage& storage) const;
+  /// It is used next, after what was used before.
+  void arrive_at(PartitionedStorage& storage);
+  void leave(GatherUnit& unit);
+  void gather(GatherUnit& unit);
+  /// Of keys in a trace, in their order: of a unit all; of a copy that is not made yet none.
+  std::vector<PartitionedStorage*> storages_of(const std::vector<uint64_t>& keys) const;
+  /// What it takes of max_live_numel: nothing for a copy of a unit's parameter, of which ranks have different
+  /// ones.
+  static int64_t counted_numel(const PartitionedStorage& storage);
   void set_whole(PartitionedStorage& storage, at::Tensor whole);
   void abandon_gather(PartitionedStorage& storage) noexcept;
   void make_room(int64_t numel);
@@ -135,9 +159,14 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   uint64_t num_params_ = 0;
   std::string suspended_;  // why; "": it is not
   Coordinator coordinator_;
+  GatherBuffers buffers_;
   std::optional<device::SideStream> copies_;  // of shards that do not lie with their parameters
   std::unordered_map<uint64_t, PartitionedStorage*> by_key_;  // the latest of each
   std::list<PartitionedStorage*> live_;                       // the most recently used last
+  size_t num_units_ = 0;
+  std::unordered_map<uint64_t, std::shared_ptr<GatherUnit>> units_by_key_;
+  GatherUnit* current_unit_ = nullptr;  // of the latest use
+  std::function<void(size_t)> on_unit_done_;
 };
 
 }  // namespace deepspeed::zero

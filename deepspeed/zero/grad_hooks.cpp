@@ -61,6 +61,11 @@ class GradHooks::Impl {
     for (auto& [accumulator, key] : hooks_) accumulator->del_post_hook(key);
   }
 
+  void on_unit_done(size_t unit) {
+    const std::lock_guard lock(target_->mutex);
+    target_->reducer->on_unit_done(unit);
+  }
+
  private:
   std::shared_ptr<Target> target_;
   // An accumulator is made anew once the last handle to it is gone, without the hook: hold it.
@@ -70,5 +75,7 @@ class GradHooks::Impl {
 GradHooks::GradHooks(ParamStore& store, GradReducer& reducer)
     : impl_(std::make_unique<Impl>(store, reducer)) {}
 GradHooks::~GradHooks() = default;
+
+void GradHooks::on_unit_done(size_t unit) { impl_->on_unit_done(unit); }
 
 }  // namespace deepspeed::zero

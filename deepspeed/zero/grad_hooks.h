@@ -15,6 +15,9 @@ class GradHooks {
   GradHooks(const GradHooks&) = delete;
   GradHooks& operator=(const GradHooks&) = delete;
 
+  /// The reducer's on_unit_done(), under the lock of the hooks.
+  void on_unit_done(size_t unit);
+
   class Impl;
 
  private:

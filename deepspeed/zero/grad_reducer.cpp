@@ -18,6 +18,10 @@ std::vector<size_t> params_per_group(const ParamStore& store) {
 // The kind of a bucket is the dtype in which its gradients travel; a parameter that travels by rows has a
 // kind, and so a bucket, of its own.
 constexpr int kByRows = 1 << 8;
+// So have the parameters of a unit.
+constexpr int kUnit = 1 << 16;
+
+size_t unit_of_bucket(const Bucket& bucket) { return static_cast<size_t>(bucket.kind / kUnit); }
 
 at::ScalarType dtype_of(const Bucket& bucket) { return static_cast<at::ScalarType>(bucket.kind % kByRows); }
 
@@ -32,6 +36,8 @@ std::vector<std::vector<int>> bucket_kinds(const ParamStore& store, const Reduce
       of_group.push_back(static_cast<int>(has_own ? own->second : options.communication_dtype));
       if (options.by_rows.contains(param.tensor.unsafeGetTensorImpl()))
         of_group.back() += ++num_by_rows * kByRows;
+      const auto unit = options.units.find(param.tensor.unsafeGetTensorImpl());
+      if (unit != options.units.end()) of_group.back() += static_cast<int>(unit->second) * kUnit;
     }
   }
   return kinds;
@@ -45,11 +51,26 @@ GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOpt
       options_(std::move(options)),
       space_(make_bucket_space(store, group_, options_.owned)),
       buckets_(lay_out(options_.bucket_numel)),
-      order_(buckets_, params_per_group(store)),
+      order_(make_order()),
       non_finite_(store) {}
 
 std::vector<Bucket> GradReducer::lay_out(int64_t numel) const {
   return make_buckets(store_.layouts(), options_.contiguous ? numel : 1, bucket_kinds(store_, options_));
+}
+
+LaunchOrder GradReducer::make_order() const {
+  std::vector<bool> is_gated;
+  for (const Bucket& bucket : buckets_) is_gated.push_back(unit_of_bucket(bucket) > 0);
+  return {buckets_, params_per_group(store_), std::move(is_gated)};
+}
+
+void GradReducer::on_unit_done(size_t unit) {
+  // A backward that accumulates nothing, as torch::autograd::grad() runs it, is none of the reducer's.
+  if (paused_ || !open_) return;
+  for (size_t index = 0; index < buckets_.size(); ++index) {
+    if (unit_of_bucket(buckets_[index]) == unit) order_.open_gate(index);
+  }
+  launch_complete();
 }
 
 void GradReducer::set_bucket_numel(int64_t numel) {
@@ -57,7 +78,7 @@ void GradReducer::set_bucket_numel(int64_t numel) {
   if (open_) raise<UsageError>(kWhere, "new bucket sizes within a backward");
   if (numel < 1) raise<UsageError>(kWhere, "bucket_size ", numel, ", expected at least 1 element");
   buckets_ = lay_out(numel);
-  order_ = LaunchOrder(buckets_, params_per_group(store_));
+  order_ = make_order();
   forget_bucket_sizes();
 }
 
@@ -117,7 +138,7 @@ GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor
   return start_sum_of(bucket, travelling);
 }
 
-bool GradReducer::travels_by_rows(const Bucket& bucket) const { return bucket.kind >= kByRows; }
+bool GradReducer::travels_by_rows(const Bucket& bucket) const { return bucket.kind % kUnit >= kByRows; }
 
 void GradReducer::sum_by_rows(const Bucket& bucket, const at::Tensor& values) {
   if (options_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));

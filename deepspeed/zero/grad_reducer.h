@@ -28,6 +28,8 @@ namespace deepspeed::zero {
 /// Dtypes of single parameters, by the tensors of the model.
 using ParamDtypes = std::unordered_map<const at::TensorImpl*, at::ScalarType>;
 using ParamSet = std::unordered_set<const at::TensorImpl*>;
+/// Numbers, from 1 on, of the units (gather_unit.h) that parameters are in.
+using ParamUnits = std::unordered_map<const at::TensorImpl*, size_t>;
 
 struct ReducerOptions {
   int64_t bucket_numel = 500'000'000;
@@ -42,8 +44,9 @@ struct ReducerOptions {
   bool copies_to_host = false;    // keep_on_host on a CPU: copy as if it were another device
   bool trace_non_finite = false;  // note which gradients are not finite before they are added to others'
   at::ScalarType communication_dtype = at::kFloat;
-  ParamDtypes param_communication_dtypes;            // of parameters that travel in a dtype of their own
-  ParamSet by_rows;                                  // parameters whose gradient travels as its touched rows
+  ParamDtypes param_communication_dtypes;  // of parameters that travel in a dtype of their own
+  ParamSet by_rows;                        // parameters whose gradient travels as its touched rows
+  ParamUnits units;  // of leaf modules: which of their gradients exist differs from rank to rank
   std::optional<at::ScalarType> accumulation_dtype;  // of the sums that are kept; absent: the parameters' own
   Averaging averaging;
   std::vector<Interval> owned;  // per group: what this rank updates
@@ -68,6 +71,11 @@ class GradReducer {
   }
   /// Reduces what backwards that were not at the boundary left; nothing where the last one was.
   virtual void complete_window() = 0;
+
+  /// The backward that runs gives no more gradients to the parameters of a unit; those that got none count as
+  /// zeros. All ranks say so at the same place among their collectives. For units of which nobody says so,
+  /// finish_backward() does.
+  void on_unit_done(size_t unit);
 
   void pause() { paused_ = true; }
   bool is_paused() const { return paused_; }
@@ -109,6 +117,8 @@ class GradReducer {
   GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options);
 
   virtual void take_gradient(size_t group, size_t param) = 0;
+  /// Launches what is complete, where that is not left to the end.
+  virtual void launch_complete() = 0;
   /// Reduces what finish_backward() is to reduce.
   virtual void complete_backward() = 0;
   /// Ends a backward whose gradients nobody wants.
@@ -144,6 +154,7 @@ class GradReducer {
  private:
   Works start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const;
   std::vector<Bucket> lay_out(int64_t numel) const;
+  LaunchOrder make_order() const;
   void check_all_used() const;
 
   struct Converted {

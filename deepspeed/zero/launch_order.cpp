@@ -1,11 +1,17 @@
 #include "deepspeed/zero/launch_order.h"
 
+#include <utility>
+
 namespace deepspeed::zero {
 namespace {
 constexpr size_t kNone = static_cast<size_t>(-1);
 }
 
-LaunchOrder::LaunchOrder(const std::vector<Bucket>& buckets, const std::vector<size_t>& params_per_group) {
+LaunchOrder::LaunchOrder(const std::vector<Bucket>& buckets, const std::vector<size_t>& params_per_group,
+                         std::vector<bool> is_gated)
+    : is_gated_(std::move(is_gated)) {
+  is_gated_.resize(buckets.size(), false);
+  is_open_.resize(buckets.size(), false);
   for (const size_t count : params_per_group) {
     bucket_of_.emplace_back(count, kNone);
     arrived_.emplace_back(count, false);
@@ -35,8 +41,9 @@ bool LaunchOrder::was_launched(size_t group, size_t param) const {
 }
 
 std::optional<size_t> LaunchOrder::take_complete() {
-  if (next_ == sizes_.size() || missing_[next_] > 0) return std::nullopt;
-  return next_++;
+  if (next_ == sizes_.size()) return std::nullopt;
+  const bool is_complete = is_gated_[next_] ? is_open_[next_] : missing_[next_] == 0;
+  return is_complete ? std::optional(next_++) : std::nullopt;
 }
 
 std::optional<size_t> LaunchOrder::take_any() {
@@ -47,6 +54,7 @@ std::optional<size_t> LaunchOrder::take_any() {
 void LaunchOrder::reset() {
   next_ = 0;
   missing_ = sizes_;
+  is_open_.assign(is_open_.size(), false);
   for (auto& group : arrived_) group.assign(group.size(), false);
 }
 

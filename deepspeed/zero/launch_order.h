@@ -11,12 +11,15 @@ namespace deepspeed::zero {
 
 class LaunchOrder {
  public:
-  /// `params_per_group`: number of parameters of each group.
-  LaunchOrder(const std::vector<Bucket>& buckets, const std::vector<size_t>& params_per_group);
+  /// `params_per_group`: number of parameters of each group. `is_gated`, by bucket (empty: none): those that
+  /// are complete by open_gate() alone, whatever arrives.
+  LaunchOrder(const std::vector<Bucket>& buckets, const std::vector<size_t>& params_per_group,
+              std::vector<bool> is_gated = {});
 
   /// Notes a gradient; a second one of the same parameter in one backward changes nothing.
   void mark_arrived(size_t group, size_t param);
   bool has_arrived(size_t group, size_t param) const { return arrived_[group][param]; }
+  void open_gate(size_t bucket) { is_open_[bucket] = true; }
   /// None for a parameter without elements.
   std::optional<size_t> bucket_of(size_t group, size_t param) const;
   /// Whether the bucket of that parameter was handed out already.
@@ -34,6 +37,8 @@ class LaunchOrder {
   std::vector<std::vector<size_t>> bucket_of_;  // [group][param]; kNone for parameters without elements
   std::vector<size_t> sizes_;
   std::vector<size_t> missing_;
+  std::vector<bool> is_gated_;
+  std::vector<bool> is_open_;
   std::vector<std::vector<bool>> arrived_;
   size_t next_ = 0;
 };

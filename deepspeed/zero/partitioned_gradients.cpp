@@ -50,6 +50,11 @@ class PartitionedGradients : public GradReducer {
     const auto bucket = order_.bucket_of(group, param);
     if (!bucket) return gradient.reset();
     if (is_gathering(*bucket) || start_gathering(*bucket)) gather(*bucket, param);
+    launch_complete();
+  }
+
+  void launch_complete() override {
+    const c10::NoGradGuard no_grad;
     while (const auto complete = order_.take_complete()) launch(*complete);
   }
 

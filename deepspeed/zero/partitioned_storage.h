@@ -15,6 +15,7 @@
 namespace deepspeed::zero {
 
 class GatherPool;
+struct GatherUnit;
 
 /// Made by GatherPool. Any thread may call.
 class PartitionedStorage final : public HoldableStorage,
@@ -78,6 +79,7 @@ class PartitionedStorage final : public HoldableStorage,
   bool was_set_ = false;   // the shard got other values than the optimizer's
   int64_t version_ = 0;    // counts the changes of the shards
   at::Tensor whole_;       // (world size * shard numel), its first numel_ elements are the parameter's
+  std::shared_ptr<GatherUnit> unit_;  // of a parameter; null: it is gathered by itself
   // Where kGathering: its place in a bucket; null for a copy that was made of a whole source.
   std::shared_ptr<GatherBucket> gather_;
   size_t place_in_gather_ = 0;

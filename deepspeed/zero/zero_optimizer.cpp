@@ -91,6 +91,7 @@ ReducerOptions ZeroOptimizer::reducer_options() const {
   reducer.communication_dtype = options_.communication_dtype;
   reducer.param_communication_dtypes = options_.param_communication_dtypes;
   reducer.by_rows = options_.by_rows;
+  reducer.units = options_.units;
   reducer.accumulation_dtype = options_.accumulation_dtype;
   reducer.averaging = options_.averaging;
   return reducer;

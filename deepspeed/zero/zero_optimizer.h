@@ -41,6 +41,7 @@ struct ZeroOptions {
   at::ScalarType communication_dtype = at::kFloat;
   ParamDtypes param_communication_dtypes;            // of parameters that travel in a dtype of their own
   ParamSet by_rows;                                  // embeddings, at stages 0 and 1
+  ParamUnits units;                                  // leaf modules, at stage 3
   std::optional<at::ScalarType> accumulation_dtype;  // of gradients; absent: the parameters' own
   Averaging averaging;
   OptimizerOffload offload;  // stages 1 to 3
@@ -93,6 +94,8 @@ class ZeroOptimizer {
   void finish_backward() {
     if (!reducer_->is_paused()) reducer_->finish_backward();
   }
+  /// A backward has used the leaf module of this number for the last time (GatherPool::on_unit_done).
+  void on_unit_done(size_t unit) { hooks_->on_unit_done(unit); }
   bool backward_is_open() const { return reducer_->is_open(); }
   /// Reduces what backwards before the boundary left.
   void complete_window() { reducer_->complete_window(); }

@@ -1,20 +1,28 @@
-// A model whose parameters alone are more than one rank may take: built under zero::Init.
+// A model whose parameters alone are more than one rank may take: built under zero::Init, and trained.
 #include <fstream>
 #include <string>
 
+#include <ATen/ops/ones.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "deepspeed/base/error.h"
+#include "deepspeed/initialize.h"
 #include "deepspeed/zero/init.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::testing {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 /// 256 MiB in fp32.
 struct LargeMlp : torch::nn::Module {
@@ -51,6 +59,38 @@ void limit_memory(int64_t bytes) {
 
 constexpr int64_t kLimit = LargeMlp::kBytes - (8 << 20);
 
+Json limited_config(const Json& optimizer) {
+  return {{"train_micro_batch_size_per_gpu", 2},
+          {"optimizer", optimizer},
+          {"zero_allow_untested_optimizer", true},
+          {"zero_optimization",
+           {{"stage", 3},
+            {"reduce_bucket_size", 1 << 20},
+            {"overlap_comm", false},
+            {"stage3_prefetch_bucket_size", 1 << 20},
+            {"stage3_max_live_parameters", 2 << 20}}}};
+}
+
+void train_large_model(comm::World& world, const Json& optimizer) {
+  world.group().barrier();  // its threads have their stacks
+  limit_memory(kLimit);
+  std::shared_ptr<LargeMlp> model;
+  {
+    const zero::Init init({.world = world, .max_whole_bytes = 8 << 20});
+    model = std::make_shared<LargeMlp>();
+  }
+  const auto engine = std::get<0>(initialize(model, {.config = limited_config(optimizer), .world = world}));
+  double first = 0.0, last = 0.0;
+  for (int step = 0; step < 3; ++step) {
+    const at::Tensor loss = engine->forward(at::ones({2, LargeMlp::kWidth}));
+    engine->backward(loss);
+    engine->step();
+    last = loss.item<double>();
+    if (step == 0) first = last;
+  }
+  EXPECT_LT(last, first);
+}
+
 TEST(MemoryLimit, OfLessThanTheParametersKeepsTheModelFromBeingBuiltWhole) {
   run_ranks(1, [](comm::World&) {
     limit_memory(kLimit);
@@ -58,14 +98,36 @@ TEST(MemoryLimit, OfLessThanTheParametersKeepsTheModelFromBeingBuiltWhole) {
   });
 }
 
-TEST(MemoryLimit, OfLessThanTheParametersLetsThemBeBuiltPartitioned) {
-  run_ranks(4, [](comm::World& world) {
-    world.group().barrier();  // its threads have their stacks
-    limit_memory(LargeMlp::kBytes / 2);
-    const zero::Init init({.world = world, .max_whole_bytes = 8 << 20});
-    const LargeMlp model;
-    EXPECT_EQ(model.parameters().size(), size_t{LargeMlp::kLayers});
+TEST(MemoryLimit, OfLessThanARanksPartRefusesTheModelWithTheNumbers) {
+  run_ranks(2, [](comm::World& world) {
+    std::shared_ptr<LargeMlp> model;
+    {
+      const zero::Init init({.world = world, .max_whole_bytes = 8 << 20});
+      model = std::make_shared<LargeMlp>();
+    }
+    limit_memory(LargeMlp::kBytes * 3 / 4);  // half of it has to move, and the gradients take as much
+    EXPECT_THAT(error_of<UsageError>([&] {
+                  initialize(model, {.config = limited_config({{"type", "AdamW"}}), .world = world});
+                }),
+                AllOf(HasSubstr("rank " + std::to_string(world.rank()) + " of 2 needs at least 268435456"),
+                      HasSubstr("weights 134217728, gradients 134217728"), HasSubstr("more ranks")));
   });
+}
+
+TEST(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithSgd) {
+  run_ranks(4,
+            [](comm::World& world) {
+              train_large_model(world, {{"type", "SGD"}, {"params", {{"lr", 1e-3}, {"weight_decay", 0.0}}}});
+            },
+            {.hang_limit = std::chrono::seconds(180)});
+}
+
+TEST(MemoryLimit, OfLessThanTheParametersLetsEightRanksTrainWithAdam) {
+  run_ranks(8,
+            [](comm::World& world) {
+              train_large_model(world, {{"type", "Adam"}, {"params", {{"lr", 1e-5}}}});
+            },
+            {.hang_limit = std::chrono::seconds(180)});
 }
 
 }  // namespace
