@@ -80,21 +80,6 @@ void prepare_buffers(const EngineModel& model, const comm::ProcessGroup& group) 
   }
 }
 
-// What can be evaluated, but not trained so far.
-void check_training(const config::DeepSpeedConfig& config, const at::Device& device) {
-  const std::string& home = config.zero_optimization.offload_param.device;
-  if (home == "nvme") {
-    raise<ConfigError>(
-        "config", "zero_optimization.offload_param.device: got \"nvme\" beside an optimizer, which is not ",
-        "supported yet; train with \"cpu\" or \"none\", or leave the optimizer out to evaluate");
-  }
-  if (home == "cpu" && device.is_cuda()) {
-    raise<ConfigError>(
-        "config", "zero_optimization.offload_param.device: got \"cpu\" beside an optimizer on ", device,
-        ", which is not supported yet; train with \"none\", or leave the optimizer out to evaluate");
-  }
-}
-
 // The weights of embeddings, whose gradients sparse_gradients sends as rows.
 zero::ParamSet row_parameters(const config::DeepSpeedConfig& config, const EngineModel& model) {
   zero::ParamSet found;
@@ -159,7 +144,6 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
     raise<ConfigError>("config", "zero_optimization.stage ", stage,
                        " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
   }
-  if (!groups.tensors.empty()) check_training(config, model.device());
   check_host_memory(model, groups.tensors, config, world);
   prepare_buffers(model, world.group());
   const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());

@@ -61,13 +61,12 @@ zero::ShardFileOptions file_options(const config::DeepSpeedConfig& config, at::S
 
 zero::ShardHomeOptions home_options(const config::DeepSpeedConfig& config, at::ScalarType dtype, int rank,
                                     bool on_cuda) {
-  using Place = zero::ShardHomeOptions::Place;
   const config::OffloadParamConfig& offload = config.zero_optimization.offload_param;
   zero::ShardHomeOptions options;
   if (offload.device == "none") return options;
-  options.place = offload.device == "cpu" ? Place::kHost : Place::kDisk;
+  options.place = offload.device == "cpu" ? zero::ParamHome::kHost : zero::ParamHome::kDisk;
   options.pin_memory = offload.pin_memory && on_cuda;
-  if (options.place == Place::kHost) return options;
+  if (options.place == zero::ParamHome::kHost) return options;
   options.file = file_options(config, dtype, rank);
   options.file.pin_memory = options.pin_memory;
   options.max_in_host_numel = offload.max_in_cpu;

@@ -18,7 +18,7 @@ class FullGradients : public GradReducer {
   FullGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
       : GradReducer(store, std::move(group), std::move(options)) {
     for (const StoredGroup& stored : store.groups()) {
-      flat_.push_back(at::zeros({stored.layout.padded_numel()}, kept_options(flat_.size())));
+      flat_.push_back(at::zeros({stored.layout.padded_numel()}, kept_options()));
       written_.emplace_back(stored.params.size(), false);
     }
   }

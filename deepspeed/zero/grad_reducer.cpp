@@ -156,8 +156,8 @@ void GradReducer::finish_sum(const at::Tensor& values, Works& works) {
   converted_.erase(entry);
 }
 
-at::TensorOptions GradReducer::kept_options(size_t group) const {
-  const at::TensorOptions own = store_.groups()[group].flat.options();
+at::TensorOptions GradReducer::kept_options() const {
+  const at::TensorOptions own = store_.options();
   return options_.accumulation_dtype ? own.dtype(*options_.accumulation_dtype) : own;
 }
 

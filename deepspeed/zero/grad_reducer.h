@@ -138,8 +138,8 @@ class GradReducer {
   /// Waits, converts back where another dtype travelled.
   void finish_sum(const at::Tensor& values, Works& works);
   void scale_after(const at::Tensor& tensor) const;
-  /// Of the gradients that are kept of a group.
-  at::TensorOptions kept_options(size_t group) const;
+  /// Of the gradients that are kept.
+  at::TensorOptions kept_options() const;
   /// Throws UsageError: the bucket of this parameter was reduced before its last gradient came.
   void refuse_late_gradient(size_t group, size_t param) const;
 

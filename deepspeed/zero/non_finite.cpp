@@ -34,7 +34,7 @@ void NonFiniteGradients::make_room() {
   if (!largest_.empty()) return;
   for (const StoredGroup& stored : store_.groups()) {
     const auto numel = static_cast<int64_t>(stored.params.size());
-    largest_.push_back(at::zeros({numel}, stored.flat.options().dtype(at::kFloat)));
+    largest_.push_back(at::zeros({numel}, store_.options().dtype(at::kFloat)));
   }
 }
 

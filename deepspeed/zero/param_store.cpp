@@ -72,6 +72,10 @@ std::vector<FlatLayout> ParamStore::layouts() const {
   return result;
 }
 
+at::TensorOptions ParamStore::options() const {
+  return at::TensorOptions().dtype(dtype_).device(groups_.front().params.front().tensor.device());
+}
+
 int64_t ParamStore::bytes() const {
   int64_t bytes = 0;
   for (const StoredGroup& group : groups_) bytes += static_cast<int64_t>(group.flat.nbytes());

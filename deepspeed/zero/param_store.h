@@ -2,6 +2,8 @@
 // the parameters are views of. The model's tensors keep their identity; only their data moves.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,7 @@
 
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/zero/partition.h"
+#include "deepspeed/zero/shard.h"
 #include "deepspeed/zero/shard_layout.h"
 
 namespace deepspeed::zero {
@@ -23,9 +26,13 @@ struct StoredGroup {
   std::vector<NamedTensor> params;
   FlatLayout layout;
   // (layout.padded_numel()) in the model's dtype; the parameters are views of it. At stage 3 this rank's
-  // shards alone.
+  // shards alone, where the store's home says; undefined where that is a disk.
   at::Tensor flat;
 };
+
+/// Where what a rank holds of the parameters lies while nothing uses them. Shards whose home is a disk are in
+/// the host's memory where that has room for them.
+enum class ParamHome { kDevice, kHost, kDisk };
 
 class ParamStore {
  public:
@@ -45,14 +52,25 @@ class ParamStore {
   const std::vector<StoredGroup>& groups() const { return groups_; }
   std::vector<FlatLayout> layouts() const;
   at::ScalarType dtype() const { return dtype_; }
-  int64_t bytes() const;
+  /// Of the parameters as operators see them, and so of their gradients.
+  at::TensorOptions options() const;
+  /// In memory.
+  virtual int64_t bytes() const;
 
   /// Copies rank `root`'s values to all ranks.
   virtual void broadcast(const comm::ProcessGroup& group, int root);
 
   /// Stage 3: how the shards of a group lie in its `flat`. Null at other stages.
   virtual const ShardLayout* shards(size_t) const { return nullptr; }
-  /// Stage 3: after `flat` was updated, what is whole of the parameters is stale. Talks to no rank.
+  virtual ParamHome home() const { return ParamHome::kDevice; }
+  /// Stage 3: of a parameter of a group; null for one without elements.
+  virtual std::shared_ptr<Shard> shard(size_t, size_t) const { return nullptr; }
+  /// Stage 3: of what is on a disk, and of the memory through which it passes.
+  virtual int64_t disk_bytes() const { return 0; }
+  virtual int64_t buffer_bytes() const { return 0; }
+  /// Stage 3: waits for shards that were started to be written. Throws IoError, on this rank alone.
+  virtual void finish_writes() {}
+  /// Stage 3: after shards were updated, what is whole of the parameters is stale. Talks to no rank.
   virtual void shards_changed() {}
   /// Stage 3: the group's parameters whose shards somebody else changed since the last call.
   virtual std::vector<size_t> take_set(size_t) { return {}; }

@@ -23,12 +23,12 @@ class PartitionedGradients : public GradReducer {
  public:
   PartitionedGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
       : GradReducer(store, std::move(group), std::move(options)) {
-    const at::Device device = store.groups().front().flat.device();
+    const at::Device device = store.options().device();
     if (options_.keep_on_host && (options_.copies_to_host || !device.is_cpu()))
       on_host_.emplace(device, options_.pin_memory);
     for (size_t index = 0; index < store.groups().size(); ++index) {
       const int64_t numel = options_.owned[index].numel();
-      const at::TensorOptions kept = kept_options(index);
+      const at::TensorOptions kept = kept_options();
       own_.push_back(on_host_ ? on_host_->make(numel, c10::typeMetaToScalarType(kept.dtype()))
                               : at::zeros({numel}, kept));
       used_.emplace_back(store.groups()[index].params.size(), false);
@@ -187,12 +187,11 @@ class PartitionedGradients : public GradReducer {
   // Buffers are kept from step to step: fresh pages cost as much as the copy into them.
   Gathered take_buffer(size_t index) {
     const Bucket& bucket = buckets_[index];
-    const auto& options = store_.groups()[bucket.group].flat.options();
     const int64_t numel = space_->numel(bucket);
     if (pool_.empty()) {
       int64_t largest = 0;
       for (const Bucket& any : buckets_) largest = std::max(largest, space_->numel(any));
-      pool_.push_back({at::empty({largest}, options), {}});
+      pool_.push_back({at::empty({largest}, store_.options()), {}});
     }
     pool_.back().is_free.hold_current_stream();
     const at::Tensor storage = std::move(pool_.back().memory);
@@ -205,8 +204,8 @@ class PartitionedGradients : public GradReducer {
     const Bucket& bucket = buckets_[index];
     StoredGroup& stored = store_.groups()[bucket.group];
     at::Tensor& gradient = stored.params[bucket.params.front()].tensor.mutable_grad();
-    at::Tensor values = gradient.defined() ? dense_gradient(gradient)
-                                           : at::zeros({bucket.in_flat.numel()}, stored.flat.options());
+    at::Tensor values =
+        gradient.defined() ? dense_gradient(gradient) : at::zeros({bucket.in_flat.numel()}, store_.options());
     gradient.reset();
     return {index, {}, values.contiguous().view({-1}), {}};
   }

@@ -31,6 +31,8 @@ class Shard {
   /// Takes the elements of `values`, of any device and dtype: (numel), or fewer, whose rest is padding.
   /// Throws IoError, naming the parameter.
   virtual void write(const at::Tensor& values) = 0;
+  /// The same, but what takes long goes on beside the caller, and may fail later: see ShardFile.
+  virtual void start_write(const at::Tensor& values) { write(values); }
 
  private:
   int64_t numel_;

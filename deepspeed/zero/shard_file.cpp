@@ -53,6 +53,7 @@ class ShardFile::FileShard final : public Shard {
   bool start_read() override { return file_->start_read(*this); }
   void read(const at::Tensor& values) override { file_->read(*this, values); }
   void write(const at::Tensor& values) override { file_->write(*this, values); }
+  void start_write(const at::Tensor& values) override { file_->start_write(*this, values); }
 
  private:
   std::shared_ptr<ShardFile> file_;
@@ -107,7 +108,10 @@ int64_t ShardFile::buffer_bytes() const {
 void ShardFile::make_buffers() {
   const auto wanted = static_cast<size_t>(std::min(options_.buffer_count, num_shards_));
   if (buffers_.size() >= wanted && buffer_size_ >= largest_) return;
-  for (Buffer& buffer : buffers_) drop(buffer);
+  for (Buffer& buffer : buffers_) {
+    if (buffer.is_written) finish(buffer);
+    drop(buffer);
+  }
   io_.reset();
   buffers_.clear();
   buffer_size_ = largest_;
@@ -142,40 +146,44 @@ ShardFile::Buffer* ShardFile::find_free() {
 ShardFile::Buffer& ShardFile::take_buffer() {
   Buffer* found = find_free();
   if (found == nullptr) {
-    found = &*std::max_element(buffers_.begin(), buffers_.end(),
-                               [](const Buffer& a, const Buffer& b) { return a.age < b.age; });
-    drop(*found);
+    found = &*std::ranges::min_element(buffers_, {}, [](const Buffer& buffer) {
+      return std::pair(!buffer.is_written, buffer.is_written ? buffer.age : ~buffer.age);
+    });
+    found->is_written ? finish(*found) : drop(*found);
   }
   found->copied.wait();
   return *found;
 }
 
-uint64_t ShardFile::start(io::Transfer::Kind kind, const FileShard& shard, const Buffer& buffer) {
-  return io_->start({kind, file_, buffer.data, shard.page_bytes(), shard.offset()});
+void ShardFile::start(io::Transfer::Kind kind, const FileShard& shard, Buffer& buffer) {
+  buffer.ticket = io_->start({kind, file_, buffer.data, shard.page_bytes(), shard.offset()});
+  buffer.is_written = kind == io::Transfer::Kind::kWrite;
+  buffer.holder = &shard;
+  buffer.age = ++num_transfers_;
 }
 
-void ShardFile::finish(uint64_t ticket, const FileShard& shard, const char* what) {
-  const io::Completion done = io_->wait(ticket);
-  if (done.error == 0 && done.bytes >= size_t(shard.bytes())) return;
-  raise<IoError>(kShardFileWhere, "offload_param.nvme_path: cannot ", what, " the shard of parameter '",
-                 shard.name(), "' in ", options_.folder, ": ",
-                 done.error != 0 ? std::strerror(done.error) : "the file ended");
-}
-
-void ShardFile::finish_read(Buffer& buffer) {
+void ShardFile::finish(Buffer& buffer) {
   if (buffer.ticket == 0) return;
   const FileShard& shard = *buffer.holder;
-  try {
-    finish(std::exchange(buffer.ticket, 0), shard, "read");
-  } catch (...) {
-    buffer.holder = nullptr;
-    throw;
+  const bool is_written = std::exchange(buffer.is_written, false);
+  const io::Completion done = io_->wait(std::exchange(buffer.ticket, 0));
+  const bool has_failed = done.error != 0 || done.bytes < size_t(shard.bytes());
+  if (is_written || has_failed) buffer.holder = nullptr;
+  if (!has_failed) return;
+  if (is_written) {
+    // One error says it all: nobody is to meet those of the other writes later.
+    for (Buffer& other : buffers_) {
+      if (other.is_written) drop(other);
+    }
   }
+  raise<IoError>(kShardFileWhere, "offload_param.nvme_path: cannot ", is_written ? "write" : "read",
+                 " the shard of parameter '", shard.name(), "' in ", options_.folder, ": ",
+                 done.error != 0 ? std::strerror(done.error) : "the file ended");
 }
 
 void ShardFile::drop(Buffer& buffer) noexcept {
   try {
-    if (buffer.holder != nullptr) finish_read(buffer);
+    if (buffer.holder != nullptr) finish(buffer);
   } catch (const std::exception&) {
     // Nobody wants it any more; the next read says what is wrong.
   }
@@ -194,9 +202,7 @@ bool ShardFile::start_read(const FileShard& shard) {
   Buffer* const buffer = find_free();
   if (buffer == nullptr) return false;
   buffer->copied.wait();
-  buffer->ticket = start(io::Transfer::Kind::kRead, shard, *buffer);
-  buffer->holder = &shard;
-  buffer->age = ++num_reads_;
+  start(io::Transfer::Kind::kRead, shard, *buffer);
   return true;
 }
 
@@ -206,25 +212,41 @@ void ShardFile::read(const FileShard& shard, const at::Tensor& values) {
   Buffer* buffer = find(shard);
   if (buffer == nullptr) {
     buffer = &take_buffer();
-    buffer->ticket = start(io::Transfer::Kind::kRead, shard, *buffer);
-    buffer->holder = &shard;
+    start(io::Transfer::Kind::kRead, shard, *buffer);
   }
-  finish_read(*buffer);
+  if (!buffer->is_written) finish(*buffer);
   const at::Tensor elements = at::from_blob(buffer->data, {shard.numel()}, shard.dtype());
   values.copy_(elements, /*non_blocking=*/options_.pin_memory);
   if (options_.pin_memory) buffer->copied = device::StreamEvent(values.device());
-  buffer->holder = nullptr;
+  if (!buffer->is_written) buffer->holder = nullptr;
 }
 
-void ShardFile::write(const FileShard& shard, const at::Tensor& values) {
-  const std::lock_guard lock(mutex_);
+ShardFile::Buffer& ShardFile::fill(const FileShard& shard, const at::Tensor& values) {
   make_buffers();
   if (Buffer* const stale = find(shard)) drop(*stale);
   Buffer& buffer = take_buffer();
   const at::Tensor elements = at::from_blob(buffer.data, {shard.numel()}, shard.dtype());
   elements.narrow(0, 0, values.numel()).copy_(values);
   elements.narrow(0, values.numel(), shard.numel() - values.numel()).zero_();
-  finish(start(io::Transfer::Kind::kWrite, shard, buffer), shard, "write");
+  start(io::Transfer::Kind::kWrite, shard, buffer);
+  return buffer;
+}
+
+void ShardFile::write(const FileShard& shard, const at::Tensor& values) {
+  const std::lock_guard lock(mutex_);
+  finish(fill(shard, values));
+}
+
+void ShardFile::start_write(const FileShard& shard, const at::Tensor& values) {
+  const std::lock_guard lock(mutex_);
+  fill(shard, values);
+}
+
+void ShardFile::finish_writes() {
+  const std::lock_guard lock(mutex_);
+  for (Buffer& buffer : buffers_) {
+    if (buffer.is_written) finish(buffer);
+  }
 }
 
 }  // namespace deepspeed::zero

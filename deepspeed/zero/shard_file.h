@@ -41,6 +41,9 @@ class ShardFile : public std::enable_shared_from_this<ShardFile> {
   /// ConfigError where the shard is larger than a buffer.
   std::shared_ptr<Shard> add(std::string name, int64_t numel, at::ScalarType dtype);
 
+  /// Waits for what was started to be written. Throws IoError, naming a parameter whose shard is lost.
+  void finish_writes();
+
   /// On the disk.
   int64_t file_bytes() const;
   /// Of the memory through which shards pass.
@@ -55,25 +58,28 @@ class ShardFile : public std::enable_shared_from_this<ShardFile> {
     at::Tensor memory;
     char* data = nullptr;               // aligned
     const FileShard* holder = nullptr;  // whose elements it has or gets; null: free
-    uint64_t ticket = 0;                // of a read under way; 0: none
-    uint64_t age = 0;                   // counts the reads
+    uint64_t ticket = 0;                // of a transfer under way; 0: none
+    bool is_written = false;            // it has its elements, which are on their way to the disk
+    uint64_t age = 0;                   // counts the transfers
     device::StreamEvent copied;         // a device has copied what was in it
   };
 
   bool start_read(const FileShard& shard);
   void read(const FileShard& shard, const at::Tensor& values);
   void write(const FileShard& shard, const at::Tensor& values);
+  void start_write(const FileShard& shard, const at::Tensor& values);
 
   // Under the lock.
   void make_buffers();
   Buffer* find(const FileShard& shard);
   Buffer* find_free();
-  /// A free one; what was read ahead for the farthest use goes, if there is none.
+  /// A free one. If there is none, the oldest write is waited for; without one, what was read ahead for the
+  /// farthest use goes.
   Buffer& take_buffer();
-  uint64_t start(io::Transfer::Kind kind, const FileShard& shard, const Buffer& buffer);
-  void finish(uint64_t ticket, const FileShard& shard, const char* what);
-  /// Waits for the read; the buffer is free after an error.
-  void finish_read(Buffer& buffer);
+  void start(io::Transfer::Kind kind, const FileShard& shard, Buffer& buffer);
+  /// Waits for the transfer; the buffer is free after an error, and after a write.
+  void finish(Buffer& buffer);
+  Buffer& fill(const FileShard& shard, const at::Tensor& values);
   void forget(const FileShard& shard) noexcept;
   void drop(Buffer& buffer) noexcept;
 
@@ -84,7 +90,7 @@ class ShardFile : public std::enable_shared_from_this<ShardFile> {
   int64_t num_shards_ = 0;
   size_t largest_ = 0;  // bytes of a shard, in whole pages
   size_t buffer_size_ = 0;
-  uint64_t num_reads_ = 0;
+  uint64_t num_transfers_ = 0;
   std::vector<Buffer> buffers_;
   std::unique_ptr<io::AsyncIo> io_;  // after the memory that it uses
 };

@@ -5,14 +5,12 @@
 namespace deepspeed::zero {
 namespace {
 
-using Place = ShardHomeOptions::Place;
-
 bool is_pinned(const at::TensorOptions& options) { return options.pinned_memory(); }
 
 }  // namespace
 
 ShardHome::ShardHome(const ShardHomeOptions& options) : options_(options) {
-  if (options_.place == Place::kDisk) file_ = std::make_shared<ShardFile>(options_.file);
+  if (options_.place == ParamHome::kDisk) file_ = std::make_shared<ShardFile>(options_.file);
 }
 
 at::TensorOptions ShardHome::host_memory(at::ScalarType dtype, const at::Device& device) const {
@@ -22,13 +20,13 @@ at::TensorOptions ShardHome::host_memory(at::ScalarType dtype, const at::Device&
 ShardHome::Group ShardHome::make_group(const std::vector<NamedTensor>& params, const ShardLayout& layout,
                                        at::ScalarType dtype) {
   Group group;
-  if (options_.place == Place::kDisk) {
+  if (options_.place == ParamHome::kDisk) {
     for (size_t index = 0; index < params.size(); ++index)
       group.shards.push_back(make_apart(params[index], layout.shard_numel(index), dtype));
     return group;
   }
   const at::Device device = params.front().tensor.device();
-  const at::TensorOptions memory = options_.place == Place::kHost
+  const at::TensorOptions memory = options_.place == ParamHome::kHost
                                        ? host_memory(dtype, device)
                                        : at::TensorOptions().dtype(dtype).device(device);
   group.flat = at::zeros({layout.flat_numel()}, memory);

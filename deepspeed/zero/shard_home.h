@@ -16,8 +16,7 @@
 namespace deepspeed::zero {
 
 struct ShardHomeOptions {
-  enum class Place { kDevice, kHost, kDisk };
-  Place place = Place::kDevice;
+  ParamHome place = ParamHome::kDevice;
   bool pin_memory = false;  // page-locked, where the device is none that the host's memory belongs to
   // Of kDisk:
   ShardFileOptions file = {};
@@ -37,6 +36,8 @@ class ShardHome {
   };
   /// Places for the shards of `params`, whose values are not there yet.
   Group make_group(const std::vector<NamedTensor>& params, const ShardLayout& layout, at::ScalarType dtype);
+  /// Of kDisk; else null.
+  const std::shared_ptr<ShardFile>& file() const { return file_; }
 
  private:
   at::TensorOptions host_memory(at::ScalarType dtype, const at::Device& device) const;

@@ -97,7 +97,7 @@ std::vector<int64_t> numels_of(const std::vector<NamedTensor>& params) {
 GatherPoolOptions pool_options(const ShardStore::Options& options, int num_ranks) {
   GatherPoolOptions pool = options.pool;
   const ShardFileOptions& file = options.home.file;
-  if (options.home.place != ShardHomeOptions::Place::kDisk) return pool;
+  if (options.home.place != ParamHome::kDisk) return pool;
   const double numel = double(file.buffer_count) * double(file.buffer_numel) * num_ranks;
   pool.read_ahead_numel = static_cast<int64_t>(std::min(numel, 1e18));
   return pool;
@@ -126,6 +126,7 @@ void make_on_all_ranks(const comm::ProcessGroup& group, const std::function<void
 ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector<NamedTensor> frozen,
                        const comm::ProcessGroup& group, const Options& options)
     : ParamStore(options.dtype),
+      home_(options.home.place),
       pool_(std::make_shared<GatherPool>(group, pool_options(options, group.size()))),
       frozen_(std::move(frozen)) {
   check_not_empty(groups);
@@ -138,6 +139,7 @@ ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector
   ShardHome::Group frozen_home;
   make_on_all_ranks(group, [&] {
     ShardHome home(options.home);
+    file_ = home.file();
     for (const auto& params : groups) {
       layouts_.push_back(layout_of(params));
       homes.push_back(home.make_group(params, layouts_.back(), dtype()));
@@ -178,6 +180,25 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
     storages.push_back(pool_->partition(param, params[index].name, shards[index]));
   }
   return storages;
+}
+
+std::shared_ptr<Shard> ShardStore::shard(size_t group, size_t param) const {
+  const auto& storage = storages_[group][param];
+  return storage ? storage->shard() : nullptr;
+}
+
+int64_t ShardStore::bytes() const {
+  int64_t bytes = 0;
+  for (const Storages& group : storages_) {
+    for (const auto& storage : group) {
+      if (storage && storage->shard()->memory().defined()) bytes += storage->shard()->bytes();
+    }
+  }
+  return bytes;
+}
+
+void ShardStore::finish_writes() {
+  if (file_) file_->finish_writes();
 }
 
 std::vector<size_t> ShardStore::take_set(size_t group) {

@@ -42,7 +42,13 @@ class ShardStore : public ParamStore {
   const std::vector<NamedTensor>& frozen() const { return frozen_; }
   const Storages& frozen_storages() const { return frozen_storages_; }
 
+  int64_t bytes() const override;
   const ShardLayout* shards(size_t group) const override { return &layouts_[group]; }
+  ParamHome home() const override { return home_; }
+  std::shared_ptr<Shard> shard(size_t group, size_t param) const override;
+  int64_t disk_bytes() const override { return file_ ? file_->file_bytes() : 0; }
+  int64_t buffer_bytes() const override { return file_ ? file_->buffer_bytes() : 0; }
+  void finish_writes() override;
   void shards_changed() override;
   std::vector<size_t> take_set(size_t group) override;
   /// Nothing is left to do: the parameters are rank 0's from the start.
@@ -52,7 +58,9 @@ class ShardStore : public ParamStore {
   Storages partition(const std::vector<NamedTensor>& params, const ShardLayout& layout,
                      const std::vector<std::shared_ptr<Shard>>& shards);
 
+  ParamHome home_;
   std::shared_ptr<GatherPool> pool_;
+  std::shared_ptr<ShardFile> file_;   // of shards on a disk
   std::vector<ShardLayout> layouts_;  // [group]
   std::vector<Storages> storages_;    // [group]
   std::vector<NamedTensor> frozen_;

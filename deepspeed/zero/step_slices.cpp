@@ -40,7 +40,7 @@ StepSlices::StepSlices(ParamStore& store, optim::Optimizer& optimizer, const com
       optimizer_(optimizer),
       group_(group),
       options_(options),
-      transfers_(store.groups().front().flat.device(), options.offload.pin_memory,
+      transfers_(store.options().device(), options.offload.pin_memory,
                  options.offload.is_on() && options.offload.always_copies) {
   for (size_t index = 0; index < store_.groups().size(); ++index) add_slices(index);
   if (options_.offload.device == OffloadDevice::kNvme) {
@@ -104,28 +104,44 @@ void StepSlices::fill_in(Slice& slice, size_t group, const Interval& interval) {
   slice.flat.begin_in_whole = interval.begin;
 }
 
+bool StepSlices::is_at_weights(const Slice& slice) const {
+  switch (store_.home()) {
+    case ParamHome::kDevice:
+      return !is_apart(slice);
+    case ParamHome::kHost:
+      return is_apart(slice) || store_.options().device().is_cpu();
+    case ParamHome::kDisk:
+      break;
+  }
+  return false;
+}
+
 bool StepSlices::keeps_master(const Slice& slice) const {
-  return store_.dtype() == at::kFloat ? is_apart(slice) : !options_.sixteen_bit_masters;
+  return store_.dtype() == at::kFloat ? !is_at_weights(slice) : !options_.sixteen_bit_masters;
 }
 
-at::Tensor StepSlices::weights_of(const Slice& slice) const {
+bool StepSlices::fetches_weights(const Slice& slice) const {
+  return !keeps_master(slice) && sends_weights(slice);
+}
+
+SliceWeights StepSlices::weights_of(const Slice& slice) const {
   const size_t group = slice.flat.group;
-  return store_.groups()[group].flat.narrow(0, owned_[group].begin + slice.interval.begin,
-                                            slice.interval.numel());
+  const int64_t begin = owned_[group].begin;
+  return {store_, group, {begin + slice.interval.begin, begin + slice.interval.end}};
 }
 
-at::TensorOptions StepSlices::master_options(const Slice& slice) const {
-  const at::TensorOptions of_weights = store_.groups()[slice.flat.group].flat.options().dtype(at::kFloat);
-  return is_apart(slice) ? of_weights.device(at::kCPU) : of_weights;
+at::TensorOptions StepSlices::options_at(const Slice& slice, at::ScalarType dtype) const {
+  const at::TensorOptions options = store_.options().dtype(dtype);
+  return is_apart(slice) ? options.device(at::kCPU) : options;
 }
 
 void StepSlices::make_masters() {
   for_each(with_masters(), Access::kChange, [&](Slice& slice) {
-    const at::Tensor weights = weights_of(slice);
+    const int64_t numel = slice.interval.numel();
     const bool is_pinned = is_apart(slice) && !is_on_disk(slice);
-    slice.flat.master = is_pinned ? transfers_.host_memory(weights.numel(), at::kFloat)
-                                  : at::empty({weights.numel()}, master_options(slice));
-    slice.flat.master.copy_(weights);
+    slice.flat.master = is_pinned ? transfers_.host_memory(numel, at::kFloat)
+                                  : at::empty({numel}, options_at(slice, at::kFloat));
+    weights_of(slice).read({0, numel}, slice.flat.master);
   });
 }
 
@@ -177,10 +193,10 @@ void StepSlices::note_written_shards() {
 }
 
 void StepSlices::follow_weights(Slice& slice, Access access) const {
-  for (const Interval& stale : slice.stale) {
-    slice.flat.master.narrow(0, stale.begin, stale.numel())
-        .copy_(weights_of(slice).narrow(0, stale.begin, stale.numel()));
-  }
+  if (slice.stale.empty()) return;
+  const SliceWeights weights = weights_of(slice);
+  for (const Interval& stale : slice.stale)
+    weights.read(stale, slice.flat.master.narrow(0, stale.begin, stale.numel()));
   if (access == Access::kChange || !is_on_disk(slice)) slice.stale.clear();
 }
 
@@ -189,30 +205,14 @@ void StepSlices::step(const GradReducer& reducer, double gradient_scale) {
   std::vector<size_t> here, apart;
   for (const size_t index : all()) (is_apart(slices_[index]) ? apart : here).push_back(index);
   std::reverse(apart.begin(), apart.end());  // the last gradients are there first
-  for_each(here, Access::kChange, [&](Slice& slice) {
-    follow_weights(slice, Access::kChange);
-    step_here(slice, reducer, gradient_scale);
-  });
-  if (apart.empty()) return;
-  expect_transfers(reducer, apart);
-  for_each(apart, Access::kChange, [&](Slice& slice) {
-    follow_weights(slice, Access::kChange);
-    step_apart(slice, reducer, gradient_scale);
-  });
-  transfers_.finish();
-}
-
-void StepSlices::step_here(Slice& slice, const GradReducer& reducer, double gradient_scale) {
-  optim::FlatSlice& flat = slice.flat;
-  const at::Tensor weights = weights_of(slice);
-  const bool is_kept = keeps_master(slice);
-  if (!is_kept) flat.master = weights.to(at::kFloat);  // of a model in fp32 the weights themselves
-  if (store_.dtype() != at::kFloat) flat.low_precision = weights;
-  flat.gradient = reducer.gradient(flat.group, slice.interval);
-  optimizer_.step(flat, gradient_scale);
-  flat.gradient.reset();
-  flat.low_precision.reset();
-  if (!is_kept) flat.master.reset();
+  const auto step = [&](Slice& slice) { step_slice(slice, reducer, gradient_scale); };
+  for_each(here, Access::kChange, step);
+  if (!apart.empty()) {
+    expect_transfers(reducer, apart);
+    for_each(apart, Access::kChange, step);
+    transfers_.finish();
+  }
+  store_.finish_writes();
 }
 
 void StepSlices::expect_transfers(const GradReducer& reducer, const std::vector<size_t>& order) {
@@ -220,22 +220,45 @@ void StepSlices::expect_transfers(const GradReducer& reducer, const std::vector<
   for (const size_t index : order) {
     const Slice& slice = slices_[index];
     if (!reducer.keeps_on_host()) sources.push_back(reducer.gradient(slice.flat.group, slice.interval));
-    if (!keeps_master(slice)) sources.push_back(weights_of(slice));
+    if (fetches_weights(slice)) sources.push_back(weights_of(slice).memory());
   }
   transfers_.expect(std::move(sources));
 }
 
-void StepSlices::step_apart(Slice& slice, const GradReducer& reducer, double gradient_scale) {
+at::Tensor StepSlices::gradient_of(const Slice& slice, const GradReducer& reducer) {
+  if (is_apart(slice) && !reducer.keeps_on_host()) return transfers_.next();
+  return reducer.gradient(slice.flat.group, slice.interval);
+}
+
+/// Of the model's dtype, where the slice is stepped. Of a model in fp32 it is the master that is copied.
+at::Tensor StepSlices::memory_for_weights(const Slice& slice, const SliceWeights& weights) {
+  if (is_at_weights(slice)) return weights.memory();
+  if (sends_weights(slice)) return transfers_.outgoing(slice.interval.numel(), store_.dtype());
+  return at::empty({slice.interval.numel()}, options_at(slice, store_.dtype()));
+}
+
+void StepSlices::step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale) {
+  follow_weights(slice, Access::kChange);
   optim::FlatSlice& flat = slice.flat;
-  const at::Tensor weights = weights_of(slice);
+  const SliceWeights weights = weights_of(slice);
   const bool is_kept = keeps_master(slice);
-  flat.gradient = reducer.keeps_on_host() ? reducer.gradient(flat.group, slice.interval) : transfers_.next();
-  if (!is_kept) flat.master = transfers_.next().to(at::kFloat);
-  const at::Tensor updated = transfers_.outgoing(weights.numel(), weights.scalar_type());
-  if (weights.scalar_type() != at::kFloat) flat.low_precision = updated;
+  const bool is_rounded = store_.dtype() != at::kFloat;
+  flat.gradient = gradient_of(slice, reducer);
+  if (fetches_weights(slice)) flat.master = transfers_.next().to(at::kFloat);
+  at::Tensor updated;
+  if (is_rounded || sends_weights(slice) || !is_kept) updated = memory_for_weights(slice, weights);
+  if (!is_kept && !flat.master.defined()) {
+    if (!is_at_weights(slice)) weights.read({0, updated.numel()}, updated);
+    flat.master = updated.to(at::kFloat);  // of a model in fp32 the weights themselves
+  }
+  if (is_rounded) flat.low_precision = updated;
   optimizer_.step(flat, gradient_scale);
-  if (weights.scalar_type() == at::kFloat) updated.copy_(flat.master);
-  transfers_.send(weights, updated);
+  if (sends_weights(slice)) {
+    if (!is_rounded) updated.copy_(flat.master);
+    transfers_.send(weights.memory(), updated);
+  } else if (!is_at_weights(slice)) {
+    weights.write(is_rounded ? updated : flat.master);
+  }
   flat.gradient.reset();
   flat.low_precision.reset();
   if (!is_kept) flat.master.reset();
@@ -255,9 +278,18 @@ void StepSlices::visit(size_t group, const Interval& part, Access access, const 
   for_each(indices, access, [&](Slice& slice) {
     follow_weights(slice, access);
     const size_t id = slice.flat.id;
-    visit({slice.interval, keeps_master(slice) ? slice.flat.master : weights_of(slice), optimizer_.state(id),
-           !is_on_disk(slice), [&](const optim::SliceState& state) { optimizer_.load_state(id, state); }});
+    const bool is_copy = !keeps_master(slice) && store_.home() == ParamHome::kDisk;
+    const SliceWeights weights = weights_of(slice);
+    at::Tensor master = keeps_master(slice) ? slice.flat.master : weights.memory();
+    if (is_copy) {
+      master = at::empty({slice.interval.numel()}, options_at(slice, store_.dtype()));
+      weights.read({0, master.numel()}, master);
+    }
+    visit({slice.interval, master, optimizer_.state(id), !is_on_disk(slice),
+           [&](const optim::SliceState& state) { optimizer_.load_state(id, state); }});
+    if (is_copy && access == Access::kChange) weights.write(master);
   });
+  if (access == Access::kChange) store_.finish_writes();
 }
 
 GroupState StepSlices::state(size_t group, const Interval& part) {
@@ -279,14 +311,15 @@ void StepSlices::write_weights() {
   note_written_shards();
   for_each(with_masters(), Access::kRead, [&](Slice& slice) {
     follow_weights(slice, Access::kRead);
-    weights_of(slice).copy_(slice.flat.master);
+    weights_of(slice).write(slice.flat.master);
   });
+  store_.finish_writes();
 }
 
 void StepSlices::read_weights() {
   for_each(with_masters(), Access::kChange, [&](Slice& slice) {
     slice.stale.clear();
-    slice.flat.master.copy_(weights_of(slice));
+    weights_of(slice).read({0, slice.interval.numel()}, slice.flat.master);
   });
 }
 

@@ -17,6 +17,7 @@
 #include "deepspeed/zero/host_transfers.h"
 #include "deepspeed/zero/optimizer_offload.h"
 #include "deepspeed/zero/param_store.h"
+#include "deepspeed/zero/slice_weights.h"
 #include "deepspeed/zero/state_slice.h"
 #include "deepspeed/zero/state_swapper.h"
 
@@ -78,15 +79,23 @@ class StepSlices {
   std::vector<Interval> cuts_of(size_t group) const;
   void add_slices(size_t group);
   void fill_in(Slice& slice, size_t group, const Interval& interval);
-  at::TensorOptions master_options(const Slice& slice) const;
+  /// Of memory where the slice is stepped.
+  at::TensorOptions options_at(const Slice& slice, at::ScalarType dtype) const;
   void make_masters();
 
   bool is_apart(const Slice& slice) const { return slice.is_offloaded && transfers_.is_apart(); }
   bool is_on_disk(const Slice& slice) const { return slice.is_offloaded && swapper_ != nullptr; }
+  /// Whether the weights lie where the slice is stepped.
+  bool is_at_weights(const Slice& slice) const;
   /// Whether masters are kept beside the weights.
   bool keeps_master(const Slice& slice) const;
-  /// The slice's weights in the model: the one place where they are found.
-  at::Tensor weights_of(const Slice& slice) const;
+  /// Whether it is stepped in host memory and its weights lie on the device; they are sent there, and fetched
+  /// before where they are the masters.
+  bool sends_weights(const Slice& slice) const {
+    return is_apart(slice) && store_.home() == ParamHome::kDevice;
+  }
+  bool fetches_weights(const Slice& slice) const;
+  SliceWeights weights_of(const Slice& slice) const;
   std::vector<at::Tensor> swapped_tensors(size_t index) const;
   /// Calls `work` with each of them, those on a disk one at a time.
   void for_each(const std::vector<size_t>& indices, Access access, const std::function<void(Slice&)>& work);
@@ -94,8 +103,9 @@ class StepSlices {
   std::vector<size_t> with_masters() const;
   void follow_weights(Slice& slice, Access access) const;
   void expect_transfers(const GradReducer& reducer, const std::vector<size_t>& order);
-  void step_here(Slice& slice, const GradReducer& reducer, double gradient_scale);
-  void step_apart(Slice& slice, const GradReducer& reducer, double gradient_scale);
+  at::Tensor gradient_of(const Slice& slice, const GradReducer& reducer);
+  at::Tensor memory_for_weights(const Slice& slice, const SliceWeights& weights);
+  void step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale);
 
   ParamStore& store_;
   optim::Optimizer& optimizer_;

@@ -111,8 +111,12 @@ void ZeroOptimizer::change_state(size_t group, const Interval& part, const Visit
 }
 
 void ZeroOptimizer::on_all_ranks(const char* what, const std::function<void()>& work) const {
-  if (options_.offload.device != OffloadDevice::kNvme || group_.size() == 1) return work();
+  if (!uses_disk() || group_.size() == 1) return work();
   agree_after(group_, what, work);
+}
+
+bool ZeroOptimizer::uses_disk() const {
+  return options_.offload.device == OffloadDevice::kNvme || store_->home() == ParamHome::kDisk;
 }
 
 void ZeroOptimizer::check_undamaged() const {
@@ -129,7 +133,7 @@ bool ZeroOptimizer::norm_is_wanted() const {
 }
 
 at::Tensor ZeroOptimizer::sum_of_squares() const {
-  const auto options = store_->groups().front().flat.options().dtype(at::kDouble);
+  const auto options = store_->options().dtype(at::kDouble);
   at::Tensor sum = at::zeros({1}, options);
   for (size_t index = 0; index < store_->groups().size(); ++index) {
     sum.add_(kernels::sum_of_squares(reducer_->gradient(index)).to(sum.device()));
@@ -186,7 +190,7 @@ void ZeroOptimizer::step_slices(int64_t step_number, double gradient_scale) {
   const auto step = [&] {
     on_all_ranks("the optimizer's step", [&] { slices_->step(*reducer_, gradient_scale); });
   };
-  if (options_.offload.device != OffloadDevice::kNvme) return step();
+  if (!uses_disk()) return step();
   try {
     step();
   } catch (const std::exception& error) {
@@ -244,15 +248,15 @@ MemoryBytes ZeroOptimizer::memory() const {
   memory.gradients = reducer_->bytes();
   memory.master_weights = slices_->master_bytes();
   memory.optimizer_states = optimizer_->state_bytes();
-  memory.swap_buffers = slices_->swap_buffer_bytes();
-  memory.on_disk = slices_->disk_bytes();
+  memory.swap_buffers = slices_->swap_buffer_bytes() + store_->buffer_bytes();
+  memory.on_disk = slices_->disk_bytes() + store_->disk_bytes();
   return memory;
 }
 
 void ZeroOptimizer::publish_masters() {
   const c10::NoGradGuard no_grad;
   check_undamaged();
-  if (has_master_weights() || options_.offload.is_on())
+  if (has_master_weights() || options_.offload.is_on() || store_->home() != ParamHome::kDevice)
     on_all_ranks("reading the master weights", [&] { slices_->write_weights(); });
   gather_parameters();
 }

@@ -59,7 +59,7 @@ struct MemoryBytes {
   int64_t gradients = 0;
   int64_t master_weights = 0;  // 0 in fp32, and with 16-bit masters: the parameters are the masters
   int64_t optimizer_states = 0;
-  int64_t swap_buffers = 0;  // through which masters and states pass that are on a disk
+  int64_t swap_buffers = 0;  // through which masters, states and parameters pass that are on a disk
   int64_t on_disk = 0;       // the latter; no memory, and not in the total
   int64_t total() const { return parameters + gradients + master_weights + optimizer_states + swap_buffers; }
 };
@@ -160,6 +160,7 @@ class ZeroOptimizer {
   void check_offload() const;
   ReducerOptions reducer_options() const;
   Interval whole(size_t group) const { return {0, owned(group).numel()}; }
+  bool uses_disk() const;
   bool norm_is_wanted() const;
   /// Of the reduced gradients of all ranks' slices: one double on their device.
   at::Tensor sum_of_squares() const;

@@ -293,14 +293,5 @@ TEST(ParamsOnDisk, NeedADiskOnEveryRank) {
   });
 }
 
-TEST(ParamsOnDisk, AreNotTrainedSoFar) {
-  const TemporaryFolder folder;
-  run_ranks(1, [&](comm::World& world) {
-    const Json config = with_params_in("nvme", folder.string(), {{"optimizer", {{"type", "AdamW"}}}});
-    EXPECT_THAT(error_of<ConfigError>([&] { tiny_engine(world, config, 3); }),
-                AllOf(HasSubstr("zero_optimization.offload_param.device"), HasSubstr("optimizer")));
-  });
-}
-
 }  // namespace
 }  // namespace deepspeed::testing

@@ -167,7 +167,7 @@ TEST(ShardHome, KeepsInTheHostWhatFitsThereAndWhatIsSmallerThanABlock) {
   std::vector<NamedTensor> params;
   std::vector<int64_t> numels = {3000, 4000, 10, 2000};
   for (const int64_t numel : numels) params.push_back({"p" + std::to_string(numel), at::ones({numel})});
-  ShardHomeOptions options{.place = ShardHomeOptions::Place::kDisk,
+  ShardHomeOptions options{.place = ParamHome::kDisk,
                            .file = file_options(folder.path()),
                            .max_in_host_numel = 5000,
                            .min_file_bytes = kPage};
@@ -181,7 +181,7 @@ TEST(ShardHome, KeepsInTheHostWhatFitsThereAndWhatIsSmallerThanABlock) {
 
 TEST(ShardHome, GivesOtherGroupsOneFlatBuffer) {
   const std::vector<NamedTensor> params = {{"a", at::ones({5})}, {"b", at::ones({4})}};
-  ShardHome home({.place = ShardHomeOptions::Place::kHost});
+  ShardHome home({.place = ParamHome::kHost});
   const auto group = home.make_group(params, ShardLayout({5, 4}, 2, 0), at::kBFloat16);
   EXPECT_EQ(group.flat.numel(), 5);
   group.shards[1]->write(at::ones({2}));

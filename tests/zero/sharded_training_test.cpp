@@ -32,6 +32,7 @@ struct Recipe {
   int steps = 4;
   int64_t sub_group_numel = 1'000'000;
   GatherPoolOptions pool = testing::nothing_persistent().pool;
+  ParamHome home = ParamHome::kDevice;
 
   Recipe() {
     zero.gradient_clipping = 0.0;
@@ -65,9 +66,9 @@ std::unique_ptr<ZeroOptimizer> optimizer_for(const torch::nn::Module& model, con
   auto base = optim::make_optimizer(recipe.optimizer, {{"lr", 0.02}, {"weight_decay", 0.1}}, options);
   std::unique_ptr<ParamStore> store;
   if (recipe.zero.stage == 3) {
-    store =
-        std::make_unique<ShardStore>(std::move(groups), frozen, group,
-                                     ShardStore::Options{recipe.dtype, recipe.sub_group_numel, recipe.pool});
+    store = std::make_unique<ShardStore>(
+        std::move(groups), frozen, group,
+        ShardStore::Options{recipe.dtype, recipe.sub_group_numel, recipe.pool, {.place = recipe.home}});
   } else {
     for (const NamedTensor& param : frozen) param.tensor.set_data(param.tensor.to(recipe.dtype));
     store = std::make_unique<ParamStore>(std::move(groups), group.size(), ParamStore::Options{recipe.dtype});
@@ -186,10 +187,14 @@ TEST(ShardedTraining, WithTheStepInAnotherMemoryIsTheSame) {
           recipe.zero.offload.device = OffloadDevice::kCpu;
           recipe.zero.offload.piece_numel = 20;
           recipe.zero.offload.always_copies = true;
-          for (const double ratio : stage == 3 ? std::vector{1.0, 0.5, 0.0} : std::vector{1.0}) {
-            recipe.zero.offload.ratio = ratio;
-            EXPECT_EQ(largest_difference(train_odd_net(recipe, world), expected), 0.0)
-                << "stage " << stage << " ratio " << ratio << " " << dtype;
+          for (const auto home : stage == 3 ? std::vector{ParamHome::kDevice, ParamHome::kHost}
+                                            : std::vector{ParamHome::kDevice}) {
+            recipe.home = home;
+            for (const double ratio : stage == 3 ? std::vector{1.0, 0.5, 0.0} : std::vector{1.0}) {
+              recipe.zero.offload.ratio = ratio;
+              EXPECT_EQ(largest_difference(train_odd_net(recipe, world), expected), 0.0)
+                  << "stage " << stage << " ratio " << ratio << " " << dtype << " home " << int(home);
+            }
           }
         }
       }
