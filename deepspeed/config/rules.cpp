@@ -177,18 +177,6 @@ void check_aio(const DeepSpeedConfig& config) {
           " bytes with device \"nvme\", expected a multiple of ", kPageBytes);
 }
 
-/// What stage 3 cannot do yet; the other stages do not look at these keys.
-void check_stage3(const ZeroConfig& zero) {
-  if (zero.stage != 3) return;
-  const auto refuse = [](const char* key, const auto& got, const char* expected) {
-    raise<ConfigError>("config", "zero_optimization.", key, ": not supported yet at stage 3, got ", got,
-                       ", supported so far: ", expected);
-  };
-  if (zero.stage3_use_all_reduce_for_fetch_params)
-    refuse("stage3_use_all_reduce_for_fetch_params", "true", "false");
-  if (zero.stage3_allgather_sequential) refuse("stage3_allgather_sequential", "true", "false");
-}
-
 void check_sum_of_gradients(const DeepSpeedConfig& config) {
   if (config.gradient_allreduce_op != "sum") return;
   constexpr const char* kKey = "gradient_allreduce_op: got \"sum\" ";
@@ -223,7 +211,6 @@ void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_wor
   check_offloaded_optimizer(config.zero_optimization);
   check_offloaded_params(config.zero_optimization);
   check_aio(config);
-  check_stage3(config.zero_optimization);
   check_sum_of_gradients(config);
   check_unmanaged_accumulation(config);
   check_world(config, data_parallel_world_size);

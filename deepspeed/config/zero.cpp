@@ -71,10 +71,11 @@ std::vector<Entry<ZeroConfig>> entries() {
             "Modules with fewer elements a descendant are fetched as one.",
             {alias("module_granularity_threshold"), effective_at_stage(3)}),
       entry("stage3_use_all_reduce_for_fetch_params", &C::stage3_use_all_reduce_for_fetch_params,
-            "Fetch with all-reduce in place of all-gather.",
+            "Fetch with all-reduce in place of all-gather: the same bits, and twice the bytes on the way.",
             {alias("use_all_reduce_for_fetch_params"), effective_at_stage(3)}),
       entry("stage3_allgather_sequential", &C::stage3_allgather_sequential,
-            "Fetch one parameter after the other.", {alias("allgather_sequential"), effective_at_stage(3)}),
+            "Fetch each parameter by a collective of its own, and at most one ahead of its use.",
+            {alias("allgather_sequential"), effective_at_stage(3)}),
       entry("ignore_unused_parameters", &C::ignore_unused_parameters,
             "Accept parameters that a step gives no gradient."),
       entry(

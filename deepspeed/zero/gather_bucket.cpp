@@ -6,16 +6,32 @@
 #include <ATen/ops/empty.h>
 
 namespace deepspeed::zero {
+namespace {
+
+/// The same memory as integers, as wide as they fit: (n) -> (bytes / their size).
+at::Tensor as_integers(const at::Tensor& values) {
+  const size_t bytes = values.nbytes();
+  if (bytes % sizeof(int64_t) == 0) return values.view(at::kLong);
+  return values.view(bytes % sizeof(int32_t) == 0 ? at::kInt : at::kByte);
+}
+
+}  // namespace
 
 GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                            at::ScalarType dtype, at::Device device, const device::SideStream& copies,
-                           GatherBuffers& buffers)
+                           GatherBuffers& buffers, Fetch fetch)
     : num_ranks_(group.size()),
       shards_(std::move(shards)),
       options_(at::TensorOptions().dtype(dtype).device(device)),
-      copies_(copies) {
+      copies_(copies),
+      fetch_(fetch) {
+  for (const auto& shard : shards_) numel_ += shard->numel();
   is_copying_ = !std::ranges::all_of(shards_, [&](const auto& shard) { return is_on_device(*shard); });
-  num_ranks_ == 1 ? start_alone() : start_gather(group, buffers);
+  if (num_ranks_ == 1) {
+    start_alone();
+  } else {
+    fetch == Fetch::kAllReduce ? start_all_reduce(group, buffers) : start_all_gather(group, buffers);
+  }
 }
 
 // What the copies write was made by the current stream, and may not go before it waits for them.
@@ -49,15 +65,29 @@ void GatherBucket::start_alone() {
   }
 }
 
-void GatherBucket::start_gather(const comm::ProcessGroup& group, GatherBuffers& buffers) {
+void GatherBucket::start_all_gather(const comm::ProcessGroup& group, GatherBuffers& buffers) {
   const bool sends_shard = shards_.size() == 1 && fits(*shards_.front());
-  int64_t numel = 0;
-  for (const auto& shard : shards_) numel += shard->numel();
-  sent_ = sends_shard ? shards_.front()->memory() : at::empty({numel}, options_);
-  received_ = buffers.take(num_ranks_ * numel, options_);
+  sent_ = sends_shard ? shards_.front()->memory() : at::empty({numel_}, options_);
+  received_ = buffers.take(num_ranks_ * numel_, options_);
   const auto scope = is_copying_ ? copies_.enter() : device::SideStream::Scope();
   if (!sends_shard) fill_sent();
   work_ = group.start_all_gather(received_, sent_);
+}
+
+// Each rank has zeros but for its own shards, so no bit is set on two ranks and the union of all is the
+// whole. A sum of the numbers themselves would turn -0.0 into +0.0 and change not-a-numbers; one of integers
+// cannot carry. NCCL has sums alone.
+void GatherBucket::start_all_reduce(const comm::ProcessGroup& group, GatherBuffers& buffers) {
+  received_ = buffers.take(num_ranks_ * numel_, options_);
+  const auto scope = is_copying_ ? copies_.enter() : device::SideStream::Scope();
+  received_.zero_();
+  int64_t begin = 0;
+  for (const auto& shard : shards_) {
+    shard->read(received_.narrow(0, begin + group.rank() * shard->numel(), shard->numel()));
+    begin += num_ranks_ * shard->numel();
+  }
+  work_ = group.start_all_reduce(as_integers(received_),
+                                 received_.is_cpu() ? comm::ReduceOp::kBor : comm::ReduceOp::kSum);
 }
 
 void GatherBucket::fill_sent() {
@@ -80,8 +110,11 @@ at::Tensor GatherBucket::take(size_t index) {
   if (shards_.size() == 1) return received_;
   int64_t begin = 0;
   for (size_t before = 0; before < index; ++before) begin += shards_[before]->numel();
-  return received_.view({num_ranks_, sent_.numel()})
-      .narrow(1, begin, shards_[index]->numel())
+  const int64_t numel = shards_[index]->numel();
+  // A copy, as the others may go before it.
+  if (fetch_ == Fetch::kAllReduce) return received_.narrow(0, num_ranks_ * begin, num_ranks_ * numel).clone();
+  return received_.view({num_ranks_, numel_})
+      .narrow(1, begin, numel)
       .clone(at::MemoryFormat::Contiguous)
       .view({-1});
 }

@@ -14,6 +14,9 @@
 
 namespace deepspeed::zero {
 
+/// The collective by which the shards of all ranks come together; the bits are the same.
+enum class Fetch { kAllGather, kAllReduce };
+
 class GatherBucket {
  public:
   /// shards: of parameters on `device`, sent in `dtype`. What lies elsewhere is copied there by the stream
@@ -21,7 +24,7 @@ class GatherBucket {
   /// is nothing to gather. Throws IoError.
   GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                at::ScalarType dtype, at::Device device, const device::SideStream& copies,
-               GatherBuffers& buffers);
+               GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather);
   ~GatherBucket();
   GatherBucket(const GatherBucket&) = delete;
   GatherBucket& operator=(const GatherBucket&) = delete;
@@ -35,17 +38,20 @@ class GatherBucket {
   /// Whether its memory can be used as it is.
   bool fits(const Shard& shard) const;
   void start_alone();
-  void start_gather(const comm::ProcessGroup& group, GatherBuffers& buffers);
+  void start_all_gather(const comm::ProcessGroup& group, GatherBuffers& buffers);
+  void start_all_reduce(const comm::ProcessGroup& group, GatherBuffers& buffers);
   void fill_sent();
 
   int num_ranks_;
   std::vector<std::shared_ptr<Shard>> shards_;
+  int64_t numel_ = 0;  // of all shards
   at::TensorOptions options_;
   device::SideStream copies_;
+  Fetch fetch_;
   bool is_copying_ = false;      // from where the device is not
   std::vector<at::Tensor> own_;  // of one rank: each shard; undefined where it is read when it is taken
-  at::Tensor sent_;              // (all shards)
-  at::Tensor received_;          // (ranks * all shards)
+  at::Tensor sent_;              // of an all-gather: (all shards)
+  at::Tensor received_;          // by all-gather (ranks, all shards), by all-reduce (all shards, ranks); flat
   comm::Work work_;
 };
 

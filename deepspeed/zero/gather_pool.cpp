@@ -182,7 +182,8 @@ void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted) {
       continue;
     }
     const std::shared_ptr<Shard>& shard = current_shard(*storage);
-    if (shard->numel() * static_cast<int64_t>(c10::elementSize(storage->dtype_)) >= kTravelsAlone) {
+    const auto bytes = shard->numel() * static_cast<int64_t>(c10::elementSize(storage->dtype_));
+    if (options_.is_sequential || bytes >= kTravelsAlone) {
       start_together({storage}, {shard});
       continue;
     }
@@ -196,8 +197,9 @@ void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered
                                 std::vector<std::shared_ptr<Shard>> shards) {
   if (gathered.empty()) return;
   const comm::CallSubject subject(subject_of(gathered));
-  const auto bucket = std::make_shared<GatherBucket>(group_, std::move(shards), gathered.front()->dtype_,
-                                                     gathered.front()->device_, *copies_, buffers_);
+  const auto bucket =
+      std::make_shared<GatherBucket>(group_, std::move(shards), gathered.front()->dtype_,
+                                     gathered.front()->device_, *copies_, buffers_, options_.fetch);
   for (size_t place = 0; place < gathered.size(); ++place) {
     set_gathering(*gathered[place], {});
     gathered[place]->gather_ = bucket;
@@ -252,6 +254,7 @@ void GatherPool::prefetch() {
   for (PartitionedStorage* const next : storages_of(coordinator_.to_prefetch())) {
     PartitionedStorage& storage = *next;
     if (!storage.has_storage() || is_stale(storage)) continue;
+    if (options_.is_sequential && storage.state_ == State::kGathering) return;
     if (storage.state_ != State::kPartitioned) {
       ready += storage.numel_;
       continue;
@@ -260,9 +263,11 @@ void GatherPool::prefetch() {
     if (!fits || (!wanted.empty() && wanted.front()->dtype_ != storage.dtype_)) break;
     missing += storage.numel_;
     wanted.push_back(&storage);
+    if (options_.is_sequential) break;
   }
   // What is little beside what is there already waits until there is more of it.
-  if (!wanted.empty() && missing >= ready) start_gathers(wanted);
+  const bool is_enough = options_.is_sequential || missing >= ready;
+  if (!wanted.empty() && is_enough) start_gathers(wanted);
 }
 
 void GatherPool::read_ahead(const std::vector<uint64_t>& keys) {

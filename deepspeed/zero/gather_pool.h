@@ -23,6 +23,7 @@
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/device/side_stream.h"
 #include "deepspeed/zero/coordinator.h"
+#include "deepspeed/zero/gather_bucket.h"
 #include "deepspeed/zero/gather_unit.h"
 #include "deepspeed/zero/partitioned_storage.h"
 
@@ -35,8 +36,10 @@ struct GatherPoolOptions {
   int64_t max_reuse_distance = 1'000'000'000;  // elements of other uses until what is used again goes
   int64_t model_persistence_threshold = std::numeric_limits<int64_t>::max();  // of all of these together
   int64_t read_ahead_numel = 0;  // elements whose shards are read from a disk ahead of their gathers
-  bool log_new_traces = false;   // warn where a pass uses parameters in another order than earlier ones
-  bool is_provisional = false;   // of a zero::Init, whose parameters initialize() takes over
+  Fetch fetch = Fetch::kAllGather;
+  bool is_sequential = false;   // each parameter by a collective of its own, at most one ahead of its use
+  bool log_new_traces = false;  // warn where a pass uses parameters in another order than earlier ones
+  bool is_provisional = false;  // of a zero::Init, whose parameters initialize() takes over
 };
 
 /// Any thread may call.

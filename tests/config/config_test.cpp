@@ -178,8 +178,6 @@ TEST(Config, RefusesContradictions) {
        "prescale_gradients: got true"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 3}, "prescale_gradients": true})",
        "prescale_gradients: got true, expected false at stage 3"},
-      {R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "stage3_allgather_sequential": true}})",
-       "zero_optimization.stage3_allgather_sequential: not supported yet at stage 3, got true"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}})",
        "zero_optimization.offload_param.device: got \"cpu\" at stage 2, expected"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}})",

@@ -49,6 +49,29 @@ TEST(Coordinator, GathersAheadFromTheSecondPassOn) {
   });
 }
 
+TEST(Coordinator, GathersOneParameterAheadWhereTheyComeOneAfterTheOther) {
+  testing::run_ranks(2, [](comm::World& world) {
+    const c10::NoGradGuard no_grad;
+    Mlp model(8, 3);
+    auto options = with_distances(1000, 1000);
+    options.pool.is_sequential = true;
+    const ShardStore store = testing::shard(model, world.group(), options);
+    const auto state_of = [&](size_t param) { return store.storages(0)[param]->state(); };
+    for (const int pass : {1, 2}) {
+      const ParameterAccess access(store.pool(), AccessMode::kTraining);
+      model.linear(0)->weight.sum();
+      EXPECT_EQ(num_partitioned(store), pass == 1 ? 11 : 10);
+      if (pass == 2) {
+        EXPECT_EQ(state_of(1), PartitionedStorage::State::kGathering);
+      }
+      model.linear(0)->bias.sum();  // here is the one that was ahead, and the next one
+      EXPECT_EQ(num_partitioned(store), pass == 1 ? 10 : 9);
+      EXPECT_EQ(state_of(1), PartitionedStorage::State::kWhole);
+      model.forward(rows_of(8));
+    }
+  });
+}
+
 TEST(Coordinator, LetsGoOfWhatIsNotUsedAgainSoon) {
   testing::run_ranks(2, [](comm::World& world) {
     const c10::NoGradGuard no_grad;
