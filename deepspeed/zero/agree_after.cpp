@@ -8,7 +8,8 @@
 
 namespace deepspeed::zero {
 
-void agree_after(const comm::ProcessGroup& group, const char* what, const std::function<void()>& work) {
+void agree_after(const comm::ProcessGroup& group, const char* where, const char* what,
+                 const std::function<void()>& work) {
   std::string failure;
   std::exception_ptr own;
   try {
@@ -21,10 +22,9 @@ void agree_after(const comm::ProcessGroup& group, const char* what, const std::f
   const std::vector<std::string> failures = group.all_gather_text(failure);
   if (own) std::rethrow_exception(own);
   for (size_t rank = 0; rank < failures.size(); ++rank) {
-    if (!failures[rank].empty())
-      raise<IoError>("zero.optimizer", what, " failed on rank ", rank, ": ", failures[rank]);
+    if (!failures[rank].empty()) raise<IoError>(where, what, " failed on rank ", rank, ": ", failures[rank]);
   }
-  raise<IoError>("zero.optimizer", what, " failed on another rank");
+  raise<IoError>(where, what, " failed on another rank");
 }
 
 }  // namespace deepspeed::zero

@@ -1,8 +1,6 @@
 #include "deepspeed/zero/shard_store.h"
 
 #include <algorithm>
-#include <exception>
-#include <functional>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -10,6 +8,7 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/zero/agree_after.h"
 #include "deepspeed/zero/memory_overlap.h"
 
 namespace deepspeed::zero {
@@ -103,24 +102,6 @@ GatherPoolOptions pool_options(const ShardStore::Options& options, int num_ranks
   return pool;
 }
 
-/// Calls `make`, after which every rank knows whether it worked on all of them.
-void make_on_all_ranks(const comm::ProcessGroup& group, const std::function<void()>& make) {
-  std::string failure;
-  std::exception_ptr own;
-  try {
-    make();
-  } catch (const std::exception& error) {
-    failure = error.what();
-    own = std::current_exception();
-  }
-  const std::vector<std::string> failures = group.all_gather_text(failure);
-  if (own) std::rethrow_exception(own);
-  for (size_t rank = 0; rank < failures.size(); ++rank) {
-    if (!failures[rank].empty())
-      raise<IoError>(kShardStoreWhere, "no place for the parameters on rank ", rank, ": ", failures[rank]);
-  }
-}
-
 }  // namespace
 
 ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector<NamedTensor> frozen,
@@ -137,7 +118,7 @@ ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector
   const ShardLayout frozen_layout = layout_of(frozen_);
   std::vector<ShardHome::Group> homes;
   ShardHome::Group frozen_home;
-  make_on_all_ranks(group, [&] {
+  agree_after(group, kShardStoreWhere, "making places for the parameters", [&] {
     ShardHome home(options.home);
     file_ = home.file();
     for (const auto& params : groups) {

@@ -112,7 +112,7 @@ void ZeroOptimizer::change_state(size_t group, const Interval& part, const Visit
 
 void ZeroOptimizer::on_all_ranks(const char* what, const std::function<void()>& work) const {
   if (!uses_disk() || group_.size() == 1) return work();
-  agree_after(group_, what, work);
+  agree_after(group_, "zero.optimizer", what, work);
 }
 
 bool ZeroOptimizer::uses_disk() const {
