@@ -1,11 +1,16 @@
 // offload_nvme_step --folder DIR: Adam over states that lie on a disk, against what the disk itself gives
-// with requests of the same size and number, as a ratio, with a timeline of reads, steps and writes.
+// with requests of the same size and number, as a ratio, with a timeline of reads, steps and writes. With
+// --fio what the disk gives is what fio reaches, which reads and writes as many bytes as a step does.
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -14,6 +19,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "deepspeed/base/json.h"
 #include "deepspeed/io/disk_rate.h"
 #include "deepspeed/optim/adam.h"
 #include "deepspeed/zero/state_swapper.h"
@@ -35,6 +41,7 @@ struct Arguments {
   size_t units = 12;
   int loops = 5;
   bool timeline = true;
+  bool fio = false;
   deepspeed::io::AsyncIoOptions aio;
 };
 
@@ -116,6 +123,38 @@ void print_timeline(const std::vector<SwapSpan>& spans) {
   for (const std::string& row : rows) std::cout << "  |" << row << "|\n";
 }
 
+/// Seconds in which fio reads so many bytes and writes as many, mixed, by requests as ours.
+double fio_seconds(const Arguments& arguments, int64_t bytes) {
+  const std::string file = (std::filesystem::path(arguments.folder) / "nvme_step.fio").string();
+  const deepspeed::io::AsyncIoOptions& aio = arguments.aio;
+  const std::string command =
+      "fio --name=mixed --filename='" + file + "' --rw=rw --rwmixread=50 --direct=1 --ioengine=io_uring" +
+      " --bs=" + std::to_string(aio.block_bytes) + " --iodepth=" + std::to_string(aio.queue_depth) +
+      " --size=" + std::to_string(bytes) + " --io_size=" + std::to_string(2 * bytes) +
+      " --randrepeat=1 --output-format=json";
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command.c_str(), "r"), &::pclose);
+  if (!pipe) throw std::runtime_error("cannot start fio");
+  std::string text;
+  char part[4096];
+  while (const size_t count = std::fread(part, 1, sizeof part, pipe.get())) text.append(part, count);
+  const size_t begin = text.find('{');
+  if (begin == std::string::npos) throw std::runtime_error("fio printed no JSON: is it installed?");
+  const auto job = deepspeed::Json::parse(text.substr(begin)).at("jobs").at(0);
+  const double moved = job["read"]["io_bytes"].get<double>() + job["write"]["io_bytes"].get<double>();
+  const double milliseconds =
+      std::max(job["read"]["runtime"].get<double>(), job["write"]["runtime"].get<double>());
+  return milliseconds / 1e3 * (2.0 * double(bytes) / moved);
+}
+
+double disk_seconds(const Arguments& arguments, int64_t bytes) {
+  if (arguments.fio) return fio_seconds(arguments, bytes);
+  deepspeed::io::DiskRateOptions options;
+  options.bytes = uint64_t(std::min(bytes, int64_t{512'000'000}));
+  options.loops = 1;
+  const auto rate = deepspeed::io::measure_disk(arguments.folder, options, arguments.aio);
+  return double(bytes) / rate.read + double(bytes) / rate.write;
+}
+
 struct Measured {
   double of_disk = 0.0;   // the rate of a pass, of the disk's own
   double stepping = 0.0;  // the part of its time in which Adam steps
@@ -125,10 +164,7 @@ struct Measured {
 /// The median of passes that alternate with measurements of the disk, since a disk is not equally fast at all
 /// times.
 Measured measure(const Arguments& arguments, StateSwapperOptions options) {
-  const double bytes = double(arguments.units) * double(arguments.unit_numel) * 12.0;
-  deepspeed::io::DiskRateOptions rate_options;
-  rate_options.bytes = uint64_t(std::min(bytes, 512e6));
-  rate_options.loops = 1;
+  const int64_t bytes = int64_t(arguments.units) * arguments.unit_numel * 12;
   std::vector<SwapSpan> spans;
   options.observe = [&](const SwapSpan& span) { spans.push_back(span); };
   Slices slices(arguments.units, arguments.unit_numel);
@@ -139,12 +175,12 @@ Measured measure(const Arguments& arguments, StateSwapperOptions options) {
   pass();  // makes the states
   std::vector<Measured> passes;
   for (int loop = 0; loop < arguments.loops; ++loop) {
-    const auto rate = deepspeed::io::measure_disk(arguments.folder, rate_options, arguments.aio);
+    const double of_disk = disk_seconds(arguments, bytes);
     spans.clear();
     const auto begin = std::chrono::steady_clock::now();
     pass();
     const double seconds = Seconds(std::chrono::steady_clock::now() - begin).count();
-    Measured measured{(bytes / rate.read + bytes / rate.write) / seconds, 0.0, spans};
+    Measured measured{of_disk / seconds, 0.0, spans};
     for (const SwapSpan& span : spans) {
       if (span.kind == SwapSpan::Kind::kWork)
         measured.stepping += Seconds(span.end - span.begin).count() / seconds;
@@ -162,7 +198,8 @@ void run(const Arguments& arguments) {
     verify(options);
     const Measured measured = measure(arguments, options);
     std::cout << std::fixed << std::setprecision(2) << "pipeline_read " << read << ", pipeline_write "
-              << write << ": " << measured.of_disk << " of the disk's own rate, with a step that takes "
+              << write << ": " << measured.of_disk
+              << (arguments.fio ? " of fio's rate" : " of the disk's own rate") << ", with a step that takes "
               << measured.stepping << " of the time\n";
     if (arguments.timeline) print_timeline(measured.spans);
   }
@@ -180,6 +217,7 @@ int main(int argc, char** argv) {
   app.add_option("--block_size", arguments.aio.block_bytes, "Bytes of a request");
   app.add_option("--queue_depth", arguments.aio.queue_depth, "Requests under way");
   app.add_option("--threads", arguments.aio.num_threads, "That move a part of each range");
+  app.add_flag("--fio", arguments.fio, "Measure the disk by fio, with reads and writes mixed");
   app.add_flag("!--no_timeline", arguments.timeline, "Leave the timelines out");
   CLI11_PARSE(app, argc, argv);
   try {
