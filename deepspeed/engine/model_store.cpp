@@ -1,14 +1,14 @@
 #include "deepspeed/engine/model_store.h"
 
-#include <filesystem>
 #include <functional>
 #include <unordered_set>
 #include <utility>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/base/message.h"
 #include "deepspeed/zero/gather_pool_options.h"
 #include "deepspeed/zero/set_values.h"
+#include "deepspeed/zero/shard_home_options.h"
 #include "deepspeed/zero/shard_store.h"
 
 namespace deepspeed {
@@ -37,42 +37,6 @@ void prepare_rest(const std::vector<zero::NamedTensor>& rest, const comm::Proces
     }
     if (group.size() > 1) group.broadcast(param.tensor.detach(), 0);
   }
-}
-
-// As DeepSpeed names the folders of parameters.
-const char* dtype_name(at::ScalarType dtype) {
-  return dtype == at::kHalf ? "float16" : dtype == at::kBFloat16 ? "bfloat16" : "float32";
-}
-
-zero::ShardFileOptions file_options(const config::DeepSpeedConfig& config, at::ScalarType dtype, int rank) {
-  const config::OffloadParamConfig& offload = config.zero_optimization.offload_param;
-  zero::ShardFileOptions options;
-  options.folder = std::filesystem::path(*offload.nvme_path) / "zero_stage_3" /
-                   message(dtype_name(dtype), "params") / message("rank", rank);
-  options.aio.block_bytes = static_cast<size_t>(config.aio.block_size);
-  options.aio.queue_depth = static_cast<size_t>(config.aio.queue_depth);
-  options.aio.num_threads = static_cast<size_t>(config.aio.intra_op_parallelism);
-  options.aio.single_submit = config.aio.single_submit;
-  options.aio.overlap_events = config.aio.overlap_events;
-  options.buffer_count = offload.buffer_count;
-  options.buffer_numel = offload.buffer_size;
-  return options;
-}
-
-zero::ShardHomeOptions home_options(const config::DeepSpeedConfig& config, at::ScalarType dtype, int rank,
-                                    bool on_cuda) {
-  const config::OffloadParamConfig& offload = config.zero_optimization.offload_param;
-  zero::ShardHomeOptions options;
-  if (offload.device == "none") return options;
-  options.place = offload.device == "cpu" ? zero::ParamHome::kHost : zero::ParamHome::kDisk;
-  options.pin_memory = offload.pin_memory && on_cuda;
-  if (options.place == zero::ParamHome::kHost) return options;
-  options.file = file_options(config, dtype, rank);
-  options.file.pin_memory = options.pin_memory;
-  options.max_in_host_numel = offload.max_in_cpu;
-  // A request to the disk costs as much as its block.
-  options.min_file_bytes = config.aio.block_size;
-  return options;
 }
 
 zero::ShardStore::Options shard_options(const config::ZeroConfig& zero, at::ScalarType dtype) {
@@ -108,7 +72,7 @@ ModelStore shard_model(const config::DeepSpeedConfig& config,
   prepare_rest(whole, group, dtype);
   if (groups.empty() && rest.empty()) return {};
   zero::ShardStore::Options options = shard_options(config.zero_optimization, dtype);
-  options.home = home_options(config, dtype, group.rank(), on_cuda);
+  options.home = zero::shard_home_options(config, dtype, group.rank(), on_cuda);
   auto store = std::make_unique<zero::ShardStore>(std::move(groups), std::move(rest), group, options);
   auto pool = store->pool();
   return {std::move(store), std::move(pool)};

@@ -5,11 +5,14 @@
 #include <unordered_set>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/zero/agree_after.h"
+#include "deepspeed/zero/construction_mode.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -37,10 +40,24 @@ bool is_whole_parameter(const at::Tensor& tensor) {
 }  // namespace
 
 Construction::Construction(comm::ProcessGroup group, const ConstructionOptions& options)
-    : group_(std::move(group)), options_(options) {}
+    : group_(std::move(group)), options_(options) {
+  const bool is_there = options_.home.place == ParamHome::kHost && options_.device.is_cpu();
+  if (options_.home.place == ParamHome::kDevice || is_there) return;
+  agree_after(group_, kConstructionWhere, "making a place for the parameters",
+              [&] { home_.emplace(options_.home); });
+}
 
 at::TensorOptions Construction::shard_options(const at::Tensor& param) const {
   return at::TensorOptions(options_.device).dtype(options_.dtype.value_or(param.scalar_type()));
+}
+
+std::shared_ptr<Shard> Construction::make_place(const std::string& name, const at::Tensor& param) {
+  if (!home_) return nullptr;
+  const ConstructionPause pause;
+  const NamedTensor on_device{name, at::empty({0}, options_.device)};
+  const ShardLayout layout({param.numel()}, group_.size(), 0);
+  const auto dtype = c10::typeMetaToScalarType(shard_options(param).dtype());
+  return home_->make_group({on_device}, layout, dtype).shards.front();
 }
 
 void Construction::note_birth(const at::Tensor& tensor) {
@@ -96,7 +113,9 @@ void Construction::keep_limit(int64_t max_whole_bytes, bool spare_newest) {
 void Construction::partition(const at::Tensor& param) {
   std::string name = message("parameter ", num_params_, " of zero::Init, of sizes ", c10::str(param.sizes()));
   ++num_params_;
-  NewParameter::partition(param, std::move(name), group_, shard_options(param), weak_from_this());
+  auto place = make_place(name, param);
+  NewParameter::partition(param, std::move(name), group_, shard_options(param), std::move(place),
+                          weak_from_this());
   partitioned_.emplace_back(param.getIntrusivePtr());
 }
 
@@ -140,19 +159,28 @@ void Construction::give_back_all_but(const std::vector<NamedTensor>& kept) {
   }
 }
 
-void Construction::hand_over(GatherPool& pool, const at::Tensor& tensor, const std::string& name,
-                             const at::Tensor& shard) {
-  pool.partition(tensor, name, std::make_shared<MemoryShard>(shard), shard.device());
+// Not-a-numbers until somebody gives it values.
+void Construction::hand_over_unset(GatherPool& pool, const at::Tensor& tensor, const std::string& name) {
+  const int64_t numel = shard_numel(tensor.numel(), group_.size());
+  const at::Tensor values =
+      at::full({numel}, std::numeric_limits<double>::quiet_NaN(), shard_options(tensor));
+  auto shard = make_place(name, tensor);
+  if (shard) {
+    shard->write(values);
+  } else {
+    shard = std::make_shared<MemoryShard>(values);
+  }
+  pool.partition(tensor, name, std::move(shard), options_.device);
 }
 
-void Construction::hand_over(GatherPool& pool, const at::Tensor& tensor, const std::string& name) {
+void Construction::hand_over(GatherPool& pool, const at::Tensor& tensor, const std::string& name) const {
   const auto param = new_parameter_of(tensor);
   if (param->is_held()) {
     raise<UsageError>(kConstructionWhere, name,
                       " is inside a zero::GatheredParameters at the end of the zero::Init; end that first");
   }
   param->release();
-  hand_over(pool, tensor, name, param->shard());
+  pool.partition(tensor, name, param->shard(), options_.device);
 }
 
 std::shared_ptr<GatherPool> Construction::make_pool() const {
@@ -179,9 +207,7 @@ void Construction::hand_over(const std::vector<NamedTensor>& params) {
     const at::Tensor& tensor = param.tensor;
     if (tensor.numel() == 0) continue;
     if (tensor.is_meta()) {
-      const int64_t numel = shard_numel(tensor.numel(), group_.size());
-      hand_over(*pool, tensor, param.name,
-                at::full({numel}, std::numeric_limits<double>::quiet_NaN(), shard_options(tensor)));
+      hand_over_unset(*pool, tensor, param.name);
     } else if (new_parameter_of(tensor)) {
       hand_over(*pool, tensor, param.name);
     } else if (may_become_a_parameter(tensor) && !record_of(tensor)) {

@@ -21,19 +21,22 @@
 #include "deepspeed/zero/gather_pool.h"
 #include "deepspeed/zero/new_parameter.h"
 #include "deepspeed/zero/param_store.h"
+#include "deepspeed/zero/shard_home.h"
 
 namespace deepspeed::zero {
 
 struct ConstructionOptions {
   std::optional<at::ScalarType> dtype;  // of the parameters at the end; none: as they were built
-  at::Device device = at::kCPU;         // where the shards are
+  at::Device device = at::kCPU;         // of the parameters at the end; ranks exchange them there
+  ShardHomeOptions home = {};           // where the shards are
   int64_t max_whole_bytes = 0;          // that stand whole, beside the newest tensor
-  GatherPoolOptions pool;               // from the end on, until initialize()
+  GatherPoolOptions pool = {};          // from the end on, until initialize()
 };
 
 class Construction : public std::enable_shared_from_this<Construction> {
  public:
-  /// Of the thread that makes it.
+  /// Of the thread that makes it. Collective where the shards go to a disk: throws IoError on all ranks where
+  /// one has none, ConfigError for no buffers.
   Construction(comm::ProcessGroup group, const ConstructionOptions& options);
 
   const comm::ProcessGroup& group() const { return group_; }
@@ -61,6 +64,8 @@ class Construction : public std::enable_shared_from_this<Construction> {
   using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl>;
 
   at::TensorOptions shard_options(const at::Tensor& param) const;
+  /// For a shard that does not lie on the device; else null.
+  std::shared_ptr<Shard> make_place(const std::string& name, const at::Tensor& param);
   void partition(const at::Tensor& param);
   /// The whole parameters that were never partitioned, the oldest first; forgets what died.
   std::vector<at::Tensor> whole_newborns();
@@ -69,12 +74,12 @@ class Construction : public std::enable_shared_from_this<Construction> {
   void keep_limit(int64_t max_whole_bytes, bool spare_newest);
   void give_back_all_but(const std::vector<NamedTensor>& kept);
   std::shared_ptr<GatherPool> make_pool() const;
-  static void hand_over(GatherPool& pool, const at::Tensor& tensor, const std::string& name);
-  static void hand_over(GatherPool& pool, const at::Tensor& tensor, const std::string& name,
-                        const at::Tensor& shard);
+  void hand_over(GatherPool& pool, const at::Tensor& tensor, const std::string& name) const;
+  void hand_over_unset(GatherPool& pool, const at::Tensor& tensor, const std::string& name);
 
   const comm::ProcessGroup group_;
   const ConstructionOptions options_;
+  std::optional<ShardHome> home_;  // none: on the device
   const std::thread::id thread_ = std::this_thread::get_id();
   std::vector<WeakTensor> newborns_;
   std::vector<WeakTensor> partitioned_;

@@ -5,12 +5,14 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/config/config.h"
+#include "deepspeed/config/rules.h"
 #include "deepspeed/device/current_device.h"
 #include "deepspeed/zero/construction.h"
 #include "deepspeed/zero/construction_mode.h"
 #include "deepspeed/zero/gather_pool_options.h"
 #include "deepspeed/zero/memory_overlap.h"
 #include "deepspeed/zero/named_parameters.h"
+#include "deepspeed/zero/shard_home_options.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -23,9 +25,6 @@ void refuse(bool is_asked, const char* argument, const char* way_out) {
 
 void check_arguments(const InitArguments& arguments) {
   refuse(arguments.mpu != nullptr, "mpu: tensor and pipeline parallelism", "pass data_parallel_group");
-  refuse(!arguments.remote_device.empty() && arguments.remote_device != "none",
-         "remote_device: the offload of parameters", "leave it out");
-  refuse(arguments.pin_memory, "pin_memory: the offload of parameters", "leave it out");
   refuse(static_cast<bool>(arguments.zero_param_parallel_group),
          "zero_param_parallel_group: a second partition inside of a node", "leave it out");
   refuse(arguments.zero_quantized_weights, "zero_quantized_weights: a quantized gather", "leave it out");
@@ -38,6 +37,11 @@ void check_arguments(const InitArguments& arguments) {
   }
   if (arguments.max_whole_bytes < 0) {
     raise<UsageError>(kInitWhere, "max_whole_bytes: got ", arguments.max_whole_bytes, ", expected 0 or more");
+  }
+  const std::string& remote = arguments.remote_device;
+  if (remote != "none" && remote != "cpu" && remote != "nvme") {
+    raise<UsageError>(kInitWhere, "remote_device: got \"", remote,
+                      "\", expected \"none\", \"cpu\" or \"nvme\"");
   }
   const auto dtype = arguments.dtype.value_or(at::kFloat);
   if (dtype != at::kFloat && dtype != at::kHalf && dtype != at::kBFloat16) {
@@ -62,6 +66,32 @@ std::optional<at::ScalarType> dtype_of(const config::DeepSpeedConfig& config) {
   return std::nullopt;
 }
 
+/// What the arguments say takes the place of what the config leaves out.
+void set_offload(config::DeepSpeedConfig& config, const InitArguments& arguments, int num_ranks) {
+  config::OffloadParamConfig& offload = config.zero_optimization.offload_param;
+  const std::string& remote = arguments.remote_device;
+  if (offload.device != "none" && remote != "none" && offload.device != remote) {
+    raise<UsageError>(kInitWhere, "remote_device: got \"", remote,
+                      "\", and zero_optimization.offload_param.device is \"", offload.device,
+                      "\"; leave one of them out");
+  }
+  if (offload.device == "none") {
+    offload.device = remote;
+    offload.pin_memory = false;
+  }
+  offload.pin_memory = offload.pin_memory || arguments.pin_memory;
+  if (offload.device == "none" && arguments.pin_memory) {
+    raise<UsageError>(kInitWhere,
+                      "pin_memory: got true without a remote_device, expected \"cpu\" or \"nvme\" beside it");
+  }
+  if (remote == "nvme" && !arguments.config_dict_or_path) {
+    raise<ConfigError>(kInitWhere,
+                       "remote_device: got \"nvme\" without config_dict_or_path, whose "
+                       "zero_optimization.offload_param.nvme_path says where the disk is");
+  }
+  if (remote == "nvme") config::require_consistent(config, num_ranks);
+}
+
 }  // namespace
 
 Init::Init(InitArguments arguments) : exceptions_(std::uncaught_exceptions()) {
@@ -73,9 +103,11 @@ Init::Init(InitArguments arguments) : exceptions_(std::uncaught_exceptions()) {
 
 void Init::start(const InitArguments& arguments) {
   const comm::ProcessGroup group = group_of(arguments);
-  ConstructionOptions options{arguments.dtype, device_of(group), arguments.max_whole_bytes, {}};
+  ConstructionOptions options{
+      .dtype = arguments.dtype, .device = device_of(group), .max_whole_bytes = arguments.max_whole_bytes};
+  config::DeepSpeedConfig config;
   if (arguments.config_dict_or_path) {
-    const auto config = config::load_config(*arguments.config_dict_or_path, group.size());
+    config = config::load_config(*arguments.config_dict_or_path, group.size());
     if (config.zero_optimization.stage != 3) {
       raise<ConfigError>(
           "config", "zero_optimization.stage: got ", config.zero_optimization.stage,
@@ -85,6 +117,9 @@ void Init::start(const InitArguments& arguments) {
     if (!options.dtype) options.dtype = dtype_of(config);
     options.pool = gather_pool_options(config.zero_optimization);
   }
+  set_offload(config, arguments, group.size());
+  options.home =
+      shard_home_options(config, options.dtype.value_or(at::kFloat), group.rank(), options.device.is_cuda());
   const Construction* const outer = current_construction();
   if (outer == nullptr) {
     construction_ = std::make_shared<Construction>(group, options);
@@ -94,10 +129,11 @@ void Init::start(const InitArguments& arguments) {
   if (arguments.module) {
     raise<UsageError>(kInitWhere, "module: the model is passed inside of another zero::Init; end that first");
   }
-  if (outer->options().dtype != options.dtype || outer->group().global_ranks() != group.global_ranks()) {
+  if (outer->options().dtype != options.dtype || outer->options().home.place != options.home.place ||
+      outer->group().global_ranks() != group.global_ranks()) {
     raise<UsageError>(kInitWhere,
-                      "another zero::Init lives on this thread, with another dtype or other ranks; end it "
-                      "first, or pass the same");
+                      "another zero::Init lives on this thread, with another dtype, remote_device or other "
+                      "ranks; end it first, or pass the same");
   }
 }
 

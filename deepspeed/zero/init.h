@@ -39,10 +39,16 @@ struct InitArguments {
   std::shared_ptr<torch::nn::Module> module = nullptr;
   comm::ProcessGroup data_parallel_group = {};  // default: all ranks
   bool mem_efficient_linear = true;             // nothing to do: backward gathers what it needs
+  /// Where the shards wait from the moment on at which a parameter is partitioned: "none" on the rank's
+  /// device, "cpu" in the host's memory, "nvme" on the disk of offload_param.nvme_path, except for what its
+  /// max_in_cpu and aio.block_size leave in the host's memory. "none" becomes the config's
+  /// offload_param.device. initialize() moves the shards to where its own config wants them.
   std::string remote_device = "none";
+  /// Page-locked host memory, where the device is none that it belongs to; or the config's
+  /// offload_param.pin_memory.
   bool pin_memory = false;
-  /// Gives dtype, where that is left out, and the limits of what is whole before initialize(). Its stage must
-  /// be 3.
+  /// Gives dtype and remote_device, where they are left out, and the limits of what is whole before
+  /// initialize(). Its stage must be 3.
   std::optional<config::ConfigSource> config_dict_or_path = {};
   bool enabled = true;  // false: nothing happens
   /// Of the parameters at the end, and of the shards from the start; float32, float16 or bfloat16. Until the
@@ -75,8 +81,9 @@ struct InitArguments {
 ///   no use; no other rank is waited for.
 class Init {
  public:
-  /// Collective. Throws ConfigError for another stage than 3, NotSupportedError for what does not exist yet,
-  /// UsageError for arguments that contradict each other or an outer zero::Init.
+  /// Collective. Throws ConfigError for another stage than 3 and for "nvme" without a disk, NotSupportedError
+  /// for what does not exist yet, UsageError for arguments that contradict each other, the config or an outer
+  /// zero::Init; IoError, on all ranks, where one has no disk.
   explicit Init(InitArguments arguments = {});
   /// close(), unless an exception unwinds.
   ~Init() noexcept(false);

@@ -29,46 +29,60 @@ struct OutsideOfConstruction {
 }  // namespace
 
 NewParameter::NewParameter(const at::Tensor& param, std::string name, const comm::ProcessGroup& group,
+                           const at::TensorOptions& sent, std::shared_ptr<Shard> place,
                            std::weak_ptr<Construction> construction)
     : name_(std::move(name)),
       group_(group),
       numel_(param.numel()),
       dtype_(param.dtype()),
       device_(param.device()),
-      construction_(std::move(construction)) {}
+      construction_(std::move(construction)),
+      sent_(sent),
+      has_place_(place != nullptr),
+      shard_(std::move(place)) {}
 
 std::shared_ptr<NewParameter> NewParameter::partition(const at::Tensor& param, std::string name,
                                                       const comm::ProcessGroup& group,
-                                                      const at::TensorOptions& options,
+                                                      const at::TensorOptions& sent,
+                                                      std::shared_ptr<Shard> place,
                                                       std::weak_ptr<Construction> construction) {
   const OutsideOfConstruction outside;
   std::shared_ptr<NewParameter> made(
-      new NewParameter(param, std::move(name), group, std::move(construction)));
+      new NewParameter(param, std::move(name), group, sent, std::move(place), std::move(construction)));
   at::Tensor values = param.detach().contiguous();
   if (!param.is_contiguous()) param.set_data(values);
-  made->take_shard(values.view({-1}), options);
+  made->take_shard(values.view({-1}));
   values.reset();
   arm(param, made);
   return made;
 }
 
-void NewParameter::take_shard(const at::Tensor& values, const at::TensorOptions& options) {
+void NewParameter::take_shard(const at::Tensor& values) {
   const comm::CallSubject subject(name_);
-  const at::Tensor sent = values.to(options);
-  if (group_.size() == 1) {
-    shard_ = sent;
+  const at::Tensor sent = values.to(sent_);
+  if (group_.size() > 1) group_.broadcast(sent, 0);
+  if (group_.size() == 1 && !has_place_) {
+    shard_ = std::make_shared<MemoryShard>(sent);
     return;
   }
-  group_.broadcast(sent, 0);
-  if (!shard_.defined()) shard_ = at::zeros({shard_numel(numel_, group_.size())}, options);
+  if (!shard_) shard_ = std::make_shared<MemoryShard>(at::zeros({shard_numel(numel_, group_.size())}, sent_));
   const Interval own = shard_elements(numel_, group_.size(), group_.rank());
-  shard_.narrow(0, 0, own.numel()).copy_(sent.narrow(0, own.begin, own.numel()));
+  shard_->write(sent.narrow(0, own.begin, own.numel()));
+}
+
+at::Tensor NewParameter::shard_to_send() const {
+  const at::Tensor memory = shard_->memory();
+  if (memory.defined() && memory.device() == sent_.device()) return memory;
+  at::Tensor copy = at::empty({shard_->numel()}, sent_);
+  shard_->read(copy);
+  return copy;
 }
 
 at::Tensor NewParameter::gathered_shards() const {
-  if (group_.size() == 1) return shard_;
-  const at::Tensor shards = at::empty({group_.size() * shard_.numel()}, shard_.options());
-  group_.all_gather(shards, shard_);
+  const at::Tensor own = shard_to_send();
+  if (group_.size() == 1) return own;
+  const at::Tensor shards = at::empty({group_.size() * own.numel()}, sent_);
+  group_.all_gather(shards, own);
   return shards;
 }
 
@@ -83,7 +97,7 @@ void NewParameter::gather() {
 void NewParameter::release() {
   if (!is_whole()) return;
   const OutsideOfConstruction outside;
-  if (!whole_.is_same(shard_)) take_shard(whole_.narrow(0, 0, numel_), shard_.options());
+  if (!is_its_shard()) take_shard(whole_.narrow(0, 0, numel_));
   empty();
   whole_.reset();
 }
@@ -119,9 +133,9 @@ void NewParameter::hold(bool writable) {
   if (writable && !is_in_use()) release();  // what was written before is not to be forgotten
   construction.make_whole(*this);
   // Of one rank the whole may be the shard, which is to stay as it is where the writes are forgotten.
-  if (writable && whole_.is_same(shard_)) {
+  if (writable && is_its_shard()) {
     const OutsideOfConstruction outside;
-    whole_ = shard_.clone();
+    whole_ = whole_.clone();
     fill(whole_.mutable_data_ptr());
   }
   ++num_holds_;

@@ -10,6 +10,7 @@
 
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/zero/holdable_storage.h"
+#include "deepspeed/zero/shard.h"
 
 namespace deepspeed::zero {
 
@@ -18,16 +19,17 @@ class Construction;
 /// Used on the thread of its construction alone; on another one every use throws UsageError.
 class NewParameter final : public HoldableStorage, public std::enable_shared_from_this<NewParameter> {
  public:
-  /// Partitions `param`, a dense tensor: rank 0's values. Its shards are of the type and the device of
-  /// `options`. Collective.
+  /// Partitions `param`, a dense tensor: rank 0's values. Its shards are of the type of `sent`, on whose
+  /// device ranks exchange them. place: where this rank's shard is to lie; null: in memory of that device.
+  /// Collective. Throws IoError where the place is a disk.
   static std::shared_ptr<NewParameter> partition(const at::Tensor& param, std::string name,
                                                  const comm::ProcessGroup& group,
-                                                 const at::TensorOptions& options,
+                                                 const at::TensorOptions& sent, std::shared_ptr<Shard> place,
                                                  std::weak_ptr<Construction> construction);
 
   const std::string& name() const { return name_; }
-  /// (ceil(numel / world size)), padding included; up to date while the parameter is not whole.
-  const at::Tensor& shard() const { return shard_; }
+  /// Of ceil(numel / world size) elements, padding included; up to date while the parameter is not whole.
+  const std::shared_ptr<Shard>& shard() const { return shard_; }
   bool is_whole() const { return whole_.defined(); }
   /// Of the whole.
   int64_t bytes() const { return numel_ * static_cast<int64_t>(dtype_.itemsize()); }
@@ -54,11 +56,16 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
 
  private:
   NewParameter(const at::Tensor& param, std::string name, const comm::ProcessGroup& group,
+               const at::TensorOptions& sent, std::shared_ptr<Shard> place,
                std::weak_ptr<Construction> construction);
 
   /// Rank 0's `values` are this rank's shard from here on.
-  void take_shard(const at::Tensor& values, const at::TensorOptions& options);
+  void take_shard(const at::Tensor& values);
+  /// (shard numel) where ranks exchange it: the shard itself, if it lies there.
+  at::Tensor shard_to_send() const;
   at::Tensor gathered_shards() const;
+  /// Of one rank what is whole may be the shard.
+  bool is_its_shard() const { return whole_.is_same(shard_->memory()); }
   Construction& require_construction(const std::string& op) const;
 
   const std::string name_;
@@ -67,7 +74,9 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   const caffe2::TypeMeta dtype_;  // of the whole, as it was born
   const at::Device device_;
   const std::weak_ptr<Construction> construction_;
-  at::Tensor shard_;
+  const at::TensorOptions sent_;
+  const bool has_place_;
+  std::shared_ptr<Shard> shard_;
   at::Tensor whole_;  // (world size * shard numel) while it is whole; with one rank it may be the shard
   int num_uses_ = 0;  // operators that run
   int num_holds_ = 0;

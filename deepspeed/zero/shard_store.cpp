@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
@@ -93,6 +94,15 @@ std::vector<int64_t> numels_of(const std::vector<NamedTensor>& params) {
   return numels;
 }
 
+void move_values(Shard& from, Shard& to) {
+  at::Tensor values = from.memory();
+  if (!values.defined()) {
+    values = at::empty({from.numel()}, from.dtype());
+    from.read(values);
+  }
+  to.write(values);
+}
+
 GatherPoolOptions pool_options(const ShardStore::Options& options, int num_ranks) {
   GatherPoolOptions pool = options.pool;
   const ShardFileOptions& file = options.home.file;
@@ -147,7 +157,7 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
       continue;
     }
     if (const auto built = partitioned_storage_of(param)) {
-      shards[index]->write(built->shard()->memory());
+      move_values(*built->shard(), *shards[index]);
       storages.push_back(pool_->partition(param, params[index].name, shards[index]));
       continue;
     }

@@ -92,6 +92,45 @@ TEST_P(BornPartitioned, TrainsBitEqualToTheModelThatWasBuiltWhole) {
   });
 }
 
+TEST_P(BornPartitioned, IsTakenOverFromWhereverItsShardsAre) {
+  const TemporaryFolder folder;
+  run_ranks(GetParam(), [&](comm::World& world) {
+    const auto with_params_in = [&](const char* precision, const char* device) {
+      Json config = born_config(precision);
+      config["aio"] = {{"block_size", 4096}};
+      config["log_level"] = "error";
+      config["zero_optimization"]["offload_param"] = {
+          {"device", device}, {"nvme_path", folder.string()}, {"max_in_cpu", 0}, {"buffer_size", 100'000}};
+      return config;
+    };
+    const auto build = [&](const Json& config, bool is_born_partitioned) {
+      torch::manual_seed(5 + world.rank());
+      const zero::Init init({.config_dict_or_path = config,
+                             .enabled = is_born_partitioned,
+                             .world = world,
+                             .max_whole_bytes = 2000});
+      return std::make_shared<TinyGPT>(
+          TinyGPTConfig{.vocabulary = 48, .context = 11, .width = 64, .layers = 2, .heads = 2});
+    };
+    for (const char* precision : {"fp32", "bf16"}) {
+      const Json plain = with_params_in(precision, "none");
+      const auto whole = engine_of(build(plain, false), world, plain);
+      std::vector<double> losses;
+      for (int64_t step = 0; step < 3; ++step) losses.push_back(train_step(*whole, born_batch(world, step)));
+      for (const auto& [from, to] :
+           {std::pair("cpu", "cpu"), {"nvme", "nvme"}, {"nvme", "none"}, {"none", "nvme"}}) {
+        const auto born =
+            engine_of(build(with_params_in(precision, from), true), world, with_params_in(precision, to));
+        for (int64_t step = 0; step < 3; ++step) {
+          EXPECT_EQ(train_step(*born, born_batch(world, step)), losses[static_cast<size_t>(step)])
+              << precision << " from " << from << " to " << to;
+        }
+        expect_equal_models(born->module(), whole->module());
+      }
+    }
+  });
+}
+
 TEST(BornPartitionedModel, KeepsFrozenAndUnusedParametersThroughTheEngine) {
   run_ranks(3, [](comm::World& world) {
     Json config = born_config("fp32");

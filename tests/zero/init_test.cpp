@@ -21,6 +21,7 @@
 #include "tests/support/error_of.h"
 #include "tests/support/move_to_meta.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/zero/built_net.h"
 #include "tests/zero/sharded_model.h"
 
@@ -97,6 +98,82 @@ TEST_P(ZeroInit, HoldsTheShardsAndAFewLayers) {
     if (world.size() > 1) {
       EXPECT_LE(counter.peak_bytes(), shards + 5 * kLayer);
     }
+  });
+}
+
+/// Every matrix of 32 elements a side goes to the disk.
+Json on_disk(const std::string& folder, const std::string& device = "nvme") {
+  return {{"train_micro_batch_size_per_gpu", 1},
+          {"aio", {{"block_size", 4096}}},
+          {"log_level", "error"},
+          {"zero_optimization",
+           {{"stage", 3},
+            {"offload_param",
+             {{"device", device},
+              {"nvme_path", folder},
+              {"max_in_cpu", 0},
+              {"buffer_count", 2},
+              {"buffer_size", 100'000}}}}}};
+}
+
+TEST_P(ZeroInit, GivesTheSameValuesWhereverTheShardsAre) {
+  const testing::TemporaryFolder folder;
+  testing::run_ranks(GetParam(), [&](comm::World& world) {
+    torch::manual_seed(kSeed);
+    Mlp expected(128, 3);
+    // What comes late, and a second time.
+    const auto change = [](Mlp& model) {
+      const c10::NoGradGuard no_grad;
+      model.linear(0)->weight.mul_(3.0);
+      model.linear(0)->weight.add_(model.linear(2)->weight);
+      model.linear(1)->weight.copy_(model.linear(0)->weight);
+    };
+    change(expected);
+    const Json nowhere = on_disk(folder.string(), "none");
+    for (const InitArguments& arguments :
+         {InitArguments{.remote_device = "cpu"}, InitArguments{.remote_device = "cpu", .pin_memory = true},
+          InitArguments{.remote_device = "nvme", .config_dict_or_path = nowhere},
+          InitArguments{.config_dict_or_path = on_disk(folder.string())}}) {
+      torch::manual_seed(kSeed + world.rank());
+      InitArguments of_world = arguments;
+      of_world.world = world;
+      of_world.max_whole_bytes = 0;
+      std::shared_ptr<Mlp> model;
+      {
+        const Init init(of_world);
+        model = std::make_shared<Mlp>(128, 3);
+        change(*model);
+      }
+      expect_values(*model, expected);
+      set_values(model->linear(1)->weight, at::ones({128, 128}));
+      const ParameterAccess access(model->parameters());
+      EXPECT_EQ(model->linear(1)->weight.sum().item<float>(), 128 * 128);
+      EXPECT_TRUE(at::equal(model->linear(0)->weight, expected.linear(0)->weight));
+    }
+  });
+}
+
+TEST_P(ZeroInit, OnADiskHoldsTheBuffersAndAFewLayers) {
+  const testing::TemporaryFolder folder;
+  testing::run_ranks(GetParam(), [&](comm::World& world) {
+    constexpr int64_t kLayer = 4 * (128 * 128 + 3 * 128), kLayers = 16;
+    const testing::AllocationCounter counter;
+    const auto model = built_under_init<Mlp>(
+        {.config_dict_or_path = on_disk(folder.string()), .world = world, .max_whole_bytes = 2 * kLayer},
+        int64_t{128}, kLayers);
+    // Two buffers of a matrix, and the vectors, which are too short for the disk.
+    const int64_t held = 2 * (4 * 128 * 128 / world.size() + 4096) + kLayers * 4 * 3 * 128 + 4096;
+    EXPECT_LE(counter.live_bytes(), held);
+    EXPECT_LE(counter.peak_bytes(), held + 5 * kLayer);
+    EXPECT_LT(held, kLayers * kLayer / world.size()) << "else this says nothing";
+  });
+}
+
+TEST(ZeroInitShards, NeedADiskOnEveryRank) {
+  testing::run_ranks(3, [](comm::World& world) {
+    const Json config = on_disk(world.rank() == 1 ? "/proc/none" : "/tmp");
+    EXPECT_THAT(error_of<IoError>([&] { const Init init({.config_dict_or_path = config, .world = world}); }),
+                AllOf(HasSubstr("offload_param.nvme_path"), HasSubstr("/proc/none")));
   });
 }
 
@@ -342,9 +419,6 @@ TEST(ZeroInitArguments, AreCheckedByName) {
     const std::type_identity<UsageError> usage;
     const auto group = world.group();
     EXPECT_THAT(error(not_supported, {.mpu = std::make_shared<int>()}), HasSubstr("mpu"));
-    EXPECT_THAT(error(not_supported, {.remote_device = "cpu"}), HasSubstr("remote_device"));
-    EXPECT_THAT(error(not_supported, {.remote_device = "nvme"}), HasSubstr("remote_device"));
-    EXPECT_THAT(error(not_supported, {.pin_memory = true}), HasSubstr("pin_memory"));
     EXPECT_THAT(error(not_supported, {.zero_param_parallel_group = group}),
                 HasSubstr("zero_param_parallel_group"));
     EXPECT_THAT(error(not_supported, {.zero_quantized_weights = true}), HasSubstr("zero_quantized_weights"));
@@ -359,6 +433,30 @@ TEST(ZeroInitArguments, AreCheckedByName) {
                 HasSubstr("zero_optimization.stage"));
     EXPECT_EQ(error(usage, {.mem_efficient_linear = false, .sequence_data_parallel_group = group}),
               "no error");
+  });
+}
+
+TEST(ZeroInitArguments, OfWhereTheShardsAreContradictNothing) {
+  testing::run_ranks(1, [](comm::World& world) {
+    const auto error = [&]<class Error>(std::type_identity<Error>, InitArguments arguments) {
+      arguments.world = world;
+      return error_of<Error>([&] { const Init init(std::move(arguments)); });
+    };
+    const std::type_identity<ConfigError> config;
+    const std::type_identity<UsageError> usage;
+    const Json plain = {{"train_micro_batch_size_per_gpu", 1}, {"zero_optimization", {{"stage", 3}}}};
+    EXPECT_THAT(error(usage, {.remote_device = "cuda:0"}),
+                AllOf(HasSubstr("remote_device"), HasSubstr("\"cuda:0\"")));
+    EXPECT_THAT(error(usage, {.pin_memory = true}), HasSubstr("pin_memory"));
+    EXPECT_THAT(error(config, {.remote_device = "nvme"}), HasSubstr("offload_param.nvme_path"));
+    EXPECT_THAT(error(config, {.remote_device = "nvme", .config_dict_or_path = plain}),
+                HasSubstr("zero_optimization.offload_param.nvme_path: missing"));
+    EXPECT_THAT(
+        error(usage, {.remote_device = "cpu", .config_dict_or_path = on_disk("/tmp")}),
+        AllOf(HasSubstr("remote_device: got \"cpu\""), HasSubstr("offload_param.device is \"nvme\"")));
+    EXPECT_EQ(error(usage, {.remote_device = "cpu", .pin_memory = true}), "no error");
+    const Init outer({.world = world});
+    EXPECT_THAT(error(usage, {.config_dict_or_path = on_disk("/tmp")}), HasSubstr("remote_device"));
   });
 }
 
