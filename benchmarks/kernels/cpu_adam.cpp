@@ -12,6 +12,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -21,6 +22,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/kernels/adam.h"
+#include "deepspeed/kernels/split_master.h"
 
 namespace {
 
@@ -33,6 +35,7 @@ struct Contender {
   std::function<void(int64_t step)> update;
   at::Tensor weights;
   std::vector<double> seconds;
+  std::function<at::Tensor()> joined = nullptr;  // the weights, where `weights` is undefined
 };
 
 AdamStep hyperparameters(int64_t step) {
@@ -52,6 +55,19 @@ Contender ours(const std::string& name, const at::Tensor& weights, const at::Ten
                        4 * static_cast<double>(t.exp_avg.element_size()) + (copy ? 2 : 0);
   return {
       name, bytes, [t](int64_t step) { deepspeed::kernels::adam(t, hyperparameters(step)); }, t.master, {}};
+}
+
+// What the masters hold is joined where it is compared.
+Contender ours_split(const std::string& name, const at::Tensor& weights, const at::Tensor& gradient) {
+  const int64_t n = weights.numel();
+  const at::Tensor upper = at::empty({n}, at::kBFloat16), lower = at::empty({n}, at::kShort);
+  deepspeed::kernels::split_master(weights, upper, lower);
+  const AdamTensors t{lower, gradient, at::zeros({n}), at::zeros({n}), upper};
+  const double bytes = 8 + static_cast<double>(gradient.element_size()) + 16;
+  Contender contender{
+      name, bytes, [t](int64_t step) { deepspeed::kernels::adam(t, hyperparameters(step)); }, {}, {}};
+  contender.joined = [t] { return deepspeed::kernels::join_master(t.low_precision, t.master); };
+  return contender;
 }
 
 Contender torch_fused(const at::Tensor& weights, const at::Tensor& gradient) {
@@ -77,7 +93,8 @@ bool verify(std::vector<Contender>& contenders, std::FILE* out) {
   }
   bool good = true;
   for (const Contender& c : contenders) {
-    const double difference = (c.weights - contenders[0].weights).abs().max().item<double>();
+    const at::Tensor weights = c.joined ? c.joined() : c.weights;
+    const double difference = (weights - contenders[0].weights).abs().max().item<double>();
     // Three steps of 1e-3: rounding in fp32 alone, or of bf16 moments by 2^-8 at most.
     const double bound = c.name.find("bf16 moments") == std::string::npos ? 2e-6 : 2e-4;
     std::fprintf(out, "verify %-34s largest difference %.2e (bound %.0e) %s\n", c.name.c_str(), difference,
@@ -136,6 +153,9 @@ std::vector<Contender> make_contenders(int64_t numel, bool plain) {
   contenders.push_back(ours("ours, bf16 moments", weights, gradient, at::kBFloat16, false));
   contenders.push_back(ours("ours, fp32 moments, bf16 copy", weights, gradient, at::kFloat, true));
   contenders.push_back(ours("ours, bf16 moments, copy, gradient", weights, gradient16, at::kBFloat16, true));
+  // The step of an engine in bf16: fp32 masters with their copy in the model, and the same masters split.
+  contenders.push_back(ours("ours, bf16 gradient, copy", weights, gradient16, at::kFloat, true));
+  contenders.push_back(ours_split("ours, bf16 gradient, split masters", weights, gradient16));
   return contenders;
 }
 

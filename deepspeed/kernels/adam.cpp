@@ -9,6 +9,7 @@
 #include "deepspeed/kernels/array_argument.h"
 #include "deepspeed/kernels/cpu/adam_cpu.h"
 #include "deepspeed/kernels/cuda/adam_cuda.h"
+#include "deepspeed/kernels/split_master.h"
 
 namespace deepspeed::kernels {
 namespace {
@@ -16,8 +17,10 @@ namespace {
 constexpr const char* kAdamWhere = "kernels.adam";
 constexpr const char* kAdamRollbackWhere = "kernels.adam_rollback";
 
+bool is_split(const AdamTensors& tensors) { return tensors.master.scalar_type() == at::kShort; }
+
 void check_tensors(const AdamTensors& tensors) {
-  check_array(kAdamWhere, "master", tensors.master, {at::kFloat});
+  check_array(kAdamWhere, "master", tensors.master, {at::kFloat, at::kShort});
   const int64_t numel = tensors.master.numel();
   const at::Device device = tensors.master.device();
   check_array(kAdamWhere, "gradient", tensors.gradient, {at::kFloat, at::kHalf, at::kBFloat16});
@@ -26,6 +29,10 @@ void check_tensors(const AdamTensors& tensors) {
   check_fits(kAdamWhere, "exp_avg", tensors.exp_avg, numel, device);
   check_array(kAdamWhere, "exp_avg_sq", tensors.exp_avg_sq, {tensors.exp_avg.scalar_type()});
   check_fits(kAdamWhere, "exp_avg_sq", tensors.exp_avg_sq, numel, device);
+  if (is_split(tensors)) {
+    check_array(kAdamWhere, "low_precision, the upper half of split masters,", tensors.low_precision,
+                {at::kBFloat16});
+  }
   if (tensors.low_precision.defined()) {
     check_array(kAdamWhere, "low_precision", tensors.low_precision, {at::kHalf, at::kBFloat16});
     check_fits(kAdamWhere, "low_precision", tensors.low_precision, numel, device);
@@ -49,7 +56,11 @@ void check_step(const AdamStep& step) {
 AdamArrays arrays_of(const AdamTensors& tensors) {
   AdamArrays arrays;
   arrays.numel = tensors.master.numel();
-  arrays.master = static_cast<float*>(tensors.master.data_ptr());
+  if (is_split(tensors)) {
+    arrays.lower_master = static_cast<uint16_t*>(tensors.master.data_ptr());
+  } else {
+    arrays.master = static_cast<float*>(tensors.master.data_ptr());
+  }
   arrays.gradient = tensors.gradient.const_data_ptr();
   arrays.exp_avg = tensors.exp_avg.data_ptr();
   arrays.exp_avg_sq = tensors.exp_avg_sq.data_ptr();
@@ -109,7 +120,7 @@ void check_can_be_undone(const AdamTensors& tensors, const AdamStep& step) {
 }
 
 // One piece of adam_rollback(): 1-D tensors of one size.
-void roll_back(const AdamTensors& piece, const AdamStep& step, const AdamConstants& c) {
+void roll_back_fp32(const AdamTensors& piece, const AdamStep& step, const AdamConstants& c) {
   const at::Tensor m = piece.exp_avg.to(at::kDouble), v = piece.exp_avg_sq.to(at::kDouble);
   at::Tensor p = piece.master.to(at::kDouble);
   p.addcdiv_(m, v.sqrt().add_(double{c.eps}), double{c.step_size}).div_(1 - double{c.decoupled_decay});
@@ -124,6 +135,13 @@ void roll_back(const AdamTensors& piece, const AdamStep& step, const AdamConstan
   }
   piece.exp_avg.copy_(m.sub(g, double{c.one_minus_beta1}).div_(double{c.beta1}));
   piece.exp_avg_sq.copy_(v.sub(g.square(), double{c.one_minus_beta2}).div_(double{c.beta2}).clamp_min_(0));
+}
+
+void roll_back(const AdamTensors& piece, const AdamStep& step, const AdamConstants& c) {
+  if (!is_split(piece)) return roll_back_fp32(piece, step, c);
+  const at::Tensor master = join_master(piece.low_precision, piece.master);
+  roll_back_fp32({master, piece.gradient, piece.exp_avg, piece.exp_avg_sq, {}}, step, c);
+  split_master(master, piece.low_precision, piece.master);
 }
 
 }  // namespace

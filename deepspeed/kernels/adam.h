@@ -1,5 +1,6 @@
 // One fused pass of Adam or AdamW over flat slices: reads the gradient in its own dtype, scales it, updates
-// both moments and the fp32 master, and writes the 16-bit copy of the weights.
+// both moments and the fp32 master, and writes the 16-bit copy of the weights. A master may be split into
+// that copy and a lower half (split_master.h): its update is that of the fp32 number, bit for bit.
 //
 // Kingma and Ba, "Adam" (arXiv 1412.6980); Loshchilov and Hutter, "Decoupled Weight Decay" (arXiv
 // 1711.05101). With g the scaled gradient, b1, b2 the betas and t the step:
@@ -32,11 +33,13 @@ struct AdamStep {
 
 /// Tensors of the update, 1-D, of n elements, contiguous, on one device.
 struct AdamTensors {
-  at::Tensor master;         // fp32, updated in place
-  at::Tensor gradient;       // fp32, fp16 or bf16, read only
-  at::Tensor exp_avg;        // fp32, or bf16 (rounded stochastically), updated in place
-  at::Tensor exp_avg_sq;     // dtype of exp_avg
-  at::Tensor low_precision;  // fp16 or bf16 copy of the new master, written; undefined: none
+  at::Tensor master;      // fp32, updated in place; or int16: the lower halves of split masters
+  at::Tensor gradient;    // fp32, fp16 or bf16, read only
+  at::Tensor exp_avg;     // fp32, or bf16 (rounded stochastically), updated in place
+  at::Tensor exp_avg_sq;  // dtype of exp_avg
+  // fp16 or bf16 copy of the new master, written; undefined: none. Of split masters the upper half, bf16,
+  // which is read too.
+  at::Tensor low_precision;
 };
 
 /// Updates in place. Throws UsageError where sizes, dtypes or devices do not fit. Uses at::get_num_threads()

@@ -8,10 +8,13 @@
 
 namespace deepspeed::kernels {
 
-/// Arrays of `numel` elements. `low_precision` may be null; nothing overlaps.
+/// Arrays of `numel` elements. `low_precision` may be null; nothing overlaps. The masters are fp32 in
+/// `master`, or, where that is null, split (split_master.h) into `lower_master` and `low_precision`, which is
+/// bf16 then.
 struct AdamArrays {
   int64_t numel = 0;
   float* master = nullptr;
+  uint16_t* lower_master = nullptr;
   const void* gradient = nullptr;
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;

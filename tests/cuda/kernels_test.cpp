@@ -1,5 +1,6 @@
 // The CUDA kernels against those of the CPU, on the same values.
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -68,6 +69,64 @@ TEST_F(CudaKernels, AdamTakesArraysThatAreNotAligned) {
   adam(part(whole), hyperparameters());
   adam(part(on_cuda), hyperparameters());
   expect_same_bits(whole, moved(on_cuda, at::kCPU), "with the elements beside them");
+}
+
+TEST_F(CudaKernels, AdamUpdatesSplitMastersAsFp32Ones) {
+  for (const int64_t numel : kSizes) {
+    for (const auto moments : {at::kFloat, at::kBFloat16}) {
+      for (const auto gradient : gradients()) {
+        const AdamTensors whole =
+            moved(make_tensors({numel, gradient, moments, at::kBFloat16}, 5), at::kCUDA);
+        const AdamTensors halves = split(whole);
+        AdamStep step = hyperparameters();
+        for (step.step = 1; step.step <= 3; ++step.step) {
+          step.rounding_seed = static_cast<uint64_t>(step.step);
+          adam(whole, step);
+          adam(halves, step);
+        }
+        expect_same_update(halves, whole, message(numel, " elements"));
+      }
+    }
+  }
+}
+
+TEST_F(CudaKernels, AdamTakesSplitMastersThatAreNotAligned) {
+  const AdamTensors whole = split(make_tensors({1005, at::kBFloat16, at::kFloat, at::kBFloat16}, 6));
+  const auto part = [](const AdamTensors& t) {
+    const auto cut = [](const at::Tensor& tensor) { return tensor.narrow(0, 1, 1003); };
+    return AdamTensors{cut(t.master), cut(t.gradient), cut(t.exp_avg), cut(t.exp_avg_sq),
+                       cut(t.low_precision)};
+  };
+  const AdamTensors on_cuda = moved(whole, at::kCUDA);
+  adam(part(whole), hyperparameters());
+  adam(part(on_cuda), hyperparameters());
+  expect_same_bits(whole, moved(on_cuda, at::kCPU), "with the elements beside them");
+}
+
+TEST_F(CudaKernels, EveryKindOfMasterIsSplitAndJoinedAsOnTheCpu) {
+  const at::Tensor upper = at::arange(-32768, 32768, at::kInt).mul(65536);
+  for (const int lower : {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff}) {
+    const at::Tensor masters = upper.bitwise_or(lower).view(at::kFloat);
+    const auto halves_on = [&](const at::Device& device) {
+      const auto options = masters.options().device(device);
+      const at::Tensor high = at::empty({masters.numel()}, options.dtype(at::kBFloat16));
+      const at::Tensor low = at::empty({masters.numel()}, options.dtype(at::kShort));
+      split_master(masters.to(device), high, low);
+      return std::pair(high, low);
+    };
+    const auto [high, low] = halves_on(at::kCPU);
+    const auto [cuda_high, cuda_low] = halves_on(at::kCUDA);
+    EXPECT_TRUE(at::equal(high.view(at::kShort), cuda_high.cpu().view(at::kShort))) << lower;
+    EXPECT_TRUE(at::equal(low, cuda_low.cpu())) << lower;
+    EXPECT_TRUE(same_bits(join_master(high, low), join_master(cuda_high, cuda_low).cpu())) << lower;
+    // With a rate of 0 the kernel joins and splits, and leaves what is finite.
+    AdamStep step;
+    step.lr = 0;
+    const at::Tensor zeros = at::zeros_like(masters, at::kCUDA);
+    adam({cuda_low, zeros, zeros.clone(), zeros.clone(), cuda_high}, step);
+    const at::Tensor finite = masters.isfinite();
+    EXPECT_TRUE(same_bits(join_master(cuda_high, cuda_low).cpu().index({finite}), masters.index({finite})));
+  }
 }
 
 TEST_F(CudaKernels, EveryUpdateRuleGivesTheBitsOfTheCpu) {

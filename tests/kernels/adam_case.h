@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/kernels/adam.h"
+#include "deepspeed/kernels/split_master.h"
 
 namespace deepspeed::kernels {
 
@@ -64,6 +65,24 @@ inline void expect_same_bits(const AdamTensors& a, const AdamTensors& b, const s
   if (a.low_precision.defined()) {
     EXPECT_TRUE(at::equal(a.low_precision, b.low_precision)) << what;
   }
+}
+
+/// Copies of the tensors, but for the gradient, with a split master.
+inline AdamTensors split(const AdamTensors& whole) {
+  const at::Tensor lower = at::empty_like(whole.master, at::kShort);
+  const at::Tensor upper = at::empty_like(whole.master, at::kBFloat16);
+  split_master(whole.master, upper, lower);
+  return {lower, whole.gradient, whole.exp_avg.clone(), whole.exp_avg_sq.clone(), upper};
+}
+
+inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return at::equal(a.view(at::kInt), b.view(at::kInt));
+}
+
+/// That a split master and its moments went the way of an fp32 one.
+inline void expect_same_update(const AdamTensors& halves, const AdamTensors& whole, const std::string& what) {
+  expect_same_bits(halves, split(whole), what);
+  EXPECT_TRUE(same_bits(join_master(halves.low_precision, halves.master), whole.master)) << what;
 }
 
 }  // namespace deepspeed::kernels

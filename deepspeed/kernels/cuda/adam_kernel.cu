@@ -14,10 +14,43 @@ constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = 4096;
 
 struct NoCopy {};
-__device__ inline void store_copy(float, NoCopy&) {}
+
+/// In the place of the copy's type: it is the upper half of the masters (split_master.h).
+struct UpperHalf {
+  uint16_t bits;
+};
+
+/// What the array of masters holds: their lower halves beside a copy that is the upper one.
 template <class Copy>
-__device__ inline void store_copy(float value, Copy& to) {
-  round_to(value, to);
+struct MasterOf {
+  using Type = float;
+};
+template <>
+struct MasterOf<UpperHalf> {
+  using Type = uint16_t;
+};
+
+template <class Copy>
+__device__ inline float load_master(float master, const Copy&) {
+  return master;
+}
+__device__ inline float load_master(uint16_t lower, const UpperHalf& upper) {
+  const uint32_t weight = static_cast<uint32_t>(upper.bits) << 16;
+  const uint32_t joined = weight + static_cast<uint32_t>(static_cast<int32_t>(static_cast<int16_t>(lower)));
+  // Another sign: a zero with a lower half below 0.
+  return __uint_as_float(((joined ^ weight) >> 31) != 0 ? weight : joined);
+}
+
+__device__ inline void store_master(float value, float& master, NoCopy&) { master = value; }
+template <class Copy>
+__device__ inline void store_master(float value, float& master, Copy& copy) {
+  master = value;
+  round_to(value, copy);
+}
+__device__ inline void store_master(float value, uint16_t& lower, UpperHalf& upper) {
+  const uint32_t bits = isnan(value) ? 0x7fc00000U : __float_as_uint(value);
+  upper.bits = static_cast<uint16_t>((bits + 0x8000U) >> 16);
+  lower = static_cast<uint16_t>(bits & 0xffffU);
 }
 
 /// The random bits of element `index`, by the function of rounding_hash.h. The key of the first 2^32 elements
@@ -73,36 +106,42 @@ __device__ inline void update_values<__nv_bfloat16>(const AdamConstants& c, floa
 }
 
 template <class Gradient, class Moment, class Copy>
-__device__ inline void update(const AdamConstants& c, const RoundingSeed& seed, int64_t index, float& p,
-                              Gradient g16, Moment& m_at, Moment& v_at, Copy& copy) {
-  float m = to_float(m_at), v = to_float(v_at);
+__device__ inline void update(const AdamConstants& c, const RoundingSeed& seed, int64_t index,
+                              typename MasterOf<Copy>::Type& master, Gradient g16, Moment& m_at, Moment& v_at,
+                              Copy& copy) {
+  float p = load_master(master, copy), m = to_float(m_at), v = to_float(v_at);
   update_values<Moment>(c, to_float(g16), p, m, v);
   const bool draws = sizeof(Moment) == 2 && !isnan(m);  // a carry would turn a nan into a number
   const uint32_t random = draws ? random_bits(seed.mixed, seed.first, index) : 0U;
   store_moment(m, random & 0xffffU, m_at);
   store_moment(v, random >> 16, v_at);
-  store_copy(p, copy);
+  store_master(p, master, copy);
 }
 
 template <class Gradient, class Moment, class Copy>
 __global__ void __launch_bounds__(kThreads)
-    adam_kernel(int64_t numel, float* __restrict__ p, const Gradient* __restrict__ g, Moment* __restrict__ m,
-                Moment* __restrict__ v, Copy* __restrict__ copy, AdamConstants c, RoundingSeed seed,
-                bool aligned) {
+    adam_kernel(int64_t numel, typename MasterOf<Copy>::Type* __restrict__ p, const Gradient* __restrict__ g,
+                Moment* __restrict__ m, Moment* __restrict__ v, Copy* __restrict__ copy, AdamConstants c,
+                RoundingSeed seed, bool aligned) {
+  using Master = typename MasterOf<Copy>::Type;
+  constexpr bool kSplits = sizeof(Master) == 2;
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
   const int64_t packs = aligned ? numel / kWidth : 0;
   for (int64_t i = thread; i < packs; i += threads) {
-    auto p4 = reinterpret_cast<Pack<float, kWidth>*>(p)[i];
+    auto p4 = reinterpret_cast<Pack<Master, kWidth>*>(p)[i];
     const auto g4 = reinterpret_cast<const Pack<Gradient, kWidth>*>(g)[i];
     auto m4 = reinterpret_cast<Pack<Moment, kWidth>*>(m)[i];
     auto v4 = reinterpret_cast<Pack<Moment, kWidth>*>(v)[i];
     Pack<Copy, kWidth> copy4;
+    if constexpr (kSplits) {
+      copy4 = reinterpret_cast<const Pack<Copy, kWidth>*>(copy)[i];
+    }
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
       update(c, seed, c.first_index + i * kWidth + k, p4.at[k], g4.at[k], m4.at[k], v4.at[k], copy4.at[k]);
     }
-    reinterpret_cast<Pack<float, kWidth>*>(p)[i] = p4;
+    reinterpret_cast<Pack<Master, kWidth>*>(p)[i] = p4;
     reinterpret_cast<Pack<Moment, kWidth>*>(m)[i] = m4;
     reinterpret_cast<Pack<Moment, kWidth>*>(v)[i] = v4;
     if constexpr (sizeof(Copy) == 2) {
@@ -111,6 +150,9 @@ __global__ void __launch_bounds__(kThreads)
   }
   for (int64_t i = packs * kWidth + thread; i < numel; i += threads) {
     Copy rounded;
+    if constexpr (kSplits) {
+      rounded = copy[i];
+    }
     update(c, seed, c.first_index + i, p[i], g[i], m[i], v[i], rounded);
     if constexpr (sizeof(Copy) == 2) {
       copy[i] = rounded;
@@ -124,8 +166,9 @@ bool is_aligned(const void* pointer, size_t element_bytes) {
 }
 
 template <class Gradient, class Moment, class Copy>
-cudaError_t launch(const AdamArrays& a, const AdamConstants& c, cudaStream_t stream) {
-  const bool aligned = is_aligned(a.master, sizeof(float)) && is_aligned(a.gradient, sizeof(Gradient)) &&
+cudaError_t launch(const AdamArrays& a, typename MasterOf<Copy>::Type* master, const AdamConstants& c,
+                   cudaStream_t stream) {
+  const bool aligned = is_aligned(master, sizeof(*master)) && is_aligned(a.gradient, sizeof(Gradient)) &&
                        is_aligned(a.exp_avg, sizeof(Moment)) && is_aligned(a.exp_avg_sq, sizeof(Moment)) &&
                        is_aligned(a.low_precision, sizeof(Copy));
   const int64_t per_block = int64_t{kThreads} * (aligned ? kWidth : 1);
@@ -133,19 +176,22 @@ cudaError_t launch(const AdamArrays& a, const AdamConstants& c, cudaStream_t str
   const int blocks = static_cast<int>(wanted < kMaxBlocks ? wanted : kMaxBlocks);
   const RoundingSeed seed{mix_bits(c.rounding_seed), rounding_key(c.rounding_seed, 0)};
   adam_kernel<<<blocks, kThreads, 0, stream>>>(
-      a.numel, a.master, static_cast<const Gradient*>(a.gradient), static_cast<Moment*>(a.exp_avg),
+      a.numel, master, static_cast<const Gradient*>(a.gradient), static_cast<Moment*>(a.exp_avg),
       static_cast<Moment*>(a.exp_avg_sq), static_cast<Copy*>(a.low_precision), c, seed, aligned);
   return cudaGetLastError();
 }
 
 template <class Gradient, class Moment>
 cudaError_t dispatch_copy(const AdamArrays& a, const AdamConstants& c, cudaStream_t stream) {
+  if (a.lower_master != nullptr) {
+    return launch<Gradient, Moment, UpperHalf>(a, a.lower_master, c, stream);
+  }
   if (a.low_precision == nullptr) {
-    return launch<Gradient, Moment, NoCopy>(a, c, stream);
+    return launch<Gradient, Moment, NoCopy>(a, a.master, c, stream);
   }
   return a.low_precision_type == ElementType::kFloat16
-             ? launch<Gradient, Moment, __half>(a, c, stream)
-             : launch<Gradient, Moment, __nv_bfloat16>(a, c, stream);
+             ? launch<Gradient, Moment, __half>(a, a.master, c, stream)
+             : launch<Gradient, Moment, __nv_bfloat16>(a, a.master, c, stream);
 }
 
 template <class Gradient>
