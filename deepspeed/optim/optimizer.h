@@ -35,9 +35,10 @@ inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
 struct FlatSlice {
   size_t id = 0;
   size_t group = 0;
-  at::Tensor master;         // (n) fp32, updated in place
+  at::Tensor master;         // (n) fp32, updated in place; or int16, the lower halves of split masters
   at::Tensor gradient;       // (n) fp32, fp16 or bf16
-  at::Tensor low_precision;  // (n) 16-bit copy of the new master to write, or undefined
+  at::Tensor low_precision;  // (n) 16-bit copy of the new master to write, or undefined; of split masters the
+                             // upper half, bf16, read and written (kernels/split_master.h)
   const std::vector<Segment>* segments = nullptr;
   const CutParameters* cut = nullptr;  // of the group; null: every segment is a whole parameter
   std::optional<size_t> whole = {};
@@ -64,6 +65,8 @@ class Optimizer {
   virtual bool is_elementwise() const = 0;
   /// Whether it steps slices that cut parameters: by itself, or through FlatSlice::cut.
   virtual bool steps_cut_parameters() const { return is_elementwise(); }
+  /// Whether it steps slices whose masters are split; others get fp32 ones.
+  virtual bool steps_split_masters() const { return false; }
   /// Of the state that grows with the parameters.
   virtual at::ScalarType state_dtype() const { return at::kFloat; }
 
