@@ -66,6 +66,10 @@ const Table<Bf16Config>& bf16_table() {
             "offload_optimizer."),
       entry("bf16_optimizer_states", &C::bf16_optimizer_states,
             "Keep the moments of Adam in bfloat16; needs bf16_master_weights_and_grads."),
+      entry("split_master_weights", &C::split_master_weights,
+            "Keep of each float32 master weight the lower half alone, beside the model's weight as the upper "
+            "one: "
+            "exact, 2 bytes a parameter less; Adam and AdamW."),
   });
   return table;
 }

@@ -28,6 +28,7 @@ struct Bf16Config {
   bool check_grad_overflow = true;
   bool bf16_master_weights_and_grads = false;
   bool bf16_optimizer_states = false;
+  bool split_master_weights = false;
 };
 
 struct AmpConfig {

@@ -56,6 +56,13 @@ void check_sixteen_bit_masters(const DeepSpeedConfig& config) {
           "expected bf16.enabled true beside it");
 }
 
+void check_split_masters(const Bf16Config& bf16) {
+  if (!bf16.split_master_weights) return;
+  require(bf16.enabled, "bf16.split_master_weights: got true, expected bf16.enabled true beside it");
+  require(!bf16.bf16_master_weights_and_grads, "bf16.split_master_weights: got true beside ",
+          "bf16.bf16_master_weights_and_grads, which keeps no float32 masters, expected one of them");
+}
+
 void check_immediate_update(const DeepSpeedConfig& config) {
   if (!config.bf16.enabled || !config.bf16.immediate_grad_update) return;
   const std::string sums = config.data_types.grad_accum_dtype.value_or("fp32");
@@ -80,6 +87,7 @@ void check_precision(const DeepSpeedConfig& config) {
           config.zero_optimization.stage, ", expected stage 0: use fp16 or bf16 with ZeRO");
   check_fp16(config.fp16);
   check_sixteen_bit_masters(config);
+  check_split_masters(config.bf16);
   check_immediate_update(config);
   check_autocast(config.torch_autocast);
 }

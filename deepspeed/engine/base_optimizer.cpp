@@ -58,6 +58,12 @@ std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedCon
                        " is kept in float32; name Adam or AdamW in `optimizer`, or pass a FusedAdam with "
                        "moment_dtype bfloat16");
   }
+  if (config.bf16.split_master_weights && !optimizer->steps_split_masters()) {
+    raise<ConfigError>(
+        "config", "bf16.split_master_weights: got true with ", optimizer->name(),
+        ", which steps fp32 masters alone, expected Adam or AdamW without amsgrad: name one in "
+        "`optimizer`, pass a FusedAdam or DeepSpeedCPUAdam, or set the key to false");
+  }
   return optimizer;
 }
 

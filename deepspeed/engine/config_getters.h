@@ -55,6 +55,7 @@ class ConfigGetters {
   bool bfloat16_enabled() const { return config_.bf16.enabled; }
   bool bf16_master_weights_and_gradients() const { return config_.bf16.bf16_master_weights_and_grads; }
   bool bf16_optimizer_states() const { return config_.bf16.bf16_optimizer_states; }
+  bool bf16_split_master_weights() const { return config_.bf16.split_master_weights; }
   /// Nothing: Apex is a Python package, and `amp` is refused.
   Json amp_params() const { return nullptr; }
   bool amp_enabled() const { return config_.amp && config_.amp->enabled; }

@@ -32,7 +32,8 @@ LeastBytes least_bytes(const std::vector<std::vector<zero::NamedTensor>>& groups
       bytes.gradients +=
           (options.stage >= 2 ? part : numel) * item_bytes(options.accumulation_dtype.value_or(dtype));
       if (dtype != at::kFloat && !options.sixteen_bit_masters)
-        bytes.masters += (options.stage >= 1 ? part : numel) * item_bytes(at::kFloat);
+        bytes.masters +=
+            (options.stage >= 1 ? part : numel) * item_bytes(options.split_masters ? at::kShort : at::kFloat);
     }
   }
   return bytes;

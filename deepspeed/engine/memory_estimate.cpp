@@ -84,7 +84,7 @@ void add_group(MemoryBytes& sum, const GroupElements& elements, const ZeroOption
   sum.gradients += (options.stage >= 2 ? elements.owned : elements.held) *
                    bytes_of(options.accumulation_dtype.value_or(dtype));
   const bool has_masters = dtype != at::kFloat && !options.sixteen_bit_masters;
-  const int64_t master_bytes = has_masters ? bytes_of(at::kFloat) : 0;
+  const int64_t master_bytes = !has_masters ? 0 : bytes_of(options.split_masters ? at::kShort : at::kFloat);
   const int64_t in_memory = elements.owned - elements.on_disk;
   sum.master_weights += in_memory * master_bytes;
   sum.optimizer_states += in_memory * state_bytes;

@@ -52,11 +52,11 @@ void Engine::offload_states(const OffloadStatesOptions& options) {
   };
   const bool has_masters = optimizer.has_master_weights();
   for (size_t group = 0; group < optimizer.store().groups().size(); ++group) {
-    optimizer.change_state(group, [&](const zero::StateSlice& slice) {
-      if (has_masters && includes(options, OffloadStateTypeEnum::hp_params)) park(slice.master);
-      if (!includes(options, OffloadStateTypeEnum::optim_states)) return;
-      for (const auto& [name, tensor] : slice.state.tensors) park(tensor);
-    });
+    for (const zero::GroupState& kept : optimizer.kept(group)) {
+      if (has_masters && includes(options, OffloadStateTypeEnum::hp_params)) park(kept.master);
+      if (!includes(options, OffloadStateTypeEnum::optim_states)) continue;
+      for (const auto& [name, tensor] : kept.state.tensors) park(tensor);
+    }
     if (optimizer.has_gradients() && includes(options, OffloadStateTypeEnum::lp_grads))
       park(optimizer.gradient(group));
   }

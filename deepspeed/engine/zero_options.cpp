@@ -67,6 +67,7 @@ zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_
   options.accumulation_dtype = accumulation_dtype(config);
   options.sixteen_bit_masters =
       config.fp16.fp16_master_weights_and_grads || config.bf16.bf16_master_weights_and_grads;
+  options.split_masters = config.bf16.split_master_weights;
   options.averaging = averaging(config, world_size);
   return options;
 }

@@ -7,9 +7,9 @@
 // two masters would have one split. So the weight differs from torch's by one unit in its last place at a
 // half whose upper neighbour is odd.) A nan becomes the quiet one, 0x7fc00000.
 //
-// A weight that somebody changed joins with an old lower half to a number that rounds to it, or is off by
-// half a unit in the last place of the weight; of the two zeros with a lower half below 0, which no split
-// has, the zero.
+// A weight that somebody changed joins with the old lower half to a number that is half a unit in the last
+// place of the weight away from it at most; a zero with a lower half below 0, which no split has, to the
+// zero.
 #pragma once
 
 #include <ATen/core/Tensor.h>

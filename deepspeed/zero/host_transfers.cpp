@@ -7,6 +7,11 @@
 #include "deepspeed/base/error.h"
 
 namespace deepspeed::zero {
+namespace {
+
+constexpr size_t kAhead = 2;  // of the one that next() returns
+
+}  // namespace
 
 HostTransfers::HostTransfers(at::Device device, bool pin_memory, bool always_copies)
     : pin_memory_(pin_memory),
@@ -26,11 +31,12 @@ at::Tensor HostTransfers::memory_of(Buffer& buffer, int64_t numel, at::ScalarTyp
   return buffer.memory.narrow(0, 0, bytes).view(dtype);
 }
 
-void HostTransfers::expect(std::vector<at::Tensor> sources) {
+void HostTransfers::expect(std::vector<at::Tensor> sources, bool sends_back) {
+  incoming_.resize(sends_back ? 3 * kAhead : 2 * kAhead);
   sources_ = std::move(sources);
   arriving_.clear();
   num_taken_ = 0;
-  for (size_t ahead = 0; ahead < incoming_.size() / 2; ++ahead) start_next();
+  for (size_t ahead = 0; ahead < kAhead; ++ahead) start_next();
 }
 
 void HostTransfers::start_next() {
@@ -39,6 +45,7 @@ void HostTransfers::start_next() {
   const at::Tensor& source = sources_[index];
   if (!is_far(source)) return arriving_.push_back(source);
   Buffer& buffer = incoming_[index % incoming_.size()];
+  buffer.copied.wait();  // it may have gone back
   const at::Tensor host = memory_of(buffer, source.numel(), source.scalar_type());
   buffer.copied = in_.start(host, source);
   arriving_.push_back(host);
@@ -53,6 +60,11 @@ at::Tensor HostTransfers::next() {
   return result;
 }
 
+void HostTransfers::send_back(const at::Tensor& to) {
+  const size_t index = num_taken_ - 1;
+  incoming_[index % incoming_.size()].copied = out_.start(to, arriving_[index]);
+}
+
 at::Tensor HostTransfers::outgoing(int64_t numel, at::ScalarType dtype) {
   Buffer& buffer = outgoing_[++num_sent_ % outgoing_.size()];
   buffer.copied.wait();
@@ -64,6 +76,7 @@ void HostTransfers::send(const at::Tensor& to, const at::Tensor& from) {
 }
 
 void HostTransfers::finish() {
+  for (const Buffer& buffer : incoming_) buffer.copied.hold_current_stream();
   for (const Buffer& buffer : outgoing_) buffer.copied.hold_current_stream();
   sources_.clear();
   arriving_.clear();

@@ -25,9 +25,12 @@ class HostTransfers {
   at::Tensor host_memory(int64_t numel, at::ScalarType dtype) const;
 
   /// What next() will return, one after the other: 1-D tensors, of the device, or of the host already.
-  void expect(std::vector<at::Tensor> sources);
+  /// `sends_back`: some of them are to go back.
+  void expect(std::vector<at::Tensor> sources, bool sends_back = false);
   /// The next one in host memory. It has its values until the second call from then.
   at::Tensor next();
+  /// to = what next() returned last, of the device, as it is now; it is the caller's no longer.
+  void send_back(const at::Tensor& to);
 
   /// (numel) in host memory for values that send() takes, which follows before the next call.
   at::Tensor outgoing(int64_t numel, at::ScalarType dtype);
@@ -54,7 +57,8 @@ class HostTransfers {
   std::vector<at::Tensor> arriving_;  // the host's, of the sources that were started
   size_t num_taken_ = 0;
   size_t num_sent_ = 0;
-  std::array<Buffer, 4> incoming_;  // two that are used, two that are on their way
+  // Two that are used, two that are on their way, and two that are on their way back, if any are.
+  std::vector<Buffer> incoming_;
   std::array<Buffer, 2> outgoing_;
 };
 

@@ -5,6 +5,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "deepspeed/base/error.h"
+#include "deepspeed/kernels/split_master.h"
 #include "deepspeed/zero/cut_parameters.h"
 #include "deepspeed/zero/step_cut.h"
 
@@ -120,14 +122,10 @@ bool StepSlices::keeps_master(const Slice& slice) const {
   return store_.dtype() == at::kFloat ? !is_at_weights(slice) : !options_.sixteen_bit_masters;
 }
 
-bool StepSlices::fetches_weights(const Slice& slice) const {
-  return !keeps_master(slice) && sends_weights(slice);
-}
-
-SliceWeights StepSlices::weights_of(const Slice& slice) const {
+SliceWeights StepSlices::weights_at(const Slice& slice, const Interval& part) const {
   const size_t group = slice.flat.group;
   const int64_t begin = owned_[group].begin;
-  return {store_, group, {begin + slice.interval.begin, begin + slice.interval.end}};
+  return {store_, group, {begin + part.begin, begin + part.end}};
 }
 
 at::TensorOptions StepSlices::options_at(const Slice& slice, at::ScalarType dtype) const {
@@ -139,9 +137,10 @@ void StepSlices::make_masters() {
   for_each(with_masters(), Access::kChange, [&](Slice& slice) {
     const int64_t numel = slice.interval.numel();
     const bool is_pinned = is_apart(slice) && !is_on_disk(slice);
-    slice.flat.master = is_pinned ? transfers_.host_memory(numel, at::kFloat)
-                                  : at::empty({numel}, options_at(slice, at::kFloat));
-    weights_of(slice).read({0, numel}, slice.flat.master);
+    const at::ScalarType dtype = options_.split_masters ? at::kShort : at::kFloat;
+    slice.flat.master =
+        is_pinned ? transfers_.host_memory(numel, dtype) : at::empty({numel}, options_at(slice, dtype));
+    take_weights(slice, {0, numel});
   });
 }
 
@@ -192,11 +191,17 @@ void StepSlices::note_written_shards() {
   }
 }
 
+void StepSlices::take_weights(Slice& slice, const Interval& part) const {
+  const at::Tensor master = slice.flat.master.narrow(0, part.begin, part.numel());
+  if (options_.split_masters) {
+    master.zero_();
+  } else {
+    weights_of(slice).read(part, master);
+  }
+}
+
 void StepSlices::follow_weights(Slice& slice, Access access) const {
-  if (slice.stale.empty()) return;
-  const SliceWeights weights = weights_of(slice);
-  for (const Interval& stale : slice.stale)
-    weights.read(stale, slice.flat.master.narrow(0, stale.begin, stale.numel()));
+  for (const Interval& stale : slice.stale) take_weights(slice, stale);
   if (access == Access::kChange || !is_on_disk(slice)) slice.stale.clear();
 }
 
@@ -222,7 +227,7 @@ void StepSlices::expect_transfers(const GradReducer& reducer, const std::vector<
     if (!reducer.keeps_on_host()) sources.push_back(reducer.gradient(slice.flat.group, slice.interval));
     if (fetches_weights(slice)) sources.push_back(weights_of(slice).memory());
   }
-  transfers_.expect(std::move(sources));
+  transfers_.expect(std::move(sources), fetches_weights(slices_[order.front()]));
 }
 
 at::Tensor StepSlices::gradient_of(const Slice& slice, const GradReducer& reducer) {
@@ -230,11 +235,16 @@ at::Tensor StepSlices::gradient_of(const Slice& slice, const GradReducer& reduce
   return reducer.gradient(slice.flat.group, slice.interval);
 }
 
-/// Of the model's dtype, where the slice is stepped. Of a model in fp32 it is the master that is copied.
+/// Of the model's dtype, where the slice is stepped; it holds the weights where the step reads them. Of a
+/// model in fp32 it is the master that is copied.
 at::Tensor StepSlices::memory_for_weights(const Slice& slice, const SliceWeights& weights) {
+  const int64_t numel = slice.interval.numel();
   if (is_at_weights(slice)) return weights.memory();
-  if (sends_weights(slice)) return transfers_.outgoing(slice.interval.numel(), store_.dtype());
-  return at::empty({slice.interval.numel()}, options_at(slice, store_.dtype()));
+  if (fetches_weights(slice)) return transfers_.next();
+  if (sends_weights(slice)) return transfers_.outgoing(numel, store_.dtype());
+  const at::Tensor memory = at::empty({numel}, options_at(slice, store_.dtype()));
+  if (reads_weights(slice)) weights.read({0, numel}, memory);
+  return memory;
 }
 
 void StepSlices::step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale) {
@@ -244,16 +254,14 @@ void StepSlices::step_slice(Slice& slice, const GradReducer& reducer, double gra
   const bool is_kept = keeps_master(slice);
   const bool is_rounded = store_.dtype() != at::kFloat;
   flat.gradient = gradient_of(slice, reducer);
-  if (fetches_weights(slice)) flat.master = transfers_.next().to(at::kFloat);
   at::Tensor updated;
   if (is_rounded || sends_weights(slice) || !is_kept) updated = memory_for_weights(slice, weights);
-  if (!is_kept && !flat.master.defined()) {
-    if (!is_at_weights(slice)) weights.read({0, updated.numel()}, updated);
-    flat.master = updated.to(at::kFloat);  // of a model in fp32 the weights themselves
-  }
+  if (!is_kept) flat.master = updated.to(at::kFloat);  // of a model in fp32 the weights themselves
   if (is_rounded) flat.low_precision = updated;
   optimizer_.step(flat, gradient_scale);
-  if (sends_weights(slice)) {
+  if (fetches_weights(slice)) {
+    transfers_.send_back(weights.memory());
+  } else if (sends_weights(slice)) {
     if (!is_rounded) updated.copy_(flat.master);
     transfers_.send(weights.memory(), updated);
   } else if (!is_at_weights(slice)) {
@@ -277,6 +285,7 @@ void StepSlices::visit(size_t group, const Interval& part, Access access, const 
   }
   for_each(indices, access, [&](Slice& slice) {
     follow_weights(slice, access);
+    if (options_.split_masters) return visit_split(slice, part, access, visit);
     const size_t id = slice.flat.id;
     const bool is_copy = !keeps_master(slice) && store_.home() == ParamHome::kDisk;
     const SliceWeights weights = weights_of(slice);
@@ -290,6 +299,43 @@ void StepSlices::visit(size_t group, const Interval& part, Access access, const 
     if (is_copy && access == Access::kChange) weights.write(master);
   });
   if (access == Access::kChange) store_.finish_writes();
+}
+
+/// Shows fp32 masters of the part alone, which live for the visit.
+void StepSlices::visit_split(Slice& slice, const Interval& part, Access access, const VisitSlice& visit) {
+  // On a disk weights are read and written by whole parameters.
+  Interval seen = store_.home() == ParamHome::kDisk ? slice.interval : intersect(slice.interval, part);
+  if (seen.empty()) seen = {slice.interval.begin, slice.interval.begin};
+  const int64_t begin = seen.begin - slice.interval.begin, numel = seen.numel();
+  const SliceWeights weights = weights_at(slice, seen);
+  at::Tensor upper = weights.memory();
+  if (!is_at_weights(slice)) {
+    upper = at::empty({numel}, options_at(slice, store_.dtype()));
+    weights.read({0, numel}, upper);
+  }
+  const at::Tensor lower = slice.flat.master.narrow(0, begin, numel);
+  const at::Tensor master = kernels::join_master(upper, lower);
+  const size_t id = slice.flat.id;
+  optim::SliceState state = optimizer_.state(id);
+  for (auto& [name, tensor] : state.tensors) tensor = tensor.narrow(0, begin, numel);
+  visit({seen, master, state, !is_on_disk(slice), [&](const optim::SliceState& loaded) {
+           if (!(seen == slice.interval))
+             raise<UsageError>("zero.step_slices", "a state is loaded into ", numel,
+                               " elements of a slice, expected all ", slice.interval.numel());
+           optimizer_.load_state(id, loaded);
+         }});
+  if (access != Access::kChange) return;
+  kernels::split_master(master, upper, lower);
+  if (!is_at_weights(slice)) weights.write(upper);
+}
+
+std::vector<GroupState> StepSlices::kept(size_t group) const {
+  std::vector<GroupState> kept;
+  for (const Slice& slice : slices_) {
+    if (slice.flat.group == group && !is_on_disk(slice))
+      kept.push_back({slice.flat.master, optimizer_.state(slice.flat.id)});
+  }
+  return kept;
 }
 
 GroupState StepSlices::state(size_t group, const Interval& part) {
@@ -309,6 +355,7 @@ GroupState StepSlices::state(size_t group, const Interval& part) {
 
 void StepSlices::write_weights() {
   note_written_shards();
+  if (options_.split_masters) return;  // they are the upper halves
   for_each(with_masters(), Access::kRead, [&](Slice& slice) {
     follow_weights(slice, Access::kRead);
     weights_of(slice).write(slice.flat.master);
@@ -319,7 +366,7 @@ void StepSlices::write_weights() {
 void StepSlices::read_weights() {
   for_each(with_masters(), Access::kChange, [&](Slice& slice) {
     slice.stale.clear();
-    weights_of(slice).read({0, slice.interval.numel()}, slice.flat.master);
+    take_weights(slice, {0, slice.interval.numel()});
   });
 }
 

@@ -26,6 +26,7 @@ namespace deepspeed::zero {
 struct StepSlicesOptions {
   int stage = 0;
   bool sixteen_bit_masters = false;  // the model's own 16-bit weights are updated
+  bool split_masters = false;        // of a model in bf16: its weights are the masters' upper halves
   OptimizerOffload offload;
 };
 
@@ -59,6 +60,9 @@ class StepSlices {
   void read_weights();
   /// Notes which parameters somebody else changed (stage 3): their masters follow before anybody sees them.
   void note_written_shards();
+  /// What is kept of each slice of the group that is in memory, as it lies there: masters are fp32, the lower
+  /// halves of split ones, or undefined where the weights are the masters.
+  std::vector<GroupState> kept(size_t group) const;
 
   /// In memory.
   int64_t master_bytes() const;
@@ -72,7 +76,9 @@ class StepSlices {
     bool is_offloaded = false;
     std::vector<optim::Segment> segments;
     std::unique_ptr<optim::CutParameters> cut;  // null where nothing can be cut
-    optim::FlatSlice flat;        // its master lives for a step alone where the weights are the masters
+    // Its master lives for a step alone where the weights are the masters. Of split masters it is the lower
+    // half, with the weights as the upper one.
+    optim::FlatSlice flat;
     std::vector<Interval> stale;  // elements whose master is to follow the weights
   };
 
@@ -87,24 +93,31 @@ class StepSlices {
   bool is_on_disk(const Slice& slice) const { return slice.is_offloaded && swapper_ != nullptr; }
   /// Whether the weights lie where the slice is stepped.
   bool is_at_weights(const Slice& slice) const;
-  /// Whether masters are kept beside the weights.
+  /// Whether masters, or halves of them, are kept beside the weights.
   bool keeps_master(const Slice& slice) const;
   /// Whether it is stepped in host memory and its weights lie on the device; they are sent there, and fetched
   /// before where they are the masters.
   bool sends_weights(const Slice& slice) const {
     return is_apart(slice) && store_.home() == ParamHome::kDevice;
   }
-  bool fetches_weights(const Slice& slice) const;
-  SliceWeights weights_of(const Slice& slice) const;
+  bool fetches_weights(const Slice& slice) const { return reads_weights(slice) && sends_weights(slice); }
+  /// Whether a step reads the weights: they are the masters, or a half of them.
+  bool reads_weights(const Slice& slice) const { return !keeps_master(slice) || options_.split_masters; }
+  SliceWeights weights_of(const Slice& slice) const { return weights_at(slice, slice.interval); }
+  /// Those of a part of the slice, counted as its interval is.
+  SliceWeights weights_at(const Slice& slice, const Interval& part) const;
   std::vector<at::Tensor> swapped_tensors(size_t index) const;
   /// Calls `work` with each of them, those on a disk one at a time.
   void for_each(const std::vector<size_t>& indices, Access access, const std::function<void(Slice&)>& work);
   std::vector<size_t> all() const;
   std::vector<size_t> with_masters() const;
+  /// The weights become the masters of a part of the slice, counted from its begin.
+  void take_weights(Slice& slice, const Interval& part) const;
   void follow_weights(Slice& slice, Access access) const;
   void expect_transfers(const GradReducer& reducer, const std::vector<size_t>& order);
   at::Tensor gradient_of(const Slice& slice, const GradReducer& reducer);
   at::Tensor memory_for_weights(const Slice& slice, const SliceWeights& weights);
+  void visit_split(Slice& slice, const Interval& part, Access access, const VisitSlice& visit);
   void step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale);
 
   ParamStore& store_;

@@ -24,9 +24,9 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
   check_options();
   on_all_ranks("offloading the optimizer", [&] {
     const c10::NoGradGuard no_grad;
-    slices_ = std::make_unique<StepSlices>(
-        *store_, *optimizer_, group_,
-        StepSlicesOptions{options_.stage, options_.sixteen_bit_masters, options_.offload});
+    slices_ = std::make_unique<StepSlices>(*store_, *optimizer_, group_,
+                                           StepSlicesOptions{options_.stage, options_.sixteen_bit_masters,
+                                                             options_.split_masters, options_.offload});
   });
   ReducerOptions reducer = reducer_options();
   for (size_t index = 0; index < store_->groups().size(); ++index) reducer.owned.push_back(owned(index));
@@ -55,6 +55,15 @@ void ZeroOptimizer::check_options() const {
   }
   if (options_.sixteen_bit_masters && store_->dtype() == at::kFloat)
     raise<UsageError>(kWhere, "16-bit masters of a model in fp32; enable fp16 or bf16");
+  if (options_.split_masters && (store_->dtype() != at::kBFloat16 || options_.sixteen_bit_masters)) {
+    raise<UsageError>(kWhere, "split masters of a model in ", store_->dtype(),
+                      options_.sixteen_bit_masters ? " with 16-bit masters" : "",
+                      ", expected one in BFloat16 with fp32 masters");
+  }
+  if (options_.split_masters && !optimizer_->steps_split_masters()) {
+    raise<UsageError>(kWhere, "split masters with optimizer ", optimizer_->name(),
+                      ", expected Adam or AdamW, without amsgrad");
+  }
   check_offload();
 }
 

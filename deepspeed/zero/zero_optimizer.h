@@ -30,7 +30,8 @@ struct ZeroOptions {
   int stage = 0;                     // 0 to 3; 3 with a ShardStore alone
   double gradient_clipping = 1.0;    // largest L2 norm of all gradients; 0: none
   bool sixteen_bit_masters = false;  // no fp32 masters: the model's own 16-bit weights are updated
-  bool check_overflow = false;       // skip a step whose gradients are not finite; false: it is applied
+  bool split_masters = false;   // of a model in bf16: its weights are the upper halves of the fp32 masters
+  bool check_overflow = false;  // skip a step whose gradients are not finite; false: it is applied
   int64_t reduce_bucket_numel = 500'000'000;
   bool overlap_comm = false;
   bool contiguous_gradients = true;      // false: each parameter's gradient travels alone
@@ -85,6 +86,10 @@ class ZeroOptimizer {
   const comm::ProcessGroup& group() const { return group_; }
   /// Whether masters are kept beside the parameters.
   bool has_master_weights() const { return store_->dtype() != at::kFloat && !options_.sixteen_bit_masters; }
+
+  /// Whether the parameters are the upper halves of the masters, so that a change of one is a change of the
+  /// other.
+  bool has_split_masters() const { return options_.split_masters; }
 
   /// Where this rank is. Ranks whose micro steps differ do not meet in a collective, but get an error.
   void set_micro_step(int64_t micro_step) { micro_step_->store(micro_step); }
@@ -143,6 +148,9 @@ class ZeroOptimizer {
   void change_state(size_t group, const VisitSlice& visit) { change_state(group, whole(group), visit); }
   /// The same with the slices that meet a part of it.
   void change_state(size_t group, const Interval& part, const VisitSlice& visit);
+  /// What is kept of the group's slices in memory, as it lies there: masters are fp32, or the lower halves of
+  /// split ones.
+  std::vector<GroupState> kept(size_t group) const { return slices_->kept(group); }
   /// All of it was loaded: what a step that failed has left is gone.
   void state_was_loaded() { damage_.clear(); }
   /// Runs `work`, which reads or changes masters and states; where it fails on one rank, throws on all, which

@@ -222,6 +222,12 @@ TEST(Config, RefusesContradictions) {
        "managed_gradient_accumulation: got false beside compile.deepcompile"},
       {R"({"train_batch_size": 8, "managed_gradient_accumulation": false, "amp": {"enabled": true}})",
        "managed_gradient_accumulation: got false beside amp.enabled"},
+      {R"({"train_batch_size": 8, "bf16": {"split_master_weights": true}})",
+       "bf16.split_master_weights: got true, expected bf16.enabled true"},
+      {R"({"train_batch_size": 8, "zero_optimization": {"stage": 1},
+           "bf16": {"enabled": true, "split_master_weights": true, "bf16_master_weights_and_grads": true,
+                    "bf16_optimizer_states": true}})",
+       "bf16.split_master_weights: got true beside bf16.bf16_master_weights_and_grads"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 1}, "fp16": {"fp16_master_weights_and_grads": true}})",
        "fp16.fp16_master_weights_and_grads: got true with zero_optimization.offload_optimizer.device "
        "\"none\""},

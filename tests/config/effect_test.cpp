@@ -66,6 +66,7 @@ const std::set<std::string> kActs = {
     "bf16.immediate_grad_update",
     "bf16.bf16_master_weights_and_grads",
     "bf16.bf16_optimizer_states",
+    "bf16.split_master_weights",
     "optimizer.type",
     "optimizer.params",
     "scheduler.type",

@@ -45,6 +45,7 @@ const std::vector<MethodRow> kGetters = {
     ROW(amp_params, Json()),
     ROW(bf16_master_weights_and_gradients, false),
     ROW(bf16_optimizer_states, false),
+    ROW(bf16_split_master_weights, false),
     ROW(dynamic_loss_scale_args, Json()),
     ROW(log_level, std::nullopt),
     ROW(dynamic_loss_scale, false),

@@ -64,14 +64,37 @@ TEST(MemoryEstimate, IsWhatTheEngineHoldsWithEveryOptimizer) {
   }
 }
 
+TEST(MemoryEstimate, KnowsEveryFormOfMastersAndMoments) {
+  const Json split = {{"split_master_weights", true}};
+  const Json bf16 = {{"bf16_master_weights_and_grads", true}, {"bf16_optimizer_states", true}};
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const auto& [of_bf16, moments, bytes] : {std::tuple(Json::object(), "fp32", 16),
+                                                  {split, "fp32", 14},
+                                                  {split, "bf16", 10},
+                                                  {bf16, "bf16", 8}}) {
+      if (stage == 0 && bytes == 8) continue;  // needs ZeRO
+      Json config = planned_config("AdamW", stage);
+      config["bf16"].update(of_bf16);
+      config["optimizer"]["params"]["moment_dtype"] = moments;
+      testing::run_ranks(1, [&, of_a_parameter = bytes](comm::World& world) {
+        const auto estimate = zero::estimate_model_states(describe_module(planned_model()), config, 1);
+        const zero::MemoryBytes memory = measured(config, world);
+        EXPECT_EQ(estimate.states.total(), memory.total()) << config;
+        EXPECT_EQ(memory.total(), memory.parameters / 2 * of_a_parameter) << config;
+      });
+    }
+  }
+}
+
 TEST(MemoryEstimate, CountsWhatIsOnTheDiskApart) {
   const testing::TemporaryFolder folder;
-  for (const double ratio : {1.0, 0.5}) {
+  for (const auto& [ratio, is_split] : {std::pair(1.0, false), {0.5, false}, {0.5, true}}) {
     Json config = planned_config("AdamW", 3);
+    config["bf16"]["split_master_weights"] = is_split;
     config["zero_optimization"]["sub_group_size"] = 100;
     config["zero_optimization"]["offload_optimizer"] = {
         {"device", "nvme"}, {"nvme_path", folder.string()}, {"ratio", ratio}};
-    testing::run_ranks(2, [&](comm::World& world) {
+    testing::run_ranks(2, [&, ratio = ratio](comm::World& world) {
       const auto estimate = zero::estimate_model_states(describe_module(planned_model()), config, 2);
       const zero::MemoryBytes memory = measured(config, world);
       EXPECT_EQ(estimate.states.master_weights, memory.master_weights) << ratio;

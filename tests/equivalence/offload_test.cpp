@@ -150,7 +150,46 @@ TEST(OffloadOptions, MakeSixteenBitMastersPossible) {
   }
 }
 
+// Masters and moments of 16 bits, of which a part lies in the host's memory or on a disk.
+TEST(OffloadOptions, OfAPartOfSixteenBitStatesAreBitEqual) {
+  const TemporaryFolder folder;
+  const Json patch = {
+      {"bf16",
+       {{"enabled", true}, {"bf16_master_weights_and_grads", true}, {"bf16_optimizer_states", true}}}};
+  for (const int ranks : {1, 2}) {
+    TrainingSpec spec{.world_size = ranks, .steps = 10, .config = sliced_at_stage(3, patch)};
+    const TrainingResult expected = run_training(spec);
+    ASSERT_FALSE(expected.losses.empty());
+    EXPECT_LT(expected.losses.back(), expected.losses.front());
+    for (const double ratio : {0.3, 0.5}) {
+      for (Json config : {on_cpu(spec.config), on_disk(spec.config, folder.path(), 3)}) {
+        config["zero_optimization"]["offload_optimizer"]["ratio"] = ratio;
+        expect_same(spec, config, expected, config["zero_optimization"].dump());
+      }
+    }
+  }
+}
+
 // --- what is where ---
+
+TEST(OffloadMemory, OfSixteenBitStatesIsEightBytesAParameter) {
+  const TemporaryFolder folder;
+  run_ranks(2, [&](comm::World& world) {
+    Json config = basic(on_cpu(sliced_at_stage(3)));
+    config["zero_optimization"]["offload_optimizer"]["ratio"] = 0.5;
+    config["bf16"] = {
+        {"enabled", true}, {"bf16_master_weights_and_grads", true}, {"bf16_optimizer_states", true}};
+    const auto engine = make_engine(config, world);
+    train_step(*engine, world.rank());
+    const zero::MemoryBytes memory = engine->memory();
+    const int64_t owned = engine->optimizer()->owned(0).numel();
+    EXPECT_EQ(memory.parameters, 2 * owned);
+    EXPECT_EQ(memory.gradients, 2 * owned);
+    EXPECT_EQ(memory.master_weights, 0);
+    EXPECT_EQ(memory.optimizer_states, 4 * owned);
+    EXPECT_EQ(memory.total(), 8 * owned);
+  });
+}
 
 TEST(OffloadMemory, IsOnTheDiskButForAFewSlices) {
   const TemporaryFolder folder;

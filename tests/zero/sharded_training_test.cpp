@@ -175,13 +175,14 @@ TEST(ShardedTraining, IsTheSameWhateverStaysWholeAndHoweverGradientsTravel) {
 TEST(ShardedTraining, WithTheStepInAnotherMemoryIsTheSame) {
   for (const int ranks : {1, 3}) {
     testing::run_ranks(ranks, [](comm::World& world) {
-      for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      for (const char* masters : {"fp32 model", "fp32", "bf16", "split"}) {
         for (const int stage : {1, 2, 3}) {
           Recipe recipe = Recipe().at_stage(stage);
-          recipe.dtype = dtype;
+          if (masters != std::string("fp32 model")) recipe.dtype = at::kBFloat16;
           recipe.accumulation = 2;
           recipe.zero.gradient_clipping = stage == 2 ? 0.1 : 0.0;
-          recipe.zero.sixteen_bit_masters = dtype == at::kBFloat16 && stage == 1;
+          recipe.zero.sixteen_bit_masters = masters == std::string("bf16");
+          recipe.zero.split_masters = masters == std::string("split");
           const auto expected = train_odd_net(recipe, world);
           recipe.sub_group_numel = 20;
           recipe.zero.offload.device = OffloadDevice::kCpu;
@@ -193,7 +194,8 @@ TEST(ShardedTraining, WithTheStepInAnotherMemoryIsTheSame) {
             for (const double ratio : stage == 3 ? std::vector{1.0, 0.5, 0.0} : std::vector{1.0}) {
               recipe.zero.offload.ratio = ratio;
               EXPECT_EQ(largest_difference(train_odd_net(recipe, world), expected), 0.0)
-                  << "stage " << stage << " ratio " << ratio << " " << dtype << " home " << int(home);
+                  << "stage " << stage << " ratio " << ratio << " masters " << masters << " home "
+                  << int(home);
             }
           }
         }
