@@ -94,12 +94,13 @@ std::vector<int64_t> numels_of(const std::vector<NamedTensor>& params) {
   return numels;
 }
 
-void move_values(Shard& from, Shard& to) {
-  at::Tensor values = from.memory();
-  if (!values.defined()) {
-    values = at::empty({from.numel()}, from.dtype());
-    from.read(values);
-  }
+/// scratch: memory for those that follow one another from a disk.
+void move_values(Shard& from, Shard& to, at::Tensor& scratch) {
+  if (from.memory().defined()) return to.write(from.memory());
+  const bool fits = scratch.defined() && scratch.numel() >= from.numel() && scratch.dtype() == from.dtype();
+  if (!fits) scratch = at::empty({from.numel()}, from.dtype());
+  const at::Tensor values = scratch.narrow(0, 0, from.numel());
+  from.read(values);
   to.write(values);
 }
 
@@ -150,6 +151,7 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
   const c10::NoGradGuard no_grad;
   const comm::ProcessGroup& group = pool_->group();
   Storages storages;
+  at::Tensor scratch;
   for (size_t index = 0; index < params.size(); ++index) {
     const at::Tensor& param = params[index].tensor;
     if (param.numel() == 0) {
@@ -157,7 +159,7 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
       continue;
     }
     if (const auto built = partitioned_storage_of(param)) {
-      move_values(*built->shard(), *shards[index]);
+      move_values(*built->shard(), *shards[index], scratch);
       storages.push_back(pool_->partition(param, params[index].name, shards[index]));
       continue;
     }

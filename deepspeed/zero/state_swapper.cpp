@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/device/large_blocks.h"
 #include "deepspeed/io/scratch_file.h"
 
 namespace deepspeed::zero {
@@ -104,6 +106,7 @@ void StateSwapper::add_extent(Unit& unit, const at::Tensor& tensor) {
 void StateSwapper::take_over(size_t number) {
   const std::vector<at::Tensor> tensors = tensors_of_(number);
   Unit& unit = units_[number];
+  unit.is_complete = unit.extents.size() == tensors.size();
   for (size_t index = unit.extents.size(); index < tensors.size(); ++index) {
     add_extent(unit, tensors[index]);
     const Extent& extent = unit.extents.back();
@@ -232,9 +235,19 @@ void StateSwapper::step_through(const std::vector<size_t>& units, Access access,
   for (Slot& slot : slots_) finish(slot.writes);
 }
 
+bool StateSwapper::are_complete(const std::vector<size_t>& units) const {
+  return std::ranges::all_of(units, [&](size_t number) {
+    const auto unit = units_.find(number);
+    return unit != units_.end() && unit->second.is_complete;
+  });
+}
+
 void StateSwapper::for_each(const std::vector<size_t>& units, Access access,
                             const std::function<void(size_t)>& work) {
   make_slots();
+  // New tensors come and go with their unit, between others that stay: in the heap they would add up.
+  std::optional<device::LargeBlocksInPages> pages;
+  if (access == Access::kChange && !are_complete(units)) pages.emplace();
   try {
     step_through(units, access, work);
   } catch (...) {

@@ -75,6 +75,7 @@ class StateSwapper {
   struct Unit {
     std::vector<Extent> extents;
     size_t slot_bytes = 0;
+    bool is_complete = false;  // a whole pass found no tensor that was new
   };
   /// The transfers of a unit.
   struct Transfers {
@@ -90,6 +91,7 @@ class StateSwapper {
 
   size_t num_slots() const;
   void make_slots();
+  bool are_complete(const std::vector<size_t>& units) const;
   void take_over(size_t unit);
   void add_extent(Unit& unit, const at::Tensor& tensor);
   void bind(size_t unit, const Slot& slot) const;

@@ -17,6 +17,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
 
 namespace deepspeed::testing {
 namespace {
@@ -71,15 +72,18 @@ Json limited_config(const Json& optimizer) {
             {"stage3_max_live_parameters", 2 << 20}}}};
 }
 
-void train_large_model(comm::World& world, const Json& optimizer) {
+std::shared_ptr<LargeMlp> built_large_model(comm::World& world, const Json& config) {
+  const zero::Init init({.config_dict_or_path = config, .world = world, .max_whole_bytes = 8 << 20});
+  return std::make_shared<LargeMlp>();
+}
+
+const Json kLimitedAdam = {{"type", "Adam"}, {"params", {{"lr", 1e-5}}}};
+
+void train_large_model(comm::World& world, const Json& config) {
   world.group().barrier();  // its threads have their stacks
   limit_memory(kLimit);
-  std::shared_ptr<LargeMlp> model;
-  {
-    const zero::Init init({.world = world, .max_whole_bytes = 8 << 20});
-    model = std::make_shared<LargeMlp>();
-  }
-  const auto engine = std::get<0>(initialize(model, {.config = limited_config(optimizer), .world = world}));
+  const auto model = built_large_model(world, config);
+  const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
   double first = 0.0, last = 0.0;
   for (int step = 0; step < 3; ++step) {
     const at::Tensor loss = engine->forward(at::ones({2, LargeMlp::kWidth}));
@@ -100,15 +104,10 @@ TEST(MemoryLimit, OfLessThanTheParametersKeepsTheModelFromBeingBuiltWhole) {
 
 TEST(MemoryLimit, OfLessThanARanksPartRefusesTheModelWithTheNumbers) {
   run_ranks(2, [](comm::World& world) {
-    std::shared_ptr<LargeMlp> model;
-    {
-      const zero::Init init({.world = world, .max_whole_bytes = 8 << 20});
-      model = std::make_shared<LargeMlp>();
-    }
+    const Json config = limited_config({{"type", "AdamW"}});
+    const auto model = built_large_model(world, config);
     limit_memory(LargeMlp::kBytes * 3 / 4);  // half of it has to move, and the gradients take as much
-    EXPECT_THAT(error_of<UsageError>([&] {
-                  initialize(model, {.config = limited_config({{"type", "AdamW"}}), .world = world});
-                }),
+    EXPECT_THAT(error_of<UsageError>([&] { initialize(model, {.config = config, .world = world}); }),
                 AllOf(HasSubstr("rank " + std::to_string(world.rank()) + " of 2 needs at least 268435456"),
                       HasSubstr("weights 134217728, gradients 134217728"), HasSubstr("more ranks")));
   });
@@ -117,17 +116,65 @@ TEST(MemoryLimit, OfLessThanARanksPartRefusesTheModelWithTheNumbers) {
 TEST(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithSgd) {
   run_ranks(4,
             [](comm::World& world) {
-              train_large_model(world, {{"type", "SGD"}, {"params", {{"lr", 1e-3}, {"weight_decay", 0.0}}}});
+              train_large_model(world, limited_config({{"type", "SGD"},
+                                                       {"params", {{"lr", 1e-3}, {"weight_decay", 0.0}}}}));
             },
             {.hang_limit = std::chrono::seconds(180)});
 }
 
 TEST(MemoryLimit, OfLessThanTheParametersLetsEightRanksTrainWithAdam) {
-  run_ranks(8,
+  run_ranks(8, [](comm::World& world) { train_large_model(world, limited_config(kLimitedAdam)); },
+            {.hang_limit = std::chrono::seconds(180)});
+}
+
+// Each of four ranks holds a quarter of the weights and a quarter of their gradients, and Adam adds two.
+TEST(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithAdamWhoseStatesAreOnADisk) {
+  const TemporaryFolder folder;
+  Json config = limited_config(kLimitedAdam);
+  config["zero_optimization"]["sub_group_size"] = 1 << 20;
+  config["zero_optimization"]["offload_optimizer"] = {{"device", "nvme"}, {"nvme_path", folder.string()}};
+  run_ranks(4, [&](comm::World& world) { train_large_model(world, config); },
+            {.hang_limit = std::chrono::seconds(180)});
+}
+
+TEST(MemoryLimit, OfLessThanTheParametersEndsTheFirstStepOfFourRanksWithAdamInMemory) {
+  run_ranks(4,
             [](comm::World& world) {
-              train_large_model(world, {{"type", "Adam"}, {"params", {{"lr", 1e-5}}}});
+              world.group().barrier();
+              limit_memory(kLimit);
+              const Json config = limited_config(kLimitedAdam);
+              const auto model = built_large_model(world, config);
+              const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+              engine->backward(engine->forward(at::ones({2, LargeMlp::kWidth})));
+              EXPECT_ANY_THROW(engine->step());
             },
             {.hang_limit = std::chrono::seconds(180)});
+}
+
+TEST(MemoryLimit, OfHalfTheParametersLetsOneRankBuildAndEvaluateThemFromADisk) {
+  const TemporaryFolder folder;
+  Json config = limited_config({});
+  config.erase("optimizer");
+  const auto evaluate = [&](const char* device) {
+    run_ranks(1, [&](comm::World& world) {
+      config["zero_optimization"]["offload_param"] = {
+          {"device", device}, {"nvme_path", folder.string()}, {"max_in_cpu", 0}, {"buffer_count", 2}};
+      limit_memory(LargeMlp::kBytes / 2);
+      if (device == std::string("cpu")) {
+        EXPECT_ANY_THROW(built_large_model(world, config));
+        return;
+      }
+      const auto model = built_large_model(world, config);
+      const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+      engine->eval();
+      const c10::NoGradGuard no_grad;
+      const double loss = engine->forward(at::ones({2, LargeMlp::kWidth})).item<double>();
+      EXPECT_GT(loss, 0.0);
+      EXPECT_EQ(engine->forward(at::ones({2, LargeMlp::kWidth})).item<double>(), loss);
+    });
+  };
+  evaluate("cpu");
+  evaluate("nvme");
 }
 
 }  // namespace
