@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
+
+#include "deepspeed/device/host_memory.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -40,8 +41,7 @@ void HostSnapshot::take(std::vector<ArchiveContent>& contents) {
   }
   if (missing_bytes(contents) > 0) {
     memory_.reset();  // first, so that both never stand at once
-    memory_ = at::empty({int64_t(snapshot_bytes(contents))},
-                        at::TensorOptions().dtype(at::kByte).pinned_memory(!device.is_cpu()));
+    memory_ = device::empty_host(int64_t(snapshot_bytes(contents)), at::kByte, !device.is_cpu());
   }
   int64_t offset = 0;
   for (ArchiveContent& content : contents) {

@@ -1,10 +1,7 @@
 #include "deepspeed/device/copy_stream.h"
 
-#include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-
-#include "deepspeed/device/current_device.h"
 
 namespace deepspeed::device {
 
@@ -26,11 +23,6 @@ StreamEvent CopyStream::start(const at::Tensor& destination, const at::Tensor& s
     if (!tensor->is_cpu()) tensor->record_stream(*stream_);
   }
   return StreamEvent(*stream_);
-}
-
-at::Tensor empty_host(int64_t numel, at::ScalarType dtype, bool pin) {
-  const auto options = at::TensorOptions().dtype(dtype).device(at::kCPU);
-  return at::empty({numel}, options.pinned_memory(pin && num_cuda_devices() > 0));
 }
 
 }  // namespace deepspeed::device

@@ -27,7 +27,4 @@ class CopyStream {
   std::optional<c10::Stream> stream_;
 };
 
-/// (numel) in host memory; page-locked where `pin` asks for that and the process uses CUDA.
-at::Tensor empty_host(int64_t numel, at::ScalarType dtype, bool pin);
-
 }  // namespace deepspeed::device

@@ -5,6 +5,7 @@
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/device/host_memory.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -20,14 +21,10 @@ HostTransfers::HostTransfers(at::Device device, bool pin_memory, bool always_cop
       in_(device),
       out_(device) {}
 
-at::Tensor HostTransfers::host_memory(int64_t numel, at::ScalarType dtype) const {
-  return device::empty_host(numel, dtype, pin_memory_);
-}
-
 at::Tensor HostTransfers::memory_of(Buffer& buffer, int64_t numel, at::ScalarType dtype) const {
   const int64_t bytes = numel * int64_t(c10::elementSize(dtype));
   if (!buffer.memory.defined() || buffer.memory.numel() < bytes)
-    buffer.memory = host_memory(bytes, at::kByte);
+    buffer.memory = device::empty_host(bytes, at::kByte, pin_memory_);
   return buffer.memory.narrow(0, 0, bytes).view(dtype);
 }
 

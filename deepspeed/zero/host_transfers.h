@@ -21,8 +21,6 @@ class HostTransfers {
 
   /// Whether the device's memory is another one than the host's. If not, nothing else here is called.
   bool is_apart() const { return is_apart_; }
-  /// (numel) of host memory that the device can copy to and from at full speed.
-  at::Tensor host_memory(int64_t numel, at::ScalarType dtype) const;
 
   /// What next() will return, one after the other: 1-D tensors, of the device, or of the host already.
   /// `sends_back`: some of them are to go back.

@@ -8,6 +8,8 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/GradMode.h>
 
+#include "deepspeed/device/host_memory.h"
+
 namespace deepspeed::zero {
 namespace {
 
@@ -29,7 +31,7 @@ void ParkedStorages::park(const at::Tensor& tensor, bool pin_memory, bool non_bl
   });
   if (is_parked) return;
   const at::Tensor bytes = bytes_of_storage(storage);
-  at::Tensor host = at::empty(bytes.sizes(), at::TensorOptions().dtype(at::kByte).pinned_memory(pin_memory));
+  at::Tensor host = device::empty_host(bytes.numel(), at::kByte, pin_memory);
   host.copy_(bytes, non_blocking && pin_memory);
   storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(nullptr, storage.device()));
   parked_.push_back({std::move(storage), std::move(host)});

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include <fcntl.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/device/host_memory.h"
 #include "deepspeed/io/scratch_file.h"
 
 namespace deepspeed::zero {
@@ -116,11 +116,10 @@ void ShardFile::make_buffers() {
   buffers_.clear();
   buffer_size_ = largest_;
   const auto bytes = static_cast<int64_t>(buffer_size_ + io::kDirectAlignment);
-  const auto type = at::TensorOptions().dtype(at::kByte).pinned_memory(options_.pin_memory);
   std::vector<io::MemoryRegion> regions;
   for (size_t index = 0; index < wanted; ++index) {
     Buffer& buffer = buffers_.emplace_back();
-    buffer.memory = at::empty({bytes}, type);
+    buffer.memory = device::empty_host(bytes, at::kByte, options_.pin_memory);
     auto* const begin = static_cast<char*>(buffer.memory.mutable_data_ptr());
     buffer.data =
         begin + (io::align_up(reinterpret_cast<uintptr_t>(begin)) - reinterpret_cast<uintptr_t>(begin));

@@ -2,19 +2,17 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "deepspeed/device/host_memory.h"
+
 namespace deepspeed::zero {
-namespace {
-
-bool is_pinned(const at::TensorOptions& options) { return options.pinned_memory(); }
-
-}  // namespace
-
 ShardHome::ShardHome(const ShardHomeOptions& options) : options_(options) {
   if (options_.place == ParamHome::kDisk) file_ = std::make_shared<ShardFile>(options_.file);
 }
 
-at::TensorOptions ShardHome::host_memory(at::ScalarType dtype, const at::Device& device) const {
-  return at::TensorOptions().dtype(dtype).pinned_memory(options_.pin_memory && device.is_cuda());
+bool ShardHome::is_pinned(const at::Device& device) const { return options_.pin_memory && device.is_cuda(); }
+
+at::Tensor ShardHome::host_zeros(int64_t numel, at::ScalarType dtype, const at::Device& device) const {
+  return device::empty_host(numel, dtype, is_pinned(device)).zero_();
 }
 
 ShardHome::Group ShardHome::make_group(const std::vector<NamedTensor>& params, const ShardLayout& layout,
@@ -26,14 +24,13 @@ ShardHome::Group ShardHome::make_group(const std::vector<NamedTensor>& params, c
     return group;
   }
   const at::Device device = params.front().tensor.device();
-  const at::TensorOptions memory = options_.place == ParamHome::kHost
-                                       ? host_memory(dtype, device)
-                                       : at::TensorOptions().dtype(dtype).device(device);
-  group.flat = at::zeros({layout.flat_numel()}, memory);
+  const bool on_host = options_.place == ParamHome::kHost;
+  group.flat = on_host ? host_zeros(layout.flat_numel(), dtype, device)
+                       : at::zeros({layout.flat_numel()}, at::TensorOptions().dtype(dtype).device(device));
   for (size_t index = 0; index < params.size(); ++index) {
     const Interval place = layout.place(index);
-    group.shards.push_back(
-        std::make_shared<MemoryShard>(group.flat.narrow(0, place.begin, place.numel()), is_pinned(memory)));
+    group.shards.push_back(std::make_shared<MemoryShard>(group.flat.narrow(0, place.begin, place.numel()),
+                                                         on_host && is_pinned(device)));
   }
   return group;
 }
@@ -44,8 +41,8 @@ std::shared_ptr<Shard> ShardHome::make_apart(const NamedTensor& param, int64_t n
   if (is_worth_it && in_host_numel_ + numel > options_.max_in_host_numel)
     return file_->add(param.name, numel, dtype);
   if (is_worth_it) in_host_numel_ += numel;
-  const at::TensorOptions memory = host_memory(dtype, param.tensor.device());
-  return std::make_shared<MemoryShard>(at::zeros({numel}, memory), is_pinned(memory));
+  const at::Device device = param.tensor.device();
+  return std::make_shared<MemoryShard>(host_zeros(numel, dtype, device), is_pinned(device));
 }
 
 }  // namespace deepspeed::zero

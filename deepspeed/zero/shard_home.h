@@ -40,7 +40,8 @@ class ShardHome {
   const std::shared_ptr<ShardFile>& file() const { return file_; }
 
  private:
-  at::TensorOptions host_memory(at::ScalarType dtype, const at::Device& device) const;
+  bool is_pinned(const at::Device& device) const;
+  at::Tensor host_zeros(int64_t numel, at::ScalarType dtype, const at::Device& device) const;
   std::shared_ptr<Shard> make_apart(const NamedTensor& param, int64_t numel, at::ScalarType dtype);
 
   ShardHomeOptions options_;

@@ -136,10 +136,8 @@ at::TensorOptions StepSlices::options_at(const Slice& slice, at::ScalarType dtyp
 void StepSlices::make_masters() {
   for_each(with_masters(), Access::kChange, [&](Slice& slice) {
     const int64_t numel = slice.interval.numel();
-    const bool is_pinned = is_apart(slice) && !is_on_disk(slice);
     const at::ScalarType dtype = options_.split_masters ? at::kShort : at::kFloat;
-    slice.flat.master =
-        is_pinned ? transfers_.host_memory(numel, dtype) : at::empty({numel}, options_at(slice, dtype));
+    slice.flat.master = at::empty({numel}, options_at(slice, dtype));
     take_weights(slice, {0, numel});
   });
 }

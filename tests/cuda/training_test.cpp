@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/message.h"
+#include "deepspeed/device/host_memory.h"
+#include "deepspeed/device/memory.h"
+#include "deepspeed/zero/gathered_parameters.h"
 
 #include "tests/cuda/require_cuda.h"
 #include "tests/engine/make_engine.h"
@@ -18,9 +21,10 @@ struct Trained {
 };
 
 std::vector<at::Tensor> weights_of(auto& engine) {
+  const zero::GatheredParameters gathered(engine.module().parameters());
   std::vector<at::Tensor> weights;
   for (const at::Tensor& parameter : engine.module().parameters()) {
-    weights.push_back(parameter.detach().to(at::kCPU, at::kFloat));
+    weights.push_back(parameter.detach().to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true));
   }
   return weights;
 }
@@ -61,8 +65,9 @@ void expect_near(const Json& config, double tolerance) {
 }
 
 TEST_F(CudaTraining, InFp32EqualsThatOfTheCpuAtEveryStage) {
-  for (const int stage : {0, 1, 2}) {
+  for (const int stage : {0, 1, 2, 3}) {
     for (const char* optimizer : {"AdamW", "SGD", "Lion", "Adagrad", "Lamb"}) {
+      if (stage == 3 && optimizer == std::string("Lamb")) continue;  // it needs whole parameters
       SCOPED_TRACE(message("stage ", stage, " with ", optimizer));
       expect_near(basic({{"zero_optimization", {{"stage", stage}}},
                          {"zero_allow_untested_optimizer", true},
@@ -76,6 +81,41 @@ TEST_F(CudaTraining, InFp32EqualsThatOfTheCpuAtEveryStage) {
 TEST_F(CudaTraining, InSixteenBitsStaysNearThatOfTheCpu) {
   expect_near(basic({{"bf16", {{"enabled", true}}}, {"zero_optimization", {{"stage", 2}}}}), 3e-2);
   expect_near(basic({{"fp16", {{"enabled", true}, {"initial_scale_power", 8}}}}), 1e-2);
+}
+
+// Stage, home of the optimizer, its part there, home of the parameters.
+class CudaOffload : public CudaTest,
+                    public ::testing::WithParamInterface<std::tuple<int, const char*, double, const char*>> {
+};
+INSTANTIATE_TEST_SUITE_P(
+    Homes, CudaOffload,
+    ::testing::Values(std::tuple(1, "cpu", 1.0, "none"), std::tuple(2, "nvme", 1.0, "none"),
+                      std::tuple(3, "cpu", 1.0, "none"), std::tuple(3, "cpu", 0.5, "none"),
+                      std::tuple(3, "none", 1.0, "cpu"), std::tuple(3, "cpu", 1.0, "cpu"),
+                      std::tuple(3, "cpu", 0.5, "cpu"), std::tuple(3, "nvme", 1.0, "cpu"),
+                      std::tuple(3, "none", 1.0, "nvme"), std::tuple(3, "nvme", 1.0, "nvme")));
+
+TEST_P(CudaOffload, TrainsAsOnTheCpu) {
+  const auto [stage, optimizer, ratio, parameters] = GetParam();
+  const TemporaryFolder folder;
+  for (const bool clips : {false, true}) {
+    for (const char* precision : {"fp32", "bf16", "fp16"}) {
+      SCOPED_TRACE(message(precision, clips ? " clipped" : ""));
+      Json config = basic({{"gradient_clipping", clips ? 0.05 : 0.0}, {"gradient_accumulation_steps", 1}});
+      Json& zero = config["zero_optimization"];
+      zero = {{"stage", stage}, {"sub_group_size", 20}, {"stage3_param_persistence_threshold", 13}};
+      if (optimizer != std::string("none"))
+        zero["offload_optimizer"] = {{"device", optimizer}, {"nvme_path", folder.string()}, {"ratio", ratio}};
+      if (parameters != std::string("none")) {
+        zero["offload_param"] = {{"device", parameters}, {"nvme_path", folder.string()}, {"max_in_cpu", 0}};
+        if (parameters == std::string("nvme")) zero["offload_param"]["buffer_size"] = 10'000;
+      }
+      if (precision != std::string("fp32")) config[precision] = {{"enabled", true}};
+      if (precision == std::string("fp16")) config["fp16"]["initial_scale_power"] = 8;
+      config["aio"] = {{"block_size", 4096}};
+      expect_near(config, precision == std::string("fp32") ? 1e-4 : 3e-2);
+    }
+  }
 }
 
 TEST_F(CudaTraining, GoesOnFromACheckpointBitForBit) {
@@ -94,6 +134,19 @@ TEST_F(CudaTraining, GoesOnFromACheckpointBitForBit) {
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], seen[i])) << i;
   }
   comm::destroy_process_group();
+}
+
+TEST_F(CudaTest, HostMemoryIsPageLockedAndNoLargerThanItsPages) {
+  const int64_t before = device::resident_bytes();
+  constexpr int64_t kNumel = (256 << 18) + 1;  // a little more than 256 MiB
+  at::Tensor memory = device::empty_host(kNumel, at::kFloat, true);
+  EXPECT_TRUE(memory.is_pinned());
+  memory.fill_(3.0);
+  const at::Tensor there = at::empty({kNumel}, at::TensorOptions().device(at::kCUDA));
+  there.copy_(memory, /*non_blocking=*/true);
+  EXPECT_EQ(there.sum(at::kDouble).item<double>(), 3.0 * kNumel);
+  EXPECT_LT(device::resident_bytes() - before, int64_t{400} << 20);
+  EXPECT_FALSE(device::empty_host(kNumel, at::kFloat, false).is_pinned());
 }
 
 }  // namespace

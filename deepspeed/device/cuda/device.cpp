@@ -5,8 +5,11 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 
+#include <cuda_runtime_api.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/current_device.h"
+#include "deepspeed/device/host_memory.h"
 #include "deepspeed/device/memory.h"
 #include "deepspeed/device/rng.h"
 
@@ -59,6 +62,22 @@ void set_cuda_rng_state(const at::Tensor& state) {
   auto generator = at::cuda::detail::getDefaultCUDAGenerator();
   const std::lock_guard lock(generator.mutex());
   generator.set_state(state);
+}
+
+void lock_pages(void* data, size_t bytes) {
+  const cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterPortable);
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // it is ours alone
+  raise<UsageError>("device", "cannot page-lock ", bytes,
+                    " bytes of host memory: ", cudaGetErrorString(error),
+                    "; set pin_memory to false in the sections offload_optimizer and offload_param");
+}
+
+// At the end of the process the driver may be gone already.
+void unlock_pages(void* data) noexcept {
+  cudaDeviceSynchronize();
+  cudaHostUnregister(data);
+  cudaGetLastError();
 }
 
 int64_t cuda_allocated_bytes() { return has_allocations() ? allocated().current : 0; }

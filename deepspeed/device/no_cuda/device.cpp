@@ -1,6 +1,7 @@
 // The CUDA half of device/ in a build without CUDA.
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/current_device.h"
+#include "deepspeed/device/host_memory.h"
 #include "deepspeed/device/memory.h"
 #include "deepspeed/device/rng.h"
 
@@ -24,6 +25,8 @@ void synchronize() {}
 void seed_cuda_generators(uint64_t) {}
 at::Tensor cuda_rng_state() { refuse("cuda_rng_state()"); }
 void set_cuda_rng_state(const at::Tensor&) { refuse("set_cuda_rng_state()"); }
+void lock_pages(void*, size_t) { refuse("lock_pages()"); }
+void unlock_pages(void*) noexcept {}
 int64_t cuda_allocated_bytes() { return 0; }
 int64_t cuda_peak_allocated_bytes() { return 0; }
 

@@ -1,0 +1,69 @@
+#include "deepspeed/device/host_memory.h"
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/ScalarType.h>
+
+#include <sys/mman.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/device/current_device.h"
+
+namespace deepspeed::device {
+namespace {
+
+// Below, what rounding up costs is not worth pages, and a call of the driver, of its own.
+constexpr int64_t kLeastOwnBytes = 1 << 20;
+
+/// Pages of their own, locked.
+class LockedPages {
+ public:
+  explicit LockedPages(size_t bytes) : bytes_(bytes) {
+    data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED) {
+      raise<UsageError>("device.host_memory", "no ", bytes, " bytes of host memory: ", std::strerror(errno));
+    }
+    ::madvise(data_, bytes, MADV_HUGEPAGE);
+    try {
+      lock_pages(data_, bytes_);
+    } catch (...) {
+      ::munmap(data_, bytes_);
+      throw;
+    }
+  }
+  ~LockedPages() {
+    unlock_pages(data_);
+    ::munmap(data_, bytes_);
+  }
+  LockedPages(const LockedPages&) = delete;
+  LockedPages& operator=(const LockedPages&) = delete;
+
+  void* data() const { return data_; }
+
+ private:
+  void* data_;
+  size_t bytes_;
+};
+
+}  // namespace
+
+at::Tensor empty_host(int64_t numel, at::ScalarType dtype, bool pin) {
+  const int64_t bytes = numel * int64_t(c10::elementSize(dtype));
+  if (!pin || bytes < kLeastOwnBytes || num_cuda_devices() == 0)
+    return empty_host_from_pool(numel, dtype, pin);
+  auto pages = std::make_shared<LockedPages>(size_t(bytes));
+  void* const data = pages->data();
+  return at::from_blob(
+      data, {numel}, [pages = std::move(pages)](void*) mutable { pages.reset(); }, dtype);
+}
+
+at::Tensor empty_host_from_pool(int64_t numel, at::ScalarType dtype, bool pin) {
+  const auto options = at::TensorOptions().dtype(dtype).device(at::kCPU);
+  return at::empty({numel}, options.pinned_memory(pin && num_cuda_devices() > 0));
+}
+
+}  // namespace deepspeed::device
