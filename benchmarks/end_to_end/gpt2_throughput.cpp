@@ -3,12 +3,15 @@
 // and tokens.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
+#include <torch/library.h>
 
 #include <CLI/CLI.hpp>
 
@@ -31,7 +34,9 @@ struct Options {
   int64_t warmup = 5;
   std::string zero = R"({"stage": 0})";  // the config's section zero_optimization
   double clipping = 1.0;
-  std::string weights;  // where the first weights are written, for the peer
+  std::string bf16 = R"({"enabled": true})";  // the section bf16
+  bool partitioned = false;                   // built under zero::Init, so that it never stands whole
+  std::string weights;                        // where the first weights are written, for the peer
 };
 
 Options read_options(int argc, char** argv) {
@@ -47,6 +52,8 @@ Options read_options(int argc, char** argv) {
   app.add_option("--warmup", options.warmup, "steps before them");
   app.add_option("--zero", options.zero, "the config's section zero_optimization, JSON");
   app.add_option("--clipping", options.clipping, "gradient clipping, 0: none");
+  app.add_option("--bf16", options.bf16, "the config's section bf16, JSON");
+  app.add_flag("--partitioned", options.partitioned, "build the model under zero::Init");
   app.add_option("--weights", options.weights, "file for the first weights, readable by torch.load");
   try {
     app.parse(argc, argv);
@@ -70,25 +77,86 @@ void write_weights(const gpt2::GPT& model, const std::string& file) {
   deepspeed::checkpoint::write_torch_archive(file, dict);
 }
 
+/// While it lives, initialisers on the CPU draw from uniform distributions of the wanted mean and variance,
+/// on all cores: torch's own take a minute for some billions of weights.
+class QuickDraws {
+ public:
+  QuickDraws() : library_(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__) {
+    library_.impl("normal_",
+                  [](at::Tensor& self, double mean, double std, std::optional<at::Generator>) -> at::Tensor& {
+                    const double half = std * std::sqrt(3.0);
+                    return fill(self, mean - half, mean + half);
+                  });
+    library_.impl("uniform_",
+                  [](at::Tensor& self, double from, double to, std::optional<at::Generator>) -> at::Tensor& {
+                    return fill(self, from, to);
+                  });
+  }
+
+ private:
+  static at::Tensor& fill(at::Tensor& self, double from, double to) {
+    TORCH_CHECK(self.is_contiguous() && self.scalar_type() == at::kFloat,
+                "a contiguous float32 tensor is expected");
+    static uint64_t num_drawn = 0;
+    auto* const values = self.mutable_data_ptr<float>();
+    const uint64_t first = num_drawn;
+    at::parallel_for(0, self.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        uint64_t bits =
+            (first + uint64_t(i)) * 0x9e3779b97f4a7c15;  // splitmix64's increment and finaliser, shortened
+        bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
+        values[i] = float(from + (to - from) * double(bits >> 11) * 0x1p-53);
+      }
+    });
+    num_drawn += uint64_t(self.numel());
+    return self;
+  }
+
+  torch::Library library_;
+};
+
+std::shared_ptr<gpt2::GPT> build(const Options& options, const Json& config) {
+  deepspeed::manual_seed(1);
+  if (!options.weights.empty()) {
+    auto model = std::make_shared<gpt2::GPT>(options.model);
+    write_weights(*model, options.weights);
+    return model;
+  }
+  const QuickDraws quickly;
+  if (!options.partitioned) return std::make_shared<gpt2::GPT>(options.model);
+  deepspeed::zero::Init init({.config_dict_or_path = config});
+  auto model = std::make_shared<gpt2::GPT>(options.model);
+  init.close(*model);
+  return model;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const Options options = read_options(argc, argv);
-  deepspeed::manual_seed(1);
-  auto model = std::make_shared<gpt2::GPT>(options.model);
-  if (!options.weights.empty()) write_weights(*model, options.weights);
-  int64_t parameters = 0;
-  for (const auto& parameter : model->parameters()) parameters += parameter.numel();
   const Json config = {{"train_micro_batch_size_per_gpu", options.micro_batch},
-                       {"bf16", {{"enabled", true}}},
+                       {"bf16", Json::parse(options.bf16)},
                        {"gradient_clipping", options.clipping},
                        {"zero_optimization", Json::parse(options.zero)},
                        {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}}};
+  auto model = build(options, config);
+  int64_t parameters = 0;
+  for (const auto& parameter : model->parameters()) parameters += parameter.numel();
+  const auto estimate = deepspeed::zero::estimate_model_states(deepspeed::describe_module(model), config, 1);
   const auto engine = std::get<0>(deepspeed::initialize(model, {.config = config}));
 
   const auto device = engine->device();
   std::vector<at::Tensor> losses;
-  std::vector<double> step_ms;
+  std::vector<double> step_ms, optimizer_ms;
+  const auto milliseconds_since = [](Clock::time_point start) {
+    deepspeed::device::synchronize();
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  };
+  const auto median_of = [&](std::vector<double> values) {
+    values.erase(values.begin(), values.begin() + options.warmup);
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  };
   for (int64_t step = 0; step < options.warmup + options.steps; ++step) {
     const auto text = make_text(step, options).to(device);
     const auto tokens = text.narrow(1, 0, options.model.context).contiguous();
@@ -96,19 +164,20 @@ int main(int argc, char** argv) {
     const auto start = Clock::now();
     const auto loss = engine->forward(tokens, targets);
     engine->backward(loss);
+    const double before = milliseconds_since(start);
     engine->step();
     losses.push_back(loss.detach());
-    deepspeed::device::synchronize();
-    step_ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    step_ms.push_back(milliseconds_since(start));
+    optimizer_ms.push_back(step_ms.back() - before);
   }
 
-  std::vector<double> timed(step_ms.begin() + options.warmup, step_ms.end());
-  std::sort(timed.begin(), timed.end());
-  const double median = timed[timed.size() / 2];
+  const double median = median_of(step_ms);
   Json result = {
       {"parameters", parameters},
       {"device", device.is_cuda() ? "cuda" : "cpu"},
       {"step_ms", median},
+      {"optimizer_ms", median_of(optimizer_ms)},
+      {"estimated_bytes", estimate.total()},
       {"host_peak_bytes", deepspeed::device::peak_resident_bytes()},
       {"tokens_per_s", 1e3 * static_cast<double>(options.micro_batch * options.model.context) / median},
       {"peak_bytes", device.is_cuda() ? deepspeed::device::cuda_peak_allocated_bytes()

@@ -31,9 +31,12 @@ PEERS = {
 LOSS_TOLERANCE = 1e-2  # bf16 products, summed in other orders, over 15 steps
 
 
-def run(command, sizes, *more):
+def run(command, sizes, *more, seconds=None):
     words = [*map(str, command), *(word for name, value in sizes.items() for word in (f"--{name}", str(value))), *more]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return {"error": f"not done after {seconds:.0f} s"}
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0 or not lines:
         return {"error": (done.stderr.strip().splitlines() or ["no output"])[-1][:160]}

@@ -1,45 +1,83 @@
-"""GPT-2 1.5B at ZeRO stage 3 and a GPT of 7B with the optimizer and the parameters in host memory: the engine against
-DeepSpeed on one GPU. Checks that the losses of a small model agree from the same weights, then times, and prints one table
-(markdown).
+"""ZeRO stage 3 and offloading on one GPU: the engine against DeepSpeed. Checks that the losses of a small model agree from
+the same weights, then times, and prints one table (markdown), and beside each offloaded row what bounds it.
 
-    python3 compare_zero3.py --program build/cuda/benchmarks/end_to_end_gpt2_throughput [--seconds 300] [--tiny]
+    python3 compare_zero3.py --folder build/cuda/benchmarks [--rows models|largest|tiny] [--seconds 300]
 
-Needs deepspeed 0.19.6 in the Python that runs it; without it the engine is timed alone, and the table says so. --tiny runs
-sizes that a CPU takes, to try the script itself; its times mean nothing. Rows that would begin after --seconds are left out
-and named.
+models: GPT-2 1.5B at stage 3, and a GPT of 7B with the optimizer and the parameters in host memory, beside DeepSpeed.
+largest: the largest models that train on a GPU of 139 GiB with 128 GiB of host memory, by the engine alone: DeepSpeed's 16
+bytes a parameter end at 8B there. tiny: sizes that a CPU takes, to try the script itself; its times mean nothing.
+
+Needs deepspeed 0.19.6 in the Python that runs it; without it the engine is timed alone, and the table says so. Rows that
+would begin after --seconds are left out and named; one that is not done by then is stopped.
 """
 
 import argparse
 import importlib.util
 import json
+import pathlib
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 
 from compare import HERE, LOSS_TOLERANCE, SMALL, run
 
+
+@dataclass
+class Row:
+    name: str
+    sizes: dict
+    zero: dict
+    clipping: float = 1.0
+    bf16: dict = field(default_factory=lambda: {"enabled": True})
+    has_peer: bool = True
+
+    def flags(self):
+        return ["--zero", json.dumps(self.zero), "--clipping", str(self.clipping)]
+
+    def own_flags(self):
+        return self.flags() + ["--bf16", json.dumps(self.bf16)] + ([] if self.has_peer else ["--partitioned"])
+
+
+def offloaded(sub_group_size=200_000_000, **optimizer):
+    return {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": True, **optimizer},
+            "sub_group_size": sub_group_size, "reduce_bucket_size": 200_000_000}
+
+
 STAGE_3 = {"stage": 3}
-OFFLOADED = {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": True},
-             "offload_param": {"device": "cpu", "pin_memory": True}, "sub_group_size": 200_000_000}
-GPT2_XL = dict(layers=48, heads=25, width=1600, micro_batch=16, steps=6, warmup=2)
+BOTH_OFFLOADED = {**offloaded(), "offload_param": {"device": "cpu", "pin_memory": True}}
 GPT_7B = dict(layers=32, heads=32, width=4096, micro_batch=8, steps=4, warmup=2)
-ROWS = [
-    ("GPT-2 1.5B, stage 3", GPT2_XL, STAGE_3, 1.0),
-    ("GPT 7B, offloaded, clipping", GPT_7B, OFFLOADED, 1.0),
-    ("GPT 7B, offloaded, no clipping", GPT_7B, OFFLOADED, 0.0),
-]
-TINY = [(f"a tiny GPT, {name}", dict(SMALL, steps=3, warmup=1), zero, 1.0)
-        for name, zero in [("stage 3", STAGE_3), ("offloaded", OFFLOADED)]]
-
-
-def arguments(zero, clipping):
-    return ["--zero", json.dumps(zero), "--clipping", str(clipping)]
+EXACT_MASTERS = {"enabled": True, "split_master_weights": True}
+SIXTEEN_BIT_STATES = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+TINY = dict(SMALL, steps=3, warmup=1)
+ROWS = {
+    "models": [
+        Row("GPT-2 1.5B, stage 3", dict(layers=48, heads=25, width=1600, micro_batch=16, steps=6, warmup=2), STAGE_3),
+        Row("GPT 7B, offloaded, clipping", GPT_7B, BOTH_OFFLOADED, 1.0),
+        Row("GPT 7B, offloaded, no clipping", GPT_7B, BOTH_OFFLOADED, 0.0),
+    ],
+    # Bytes a parameter: 14 (weight, low half of the master, gradient, moments), of which 10 in host memory for the
+    # part `ratio`; and 8 (weight, gradient, moments of 16 bits), of which 4.
+    "largest": [
+        Row("GPT 17B, exact fp32 masters", dict(layers=42, heads=45, width=5760, micro_batch=1, steps=2, warmup=1),
+            offloaded(ratio=0.68), bf16=EXACT_MASTERS, has_peer=False),
+        Row("GPT 30B, 16-bit states",
+            dict(layers=48, heads=56, width=7168, context=512, micro_batch=1, steps=2, warmup=1), offloaded(ratio=0.92),
+            bf16=SIXTEEN_BIT_STATES, has_peer=False),
+    ],
+    "tiny": [
+        Row("a tiny GPT, stage 3", TINY, STAGE_3),
+        Row("a tiny GPT, offloaded", TINY, {**BOTH_OFFLOADED, "sub_group_size": 500_000}, 0.0),
+        Row("a tiny GPT, exact fp32 masters", TINY, offloaded(500_000, ratio=0.5), bf16=EXACT_MASTERS, has_peer=False),
+        Row("a tiny GPT, 16-bit states", TINY, offloaded(500_000, ratio=0.5), bf16=SIXTEEN_BIT_STATES, has_peer=False),
+    ],
+}
 
 
 def verify(program, peer, zero):
     """Aborts unless both train the same small model alike, from the same weights."""
     with tempfile.TemporaryDirectory() as folder:
-        flags = [*arguments(zero, 1.0), "--weights", f"{folder}/weights.pt"]
+        flags = [*Row("", {}, zero).flags(), "--weights", f"{folder}/weights.pt"]
         ours, theirs = run(program, SMALL, *flags), run(peer, SMALL, *flags)
     for name, result in (("the engine", ours), ("DeepSpeed", theirs)):
         if "error" in result:
@@ -50,39 +88,62 @@ def verify(program, peer, zero):
     print(f"{json.dumps(zero)}: losses of a small GPT agree within {worst:.1e} relative", flush=True)
 
 
-def row_of(model, name, result, ours):
+def line_of(model, name, result, ours):
     if "error" in result:
-        return f"| {model} | {name} | failed: {result['error']} | | | |"
+        return f"| {model} | {name} | failed: {result['error']} | | | | |"
     ratio = "" if result is ours or "error" in ours else f"{ours['tokens_per_s'] / result['tokens_per_s']:.2f}"
+    estimate = f"{result['estimated_bytes'] / 1e9:.1f}" if "estimated_bytes" in result else ""
     return (f"| {model} | {name} | {result['tokens_per_s']:,.0f} | {ratio} | {result['peak_bytes'] / 1e9:.1f} "
-            f"| {result['host_peak_bytes'] / 1e9:.1f} |")
+            f"| {result['host_peak_bytes'] / 1e9:.1f} | {estimate} |")
+
+
+def bound_of(row, result, limits):
+    """The offloaded step against what its parts take, each measured by itself: forward and backward within it, Adam on
+    the host, the copies of gradients and of weights."""
+    if "offload_optimizer" not in row.zero or "error" in result:
+        return None
+    elements = result["parameters"] * row.zero["offload_optimizer"].get("ratio", 1.0)
+    compute = (result["step_ms"] - result["optimizer_ms"]) / 1e3
+    adam = elements / limits["adam_elements_per_s"]
+    back, out = 2 * elements / limits["bytes_from_host_per_s"], 2 * elements / limits["bytes_to_host_per_s"]
+    bound, target = ((compute + max(adam, back), 1.15) if row.clipping else (max(compute, back + out, adam), 1.25))
+    return (f"{row.name}: step {result['step_ms'] / 1e3:.2f} s = {result['step_ms'] / 1e3 / bound:.2f} of its bound (target "
+            f"{target}): forward and backward {compute:.2f}, Adam {adam:.2f}, gradients out {out:.2f}, weights back {back:.2f}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", required=True)
+    parser.add_argument("--folder", type=pathlib.Path, required=True, help="of the built benchmarks")
+    parser.add_argument("--rows", choices=ROWS, default="models")
     parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
-    program, peer = [options.program], [sys.executable, HERE / "deepspeed_peer.py"]
+    program, peer = [options.folder / "end_to_end_gpt2_throughput"], [sys.executable, HERE / "deepspeed_peer.py"]
     has_peer = importlib.util.find_spec("deepspeed") is not None
-    begin = time.monotonic()
-    if has_peer:
-        for zero in (STAGE_3, OFFLOADED):
+    end = time.monotonic() + options.seconds
+    if has_peer and options.rows != "largest":
+        for zero in (STAGE_3, BOTH_OFFLOADED):
             verify(program, peer, zero)
-    rows, left_out = [], []
-    for model, sizes, zero, clipping in TINY if options.tiny else ROWS:
-        if time.monotonic() - begin > options.seconds:
-            left_out.append(model)
+    limits = run([options.folder / "offload_host_step_limits"], {"elements": 1 << 22} if options.rows == "tiny" else {})
+    if "error" in limits:
+        raise SystemExit(f"offload_host_step_limits failed: {limits['error']}")
+    lines, bounds, left_out = [], [], []
+    for row in ROWS[options.rows]:
+        seconds = end - time.monotonic()
+        if seconds < 0:
+            left_out.append(row.name)
             continue
-        ours = run(program, sizes, *arguments(zero, clipping))
-        rows.append(row_of(model, "deepspeed-cpp", ours, ours))
-        if has_peer and time.monotonic() - begin <= options.seconds:
-            rows.append(row_of(model, "DeepSpeed", run(peer, sizes, *arguments(zero, clipping)), ours))
-        elif has_peer:
-            left_out.append(f"{model}: DeepSpeed")
-    print("\n| model | program | tokens/s | ours / it | peak GB, device | peak GB, host |\n|---|---|---|---|---|---|")
-    print("\n".join(rows))
+        ours = run(program, row.sizes, *row.own_flags(), seconds=max(seconds, 60))
+        lines.append(line_of(row.name, "deepspeed-cpp", ours, ours))
+        bounds.append(bound_of(row, ours, limits))
+        seconds = end - time.monotonic()
+        if has_peer and row.has_peer and seconds > 0:
+            theirs = run(peer, row.sizes, *row.flags(), seconds=max(seconds, 60))
+            lines.append(line_of(row.name, "DeepSpeed", theirs, ours))
+        elif has_peer and row.has_peer:
+            left_out.append(f"{row.name}: DeepSpeed")
+    print("\n| model | program | tokens/s | ours / it | peak GB, device | peak GB, host | states GB, estimated |"
+          "\n|---|---|---|---|---|---|---|")
+    print("\n".join([*lines, "", *filter(None, bounds)]))
     for name in left_out:
         print(f"left out, the time was up: {name}")
     if not has_peer:
