@@ -49,7 +49,7 @@ void write_weights(const path& file, const NamedTensors& weights, bool safe_seri
   }
   Dict dict(/*ordered=*/true);
   for (const auto& [name, tensor] : weights) dict.items().emplace_back(name, tensor);
-  write_archive_content(file, make_archive_content(dict, /*deferred=*/true), stream);
+  write_archive_content(file, make_archive_content(dict, stream));
 }
 
 /// Each weight once, however many names it has.

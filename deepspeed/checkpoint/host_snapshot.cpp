@@ -1,6 +1,7 @@
 #include "deepspeed/checkpoint/host_snapshot.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <c10/core/GradMode.h>
 
@@ -14,6 +15,15 @@ constexpr uint64_t kSnapshotAlignment = 64;
 /// Bytes of the snapshot that a record takes.
 uint64_t snapshot_bytes(const at::Tensor& record) {
   return (record.nbytes() + kSnapshotAlignment - 1) / kSnapshotAlignment * kSnapshotAlignment;
+}
+
+/// With the data of a record on the meta device.
+void fill(const at::Tensor& copy, const ArchiveContent& content, const at::Tensor& record) {
+  auto* to = static_cast<char*>(copy.mutable_data_ptr());
+  content.stream(record, [&](const void* data, size_t size) {
+    std::memcpy(to, data, size);
+    to += size;
+  });
 }
 
 uint64_t snapshot_bytes(const std::vector<ArchiveContent>& contents) {
@@ -36,7 +46,7 @@ void HostSnapshot::take(std::vector<ArchiveContent>& contents) {
   c10::Device device = at::kCPU;
   for (const ArchiveContent& content : contents) {
     for (const at::Tensor& record : content.records) {
-      if (!record.is_cpu()) device = record.device();
+      if (!record.is_cpu() && !record.is_meta()) device = record.device();
     }
   }
   if (missing_bytes(contents) > 0) {
@@ -47,7 +57,11 @@ void HostSnapshot::take(std::vector<ArchiveContent>& contents) {
   for (ArchiveContent& content : contents) {
     for (at::Tensor& record : content.records) {
       const at::Tensor copy = memory_.narrow(0, offset, int64_t(record.nbytes())).view(record.scalar_type());
-      copy.copy_(record, /*non_blocking=*/true);
+      if (record.is_meta()) {
+        fill(copy, content, record);
+      } else {
+        copy.copy_(record, /*non_blocking=*/true);
+      }
       offset += int64_t(snapshot_bytes(record));
       record = copy;
     }

@@ -1,6 +1,7 @@
 #include "deepspeed/checkpoint/torch_archive.h"
 
 #include <map>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr const char* kTorchArchiveWhere = "checkpoint.torch_archive";
 
-void write_records(AtomicFile& file, const ArchiveContent& content, const TensorStream& stream) {
+void write_records(AtomicFile& file, const ArchiveContent& content) {
   ZipWriter zip("archive", [&](const void* data, size_t size) { return file.write(data, size); });
   zip.add("data.pkl", content.pickled.data(), content.pickled.size());
   zip.add("byteorder", "little", 6);
@@ -27,7 +28,7 @@ void write_records(AtomicFile& file, const ArchiveContent& content, const Tensor
     const at::Tensor& record = content.records[index];
     const std::string name = "data/" + std::to_string(index);
     if (record.is_meta()) {
-      zip.add(name, record.nbytes(), [&](const PieceSink& sink) { stream(record, sink); });
+      zip.add(name, record.nbytes(), [&](const PieceSink& sink) { content.stream(record, sink); });
     } else {
       const at::Tensor data = record.cpu();
       zip.add(name, data.const_data_ptr(), data.nbytes());
@@ -82,23 +83,22 @@ uint64_t ArchiveContent::num_bytes() const {
   return bytes;
 }
 
-ArchiveContent make_archive_content(const Value& value, bool deferred) {
-  const StoragePlan plan(value, deferred);
-  return {pickle(value, plan), plan.records()};
+ArchiveContent make_archive_content(const Value& value, TensorStream stream) {
+  const StoragePlan plan(value, /*deferred=*/stream != nullptr);
+  return {pickle(value, plan), plan.records(), std::move(stream)};
 }
 
 FileSums write_archive_content(const std::filesystem::path& path, const ArchiveContent& content,
-                               const TensorStream& stream, const io::WriterOptions& options) {
+                               const io::WriterOptions& options) {
   AtomicFile file(path, options);
   file.reserve(content.num_bytes());
-  write_records(file, content, stream);
+  write_records(file, content);
   return file.commit();
 }
 
 FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
                              const TensorProvider& provide, const io::WriterOptions& options) {
-  return write_archive_content(path, make_archive_content(value, provide != nullptr), stream_of(provide),
-                               options);
+  return write_archive_content(path, make_archive_content(value, stream_of(provide)), options);
 }
 
 Value read_torch_archive(const std::filesystem::path& path, const ReadOptions& options) {

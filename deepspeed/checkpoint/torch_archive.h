@@ -35,15 +35,16 @@ FileSums write_torch_archive(const std::filesystem::path& path, const Value& val
 struct ArchiveContent {
   std::string pickled;
   std::vector<at::Tensor> records;  // 1-D, contiguous, on the tensors' own device
+  TensorStream stream = nullptr;    // of those on the meta device
 
   uint64_t num_bytes() const;
 };
 
 /// The two halves of write_torch_archive(), for content that is written later. The records share the memory
-/// of the tensors in `value`.
-ArchiveContent make_archive_content(const Value& value, bool deferred = false);
+/// of the tensors in `value`. `stream`: tensors on the meta device are written as it gives them.
+ArchiveContent make_archive_content(const Value& value, TensorStream stream = nullptr);
 FileSums write_archive_content(const std::filesystem::path& path, const ArchiveContent& content,
-                               const TensorStream& stream = nullptr, const io::WriterOptions& options = {});
+                               const io::WriterOptions& options = {});
 
 struct ReadOptions {
   bool tensor_data = true;  // false: tensors come on the meta device (sizes and dtypes only)

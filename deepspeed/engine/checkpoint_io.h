@@ -15,6 +15,7 @@
 #include "deepspeed/checkpoint/optimizer_states.h"
 #include "deepspeed/checkpoint/plain_optimizer.h"
 #include "deepspeed/engine/checkpoint_options.h"
+#include "deepspeed/engine/deferred_masters.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/save_job.h"
 #include "deepspeed/engine/stored_module.h"
@@ -40,8 +41,9 @@ class CheckpointIo {
   void run(SaveJob job);
   checkpoint::NamedTensors module_tensors(bool exclude_frozen) const;
   checkpoint::ModelStates model_states(const SaveOptions& options) const;
-  checkpoint::ZeroOptimizerStates zero_states() const;
-  void add_sub_groups(size_t group, std::vector<checkpoint::PartitionStates>& groups) const;
+  checkpoint::ZeroOptimizerStates zero_states(DeferredMasters& masters) const;
+  void add_sub_groups(size_t group, DeferredMasters& masters,
+                      std::vector<checkpoint::PartitionStates>& groups) const;
   void gather_module(checkpoint::NamedTensors& tensors) const;
   checkpoint::PlainOptimizerStates plain_states() const;
   checkpoint::LossScalerStates scaler_states() const;

@@ -102,9 +102,10 @@ void CheckpointIo::run(SaveJob job) {
 
 void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
   const int rank = engine_.rank();
-  const auto add = [&](const fs::path& path, const checkpoint::Value& value) {
+  const auto add = [&](const fs::path& path, const checkpoint::Value& value,
+                       checkpoint::TensorStream stream = nullptr) {
     job.file_names.push_back(path.filename().string());
-    job.contents.push_back(checkpoint::make_archive_content(value));
+    job.contents.push_back(checkpoint::make_archive_content(value, std::move(stream)));
   };
   if (engine_.pool_) {
     add(checkpoint::sharded_model_states_path(job.directory, job.tag, rank),
@@ -114,8 +115,10 @@ void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
         checkpoint::build_model_states(model_states(options)));
   }
   if (engine_.optimizer_ && engine_.zero_optimization()) {
-    add(checkpoint::optim_states_path(job.directory, job.tag, rank, 0, engine_.bfloat16_enabled()),
-        checkpoint::build_optimizer_states(zero_states()));
+    DeferredMasters masters(*engine_.optimizer_);
+    const checkpoint::Value states = checkpoint::build_optimizer_states(zero_states(masters));
+    add(checkpoint::optim_states_path(job.directory, job.tag, rank, 0, engine_.bfloat16_enabled()), states,
+        masters.stream());
   }
   checkpoint::RunState run;
   run.cpu_rng = device::cpu_rng_state();
@@ -204,7 +207,7 @@ checkpoint::LossScalerStates CheckpointIo::scaler_states() const {
   return result;
 }
 
-checkpoint::ZeroOptimizerStates CheckpointIo::zero_states() const {
+checkpoint::ZeroOptimizerStates CheckpointIo::zero_states(DeferredMasters& masters) const {
   const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
   checkpoint::ZeroOptimizerStates result;
   result.zero_stage = optimizer.stage();
@@ -214,7 +217,7 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states() const {
   result.ds_config = engine_.config_.raw;
   if (optimizer.stage() == 3) {
     for (size_t index = 0; index < optimizer.store().groups().size(); ++index)
-      add_sub_groups(index, result.groups);
+      add_sub_groups(index, masters, result.groups);
     return result;
   }
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
@@ -222,9 +225,8 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states() const {
     checkpoint::PartitionStates& states = result.groups.emplace_back();
     states.padding = group.layout.padding(engine_.rank());
     states.partition_count = engine_.dp_world_size();
-    const zero::GroupState own = optimizer.state(index);
-    const at::Tensor master = own.master.to(at::kFloat);
-    states.fp32 = master.narrow(0, 0, master.numel() - states.padding);
+    const zero::GroupState own = masters.read(index, {0, optimizer.owned(index).numel()});
+    states.fp32 = own.master.narrow(0, 0, own.master.numel() - states.padding);
     for (const zero::ParamPiece& piece : group.layout.pieces(optimizer.owned(index))) {
       states.fragments.emplace_back(
           group.params[piece.index].name,
@@ -237,14 +239,15 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states() const {
   return result;
 }
 
-void CheckpointIo::add_sub_groups(size_t group, std::vector<checkpoint::PartitionStates>& groups) const {
+void CheckpointIo::add_sub_groups(size_t group, DeferredMasters& masters,
+                                  std::vector<checkpoint::PartitionStates>& groups) const {
   const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
   for (const zero::SubGroup& sub_group : optimizer.store().shards(group)->sub_groups()) {
-    const zero::GroupState own = optimizer.state(group, sub_group.in_flat);
+    const zero::GroupState own = masters.read(group, sub_group.in_flat);
     checkpoint::PartitionStates& states = groups.emplace_back();
     states.param_group = group;
     states.partition_count = engine_.dp_world_size();
-    states.fp32 = own.master.to(at::kFloat);
+    states.fp32 = own.master;
     states.tensors = own.state.tensors;
     if (own.state.step > 0) states.step = own.state.step;
     states.options = to_json(optimizer.base_optimizer().param_groups()[group].options);

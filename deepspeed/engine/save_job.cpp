@@ -68,8 +68,7 @@ checkpoint::Manifest SaveJob::write_files() const {
   const auto work = [&] {
     for (size_t index = next++; index < contents.size(); index = next++) {
       try {
-        auto sums = checkpoint::write_archive_content(staging() / file_names[index], contents[index],
-                                                      /*stream=*/nullptr, writer);
+        auto sums = checkpoint::write_archive_content(staging() / file_names[index], contents[index], writer);
         const std::lock_guard lock_of_results(mutex);
         written.files[file_names[index]] = std::move(sums);
       } catch (...) {

@@ -270,7 +270,8 @@ void StepSlices::step_slice(Slice& slice, const GradReducer& reducer, double gra
   if (!is_kept) flat.master.reset();
 }
 
-void StepSlices::visit(size_t group, const Interval& part, Access access, const VisitSlice& visit) {
+void StepSlices::visit(size_t group, const Interval& part, Access access, Shown shown,
+                       const VisitSlice& visit) {
   note_written_shards();
   std::vector<size_t> indices;
   for (const size_t index : all()) {
@@ -283,7 +284,7 @@ void StepSlices::visit(size_t group, const Interval& part, Access access, const 
   }
   for_each(indices, access, [&](Slice& slice) {
     follow_weights(slice, access);
-    if (options_.split_masters) return visit_split(slice, part, access, visit);
+    if (options_.split_masters) return visit_split(slice, part, access, shown, visit);
     const size_t id = slice.flat.id;
     const bool is_copy = !keeps_master(slice) && store_.home() == ParamHome::kDisk;
     const SliceWeights weights = weights_of(slice);
@@ -300,11 +301,22 @@ void StepSlices::visit(size_t group, const Interval& part, Access access, const 
 }
 
 /// Shows fp32 masters of the part alone, which live for the visit.
-void StepSlices::visit_split(Slice& slice, const Interval& part, Access access, const VisitSlice& visit) {
+void StepSlices::visit_split(Slice& slice, const Interval& part, Access access, Shown shown,
+                             const VisitSlice& visit) {
   // On a disk weights are read and written by whole parameters.
   Interval seen = store_.home() == ParamHome::kDisk ? slice.interval : intersect(slice.interval, part);
   if (seen.empty()) seen = {slice.interval.begin, slice.interval.begin};
   const int64_t begin = seen.begin - slice.interval.begin, numel = seen.numel();
+  const size_t id = slice.flat.id;
+  StateSlice shows{seen, at::Tensor(), optimizer_.state(id), !is_on_disk(slice),
+                   [&](const optim::SliceState& loaded) {
+                     if (!(seen == slice.interval))
+                       raise<UsageError>("zero.step_slices", "a state is loaded into ", numel,
+                                         " elements of a slice, expected all ", slice.interval.numel());
+                     optimizer_.load_state(id, loaded);
+                   }};
+  for (auto& [name, tensor] : shows.state.tensors) tensor = tensor.narrow(0, begin, numel);
+  if (shown == Shown::kKept) return visit(shows);
   const SliceWeights weights = weights_at(slice, seen);
   at::Tensor upper = weights.memory();
   if (!is_at_weights(slice)) {
@@ -312,18 +324,10 @@ void StepSlices::visit_split(Slice& slice, const Interval& part, Access access, 
     weights.read({0, numel}, upper);
   }
   const at::Tensor lower = slice.flat.master.narrow(0, begin, numel);
-  const at::Tensor master = kernels::join_master(upper, lower);
-  const size_t id = slice.flat.id;
-  optim::SliceState state = optimizer_.state(id);
-  for (auto& [name, tensor] : state.tensors) tensor = tensor.narrow(0, begin, numel);
-  visit({seen, master, state, !is_on_disk(slice), [&](const optim::SliceState& loaded) {
-           if (!(seen == slice.interval))
-             raise<UsageError>("zero.step_slices", "a state is loaded into ", numel,
-                               " elements of a slice, expected all ", slice.interval.numel());
-           optimizer_.load_state(id, loaded);
-         }});
+  shows.master = kernels::join_master(upper, lower);
+  visit(shows);
   if (access != Access::kChange) return;
-  kernels::split_master(master, upper, lower);
+  kernels::split_master(shows.master, upper, lower);
   if (!is_at_weights(slice)) weights.write(upper);
 }
 
@@ -336,10 +340,10 @@ std::vector<GroupState> StepSlices::kept(size_t group) const {
   return kept;
 }
 
-GroupState StepSlices::state(size_t group, const Interval& part) {
+GroupState StepSlices::state(size_t group, const Interval& part, Shown shown) {
   GroupState result;
-  visit(group, part, Access::kRead, [&](const StateSlice& slice) {
-    collect(slice.master, slice, part, result.master);
+  visit(group, part, Access::kRead, shown, [&](const StateSlice& slice) {
+    if (slice.master.defined()) collect(slice.master, slice, part, result.master);
     auto& tensors = result.state.tensors;
     if (tensors.empty()) {
       for (const auto& [name, flat] : slice.state.tensors) tensors.emplace_back(name, at::Tensor());

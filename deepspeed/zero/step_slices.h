@@ -52,9 +52,15 @@ class StepSlices {
 
   /// Calls `visit` with the slices of the group that meet the part of the owned interval; with kRead what it
   /// writes to a slice that is on a disk is lost. Throws IoError.
-  void visit(size_t group, const Interval& part, Access access, const VisitSlice& visit);
+  void visit(size_t group, const Interval& part, Access access, const VisitSlice& visit) {
+    this->visit(group, part, access, Shown::kAll, visit);
+  }
   /// That part. Throws IoError.
-  GroupState state(size_t group, const Interval& part);
+  GroupState state(size_t group, const Interval& part) { return state(group, part, Shown::kAll); }
+  /// That part, its master undefined where it would have to be joined.
+  GroupState states_beside_masters(size_t group, const Interval& part) {
+    return state(group, part, Shown::kKept);
+  }
   /// The weights of the model become the masters, rounded; or the other way round. Throws IoError.
   void write_weights();
   void read_weights();
@@ -117,7 +123,10 @@ class StepSlices {
   void expect_transfers(const GradReducer& reducer, const std::vector<size_t>& order);
   at::Tensor gradient_of(const Slice& slice, const GradReducer& reducer);
   at::Tensor memory_for_weights(const Slice& slice, const SliceWeights& weights);
-  void visit_split(Slice& slice, const Interval& part, Access access, const VisitSlice& visit);
+  enum class Shown { kAll, kKept };
+  void visit(size_t group, const Interval& part, Access access, Shown shown, const VisitSlice& visit);
+  void visit_split(Slice& slice, const Interval& part, Access access, Shown shown, const VisitSlice& visit);
+  GroupState state(size_t group, const Interval& part, Shown shown);
   void step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale);
 
   ParamStore& store_;

@@ -114,6 +114,17 @@ GroupState ZeroOptimizer::state(size_t group, const Interval& part) const {
   return slices_->state(group, part);
 }
 
+bool ZeroOptimizer::makes_masters_of_halves() const {
+  return (options_.split_masters || options_.sixteen_bit_masters) &&
+         options_.offload.device != OffloadDevice::kNvme && store_->home() != ParamHome::kDisk;
+}
+
+GroupState ZeroOptimizer::states_beside_masters(size_t group, const Interval& part) const {
+  const c10::NoGradGuard no_grad;
+  check_undamaged();
+  return slices_->states_beside_masters(group, part);
+}
+
 void ZeroOptimizer::change_state(size_t group, const Interval& part, const VisitSlice& visit) {
   const c10::NoGradGuard no_grad;
   slices_->visit(group, part, StepSlices::Access::kChange, visit);

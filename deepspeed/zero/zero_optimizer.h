@@ -140,6 +140,11 @@ class ZeroOptimizer {
   /// that fails, on this rank alone; UsageError where a step was applied in part.
   GroupState state(size_t group) const { return state(group, whole(group)); }
   GroupState state(size_t group, const Interval& part) const;
+  /// Whether fp32 masters that state() gives are made for it, of halves or of 16-bit weights that are in
+  /// memory.
+  bool makes_masters_of_halves() const;
+  /// As state(), but where masters are kept as halves without them.
+  GroupState states_beside_masters(size_t group, const Interval& part) const;
   /// Weights of the owned interval that the optimizer updates: fp32 but for 16-bit masters. Throws as
   /// state().
   at::Tensor master(size_t group) const { return state(group).master; }

@@ -8,9 +8,11 @@
 #include "deepspeed/zero/gathered_parameters.h"
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/counting_allocator.h"
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/tiny_gpt.h"
 
 namespace deepspeed::testing {
 namespace {
@@ -276,6 +278,52 @@ TEST(SplitMastersCheckpoint, GoesOnWithAndWithoutBitForBit) {
         expect_near(masters_of(target), masters_of(source), 0, "a step later");
         world.group().barrier();
       }
+    });
+  }
+}
+
+TEST(SplitMastersCheckpoint, IsWrittenBesideTheTrainingToo) {
+  run_ranks(2, [&](comm::World& world) {
+    for (const int stage : {1, 3}) {
+      const Json decoupled = {{"checkpoint", {{"writer", {{"type", "FAST"}, {"decoupled", true}}}}}};
+      const OddEngine source = make_engine(bf16_config(stage, true, decoupled), world);
+      const OddEngine target = make_engine(bf16_config(stage, false), world);
+      for (int step = 0; step < 3; ++step) train_step(*source, 4 * (2 * step + world.rank()));
+      const TemporaryFolder own;
+      const std::string folder = world.group().broadcast_text(own.string(), 0);
+      const auto masters = masters_of(source);
+      source->save_checkpoint(folder);
+      train_step(*source, 70 + world.rank());  // the file holds what was
+      source->wait_for_checkpoint();
+      target->load_checkpoint(folder);
+      expect_near(masters_of(target), masters, 0, message("stage ", stage));
+      world.group().barrier();
+    }
+  });
+}
+
+/// Masters in fp32 of one sub-group at a time, which is a tenth of the model here, and what makes them.
+TEST(SplitMastersCheckpoint, TakesNoMemoryForFp32Masters) {
+  const Json split = {{"split_master_weights", true}};
+  const Json sixteen_bit = {{"bf16_master_weights_and_grads", true}, {"bf16_optimizer_states", true}};
+  for (const Json& masters : {split, sixteen_bit}) {
+    run_ranks(1, [&](comm::World& world) {
+      Json config = basic({{"bf16", {{"enabled", true}}},
+                           {"log_level", "error"},
+                           {"zero_optimization", {{"stage", 3}, {"sub_group_size", 5000}}}});
+      config["bf16"].update(masters);
+      auto model = std::make_shared<TinyGPT>(
+          TinyGPTConfig{.vocabulary = 128, .context = 8, .width = 64, .layers = 2, .heads = 4});
+      const auto engine = std::get<0>(initialize(std::move(model), {.config = config, .world = world}));
+      const at::Tensor tokens = at::arange(16, at::kLong).mul(7).view({2, 8});
+      engine->backward(engine->forward(tokens, tokens));
+      engine->step();
+      const TemporaryFolder folder;
+      const AllocationCounter counter;
+      engine->save_checkpoint(folder.string());
+      const int64_t masters_bytes = 2 * engine->memory().parameters;
+      EXPECT_GT(masters_bytes, 400'000);
+      EXPECT_LT(3 * counter.peak_bytes(), 2 * masters_bytes);
     });
   }
 }
