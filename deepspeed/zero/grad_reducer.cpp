@@ -182,7 +182,7 @@ void GradReducer::refuse_late_gradient(size_t group, size_t param) const {
   raise<UsageError>(
       "zero.grad_reducer", "parameter '", store_.groups()[group].params[param].name,
       "' received another gradient after its bucket was reduced: it is used in a part of the graph that "
-      "runs its own backward. Set zero_optimization.overlap_comm to false and use stage 0 or 1");
+      "runs its own backward. Set zero_optimization.overlap_comm to false, or use stage 2 or 3");
 }
 
 }  // namespace deepspeed::zero

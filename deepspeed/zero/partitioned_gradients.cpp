@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -41,7 +42,10 @@ class PartitionedGradients : public GradReducer {
   void take_gradient(size_t group, size_t param) override {
     const c10::NoGradGuard no_grad;
     open_ = true;
-    if (order_.was_launched(group, param)) refuse_late_gradient(group, param);
+    if (order_.was_launched(group, param)) {
+      late_.insert(*order_.bucket_of(group, param));
+      return;
+    }
     at::Tensor& gradient = store_.groups()[group].params[param].tensor.mutable_grad();
     // Autograd may run the node without a gradient: then launch() fills in zeros.
     if (!gradient.defined()) return;
@@ -61,9 +65,9 @@ class PartitionedGradients : public GradReducer {
   void complete_backward() override {
     const c10::NoGradGuard no_grad;
     while (const auto bucket = order_.take_any()) launch(*bucket);
-    while (!in_flight_.empty()) absorb_oldest();
-    for (auto& group : gathered_) group.assign(group.size(), false);
-    window_is_empty_ = false;
+    finish_round();
+    for (const size_t bucket : std::exchange(late_, {})) launch(bucket);
+    finish_round();
     order_.reset();
     open_ = false;
   }
@@ -105,6 +109,13 @@ class PartitionedGradients : public GradReducer {
     at::Tensor values;  // (numel of the bucket), a view of storage
     Works works;
   };
+
+  /// What was launched is kept; what comes after is added to it.
+  void finish_round() {
+    while (!in_flight_.empty()) absorb_oldest();
+    for (auto& group : gathered_) group.assign(group.size(), false);
+    window_is_empty_ = false;
+  }
 
   bool uses_buffers() const { return options_.contiguous || !space_->is_as_in_parameter(); }
   size_t most_in_flight() const { return options_.overlap ? 2 : 1; }
@@ -220,6 +231,9 @@ class PartitionedGradients : public GradReducer {
   mutable std::optional<HostSums> on_host_;  // where own_ is there and the buckets are not
   std::vector<std::vector<bool>> used_;      // [group][param], in this accumulation window
   std::vector<std::vector<bool>> gathered_;  // [group][param], in this backward
+  // Buckets of parameters that got another gradient after they were launched: parts of the graph that several
+  // parts with a backward of their own share. The gradients wait in the parameters for a second round.
+  std::set<size_t> late_;
   std::vector<FreeBuffer> pool_;
   std::optional<Gathered> gathering_;
   std::deque<Gathered> in_flight_;

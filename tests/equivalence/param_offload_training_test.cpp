@@ -141,6 +141,43 @@ TEST(TrainedParamOffloadOptions, WithClippingAndAccumulationAreBitEqual) {
   });
 }
 
+TEST(TrainedParamOffloadOptions, UnderAutocastAreBitEqual) {
+  const TemporaryFolder folder;
+  for (const char* dtype : {"bf16", "fp16"}) {
+    const Json plain = plain_config("fp32", {{"torch_autocast", {{"enabled", true}, {"dtype", dtype}}}});
+    run_ranks(2, [&](comm::World& world) {
+      expect_same_training(world, plain,
+                           {offloaded(plain, "nvme", "nvme", folder.string()),
+                            offloaded(plain, "cpu", "cpu", folder.string())});
+    });
+  }
+}
+
+/// In turns, with evaluation between the steps.
+TEST(TrainedParamOffloadOptions, OfTwoEnginesInOneProcessAreBitEqual) {
+  const TemporaryFolder folder;
+  const Json config = plain_config("bf16");
+  run_ranks(2, [&](comm::World& world) {
+    const auto plain = make_gpt(world, config);
+    const auto one = make_gpt(world, offloaded(config, "nvme", "nvme", folder.string()));
+    const auto other = make_gpt(world, offloaded(config, "cpu", "nvme", folder.string()));
+    for (int step = 0; step < 3; ++step) {
+      const std::vector<float> losses = train(plain, world, step, 1);
+      EXPECT_EQ(train(one, world, step, 1), losses) << step;
+      EXPECT_EQ(train(other, world, step, 1), losses) << step;
+      const at::NoGradGuard no_grad;
+      const at::Tensor tokens = at::arange(18, at::kLong).add(step).view({2, 9});
+      std::vector<float> held_out;
+      for (const Gpt& engine : {plain, one, other}) {
+        engine->eval();
+        held_out.push_back(engine->forward(tokens.narrow(1, 0, 8), tokens.narrow(1, 1, 8)).item<float>());
+        engine->train();
+      }
+      EXPECT_EQ(held_out, std::vector<float>(3, held_out.front())) << step;
+    }
+  });
+}
+
 /// The 16-bit weights are read from the disk for the step, and written back.
 TEST(TrainedParamOffloadOptions, WithSixteenBitMastersAreBitEqual) {
   const TemporaryFolder folder;
