@@ -4,6 +4,7 @@
 #include "deepspeed/base/message.h"
 #include "deepspeed/device/host_memory.h"
 #include "deepspeed/device/memory.h"
+#include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/zero/gathered_parameters.h"
 
 #include "tests/cuda/require_cuda.h"
@@ -95,11 +96,21 @@ INSTANTIATE_TEST_SUITE_P(
                       std::tuple(3, "cpu", 0.5, "cpu"), std::tuple(3, "nvme", 1.0, "cpu"),
                       std::tuple(3, "none", 1.0, "nvme"), std::tuple(3, "nvme", 1.0, "nvme")));
 
+/// Masters beside the weights, split, and none.
+std::vector<Json> precisions() {
+  return {Json::object(),
+          {{"bf16", {{"enabled", true}}}},
+          {{"bf16", {{"enabled", true}, {"split_master_weights", true}}}},
+          {{"bf16",
+            {{"enabled", true}, {"bf16_master_weights_and_grads", true}, {"bf16_optimizer_states", true}}}},
+          {{"fp16", {{"enabled", true}, {"initial_scale_power", 8}}}}};
+}
+
 TEST_P(CudaOffload, TrainsAsOnTheCpu) {
   const auto [stage, optimizer, ratio, parameters] = GetParam();
   const TemporaryFolder folder;
   for (const bool clips : {false, true}) {
-    for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    for (const Json& precision : precisions()) {
       SCOPED_TRACE(message(precision, clips ? " clipped" : ""));
       Json config = basic({{"gradient_clipping", clips ? 0.05 : 0.0}, {"gradient_accumulation_steps", 1}});
       Json& zero = config["zero_optimization"];
@@ -110,10 +121,9 @@ TEST_P(CudaOffload, TrainsAsOnTheCpu) {
         zero["offload_param"] = {{"device", parameters}, {"nvme_path", folder.string()}, {"max_in_cpu", 0}};
         if (parameters == std::string("nvme")) zero["offload_param"]["buffer_size"] = 10'000;
       }
-      if (precision != std::string("fp32")) config[precision] = {{"enabled", true}};
-      if (precision == std::string("fp16")) config["fp16"]["initial_scale_power"] = 8;
+      config.update(precision);
       config["aio"] = {{"block_size", 4096}};
-      expect_near(config, precision == std::string("fp32") ? 1e-4 : 3e-2);
+      expect_near(config, precision.empty() ? 1e-4 : 3e-2);
     }
   }
 }
@@ -132,6 +142,33 @@ TEST_F(CudaTraining, GoesOnFromACheckpointBitForBit) {
     }
     const auto expected = weights_of(*straight), seen = weights_of(*resumed);
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], seen[i])) << i;
+  }
+  comm::destroy_process_group();
+}
+
+// A part of the masters is joined on the device, a part in host memory.
+TEST_F(CudaTraining, SplitMastersAreWrittenAndReadAsFp32Ones) {
+  const TemporaryFolder folder;
+  const comm::World world = comm::init_distributed({.dist_backend = "nccl", .verbose = false});
+  {
+    Json config = basic({{"bf16", {{"enabled", true}, {"split_master_weights", true}}},
+                         {"zero_optimization",
+                          {{"stage", 3},
+                           {"sub_group_size", 20},
+                           {"offload_optimizer", {{"device", "cpu"}, {"ratio", 0.5}}}}}});
+    const auto split = make_engine(config, world);
+    config["bf16"]["split_master_weights"] = false;
+    const auto plain = make_engine(config, world);
+    for (int step = 0; step < 3; ++step) train_on(*split, at::kCUDA, 4 * step);
+    split->save_checkpoint(folder.path());
+    plain->load_checkpoint(folder.path());
+    for (const char* name : {"first.weight", "shared.weight", "last.bias"}) {
+      const at::Tensor expected = safe_get_full_fp32_param(*split, split->module().named_parameters()[name]);
+      EXPECT_TRUE(
+          at::equal(safe_get_full_fp32_param(*plain, plain->module().named_parameters()[name]), expected))
+          << name;
+    }
+    EXPECT_EQ(split->memory().total(), 14 * split->optimizer()->owned(0).numel());
   }
   comm::destroy_process_group();
 }
