@@ -326,7 +326,10 @@ double Engine::loss_scale() const { return optimizer_ ? optimizer_->loss_scale()
 zero::MemoryBytes Engine::memory() const {
   if (optimizer_) return optimizer_->memory();
   zero::MemoryBytes memory;
-  for (const auto& param : model_.parameters) memory.parameters += zero::held_bytes(param.tensor);
+  for (const auto& param : model_.parameters) {
+    memory.parameters += zero::held_bytes(param.tensor);
+    memory.on_disk += zero::disk_bytes(param.tensor);
+  }
   return memory;
 }
 

@@ -12,6 +12,8 @@
 #include "deepspeed/engine/base_optimizer.h"
 #include "deepspeed/engine/param_groups.h"
 #include "deepspeed/engine/zero_options.h"
+#include "deepspeed/zero/disk_choice.h"
+#include "deepspeed/zero/shard_home_options.h"
 #include "deepspeed/zero/shard_layout.h"
 #include "deepspeed/zero/step_cut.h"
 
@@ -52,110 +54,175 @@ int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group) {
   return (large - small) / (kLarge * kLarge - kSmall * kSmall);
 }
 
-/// Elements of a group's flat space on one rank, padding included.
-struct GroupElements {
-  int64_t held = 0;     // of its parameters
-  int64_t owned = 0;    // that it updates
-  int64_t on_disk = 0;  // of these, elements whose masters and states are there
-};
-
-int64_t on_disk_of(const ShardLayout& shards, const config::OffloadOptimizerConfig& offload) {
-  if (offload.device != "nvme") return 0;
+/// Of a group's flat space on one rank: how many of the elements that it updates are offloaded.
+int64_t offloaded_of(const ShardLayout& shards, double ratio) {
   std::vector<Interval> cuts;
   for (const SubGroup& sub_group : shards.sub_groups()) cuts.push_back(sub_group.in_flat);
-  const size_t count = count_within(cuts, offload.ratio);
+  const size_t count = count_within(cuts, ratio);
   return count == 0 ? 0 : cuts[count - 1].end;
 }
 
-GroupElements elements_of(const NamedTensors& params, const config::ZeroConfig& zero, int world_size) {
-  const std::vector<int64_t> numels = numels_of_group(params);
-  if (zero.stage == 3) {
-    const ShardLayout shards(numels, world_size, zero.sub_group_size);
-    return {shards.flat_numel(), shards.flat_numel(), on_disk_of(shards, zero.offload_optimizer)};
+/// Adds up what a rank holds, kind by kind and place by place.
+class EstimatedRank {
+ public:
+  EstimatedRank(const config::DeepSpeedConfig& config, int world_size, bool on_cpu)
+      : zero_(config.zero_optimization),
+        options_(zero_options(config, world_size)),
+        dtype_(model_dtype(config)),
+        world_size_(world_size),
+        on_cpu_(on_cpu),
+        home_(shard_home_options(config, dtype_, /*rank=*/0, !on_cpu)),
+        disk_(home_.max_in_host_numel, home_.min_file_bytes) {}
+
+  /// state_bytes: of an element. The groups come first, in their order.
+  void add_group(const NamedTensors& params, int64_t state_bytes) {
+    const std::vector<int64_t> numels = numels_of_group(params);
+    const bool is_offloaded = zero_.offload_optimizer.device != "none";
+    int64_t owned = 0, offloaded = 0;
+    if (zero_.stage == 3) {
+      const ShardLayout shards(numels, world_size_, zero_.sub_group_size);
+      for (size_t index = 0; index < numels.size(); ++index)
+        add_shard(shards.shard_numel(index), &MemoryBytes::parameters);
+      owned = shards.flat_numel();
+      if (is_offloaded) offloaded = offloaded_of(shards, zero_.offload_optimizer.ratio);
+      add_gradients(owned);
+    } else {
+      const FlatLayout layout(numels, world_size_, zero_.round_robin_gradients);
+      owned = zero_.stage == 0 ? layout.padded_numel() : layout.partition_numel();
+      if (is_offloaded) offloaded = owned;
+      add(ParamHome::kDevice, layout.padded_numel() * bytes_of(dtype_), &MemoryBytes::parameters);
+      add_gradients(zero_.stage == 2 ? owned : layout.padded_numel());
+    }
+    const ParamHome away = zero_.offload_optimizer.device == "nvme" ? ParamHome::kDisk : ParamHome::kHost;
+    add_stepped(owned - offloaded, ParamHome::kDevice, master_bytes(/*is_offloaded=*/false), state_bytes);
+    add_stepped(offloaded, away, master_bytes(/*is_offloaded=*/true), state_bytes);
   }
-  const FlatLayout layout(numels, world_size, zero.round_robin_gradients);
-  const int64_t owned = zero.stage == 0 ? layout.padded_numel() : layout.partition_numel();
-  return {layout.padded_numel(), owned, zero.offload_optimizer.device == "nvme" ? owned : 0};
-}
 
-void add_group(MemoryBytes& sum, const GroupElements& elements, const ZeroOptions& options,
-               at::ScalarType dtype, int64_t state_bytes) {
-  sum.parameters += elements.held * bytes_of(dtype);
-  sum.gradients += (options.stage >= 2 ? elements.owned : elements.held) *
-                   bytes_of(options.accumulation_dtype.value_or(dtype));
-  const bool has_masters = dtype != at::kFloat && !options.sixteen_bit_masters;
-  const int64_t master_bytes = !has_masters ? 0 : bytes_of(options.split_masters ? at::kShort : at::kFloat);
-  const int64_t in_memory = elements.owned - elements.on_disk;
-  sum.master_weights += in_memory * master_bytes;
-  sum.optimizer_states += in_memory * state_bytes;
-  sum.on_disk += elements.on_disk * (master_bytes + state_bytes);
-}
+  /// A parameter that stands in no group: whole, or at stage 3 its shard.
+  void add_frozen(const at::Tensor& param) {
+    const at::ScalarType own = param.scalar_type();
+    const bool is_cast = dtype_ != at::kFloat && param.is_floating_point();
+    const bool is_cut = zero_.stage == 3 && param.is_floating_point() && (is_cast || own == dtype_);
+    if (is_cut) return add_shard(shard_numel(param.numel(), world_size_), nullptr);
+    add(ParamHome::kDevice, param.numel() * bytes_of(is_cast ? dtype_ : own), nullptr);
+  }
 
-/// Of the parameters that stand in no group: whole, or at stage 3 their shards.
-int64_t bytes_of_frozen(const EngineModel& model, const std::vector<NamedTensors>& groups, int64_t stage,
-                        at::ScalarType dtype, int world_size) {
+  const ModelStatesEstimate& sum() const { return sum_; }
+
+ private:
+  /// kind: null for frozen parameters.
+  void add(ParamHome place, int64_t bytes, int64_t MemoryBytes::*kind) {
+    if (place == ParamHome::kDisk) {
+      sum_.states.on_disk += bytes;
+      sum_.placed.on_disk += bytes;
+      return;
+    }
+    (kind == nullptr ? sum_.frozen_parameters : sum_.states.*kind) += bytes;
+    (place == ParamHome::kDevice && !on_cpu_ ? sum_.placed.on_device : sum_.placed.in_host) += bytes;
+  }
+
+  void add_shard(int64_t numel, int64_t MemoryBytes::*kind) {
+    const int64_t bytes = numel * bytes_of(dtype_);
+    const bool stays = home_.place == ParamHome::kDisk && !disk_.takes(numel, bytes);
+    add(stays ? ParamHome::kHost : home_.place, bytes, kind);
+  }
+
+  void add_gradients(int64_t numel) {
+    const auto& offload = zero_.offload_optimizer;
+    const bool on_host = offload.device != "none" && zero_.stage >= 2 && offload.ratio == 1.0;
+    add(on_host ? ParamHome::kHost : ParamHome::kDevice,
+        numel * bytes_of(options_.accumulation_dtype.value_or(dtype_)), &MemoryBytes::gradients);
+  }
+
+  /// Masters and states of elements that are stepped together.
+  void add_stepped(int64_t numel, ParamHome place, int64_t master_bytes, int64_t state_bytes) {
+    add(place, numel * master_bytes, &MemoryBytes::master_weights);
+    add(place, numel * state_bytes, &MemoryBytes::optimizer_states);
+  }
+
+  /// Of an element. A model in fp32 has masters where its weights do not lie where they are stepped.
+  int64_t master_bytes(bool is_offloaded) const {
+    const bool steps_on_host = is_offloaded || on_cpu_;
+    const bool lies_there = home_.place == ParamHome::kHost     ? steps_on_host
+                            : home_.place == ParamHome::kDevice ? !is_offloaded || on_cpu_
+                                                                : false;
+    const bool has_masters = dtype_ == at::kFloat ? !lies_there : !options_.sixteen_bit_masters;
+    return !has_masters ? 0 : bytes_of(options_.split_masters ? at::kShort : at::kFloat);
+  }
+
+  const config::ZeroConfig& zero_;
+  const ZeroOptions options_;
+  const at::ScalarType dtype_;
+  const int world_size_;
+  const bool on_cpu_;
+  const ShardHomeOptions home_;
+  DiskChoice disk_;
+  ModelStatesEstimate sum_;
+};
+
+std::vector<at::Tensor> frozen_of(const EngineModel& model, const std::vector<NamedTensors>& groups) {
   std::unordered_set<const at::TensorImpl*> grouped;
   for (const NamedTensors& group : groups) {
     for (const NamedTensor& param : group) grouped.insert(param.tensor.unsafeGetTensorImpl());
   }
-  int64_t bytes = 0;
+  std::vector<at::Tensor> frozen;
   for (const NamedTensor& param : model.parameters) {
-    if (grouped.contains(param.tensor.unsafeGetTensorImpl())) continue;
-    const at::ScalarType own = param.tensor.scalar_type();
-    const bool is_cast = dtype != at::kFloat && param.tensor.is_floating_point();
-    const bool is_cut = stage == 3 && param.tensor.is_floating_point() && (is_cast || own == dtype);
-    const int64_t numel = param.tensor.numel();
-    bytes += (is_cut ? shard_numel(numel, world_size) : numel) * bytes_of(is_cast ? dtype : own);
+    if (!grouped.contains(param.tensor.unsafeGetTensorImpl())) frozen.push_back(param.tensor);
   }
-  return bytes;
+  return frozen;
 }
 
 }  // namespace
 
 ModelStatesEstimate estimate_model_states(const EngineModel& model, const config::ConfigSource& source,
-                                          int world_size) {
+                                          int world_size, std::optional<at::DeviceType> device) {
   if (world_size < 1) {
     raise<UsageError>("zero.estimate_model_states", "a world of ", world_size, " ranks, expected 1 or more");
   }
   const config::DeepSpeedConfig config = config::load_config(source, world_size);
   OptimizerGroups groups = make_param_groups(model, config, {}, nullptr);
-  const at::ScalarType dtype = model_dtype(config);
-  ModelStatesEstimate estimate;
-  estimate.frozen_parameters =
-      bytes_of_frozen(model, groups.tensors, config.zero_optimization.stage, dtype, world_size);
-  if (groups.tensors.empty()) return estimate;
-  const auto optimizer = make_base_optimizer(config, nullptr, model, std::move(groups.options));
-  const ZeroOptions options = zero_options(config, world_size);
-  for (size_t index = 0; index < groups.tensors.size(); ++index) {
-    add_group(estimate.states, elements_of(groups.tensors[index], config.zero_optimization, world_size),
-              options, dtype, state_bytes_per_element(*optimizer, index));
+  const at::DeviceType built = model.device().is_meta() ? at::kCPU : model.device().type();
+  EstimatedRank rank(config, world_size, device.value_or(built) == at::kCPU);
+  if (!groups.tensors.empty()) {
+    const auto optimizer = make_base_optimizer(config, nullptr, model, std::move(groups.options));
+    for (size_t index = 0; index < groups.tensors.size(); ++index)
+      rank.add_group(groups.tensors[index], state_bytes_per_element(*optimizer, index));
   }
-  return estimate;
+  for (const at::Tensor& param : frozen_of(model, groups.tensors)) rank.add_frozen(param);
+  return rank.sum();
 }
 
 void estimate_model_states_of_all_stages(const EngineModel& model, const Json& config, int world_size,
-                                         std::ostream& out) {
+                                         std::ostream& out, std::optional<at::DeviceType> device) {
   constexpr double kGigabyte = 1e9;
   constexpr int kWidth = 12;
   const auto row = [&](const auto&... cells) {
     ((out << std::setw(kWidth) << cells), ...);
     out << "\n";
   };
+  const auto row_of_bytes = [&](int stage, const auto&... bytes) {
+    row(stage, static_cast<double>(bytes) / kGigabyte...);
+  };
   const auto flags = out.flags();
   const auto precision = out.precision(3);
   out << std::fixed << "GB of a rank, of " << world_size << ":\n";
-  row("stage", "parameters", "gradients", "masters", "states", "total");
+  row("stage", "parameters", "gradients", "masters", "states", "on device", "in host", "on disk");
   for (int stage = 0; stage <= 3; ++stage) {
     Json of_stage = config;
-    of_stage["zero_optimization"]["stage"] = stage;
-    if (stage == 0) of_stage["zero_optimization"].erase("offload_optimizer");
-    const ModelStatesEstimate estimate = estimate_model_states(model, of_stage, world_size);
+    Json& zero = of_stage["zero_optimization"];
+    zero["stage"] = stage;
+    if (stage == 0) zero.erase("offload_optimizer");
+    if (stage < 3) {
+      zero.erase("offload_param");
+      if (zero.contains("offload_optimizer") && zero["offload_optimizer"].is_object())
+        zero["offload_optimizer"].erase("ratio");
+    }
+    const ModelStatesEstimate estimate = estimate_model_states(model, of_stage, world_size, device);
     const MemoryBytes& states = estimate.states;
-    row(stage, static_cast<double>(states.parameters + estimate.frozen_parameters) / kGigabyte,
-        static_cast<double>(states.gradients) / kGigabyte,
-        static_cast<double>(states.master_weights) / kGigabyte,
-        static_cast<double>(states.optimizer_states) / kGigabyte,
-        static_cast<double>(estimate.total()) / kGigabyte);
+    const PlacedBytes& placed = estimate.placed;
+    row_of_bytes(stage, states.parameters + estimate.frozen_parameters, states.gradients,
+                 states.master_weights, states.optimizer_states, placed.on_device, placed.in_host,
+                 placed.on_disk);
   }
   out.precision(precision);
   out.flags(flags);

@@ -21,7 +21,13 @@ at::Tensor shard_of(const at::Tensor& tensor) {
 
 int64_t held_bytes(const at::Tensor& tensor) {
   const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
-  return storage ? storage->shard()->bytes() : static_cast<int64_t>(tensor.nbytes());
+  if (!storage) return static_cast<int64_t>(tensor.nbytes());
+  return storage->shard()->memory().defined() ? storage->shard()->bytes() : 0;
+}
+
+int64_t disk_bytes(const at::Tensor& tensor) {
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  return storage && !storage->shard()->memory().defined() ? storage->shard()->bytes() : 0;
 }
 
 void set_values(const at::Tensor& tensor, const at::Tensor& values) {

@@ -11,8 +11,9 @@ bool is_partitioned(const at::Tensor& tensor);
 /// This rank's shard of a partitioned parameter, padding included: shared with it where it lies in memory, a
 /// copy in the host's memory where it lies on a disk. Undefined for another tensor. Throws IoError.
 at::Tensor shard_of(const at::Tensor& tensor);
-/// Of what this rank holds of the tensor: the bytes of its shard, wherever it lies, or of all of it.
+/// Bytes of what this rank holds of the tensor, its shard or all of it: in memory, and on a disk.
 int64_t held_bytes(const at::Tensor& tensor);
+int64_t disk_bytes(const at::Tensor& tensor);
 
 /// Copies `values` (of the tensor's sizes, any dtype and device) into `tensor`, or of a partitioned parameter
 /// this rank's part into its shard. Talks to no rank: all ranks call it with the same values. Throws

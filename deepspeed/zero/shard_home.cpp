@@ -5,7 +5,8 @@
 #include "deepspeed/device/host_memory.h"
 
 namespace deepspeed::zero {
-ShardHome::ShardHome(const ShardHomeOptions& options) : options_(options) {
+ShardHome::ShardHome(const ShardHomeOptions& options)
+    : options_(options), disk_(options.max_in_host_numel, options.min_file_bytes) {
   if (options_.place == ParamHome::kDisk) file_ = std::make_shared<ShardFile>(options_.file);
 }
 
@@ -37,10 +38,7 @@ ShardHome::Group ShardHome::make_group(const std::vector<NamedTensor>& params, c
 
 std::shared_ptr<Shard> ShardHome::make_apart(const NamedTensor& param, int64_t numel, at::ScalarType dtype) {
   const auto bytes = numel * static_cast<int64_t>(c10::elementSize(dtype));
-  const bool is_worth_it = numel > 0 && bytes >= options_.min_file_bytes;
-  if (is_worth_it && in_host_numel_ + numel > options_.max_in_host_numel)
-    return file_->add(param.name, numel, dtype);
-  if (is_worth_it) in_host_numel_ += numel;
+  if (disk_.takes(numel, bytes)) return file_->add(param.name, numel, dtype);
   const at::Device device = param.tensor.device();
   return std::make_shared<MemoryShard>(host_zeros(numel, dtype, device), is_pinned(device));
 }

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/zero/disk_choice.h"
 #include "deepspeed/zero/param_store.h"
 #include "deepspeed/zero/shard.h"
 #include "deepspeed/zero/shard_file.h"
@@ -46,7 +47,7 @@ class ShardHome {
 
   ShardHomeOptions options_;
   std::shared_ptr<ShardFile> file_;  // of kDisk
-  int64_t in_host_numel_ = 0;        // of kDisk
+  DiskChoice disk_;                  // of kDisk
 };
 
 }  // namespace deepspeed::zero

@@ -9,6 +9,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/initialize.h"
+#include "deepspeed/zero/set_values.h"
 
 #include "tests/support/formula_training.h"
 #include "tests/support/run_ranks.h"
@@ -106,6 +107,125 @@ TEST(MemoryEstimate, CountsWhatIsOnTheDiskApart) {
   }
 }
 
+std::shared_ptr<TinyGPT> offloaded_model() {
+  auto model = std::make_shared<TinyGPT>(
+      testing::TinyGPTConfig{.vocabulary = 128, .context = 8, .width = 64, .layers = 3, .heads = 4});
+  model->parameters().front().set_requires_grad(false);
+  return model;
+}
+
+/// On the disk are shards of a page and more, except for the first 5000 elements.
+Json offload_config(const std::string& precision, const std::string& params, const std::string& optimizer,
+                    const std::string& folder) {
+  Json config = {
+      {"train_micro_batch_size_per_gpu", 1},
+      {"log_level", "error"},
+      {"aio", {{"block_size", 4096}}},
+      {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}},
+      {"zero_optimization",
+       {{"stage", 3},
+        {"sub_group_size", 5000},
+        {"offload_param",
+         {{"device", params}, {"nvme_path", folder}, {"max_in_cpu", 5000}, {"buffer_size", 70'000}}},
+        {"offload_optimizer", {{"device", optimizer}, {"nvme_path", folder}}}}}};
+  if (precision != "fp32") config[precision] = {{"enabled", true}};
+  return config;
+}
+
+TEST(MemoryEstimate, SaysWhatIsInMemoryAndWhatOnTheDisk) {
+  const testing::TemporaryFolder folder;
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (const char* params : {"none", "cpu", "nvme"}) {
+      for (const char* optimizer : {"none", "cpu", "nvme"}) {
+        const Json config = offload_config(precision, params, optimizer, folder.string());
+        testing::run_ranks(2, [&](comm::World& world) {
+          SCOPED_TRACE(message(precision, ": parameters in ", params, ", optimizer in ", optimizer));
+          const auto estimate = zero::estimate_model_states(describe_module(offloaded_model()), config, 2);
+          const auto engine = std::get<0>(initialize(offloaded_model(), {.config = config, .world = world}));
+          const testing::FormulaData data{world.size(), 1, 8, 128};
+          const auto batch = data.batch(0, world.rank());
+          engine->backward(engine->forward(batch.tokens, batch.targets));
+          engine->step();
+          const zero::MemoryBytes memory = engine->memory();
+          EXPECT_EQ(estimate.states.parameters, memory.parameters);
+          EXPECT_EQ(estimate.states.gradients, memory.gradients);
+          EXPECT_EQ(estimate.states.master_weights, memory.master_weights);
+          EXPECT_EQ(estimate.states.optimizer_states, memory.optimizer_states);
+          EXPECT_EQ(estimate.placed.in_host, estimate.total());
+          EXPECT_EQ(estimate.placed.on_device, 0);
+          int64_t held = 0, on_disk = 0;
+          for (const at::Tensor& param : engine->module().parameters()) {
+            held += zero::held_bytes(param);
+            on_disk += zero::disk_bytes(param);
+          }
+          EXPECT_EQ(estimate.states.parameters + estimate.frozen_parameters, held);
+          EXPECT_EQ(on_disk > 0, params == std::string("nvme"));
+          EXPECT_EQ(estimate.placed.on_disk, estimate.states.on_disk);
+          EXPECT_GE(estimate.placed.on_disk, on_disk);
+          EXPECT_EQ(estimate.placed.on_disk > on_disk, optimizer == std::string("nvme"));
+          EXPECT_LE(estimate.placed.on_disk, memory.on_disk);
+          const int64_t pages = 4096 * 100;  // each tensor's last one
+          EXPECT_LE(memory.on_disk, estimate.placed.on_disk + pages);
+        });
+      }
+    }
+  }
+}
+
+TEST(MemoryEstimate, TellsTheDevicesMemoryFromTheHosts) {
+  const auto estimate = [](const char* precision, const char* params, const char* optimizer) {
+    return zero::estimate_model_states(describe_module(offloaded_model()),
+                                       offload_config(precision, params, optimizer, "/tmp"), 2, at::kCUDA);
+  };
+  const auto sum = [](const zero::PlacedBytes& placed) {
+    return placed.on_device + placed.in_host + placed.on_disk;
+  };
+  const auto none = estimate("bf16", "none", "none");
+  const int64_t weights = none.states.parameters + none.frozen_parameters;
+  EXPECT_EQ(none.placed.on_device, none.total());
+  EXPECT_EQ(none.placed.in_host, 0);
+  const auto params = estimate("bf16", "cpu", "none");
+  EXPECT_EQ(params.placed.in_host, weights);
+  EXPECT_EQ(params.placed.on_device, none.total() - weights);
+  const auto optimizer = estimate("bf16", "none", "cpu");
+  EXPECT_EQ(optimizer.placed.on_device, weights);
+  EXPECT_EQ(optimizer.placed.in_host, none.total() - weights);
+  const auto both = estimate("bf16", "cpu", "nvme");
+  EXPECT_EQ(both.placed.on_device, 0);
+  EXPECT_EQ(both.placed.in_host, weights + none.states.gradients);
+  EXPECT_EQ(both.placed.on_disk, none.states.master_weights + none.states.optimizer_states);
+  const auto disk = estimate("bf16", "nvme", "none");
+  EXPECT_GT(disk.placed.in_host, 0);  // what is small, and the first elements
+  EXPECT_GT(disk.placed.on_disk, weights / 2);
+  EXPECT_EQ(disk.placed.in_host + disk.placed.on_disk, weights);
+  EXPECT_EQ(sum(disk.placed), none.total());
+  // In fp32 the weights are the masters, unless they lie elsewhere than they are stepped.
+  EXPECT_EQ(estimate("fp32", "none", "none").states.master_weights, 0);
+  EXPECT_EQ(estimate("fp32", "cpu", "cpu").states.master_weights, 0);
+  const auto apart = estimate("fp32", "none", "cpu");
+  EXPECT_EQ(apart.states.master_weights, apart.states.parameters);
+  EXPECT_EQ(apart.placed.on_device, apart.states.parameters + apart.frozen_parameters);
+  EXPECT_EQ(estimate("fp32", "cpu", "none").placed.on_device,
+            apart.states.master_weights + apart.states.gradients + apart.states.optimizer_states);
+}
+
+TEST(MemoryEstimate, OfAModelThatIsEvaluatedHasItsParametersAlone) {
+  const testing::TemporaryFolder folder;
+  for (const char* params : {"none", "cpu", "nvme"}) {
+    Json config = offload_config("bf16", params, "none", folder.string());
+    config.erase("optimizer");
+    testing::run_ranks(2, [&](comm::World& world) {
+      const auto model = offloaded_model();
+      for (const at::Tensor& param : model->parameters()) param.set_requires_grad(false);
+      const auto estimate = zero::estimate_model_states(describe_module(model), config, 2);
+      const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+      EXPECT_EQ(estimate.total(), engine->memory().parameters) << params;
+      EXPECT_EQ(estimate.placed.on_disk, engine->memory().on_disk) << params;
+      EXPECT_EQ(estimate.placed.on_disk > 0, params == std::string("nvme"));
+    });
+  }
+}
+
 TEST(MemoryEstimate, OfAModelWithoutMemoryHasTheSameNumbers) {
   const Json config = planned_config("AdamW", 3);
   EngineModel model = describe_module(planned_model());
@@ -123,6 +243,12 @@ TEST(MemoryEstimate, OfAllStagesIsATable) {
                                             out);
   const std::string text = out.str();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6) << text;
+  EXPECT_NE(text.find("on disk"), std::string::npos) << text;
+  out.str("");
+  Json offloaded = offload_config("bf16", "nvme", "cpu", "/tmp");
+  offloaded["zero_optimization"]["offload_optimizer"]["ratio"] = 0.5;
+  zero::estimate_model_states_of_all_stages(describe_module(planned_model()), offloaded, 8, out, at::kCUDA);
+  EXPECT_EQ(std::ranges::count(out.str(), '\n'), 6) << out.str();
 }
 
 TEST(MemoryEstimate, RefusesAWorldOfNoRanks) {
