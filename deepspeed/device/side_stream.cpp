@@ -1,22 +1,8 @@
 #include "deepspeed/device/side_stream.h"
 
-#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace deepspeed::device {
-namespace {
-
-c10::Stream current_stream(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
-
-void order(const c10::Stream& before, const c10::Stream& after) {
-  c10::Event event(before.device_type());
-  event.record(before);
-  event.block(after);
-}
-
-}  // namespace
 
 SideStream::Scope::Scope(const std::optional<c10::Stream>& stream) {
   if (stream) former_ = c10::impl::VirtualGuardImpl(stream->device_type()).exchangeStream(*stream);
@@ -31,12 +17,18 @@ SideStream::SideStream(c10::Device device) {
 }
 
 SideStream::Scope SideStream::enter() const {
-  if (stream_) order(current_stream(stream_->device()), *stream_);
+  if (stream_) StreamEvent(stream_->device()).hold(*stream_);
   return Scope(stream_);
 }
 
-void SideStream::join() const {
-  if (stream_) order(*stream_, current_stream(stream_->device()));
+StreamEvent SideStream::copy(const at::Tensor& destination, const at::Tensor& source) const {
+  const Scope scope = enter();
+  destination.copy_(source, /*non_blocking=*/stream_.has_value());
+  // The allocator gives the memory of a tensor that dies to nobody before this stream is done with it.
+  for (const at::Tensor* tensor : {&destination, &source}) {
+    if (stream_ && !tensor->is_cpu()) tensor->record_stream(*stream_);
+  }
+  return now();
 }
 
 }  // namespace deepspeed::device

@@ -3,7 +3,10 @@
 
 #include <optional>
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
+
+#include "deepspeed/device/stream_event.h"
 
 namespace deepspeed::device {
 
@@ -29,7 +32,14 @@ class SideStream {
   /// were made before may be written in the scope, and are safe to free after join().
   Scope enter() const;
   /// What is given to the current stream from here on waits for all that this one was given so far.
-  void join() const;
+  void join() const { now().hold_current_stream(); }
+  /// The moment at which all that it was given so far is done.
+  StreamEvent now() const { return stream_ ? StreamEvent(*stream_) : StreamEvent(); }
+
+  /// destination = source, of one size, between a device and the host, after all that the current stream was
+  /// given so far. Returns the moment at which it is done; both tensors must stay as they are until then.
+  /// Host memory that is not page-locked makes the caller wait.
+  StreamEvent copy(const at::Tensor& destination, const at::Tensor& source) const;
 
  private:
   std::optional<c10::Stream> stream_;

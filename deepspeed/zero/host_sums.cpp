@@ -16,7 +16,7 @@ device::StreamEvent HostSums::take(size_t group, const at::Tensor& kept, const I
   wait_for(group, place);  // at most one summand of an element is under way
   Arrival arrival{group, place, {}, kept.narrow(0, place.begin, place.numel()), {}};
   if (adds) arrival.summand = device::empty_host_from_pool(piece.numel(), piece.scalar_type(), pin_memory_);
-  arrival.copied = stream_.start(adds ? arrival.summand : arrival.kept, piece);
+  arrival.copied = stream_.copy(adds ? arrival.summand : arrival.kept, piece);
   arrivals_.push_back(std::move(arrival));
   return stream_.now();
 }

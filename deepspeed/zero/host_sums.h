@@ -7,7 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/interval.h"
-#include "deepspeed/device/copy_stream.h"
+#include "deepspeed/device/side_stream.h"
 #include "deepspeed/device/stream_event.h"
 
 namespace deepspeed::zero {
@@ -39,7 +39,7 @@ class HostSums {
   static void settle(const Arrival& arrival);
 
   bool pin_memory_;
-  device::CopyStream stream_;
+  device::SideStream stream_;
   std::deque<Arrival> arrivals_;
 };
 

@@ -44,7 +44,7 @@ void HostTransfers::start_next() {
   Buffer& buffer = incoming_[index % incoming_.size()];
   buffer.copied.wait();  // it may have gone back
   const at::Tensor host = memory_of(buffer, source.numel(), source.scalar_type());
-  buffer.copied = in_.start(host, source);
+  buffer.copied = in_.copy(host, source);
   arriving_.push_back(host);
 }
 
@@ -59,7 +59,7 @@ at::Tensor HostTransfers::next() {
 
 void HostTransfers::send_back(const at::Tensor& to) {
   const size_t index = num_taken_ - 1;
-  incoming_[index % incoming_.size()].copied = out_.start(to, arriving_[index]);
+  incoming_[index % incoming_.size()].copied = out_.copy(to, arriving_[index]);
 }
 
 at::Tensor HostTransfers::outgoing(int64_t numel, at::ScalarType dtype) {
@@ -69,7 +69,7 @@ at::Tensor HostTransfers::outgoing(int64_t numel, at::ScalarType dtype) {
 }
 
 void HostTransfers::send(const at::Tensor& to, const at::Tensor& from) {
-  outgoing_[num_sent_ % outgoing_.size()].copied = out_.start(to, from);
+  outgoing_[num_sent_ % outgoing_.size()].copied = out_.copy(to, from);
 }
 
 void HostTransfers::finish() {

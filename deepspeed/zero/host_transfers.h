@@ -8,7 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/device/copy_stream.h"
+#include "deepspeed/device/side_stream.h"
 #include "deepspeed/device/stream_event.h"
 
 namespace deepspeed::zero {
@@ -50,7 +50,7 @@ class HostTransfers {
   const bool pin_memory_;
   const bool always_copies_;
   const bool is_apart_;
-  device::CopyStream in_, out_;
+  device::SideStream in_, out_;
   std::vector<at::Tensor> sources_;
   std::vector<at::Tensor> arriving_;  // the host's, of the sources that were started
   size_t num_taken_ = 0;
