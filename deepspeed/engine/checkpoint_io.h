@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "deepspeed/checkpoint/deferred_archive.h"
+#include "deepspeed/checkpoint/deferred_tensors.h"
 #include "deepspeed/checkpoint/fp32_source.h"
 #include "deepspeed/checkpoint/manifest.h"
 #include "deepspeed/checkpoint/model_states.h"
@@ -15,7 +16,6 @@
 #include "deepspeed/checkpoint/optimizer_states.h"
 #include "deepspeed/checkpoint/plain_optimizer.h"
 #include "deepspeed/engine/checkpoint_options.h"
-#include "deepspeed/engine/deferred_masters.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/save_job.h"
 #include "deepspeed/engine/stored_module.h"
@@ -40,9 +40,10 @@ class CheckpointIo {
   void collect(SaveJob& job, const SaveOptions& options) const;
   void run(SaveJob job);
   checkpoint::NamedTensors module_tensors(bool exclude_frozen) const;
-  checkpoint::ModelStates model_states(const SaveOptions& options) const;
-  checkpoint::ZeroOptimizerStates zero_states(DeferredMasters& masters) const;
-  void add_sub_groups(size_t group, DeferredMasters& masters,
+  checkpoint::ModelStates model_states(const SaveOptions& options,
+                                       checkpoint::DeferredTensors& deferred) const;
+  checkpoint::ZeroOptimizerStates zero_states(checkpoint::DeferredTensors& deferred) const;
+  void add_sub_groups(size_t group, checkpoint::DeferredTensors& deferred,
                       std::vector<checkpoint::PartitionStates>& groups) const;
   void gather_module(checkpoint::NamedTensors& tensors) const;
   checkpoint::PlainOptimizerStates plain_states() const;

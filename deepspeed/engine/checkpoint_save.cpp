@@ -17,6 +17,7 @@
 #include "deepspeed/engine/background_saver.h"
 #include "deepspeed/engine/checkpoint_io.h"
 #include "deepspeed/engine/hyperparameters_json.h"
+#include "deepspeed/engine/saved_state.h"
 #include "deepspeed/zero/set_values.h"
 
 namespace deepspeed {
@@ -102,23 +103,21 @@ void CheckpointIo::run(SaveJob job) {
 
 void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
   const int rank = engine_.rank();
-  const auto add = [&](const fs::path& path, const checkpoint::Value& value,
-                       checkpoint::TensorStream stream = nullptr) {
+  checkpoint::DeferredTensors deferred;
+  const auto add = [&](const fs::path& path, const checkpoint::Value& value) {
     job.file_names.push_back(path.filename().string());
-    job.contents.push_back(checkpoint::make_archive_content(value, std::move(stream)));
+    job.contents.push_back(checkpoint::make_archive_content(value, deferred.stream()));
   };
   if (engine_.pool_) {
     add(checkpoint::sharded_model_states_path(job.directory, job.tag, rank),
-        checkpoint::build_model_states(model_states(options)));
+        checkpoint::build_model_states(model_states(options, deferred)));
   } else if (rank == 0) {
     add(checkpoint::model_states_path(job.directory, job.tag),
-        checkpoint::build_model_states(model_states(options)));
+        checkpoint::build_model_states(model_states(options, deferred)));
   }
   if (engine_.optimizer_ && engine_.zero_optimization()) {
-    DeferredMasters masters(*engine_.optimizer_);
-    const checkpoint::Value states = checkpoint::build_optimizer_states(zero_states(masters));
-    add(checkpoint::optim_states_path(job.directory, job.tag, rank, 0, engine_.bfloat16_enabled()), states,
-        masters.stream());
+    add(checkpoint::optim_states_path(job.directory, job.tag, rank, 0, engine_.bfloat16_enabled()),
+        checkpoint::build_optimizer_states(zero_states(deferred)));
   }
   checkpoint::RunState run;
   run.cpu_rng = device::cpu_rng_state();
@@ -152,7 +151,8 @@ checkpoint::NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const
   return tensors;
 }
 
-checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options) const {
+checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options,
+                                                   checkpoint::DeferredTensors& deferred) const {
   const EngineModel& model = engine_.model_;
   checkpoint::ModelStates result;
   result.states.module = module_tensors(options.exclude_frozen_parameters);
@@ -172,10 +172,10 @@ checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options) c
       auto& fragments = result.states.frozen_param_fragments.emplace();
       for (const zero::NamedTensor& param : model.parameters) {
         if (param.tensor.requires_grad()) continue;
-        const at::Tensor shard = zero::shard_of(param.tensor);
+        const at::Tensor shard = saved_shard(param.tensor, deferred);
         if (engine_.pool_ && !shard.defined()) continue;  // whole in the module
         frozen_shapes.emplace_back(param.name, param.tensor.sizes().vec());
-        fragments.emplace_back(param.name, (shard.defined() ? shard : param.tensor.detach()).cpu());
+        fragments.emplace_back(param.name, shard.defined() ? shard : param.tensor.detach().cpu());
       }
     }
   } else if (engine_.optimizer_) {
@@ -207,7 +207,7 @@ checkpoint::LossScalerStates CheckpointIo::scaler_states() const {
   return result;
 }
 
-checkpoint::ZeroOptimizerStates CheckpointIo::zero_states(DeferredMasters& masters) const {
+checkpoint::ZeroOptimizerStates CheckpointIo::zero_states(checkpoint::DeferredTensors& deferred) const {
   const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
   checkpoint::ZeroOptimizerStates result;
   result.zero_stage = optimizer.stage();
@@ -217,7 +217,7 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states(DeferredMasters& maste
   result.ds_config = engine_.config_.raw;
   if (optimizer.stage() == 3) {
     for (size_t index = 0; index < optimizer.store().groups().size(); ++index)
-      add_sub_groups(index, masters, result.groups);
+      add_sub_groups(index, deferred, result.groups);
     return result;
   }
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
@@ -225,7 +225,8 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states(DeferredMasters& maste
     checkpoint::PartitionStates& states = result.groups.emplace_back();
     states.padding = group.layout.padding(engine_.rank());
     states.partition_count = engine_.dp_world_size();
-    const zero::GroupState own = masters.read(index, {0, optimizer.owned(index).numel()});
+    const zero::GroupState own =
+        saved_state(*engine_.optimizer_, index, {0, optimizer.owned(index).numel()}, deferred);
     states.fp32 = own.master.narrow(0, 0, own.master.numel() - states.padding);
     for (const zero::ParamPiece& piece : group.layout.pieces(optimizer.owned(index))) {
       states.fragments.emplace_back(
@@ -239,11 +240,11 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states(DeferredMasters& maste
   return result;
 }
 
-void CheckpointIo::add_sub_groups(size_t group, DeferredMasters& masters,
+void CheckpointIo::add_sub_groups(size_t group, checkpoint::DeferredTensors& deferred,
                                   std::vector<checkpoint::PartitionStates>& groups) const {
   const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
   for (const zero::SubGroup& sub_group : optimizer.store().shards(group)->sub_groups()) {
-    const zero::GroupState own = masters.read(group, sub_group.in_flat);
+    const zero::GroupState own = saved_state(*engine_.optimizer_, group, sub_group.in_flat, deferred);
     checkpoint::PartitionStates& states = groups.emplace_back();
     states.param_group = group;
     states.partition_count = engine_.dp_world_size();

@@ -331,6 +331,14 @@ void StepSlices::visit_split(Slice& slice, const Interval& part, Access access, 
   if (!is_at_weights(slice)) weights.write(upper);
 }
 
+std::optional<optim::SliceState> StepSlices::state_on_disk(size_t group, const Interval& part) const {
+  for (const Slice& slice : slices_) {
+    if (slice.flat.group == group && is_on_disk(slice) && !intersect(slice.interval, part).empty())
+      return optimizer_.state(slice.flat.id);
+  }
+  return std::nullopt;
+}
+
 std::vector<GroupState> StepSlices::kept(size_t group) const {
   std::vector<GroupState> kept;
   for (const Slice& slice : slices_) {

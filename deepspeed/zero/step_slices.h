@@ -55,6 +55,9 @@ class StepSlices {
   void visit(size_t group, const Interval& part, Access access, const VisitSlice& visit) {
     this->visit(group, part, access, Shown::kAll, visit);
   }
+  /// Names and types of the states of the part, without elements, and the step, where some of it is on a
+  /// disk.
+  std::optional<optim::SliceState> state_on_disk(size_t group, const Interval& part) const;
   /// That part. Throws IoError.
   GroupState state(size_t group, const Interval& part) { return state(group, part, Shown::kAll); }
   /// That part, its master undefined where it would have to be joined.

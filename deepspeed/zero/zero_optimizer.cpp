@@ -114,6 +114,12 @@ GroupState ZeroOptimizer::state(size_t group, const Interval& part) const {
   return slices_->state(group, part);
 }
 
+void ZeroOptimizer::read_state(size_t group, const Interval& part, const VisitSlice& visit) const {
+  const c10::NoGradGuard no_grad;
+  check_undamaged();
+  slices_->visit(group, part, StepSlices::Access::kRead, visit);
+}
+
 bool ZeroOptimizer::makes_masters_of_halves() const {
   return (options_.split_masters || options_.sixteen_bit_masters) &&
          options_.offload.device != OffloadDevice::kNvme && store_->home() != ParamHome::kDisk;

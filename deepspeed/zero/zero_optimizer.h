@@ -140,6 +140,13 @@ class ZeroOptimizer {
   /// that fails, on this rank alone; UsageError where a step was applied in part.
   GroupState state(size_t group) const { return state(group, whole(group)); }
   GroupState state(size_t group, const Interval& part) const;
+  /// Names and types of the states, without elements, and the step, where a part of them is on a disk.
+  std::optional<optim::SliceState> state_on_disk(size_t group, const Interval& part) const {
+    return slices_->state_on_disk(group, part);
+  }
+  /// Calls `visit` with each slice that meets the part, which are in memory one at a time where they are on a
+  /// disk; first those that are not. Throws as state().
+  void read_state(size_t group, const Interval& part, const VisitSlice& visit) const;
   /// Whether fp32 masters that state() gives are made for it, of halves or of 16-bit weights that are in
   /// memory.
   bool makes_masters_of_halves() const;

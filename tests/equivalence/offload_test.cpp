@@ -4,6 +4,8 @@
 #include <cstring>
 #include <fstream>
 
+#include <torch/nn/modules/linear.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -12,6 +14,7 @@
 #include "deepspeed/engine/tensor_access.h"
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/counting_allocator.h"
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/temporary_folder.h"
@@ -295,6 +298,56 @@ TEST(OffloadCheckpoint, GoesOnWithAndWithoutOffloadBitForBit) {
           }
           world.group().barrier();
         }
+      });
+    }
+  }
+}
+
+/// Two matrices, whose states are large beside what passes between disk and file.
+class TwoMatrices : public torch::nn::Module {
+ public:
+  TwoMatrices() {
+    for (const char* name : {"one", "two"})
+      layers_.push_back(
+          register_module(name, torch::nn::Linear(torch::nn::LinearOptions(512, 512).bias(false))));
+  }
+  at::Tensor forward(at::Tensor x) {
+    for (auto& layer : layers_) x = layer->forward(x).tanh();
+    return x.square().mean();
+  }
+
+ private:
+  std::vector<torch::nn::Linear> layers_;
+};
+
+TEST(OffloadCheckpoint, OfStatesOnADiskTakesNoMemoryOfTheirSize) {
+  const TemporaryFolder swap, saved;
+  for (const int stage : {2, 3}) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      run_ranks(1, [&](comm::World& world) {
+        Json config = basic(on_disk(sliced_at_stage(stage, in_precision(precision)), swap.path()));
+        config["zero_optimization"]["sub_group_size"] = 65'536;
+        config["zero_optimization"]["offload_param"] = {
+            {"device", stage == 3 ? "nvme" : "none"}, {"nvme_path", swap.string()}, {"max_in_cpu", 0}};
+        const auto engine =
+            std::get<0>(initialize(std::make_shared<TwoMatrices>(), {.config = config, .world = world}));
+        const auto type = precision == std::string("fp32") ? at::kFloat : at::kBFloat16;
+        const auto step = [&] {
+          const at::Tensor loss = engine->forward(at::ones({1, 512}).to(type));
+          engine->backward(loss);
+          engine->step();
+          return loss.item<float>();
+        };
+        step();
+        const std::string folder = saved / message(stage, precision);
+        {
+          const AllocationCounter counter;
+          engine->save_checkpoint(folder);
+          EXPECT_LT(8 * counter.peak_bytes(), engine->memory().on_disk) << stage << precision;
+        }
+        const float next = step();
+        engine->load_checkpoint(folder);
+        EXPECT_EQ(step(), next) << stage << precision;
       });
     }
   }

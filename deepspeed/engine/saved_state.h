@@ -1,0 +1,24 @@
+// What the optimizer keeps, as the files of a checkpoint hold it: masters in fp32, beside the states. Masters
+// that are made of something else, and all that is on a disk, are made and read while the file is written,
+// and take no memory of their size.
+#pragma once
+
+#include <cstddef>
+
+#include "deepspeed/base/interval.h"
+#include "deepspeed/checkpoint/deferred_tensors.h"
+#include "deepspeed/zero/zero_optimizer.h"
+
+namespace deepspeed {
+
+/// Of a part of what this rank owns of the group: of one sub-group at stage 3. Its tensors may be of
+/// `deferred`; they must be written before the optimizer changes, and is gone. Throws as
+/// ZeroOptimizer::state() does.
+zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const Interval& part,
+                             checkpoint::DeferredTensors& deferred);
+
+/// This rank's shard of a partitioned parameter, on the CPU: of `deferred` where it lies on a disk. Undefined
+/// for another tensor.
+at::Tensor saved_shard(const at::Tensor& param, checkpoint::DeferredTensors& deferred);
+
+}  // namespace deepspeed
