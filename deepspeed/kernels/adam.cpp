@@ -17,10 +17,27 @@ namespace {
 constexpr const char* kAdamWhere = "kernels.adam";
 constexpr const char* kAdamRollbackWhere = "kernels.adam_rollback";
 
-bool is_split(const AdamTensors& tensors) { return tensors.master.scalar_type() == at::kShort; }
+MasterForm form_of(const at::Tensor& master) {
+  switch (master.scalar_type()) {
+    case at::kShort:
+      return MasterForm::kLowerHalf;
+    case at::kHalf:
+      return MasterForm::kFloat16;
+    case at::kBFloat16:
+      return MasterForm::kBFloat16;
+    default:
+      return MasterForm::kFloat32;
+  }
+}
+
+bool is_split(const AdamTensors& tensors) { return form_of(tensors.master) == MasterForm::kLowerHalf; }
+
+bool is_narrow(const AdamTensors& tensors) {
+  return tensors.master.scalar_type() == at::kHalf || tensors.master.scalar_type() == at::kBFloat16;
+}
 
 void check_tensors(const AdamTensors& tensors) {
-  check_array(kAdamWhere, "master", tensors.master, {at::kFloat, at::kShort});
+  check_array(kAdamWhere, "master", tensors.master, {at::kFloat, at::kShort, at::kHalf, at::kBFloat16});
   const int64_t numel = tensors.master.numel();
   const at::Device device = tensors.master.device();
   check_array(kAdamWhere, "gradient", tensors.gradient, {at::kFloat, at::kHalf, at::kBFloat16});
@@ -34,6 +51,10 @@ void check_tensors(const AdamTensors& tensors) {
                 {at::kBFloat16});
   }
   if (tensors.low_precision.defined()) {
+    if (is_narrow(tensors)) {
+      raise<UsageError>(kAdamWhere, "low_precision beside a master of dtype ", tensors.master.scalar_type(),
+                        ", which is no copy's source, expected none");
+    }
     check_array(kAdamWhere, "low_precision", tensors.low_precision, {at::kHalf, at::kBFloat16});
     check_fits(kAdamWhere, "low_precision", tensors.low_precision, numel, device);
   }
@@ -56,11 +77,8 @@ void check_step(const AdamStep& step) {
 AdamArrays arrays_of(const AdamTensors& tensors) {
   AdamArrays arrays;
   arrays.numel = tensors.master.numel();
-  if (is_split(tensors)) {
-    arrays.lower_master = static_cast<uint16_t*>(tensors.master.data_ptr());
-  } else {
-    arrays.master = static_cast<float*>(tensors.master.data_ptr());
-  }
+  arrays.master = tensors.master.data_ptr();
+  arrays.master_form = form_of(tensors.master);
   arrays.gradient = tensors.gradient.const_data_ptr();
   arrays.exp_avg = tensors.exp_avg.data_ptr();
   arrays.exp_avg_sq = tensors.exp_avg_sq.data_ptr();
@@ -107,6 +125,10 @@ AdamConstants constants_of(const AdamStep& step) {
 void check_can_be_undone(const AdamTensors& tensors, const AdamStep& step) {
   if (tensors.exp_avg.scalar_type() != at::kFloat) {
     raise<UsageError>(kAdamRollbackWhere, "exp_avg has dtype ", tensors.exp_avg.scalar_type(),
+                      ", expected Float: 16 bits do not hold what the old values could be computed from");
+  }
+  if (is_narrow(tensors)) {
+    raise<UsageError>(kAdamRollbackWhere, "master has dtype ", tensors.master.scalar_type(),
                       ", expected Float: 16 bits do not hold what the old values could be computed from");
   }
   if (step.beta1 == 0 || step.beta2 == 0) {

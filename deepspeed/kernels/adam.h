@@ -49,8 +49,8 @@ void adam(const AdamTensors& tensors, const AdamStep& step);
 /// Takes back the step that adam() made with the same arguments, by solving its equations for the old values:
 /// right to within the roundings of that step (a first step's moments become 0), without a copy of anything.
 /// The gradient must be the finite one of that step; one that was not finite cannot be taken back. Works in
-/// double, piece by piece. Throws UsageError as adam() does, and for moments of 16 bits, betas of 0 and a
-/// decay of lr * weight_decay of 1 and more, which lose the old values.
+/// double, piece by piece. Throws UsageError as adam() does, and for moments or masters of 16 bits, betas of
+/// 0 and a decay of lr * weight_decay of 1 and more, which lose the old values.
 void adam_rollback(const AdamTensors& tensors, const AdamStep& step);
 
 }  // namespace deepspeed::kernels

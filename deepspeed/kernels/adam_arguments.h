@@ -8,13 +8,15 @@
 
 namespace deepspeed::kernels {
 
-/// Arrays of `numel` elements. `low_precision` may be null; nothing overlaps. The masters are fp32 in
-/// `master`, or, where that is null, split (split_master.h) into `lower_master` and `low_precision`, which is
-/// bf16 then.
+/// What an array of masters holds. Those of 16 bits are rounded to nearest, and are the weights themselves;
+/// kLowerHalf: split (split_master.h) with `low_precision`, which is bf16 then.
+enum class MasterForm { kFloat32, kFloat16, kBFloat16, kLowerHalf };
+
+/// Arrays of `numel` elements. `low_precision` may be null; nothing overlaps.
 struct AdamArrays {
   int64_t numel = 0;
-  float* master = nullptr;
-  uint16_t* lower_master = nullptr;
+  void* master = nullptr;
+  MasterForm master_form = MasterForm::kFloat32;
   const void* gradient = nullptr;
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;

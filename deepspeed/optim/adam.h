@@ -34,6 +34,7 @@ class Adam : public Optimizer {
   std::string name() const override { return options_.class_name; }
   bool is_elementwise() const override { return true; }
   bool steps_split_masters() const override { return !options_.amsgrad; }
+  bool steps_sixteen_bit_masters() const override { return !options_.amsgrad; }
   at::ScalarType state_dtype() const override { return options_.moment_dtype; }
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;

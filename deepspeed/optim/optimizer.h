@@ -35,7 +35,9 @@ inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
 struct FlatSlice {
   size_t id = 0;
   size_t group = 0;
-  at::Tensor master;         // (n) fp32, updated in place; or int16, the lower halves of split masters
+  // (n) fp32, updated in place; or int16, the lower halves of split masters; or fp16 or bf16, rounded to
+  // nearest.
+  at::Tensor master;
   at::Tensor gradient;       // (n) fp32, fp16 or bf16
   at::Tensor low_precision;  // (n) 16-bit copy of the new master to write, or undefined; of split masters the
                              // upper half, bf16, read and written (kernels/split_master.h)
@@ -67,6 +69,9 @@ class Optimizer {
   virtual bool steps_cut_parameters() const { return is_elementwise(); }
   /// Whether it steps slices whose masters are split; others get fp32 ones.
   virtual bool steps_split_masters() const { return false; }
+  /// Whether it steps slices whose masters are the 16-bit weights themselves; others get an fp32 copy of
+  /// them.
+  virtual bool steps_sixteen_bit_masters() const { return false; }
   /// Of the state that grows with the parameters.
   virtual at::ScalarType state_dtype() const { return at::kFloat; }
 

@@ -41,6 +41,7 @@ class TorchOptimizer : public Optimizer {
   bool is_elementwise() const override;
   bool steps_cut_parameters() const override;
   bool steps_split_masters() const override { return native_ && native_->steps_split_masters(); }
+  bool steps_sixteen_bit_masters() const override { return native_ && native_->steps_sixteen_bit_masters(); }
   at::ScalarType state_dtype() const override;
   void step(const FlatSlice& slice, double gradient_scale) override;
   /// Throws NotSupportedError for a class without a known state.

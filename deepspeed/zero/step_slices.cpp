@@ -254,8 +254,9 @@ void StepSlices::step_slice(Slice& slice, const GradReducer& reducer, double gra
   flat.gradient = gradient_of(slice, reducer);
   at::Tensor updated;
   if (is_rounded || sends_weights(slice) || !is_kept) updated = memory_for_weights(slice, weights);
-  if (!is_kept) flat.master = updated.to(at::kFloat);  // of a model in fp32 the weights themselves
-  if (is_rounded) flat.low_precision = updated;
+  const bool is_direct = !is_kept && is_rounded && optimizer_.steps_sixteen_bit_masters();
+  if (!is_kept) flat.master = is_direct ? updated : updated.to(at::kFloat);  // of a model in fp32 no copy
+  if (is_rounded && !is_direct) flat.low_precision = updated;
   optimizer_.step(flat, gradient_scale);
   if (fetches_weights(slice)) {
     transfers_.send_back(weights.memory());

@@ -90,6 +90,24 @@ TEST_F(CudaKernels, AdamUpdatesSplitMastersAsFp32Ones) {
   }
 }
 
+TEST_F(CudaKernels, AdamUpdatesMastersOfSixteenBitsAsTheCpu) {
+  for (const int64_t numel : kSizes) {
+    for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+      for (const auto moments : {at::kFloat, at::kBFloat16}) {
+        const AdamTensors on_cpu = narrowed(make_tensors({numel, at::kBFloat16, moments, dtype}, 5), dtype);
+        const AdamTensors on_cuda = moved(on_cpu, at::kCUDA);
+        AdamStep step = hyperparameters();
+        for (step.step = 1; step.step <= 3; ++step.step) {
+          step.rounding_seed = static_cast<uint64_t>(step.step);
+          adam(on_cpu, step);
+          adam(on_cuda, step);
+        }
+        expect_same_bits(on_cpu, moved(on_cuda, at::kCPU), message(numel, " elements"));
+      }
+    }
+  }
+}
+
 TEST_F(CudaKernels, AdamTakesSplitMastersThatAreNotAligned) {
   const AdamTensors whole = split(make_tensors({1005, at::kBFloat16, at::kFloat, at::kBFloat16}, 6));
   const auto part = [](const AdamTensors& t) {

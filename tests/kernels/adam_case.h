@@ -75,6 +75,11 @@ inline AdamTensors split(const AdamTensors& whole) {
   return {lower, whole.gradient, whole.exp_avg.clone(), whole.exp_avg_sq.clone(), upper};
 }
 
+/// Copies of the tensors, but for the gradient, with the copy as the master.
+inline AdamTensors narrowed(const AdamTensors& whole, at::ScalarType dtype) {
+  return {whole.master.to(dtype), whole.gradient, whole.exp_avg.clone(), whole.exp_avg_sq.clone(), {}};
+}
+
 inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return at::equal(a.view(at::kInt), b.view(at::kInt));
 }

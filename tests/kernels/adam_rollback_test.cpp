@@ -91,6 +91,8 @@ TEST(AdamRollback, RefusesAStepThatKeptNothingOfTheOldValues) {
   step.lr = 2;
   step.weight_decay = 0.5;
   expect_refused(t, step, "lr * weight_decay is 1");
+  expect_refused(narrowed(make_tensors({8, at::kFloat, at::kFloat, at::kBFloat16}, 24), at::kBFloat16), {},
+                 "master has dtype BFloat16");
   expect_refused(make_tensors({8, at::kFloat, at::kBFloat16, at::ScalarType::Undefined}, 24), {},
                  "exp_avg has dtype");
   step = {};

@@ -122,6 +122,35 @@ TEST(Adam, OneAndTwoThreadsGiveTheSameBits) {
   }
 }
 
+// Each step begins with what the last one rounded.
+TEST(Adam, UpdatesMastersOfSixteenBitsAsCopiesOfThemInFp32) {
+  const SimdTargetGuard guard;
+  for (const std::string& target : simd_targets()) {
+    use_simd_target(target);
+    for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+      for (const auto moments : {at::kFloat, at::kBFloat16}) {
+        for (const auto gradient : gradients()) {
+          for (const int64_t numel : {0, 1, 7, 64, 65, 4099}) {
+            AdamTensors whole = make_tensors({numel, gradient, moments, dtype}, 5);
+            whole.low_precision = whole.master.to(dtype);
+            const AdamTensors narrow = narrowed(whole, dtype);
+            AdamStep step = hyperparameters();
+            for (step.step = 1; step.step <= 10; ++step.step) {
+              step.rounding_seed = static_cast<uint64_t>(step.step);
+              whole.master = whole.low_precision.to(at::kFloat);
+              adam(whole, step);
+              adam(narrow, step);
+            }
+            EXPECT_TRUE(at::equal(narrow.master, whole.low_precision)) << target << dtype << numel;
+            EXPECT_TRUE(at::equal(narrow.exp_avg, whole.exp_avg)) << target << dtype << numel;
+            EXPECT_TRUE(at::equal(narrow.exp_avg_sq, whole.exp_avg_sq)) << target << dtype << numel;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Adam, RoundsTheCopyAsTorchDoes) {
   // Ties, subnormals, overflow and nan, as masters that the update leaves alone (lr 0).
   const std::vector<float> hard = {
@@ -187,6 +216,8 @@ TEST(Adam, NamesTheArgumentThatDoesNotFit) {
   t = make_tensors(c, 11);
   t.master = at::zeros({8, 2}).select(1, 0);
   expect_usage_error(t, {}, "contiguous");
+  t.master = at::zeros({8}, at::kHalf);
+  expect_usage_error(t, {}, "low_precision beside a master of dtype Half");
   t.master = at::Tensor();
   expect_usage_error(t, {}, "master is undefined");
   AdamStep step;

@@ -1,4 +1,4 @@
-// Optimizers that step masters in two halves.
+// Optimizers that step masters in two halves, and masters of 16 bits.
 #include <memory>
 #include <utility>
 
@@ -71,6 +71,22 @@ TEST(SplitMasters, AClassOfThisLibraryStepsThemInAnEngine) {
   expect_same_training(*make_client(parameter), *make_client(parameter));
 }
 
+TEST(SixteenBitMasters, AdamStepsThemAsFp32CopiesOfThem) {
+  for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+    const auto direct = make({{"lr", 0.01}, {"moment_dtype", "bf16"}}),
+               copying = make({{"lr", 0.01}, {"moment_dtype", "bf16"}});
+    ASSERT_TRUE(direct->steps_sixteen_bit_masters());
+    TestSlice narrow(at::linspace(-2, 2, kNumel).to(dtype)), wide(at::linspace(-2, 2, kNumel));
+    wide.slice.low_precision = narrow.slice.master.clone();
+    for (const at::Tensor& gradient : test_gradients(10, {kNumel})) {
+      narrow.step(*direct, gradient, 0.5);
+      wide.slice.master = wide.slice.low_precision.to(at::kFloat);
+      wide.step(*copying, gradient, 0.5);
+    }
+    EXPECT_TRUE(at::equal(narrow.slice.master, wide.slice.low_precision)) << dtype;
+  }
+}
+
 TEST(SplitMasters, OthersSayThatTheyNeedFp32) {
   for (const auto& [type, params] :
        {std::pair{"Lion", Json::object()}, std::pair{"SGD", Json{{"lr", 0.1}}},
@@ -78,6 +94,7 @@ TEST(SplitMasters, OthersSayThatTheyNeedFp32) {
         std::pair{"Adam", Json{{"torch_adam", true}, {"amsgrad", true}}}}) {
     const auto optimizer = make(params, type);
     EXPECT_FALSE(optimizer->steps_split_masters()) << type;
+    EXPECT_FALSE(optimizer->steps_sixteen_bit_masters()) << type;
     if (std::string(type) == "RMSprop") continue;  // torch's own class
     TestSlice slice(at::ones({kNumel}));
     split_in_place(slice.slice);

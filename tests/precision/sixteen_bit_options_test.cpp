@@ -7,6 +7,7 @@
 #include "deepspeed/engine/cast_inputs.h"
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/counting_allocator.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/training_run.h"
@@ -142,6 +143,20 @@ TEST(SixteenBitMasters, TakeAThirdOfTheBytes) {
       EXPECT_TRUE(engine->optimizer()->master(0).is_alias_of(engine->optimizer()->store().groups()[0].flat));
     }
   });
+}
+
+TEST(SixteenBitMasters, AreSteppedWithoutACopyInFloat32) {
+  for (const int stage : {1, 2, 3}) {
+    run_ranks(1, [&](comm::World& world) {
+      const auto engine = make_engine(basic(with_stage(stage, kBf16Masters)), world);
+      train_step(*engine);
+      const auto [inputs, targets] = odd_batch(4, 4);
+      engine->backward(engine->forward(inputs.to(at::kBFloat16), targets));
+      const AllocationCounter counter;
+      engine->step();
+      EXPECT_LT(counter.peak_bytes(), 2 * engine->memory().parameters / 4) << stage;
+    });
+  }
 }
 
 TEST(SixteenBitMasters, TrainTheSameAtBothStagesAndNearFloat32Masters) {

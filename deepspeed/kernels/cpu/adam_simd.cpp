@@ -10,8 +10,8 @@
 #define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/adam_simd.cpp"
 #include "hwy/foreach_target.h"
 // Must come after foreach_target.h.
+#include "deepspeed/kernels/cpu/adam_masters-inl.h"
 #include "deepspeed/kernels/cpu/half_precision-inl.h"
-#include "deepspeed/kernels/cpu/split_master-inl.h"
 #include "deepspeed/kernels/cpu/stochastic_rounding-inl.h"
 #include "deepspeed/kernels/cpu/vector_pair-inl.h"
 
@@ -20,27 +20,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
-
-struct NoCopy {};
-
-/// In the place of the copy's type: it is the upper half of the masters.
-struct UpperHalf {};
-
-template <class Copy>
-inline constexpr bool kSplits = std::is_same_v<Copy, UpperHalf>;
-
-/// What an array of masters holds: with UpperHalf their lower halves.
-template <class Copy>
-using MasterOf = std::conditional_t<kSplits<Copy>, uint16_t, float>;
-
-template <class Copy>
-HWY_INLINE MasterOf<Copy>* masters(const AdamArrays& arrays) {
-  if constexpr (kSplits<Copy>) {
-    return arrays.lower_master;
-  } else {
-    return arrays.master;
-  }
-}
 
 template <class D>
 HWY_INLINE void store_moments(D d, Float32, hn::Vec<D> m, hn::Vec<D> v, uint32_t, uint32_t,
@@ -79,15 +58,6 @@ HWY_INLINE void update_values(D d, BFloat16, const AdamConstants& c, hn::Vec<D> 
   p = hn::Sub(hn::NegMulAdd(hn::Set(d, c.decoupled_decay), p, p), hn::Div(m, denominator));
 }
 
-template <class D16>
-HWY_INLINE void store_or_stream(D16 d16, hn::Vec<D16> bits, bool stream, uint16_t* HWY_RESTRICT to) {
-  if (stream) {
-    hn::Stream(bits, d16, to);
-  } else {
-    hn::StoreU(bits, d16, to);
-  }
-}
-
 /// One vector of every array.
 template <class Gradient, class Moment, class Copy, bool kL2, class D>
 HWY_INLINE void update_vector(D d, const AdamConstants& c, uint32_t key, uint32_t index, bool stream,
@@ -95,31 +65,20 @@ HWY_INLINE void update_vector(D d, const AdamConstants& c, uint32_t key, uint32_
                               const typename Gradient::Bits* HWY_RESTRICT gradient,
                               typename Moment::Bits* HWY_RESTRICT exp_avg,
                               typename Moment::Bits* HWY_RESTRICT exp_avg_sq, uint16_t* HWY_RESTRICT copy) {
-  auto p = hn::Zero(d);
-  if constexpr (kSplits<Copy>) {
-    p = load_split(d, copy, master);
-  } else {
-    p = hn::LoadU(d, master);
-  }
+  auto p = Masters<Copy>::load_one(d, master, copy);
   auto m = load(d, Moment(), exp_avg);
   auto v = load(d, Moment(), exp_avg_sq);
   update_values<kL2>(d, Moment(), c, load(d, Gradient(), gradient), p, m, v);
   store_moments(d, Moment(), m, v, key, index, exp_avg, exp_avg_sq);
-  if constexpr (kSplits<Copy>) {
-    store_split(d, p, copy, master);
-  } else {
-    hn::StoreU(p, d, master);
-    if constexpr (!std::is_same_v<Copy, NoCopy>)
-      store_or_stream(hn::Rebind<uint16_t, D>(), round_to(d, Copy(), p), stream, copy);
-  }
+  Masters<Copy>::store_one(d, p, stream, master, copy);
 }
 
 template <class Copy>
 HWY_INLINE uint16_t* at(uint16_t* copy, int64_t i) {
-  if constexpr (std::is_same_v<Copy, NoCopy>) {
-    return nullptr;
-  } else {
+  if constexpr (kHasCopy<Copy>) {
     return copy + i;
+  } else {
+    return nullptr;
   }
 }
 
@@ -133,24 +92,14 @@ HWY_INLINE void update_pair(D d, const AdamConstants& c, uint32_t key, uint32_t 
                             typename Moment::Bits* HWY_RESTRICT exp_avg,
                             typename Moment::Bits* HWY_RESTRICT exp_avg_sq, uint16_t* HWY_RESTRICT copy) {
   auto p0 = hn::Zero(d), p1 = p0, g0 = p0, g1 = p0, m0 = p0, m1 = p0, v0 = p0, v1 = p0;
-  if constexpr (kSplits<Copy>) {
-    load_split_pair(d, copy, master, p0, p1);
-  } else {
-    load_pair(d, Float32(), master, p0, p1);
-  }
+  Masters<Copy>::load_two(d, master, copy, p0, p1);
   load_pair(d, Gradient(), gradient, g0, g1);
   load_pair(d, Moment(), exp_avg, m0, m1);
   load_pair(d, Moment(), exp_avg_sq, v0, v1);
   update_values<kL2>(d, Moment(), c, g0, p0, m0, v0);
   update_values<kL2>(d, Moment(), c, g1, p1, m1, v1);
   store_moment_pairs(d, key, index, counters, m0, v0, m1, v1, exp_avg, exp_avg_sq);
-  if constexpr (kSplits<Copy>) {
-    store_split_pair(d, p0, p1, copy, master);
-  } else {
-    store_pair(d, p0, p1, master);
-    if constexpr (!std::is_same_v<Copy, NoCopy>)
-      store_or_stream(PairOf<D>(), round_pair(d, Copy(), p0, p1), stream, copy);
-  }
+  Masters<Copy>::store_two(d, p0, p1, stream, master, copy);
 }
 
 /// As many pairs of vectors as fit from `i` on, none unless its index is a multiple of 8; returns the element
@@ -173,7 +122,7 @@ HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, uint32_t key, int64
     hwy::Prefetch(gradient + i + kPrefetchNumel);
     hwy::Prefetch(exp_avg + i + kPrefetchNumel);
     hwy::Prefetch(exp_avg_sq + i + kPrefetchNumel);
-    if constexpr (kSplits<Copy>) hwy::Prefetch(copy + i + kPrefetchNumel);
+    if constexpr (std::is_same_v<Copy, UpperHalf>) hwy::Prefetch(copy + i + kPrefetchNumel);
     update_pair<Gradient, Moment, Copy, kL2>(d, c, key, static_cast<uint32_t>(i + first), counters, stream,
                                              master + i, gradient + i, exp_avg + i, exp_avg_sq + i,
                                              at<Copy>(copy, i));
@@ -197,7 +146,7 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t first = c.first_index;
   const uint32_t key = rounding_key(c.rounding_seed, static_cast<uint64_t>(begin + first) >> 32);
-  auto* const master = masters<Copy>(arrays);
+  auto* const master = static_cast<MasterOf<Copy>*>(arrays.master);
   const auto* const gradient = static_cast<const typename Gradient::Bits*>(arrays.gradient);
   auto* const exp_avg = static_cast<typename Moment::Bits*>(arrays.exp_avg);
   auto* const exp_avg_sq = static_cast<typename Moment::Bits*>(arrays.exp_avg_sq);
@@ -227,7 +176,7 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
   std::memcpy(g, gradient + i, rest * sizeof(*g));
   std::memcpy(m, exp_avg + i, rest * sizeof(*m));
   std::memcpy(v, exp_avg_sq + i, rest * sizeof(*v));
-  if constexpr (kSplits<Copy>) std::memcpy(low, copy + i, rest * sizeof(*low));
+  if constexpr (std::is_same_v<Copy, UpperHalf>) std::memcpy(low, copy + i, rest * sizeof(*low));
   update_vector<Gradient, Moment, Copy, kL2>(d, c, key, static_cast<uint32_t>(i + first), false, p, g, m, v,
                                              low);
   std::memcpy(master + i, p, rest * sizeof(*p));
@@ -241,9 +190,17 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
 template <class Gradient, class Moment, bool kL2>
 HWY_INLINE void dispatch_copy(const AdamArrays& arrays, const AdamConstants& c, int64_t begin, int64_t end,
                               bool stream) {
-  if (arrays.lower_master != nullptr) {
-    update_range<Gradient, Moment, UpperHalf, kL2>(arrays, c, begin, end, false);
-  } else if (arrays.low_precision == nullptr) {
+  switch (arrays.master_form) {
+    case MasterForm::kLowerHalf:
+      return update_range<Gradient, Moment, UpperHalf, kL2>(arrays, c, begin, end, false);
+    case MasterForm::kFloat16:
+      return update_range<Gradient, Moment, InPlace<Float16>, kL2>(arrays, c, begin, end, false);
+    case MasterForm::kBFloat16:
+      return update_range<Gradient, Moment, InPlace<BFloat16>, kL2>(arrays, c, begin, end, false);
+    case MasterForm::kFloat32:
+      break;
+  }
+  if (arrays.low_precision == nullptr) {
     update_range<Gradient, Moment, NoCopy, kL2>(arrays, c, begin, end, stream);
   } else if (arrays.low_precision_type == ElementType::kFloat16) {
     update_range<Gradient, Moment, Float16, kL2>(arrays, c, begin, end, stream);

@@ -15,19 +15,30 @@ constexpr int64_t kMaxBlocks = 4096;
 
 struct NoCopy {};
 
-/// In the place of the copy's type: it is the upper half of the masters (split_master.h).
+// In the place of the copy's type, what says that masters are no fp32 numbers beside it:
+/// The copy is their upper half (split_master.h).
 struct UpperHalf {
   uint16_t bits;
 };
+/// They are of 16 bits, and have no copy.
+template <class T>
+struct InPlace {};
 
-/// What the array of masters holds: their lower halves beside a copy that is the upper one.
+/// What the array of masters holds, and whether the copy is a half of them.
 template <class Copy>
 struct MasterOf {
   using Type = float;
+  static constexpr bool kReadsCopy = false;
 };
 template <>
 struct MasterOf<UpperHalf> {
   using Type = uint16_t;
+  static constexpr bool kReadsCopy = true;
+};
+template <class T>
+struct MasterOf<InPlace<T>> {
+  using Type = T;
+  static constexpr bool kReadsCopy = false;
 };
 
 template <class Copy>
@@ -41,11 +52,20 @@ __device__ inline float load_master(uint16_t lower, const UpperHalf& upper) {
   return __uint_as_float(((joined ^ weight) >> 31) != 0 ? weight : joined);
 }
 
+template <class T>
+__device__ inline float load_master(T master, const InPlace<T>&) {
+  return to_float(master);
+}
+
 __device__ inline void store_master(float value, float& master, NoCopy&) { master = value; }
 template <class Copy>
 __device__ inline void store_master(float value, float& master, Copy& copy) {
   master = value;
   round_to(value, copy);
+}
+template <class T>
+__device__ inline void store_master(float value, T& master, InPlace<T>&) {
+  round_to(value, master);
 }
 __device__ inline void store_master(float value, uint16_t& lower, UpperHalf& upper) {
   const uint32_t bits = isnan(value) ? 0x7fc00000U : __float_as_uint(value);
@@ -124,7 +144,7 @@ __global__ void __launch_bounds__(kThreads)
                 Moment* __restrict__ m, Moment* __restrict__ v, Copy* __restrict__ copy, AdamConstants c,
                 RoundingSeed seed, bool aligned) {
   using Master = typename MasterOf<Copy>::Type;
-  constexpr bool kSplits = sizeof(Master) == 2;
+  constexpr bool kReadsCopy = MasterOf<Copy>::kReadsCopy;
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
   const int64_t packs = aligned ? numel / kWidth : 0;
@@ -134,7 +154,7 @@ __global__ void __launch_bounds__(kThreads)
     auto m4 = reinterpret_cast<Pack<Moment, kWidth>*>(m)[i];
     auto v4 = reinterpret_cast<Pack<Moment, kWidth>*>(v)[i];
     Pack<Copy, kWidth> copy4;
-    if constexpr (kSplits) {
+    if constexpr (kReadsCopy) {
       copy4 = reinterpret_cast<const Pack<Copy, kWidth>*>(copy)[i];
     }
 #pragma unroll
@@ -150,7 +170,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   for (int64_t i = packs * kWidth + thread; i < numel; i += threads) {
     Copy rounded;
-    if constexpr (kSplits) {
+    if constexpr (kReadsCopy) {
       rounded = copy[i];
     }
     update(c, seed, c.first_index + i, p[i], g[i], m[i], v[i], rounded);
@@ -166,8 +186,8 @@ bool is_aligned(const void* pointer, size_t element_bytes) {
 }
 
 template <class Gradient, class Moment, class Copy>
-cudaError_t launch(const AdamArrays& a, typename MasterOf<Copy>::Type* master, const AdamConstants& c,
-                   cudaStream_t stream) {
+cudaError_t launch(const AdamArrays& a, const AdamConstants& c, cudaStream_t stream) {
+  auto* const master = static_cast<typename MasterOf<Copy>::Type*>(a.master);
   const bool aligned = is_aligned(master, sizeof(*master)) && is_aligned(a.gradient, sizeof(Gradient)) &&
                        is_aligned(a.exp_avg, sizeof(Moment)) && is_aligned(a.exp_avg_sq, sizeof(Moment)) &&
                        is_aligned(a.low_precision, sizeof(Copy));
@@ -183,15 +203,22 @@ cudaError_t launch(const AdamArrays& a, typename MasterOf<Copy>::Type* master, c
 
 template <class Gradient, class Moment>
 cudaError_t dispatch_copy(const AdamArrays& a, const AdamConstants& c, cudaStream_t stream) {
-  if (a.lower_master != nullptr) {
-    return launch<Gradient, Moment, UpperHalf>(a, a.lower_master, c, stream);
+  switch (a.master_form) {
+    case MasterForm::kLowerHalf:
+      return launch<Gradient, Moment, UpperHalf>(a, c, stream);
+    case MasterForm::kFloat16:
+      return launch<Gradient, Moment, InPlace<__half>>(a, c, stream);
+    case MasterForm::kBFloat16:
+      return launch<Gradient, Moment, InPlace<__nv_bfloat16>>(a, c, stream);
+    case MasterForm::kFloat32:
+      break;
   }
   if (a.low_precision == nullptr) {
-    return launch<Gradient, Moment, NoCopy>(a, a.master, c, stream);
+    return launch<Gradient, Moment, NoCopy>(a, c, stream);
   }
   return a.low_precision_type == ElementType::kFloat16
-             ? launch<Gradient, Moment, __half>(a, a.master, c, stream)
-             : launch<Gradient, Moment, __nv_bfloat16>(a, a.master, c, stream);
+             ? launch<Gradient, Moment, __half>(a, c, stream)
+             : launch<Gradient, Moment, __nv_bfloat16>(a, c, stream);
 }
 
 template <class Gradient>
