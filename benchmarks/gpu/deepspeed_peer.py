@@ -19,13 +19,14 @@ import torch_peer
 def read_options():
     parser = torch_peer.make_parser(__doc__)
     parser.add_argument("--zero", type=json.loads, default={"stage": 0}, help="the section zero_optimization")
+    parser.add_argument("--bf16", type=json.loads, default={"enabled": True}, help="the section bf16")
     return parser.parse_args()
 
 
 def make_engine(options):
     import deepspeed
 
-    config = {"train_micro_batch_size_per_gpu": options.micro_batch, "bf16": {"enabled": True},
+    config = {"train_micro_batch_size_per_gpu": options.micro_batch, "bf16": options.bf16,
               "gradient_clipping": options.clipping, "zero_optimization": options.zero,
               "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.1}}}
     for name, value in [("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "127.0.0.1"),
