@@ -72,9 +72,13 @@ zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const
     }
     return result;
   }
-  if (optimizer.makes_masters_of_halves()) {
+  if (optimizer.makes_fp32_masters()) {
     zero::GroupState result = optimizer.states_beside_masters(group, part);
-    result.master = deferred.add(part.numel(), at::kFloat, made_masters(optimizer, group, part.begin));
+    // Weights on a disk are read by whole slices.
+    const bool reads_weights = optimizer.store().home() == zero::ParamHome::kDisk;
+    result.master = deferred.add(part.numel(), at::kFloat,
+                                 reads_weights ? read_slices(optimizer, group, part.begin, "")
+                                               : made_masters(optimizer, group, part.begin));
     return result;
   }
   zero::GroupState result = optimizer.state(group, part);

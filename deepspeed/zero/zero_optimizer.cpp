@@ -120,9 +120,8 @@ void ZeroOptimizer::read_state(size_t group, const Interval& part, const VisitSl
   slices_->visit(group, part, StepSlices::Access::kRead, visit);
 }
 
-bool ZeroOptimizer::makes_masters_of_halves() const {
-  return (options_.split_masters || options_.sixteen_bit_masters) &&
-         options_.offload.device != OffloadDevice::kNvme && store_->home() != ParamHome::kDisk;
+bool ZeroOptimizer::makes_fp32_masters() const {
+  return options_.split_masters || options_.sixteen_bit_masters;
 }
 
 GroupState ZeroOptimizer::states_beside_masters(size_t group, const Interval& part) const {

@@ -147,9 +147,8 @@ class ZeroOptimizer {
   /// Calls `visit` with each slice that meets the part, which are in memory one at a time where they are on a
   /// disk; first those that are not. Throws as state().
   void read_state(size_t group, const Interval& part, const VisitSlice& visit) const;
-  /// Whether fp32 masters that state() gives are made for it, of halves or of 16-bit weights that are in
-  /// memory.
-  bool makes_masters_of_halves() const;
+  /// Whether fp32 masters are made where somebody asks for them, of halves or of 16-bit weights.
+  bool makes_fp32_masters() const;
   /// As state(), but where masters are kept as halves without them.
   GroupState states_beside_masters(size_t group, const Interval& part) const;
   /// Weights of the owned interval that the optimizer updates: fp32 but for 16-bit masters. Throws as
