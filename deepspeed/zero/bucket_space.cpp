@@ -95,7 +95,7 @@ class ShardBucketSpace : public BucketSpace {
 
   std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const override {
     std::vector<at::Tensor> result;
-    for (const size_t param : bucket.params) result.push_back(place(bucket, param, buffer).contiguous());
+    for (const size_t param : bucket.params) result.push_back(place(bucket, param, buffer));
     return result;
   }
 

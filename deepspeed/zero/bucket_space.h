@@ -34,7 +34,7 @@ class BucketSpace {
   virtual void add(const Bucket& bucket, size_t param, const at::Tensor& gradient,
                    const at::Tensor& buffer) const = 0;
   virtual void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const = 0;
-  /// Of each of its parameters, contiguous, in any shape.
+  /// Of each of its parameters: contiguous in any shape, or (rows, n) of contiguous rows.
   virtual std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const = 0;
   /// By rank; ascending.
   virtual std::vector<Interval> owned(const Bucket& bucket) const = 0;

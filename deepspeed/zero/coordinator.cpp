@@ -38,6 +38,14 @@ bool Coordinator::stays(uint64_t key) const {
   return distance && *distance <= max_reuse_distance_;
 }
 
+bool Coordinator::stays_for_backward(uint64_t key) const {
+  if (mode_ != AccessMode::kForward || (current_ != nullptr && !current_->is_followed())) return false;
+  const UseTrace& backward = traces_[static_cast<size_t>(AccessMode::kBackward)];
+  const auto distance = backward.distance_from_begin(key);
+  const int64_t before = current_ != nullptr ? current_->rest() : 0;
+  return distance && before + *distance <= max_reuse_distance_;
+}
+
 bool Coordinator::is_over_in_backward(uint64_t key) const {
   const bool has_backward = mode_ == AccessMode::kBackward || mode_ == AccessMode::kTraining;
   if (!has_backward || current_ == nullptr || !current_->is_followed()) return false;

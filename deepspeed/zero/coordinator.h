@@ -34,6 +34,9 @@ class Coordinator {
   std::vector<uint64_t> next_pass(int64_t max_numel) const;
   /// Whether it stays whole after its latest use; without a trace all does, as long as there is room.
   bool stays(uint64_t key) const;
+  /// Whether it is used last in a forward, or was in the forward that ended last, and stays whole for the
+  /// backward that follows.
+  bool stays_for_backward(uint64_t key) const;
   /// Whether a backward runs that does not use it again, as far as a trace says so.
   bool is_over_in_backward(uint64_t key) const;
 
@@ -43,7 +46,7 @@ class Coordinator {
   std::array<UseTrace, 5> traces_;  // by mode
   UseTrace* current_ = nullptr;
   bool evaluated_last_ = false;
-  AccessMode mode_ = AccessMode::kAny;  // of the current pass
+  AccessMode mode_ = AccessMode::kAny;  // of the current pass, or the latest
 };
 
 }  // namespace deepspeed::zero

@@ -133,7 +133,15 @@ void GatherPool::end_use(PartitionedStorage& storage) {
 
 bool GatherPool::is_done(const PartitionedStorage& storage) const {
   if (storage.unit_ && num_windows_ > 0) return false;  // it goes with its unit
-  return is_free_to_go(storage) && (num_windows_ == 0 || !coordinator_.stays(storage.key_));
+  if (!is_free_to_go(storage)) return false;
+  return num_windows_ == 0 || !(coordinator_.stays(storage.key_) || stays_for_backward(storage));
+}
+
+// In 16 bits, under autocast as well, memory is what counts: of a model that is trained so nothing is whole
+// between its passes. Units are gathered by each pass.
+bool GatherPool::stays_for_backward(const PartitionedStorage& storage) const {
+  const bool may_stay = storage.dtype_ == at::kFloat && !storage.is_copy() && !storage.unit_;
+  return may_stay && coordinator_.stays_for_backward(storage.key_);
 }
 
 std::shared_ptr<StorageRecord> GatherPool::cast(PartitionedStorage& storage, at::ScalarType dtype) {
@@ -308,7 +316,7 @@ void GatherPool::release_all() {
   for (auto next = live_.begin(); next != live_.end();) {
     PartitionedStorage& storage = **next++;
     if (storage.state_ == State::kGathering) abandon_gather(storage);
-    if (is_free_to_go(storage)) release(storage);
+    if (is_free_to_go(storage) && !stays_for_backward(storage)) release(storage);
   }
 }
 

@@ -67,7 +67,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
 
   /// Use is legal while a window is open. Windows nest; the outermost says what kind of pass it is.
   void open_window(AccessMode mode = AccessMode::kAny);
-  /// With the last one everything is released that is not persistent and that no operator uses.
+  /// With the last one everything is released that is not persistent, that no operator uses, and that a
+  /// backward does not use soon.
   void close_window();
 
   /// Gathers it, if it is not whole, and keeps it so until drop_hold(); collective. Its use is legal
@@ -144,6 +145,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   bool is_free_to_go(const PartitionedStorage& storage) const;
   /// It is, and nothing will use it soon.
   bool is_done(const PartitionedStorage& storage) const;
+  bool stays_for_backward(const PartitionedStorage& storage) const;
   /// The shard to send: of a copy, the source's.
   static const std::shared_ptr<Shard>& current_shard(const PartitionedStorage& storage);
   /// Whether what is whole of it is its shard itself, which cannot be stale.

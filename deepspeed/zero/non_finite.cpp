@@ -28,6 +28,13 @@ int64_t position_of(const FlatLayout& layout, size_t index) {
          params.begin();
 }
 
+/// gradient: contiguous, or (rows, n) of contiguous rows.
+bool is_finite(const at::Tensor& gradient) {
+  if (gradient.is_contiguous()) return kernels::grad_stats(gradient).finite;
+  return std::ranges::all_of(gradient.unbind(0),
+                             [](const at::Tensor& row) { return kernels::grad_stats(row).finite; });
+}
+
 }  // namespace
 
 void NonFiniteGradients::make_room() {
@@ -44,7 +51,7 @@ void NonFiniteGradients::note(const Bucket& bucket, const std::vector<at::Tensor
   const at::Tensor& largest = largest_[bucket.group];
   if (largest.is_cpu()) {
     for (size_t i = 0; i < gradients.size(); ++i) {
-      if (kernels::grad_stats(gradients[i]).finite) continue;
+      if (is_finite(gradients[i])) continue;
       largest.data_ptr<float>()[position_of(layout, bucket.params[i])] = kInfinite;
     }
     return;

@@ -44,13 +44,22 @@ std::vector<uint64_t> UseTrace::keys_from(size_t place, int64_t max_numel) const
 }
 
 std::optional<int64_t> UseTrace::distance_to(uint64_t key) const {
-  if (!is_followed_) return std::nullopt;
+  return is_followed_ ? distance_from(position_, key) : std::nullopt;
+}
+
+std::optional<int64_t> UseTrace::distance_from(size_t place, uint64_t key) const {
   int64_t numel = 0;
-  for (size_t next = position_; next < entries_.size(); ++next) {
+  for (size_t next = place; next < entries_.size(); ++next) {
     if (entries_[next].key == key) return numel;
     numel += entries_[next].numel;
   }
   return std::nullopt;
+}
+
+int64_t UseTrace::rest() const {
+  int64_t numel = 0;
+  for (size_t next = position_; next < entries_.size(); ++next) numel += entries_[next].numel;
+  return numel;
 }
 
 }  // namespace deepspeed::zero

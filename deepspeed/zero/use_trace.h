@@ -36,11 +36,16 @@ class UseTrace {
   /// Elements of the uses between the latest use and the next one of `key`; none where the pass does not use
   /// it again.
   std::optional<int64_t> distance_to(uint64_t key) const;
+  /// The same of a further pass, from its begin on.
+  std::optional<int64_t> distance_from_begin(uint64_t key) const { return distance_from(0, key); }
+  /// Elements of the uses that come after the latest one.
+  int64_t rest() const;
 
   size_t size() const { return entries_.size(); }
 
  private:
   std::vector<uint64_t> keys_from(size_t place, int64_t max_numel) const;
+  std::optional<int64_t> distance_from(size_t place, uint64_t key) const;
 
   std::vector<Entry> entries_;
   size_t position_ = 0;  // of the next use

@@ -99,6 +99,37 @@ TEST(Coordinator, LetsGoOfWhatIsNotUsedAgainSoon) {
   });
 }
 
+TEST(Coordinator, KeepsForTheBackwardWhatItUsesSoonInFp32) {
+  testing::run_ranks(2, [](comm::World& world) {
+    const c10::NoGradGuard no_grad;
+    const auto live_between = [&](int64_t max_reuse_distance, at::ScalarType dtype) {
+      Mlp model(8, 3);
+      ShardStore::Options options = with_distances(0, max_reuse_distance);
+      options.dtype = dtype;
+      const ShardStore store = testing::shard(model, world.group(), options);
+      int64_t between = 0;
+      for (const int step : {1, 2}) {
+        const auto pass = [&](AccessMode mode, const std::vector<size_t>& layers) {
+          const ParameterAccess access(store.pool(), mode);
+          for (const size_t layer : layers) model.linear(layer)->weight.sum();
+        };
+        pass(AccessMode::kForward, {0, 1, 2});
+        between = store.pool()->live_numel();
+        if (step == 1) {
+          EXPECT_EQ(between, 0) << "nobody knows yet what a backward uses";
+        }
+        pass(AccessMode::kBackward, {2, 1, 0});
+        EXPECT_EQ(store.pool()->live_numel(), 0);
+      }
+      return between;
+    };
+    EXPECT_EQ(live_between(1000, at::kFloat), 192);
+    EXPECT_EQ(live_between(128, at::kFloat), 128);
+    EXPECT_EQ(live_between(0, at::kFloat), 64);
+    EXPECT_EQ(live_between(1000, at::kBFloat16), 0);
+  });
+}
+
 TEST(Coordinator, KeepsPassesOfDifferentKindsApart) {
   testing::run_ranks(2, [](comm::World& world) {
     const c10::NoGradGuard no_grad;
