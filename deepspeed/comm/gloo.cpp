@@ -1,6 +1,7 @@
 // The one file that includes Gloo's headers.
 #include "deepspeed/comm/gloo.h"
 
+#include <csignal>
 #include <mutex>
 #include <sstream>
 
@@ -29,6 +30,14 @@ class AbortableGloo : public ProcessGroupGloo {
   std::once_flag aborted_;
 };
 
+// That a peer dies while this rank writes to it is to be an error of the operation. Gloo writes so that the
+// system would end this process by a signal; a program that handles the signal keeps its handler.
+void ignore_broken_pipes() {
+  struct sigaction now {};
+  ::sigaction(SIGPIPE, nullptr, &now);
+  if ((now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_DFL) ::signal(SIGPIPE, SIG_IGN);
+}
+
 void add_devices(const Job& job, ProcessGroupGloo::Options& options) {
   if (const auto names = env::get("GLOO_SOCKET_IFNAME")) {
     std::istringstream list(*names);
@@ -51,6 +60,7 @@ void add_devices(const Job& job, ProcessGroupGloo::Options& options) {
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const Job& job,
                                                     const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                     int size) {
+  ignore_broken_pipes();
   auto options = ProcessGroupGloo::Options::create(job.timeout);
   add_devices(job, *options);
   auto backend = c10::make_intrusive<AbortableGloo>(store, rank, size, options);

@@ -31,7 +31,24 @@ World join(std::chrono::milliseconds timeout) {
   return init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = timeout});
 }
 
-// The text of the CommError that `call` throws.
+volatile sig_atomic_t num_handled = 0;
+
+TEST(Failure, OfAPeerIsNoSignalThatEndsThisRank) {
+  for (const bool has_handler : {false, true}) {
+    const auto outcomes = fork_ranks(2, [&](int) -> std::string {
+      ::signal(SIGPIPE, SIG_DFL);
+      if (has_handler) ::signal(SIGPIPE, [](int) { num_handled = num_handled + 1; });
+      const auto world = join(60s);
+      ::raise(SIGPIPE);
+      return std::to_string(num_handled);
+    });
+    for (const auto& outcome : outcomes) {
+      EXPECT_TRUE(outcome.ok()) << "signal " << outcome.signal;
+      EXPECT_EQ(outcome.value, has_handler ? "1" : "0");
+    }
+  }
+}
+
 TEST(Failure, OfARankThatDiesInACollectiveIsNamedByTheOthersWithinSeconds) {
   for (const int dying : {0, 1, 2}) {
     const auto begin = Clock::now();
