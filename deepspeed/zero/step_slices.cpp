@@ -233,6 +233,12 @@ at::Tensor StepSlices::gradient_of(const Slice& slice, const GradReducer& reduce
   return reducer.gradient(slice.flat.group, slice.interval);
 }
 
+at::Tensor StepSlices::copy_of(const SliceWeights& weights, const Slice& slice, int64_t numel) const {
+  const at::Tensor copy = at::empty({numel}, options_at(slice, store_.dtype()));
+  weights.read({0, numel}, copy);
+  return copy;
+}
+
 /// Of the model's dtype, where the slice is stepped; it holds the weights where the step reads them. Of a
 /// model in fp32 it is the master that is copied.
 at::Tensor StepSlices::memory_for_weights(const Slice& slice, const SliceWeights& weights) {
@@ -240,9 +246,8 @@ at::Tensor StepSlices::memory_for_weights(const Slice& slice, const SliceWeights
   if (is_at_weights(slice)) return weights.memory();
   if (fetches_weights(slice)) return transfers_.next();
   if (sends_weights(slice)) return transfers_.outgoing(numel, store_.dtype());
-  const at::Tensor memory = at::empty({numel}, options_at(slice, store_.dtype()));
-  if (reads_weights(slice)) weights.read({0, numel}, memory);
-  return memory;
+  if (reads_weights(slice)) return copy_of(weights, slice, numel);
+  return at::empty({numel}, options_at(slice, store_.dtype()));
 }
 
 void StepSlices::step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale) {
@@ -289,11 +294,9 @@ void StepSlices::visit(size_t group, const Interval& part, Access access, Shown 
     const size_t id = slice.flat.id;
     const bool is_copy = !keeps_master(slice) && store_.home() == ParamHome::kDisk;
     const SliceWeights weights = weights_of(slice);
-    at::Tensor master = keeps_master(slice) ? slice.flat.master : weights.memory();
-    if (is_copy) {
-      master = at::empty({slice.interval.numel()}, options_at(slice, store_.dtype()));
-      weights.read({0, master.numel()}, master);
-    }
+    const at::Tensor master = keeps_master(slice) ? slice.flat.master
+                              : is_copy           ? copy_of(weights, slice, slice.interval.numel())
+                                                  : weights.memory();
     visit({slice.interval, master, optimizer_.state(id), !is_on_disk(slice),
            [&](const optim::SliceState& state) { optimizer_.load_state(id, state); }});
     if (is_copy && access == Access::kChange) weights.write(master);
@@ -319,11 +322,7 @@ void StepSlices::visit_split(Slice& slice, const Interval& part, Access access, 
   for (auto& [name, tensor] : shows.state.tensors) tensor = tensor.narrow(0, begin, numel);
   if (shown == Shown::kKept) return visit(shows);
   const SliceWeights weights = weights_at(slice, seen);
-  at::Tensor upper = weights.memory();
-  if (!is_at_weights(slice)) {
-    upper = at::empty({numel}, options_at(slice, store_.dtype()));
-    weights.read({0, numel}, upper);
-  }
+  const at::Tensor upper = is_at_weights(slice) ? weights.memory() : copy_of(weights, slice, numel);
   const at::Tensor lower = slice.flat.master.narrow(0, begin, numel);
   shows.master = kernels::join_master(upper, lower);
   visit(shows);

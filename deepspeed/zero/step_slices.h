@@ -125,6 +125,8 @@ class StepSlices {
   void follow_weights(Slice& slice, Access access) const;
   void expect_transfers(const GradReducer& reducer, const std::vector<size_t>& order);
   at::Tensor gradient_of(const Slice& slice, const GradReducer& reducer);
+  /// Of weights of `numel` elements, where the slice is stepped.
+  at::Tensor copy_of(const SliceWeights& weights, const Slice& slice, int64_t numel) const;
   at::Tensor memory_for_weights(const Slice& slice, const SliceWeights& weights);
   enum class Shown { kAll, kKept };
   void visit(size_t group, const Interval& part, Access access, Shown shown, const VisitSlice& visit);

@@ -37,29 +37,20 @@ Arrays moved(const Arrays& a, const at::Device& device) {
   return copy;
 }
 
-TEST_F(CudaKernels, AdamGivesTheBitsOfTheCpu) {
-  for (const int64_t numel : kSizes) {
-    for (const auto moments : {at::kFloat, at::kBFloat16}) {
-      for (const auto gradient : gradients()) {
-        for (const auto copy : copies()) {
-          const Case c{numel, gradient, moments, copy};
-          const AdamTensors on_cpu = make_tensors(c, 5);
-          const AdamTensors on_cuda = moved(on_cpu, at::kCUDA);
-          AdamStep step = hyperparameters();
-          for (step.step = 1; step.step <= 3; ++step.step) {
-            step.rounding_seed = static_cast<uint64_t>(step.step);
-            adam(on_cpu, step);
-            adam(on_cuda, step);
-          }
-          expect_same_bits(on_cpu, moved(on_cuda, at::kCPU), message(numel, " elements"));
-        }
-      }
-    }
+// Three steps on the GPU give the bits of those on the CPU.
+void expect_steps_of_the_cpu(const AdamTensors& on_cpu, const std::string& what) {
+  const AdamTensors on_cuda = moved(on_cpu, at::kCUDA);
+  AdamStep step = hyperparameters();
+  for (step.step = 1; step.step <= 3; ++step.step) {
+    step.rounding_seed = static_cast<uint64_t>(step.step);
+    adam(on_cpu, step);
+    adam(on_cuda, step);
   }
+  expect_same_bits(on_cpu, moved(on_cuda, at::kCPU), what);
 }
 
-TEST_F(CudaKernels, AdamTakesArraysThatAreNotAligned) {
-  const AdamTensors whole = make_tensors({1005, at::kBFloat16, at::kFloat, at::kBFloat16}, 6);
+// So does a step of all but the first and the last of 1005 elements.
+void expect_unaligned_step_of_the_cpu(const AdamTensors& whole) {
   const auto part = [](const AdamTensors& t) {
     const auto cut = [](const at::Tensor& tensor) { return tensor.narrow(0, 1, 1003); };
     return AdamTensors{cut(t.master), cut(t.gradient), cut(t.exp_avg), cut(t.exp_avg_sq),
@@ -69,6 +60,24 @@ TEST_F(CudaKernels, AdamTakesArraysThatAreNotAligned) {
   adam(part(whole), hyperparameters());
   adam(part(on_cuda), hyperparameters());
   expect_same_bits(whole, moved(on_cuda, at::kCPU), "with the elements beside them");
+}
+
+TEST_F(CudaKernels, AdamGivesTheBitsOfTheCpu) {
+  for (const int64_t numel : kSizes) {
+    for (const auto moments : {at::kFloat, at::kBFloat16}) {
+      for (const auto gradient : gradients()) {
+        for (const auto copy : copies()) {
+          const Case c{numel, gradient, moments, copy};
+          const AdamTensors on_cpu = make_tensors(c, 5);
+          expect_steps_of_the_cpu(on_cpu, message(numel, " elements"));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaKernels, AdamTakesArraysThatAreNotAligned) {
+  expect_unaligned_step_of_the_cpu(make_tensors({1005, at::kBFloat16, at::kFloat, at::kBFloat16}, 6));
 }
 
 TEST_F(CudaKernels, AdamUpdatesSplitMastersAsFp32Ones) {
@@ -95,30 +104,14 @@ TEST_F(CudaKernels, AdamUpdatesMastersOfSixteenBitsAsTheCpu) {
     for (const auto dtype : {at::kHalf, at::kBFloat16}) {
       for (const auto moments : {at::kFloat, at::kBFloat16}) {
         const AdamTensors on_cpu = narrowed(make_tensors({numel, at::kBFloat16, moments, dtype}, 5), dtype);
-        const AdamTensors on_cuda = moved(on_cpu, at::kCUDA);
-        AdamStep step = hyperparameters();
-        for (step.step = 1; step.step <= 3; ++step.step) {
-          step.rounding_seed = static_cast<uint64_t>(step.step);
-          adam(on_cpu, step);
-          adam(on_cuda, step);
-        }
-        expect_same_bits(on_cpu, moved(on_cuda, at::kCPU), message(numel, " elements"));
+        expect_steps_of_the_cpu(on_cpu, message(numel, " elements"));
       }
     }
   }
 }
 
 TEST_F(CudaKernels, AdamTakesSplitMastersThatAreNotAligned) {
-  const AdamTensors whole = split(make_tensors({1005, at::kBFloat16, at::kFloat, at::kBFloat16}, 6));
-  const auto part = [](const AdamTensors& t) {
-    const auto cut = [](const at::Tensor& tensor) { return tensor.narrow(0, 1, 1003); };
-    return AdamTensors{cut(t.master), cut(t.gradient), cut(t.exp_avg), cut(t.exp_avg_sq),
-                       cut(t.low_precision)};
-  };
-  const AdamTensors on_cuda = moved(whole, at::kCUDA);
-  adam(part(whole), hyperparameters());
-  adam(part(on_cuda), hyperparameters());
-  expect_same_bits(whole, moved(on_cuda, at::kCPU), "with the elements beside them");
+  expect_unaligned_step_of_the_cpu(split(make_tensors({1005, at::kBFloat16, at::kFloat, at::kBFloat16}, 6)));
 }
 
 TEST_F(CudaKernels, EveryKindOfMasterIsSplitAndJoinedAsOnTheCpu) {

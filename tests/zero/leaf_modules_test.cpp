@@ -1,9 +1,6 @@
 // Blocks of experts at stage 3: ranks use different parts of a leaf module, and train as at stage 0.
 #include "deepspeed/engine/leaf_modules.h"
 
-#include <chrono>
-#include <thread>
-
 #include <ATen/ATen.h>
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/linear.h>
@@ -20,6 +17,7 @@
 #include "tests/support/error_of.h"
 #include "tests/support/formula_training.h"
 #include "tests/support/run_ranks.h"
+#include "tests/zero/parting_ranks.h"
 
 namespace deepspeed::testing {
 
@@ -172,26 +170,12 @@ TEST(LeafModules, AreNamedInEveryWay) {
 
 /// The texts of the errors with which two ranks end that pass these experts to forward().
 std::vector<std::string> errors_of_experts(const Json& config, const std::vector<int64_t>& which) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto outcomes = fork_ranks(2, [&](int rank) {
-    comm::destroy_process_group();  // the world of one that other tests of this process made
-    auto world = comm::init_distributed(
-        {.dist_backend = "gloo", .verbose = false, .timeout = std::chrono::seconds(120)});
+  return errors_of_two_ranks([&](comm::World& world) {
     const auto engine =
         std::get<0>(initialize(std::make_shared<ExpertNet>(), {.config = config, .world = world}));
-    const std::string text = error_of<CommError>([&] {
-      engine->backward(engine->forward(at::ones({3, 7}), which[static_cast<size_t>(rank)]));
-    });
-    std::this_thread::sleep_for(std::chrono::seconds(1));  // the other rank looks for this one's store
-    return text;
+    const int64_t expert = which[static_cast<size_t>(world.rank())];
+    return [engine, expert] { engine->backward(engine->forward(at::ones({3, 7}), expert)); };
   });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
-  std::vector<std::string> texts;
-  for (const auto& outcome : outcomes) {
-    EXPECT_EQ(outcome.signal, 0);
-    texts.push_back(outcome.value);
-  }
-  return texts;
 }
 
 TEST(LeafModules, ThatAreNotDeclaredAreTheErrorOfRanksThatPartWays) {

@@ -1,8 +1,6 @@
 #include "deepspeed/zero/param_access.h"
 
-#include <chrono>
 #include <functional>
-#include <thread>
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -18,6 +16,7 @@
 #include "tests/support/formula_training.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/tiny_gpt.h"
+#include "tests/zero/parting_ranks.h"
 #include "tests/zero/sharded_model.h"
 
 namespace deepspeed::zero {
@@ -331,27 +330,14 @@ TEST(ParamAccess, ACopyThatIsWrittenIsATensorOfItsOwn) {
 
 // The texts of the errors with which two ranks end that run `program` inside of a window.
 std::vector<std::string> errors_of(const std::function<void(Mlp&, comm::World&)>& program) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto outcomes = testing::fork_ranks(2, [&](int) {
-    comm::destroy_process_group();  // the world of one that other tests of this process made
-    auto world = comm::init_distributed(
-        {.dist_backend = "gloo", .verbose = false, .timeout = std::chrono::seconds(120)});
+  return testing::errors_of_two_ranks([&](comm::World& world) {
     const auto model = make_model<Mlp>(8, 2);
-    const ShardStore store = shard(*model, world.group());
-    const std::string text = error_of<CommError>([&] {
-      const ParameterAccess access(store.pool());
+    const std::shared_ptr<ShardStore> store(new ShardStore(shard(*model, world.group())));
+    return [&program, &world, model, store] {
+      const ParameterAccess access(store->pool());
       program(*model, world);
-    });
-    std::this_thread::sleep_for(std::chrono::seconds(1));  // the other rank looks for this one's store
-    return text;
+    };
   });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
-  std::vector<std::string> texts;
-  for (const auto& outcome : outcomes) {
-    EXPECT_EQ(outcome.signal, 0);
-    texts.push_back(outcome.value);
-  }
-  return texts;
 }
 
 TEST(ParamAccess, AParameterThatOneRankUsesAloneIsNamedWithinSeconds) {
