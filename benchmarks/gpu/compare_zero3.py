@@ -31,12 +31,16 @@ class Row:
     clipping: float = 1.0
     bf16: dict = field(default_factory=lambda: {"enabled": True})
     has_peer: bool = True
+    own: dict = field(default_factory=dict)  # of offload_optimizer, in the engine's config alone
 
-    def flags(self):
-        return ["--zero", json.dumps(self.zero), "--clipping", str(self.clipping), "--bf16", json.dumps(self.bf16)]
+    def flags(self, own=None):
+        zero = dict(self.zero)
+        if own:
+            zero["offload_optimizer"] = {**zero["offload_optimizer"], **own}
+        return ["--zero", json.dumps(zero), "--clipping", str(self.clipping), "--bf16", json.dumps(self.bf16)]
 
     def own_flags(self):
-        return self.flags() + ([] if self.has_peer else ["--partitioned"])
+        return self.flags(self.own) + ([] if self.has_peer else ["--partitioned"])
 
 
 def offloaded(sub_group_size=200_000_000, **optimizer):
@@ -47,7 +51,8 @@ def offloaded(sub_group_size=200_000_000, **optimizer):
 STAGE_3 = {"stage": 3}
 BOTH_OFFLOADED = {**offloaded(), "offload_param": {"device": "cpu", "pin_memory": True}}
 GPT_7B = dict(layers=32, heads=32, width=4096, micro_batch=8, steps=4, warmup=2)
-UNCHECKED = {"enabled": True, "check_grad_overflow": False}  # else the step waits for the last gradient
+UNCHECKED = {"enabled": True, "check_grad_overflow": False}  # else new weights wait for the last gradient
+AHEAD = {"super_offload": True}  # the host steps beside backward
 EXACT_MASTERS = {"enabled": True, "split_master_weights": True}
 SIXTEEN_BIT_STATES = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
 TINY = dict(SMALL, steps=3, warmup=1)
@@ -55,7 +60,7 @@ ROWS = {
     "models": [
         Row("GPT-2 1.5B, stage 3", dict(layers=48, heads=25, width=1600, micro_batch=16, steps=6, warmup=2), STAGE_3),
         Row("GPT 7B, offloaded, clipping", GPT_7B, BOTH_OFFLOADED, 1.0),
-        Row("GPT 7B, offloaded, no clipping", GPT_7B, BOTH_OFFLOADED, 0.0, UNCHECKED),
+        Row("GPT 7B, offloaded, no clipping", GPT_7B, BOTH_OFFLOADED, 0.0, UNCHECKED, own=AHEAD),
     ],
     # Bytes a parameter: 14 (weight, low half of the master, gradient, moments), of which 10 in host memory for the
     # part `ratio`; and 8 (weight, gradient, moments of 16 bits), of which 4.
@@ -68,25 +73,26 @@ ROWS = {
     ],
     "tiny": [
         Row("a tiny GPT, stage 3", TINY, STAGE_3),
-        Row("a tiny GPT, offloaded", TINY, {**BOTH_OFFLOADED, "sub_group_size": 500_000}, 0.0, UNCHECKED),
+        Row("a tiny GPT, offloaded", TINY, {**BOTH_OFFLOADED, "sub_group_size": 500_000}, 0.0, UNCHECKED, own=AHEAD),
         Row("a tiny GPT, exact fp32 masters", TINY, offloaded(500_000, ratio=0.5), bf16=EXACT_MASTERS, has_peer=False),
         Row("a tiny GPT, 16-bit states", TINY, offloaded(500_000, ratio=0.5), bf16=SIXTEEN_BIT_STATES, has_peer=False),
     ],
 }
 
 
-def verify(program, peer, zero):
-    """Aborts unless both train the same small model alike, from the same weights."""
+def verify(program, peer, row):
+    """Aborts unless both train the same small model alike, from the same weights, as the row does."""
     with tempfile.TemporaryDirectory() as folder:
-        flags = [*Row("", {}, zero).flags(), "--weights", f"{folder}/weights.pt"]
-        ours, theirs = run(program, SMALL, *flags), run(peer, SMALL, *flags)
+        weights = ["--weights", f"{folder}/weights.pt"]
+        ours, theirs = run(program, SMALL, *row.own_flags(), *weights), run(peer, SMALL, *row.flags(), *weights)
     for name, result in (("the engine", ours), ("DeepSpeed", theirs)):
         if "error" in result:
             raise SystemExit(f"{name} failed on the small model: {result['error']}")
     worst = max(abs(a - b) / b for a, b in zip(ours["losses"], theirs["losses"], strict=True))
     if not (worst <= LOSS_TOLERANCE and ours["losses"][-1] < ours["losses"][0]):
         raise SystemExit(f"losses differ by {worst:.1e} relative, expected at most {LOSS_TOLERANCE:.0e}, or do not fall")
-    print(f"{json.dumps(zero)}: losses of a small GPT agree within {worst:.1e} relative", flush=True)
+    print(f"{json.dumps(row.zero)} {json.dumps(row.own)}: losses of a small GPT agree within {worst:.1e} relative",
+          flush=True)
 
 
 def line_of(model, name, result, ours):
@@ -122,8 +128,9 @@ def main():
     has_peer = importlib.util.find_spec("deepspeed") is not None
     end = time.monotonic() + options.seconds
     if has_peer and options.rows != "largest":
-        for zero in (STAGE_3, BOTH_OFFLOADED):
-            verify(program, peer, zero)
+        for row in (Row("", {}, STAGE_3), Row("", {}, BOTH_OFFLOADED),
+                    Row("", {}, BOTH_OFFLOADED, 0.0, UNCHECKED, own=AHEAD)):
+            verify(program, peer, row)
     limits = run([options.folder / "offload_host_step_limits"], {"elements": 1 << 22} if options.rows == "tiny" else {})
     if "error" in limits:
         raise SystemExit(f"offload_host_step_limits failed: {limits['error']}")

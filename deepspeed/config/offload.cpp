@@ -62,10 +62,15 @@ const Table<OffloadOptimizerConfig>& offload_optimizer_table() {
             "needs "
             "stage 3.",
             {between(0, 1), with_optimizer_device({"cpu", "nvme"}, kNoOffload)}),
-      entry("super_offload", &C::super_offload, "Overlap the host's step with backward.", {not_yet()}),
+      entry("super_offload", &C::super_offload,
+            "Step each sub-group on the host as soon as backward has its gradients, beside the rest of "
+            "backward. "
+            "Without gradient_clipping, with Adam or AdamW, at stages 2 and 3.",
+            {with_optimizer_device({"cpu"}, "only device cpu uses it")}),
       entry("cpuadam_cores_perc", &C::cpuadam_cores_perc,
-            "The part of the cores that super_offload's step takes.",
-            {between(0, 1), without_effect("only super_offload uses it")}),
+            "The part of the rank's cores to which super_offload's step is bound, at least one.",
+            {between(0, 1), effective_where({"zero_optimization.offload_optimizer.super_offload"}, {true},
+                                            "only super_offload uses it")}),
   });
   return table;
 }

@@ -154,6 +154,13 @@ void check_offloaded_optimizer(const ZeroConfig& zero) {
   constexpr const char* kDevice = "zero_optimization.offload_optimizer.device: got \"";
   require(zero.stage > 0, kDevice, offload.device, "\" at stage 0, expected \"none\", or ",
           "zero_optimization.stage 1, 2 or 3");
+  constexpr const char* kSuper = "zero_optimization.offload_optimizer.super_offload: got true ";
+  require(!offload.super_offload || zero.stage >= 2, kSuper, "at stage ", zero.stage,
+          ", expected false, or stage 2 or 3, which reduce gradients during backward");
+  require(!offload.super_offload || offload.device == "cpu", kSuper, "with device \"", offload.device,
+          "\", expected false, or device \"cpu\"");
+  require(!offload.super_offload || zero.offload_param.device != "nvme", kSuper,
+          "with zero_optimization.offload_param.device \"nvme\", expected false, or \"cpu\" or \"none\"");
   if (offload.device != "nvme") return;
   require(
       offload.nvme_path && !offload.nvme_path->empty(),

@@ -23,6 +23,15 @@ SideStream::Scope SideStream::enter() const {
 
 StreamEvent SideStream::copy(const at::Tensor& destination, const at::Tensor& source) const {
   const Scope scope = enter();
+  return copy_here(destination, source);
+}
+
+StreamEvent SideStream::copy_at_once(const at::Tensor& destination, const at::Tensor& source) const {
+  const Scope scope(stream_);
+  return copy_here(destination, source);
+}
+
+StreamEvent SideStream::copy_here(const at::Tensor& destination, const at::Tensor& source) const {
   destination.copy_(source, /*non_blocking=*/stream_.has_value());
   // The allocator gives the memory of a tensor that dies to nobody before this stream is done with it.
   for (const at::Tensor* tensor : {&destination, &source}) {

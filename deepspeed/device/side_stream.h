@@ -40,8 +40,12 @@ class SideStream {
   /// given so far. Returns the moment at which it is done; both tensors must stay as they are until then.
   /// Host memory that is not page-locked makes the caller wait.
   StreamEvent copy(const at::Tensor& destination, const at::Tensor& source) const;
+  /// The same of values that are there already: it waits for nothing that the current stream was given.
+  StreamEvent copy_at_once(const at::Tensor& destination, const at::Tensor& source) const;
 
  private:
+  StreamEvent copy_here(const at::Tensor& destination, const at::Tensor& source) const;
+
   std::optional<c10::Stream> stream_;
 };
 

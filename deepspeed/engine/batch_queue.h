@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "deepspeed/engine/worker_threads.h"
+#include "deepspeed/device/worker_threads.h"
 
 namespace deepspeed {
 
@@ -40,7 +40,7 @@ class BatchQueue {
  private:
   size_t capacity_;
   std::deque<std::future<std::shared_ptr<Batch>>> ahead_;
-  WorkerThreads threads_;
+  device::WorkerThreads threads_;
 };
 
 }  // namespace deepspeed

@@ -161,7 +161,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
     zero.check_overflow = zero.check_overflow || autocast == at::kHalf;
     zero.param_communication_dtypes = std::move(autocast_marks);
     zero.by_rows = row_parameters(config, model);
-    zero.offload = optimizer_offload(config, world.rank());
+    zero.offload = optimizer_offload(config, world.rank(), autocast);
+    use_cores_for_step(config, world, autocast, zero.offload);
     if (store.pool) zero.units = join_leaf_modules(model, config.zero_optimization, *store.pool);
     optimizer = std::make_shared<zero::ZeroOptimizer>(
         std::move(store.params), std::move(base), make_loss_scaler(config, autocast), world.group(), zero);

@@ -115,6 +115,7 @@ void CheckpointIo::load_files(const std::string& directory, const std::string& t
     module = whole_module(directory, tag, states.states, file,
                           /*has_masters=*/source.has_value() && !options.custom_load_fn);
   }
+  if (optimizer != nullptr) optimizer->abandon_step();
   if (options.custom_load_fn) {
     checkpoint::NamedTensors tensors;
     for (const StoredTensor& stored : module) tensors.emplace_back(stored.name, stored.load());

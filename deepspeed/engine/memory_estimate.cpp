@@ -9,7 +9,9 @@
 
 #include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/engine/autocast.h"
 #include "deepspeed/engine/base_optimizer.h"
+#include "deepspeed/engine/optimizer_offload.h"
 #include "deepspeed/engine/param_groups.h"
 #include "deepspeed/engine/zero_options.h"
 #include "deepspeed/zero/disk_choice.h"
@@ -67,7 +69,7 @@ class EstimatedRank {
  public:
   EstimatedRank(const config::DeepSpeedConfig& config, int world_size, bool on_cpu)
       : zero_(config.zero_optimization),
-        options_(zero_options(config, world_size)),
+        options_(options_of(config, world_size, on_cpu)),
         dtype_(model_dtype(config)),
         world_size_(world_size),
         on_cpu_(on_cpu),
@@ -96,6 +98,8 @@ class EstimatedRank {
     const ParamHome away = zero_.offload_optimizer.device == "nvme" ? ParamHome::kDisk : ParamHome::kHost;
     add_stepped(owned - offloaded, ParamHome::kDevice, master_bytes(/*is_offloaded=*/false), state_bytes);
     add_stepped(offloaded, away, master_bytes(/*is_offloaded=*/true), state_bytes);
+    if (options_.offload.super_offload && dtype_ != at::kFloat && !options_.writes_over_gradients(dtype_))
+      add(ParamHome::kHost, offloaded * bytes_of(dtype_), &MemoryBytes::swap_buffers);
   }
 
   /// A parameter that stands in no group: whole, or at stage 3 its shard.
@@ -110,6 +114,13 @@ class EstimatedRank {
   const ModelStatesEstimate& sum() const { return sum_; }
 
  private:
+  static ZeroOptions options_of(const config::DeepSpeedConfig& config, int world_size, bool on_cpu) {
+    ZeroOptions options = zero_options(config, world_size);
+    const at::DeviceType device = on_cpu ? at::kCPU : at::kCUDA;
+    options.offload = optimizer_offload(config, /*rank=*/0, autocast_dtype(config.torch_autocast, device));
+    return options;
+  }
+
   /// kind: null for frozen parameters.
   void add(ParamHome place, int64_t bytes, int64_t MemoryBytes::*kind) {
     if (place == ParamHome::kDisk) {
@@ -128,9 +139,7 @@ class EstimatedRank {
   }
 
   void add_gradients(int64_t numel) {
-    const auto& offload = zero_.offload_optimizer;
-    const bool on_host = offload.device != "none" && zero_.stage >= 2 && offload.ratio == 1.0;
-    add(on_host ? ParamHome::kHost : ParamHome::kDevice,
+    add(options_.keeps_gradients_on_host() ? ParamHome::kHost : ParamHome::kDevice,
         numel * bytes_of(options_.accumulation_dtype.value_or(dtype_)), &MemoryBytes::gradients);
   }
 
@@ -143,10 +152,11 @@ class EstimatedRank {
   /// Of an element. A model in fp32 has masters where its weights do not lie where they are stepped.
   int64_t master_bytes(bool is_offloaded) const {
     const bool steps_on_host = is_offloaded || on_cpu_;
+    const bool waits = options_.offload.super_offload && is_offloaded;
     const bool lies_there = home_.place == ParamHome::kHost     ? steps_on_host
                             : home_.place == ParamHome::kDevice ? !is_offloaded || on_cpu_
                                                                 : false;
-    const bool has_masters = dtype_ == at::kFloat ? !lies_there : !options_.sixteen_bit_masters;
+    const bool has_masters = dtype_ == at::kFloat ? !lies_there || waits : !options_.sixteen_bit_masters;
     return !has_masters ? 0 : bytes_of(options_.split_masters ? at::kShort : at::kFloat);
   }
 
@@ -212,6 +222,8 @@ void estimate_model_states_of_all_stages(const EngineModel& model, const Json& c
     Json& zero = of_stage["zero_optimization"];
     zero["stage"] = stage;
     if (stage == 0) zero.erase("offload_optimizer");
+    if (stage < 2 && zero.contains("offload_optimizer") && zero["offload_optimizer"].is_object())
+      zero["offload_optimizer"].erase("super_offload");
     if (stage < 3) {
       zero.erase("offload_param");
       if (zero.contains("offload_optimizer") && zero["offload_optimizer"].is_object())

@@ -38,7 +38,7 @@ struct AdamTensors {
   at::Tensor exp_avg;     // fp32, or bf16 (rounded stochastically), updated in place
   at::Tensor exp_avg_sq;  // dtype of exp_avg
   // fp16 or bf16 copy of the new master, written; undefined: none. Of split masters the upper half, bf16,
-  // which is read too.
+  // which is read too. On CPU the copy may be written over the gradient, where both have 16 bits.
   at::Tensor low_precision;
 };
 

@@ -12,7 +12,7 @@ namespace deepspeed::kernels {
 /// kLowerHalf: split (split_master.h) with `low_precision`, which is bf16 then.
 enum class MasterForm { kFloat32, kFloat16, kBFloat16, kLowerHalf };
 
-/// Arrays of `numel` elements. `low_precision` may be null; nothing overlaps.
+/// Arrays of `numel` elements. `low_precision` may be null, or on CPU the gradient; nothing else overlaps.
 struct AdamArrays {
   int64_t numel = 0;
   void* master = nullptr;

@@ -98,9 +98,8 @@ void Adam::step_moments(const FlatSlice& slice, const Moments& moments, const ke
   exp_avg_sq.store();
 }
 
-void Adam::step(const FlatSlice& slice, double gradient_scale) {
+kernels::AdamStep Adam::arguments_of(const FlatSlice& slice, int64_t number, double gradient_scale) const {
   const Hyperparameters& group = options_of(kAdamWhere, *this, slice);
-  Moments& moments = moments_of(slice);
   kernels::AdamStep step;
   step.lr = group.number("lr");
   std::tie(step.beta1, step.beta2) = group.pair("betas");
@@ -108,18 +107,33 @@ void Adam::step(const FlatSlice& slice, double gradient_scale) {
   step.weight_decay = group.number("weight_decay");
   step.adamw_mode = options_.adamw_mode;
   step.bias_correction = group.flag("bias_correction");
-  step.step = moments.step + 1;
+  step.step = number;
   step.gradient_scale = gradient_scale;
   step.rounding_seed = kernels::mix_bits(
       kernels::mix_bits(options_.rounding_seed ^ kernels::mix_bits(slice.whole.value_or(slice.id))) ^
       static_cast<uint64_t>(step.step));
   step.first_index = slice.begin_in_whole;
+  return step;
+}
+
+void Adam::step(const FlatSlice& slice, double gradient_scale) {
+  Moments& moments = moments_of(slice);
+  const kernels::AdamStep step = arguments_of(slice, moments.step + 1, gradient_scale);
   if (options_.amsgrad) {
     step_amsgrad(slice, moments, step);
   } else {
     step_moments(slice, moments, step);
   }
   moments.step = step.step;
+}
+
+void Adam::take_back(const FlatSlice& slice, double gradient_scale) {
+  if (!takes_steps_back()) return Optimizer::take_back(slice, gradient_scale);
+  Moments& moments = moments_of(slice);
+  kernels::adam_rollback(
+      {slice.master, slice.gradient, moments.exp_avg, moments.exp_avg_sq, slice.low_precision},
+      arguments_of(slice, moments.step, gradient_scale));
+  --moments.step;
 }
 
 SliceState Adam::state(size_t slice_id) const {

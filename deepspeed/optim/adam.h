@@ -35,8 +35,12 @@ class Adam : public Optimizer {
   bool is_elementwise() const override { return true; }
   bool steps_split_masters() const override { return !options_.amsgrad; }
   bool steps_sixteen_bit_masters() const override { return !options_.amsgrad; }
+  bool writes_over_gradients() const override { return !options_.amsgrad; }
+  bool takes_steps_back() const override { return !options_.amsgrad && options_.moment_dtype == at::kFloat; }
   at::ScalarType state_dtype() const override { return options_.moment_dtype; }
   void step(const FlatSlice& slice, double gradient_scale) override;
+  /// kernels::adam_rollback().
+  void take_back(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
   int64_t state_bytes() const override;
@@ -51,6 +55,8 @@ class Adam : public Optimizer {
   };
 
   Moments& moments_of(const FlatSlice& slice);
+  /// The arguments of this step of the slice, which counts from 1.
+  kernels::AdamStep arguments_of(const FlatSlice& slice, int64_t step, double gradient_scale) const;
   void step_moments(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step);
   void step_amsgrad(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step);
 

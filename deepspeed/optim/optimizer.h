@@ -10,6 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/base/interval.h"
 #include "deepspeed/optim/cut_parameters.h"
 #include "deepspeed/optim/param_group.h"
@@ -41,6 +42,7 @@ struct FlatSlice {
   at::Tensor gradient;       // (n) fp32, fp16 or bf16
   at::Tensor low_precision;  // (n) 16-bit copy of the new master to write, or undefined; of split masters the
                              // upper half, bf16, read and written (kernels/split_master.h)
+  const Hyperparameters* options = nullptr;  // to step it with; null: those of its group
   const std::vector<Segment>* segments = nullptr;
   const CutParameters* cut = nullptr;  // of the group; null: every segment is a whole parameter
   std::optional<size_t> whole = {};
@@ -72,12 +74,23 @@ class Optimizer {
   /// Whether it steps slices whose masters are the 16-bit weights themselves; others get an fp32 copy of
   /// them.
   virtual bool steps_sixteen_bit_masters() const { return false; }
+  /// Whether low_precision may be the gradient's memory, in host memory: it is read first, element by
+  /// element.
+  virtual bool writes_over_gradients() const { return false; }
+  /// Whether take_back() exists for it.
+  virtual bool takes_steps_back() const { return false; }
   /// Of the state that grows with the parameters.
   virtual at::ScalarType state_dtype() const { return at::kFloat; }
 
   /// One update of one slice; the gradient is multiplied by `gradient_scale` first. State is made at first
   /// use.
   virtual void step(const FlatSlice& slice, double gradient_scale) = 0;
+
+  /// Takes the last step() of the slice back, which had the same arguments: to within its roundings, and the
+  /// first one exactly in its states. Throws UsageError where it cannot.
+  virtual void take_back(const FlatSlice&, double) {
+    raise<UsageError>("optim.optimizer", name(), " takes no step back");
+  }
 
   /// State of a slice as it stands, tensors shared with the optimizer; empty before its first step.
   virtual SliceState state(size_t slice_id) const = 0;

@@ -67,7 +67,7 @@ const Hyperparameters& options_of(const char* where, const Optimizer& optimizer,
     raise<UsageError>(where, "slice ", slice.id, " names group ", slice.group, " of ",
                       optimizer.param_groups().size());
   }
-  return optimizer.param_groups()[slice.group].options;
+  return slice.options != nullptr ? *slice.options : optimizer.param_groups()[slice.group].options;
 }
 
 void set_defaults(std::vector<ParamGroup>& groups,

@@ -40,7 +40,8 @@ class SliceStates {
   std::unordered_map<size_t, Entry> entries_;  // by slice id
 };
 
-/// The options of the slice's group. Throws UsageError where the slice names a group that is not there.
+/// The options of the slice, or else of its group. Throws UsageError where the slice names a group that is
+/// not there.
 const Hyperparameters& options_of(const char* where, const Optimizer& optimizer, const FlatSlice& slice);
 
 /// Sets what the groups lack.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/device/stream_event.h"
 #include "deepspeed/zero/row_exchange.h"
 
 namespace deepspeed::zero {
@@ -90,10 +91,32 @@ void GradReducer::finish_backward() {
 }
 
 void GradReducer::clear() {
+  const auto listener = std::exchange(on_final_, nullptr);  // nothing of what is given up is final
   if (open_) abandon_backward();
+  on_final_ = listener;
   clear_window();
   non_finite_.clear();
   has_result_ = false;
+  gave_out_ = false;
+}
+
+std::vector<OwnedPart> GradReducer::final_parts() const {
+  std::vector<OwnedPart> parts;
+  for (const Bucket& bucket : buckets_) {
+    const Interval kept = space_->own_part(bucket).in_kept;
+    if (!kept.empty()) parts.push_back({bucket.group, kept});
+  }
+  return parts;
+}
+
+void GradReducer::give_out(const OwnedPart& part) {
+  gave_out_ = true;
+  on_final_(part);
+}
+
+std::function<void()> GradReducer::hand_over(size_t, const Interval&) {
+  const auto is_there = std::make_shared<device::StreamEvent>(store_.options().device());
+  return [is_there] { is_there->wait(); };
 }
 
 void GradReducer::resume() {
@@ -178,11 +201,22 @@ void GradReducer::check_all_used() const {
   }
 }
 
+void GradReducer::refuse_gradient_after_step_began(size_t group, size_t param) {
+  const NamedTensor& place = store_.groups()[group].params[param];
+  place.tensor.mutable_grad().reset();
+  raise<UsageError>(
+      "zero.grad_reducer", "parameter '", place.name,
+      "' received a gradient in another backward() after that at the accumulation boundary, which has begun "
+      "the step: call step() first, or set zero_optimization.offload_optimizer.super_offload to false");
+}
+
 void GradReducer::refuse_late_gradient(size_t group, size_t param) const {
   raise<UsageError>(
       "zero.grad_reducer", "parameter '", store_.groups()[group].params[param].name,
       "' received another gradient after its bucket was reduced: it is used in a part of the graph that "
-      "runs its own backward. Set zero_optimization.overlap_comm to false, or use stage 2 or 3");
+      "runs its own backward. Set ",
+      on_final_ ? "zero_optimization.offload_optimizer.super_offload to false"
+                : "zero_optimization.overlap_comm to false, or use stage 2 or 3");
 }
 
 }  // namespace deepspeed::zero

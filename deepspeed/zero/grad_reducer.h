@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -22,6 +24,7 @@
 #include "deepspeed/zero/launch_order.h"
 #include "deepspeed/zero/non_finite.h"
 #include "deepspeed/zero/param_store.h"
+#include "deepspeed/zero/slice_arrivals.h"
 
 namespace deepspeed::zero {
 
@@ -66,6 +69,7 @@ class GradReducer {
   /// The gradient of a parameter was accumulated into its grad. While paused it stays there.
   void on_gradient(size_t group, size_t param) {
     if (paused_) return;
+    if (has_result_ && gave_out_) refuse_gradient_after_step_began(group, param);
     has_result_ = false;
     take_gradient(group, param);
   }
@@ -95,6 +99,17 @@ class GradReducer {
     return gradient(group).narrow(0, part.begin, part.numel());
   }
   bool keeps_on_host() const { return options_.keep_on_host; }
+
+  /// Stages 2 and 3: calls `listener`, in the boundary's backward, with each part of what this rank keeps as
+  /// soon as nothing is added to it any more. From the first call to clear() another gradient of such a part
+  /// is a UsageError.
+  void on_final(std::function<void(const OwnedPart&)> listener) { on_final_ = std::move(listener); }
+  /// All that it is called with in a backward.
+  std::vector<OwnedPart> final_parts() const;
+  /// Returns what waits until a part of which that was said has its values in gradient(), for another thread:
+  /// this object does not wait for it any more.
+  virtual std::function<void()> hand_over(size_t group, const Interval& part);
+
   /// Whether gradient() holds the reduced gradients of the window.
   bool has_result() const { return has_result_; }
   /// Starts a new accumulation window. Of a backward that was not finished, all ranks make the reductions
@@ -142,6 +157,9 @@ class GradReducer {
   at::TensorOptions kept_options() const;
   /// Throws UsageError: the bucket of this parameter was reduced before its last gradient came.
   void refuse_late_gradient(size_t group, size_t param) const;
+  /// For what on_final() promises: whether somebody listens, in this backward; tells him.
+  bool gives_out() const { return boundary_ && on_final_; }
+  void give_out(const OwnedPart& part);
 
   ParamStore& store_;
   comm::ProcessGroup group_;
@@ -156,6 +174,7 @@ class GradReducer {
   std::vector<Bucket> lay_out(int64_t numel) const;
   LaunchOrder make_order() const;
   void check_all_used() const;
+  void refuse_gradient_after_step_began(size_t group, size_t param);
 
   struct Converted {
     const void* values;
@@ -163,6 +182,8 @@ class GradReducer {
   };
   std::vector<Converted> converted_;
   NonFiniteGradients non_finite_;
+  std::function<void(const OwnedPart&)> on_final_;
+  bool gave_out_ = false;
   bool has_result_ = false;
   bool boundary_ = true;
   bool paused_ = false;

@@ -1,6 +1,8 @@
 #include "deepspeed/zero/host_sums.h"
 
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <utility>
 
 #include "deepspeed/device/host_memory.h"
@@ -26,14 +28,17 @@ void HostSums::settle(const Arrival& arrival) {
   if (arrival.summand.defined()) arrival.kept.add_(arrival.summand);
 }
 
-void HostSums::wait_for(size_t group, const Interval& part) {
-  const auto meets = [&](const Arrival& arrival) {
-    return arrival.group == group && !intersect(arrival.place, part).empty();
+std::function<void()> HostSums::hand_over(size_t group, const Interval& part) {
+  const auto stays = [&](const Arrival& arrival) {
+    return arrival.group != group || intersect(arrival.place, part).empty();
   };
-  for (const Arrival& arrival : arrivals_) {
-    if (meets(arrival)) settle(arrival);
-  }
-  std::erase_if(arrivals_, meets);
+  const auto first = std::stable_partition(arrivals_.begin(), arrivals_.end(), stays);
+  const auto given = std::make_shared<std::deque<Arrival>>(std::make_move_iterator(first),
+                                                           std::make_move_iterator(arrivals_.end()));
+  arrivals_.erase(first, arrivals_.end());
+  return [given] {
+    for (const Arrival& arrival : *given) settle(arrival);
+  };
 }
 
 void HostSums::wait_for_all() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 
 #include <ATen/core/Tensor.h>
 
@@ -24,8 +25,11 @@ class HostSums {
   device::StreamEvent take(size_t group, const at::Tensor& kept, const Interval& place,
                            const at::Tensor& piece, bool adds);
   /// Waits until what was taken of the part is there.
-  void wait_for(size_t group, const Interval& part);
+  void wait_for(size_t group, const Interval& part) { hand_over(group, part)(); }
   void wait_for_all();
+  /// Returns that wait, for another thread to make: of what was taken so far of the part, this object knows
+  /// no more.
+  std::function<void()> hand_over(size_t group, const Interval& part);
 
  private:
   struct Arrival {

@@ -32,7 +32,8 @@ class HostTransfers {
 
   /// (numel) in host memory for values that send() takes, which follows before the next call.
   at::Tensor outgoing(int64_t numel, at::ScalarType dtype);
-  /// to = from, on the device; `from` is what outgoing() returned last.
+  /// to = from, on the device; `from` is what outgoing() returned last, or host memory that stays as it is
+  /// until what the device is given after finish().
   void send(const at::Tensor& to, const at::Tensor& from);
   /// What the device is given from here on comes after all that was sent.
   void finish();

@@ -43,6 +43,7 @@ class PartitionedGradients : public GradReducer {
     const c10::NoGradGuard no_grad;
     open_ = true;
     if (order_.was_launched(group, param)) {
+      if (gives_out()) refuse_late_gradient(group, param);
       late_.insert(*order_.bucket_of(group, param));
       return;
     }
@@ -86,6 +87,10 @@ class PartitionedGradients : public GradReducer {
   at::Tensor gradient(size_t group, const Interval& part) const override {
     if (on_host_) on_host_->wait_for(group, part);
     return own_[group].narrow(0, part.begin, part.numel());
+  }
+
+  std::function<void()> hand_over(size_t group, const Interval& part) override {
+    return on_host_ ? on_host_->hand_over(group, part) : GradReducer::hand_over(group, part);
   }
 
   void clear_window() override {
@@ -174,6 +179,7 @@ class PartitionedGradients : public GradReducer {
     }
     if (oldest.storage.defined()) pool_.push_back({std::move(oldest.storage), std::move(is_free)});
     in_flight_.pop_front();
+    if (gives_out() && !part.in_kept.empty()) give_out({bucket.group, part.in_kept});
   }
 
   /// Returns the moment from which the piece's memory may be written.

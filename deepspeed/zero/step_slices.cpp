@@ -43,13 +43,17 @@ StepSlices::StepSlices(ParamStore& store, optim::Optimizer& optimizer, const com
       group_(group),
       options_(options),
       transfers_(store.options().device(), options.offload.pin_memory,
-                 options.offload.is_on() && options.offload.always_copies) {
+                 options.offload.is_on() && options.offload.always_copies),
+      worker_stream_(store.options().device()) {
   for (size_t index = 0; index < store_.groups().size(); ++index) add_slices(index);
   if (options_.offload.device == OffloadDevice::kNvme) {
     swapper_ = std::make_unique<StateSwapper>(options_.offload.swapper,
                                               [this](size_t index) { return swapped_tensors(index); });
   }
   make_masters();
+  if (!options_.offload.super_offload) return;
+  make_memory_for_waiting();
+  ahead_ = std::make_unique<StepAhead>(options_.offload.worker_cores);
 }
 
 std::vector<ParamPiece> StepSlices::pieces(size_t group, const Interval& part) const {
@@ -107,6 +111,8 @@ void StepSlices::fill_in(Slice& slice, size_t group, const Interval& interval) {
 }
 
 bool StepSlices::is_at_weights(const Slice& slice) const {
+  // What backward still uses must not be stepped under it.
+  if (steps_ahead(slice) && store_.dtype() == at::kFloat) return false;
   switch (store_.home()) {
     case ParamHome::kDevice:
       return !is_apart(slice);
@@ -206,9 +212,13 @@ void StepSlices::follow_weights(Slice& slice, Access access) const {
 void StepSlices::step(const GradReducer& reducer, double gradient_scale) {
   // What stays on the device is stepped first: the device goes on with it meanwhile.
   std::vector<size_t> here, apart;
-  for (const size_t index : all()) (is_apart(slices_[index]) ? apart : here).push_back(index);
+  for (const size_t index : all()) {
+    if (has_begun() && ahead_->was_given(index)) continue;
+    (is_apart(slices_[index]) ? apart : here).push_back(index);
+  }
   std::reverse(apart.begin(), apart.end());  // the last gradients are there first
   const auto step = [&](Slice& slice) { step_slice(slice, reducer, gradient_scale); };
+  if (has_begun()) publish_begun(reducer);
   for_each(here, Access::kChange, step);
   if (!apart.empty()) {
     expect_transfers(reducer, apart);

@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/process_group.h"
+#include "deepspeed/device/side_stream.h"
 #include "deepspeed/optim/optimizer.h"
 #include "deepspeed/zero/grad_reducer.h"
 #include "deepspeed/zero/host_transfers.h"
@@ -20,6 +21,7 @@
 #include "deepspeed/zero/slice_weights.h"
 #include "deepspeed/zero/state_slice.h"
 #include "deepspeed/zero/state_swapper.h"
+#include "deepspeed/zero/step_ahead.h"
 
 namespace deepspeed::zero {
 
@@ -28,6 +30,10 @@ struct StepSlicesOptions {
   bool sixteen_bit_masters = false;  // the model's own 16-bit weights are updated
   bool split_masters = false;        // of a model in bf16: its weights are the masters' upper halves
   OptimizerOffload offload;
+  // Of super_offload: nothing is applied where a gradient is not finite; the gradients' memory may take the
+  // new weights.
+  bool check_overflow = false;
+  bool writes_over_gradients = false;
 };
 
 class StepSlices {
@@ -49,6 +55,24 @@ class StepSlices {
   /// writes the weights of the model. Throws IoError where the disk fails: then some slices are updated and
   /// others are not.
   void step(const GradReducer& reducer, double gradient_scale);
+
+  // super_offload.
+  /// For GradReducer::on_final(): gives the slices that are complete with the part to the worker.
+  void step_ahead(GradReducer& reducer, const OwnedPart& part, double gradient_scale);
+  /// Whether a step was begun, which step() completes: until then masters and states are neither old nor new.
+  bool has_begun() const { return ahead_ && ahead_->has_begun(); }
+  /// Throws UsageError where hyperparameters or weights were changed since it was begun.
+  void check_unchanged_since_begin();
+  /// Of the group's gradients: one double. Where a step was begun, its worker made it of what is begun.
+  at::Tensor sum_of_squares(const GradReducer& reducer, size_t group);
+  /// Takes back what was begun.
+  void take_back(const GradReducer& reducer, double gradient_scale);
+  /// Forgets what was begun, which stays as far as it is: after step(), or in its place.
+  void end_begun();
+  /// Waits for the worker.
+  void settle();
+  /// Of the memory in which new weights wait for step().
+  int64_t waiting_bytes() const;
 
   /// Calls `visit` with the slices of the group that meet the part of the owned interval; with kRead what it
   /// writes to a slice that is on a disk is lost. Throws IoError.
@@ -89,6 +113,7 @@ class StepSlices {
     // half, with the weights as the upper one.
     optim::FlatSlice flat;
     std::vector<Interval> stale;  // elements whose master is to follow the weights
+    at::Tensor waiting;           // super_offload: of new 16-bit weights, until step(), if not the gradient's
   };
 
   std::vector<Interval> cuts_of(size_t group) const;
@@ -134,6 +159,19 @@ class StepSlices {
   GroupState state(size_t group, const Interval& part, Shown shown);
   void step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale);
 
+  // step_slices_ahead.cpp
+  bool steps_ahead(const Slice& slice) const { return slice.is_offloaded && options_.offload.super_offload; }
+  void make_memory_for_waiting();
+  StepAhead::Outcome step_in_worker(const Slice& slice, const at::Tensor& gradient, double gradient_scale);
+  /// The slice as the worker steps it: its master where it is kept, the group's hyperparameters of then.
+  optim::FlatSlice as_begun(const Slice& slice, const at::Tensor& gradient) const;
+  /// In host memory; of the model's device a copy.
+  at::Tensor in_host(const at::Tensor& tensor) const;
+  /// The model's weights become what the slices were stepped to, one after the other as they are. Throws what
+  /// a step has thrown.
+  void publish_begun(const GradReducer& reducer);
+  void publish(const Slice& slice, const GradReducer& reducer);
+
   ParamStore& store_;
   optim::Optimizer& optimizer_;
   const comm::ProcessGroup group_;
@@ -142,6 +180,8 @@ class StepSlices {
   std::deque<Slice> slices_;     // of one group after the other; the flat slices point to their segments
   HostTransfers transfers_;
   std::unique_ptr<StateSwapper> swapper_;
+  device::SideStream worker_stream_;
+  std::unique_ptr<StepAhead> ahead_;  // the last: its worker ends first
 };
 
 }  // namespace deepspeed::zero

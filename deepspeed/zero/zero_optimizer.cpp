@@ -24,15 +24,30 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
   check_options();
   on_all_ranks("offloading the optimizer", [&] {
     const c10::NoGradGuard no_grad;
-    slices_ = std::make_unique<StepSlices>(*store_, *optimizer_, group_,
-                                           StepSlicesOptions{options_.stage, options_.sixteen_bit_masters,
-                                                             options_.split_masters, options_.offload});
+    slices_ = std::make_unique<StepSlices>(*store_, *optimizer_, group_, slices_options());
   });
   ReducerOptions reducer = reducer_options();
   for (size_t index = 0; index < store_->groups().size(); ++index) reducer.owned.push_back(owned(index));
   reducer_ = options_.stage >= 2 ? make_partitioned_gradients(*store_, group_, reducer)
                                  : make_full_gradients(*store_, group_, reducer);
+  if (options_.offload.super_offload) {
+    reducer_->on_final([this](const OwnedPart& part) {
+      const c10::NoGradGuard no_grad;
+      slices_->step_ahead(*reducer_, part, 1.0 / scaler_->scale());
+    });
+  }
   hooks_ = std::make_unique<GradHooks>(*store_, *reducer_);
+}
+
+StepSlicesOptions ZeroOptimizer::slices_options() const {
+  StepSlicesOptions slices;
+  slices.stage = options_.stage;
+  slices.sixteen_bit_masters = options_.sixteen_bit_masters;
+  slices.split_masters = options_.split_masters;
+  slices.offload = options_.offload;
+  slices.check_overflow = options_.check_overflow;
+  slices.writes_over_gradients = options_.writes_over_gradients(store_->dtype());
+  return slices;
 }
 
 void ZeroOptimizer::check_options() const {
@@ -80,6 +95,30 @@ void ZeroOptimizer::check_offload() const {
     raise<UsageError>(kWhere, "offloading of a part, ", options_.offload.ratio, ", at stage ", options_.stage,
                       ", expected stage 3");
   }
+  check_super_offload();
+}
+
+void ZeroOptimizer::check_super_offload() const {
+  if (!options_.offload.super_offload) return;
+  constexpr const char* kWhere = "zero.super_offload";
+  if (options_.stage < 2 || options_.offload.device != OffloadDevice::kCpu ||
+      store_->home() == ParamHome::kDisk) {
+    raise<UsageError>(kWhere, "at stage ", options_.stage,
+                      ", expected stage 2 or 3, with the optimizer offloaded to the CPU and no parameters on "
+                      "a disk");
+  }
+  if (options_.gradient_clipping > 0.0) {
+    raise<UsageError>(kWhere, "with clipping to ", options_.gradient_clipping,
+                      ", whose norm is known after backward alone, expected 0");
+  }
+  if (!optimizer_->writes_over_gradients()) {
+    raise<UsageError>(kWhere, "with optimizer ", optimizer_->name(),
+                      ", expected Adam or AdamW, without amsgrad");
+  }
+  if (options_.check_overflow && (!optimizer_->takes_steps_back() || options_.sixteen_bit_masters)) {
+    raise<UsageError>(kWhere, "with an overflow check, after which a step is taken back, and states of 16 ",
+                      "bits, which hold too little for that; set bf16.check_grad_overflow to false");
+  }
 }
 
 ReducerOptions ZeroOptimizer::reducer_options() const {
@@ -93,7 +132,7 @@ ReducerOptions ZeroOptimizer::reducer_options() const {
   // A gradient of another dtype than its parameter's cannot be shown as its grad.
   const bool same_dtype = options_.accumulation_dtype.value_or(store_->dtype()) == store_->dtype();
   reducer.keep_param_grads = options_.stage == 0 && same_dtype;
-  reducer.keep_on_host = options_.offload.is_on() && options_.stage >= 2 && options_.offload.ratio == 1.0;
+  reducer.keep_on_host = options_.keeps_gradients_on_host();
   reducer.pin_memory = options_.offload.pin_memory;
   reducer.copies_to_host = options_.offload.always_copies;
   reducer.trace_non_finite = options_.check_overflow;
@@ -110,13 +149,13 @@ ZeroOptimizer::~ZeroOptimizer() = default;
 
 GroupState ZeroOptimizer::state(size_t group, const Interval& part) const {
   const c10::NoGradGuard no_grad;
-  check_undamaged();
+  check_whole();
   return slices_->state(group, part);
 }
 
 void ZeroOptimizer::read_state(size_t group, const Interval& part, const VisitSlice& visit) const {
   const c10::NoGradGuard no_grad;
-  check_undamaged();
+  check_whole();
   slices_->visit(group, part, StepSlices::Access::kRead, visit);
 }
 
@@ -126,13 +165,24 @@ bool ZeroOptimizer::makes_fp32_masters() const {
 
 GroupState ZeroOptimizer::states_beside_masters(size_t group, const Interval& part) const {
   const c10::NoGradGuard no_grad;
-  check_undamaged();
+  check_whole();
   return slices_->states_beside_masters(group, part);
 }
 
 void ZeroOptimizer::change_state(size_t group, const Interval& part, const VisitSlice& visit) {
   const c10::NoGradGuard no_grad;
+  check_no_step_has_begun();
   slices_->visit(group, part, StepSlices::Access::kChange, visit);
+}
+
+at::Tensor ZeroOptimizer::gradient(size_t group) const {
+  check_no_step_has_begun();
+  return reducer_->gradient(group);
+}
+
+std::vector<GroupState> ZeroOptimizer::kept(size_t group) const {
+  check_no_step_has_begun();
+  return slices_->kept(group);
 }
 
 void ZeroOptimizer::on_all_ranks(const char* what, const std::function<void()>& work) const {
@@ -142,6 +192,20 @@ void ZeroOptimizer::on_all_ranks(const char* what, const std::function<void()>& 
 
 bool ZeroOptimizer::uses_disk() const {
   return options_.offload.device == OffloadDevice::kNvme || store_->home() == ParamHome::kDisk;
+}
+
+void ZeroOptimizer::check_no_step_has_begun() const {
+  if (!slices_->has_begun()) return;
+  raise<UsageError>(
+      "zero.super_offload",
+      "gradients, masters and states between the backward() at the accumulation boundary, which "
+      "has begun the step, and step(): call step() first, or set "
+      "zero_optimization.offload_optimizer.super_offload to false");
+}
+
+void ZeroOptimizer::check_whole() const {
+  check_no_step_has_begun();
+  check_undamaged();
 }
 
 void ZeroOptimizer::check_undamaged() const {
@@ -161,7 +225,7 @@ at::Tensor ZeroOptimizer::sum_of_squares() const {
   const auto options = store_->options().dtype(at::kDouble);
   at::Tensor sum = at::zeros({1}, options);
   for (size_t index = 0; index < store_->groups().size(); ++index) {
-    sum.add_(kernels::sum_of_squares(reducer_->gradient(index)).to(sum.device()));
+    sum.add_(slices_->sum_of_squares(*reducer_, index).to(sum.device()));
   }
   // What is not finite on one rank stays so in the sum.
   if (options_.stage > 0 && group_.size() > 1) group_.all_reduce(sum);
@@ -215,20 +279,38 @@ void ZeroOptimizer::step_slices(int64_t step_number, double gradient_scale) {
   const auto step = [&] {
     on_all_ranks("the optimizer's step", [&] { slices_->step(*reducer_, gradient_scale); });
   };
-  if (!uses_disk()) return step();
+  if (!uses_disk() && !slices_->has_begun()) return step();
+  note_damage_of(step_number, step);
+}
+
+void ZeroOptimizer::note_damage_of(int64_t step_number, const std::function<void()>& step) {
   try {
     step();
   } catch (const std::exception& error) {
+    slices_->end_begun();
     damage_ = message("step ", step_number, ": ", error.what());
     throw;
   }
+}
+
+void ZeroOptimizer::abandon_step() {
+  if (!slices_->has_begun()) return;
+  slices_->end_begun();
+  damage_ = "it was begun by backward(), and a checkpoint was to be loaded before step()";
 }
 
 StepResult ZeroOptimizer::step(int64_t step_number) {
   const c10::NoGradGuard no_grad;
   check_undamaged();
   if (reducer_->is_open()) reducer_->finish_backward();
-  slices_->note_written_shards();
+  if (slices_->has_begun()) {
+    note_damage_of(step_number, [&] {
+      slices_->check_unchanged_since_begin();
+      if (options_.check_overflow) slices_->settle();
+    });
+  } else {
+    slices_->note_written_shards();
+  }
   StepResult result;
   // The scale that these gradients were made with, whatever the scaler decides next.
   const double scale = scaler_->scale();
@@ -241,6 +323,8 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   };
   if (norm_comes_first) take_norm();
   if (options_.check_overflow && !result.grad_norm->is_finite()) {
+    if (slices_->has_begun())
+      note_damage_of(step_number, [&] { slices_->take_back(*reducer_, gradient_scale); });
     skip_step(step_number);
     return {};
   }
@@ -251,13 +335,17 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   }
   step_slices(step_number, gradient_scale);
   if (!norm_comes_first) take_norm();
+  slices_->end_begun();
   gather_parameters();
   scaler_->update(false);
   result.applied = true;
   return result;
 }
 
-void ZeroOptimizer::zero_grad() { reducer_->clear(); }
+void ZeroOptimizer::zero_grad() {
+  check_no_step_has_begun();
+  reducer_->clear();
+}
 
 void ZeroOptimizer::gather_parameters() {
   if (options_.stage == 0) return;
@@ -268,19 +356,20 @@ void ZeroOptimizer::gather_parameters() {
 }
 
 MemoryBytes ZeroOptimizer::memory() const {
+  slices_->settle();
   MemoryBytes memory;
   memory.parameters = store_->bytes();
   memory.gradients = reducer_->bytes();
   memory.master_weights = slices_->master_bytes();
   memory.optimizer_states = optimizer_->state_bytes();
-  memory.swap_buffers = slices_->swap_buffer_bytes() + store_->buffer_bytes();
+  memory.swap_buffers = slices_->swap_buffer_bytes() + store_->buffer_bytes() + slices_->waiting_bytes();
   memory.on_disk = slices_->disk_bytes() + store_->disk_bytes();
   return memory;
 }
 
 void ZeroOptimizer::publish_masters() {
   const c10::NoGradGuard no_grad;
-  check_undamaged();
+  check_whole();
   if (has_master_weights() || options_.offload.is_on() || store_->home() != ParamHome::kDevice)
     on_all_ranks("reading the master weights", [&] { slices_->write_weights(); });
   gather_parameters();
@@ -288,6 +377,7 @@ void ZeroOptimizer::publish_masters() {
 
 void ZeroOptimizer::restore_masters_from_model() {
   const c10::NoGradGuard no_grad;
+  check_no_step_has_begun();
   slices_->read_weights();
 }
 

@@ -46,6 +46,14 @@ struct ZeroOptions {
   std::optional<at::ScalarType> accumulation_dtype;  // of gradients; absent: the parameters' own
   Averaging averaging;
   OptimizerOffload offload;  // stages 1 to 3
+
+  /// Whether the gradients that are kept of a window are in host memory.
+  bool keeps_gradients_on_host() const { return offload.is_on() && stage >= 2 && offload.ratio == 1.0; }
+  /// Whether super_offload's new weights wait for step() where their gradients were: taking a step back needs
+  /// the gradients. dtype: the model's.
+  bool writes_over_gradients(at::ScalarType dtype) const {
+    return keeps_gradients_on_host() && !check_overflow && accumulation_dtype.value_or(dtype) == dtype;
+  }
 };
 
 /// Outcome of one step.
@@ -60,8 +68,10 @@ struct MemoryBytes {
   int64_t gradients = 0;
   int64_t master_weights = 0;  // 0 in fp32, and with 16-bit masters: the parameters are the masters
   int64_t optimizer_states = 0;
-  int64_t swap_buffers = 0;  // through which masters, states and parameters pass that are on a disk
-  int64_t on_disk = 0;       // the latter; no memory, and not in the total
+  // Through which masters, states and parameters pass that are on a disk; and where super_offload's new
+  // weights wait for step().
+  int64_t swap_buffers = 0;
+  int64_t on_disk = 0;  // the latter; no memory, and not in the total
   int64_t total() const { return parameters + gradients + master_weights + optimizer_states + swap_buffers; }
 };
 
@@ -115,20 +125,25 @@ class ZeroOptimizer {
   /// With check_overflow, a step whose gradients are not finite is skipped, and `step_number`, the parameter
   /// and the rank are named; where the loss scale cannot go lower, that is a UsageError on all ranks. Without
   /// it, such a step is applied, and not clipped. The host waits for the device where an overflow check or
-  /// clipping needs the norm, else not. Throws IoError on all ranks where the disk of one fails that holds
-  /// its optimizer states: then the step is applied in part, and each further one is a UsageError until a
-  /// checkpoint was loaded.
+  /// clipping needs the norm, else not. With super_offload it ends what backward has begun; where weights or
+  /// hyperparameters were changed since, that is a UsageError, as below. Throws IoError on all ranks where
+  /// the disk of one fails that holds its optimizer states: then the step is applied in part, and each
+  /// further one is a UsageError until a checkpoint was loaded.
   StepResult step(int64_t step_number);
-  /// Forgets the gradients of the window.
+  /// Forgets the gradients of the window. Throws UsageError where a step was begun with them.
   void zero_grad();
+  /// A step that was begun stays half made: until a checkpoint was loaded, each further one is a UsageError.
+  void abandon_step();
   /// Whether the window is reduced: from the end of the boundary's backward to zero_grad() or step()'s end.
   bool has_gradients() const { return reducer_->has_result(); }
-  /// (owned elements) of the group, reduced, loss scale included; shared with the optimizer.
-  at::Tensor gradient(size_t group) const { return reducer_->gradient(group); }
+  /// (owned elements) of the group, reduced, loss scale included; shared with the optimizer. Throws
+  /// UsageError where a step was begun with it.
+  at::Tensor gradient(size_t group) const;
 
   MemoryBytes memory() const;
 
-  // State, for checkpoints.
+  // State, for checkpoints. With super_offload there is none from the boundary's backward to step():
+  // UsageError.
   /// In the group's flat space; at stage 3 in that of this rank's shards.
   Interval owned(size_t group) const { return slices_->owned(group); }
   /// The parameters that meet the owned interval, or a part of it (relative to its begin), in order.
@@ -161,7 +176,7 @@ class ZeroOptimizer {
   void change_state(size_t group, const Interval& part, const VisitSlice& visit);
   /// What is kept of the group's slices in memory, as it lies there: masters are fp32, or the lower halves of
   /// split ones.
-  std::vector<GroupState> kept(size_t group) const { return slices_->kept(group); }
+  std::vector<GroupState> kept(size_t group) const;
   /// All of it was loaded: what a step that failed has left is gone.
   void state_was_loaded() { damage_.clear(); }
   /// Runs `work`, which reads or changes masters and states; where it fails on one rank, throws on all, which
@@ -177,6 +192,8 @@ class ZeroOptimizer {
  private:
   void check_options() const;
   void check_offload() const;
+  void check_super_offload() const;
+  StepSlicesOptions slices_options() const;
   ReducerOptions reducer_options() const;
   Interval whole(size_t group) const { return {0, owned(group).numel()}; }
   bool uses_disk() const;
@@ -189,7 +206,11 @@ class ZeroOptimizer {
   std::optional<ParamPlace> non_finite_in_slices() const;
   void skip_step(int64_t step_number);
   void step_slices(int64_t step_number, double gradient_scale);
+  /// Runs a part of the step; what it throws leaves the step applied in part.
+  void note_damage_of(int64_t step_number, const std::function<void()>& step);
+  void check_no_step_has_begun() const;
   void check_undamaged() const;
+  void check_whole() const;
   void gather_parameters();
 
   ZeroOptions options_;

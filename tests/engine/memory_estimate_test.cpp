@@ -87,6 +87,32 @@ TEST(MemoryEstimate, KnowsEveryFormOfMastersAndMoments) {
   }
 }
 
+TEST(MemoryEstimate, KnowsWhereNewWeightsWaitForTheStep) {
+  const Json unchecked = {{"bf16", {{"check_grad_overflow", false}}}};
+  const Json split = {{"bf16", {{"split_master_weights", true}}}};
+  const Json fp32 = {{"bf16", {{"enabled", false}}}};
+  for (const int stage : {2, 3}) {
+    for (const double ratio : stage == 3 ? std::vector{1.0, 0.5} : std::vector{1.0}) {
+      for (const Json& patch : {Json(Json::object()), unchecked, split, fp32}) {
+        Json config = planned_config("AdamW", stage);
+        config.merge_patch(patch);
+        config["gradient_clipping"] = 0.0;
+        config["zero_optimization"]["sub_group_size"] = 100;
+        config["zero_optimization"]["offload_optimizer"] = {
+            {"device", "cpu"}, {"super_offload", true}, {"ratio", ratio}};
+        testing::run_ranks(2, [&](comm::World& world) {
+          const auto estimate = zero::estimate_model_states(describe_module(planned_model()), config, 2);
+          const zero::MemoryBytes memory = measured(config, world);
+          EXPECT_EQ(estimate.states.swap_buffers, memory.swap_buffers) << config;
+          EXPECT_EQ(estimate.states.master_weights, memory.master_weights) << config;
+          EXPECT_EQ(estimate.states.total(), memory.total()) << config;
+          EXPECT_EQ(memory.swap_buffers == 0, (patch == unchecked && ratio == 1.0) || patch == fp32);
+        });
+      }
+    }
+  }
+}
+
 TEST(MemoryEstimate, CountsWhatIsOnTheDiskApart) {
   const testing::TemporaryFolder folder;
   for (const auto& [ratio, is_split] : {std::pair(1.0, false), {0.5, false}, {0.5, true}}) {

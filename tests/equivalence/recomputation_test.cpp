@@ -92,6 +92,8 @@ class Residuals : public torch::nn::Module {
   std::vector<torch::nn::Linear> up_, down_;
 };
 
+const Json kAhead = {{"device", "cpu"}, {"super_offload", true}};
+
 struct Result {
   std::vector<double> losses;
   std::vector<at::Tensor> weights;
@@ -152,6 +154,10 @@ TEST_P(Recomputation, TrainsAsThePlainModelAtEveryStage) {
                               {"offload_param", {{"device", "cpu"}}}};
       expect_same(train(world, true, false, offloaded, patch),
                   train(world, false, false, {{"stage", 3}}, patch), message("offloaded ", patch));
+      Json unclipped = patch;
+      unclipped["gradient_clipping"] = 0.0;
+      expect_same(train(world, true, false, {{"stage", 3}, {"offload_optimizer", kAhead}}, unclipped),
+                  train(world, false, false, {{"stage", 3}}, unclipped), message("super_offload ", patch));
     }
   });
 }
@@ -186,6 +192,18 @@ TEST(RecomputationAtStageOne, WithGradientsReducedInBackwardSaysTheWayOut) {
                   train(world, true, true, {{"stage", 1}, {"overlap_comm", true}}, Json::object());
                 }),
                 AllOf(HasSubstr("'shared."), HasSubstr("overlap_comm to false")));
+  });
+}
+
+TEST(RecomputationWithSuperOffload, OfPartsThatShareAWeightSaysTheWayOut) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int stage : {2, 3}) {
+      EXPECT_THAT(error_of<UsageError>([&] {
+                    train(world, true, true, {{"stage", stage}, {"offload_optimizer", kAhead}},
+                          {{"gradient_clipping", 0.0}});
+                  }),
+                  AllOf(HasSubstr("'shared."), HasSubstr("super_offload to false")));
+    }
   });
 }
 

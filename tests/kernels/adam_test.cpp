@@ -78,6 +78,26 @@ TEST(Adam, WritesTheCopyPastTheCachesAsInto) {
   }
 }
 
+TEST(Adam, WritesTheCopyOverTheGradient) {
+  const SimdTargetGuard guard;
+  for (const std::string& target : simd_targets()) {
+    use_simd_target(target);
+    for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+      for (const auto moments : {at::kFloat, at::kBFloat16}) {
+        for (const int64_t numel : {7, 65, 100003}) {
+          AdamTensors apart = make_tensors({numel, dtype, moments, dtype}, 5);
+          AdamTensors over = make_tensors({numel, dtype, moments, at::ScalarType::Undefined}, 5);
+          over.low_precision = over.gradient;
+          for (AdamTensors* tensors : {&apart, &over}) adam(*tensors, hyperparameters());
+          EXPECT_TRUE(at::equal(over.master, apart.master)) << target << dtype << numel;
+          EXPECT_TRUE(at::equal(over.low_precision, apart.low_precision)) << target << dtype << numel;
+          EXPECT_TRUE(at::equal(over.exp_avg_sq, apart.exp_avg_sq)) << target << dtype << numel;
+        }
+      }
+    }
+  }
+}
+
 TEST(Adam, DoesNotTouchWhatLiesBesideASlice) {
   for (const int64_t numel : {1, 7, 65}) {
     const auto whole = at::full({numel + 32}, 3.0, at::kFloat);

@@ -193,9 +193,13 @@ TEST(ShardedTraining, WithTheStepInAnotherMemoryIsTheSame) {
             recipe.home = home;
             for (const double ratio : stage == 3 ? std::vector{1.0, 0.5, 0.0} : std::vector{1.0}) {
               recipe.zero.offload.ratio = ratio;
-              EXPECT_EQ(largest_difference(train_odd_net(recipe, world), expected), 0.0)
-                  << "stage " << stage << " ratio " << ratio << " masters " << masters << " home "
-                  << int(home);
+              for (const bool ahead : stage == 3 ? std::vector{false, true} : std::vector{false}) {
+                recipe.zero.offload.super_offload = ahead;
+                recipe.zero.offload.worker_cores = {0};
+                EXPECT_EQ(largest_difference(train_odd_net(recipe, world), expected), 0.0)
+                    << "stage " << stage << " ratio " << ratio << " masters " << masters << " home "
+                    << int(home) << " ahead " << ahead;
+              }
             }
           }
         }

@@ -18,7 +18,8 @@ constexpr int64_t kStreamFromNumel = int64_t{1} << 22;
 }  // namespace
 
 void adam_cpu(const AdamArrays& arrays, const AdamConstants& constants) {
-  const bool is_only_written = arrays.low_precision != nullptr && arrays.master_form == MasterForm::kFloat32;
+  const bool is_only_written = arrays.low_precision != nullptr && arrays.low_precision != arrays.gradient &&
+                               arrays.master_form == MasterForm::kFloat32;
   const bool stream = is_only_written && arrays.numel >= kStreamFromNumel;
   const int64_t num_blocks = (arrays.numel + kBlockNumel - 1) / kBlockNumel;
   at::parallel_for(0, num_blocks, 1, [&](int64_t first, int64_t last) {

@@ -58,13 +58,12 @@ HWY_INLINE void update_values(D d, BFloat16, const AdamConstants& c, hn::Vec<D> 
   p = hn::Sub(hn::NegMulAdd(hn::Set(d, c.decoupled_decay), p, p), hn::Div(m, denominator));
 }
 
-/// One vector of every array.
+/// One vector of every array. The copy may lie where the gradient does.
 template <class Gradient, class Moment, class Copy, bool kL2, class D>
 HWY_INLINE void update_vector(D d, const AdamConstants& c, uint32_t key, uint32_t index, bool stream,
-                              MasterOf<Copy>* HWY_RESTRICT master,
-                              const typename Gradient::Bits* HWY_RESTRICT gradient,
+                              MasterOf<Copy>* HWY_RESTRICT master, const typename Gradient::Bits* gradient,
                               typename Moment::Bits* HWY_RESTRICT exp_avg,
-                              typename Moment::Bits* HWY_RESTRICT exp_avg_sq, uint16_t* HWY_RESTRICT copy) {
+                              typename Moment::Bits* HWY_RESTRICT exp_avg_sq, uint16_t* copy) {
   auto p = Masters<Copy>::load_one(d, master, copy);
   auto m = load(d, Moment(), exp_avg);
   auto v = load(d, Moment(), exp_avg_sq);
@@ -88,9 +87,9 @@ HWY_INLINE uint16_t* at(uint16_t* copy, int64_t i) {
 template <class Gradient, class Moment, class Copy, bool kL2, class D>
 HWY_INLINE void update_pair(D d, const AdamConstants& c, uint32_t key, uint32_t index,
                             hn::Vec<UintOf<D>>& counters, bool stream, MasterOf<Copy>* HWY_RESTRICT master,
-                            const typename Gradient::Bits* HWY_RESTRICT gradient,
+                            const typename Gradient::Bits* gradient,
                             typename Moment::Bits* HWY_RESTRICT exp_avg,
-                            typename Moment::Bits* HWY_RESTRICT exp_avg_sq, uint16_t* HWY_RESTRICT copy) {
+                            typename Moment::Bits* HWY_RESTRICT exp_avg_sq, uint16_t* copy) {
   auto p0 = hn::Zero(d), p1 = p0, g0 = p0, g1 = p0, m0 = p0, m1 = p0, v0 = p0, v1 = p0;
   Masters<Copy>::load_two(d, master, copy, p0, p1);
   load_pair(d, Gradient(), gradient, g0, g1);

@@ -1,4 +1,4 @@
-#include "deepspeed/engine/worker_threads.h"
+#include "deepspeed/device/worker_threads.h"
 
 #include <chrono>
 #include <utility>
@@ -7,7 +7,7 @@
 
 #include "deepspeed/base/error.h"
 
-namespace deepspeed {
+namespace deepspeed::device {
 namespace {
 
 // At exit: a task that waits for a disk or for nobody must not keep the process.
@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kEndLimit(5);
 }  // namespace
 
 WorkerThreads::WorkerThreads(int count) {
-  if (count < 1) raise<UsageError>("worker_threads", "expected at least one thread, got ", count);
+  if (count < 1) raise<UsageError>("device.worker_threads", "expected at least one thread, got ", count);
   for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
   at::get_num_threads();  // makes torch's pool of threads, a static that must outlive the hook
   exit_hook_ = std::make_unique<ExitHook>([this] {
@@ -63,4 +63,4 @@ void WorkerThreads::work() {
   }
 }
 
-}  // namespace deepspeed
+}  // namespace deepspeed::device

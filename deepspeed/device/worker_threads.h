@@ -11,7 +11,7 @@
 
 #include "deepspeed/base/exit_hook.h"
 
-namespace deepspeed {
+namespace deepspeed::device {
 
 class WorkerThreads {
  public:
@@ -39,4 +39,4 @@ class WorkerThreads {
   std::unique_ptr<ExitHook> exit_hook_;
 };
 
-}  // namespace deepspeed
+}  // namespace deepspeed::device

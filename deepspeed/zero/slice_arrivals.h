@@ -1,0 +1,33 @@
+// Which slices have all of their gradients: pure bookkeeping.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "deepspeed/base/interval.h"
+
+namespace deepspeed::zero {
+
+/// A part of what this rank owns of a group.
+struct OwnedPart {
+  size_t group = 0;
+  Interval interval;
+};
+
+/// Of one backward.
+class SliceArrivals {
+ public:
+  /// parts: all that will arrive, each once.
+  SliceArrivals(std::vector<OwnedPart> slices, const std::vector<OwnedPart>& parts);
+
+  /// Notes a part; returns the slices, ascending, of which it was the last one.
+  std::vector<size_t> note(const OwnedPart& part);
+
+ private:
+  std::vector<size_t> meeting(const OwnedPart& part) const;
+
+  std::vector<OwnedPart> slices_;
+  std::vector<size_t> missing_;  // [slice], parts
+};
+
+}  // namespace deepspeed::zero
