@@ -199,8 +199,9 @@ void ZeroOptimizer::check_no_step_has_begun() const {
   raise<UsageError>(
       "zero.super_offload",
       "gradients, masters and states between the backward() at the accumulation boundary, which "
-      "has begun the step, and step(): call step() first, or set "
-      "zero_optimization.offload_optimizer.super_offload to false");
+      "has begun the step, and step(): call step() first (or load a checkpoint, where that backward() "
+      "failed), or "
+      "set zero_optimization.offload_optimizer.super_offload to false");
 }
 
 void ZeroOptimizer::check_whole() const {
