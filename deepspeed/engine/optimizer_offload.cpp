@@ -63,12 +63,6 @@ void check_offloaded_optimizer(const config::DeepSpeedConfig& config, const opti
   const std::string& device = config.zero_optimization.offload_optimizer.device;
   if (device == "none") return;
   constexpr const char* kDevice = "zero_optimization.offload_optimizer.device: got \"";
-  if (!optimizer.is_elementwise()) {
-    raise<ConfigError>(
-        "config", kDevice, device, "\" with ", optimizer.name(),
-        ", which needs norms or shapes of whole parameters, expected \"none\", or an optimizer "
-        "that updates each element by itself: Adam, AdamW, Lion, Adagrad, SGD, RMSprop");
-  }
   static const std::set<std::string> for_the_host = {"DeepSpeedCPUAdam", "DeepSpeedCPULion",
                                                      "DeepSpeedCPUAdagrad"};
   if (is_client && config.zero_force_ds_cpu_optimizer && !for_the_host.contains(optimizer.name())) {

@@ -104,40 +104,47 @@ at::Tensor Muon::change_of(const FlatSlice& slice, const Segment& segment, doubl
   return change;
 }
 
-// All matrices travel before one is orthogonalized, so that no rank waits for another one's arithmetic.
 std::unordered_map<int64_t, at::Tensor> Muon::changes_of_cut(const FlatSlice& slice, double gradient_scale) {
   std::unordered_map<int64_t, at::Tensor> changes;
   if (slice.cut == nullptr) {
     return changes;
   }
   const auto& cut = slice.cut->all();
+  std::vector<CutParameters::Part> parts;
   for (size_t i = 0; i < cut.size(); ++i) {
     if (!uses_muon_for(slice.group, cut[i].param_index, cut[i].shape.size())) {
       continue;
     }
     const Segment* segment = find_segment(slice, cut[i].param_index);
-    const at::Tensor part = segment == nullptr ? at::Tensor() : change_of(slice, *segment, gradient_scale);
-    const at::Tensor whole = slice.cut->join(i, part);
-    if (segment != nullptr) {
-      changes[cut[i].param_index] = whole;
+    parts.push_back({i, segment == nullptr ? at::Tensor() : change_of(slice, *segment, gradient_scale)});
+  }
+  const auto results = slice.cut->change_whole(parts, [&](size_t i, const at::Tensor& whole) {
+    return orthogonalized(slice.group, cut[i].shape, whole);
+  });
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (results[i].defined()) {
+      changes[cut[parts[i].index].param_index] = results[i];
     }
   }
   return changes;
 }
 
+at::Tensor Muon::orthogonalized(size_t group, const std::vector<int64_t>& shape,
+                                const at::Tensor& change) const {
+  const auto method =
+      kernels::newton_schulz_method(kMuonWhere, param_groups()[group].options.text("ns_method"));
+  return kernels::orthogonalize(change.view(matrix_shape(shape)), method)
+      .mul_(shape_factor(shape))
+      .reshape({-1});
+}
+
 void Muon::move_matrix(const FlatSlice& slice, const Segment& segment, const at::Tensor& change) {
   const Hyperparameters& group = param_groups()[slice.group].options;
-  const auto method = kernels::newton_schulz_method(kMuonWhere, group.text("ns_method"));
-  const at::Tensor orthogonal = kernels::orthogonalize(change.view(matrix_shape(segment.shape)), method)
-                                    .mul_(shape_factor(segment.shape))
-                                    .reshape({-1})
-                                    .narrow(0, segment.offset_in_param, segment.in_slice.numel());
   kernels::SgdRule move;
   move.lr = static_cast<float>(group.number("lr"));
   move.l2_decay = static_cast<float>(group.number("weight_decay"));
   kernels::update(kMuonWhere,
-                  {part_of(slice.master, segment), orthogonal, part_of(slice.low_precision, segment), {}},
-                  move);
+                  {part_of(slice.master, segment), change, part_of(slice.low_precision, segment), {}}, move);
 }
 
 void Muon::step_adam(const FlatSlice& slice, const Segment& segment, double gradient_scale, int64_t step) {
@@ -160,25 +167,47 @@ void Muon::step_adam(const FlatSlice& slice, const Segment& segment, double grad
       adam);
 }
 
+// All slices of a group have states of the same names, so that checkpoints can join them.
+void Muon::make_states(const FlatSlice& slice) {
+  if (slice.cut == nullptr) {
+    return;
+  }
+  const Hyperparameters& group = param_groups()[slice.group].options;
+  const bool decided = group.contains("use_muon");
+  if (!decided || group.flag("use_muon")) {
+    momenta_.of(slice);
+  }
+  if (!decided || !group.flag("use_muon")) {
+    moments_.of(slice);
+  }
+}
+
 void Muon::step(const FlatSlice& slice, double gradient_scale) {
   options_of(kMuonWhere, *this, slice);
   const std::vector<Segment>& segments = segments_of(kMuonWhere, slice);
   const int64_t step = std::max(momenta_.state(slice.id).step, moments_.state(slice.id).step) + 1;
+  make_states(slice);
   const auto cut = changes_of_cut(slice, gradient_scale);
   for (const Segment& segment : segments) {
     if (!uses_muon_for(slice.group, segment.param_index, segment.shape.size())) {
       step_adam(slice, segment, gradient_scale, step);
-      moments_.of(slice).step = step;
       continue;
     }
     const auto shared = cut.find(segment.param_index);
     if (shared == cut.end()) {
       check_whole_parameter(kMuonWhere, slice, segment);
-      move_matrix(slice, segment, change_of(slice, segment, gradient_scale));
+      const at::Tensor change = change_of(slice, segment, gradient_scale);
+      const at::Device device = slice.cut == nullptr ? change.device() : slice.cut->device();
+      move_matrix(slice, segment,
+                  orthogonalized(slice.group, segment.shape, change.to(device)).to(change.device()));
     } else {
       move_matrix(slice, segment, shared->second);
     }
-    momenta_.of(slice).step = step;
+  }
+  for (SliceStates* states : {&momenta_, &moments_}) {
+    if (!states->state(slice.id).tensors.empty()) {
+      states->of(slice).step = step;
+    }
   }
 }
 

@@ -37,7 +37,7 @@ class Muon : public Optimizer {
   bool is_elementwise() const override { return false; }
   bool steps_cut_parameters() const override { return true; }
   /// Throws UsageError where the slice cuts a matrix and has no `cut`, or a group with use_muon holds a
-  /// parameter of fewer than two dimensions. A matrix on several ranks is orthogonalized by each of them.
+  /// parameter of fewer than two dimensions.
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
@@ -48,10 +48,14 @@ class Muon : public Optimizer {
   std::string param_name(size_t group, int64_t param_index) const;
   /// The change of the segment's elements before it is orthogonalized; moves the momentum.
   at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
-  /// The changes, whole and flat, of matrices of which this rank has a part, by param_index.
+  /// Those of matrices that ranks share, orthogonalized, of this rank's segments, by param_index.
   std::unordered_map<int64_t, at::Tensor> changes_of_cut(const FlatSlice& slice, double gradient_scale);
-  /// `change`: of the whole matrix, flat.
+  /// `change`: of a whole matrix, flat; so is what it returns.
+  at::Tensor orthogonalized(size_t group, const std::vector<int64_t>& shape, const at::Tensor& change) const;
+  /// `change`: the segment's part of the orthogonalized one.
   void move_matrix(const FlatSlice& slice, const Segment& segment, const at::Tensor& change);
+  /// States of the kinds that the group has, also where this rank has no elements of one.
+  void make_states(const FlatSlice& slice);
   void step_adam(const FlatSlice& slice, const Segment& segment, double gradient_scale, int64_t step);
 
   std::vector<double> initial_lrs_;  // by group

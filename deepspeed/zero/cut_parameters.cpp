@@ -9,10 +9,11 @@ namespace {
 
 class CutByPartitions : public optim::CutParameters {
  public:
-  CutByPartitions(const StoredGroup& stored, comm::ProcessGroup group)
-      : stored_(stored), group_(std::move(group)) {
-    for (const PlacedParam& placed : stored.layout.params()) {
-      const int64_t partition = stored.layout.partition_numel();
+  CutByPartitions(const ParamStore& store, size_t group, comm::ProcessGroup ranks)
+      : store_(store), layout_(store.groups()[group].layout), ranks_(std::move(ranks)) {
+    const StoredGroup& stored = store.groups()[group];
+    for (const PlacedParam& placed : layout_.params()) {
+      const int64_t partition = layout_.partition_numel();
       const Interval place = placed.in_flat;
       if (place.empty() || place.begin / partition == (place.end - 1) / partition) continue;
       cut_.push_back({static_cast<int64_t>(placed.index), stored.params[placed.index].tensor.sizes().vec()});
@@ -20,36 +21,63 @@ class CutByPartitions : public optim::CutParameters {
   }
 
   const std::vector<optim::CutParameter>& all() const override { return cut_; }
+  at::Device device() const override { return store_.options().device(); }
 
-  void sum(const at::Tensor& values) const override { group_.all_reduce(values); }
+  void sum(const at::Tensor& values) const override { sum_over_ranks(ranks_, device(), values); }
 
-  // Each rank sends its part to all: only two of them, as a rule, have one.
-  at::Tensor join(size_t index, const at::Tensor& part) const override {
-    const Interval place = stored_.layout.place(static_cast<size_t>(cut_.at(index).param_index));
-    at::Tensor whole = at::empty({place.numel()}, stored_.flat.options().dtype(at::kFloat));
+  // All travel before one is changed, so that no rank waits for another one's arithmetic.
+  std::vector<at::Tensor> change_whole(const std::vector<Part>& parts, const Change& change) const override {
+    std::vector<at::Tensor> results;
+    for (const Part& part : parts) results.push_back(join(place_of(part.index), part.values));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (!results[i].defined()) continue;
+      const Interval place = place_of(parts[i].index);
+      const Interval own = intersect(layout_.partition(ranks_.rank()), place);
+      results[i] = change(parts[i].index, results[i])
+                       .narrow(0, own.begin - place.begin, own.numel())
+                       .to(parts[i].values.device());
+    }
+    return results;
+  }
+
+ private:
+  Interval place_of(size_t index) const {
+    return layout_.place(static_cast<size_t>(cut_.at(index).param_index));
+  }
+
+  // Each rank sends its part to all. Undefined on ranks without a part.
+  at::Tensor join(const Interval& place, const at::Tensor& part) const {
+    at::Tensor whole = at::empty({place.numel()}, store_.options().dtype(at::kFloat));
     std::vector<comm::Work> works;
-    for (int rank = 0; rank < group_.size(); ++rank) {
-      const Interval common = intersect(stored_.layout.partition(rank), place);
+    for (int rank = 0; rank < ranks_.size(); ++rank) {
+      const Interval common = intersect(layout_.partition(rank), place);
       if (common.empty()) continue;
       const at::Tensor theirs = whole.narrow(0, common.begin - place.begin, common.numel());
-      if (rank == group_.rank()) theirs.copy_(part);
-      works.push_back(group_.start_broadcast(theirs, rank));
+      if (rank == ranks_.rank()) theirs.copy_(part);
+      works.push_back(ranks_.start_broadcast(theirs, rank));
     }
     for (comm::Work& work : works) work.wait();
     return part.defined() ? whole : at::Tensor();
   }
 
- private:
-  const StoredGroup& stored_;
-  comm::ProcessGroup group_;
+  const ParamStore& store_;
+  const FlatLayout& layout_;
+  comm::ProcessGroup ranks_;
   std::vector<optim::CutParameter> cut_;
 };
 
 }  // namespace
 
-std::unique_ptr<optim::CutParameters> make_cut_parameters(const StoredGroup& stored,
-                                                          comm::ProcessGroup group) {
-  return std::make_unique<CutByPartitions>(stored, std::move(group));
+std::unique_ptr<optim::CutParameters> make_cut_parameters(const ParamStore& store, size_t group,
+                                                          comm::ProcessGroup ranks) {
+  return std::make_unique<CutByPartitions>(store, group, std::move(ranks));
+}
+
+void sum_over_ranks(const comm::ProcessGroup& ranks, at::Device device, const at::Tensor& values) {
+  if (values.device() == device) return ranks.all_reduce(values);
+  const at::Tensor there = values.to(device);
+  ranks.all_reduce(there);
+  values.copy_(there);
 }
 
 }  // namespace deepspeed::zero

@@ -8,6 +8,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/split_master.h"
 #include "deepspeed/zero/cut_parameters.h"
+#include "deepspeed/zero/cut_shards.h"
 #include "deepspeed/zero/step_cut.h"
 
 namespace deepspeed::zero {
@@ -65,13 +66,12 @@ std::vector<ParamPiece> StepSlices::pieces(size_t group, const Interval& part) c
 
 std::vector<Interval> StepSlices::cuts_of(size_t group) const {
   const Interval all{0, owned_[group].numel()};
-  if (!optimizer_.is_elementwise()) return {all};
   if (const ShardLayout* const shards = store_.shards(group)) {
     std::vector<Interval> cuts;
     for (const SubGroup& sub_group : shards->sub_groups()) cuts.push_back(sub_group.in_flat);
     return cuts;
   }
-  if (!options_.offload.is_on()) return {all};
+  if (!options_.offload.is_on() || !optimizer_.is_elementwise()) return {all};
   return equal_pieces(all.numel(), options_.offload.piece_numel);
 }
 
@@ -101,7 +101,8 @@ void StepSlices::fill_in(Slice& slice, size_t group, const Interval& interval) {
                               stored.params[piece.index].tensor.sizes().vec()});
   }
   if (options_.stage > 0 && !optimizer_.is_elementwise()) {
-    slice.cut = make_cut_parameters(stored, group_);
+    slice.cut = options_.stage == 3 ? make_cut_shards(store_, group, interval, group_)
+                                    : make_cut_parameters(store_, group, group_);
     slice.flat.cut = slice.cut.get();
   }
   slice.flat.segments = &slice.segments;

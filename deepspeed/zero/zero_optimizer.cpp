@@ -63,11 +63,6 @@ void ZeroOptimizer::check_options() const {
     raise<UsageError>(kWhere, "optimizer ", optimizer_->name(), " needs whole parameters, which ZeRO stage ",
                       options_.stage, " cuts; use stage 0");
   }
-  if (options_.stage == 3 && !optimizer_->is_elementwise()) {
-    raise<UsageError>(kWhere, "optimizer ", optimizer_->name(),
-                      " needs norms or shapes of whole parameters, which stage 3 does not join; use a stage "
-                      "from 0 to 2");
-  }
   if (options_.sixteen_bit_masters && store_->dtype() == at::kFloat)
     raise<UsageError>(kWhere, "16-bit masters of a model in fp32; enable fp16 or bf16");
   if (options_.split_masters && (store_->dtype() != at::kBFloat16 || options_.sixteen_bit_masters)) {
@@ -86,11 +81,6 @@ void ZeroOptimizer::check_offload() const {
   if (!options_.offload.is_on()) return;
   constexpr const char* kWhere = "zero.optimizer";
   if (options_.stage == 0) raise<UsageError>(kWhere, "offloading at stage 0, expected stage 1, 2 or 3");
-  if (!optimizer_->is_elementwise()) {
-    raise<UsageError>(kWhere, "offloading of ", optimizer_->name(),
-                      ", which needs norms or shapes of whole parameters, expected an optimizer that updates "
-                      "each element by itself");
-  }
   if (options_.offload.ratio != 1.0 && options_.stage != 3) {
     raise<UsageError>(kWhere, "offloading of a part, ", options_.offload.ratio, ", at stage ", options_.stage,
                       ", expected stage 3");

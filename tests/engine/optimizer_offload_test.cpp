@@ -54,14 +54,6 @@ TEST(OptimizerOffload, StepsTheClassesOfTheHost) {
   EXPECT_EQ(make_engine(basic())->optimizer()->base_optimizer().name(), "FusedAdam");
 }
 
-TEST(OptimizerOffload, RefusesOptimizersOfWholeParameters) {
-  for (const char* type : {"Lamb", "Muon"}) {
-    EXPECT_THAT(error_of<ConfigError>([&] { make_engine(offloaded(of_type(type))); }),
-                AllOf(HasSubstr("zero_optimization.offload_optimizer.device: got \"cpu\" with"),
-                      HasSubstr("needs norms or shapes of whole parameters")));
-  }
-}
-
 TEST(OptimizerOffload, InsistsOnAClassOfTheHostUnlessToldOtherwise) {
   EXPECT_THAT(error_of<ConfigError>([] { engine_with(Json::object(), torch_adamw); }),
               AllOf(HasSubstr("class AdamW"), HasSubstr("zero_force_ds_cpu_optimizer = false")));

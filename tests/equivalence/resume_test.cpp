@@ -137,7 +137,8 @@ class ResumeWithWholeParameters : public ::testing::TestWithParam<std::tuple<con
 INSTANTIATE_TEST_SUITE_P(Matrix, ResumeWithWholeParameters,
                          ::testing::Values(std::tuple("Lamb", 1, 3), std::tuple("Lamb", 2, 2),
                                            std::tuple("Muon", 0, 2), std::tuple("Muon", 1, 2),
-                                           std::tuple("Muon", 2, 3)));
+                                           std::tuple("Muon", 2, 3), std::tuple("Lamb", 3, 2),
+                                           std::tuple("Muon", 3, 3)));
 INSTANTIATE_TEST_SUITE_P(OfTorch, ResumeWithWholeParameters, ::testing::Values(std::tuple("RMSprop", 2, 2)));
 
 TEST_P(ResumeWithWholeParameters, EqualsAnUninterruptedRunBitForBit) {

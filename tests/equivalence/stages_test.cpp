@@ -6,6 +6,7 @@
 #include "deepspeed/initialize.h"
 
 #include "tests/support/odd_net.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/training_run.h"
 
 namespace deepspeed::testing {
@@ -75,20 +76,38 @@ Json with_optimizer(const char* type, Json config) {
   return config;
 }
 
+std::vector<Json> homes_of_states(const std::string& folder) {
+  std::vector<Json> configs;
+  for (const int stage : {1, 2, 3}) {
+    configs.push_back(zero(stage));
+    for (const char* device : {"cpu", "nvme"}) {
+      Json config = zero(stage);
+      config["zero_optimization"]["offload_optimizer"] = {{"device", device}, {"nvme_path", folder}};
+      config["zero_optimization"]["sub_group_size"] = 100;
+      configs.push_back(config);
+      if (stage < 3) continue;
+      config["zero_optimization"]["offload_optimizer"]["ratio"] = 0.5;
+      configs.push_back(config);
+    }
+  }
+  return configs;
+}
+
 TEST(Stages, LambAndMuonTrainAlikeAtEachOfThem) {
+  const TemporaryFolder folder;
   for (const char* type : {"Lamb", "Muon"}) {
     for (const int world : {2, 3, 4}) {
       TrainingSpec spec{.world_size = world, .config = with_optimizer(type, zero(0))};
       const TrainingResult reference = run_training(spec);
       ASSERT_FALSE(reference.weights.empty());
-      for (const int stage : {1, 2}) {
-        spec.config = with_optimizer(type, zero(stage));
+      for (const Json& config : homes_of_states(folder.string())) {
+        spec.config = with_optimizer(type, config);
         const TrainingResult result = run_training(spec);
         if (type == std::string("Muon")) {
-          EXPECT_EQ(result.weights, reference.weights) << "stage " << stage << " world " << world;
+          EXPECT_EQ(result.weights, reference.weights) << config << " world " << world;
         } else {  // the norm of a parameter is added up in another order
           EXPECT_LT(largest_relative_difference(result.weights, reference.weights, 1e-3), 1e-5)
-              << "stage " << stage << " world " << world;
+              << config << " world " << world;
         }
       }
     }
@@ -97,7 +116,7 @@ TEST(Stages, LambAndMuonTrainAlikeAtEachOfThem) {
 
 TEST(Stages, LambAndMuonDoNotDependOnTheNumberOfRanks) {
   for (const char* type : {"Lamb", "Muon"}) {
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
       const Json config = with_optimizer(type, zero(stage));
       const TrainingResult one = run_training({.world_size = 1, .micro_batch = 12, .config = config});
       ASSERT_FALSE(one.weights.empty());
@@ -123,7 +142,7 @@ TEST(Stages, LambAndMuonAgreeInBf16WithClippingAndRoundRobin) {
     };
     const TrainingResult reference = run_training({.world_size = 3, .config = config(0, false)});
     ASSERT_FALSE(reference.weights.empty());
-    for (const int stage : {1, 2}) {
+    for (const int stage : {1, 2, 3}) {
       for (const bool round_robin : {false, true}) {
         const TrainingResult result = run_training({.world_size = 3, .config = config(stage, round_robin)});
         EXPECT_LT(largest_relative_difference(result.weights, reference.weights, 1e-2), 2e-2)

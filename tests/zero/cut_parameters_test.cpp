@@ -1,6 +1,7 @@
 #include "deepspeed/zero/cut_parameters.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/flip.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <torch/types.h>
@@ -32,29 +33,38 @@ std::vector<int64_t> indices(const optim::CutParameters& cut) {
 TEST(CutParameters, AreThoseOnSeveralRanks) {
   testing::run_ranks(3, [](comm::World& world) {
     const ParamStore store = make_store(3);
-    const auto cut = make_cut_parameters(store.groups()[0], world.group());
+    const auto cut = make_cut_parameters(store, 0, world.group());
     EXPECT_EQ(indices(*cut), (std::vector<int64_t>{2}));  // p0: [0, 6), p1: [6, 10), p2: [10, 26)
     EXPECT_EQ(cut->all()[0].shape, (std::vector<int64_t>{8, 2}));
   });
   testing::run_ranks(1, [](comm::World& world) {
     const ParamStore store = make_store(1);
-    EXPECT_TRUE(make_cut_parameters(store.groups()[0], world.group())->all().empty());
+    EXPECT_TRUE(make_cut_parameters(store, 0, world.group())->all().empty());
   });
 }
 
-TEST(CutParameters, AreJoinedOnTheRanksThatHaveAPart) {
+TEST(CutParameters, AreMadeWholeOnTheRanksThatHaveAPart) {
   testing::run_ranks(3, [](comm::World& world) {
     const ParamStore store = make_store(3);
-    const auto cut = make_cut_parameters(store.groups()[0], world.group());
+    const auto cut = make_cut_parameters(store, 0, world.group());
+    EXPECT_EQ(cut->device(), at::Device(at::kCPU));
     const at::Tensor whole = at::arange(16, at::kFloat);
     at::Tensor part;
     if (world.rank() == 1) part = whole.narrow(0, 0, 10);
     if (world.rank() == 2) part = whole.narrow(0, 10, 6);
-    const at::Tensor joined = cut->join(0, part);
+    int num_calls = 0;
+    const auto results = cut->change_whole({{0, part}}, [&](size_t index, const at::Tensor& all) {
+      ++num_calls;
+      EXPECT_EQ(index, 0U);
+      EXPECT_TRUE(all.equal(whole));
+      return all.flip(0);
+    });
+    EXPECT_EQ(num_calls, world.rank() == 0 ? 0 : 1);
+    ASSERT_EQ(results.size(), 1U);
     if (world.rank() == 0) {
-      EXPECT_FALSE(joined.defined());
+      EXPECT_FALSE(results[0].defined());
     } else {
-      EXPECT_TRUE(joined.equal(whole));
+      EXPECT_TRUE(results[0].equal(whole.flip(0).narrow(0, world.rank() == 1 ? 0 : 10, part.numel())));
     }
     const at::Tensor sums = at::full({2}, 1.0 + world.rank(), at::kDouble);
     cut->sum(sums);

@@ -281,16 +281,5 @@ TEST(ShardedTraining, NamesTheParameterWhoseGradientIsNotFinite) {
   });
 }
 
-TEST(ShardedTraining, RefusesOptimizersThatNeedWholeParameters) {
-  testing::run_ranks(1, [](comm::World& world) {
-    testing::OddNet model;
-    Recipe recipe;
-    recipe.optimizer = "Lamb";
-    EXPECT_THAT(
-        testing::error_of<UsageError>([&] { optimizer_for(model, recipe.at_stage(3), world.group()); }),
-        HasSubstr("stage 3"));
-  });
-}
-
 }  // namespace
 }  // namespace deepspeed::zero
