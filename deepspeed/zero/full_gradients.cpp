@@ -1,9 +1,12 @@
 // Stages 0 and 1: each gradient is added into a flat buffer of the whole group as it comes; the buffer is
 // reduced in place at the accumulation boundary, bucket by bucket.
 #include <cmath>
+#include <map>
+#include <set>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
@@ -32,7 +35,10 @@ class FullGradients : public GradReducer {
   void take_gradient(size_t group, size_t param) override {
     const c10::NoGradGuard no_grad;
     open_ = true;
-    if (order_.was_launched(group, param)) refuse_late_gradient(group, param);
+    if (order_.was_launched(group, param)) {
+      late_[*order_.bucket_of(group, param)].insert(param);
+      return;
+    }
     at::Tensor& gradient = store_.groups()[group].params[param].tensor.mutable_grad();
     // Autograd may run the node without a gradient: then finish_backward() fills in zeros before the bucket
     // goes.
@@ -65,6 +71,7 @@ class FullGradients : public GradReducer {
       while (const auto bucket = order_.take_any()) launch(*bucket);
       for (auto& [bucket, works] : in_flight_) finish_sum(view(buckets_[bucket]), works);
       in_flight_.clear();
+      for (const auto& [bucket, params] : std::exchange(late_, {})) add_late(bucket, params);
       for (size_t group = 0; group < flat_.size(); ++group) scale_after(gradient(group));
       reduced_ = true;
       if (options_.keep_param_grads) expose_grads();
@@ -157,6 +164,27 @@ class FullGradients : public GradReducer {
     }
   }
 
+  /// What came after the bucket was launched is summed over the ranks by itself, and added.
+  void add_late(size_t index, const std::set<size_t>& params) {
+    const Bucket& bucket = buckets_[index];
+    const at::Tensor sums = view(bucket), values = at::zeros_like(sums);
+    const FlatLayout& layout = store_.groups()[bucket.group].layout;
+    for (const size_t param : params) {
+      at::Tensor& gradient = store_.groups()[bucket.group].params[param].tensor.mutable_grad();
+      const Interval in_flat = layout.place(param);
+      values.narrow(0, in_flat.begin - bucket.in_flat.begin, in_flat.numel())
+          .copy_(dense_gradient(gradient).reshape({-1}));
+      gradient.reset();
+    }
+    if (group_.size() > 1 && travels_by_rows(bucket)) {
+      sum_by_rows(bucket, values);
+    } else if (group_.size() > 1) {
+      Works works = start_sum(bucket, values);
+      finish_sum(values, works);
+    }
+    sums.add_(values);
+  }
+
   void expose_grads() {
     for (size_t group = 0; group < flat_.size(); ++group) {
       auto& params = store_.groups()[group].params;
@@ -168,6 +196,9 @@ class FullGradients : public GradReducer {
   std::vector<at::Tensor> flat_;            // [group], padded
   std::vector<std::vector<bool>> written_;  // [group][param], in this accumulation window
   std::vector<std::pair<size_t, Works>> in_flight_;
+  // By bucket, parameters that got another gradient after it was launched: parts of the graph that several
+  // parts with a backward of their own share. The gradients wait in the parameters.
+  std::map<size_t, std::set<size_t>> late_;
   bool reduced_ = false;    // flat_ holds averages
   bool unreduced_ = false;  // backwards of this window have only added to flat_
 };

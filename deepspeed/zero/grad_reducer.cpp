@@ -213,10 +213,8 @@ void GradReducer::refuse_gradient_after_step_began(size_t group, size_t param) {
 void GradReducer::refuse_late_gradient(size_t group, size_t param) const {
   raise<UsageError>(
       "zero.grad_reducer", "parameter '", store_.groups()[group].params[param].name,
-      "' received another gradient after its bucket was reduced: it is used in a part of the graph that "
-      "runs its own backward. Set ",
-      on_final_ ? "zero_optimization.offload_optimizer.super_offload to false"
-                : "zero_optimization.overlap_comm to false, or use stage 2 or 3");
+      "' received another gradient after super_offload began its step: several parts of the graph that run a "
+      "backward of their own use it. Set zero_optimization.offload_optimizer.super_offload to false");
 }
 
 }  // namespace deepspeed::zero

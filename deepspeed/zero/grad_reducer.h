@@ -155,7 +155,7 @@ class GradReducer {
   void scale_after(const at::Tensor& tensor) const;
   /// Of the gradients that are kept.
   at::TensorOptions kept_options() const;
-  /// Throws UsageError: the bucket of this parameter was reduced before its last gradient came.
+  /// Throws UsageError: what on_final() was told of this parameter was not its last gradient.
   void refuse_late_gradient(size_t group, size_t param) const;
   /// For what on_final() promises: whether somebody listens, in this backward; tells him.
   bool gives_out() const { return boundary_ && on_final_; }
