@@ -3,14 +3,10 @@
 // --fio what the disk gives is what fio reaches, which reads and writes as many bytes as a step does.
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <iomanip>
 #include <iostream>
-#include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -19,10 +15,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "deepspeed/base/json.h"
-#include "deepspeed/io/disk_rate.h"
 #include "deepspeed/optim/adam.h"
 #include "deepspeed/zero/state_swapper.h"
+
+#include "benchmarks/offload/disk_peer.h"
 
 namespace {
 
@@ -123,36 +119,9 @@ void print_timeline(const std::vector<SwapSpan>& spans) {
   for (const std::string& row : rows) std::cout << "  |" << row << "|\n";
 }
 
-/// Seconds in which fio reads so many bytes and writes as many, mixed, by requests as ours.
-double fio_seconds(const Arguments& arguments, int64_t bytes) {
-  const std::string file = (std::filesystem::path(arguments.folder) / "nvme_step.fio").string();
-  const deepspeed::io::AsyncIoOptions& aio = arguments.aio;
-  const std::string command =
-      "fio --name=mixed --filename='" + file + "' --rw=rw --rwmixread=50 --direct=1 --ioengine=io_uring" +
-      " --bs=" + std::to_string(aio.block_bytes) + " --iodepth=" + std::to_string(aio.queue_depth) +
-      " --size=" + std::to_string(bytes) + " --io_size=" + std::to_string(2 * bytes) +
-      " --randrepeat=1 --output-format=json";
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command.c_str(), "r"), &::pclose);
-  if (!pipe) throw std::runtime_error("cannot start fio");
-  std::string text;
-  char part[4096];
-  while (const size_t count = std::fread(part, 1, sizeof part, pipe.get())) text.append(part, count);
-  const size_t begin = text.find('{');
-  if (begin == std::string::npos) throw std::runtime_error("fio printed no JSON: is it installed?");
-  const auto job = deepspeed::Json::parse(text.substr(begin)).at("jobs").at(0);
-  const double moved = job["read"]["io_bytes"].get<double>() + job["write"]["io_bytes"].get<double>();
-  const double milliseconds =
-      std::max(job["read"]["runtime"].get<double>(), job["write"]["runtime"].get<double>());
-  return milliseconds / 1e3 * (2.0 * double(bytes) / moved);
-}
-
 double disk_seconds(const Arguments& arguments, int64_t bytes) {
-  if (arguments.fio) return fio_seconds(arguments, bytes);
-  deepspeed::io::DiskRateOptions options;
-  options.bytes = uint64_t(std::min(bytes, int64_t{512'000'000}));
-  options.loops = 1;
-  const auto rate = deepspeed::io::measure_disk(arguments.folder, options, arguments.aio);
-  return double(bytes) / rate.read + double(bytes) / rate.write;
+  const auto& peer = arguments.fio ? deepspeed::benchmarks::fio_seconds : deepspeed::benchmarks::own_seconds;
+  return peer(arguments.folder, arguments.aio, {bytes, bytes});
 }
 
 struct Measured {

@@ -156,6 +156,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   std::unique_ptr<optim::Optimizer> base;
   if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
   ModelStore store = make_store(config, std::move(groups.tensors), model, world.group(), dtype);
+  zero::ParamUnits units;
+  if (store.pool) units = join_leaf_modules(model, config.zero_optimization, *store.pool);
   if (base) {
     zero::ZeroOptions zero = zero_options(config, world.size());
     zero.check_overflow = zero.check_overflow || autocast == at::kHalf;
@@ -163,15 +165,16 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
     zero.by_rows = row_parameters(config, model);
     zero.offload = optimizer_offload(config, world.rank(), autocast);
     use_cores_for_step(config, world, autocast, zero.offload);
-    if (store.pool) zero.units = join_leaf_modules(model, config.zero_optimization, *store.pool);
+    zero.units = std::move(units);
     optimizer = std::make_shared<zero::ZeroOptimizer>(
         std::move(store.params), std::move(base), make_loss_scaler(config, autocast), world.group(), zero);
     follow_units(optimizer, store.pool);
   }
   auto scheduler = make_scheduler(config, options, client, optimizer.get());
   const uint64_t seed = start_rank_streams(config.seed, world);
-  return {std::move(config),    world, std::move(model), std::move(optimizer),
-          std::move(scheduler), seed,  autocast,         std::move(store.pool)};
+  return {std::move(config),      world, std::move(model), std::move(optimizer),
+          std::move(scheduler),   seed,  autocast,         std::move(store.pool),
+          std::move(store.params)};
 }
 
 }  // namespace deepspeed

@@ -28,7 +28,8 @@ Engine::Engine(EngineParts parts)
       lr_scheduler_(std::move(parts.lr_scheduler)),
       seed_(parts.seed),
       autocast_(parts.autocast),
-      pool_(std::move(parts.pool)) {
+      pool_(std::move(parts.pool)),
+      params_(std::move(parts.params)) {
   if (config_.wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
   if (config_.timers.throughput.enabled) throughput_.emplace(config_.timers.throughput.synchronized);
   const auto& writer = config_.checkpoint.writer;
@@ -330,6 +331,7 @@ zero::MemoryBytes Engine::memory() const {
     memory.parameters += zero::held_bytes(param.tensor);
     memory.on_disk += zero::disk_bytes(param.tensor);
   }
+  if (params_) memory.swap_buffers = params_->buffer_bytes();
   return memory;
 }
 

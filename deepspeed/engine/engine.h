@@ -65,8 +65,9 @@ struct EngineParts {
   std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: evaluation only
   std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: the rates stay
   uint64_t seed = 0;
-  std::optional<at::ScalarType> autocast = {};  // dtype of the config's torch_autocast
-  std::shared_ptr<zero::GatherPool> pool = {};  // of stage 3; null: the parameters are not partitioned
+  std::optional<at::ScalarType> autocast = {};    // dtype of the config's torch_autocast
+  std::shared_ptr<zero::GatherPool> pool = {};    // of stage 3; null: the parameters are not partitioned
+  std::unique_ptr<zero::ParamStore> params = {};  // of stage 3 without an optimizer, which has it else
 };
 
 class Engine : public ConfigGetters, public LaterCalls {
@@ -271,6 +272,7 @@ class Engine : public ConfigGetters, public LaterCalls {
   uint64_t seed_;
   std::optional<at::ScalarType> autocast_;
   std::shared_ptr<zero::GatherPool> pool_;         // of stage 3, else null
+  std::unique_ptr<zero::ParamStore> params_;       // of stage 3 without an optimizer, else null
   zero::ParkedStorages parked_states_;             // between offload_states() and reload_states()
   std::unique_ptr<profile::StepTimers> timers_;    // null: not asked for
   std::optional<profile::Throughput> throughput_;  // nothing: not asked for

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include <ATen/ops/equal.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
 #include <gmock/gmock.h>
@@ -91,6 +92,24 @@ TEST_P(Stage3Evaluation, HoldsOneShardOfEachParameter) {
     const auto memory = engine->memory();
     EXPECT_EQ(memory.parameters, 4 * shards);
     EXPECT_EQ(memory.total(), memory.parameters);
+  });
+}
+
+TEST_P(Stage3Evaluation, CountsTheBuffersOfParametersOnADisk) {
+  const TemporaryFolder folder;
+  run_ranks(GetParam(), [&](comm::World& world) {
+    Json config = evaluation_config(3);
+    config["zero_optimization"]["offload_param"] = {
+        {"device", "nvme"}, {"nvme_path", folder.string()}, {"max_in_cpu", 0}, {"buffer_size", 5000}};
+    config["aio"] = {{"block_size", 4096}};
+    const auto engine =
+        std::get<0>(initialize(std::make_shared<torch::nn::LinearImpl>(torch::nn::LinearOptions(70, 70)),
+                               {.config = config, .world = world}));
+    const auto memory = engine->memory();
+    EXPECT_GE(memory.on_disk, 4 * 70 * 70 / world.size());
+    EXPECT_GT(memory.swap_buffers, 0);
+    EXPECT_LE(memory.swap_buffers, 5 * 4 * 5120) << "buffer_count, 5, of so many elements in whole pages";
+    EXPECT_EQ(memory.total(), memory.swap_buffers + memory.parameters);
   });
 }
 

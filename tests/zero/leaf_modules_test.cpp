@@ -71,6 +71,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+const Json kAhead = {{"device", "cpu"}, {"super_offload", true}};
 const Json kByClass = {{"leaf_module", {{"classes", "Experts"}}}};
 
 Json expert_config(int stage, const Json& zero = Json::object(), const Json& patch = Json::object()) {
@@ -126,12 +127,30 @@ TEST(LeafModules, TrainAsAtStageZeroWhereRanksUseDifferentExperts) {
                                          {{"stage3_prefetch_bucket_size", 300}},
                                          {{"stage3_max_reuse_distance", 0}},
                                          {{"stage3_param_persistence_threshold", 30}},
-                                         {{"contiguous_gradients", false}}}) {
+                                         {{"contiguous_gradients", false}},
+                                         {{"offload_optimizer", kAhead}}}) {
         zero.update(kByClass);
         expect_equal_results(train_experts(world, expert_config(3, zero)), expected, zero);
       }
     });
   }
+}
+
+TEST(LeafModules, OfAnEngineThatOnlyEvaluatesAreGatheredAsOne) {
+  run_ranks(3, [](comm::World& world) {
+    Json config = expert_config(3, kByClass), whole = expert_config(0);
+    for (Json* one : {&config, &whole}) one->erase("optimizer");
+    const auto evaluator =
+        std::get<0>(initialize(std::make_shared<ExpertNet>(), {.config = config, .world = world}));
+    const auto plain =
+        std::get<0>(initialize(std::make_shared<ExpertNet>(), {.config = whole, .world = world}));
+    const torch::NoGradGuard no_grad;
+    for (int64_t pass = 0; pass < 3; ++pass) {
+      const int64_t expert = (pass + world.rank()) % 2;
+      const at::Tensor input = at::full({3, 7}, 0.5 + double(pass));
+      EXPECT_TRUE(evaluator->forward(input, expert).equal(plain->forward(input, expert))) << pass;
+    }
+  });
 }
 
 TEST(LeafModules, MayBeUsedSeveralTimesInAPassAndInDirectBackwards) {
