@@ -63,5 +63,11 @@ if(NOT TARGET deepspeed::torch)
   target_link_libraries(deepspeed::torch_cuda INTERFACE deepspeed::torch
     "-Wl,--no-as-needed" "${DEEPSPEED_TORCH_DIR}/lib/libtorch_cuda.so" "${DEEPSPEED_TORCH_DIR}/lib/libc10_cuda.so"
     "-Wl,--as-needed")
+  # Its headers include NCCL's, and those of CUDA's libraries, of which a toolkit may have none: the wheels that hold the
+  # libraries hold the headers too. Searched last, so that a toolkit's own come first.
+  file(GLOB _nvidia_includes LIST_DIRECTORIES true "${_site_packages}/nvidia/*/include")
+  foreach(_dir ${_nvidia_includes})
+    target_compile_options(deepspeed::torch_cuda INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${_dir}>")
+  endforeach()
 endif()
 message(STATUS "LibTorch ${DEEPSPEED_TORCH_VERSION} at ${DEEPSPEED_TORCH_DIR}")
