@@ -4,7 +4,7 @@ small model agree from the same weights, then times, and prints one table (markd
     python3 compare.py --program build/cuda/benchmarks/end_to_end_gpt2_throughput [--seconds 300] [--tiny]
 
 --tiny runs sizes that a CPU takes, to try the script itself; its times mean nothing. Rows that would begin after
---seconds are left out and named.
+--seconds are left out and named; one that is not done a minute later is stopped.
 """
 
 import argparse
@@ -47,8 +47,8 @@ def verify(program, peer):
     """Aborts unless the engine and PyTorch train the same small model alike, from the same weights."""
     with tempfile.TemporaryDirectory() as folder:
         weights = f"{folder}/weights.pt"
-        ours = run(program, SMALL, "--weights", weights)
-        theirs = run(peer, SMALL, "--weights", weights)
+        ours = run(program, SMALL, "--weights", weights, seconds=60)
+        theirs = run(peer, SMALL, "--weights", weights, seconds=60)
     for name, result in (("the engine", ours), ("PyTorch", theirs)):
         if "error" in result:
             raise SystemExit(f"{name} failed on the small model: {result['error']}")
@@ -65,18 +65,18 @@ def main():
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
     program, peer = [options.program], [sys.executable, HERE / "torch_peer.py"]
-    begin = time.monotonic()
+    end = time.monotonic() + options.seconds
     verify(program, peer)
 
     rows, left_out = [], []
     for model, sizes in (TINY if options.tiny else MODELS).items():
-        ours = run(program, sizes)
+        ours = run(program, sizes, seconds=max(0, end - time.monotonic()) + 60)
         runs = {"deepspeed-cpp, bf16 with fp32 masters": ours}
         for name, flags in PEERS.items():
-            if time.monotonic() - begin > options.seconds:
+            if time.monotonic() > end:
                 left_out.append(f"{model}: {name}")
                 continue
-            runs[name] = run([*peer, *flags], sizes)
+            runs[name] = run([*peer, *flags], sizes, seconds=end - time.monotonic() + 60)
         for name, result in runs.items():
             if "error" in result:
                 rows.append(f"| {model} | {name} | failed: {result['error']} | | |")

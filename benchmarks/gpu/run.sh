@@ -7,6 +7,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 logs=${1:-$root/build/cuda-logs}
 mkdir -p "$logs"
+logs=$(cd "$logs" && pwd)
 cd "$root"
 begin=$SECONDS
 left() { echo $((540 - (SECONDS - begin))); }

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # ZeRO-3 and offloading on one GPU, in one call of under 9 minutes, with a short table last:
 #   benchmarks/gpu/run_zero3.sh [--largest] [FOLDER FOR THE LOGS]
-# GPT-2 1.5B, and a GPT of 7B with the optimizer and the parameters in host memory, beside DeepSpeed; with --largest the
-# largest models that train: 17B with exact fp32 masters, 30B with 16-bit states. Needs what run.sh needs, and deepspeed
-# 0.19.6 in python3 (or in a folder that PYTHONPATH names) for the comparison.
+# GPT-2 1.5B, and a GPT of 4B with the optimizer and the parameters in host memory, beside DeepSpeed; with --largest the
+# largest models that train: 17B with exact fp32 masters, 30B with 16-bit states, and 7B in host memory. Needs what run.sh
+# needs, and deepspeed 0.19.6 in python3 (or in a folder that PYTHONPATH names) for the comparison.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 rows=models
 [ "${1:-}" != --largest ] || { rows=largest; shift; }
 logs=${1:-$root/build/cuda-logs}
 mkdir -p "$logs"
+logs=$(cd "$logs" && pwd)
 cd "$root"
 begin=$SECONDS
 left() { echo $((540 - (SECONDS - begin))); }
