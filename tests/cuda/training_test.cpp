@@ -205,12 +205,14 @@ TEST_F(CudaTraining, SplitMastersAreWrittenAndReadAsFp32Ones) {
 }
 
 TEST_F(CudaTest, HostMemoryIsPageLockedAndNoLargerThanItsPages) {
-  const int64_t before = device::resident_bytes();
   constexpr int64_t kNumel = (256 << 18) + 1;  // a little more than 256 MiB
+  const at::Tensor there = at::zeros({kNumel}, at::TensorOptions().device(at::kCUDA));
+  // The first use of the device and of a kernel takes memory as well.
+  ASSERT_EQ(there.sum(at::kDouble).item<double>(), 0.0);
+  const int64_t before = device::resident_bytes();
   at::Tensor memory = device::empty_host(kNumel, at::kFloat, true);
   EXPECT_TRUE(memory.is_pinned());
   memory.fill_(3.0);
-  const at::Tensor there = at::empty({kNumel}, at::TensorOptions().device(at::kCUDA));
   there.copy_(memory, /*non_blocking=*/true);
   EXPECT_EQ(there.sum(at::kDouble).item<double>(), 3.0 * kNumel);
   EXPECT_LT(device::resident_bytes() - before, int64_t{400} << 20);
