@@ -123,7 +123,8 @@ class PartitionedGradients : public GradReducer {
   }
 
   bool uses_buffers() const { return options_.contiguous || !space_->is_as_in_parameter(); }
-  size_t most_in_flight() const { return options_.overlap ? 2 : 1; }
+  // One rank has nothing to wait for.
+  size_t most_in_flight() const { return options_.overlap && group_.size() > 1 ? 2 : 1; }
   bool is_gathering(size_t bucket) const { return gathering_ && gathering_->bucket == bucket; }
 
   /// Takes a buffer for the bucket, if it is the one that is launched next and there is a buffer to take.
@@ -163,8 +164,9 @@ class PartitionedGradients : public GradReducer {
     Gathered gathered = std::move(*gathering_);
     gathering_.reset();
     if (group_.size() > 1) gathered.works = start_sum(buckets_[index], gathered.values);
+    const bool is_there = gathered.works.empty();
     in_flight_.push_back(std::move(gathered));
-    if (!options_.overlap) absorb_oldest();
+    if (!options_.overlap || is_there) absorb_oldest();
   }
 
   void absorb_oldest() {
@@ -205,15 +207,18 @@ class PartitionedGradients : public GradReducer {
   Gathered take_buffer(size_t index) {
     const Bucket& bucket = buckets_[index];
     const int64_t numel = space_->numel(bucket);
-    if (pool_.empty()) {
+    // What comes back from a reduction is read by its copy to the host still: there is one buffer more, so
+    // that the device does not wait for that copy at once.
+    const bool has_all = !on_host_ || pool_.size() + in_flight_.size() > most_in_flight();
+    if (pool_.empty() || !has_all) {
       int64_t largest = 0;
       for (const Bucket& any : buckets_) largest = std::max(largest, space_->numel(any));
-      pool_.push_back({at::empty({largest}, store_.options()), {}});
+      pool_.push_front({at::empty({largest}, store_.options()), {}});
     }
-    pool_.back().is_free.hold_current_stream();
-    const at::Tensor storage = std::move(pool_.back().memory);
-    pool_.pop_back();
-    return {index, storage, storage.narrow(0, 0, numel), {}};
+    FreeBuffer buffer = std::move(pool_.front());
+    pool_.pop_front();
+    buffer.is_free.hold_current_stream();
+    return {index, buffer.memory, buffer.memory.narrow(0, 0, numel), {}};
   }
 
   // The gradient of the bucket's one parameter travels where it lies.
@@ -240,7 +245,7 @@ class PartitionedGradients : public GradReducer {
   // Buckets of parameters that got another gradient after they were launched: parts of the graph that several
   // parts with a backward of their own share. The gradients wait in the parameters for a second round.
   std::set<size_t> late_;
-  std::vector<FreeBuffer> pool_;
+  std::deque<FreeBuffer> pool_;  // that which is free longest first
   std::optional<Gathered> gathering_;
   std::deque<Gathered> in_flight_;
   bool window_is_empty_ = true;
