@@ -68,6 +68,8 @@ class ParamStore {
   /// Stage 3: of what is on a disk, and of the memory through which it passes.
   virtual int64_t disk_bytes() const { return 0; }
   virtual int64_t buffer_bytes() const { return 0; }
+  /// Stage 3: before elements of the group's flat tensor are written, waits until no device copies from them.
+  virtual void wait_for_reads(size_t, const Interval&) const {}
   /// Stage 3: waits for shards that were started to be written. Throws IoError, on this rank alone.
   virtual void finish_writes() {}
   /// Stage 3: after shards were updated, what is whole of the parameters is stale. Talks to no rank.

@@ -6,6 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/device/stream_event.h"
+
 namespace deepspeed::zero {
 
 /// Of one thread at a time.
@@ -33,6 +35,8 @@ class Shard {
   virtual void write(const at::Tensor& values) = 0;
   /// The same, but what takes long goes on beside the caller, and may fail later: see ShardFile.
   virtual void start_write(const at::Tensor& values) { write(values); }
+  /// Before somebody else writes memory(): waits until a device has copied what was read of it.
+  virtual void wait_for_reads() const {}
 
  private:
   int64_t numel_;
@@ -48,10 +52,12 @@ class MemoryShard final : public Shard {
   at::Tensor memory() const override { return memory_; }
   void read(const at::Tensor& values) override;
   void write(const at::Tensor& values) override;
+  void wait_for_reads() const override { read_.wait(); }
 
  private:
   at::Tensor memory_;
   bool is_pinned_;
+  device::StreamEvent read_;  // the latest copy to a device
 };
 
 }  // namespace deepspeed::zero

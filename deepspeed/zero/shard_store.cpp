@@ -190,6 +190,15 @@ int64_t ShardStore::bytes() const {
   return bytes;
 }
 
+void ShardStore::wait_for_reads(size_t group, const Interval& interval) const {
+  if (home_ != ParamHome::kHost) return;
+  for (size_t param = 0; param < storages_[group].size(); ++param) {
+    const auto& storage = storages_[group][param];
+    if (storage && !intersect(layouts_[group].place(param), interval).empty())
+      storage->shard()->wait_for_reads();
+  }
+}
+
 void ShardStore::finish_writes() {
   if (file_) file_->finish_writes();
 }

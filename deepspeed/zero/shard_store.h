@@ -48,6 +48,7 @@ class ShardStore : public ParamStore {
   std::shared_ptr<Shard> shard(size_t group, size_t param) const override;
   int64_t disk_bytes() const override { return file_ ? file_->file_bytes() : 0; }
   int64_t buffer_bytes() const override { return file_ ? file_->buffer_bytes() : 0; }
+  void wait_for_reads(size_t group, const Interval& interval) const override;
   void finish_writes() override;
   void shards_changed() override;
   std::vector<size_t> take_set(size_t group) override;

@@ -2,7 +2,8 @@
 
 namespace deepspeed::zero {
 
-SliceWeights::SliceWeights(const ParamStore& store, size_t group, const Interval& interval) {
+SliceWeights::SliceWeights(const ParamStore& store, size_t group, const Interval& interval)
+    : store_(store), group_(group), interval_(interval) {
   const StoredGroup& stored = store.groups()[group];
   if (stored.flat.defined()) {
     memory_ = stored.flat.narrow(0, interval.begin, interval.numel());
@@ -31,6 +32,7 @@ void SliceWeights::read(const Interval& part, const at::Tensor& values) const {
 
 void SliceWeights::write(const at::Tensor& values) const {
   if (memory_.defined()) {
+    wait_for_reads();
     memory_.copy_(values);
     return;
   }

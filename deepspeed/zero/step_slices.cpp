@@ -254,7 +254,10 @@ at::Tensor StepSlices::copy_of(const SliceWeights& weights, const Slice& slice, 
 /// model in fp32 it is the master that is copied.
 at::Tensor StepSlices::memory_for_weights(const Slice& slice, const SliceWeights& weights) {
   const int64_t numel = slice.interval.numel();
-  if (is_at_weights(slice)) return weights.memory();
+  if (is_at_weights(slice)) {
+    weights.wait_for_reads();
+    return weights.memory();
+  }
   if (fetches_weights(slice)) return transfers_.next();
   if (sends_weights(slice)) return transfers_.outgoing(numel, store_.dtype());
   if (reads_weights(slice)) return copy_of(weights, slice, numel);
@@ -305,6 +308,7 @@ void StepSlices::visit(size_t group, const Interval& part, Access access, Shown 
     const size_t id = slice.flat.id;
     const bool is_copy = !keeps_master(slice) && store_.home() == ParamHome::kDisk;
     const SliceWeights weights = weights_of(slice);
+    if (access == Access::kChange) weights.wait_for_reads();
     const at::Tensor master = keeps_master(slice) ? slice.flat.master
                               : is_copy           ? copy_of(weights, slice, slice.interval.numel())
                                                   : weights.memory();
@@ -338,6 +342,7 @@ void StepSlices::visit_split(Slice& slice, const Interval& part, Access access, 
   shows.master = kernels::join_master(upper, lower);
   visit(shows);
   if (access != Access::kChange) return;
+  weights.wait_for_reads();
   kernels::split_master(shows.master, upper, lower);
   if (!is_at_weights(slice)) weights.write(upper);
 }
