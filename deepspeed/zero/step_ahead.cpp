@@ -2,7 +2,14 @@
 
 #include <utility>
 
+#include "deepspeed/device/current_device.h"
+
 namespace deepspeed::zero {
+
+// A thread begins on the first CUDA device, where work on another one's events would leave a context.
+StepAhead::StepAhead(const device::Cores& cores, at::Device device) : worker_(cores) {
+  if (device.is_cuda()) worker_.add([device] { device::set_cuda_device(device.index()); });
+}
 
 void StepAhead::begin(std::vector<OwnedPart> slices, const std::vector<OwnedPart>& parts,
                       const std::vector<optim::ParamGroup>& groups) {

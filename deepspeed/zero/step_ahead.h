@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include <c10/core/Device.h>
+
 #include "deepspeed/device/ordered_worker.h"
 #include "deepspeed/optim/param_group.h"
 #include "deepspeed/zero/slice_arrivals.h"
@@ -25,7 +27,8 @@ class StepAhead {
   };
   using Step = std::function<Outcome()>;
 
-  explicit StepAhead(const device::Cores& cores) : worker_(cores) {}
+  /// device: where the model is.
+  StepAhead(const device::Cores& cores, at::Device device);
 
   bool has_begun() const { return arrivals_.has_value(); }
   /// slices: all; parts: what their gradients arrive in. `groups` are as the steps will use them.

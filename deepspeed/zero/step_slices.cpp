@@ -54,7 +54,7 @@ StepSlices::StepSlices(ParamStore& store, optim::Optimizer& optimizer, const com
   make_masters();
   if (!options_.offload.super_offload) return;
   make_memory_for_waiting();
-  ahead_ = std::make_unique<StepAhead>(options_.offload.worker_cores);
+  ahead_ = std::make_unique<StepAhead>(options_.offload.worker_cores, store_.options().device());
 }
 
 std::vector<ParamPiece> StepSlices::pieces(size_t group, const Interval& part) const {
