@@ -136,13 +136,17 @@ at::Tensor StepSlices::sum_of_squares(const GradReducer& reducer, size_t group) 
   if (!has_begun()) return kernels::sum_of_squares(reducer.gradient(group));
   const auto options = store_.options().dtype(at::kDouble);
   at::Tensor sum = at::zeros({}, options);
+  const auto add = [&](const at::Tensor& part) {
+    // A number that the host has goes with the launch; a copy of it would wait for the device.
+    part.is_cpu() ? sum.add_(part.item()) : sum.add_(part);
+  };
   for (size_t index = 0; index < slices_.size(); ++index) {
     const Slice& slice = slices_[index];
     if (slice.flat.group != group) continue;
     if (ahead_->was_given(index)) {
       sum.add_(ahead_->outcome(index).sum_of_squares);
     } else {
-      sum.add_(kernels::sum_of_squares(reducer.gradient(group, slice.interval)).to(sum.device()));
+      add(kernels::sum_of_squares(reducer.gradient(group, slice.interval)));
     }
   }
   return sum;

@@ -216,7 +216,9 @@ at::Tensor ZeroOptimizer::sum_of_squares() const {
   const auto options = store_->options().dtype(at::kDouble);
   at::Tensor sum = at::zeros({1}, options);
   for (size_t index = 0; index < store_->groups().size(); ++index) {
-    sum.add_(slices_->sum_of_squares(*reducer_, index).to(sum.device()));
+    const at::Tensor part = slices_->sum_of_squares(*reducer_, index);
+    // A number that the host has goes with the launch; a copy of it would wait for the device.
+    part.is_cpu() ? sum.add_(part.item()) : sum.add_(part);
   }
   // What is not finite on one rank stays so in the sum.
   if (options_.stage > 0 && group_.size() > 1) group_.all_reduce(sum);
