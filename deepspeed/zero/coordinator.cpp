@@ -27,6 +27,13 @@ bool Coordinator::note_use(uint64_t key, int64_t numel) {
   return was_followed && !current_->is_followed();
 }
 
+std::vector<uint64_t> Coordinator::to_prefetch() const {
+  std::vector<uint64_t> keys = ahead(prefetch_numel_);
+  if (!keys.empty() || prefetch_numel_ == 0 || current_ == nullptr) return keys;
+  if (const auto next = current_->next()) keys.push_back(*next);
+  return keys;
+}
+
 std::vector<uint64_t> Coordinator::ahead(int64_t max_numel) const {
   if (current_ == nullptr) return {};
   return current_->ahead(max_numel);

@@ -26,8 +26,8 @@ class Coordinator {
   void end_pass();
   /// Returns whether the pass, which followed a trace so far, leaves it here.
   bool note_use(uint64_t key, int64_t numel);
-  /// In the order of their use.
-  std::vector<uint64_t> to_prefetch() const { return ahead(prefetch_numel_); }
+  /// In the order of their use: at least what comes next, however large it is.
+  std::vector<uint64_t> to_prefetch() const;
   /// What comes next, as long as all of it together has at most `max_numel` elements.
   std::vector<uint64_t> ahead(int64_t max_numel) const;
   /// What a further evaluation begins with, where the last pass was one: they follow one another.

@@ -25,6 +25,11 @@ void UseTrace::end() {
   is_followed_ = false;
 }
 
+std::optional<uint64_t> UseTrace::next() const {
+  if (!is_followed_ || position_ == entries_.size()) return std::nullopt;
+  return entries_[position_].key;
+}
+
 std::vector<uint64_t> UseTrace::ahead(int64_t max_numel) const {
   return is_followed_ ? keys_from(position_, max_numel) : std::vector<uint64_t>();
 }

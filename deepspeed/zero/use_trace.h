@@ -26,9 +26,12 @@ class UseTrace {
   /// The pass is over: what the trace says beyond it is forgotten.
   void end();
 
-  /// Whether the pass has followed the trace so far, and there is one: only then the next two know something.
+  /// Whether the pass has followed the trace so far, and there is one: only then the next three know
+  /// something.
   bool is_followed() const { return is_followed_; }
-  /// What comes after the latest use, in order, each once, as long as all of it together has at most
+  /// What comes after the latest use.
+  std::optional<uint64_t> next() const;
+  /// The same and what follows, in order, each once, as long as all of it together has at most
   /// `max_numel` elements.
   std::vector<uint64_t> ahead(int64_t max_numel) const;
   /// The same of a further pass, from its begin on.

@@ -49,6 +49,23 @@ TEST(Coordinator, GathersAheadFromTheSecondPassOn) {
   });
 }
 
+TEST(Coordinator, GathersWhatComesNextAheadHoweverLargeItIs) {
+  testing::run_ranks(2, [](comm::World& world) {
+    const c10::NoGradGuard no_grad;
+    for (const int64_t prefetch_numel : {0, 1}) {
+      Mlp model(8, 3);
+      const ShardStore store = testing::shard(model, world.group(), with_distances(prefetch_numel, 1000));
+      for (const int pass : {1, 2}) {
+        const ParameterAccess access(store.pool(), AccessMode::kTraining);
+        model.linear(0)->weight.sum();
+        EXPECT_EQ(num_partitioned(store),
+                  pass == 2 && prefetch_numel > 0 ? 10 : 11);  // its bias has 8 elements
+        model.forward(rows_of(8));
+      }
+    }
+  });
+}
+
 TEST(Coordinator, GathersOneParameterAheadWhereTheyComeOneAfterTheOther) {
   testing::run_ranks(2, [](comm::World& world) {
     const c10::NoGradGuard no_grad;
