@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 
+from host_memory import run_within_memory
+
 HERE = pathlib.Path(__file__).resolve().parent
 SMALL = dict(layers=4, heads=4, width=256, context=128, vocabulary=1024, micro_batch=4, steps=15, warmup=0)
 MODELS = {
@@ -34,12 +36,14 @@ LOSS_TOLERANCE = 1e-2  # bf16 products, summed in other orders, over 15 steps
 def run(command, sizes, *more, seconds=None):
     words = [*map(str, command), *(word for name, value in sizes.items() for word in (f"--{name}", str(value))), *more]
     try:
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=seconds)
+        status, out, err = run_within_memory(words, seconds)
     except subprocess.TimeoutExpired:
         return {"error": f"not done after {seconds:.0f} s"}
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode != 0 or not lines:
-        return {"error": (done.stderr.strip().splitlines() or ["no output"])[-1][:160]}
+    except MemoryError as error:
+        return {"error": str(error)}
+    lines = [line for line in out.splitlines() if line.startswith("{")]
+    if status != 0 or not lines:
+        return {"error": (err.strip().splitlines() or ["no output"])[-1][:160]}
     return json.loads(lines[-1])
 
 
