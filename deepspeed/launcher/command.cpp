@@ -86,12 +86,12 @@ std::string log_file_prefix(const std::string& folder) {
   return (std::filesystem::path(folder) / stamp).string() + "_rank";
 }
 
-int find_port(const LaunchArgs& args) {
-  const PortChoice choice = choose_master_port(args.master_port, kDefaultMasterPort);
+PortChoice find_port(const LaunchArgs& args) {
+  PortChoice choice = choose_master_port(args.master_port, kDefaultMasterPort);
   if (choice.replaces_default) {
     announce(Level::kInfo, "port ", kDefaultMasterPort, " is in use; the ranks meet at port ", choice.port);
   }
-  return choice.port;
+  return choice;
 }
 
 std::chrono::milliseconds signal_grace(const LaunchArgs& args, const Environment& environment) {
@@ -133,7 +133,9 @@ NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Env
   const auto cores = bind_cores(args, machine, num_ranks);
   node.threads_per_rank = cores.empty() ? threads_per_rank(static_cast<int>(machine.cores.size()), num_ranks)
                                         : static_cast<int>(cores.front().size());
-  node.master_port = find_port(args);
+  const PortChoice port = find_port(args);
+  node.master_port = port.port;
+  launch.port_claim = port.claim;
   const std::string log_prefix = log_file_prefix(args.each_rank_log_dir);
   for (const RankPlace& place : node.layout.ranks_of(node.node)) {
     RankCommand command;

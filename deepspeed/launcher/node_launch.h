@@ -4,9 +4,11 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "deepspeed/launcher/port.h"
 #include "deepspeed/launcher/spawn.h"
 
 namespace deepspeed::launcher {
@@ -14,7 +16,8 @@ namespace deepspeed::launcher {
 struct NodeLaunch {
   std::string program;  ///< a path, see find_program
   std::vector<RankCommand> ranks;
-  std::string pid_file;  ///< keeps the caller's process id while the ranks run; empty: none
+  std::shared_ptr<PortClaim> port_claim;  ///< keeps other launchers from the port at which the ranks meet
+  std::string pid_file;                   ///< keeps the caller's process id while the ranks run; empty: none
   std::chrono::milliseconds stop_grace{4000};  ///< between asking processes to end and SIGKILL
   /// The same after a signal to the launcher: ranks that catch it may save first.
   std::chrono::milliseconds signal_grace{30000};

@@ -1,6 +1,7 @@
 // The TCP port at which the ranks meet.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 namespace deepspeed::launcher {
@@ -8,9 +9,26 @@ namespace deepspeed::launcher {
 /// Whether a server could listen on that port of this machine now.
 bool port_is_free(int port);
 
+/// While it lives other launchers of this machine do not choose the port: the ranks listen there only once
+/// they have loaded their program. Ends with the process, however that ends.
+class PortClaim {
+ public:
+  /// Null where another launcher has claimed the port.
+  static std::shared_ptr<PortClaim> take(int port);
+  ~PortClaim();
+  PortClaim(const PortClaim&) = delete;
+  PortClaim& operator=(const PortClaim&) = delete;
+
+ private:
+  explicit PortClaim(int socket) : socket_(socket) {}
+
+  int socket_;  // negative where the machine has no such sockets
+};
+
 struct PortChoice {
   int port = 0;
   bool replaces_default = false;  ///< the default was taken and `port` stands in for it
+  std::shared_ptr<PortClaim> claim;
 };
 
 /// The given port, or the default, or where the default is taken another free one. Throws UsageError where

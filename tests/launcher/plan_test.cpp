@@ -189,6 +189,27 @@ TEST(MasterPort, IsReplacedWhereTheDefaultIsTakenAndAnErrorWhereAGivenOneIs) {
               HasSubstr("--master_port " + std::to_string(listener.port) + " is in use"));
 }
 
+TEST(MasterPort, IsLeftToTheLauncherThatChoseItFirst) {
+  int port = 0;
+  {
+    const Listener listener;
+    port = listener.port;
+  }
+  const PortChoice first = choose_master_port(std::nullopt, port);
+  EXPECT_EQ(first.port, port);
+  EXPECT_TRUE(port_is_free(port));  // its ranks do not listen yet
+  {
+    const PortChoice second = choose_master_port(std::nullopt, port);
+    EXPECT_TRUE(second.replaces_default);
+    EXPECT_NE(second.port, port);
+    const PortChoice third = choose_master_port(std::nullopt, port);
+    EXPECT_NE(third.port, port);
+    EXPECT_NE(third.port, second.port);
+    EXPECT_THROW(choose_master_port(second.port, 29500), UsageError);
+  }
+  EXPECT_EQ(PortClaim::take(port), nullptr);
+}
+
 TEST(Program, IsFoundByPathOrInTheSearchPath) {
   const Folder folder;
   const std::string script = folder.write("train", "#!/bin/sh\n", true);
