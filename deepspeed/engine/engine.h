@@ -138,7 +138,8 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// for a device `nvme`, beside the config's offload sections, and where parameters are gathered.
   void offload_states(const OffloadStatesOptions& options = {});
   void reload_states(bool non_blocking = false);
-  /// Throws UsageError, naming `call`, between the two.
+  /// Throws UsageError, naming `call`, between the two, and where a parameter of the model got other memory
+  /// after initialize(), naming it.
   void require_states_here(const char* call) const;
   /// Gives the optimizer and its states back. The model keeps its weights and can be evaluated; training
   /// calls are refused from here on.

@@ -7,6 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/zero/gather_pool_options.h"
+#include "deepspeed/zero/memory_overlap.h"
 #include "deepspeed/zero/set_values.h"
 #include "deepspeed/zero/shard_home_options.h"
 #include "deepspeed/zero/shard_store.h"
@@ -53,6 +54,24 @@ void check_whole(const EngineModel& model, int64_t stage) {
   }
 }
 
+// The parameters get other memory, at stage 3 those that no optimizer updates (`rest`) as well.
+void check_memory_is_their_own(const std::vector<std::vector<zero::NamedTensor>>& groups,
+                               const std::vector<zero::NamedTensor>& rest, const EngineModel& model,
+                               int64_t stage) {
+  zero::MemoryOverlap overlap;
+  for (const auto& params : groups) {
+    for (const zero::NamedTensor& param : params) overlap.add(param);
+  }
+  for (const zero::NamedTensor& param : rest) {
+    if (stage == 3) {
+      overlap.add(param);
+    } else {
+      overlap.check("frozen parameter", param);
+    }
+  }
+  for (const zero::NamedTensor& buffer : model.buffers) overlap.check("buffer", buffer);
+}
+
 // Stage 3 partitions what no optimizer updates as well, as far as it is of the model's type.
 ModelStore shard_model(const config::DeepSpeedConfig& config,
                        std::vector<std::vector<zero::NamedTensor>> groups,
@@ -85,6 +104,7 @@ ModelStore make_store(const config::DeepSpeedConfig& config,
                       const comm::ProcessGroup& group, at::ScalarType dtype) {
   const config::ZeroConfig& zero = config.zero_optimization;
   std::vector<zero::NamedTensor> rest = rest_of(model, groups);
+  check_memory_is_their_own(groups, rest, model, zero.stage);
   if (zero.stage == 3)
     return shard_model(config, std::move(groups), std::move(rest), group, dtype, model.device().is_cuda());
   check_whole(model, zero.stage);

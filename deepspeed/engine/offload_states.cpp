@@ -71,9 +71,17 @@ void Engine::reload_states(bool non_blocking) {
 }
 
 void Engine::require_states_here(const char* call) const {
-  if (parked_states_.empty()) return;
-  raise<UsageError>(kOffloadStatesWhere, call,
-                    "() while states are with the host; call reload_states() first");
+  if (!parked_states_.empty()) {
+    raise<UsageError>(kOffloadStatesWhere, call,
+                      "() while states are with the host; call reload_states() first");
+  }
+  const auto replaced = optimizer_ ? optimizer_->store().name_of_replaced() : std::nullopt;
+  if (!replaced) return;
+  raise<UsageError>("engine", call, "(): parameter '", *replaced,
+                    "' got other memory after initialize(), where training does not reach it: set_data(), "
+                    "torch::load(), Module::to() and vector_to_parameters() do so. Load and convert before "
+                    "initialize(), or give the engine the values: load_weights(), load_module_state_dict(); "
+                    "at stage 3 also inside a zero::GatheredParameters with a modifier_rank");
 }
 
 }  // namespace deepspeed

@@ -2,14 +2,21 @@
 
 #include <algorithm>
 #include <exception>
+#include <string>
 #include <utility>
 
+#include <c10/core/GradMode.h>
+
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/message.h"
 #include "deepspeed/zero/construction.h"
 #include "deepspeed/zero/construction_mode.h"
 #include "deepspeed/zero/holdable_storage.h"
 
 namespace deepspeed::zero {
+namespace {
+constexpr const char* kGatheredWhere = "zero.GatheredParameters";
+}
 
 GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
                                        std::optional<int> modifier_rank)
@@ -22,16 +29,17 @@ GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
     if (!storage || std::find(wanted.begin(), wanted.end(), storage) != wanted.end()) continue;
     const int ranks = storage->num_ranks();
     if (modifier_rank && (*modifier_rank < 0 || *modifier_rank >= ranks)) {
-      raise<UsageError>("zero.GatheredParameters", "modifier_rank ", *modifier_rank, ", expected 0 to ",
-                        ranks - 1);
+      raise<UsageError>(kGatheredWhere, "modifier_rank ", *modifier_rank, ", expected 0 to ", ranks - 1);
     }
     wanted.push_back(std::move(storage));
+    gathered_.push_back({param, at::Tensor()});
   }
   try {
     for (const auto& storage : wanted) {
       storage->hold(modifier_rank.has_value());
       held_.push_back(storage);
     }
+    for (Gathered& gathered : gathered_) gathered.memory = gathered.param.detach();
   } catch (...) {
     drop(/*forget_writes=*/modifier_rank_.has_value());
     throw;
@@ -47,18 +55,42 @@ GatheredParameters::~GatheredParameters() noexcept(false) {
 }
 
 void GatheredParameters::close() {
-  if (modifier_rank_) {
-    try {
+  try {
+    take_replaced();
+    if (modifier_rank_) {
       for (const auto& storage : held_) storage->write_back(*modifier_rank_);
-    } catch (...) {
-      drop(/*forget_writes=*/true);
-      throw;
     }
+  } catch (...) {
+    drop(/*forget_writes=*/modifier_rank_.has_value());
+    throw;
   }
   drop(/*forget_writes=*/false);
 }
 
+void GatheredParameters::take_replaced() {
+  const c10::NoGradGuard no_grad;
+  std::string problem;
+  for (size_t index = 0; index < held_.size(); ++index) {
+    const auto& [param, memory] = gathered_[index];
+    if (record_of(param) == held_[index]) continue;
+    const at::Tensor other = param.detach();
+    // With another type, autograd has forgotten the node of the parameter on which the engine's hooks hang.
+    const bool fits = other.sizes() == memory.sizes() && other.options().type_equal(memory.options());
+    if (fits) param.set_data(memory);
+    if (fits && modifier_rank_) {
+      memory.copy_(other);
+    } else if (problem.empty()) {
+      problem = message("parameter '", held_[index]->name(), "', ", memory.toString(), " of ", memory.sizes(),
+                        ", got other memory, ", other.toString(), " of ", other.sizes(),
+                        ", by set_data(), torch::load() or Module::to(): expected ",
+                        fits ? "a modifier_rank, whose values it would get" : "the same type and sizes");
+    }
+  }
+  if (!problem.empty()) raise<UsageError>(kGatheredWhere, problem);
+}
+
 void GatheredParameters::drop(bool forget_writes) noexcept {
+  gathered_.clear();
   for (const auto& storage : std::exchange(held_, {})) storage->drop_hold(forget_writes);
 }
 

@@ -13,8 +13,8 @@ class HoldableStorage;
 
 /// While it lives the parameters are whole on every rank. Collective: all ranks make it with the same
 /// parameters and end it. Without a modifier_rank writing them is an error; with one, every rank may write,
-/// and at the end that rank's values become those of all ranks. Tensors that are not partitioned are left
-/// alone.
+/// and at the end that rank's values become those of all ranks, also where it gave a parameter other memory
+/// of the same type and sizes, as torch::load() does. Tensors that are not partitioned are left alone.
 class GatheredParameters {
  public:
   /// modifier_rank: in the group over which the parameters are partitioned. Throws UsageError for a rank that
@@ -27,13 +27,23 @@ class GatheredParameters {
   GatheredParameters(const GatheredParameters&) = delete;
   GatheredParameters& operator=(const GatheredParameters&) = delete;
 
-  /// Ends the scope early. A second call does nothing. Throws CommError.
+  /// Ends the scope early. A second call does nothing. Throws CommError; UsageError, naming the parameter,
+  /// where one got other memory whose values it cannot take.
   void close();
 
  private:
+  /// A parameter, and its memory at the begin, as a tensor of its own.
+  struct Gathered {
+    at::Tensor param;
+    at::Tensor memory;
+  };
+
+  /// Parameters that got other memory get their own back, with the values of the other.
+  void take_replaced();
   void drop(bool forget_writes) noexcept;
 
   std::vector<std::shared_ptr<HoldableStorage>> held_;
+  std::vector<Gathered> gathered_;  // of each of them
   std::optional<int> modifier_rank_;
   int exceptions_ = 0;  // that were under way at its begin
 };

@@ -1,12 +1,16 @@
 // A storage whose whole data GatheredParameters can hold.
 #pragma once
 
+#include <string>
+
 #include "deepspeed/zero/storage_record.h"
 
 namespace deepspeed::zero {
 
 class HoldableStorage : public StorageRecord {
  public:
+  /// Of the parameter.
+  virtual const std::string& name() const = 0;
   /// Of the group over which it is partitioned.
   virtual int num_ranks() const = 0;
   /// Its data is whole until drop_hold(); collective. Writing it is legal where `writable` says so. Throws

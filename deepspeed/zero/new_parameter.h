@@ -27,7 +27,7 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
                                                  const at::TensorOptions& sent, std::shared_ptr<Shard> place,
                                                  std::weak_ptr<Construction> construction);
 
-  const std::string& name() const { return name_; }
+  const std::string& name() const override { return name_; }
   /// Of ceil(numel / world size) elements, padding included; up to date while the parameter is not whole.
   const std::shared_ptr<Shard>& shard() const { return shard_; }
   bool is_whole() const { return whole_.defined(); }

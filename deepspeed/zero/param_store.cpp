@@ -82,6 +82,19 @@ int64_t ParamStore::bytes() const {
   return bytes;
 }
 
+std::optional<std::string> ParamStore::name_of_replaced() const {
+  for (const StoredGroup& group : groups_) {
+    for (size_t index = 0; index < group.params.size(); ++index) {
+      const at::Tensor& param = group.params[index].tensor;
+      const bool is_here = param.has_storage() && param.storage().is_alias_of(group.flat.storage()) &&
+                           param.storage_offset() == group.layout.place(index).begin &&
+                           param.scalar_type() == dtype_;
+      if (!is_here) return group.params[index].name;
+    }
+  }
+  return std::nullopt;
+}
+
 void ParamStore::broadcast(const comm::ProcessGroup& group, int root) {
   if (group.size() == 1) return;
   for (const StoredGroup& stored : groups_) group.broadcast(stored.flat, root);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,9 @@ class ParamStore {
   at::TensorOptions options() const;
   /// In memory.
   virtual int64_t bytes() const;
+  /// The name of a parameter that got other memory than this store has given it, as set_data(), torch::load()
+  /// and Module::to() do it: no update reaches the model there. Nothing where none did.
+  virtual std::optional<std::string> name_of_replaced() const;
 
   /// Copies rank `root`'s values to all ranks.
   virtual void broadcast(const comm::ProcessGroup& group, int root);

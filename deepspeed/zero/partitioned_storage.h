@@ -31,7 +31,7 @@ class PartitionedStorage final : public HoldableStorage,
   ~PartitionedStorage() override;
 
   /// "h.0.weight", or "h.0.weight in BFloat16".
-  const std::string& name() const { return name_; }
+  const std::string& name() const override { return name_; }
   int64_t numel() const { return numel_; }
   /// Of a parameter; null for a copy.
   const std::shared_ptr<Shard>& shard() const { return shard_; }

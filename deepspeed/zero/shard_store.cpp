@@ -199,6 +199,21 @@ void ShardStore::wait_for_reads(size_t group, const Interval& interval) const {
   }
 }
 
+std::optional<std::string> ShardStore::name_of_replaced() const {
+  const auto find = [](const std::vector<NamedTensor>& params,
+                       const Storages& storages) -> std::optional<std::string> {
+    for (size_t index = 0; index < params.size(); ++index) {
+      const auto& storage = storages[index];
+      if (storage && record_of(params[index].tensor) != storage) return params[index].name;
+    }
+    return std::nullopt;
+  };
+  for (size_t group = 0; group < storages_.size(); ++group) {
+    if (auto name = find(groups()[group].params, storages_[group])) return name;
+  }
+  return find(frozen_, frozen_storages_);
+}
+
 void ShardStore::finish_writes() {
   if (file_) file_->finish_writes();
 }

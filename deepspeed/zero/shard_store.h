@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -43,6 +45,7 @@ class ShardStore : public ParamStore {
   const Storages& frozen_storages() const { return frozen_storages_; }
 
   int64_t bytes() const override;
+  std::optional<std::string> name_of_replaced() const override;
   const ShardLayout* shards(size_t group) const override { return &layouts_[group]; }
   ParamHome home() const override { return home_; }
   std::shared_ptr<Shard> shard(size_t group, size_t param) const override;
