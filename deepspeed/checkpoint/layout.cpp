@@ -55,6 +55,12 @@ std::optional<std::string> read_tag(const path& latest) {
   std::string tag = content.str();
   while (!tag.empty() && std::isspace(static_cast<unsigned char>(tag.back())) != 0) tag.pop_back();
   if (tag.empty()) raise<CheckpointError>(kLayoutWhere, latest, " is empty, expected the name of a tag");
+  const auto is_control = [](unsigned char byte) { return std::iscntrl(byte) != 0; };
+  if (std::any_of(tag.begin(), tag.end(), is_control)) {
+    raise<CheckpointError>(kLayoutWhere, latest, " holds ", tag.size(),
+                           " bytes that are no text, expected the ",
+                           "name of a tag; write the name of a folder beside it there, or pass the tag");
+  }
   return tag;
 }
 

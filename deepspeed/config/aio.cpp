@@ -14,7 +14,8 @@ Option to_nvme() {
 const Table<AioConfig>& aio_table() {
   using C = AioConfig;
   static const Table<C> table({
-      entry("block_size", &C::block_size, "Bytes of one request.", {above(0), to_nvme()}),
+      entry("block_size", &C::block_size, "Bytes of one request; for offloading to NVMe a multiple of 4096.",
+            {above(0), to_nvme()}),
       entry("queue_depth", &C::queue_depth, "Requests under way.", {above(0), to_nvme()}),
       // The alias is the key's former name, which configs written for older versions have.
       entry("intra_op_parallelism", &C::intra_op_parallelism, "Threads of one transfer.",

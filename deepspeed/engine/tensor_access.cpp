@@ -73,11 +73,15 @@ at::Tensor gather(const Engine& engine, const at::Tensor& param, const at::Tenso
   return full.view(param.sizes());
 }
 
-void check_numel(const at::Tensor& param, const at::Tensor& value) {
-  if (!value.defined() || value.numel() != param.numel()) {
-    raise<UsageError>(kTensorAccessWhere, "the value has ", value.defined() ? value.numel() : 0,
-                      " elements, the parameter has ", param.numel());
-  }
+const std::string& name_of(const Engine& engine, const Place& place) {
+  return engine.optimizer()->store().groups()[place.group].params[place.index].name;
+}
+
+void check_numel(const Engine& engine, const Place& place, const at::Tensor& value, const char* whole,
+                 int64_t numel) {
+  if (value.defined() && value.numel() == numel) return;
+  raise<UsageError>(kTensorAccessWhere, "parameter '", name_of(engine, place), "': the value has ",
+                    value.defined() ? value.numel() : 0, " elements, ", whole, " has ", numel);
 }
 
 // This rank's elements of the value.
@@ -144,7 +148,7 @@ at::Tensor safe_get_full_fp32_param(const Engine& engine, const at::Tensor& para
 void safe_set_full_fp32_param(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
-  check_numel(param, value);
+  check_numel(engine, place, value, "the parameter", param.numel());
   engine.optimizer()->on_all_ranks("writing the master weights", [&] {
     set_part(engine, place.group, owned_part(place), own_elements(value, place), master_of);
   });
@@ -163,7 +167,7 @@ void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param, cons
                                    const std::string& optim_state_key) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
-  check_numel(param, value);
+  check_numel(engine, place, value, "the parameter", param.numel());
   engine.optimizer()->on_all_ranks("writing the optimizer's state", [&] {
     set_part(engine, place.group, owned_part(place), own_elements(value, place),
              state_named(optim_state_key));
@@ -179,7 +183,7 @@ at::Tensor safe_get_full_grad(const Engine& engine, const at::Tensor& param) {
 void safe_set_full_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
-  check_numel(param, value);
+  check_numel(engine, place, value, "the parameter", param.numel());
   reduced_gradient(engine, place).copy_(own_elements(value, place));
 }
 
@@ -203,11 +207,9 @@ Place local_place_of(const Engine& engine, const at::Tensor& param, const char* 
   return place_of(engine, param);
 }
 
-at::Tensor local_value(const Interval& part, const at::Tensor& value) {
-  if (!value.defined() || value.numel() != part.numel()) {
-    raise<UsageError>(kTensorAccessWhere, "the value has ", value.defined() ? value.numel() : 0,
-                      " elements, this rank's part of the parameter has ", part.numel());
-  }
+at::Tensor local_value(const Engine& engine, const Place& place, const Interval& part,
+                       const at::Tensor& value) {
+  check_numel(engine, place, value, "this rank's part of it", part.numel());
   return value.detach().reshape({-1});
 }
 
@@ -229,7 +231,7 @@ void safe_set_local_fp32_param(Engine& engine, const at::Tensor& param, const at
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "fp32_param");
   const Interval part = local_part(engine, place);
-  set_part(engine, place.group, part, local_value(part, value), master_of);
+  set_part(engine, place.group, part, local_value(engine, place, part, value), master_of);
   engine.optimizer()->publish_masters();
 }
 
@@ -247,7 +249,7 @@ void safe_set_local_optimizer_state(Engine& engine, const at::Tensor& param, con
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "optimizer_state");
   const Interval part = local_part(engine, place);
-  set_part(engine, place.group, part, local_value(part, value), state_named(optim_state_key));
+  set_part(engine, place.group, part, local_value(engine, place, part, value), state_named(optim_state_key));
 }
 
 at::Tensor safe_get_local_grad(const Engine& engine, const at::Tensor& param) {
@@ -259,7 +261,7 @@ at::Tensor safe_get_local_grad(const Engine& engine, const at::Tensor& param) {
 void safe_set_local_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "grad");
-  local_gradient(engine, place).copy_(local_value(local_part(engine, place), value));
+  local_gradient(engine, place).copy_(local_value(engine, place, local_part(engine, place), value));
 }
 
 }  // namespace deepspeed

@@ -92,14 +92,17 @@ GatherPool::State GatherPool::state_of(const PartitionedStorage& storage) const 
 void GatherPool::check_use(const PartitionedStorage& storage, const std::string& op, bool writes) const {
   if (num_windows_ == 0 && storage.num_holds_ == 0) {
     raise<UsageError>(kAccessWhere, "parameter '", storage.name_, "' is partitioned over ", group_.size(),
-                      " ranks, and ", op,
-                      " uses it outside of an access window; open a zero::ParameterAccess around the code "
-                      "that uses it, on all ranks");
+                      " ranks, and ", op, writes ? " writes it" : " uses it",
+                      " outside of an access window; ",
+                      writes ? "write it inside a zero::GatheredParameters with a modifier_rank"
+                             : "open a zero::ParameterAccess around the code that uses it, on all ranks");
   }
   if (!writes || storage.writable_ || storage.is_copy()) return;
-  raise<UsageError>(kAccessWhere, "parameter '", storage.name_, "' is partitioned, and ", op,
-                    " writes to it, which would be lost; write it inside a zero::GatheredParameters with a "
-                    "modifier_rank");
+  raise<UsageError>(
+      kAccessWhere, "parameter '", storage.name_, "' is partitioned, and ", op,
+      " writes to it, which would be lost; write it inside a zero::GatheredParameters with a "
+      "modifier_rank, between passes; a model that writes its parameters within one, as an Embedding "
+      "with max_norm does, is none for stage 3");
 }
 
 void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, bool writes) {

@@ -215,6 +215,14 @@ TEST(Layout, LatestComesBackAndAnEmptyOneIsAnError) {
   EXPECT_EQ(read_latest(folder.path()), "global_step4");
   write_latest(folder.path(), "\n");
   EXPECT_THROW(read_latest(folder.path()), CheckpointError);
+  write_latest(folder.path(), "global\x01\x02");
+  try {
+    read_latest(folder.path());
+    ADD_FAILURE() << "no error";
+  } catch (const CheckpointError& error) {
+    EXPECT_EQ(std::string(error.what()).find('\x01'), std::string::npos) << "the error is text";
+    EXPECT_NE(std::string(error.what()).find("8 bytes that are no text"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

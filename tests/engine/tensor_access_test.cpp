@@ -11,6 +11,7 @@
 #include "deepspeed/zero/param_access.h"
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed {
@@ -76,7 +77,10 @@ TEST(TensorAccess, RefusesWhatItCannotFind) {
   EXPECT_THROW(safe_get_full_fp32_param(*engine, at::Tensor()), UsageError);
   const at::Tensor weight = params["last.weight"];
   EXPECT_THROW(safe_set_full_optimizer_state(*engine, weight, weight, "exp_avg"), UsageError);
-  EXPECT_THROW(safe_set_full_fp32_param(*engine, weight, weight.view({-1}).narrow(0, 0, 3)), UsageError);
+  EXPECT_THAT(testing::error_of<UsageError>(
+                  [&] { safe_set_full_fp32_param(*engine, weight, weight.view({-1}).narrow(0, 0, 3)); }),
+              ::testing::AllOf(::testing::HasSubstr("'last.weight'"),
+                               ::testing::HasSubstr("the value has 3 elements")));
   train_step(*engine);
   try {
     safe_get_full_optimizer_state(*engine, weight, "momentum");

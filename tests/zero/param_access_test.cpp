@@ -198,6 +198,10 @@ TEST(ParamAccess, UseOutsideOfAWindowThrowsWithTheNameAndTheWayOut) {
       EXPECT_THAT(error_of<UsageError>([&] { model->forward(input); }),
                   AllOf(HasSubstr("'linear0.bias'"), HasSubstr("outside of an access window"),
                         HasSubstr("zero::ParameterAccess"), HasSubstr("aten::")));
+      const at::NoGradGuard no_grad;
+      EXPECT_THAT(error_of<UsageError>([&] { model->linear(0)->bias.zero_(); }),
+                  AllOf(HasSubstr("writes it outside of an access window"),
+                        HasSubstr("zero::GatheredParameters with a modifier_rank")));
       EXPECT_THAT(error_of<c10::Error>([&] { model->linear(1)->bias.data_ptr<float>(); }),
                   AllOf(HasSubstr("'linear1.bias'"), HasSubstr("GatheredParameters")));
     }
