@@ -1,6 +1,7 @@
 #include "deepspeed/zero/gather_bucket.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -36,7 +37,11 @@ GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::sha
 
 // What the copies write was made by the current stream, and may not go before it waits for them.
 GatherBucket::~GatherBucket() {
-  if (is_copying_) copies_.join();
+  if (!is_copying_) return;
+  try {
+    copies_.join();
+  } catch (const std::exception&) {  // the device has failed, as whoever uses it next is told
+  }
 }
 
 bool GatherBucket::is_on_device(const Shard& shard) const {
