@@ -150,4 +150,14 @@ bool LaunchTest::ended_within(pid_t pid, std::chrono::milliseconds patience) {
   return true;
 }
 
+std::string LaunchTest::err() const {
+  std::istringstream lines(read_text(folder_ / "stderr"));
+  std::string text;
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_of_the_port = line.find(" is in use; the ranks meet at port ") != std::string::npos;
+    if (!is_of_the_port) text += line + (lines.eof() ? "" : "\n");
+  }
+  return text;
+}
+
 }  // namespace deepspeed::launcher
