@@ -155,6 +155,8 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
   for (size_t index = 0; index < params.size(); ++index) {
     const at::Tensor& param = params[index].tensor;
     if (param.numel() == 0) {
+      // Nothing to partition; what it is joined with takes its dtype from it too.
+      if (param.scalar_type() != dtype()) param.set_data(param.detach().to(dtype()));
       storages.push_back(nullptr);
       continue;
     }

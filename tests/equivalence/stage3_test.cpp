@@ -1,6 +1,8 @@
 // Stage 3 trains as stage 0 does, on one to four ranks, through the engine.
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/zeros.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
@@ -66,6 +68,38 @@ TEST_P(Stage3, IsBitEqualInSixteenBits) {
     const TrainingResult result = run_training(spec);
     EXPECT_EQ(result.weights, reference.weights) << precision;
     EXPECT_EQ(result.losses, reference.losses) << precision;
+  }
+}
+
+/// A trained and a frozen parameter of no elements; what they are joined with takes its dtype from them too.
+class WithNothing : public torch::nn::Module {
+ public:
+  WithNothing() {
+    rows_ = register_parameter("rows", at::arange(6, at::kFloat).view({2, 3}));
+    no_rows_ = register_parameter("no_rows", at::zeros({0, 3}));
+    frozen_ = register_parameter("frozen", at::zeros({0, 3}), false);
+  }
+  at::Tensor forward() { return at::cat({rows_, no_rows_, frozen_}).pow(2).sum(); }
+
+ private:
+  at::Tensor rows_, no_rows_, frozen_;
+};
+
+TEST(Stage3InSixteenBits, CastsParametersOfNoElements) {
+  for (const int stage : {0, 3}) {
+    Json config = {{"train_micro_batch_size_per_gpu", 2}, {"optimizer", {{"type", "AdamW"}}}};
+    config.merge_patch(at_stage(stage, {{"bf16", {{"enabled", true}}}}));
+    run_ranks(2, [&](comm::World& world) {
+      auto [engine, optimizer, loader, schedule] =
+          initialize(std::make_shared<WithNothing>(), {.config = config, .world = world});
+      const at::Tensor loss = engine->forward();
+      EXPECT_EQ(loss.scalar_type(), at::kBFloat16) << "stage " << stage;
+      for (const auto& param : engine->module().named_parameters())
+        EXPECT_EQ(param.value().scalar_type(), at::kBFloat16) << "stage " << stage << " " << param.key();
+      engine->backward(loss);
+      engine->step();
+      EXPECT_TRUE(engine->was_step_applied());
+    });
   }
 }
 
