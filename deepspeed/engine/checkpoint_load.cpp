@@ -75,12 +75,15 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
   });
   // It may come from another precision, or from stage 3, whose files hold masters alone: the model's weights
   // follow the masters. At stage 3 in fp32 they are the shards. Halves of masters are those of this rank
-  // alone.
+  // alone. In fp32 weights that this rank has masters of came with these, which may lie beside them.
   const bool is_sharded = !checkpoint::find_sharded_model_states(directory, tag).empty();
   const bool is_universal = engine_.load_universal_checkpoint() && engine_.zero_load_from_fp32_weights();
-  if (loads_optimizer(options) &&
-      (is_sharded || is_universal || engine_.pool_ || engine_.optimizer_->has_split_masters()))
-    engine_.optimizer_->publish_masters();
+  const auto follow_masters = [&] {
+    const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+    return is_sharded || is_universal || engine_.pool_ || optimizer.has_split_masters() ||
+           (engine_.zero_optimization() && optimizer.store().dtype() == at::kFloat);
+  };
+  if (loads_optimizer(options) && follow_masters()) engine_.optimizer_->publish_masters();
   engine_.refresh_boundary();
   log::info("loaded checkpoint ", result.path);
   return result;

@@ -252,6 +252,31 @@ TEST(SuperOffloadOverflow, TakesBackWhatWasBegun) {
   }
 }
 
+TEST(SuperOffloadResume, TrainsOnFromTheCheckpointsWeights) {
+  for (const int stage : {2, 3}) {
+    for (const Json& precision : {Json(Json::object()), bf16()}) {
+      const TemporaryFolder folder;
+      run_ranks(2, [&](comm::World& world) {
+        const Json config = ahead(in_pieces(stage, precision));
+        const auto straight = make_two_layers(config, world);
+        for (const int step : {0, 1, 2}) two_layers_step(straight, world, step);
+        straight->save_checkpoint(folder.string());
+        const auto resumed = make_two_layers(config, world);
+        resumed->load_checkpoint(folder.string());
+        const auto expect_the_same_weights = [&](const char* when) {
+          const auto ours = resumed->module().parameters(), expected = straight->module().parameters();
+          const zero::GatheredParameters all(ours), all_expected(expected);
+          for (size_t index = 0; index < ours.size(); ++index)
+            EXPECT_TRUE(at::equal(ours[index], expected[index])) << config << when << index;
+        };
+        expect_the_same_weights(" before a step, parameter ");
+        for (const auto& engine : {straight, resumed}) two_layers_step(engine, world, 3);
+        expect_the_same_weights(" after a step, parameter ");
+      });
+    }
+  }
+}
+
 TEST(SuperOffloadErrors, OfWhatChangesBetweenBackwardAndStep) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
