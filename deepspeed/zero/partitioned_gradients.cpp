@@ -181,7 +181,8 @@ class PartitionedGradients : public GradReducer {
     }
     if (oldest.storage.defined()) pool_.push_back({std::move(oldest.storage), std::move(is_free)});
     in_flight_.pop_front();
-    if (gives_out() && !part.in_kept.empty()) give_out({bucket.group, part.in_kept});
+    // An empty part as well: all ranks know that the step has begun, or none.
+    if (gives_out()) give_out({bucket.group, part.in_kept});
   }
 
   /// Returns the moment from which the piece's memory may be written.

@@ -322,6 +322,30 @@ TEST(SuperOffloadErrors, OfWhatChangesBetweenBackwardAndStep) {
   });
 }
 
+// At stage 2 the second layer's gradients may all be of one rank's part.
+TEST(SuperOffloadErrors, OfABackwardThatFailedAreThoseOfAllRanks) {
+  const TemporaryFolder folder;
+  for (const int stage : {2, 3}) {
+    run_ranks(2, [&](comm::World& world) {
+      Json config = two_layers_config();
+      config["zero_optimization"]["stage"] = stage;
+      config["zero_optimization"].erase("stage3_param_persistence_threshold");
+      const auto engine = make_two_layers(config, world);
+      two_layers_step(engine, world, 0);
+      const std::string tag = message("stage", stage);
+      engine->save_checkpoint(folder.string(), {.tag = tag});
+      engine->module().middle = [] { throw std::runtime_error("no more"); };
+      EXPECT_THAT(error_of<std::runtime_error>([&] { two_layers_step(engine, world, 1); }),
+                  HasSubstr("no more"));
+      engine->module().middle = nullptr;
+      EXPECT_THAT(error_of<UsageError>([&] { engine->zero_grad(); }),
+                  HasSubstr("load a checkpoint, where that backward() failed"));
+      engine->load_checkpoint(folder.string(), {.tag = tag});
+      EXPECT_NO_THROW(two_layers_step(engine, world, 1));
+    });
+  }
+}
+
 TEST(SuperOffloadErrors, LoseNothing) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
