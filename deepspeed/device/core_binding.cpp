@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
+#include <thread>
 
 #include <ATen/Parallel.h>
 
@@ -16,7 +18,6 @@
 extern "C" void omp_set_num_threads(int);
 
 namespace deepspeed::device {
-namespace {
 
 Cores available_cores() {
   cpu_set_t mask;
@@ -27,10 +28,12 @@ Cores available_cores() {
       if (CPU_ISSET(core, &mask)) cores.push_back(core);
     }
   }
-  return cores.empty() ? Cores{0} : cores;
+  if (cores.empty()) {
+    cores.resize(std::max(1U, std::thread::hardware_concurrency()));
+    std::iota(cores.begin(), cores.end(), 0);
+  }
+  return cores;
 }
-
-}  // namespace
 
 Cores cores_of_rank(int local_rank, int local_size) {
   const Cores all = available_cores();

@@ -8,6 +8,9 @@ namespace deepspeed::device {
 /// Numbers of processors, ascending.
 using Cores = std::vector<int>;
 
+/// Processors this process may run on (its affinity mask, not the machine's), at least one.
+Cores available_cores();
+
 /// Those of one of `local_size` ranks that share this machine: an equal share of the processors that this
 /// process may run on, or all of them where a launcher has bound the rank already. There are at least one;
 /// ranks share where there are fewer processors than ranks.

@@ -1,16 +1,12 @@
 #include "deepspeed/device/threads.h"
 
-#include <algorithm>
 #include <string>
-#include <thread>
 
 #include <ATen/Parallel.h>
 
-#include <sched.h>
-#include <unistd.h>
-
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/device/core_binding.h"
 
 namespace deepspeed::device {
 namespace {
@@ -34,20 +30,13 @@ std::optional<int> threads_of_environment() {
 
 }  // namespace
 
-int num_available_cores() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (::sched_getaffinity(0, sizeof(mask), &mask) == 0) return std::max(1, CPU_COUNT(&mask));
-  return std::max(1U, std::thread::hardware_concurrency());
-}
+int num_available_cores() { return static_cast<int>(available_cores().size()); }
 
 int threads_per_rank(int local_size, std::optional<int> asked) {
   checked("the number of local ranks", local_size);
   if (asked) return checked("the number of threads", *asked);
   if (const auto threads = threads_of_environment()) return *threads;
-  const int cores = num_available_cores();
-  const bool is_bound = cores < ::sysconf(_SC_NPROCESSORS_ONLN);
-  return is_bound ? cores : std::max(1, cores / local_size);
+  return static_cast<int>(cores_of_rank(/*local_rank=*/0, local_size).size());
 }
 
 int set_threads_per_rank(int local_size, std::optional<int> asked) {

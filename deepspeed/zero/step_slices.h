@@ -63,8 +63,9 @@ class StepSlices {
   bool has_begun() const { return ahead_ && ahead_->has_begun(); }
   /// Throws UsageError where hyperparameters or weights were changed since it was begun.
   void check_unchanged_since_begin();
-  /// Of the group's gradients: one double. Where a step was begun, its worker made it of what is begun.
-  at::Tensor sum_of_squares(const GradReducer& reducer, size_t group);
+  /// sum += the squares of the group's gradients: one double on their device. Where a step was begun, its
+  /// worker made it of what is begun.
+  void add_squares(const GradReducer& reducer, size_t group, const at::Tensor& sum);
   /// Takes back what was begun.
   void take_back(const GradReducer& reducer, double gradient_scale);
   /// Forgets what was begun, which stays as far as it is: after step(), or in its place.

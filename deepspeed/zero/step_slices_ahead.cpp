@@ -1,8 +1,6 @@
 // super_offload: the slices of a step that is begun while backward runs.
-#include <atomic>
 #include <cmath>
 
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
@@ -80,11 +78,11 @@ StepAhead::Outcome StepSlices::step_in_worker(const Slice& slice, const at::Tens
   const at::Tensor waiting = slice.waiting.defined() ? slice.waiting : flat.gradient;
   at::Tensor updated = waiting;
   if (reads_weights(slice)) {
-    const at::Tensor weights = in_host(weights_of(slice).memory());
+    const at::Tensor weights = weights_of(slice).memory();
     if (slice.waiting.defined()) {
-      updated.copy_(weights);
+      updated.copy_(in_host(weights));
     } else {
-      updated = weights.is_same(weights_of(slice).memory()) ? weights.clone() : weights;
+      updated = weights.is_cpu() ? weights.clone() : in_host(weights);
     }
   }
   (keeps_master(slice) ? flat.low_precision : flat.master) = updated;
@@ -132,14 +130,12 @@ void StepSlices::check_unchanged_since_begin() {
   }
 }
 
-at::Tensor StepSlices::sum_of_squares(const GradReducer& reducer, size_t group) {
-  if (!has_begun()) return kernels::sum_of_squares(reducer.gradient(group));
-  const auto options = store_.options().dtype(at::kDouble);
-  at::Tensor sum = at::zeros({}, options);
+void StepSlices::add_squares(const GradReducer& reducer, size_t group, const at::Tensor& sum) {
   const auto add = [&](const at::Tensor& part) {
     // A number that the host has goes with the launch; a copy of it would wait for the device.
     part.is_cpu() ? sum.add_(part.item()) : sum.add_(part);
   };
+  if (!has_begun()) return add(kernels::sum_of_squares(reducer.gradient(group)));
   for (size_t index = 0; index < slices_.size(); ++index) {
     const Slice& slice = slices_[index];
     if (slice.flat.group != group) continue;
@@ -149,7 +145,6 @@ at::Tensor StepSlices::sum_of_squares(const GradReducer& reducer, size_t group) 
       add(kernels::sum_of_squares(reducer.gradient(group, slice.interval)));
     }
   }
-  return sum;
 }
 
 void StepSlices::take_back(const GradReducer& reducer, double gradient_scale) {

@@ -215,11 +215,8 @@ bool ZeroOptimizer::norm_is_wanted() const {
 at::Tensor ZeroOptimizer::sum_of_squares() const {
   const auto options = store_->options().dtype(at::kDouble);
   at::Tensor sum = at::zeros({1}, options);
-  for (size_t index = 0; index < store_->groups().size(); ++index) {
-    const at::Tensor part = slices_->sum_of_squares(*reducer_, index);
-    // A number that the host has goes with the launch; a copy of it would wait for the device.
-    part.is_cpu() ? sum.add_(part.item()) : sum.add_(part);
-  }
+  for (size_t index = 0; index < store_->groups().size(); ++index)
+    slices_->add_squares(*reducer_, index, sum);
   // What is not finite on one rank stays so in the sum.
   if (options_.stage > 0 && group_.size() > 1) group_.all_reduce(sum);
   return sum;
