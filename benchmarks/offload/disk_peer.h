@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <CLI/CLI.hpp>
+
 #include "deepspeed/base/json.h"
 #include "deepspeed/io/disk_rate.h"
 
@@ -53,5 +55,27 @@ inline double own_seconds(const std::string& folder, const io::AsyncIoOptions& a
   const auto rate = io::measure_disk(folder, options, aio);
   return double(bytes.read) / rate.read + double(bytes.written) / rate.write;
 }
+
+/// What all of these benchmarks are told.
+struct DiskArguments {
+  std::string folder = ".";
+  int loops = 5;
+  bool fio = false;
+  io::AsyncIoOptions aio;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--folder", folder, "On the disk");
+    app.add_option("--loops", loops, "Of which the median counts");
+    app.add_option("--block_size", aio.block_bytes, "Bytes of a request");
+    app.add_option("--queue_depth", aio.queue_depth, "Requests under way");
+    app.add_option("--threads", aio.num_threads, "That move a part of each range");
+    app.add_flag("--fio", fio, "Measure the disk by fio");
+  }
+  /// In which the disk alone moves so much.
+  double seconds(const Moved& bytes) const {
+    return fio ? fio_seconds(folder, aio, bytes) : own_seconds(folder, aio, bytes);
+  }
+  const char* of_the_rate() const { return fio ? " of fio's rate" : " of the disk's own rate"; }
+};
 
 }  // namespace deepspeed::benchmarks

@@ -27,14 +27,10 @@ namespace {
 using deepspeed::Json;
 using Clock = std::chrono::steady_clock;
 
-struct Arguments {
-  std::string folder = ".";
+struct Arguments : deepspeed::benchmarks::DiskArguments {
   int64_t width = 2048;
   int64_t layers = 24;
   int64_t batch = 1;
-  int loops = 5;
-  bool fio = false;
-  deepspeed::io::AsyncIoOptions aio;
 };
 
 class Layers : public torch::nn::Module {
@@ -107,18 +103,16 @@ void run(const Arguments& arguments) {
     std::exit(1);
   }
   const int64_t bytes = arguments.layers * arguments.width * arguments.width * 4;
-  const auto& peer = arguments.fio ? deepspeed::benchmarks::fio_seconds : deepspeed::benchmarks::own_seconds;
   std::vector<double> of_disk, computing;
   for (int loop = 0; loop < arguments.loops; ++loop) {
-    const double disk_alone = peer(arguments.folder, arguments.aio, {bytes, 0});
+    const double disk_alone = arguments.seconds({bytes, 0});
     const double pass = seconds_of(*disk, input, seen);
     of_disk.push_back(disk_alone / pass);
     computing.push_back(seconds_of(*memory, input, expected) / pass);
   }
   std::cout << std::fixed << std::setprecision(2) << bytes / 1'000'000
             << " MB of parameters a pass, of which " << disk->memory().total() / 1'000'000
-            << " MB in memory: " << median(of_disk)
-            << (arguments.fio ? " of fio's rate" : " of the disk's own rate")
+            << " MB in memory: " << median(of_disk) << arguments.of_the_rate()
             << ", with a pass that computes " << median(computing) << " of the time\n";
 }
 
@@ -127,15 +121,10 @@ void run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   CLI::App app("A forward pass over parameters on a disk against the disk's own rate");
   Arguments arguments;
-  app.add_option("--folder", arguments.folder, "Where the parameters are written");
+  arguments.add_to(app);
   app.add_option("--width", arguments.width, "Of the matrices, which are square");
   app.add_option("--layers", arguments.layers, "How many");
   app.add_option("--batch", arguments.batch, "Rows of the input");
-  app.add_option("--loops", arguments.loops, "Of which the median counts");
-  app.add_option("--block_size", arguments.aio.block_bytes, "Bytes of a request");
-  app.add_option("--queue_depth", arguments.aio.queue_depth, "Requests under way");
-  app.add_option("--threads", arguments.aio.num_threads, "That move a part of each range");
-  app.add_flag("--fio", arguments.fio, "Measure the disk by fio");
   CLI11_PARSE(app, argc, argv);
   try {
     run(arguments);

@@ -31,14 +31,10 @@ using deepspeed::zero::StateSwapperOptions;
 using deepspeed::zero::SwapSpan;
 using Seconds = std::chrono::duration<double>;
 
-struct Arguments {
-  std::string folder = ".";
+struct Arguments : deepspeed::benchmarks::DiskArguments {
   int64_t unit_numel = 4 << 20;
   size_t units = 12;
-  int loops = 5;
   bool timeline = true;
-  bool fio = false;
-  deepspeed::io::AsyncIoOptions aio;
 };
 
 /// Adam's masters and moments, as an engine keeps them of its slices.
@@ -119,11 +115,6 @@ void print_timeline(const std::vector<SwapSpan>& spans) {
   for (const std::string& row : rows) std::cout << "  |" << row << "|\n";
 }
 
-double disk_seconds(const Arguments& arguments, int64_t bytes) {
-  const auto& peer = arguments.fio ? deepspeed::benchmarks::fio_seconds : deepspeed::benchmarks::own_seconds;
-  return peer(arguments.folder, arguments.aio, {bytes, bytes});
-}
-
 struct Measured {
   double of_disk = 0.0;   // the rate of a pass, of the disk's own
   double stepping = 0.0;  // the part of its time in which Adam steps
@@ -144,7 +135,7 @@ Measured measure(const Arguments& arguments, StateSwapperOptions options) {
   pass();  // makes the states
   std::vector<Measured> passes;
   for (int loop = 0; loop < arguments.loops; ++loop) {
-    const double of_disk = disk_seconds(arguments, bytes);
+    const double of_disk = arguments.seconds({bytes, bytes});
     spans.clear();
     const auto begin = std::chrono::steady_clock::now();
     pass();
@@ -167,8 +158,7 @@ void run(const Arguments& arguments) {
     verify(options);
     const Measured measured = measure(arguments, options);
     std::cout << std::fixed << std::setprecision(2) << "pipeline_read " << read << ", pipeline_write "
-              << write << ": " << measured.of_disk
-              << (arguments.fio ? " of fio's rate" : " of the disk's own rate") << ", with a step that takes "
+              << write << ": " << measured.of_disk << arguments.of_the_rate() << ", with a step that takes "
               << measured.stepping << " of the time\n";
     if (arguments.timeline) print_timeline(measured.spans);
   }
@@ -179,14 +169,9 @@ void run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   CLI::App app("Adam over states on a disk against the disk's own rate");
   Arguments arguments;
-  app.add_option("--folder", arguments.folder, "Where the states are written");
+  arguments.add_to(app);
   app.add_option("--elements", arguments.unit_numel, "Of a slice");
   app.add_option("--slices", arguments.units, "How many");
-  app.add_option("--loops", arguments.loops, "Of which the median counts");
-  app.add_option("--block_size", arguments.aio.block_bytes, "Bytes of a request");
-  app.add_option("--queue_depth", arguments.aio.queue_depth, "Requests under way");
-  app.add_option("--threads", arguments.aio.num_threads, "That move a part of each range");
-  app.add_flag("--fio", arguments.fio, "Measure the disk by fio, with reads and writes mixed");
   app.add_flag("!--no_timeline", arguments.timeline, "Leave the timelines out");
   CLI11_PARSE(app, argc, argv);
   try {
