@@ -7,10 +7,10 @@
 namespace deepspeed::zero {
 namespace {
 
-class CutByPartitions : public optim::CutParameters {
+class CutByPartitions : public CutOfStore {
  public:
   CutByPartitions(const ParamStore& store, size_t group, comm::ProcessGroup ranks)
-      : store_(store), layout_(store.groups()[group].layout), ranks_(std::move(ranks)) {
+      : CutOfStore(store, std::move(ranks)), layout_(store.groups()[group].layout) {
     const StoredGroup& stored = store.groups()[group];
     for (const PlacedParam& placed : layout_.params()) {
       const int64_t partition = layout_.partition_numel();
@@ -19,11 +19,6 @@ class CutByPartitions : public optim::CutParameters {
       cut_.push_back({static_cast<int64_t>(placed.index), stored.params[placed.index].tensor.sizes().vec()});
     }
   }
-
-  const std::vector<optim::CutParameter>& all() const override { return cut_; }
-  at::Device device() const override { return store_.options().device(); }
-
-  void sum(const at::Tensor& values) const override { sum_over_ranks(ranks_, device(), values); }
 
   // All travel before one is changed, so that no rank waits for another one's arithmetic.
   std::vector<at::Tensor> change_whole(const std::vector<Part>& parts, const Change& change) const override {
@@ -60,10 +55,7 @@ class CutByPartitions : public optim::CutParameters {
     return part.defined() ? whole : at::Tensor();
   }
 
-  const ParamStore& store_;
   const FlatLayout& layout_;
-  comm::ProcessGroup ranks_;
-  std::vector<optim::CutParameter> cut_;
 };
 
 }  // namespace
@@ -73,10 +65,11 @@ std::unique_ptr<optim::CutParameters> make_cut_parameters(const ParamStore& stor
   return std::make_unique<CutByPartitions>(store, group, std::move(ranks));
 }
 
-void sum_over_ranks(const comm::ProcessGroup& ranks, at::Device device, const at::Tensor& values) {
-  if (values.device() == device) return ranks.all_reduce(values);
-  const at::Tensor there = values.to(device);
-  ranks.all_reduce(there);
+// They may lie elsewhere than where the ranks exchange tensors.
+void CutOfStore::sum(const at::Tensor& values) const {
+  if (values.device() == device()) return ranks_.all_reduce(values);
+  const at::Tensor there = values.to(device());
+  ranks_.all_reduce(there);
   values.copy_(there);
 }
 

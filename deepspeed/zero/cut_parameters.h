@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/optim/cut_parameters.h"
@@ -16,7 +18,19 @@ namespace deepspeed::zero {
 std::unique_ptr<optim::CutParameters> make_cut_parameters(const ParamStore& store, size_t group,
                                                           comm::ProcessGroup ranks);
 
-/// sum() for values that may lie elsewhere than on the ranks' device.
-void sum_over_ranks(const comm::ProcessGroup& ranks, at::Device device, const at::Tensor& values);
+/// Of a store's parameters: what both kinds of cuts have in common.
+class CutOfStore : public optim::CutParameters {
+ public:
+  const std::vector<optim::CutParameter>& all() const override { return cut_; }
+  at::Device device() const override { return store_.options().device(); }
+  void sum(const at::Tensor& values) const override;
+
+ protected:
+  CutOfStore(const ParamStore& store, comm::ProcessGroup ranks) : store_(store), ranks_(std::move(ranks)) {}
+
+  const ParamStore& store_;
+  const comm::ProcessGroup ranks_;
+  std::vector<optim::CutParameter> cut_;
+};
 
 }  // namespace deepspeed::zero

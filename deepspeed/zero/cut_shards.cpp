@@ -11,21 +11,16 @@
 namespace deepspeed::zero {
 namespace {
 
-class CutShards : public optim::CutParameters {
+class CutShards : public CutOfStore {
  public:
   CutShards(const ParamStore& store, size_t group, const Interval& sub_group, comm::ProcessGroup ranks)
-      : store_(store), layout_(*store.shards(group)), ranks_(std::move(ranks)) {
+      : CutOfStore(store, std::move(ranks)), layout_(*store.shards(group)) {
     const StoredGroup& stored = store.groups()[group];
     for (size_t param = 0; param < stored.params.size(); ++param) {
       if (!intersect(layout_.place(param), sub_group).empty())
         cut_.push_back({static_cast<int64_t>(param), stored.params[param].tensor.sizes().vec()});
     }
   }
-
-  const std::vector<optim::CutParameter>& all() const override { return cut_; }
-  at::Device device() const override { return store_.options().device(); }
-
-  void sum(const at::Tensor& values) const override { sum_over_ranks(ranks_, device(), values); }
 
   std::vector<at::Tensor> change_whole(const std::vector<Part>& parts, const Change& change) const override {
     std::vector<at::Tensor> results(parts.size());
@@ -78,10 +73,7 @@ class CutShards : public optim::CutParameters {
     return received;
   }
 
-  const ParamStore& store_;
   const ShardLayout& layout_;
-  comm::ProcessGroup ranks_;
-  std::vector<optim::CutParameter> cut_;
 };
 
 }  // namespace
