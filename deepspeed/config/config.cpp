@@ -5,6 +5,7 @@
 #include "deepspeed/config/batch.h"
 #include "deepspeed/config/read.h"
 #include "deepspeed/config/rules.h"
+#include "deepspeed/config/support.h"
 #include "deepspeed/config/top_level.h"
 
 namespace deepspeed::config {
@@ -74,6 +75,7 @@ void warn(const DeepSpeedConfig& config, const Json& values) {
 DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_world_size) {
   DeepSpeedConfig config;
   config.raw = source.read();
+  require_supported(all_options(), config.raw, "");
   const Json values = read_section(all_options(), config.raw, "");
   top_level_table().assign(config, values);
   drop_without_type(config.optimizer, "optimizer");
@@ -82,7 +84,6 @@ DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_wo
   apply_older_keys(config);
   resolve_batch(config, values, data_parallel_world_size);
   require_consistent(config, data_parallel_world_size);
-  require_supported(all_options(), values, "");
   warn(config, values);
   return config;
 }

@@ -82,25 +82,15 @@ std::optional<Json> convert(const Field& field, const Json& given) {
   return std::nullopt;
 }
 
-Json read_value(const Field& field, const Json& as_given, const std::string& path) {
-  if (as_given.is_null() && field.nullable) return nullptr;
-  const Json given = field.normalize ? field.normalize(as_given) : as_given;
-  const auto value = convert(field, given);
-  if (!value) fail_value(field, as_given, path);
-  if (field.accepts && !field.accepts(given)) fail_value(field, as_given, path);
-  if (value->is_number() && !in_range(field.range, value->get<double>())) fail_value(field, as_given, path);
-  return field.kind == Kind::kSection ? read_section(field, *value, path) : *value;
+Json read_value(const Field& field, const Json& given, const std::string& path) {
+  const auto value = canonical_value(field, given);
+  if (!value) fail_value(field, given, path);
+  return field.kind == Kind::kSection && !value->is_null() ? read_section(field, *value, path) : *value;
 }
 
 bool answers_to(const Field& field, const std::string& key) {
   return field.key == key ||
          std::find(field.aliases.begin(), field.aliases.end(), key) != field.aliases.end();
-}
-
-const Field* find_field(const std::vector<Field>& fields, const std::string& key) {
-  const auto found =
-      std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return answers_to(f, key); });
-  return found == fields.end() ? nullptr : &*found;
 }
 
 [[noreturn]] void fail_unknown_key(const Field& section, const std::string& key, const std::string& path) {
@@ -185,6 +175,21 @@ std::string join(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
 }
 
+const Field* find_field(const std::vector<Field>& fields, const std::string& key) {
+  const auto found =
+      std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return answers_to(f, key); });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+std::optional<Json> canonical_value(const Field& field, const Json& as_given) {
+  if (as_given.is_null() && field.nullable) return std::optional<Json>(std::in_place);
+  const Json given = field.normalize ? field.normalize(as_given) : as_given;
+  auto value = convert(field, given);
+  if (!value || (field.accepts && !field.accepts(given))) return std::nullopt;
+  if (value->is_number() && !in_range(field.range, value->get<double>())) return std::nullopt;
+  return value;
+}
+
 Json read_section(const Field& section, const Json& given, const std::string& path) {
   Json values = Json::object();
   for (const auto& [key, value] : given.items()) {
@@ -204,27 +209,6 @@ Json read_section(const Field& section, const Json& given, const std::string& pa
   }
   require_keys(section, values, path);
   return values;
-}
-
-void require_supported(const Field& section, const Json& values, const std::string& path) {
-  for (const Field& field : section.children) {
-    const auto found = values.find(field.key);
-    if (found == values.end()) continue;
-    const std::string where = join(path, field.key);
-    const auto& supported = field.supported_values;
-    if (supported && std::find(supported->begin(), supported->end(), *found) == supported->end()) {
-      if (!field.refusal.empty()) {
-        raise<ConfigError>("config", where, ": not supported, got ", json_excerpt(*found), ": ",
-                           field.refusal);
-      }
-      std::string so_far;
-      for (const Json& value : *supported) so_far += (so_far.empty() ? "" : ", ") + json_excerpt(value);
-      raise<ConfigError>(
-          "config", where, ": not supported yet, got ", json_excerpt(*found),
-          ", supported so far: ", field.kind == Kind::kSection ? "leave the section out" : so_far);
-    }
-    if (field.kind == Kind::kSection && found->is_object()) require_supported(field, *found, where);
-  }
 }
 
 std::vector<std::string> values_without_effect(const Field& section, const Json& values,

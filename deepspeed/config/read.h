@@ -2,6 +2,7 @@
 // it expected.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,11 @@ std::string join(const std::string& path, const std::string& key);
 /// errors.
 Json read_section(const Field& section, const Json& given, const std::string& path);
 
-/// Throws for the first value, of those that read_section gave, that this version does not support.
-void require_supported(const Field& section, const Json& values, const std::string& path);
+/// The field that goes by the key, as its name or as an alias; null where there is none.
+const Field* find_field(const std::vector<Field>& fields, const std::string& key);
+
+/// What read_section makes of a value, sections as they were given; nothing where it would refuse it.
+std::optional<Json> canonical_value(const Field& field, const Json& given);
 
 /// "path (why)" of each value, of those that read_section gave, that is not the default and does not act.
 /// config: the values of the whole config, where keys of it are a condition.

@@ -262,7 +262,13 @@ TEST_F(Fuzz, OneWrongValueIsNamedByItsOwnPath) {
       config["zero_optimization"].erase(
           "cpu_offload");  // it contradicts offload_optimizer, whatever that holds
       put(config, key.path(), value);
-      EXPECT_EQ(named_path(checked_error(config)), key.path()) << value;
+      const std::string error = checked_error(config);
+      // A section that does not exist yet is named in the place of what is wrong in it.
+      if (error.find("not supported yet") != std::string::npos) {
+        EXPECT_TRUE(named_path(error).starts_with(key.section.path)) << error;
+      } else {
+        EXPECT_EQ(named_path(error), key.path()) << value;
+      }
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/config/config.h"
+#include "deepspeed/config/read.h"
 
 namespace deepspeed::config {
 
@@ -17,6 +18,16 @@ inline const bool warnings_are_off = (log::set_level(log::Level::kError), true);
 inline std::string load_error(const ConfigSource& source, int64_t world = 1) {
   try {
     load_config(source, world);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// The same of reading alone, which asks neither what this version has nor what values demand of one another.
+inline std::string read_error(const Json& config) {
+  try {
+    read_section(all_options(), config, "");
   } catch (const ConfigError& error) {
     return error.what();
   }

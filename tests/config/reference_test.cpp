@@ -80,7 +80,7 @@ TEST(Reference, TakesEveryDocumentedValue) {
   for (const ReferenceKey& key : reference().keys) {
     for (const Json& value : key.accepted()) {
       ++values;
-      const std::string error = load_error(config_of(key, value));
+      const std::string error = read_error(config_of(key, value));
       EXPECT_FALSE(refuses_value(error, key, value)) << error;
       EXPECT_THAT(error, ::testing::Not(HasSubstr("unknown key"))) << key.path();
     }
@@ -115,7 +115,7 @@ TEST(Reference, RefusesOtherValuesInItsWords) {
   for (const ReferenceKey& key : reference().keys) {
     for (const Json& value : key.refused()) {
       ++values;
-      const std::string error = load_error(config_of(key, value));
+      const std::string error = read_error(config_of(key, value));
       EXPECT_TRUE(refuses_value(error, key, value))
           << key.path() << " = " << value << ", expected " << key.words() << ": " << error;
     }
@@ -149,7 +149,7 @@ TEST(Reference, KeepsUnknownKeysOnlyWhereTheyAreDocumented) {
     const std::string path = section.path.empty() ? "no_such_key" : section.path + ".no_such_key";
     Json config = config_with(path, 1);
     if (section.path == "amp") config["amp"]["enabled"] = false;
-    EXPECT_EQ(load_error(config).find("unknown key") == std::string::npos, section.open) << section.path;
+    EXPECT_EQ(read_error(config).find("unknown key") == std::string::npos, section.open) << section.path;
   }
 }
 
