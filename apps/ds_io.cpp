@@ -2,7 +2,6 @@
 // section `aio` that is best for it.
 #include <algorithm>
 #include <cstdint>
-#include <exception>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
@@ -12,7 +11,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/io/disk_rate.h"
+#include "deepspeed/launcher/program_main.h"
 
 namespace {
 
@@ -71,6 +72,19 @@ nlohmann::ordered_json aio_section(const AsyncIoOptions& tuning) {
             {"overlap_events", tuning.overlap_events}}}};
 }
 
+/// Prints the section, or writes it to the file of that name.
+void show(const std::string& section, const std::string& output) {
+  if (output.empty()) {
+    std::cout << section << "\n";
+    return;
+  }
+  std::ofstream file(output);
+  file << section << "\n";
+  file.close();
+  if (!file) deepspeed::raise<deepspeed::IoError>("ds_io", "--output: cannot write ", output);
+  std::cout << "wrote " << output << "\n";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -97,21 +111,7 @@ int main(int argc, char** argv) {
                "queue_depth requests are done before the next ones start");
   app.add_flag("--validate", arguments.rate.validate, "Compare what is read with what was written");
   app.add_option("--output", arguments.output, "A file for the section `aio`; else it is printed");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    const std::string section = aio_section(measure_best(arguments).tuning).dump(2);
-    if (arguments.output.empty()) {
-      std::cout << section << "\n";
-      return 0;
-    }
-    std::ofstream file(arguments.output);
-    file << section << "\n";
-    file.close();
-    if (!file) throw std::runtime_error("cannot write " + arguments.output);
-    std::cout << "wrote " << arguments.output << "\n";
-    return 0;
-  } catch (const std::exception& error) {
-    std::cerr << "ds_io: " << error.what() << "\n";
-    return 1;
-  }
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
+  return deepspeed::launcher::exit_of_work(
+      "ds_io", [&] { show(aio_section(measure_best(arguments).tuning).dump(2), arguments.output); });
 }

@@ -1,7 +1,6 @@
 // ds_to_universal --input_folder DIR/TAG --output_folder DIR/NAME: a checkpoint by parameter, which loads at
 // any stage and on any number of ranks.
 #include <cstddef>
-#include <exception>
 #include <iostream>
 #include <string>
 
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "deepspeed/checkpoint/universal.h"
+#include "deepspeed/launcher/program_main.h"
 
 namespace {
 
@@ -20,7 +20,7 @@ void show_progress(size_t done, size_t all) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Turns a checkpoint of ZeRO stage 0, 1 or 2 into a universal one");
+  CLI::App app("Turns a checkpoint of any ZeRO stage into a universal one");
   std::string input_folder;
   std::string output_folder;
   int num_extract_workers = 4;
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
                "Only warn of patterns in universal_checkpoint_info that fit no parameter");
   app.add_flag("--inject_missing_state", inject_missing_state,
                "Not needed: a universal_checkpoint_info that is missing is always added");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   options.strict = !no_strict;
   if (extract->count() > 0)
     std::cout << "--num_extract_workers: nothing is extracted; --num_merge_workers sets the threads\n";
@@ -55,12 +55,8 @@ int main(int argc, char** argv) {
   if (inject_missing_state)
     std::cout << "--inject_missing_state: universal_checkpoint_info is always added where it is missing\n";
   if (::isatty(STDERR_FILENO) != 0) options.progress = show_progress;
-  try {
+  return deepspeed::launcher::exit_of_work("ds_to_universal", [&] {
     deepspeed::checkpoint::convert_to_universal(input_folder, output_folder, options);
-  } catch (const std::exception& error) {
-    std::cerr << "ds_to_universal: " << error.what() << "\n";
-    return 1;
-  }
-  std::cout << "wrote " << output_folder << "\n";
-  return 0;
+    std::cout << "wrote " << output_folder << "\n";
+  });
 }

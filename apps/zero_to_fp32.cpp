@@ -3,12 +3,13 @@
 #include "deepspeed/checkpoint/zero_to_fp32.h"
 
 #include <cstdint>
-#include <exception>
 #include <iostream>
 #include <string>
 
 #include <CLI/CLI.hpp>
 #include <unistd.h>
+
+#include "deepspeed/launcher/program_main.h"
 
 namespace {
 
@@ -22,10 +23,17 @@ void show_progress(uint64_t done_bytes, uint64_t all_bytes) {
             << (done_bytes == all_bytes ? "\n" : "") << std::flush;
 }
 
+void print_weights(const std::string& checkpoint_dir, const deepspeed::checkpoint::ConvertOptions& options) {
+  for (const auto& [name, tensor] : deepspeed::checkpoint::get_fp32_state_dict_from_zero_checkpoint(
+           checkpoint_dir, options.tag, options.exclude_frozen_parameters)) {
+    std::cout << name << ": " << tensor.sizes() << "\n";
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Turns a checkpoint of ZeRO stage 0, 1 or 2 into fp32 weights");
+  CLI::App app("Turns a checkpoint of any ZeRO stage into fp32 weights");
   std::string checkpoint_dir;
   std::string output;
   std::string tag;
@@ -45,23 +53,14 @@ int main(int argc, char** argv) {
   app.add_flag("--exclude_frozen_parameters", options.exclude_frozen_parameters,
                "Leave frozen parameters out");
   app.add_flag("-d,--debug", debug, "Print each weight");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   if (!tag.empty()) options.tag = tag;
   if (::isatty(STDERR_FILENO) != 0) options.progress = show_progress;
-  try {
-    if (debug) {
-      for (const auto& [name, tensor] : deepspeed::checkpoint::get_fp32_state_dict_from_zero_checkpoint(
-               checkpoint_dir, options.tag, options.exclude_frozen_parameters)) {
-        std::cout << name << ": " << tensor.sizes() << "\n";
-      }
-    }
+  return deepspeed::launcher::exit_of_work("zero_to_fp32", [&] {
+    if (debug) print_weights(checkpoint_dir, options);
     for (const auto& file :
          deepspeed::checkpoint::convert_zero_checkpoint_to_fp32_state_dict(checkpoint_dir, output, options)) {
       std::cout << "wrote " << file.string() << "\n";
     }
-  } catch (const std::exception& error) {
-    std::cerr << "zero_to_fp32: " << error.what() << "\n";
-    return 1;
-  }
-  return 0;
+  });
 }

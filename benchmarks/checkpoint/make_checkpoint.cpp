@@ -14,6 +14,7 @@
 #include "deepspeed/checkpoint/model_states.h"
 #include "deepspeed/checkpoint/optimizer_states.h"
 #include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/launcher/program_main.h"
 
 namespace {
 
@@ -38,7 +39,7 @@ int main(int argc, char** argv) {
   app.add_option("--parameters", parameters, "elements of the model");
   app.add_option("--width", width, "each weight is (4 * width, width)");
   app.add_option("--ranks", ranks);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   const std::string tag = "global_step1";
   const std::vector<int64_t> sizes = {4 * width, width};
   const int64_t numel = sizes[0] * sizes[1], layers = std::max<int64_t>(1, parameters / numel);

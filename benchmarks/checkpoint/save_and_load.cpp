@@ -15,6 +15,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/initialize.h"
+#include "deepspeed/launcher/program_main.h"
 
 namespace {
 
@@ -109,7 +110,7 @@ int main(int argc, char** argv) {
   app.add_option("--parameters", parameters);
   app.add_option("--width", width);
   app.add_option("--rounds", rounds);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   try {
     const Json result =
         mode == "load" ? time_load(folder, parameters, width) : time_saves(folder, parameters, width, rounds);

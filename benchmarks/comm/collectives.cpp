@@ -18,6 +18,7 @@
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/init.h"
+#include "deepspeed/launcher/program_main.h"
 
 namespace {
 
@@ -181,7 +182,7 @@ int main(int argc, char** argv) {
   app.add_option("--mib", settings.mib, "Sizes in MiB of fp32")->capture_default_str();
   app.add_option("--repeats", settings.repeats)->capture_default_str();
   app.add_option("--port", settings.port, "Port of the rendezvous")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   int failed = 0;
   for (int rank = 0; rank < settings.ranks; ++rank) {
     if (::fork() != 0) continue;

@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/deepspeed.h"
+#include "deepspeed/launcher/program_main.h"
 
 #include "examples/gpt2/gpt.h"
 
@@ -101,7 +102,7 @@ int main(int argc, char** argv) {
   app.add_option("--steps", steps, "timed steps of each loop");
   app.add_option("--batch", batch, "sequences a step");
   app.add_option("--threads", threads, "threads");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
 
   gpt2::GptConfig config;
   config.vocabulary = 96;

@@ -19,6 +19,7 @@
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/device/current_device.h"
 #include "deepspeed/device/memory.h"
+#include "deepspeed/launcher/program_main.h"
 
 #include "examples/gpt2/gpt.h"
 
@@ -55,11 +56,7 @@ Options read_options(int argc, char** argv) {
   app.add_option("--bf16", options.bf16, "the config's section bf16, JSON");
   app.add_flag("--partitioned", options.partitioned, "build the model under zero::Init");
   app.add_option("--weights", options.weights, "file for the first weights, readable by torch.load");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    std::exit(app.exit(error));
-  }
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) std::exit(*status);
   return options;
 }
 

@@ -15,6 +15,7 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/initialize.h"
+#include "deepspeed/launcher/program_main.h"
 
 #include "tests/support/formula_training.h"
 #include "tests/support/tiny_gpt.h"
@@ -50,11 +51,7 @@ Options parse(int argc, char** argv) {
   app.add_option("--heads", options.model.heads)->check(CLI::PositiveNumber);
   app.add_option("--vocabulary", options.model.vocabulary)->check(CLI::PositiveNumber);
   app.add_option("--context", options.model.context)->check(CLI::PositiveNumber);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    std::exit(app.exit(error));
-  }
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) std::exit(*status);
   return options;
 }
 

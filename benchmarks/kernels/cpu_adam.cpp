@@ -23,6 +23,7 @@
 
 #include "deepspeed/kernels/adam.h"
 #include "deepspeed/kernels/split_master.h"
+#include "deepspeed/launcher/program_main.h"
 
 namespace {
 
@@ -185,7 +186,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads, "threads of each")->check(CLI::PositiveNumber);
   app.add_option("--repeats", repeats, "timed steps")->check(CLI::PositiveNumber);
   app.add_flag("--serve", serves, "step the contenders whose numbers come on the standard input");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   at::set_num_threads(threads);
   std::vector<Contender> contenders = make_contenders(numel, !serves);
   if (serves) {

@@ -21,6 +21,7 @@
 #include "deepspeed/kernels/adam.h"
 #include "deepspeed/kernels/grad_stats.h"
 #include "deepspeed/kernels/update.h"
+#include "deepspeed/launcher/program_main.h"
 
 namespace {
 
@@ -92,7 +93,7 @@ int main(int argc, char** argv) {
   int64_t numel = 0, calls = 0;
   app.add_option("--numel", numel, "elements; 0: 2^28 on a GPU, 2^22 on a CPU");
   app.add_option("--calls", calls, "calls between two readings of the clock; 0: 10 on a GPU, 1 on a CPU");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   const bool on_cuda = deepspeed::device::num_cuda_devices() > 0;
   const at::Device device(on_cuda ? at::kCUDA : at::kCPU);
   if (numel == 0) numel = int64_t{1} << (on_cuda ? 28 : 22);

@@ -20,6 +20,7 @@
 #include "deepspeed/device/current_device.h"
 #include "deepspeed/device/host_memory.h"
 #include "deepspeed/kernels/adam.h"
+#include "deepspeed/launcher/program_main.h"
 
 namespace {
 
@@ -58,7 +59,7 @@ int main(int argc, char** argv) {
   int64_t numel = 1 << 27;
   CLI::App app("What bounds a step in host memory");
   app.add_option("--elements", numel, "Of Adam's arrays and of the copies, bf16");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   const bool has_cuda = deepspeed::device::num_cuda_devices() > 0;
   const at::Tensor host = deepspeed::device::empty_host(numel, at::kBFloat16, true).fill_(1.0);
   const at::Tensor device =

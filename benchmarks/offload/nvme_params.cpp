@@ -19,6 +19,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/initialize.h"
+#include "deepspeed/launcher/program_main.h"
 
 #include "benchmarks/offload/disk_peer.h"
 
@@ -125,7 +126,7 @@ int main(int argc, char** argv) {
   app.add_option("--width", arguments.width, "Of the matrices, which are square");
   app.add_option("--layers", arguments.layers, "How many");
   app.add_option("--batch", arguments.batch, "Rows of the input");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   try {
     run(arguments);
   } catch (const std::exception& error) {

@@ -15,6 +15,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "deepspeed/launcher/program_main.h"
 #include "deepspeed/optim/adam.h"
 #include "deepspeed/zero/state_swapper.h"
 
@@ -173,7 +174,7 @@ int main(int argc, char** argv) {
   app.add_option("--elements", arguments.unit_numel, "Of a slice");
   app.add_option("--slices", arguments.units, "How many");
   app.add_flag("!--no_timeline", arguments.timeline, "Leave the timelines out");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   try {
     run(arguments);
   } catch (const std::exception& error) {

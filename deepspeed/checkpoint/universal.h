@@ -1,4 +1,4 @@
-// Turns a checkpoint of stages 0 to 2 into a universal one, which loads at any stage on any number of ranks,
+// Turns a checkpoint of stages 0 to 3 into a universal one, which loads at any stage on any number of ranks,
 // here and in DeepSpeed: checkpoint.load_universal.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Turns a checkpoint folder of stages 0 to 2 into one set of fp32 weights by name.
+// Turns a checkpoint folder of stages 0 to 3 into one set of fp32 weights by name.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,7 @@
 #include "deepspeed/launcher/announce.h"
 #include "deepspeed/launcher/core_list.h"
 #include "deepspeed/launcher/environment_file.h"
+#include "deepspeed/launcher/exit_codes.h"
 #include "deepspeed/launcher/numbers.h"
 #include "deepspeed/launcher/port.h"
 #include "deepspeed/launcher/program.h"
@@ -21,9 +22,6 @@ namespace deepspeed::launcher {
 namespace {
 
 using log::Level;
-
-constexpr int kUsageExitCode = 2;
-constexpr int kErrorExitCode = 1;
 
 std::optional<std::string> lookup(const Environment& environment, const std::string& name) {
   const auto found = environment.find(name);

@@ -10,31 +10,36 @@
 
 #include "deepspeed/comm/functions.h"
 #include "deepspeed/comm/init.h"
+#include "deepspeed/launcher/program_main.h"
 
 #include "options.h"
 #include "sampler.h"
 #include "trainer.h"
 
+namespace {
+
+void print_sample(const gpt2::Options& options) {
+  const auto text = gpt2::sample_from_file(options.fp32_weights, options.save_dir, options.sample,
+                                           options.config.config_path());
+  const bool is_job = deepspeed::comm::is_initialized();
+  if (!is_job || deepspeed::comm::get_rank() == 0) std::printf("%s\n", text.c_str());
+  if (is_job) deepspeed::comm::init_distributed().shutdown();
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CLI::App app("Trains a small GPT-2 on text with deepspeed, character by character, and samples from it.");
   gpt2::Options options;
   gpt2::add_options(app, options);
-  CLI11_PARSE(app, argc, argv);
-  try {
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
+  return deepspeed::launcher::exit_of_work("gpt2", [&] {
     options.sample.seed = options.seed;
     gpt2::validate(options);
     if (options.fp32_weights.empty()) {
       gpt2::train(options);
     } else {
-      const auto text = gpt2::sample_from_file(options.fp32_weights, options.save_dir, options.sample,
-                                               options.config.config_path());
-      const bool is_job = deepspeed::comm::is_initialized();
-      if (!is_job || deepspeed::comm::get_rank() == 0) std::printf("%s\n", text.c_str());
-      if (is_job) deepspeed::comm::init_distributed().shutdown();
+      print_sample(options);
     }
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "gpt2: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  });
 }

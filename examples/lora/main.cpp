@@ -14,6 +14,7 @@
 #include "deepspeed/comm/arguments.h"
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/device/rng.h"
+#include "deepspeed/launcher/program_main.h"
 
 #include "lora.h"
 
@@ -117,12 +118,6 @@ int main(int argc, char** argv) {
   app.add_option("--rank", options.rank, "of the adapters")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  try {
-    run(options);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "lora: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
+  return deepspeed::launcher::exit_of_work("lora", [&] { run(options); });
 }

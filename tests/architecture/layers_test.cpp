@@ -140,4 +140,16 @@ TEST(Layers, FilesStaySmall) {
   }
 }
 
+// CLI11's own exit codes are 100 and more, where users and scripts expect 2.
+TEST(Programs, EndAsTheLauncherSays) {
+  for (const char* folder : {"apps", "examples", "benchmarks", "tests/deepspeed_peer"}) {
+    for (const Source& source : sources(folder)) {
+      for (const char* own : {"CLI11_PARSE", "app.exit("}) {
+        EXPECT_EQ(source.text.find(own), std::string::npos)
+            << source.path << " has " << own << ", expected launcher::exit_of_command_line()";
+      }
+    }
+  }
+}
+
 }  // namespace

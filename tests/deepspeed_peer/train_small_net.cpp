@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/initialize.h"
+#include "deepspeed/launcher/program_main.h"
 
 #include "tests/support/formula_training.h"
 #include "tests/support/small_net.h"
@@ -72,7 +73,7 @@ int main(int argc, char** argv) {
   app.add_option("--steps", options.steps, "Steps to train");
   app.add_option("--steps_after", options.steps_after, "Steps to train after --save");
   app.add_option("--micro_batch", options.micro_batch, "Samples of a rank and step");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   try {
     const deepspeed::Json losses = train(options);
     if (!losses.is_null()) std::cout << losses.dump() << "\n";

@@ -92,11 +92,22 @@ TEST_F(ZeroToFp32Script, TakesTheCommandLinesOfDeepSpeeds) {
   ASSERT_EQ(convert(". trained -t global_step1 --exclude_frozen_parameters -d"), 0) << log();
   EXPECT_THAT(log(), HasSubstr("first.weight: [13, 7]"));
   expect_weights(folder_ / "run/trained", /*with_frozen=*/false);
-  EXPECT_NE(convert(". out -t absent"), 0);
+  EXPECT_EQ(convert(". out -t absent"), 1);
   EXPECT_THAT(log(), HasSubstr("absent"));
   EXPECT_EQ(run("env -u DEEPSPEED_CPP_HOME ./zero_to_fp32.py . direct"), 0) << log();
   EXPECT_EQ(convert("--help"), 0);
   EXPECT_THAT(log(), HasSubstr("--max_shard_size"));
+  EXPECT_THAT(log(), HasSubstr("a checkpoint of any ZeRO stage"));
+}
+
+TEST_F(ZeroToFp32Script, EndsAsArgparseDoesWhereItsArgumentsCannotBe) {
+  save(1);
+  EXPECT_EQ(convert("."), 2);
+  EXPECT_THAT(log(), HasSubstr("output is required"));
+  EXPECT_EQ(convert(". out --no_such_flag"), 2);
+  EXPECT_THAT(log(), HasSubstr("--no_such_flag"));
+  EXPECT_EQ(convert(". out --max_shard_size much"), 2);
+  EXPECT_THAT(log(), HasSubstr("much"));
 }
 
 TEST_F(ZeroToFp32Script, FindsTheProgramOrSaysHow) {

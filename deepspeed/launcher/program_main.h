@@ -1,0 +1,22 @@
+// How a program takes its command line and ends: with 0 where all went well or help was asked for, with 2
+// where its arguments cannot be taken, with 1 where something else failed.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+namespace CLI {
+class App;
+}
+
+namespace deepspeed::launcher {
+
+/// Parses the command line into what `app` was given. The status with which the program has to end, after
+/// help or the error was printed; nothing where it goes on.
+std::optional<int> exit_of_command_line(CLI::App& app, int argc, const char* const* argv);
+
+/// Runs the program's work and returns the status to end with. An exception becomes the line "program:
+/// reason" of the standard error; a UsageError is a fault of the arguments.
+int exit_of_work(const char* program, const std::function<void()>& work);
+
+}  // namespace deepspeed::launcher

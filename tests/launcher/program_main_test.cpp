@@ -1,0 +1,77 @@
+#include "deepspeed/launcher/program_main.h"
+
+#include <stdexcept>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Ended {
+  std::optional<int> status;
+  std::string out, err;
+};
+
+/// A program with one argument that it needs and one number.
+Ended end_of(std::vector<const char*> words) {
+  CLI::App app("A program");
+  std::string folder;
+  int workers = 0;
+  app.add_option("folder", folder, "The folder")->required();
+  app.add_option("--workers", workers, "Threads")->check(CLI::PositiveNumber);
+  words.insert(words.begin(), "program");
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  const auto status = exit_of_command_line(app, static_cast<int>(words.size()), words.data());
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  return {status, out, ::testing::internal::GetCapturedStderr()};
+}
+
+TEST(ProgramMain, GoesOnWithArgumentsThatItCanTake) {
+  EXPECT_EQ(end_of({"run", "--workers", "2"}).status, std::nullopt);
+}
+
+TEST(ProgramMain, EndsWithZeroWhereHelpIsAskedFor) {
+  const Ended help = end_of({"--help"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, HasSubstr("--workers"));
+  EXPECT_EQ(help.err, "");
+}
+
+TEST(ProgramMain, EndsWithTwoAsArgparseDoesWhereAnArgumentIsMissingUnknownOrWrong) {
+  for (const auto& [words, reason] : std::vector<std::pair<std::vector<const char*>, const char*>>{
+           {{}, "folder is required"},
+           {{"run", "--werkers", "2"}, "--werkers"},
+           {{"run", "another"}, "another"},
+           {{"run", "--workers", "0"}, "--workers"},
+           {{"run", "--workers", "many"}, "many"}}) {
+    const Ended ended = end_of(words);
+    EXPECT_EQ(ended.status, 2) << reason;
+    EXPECT_THAT(ended.err, HasSubstr(reason));
+    EXPECT_EQ(ended.out, "");
+  }
+}
+
+TEST(ProgramMain, TellsAFaultOfTheArgumentsFromAnother) {
+  const auto status_of = [](const std::function<void()>& work, const char* expected) {
+    ::testing::internal::CaptureStderr();
+    const int status = exit_of_work("program", work);
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), expected);
+    return status;
+  };
+  EXPECT_EQ(status_of([] {}, ""), 0);
+  EXPECT_EQ(status_of([] { raise<UsageError>("where", "no such size"); }, "program: [where] no such size\n"),
+            2);
+  EXPECT_EQ(status_of([] { raise<IoError>("where", "disk full"); }, "program: [where] disk full\n"), 1);
+  EXPECT_EQ(status_of([] { throw std::runtime_error("else"); }, "program: else\n"), 1);
+}
+
+}  // namespace
+}  // namespace deepspeed::launcher
