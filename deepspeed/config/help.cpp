@@ -1,13 +1,15 @@
 #include "deepspeed/config/help.h"
 
 #include <algorithm>
+#include <cctype>
+#include <iterator>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json_file.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/config/field.h"
+#include "deepspeed/config/help_search.h"
 #include "deepspeed/config/named_type.h"
-#include "deepspeed/config/nearest_key.h"
 #include "deepspeed/config/read.h"
 
 namespace deepspeed::config {
@@ -32,7 +34,7 @@ std::string support_text(const Field& field) {
   return "; supported so far: " + supported_text(field);
 }
 
-/// Of a deprecated key.
+/// What a user of a deprecated key is told.
 std::string advice(const Field& field) {
   const std::string& replacement = field.deprecation->replacement;
   return replacement.empty() ? "without effect" : "use " + replacement;
@@ -45,8 +47,19 @@ std::string alias_text(const Field& field) {
   return text;
 }
 
+/// Where values act: nothing of a key that acts everywhere.
 std::string effect_text(const Field& field) {
-  return field.no_effect.empty() ? "" : "; no effect: " + field.no_effect;
+  if (field.no_effect.empty()) return "";
+  return (field.effective_where ? "; " : "; no effect: ") + field.no_effect;
+}
+
+/// The same as a sentence.
+std::string effect_sentence(const Field& field) {
+  if (field.no_effect.empty()) return "";
+  if (!field.effective_where) return " *No effect*: " + field.no_effect + ".";
+  std::string sentence = " " + field.no_effect + ".";
+  sentence[1] = static_cast<char>(std::toupper(static_cast<unsigned char>(sentence[1])));
+  return sentence;
 }
 
 std::string headline(const Field& field, const std::string& path) {
@@ -89,11 +102,25 @@ bool is_within(const std::string& path, const std::string& section) {
          path.starts_with(section + "[");
 }
 
+std::vector<HelpEntry> help_entries() {
+  std::vector<HelpEntry> entries;
+  const auto add = [&](const Field& field, const std::string& path) {
+    entries.push_back({path, headline(field, path), field.meaning});
+  };
+  walk(all_options(), "", add);
+  walk_types([&](const NamedType& type, const std::string& path) {
+    entries.push_back({path, path + ":", type_text(type)});
+    for (const Field& field : type.params) add(field, join(path, field.key));
+  });
+  return entries;
+}
+
 constexpr const char* kIntroduction = R"(# The config
 
 Every key that DeepSpeed documents, with what it takes, its default and its meaning. This page is written from the
 tables that the reader of the config itself uses (`deepspeed --help-config-markdown > docs/config.md`; a test keeps it
-current). `deepspeed --help-config [section]` shows the same on a terminal.
+current). `deepspeed --help-config [section]` shows the same on a terminal, and `deepspeed --help-config lr` what has that
+word in its key, its path or its meaning.
 
 - A config is the path of a file, JSON text, JSON text in base64, or a JSON object. Files and text may have comments
   (`//`, `/* */`, `#`) and trailing commas. A key given twice is an error.
@@ -104,7 +131,8 @@ current). `deepspeed --help-config [section]` shows the same on a terminal.
 - A deprecated key still works, with a warning, unless its replacement stands beside it.
 - In C++ a loaded config is a struct with a member for each key (`config/config.h`). `config/training_config.h` has the
   classes of the manual of version 0.3, `config/key_value_config.h` the base for a program's own.
-- *No effect* marks a key that is read and does nothing in this version; a line of the log says so where it is set.
+- *No effect* marks a key that is read and does nothing in this version. "Only stage 3 uses it" and the like say where a
+  key acts. A line of the log says so where a key is set that does nothing.
 - *so far* lists the values that this version supports of those that are documented; the others are refused with an
   error that says so.
 )";
@@ -130,7 +158,7 @@ std::string row(const Field& field) {
   std::string meaning = field.meaning;
   if (field.deprecation) meaning += " Deprecated: " + advice(field) + ".";
   if (!field.refusal.empty()) meaning += " *Not supported*: " + field.refusal + ".";
-  if (!field.no_effect.empty()) meaning += " *No effect*: " + field.no_effect + ".";
+  meaning += effect_sentence(field);
   return "| " + names + " | " + cell(takes) + " | " + text + " | " + cell(meaning) + " |\n";
 }
 
@@ -163,32 +191,26 @@ std::string help_markdown() {
   return text;
 }
 
-std::string help_text(const std::string& section) {
+std::string help_text(const std::string& subject) {
+  const std::vector<HelpEntry> entries = help_entries();
+  std::vector<HelpEntry> shown;
+  std::copy_if(entries.begin(), entries.end(), std::back_inserter(shown),
+               [&](const HelpEntry& entry) { return is_within(entry.path, subject); });
+  if (shown.empty()) shown = search_help(entries, subject);
+  if (shown.empty()) {
+    raise<UsageError>("config", "got ", json_excerpt(Json(subject)),
+                      ", expected a section, a key or a part of a key or its meaning",
+                      help_suggestion(entries, subject));
+  }
   std::string text;
-  std::vector<std::string> paths;
-  walk(all_options(), "", [&](const Field& field, const std::string& path) {
-    paths.push_back(path);
-    if (is_within(path, section)) text += headline(field, path) + "\n    " + field.meaning + "\n";
-  });
-  walk_types([&](const NamedType& type, const std::string& path) {
-    paths.push_back(path);
-    if (is_within(path, section)) text += path + ":\n    " + type_text(type) + "\n";
-    for (const Field& field : type.params) {
-      const std::string own = join(path, field.key);
-      if (is_within(own, section)) text += headline(field, own) + "\n    " + field.meaning + "\n";
-    }
-  });
-  if (!text.empty()) return text;
-  const std::string nearest = nearest_key(section, paths);
-  raise<UsageError>("config", "got ", json_excerpt(Json(section)),
-                    ", expected the path of a section or a key",
-                    nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
+  for (const HelpEntry& entry : shown) text += entry.headline + "\n    " + entry.meaning + "\n";
+  return text;
 }
 
 std::vector<std::string> not_supported_yet() {
   std::vector<std::string> paths;
   walk(all_options(), "", [&](const Field& field, const std::string& path) {
-    if (field.supported_values) paths.push_back(path);
+    if (field.supported_values && field.refusal.empty()) paths.push_back(path);
   });
   return paths;
 }

@@ -1,12 +1,11 @@
 #include "deepspeed/config/nearest_key.h"
 
 #include <algorithm>
-#include <cctype>
+#include <map>
 
 #include "deepspeed/base/text.h"
 
 namespace deepspeed::config {
-namespace {}  // namespace
 
 size_t edit_distance(const std::string& a, const std::string& b) {
   // rows[i % 3][j]: the distance between the first i bytes of a and the first j bytes of b.
@@ -27,21 +26,31 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return rows[a.size() % 3][b.size()];
 }
 
-std::string nearest_key(const std::string& key, const std::vector<std::string>& candidates) {
+std::vector<std::string> nearest_keys(const std::string& key, const std::vector<std::string>& candidates,
+                                      size_t most) {
   constexpr size_t kLongestKey = 100;
-  if (key.size() > kLongestKey) return "";
+  std::vector<std::string> nearest;
+  if (key.size() > kLongestKey) return nearest;
   const size_t furthest = std::max<size_t>(2, key.size() / 3);
-  size_t best = furthest + 1;
-  std::string nearest;
+  std::map<size_t, std::vector<std::string>> by_distance;
   for (const std::string& candidate : candidates) {
     const size_t distance = edit_distance(lowercase(key), lowercase(candidate));
     // One that shares no byte with the key is no correction of it.
-    if (distance < best && distance < key.size()) {
-      best = distance;
-      nearest = candidate;
+    if (distance <= furthest && distance < key.size()) by_distance[distance].push_back(candidate);
+  }
+  for (const auto& [distance, keys] : by_distance) {
+    if (distance > by_distance.begin()->first + 1) break;
+    for (const std::string& near : keys) {
+      const bool is_new = std::find(nearest.begin(), nearest.end(), near) == nearest.end();
+      if (is_new && nearest.size() < most) nearest.push_back(near);
     }
   }
   return nearest;
+}
+
+std::string nearest_key(const std::string& key, const std::vector<std::string>& candidates) {
+  const std::vector<std::string> nearest = nearest_keys(key, candidates, 1);
+  return nearest.empty() ? "" : nearest.front();
 }
 
 }  // namespace deepspeed::config

@@ -39,7 +39,7 @@ std::vector<Entry<DeepSpeedConfig>> scalar_entries() {
             "The type in which gradients travel; null: the model's.", {dtypes}),
       entry("seq_parallel_communication_data_type", &C::seq_parallel_communication_data_type,
             "The same under sequence parallelism.",
-            {dtypes, without_effect("only sequence parallelism uses it")}),
+            {dtypes, without_effect("sequence parallelism does not exist yet")}),
       entry("disable_allgather", &C::disable_allgather,
             "Older than zero_optimization.allgather_partitions, whose opposite it is."),
       entry("fp32_allreduce", &C::fp32_allreduce,

@@ -79,9 +79,9 @@ void add_python_flags(CLI::App& app, RawArgs& raw) {
 
 void add_help_flags(CLI::App& app, RawArgs& raw) {
   app.add_option("--help-config", raw.help_section,
-                 "Print the keys of the config, or of one SECTION of it, and exit")
+                 "Print the keys of the config, of a SECTION of it, or those with a WORD, and exit")
       ->expected(0, 1)
-      ->type_name("[SECTION]");
+      ->type_name("[SECTION|WORD]");
   app.add_flag("--help-config-markdown", raw.help_markdown, "Print docs/config.md and exit");
 }
 

@@ -1,9 +1,11 @@
 // Every key of the tables: its default is accepted, another type refused, what does not exist yet refused as
 // such.
+#include <algorithm>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,10 +68,10 @@ TEST(Options, EveryKeyRefusesAnotherTypeAndNamesItsPath) {
   const Json wrong = Json::array({Json::array()});
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
     if (field.kind == Kind::kAny) return;
-    const std::string error = load_error(config_for(path, field, parent, wrong));
+    const std::string error = read_error(config_for(path, field, parent, wrong));
     EXPECT_THAT(error, HasSubstr("[config] " + path + ": got [[]], expected " + expected_value(field)));
     if (field.nullable) return;
-    EXPECT_THAT(load_error(config_for(path, field, parent, nullptr)),
+    EXPECT_THAT(read_error(config_for(path, field, parent, nullptr)),
                 HasSubstr(path + ": got null, expected "));
   });
 }
@@ -77,7 +79,7 @@ TEST(Options, EveryKeyRefusesAnotherTypeAndNamesItsPath) {
 TEST(Options, EveryRangeEndsWhereItSays) {
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
     const auto refused = [&](double value) {
-      EXPECT_THAT(load_error(config_for(path, field, parent, value)), HasSubstr(path + ": got ")) << value;
+      EXPECT_THAT(read_error(config_for(path, field, parent, value)), HasSubstr(path + ": got ")) << value;
     };
     if (field.range.minimum) refused(*field.range.minimum - (field.range.open ? 0 : 1));
     if (field.range.maximum) refused(*field.range.maximum + (field.range.open ? 0 : 1));
@@ -87,11 +89,11 @@ TEST(Options, EveryRangeEndsWhereItSays) {
 TEST(Options, EverySectionRefusesUnknownKeys) {
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field&) {
     if (field.kind != Kind::kSection || field.open) return;
-    EXPECT_THAT(load_error(config_with(path + ".no_such_key", 1)),
+    EXPECT_THAT(read_error(config_with(path + ".no_such_key", 1)),
                 HasSubstr(path + ".no_such_key: unknown key"));
-    EXPECT_THAT(load_error(config_with(path + ".no_such_key", "auto")), HasSubstr("unknown key"));
+    EXPECT_THAT(read_error(config_with(path + ".no_such_key", "auto")), HasSubstr("unknown key"));
     const std::string known = field.children.back().key;
-    EXPECT_THAT(load_error(config_with(path + "." + known + "x", 1)),
+    EXPECT_THAT(read_error(config_with(path + "." + known + "x", 1)),
                 HasSubstr("did you mean '" + path + "."));
   });
 }
@@ -115,29 +117,57 @@ Json another_value(const Field& field) {
   }
 }
 
-TEST(Options, EveryFeatureThatDoesNotExistYetIsRefusedByName) {
-  // Contradictions are found first, so these are refused as such.
-  const std::map<std::string, std::string> contradictions = {
-      {"fp16.fp16_master_weights_and_grads", "stage"},
-      {"bf16.bf16_master_weights_and_grads", "stage"},
-      {"bf16.bf16_optimizer_states", "stage"},
-      {"zero_optimization.pipeline_loading_checkpoint", "stage"},
-  };
+/// Configs in which something else is wrong too, and one in which nothing is.
+Json surroundings() {
+  return Json::parse(R"([
+    {"train_batch_size": 8},
+    {},
+    {"train_batch_size": 7, "train_micro_batch_size_per_gpu": 4},
+    {"train_batch_size": "auto", "gradient_accumulation_steps": 0},
+    {"no_such_key": 1, "fp16": {"no_such_key": 1}},
+    {"fp16": {"enabled": true}, "bf16": {"enabled": true}, "data_parallel_size": 5},
+    {"zero_optimization": {"stage": 9, "offload_param": {"device": "nvme"}}},
+    {"zero_optimization": {"stage": 3, "overlap_comm": true}, "gradient_allreduce_op": "sum",
+     "managed_gradient_accumulation": false}
+  ])");
+}
+
+TEST(Options, EveryFeatureThatDoesNotExistYetIsRefusedByNameWhateverElseIsWrong) {
   int features = 0;
-  walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
+  walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field&) {
     if (!field.supported_values || (in_refused_section(path) && field.kind != Kind::kSection)) return;
     ++features;
     Json value = another_value(field);
-    if (path == "mics_shard_size") value = 2;
+    if (path == "zero_optimization.mics_shard_size") value = 2;
     if (path == "weight_quantization.enabled") value = true;
-    const auto contradiction = contradictions.find(path);
-    const std::string expected = contradiction != contradictions.end() ? ": got true"
-                                 : field.refusal.empty()               ? ": not supported yet"
-                                                                       : ": not supported, got ";
-    EXPECT_THAT(load_error(config_for(path, field, parent, value)), HasSubstr(path + expected));
+    const std::string expected =
+        field.refusal.empty() ? ": not supported yet, got " : ": not supported, got ";
+    for (Json config : surroundings()) {
+      config[pointer(path)] = value;
+      EXPECT_THAT(load_error(config, 2), HasSubstr("[config] " + path + expected)) << config;
+    }
   });
   EXPECT_GT(features, 70);
-  EXPECT_THAT(load_error(config_with("fp16.fp16_master_weights_and_grads", true)), HasSubstr("stage 0"));
+}
+
+TEST(Options, WhatDoesNotExistYetIsRefusedByTheNamesThatItIsGiven) {
+  EXPECT_THAT(load_error(R"({"tensor_parallel": {"tp": {"tp_size": 2}}})"),
+              HasSubstr("tensor_parallel.tp.tp_size: not supported yet, got 2, supported so far: 1"));
+  EXPECT_THAT(load_error(R"({"weight_quantization": {"num_bits": 4}})"),
+              HasSubstr("weight_quantization.enabled: not supported yet, got true"));
+  EXPECT_THAT(load_error(R"({"sparse_attention": {"mode": "no such mode"}})"),
+              HasSubstr("not supported yet, got {\"mode\":\"no such mode\"}; leave the section out"));
+}
+
+TEST(Options, OfWhatDoesNotExistYetDefaultsAreTakenAndWrongTypesNamed) {
+  EXPECT_EQ(
+      load_error(R"({"train_batch_size": 8, "elasticity": {"enabled": "no"}, "sequence_parallel_size": 1,
+                           "tensor_parallel": {"autotp_size": "auto"}})"),
+      "");
+  EXPECT_THAT(load_error(R"({"train_batch_size": 8, "elasticity": {"enabled": "maybe"}})"),
+              HasSubstr("elasticity.enabled: got \"maybe\", expected true or false"));
+  EXPECT_THAT(load_error(R"({"train_batch_size": 8, "elasticity": null})"),
+              HasSubstr("elasticity: got null"));
 }
 
 /// The lines in which two texts differ first.
@@ -221,13 +251,71 @@ TEST(HelpText, ShowsTheArgumentsOfEveryOptimizerAndSchedule) {
   }
 }
 
-TEST(HelpText, NamesTheNearestSectionOfAnUnknownOne) {
-  try {
-    help_text("zero_optimisation");
-    FAIL() << "no such section";
-  } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("did you mean 'zero_optimization'?"));
+TEST(HelpText, SaysWhereAKeyActsInPlaceOfThatItHasNoEffect) {
+  const std::string page = help_markdown();
+  EXPECT_THAT(page, HasSubstr("Elements fetched ahead of their use. Only stage 3 uses it. |"));
+  EXPECT_THAT(page, HasSubstr("| `ratio` | a number from 0 to 1 | `1.0` | The part of the parameters"));
+  EXPECT_THAT(help_text("zero_optimization.stage3_max_live_parameters"),
+              HasSubstr("; default 1000000000; only stage 3 uses it; also max_live_parameters\n"));
+  EXPECT_THAT(help_text("graph_harvesting"), HasSubstr("; no effect: a step is a few fused kernels"));
+  walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field&) {
+    if (field.no_effect.empty()) return;
+    const bool never_acts = help_text(path).find("no effect") != std::string::npos;
+    EXPECT_EQ(never_acts, !field.effective_where.has_value()) << path;
+  });
+}
+
+/// The paths that the help shows, in its order.
+std::vector<std::string> shown_paths(const std::string& subject) {
+  std::vector<std::string> paths;
+  std::istringstream lines(help_text(subject));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(" ")) paths.push_back(line.substr(0, line.find(':')));
   }
+  return paths;
+}
+
+TEST(HelpText, FindsKeysByAPartOfTheirNamePathOrMeaning) {
+  const auto rates = shown_paths("lr");
+  EXPECT_EQ(rates.front(), "optimizer.params[Adam].lr");
+  EXPECT_THAT(rates,
+              ::testing::IsSupersetOf({"optimizer.params[SGD].lr", "optimizer.params[Adagrad].lr_decay",
+                                       "scheduler.params[WarmupLR].warmup_min_lr",
+                                       "scheduler.params[OneCycle].cycle_max_lr"}));
+  EXPECT_THAT(rates, ::testing::Not(::testing::Contains("gradient_allreduce_op")));
+  EXPECT_THAT(shown_paths("batch size"), ::testing::Contains("train_batch_size"));
+  EXPECT_THAT(shown_paths("BatchSize"), ::testing::Contains("train_batch_size"));
+  EXPECT_THAT(shown_paths("live-parameters"),
+              ::testing::ElementsAre("zero_optimization.stage3_max_live_parameters"));
+  EXPECT_THAT(shown_paths("adamw"), ::testing::Contains("optimizer.params[AdamW].betas"));
+}
+
+TEST(HelpText, FindsByMeaningLast) {
+  const auto paths = shown_paths("offload");
+  const auto at = [&](const char* path) {
+    const auto found = std::find(paths.begin(), paths.end(), path);
+    EXPECT_NE(found, paths.end()) << path;
+    return found - paths.begin();
+  };
+  EXPECT_LT(at("zero_optimization.zenflow.offload"), at("zero_optimization.offload_param"));
+  EXPECT_LT(at("zero_optimization.offload_param"), at("zero_optimization.offload_param.nvme_path"));
+  EXPECT_LT(at("zero_optimization.offload_param.nvme_path"), at("zero_optimization.sub_group_size"));
+}
+
+TEST(HelpText, NamesTheNearestOnesOfAnUnknownOne) {
+  const auto error_of = [](const char* subject) -> std::string {
+    try {
+      return help_text(subject);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_THAT(error_of("zero_optimisation"), HasSubstr("did you mean 'zero_optimization'?"));
+  EXPECT_THAT(error_of("max_relive_parameters"),
+              HasSubstr("got \"max_relive_parameters\", expected a section"));
+  EXPECT_THAT(error_of("betta"), HasSubstr("did you mean 'betas'?"));
+  EXPECT_THAT(error_of("_"), HasSubstr("expected a section, a key or a part"));
+  EXPECT_THAT(error_of("qqqqqqqqqqqqqqqqqqq"), ::testing::Not(HasSubstr("did you mean")));
 }
 
 }  // namespace

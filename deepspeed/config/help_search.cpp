@@ -1,0 +1,88 @@
+#include "deepspeed/config/help_search.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <optional>
+
+#include "deepspeed/base/text.h"
+#include "deepspeed/config/nearest_key.h"
+
+namespace deepspeed::config {
+namespace {
+
+/// Shorter ones are in too many words by chance: "lr" is in "allreduce".
+constexpr size_t kShortestPart = 3;
+
+/// How well an entry fits, the best first.
+enum class Fit { kKey, kWordOfKey, kPartOfKey, kPartOfPath, kMeaning };
+
+std::string last_key(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+/// In lower case, with one separator of words.
+std::string with_underscores(const std::string& text) {
+  std::string result = lowercase(text);
+  for (char& c : result) c = c == ' ' || c == '-' ? '_' : c;
+  return result;
+}
+
+std::string without_separators(const std::string& text) {
+  std::string result;
+  for (const char c : with_underscores(text)) {
+    if (c != '_') result += c;
+  }
+  return result;
+}
+
+bool has_word_beginning_with(const std::string& text, const std::string& beginning) {
+  for (size_t at = text.find(beginning); at != std::string::npos; at = text.find(beginning, at + 1)) {
+    if (at == 0 || std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0) return true;
+  }
+  return false;
+}
+
+bool has_part(const std::string& text, const std::string& part) {
+  return part.size() >= kShortestPart && without_separators(text).find(part) != std::string::npos;
+}
+
+std::optional<Fit> fit_of(const HelpEntry& entry, const std::string& text) {
+  const std::string words = with_underscores(text);
+  const std::string part = without_separators(text);
+  const std::string key = lowercase(last_key(entry.path));
+  if (key == words) return Fit::kKey;
+  if (has_word_beginning_with(key, words)) return Fit::kWordOfKey;
+  if (has_part(key, part)) return Fit::kPartOfKey;
+  if (has_part(entry.path, part)) return Fit::kPartOfPath;
+  if (has_word_beginning_with(lowercase(entry.meaning), lowercase(text))) return Fit::kMeaning;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<HelpEntry> search_help(const std::vector<HelpEntry>& entries, const std::string& text) {
+  std::vector<HelpEntry> found;
+  if (without_separators(text).empty()) return found;
+  for (const Fit fit : {Fit::kKey, Fit::kWordOfKey, Fit::kPartOfKey, Fit::kPartOfPath, Fit::kMeaning}) {
+    std::copy_if(entries.begin(), entries.end(), std::back_inserter(found),
+                 [&](const HelpEntry& entry) { return fit_of(entry, text) == fit; });
+  }
+  return found;
+}
+
+std::string help_suggestion(const std::vector<HelpEntry>& entries, const std::string& text) {
+  constexpr size_t kMost = 3;
+  std::vector<std::string> names;
+  for (const HelpEntry& entry : entries) {
+    names.push_back(entry.path);
+    names.push_back(last_key(entry.path));
+  }
+  const std::vector<std::string> near = nearest_keys(text, names, kMost);
+  std::string suggestion;
+  for (size_t i = 0; i < near.size(); ++i) {
+    const char* before = i == 0 ? "; did you mean " : i + 1 == near.size() ? " or " : ", ";
+    suggestion += before + ("'" + near[i] + "'");
+  }
+  return suggestion.empty() ? suggestion : suggestion + "?";
+}
+
+}  // namespace deepspeed::config

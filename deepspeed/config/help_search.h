@@ -1,0 +1,24 @@
+// Finds in the documentation of the config what a word is about.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace deepspeed::config {
+
+/// What the help says of one key, section or type.
+struct HelpEntry {
+  std::string path;  // "optimizer.params[AdamW].lr"
+  std::string headline;
+  std::string meaning;
+};
+
+/// The entries that have `text` in their key, their path or, at the beginning of a word, in their meaning;
+/// those whose key it is come first, those that only mean it last. Case, blanks, dashes and underscores do
+/// not matter.
+std::vector<HelpEntry> search_help(const std::vector<HelpEntry>& entries, const std::string& text);
+
+/// "; did you mean 'a' or 'b'?" of paths and keys that are near `text`; empty where none is.
+std::string help_suggestion(const std::vector<HelpEntry>& entries, const std::string& text);
+
+}  // namespace deepspeed::config
