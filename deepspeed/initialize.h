@@ -121,7 +121,7 @@ void default_inference_config(Args&&...) {
 }
 template <class... Args>
 void tp_model_init(Args&&...) {
-  refuse_later_call("tp_model_init", "tensor parallelism", "train with data parallelism, ZeRO stages 0 to 2");
+  refuse_later_call("tp_model_init", "tensor parallelism", "train with data parallelism, ZeRO stages 0 to 3");
 }
 
 }  // namespace deepspeed
