@@ -1,9 +1,12 @@
 // visit_tensors(value, visitor): calls the visitor with a reference to each tensor inside a value, so that
 // the engine can walk any type of model output or of data set example.
 //
-// Known types: tensors, std::optional, std::pair, std::tuple, std::vector, std::array, std::map, types with
-// `data` and `target` members (torch::data::Example), and plain aggregates of up to eight members of known
-// types. For any other type write a function `visit_tensors(MyType&, Visitor&&)` beside it.
+// Known types: tensors, std::optional, std::pair, std::tuple, std::vector, std::array, std::map,
+// torch::data::Example, and plain aggregates of up to 16 members of known types. For any other type write a
+// function `visit_tensors(MyType&, Visitor&&)` beside it.
+//
+// A visitor with a function other(const T&) gets what is no tensor as well, in between: numbers, enums,
+// texts, and how many elements an optional, a vector or a map has.
 #pragma once
 
 #include <array>
@@ -18,35 +21,32 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/engine/struct_members.h"
+
+namespace torch::data {
+template <class Data, class Target>
+struct Example;
+}
+
 namespace deepspeed {
 namespace visit_detail {
 
-struct Anything {
-  template <class T>
-  operator T() const;
-};
-
-template <class T, size_t... I>
-constexpr bool constructible_from(std::index_sequence<I...>) {
-  return requires { T{((void)I, Anything{})...}; };
-}
-
-// The largest number of initializers that an aggregate takes is the number of its members.
-template <class T, size_t N = 8>
-constexpr size_t num_members() {
-  if constexpr (N == 0) {
-    return 0;
-  } else if constexpr (constructible_from<T>(std::make_index_sequence<N>{})) {
-    return N;
-  } else {
-    return num_members<T, N - 1>();
-  }
-}
+template <class T>
+inline constexpr bool kIsPlain =
+    std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
 
 template <class T>
-concept DataAndTarget = requires(T value) {
-  value.data;
-  value.target;
+struct IsExample : std::false_type {};
+template <class Data, class Target>
+struct IsExample<torch::data::Example<Data, Target>> : std::true_type {};
+
+template <class Data, class Target>
+torch::data::Example<Data, Target> example_of(const torch::data::Example<Data, Target>&);
+
+/// Whether T is a class of its own over torch's Example, which adds no member.
+template <class T>
+concept RenamesExample = requires(const T& value) {
+  requires sizeof(example_of(value)) == sizeof(T);
 };
 
 template <class T>
@@ -70,69 +70,48 @@ struct IsMap : std::false_type {};
 template <class K, class V>
 struct IsMap<std::map<K, V>> : std::true_type {};
 
+/// Tells a visitor that asks for it what is in a value beside tensors, and how many of them.
 template <class T, class Visitor>
-void visit_members(T& value, Visitor& visitor);
+void tell(const T& value, Visitor& visitor) {
+  if constexpr (requires { visitor.other(value); }) visitor.other(value);
+}
 
 }  // namespace visit_detail
 
 template <class T, class Visitor>
 void visit_tensors(T& value, Visitor&& visitor) {
   using namespace visit_detail;
+  const auto each = [&](auto&... parts) { (visit_tensors(parts, visitor), ...); };
   if constexpr (std::derived_from<T, at::Tensor>) {
     visitor(value);
-  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>) {
-    // holds no tensor
+  } else if constexpr (kIsPlain<T>) {
+    tell(value, visitor);
   } else if constexpr (IsOptional<T>::value) {
+    tell(value.has_value(), visitor);
     if (value) visit_tensors(*value, visitor);
   } else if constexpr (IsTuple<T>::value) {
-    std::apply([&](auto&... parts) { (visit_tensors(parts, visitor), ...); }, value);
+    std::apply(each, value);
   } else if constexpr (IsSequence<T>::value) {
+    tell(value.size(), visitor);
     for (auto& part : value) visit_tensors(part, visitor);
   } else if constexpr (IsMap<T>::value) {
-    for (auto& [key, part] : value) visit_tensors(part, visitor);
-  } else if constexpr (DataAndTarget<T>) {
+    tell(value.size(), visitor);
+    for (auto& [key, part] : value) {
+      if constexpr (kIsPlain<typename T::key_type>) tell(key, visitor);
+      visit_tensors(part, visitor);
+    }
+  } else if constexpr (IsExample<T>::value) {
     visit_tensors(value.data, visitor);
-    visit_tensors(value.target, visitor);
+    if constexpr (requires { value.target; }) visit_tensors(value.target, visitor);
+  } else if constexpr (RenamesExample<T>) {
+    visit_tensors(static_cast<decltype(example_of(value))&>(value), visitor);
   } else {
-    static_assert(
-        std::is_aggregate_v<T>,
-        "deepspeed cannot find the tensors in this type: write visit_tensors(MyType&, Visitor&&) beside it");
-    visit_members(value, visitor);
+    static_assert(HasMembersToTie<T>,
+                  "deepspeed cannot find the tensors in this type, which is no plain struct of at most 16 "
+                  "members without "
+                  "a base class and without references: write visit_tensors(MyType&, Visitor&&) beside it");
+    if constexpr (HasMembersToTie<T>) std::apply(each, tie_members(value));
   }
 }
 
-namespace visit_detail {
-
-template <class T, class Visitor>
-void visit_members(T& value, Visitor& visitor) {
-  constexpr size_t count = num_members<T>();
-  const auto each = [&](auto&... parts) { (visit_tensors(parts, visitor), ...); };
-  if constexpr (count == 1) {
-    auto& [a] = value;
-    each(a);
-  } else if constexpr (count == 2) {
-    auto& [a, b] = value;
-    each(a, b);
-  } else if constexpr (count == 3) {
-    auto& [a, b, c] = value;
-    each(a, b, c);
-  } else if constexpr (count == 4) {
-    auto& [a, b, c, d] = value;
-    each(a, b, c, d);
-  } else if constexpr (count == 5) {
-    auto& [a, b, c, d, e] = value;
-    each(a, b, c, d, e);
-  } else if constexpr (count == 6) {
-    auto& [a, b, c, d, e, f] = value;
-    each(a, b, c, d, e, f);
-  } else if constexpr (count == 7) {
-    auto& [a, b, c, d, e, f, g] = value;
-    each(a, b, c, d, e, f, g);
-  } else if constexpr (count == 8) {
-    auto& [a, b, c, d, e, f, g, h] = value;
-    each(a, b, c, d, e, f, g, h);
-  }
-}
-
-}  // namespace visit_detail
 }  // namespace deepspeed

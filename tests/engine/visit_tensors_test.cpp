@@ -1,6 +1,7 @@
 #include "deepspeed/engine/visit_tensors.h"
 
 #include <ATen/ops/ones.h>
+#include <torch/data/example.h>
 
 #include <gtest/gtest.h>
 
@@ -27,6 +28,31 @@ class Closed {
   }
 };
 
+struct WithMask {
+  at::Tensor data, target, mask;
+};
+struct Classified {
+  at::Tensor data;
+  torch::data::Example<at::Tensor, int64_t> target;
+};
+struct Renamed : torch::data::Example<> {
+  using torch::data::Example<>::Example;
+};
+struct Sixteen {
+  at::Tensor a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p;
+};
+struct Seventeen {
+  at::Tensor a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q;
+};
+struct ByReference {
+  at::Tensor& value;
+  at::Tensor other;
+};
+struct Derived : Inner {
+  at::Tensor more;
+};
+struct Empty {};
+
 template <class T>
 int count(T value) {
   int found = 0;
@@ -40,6 +66,48 @@ TEST(VisitTensors, FindsThemInNestedTypes) {
   EXPECT_EQ(count(Output{one, {one, one}, {one, 3}, {one, "x"}, {{"k", one}}}), 6);
   EXPECT_EQ(count(Output{std::nullopt, {}, {one}, {one, ""}, {}}), 2);
   EXPECT_EQ(count(std::make_tuple(one, 1.5, one)), 2);
+}
+
+TEST(VisitTensors, LosesNoMemberBesideDataAndTarget) {
+  const at::Tensor one = at::ones({1});
+  EXPECT_EQ(count(WithMask{one, one, one}), 3);
+  EXPECT_EQ(count(Classified{one, {one, 3}}), 2);
+}
+
+TEST(VisitTensors, KnowsTheExamplesOfTorch) {
+  const at::Tensor one = at::ones({1});
+  EXPECT_EQ(count(torch::data::Example<>(one, one)), 2);
+  EXPECT_EQ(count(torch::data::Example<at::Tensor, int64_t>(one, 3)), 1);
+  EXPECT_EQ(count(torch::data::TensorExample(one)), 1);
+  EXPECT_EQ(count(Renamed(one, one)), 2);
+}
+
+TEST(VisitTensors, TakesStructsOfSixteenMembersAndNoneWhoseMembersItCannotSee) {
+  const at::Tensor one = at::ones({1});
+  EXPECT_EQ(count(Sixteen{one, one, one, one, one, one, one, one, one, one, one, one, one, one, one, one}),
+            16);
+  EXPECT_EQ(count(Empty()), 0);
+  // What is no HasMembersToTie stops with the static_assert of visit_tensors().
+  EXPECT_FALSE(visit_detail::HasMembersToTie<Seventeen>);
+  EXPECT_FALSE(visit_detail::HasMembersToTie<ByReference>);
+  EXPECT_FALSE(visit_detail::HasMembersToTie<Derived>);
+  EXPECT_FALSE(visit_detail::HasMembersToTie<std::unique_ptr<Inner>>);
+}
+
+TEST(VisitTensors, TellsAVisitorThatAsksWhatElseIsThere) {
+  struct Visitor {
+    std::string seen = {};
+    void operator()(at::Tensor&) { seen += "t"; }
+    void other(const std::string& text) { seen += text; }
+    template <class T>
+    void other(const T& value) {
+      seen += std::to_string(value);
+    }
+  } visitor;
+  const at::Tensor one = at::ones({1});
+  Output value{one, {one, one}, {one, 7}, {one, "x"}, {{"k", one}}};
+  visit_tensors(value, visitor);
+  EXPECT_EQ(visitor.seen, "1t2ttt7tx1kt");
 }
 
 TEST(VisitTensors, TakesAFunctionThatTheTypeBrings) {
