@@ -8,16 +8,23 @@
 #include <utility>
 
 #include <torch/nn/module.h>
+#include <torch/nn/modules/container/any.h>
 #include <torch/nn/pimpl.h>
 
 #include "deepspeed/engine/build.h"
 #include "deepspeed/engine/cast_inputs.h"
 #include "deepspeed/engine/dataloader.h"
 #include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/forward_hint.h"
 #include "deepspeed/engine/io_options.h"
 #include "deepspeed/engine/visit_tensors.h"
 
 namespace deepspeed {
+
+template <class Module, class... Args>
+concept TakesInForward = requires(Module& module, Args&&... args) {
+  module.forward(std::forward<Args>(args)...);
+};
 
 /// An engine that knows its model's class: forward() takes and returns what the model's forward() does.
 template <class Module>
@@ -28,11 +35,17 @@ class DeepSpeedEngine : public Engine {
 
   template <class... Args>
   auto forward(Args&&... args) {
-    note_memory("before forward");
-    auto output = timed_forward(std::forward<Args>(args)...);
-    note_memory("after forward");
-    visit_tensors(output, [this](at::Tensor& tensor) { tensor = as_output(tensor); });
-    return output;
+    constexpr bool is_known = !std::is_same_v<Module, torch::nn::Module>;
+    constexpr bool is_taken = TakesInForward<Module, Args...>;
+    static_assert(is_known,
+                  "the model is a pointer to torch::nn::Module, which has no forward(): give initialize() a "
+                  "shared_ptr to the class itself, its TORCH_MODULE holder, or a torch::nn::AnyModule");
+    static_assert(is_taken || !is_known, "the model's forward() does not take these arguments");
+    if constexpr (is_taken) {
+      return forward_of_model(std::forward<Args>(args)...);
+    } else {
+      return at::Tensor();
+    }
   }
   template <class... Args>
   auto operator()(Args&&... args) {
@@ -52,6 +65,20 @@ class DeepSpeedEngine : public Engine {
 
  private:
   template <class... Args>
+  auto forward_of_model(Args&&... args) {
+    note_memory("before forward");
+    if constexpr (std::is_void_v<decltype(timed_forward(std::forward<Args>(args)...))>) {
+      timed_forward(std::forward<Args>(args)...);
+      note_memory("after forward");
+    } else {
+      auto output = timed_forward(std::forward<Args>(args)...);
+      note_memory("after forward");
+      visit_tensors(output, [this](at::Tensor& tensor) { tensor = as_output(tensor); });
+      return output;
+    }
+  }
+
+  template <class... Args>
   auto timed_forward(Args&&... args) {
     const auto timing = time_part(profile::StepPart::kForward);
     std::optional<zero::ParameterAccess> access;
@@ -64,7 +91,8 @@ class DeepSpeedEngine : public Engine {
   /// The model's forward, with its arguments in half where fp16.auto_cast asks for it.
   template <class... Args>
   auto run_forward(Args&&... args) -> decltype(std::declval<Module&>().forward(std::forward<Args>(args)...)) {
-    if (config().fp16.enabled && config().fp16.auto_cast) {
+    try {
+      if (!casts_inputs()) return module_->forward(std::forward<Args>(args)...);
       if constexpr (requires(Module & module) {
                       module.forward(cast_input(at::kHalf, std::forward<Args>(args))...);
                     }) {
@@ -73,12 +101,39 @@ class DeepSpeedEngine : public Engine {
         raise<UsageError>("engine",
                           "fp16.auto_cast: the model's forward() takes an argument that it changes");
       }
+    } catch (const c10::Error& error) {
+      explain_forward_error(error, config());
+      throw;
     }
-    return module_->forward(std::forward<Args>(args)...);
   }
+
+  bool casts_inputs() const { return config().fp16.enabled && config().fp16.auto_cast; }
 
   std::shared_ptr<Module> module_;
 };
+
+namespace initialize_detail {
+
+template <class Module>
+auto make_engine(std::shared_ptr<Module> model, EngineParts parts) {
+  auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(model), std::move(parts));
+  return std::make_tuple(engine, engine->optimizer(), std::shared_ptr<void>(), engine->lr_scheduler());
+}
+
+template <class Module, class Dataset, class Collate>
+auto make_engine(std::shared_ptr<Module> model, EngineParts parts, Dataset training_data,
+                 Collate collate_fn) {
+  auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(model), std::move(parts));
+  auto loader = engine->deepspeed_io(std::move(training_data), {}, std::move(collate_fn));
+  engine->track_loader(loader->position());
+  return std::make_tuple(engine, engine->optimizer(), loader, engine->lr_scheduler());
+}
+
+inline std::shared_ptr<torch::nn::Module> pointer_to(const torch::nn::AnyModule& model) {
+  return model.is_empty() ? nullptr : model.ptr();
+}
+
+}  // namespace initialize_detail
 
 /// Makes an engine for `model`, whose parameters keep their identity. Returns (engine, optimizer, loader,
 /// scheduler); the loader is null without training data, the optimizer and the schedule where none was asked
@@ -87,8 +142,7 @@ template <class Module>
 requires std::is_base_of_v<torch::nn::Module, Module>
 auto initialize(std::shared_ptr<Module> model, const InitializeOptions& options) {
   EngineParts parts = build_engine(describe_module(model), options);
-  auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(model), std::move(parts));
-  return std::make_tuple(engine, engine->optimizer(), std::shared_ptr<void>(), engine->lr_scheduler());
+  return initialize_detail::make_engine(std::move(model), std::move(parts));
 }
 
 /// The same with a loader over `training_data`, whose batches `collate_fn` makes (default: stack_examples()).
@@ -97,16 +151,34 @@ requires std::is_base_of_v<torch::nn::Module, Module>
 auto initialize(std::shared_ptr<Module> model, Dataset training_data, const InitializeOptions& options,
                 Collate collate_fn = {}) {
   EngineParts parts = build_engine(describe_module(model), options);
-  auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(model), std::move(parts));
-  auto loader = engine->deepspeed_io(std::move(training_data), {}, std::move(collate_fn));
-  engine->track_loader(loader->position());
-  return std::make_tuple(engine, engine->optimizer(), loader, engine->lr_scheduler());
+  return initialize_detail::make_engine(std::move(model), std::move(parts), std::move(training_data),
+                                        std::move(collate_fn));
 }
 
-/// The same for a model in a TORCH_MODULE holder.
-template <class Module, class... Args>
-auto initialize(const torch::nn::ModuleHolder<Module>& model, Args&&... args) {
-  return initialize(model.is_empty() ? nullptr : model.ptr(), std::forward<Args>(args)...);
+/// The same for a model in a TORCH_MODULE holder, as torch's own layers are.
+template <class Module>
+auto initialize(const torch::nn::ModuleHolder<Module>& model, const InitializeOptions& options) {
+  return initialize(model.is_empty() ? nullptr : model.ptr(), options);
+}
+template <class Module, class Dataset, class Collate = StackExamples>
+auto initialize(const torch::nn::ModuleHolder<Module>& model, Dataset training_data,
+                const InitializeOptions& options, Collate collate_fn = {}) {
+  return initialize(model.is_empty() ? nullptr : model.ptr(), std::move(training_data), options,
+                    std::move(collate_fn));
+}
+
+/// The same for a model whose class is known at run time alone: forward() takes and returns what
+/// torch::nn::AnyModule's does, a Tensor where nothing else is said.
+inline auto initialize(const torch::nn::AnyModule& model, const InitializeOptions& options) {
+  EngineParts parts = build_engine(describe_module(initialize_detail::pointer_to(model)), options);
+  return initialize_detail::make_engine(std::make_shared<torch::nn::AnyModule>(model), std::move(parts));
+}
+template <class Dataset, class Collate = StackExamples>
+auto initialize(const torch::nn::AnyModule& model, Dataset training_data, const InitializeOptions& options,
+                Collate collate_fn = {}) {
+  EngineParts parts = build_engine(describe_module(initialize_detail::pointer_to(model)), options);
+  return initialize_detail::make_engine(std::make_shared<torch::nn::AnyModule>(model), std::move(parts),
+                                        std::move(training_data), std::move(collate_fn));
 }
 
 /// Entry points whose features do not exist yet.
