@@ -16,8 +16,10 @@
 #include "deepspeed/engine/memory_check.h"
 #include "deepspeed/engine/model_store.h"
 #include "deepspeed/engine/optimizer_offload.h"
+#include "deepspeed/engine/param_claims.h"
 #include "deepspeed/engine/param_groups.h"
 #include "deepspeed/engine/seed.h"
+#include "deepspeed/engine/sendable.h"
 #include "deepspeed/engine/zero_options.h"
 #include "deepspeed/optim/lr_scheduler_factory.h"
 #include "deepspeed/precision/loss_scaler.h"
@@ -75,7 +77,7 @@ void prepare_buffers(const EngineModel& model, const comm::ProcessGroup& group) 
   for (const zero::NamedTensor& buffer : model.buffers) {
     if (alone || buffer.tensor.numel() == 0) continue;
     const at::Tensor values = buffer.tensor.detach().contiguous();
-    group.broadcast(values, 0);
+    group.broadcast(sendable(values), 0);
     buffer.tensor.detach().copy_(values);
   }
 }
@@ -137,6 +139,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   move_to_device(model, world);
   const TorchOptimizerPtr client = find_optimizer(model, options);
   OptimizerGroups groups = make_param_groups(model, config, options, client.get());
+  ParamClaims claims = claim_parameters(model, groups.tensors, config.zero_optimization.stage, dtype);
   cast_buffers(model, dtype_of(config.data_types.buffer_dtype));
   const int64_t stage = config.zero_optimization.stage;
   // Stage 3 without one is for evaluation: it partitions parameters, the others gradients and states alone.
@@ -172,9 +175,16 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   }
   auto scheduler = make_scheduler(config, options, client, optimizer.get());
   const uint64_t seed = start_rank_streams(config.seed, world);
-  return {std::move(config),      world, std::move(model), std::move(optimizer),
-          std::move(scheduler),   seed,  autocast,         std::move(store.pool),
-          std::move(store.params)};
+  return {std::move(config),
+          world,
+          std::move(model),
+          std::move(optimizer),
+          std::move(scheduler),
+          seed,
+          autocast,
+          std::move(store.pool),
+          std::move(store.params),
+          std::move(claims)};
 }
 
 }  // namespace deepspeed

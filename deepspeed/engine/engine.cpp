@@ -11,6 +11,7 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/background_saver.h"
 #include "deepspeed/engine/backward_access.h"
+#include "deepspeed/engine/model_changes.h"
 #include "deepspeed/profile/memory_report.h"
 #include "deepspeed/zero/gather_pool.h"
 #include "deepspeed/zero/set_values.h"
@@ -29,11 +30,13 @@ Engine::Engine(EngineParts parts)
       seed_(parts.seed),
       autocast_(parts.autocast),
       pool_(std::move(parts.pool)),
-      params_(std::move(parts.params)) {
+      params_(std::move(parts.params)),
+      claims_(std::move(parts.claims)) {
   if (config_.wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
   if (config_.timers.throughput.enabled) throughput_.emplace(config_.timers.throughput.synchronized);
   const auto& writer = config_.checkpoint.writer;
   if (writer && writer->decoupled) background_saver_ = std::make_unique<BackgroundSaver>(world_);
+  if (optimizer_) model_changes_ = std::make_unique<ModelChanges>(model_, optimizer_->store());
   refresh_boundary();
 }
 
@@ -198,6 +201,7 @@ void Engine::step(const StepOptions& options) {
     if (is_boundary) {
       if (backwards_since_update_ == 0)
         raise<UsageError>(kEngineWhere, "step() at an accumulation boundary without any backward()");
+      model_changes_->warn();
       optimizer_->complete_window();
       take_model_step(options);
       if (preemption_) preemption_->end_step(world_.group());
@@ -282,6 +286,7 @@ void Engine::destroy() {
   wait_for_checkpoint();
   lr_scheduler_.reset();
   optimizer_.reset();
+  claims_.release();
   *output_scale_ = {};
   is_destroyed_ = true;
 }

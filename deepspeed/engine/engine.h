@@ -23,6 +23,7 @@
 #include "deepspeed/engine/model.h"
 #include "deepspeed/engine/offload_states.h"
 #include "deepspeed/engine/output_scale.h"
+#include "deepspeed/engine/param_claims.h"
 #include "deepspeed/engine/preemption.h"
 #include "deepspeed/optim/lr_scheduler.h"
 #include "deepspeed/precision/autocast.h"
@@ -35,6 +36,7 @@
 namespace deepspeed {
 
 class BackgroundSaver;
+class ModelChanges;
 
 struct BackwardOptions {
   bool retain_graph = false;
@@ -68,6 +70,7 @@ struct EngineParts {
   std::optional<at::ScalarType> autocast = {};    // dtype of the config's torch_autocast
   std::shared_ptr<zero::GatherPool> pool = {};    // of stage 3; null: the parameters are not partitioned
   std::unique_ptr<zero::ParamStore> params = {};  // of stage 3 without an optimizer, which has it else
+  ParamClaims claims = {};
 };
 
 class Engine : public ConfigGetters, public LaterCalls {
@@ -291,6 +294,8 @@ class Engine : public ConfigGetters, public LaterCalls {
   std::optional<bool> boundary_override_;
   std::optional<PreemptionWatch> preemption_;
   std::unique_ptr<BackgroundSaver> background_saver_;  // null: not asked for
+  std::unique_ptr<ModelChanges> model_changes_;        // null: nothing is trained
+  ParamClaims claims_;
   bool is_compiled_ = false;
   bool is_destroyed_ = false;
 };

@@ -6,6 +6,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/leaf_modules.h"
+#include "deepspeed/engine/registered_tensors.h"
+#include "deepspeed/zero/named_parameters.h"
 
 namespace deepspeed {
 
@@ -41,6 +43,9 @@ EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module) {
     }
     model.parts.push_back(std::move(described));
   }
+  model.take_registered = [raw = module.get(), seen = RegisteredTensors(*module)]() mutable {
+    return seen.take_change(*raw) ? zero::named_parameters(*raw) : std::vector<zero::NamedTensor>();
+  };
   model.set_training = [raw = module.get()](bool training) { raw->train(training); };
   model.owner = module;
   return model;

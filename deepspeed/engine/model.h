@@ -39,6 +39,9 @@ struct EngineModel {
   std::vector<ModuleParameters> modules;
   std::vector<ModelPart> parts;  // from the outside in
   std::function<void(bool training)> set_training;
+  /// Its parameters by name, where others are registered than at the last call, else none; null: nobody
+  /// knows.
+  std::function<std::vector<zero::NamedTensor>()> take_registered;
   std::shared_ptr<void> owner;  // keeps the model alive
 
   /// Of the parameters; the CPU where there is none.

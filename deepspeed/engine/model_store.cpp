@@ -6,6 +6,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/engine/sendable.h"
 #include "deepspeed/zero/gather_pool_options.h"
 #include "deepspeed/zero/memory_overlap.h"
 #include "deepspeed/zero/set_values.h"
@@ -36,7 +37,7 @@ void prepare_rest(const std::vector<zero::NamedTensor>& rest, const comm::Proces
     if (param.tensor.is_floating_point() && dtype != at::kFloat) {
       param.tensor.set_data(param.tensor.detach().to(dtype).contiguous());
     }
-    if (group.size() > 1) group.broadcast(param.tensor.detach(), 0);
+    if (group.size() > 1) group.broadcast(sendable(param.tensor.detach()), 0);
   }
 }
 
@@ -72,6 +73,10 @@ void check_memory_is_their_own(const std::vector<std::vector<zero::NamedTensor>>
   for (const zero::NamedTensor& buffer : model.buffers) overlap.check("buffer", buffer);
 }
 
+bool is_partitioned_rest(const zero::NamedTensor& param, at::ScalarType dtype) {
+  return param.tensor.is_floating_point() && (dtype != at::kFloat || param.tensor.scalar_type() == dtype);
+}
+
 // Stage 3 partitions what no optimizer updates as well, as far as it is of the model's type.
 ModelStore shard_model(const config::DeepSpeedConfig& config,
                        std::vector<std::vector<zero::NamedTensor>> groups,
@@ -83,7 +88,7 @@ ModelStore shard_model(const config::DeepSpeedConfig& config,
         "owns a part of each parameter)");
   }
   const auto is_shared_out = [&](const zero::NamedTensor& param) {
-    return param.tensor.is_floating_point() && (dtype != at::kFloat || param.tensor.scalar_type() == dtype);
+    return is_partitioned_rest(param, dtype);
   };
   std::vector<zero::NamedTensor> whole = rest;
   std::erase_if(whole, is_shared_out);
@@ -98,6 +103,29 @@ ModelStore shard_model(const config::DeepSpeedConfig& config,
 }
 
 }  // namespace
+
+ParamClaims claim_parameters(const EngineModel& model,
+                             const std::vector<std::vector<zero::NamedTensor>>& groups, int64_t stage,
+                             at::ScalarType dtype) {
+  ParamClaims claims;
+  // Twice in the groups is an error of the store, which says so.
+  std::unordered_set<const at::TensorImpl*> seen;
+  for (const auto& params : groups) {
+    for (const zero::NamedTensor& param : params) {
+      if (seen.insert(param.tensor.unsafeGetTensorImpl()).second) claims.add(param, stage);
+    }
+  }
+  for (const zero::NamedTensor& param : rest_of(model, groups)) {
+    const bool is_cast =
+        param.tensor.is_floating_point() && dtype != at::kFloat && param.tensor.scalar_type() != dtype;
+    if (stage == 3 && is_partitioned_rest(param, dtype)) {
+      claims.add(param, stage);
+    } else if (is_cast || zero::is_partitioned(param.tensor)) {
+      ParamClaims::check(param);
+    }
+  }
+  return claims;
+}
 
 ModelStore make_store(const config::DeepSpeedConfig& config,
                       std::vector<std::vector<zero::NamedTensor>> groups, const EngineModel& model,

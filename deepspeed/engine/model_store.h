@@ -7,6 +7,7 @@
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/model.h"
+#include "deepspeed/engine/param_claims.h"
 #include "deepspeed/zero/gather_pool.h"
 #include "deepspeed/zero/param_store.h"
 
@@ -16,6 +17,12 @@ struct ModelStore {
   std::unique_ptr<zero::ParamStore> params;  // null where there are no groups, but at stage 3
   std::shared_ptr<zero::GatherPool> pool;    // of stage 3
 };
+
+/// Claims what make_store() will give other memory; of the rest, what it will cast. Throws UsageError, naming
+/// the parameter, where another engine has one.
+ParamClaims claim_parameters(const EngineModel& model,
+                             const std::vector<std::vector<zero::NamedTensor>>& groups, int64_t stage,
+                             at::ScalarType dtype);
 
 /// Casts the model's parameters and gives all ranks the values of rank 0: those of `groups`, which the store
 /// has, and those that no optimizer updates. Stage 3 partitions both. Collective. Throws UsageError, naming

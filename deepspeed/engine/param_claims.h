@@ -1,0 +1,34 @@
+// Which parameters of the process an engine that is alive has taken, so that no second one takes them too:
+// the gradients and the memory of a parameter go to one.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/zero/named_tensor.h"
+
+namespace deepspeed {
+
+class ParamClaims {
+ public:
+  ParamClaims() = default;
+  ParamClaims(ParamClaims&& other) noexcept : held_(std::exchange(other.held_, {})) {}
+  ParamClaims& operator=(ParamClaims&& other) noexcept {
+    std::swap(held_, other.held_);
+    return *this;
+  }
+  ~ParamClaims() { release(); }
+
+  /// Throws UsageError, naming the parameter, where another engine has it. The parameter must live as long as
+  /// the claim.
+  void add(const zero::NamedTensor& param, int64_t stage);
+  /// Throws the same, and takes nothing.
+  static void check(const zero::NamedTensor& param);
+  void release() noexcept;
+
+ private:
+  std::vector<const at::TensorImpl*> held_;
+};
+
+}  // namespace deepspeed
