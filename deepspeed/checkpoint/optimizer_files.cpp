@@ -266,6 +266,13 @@ int64_t OptimizerFiles::numel(const std::string& parameter, const std::string& s
   return found == pieces_.end() ? 0 : found->second.back().in_param.end;
 }
 
+at::ScalarType OptimizerFiles::master_dtype(const std::string& parameter) const {
+  const auto found = pieces_.find({parameter, kMasterState});
+  const bool is_double = found != pieces_.end() && !found->second.empty() &&
+                         found->second.front().tensor.scalar_type() == at::kDouble;
+  return is_double ? at::kDouble : at::kFloat;
+}
+
 void OptimizerFiles::read(const std::string& parameter, const std::string& state, const Interval& elements,
                           const at::Tensor& destination) const {
   if (elements.end > numel(parameter, state)) {

@@ -102,9 +102,16 @@ void UniversalSource::add_groups(const std::vector<NamedShapes>& groups) {
   }
 }
 
+at::ScalarType UniversalSource::master_dtype(const Parameter& parameter) const {
+  if (optimizer_->numel(parameter.name, kMasterState) > 0) return optimizer_->master_dtype(parameter.name);
+  const auto found = module_.find(parameter.name);
+  const bool is_double = found != module_.end() && found->second.scalar_type() == at::kDouble;
+  return is_double ? at::kDouble : at::kFloat;
+}
+
 std::vector<std::pair<std::string, at::ScalarType>> UniversalSource::states(
     const Parameter& parameter) const {
-  std::vector<std::pair<std::string, at::ScalarType>> states{{kMasterState, at::kFloat}};
+  std::vector<std::pair<std::string, at::ScalarType>> states{{kMasterState, master_dtype(parameter)}};
   const auto& others = optimizer_->groups()[parameter.group].states;
   states.insert(states.end(), others.begin(), others.end());
   return states;
@@ -114,7 +121,7 @@ at::Tensor UniversalSource::load(const Parameter& parameter, const std::string& 
   const bool is_master = state == kMasterState;
   // Without masters the model's own weights are what the optimizer updates.
   if (is_master && optimizer_->numel(parameter.name, state) == 0)
-    return model_->load(module_.at(parameter.name)).to(at::kFloat).contiguous();
+    return model_->load(module_.at(parameter.name)).to(master_dtype(parameter)).contiguous();
   at::ScalarType type = at::kFloat;
   for (const auto& [name, its_type] : states(parameter)) {
     if (name == state) type = its_type;

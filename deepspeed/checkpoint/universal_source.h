@@ -49,6 +49,7 @@ class UniversalSource {
   Dict optimizer_state() const;
 
  private:
+  at::ScalarType master_dtype(const Parameter& parameter) const;
   std::vector<NamedShapes> params_of_plain_optimizer() const;
   void open_partitions();
   void open_plain_optimizer();

@@ -5,6 +5,7 @@
 #include "deepspeed/device/memory.h"
 #include "deepspeed/engine/zero_options.h"
 #include "deepspeed/zero/set_values.h"
+#include "deepspeed/zero/trained_dtype.h"
 
 namespace deepspeed {
 namespace {
@@ -28,9 +29,10 @@ LeastBytes least_bytes(const std::vector<std::vector<zero::NamedTensor>>& groups
     for (const zero::NamedTensor& param : params) {
       const int64_t numel = param.tensor.numel();
       const int64_t part = shard_numel(numel, ranks);
-      bytes.parameters += (options.stage == 3 ? part : numel) * item_bytes(dtype);
-      bytes.gradients +=
-          (options.stage >= 2 ? part : numel) * item_bytes(options.accumulation_dtype.value_or(dtype));
+      const at::ScalarType own = zero::trained_dtype(param.tensor, dtype);
+      const at::ScalarType kept = own == at::kDouble ? own : options.accumulation_dtype.value_or(dtype);
+      bytes.parameters += (options.stage == 3 ? part : numel) * item_bytes(own);
+      bytes.gradients += (options.stage >= 2 ? part : numel) * item_bytes(kept);
       if (dtype != at::kFloat && !options.sixteen_bit_masters)
         bytes.masters +=
             (options.stage >= 1 ? part : numel) * item_bytes(options.split_masters ? at::kShort : at::kFloat);

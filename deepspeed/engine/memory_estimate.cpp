@@ -18,6 +18,7 @@
 #include "deepspeed/zero/shard_home_options.h"
 #include "deepspeed/zero/shard_layout.h"
 #include "deepspeed/zero/step_cut.h"
+#include "deepspeed/zero/trained_dtype.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -33,14 +34,15 @@ std::vector<int64_t> numels_of_group(const NamedTensors& params) {
 }
 
 /// The state that the optimizer adds with the first step of one square matrix.
-int64_t bytes_of_state(optim::Optimizer& optimizer, size_t group, size_t id, int64_t side) {
+int64_t bytes_of_state(optim::Optimizer& optimizer, size_t group, size_t id, int64_t side,
+                       at::ScalarType masters) {
   const int64_t numel = side * side;
   const std::vector<optim::Segment> segments = {{0, {0, numel}, 0, {side, side}}};
   optim::FlatSlice slice;
   slice.id = id;
   slice.group = group;
-  slice.master = at::zeros({numel}, at::kFloat);
-  slice.gradient = at::zeros({numel}, at::kFloat);
+  slice.master = at::zeros({numel}, masters);
+  slice.gradient = at::zeros({numel}, masters);
   slice.segments = &segments;
   const int64_t before = optimizer.state_bytes();
   optimizer.step(slice, 1.0);
@@ -48,11 +50,11 @@ int64_t bytes_of_state(optim::Optimizer& optimizer, size_t group, size_t id, int
 }
 
 /// Of an element, asked of the optimizer itself; what does not grow with the parameters is left out.
-int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group) {
+int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group, at::ScalarType masters) {
   constexpr int64_t kSmall = 8, kLarge = 16;
   const c10::NoGradGuard no_grad;
-  const int64_t small = bytes_of_state(optimizer, group, 2 * group, kSmall);
-  const int64_t large = bytes_of_state(optimizer, group, 2 * group + 1, kLarge);
+  const int64_t small = bytes_of_state(optimizer, group, 2 * group, kSmall, masters);
+  const int64_t large = bytes_of_state(optimizer, group, 2 * group + 1, kLarge, masters);
   return (large - small) / (kLarge * kLarge - kSmall * kSmall);
 }
 
@@ -79,25 +81,27 @@ class EstimatedRank {
   /// state_bytes: of an element. The groups come first, in their order.
   void add_group(const NamedTensors& params, int64_t state_bytes) {
     const std::vector<int64_t> numels = numels_of_group(params);
+    const at::ScalarType dtype = trained_dtype(params.front().tensor, dtype_);
     const bool is_offloaded = zero_.offload_optimizer.device != "none";
     int64_t owned = 0, offloaded = 0;
     if (zero_.stage == 3) {
       const ShardLayout shards(numels, world_size_, zero_.sub_group_size);
       for (size_t index = 0; index < numels.size(); ++index)
-        add_shard(shards.shard_numel(index), &MemoryBytes::parameters);
+        add_shard(shards.shard_numel(index), dtype, &MemoryBytes::parameters);
       owned = shards.flat_numel();
       if (is_offloaded) offloaded = offloaded_of(shards, zero_.offload_optimizer.ratio);
-      add_gradients(owned);
+      add_gradients(owned, dtype);
     } else {
       const FlatLayout layout(numels, world_size_, zero_.round_robin_gradients);
       owned = zero_.stage == 0 ? layout.padded_numel() : layout.partition_numel();
       if (is_offloaded) offloaded = owned;
-      add(ParamHome::kDevice, layout.padded_numel() * bytes_of(dtype_), &MemoryBytes::parameters);
-      add_gradients(zero_.stage == 2 ? owned : layout.padded_numel());
+      add(ParamHome::kDevice, layout.padded_numel() * bytes_of(dtype), &MemoryBytes::parameters);
+      add_gradients(zero_.stage == 2 ? owned : layout.padded_numel(), dtype);
     }
     const ParamHome away = zero_.offload_optimizer.device == "nvme" ? ParamHome::kDisk : ParamHome::kHost;
-    add_stepped(owned - offloaded, ParamHome::kDevice, master_bytes(/*is_offloaded=*/false), state_bytes);
-    add_stepped(offloaded, away, master_bytes(/*is_offloaded=*/true), state_bytes);
+    add_stepped(owned - offloaded, ParamHome::kDevice, master_bytes(/*is_offloaded=*/false, dtype),
+                state_bytes);
+    add_stepped(offloaded, away, master_bytes(/*is_offloaded=*/true, dtype), state_bytes);
     if (options_.offload.super_offload && dtype_ != at::kFloat && !options_.writes_over_gradients(dtype_))
       add(ParamHome::kHost, offloaded * bytes_of(dtype_), &MemoryBytes::swap_buffers);
   }
@@ -107,7 +111,7 @@ class EstimatedRank {
     const at::ScalarType own = param.scalar_type();
     const bool is_cast = dtype_ != at::kFloat && param.is_floating_point();
     const bool is_cut = zero_.stage == 3 && param.is_floating_point() && (is_cast || own == dtype_);
-    if (is_cut) return add_shard(shard_numel(param.numel(), world_size_), nullptr);
+    if (is_cut) return add_shard(shard_numel(param.numel(), world_size_), dtype_, nullptr);
     add(ParamHome::kDevice, param.numel() * bytes_of(is_cast ? dtype_ : own), nullptr);
   }
 
@@ -132,15 +136,16 @@ class EstimatedRank {
     (place == ParamHome::kDevice && !on_cpu_ ? sum_.placed.on_device : sum_.placed.in_host) += bytes;
   }
 
-  void add_shard(int64_t numel, int64_t MemoryBytes::*kind) {
-    const int64_t bytes = numel * bytes_of(dtype_);
+  void add_shard(int64_t numel, at::ScalarType dtype, int64_t MemoryBytes::*kind) {
+    const int64_t bytes = numel * bytes_of(dtype);
     const bool stays = home_.place == ParamHome::kDisk && !disk_.takes(numel, bytes);
     add(stays ? ParamHome::kHost : home_.place, bytes, kind);
   }
 
-  void add_gradients(int64_t numel) {
-    add(options_.keeps_gradients_on_host() ? ParamHome::kHost : ParamHome::kDevice,
-        numel * bytes_of(options_.accumulation_dtype.value_or(dtype_)), &MemoryBytes::gradients);
+  void add_gradients(int64_t numel, at::ScalarType dtype) {
+    const at::ScalarType kept = dtype == at::kDouble ? dtype : options_.accumulation_dtype.value_or(dtype);
+    add(options_.keeps_gradients_on_host() ? ParamHome::kHost : ParamHome::kDevice, numel * bytes_of(kept),
+        &MemoryBytes::gradients);
   }
 
   /// Masters and states of elements that are stepped together.
@@ -150,14 +155,15 @@ class EstimatedRank {
   }
 
   /// Of an element. A model in fp32 has masters where its weights do not lie where they are stepped.
-  int64_t master_bytes(bool is_offloaded) const {
+  int64_t master_bytes(bool is_offloaded, at::ScalarType dtype) const {
     const bool steps_on_host = is_offloaded || on_cpu_;
     const bool waits = options_.offload.super_offload && is_offloaded;
     const bool lies_there = home_.place == ParamHome::kHost     ? steps_on_host
                             : home_.place == ParamHome::kDevice ? !is_offloaded || on_cpu_
                                                                 : false;
     const bool has_masters = dtype_ == at::kFloat ? !lies_there || waits : !options_.sixteen_bit_masters;
-    return !has_masters ? 0 : bytes_of(options_.split_masters ? at::kShort : at::kFloat);
+    if (!has_masters) return 0;
+    return bytes_of(options_.split_masters ? at::kShort : dtype == at::kDouble ? at::kDouble : at::kFloat);
   }
 
   const config::ZeroConfig& zero_;
@@ -195,8 +201,11 @@ ModelStatesEstimate estimate_model_states(const EngineModel& model, const config
   EstimatedRank rank(config, world_size, device.value_or(built) == at::kCPU);
   if (!groups.tensors.empty()) {
     const auto optimizer = make_base_optimizer(config, nullptr, model, std::move(groups.options));
-    for (size_t index = 0; index < groups.tensors.size(); ++index)
-      rank.add_group(groups.tensors[index], state_bytes_per_element(*optimizer, index));
+    for (size_t index = 0; index < groups.tensors.size(); ++index) {
+      const at::ScalarType dtype = trained_dtype(groups.tensors[index].front().tensor, model_dtype(config));
+      const at::ScalarType masters = dtype == at::kDouble ? at::kDouble : at::kFloat;
+      rank.add_group(groups.tensors[index], state_bytes_per_element(*optimizer, index, masters));
+    }
   }
   for (const at::Tensor& param : frozen_of(model, groups.tensors)) rank.add_frozen(param);
   return rank.sum();

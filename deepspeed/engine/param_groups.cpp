@@ -7,6 +7,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/hyperparameters_json.h"
+#include "deepspeed/engine/zero_options.h"
 #include "deepspeed/optim/factory.h"
 #include "deepspeed/optim/muon.h"
 
@@ -62,6 +63,39 @@ OptimizerGroups split_for_muon(OptimizerGroups groups) {
   return result;
 }
 
+// The parameters of fp64 apart from the others, in their order; without what is empty.
+template <class Param, class TensorOf>
+std::vector<std::vector<Param>> split_by_dtype(const std::vector<Param>& params, const TensorOf& tensor_of) {
+  std::vector<std::vector<Param>> parts(2);
+  for (const Param& param : params)
+    parts[tensor_of(param).scalar_type() == at::kDouble ? 1 : 0].push_back(param);
+  std::erase_if(parts, [](const auto& part) { return part.empty(); });
+  return parts;
+}
+
+// What is flat is of one type: a group of fp32 and fp64 parameters becomes two.
+OptimizerGroups split_by_dtype(OptimizerGroups groups) {
+  OptimizerGroups result;
+  for (size_t index = 0; index < groups.tensors.size(); ++index) {
+    optim::ParamGroup& given = groups.options[index];
+    given.param_names.clear();
+    const auto tensor_of = [](const zero::NamedTensor& param) { return param.tensor; };
+    for (auto& part : split_by_dtype(groups.tensors[index], tensor_of))
+      add_group(result, std::move(part), given);
+  }
+  return result;
+}
+
+// The same of a torch optimizer, whose groups and the engine's have the same numbers.
+void split_by_dtype(torch::optim::Optimizer& client) {
+  std::vector<torch::optim::OptimizerParamGroup> result;
+  for (const auto& group : client.param_groups()) {
+    for (auto& part : split_by_dtype(group.params(), [](const at::Tensor& param) { return param; }))
+      result.emplace_back(std::move(part), group.options().clone());
+  }
+  if (result.size() > client.param_groups().size()) client.param_groups() = std::move(result);
+}
+
 }  // namespace
 
 OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSpeedConfig& config,
@@ -74,7 +108,9 @@ OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSp
     names.emplace(param.tensor.unsafeGetTensorImpl(), param.name);
     all.push_back(param.tensor);
   }
+  const bool may_have_doubles = model_dtype(config) == at::kFloat;
   if (client != nullptr) {
+    if (may_have_doubles) split_by_dtype(*client);
     const auto& given = client->param_groups();
     for (size_t index = 0; index < given.size(); ++index) {
       add_group(groups, named(given[index].params(), names, index), {});
@@ -90,6 +126,7 @@ OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSp
     add_group(groups, named(all, names, 0), {});
   }
   if (client == nullptr && optim::is_muon(config.optimizer->type)) groups = split_for_muon(std::move(groups));
+  if (may_have_doubles) groups = split_by_dtype(std::move(groups));
   if (groups.tensors.empty()) raise<UsageError>("initialize", "no parameter of the model needs a gradient");
   return groups;
 }

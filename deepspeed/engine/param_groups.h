@@ -17,8 +17,9 @@ struct OptimizerGroups {
 
 /// From the groups of `client`, the program's own optimizer, else from `model_parameters`, else one group of
 /// all parameters that need a gradient. Groups without trainable parameters are left out. The config's Muon
-/// gets two groups in place of one that does not say use_muon: of matrices, and of the rest. Throws
-/// UsageError for a tensor that is not the model's.
+/// gets two groups in place of one that does not say use_muon: of matrices, and of the rest. A model in fp32
+/// gets two in place of one that has parameters of fp64 as well. Throws UsageError for a tensor that is not
+/// the model's.
 OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSpeedConfig& config,
                                   const InitializeOptions& options, torch::optim::Optimizer* client);
 

@@ -19,6 +19,11 @@ void pass_on(const at::Tensor& values, const PieceSink& sink) {
   if (here.numel() > 0) sink(here.const_data_ptr(), here.nbytes());
 }
 
+/// Masters as the files hold them: fp32, but fp64 where they are.
+at::Tensor in_full(const at::Tensor& masters) {
+  return masters.scalar_type() == at::kDouble ? masters : masters.to(at::kFloat);
+}
+
 /// Elements of `part`, in whose group's flat space they begin at `begin`.
 Interval shifted(const Interval& part, int64_t begin) { return {begin + part.begin, begin + part.end}; }
 
@@ -28,7 +33,7 @@ DeferredTensors::Source made_masters(zero::ZeroOptimizer& optimizer, size_t grou
     const Interval wanted = shifted(part, begin);
     for (int64_t first = wanted.begin; first < wanted.end; first += kWrittenNumel) {
       const Interval piece{first, std::min(first + kWrittenNumel, wanted.end)};
-      pass_on(optimizer.state(group, piece).master.to(at::kFloat), sink);
+      pass_on(in_full(optimizer.state(group, piece).master), sink);
     }
   };
 }
@@ -52,7 +57,7 @@ DeferredTensors::Source read_slices(zero::ZeroOptimizer& optimizer, size_t group
       const Interval piece{common.begin - slice.interval.begin, common.end - slice.interval.begin};
       for (int64_t first = piece.begin; first < piece.end; first += kWrittenNumel) {
         const at::Tensor values = whole.narrow(0, first, std::min(kWrittenNumel, piece.end - first));
-        pass_on(name.empty() ? values.to(at::kFloat) : values, sink);
+        pass_on(name.empty() ? in_full(values) : values, sink);
       }
     });
   };
@@ -63,9 +68,9 @@ DeferredTensors::Source read_slices(zero::ZeroOptimizer& optimizer, size_t group
 zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const Interval& part,
                              DeferredTensors& deferred) {
   if (const auto on_disk = optimizer.state_on_disk(group, part)) {
-    zero::GroupState result{
-        deferred.add(part.numel(), at::kFloat, read_slices(optimizer, group, part.begin, "")),
-        {{}, on_disk->step}};
+    zero::GroupState result{deferred.add(part.numel(), optimizer.store().master_dtype(group),
+                                         read_slices(optimizer, group, part.begin, "")),
+                            {{}, on_disk->step}};
     for (const auto& [name, tensor] : on_disk->tensors) {
       result.state.tensors.emplace_back(name, deferred.add(part.numel(), tensor.scalar_type(),
                                                            read_slices(optimizer, group, part.begin, name)));
@@ -82,7 +87,7 @@ zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const
     return result;
   }
   zero::GroupState result = optimizer.state(group, part);
-  result.master = result.master.to(at::kFloat);
+  result.master = in_full(result.master);
   return result;
 }
 

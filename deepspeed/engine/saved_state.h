@@ -1,6 +1,6 @@
-// What the optimizer keeps, as the files of a checkpoint hold it: masters in fp32, beside the states. Masters
-// that are made of something else, and all that is on a disk, are made and read while the file is written,
-// and take no memory of their size.
+// What the optimizer keeps, as the files of a checkpoint hold it: masters in fp32, or fp64 where the
+// parameters are, beside the states. Masters that are made of something else, and all that is on a disk, are
+// made and read while the file is written, and take no memory of their size.
 #pragma once
 
 #include <cstddef>

@@ -73,6 +73,10 @@ at::Tensor gather(const Engine& engine, const at::Tensor& param, const at::Tenso
   return full.view(param.sizes());
 }
 
+at::ScalarType master_dtype(const Engine& engine, const Place& place) {
+  return engine.optimizer()->store().master_dtype(place.group);
+}
+
 const std::string& name_of(const Engine& engine, const Place& place) {
   return engine.optimizer()->store().groups()[place.group].params[place.index].name;
 }
@@ -142,7 +146,7 @@ at::Tensor reduced_gradient(const Engine& engine, const Place& place) {
 at::Tensor safe_get_full_fp32_param(const Engine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
-  return gather(engine, param, read_state(engine, place).master, place, at::kFloat);
+  return gather(engine, param, read_state(engine, place).master, place, master_dtype(engine, place));
 }
 
 void safe_set_full_fp32_param(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
@@ -177,7 +181,7 @@ void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param, cons
 at::Tensor safe_get_full_grad(const Engine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
-  return gather(engine, param, reduced_gradient(engine, place), place, at::kFloat);
+  return gather(engine, param, reduced_gradient(engine, place), place, master_dtype(engine, place));
 }
 
 void safe_set_full_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
@@ -224,7 +228,7 @@ at::Tensor safe_get_local_fp32_param(const Engine& engine, const at::Tensor& par
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "fp32_param");
   const zero::GroupState state = engine.optimizer()->state(place.group, local_part(engine, place));
-  return state.master.to(at::kFloat, false, /*copy=*/true);
+  return state.master.to(master_dtype(engine, place), false, /*copy=*/true);
 }
 
 void safe_set_local_fp32_param(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
@@ -255,7 +259,7 @@ void safe_set_local_optimizer_state(Engine& engine, const at::Tensor& param, con
 at::Tensor safe_get_local_grad(const Engine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "grad");
-  return local_gradient(engine, place).to(at::kFloat, false, /*copy=*/true);
+  return local_gradient(engine, place).to(master_dtype(engine, place), false, /*copy=*/true);
 }
 
 void safe_set_local_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value) {

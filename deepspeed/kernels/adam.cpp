@@ -10,6 +10,7 @@
 #include "deepspeed/kernels/cpu/adam_cpu.h"
 #include "deepspeed/kernels/cuda/adam_cuda.h"
 #include "deepspeed/kernels/split_master.h"
+#include "deepspeed/kernels/update.h"
 
 namespace deepspeed::kernels {
 namespace {
@@ -102,24 +103,49 @@ void set_constants_of_bf16(const AdamStep& step, AdamConstants& constants) {
       moves ? constants.eps / constants.step_size : std::numeric_limits<float>::infinity();
 }
 
-AdamConstants constants_of(const AdamStep& step) {
+AdamRule rule_of(const AdamStep& step) {
   const double t = static_cast<double>(step.step);
   const double bias1 = step.bias_correction ? 1 - std::pow(step.beta1, t) : 1.0;
   const double bias2 = step.bias_correction ? 1 - std::pow(step.beta2, t) : 1.0;
+  AdamRule rule;
+  rule.gradient_scale = step.gradient_scale;
+  rule.l2_decay = step.adamw_mode ? 0.0 : step.weight_decay;
+  rule.decoupled_decay = step.adamw_mode ? step.lr * step.weight_decay : 0.0;
+  rule.beta1 = step.beta1;
+  rule.one_minus_beta1 = 1 - step.beta1;
+  rule.beta2 = step.beta2;
+  rule.one_minus_beta2 = 1 - step.beta2;
+  rule.eps = step.eps * std::sqrt(bias2);
+  rule.step_size = step.lr * std::sqrt(bias2) / bias1;
+  return rule;
+}
+
+AdamConstants constants_of(const AdamStep& step) {
+  const AdamRule rule = rule_of(step);
   AdamConstants constants;
-  constants.gradient_scale = static_cast<float>(step.gradient_scale);
-  constants.beta1 = static_cast<float>(step.beta1);
-  constants.one_minus_beta1 = static_cast<float>(1 - step.beta1);
-  constants.beta2 = static_cast<float>(step.beta2);
-  constants.one_minus_beta2 = static_cast<float>(1 - step.beta2);
-  constants.eps = static_cast<float>(step.eps * std::sqrt(bias2));
-  constants.l2_decay = step.adamw_mode ? 0.0F : static_cast<float>(step.weight_decay);
-  constants.decoupled_decay = step.adamw_mode ? static_cast<float>(step.lr * step.weight_decay) : 0.0F;
-  constants.step_size = static_cast<float>(step.lr * std::sqrt(bias2) / bias1);
+  constants.gradient_scale = static_cast<float>(rule.gradient_scale);
+  constants.beta1 = static_cast<float>(rule.beta1);
+  constants.one_minus_beta1 = static_cast<float>(rule.one_minus_beta1);
+  constants.beta2 = static_cast<float>(rule.beta2);
+  constants.one_minus_beta2 = static_cast<float>(rule.one_minus_beta2);
+  constants.eps = static_cast<float>(rule.eps);
+  constants.l2_decay = static_cast<float>(rule.l2_decay);
+  constants.decoupled_decay = static_cast<float>(rule.decoupled_decay);
+  constants.step_size = static_cast<float>(rule.step_size);
   constants.rounding_seed = step.rounding_seed;
   constants.first_index = step.first_index;
   set_constants_of_bf16(step, constants);
   return constants;
+}
+
+void adam_double(const AdamTensors& tensors, const AdamStep& step) {
+  check_step(step);
+  update(kAdamWhere,
+         {tensors.master,
+          tensors.gradient,
+          tensors.low_precision,
+          {{"exp_avg", tensors.exp_avg}, {"exp_avg_sq", tensors.exp_avg_sq}}},
+         rule_of(step));
 }
 
 void check_can_be_undone(const AdamTensors& tensors, const AdamStep& step) {
@@ -187,6 +213,8 @@ void adam_rollback(const AdamTensors& tensors, const AdamStep& step) {
 }
 
 void adam(const AdamTensors& tensors, const AdamStep& step) {
+  if (tensors.master.defined() && tensors.master.scalar_type() == at::kDouble)
+    return adam_double(tensors, step);
   check_tensors(tensors);
   check_step(step);
   if (tensors.master.numel() == 0) {

@@ -33,7 +33,8 @@ struct AdamStep {
 
 /// Tensors of the update, 1-D, of n elements, contiguous, on one device.
 struct AdamTensors {
-  at::Tensor master;      // fp32, updated in place; or int16: the lower halves of split masters
+  // fp32, updated in place; or int16: the lower halves of split masters; or fp64, with all else in fp64.
+  at::Tensor master;
   at::Tensor gradient;    // fp32, fp16 or bf16, read only
   at::Tensor exp_avg;     // fp32, or bf16 (rounded stochastically), updated in place
   at::Tensor exp_avg_sq;  // dtype of exp_avg
@@ -49,8 +50,8 @@ void adam(const AdamTensors& tensors, const AdamStep& step);
 /// Takes back the step that adam() made with the same arguments, by solving its equations for the old values:
 /// right to within the roundings of that step (a first step's moments become 0), without a copy of anything.
 /// The gradient must be the finite one of that step; one that was not finite cannot be taken back. Works in
-/// double, piece by piece. Throws UsageError as adam() does, and for moments or masters of 16 bits, betas of
-/// 0 and a decay of lr * weight_decay of 1 and more, which lose the old values.
+/// double, piece by piece. Throws UsageError as adam() does, and for moments or masters of 16 bits, masters
+/// of fp64, betas of 0 and a decay of lr * weight_decay of 1 and more, which lose the old values.
 void adam_rollback(const AdamTensors& tensors, const AdamStep& step);
 
 }  // namespace deepspeed::kernels

@@ -41,8 +41,10 @@ ElementType element_type(const char* where, at::ScalarType dtype) {
       return ElementType::kFloat16;
     case at::kBFloat16:
       return ElementType::kBFloat16;
+    case at::kDouble:
+      return ElementType::kFloat64;
     default:
-      raise<UsageError>(where, "dtype ", dtype, ", expected Float, Half or BFloat16");
+      raise<UsageError>(where, "dtype ", dtype, ", expected Float, Half, BFloat16 or Double");
   }
 }
 

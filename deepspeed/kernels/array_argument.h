@@ -19,7 +19,7 @@ void check_array(const char* where, const char* name, const at::Tensor& tensor,
 void check_fits(const char* where, const char* name, const at::Tensor& tensor, int64_t numel,
                 const at::Device& device);
 
-/// Throws UsageError for a dtype other than fp32, fp16, bf16.
+/// Throws UsageError for a dtype other than fp32, fp16, bf16 and fp64.
 ElementType element_type(const char* where, at::ScalarType dtype);
 
 }  // namespace deepspeed::kernels

@@ -3,6 +3,6 @@
 
 namespace deepspeed::kernels {
 
-enum class ElementType { kFloat32, kFloat16, kBFloat16 };
+enum class ElementType { kFloat32, kFloat16, kBFloat16, kFloat64 };
 
 }  // namespace deepspeed::kernels

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kGradStatsWhere = "kernels.grad_stats";
 
 void check_gradient(const at::Tensor& gradient) {
-  check_array(kGradStatsWhere, "gradient", gradient, {at::kFloat, at::kHalf, at::kBFloat16});
+  check_array(kGradStatsWhere, "gradient", gradient, {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble});
   if (!gradient.is_cuda() && !gradient.is_cpu()) {
     raise<UsageError>(kGradStatsWhere, "gradient lies on ", gradient.device(), ", expected CPU or CUDA");
   }
@@ -46,7 +46,8 @@ GradStats grad_stats(const at::Tensor& gradient) {
   GradStats stats;
   stats.sum_of_squares =
       gradient.is_cuda() ? sum_of_squares_cuda(gradient).item<double>() : sum_on_cpu(gradient);
-  // The square of the largest fp32 is 1e77: no sum of finite elements leaves the range of double.
+  // The square of the largest fp32 is 1e77: no sum of finite elements leaves the range of double. Of doubles
+  // one above 1e154 does, and counts as not finite.
   stats.finite = std::isfinite(stats.sum_of_squares);
   return stats;
 }

@@ -12,11 +12,11 @@ namespace deepspeed::kernels {
 
 /// Tensors of an update: of n elements, contiguous, on one device.
 struct UpdateTensors {
-  at::Tensor master;         // fp32
-  at::Tensor gradient;       // fp32, fp16 or bf16, read only
-  at::Tensor low_precision;  // fp16 or bf16 copy of the new master, written; undefined: none
+  at::Tensor master;         // fp32 or fp64
+  at::Tensor gradient;       // fp32, fp16 or bf16, read only; of an fp64 master fp64
+  at::Tensor low_precision;  // fp16 or bf16 copy of the new fp32 master, written; undefined: none
   std::initializer_list<std::pair<const char*, at::Tensor>>
-      states;  // fp32, s0 to s2 of the rule, with their names
+      states;  // in the master's dtype, s0 to s2 of the rule, with their names
 };
 
 /// Updates in place. Throws UsageError, naming `where` and the tensor, where sizes, dtypes, devices or the

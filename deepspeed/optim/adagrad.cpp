@@ -31,14 +31,13 @@ std::string Adagrad::name() const { return kind_ == AdagradKind::kTorch ? "Adagr
 void Adagrad::step(const FlatSlice& slice, double gradient_scale) {
   const Hyperparameters& group = options_of(kAdagradWhere, *this, slice);
   SliceStates::Entry& entry = states_.of(slice, group.number("initial_accumulator_value"));
-  const auto weight_decay = static_cast<float>(group.number("weight_decay"));
+  const auto weight_decay = group.number("weight_decay");
   kernels::AdagradRule rule;
-  rule.gradient_scale = static_cast<float>(gradient_scale);
+  rule.gradient_scale = gradient_scale;
   rule.l2_decay = weight_decay;
-  rule.numerator_decay = kind_ == AdagradKind::kTorch ? weight_decay : 0.0F;
-  rule.lr = static_cast<float>(group.number("lr") /
-                               (1 + static_cast<double>(entry.step) * group.number("lr_decay")));
-  rule.eps = static_cast<float>(group.number("eps"));
+  rule.numerator_decay = kind_ == AdagradKind::kTorch ? weight_decay : 0.0;
+  rule.lr = group.number("lr") / (1 + static_cast<double>(entry.step) * group.number("lr_decay"));
+  rule.eps = group.number("eps");
   const WideCopy sum(entry.tensors[0]);
   kernels::update(kAdagradWhere,
                   {slice.master, slice.gradient, slice.low_precision, {{state_name(kind_), sum.wide()}}},

@@ -41,8 +41,10 @@ Adam::Adam(std::vector<ParamGroup> groups, const AdamOptions& options)
 
 Adam::Moments& Adam::moments_of(const FlatSlice& slice) {
   Moments& moments = moments_[slice.id];
+  const auto options = slice.master.options()
+                           .dtype(state_dtype_of(kAdamWhere, slice, options_.moment_dtype))
+                           .requires_grad(false);
   if (!moments.exp_avg.defined()) {
-    const auto options = slice.master.options().dtype(options_.moment_dtype).requires_grad(false);
     moments.exp_avg = at::zeros({slice.master.numel()}, options);
     moments.exp_avg_sq = at::zeros({slice.master.numel()}, options);
     if (options_.amsgrad) {
@@ -50,11 +52,11 @@ Adam::Moments& Adam::moments_of(const FlatSlice& slice) {
     }
   }
   check_state_numel(kAdamWhere, slice, moments.exp_avg);
-  if (moments.exp_avg.device() != slice.master.device()) {  // loaded from a file
-    moments.exp_avg = moments.exp_avg.to(slice.master.device());
-    moments.exp_avg_sq = moments.exp_avg_sq.to(slice.master.device());
+  if (!moments.exp_avg.options().type_equal(options) || moments.exp_avg.device() != options.device()) {
+    moments.exp_avg = moments.exp_avg.to(options);  // loaded from a file
+    moments.exp_avg_sq = moments.exp_avg_sq.to(options);
     if (options_.amsgrad) {
-      moments.max_exp_avg_sq = moments.max_exp_avg_sq.to(slice.master.device());
+      moments.max_exp_avg_sq = moments.max_exp_avg_sq.to(options);
     }
   }
   return moments;
@@ -65,16 +67,16 @@ void Adam::step_amsgrad(const FlatSlice& slice, const Moments& moments, const ke
   const double bias1 = step.bias_correction ? 1 - std::pow(step.beta1, t) : 1.0;
   const double bias2 = step.bias_correction ? 1 - std::pow(step.beta2, t) : 1.0;
   kernels::AmsgradRule rule;
-  rule.gradient_scale = static_cast<float>(step.gradient_scale);
-  rule.l2_decay = step.adamw_mode ? 0.0F : static_cast<float>(step.weight_decay);
-  rule.decoupled_decay = step.adamw_mode ? static_cast<float>(step.lr * step.weight_decay) : 0.0F;
-  rule.beta1 = static_cast<float>(step.beta1);
-  rule.one_minus_beta1 = static_cast<float>(1 - step.beta1);
-  rule.beta2 = static_cast<float>(step.beta2);
-  rule.one_minus_beta2 = static_cast<float>(1 - step.beta2);
-  rule.eps = static_cast<float>(step.eps);
-  rule.step_size = static_cast<float>(step.lr / bias1);
-  rule.inverse_sqrt_bias2 = static_cast<float>(1 / std::sqrt(bias2));
+  rule.gradient_scale = step.gradient_scale;
+  rule.l2_decay = step.adamw_mode ? 0.0 : step.weight_decay;
+  rule.decoupled_decay = step.adamw_mode ? step.lr * step.weight_decay : 0.0;
+  rule.beta1 = step.beta1;
+  rule.one_minus_beta1 = 1 - step.beta1;
+  rule.beta2 = step.beta2;
+  rule.one_minus_beta2 = 1 - step.beta2;
+  rule.eps = step.eps;
+  rule.step_size = step.lr / bias1;
+  rule.inverse_sqrt_bias2 = 1 / std::sqrt(bias2);
   kernels::update(kAdamWhere,
                   {slice.master,
                    slice.gradient,

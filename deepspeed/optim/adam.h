@@ -48,7 +48,7 @@ class Adam : public Optimizer {
 
  private:
   struct Moments {
-    at::Tensor exp_avg;         // (n) moment_dtype
+    at::Tensor exp_avg;         // (n) moment_dtype; of masters in fp64 all are fp64
     at::Tensor exp_avg_sq;      // (n) moment_dtype
     at::Tensor max_exp_avg_sq;  // (n) fp32; undefined without amsgrad
     int64_t step = 0;

@@ -32,17 +32,17 @@ std::vector<ParamGroup> with_lamb_defaults(std::vector<ParamGroup> groups) {
 
 kernels::LambUpdateRule update_rule(const Hyperparameters& group, double gradient_scale) {
   const auto [beta1, beta2] = group.pair("betas");
-  const auto eps = static_cast<float>(group.number("eps"));
+  const auto eps = group.number("eps");
   const bool inside = group.flag("eps_inside_sqrt");
   kernels::LambUpdateRule rule;
-  rule.gradient_scale = static_cast<float>(gradient_scale);
-  rule.beta1 = static_cast<float>(beta1);
-  rule.one_minus_beta1 = static_cast<float>(1 - beta1);
-  rule.beta2 = static_cast<float>(beta2);
-  rule.one_minus_beta2 = static_cast<float>(1 - beta2);
-  rule.eps_inside = inside ? eps : 0.0F;
-  rule.eps_outside = inside ? 0.0F : eps;
-  rule.weight_decay = static_cast<float>(group.number("weight_decay"));
+  rule.gradient_scale = gradient_scale;
+  rule.beta1 = beta1;
+  rule.one_minus_beta1 = 1 - beta1;
+  rule.beta2 = beta2;
+  rule.one_minus_beta2 = 1 - beta2;
+  rule.eps_inside = inside ? eps : 0.0;
+  rule.eps_outside = inside ? 0.0 : eps;
+  rule.weight_decay = group.number("weight_decay");
   return rule;
 }
 
@@ -60,11 +60,11 @@ at::Tensor norms_of(const at::Tensor& weights, const at::Tensor& change) {
                     at::linalg_vector_norm(change, 2, {}, false, at::kDouble)});
 }
 
-// 0-d fp32, by the norms of a whole parameter.
-at::Tensor coefficient(const Hyperparameters& group, const at::Tensor& norms) {
+// 0-d, by the norms of a whole parameter.
+at::Tensor coefficient(const Hyperparameters& group, const at::Tensor& norms, at::ScalarType dtype) {
   const at::Tensor ratio =
       at::clamp(norms[0].div(norms[1]), group.number("min_coeff"), group.number("max_coeff"));
-  return at::where(norms[0].ne(0).logical_and(norms[1].ne(0)), ratio, at::ones_like(ratio)).to(at::kFloat);
+  return at::where(norms[0].ne(0).logical_and(norms[1].ne(0)), ratio, at::ones_like(ratio)).to(dtype);
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ void Lamb::step(const FlatSlice& slice, double gradient_scale) {
   SliceStates::Entry& entry = states_.of(slice);
   auto cut = changes_of_cut(slice, gradient_scale);
   kernels::SgdRule move;
-  move.lr = static_cast<float>(step_size(group, entry.step + 1));
+  move.lr = step_size(group, entry.step + 1);
   std::vector<at::Tensor>& coeffs = coeffs_[slice.id];
   coeffs.clear();
   for (const Segment& segment : segments) {
@@ -127,8 +127,9 @@ void Lamb::step(const FlatSlice& slice, double gradient_scale) {
     const auto shared = cut.find(segment.param_index);
     const at::Tensor change =
         shared != cut.end() ? shared->second.change : change_of(slice, segment, gradient_scale);
-    coeffs.push_back(
-        coefficient(group, shared != cut.end() ? shared->second.norms : norms_of(weights, change)));
+    coeffs.push_back(coefficient(group,
+                                 shared != cut.end() ? shared->second.norms : norms_of(weights, change),
+                                 weights.scalar_type()));
     kernels::update(kLambWhere,
                     {weights, change.mul_(coeffs.back()), part_of(slice.low_precision, segment), {}}, move);
   }

@@ -19,7 +19,7 @@ namespace deepspeed::optim {
 
 /// Options of a group: lr, bias_correction, betas, eps, eps_inside_sqrt, weight_decay, max_coeff, min_coeff;
 /// what a group lacks has DeepSpeed's default (1e-3, true, (0.9, 0.999), 1e-8, false, 0, 10, 0.01). The state
-/// is exp_avg and exp_avg_sq, fp32.
+/// is exp_avg and exp_avg_sq, in the type of the masters.
 class Lamb : public Optimizer {
  public:
   explicit Lamb(std::vector<ParamGroup> groups);
@@ -49,8 +49,7 @@ class Lamb : public Optimizer {
   std::unordered_map<int64_t, CutChange> changes_of_cut(const FlatSlice& slice, double gradient_scale);
 
   SliceStates states_;
-  std::unordered_map<size_t, std::vector<at::Tensor>>
-      coeffs_;  // by slice id: one 0-d fp32 tensor a parameter
+  std::unordered_map<size_t, std::vector<at::Tensor>> coeffs_;  // by slice id: one 0-d tensor a parameter
 };
 
 }  // namespace deepspeed::optim

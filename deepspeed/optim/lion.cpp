@@ -25,13 +25,13 @@ void Lion::step(const FlatSlice& slice, double gradient_scale) {
   const auto [beta1, beta2] = group.pair("betas");
   const double lr = group.number("lr");
   kernels::LionRule rule;
-  rule.gradient_scale = static_cast<float>(gradient_scale);
-  rule.beta1 = static_cast<float>(beta1);
-  rule.one_minus_beta1 = static_cast<float>(1 - beta1);
-  rule.beta2 = static_cast<float>(beta2);
-  rule.one_minus_beta2 = static_cast<float>(1 - beta2);
-  rule.lr = static_cast<float>(lr);
-  rule.decay = static_cast<float>(lr * group.number("weight_decay"));
+  rule.gradient_scale = gradient_scale;
+  rule.beta1 = beta1;
+  rule.one_minus_beta1 = 1 - beta1;
+  rule.beta2 = beta2;
+  rule.one_minus_beta2 = 1 - beta2;
+  rule.lr = lr;
+  rule.decay = lr * group.number("weight_decay");
   SliceStates::Entry& entry = states_.of(slice);
   const WideCopy exp_avg(entry.tensors[0]);
   kernels::update(kLionWhere,

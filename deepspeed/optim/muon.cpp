@@ -90,9 +90,9 @@ bool Muon::uses_muon_for(size_t group, int64_t param_index, size_t num_dims) con
 at::Tensor Muon::change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale) {
   const double momentum = param_groups()[slice.group].options.number("momentum");
   kernels::MuonMomentumRule average;
-  average.gradient_scale = static_cast<float>(gradient_scale);
-  average.momentum = static_cast<float>(momentum);
-  average.one_minus_momentum = static_cast<float>(1 - momentum);
+  average.gradient_scale = gradient_scale;
+  average.momentum = momentum;
+  average.one_minus_momentum = 1 - momentum;
   const at::Tensor weights = part_of(slice.master, segment);
   at::Tensor change = at::empty_like(weights);
   kernels::update(kMuonWhere,
@@ -133,16 +133,17 @@ at::Tensor Muon::orthogonalized(size_t group, const std::vector<int64_t>& shape,
                                 const at::Tensor& change) const {
   const auto method =
       kernels::newton_schulz_method(kMuonWhere, param_groups()[group].options.text("ns_method"));
-  return kernels::orthogonalize(change.view(matrix_shape(shape)), method)
+  return kernels::orthogonalize(change.to(at::kFloat).view(matrix_shape(shape)), method)
       .mul_(shape_factor(shape))
-      .reshape({-1});
+      .reshape({-1})
+      .to(change.scalar_type());
 }
 
 void Muon::move_matrix(const FlatSlice& slice, const Segment& segment, const at::Tensor& change) {
   const Hyperparameters& group = param_groups()[slice.group].options;
   kernels::SgdRule move;
-  move.lr = static_cast<float>(group.number("lr"));
-  move.l2_decay = static_cast<float>(group.number("weight_decay"));
+  move.lr = group.number("lr");
+  move.l2_decay = group.number("weight_decay");
   kernels::update(kMuonWhere,
                   {part_of(slice.master, segment), change, part_of(slice.low_precision, segment), {}}, move);
 }

@@ -22,16 +22,20 @@ const NativeOptions& native_options(const torch::optim::OptimizerParamGroup& gro
   return *options;
 }
 
-bool is_half(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
+bool is_full(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kDouble; }
+
+bool is_supported(at::ScalarType dtype) {
+  return is_full(dtype) || dtype == at::kHalf || dtype == at::kBFloat16;
+}
 
 at::Tensor flat_gradient(const at::Tensor& parameter) {
   at::Tensor gradient = parameter.grad().detach();
   if (gradient.is_sparse()) {
     gradient = gradient.to_dense();
   }
-  if (gradient.scalar_type() != at::kFloat && !is_half(gradient.scalar_type())) {
+  if (!is_supported(gradient.scalar_type())) {
     raise<UsageError>(kNativeOptimizerWhere, "a gradient has dtype ", gradient.scalar_type(),
-                      ", expected Float, Half or BFloat16");
+                      ", expected Float, Double, Half or BFloat16");
   }
   return gradient.contiguous().view({-1});
 }
@@ -72,10 +76,10 @@ void NativeOptimizer::check_groups() const {
 }
 
 void NativeOptimizer::check_supported(const at::Tensor& parameter, bool takes_sparse_gradients) const {
-  if (parameter.layout() != at::kStrided ||
-      (parameter.scalar_type() != at::kFloat && !is_half(parameter.scalar_type()))) {
+  if (parameter.layout() != at::kStrided || !is_supported(parameter.scalar_type())) {
     raise<UsageError>(kNativeOptimizerWhere, "a parameter has dtype ", parameter.scalar_type(),
-                      " and layout ", parameter.layout(), ", expected Float, Half or BFloat16, and Strided");
+                      " and layout ", parameter.layout(),
+                      ", expected Float, Double, Half or BFloat16, and Strided");
   }
   if (parameter.grad().is_sparse() && !takes_sparse_gradients) {
     raise<UsageError>(kNativeOptimizerWhere, name(),
@@ -117,12 +121,13 @@ std::string NativeOptimizer::name() const {
 void NativeOptimizer::step_slice(size_t slice_id, size_t group, const at::Tensor& parameter, double scale) {
   check_parameter(parameter, native_options(param_groups()[group]));
   const at::Tensor weights = parameter.detach();
-  const bool in_place = weights.scalar_type() == at::kFloat && weights.is_contiguous();
+  const at::ScalarType dtype = is_full(weights.scalar_type()) ? weights.scalar_type() : at::kFloat;
+  const bool in_place = weights.scalar_type() == dtype && weights.is_contiguous();
   const std::vector<Segment> segments{{0, {0, weights.numel()}, 0, weights.sizes().vec()}};
   FlatSlice slice;
   slice.id = slice_id;
   slice.group = group;
-  slice.master = in_place ? weights.view({-1}) : weights.to(at::kFloat).contiguous().view({-1});
+  slice.master = in_place ? weights.view({-1}) : weights.to(dtype).contiguous().view({-1});
   slice.gradient = flat_gradient(parameter);
   slice.segments = &segments;
   flat_->step(slice, scale);

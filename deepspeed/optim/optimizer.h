@@ -36,10 +36,10 @@ inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
 struct FlatSlice {
   size_t id = 0;
   size_t group = 0;
-  // (n) fp32, updated in place; or int16, the lower halves of split masters; or fp16 or bf16, rounded to
-  // nearest.
+  // (n) fp32 or fp64, updated in place; or int16, the lower halves of split masters; or fp16 or bf16, rounded
+  // to nearest.
   at::Tensor master;
-  at::Tensor gradient;       // (n) fp32, fp16 or bf16
+  at::Tensor gradient;       // (n) fp32, fp16 or bf16; of an fp64 master fp64
   at::Tensor low_precision;  // (n) 16-bit copy of the new master to write, or undefined; of split masters the
                              // upper half, bf16, read and written (kernels/split_master.h)
   const Hyperparameters* options = nullptr;  // to step it with; null: those of its group
@@ -79,7 +79,7 @@ class Optimizer {
   virtual bool writes_over_gradients() const { return false; }
   /// Whether take_back() exists for it.
   virtual bool takes_steps_back() const { return false; }
-  /// Of the state that grows with the parameters.
+  /// Of the state that grows with the parameters; kFloat means fp64 for masters of fp64.
   virtual at::ScalarType state_dtype() const { return at::kFloat; }
 
   /// One update of one slice; the gradient is multiplied by `gradient_scale` first. State is made at first
@@ -94,7 +94,8 @@ class Optimizer {
 
   /// State of a slice as it stands, tensors shared with the optimizer; empty before its first step.
   virtual SliceState state(size_t slice_id) const = 0;
-  /// Takes over copies. Throws UsageError where names or sizes do not fit.
+  /// Takes over copies; a state of fp64 stays one where the optimizer's are fp32. Throws UsageError where
+  /// names or sizes do not fit.
   virtual void load_state(size_t slice_id, const SliceState& state) = 0;
   /// Bytes of all state tensors.
   virtual int64_t state_bytes() const = 0;

@@ -31,13 +31,13 @@ std::vector<ParamGroup> with_sgd_defaults(std::vector<ParamGroup> groups) {
 kernels::MomentumSgdRule momentum_rule(const Hyperparameters& group, double gradient_scale, bool first) {
   const bool nesterov = group.flag("nesterov");
   kernels::MomentumSgdRule rule;
-  rule.gradient_scale = static_cast<float>(gradient_scale);
-  rule.l2_decay = static_cast<float>(group.number("weight_decay"));
-  rule.lr = static_cast<float>(group.number("lr"));
-  rule.momentum = static_cast<float>(group.number("momentum"));
-  rule.fresh = first ? 1.0F : static_cast<float>(1 - group.number("dampening"));
-  rule.direct = nesterov ? 1.0F : 0.0F;
-  rule.look_ahead = nesterov ? rule.momentum : 1.0F;
+  rule.gradient_scale = gradient_scale;
+  rule.l2_decay = group.number("weight_decay");
+  rule.lr = group.number("lr");
+  rule.momentum = group.number("momentum");
+  rule.fresh = first ? 1.0 : 1 - group.number("dampening");
+  rule.direct = nesterov ? 1.0 : 0.0;
+  rule.look_ahead = nesterov ? rule.momentum : 1.0;
   return rule;
 }
 
@@ -51,9 +51,9 @@ void Sgd::step(const FlatSlice& slice, double gradient_scale) {
   Momentum& state = momenta_[slice.id];
   if (momentum == 0) {
     kernels::SgdRule rule;
-    rule.gradient_scale = static_cast<float>(gradient_scale);
-    rule.l2_decay = static_cast<float>(group.number("weight_decay"));
-    rule.lr = static_cast<float>(group.number("lr"));
+    rule.gradient_scale = gradient_scale;
+    rule.l2_decay = group.number("weight_decay");
+    rule.lr = group.number("lr");
     kernels::update(kSgdWhere, {slice.master, slice.gradient, slice.low_precision, {}}, rule);
   } else {
     const bool first = !state.buffer.defined();
@@ -61,7 +61,7 @@ void Sgd::step(const FlatSlice& slice, double gradient_scale) {
       state.buffer = at::zeros_like(slice.master);
     }
     check_state_numel(kSgdWhere, slice, state.buffer);
-    state.buffer = state.buffer.to(slice.master.device());  // it may come from a file
+    state.buffer = state.buffer.to(slice.master.options());  // it may come from a file
     kernels::update(kSgdWhere,
                     {slice.master, slice.gradient, slice.low_precision, {{"momentum_buffer", state.buffer}}},
                     momentum_rule(group, gradient_scale, first));

@@ -42,9 +42,21 @@ std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
     }
     // What nobody else holds need not be copied.
     const bool is_shared = tensor.use_count() > 1 || tensor.storage().use_count() > 1;
-    copies.push_back(tensor.detach().reshape({-1}).to(dtype, /*non_blocking=*/false, is_shared).contiguous());
+    const bool stays_double = dtype == at::kFloat && tensor.scalar_type() == at::kDouble;
+    copies.push_back(tensor.detach()
+                         .reshape({-1})
+                         .to(stays_double ? at::kDouble : dtype, /*non_blocking=*/false, is_shared)
+                         .contiguous());
   }
   return copies;
+}
+
+at::ScalarType state_dtype_of(const char* where, const FlatSlice& slice, at::ScalarType dtype) {
+  if (slice.master.scalar_type() != at::kDouble) return dtype;
+  if (dtype == at::kFloat) return at::kDouble;
+  raise<UsageError>(where, "a state of dtype ", dtype,
+                    " for parameters of dtype Double, whose state is Double; ",
+                    "ask for fp32 states, or convert the parameters to Float");
 }
 
 void check_state_numel(const char* where, const FlatSlice& slice, const at::Tensor& state) {

@@ -15,6 +15,10 @@ namespace deepspeed::optim {
 std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
                                    const std::vector<std::string>& names, at::ScalarType dtype);
 
+/// `dtype`, the one of an optimizer's states; fp64 where the slice's masters are. Throws UsageError where
+/// they are and `dtype` is another one than fp32.
+at::ScalarType state_dtype_of(const char* where, const FlatSlice& slice, at::ScalarType dtype);
+
 /// Throws UsageError unless a state tensor of a slice has the slice's size.
 void check_state_numel(const char* where, const FlatSlice& slice, const at::Tensor& state);
 

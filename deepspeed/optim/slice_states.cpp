@@ -18,13 +18,14 @@ SliceStates::SliceStates(const char* where, std::vector<std::string> names, at::
 
 SliceStates::Entry& SliceStates::of(const FlatSlice& slice, double initial_value) {
   Entry& entry = entries_[slice.id];
-  const auto options = slice.master.options().dtype(dtype_).requires_grad(false);
+  const auto options =
+      slice.master.options().dtype(state_dtype_of(where_, slice, dtype_)).requires_grad(false);
   while (entry.tensors.size() < names_.size()) {
     entry.tensors.push_back(at::full({slice.master.numel()}, initial_value, options));
   }
   for (at::Tensor& tensor : entry.tensors) {
     check_state_numel(where_, slice, tensor);
-    tensor = tensor.to(slice.master.device());  // it may come from a file
+    tensor = tensor.to(options);  // it may come from a file
   }
   return entry;
 }

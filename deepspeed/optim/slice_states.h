@@ -23,8 +23,8 @@ class SliceStates {
   /// UsageError for a dtype other than fp32, fp16 and bf16.
   SliceStates(const char* where, std::vector<std::string> names, at::ScalarType dtype = at::kFloat);
 
-  /// The slice's entry, of zeros (or `initial_value`) at first use, on the slice's device. Throws UsageError
-  /// where the slice changed its size.
+  /// The slice's entry, of zeros (or `initial_value`) at first use, on the slice's device; fp64 instead of
+  /// fp32 where the slice's masters are. Throws UsageError where the slice changed its size.
   Entry& of(const FlatSlice& slice, double initial_value = 0.0);
 
   /// What Optimizer's functions of these names do.

@@ -181,7 +181,7 @@ TorchOptimizer::StandIns& TorchOptimizer::stand_ins_of(const FlatSlice& slice) {
     if (!stand_ins.loaded.tensors.empty()) {
       check_state_numel(kTorchOptimizerWhere, slice, stand_ins.loaded.tensors[0].second);
       for (auto& [name, tensor] : stand_ins.loaded.tensors) {
-        tensor = tensor.to(slice.master.device());
+        tensor = tensor.to(slice.master.options());
       }
       state = class_->make_state(stand_ins.loaded);
     }
@@ -214,8 +214,8 @@ void TorchOptimizer::step(const FlatSlice& slice, double gradient_scale) {
   }
   write_options(slice.group);
   StandIns& stand_ins = stand_ins_of(slice);
-  const auto gradients =
-      stand_in_views(slice, slice.gradient.detach().to(at::kFloat).mul(gradient_scale), is_elementwise());
+  const auto gradients = stand_in_views(
+      slice, slice.gradient.detach().to(slice.master.scalar_type()).mul(gradient_scale), is_elementwise());
   for (size_t i = 0; i < gradients.size(); ++i) {
     stand_ins.tensors[i].mutable_grad() = gradients[i];
   }

@@ -9,9 +9,10 @@ namespace deepspeed::optim {
 
 class WideCopy {
  public:
-  /// An fp32 tensor that is contiguous stands for itself.
+  /// An fp32 or fp64 tensor that is contiguous stands for itself.
   explicit WideCopy(at::Tensor narrow)
-      : narrow_(std::move(narrow)), wide_(narrow_.to(at::kFloat).contiguous()) {}
+      : narrow_(std::move(narrow)),
+        wide_(narrow_.to(narrow_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).contiguous()) {}
 
   const at::Tensor& wide() const { return wide_; }
   /// What was written, rounded to nearest, into the tensor itself.

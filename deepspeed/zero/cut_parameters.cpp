@@ -10,7 +10,9 @@ namespace {
 class CutByPartitions : public CutOfStore {
  public:
   CutByPartitions(const ParamStore& store, size_t group, comm::ProcessGroup ranks)
-      : CutOfStore(store, std::move(ranks)), layout_(store.groups()[group].layout) {
+      : CutOfStore(store, std::move(ranks)),
+        layout_(store.groups()[group].layout),
+        dtype_(store.master_dtype(group)) {
     const StoredGroup& stored = store.groups()[group];
     for (const PlacedParam& placed : layout_.params()) {
       const int64_t partition = layout_.partition_numel();
@@ -42,7 +44,7 @@ class CutByPartitions : public CutOfStore {
 
   // Each rank sends its part to all. Undefined on ranks without a part.
   at::Tensor join(const Interval& place, const at::Tensor& part) const {
-    at::Tensor whole = at::empty({place.numel()}, store_.options().dtype(at::kFloat));
+    at::Tensor whole = at::empty({place.numel()}, store_.options().dtype(dtype_));
     std::vector<comm::Work> works;
     for (int rank = 0; rank < ranks_.size(); ++rank) {
       const Interval common = intersect(layout_.partition(rank), place);
@@ -56,6 +58,7 @@ class CutByPartitions : public CutOfStore {
   }
 
   const FlatLayout& layout_;
+  const at::ScalarType dtype_;
 };
 
 }  // namespace

@@ -14,7 +14,9 @@ namespace {
 class CutShards : public CutOfStore {
  public:
   CutShards(const ParamStore& store, size_t group, const Interval& sub_group, comm::ProcessGroup ranks)
-      : CutOfStore(store, std::move(ranks)), layout_(*store.shards(group)) {
+      : CutOfStore(store, std::move(ranks)),
+        layout_(*store.shards(group)),
+        dtype_(store.master_dtype(group)) {
     const StoredGroup& stored = store.groups()[group];
     for (size_t param = 0; param < stored.params.size(); ++param) {
       if (!intersect(layout_.place(param), sub_group).empty())
@@ -41,7 +43,7 @@ class CutShards : public CutOfStore {
     int64_t longest = 0;
     for (const Part& part : parts) longest = std::max(longest, shard_numel(part));
     const at::Tensor shards =
-        at::zeros({ranks_.size(), longest}, store_.options().dtype(at::kFloat));  // (parameter, elements)
+        at::zeros({ranks_.size(), longest}, store_.options().dtype(dtype_));  // (parameter, elements)
     for (size_t i = 0; i < parts.size(); ++i) {
       const at::Tensor& values = parts[i].values;
       if (values.defined()) shards[int64_t(i)].narrow(0, 0, values.numel()).copy_(values);
@@ -74,6 +76,7 @@ class CutShards : public CutOfStore {
   }
 
   const ShardLayout& layout_;
+  const at::ScalarType dtype_;
 };
 
 }  // namespace

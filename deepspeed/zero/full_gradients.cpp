@@ -20,8 +20,9 @@ class FullGradients : public GradReducer {
  public:
   FullGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
       : GradReducer(store, std::move(group), std::move(options)) {
-    for (const StoredGroup& stored : store.groups()) {
-      flat_.push_back(at::zeros({stored.layout.padded_numel()}, kept_options()));
+    for (size_t index = 0; index < store.groups().size(); ++index) {
+      const StoredGroup& stored = store.groups()[index];
+      flat_.push_back(at::zeros({stored.layout.padded_numel()}, kept_options(index)));
       written_.emplace_back(stored.params.size(), false);
     }
   }

@@ -26,15 +26,22 @@ size_t unit_of_bucket(const Bucket& bucket) { return static_cast<size_t>(bucket.
 
 at::ScalarType dtype_of(const Bucket& bucket) { return static_cast<at::ScalarType>(bucket.kind % kByRows); }
 
+// Of parameters in fp64 gradients travel in it, but where the config names 16 bits.
+at::ScalarType travelling_dtype(const StoredGroup& group, const NamedTensor& param,
+                                const ReducerOptions& options) {
+  const bool is_double = group.dtype == at::kDouble;
+  const auto own = options.param_communication_dtypes.find(param.tensor.unsafeGetTensorImpl());
+  if (own != options.param_communication_dtypes.end() && !is_double) return own->second;
+  return is_double && options.communication_dtype == at::kFloat ? at::kDouble : options.communication_dtype;
+}
+
 std::vector<std::vector<int>> bucket_kinds(const ParamStore& store, const ReducerOptions& options) {
   std::vector<std::vector<int>> kinds;
   int num_by_rows = 0;
   for (const StoredGroup& group : store.groups()) {
     std::vector<int>& of_group = kinds.emplace_back();
     for (const NamedTensor& param : group.params) {
-      const auto own = options.param_communication_dtypes.find(param.tensor.unsafeGetTensorImpl());
-      const bool has_own = own != options.param_communication_dtypes.end();
-      of_group.push_back(static_cast<int>(has_own ? own->second : options.communication_dtype));
+      of_group.push_back(static_cast<int>(travelling_dtype(group, param, options)));
       if (options.by_rows.contains(param.tensor.unsafeGetTensorImpl()))
         of_group.back() += ++num_by_rows * kByRows;
       const auto unit = options.units.find(param.tensor.unsafeGetTensorImpl());
@@ -179,9 +186,10 @@ void GradReducer::finish_sum(const at::Tensor& values, Works& works) {
   converted_.erase(entry);
 }
 
-at::TensorOptions GradReducer::kept_options() const {
-  const at::TensorOptions own = store_.options();
-  return options_.accumulation_dtype ? own.dtype(*options_.accumulation_dtype) : own;
+at::TensorOptions GradReducer::kept_options(size_t group) const {
+  const at::TensorOptions own = store_.options(group);
+  const bool has_other = options_.accumulation_dtype && store_.groups()[group].dtype != at::kDouble;
+  return has_other ? own.dtype(*options_.accumulation_dtype) : own;
 }
 
 void GradReducer::scale_after(const at::Tensor& tensor) const {

@@ -46,11 +46,12 @@ struct ReducerOptions {
   bool pin_memory = true;         // with keep_on_host
   bool copies_to_host = false;    // keep_on_host on a CPU: copy as if it were another device
   bool trace_non_finite = false;  // note which gradients are not finite before they are added to others'
-  at::ScalarType communication_dtype = at::kFloat;
-  ParamDtypes param_communication_dtypes;  // of parameters that travel in a dtype of their own
-  ParamSet by_rows;                        // parameters whose gradient travels as its touched rows
+  at::ScalarType communication_dtype = at::kFloat;  // fp32 means fp64 for parameters in fp64
+  ParamDtypes param_communication_dtypes;           // of parameters that travel in a dtype of their own
+  ParamSet by_rows;                                 // parameters whose gradient travels as its touched rows
   ParamUnits units;  // of leaf modules: which of their gradients exist differs from rank to rank
-  std::optional<at::ScalarType> accumulation_dtype;  // of the sums that are kept; absent: the parameters' own
+  // Of the sums that are kept; absent, and for parameters in fp64: the parameters' own.
+  std::optional<at::ScalarType> accumulation_dtype;
   Averaging averaging;
   std::vector<Interval> owned;  // per group: what this rank updates
 };
@@ -153,8 +154,8 @@ class GradReducer {
   /// Waits, converts back where another dtype travelled.
   void finish_sum(const at::Tensor& values, Works& works);
   void scale_after(const at::Tensor& tensor) const;
-  /// Of the gradients that are kept.
-  at::TensorOptions kept_options() const;
+  /// Of the gradients that are kept of a group.
+  at::TensorOptions kept_options(size_t group) const;
   /// Throws UsageError: what on_final() was told of this parameter was not its last gradient.
   void refuse_late_gradient(size_t group, size_t param) const;
   /// For what on_final() promises: whether somebody listens, in this backward; tells him.

@@ -14,7 +14,7 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr float kInfinite = std::numeric_limits<float>::infinity();
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 int64_t position_of(const FlatLayout& layout, size_t index) {
   const auto& params = layout.params();
@@ -41,7 +41,7 @@ void NonFiniteGradients::make_room() {
   if (!largest_.empty()) return;
   for (const StoredGroup& stored : store_.groups()) {
     const auto numel = static_cast<int64_t>(stored.params.size());
-    largest_.push_back(at::zeros({numel}, store_.options().dtype(at::kFloat)));
+    largest_.push_back(at::zeros({numel}, store_.options().dtype(at::kDouble)));
   }
 }
 
@@ -52,13 +52,13 @@ void NonFiniteGradients::note(const Bucket& bucket, const std::vector<at::Tensor
   if (largest.is_cpu()) {
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (is_finite(gradients[i])) continue;
-      largest.data_ptr<float>()[position_of(layout, bucket.params[i])] = kInfinite;
+      largest.data_ptr<double>()[position_of(layout, bucket.params[i])] = kInfinite;
     }
     return;
   }
   const int64_t first = position_of(layout, bucket.params.front());
   const int64_t last = position_of(layout, bucket.params.back());
-  const at::Tensor norms = at::stack(at::_foreach_norm(gradients, kInfinite, at::kFloat));
+  const at::Tensor norms = at::stack(at::_foreach_norm(gradients, kInfinite, at::kDouble));
   // Parameters without elements, which no bucket holds, may lie between.
   if (last - first + 1 == norms.numel()) {
     at::Tensor noted = largest.narrow(0, first, norms.numel());
@@ -76,7 +76,7 @@ std::optional<ParamPlace> NonFiniteGradients::first() const {
     const at::Tensor on_host = largest_[group].cpu();
     const auto& params = store_.groups()[group].layout.params();
     for (size_t position = params.size(); position-- > 0;) {
-      if (!std::isfinite(on_host.const_data_ptr<float>()[position])) {
+      if (!std::isfinite(on_host.const_data_ptr<double>()[position])) {
         return ParamPlace{group, params[position].index};
       }
     }

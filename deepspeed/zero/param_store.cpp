@@ -1,5 +1,6 @@
 #include "deepspeed/zero/param_store.h"
 
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/zero/trained_dtype.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -14,19 +16,10 @@ namespace {
 constexpr const char* kParamStoreWhere = "zero.param_store";
 
 void check_param(const NamedTensor& param, const ParamStore::Options& options, const at::Device& device) {
-  const at::Tensor& tensor = param.tensor;
-  if (tensor.layout() != at::kStrided || !tensor.is_floating_point()) {
-    raise<UsageError>(kParamStoreWhere, "parameter '", param.name, "' is ", tensor.toString(),
-                      ", expected a dense float tensor");
-  }
-  if (tensor.device() != device) {
-    raise<UsageError>(kParamStoreWhere, "parameter '", param.name, "' is on ", tensor.device(),
-                      ", the others on ", device, "; move the model to one device first");
-  }
-  if (options.dtype == at::kFloat && tensor.scalar_type() != at::kFloat) {
-    raise<UsageError>(kParamStoreWhere, "parameter '", param.name, "' is ", tensor.scalar_type(),
-                      ", expected Float: convert the model, or enable fp16 or bf16 in the config");
-  }
+  check_trained_dtype(kParamStoreWhere, param, options.dtype);
+  if (param.tensor.device() == device) return;
+  raise<UsageError>(kParamStoreWhere, "parameter '", param.name, "' is on ", param.tensor.device(),
+                    ", the others on ", device, "; move the model to one device first");
 }
 
 // Moves the parameters into one flat buffer, one at a time, so that never more than one lives twice.
@@ -61,8 +54,9 @@ ParamStore::ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_s
       numels.push_back(param.tensor.numel());
     }
     FlatLayout layout(numels, world_size, options.round_robin);
-    at::Tensor flat = flatten(params, layout, options.dtype, params.front().tensor.device());
-    groups_.push_back({std::move(params), std::move(layout), std::move(flat)});
+    const at::ScalarType dtype = trained_dtype_of_group(kParamStoreWhere, params, options.dtype);
+    at::Tensor flat = flatten(params, layout, dtype, params.front().tensor.device());
+    groups_.push_back({std::move(params), std::move(layout), dtype, std::move(flat)});
   }
 }
 
@@ -70,6 +64,10 @@ std::vector<FlatLayout> ParamStore::layouts() const {
   std::vector<FlatLayout> result;
   for (const StoredGroup& group : groups_) result.push_back(group.layout);
   return result;
+}
+
+bool ParamStore::has_doubles() const {
+  return std::ranges::any_of(groups_, [](const StoredGroup& group) { return group.dtype == at::kDouble; });
 }
 
 at::TensorOptions ParamStore::options() const {
@@ -88,7 +86,7 @@ std::optional<std::string> ParamStore::name_of_replaced() const {
       const at::Tensor& param = group.params[index].tensor;
       const bool is_here = param.has_storage() && param.storage().is_alias_of(group.flat.storage()) &&
                            param.storage_offset() == group.layout.place(index).begin &&
-                           param.scalar_type() == dtype_;
+                           param.scalar_type() == group.dtype;
       if (!is_here) return group.params[index].name;
     }
   }

@@ -11,22 +11,20 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/process_group.h"
+#include "deepspeed/zero/named_tensor.h"
 #include "deepspeed/zero/partition.h"
 #include "deepspeed/zero/shard.h"
 #include "deepspeed/zero/shard_layout.h"
 
 namespace deepspeed::zero {
 
-struct NamedTensor {
-  std::string name;
-  at::Tensor tensor;
-};
-
 /// Parameters of one optimizer group, in the order in which they were given.
 struct StoredGroup {
   std::vector<NamedTensor> params;
   FlatLayout layout;
-  // (layout.padded_numel()) in the model's dtype; the parameters are views of it. At stage 3 this rank's
+  // The model's; of a model in fp32 the group's parameters may be fp64.
+  at::ScalarType dtype = at::kFloat;
+  // (layout.padded_numel()) in that dtype; the parameters are views of it. At stage 3 this rank's
   // shards alone, where the store's home says; undefined where that is a disk.
   at::Tensor flat;
 };
@@ -38,12 +36,14 @@ enum class ParamHome { kDevice, kHost, kDisk };
 class ParamStore {
  public:
   struct Options {
-    at::ScalarType dtype = at::kFloat;  // of the model's parameters: fp32, fp16 or bf16
+    at::ScalarType dtype =
+        at::kFloat;  // of the model's parameters: fp32 (or fp64 where they are), fp16 or bf16
     bool round_robin = false;
   };
 
-  /// Casts and flattens the groups' parameters in place. Throws UsageError, naming the parameter, where it is
-  /// not a dense floating point tensor, is not on the device of the others, or stands in two groups.
+  /// Casts and flattens the groups' parameters in place; in fp64 all of a group, or none, are. Throws
+  /// UsageError, naming the parameter, where it is not a dense floating point tensor, is not on the device of
+  /// the others, or stands in two groups.
   ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_size, const Options& options);
   virtual ~ParamStore() = default;
   ParamStore(const ParamStore&) = delete;
@@ -52,9 +52,16 @@ class ParamStore {
   std::vector<StoredGroup>& groups() { return groups_; }
   const std::vector<StoredGroup>& groups() const { return groups_; }
   std::vector<FlatLayout> layouts() const;
+  /// What the model's parameters were cast to; fp32 where they were not, and may be fp64.
   at::ScalarType dtype() const { return dtype_; }
-  /// Of the parameters as operators see them, and so of their gradients.
+  bool has_doubles() const;
+  /// Of the parameters as operators see them, and so of their gradients: of most, and of a group.
   at::TensorOptions options() const;
+  at::TensorOptions options(size_t group) const { return options().dtype(groups_[group].dtype); }
+  /// Of the masters of a group: fp32, or fp64 where the parameters are.
+  at::ScalarType master_dtype(size_t group) const {
+    return groups_[group].dtype == at::kDouble ? at::kDouble : at::kFloat;
+  }
   /// In memory.
   virtual int64_t bytes() const;
   /// The name of a parameter that got other memory than this store has given it, as set_data(), torch::load()

@@ -29,7 +29,7 @@ class PartitionedGradients : public GradReducer {
       on_host_.emplace(device, options_.pin_memory);
     for (size_t index = 0; index < store.groups().size(); ++index) {
       const int64_t numel = options_.owned[index].numel();
-      const at::TensorOptions kept = kept_options();
+      const at::TensorOptions kept = kept_options(index);
       own_.push_back(on_host_ ? on_host_->make(numel, c10::typeMetaToScalarType(kept.dtype()))
                               : at::zeros({numel}, kept));
       used_.emplace_back(store.groups()[index].params.size(), false);
@@ -204,22 +204,28 @@ class PartitionedGradients : public GradReducer {
     return {};
   }
 
+  /// Of a bucket's values.
+  at::ScalarType value_dtype(const Bucket& bucket) const { return store_.groups()[bucket.group].dtype; }
+  int64_t bytes_of(const Bucket& bucket) const {
+    return space_->numel(bucket) * static_cast<int64_t>(c10::elementSize(value_dtype(bucket)));
+  }
+
   // Buffers are kept from step to step: fresh pages cost as much as the copy into them.
   Gathered take_buffer(size_t index) {
     const Bucket& bucket = buckets_[index];
-    const int64_t numel = space_->numel(bucket);
     // What comes back from a reduction is read by its copy to the host still: there is one buffer more, so
     // that the device does not wait for that copy at once.
     const bool has_all = !on_host_ || pool_.size() + in_flight_.size() > most_in_flight();
     if (pool_.empty() || !has_all) {
       int64_t largest = 0;
-      for (const Bucket& any : buckets_) largest = std::max(largest, space_->numel(any));
-      pool_.push_front({at::empty({largest}, store_.options()), {}});
+      for (const Bucket& any : buckets_) largest = std::max(largest, bytes_of(any));
+      pool_.push_front({at::empty({largest}, store_.options().dtype(at::kByte)), {}});
     }
     FreeBuffer buffer = std::move(pool_.front());
     pool_.pop_front();
     buffer.is_free.hold_current_stream();
-    return {index, buffer.memory, buffer.memory.narrow(0, 0, numel), {}};
+    const at::Tensor values = buffer.memory.narrow(0, 0, bytes_of(bucket)).view(value_dtype(bucket));
+    return {index, buffer.memory, values, {}};
   }
 
   // The gradient of the bucket's one parameter travels where it lies.
@@ -227,15 +233,16 @@ class PartitionedGradients : public GradReducer {
     const Bucket& bucket = buckets_[index];
     StoredGroup& stored = store_.groups()[bucket.group];
     at::Tensor& gradient = stored.params[bucket.params.front()].tensor.mutable_grad();
-    at::Tensor values =
-        gradient.defined() ? dense_gradient(gradient) : at::zeros({bucket.in_flat.numel()}, store_.options());
+    at::Tensor values = gradient.defined()
+                            ? dense_gradient(gradient)
+                            : at::zeros({bucket.in_flat.numel()}, store_.options(bucket.group));
     gradient.reset();
     return {index, {}, values.contiguous().view({-1}), {}};
   }
 
   /// Memory for a bucket, and the moment from which it may be written.
   struct FreeBuffer {
-    at::Tensor memory;  // as large as the largest bucket
+    at::Tensor memory;  // bytes, as many as the largest bucket has
     device::StreamEvent is_free;
   };
 

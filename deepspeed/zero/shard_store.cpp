@@ -11,6 +11,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/zero/agree_after.h"
 #include "deepspeed/zero/memory_overlap.h"
+#include "deepspeed/zero/trained_dtype.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -47,17 +48,10 @@ void check_sharded_param(const NamedTensor& param, const ShardStore::Options& op
                       "' is on the meta device and has no values; partition the model with "
                       "zero::Init({.module = model}) and give it values, with load_weights() for example");
   }
-  if (tensor.layout() != at::kStrided || !tensor.is_floating_point()) {
-    raise<UsageError>(kShardStoreWhere, "parameter '", param.name, "' is ", tensor.toString(),
-                      ", expected a dense float tensor");
-  }
+  check_trained_dtype(kShardStoreWhere, param, options.dtype);
   if (tensor.device() != device) {
     raise<UsageError>(kShardStoreWhere, "parameter '", param.name, "' is on ", tensor.device(),
                       ", the others on ", device, "; move the model to one device first");
-  }
-  if (options.dtype == at::kFloat && tensor.scalar_type() != at::kFloat) {
-    raise<UsageError>(kShardStoreWhere, "parameter '", param.name, "' is ", tensor.scalar_type(),
-                      ", expected Float: convert the model, or enable fp16 or bf16 in the config");
   }
   if (record_of(tensor)) check_adoptable(param, group);
 }
@@ -128,26 +122,31 @@ ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector
   };
   const ShardLayout frozen_layout = layout_of(frozen_);
   std::vector<ShardHome::Group> homes;
+  std::vector<at::ScalarType> dtypes;
+  for (const auto& params : groups)
+    dtypes.push_back(trained_dtype_of_group(kShardStoreWhere, params, options.dtype));
   ShardHome::Group frozen_home;
   agree_after(group, kShardStoreWhere, "making places for the parameters", [&] {
     ShardHome home(options.home);
     file_ = home.file();
-    for (const auto& params : groups) {
-      layouts_.push_back(layout_of(params));
-      homes.push_back(home.make_group(params, layouts_.back(), dtype()));
+    for (size_t index = 0; index < groups.size(); ++index) {
+      layouts_.push_back(layout_of(groups[index]));
+      homes.push_back(home.make_group(groups[index], layouts_.back(), dtypes[index]));
     }
     if (!frozen_.empty()) frozen_home = home.make_group(frozen_, frozen_layout, dtype());
   });
   for (size_t index = 0; index < groups.size(); ++index) {
-    storages_.push_back(partition(groups[index], layouts_[index], homes[index].shards));
+    storages_.push_back(partition(groups[index], layouts_[index], homes[index].shards, dtypes[index]));
     FlatLayout flat_layout(numels_of(groups[index]), group.size());
-    this->groups().push_back({std::move(groups[index]), std::move(flat_layout), homes[index].flat});
+    this->groups().push_back(
+        {std::move(groups[index]), std::move(flat_layout), dtypes[index], homes[index].flat});
   }
-  if (!frozen_.empty()) frozen_storages_ = partition(frozen_, frozen_layout, frozen_home.shards);
+  if (!frozen_.empty()) frozen_storages_ = partition(frozen_, frozen_layout, frozen_home.shards, dtype());
 }
 
 ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& params, const ShardLayout& layout,
-                                           const std::vector<std::shared_ptr<Shard>>& shards) {
+                                           const std::vector<std::shared_ptr<Shard>>& shards,
+                                           at::ScalarType dtype) {
   const c10::NoGradGuard no_grad;
   const comm::ProcessGroup& group = pool_->group();
   Storages storages;
@@ -156,7 +155,7 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
     const at::Tensor& param = params[index].tensor;
     if (param.numel() == 0) {
       // Nothing to partition; what it is joined with takes its dtype from it too.
-      if (param.scalar_type() != dtype()) param.set_data(param.detach().to(dtype()));
+      if (param.scalar_type() != dtype) param.set_data(param.detach().to(dtype));
       storages.push_back(nullptr);
       continue;
     }
@@ -165,7 +164,7 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
       storages.push_back(pool_->partition(param, params[index].name, shards[index]));
       continue;
     }
-    at::Tensor whole = param.detach().to(dtype()).contiguous();
+    at::Tensor whole = param.detach().to(dtype).contiguous();
     if (group.size() > 1) group.broadcast(whole, 0);
     const Interval own = layout.elements(index, group.rank());
     shards[index]->write(whole.view({-1}).narrow(0, own.begin, own.numel()));

@@ -22,7 +22,8 @@ class ShardStore : public ParamStore {
   using Storages = std::vector<std::shared_ptr<PartitionedStorage>>;
 
   struct Options {
-    at::ScalarType dtype = at::kFloat;  // of the model's parameters: fp32, fp16 or bf16
+    at::ScalarType dtype =
+        at::kFloat;  // of the model's parameters: fp32 (or fp64 where they are), fp16 or bf16
     int64_t sub_group_numel = 1'000'000'000;
     GatherPoolOptions pool;
     ShardHomeOptions home = {};
@@ -60,7 +61,7 @@ class ShardStore : public ParamStore {
 
  private:
   Storages partition(const std::vector<NamedTensor>& params, const ShardLayout& layout,
-                     const std::vector<std::shared_ptr<Shard>>& shards);
+                     const std::vector<std::shared_ptr<Shard>>& shards, at::ScalarType dtype);
 
   ParamHome home_;
   std::shared_ptr<GatherPool> pool_;

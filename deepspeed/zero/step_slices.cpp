@@ -35,6 +35,15 @@ void collect(const at::Tensor& flat, const StateSlice& slice, const Interval& pa
     collected.narrow(0, std::max(slice.interval.begin, part.begin) - part.begin, own.numel()).copy_(own);
 }
 
+/// State tensors in fp32 and fp64 follow the masters: they may come from a run of another type.
+optim::SliceState in_precision_of(optim::SliceState state, at::ScalarType masters) {
+  for (auto& [name, tensor] : state.tensors) {
+    const at::ScalarType dtype = tensor.scalar_type();
+    if (dtype == at::kDouble || (masters == at::kDouble && dtype == at::kFloat)) tensor = tensor.to(masters);
+  }
+  return state;
+}
+
 }  // namespace
 
 StepSlices::StepSlices(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& group,
@@ -143,7 +152,7 @@ at::TensorOptions StepSlices::options_at(const Slice& slice, at::ScalarType dtyp
 void StepSlices::make_masters() {
   for_each(with_masters(), Access::kChange, [&](Slice& slice) {
     const int64_t numel = slice.interval.numel();
-    const at::ScalarType dtype = options_.split_masters ? at::kShort : at::kFloat;
+    const at::ScalarType dtype = options_.split_masters ? at::kShort : store_.master_dtype(slice.flat.group);
     slice.flat.master = at::empty({numel}, options_at(slice, dtype));
     take_weights(slice, {0, numel});
   });
@@ -245,7 +254,7 @@ at::Tensor StepSlices::gradient_of(const Slice& slice, const GradReducer& reduce
 }
 
 at::Tensor StepSlices::copy_of(const SliceWeights& weights, const Slice& slice, int64_t numel) const {
-  const at::Tensor copy = at::empty({numel}, options_at(slice, store_.dtype()));
+  const at::Tensor copy = at::empty({numel}, options_at(slice, dtype_of(slice)));
   weights.read({0, numel}, copy);
   return copy;
 }
@@ -259,9 +268,9 @@ at::Tensor StepSlices::memory_for_weights(const Slice& slice, const SliceWeights
     return weights.memory();
   }
   if (fetches_weights(slice)) return transfers_.next();
-  if (sends_weights(slice)) return transfers_.outgoing(numel, store_.dtype());
+  if (sends_weights(slice)) return transfers_.outgoing(numel, dtype_of(slice));
   if (reads_weights(slice)) return copy_of(weights, slice, numel);
-  return at::empty({numel}, options_at(slice, store_.dtype()));
+  return at::empty({numel}, options_at(slice, dtype_of(slice)));
 }
 
 void StepSlices::step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale) {
@@ -274,7 +283,8 @@ void StepSlices::step_slice(Slice& slice, const GradReducer& reducer, double gra
   at::Tensor updated;
   if (is_rounded || sends_weights(slice) || !is_kept) updated = memory_for_weights(slice, weights);
   const bool is_direct = !is_kept && is_rounded && optimizer_.steps_sixteen_bit_masters();
-  if (!is_kept) flat.master = is_direct ? updated : updated.to(at::kFloat);  // of a model in fp32 no copy
+  // Of a model in fp32 no copy.
+  if (!is_kept) flat.master = is_direct ? updated : updated.to(store_.master_dtype(flat.group));
   if (is_rounded && !is_direct) flat.low_precision = updated;
   optimizer_.step(flat, gradient_scale);
   if (fetches_weights(slice)) {
@@ -313,7 +323,9 @@ void StepSlices::visit(size_t group, const Interval& part, Access access, Shown 
                               : is_copy           ? copy_of(weights, slice, slice.interval.numel())
                                                   : weights.memory();
     visit({slice.interval, master, optimizer_.state(id), !is_on_disk(slice),
-           [&](const optim::SliceState& state) { optimizer_.load_state(id, state); }});
+           [&](const optim::SliceState& state) {
+             optimizer_.load_state(id, in_precision_of(state, store_.master_dtype(group)));
+           }});
     if (is_copy && access == Access::kChange) weights.write(master);
   });
   if (access == Access::kChange) store_.finish_writes();

@@ -120,6 +120,8 @@ class StepSlices {
   std::vector<Interval> cuts_of(size_t group) const;
   void add_slices(size_t group);
   void fill_in(Slice& slice, size_t group, const Interval& interval);
+  /// Of the weights.
+  at::ScalarType dtype_of(const Slice& slice) const { return store_.groups()[slice.flat.group].dtype; }
   /// Of memory where the slice is stepped.
   at::TensorOptions options_at(const Slice& slice, at::ScalarType dtype) const;
   void make_masters();

@@ -74,6 +74,12 @@ void ZeroOptimizer::check_options() const {
     raise<UsageError>(kWhere, "split masters with optimizer ", optimizer_->name(),
                       ", expected Adam or AdamW, without amsgrad");
   }
+  if (store_->has_doubles() && optimizer_->state_dtype() != at::kFloat) {
+    raise<UsageError>(
+        kWhere, "optimizer ", optimizer_->name(), " with states in ", optimizer_->state_dtype(),
+        " of parameters in Double, whose states are Double; ask for fp32 states, or convert the ",
+        "parameters to Float");
+  }
   check_offload();
 }
 
@@ -100,6 +106,10 @@ void ZeroOptimizer::check_super_offload() const {
   if (options_.gradient_clipping > 0.0) {
     raise<UsageError>(kWhere, "with clipping to ", options_.gradient_clipping,
                       ", whose norm is known after backward alone, expected 0");
+  }
+  if (store_->has_doubles()) {
+    raise<UsageError>(kWhere, "with parameters in Double, expected Float, Half or BFloat16; set ",
+                      "zero_optimization.offload_optimizer.super_offload to false");
   }
   if (!optimizer_->writes_over_gradients()) {
     raise<UsageError>(kWhere, "with optimizer ", optimizer_->name(),

@@ -155,6 +155,23 @@ TEST_F(CudaKernels, EveryUpdateRuleGivesTheBitsOfTheCpu) {
   }
 }
 
+TEST_F(CudaKernels, EveryUpdateRuleGivesTheBitsOfTheCpuInDouble) {
+  std::vector<UpdateRule> all = rules();
+  AdamRule adam;
+  adam.gradient_scale = 0.5, adam.beta1 = 0.9, adam.one_minus_beta1 = 0.1;
+  adam.beta2 = 0.99, adam.one_minus_beta2 = 0.01, adam.eps = 1e-8, adam.step_size = 0.01;
+  all.push_back(adam);
+  for (const UpdateRule& rule : all) {
+    Arrays on_cpu = make(rule, 1003, at::kDouble, at::ScalarType::Undefined);
+    on_cpu.master = on_cpu.master.to(at::kDouble);
+    for (at::Tensor& state : on_cpu.states) state = state.to(at::kDouble);
+    const Arrays on_cuda = moved(on_cpu, at::kCUDA);
+    run(rule, on_cpu);
+    run(rule, on_cuda);
+    expect_same_bits(on_cpu, moved(on_cuda, at::kCPU), message("rule ", rule.index(), " state "));
+  }
+}
+
 TEST_F(CudaKernels, GradStatsAgreeAndSeeOneBadElement) {
   for (const int64_t numel : kSizes) {
     for (const auto type : gradients()) {

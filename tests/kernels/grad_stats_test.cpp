@@ -62,8 +62,19 @@ TEST(GradStats, TakesASumBeyondFp32ForFinite) {
   EXPECT_NEAR(stats.sum_of_squares / (static_cast<double>(largest) * largest), 1000, 1e-9);
 }
 
+TEST(GradStats, AddsDoublesUpAsTheyAre) {
+  for (const int64_t numel : {1, 7, 100, 40001}) {
+    const at::Tensor values = at::full({numel}, 1.0 + 1e-12, at::kDouble);
+    const GradStats stats = grad_stats(values);
+    EXPECT_TRUE(stats.finite);
+    EXPECT_NEAR(stats.sum_of_squares / double(numel) - 1.0, 2e-12, 1e-14);
+    values[numel / 2] = std::numeric_limits<double>::infinity();
+    EXPECT_FALSE(grad_stats(values).finite);
+  }
+}
+
 TEST(GradStats, RejectsOtherDtypesAndStrides) {
-  EXPECT_THROW(grad_stats(at::zeros({3}, at::kDouble)), UsageError);
+  EXPECT_THROW(grad_stats(at::zeros({3}, at::kLong)), UsageError);
   EXPECT_THROW(grad_stats(at::zeros({3, 4}).t()), UsageError);
   EXPECT_THROW(grad_stats(at::Tensor()), UsageError);
   EXPECT_THROW(use_simd_target("no such set"), UsageError);

@@ -99,6 +99,56 @@ TEST(Update, LionLeavesWhatHasNoDirectionAndShowsNan) {
   EXPECT_EQ(a.master[3].item<float>(), 1.5F);
 }
 
+TEST(Update, OfDoublesIsComputedInDoubleByTheSameRule) {
+  for (UpdateRule rule : rules()) {
+    const Arrays narrow = make(rule, 1003, at::kFloat, at::ScalarType::Undefined);
+    Arrays wide = {narrow.master.to(at::kDouble), narrow.gradient.to(at::kDouble), {}, {}};
+    for (const at::Tensor& state : narrow.states) wide.states.push_back(state.to(at::kDouble));
+    run(rule, narrow);
+    run(rule, wide);
+    EXPECT_TRUE(at::allclose(wide.master, narrow.master.to(at::kDouble), 1e-4, 1e-5)) << rule.index();
+    const at::Tensor result = writes_master(rule) ? wide.master : wide.states.back();
+    EXPECT_FALSE(at::equal(result, result.to(at::kFloat).to(at::kDouble))) << rule.index();
+  }
+}
+
+TEST(Update, OfDoublesHasTheirPrecision) {
+  SgdRule rule;
+  rule.gradient_scale = 1.0 / 3, rule.l2_decay = 0.1, rule.lr = 0.01;
+  Arrays a = make(rule, 1003, at::kFloat, at::ScalarType::Undefined);
+  a.master = a.master.to(at::kDouble), a.gradient = a.gradient.to(at::kDouble);
+  const at::Tensor step = a.gradient.mul(1.0 / 3).add(a.master.mul(0.1)).mul(0.01);
+  const at::Tensor expected = a.master.sub(step);
+  run(rule, a);
+  EXPECT_TRUE(at::equal(a.master, expected));
+}
+
+TEST(Update, OfDoublesGivesTheSameBitsWhateverTheInstructions) {
+  const SimdTargetGuard guard;
+  std::vector<UpdateRule> all = rules();
+  AdamRule adam;
+  adam.gradient_scale = 0.5, adam.l2_decay = 0.1, adam.beta1 = 0.9, adam.one_minus_beta1 = 0.1;
+  adam.beta2 = 0.99, adam.one_minus_beta2 = 0.01, adam.eps = 1e-8, adam.step_size = 0.01;
+  all.push_back(adam);
+  for (const UpdateRule& rule : all) {
+    const auto make_wide = [&] {
+      Arrays a = make(rule, 1003, at::kDouble, at::ScalarType::Undefined);
+      a.master = a.master.to(at::kDouble);
+      for (at::Tensor& state : a.states) state = state.to(at::kDouble);
+      return a;
+    };
+    const Arrays best = make_wide();
+    run(rule, best);
+    for (const std::string& target : simd_targets()) {
+      use_simd_target(target);
+      const Arrays other = make_wide();
+      run(rule, other);
+      expect_same_bits(best, other, message(target, " rule ", rule.index(), " "));
+    }
+    use_simd_target("");
+  }
+}
+
 void expect_update_error(const UpdateRule& rule, const Arrays& arrays, const std::string& part) {
   try {
     run(rule, arrays);
@@ -122,6 +172,10 @@ TEST(Update, NamesTheTensorThatDoesNotFit) {
                       "s0 has dtype");
   expect_update_error(lion, changed([](Arrays& a) { a.gradient = at::zeros({8}, at::kDouble); }),
                       "gradient has dtype Double");
+  expect_update_error(lion, changed([](Arrays& a) { a.master = at::zeros({8}, at::kDouble); }),
+                      "gradient has dtype Float, expected Double");
+  expect_update_error(AdamRule(), make(AdamRule(), 8, at::kFloat, at::ScalarType::Undefined),
+                      "AdamRule with a master of dtype Float");
   expect_update_error(lion, changed([](Arrays& a) { a.low_precision = at::zeros({8}); }),
                       "low_precision has dtype");
   expect_update_error(lion, changed([](Arrays& a) {

@@ -243,11 +243,30 @@ TEST(DeepSpeedOptimizers, RefuseWhatTheyCannotDo) {
   std::vector<OptimizerParamGroup> differing;
   differing.emplace_back(params, std::make_unique<FusedAdamOptions>(FusedAdamOptions().adam_w_mode(false)));
   EXPECT_THROW(FusedAdam{differing}, UsageError);
-  const Params wide = {at::ones({2}, at::kDouble)};
-  FusedAdam optimizer(wide);
-  set_gradients(wide, 0);
+  const Params complex = {at::ones({2}, at::kComplexFloat)};
+  FusedAdam optimizer(complex);
+  complex[0].mutable_grad() = at::ones({2}, at::kComplexFloat);
   EXPECT_THROW(optimizer.step(), UsageError);
   EXPECT_THROW(optimizer.state_of(at::ones({2})), UsageError);
+}
+
+TEST(DeepSpeedOptimizers, StepParametersOfFp64InIt) {
+  for (size_t c = 0; c < kNames.size(); ++c) {
+    SCOPED_TRACE(kNames[c]);
+    const at::Tensor start = optim::test_gradients(1, {4, 5})[0].to(at::kDouble);
+    const at::Tensor wide = start.clone(), narrow = start.to(at::kFloat);
+    const auto step = [&](const at::Tensor& parameter) {
+      const auto optimizer = std::move(every_class({parameter})[c]);
+      for (int i = 1; i <= 3; ++i) {
+        parameter.mutable_grad() = start.mul(0.3 * i).to(parameter.scalar_type());
+        optimizer->step();
+      }
+    };
+    step(wide);
+    step(narrow);
+    EXPECT_TRUE(at::allclose(wide, narrow.to(at::kDouble), 1e-3, 1e-5));
+    EXPECT_FALSE(at::equal(wide, wide.to(at::kFloat).to(at::kDouble)));
+  }
 }
 
 TEST(DeepSpeedOptimizers, StepTheFlatSlicesOfAnEngine) {

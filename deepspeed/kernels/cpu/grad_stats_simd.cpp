@@ -1,6 +1,7 @@
 #include "deepspeed/kernels/cpu/grad_stats_simd.h"
 
 #include <cstring>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/grad_stats_simd.cpp"
@@ -13,10 +14,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
+template <class Type, class DD>
+HWY_INLINE hn::Vec<DD> load_wide(DD d, const typename Type::Bits* HWY_RESTRICT values) {
+  if constexpr (std::is_same_v<Type, Float64>) {
+    return load(d, Type(), values);
+  } else {
+    return hn::PromoteTo(d, load(hn::Rebind<float, DD>(), Type(), values));
+  }
+}
+
 /// Squares of a vector of doubles' worth of elements. The square of an fp32 is exact in double.
 template <class Type, class DD>
 HWY_INLINE hn::Vec<DD> squares(DD d, const typename Type::Bits* HWY_RESTRICT values) {
-  const auto wide = hn::PromoteTo(d, load(hn::Rebind<float, DD>(), Type(), values));
+  const auto wide = load_wide<Type>(d, values);
   return hn::Mul(wide, wide);
 }
 
@@ -50,6 +60,9 @@ double sum_of_squares_of_target(const void* values, ElementType type, int64_t be
   const int64_t numel = end - begin;
   if (type == ElementType::kFloat32) {
     return sum_of_squares<Float32>(static_cast<const float*>(values) + begin, numel);
+  }
+  if (type == ElementType::kFloat64) {
+    return sum_of_squares<Float64>(static_cast<const double*>(values) + begin, numel);
   }
   const auto* const bits = static_cast<const uint16_t*>(values) + begin;
   return type == ElementType::kFloat16 ? sum_of_squares<Float16>(bits, numel)

@@ -20,6 +20,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct Float32 {
   using Bits = float;
 };
+struct Float64 {
+  using Bits = double;
+};
 struct Float16 {
   using Bits = uint16_t;
 };
@@ -42,6 +45,11 @@ HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> narrow_to_u16(D, hn::Vec<UintOf<D>> 
 
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, Float32, const float* HWY_RESTRICT from) {
+  return hn::LoadU(d, from);
+}
+
+template <class D>  // D: tag of double vectors
+HWY_INLINE hn::Vec<D> load(D d, Float64, const double* HWY_RESTRICT from) {
   return hn::LoadU(d, from);
 }
 

@@ -1,5 +1,5 @@
-// The rules of update_rules.h on one vector: g comes scaled, p and the states are updated in place. Each
-// operation rounds to fp32 on its own. Included once per instruction set.
+// The rules of update_rules.h on one vector of floats or doubles: g comes scaled, p and the states are
+// updated in place. Each operation rounds on its own. Included once per instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_
 #undef DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_
@@ -15,10 +15,15 @@ HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+template <class D>
+HWY_INLINE hn::Vec<D> all_of(D d, double constant) {
+  return hn::Set(d, static_cast<hn::TFromD<D>>(constant));
+}
+
 /// constant * value
 template <class D>
-HWY_INLINE hn::Vec<D> times(D d, float constant, hn::Vec<D> value) {
-  return hn::Mul(hn::Set(d, constant), value);
+HWY_INLINE hn::Vec<D> times(D d, double constant, hn::Vec<D> value) {
+  return hn::Mul(all_of(d, constant), value);
 }
 
 template <class D>
@@ -41,7 +46,7 @@ HWY_INLINE void apply(D d, const LionRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn::V
                       hn::Vec<D>&) {
   const auto interpolated = hn::Add(times(d, c.beta1, m), times(d, c.one_minus_beta1, g));
   const auto kept = hn::Sub(p, times(d, c.decay, p));
-  const auto moved = hn::Sub(kept, hn::CopySign(hn::Set(d, c.lr), interpolated));
+  const auto moved = hn::Sub(kept, hn::CopySign(all_of(d, c.lr), interpolated));
   // nan is no direction either, but it must show
   p = hn::IfThenElse(hn::Eq(interpolated, hn::Zero(d)), kept,
                      hn::IfThenElse(hn::IsNaN(interpolated), interpolated, moved));
@@ -54,7 +59,7 @@ HWY_INLINE void apply(D d, const AdagradRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn
   const auto decayed = hn::Add(g, times(d, c.l2_decay, p));
   sum = hn::Add(sum, hn::Mul(decayed, decayed));
   const auto numerator = times(d, c.lr, hn::Add(g, times(d, c.numerator_decay, p)));
-  p = hn::Sub(p, hn::Div(numerator, hn::Add(hn::Sqrt(sum), hn::Set(d, c.eps))));
+  p = hn::Sub(p, hn::Div(numerator, hn::Add(hn::Sqrt(sum), all_of(d, c.eps))));
 }
 
 /// Adam's moments.
@@ -65,11 +70,19 @@ HWY_INLINE void average(D d, const Rule& c, hn::Vec<D> g, hn::Vec<D>& m, hn::Vec
 }
 
 template <class D>
+HWY_INLINE void apply(D d, const AdamRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn::Vec<D>& m, hn::Vec<D>& v,
+                      hn::Vec<D>&) {
+  average(d, c, hn::Add(g, times(d, c.l2_decay, p)), m, v);
+  const auto change = hn::Div(times(d, c.step_size, m), hn::Add(hn::Sqrt(v), all_of(d, c.eps)));
+  p = hn::Sub(p, hn::Add(times(d, c.decoupled_decay, p), change));
+}
+
+template <class D>
 HWY_INLINE void apply(D d, const AmsgradRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn::Vec<D>& m, hn::Vec<D>& v,
                       hn::Vec<D>& largest) {
   average(d, c, hn::Add(g, times(d, c.l2_decay, p)), m, v);
   largest = hn::IfThenElse(hn::Gt(largest, v), largest, v);
-  const auto denominator = hn::Add(times(d, c.inverse_sqrt_bias2, hn::Sqrt(largest)), hn::Set(d, c.eps));
+  const auto denominator = hn::Add(times(d, c.inverse_sqrt_bias2, hn::Sqrt(largest)), all_of(d, c.eps));
   const auto change = hn::Div(times(d, c.step_size, m), denominator);
   p = hn::Sub(p, hn::Add(times(d, c.decoupled_decay, p), change));
 }
@@ -78,8 +91,8 @@ template <class D>
 HWY_INLINE void apply(D d, const LambUpdateRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn::Vec<D>& m, hn::Vec<D>& v,
                       hn::Vec<D>& change) {
   average(d, c, g, m, v);
-  const auto root = hn::Sqrt(hn::Add(v, hn::Set(d, c.eps_inside)));
-  change = hn::Div(m, hn::Add(root, hn::Set(d, c.eps_outside)));
+  const auto root = hn::Sqrt(hn::Add(v, all_of(d, c.eps_inside)));
+  change = hn::Div(m, hn::Add(root, all_of(d, c.eps_outside)));
   change = hn::Add(change, times(d, c.weight_decay, p));
 }
 

@@ -17,19 +17,23 @@ namespace deepspeed::kernels::HWY_NAMESPACE {
 
 struct NoCopy {};
 
+/// What the rule is computed in.
+template <class Gradient>
+using ValueOf = std::conditional_t<std::is_same_v<Gradient, Float64>, double, float>;
+
 /// Where one vector of every array lies.
 template <class Gradient>
 struct Places {
-  float* master;
+  ValueOf<Gradient>* master;
   const typename Gradient::Bits* gradient;
-  float* states[3];
+  ValueOf<Gradient>* states[3];
   uint16_t* copy;
 };
 
 template <class Gradient, class Copy, class Rule, class D>
 HWY_INLINE void update_vector(D d, const Rule& rule, const Places<Gradient>& at) {
   auto p = hn::LoadU(d, at.master);
-  const auto g = hn::Mul(load(d, Gradient(), at.gradient), hn::Set(d, rule.gradient_scale));
+  const auto g = hn::Mul(load(d, Gradient(), at.gradient), all_of(d, rule.gradient_scale));
   auto s0 = hn::Zero(d), s1 = hn::Zero(d), s2 = hn::Zero(d);
   if constexpr (Rule::kNumStates > 0) s0 = hn::LoadU(d, at.states[0]);
   if constexpr (Rule::kNumStates > 1) s1 = hn::LoadU(d, at.states[1]);
@@ -48,9 +52,12 @@ HWY_INLINE void update_vector(D d, const Rule& rule, const Places<Gradient>& at)
 
 template <class Gradient>
 HWY_INLINE Places<Gradient> places_at(const UpdateArrays& arrays, int64_t i) {
-  const auto state = [&](int k) { return arrays.states[k] == nullptr ? nullptr : arrays.states[k] + i; };
+  using Value = ValueOf<Gradient>;
+  const auto state = [&](int k) {
+    return arrays.states[k] == nullptr ? nullptr : static_cast<Value*>(arrays.states[k]) + i;
+  };
   auto* const copy = static_cast<uint16_t*>(arrays.low_precision);
-  return {arrays.master + i,
+  return {static_cast<Value*>(arrays.master) + i,
           static_cast<const typename Gradient::Bits*>(arrays.gradient) + i,
           {state(0), state(1), state(2)},
           copy == nullptr ? nullptr : copy + i};
@@ -60,21 +67,21 @@ HWY_INLINE Places<Gradient> places_at(const UpdateArrays& arrays, int64_t i) {
 template <class Gradient, class Copy, class Rule, class D>
 HWY_NOINLINE void update_rest(D d, const Rule& rule, const Places<Gradient>& at, size_t rest) {
   constexpr size_t kMaxLanes = hn::MaxLanes(D());
-  float p[kMaxLanes] = {}, s[3][kMaxLanes] = {};
+  ValueOf<Gradient> p[kMaxLanes] = {}, s[3][kMaxLanes] = {};
   typename Gradient::Bits g[kMaxLanes] = {};
   uint16_t low[kMaxLanes] = {};
   std::memcpy(p, at.master, rest * sizeof(*p));
   std::memcpy(g, at.gradient, rest * sizeof(*g));
-  for (int k = 0; k < Rule::kNumStates; ++k) std::memcpy(s[k], at.states[k], rest * sizeof(float));
+  for (int k = 0; k < Rule::kNumStates; ++k) std::memcpy(s[k], at.states[k], rest * sizeof(*p));
   update_vector<Gradient, Copy>(d, rule, Places<Gradient>{p, g, {s[0], s[1], s[2]}, low});
   std::memcpy(at.master, p, rest * sizeof(*p));
-  for (int k = 0; k < Rule::kNumStates; ++k) std::memcpy(at.states[k], s[k], rest * sizeof(float));
+  for (int k = 0; k < Rule::kNumStates; ++k) std::memcpy(at.states[k], s[k], rest * sizeof(*p));
   if (kWritesMaster<Rule> && at.copy != nullptr) std::memcpy(at.copy, low, rest * sizeof(*low));
 }
 
 template <class Gradient, class Copy, class Rule>
 HWY_INLINE void update_range(const UpdateArrays& arrays, const Rule rule, int64_t begin, int64_t end) {
-  const hn::ScalableTag<float> d;
+  const hn::ScalableTag<ValueOf<Gradient>> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
@@ -98,15 +105,24 @@ HWY_NOINLINE void dispatch_copy(const UpdateArrays& arrays, const Rule& rule, in
   }
 }
 
+template <class Rule>
+HWY_INLINE void dispatch_gradient(const UpdateArrays& arrays, const Rule& rule, int64_t begin, int64_t end) {
+  if (arrays.gradient_type == ElementType::kFloat32) {
+    dispatch_copy<Float32>(arrays, rule, begin, end);
+  } else if (arrays.gradient_type == ElementType::kFloat16) {
+    dispatch_copy<Float16>(arrays, rule, begin, end);
+  } else {
+    dispatch_copy<BFloat16>(arrays, rule, begin, end);
+  }
+}
+
 void update_of_target(const UpdateArrays& arrays, const UpdateRule& rule, int64_t begin, int64_t end) {
   std::visit(
       [&](const auto& r) {
-        if (arrays.gradient_type == ElementType::kFloat32) {
-          dispatch_copy<Float32>(arrays, r, begin, end);
-        } else if (arrays.gradient_type == ElementType::kFloat16) {
-          dispatch_copy<Float16>(arrays, r, begin, end);
-        } else {
-          dispatch_copy<BFloat16>(arrays, r, begin, end);
+        if (arrays.gradient_type == ElementType::kFloat64) {
+          update_range<Float64, NoCopy>(arrays, r, begin, end);
+        } else if constexpr (kTakesFloat<std::decay_t<decltype(r)>>) {
+          dispatch_gradient(arrays, r, begin, end);
         }
       },
       rule);

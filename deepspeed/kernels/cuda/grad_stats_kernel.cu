@@ -63,6 +63,8 @@ cudaError_t launch_sum_of_squares(const void* values, ElementType type, int64_t 
       return launch<__half>(values, numel, block_sums, stream);
     case ElementType::kBFloat16:
       return launch<__nv_bfloat16>(values, numel, block_sums, stream);
+    case ElementType::kFloat64:
+      return launch<double>(values, numel, block_sums, stream);
     default:
       return launch<float>(values, numel, block_sums, stream);
   }

@@ -7,6 +7,7 @@
 namespace deepspeed::kernels {
 
 __device__ inline float to_float(float value) { return value; }
+__device__ inline double to_float(double value) { return value; }  // as wide as it is
 __device__ inline float to_float(__half value) { return __half2float(value); }
 __device__ inline float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
 

@@ -16,75 +16,108 @@ struct NoCopy {};
 
 __device__ inline float add(float a, float b) { return __fadd_rn(a, b); }
 __device__ inline float subtract(float a, float b) { return __fsub_rn(a, b); }
-__device__ inline float times(float a, float b) { return __fmul_rn(a, b); }
+__device__ inline float multiply(float a, float b) { return __fmul_rn(a, b); }
+__device__ inline float divide(float a, float b) { return __fdiv_rn(a, b); }
+__device__ inline float root(float a) { return __fsqrt_rn(a); }
+__device__ inline double add(double a, double b) { return __dadd_rn(a, b); }
+__device__ inline double subtract(double a, double b) { return __dsub_rn(a, b); }
+__device__ inline double multiply(double a, double b) { return __dmul_rn(a, b); }
+__device__ inline double divide(double a, double b) { return __ddiv_rn(a, b); }
+__device__ inline double root(double a) { return __dsqrt_rn(a); }
+
+/// constant * value
+template <class T>
+__device__ inline T times(double constant, T value) {
+  return multiply(static_cast<T>(constant), value);
+}
 
 // g comes scaled; p and the states s are updated in place.
-__device__ inline void apply(const SgdRule& c, float g, float& p, float*) {
+template <class T>
+__device__ inline void apply(const SgdRule& c, T g, T& p, T*) {
   p = subtract(p, times(c.lr, add(g, times(c.l2_decay, p))));
 }
 
-__device__ inline void apply(const MomentumSgdRule& c, float g, float& p, float* s) {
+template <class T>
+__device__ inline void apply(const MomentumSgdRule& c, T g, T& p, T* s) {
   g = add(g, times(c.l2_decay, p));
   s[0] = add(times(c.momentum, s[0]), times(c.fresh, g));
   p = subtract(p, times(c.lr, add(times(c.direct, g), times(c.look_ahead, s[0]))));
 }
 
-__device__ inline void apply(const LionRule& c, float g, float& p, float* s) {
-  const float interpolated = add(times(c.beta1, s[0]), times(c.one_minus_beta1, g));
-  const float kept = subtract(p, times(c.decay, p));
-  const float moved = subtract(kept, copysignf(c.lr, interpolated));
-  p = interpolated == 0.0F ? kept : isnan(interpolated) ? interpolated : moved;
+template <class T>
+__device__ inline void apply(const LionRule& c, T g, T& p, T* s) {
+  const T interpolated = add(times(c.beta1, s[0]), times(c.one_minus_beta1, g));
+  const T kept = subtract(p, times(c.decay, p));
+  const T moved = subtract(kept, copysign(static_cast<T>(c.lr), interpolated));
+  p = interpolated == T(0) ? kept : isnan(interpolated) ? interpolated : moved;
   s[0] = add(times(c.beta2, s[0]), times(c.one_minus_beta2, g));
 }
 
-__device__ inline void apply(const AdagradRule& c, float g, float& p, float* s) {
-  const float decayed = add(g, times(c.l2_decay, p));
-  s[0] = add(s[0], times(decayed, decayed));
-  const float numerator = times(c.lr, add(g, times(c.numerator_decay, p)));
-  p = subtract(p, __fdiv_rn(numerator, add(__fsqrt_rn(s[0]), c.eps)));
+template <class T>
+__device__ inline void apply(const AdagradRule& c, T g, T& p, T* s) {
+  const T decayed = add(g, times(c.l2_decay, p));
+  s[0] = add(s[0], multiply(decayed, decayed));
+  const T numerator = times(c.lr, add(g, times(c.numerator_decay, p)));
+  p = subtract(p, divide(numerator, add(root(s[0]), static_cast<T>(c.eps))));
 }
 
 /// Adam's moments in s[0] and s[1].
-template <class Rule>
-__device__ inline void average(const Rule& c, float g, float* s) {
+template <class Rule, class T>
+__device__ inline void average(const Rule& c, T g, T* s) {
   s[0] = add(times(c.beta1, s[0]), times(c.one_minus_beta1, g));
-  s[1] = add(times(c.beta2, s[1]), times(times(c.one_minus_beta2, g), g));
+  s[1] = add(times(c.beta2, s[1]), multiply(times(c.one_minus_beta2, g), g));
 }
 
-__device__ inline void apply(const AmsgradRule& c, float g, float& p, float* s) {
+template <class T>
+__device__ inline void apply(const AdamRule& c, T g, T& p, T* s) {
   average(c, add(g, times(c.l2_decay, p)), s);
-  s[2] = s[2] > s[1] ? s[2] : s[1];
-  const float denominator = add(times(c.inverse_sqrt_bias2, __fsqrt_rn(s[2])), c.eps);
-  const float change = __fdiv_rn(times(c.step_size, s[0]), denominator);
+  const T change = divide(times(c.step_size, s[0]), add(root(s[1]), static_cast<T>(c.eps)));
   p = subtract(p, add(times(c.decoupled_decay, p), change));
 }
 
-__device__ inline void apply(const LambUpdateRule& c, float g, float& p, float* s) {
-  average(c, g, s);
-  const float root = __fsqrt_rn(add(s[1], c.eps_inside));
-  s[2] = add(__fdiv_rn(s[0], add(root, c.eps_outside)), times(c.weight_decay, p));
+template <class T>
+__device__ inline void apply(const AmsgradRule& c, T g, T& p, T* s) {
+  average(c, add(g, times(c.l2_decay, p)), s);
+  s[2] = s[2] > s[1] ? s[2] : s[1];
+  const T denominator = add(times(c.inverse_sqrt_bias2, root(s[2])), static_cast<T>(c.eps));
+  const T change = divide(times(c.step_size, s[0]), denominator);
+  p = subtract(p, add(times(c.decoupled_decay, p), change));
 }
 
-__device__ inline void apply(const MuonMomentumRule& c, float g, float&, float* s) {
+template <class T>
+__device__ inline void apply(const LambUpdateRule& c, T g, T& p, T* s) {
+  average(c, g, s);
+  const T within = root(add(s[1], static_cast<T>(c.eps_inside)));
+  s[2] = add(divide(s[0], add(within, static_cast<T>(c.eps_outside))), times(c.weight_decay, p));
+}
+
+template <class T>
+__device__ inline void apply(const MuonMomentumRule& c, T g, T&, T* s) {
   s[0] = add(s[0], times(c.one_minus_momentum, subtract(g, s[0])));
   s[1] = add(g, times(c.momentum, subtract(s[0], g)));
 }
 
+/// What the rule is computed in.
+template <class Gradient>
+using ValueOf = decltype(to_float(Gradient()));
+
 template <class Gradient, class Copy, class Rule>
 __global__ void __launch_bounds__(kThreads) update_kernel(UpdateArrays arrays, Rule rule) {
+  using T = ValueOf<Gradient>;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
   const Gradient* const gradient = static_cast<const Gradient*>(arrays.gradient);
+  T* const master = static_cast<T*>(arrays.master);
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < arrays.numel;
        i += threads) {
-    float p = arrays.master[i];
-    float s[3] = {};
+    T p = master[i];
+    T s[3] = {};
 #pragma unroll
-    for (int k = 0; k < Rule::kNumStates; ++k) s[k] = arrays.states[k][i];
+    for (int k = 0; k < Rule::kNumStates; ++k) s[k] = static_cast<const T*>(arrays.states[k])[i];
     apply(rule, times(rule.gradient_scale, to_float(gradient[i])), p, s);
 #pragma unroll
-    for (int k = 0; k < Rule::kNumStates; ++k) arrays.states[k][i] = s[k];
+    for (int k = 0; k < Rule::kNumStates; ++k) static_cast<T*>(arrays.states[k])[i] = s[k];
     if constexpr (kWritesMaster<Rule>) {
-      arrays.master[i] = p;
+      master[i] = p;
       if constexpr (sizeof(Copy) == 2) {
         round_to(p, static_cast<Copy*>(arrays.low_precision)[i]);
       }
@@ -112,21 +145,26 @@ cudaError_t dispatch_copy(const UpdateArrays& arrays, const Rule& rule, cudaStre
   return launch<Gradient, NoCopy>(arrays, rule, stream);
 }
 
+template <class Rule>
+cudaError_t dispatch_gradient(const UpdateArrays& arrays, const Rule& rule, cudaStream_t stream) {
+  if (arrays.gradient_type == ElementType::kFloat64) return launch<double, NoCopy>(arrays, rule, stream);
+  if constexpr (kTakesFloat<Rule>) {
+    switch (arrays.gradient_type) {
+      case ElementType::kFloat16:
+        return dispatch_copy<__half>(arrays, rule, stream);
+      case ElementType::kBFloat16:
+        return dispatch_copy<__nv_bfloat16>(arrays, rule, stream);
+      default:
+        return dispatch_copy<float>(arrays, rule, stream);
+    }
+  }
+  return cudaErrorInvalidValue;
+}
+
 }  // namespace
 
 cudaError_t launch_update(const UpdateArrays& arrays, const UpdateRule& rule, cudaStream_t stream) {
-  return std::visit(
-      [&](const auto& r) {
-        switch (arrays.gradient_type) {
-          case ElementType::kFloat16:
-            return dispatch_copy<__half>(arrays, r, stream);
-          case ElementType::kBFloat16:
-            return dispatch_copy<__nv_bfloat16>(arrays, r, stream);
-          default:
-            return dispatch_copy<float>(arrays, r, stream);
-        }
-      },
-      rule);
+  return std::visit([&](const auto& r) { return dispatch_gradient(arrays, r, stream); }, rule);
 }
 
 }  // namespace deepspeed::kernels
