@@ -5,6 +5,7 @@
 #include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/misfit_error.h"
 #include "deepspeed/checkpoint/shard_places.h"
 
 namespace deepspeed::checkpoint {
@@ -40,10 +41,10 @@ std::vector<std::pair<std::string, FragmentAddress>> fragments_in(const NamedSha
   return fragments;
 }
 
+template <class Failure>
 void require_groups(size_t found, size_t expected, const std::filesystem::path& file, const char* of) {
   if (found == expected) return;
-  raise<CheckpointError>(kOptimizerFilesWhere, file, " has ", found, " parameter groups, ", of, " ",
-                         expected);
+  raise<Failure>(kOptimizerFilesWhere, file, " has ", found, " parameter groups, ", of, " ", expected);
 }
 
 void require_rank_count(int64_t partition_count, int64_t num_ranks, const std::filesystem::path& file) {
@@ -130,7 +131,8 @@ OptimizerFiles OptimizerFiles::of_partitions(const std::filesystem::path& dir, c
   for (const OptimStatesFile& entry : files) {
     result.files_.push_back(std::make_shared<DeferredArchive>(entry.path, manifest.sums_of(entry.path)));
     ranks.push_back(parse_optimizer_states(result.files_.back()->value()));
-    require_groups(num_param_groups(ranks.back()), shapes->size(), entry.path, "the model file has");
+    require_groups<CheckpointError>(num_param_groups(ranks.back()), shapes->size(), entry.path,
+                                    "the model file has");
   }
   if (ranks[0].zero_stage == 3) {
     place_shards_of_ranks(*shapes, files, ranks);
@@ -185,7 +187,7 @@ OptimizerFiles OptimizerFiles::of_model_file(std::shared_ptr<DeferredArchive> fi
                                              const std::vector<NamedShapes>& params) {
   OptimizerFiles result;
   PlainOptimizerStates states = parse_plain_optimizer(optimizer);
-  require_groups(states.groups.size(), params.size(), file->path(), "the optimizer has");
+  require_groups<MisfitError>(states.groups.size(), params.size(), file->path(), "the optimizer has");
   result.loss_scaler_ = states.loss_scaler;
   result.groups_.resize(states.groups.size());
   for (size_t index = 0; index < states.groups.size(); ++index)
@@ -210,8 +212,8 @@ void OptimizerFiles::add_plain_group(size_t index, const DeferredArchive& file, 
   const bool is_flat = group.fp32_flat.defined() && group.params.size() == 1;
   if (!is_flat) drop_untrained(group, params.size());
   if (!is_flat && group.params.size() != params.size()) {
-    raise<CheckpointError>(kOptimizerFilesWhere, "parameter group ", index, " of ", file.path(), " has ",
-                           group.params.size(), " parameters, the optimizer's has ", params.size());
+    raise<MisfitError>(kOptimizerFilesWhere, "parameter group ", index, " of ", file.path(), " has ",
+                       group.params.size(), " parameters, the optimizer's has ", params.size());
   }
   groups_[index].options = group.options;
   const int64_t group_numel = numel_of(params);
@@ -221,10 +223,9 @@ void OptimizerFiles::add_plain_group(size_t index, const DeferredArchive& file, 
     const int64_t numel = numel_of(params[param].second);
     const auto add = [&](const std::string& state, const at::Tensor& tensor, bool flat) {
       if (tensor.numel() != (flat ? group_numel : numel)) {
-        raise<CheckpointError>(kOptimizerFilesWhere, "'", state, "' of ",
-                               flat ? message("parameter group ", index) : "'" + name + "'", " in ",
-                               file.path(), " has ", tensor.numel(), " elements, expected ",
-                               flat ? group_numel : numel);
+        raise<MisfitError>(kOptimizerFilesWhere, "'", state, "' of ",
+                           flat ? message("parameter group ", index) : "'" + name + "'", " in ", file.path(),
+                           " has ", tensor.numel(), " elements, expected ", flat ? group_numel : numel);
       }
       add_piece(name, state, file, tensor, flat ? place : 0, numel);
     };
@@ -276,9 +277,9 @@ at::ScalarType OptimizerFiles::master_dtype(const std::string& parameter) const 
 void OptimizerFiles::read(const std::string& parameter, const std::string& state, const Interval& elements,
                           const at::Tensor& destination) const {
   if (elements.end > numel(parameter, state)) {
-    raise<CheckpointError>(kOptimizerFilesWhere, "the optimizer files hold ", numel(parameter, state),
-                           " elements of the state '", state, "' of '", parameter, "', expected at least ",
-                           elements.end, "; load with load_optimizer_states = false");
+    raise<MisfitError>(kOptimizerFilesWhere, "the optimizer files hold ", numel(parameter, state),
+                       " elements of the state '", state, "' of '", parameter, "', expected at least ",
+                       elements.end, "; load with load_optimizer_states = false");
   }
   if (elements.empty()) return;
   if (const auto file = state_files_.find({parameter, state}); file != state_files_.end())

@@ -8,6 +8,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/misfit_error.h"
 #include "deepspeed/checkpoint/run_state.h"
 #include "deepspeed/checkpoint/tag_folder.h"
 #include "deepspeed/checkpoint/torch_archive.h"
@@ -68,6 +69,8 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
   on_all_ranks("loading", [&] {
     try {
       load_files(directory, tag, options, result);
+    } catch (const checkpoint::MisfitError&) {
+      throw;  // another tag of this training fits no better
     } catch (const CheckpointError& error) {
       if (engine_.load_universal_checkpoint()) throw;
       throw CheckpointError(error.what() + other_tags(directory, tag));
@@ -181,8 +184,8 @@ void CheckpointIo::load_optimizer(const checkpoint::OptimizerFiles& source, bool
   zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
   const auto& groups = optimizer.store().groups();
   if (source.groups().size() != groups.size()) {
-    raise<CheckpointError>(kCheckpointLoadWhere, "the checkpoint has ", source.groups().size(),
-                           " parameter groups, the optimizer has ", groups.size());
+    raise<checkpoint::MisfitError>(kCheckpointLoadWhere, "the checkpoint has ", source.groups().size(),
+                                   " parameter groups, the optimizer has ", groups.size());
   }
   if (source.loss_scaler()) load_scaler(*source.loss_scaler());
   bool has_masters = true, has_states = true;

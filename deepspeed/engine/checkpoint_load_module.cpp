@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/misfit_error.h"
 #include "deepspeed/engine/checkpoint_io.h"
 #include "deepspeed/zero/set_values.h"
 
@@ -105,8 +106,8 @@ void CheckpointIo::load_module(const StoredModule& module, bool strict) {
       continue;
     }
     if (entry->second.sizes() != stored.form.sizes()) {
-      raise<CheckpointError>(kLoadModuleWhere, "'", stored.name, "' has sizes ", stored.form.sizes(),
-                             " in the file, the model's has ", entry->second.sizes());
+      raise<checkpoint::MisfitError>(kLoadModuleWhere, "'", stored.name, "' has sizes ", stored.form.sizes(),
+                                     " in the file, the model's has ", entry->second.sizes());
     }
     seen.insert(stored.name);
   }
@@ -116,7 +117,7 @@ void CheckpointIo::load_module(const StoredModule& module, bool strict) {
     }
   }
   if (strict && !(missing.empty() && unexpected.empty())) {
-    raise<CheckpointError>(
+    raise<checkpoint::MisfitError>(
         kLoadModuleWhere,
         "the file does not fit the model:", missing.empty() ? std::string() : " it lacks " + some(missing),
         unexpected.empty() ? std::string() : " it has, beyond the model, " + some(unexpected),
