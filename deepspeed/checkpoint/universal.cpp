@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
@@ -41,6 +42,9 @@ void require_free(const path& output) {
   raise<UsageError>(kUniversalWhere, "the output folder ", output,
                     " exists and is no universal checkpoint; choose one that does not");
 }
+
+/// As DeepSpeed's converter passes on the state of torch's Adam, which takes no plain number.
+at::Tensor step_tensor(int64_t step) { return at::full({}, double(step), at::kFloat); }
 
 std::vector<UniversalMarks> marks_of_all(const UniversalSource& source, bool strict) {
   const Dict file = source.model_file();
@@ -81,7 +85,7 @@ class UniversalWriter {
       });
     }
     if (source.step(parameter) > 0)
-      write(universal_state_path(folder_, parameter.name, kStepState), source.step(parameter));
+      write(universal_state_path(folder_, parameter.name, kStepState), step_tensor(source.step(parameter)));
   }
 
   /// Shares the parameters out among threads, which have files of their own to read from.
