@@ -10,6 +10,7 @@
 #include "deepspeed/checkpoint/layout.h"
 #include "deepspeed/checkpoint/model_states.h"
 #include "deepspeed/checkpoint/safetensors.h"
+#include "deepspeed/checkpoint/tag_name.h"
 #include "deepspeed/checkpoint/torch_archive.h"
 #include "deepspeed/checkpoint/zero_to_fp32.h"
 
@@ -96,6 +97,10 @@ uint64_t parse_shard_size(const std::string& text) {
 std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, const path& output,
                                                              const ConvertOptions& options) {
   const uint64_t max_bytes = parse_shard_size(options.max_shard_size);
+  if (is_name_beside_tags(output.filename().string())) {
+    raise<UsageError>(kFp32WriterWhere, "the output ", output,
+                      " has the name of a file of checkpoints; choose another");
+  }
   const Fp32Source source(dir, chosen_tag(dir, options.tag), options.exclude_frozen_parameters);
   const NamedTensors& weights = source.weights();
   const bool safetensors = options.safe_serialization || output.extension() == ".safetensors";

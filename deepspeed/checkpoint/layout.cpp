@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <string_view>
@@ -11,6 +13,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/atomic_file.h"
+#include "deepspeed/checkpoint/staging_lock.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -19,6 +22,7 @@ constexpr const char* kLayoutWhere = "checkpoint.layout";
 constexpr const char* kUniversalSuffix = ".pt";
 constexpr const char* kRngStates = "rng_states_rank_";
 constexpr const char* kModelStates = "_model_states.pt";
+constexpr const char* kDefaultTag = "global_step";
 using std::filesystem::path;
 
 /// The number with at least `width` digits.
@@ -47,20 +51,25 @@ std::vector<path> files_that_end_with(const path& folder, std::string_view endin
   return found;
 }
 
+[[noreturn]] void refuse_latest(const path& latest, const std::string& what, const char* first_way_out) {
+  raise<CheckpointError>(kLayoutWhere, latest, " ", what, ", expected the name of a tag; ", first_way_out,
+                         "write the name of a folder beside it there, or pass the tag");
+}
+
 std::optional<std::string> read_tag(const path& latest) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(latest, unknown)) return std::nullopt;
+  if (std::filesystem::is_directory(latest, unknown)) refuse_latest(latest, "is a folder", "rename it and ");
   std::ifstream file(latest);
-  if (!file) return std::nullopt;
   std::stringstream content;
+  if (!file) raise<IoError>(kLayoutWhere, latest, " cannot be read: ", std::strerror(errno));
   content << file.rdbuf();
   std::string tag = content.str();
   while (!tag.empty() && std::isspace(static_cast<unsigned char>(tag.back())) != 0) tag.pop_back();
-  if (tag.empty()) raise<CheckpointError>(kLayoutWhere, latest, " is empty, expected the name of a tag");
+  if (tag.empty()) refuse_latest(latest, "is empty", "");
   const auto is_control = [](unsigned char byte) { return std::iscntrl(byte) != 0; };
-  if (std::any_of(tag.begin(), tag.end(), is_control)) {
-    raise<CheckpointError>(kLayoutWhere, latest, " holds ", tag.size(),
-                           " bytes that are no text, expected the ",
-                           "name of a tag; write the name of a folder beside it there, or pass the tag");
-  }
+  if (std::any_of(tag.begin(), tag.end(), is_control))
+    refuse_latest(latest, message("holds ", tag.size(), " bytes that are no text"), "");
   return tag;
 }
 
@@ -101,6 +110,17 @@ std::optional<OptimStatesFile> parse_rank_file(const path& file, std::string_vie
   return name == ending ? std::optional(std::move(parsed)) : std::nullopt;
 }
 
+bool is_plain_model_file(std::string_view name) {
+  int mp_rank = 0;
+  return take(name, "mp_rank_") && take_number(name, mp_rank) && name == kModelStates;
+}
+
+bool is_rng_file(std::string_view name) {
+  int rank = 0;
+  return take(name, kRngStates) && take_number(name, rank) && take(name, "_mp_rank_") &&
+         take_number(name, rank) && name == ".pt";
+}
+
 std::vector<OptimStatesFile> find_rank_files(const path& folder, std::string_view ending) {
   std::vector<OptimStatesFile> found;
   for (const path& file : files_of(folder)) {
@@ -135,7 +155,18 @@ path rng_states_path(const path& dir, const std::string& tag, int dp_rank, int m
   return dir / tag / message(kRngStates, dp_rank, "_mp_rank_", digits(mp_rank, 2), ".pt");
 }
 
-std::string default_tag(int64_t global_steps) { return "global_step" + std::to_string(global_steps); }
+bool is_checkpoint_file(const std::string& name) {
+  return is_plain_model_file(name) || is_rng_file(name) || parse_rank_file(name, "model_states.pt") ||
+         parse_rank_file(name, "optim_states.pt");
+}
+
+std::string default_tag(int64_t global_steps) { return kDefaultTag + std::to_string(global_steps); }
+
+bool is_default_tag(const std::string& tag) {
+  std::string_view rest = tag;
+  return take(rest, kDefaultTag) && !rest.empty() &&
+         rest.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 path manifest_path(const path& tag_folder) { return tag_folder / "manifest.json"; }
 
@@ -143,7 +174,12 @@ path latest_path(const path& dir) { return dir / "latest"; }
 
 std::optional<std::string> read_latest(const path& dir) { return read_tag(latest_path(dir)); }
 
-void write_latest(const path& dir, const std::string& tag) { write_text_atomically(latest_path(dir), tag); }
+void write_beside_tags(const path& file, const std::string& text) {
+  const StagingLock lock = wait_for_lock(file.parent_path());
+  write_text_atomically(file, text);
+}
+
+void write_latest(const path& dir, const std::string& tag) { write_beside_tags(latest_path(dir), tag); }
 
 path zero_to_fp32_script_path(const path& dir) { return dir / "zero_to_fp32.py"; }
 
@@ -154,7 +190,7 @@ std::optional<std::string> read_latest_universal(const path& dir) {
 }
 
 void write_latest_universal(const path& dir, const std::string& tag) {
-  write_text_atomically(latest_universal_path(dir), tag);
+  write_beside_tags(latest_universal_path(dir), tag);
 }
 
 path universal_zero_folder(const path& tag_folder) { return tag_folder / "zero"; }

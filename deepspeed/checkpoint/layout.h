@@ -37,13 +37,21 @@ std::filesystem::path rng_states_path(const std::filesystem::path& dir, const st
 /// <folder of a tag>/manifest.json: ours
 std::filesystem::path manifest_path(const std::filesystem::path& tag_folder);
 
+/// Whether a file of a tag's ranks has such a name: of the model, the optimizer or random streams.
+bool is_checkpoint_file(const std::string& name);
+
 /// "global_step{global_steps}"
 std::string default_tag(int64_t global_steps);
+bool is_default_tag(const std::string& tag);
 
 std::filesystem::path latest_path(const std::filesystem::path& dir);
-/// The tag that `latest` names; nothing where there is no such file. Throws CheckpointError for an empty one.
+/// The tag that `latest` names; nothing where there is no such file. Throws CheckpointError for one that is
+/// empty, a folder or no text, IoError for one that cannot be read.
 std::optional<std::string> read_latest(const std::filesystem::path& dir);
-/// Replaces `latest` in one durable step.
+/// Replaces a small file beside the tags in one durable step. No other process takes what is written for a
+/// leftover meanwhile.
+void write_beside_tags(const std::filesystem::path& file, const std::string& text);
+/// Replaces `latest` so.
 void write_latest(const std::filesystem::path& dir, const std::string& tag);
 
 std::filesystem::path zero_to_fp32_script_path(const std::filesystem::path& dir);

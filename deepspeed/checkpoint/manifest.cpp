@@ -59,6 +59,30 @@ FileSums parse_sums(const Json& json) {
   return sums;
 }
 
+/// The complete tags of which `is_wanted` is true, the newest first.
+template <class IsWanted>
+std::vector<std::string> find_tags(const std::filesystem::path& dir, const IsWanted& is_wanted) {
+  using Found = std::pair<std::filesystem::file_time_type, std::string>;
+  std::vector<Found> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
+    const std::string tag = entry.path().filename().string();
+    if (tag.starts_with('.') || !entry.is_directory(error) || is_universal(entry.path())) continue;
+    try {
+      const Manifest manifest = read_manifest(entry.path());
+      if (manifest.files.empty() || find_damage(entry.path(), manifest)) continue;
+      if (!is_wanted(entry, manifest)) continue;
+    } catch (const CheckpointError&) {
+      continue;
+    }
+    found.emplace_back(std::filesystem::last_write_time(manifest_path(entry.path()), error), tag);
+  }
+  std::ranges::sort(found, std::greater<Found>());
+  std::vector<std::string> tags;
+  for (auto& [time, tag] : found) tags.push_back(std::move(tag));
+  return tags;
+}
+
 }  // namespace
 
 std::optional<FileSums> Manifest::sums_of(const std::filesystem::path& file) const {
@@ -74,7 +98,9 @@ std::optional<FileSums> Manifest::sums_of(const std::filesystem::path& file,
 
 std::string to_text(const Manifest& manifest) {
   const Json files = to_json(manifest);
-  return Json{{"chunk_bytes", kSumChunkBytes}, {"files", files}, {"crc32", own_sum(files)}}.dump();
+  Json json{{"chunk_bytes", kSumChunkBytes}, {"files", files}, {"crc32", own_sum(files)}};
+  if (manifest.in_turn) json["in_turn"] = true;
+  return json.dump();
 }
 
 Manifest parse_manifest(const std::string& text) {
@@ -84,6 +110,7 @@ Manifest parse_manifest(const std::string& text) {
     if (json.at("chunk_bytes") != kSumChunkBytes || json.at("crc32") != own_sum(files))
       raise<CheckpointError>(kManifestWhere, "it does not match its own checksum");
     Manifest manifest;
+    manifest.in_turn = json.value("in_turn", false);
     for (const auto& [name, sums] : files.items()) manifest.files.emplace(name, parse_sums(sums));
     return manifest;
   } catch (const Json::exception& error) {
@@ -119,24 +146,13 @@ std::optional<std::string> find_damage(const std::filesystem::path& folder, cons
 }
 
 std::vector<std::string> find_complete_tags(const std::filesystem::path& dir) {
-  using Found = std::pair<std::filesystem::file_time_type, std::string>;
-  std::vector<Found> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
-    const std::string tag = entry.path().filename().string();
-    if (tag.starts_with('.') || !entry.is_directory(error) || is_universal(entry.path())) continue;
-    try {
-      const Manifest manifest = read_manifest(entry.path());
-      if (manifest.files.empty() || find_damage(entry.path(), manifest)) continue;
-    } catch (const CheckpointError&) {
-      continue;
-    }
-    found.emplace_back(std::filesystem::last_write_time(manifest_path(entry.path()), error), tag);
-  }
-  std::ranges::sort(found, std::greater<Found>());
-  std::vector<std::string> tags;
-  for (auto& [time, tag] : found) tags.push_back(std::move(tag));
-  return tags;
+  return find_tags(dir, [](const auto&, const Manifest&) { return true; });
+}
+
+std::vector<std::string> find_tags_in_turn(const std::filesystem::path& dir) {
+  return find_tags(dir, [](const std::filesystem::directory_entry& entry, const Manifest& manifest) {
+    return manifest.in_turn && !entry.is_symlink() && is_default_tag(entry.path().filename().string());
+  });
 }
 
 }  // namespace deepspeed::checkpoint

@@ -14,6 +14,7 @@ namespace deepspeed::checkpoint {
 
 struct Manifest {
   std::map<std::string, FileSums> files;  // by name inside of the tag's folder
+  bool in_turn = false;                   // the training's own tag of its step, for checkpoint.keep_last
 
   /// Nothing for a file that is not listed.
   std::optional<FileSums> sums_of(const std::filesystem::path& file) const;
@@ -37,5 +38,8 @@ std::optional<std::string> find_damage(const std::filesystem::path& folder, cons
 
 /// The tags whose files are all there, the newest first; without the universal checkpoints beside them.
 std::vector<std::string> find_complete_tags(const std::filesystem::path& dir);
+/// Those among them that the training wrote in turn, under the names that it gives: global_step<N>. A link to
+/// a tag, one that got another name since, and one that was saved beside the turn are none.
+std::vector<std::string> find_tags_in_turn(const std::filesystem::path& dir);
 
 }  // namespace deepspeed::checkpoint

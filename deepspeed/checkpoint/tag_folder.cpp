@@ -1,19 +1,19 @@
 #include "deepspeed/checkpoint/tag_folder.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/atomic_file.h"
 #include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/tag_content.h"
+#include "deepspeed/checkpoint/tag_name.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -48,55 +48,85 @@ bool exchange(const path& a, const path& b) {
 bool is_leftover(const path& entry) {
   const std::string name = entry.filename().string();
   if (name.starts_with('.')) return name.ends_with(kSaving) || name.ends_with(kRemoved);
-  if (!name.ends_with(".tmp")) return false;
-  const path folder = entry.parent_path();
-  return name.starts_with(latest_path(folder).filename().string() + ".") ||
-         name.starts_with(zero_to_fp32_script_path(folder).filename().string() + ".");
+  return is_temporary_beside_tags(name);
 }
 
-/// Of processes that were killed: half-filled and half-removed folders, a `latest` or a script without its
+/// What a living process fills stays. in_folder: holds nothing while another process may be writing a file
+/// beside the tags.
+void remove_leftover(const path& leftover, const StagingLock& in_folder) {
+  if (is_temporary_beside_tags(leftover.filename().string())) {
+    if (in_folder.is_held()) remove_folder(leftover);
+    return;
+  }
+  if (!std::filesystem::is_directory(std::filesystem::symlink_status(leftover))) return;
+  const StagingLock lock(leftover);
+  if (lock.is_held()) remove_folder(leftover);
+}
+
+/// Processes that were killed leave half-filled and half-removed folders, a `latest` or a script without its
 /// name.
 void remove_leftovers(const path& folder) {
+  const StagingLock lock(folder);
   std::vector<path> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     if (is_leftover(entry.path())) found.push_back(entry.path());
   }
-  for (const path& leftover : found) {
-    const bool is_folder = std::filesystem::is_directory(leftover, error);
-    const StagingLock lock = is_folder ? StagingLock(leftover) : StagingLock();
-    if (!is_folder || lock.is_held()) remove_folder(leftover);
+  for (const path& leftover : found) remove_leftover(leftover, lock);
+}
+
+void empty_folder(const path& folder) {
+  std::vector<path> entries;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) entries.push_back(entry.path());
+  for (const path& entry : entries) remove_folder(entry);
+}
+
+/// Whether a crash between the two renames of replace_tag() has left it.
+bool is_older_tag(const path& old) { return std::filesystem::is_directory(old) && holds_checkpoint(old); }
+
+/// What the older folder holds beside its checkpoint is in the new one before the names change, and what came
+/// into it since is afterwards.
+void replace_tag(const path& staging, const path& target, const path& old) {
+  // The older folder has the name of what is filled until it is removed.
+  const StagingLock lock_of_older = wait_for_lock(target);
+  const bool exchanged = exchange(staging, target);
+  if (!exchanged) {
+    rename_folder(target, old);
+    rename_folder(staging, target);
   }
+  sync_folder(target.parent_path());
+  const path& older = exchanged ? staging : old;
+  keep_others(older, target);
+  remove_folder(older);
+}
+
+/// An empty one where nothing is there.
+path real_path(const path& entry) {
+  std::error_code broken;
+  return std::filesystem::canonical(entry, broken);
+}
+
+/// The folders that links in `dir` name.
+std::vector<path> targets_of_links(const path& dir) {
+  std::vector<path> targets;
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    if (entry.is_symlink()) targets.push_back(real_path(entry.path()));
+  }
+  return targets;
 }
 
 }  // namespace
-
-StagingLock::StagingLock(const path& folder)
-    : handle_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (handle_ < 0 || ::flock(handle_, LOCK_EX | LOCK_NB) == 0) return;
-  ::close(std::exchange(handle_, -1));
-}
-
-StagingLock::~StagingLock() {
-  if (handle_ >= 0) ::close(handle_);
-}
-
-StagingLock::StagingLock(StagingLock&& other) noexcept : handle_(std::exchange(other.handle_, -1)) {}
-
-StagingLock& StagingLock::operator=(StagingLock&& other) noexcept {
-  std::swap(handle_, other.handle_);
-  return *this;
-}
 
 std::string staging_tag(const std::string& tag) { return beside(tag, kSaving); }
 
 StagingLock begin_tag(const path& dir, const std::string& tag) {
   const path staging = dir / staging_tag(tag);
-  make_folders(staging.parent_path());
-  remove_leftovers(staging.parent_path());
-  remove_folder(staging);
-  make_folders(staging);
-  return StagingLock(staging);
+  make_folders(dir);
+  remove_leftovers(dir);
+  StagingLock lock = lock_staging(staging, tag);
+  empty_folder(staging);
+  note_owner(staging);
+  return lock;
 }
 
 void remove_unlisted(const path& dir, const std::string& tag, const Manifest& manifest) {
@@ -107,29 +137,9 @@ void remove_unlisted(const path& dir, const std::string& tag, const Manifest& ma
   for (const path& entry : unlisted) remove_folder(entry);
 }
 
-void publish_tag(const path& dir, const std::string& tag) {
-  const path staging = dir / staging_tag(tag), target = dir / tag, old = dir / beside(tag, ".old");
-  if (!std::filesystem::exists(staging)) return;
-  sync_folder(staging);
-  if (!std::filesystem::exists(target)) {
-    rename_folder(staging, target);
-    sync_folder(target.parent_path());
-    return remove_folder(old);  // of a crash between the two renames below
-  }
-  if (exchange(staging, target)) {
-    sync_folder(target.parent_path());
-    return remove_folder(staging);  // the older folder by now
-  }
-  remove_folder(old);
-  rename_folder(target, old);
-  rename_folder(staging, target);
-  sync_folder(target.parent_path());
-  remove_folder(old);
-}
-
 void recover_tag(const path& dir, const std::string& tag) {
   const path target = dir / tag, old = dir / beside(tag, ".old");
-  if (!std::filesystem::exists(old)) return;
+  if (!is_older_tag(old)) return;
   if (std::filesystem::exists(target)) return remove_folder(old);
   // Another machine that shares the file system may be doing the same.
   if (::rename(old.c_str(), target.c_str()) != 0 && !std::filesystem::exists(target))
@@ -137,18 +147,35 @@ void recover_tag(const path& dir, const std::string& tag) {
   sync_folder(target.parent_path());
 }
 
-void prune_tags(const path& dir, const std::string& tag, int64_t keep_last, const std::string& also_kept) {
-  const path newest = dir / tag, folder = newest.parent_path();
-  remove_leftovers(folder);
+void publish_tag(const path& dir, const std::string& tag) {
+  const path staging = dir / staging_tag(tag), target = dir / tag;
+  if (!std::filesystem::exists(staging)) return;
+  recover_tag(dir, tag);
+  require_replaceable(target, is_universal(staging));
+  remove_owner_note(staging);
+  if (std::filesystem::exists(target)) {
+    keep_others(target, staging);
+    sync_folder(staging);
+    return replace_tag(staging, target, dir / beside(tag, ".old"));
+  }
+  sync_folder(staging);
+  rename_folder(staging, target);
+  sync_folder(dir);
+}
+
+void prune_tags(const path& dir, const std::string& newest, int64_t keep_last) {
+  remove_leftovers(dir);
+  const std::vector<path> linked = targets_of_links(dir);
   int64_t kept = 1;
-  for (const std::string& other : find_complete_tags(folder)) {
-    const path target = folder / other;
-    if (target == newest || ++kept <= keep_last || target == dir / also_kept) continue;
+  for (const std::string& other : find_tags_in_turn(dir)) {
+    const path target = dir / other;
+    if (other == newest || ++kept <= keep_last) continue;
+    if (std::ranges::find(linked, real_path(target)) != linked.end()) continue;
     // Under another name first, durably: what is half removed is no tag.
-    const path removed = folder / beside(other, kRemoved);
+    const path removed = dir / beside(other, kRemoved);
     remove_folder(removed);
     rename_folder(target, removed);
-    sync_folder(folder);
+    sync_folder(dir);
     remove_folder(removed);
   }
 }

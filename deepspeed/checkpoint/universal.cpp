@@ -17,7 +17,9 @@
 #include "deepspeed/checkpoint/atomic_file.h"
 #include "deepspeed/checkpoint/layout.h"
 #include "deepspeed/checkpoint/manifest.h"
+#include "deepspeed/checkpoint/tag_content.h"
 #include "deepspeed/checkpoint/tag_folder.h"
+#include "deepspeed/checkpoint/tag_name.h"
 #include "deepspeed/checkpoint/torch_archive.h"
 #include "deepspeed/checkpoint/universal_patterns.h"
 #include "deepspeed/checkpoint/universal_source.h"
@@ -32,15 +34,6 @@ using std::filesystem::path;
 path plain_folder(const path& folder) {
   const path whole = std::filesystem::absolute(folder).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();
-}
-
-/// The output takes the place of what is there: that must be nothing of value to anyone.
-void require_free(const path& output) {
-  std::error_code error;
-  if (!std::filesystem::exists(output, error) || is_universal(output)) return;
-  if (std::filesystem::is_directory(output, error) && std::filesystem::is_empty(output, error)) return;
-  raise<UsageError>(kUniversalWhere, "the output folder ", output,
-                    " exists and is no universal checkpoint; choose one that does not");
 }
 
 /// As DeepSpeed's converter passes on the state of torch's Adam, which takes no plain number.
@@ -143,11 +136,13 @@ void convert_to_universal(const path& input_folder, const path& output_folder,
   if (options.num_workers < 1)
     raise<UsageError>(kUniversalWhere, "num_workers is ", options.num_workers, ", expected at least 1");
   const path input = plain_folder(input_folder), output = plain_folder(output_folder);
-  require_free(output);
-  const UniversalSource source(input);
-  const std::vector<UniversalMarks> marks = marks_of_all(source, options.strict);
   const path dir = output.parent_path();
   const std::string tag = output.filename();
+  require_tag_name(tag);
+  require_replaceable(output, /*is_universal_save=*/true);
+  require_no_folder(latest_universal_path(dir));
+  const UniversalSource source(input);
+  const std::vector<UniversalMarks> marks = marks_of_all(source, options.strict);
   const path staging = dir / staging_tag(tag);
   const StagingLock lock = begin_tag(dir, tag);
   try {
@@ -155,12 +150,12 @@ void convert_to_universal(const path& input_folder, const path& output_folder,
     writer.write_parameters(marks, options);
     writer.write_common(source);
     writer.finish();
+    publish_tag(dir, tag);
   } catch (...) {
     std::error_code ignored;
     std::filesystem::remove_all(staging, ignored);
     throw;
   }
-  publish_tag(dir, tag);
   write_latest_universal(dir, tag);
 }
 

@@ -7,7 +7,6 @@
 #include <dlfcn.h>
 
 #include "deepspeed/base/json.h"
-#include "deepspeed/checkpoint/atomic_file.h"
 #include "deepspeed/checkpoint/layout.h"
 
 namespace deepspeed::checkpoint {
@@ -125,7 +124,7 @@ std::string zero_to_fp32_script() {
 void write_zero_to_fp32_script(const fs::path& dir) {
   const fs::path file = zero_to_fp32_script_path(dir);
   const std::string text = zero_to_fp32_script();
-  if (!has_content(file, text)) write_text_atomically(file, text);
+  if (!has_content(file, text)) write_beside_tags(file, text);
   constexpr auto kExecutable = fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec;
   std::error_code ignored;  // "python zero_to_fp32.py" works all the same
   fs::permissions(file, kExecutable, fs::perm_options::add, ignored);

@@ -46,8 +46,8 @@ const Table<CheckpointConfig>& checkpoint_table() {
             {not_yet()}),
       section_entry("writer", &C::writer, writer_table(), "How files are written; null: as FAST.",
                     {or_null()}),
-      entry("keep_last", &C::keep_last, "Complete tags that are left after a save, the newest; null: all.",
-            {at_least(1)}),
+      entry("keep_last", &C::keep_last,
+            "Of the tags that training wrote in turn, how many a save leaves; null: all.", {at_least(1)}),
   });
   return table;
 }

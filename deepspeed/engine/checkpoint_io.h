@@ -35,7 +35,15 @@ class CheckpointIo {
   void on_all_ranks(const char* what, const std::function<void()>& work);
   void check_tag(const std::string& tag) const;
 
+  // checkpoint_checks.cpp
+  /// Throws UsageError where a save would lose what is not a checkpoint in the tag's place. Nothing is written
+  /// then.
+  void check_save(const SaveJob& job) const;
+  void require_place(const SaveJob& job) const;
+
   // checkpoint_save.cpp
+  SaveJob make_job(const std::string& directory, const SaveOptions& options) const;
+  void begin(SaveJob& job, const SaveOptions& options);
   /// What this rank will write, sharing the memory of the engine's tensors.
   void collect(SaveJob& job, const SaveOptions& options) const;
   void run(SaveJob job);

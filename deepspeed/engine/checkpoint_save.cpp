@@ -62,33 +62,51 @@ void CheckpointIo::save(const std::string& directory, const SaveOptions& options
                       ": the weights would lie in its files; call save_16bit_model()");
   }
   engine_.wait_for_checkpoint();
-  SaveJob job;
-  job.directory = directory;
-  job.tag = options.tag.empty() ? checkpoint::default_tag(engine_.global_steps_) : options.tag;
+  SaveJob job = make_job(directory, options);
   check_tag(job.tag);
-  const config::CheckpointConfig& config = engine_.config_.checkpoint;
-  const auto& writer = config.writer;
+  on_all_ranks("saving", [&] { check_save(job); });
+  const auto& writer = engine_.config_.checkpoint.writer;
   if (writer && writer->type == "MOCK") {
     on_all_ranks("saving", [&] { collect(job, options); });
     log::warning("[checkpoint] checkpoint.writer.type is MOCK: ", directory, "/", job.tag, " is not written");
     return;
   }
+  begin(job, options);
+  run(std::move(job));
+}
+
+SaveJob CheckpointIo::make_job(const std::string& directory, const SaveOptions& options) const {
+  SaveJob job;
+  const std::string default_tag = checkpoint::default_tag(engine_.global_steps_);
+  job.directory = directory;
+  job.tag = options.tag.empty() ? default_tag : options.tag;
   job.save_latest = options.save_latest;
-  job.keep_last = config.keep_last;
+  job.in_turn = options.save_latest && job.tag == default_tag;
+  job.keep_last = engine_.config_.checkpoint.keep_last;
   job.writes_script = engine_.optimizer_ && engine_.zero_optimization();
   job.local_rank = engine_.local_rank();
-  if (writer) {
+  if (const auto& writer = engine_.config_.checkpoint.writer) {
     if (writer->type == "PYTHON") job.writer.method = io::WriteMethod::kPlain;
     job.writer.double_buffered = writer->io_buffer_double;
     job.writer.buffer_bytes = size_t(writer->io_buffer_size) * (writer->io_buffer_double ? 2 : 1);
     job.num_writers = writer->io_multiplier;
     job.show_statistics = writer->show_statistics;
   }
-  on_all_ranks("saving", [&] {
-    if (engine_.rank() == 0) job.lock = checkpoint::begin_tag(directory, job.tag);
-    collect(job, options);
-  });
-  run(std::move(job));
+  return job;
+}
+
+void CheckpointIo::begin(SaveJob& job, const SaveOptions& options) {
+  bool has_begun = false;
+  try {
+    on_all_ranks("saving", [&] {
+      if (engine_.rank() == 0) job.lock = checkpoint::begin_tag(job.directory, job.tag);
+      has_begun = engine_.rank() == 0;
+      collect(job, options);
+    });
+  } catch (...) {
+    if (has_begun) job.abandon();
+    throw;
+  }
 }
 
 void CheckpointIo::run(SaveJob job) {

@@ -27,9 +27,9 @@ void SaveJob::run(const comm::ProcessGroup& group) {
       written = write_files();
     });
     publish(group, written);
+    lock = {};  // the folder has its name
   } catch (...) {
-    std::error_code ignored;
-    if (local_rank == 0) fs::remove_all(staging(), ignored);
+    abandon();
     throw;
   }
   // `latest` names the tag only once every rank's files are there.
@@ -41,6 +41,11 @@ void SaveJob::run(const comm::ProcessGroup& group) {
   prune(group);
   if (show_statistics)
     report(group.rank(), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
+
+void SaveJob::abandon() const {
+  std::error_code ignored;
+  if (local_rank == 0) fs::remove_all(staging(), ignored);
 }
 
 void SaveJob::write_script() const {
@@ -92,6 +97,7 @@ checkpoint::Manifest SaveJob::write_files() const {
 
 void SaveJob::publish(const comm::ProcessGroup& group, const checkpoint::Manifest& written) const {
   checkpoint::Manifest all;
+  all.in_turn = in_turn;
   for (const std::string& text : group.all_gather_text(checkpoint::to_text(written)))
     all.files.merge(checkpoint::parse_manifest(text).files);
   // Rank 0 first: where all machines share the file system nothing is left to the others.
@@ -108,18 +114,12 @@ void SaveJob::publish(const comm::ProcessGroup& group, const checkpoint::Manifes
 }
 
 void SaveJob::prune(const comm::ProcessGroup& group) const {
-  if (!keep_last) return;
-  // `latest` lies on the machine of rank 0 alone where machines do not share the file system.
-  std::string latest;
-  on_all_ranks(group, "saving", [&] {
-    if (group.rank() == 0) latest = checkpoint::read_latest(directory).value_or("");
-  });
-  latest = group.all_gather_text(latest).front();
+  if (!keep_last || !in_turn) return;
   for (const bool is_first : {true, false}) {  // as in publish()
     on_all_ranks(group, "saving", [&] {
       if ((group.rank() == 0) != is_first || local_rank != 0) return;
       try {
-        checkpoint::prune_tags(directory, tag, *keep_last, latest);
+        checkpoint::prune_tags(directory, tag, *keep_last);
       } catch (const std::exception& error) {  // what was saved is whole all the same
         log::warning("[checkpoint] older tags are left in ", directory, ": ", error.what());
       }

@@ -18,7 +18,8 @@ struct SaveJob {
   std::string directory;
   std::string tag;
   bool save_latest = true;
-  std::optional<int64_t> keep_last = {};  // complete tags; nothing: all
+  bool in_turn = false;                   // the training's own tag of its step
+  std::optional<int64_t> keep_last = {};  // of such tags; nothing: all
   bool writes_script = false;             // zero_to_fp32.py beside `latest`, as DeepSpeed has it
   io::WriterOptions writer = {};
   int64_t num_writers = 1;  // files at once
@@ -31,6 +32,8 @@ struct SaveJob {
   /// All ranks of `group` together, after checkpoint::begin_tag() on rank 0. Where one fails all throw, what
   /// was written goes, and the tags before stay as they were.
   void run(const comm::ProcessGroup& group);
+  /// Removes what this machine has written.
+  void abandon() const;
 
  private:
   std::filesystem::path staging() const;

@@ -7,6 +7,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/atomic_file.h"
+#include "deepspeed/checkpoint/tag_name.h"
 #include "deepspeed/checkpoint/torch_archive.h"
 #include "deepspeed/engine/checkpoint_io.h"
 #include "deepspeed/zero/gathered_parameters.h"
@@ -37,6 +38,10 @@ void CheckpointIo::save_16bit_model(const std::string& directory, const std::str
                                     bool exclude_frozen) {
   if (directory.empty() || file_name.empty()) {
     raise<UsageError>("checkpoint", "save_16bit_model() needs a directory and a file name");
+  }
+  if (checkpoint::is_name_beside_tags(file_name)) {
+    raise<UsageError>("checkpoint", "save_16bit_model(): '", file_name,
+                      "' is the name of a file of checkpoints, which would be lost; choose another");
   }
   if (engine_.pool_ && !engine_.zero_gather_16bit_weights_on_model_save()) {
     raise<UsageError>("checkpoint",

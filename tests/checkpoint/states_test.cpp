@@ -14,6 +14,7 @@
 #include "deepspeed/checkpoint/torch_archive.h"
 
 #include "tests/checkpoint/value_comparison.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace deepspeed::checkpoint {
@@ -214,7 +215,8 @@ TEST(Layout, LatestComesBackAndAnEmptyOneIsAnError) {
   write_latest(folder.path(), "global_step4");
   EXPECT_EQ(read_latest(folder.path()), "global_step4");
   write_latest(folder.path(), "\n");
-  EXPECT_THROW(read_latest(folder.path()), CheckpointError);
+  EXPECT_THAT(testing::error_of<CheckpointError>([&] { read_latest(folder.path()); }),
+              ::testing::AllOf(::testing::HasSubstr("is empty"), ::testing::HasSubstr("pass the tag")));
   write_latest(folder.path(), "global\x01\x02");
   try {
     read_latest(folder.path());
@@ -223,6 +225,14 @@ TEST(Layout, LatestComesBackAndAnEmptyOneIsAnError) {
     EXPECT_EQ(std::string(error.what()).find('\x01'), std::string::npos) << "the error is text";
     EXPECT_NE(std::string(error.what()).find("8 bytes that are no text"), std::string::npos) << error.what();
   }
+}
+
+TEST(Layout, LatestThatIsAFolderIsSaidToBeOne) {
+  const testing::TemporaryFolder folder;
+  folder.write("latest/x", "");
+  EXPECT_THAT(testing::error_of<CheckpointError>([&] { read_latest(folder.path()); }),
+              ::testing::AllOf(::testing::HasSubstr("is a folder"), ::testing::HasSubstr("rename it"),
+                               ::testing::HasSubstr("pass the tag")));
 }
 
 }  // namespace

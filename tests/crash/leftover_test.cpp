@@ -16,8 +16,10 @@ namespace deepspeed::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Leftover, OfTwoRenamesIsLoaded) {
   const TemporaryFolder folder;
@@ -46,9 +48,11 @@ TEST(Leftover, OfTwoRenamesGoesWhereTheNewerTagIsThere) {
     engine->load_checkpoint(folder.path());
     EXPECT_EQ(names_in(world, folder.path()).count(".a.old"), 0u);
     // A program that saves before it has loaded.
+    folder.write("a/notes.txt", "the user's");
     fs::rename(folder / "a", folder / ".a.old");
     engine->save_checkpoint(folder.path(), {.tag = "a"});
     EXPECT_THAT(names_in(world, folder.path()), ElementsAre("a", "latest"));
+    EXPECT_TRUE(fs::exists(folder / "a/notes.txt"));
   });
 }
 
@@ -60,6 +64,8 @@ TEST(Leftover, OfKilledSavingsGoesWithTheNextOne) {
   folder.write("latest.17.tmp", "step");
   folder.write("zero_to_fp32.py.17.tmp", "#!");
   folder.write("own/file.saving", "the user's");
+  folder.write("latest.before.tmp", "the user's");
+  folder.write(".notes.saving", "the user's, no folder");
   folder.write("live/.d.saving/file", "another process fills it");
   fs::rename(folder / "live/.d.saving", folder / ".d.saving");
   fs::remove(folder / "live");
@@ -68,22 +74,35 @@ TEST(Leftover, OfKilledSavingsGoesWithTheNextOne) {
   run_ranks(2, [&](comm::World& world) {
     const auto engine = make_saved_run(world);
     engine->save_checkpoint(folder.path(), {.tag = "a"});
-    EXPECT_THAT(names_in(world, folder.path()), ElementsAre(".d.saving", "a", "latest", "own"));
+    EXPECT_THAT(names_in(world, folder.path()),
+                ElementsAre(".d.saving", ".notes.saving", "a", "latest", "latest.before.tmp", "own"));
     EXPECT_EQ(names_in(world, folder / "a").count("manifest.json"), 1u);
     EXPECT_EQ(names_in(world, folder / "a").size(), 6u);  // model, two of each rank, manifest
   });
   EXPECT_TRUE(fs::exists(folder / "own/file.saving"));
 }
 
+TEST(Leftover, IsNoFolderOfTheUserThatHasItsName) {
+  const TemporaryFolder folder;
+  folder.write(".a.old/notes.txt", "the user's");
+  run_ranks(1, [&](comm::World& world) {
+    const auto engine = make_saved_run(world);
+    for (int save = 0; save < 2; ++save) engine->save_checkpoint(folder.path(), {.tag = "a"});
+    engine->load_checkpoint(folder.path());
+    EXPECT_THAT(names_in(world, folder.path()), ElementsAre(".a.old", "a", "latest"));
+  });
+  EXPECT_TRUE(fs::exists(folder / ".a.old/notes.txt"));
+}
+
 TEST(Leftover, OfAnotherMachinesSavingIsNotPublished) {
   const TemporaryFolder folder;
-  const auto lock = checkpoint::begin_tag(folder.path(), "nested/a");
+  const auto lock = checkpoint::begin_tag(folder / "nested", "a");
   folder.write("nested/.a.saving/listed", "x");
   folder.write("nested/.a.saving/zero_pp_rank_7_mp_rank_00_optim_states.pt", "of a larger world");
   checkpoint::Manifest manifest;
   manifest.files["listed"] = {1, {}};
-  checkpoint::remove_unlisted(folder.path(), "nested/a", manifest);
-  checkpoint::publish_tag(folder.path(), "nested/a");
+  checkpoint::remove_unlisted(folder / "nested", "a", manifest);
+  checkpoint::publish_tag(folder / "nested", "a");
   EXPECT_THAT(names_in(folder / "nested"), ElementsAre("a"));
   EXPECT_THAT(names_in(folder / "nested/a"), ElementsAre("listed"));
 }
@@ -130,6 +149,28 @@ TEST(TornTag, IsNamedWithTheNewestWholeOne) {
     engine->load_checkpoint(folder.path(), {.tag = "b"});
     EXPECT_EQ(engine->global_steps(), 2);
   });
+}
+
+TEST(WholeTag, OfAnotherModelOrOptimizerPointsToNoOther) {
+  for (const int stage : {0, 1, 3}) {
+    const TemporaryFolder folder;
+    run_ranks(2, [&](comm::World& world) {
+      const auto engine = make_saved_run(world, Json::object(), stage);
+      for (const char* tag : {"a", "b"}) {
+        train_step(*engine);
+        engine->save_checkpoint(folder.path(), {.tag = tag});
+      }
+      const auto smaller = make_engine(basic({{"zero_optimization", {{"stage", stage}}}}), world);
+      const auto lion = make_saved_run(world, {{"optimizer", {{"type", "Lion"}}}}, stage);
+      const auto expect_no_way_out = [&](auto& other) {
+        EXPECT_THAT(error_of<Error>([&] { other->load_checkpoint(folder.path()); }),
+                    AllOf(Not(HasSubstr("no error")), Not(HasSubstr("other tag"))))
+            << stage;
+      };
+      expect_no_way_out(smaller);
+      expect_no_way_out(lion);
+    });
+  }
 }
 
 }  // namespace

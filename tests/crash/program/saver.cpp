@@ -23,6 +23,7 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/checkpoint/crc32.h"
+#include "deepspeed/checkpoint/layout.h"
 #include "deepspeed/initialize.h"
 
 #include "tests/support/odd_net.h"
@@ -99,7 +100,7 @@ void train(const Arguments& arguments, int rank) {
     engine->backward(engine->forward(inputs, targets));
     engine->step();
     net->load(step);
-    const std::string tag = arguments.text("tags", "new") == "same" ? "same" : message("step", step);
+    const std::string tag = arguments.text("tags", "new") == "same" ? "same" : checkpoint::default_tag(step);
     if (rank == 0) say(message("saving ", tag, " ", step));
     engine->save_checkpoint(dir, {.tag = tag});
     engine->wait_for_checkpoint();

@@ -1,0 +1,17 @@
+// Which texts can name a tag: a tag is one folder beside `latest`, under a plain name.
+#pragma once
+
+#include <string>
+
+namespace deepspeed::checkpoint {
+
+/// Whether a file of ours beside the tags has that name: `latest`, `latest_universal`, `zero_to_fp32.py`.
+bool is_name_beside_tags(const std::string& name);
+/// Whether one of these files has that name while it is written: "latest.17.tmp".
+bool is_temporary_beside_tags(const std::string& name);
+
+/// Throws UsageError, saying why, where the text can name no tag: it leads into another folder, is a name of
+/// ours or of what is not finished, or does not come back from `latest` as it is.
+void require_tag_name(const std::string& tag);
+
+}  // namespace deepspeed::checkpoint
