@@ -3,7 +3,7 @@
 namespace deepspeed::checkpoint {
 
 Value build_run_state(const RunState& state) {
-  Dict dict{{"torch_rng_state", state.cpu_rng}};
+  Dict dict{{"torch_rng_state", state.cpu_rng}, {"micro_steps", state.micro_steps}};
   if (state.cuda_rng.defined()) dict.set("cuda_rng_state", state.cuda_rng);
   if (state.loader) {
     const LoaderState& loader = *state.loader;
@@ -19,6 +19,7 @@ RunState parse_run_state(const Value& value) {
   const Dict& dict = value.as_dict();
   RunState state;
   state.cpu_rng = dict.at("torch_rng_state").as_tensor();
+  if (const Value* micro_steps = dict.find("micro_steps")) state.micro_steps = micro_steps->as_int();
   if (const Value* cuda = dict.find("cuda_rng_state")) state.cuda_rng = cuda->as_tensor();
   if (const Value* given = dict.find("data_loader")) {
     const Dict& loader = given->as_dict();

@@ -1,5 +1,6 @@
-// What a rank needs to go on exactly where it stood, beside weights and optimizer: random streams and the
-// position of the data loader. A file of our own, one a rank, that DeepSpeed's patterns pass over.
+// What a rank needs to go on exactly where it stood, beside weights and optimizer: random streams,
+// the position of the data loader and that in the accumulation window. A file of our own, one a rank, that
+// DeepSpeed's patterns pass over.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,7 @@ struct RunState {
   at::Tensor cpu_rng;   // bytes
   at::Tensor cuda_rng;  // undefined without CUDA
   std::optional<LoaderState> loader;
+  int64_t micro_steps = 0;  // that the accumulation window under way has behind it
 };
 
 Value build_run_state(const RunState& state);

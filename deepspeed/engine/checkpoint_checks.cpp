@@ -1,6 +1,7 @@
 // What a save needs before it writes anything.
 #include <filesystem>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/checkpoint/layout.h"
 #include "deepspeed/checkpoint/tag_content.h"
@@ -8,9 +9,35 @@
 #include "deepspeed/engine/checkpoint_io.h"
 
 namespace deepspeed {
+namespace {
+
+constexpr const char* kCheckpointChecksWhere = "checkpoint";
+
+}  // namespace
+
 void CheckpointIo::check_save(const SaveJob& job) const {
+  require_no_gradients();
   checkpoint::require_tag_name(job.tag);
   require_place(job);
+}
+
+void CheckpointIo::require_no_gradients() const {
+  const zero::ZeroOptimizer* optimizer = engine_.optimizer_.get();
+  if (optimizer == nullptr) return;
+  const bool is_paused = optimizer->is_paused();
+  if (engine_.backwards_since_update_ == 0 && !optimizer->backward_is_open() && !is_paused) return;
+  const config::DeepSpeedConfig& config = engine_.config_;
+  const int64_t window = config.managed_gradient_accumulation ? config.gradient_accumulation_steps : 1;
+  const std::string scope = engine_.in_no_sync_ ? " inside of no_sync()"
+                            : is_paused         ? " inside of coalesce_grad_reduction()"
+                                                : "";
+  raise<UsageError>(
+      kCheckpointChecksWhere, "save_checkpoint()", scope,
+      " after a backward() whose gradients no step() has used: a checkpoint holds none, and a "
+      "resumed run would lack them; ",
+      scope.empty() ? "" : "end the scope, ",
+      window > 1 ? message("go on to the accumulation boundary, every ", window, " micro steps, and ") : "",
+      "call step() first, or give the gradients up with zero_grad()");
 }
 
 void CheckpointIo::require_place(const SaveJob& job) const {

@@ -36,9 +36,10 @@ class CheckpointIo {
   void check_tag(const std::string& tag) const;
 
   // checkpoint_checks.cpp
-  /// Throws UsageError where a save would lose what is not a checkpoint in the tag's place. Nothing is written
-  /// then.
+  /// Throws UsageError where a save would lose something: gradients that no file holds, or what is not a
+  /// checkpoint in the tag's place. Nothing is written then.
   void check_save(const SaveJob& job) const;
+  void require_no_gradients() const;
   void require_place(const SaveJob& job) const;
 
   // checkpoint_save.cpp

@@ -255,6 +255,8 @@ void CheckpointIo::load_run_state(const std::string& directory, const std::strin
   if (!fs::exists(path)) return;  // written by DeepSpeed itself
   const checkpoint::RunState state =
       checkpoint::parse_run_state(checkpoint::read_torch_archive(path, {.sums = manifest.sums_of(path)}));
+  if (engine_.config_.managed_gradient_accumulation)
+    engine_.micro_steps_ = state.micro_steps % engine_.config_.gradient_accumulation_steps;
   if (own) {
     device::set_cpu_rng_state(state.cpu_rng);
     if (state.cuda_rng.defined()) device::set_cuda_rng_state(state.cuda_rng);

@@ -144,6 +144,8 @@ void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
     run.loader = checkpoint::LoaderState{position->seed, position->epoch, position->samples_consumed,
                                          position->epoch_ended};
   }
+  if (engine_.config_.managed_gradient_accumulation)
+    run.micro_steps = engine_.micro_steps_ % engine_.config_.gradient_accumulation_steps;
   add(checkpoint::rng_states_path(job.directory, job.tag, rank), checkpoint::build_run_state(run));
 }
 
