@@ -10,7 +10,7 @@
 namespace deepspeed {
 
 struct SaveOptions {
-  std::string tag = {};                // "": global_step<N>
+  std::string tag = {};                // one plain name; "": global_step<N>
   checkpoint::Dict client_state = {};  // the program's own values
   bool save_latest = true;
   bool exclude_frozen_parameters = false;

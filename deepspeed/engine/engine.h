@@ -207,6 +207,9 @@ class Engine : public ConfigGetters, public LaterCalls {
   // --- checkpoints (engine/checkpoint_io.cpp) ---
 
   /// Writes `<directory>/<tag>/...` in DeepSpeed's layout and then `<directory>/latest`. All ranks call it.
+  /// Throws, before anything is written, where gradients of an accumulation window would be lost, and where
+  /// something else than a checkpoint has the tag's name (UsageError), or where another job is saving the tag
+  /// (IoError); ranks on which nothing is wrong throw CheckpointError then.
   void save_checkpoint(const std::string& directory, const SaveOptions& options = {});
   /// With checkpoint.writer.decoupled save_checkpoint() returns once the states are copied to host memory,
   /// and they are written while the training goes on: waits until that is done. Throws what went wrong there;
