@@ -5,7 +5,7 @@
     kill_saves.py <crash_saver> --faults <libcrash_faults.so>     before every call that changes files, in turn
 
 Each round resumes from what the round before left. Lost is a saving that had returned and that is not whole, by the
-checksums of its manifest, or that a resume does not come back to. Ends with 1 where one is lost.
+checksums of its manifest, or that a resume does not come back to; so is a file of the user in the folder of a tag. Ends with 1 where one is lost.
 """
 
 import argparse
@@ -91,13 +91,21 @@ def every_call(options, base, tally):
         folder = base / name
         history = History(folder, setting.get("keep_last", 0))
         setting["ballast"] = 4096
+        of_user = folder / "same" / "tokenizer.json"  # in the folder of the tag that is saved again and again
+        laid = False
         call = 0
         while True:
             call += options.every
             run = Saver(options.program, folder, saves=2, **setting,
                         faults=dict(LD_PRELOAD=options.faults, FAULTS_AT=str(call), FAULTS_DO="kill"))
             run.end(patience=60)
-            tally.count(run, history, history.add(run))
+            wrong = history.add(run)
+            if laid and not of_user.exists():
+                wrong.append(f"call {call}: the user's file in the tag's folder is gone")
+            tally.count(run, history, wrong)
+            if not laid and of_user.parent.is_dir():
+                of_user.write_text("{}")
+                laid = True
             if run.process.returncode == 0:
                 break
         check_at_end(options, folder, history, setting, tally)
