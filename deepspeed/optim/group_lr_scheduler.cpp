@@ -10,10 +10,21 @@ GroupLrScheduler::GroupLrScheduler(std::vector<ParamGroup>& groups) : groups_(gr
   }
 }
 
-void GroupLrScheduler::step(std::optional<int64_t> last_batch_iteration) {
+void GroupLrScheduler::check_step(std::optional<int64_t> last_batch_iteration) const {
   if (last_batch_iteration && *last_batch_iteration < -1) {
     raise<UsageError>("optim.lr_scheduler", "step(", *last_batch_iteration, "): expected at least -1");
   }
+}
+
+void GroupLrScheduler::begin_at(int64_t t) {
+  last_batch_iteration_ = t;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    last_lr_[i] = groups_[i].lr();
+  }
+}
+
+void GroupLrScheduler::step(std::optional<int64_t> last_batch_iteration) {
+  check_step(last_batch_iteration);
   last_batch_iteration_ = last_batch_iteration.value_or(last_batch_iteration_ + 1);
   write();
 }

@@ -18,6 +18,7 @@ class GroupLrScheduler : public LrScheduler {
 
   /// Throws UsageError for a step below -1.
   void step(std::optional<int64_t> last_batch_iteration = {}) override;
+  void check_step(std::optional<int64_t> last_batch_iteration) const override;
   std::vector<double> get_lr() const override { return rates_at(last_batch_iteration_); }
   std::vector<double> get_last_lr() const override { return last_lr_; }
   /// {"last_batch_iteration": t}
@@ -25,6 +26,9 @@ class GroupLrScheduler : public LrScheduler {
   /// Goes to the step of the state and writes its rates. Throws CheckpointError for a state without the
   /// counter.
   void load_state_dict(const Json& state) override;
+
+  /// The next step is t + 1; until then the groups have the rates that they have now.
+  void begin_at(int64_t t);
 
  protected:
   virtual std::vector<double> rates_at(int64_t t) const = 0;

@@ -17,6 +17,8 @@ class LrScheduler {
   /// Goes on by one step, or to the step `last_batch_iteration`, and writes the rates (OneCycle also the
   /// betas) into the optimizer's groups.
   virtual void step(std::optional<int64_t> last_batch_iteration = {}) = 0;
+  /// Throws what step() of the same argument would, and changes nothing.
+  virtual void check_step(std::optional<int64_t> /*last_batch_iteration*/) const {}
   /// The rates for the current step, one a group.
   virtual std::vector<double> get_lr() const = 0;
   /// The rates that were written last.

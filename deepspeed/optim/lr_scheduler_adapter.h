@@ -48,15 +48,18 @@ class LrSchedulerAdapter : public LrScheduler {
 
   /// Throws UsageError for a step by number where the object has no step(int64_t).
   void step(std::optional<int64_t> last_batch_iteration = {}) override {
+    check_step(last_batch_iteration);
     if (!last_batch_iteration) {
       scheduler_->step();
-    } else if constexpr (requires { scheduler_->step(int64_t{}); }) {
+    } else if constexpr (kStepsByNumber) {
       scheduler_->step(*last_batch_iteration);
-    } else {
-      raise<UsageError>("optim.lr_scheduler", "step(last_batch_iteration = ", *last_batch_iteration,
-                        "): the schedule has no step(int64_t); leave the number out");
     }
     write(/*may_be_missing=*/false);
+  }
+  void check_step(std::optional<int64_t> last_batch_iteration) const override {
+    if (!last_batch_iteration || kStepsByNumber) return;
+    raise<UsageError>("optim.lr_scheduler", "step(last_batch_iteration = ", *last_batch_iteration,
+                      "): the schedule has no step(int64_t); leave the number out");
   }
   std::vector<double> get_lr() const override {
     return rates_of_groups(scheduler_->get_lr(), groups_.size());
@@ -69,6 +72,8 @@ class LrSchedulerAdapter : public LrScheduler {
   }
 
  private:
+  static constexpr bool kStepsByNumber = requires(T & scheduler) { scheduler.step(int64_t{}); };
+
   std::vector<double> rates() const {
     if constexpr (requires { rates_of_groups(scheduler_->get_last_lr(), size_t{1}); }) {
       return rates_of_groups(scheduler_->get_last_lr(), groups_.size());

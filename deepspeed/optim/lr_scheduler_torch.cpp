@@ -43,11 +43,12 @@ class TorchLrScheduler : public LrScheduler {
     read_rates();
   }
 
+  void check_step(std::optional<int64_t> last_batch_iteration) const override {
+    refuse_step_by_number(last_batch_iteration);
+  }
+
   void step(std::optional<int64_t> last_batch_iteration = {}) override {
-    if (last_batch_iteration) {
-      raise<UsageError>(kLrSchedulerTorchWhere, "step(last_batch_iteration = ", *last_batch_iteration,
-                        "): torch's schedules go one step at a time; leave the number out");
-    }
+    check_step(last_batch_iteration);
     std::vector<double> rates;
     for (const ParamGroup& group : groups_) rates.push_back(group.lr());
     write_torch_rates(rates);
@@ -115,6 +116,12 @@ class StandInOptimizer : public torch::optim::Optimizer {
 
 }  // namespace
 
+void refuse_step_by_number(std::optional<int64_t> last_batch_iteration) {
+  if (!last_batch_iteration) return;
+  raise<UsageError>(kLrSchedulerTorchWhere, "step(last_batch_iteration = ", *last_batch_iteration,
+                    "): torch's schedules go one step at a time; leave the number out");
+}
+
 std::shared_ptr<LrScheduler> adapt_torch_scheduler(std::shared_ptr<torch::optim::LRScheduler> scheduler,
                                                    std::shared_ptr<torch::optim::Optimizer> optimizer,
                                                    std::vector<ParamGroup>& groups) {
@@ -146,8 +153,8 @@ void refuse_plateau_scheduler() {
   raise<NotSupportedError>(
       kLrSchedulerTorchWhere,
       "ReduceLROnPlateauScheduler takes a metric with each step and hides its state, which no checkpoint "
-      "could "
-      "carry; step it in the program and give its rate to Engine::set_lr(), or pass a type of your own with "
+      "could carry; step it in the program and give its rate to Engine::set_lr(), or pass a type of your own "
+      "with "
       "get_lr(), step(), state_dict() and load_state_dict()");
 }
 

@@ -1,7 +1,9 @@
 // torch's own schedules: they write the rates of a torch optimizer, which reach the optimizer's groups here.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "deepspeed/optim/lr_scheduler.h"
@@ -26,6 +28,9 @@ std::shared_ptr<LrScheduler> adapt_torch_scheduler(std::shared_ptr<torch::optim:
 /// A torch optimizer with as many groups, of the same rates and without parameters, for a torch schedule to
 /// drive where the optimizer itself is none of torch's. Its step() throws UsageError.
 std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(const std::vector<ParamGroup>& groups);
+
+/// torch's schedules go one step at a time: throws UsageError where there is a number.
+void refuse_step_by_number(std::optional<int64_t> last_batch_iteration);
 
 /// It needs a metric with each step, and its state cannot be read, so that no checkpoint could carry it.
 [[noreturn]] void refuse_plateau_scheduler();

@@ -10,20 +10,24 @@ namespace deepspeed::optim {
 namespace {
 
 constexpr double kSecondBeta = 0.99;
+constexpr double kMinMomentum = 0.8, kMaxMomentum = 0.9;
 
 }  // namespace
 
 OneCycle::OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options)
     : GroupLrScheduler(groups), options_(std::move(options)) {
+  if (options_.min_mom.empty()) options_.min_mom.assign(groups.size(), kMinMomentum);
+  if (options_.max_mom.empty()) options_.max_mom.assign(groups.size(), kMaxMomentum);
   const OneCycleOptions& o = options_;
   if (o.first_step_size < 1 || o.second_step_size < 0 || o.first_stair_count < 0 ||
       o.second_stair_count < 0 || o.decay_step_size < 0) {
     raise<UsageError>("optim.lr_scheduler",
                       "OneCycle needs a first step size above 0 and no negative size or count");
   }
-  if (o.min_lr.size() != groups.size() || o.max_lr.size() != groups.size()) {
-    raise<UsageError>("optim.lr_scheduler", o.min_lr.size(), " and ", o.max_lr.size(), " rates for ",
-                      groups.size(), " parameter groups");
+  for (const auto* numbers : {&o.min_lr, &o.max_lr, &o.min_mom, &o.max_mom}) {
+    if (numbers->size() == groups.size()) continue;
+    raise<UsageError>("optim.lr_scheduler", numbers->size(), " rates or momenta for ", groups.size(),
+                      " parameter groups");
   }
   const auto has_betas = [](const ParamGroup& group) { return group.options.contains("betas"); };
   if (options_.momentum && !std::all_of(groups.begin(), groups.end(), has_betas)) {
@@ -77,22 +81,23 @@ std::vector<double> OneCycle::rates_at(int64_t t) const {
   return rates;
 }
 
-double OneCycle::momentum_at(int64_t t) const {
+double OneCycle::momentum_at(int64_t t, size_t group) const {
+  const double min_mom = options_.min_mom[group], max_mom = options_.max_mom[group];
   if (t < 0) {
-    return options_.min_mom;
+    return min_mom;
   }
   if (t < total_size()) {
-    return options_.max_mom - (options_.max_mom - options_.min_mom) * scale_at(t);
+    return max_mom - (max_mom - min_mom) * scale_at(t);
   }
-  return options_.max_mom * (1 + options_.decay_mom_rate * decay_interval(t));
+  return max_mom * (1 + options_.decay_mom_rate * decay_interval(t));
 }
 
 void OneCycle::write_extra(int64_t t) {
   if (!options_.momentum) {
     return;
   }
-  for (ParamGroup& group : groups()) {
-    group.options.set("betas", std::pair{momentum_at(t), kSecondBeta});
+  for (size_t i = 0; i < groups().size(); ++i) {
+    groups()[i].options.set("betas", std::pair{momentum_at(t, i), kSecondBeta});
   }
 }
 

@@ -19,15 +19,16 @@ struct OneCycleOptions {
   int64_t first_stair_count = 0;  // 0: no stairs
   int64_t second_stair_count = 0;
   int64_t decay_step_size = 0;
-  bool momentum = true;  // write "betas" too; off with a warning where a group has none
-  double min_mom = 0.8;
-  double max_mom = 0.9;
+  bool momentum = true;              // write "betas" too; off with a warning where a group has none
+  std::vector<double> min_mom = {};  // one a group; empty: 0.8
+  std::vector<double> max_mom = {};  // one a group; empty: 0.9
   double decay_mom_rate = 0;
 };
 
 class OneCycle : public GroupLrScheduler {
  public:
-  /// Throws UsageError for a first step below 1, negative sizes or counts.
+  /// Throws UsageError for a first step below 1, negative sizes or counts, and numbers that are not one a
+  /// group.
   OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options);
 
  protected:
@@ -39,7 +40,7 @@ class OneCycle : public GroupLrScheduler {
   /// How far up the cycle t is, from 0 to 1.
   double scale_at(int64_t t) const;
   double continuous_scale(int64_t batch) const;
-  double momentum_at(int64_t t) const;
+  double momentum_at(int64_t t, size_t group) const;
   /// Decay steps, in units of decay_step_size, since the cycle's end; 0 where there is no decay.
   double decay_interval(int64_t t) const;
 

@@ -1,6 +1,7 @@
 #include "deepspeed/optim/param_group.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "deepspeed/base/error.h"
 
@@ -59,6 +60,16 @@ std::pair<double, double> Hyperparameters::pair(const std::string& name) const {
 
 const std::string& Hyperparameters::text(const std::string& name) const {
   return find_as<std::string>(items_, name, "text");
+}
+
+void check_lr(const char* where, double lr) {
+  if (std::isfinite(lr) && lr >= 0.0) return;
+  raise<UsageError>(where, "the learning rate is ", lr, ", expected a finite number of at least 0");
+}
+
+void ParamGroup::set_lr(double lr) {
+  check_lr(kParamGroupWhere, lr);
+  options.set("lr", lr);
 }
 
 }  // namespace deepspeed::optim

@@ -29,12 +29,16 @@ class Hyperparameters {
   std::vector<std::pair<std::string, HyperparameterValue>> items_;
 };
 
+/// Throws UsageError, naming `where`, for a rate that is negative or not finite.
+void check_lr(const char* where, double lr);
+
 struct ParamGroup {
   Hyperparameters options;               // always holds "lr"
   std::vector<std::string> param_names;  // in the order of the flat space
 
   double lr() const { return options.number("lr"); }
-  void set_lr(double lr) { options.set("lr", lr); }
+  /// Throws UsageError for a rate that is negative or not finite.
+  void set_lr(double lr);
 };
 
 }  // namespace deepspeed::optim

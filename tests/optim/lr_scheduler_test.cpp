@@ -1,4 +1,6 @@
+#include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -54,6 +56,23 @@ TEST(OneCycle, FollowsTheWorkedVectorAndWritesTheBetas) {
       << "the momentum is least where the rate is largest";
   for (int i = 0; i < 6; ++i) scheduler->step();
   EXPECT_EQ(groups[0].options.pair("betas"), (std::pair{0.9, 0.99}));
+}
+
+TEST(OneCycle, MovesTheMomentumOfEachGroupBetweenItsOwnEnds) {
+  auto groups = groups_with_lr({0.01, 0.01});
+  const auto scheduler = make_lr_scheduler(
+      "OneCycle", Json::parse(R"({"cycle_min_lr": 0.001, "cycle_max_lr": 0.01, "cycle_first_step_size": 3,
+                                  "cycle_min_mom": [0.7, 0.8], "cycle_max_mom": [0.85, 0.95]})"),
+      groups);
+  const auto momenta = [&] {
+    return std::vector<double>{groups[0].options.pair("betas").first, groups[1].options.pair("betas").first};
+  };
+  EXPECT_EQ(momenta(), (std::vector<double>{0.7, 0.8}));
+  scheduler->step();
+  EXPECT_NEAR(momenta()[0], 0.8, 1e-12);
+  EXPECT_NEAR(momenta()[1], 0.9, 1e-12);
+  for (int i = 0; i < 8; ++i) scheduler->step();
+  EXPECT_EQ(momenta(), (std::vector<double>{0.85, 0.95}));
 }
 
 TEST(OneCycle, ClimbsInStairs) {
@@ -117,6 +136,44 @@ TEST(LrScheduler, GoesOnFromItsState) {
   EXPECT_THROW(resumed->load_state_dict(Json::parse("{}")), CheckpointError);
 }
 
+// As in DeepSpeed: the groups keep their own rates until the next step, which is that of the uninterrupted
+// schedule.
+TEST(LrScheduler, BeginsAfterTheStepThatItsParametersName) {
+  const std::vector<std::pair<const char*, Json>> schedules = {
+      {"LRRangeTest", {{"lr_range_test_step_size", 2}}},
+      {"OneCycle", {{"cycle_min_lr", 0.001}, {"cycle_max_lr", 0.1}, {"cycle_first_step_size", 20}}},
+      {"WarmupLR", {{"warmup_num_steps", 30}}},
+      {"WarmupDecayLR", {{"total_num_steps", 20}, {"warmup_num_steps", 4}}},
+      {"WarmupCosineLR", {{"total_num_steps", 20}, {"warmup_num_steps", 4}}}};
+  for (const auto& [type, params] : schedules) {
+    auto groups = groups_with_lr({0.01, 0.02}), others = groups;
+    const auto whole = make_lr_scheduler(type, params, groups);
+    for (int i = 0; i < 7; ++i) whole->step();  // to step 6
+    Json begun = params;
+    begun["last_batch_iteration"] = 6;
+    const auto later = make_lr_scheduler(type, begun, others);
+    EXPECT_EQ(later->get_last_lr(), (std::vector<double>{0.01, 0.02})) << type;
+    EXPECT_EQ(others[1].lr(), 0.02) << type;
+    EXPECT_EQ(others[1].options.pair("betas"), (std::pair{0.9, 0.999})) << type;
+    EXPECT_EQ(later->state_dict(), whole->state_dict()) << type;
+    whole->step();
+    later->step();
+    EXPECT_EQ(others[1].lr(), groups[1].lr()) << type;
+    EXPECT_EQ(others[1].options.pair("betas"), groups[1].options.pair("betas")) << type;
+  }
+}
+
+TEST(ParamGroup, RefusesARateThatIsNoNumberOrNegative) {
+  ParamGroup group;
+  group.set_lr(0.25);
+  for (const double rate : {std::nan(""), HUGE_VAL, -HUGE_VAL, -1e-9}) {
+    EXPECT_THROW(group.set_lr(rate), UsageError) << rate;
+  }
+  EXPECT_EQ(group.lr(), 0.25);
+  group.set_lr(0.0);
+  EXPECT_EQ(group.lr(), 0.0);
+}
+
 void expect_schedule_error(const std::string& type, const char* params, const std::string& part) {
   auto groups = groups_with_lr({0.01});
   try {
@@ -137,6 +194,11 @@ TEST(LrScheduler, NamesTheKeyThatIsWrong) {
   expect_schedule_error("WarmupLR", R"({"warmup_max_lr": [1, 2]})",
                         "scheduler.params.warmup_max_lr: got 2 numbers");
   expect_schedule_error("WarmupDecayLR", "{}", "scheduler.params.total_num_steps: missing");
+  expect_schedule_error("OneCycle", R"({"cycle_min_lr": 0, "cycle_max_lr": 1, "cycle_min_mom": [0.7, 0.8]})",
+                        "scheduler.params.cycle_min_mom: got 2 numbers");
+  expect_schedule_error("WarmupLR", R"({"last_batch_iteration": -2})",
+                        "scheduler.params.last_batch_iteration");
+  expect_schedule_error("StepLR", "{}", "scheduler.params.step_size: missing");
   expect_schedule_error("OneCycle", R"({"cycle_min_lr": 1})", "scheduler.params.cycle_max_lr: missing");
   expect_schedule_error("warmuplr", "{}", "did you mean \"WarmupLR\"");
 }
