@@ -157,7 +157,9 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   }
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   std::unique_ptr<optim::Optimizer> base;
+  std::optional<std::string> client_name;
   if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
+  if (base && client) client_name = base->name();
   ModelStore store = make_store(config, std::move(groups.tensors), model, world.group(), dtype);
   zero::ParamUnits units;
   if (store.pool) units = join_leaf_modules(model, config.zero_optimization, *store.pool);
@@ -184,7 +186,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
           autocast,
           std::move(store.pool),
           std::move(store.params),
-          std::move(claims)};
+          std::move(claims),
+          std::move(client_name)};
 }
 
 }  // namespace deepspeed

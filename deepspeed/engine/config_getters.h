@@ -65,7 +65,9 @@ class ConfigGetters {
   }
 
   // --- optimizer and schedule, as named in the config ---
-  std::optional<std::string> optimizer_name() const { return name_of(config_.optimizer); }
+  /// The class of the optimizer that was passed to initialize(), else the config's type: in lower case where
+  /// it is read in any case.
+  std::optional<std::string> optimizer_name() const;
   Json optimizer_params() const { return params_of(config_.optimizer); }
   bool optimizer_legacy_fusion() const { return config_.optimizer && config_.optimizer->legacy_fusion; }
   std::optional<std::string> scheduler_name() const { return name_of(config_.scheduler); }
@@ -222,6 +224,7 @@ class ConfigGetters {
   ~ConfigGetters() = default;
 
   config::DeepSpeedConfig config_;
+  std::optional<std::string> client_optimizer_;  // the class of the program's own; nothing: there is none
 
  private:
   template <class Section>

@@ -26,7 +26,8 @@ DynamicLossScaler::DynamicLossScaler(const DynamicLossScalerOptions& options) : 
 }
 
 bool DynamicLossScaler::is_exhausted() const {
-  return state_.cur_scale == options_.min_scale && (options_.hysteresis == 1 || state_.cur_hysteresis == 1);
+  return options_.raise_error_at_min_scale && state_.cur_scale == options_.min_scale &&
+         (options_.hysteresis == 1 || state_.cur_hysteresis == 1);
 }
 
 void DynamicLossScaler::update(bool overflow) {

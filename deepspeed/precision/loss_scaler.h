@@ -12,6 +12,7 @@ struct DynamicLossScalerOptions {
   double min_scale = 1.0;
   int64_t hysteresis = 2;  // overflows that are tolerated before the scale halves
   bool consecutive_hysteresis = false;
+  bool raise_error_at_min_scale = true;  // false: overflows at the minimum are skipped steps like others
 };
 
 class LossScaler {
@@ -19,7 +20,7 @@ class LossScaler {
   virtual ~LossScaler() = default;
   virtual double scale() const = 0;
   virtual bool is_dynamic() const = 0;
-  /// Takes note of a step. Throws UsageError where a dynamic scale overflows at its minimum.
+  /// Takes note of a step. Throws UsageError where is_exhausted() and it overflows.
   virtual void update(bool overflow) = 0;
   /// Whether another overflow is an error: the scale cannot go lower.
   virtual bool is_exhausted() const = 0;
@@ -57,6 +58,8 @@ class DynamicLossScaler : public LossScaler {
   const DynamicLossScalerOptions& options() const { return options_; }
   const State& state() const { return state_; }
   void set_state(const State& state) { state_ = state; }
+  /// Changes DynamicLossScalerOptions::raise_error_at_min_scale.
+  void set_raise_error_at_min_scale(bool raise) { options_.raise_error_at_min_scale = raise; }
 
  private:
   DynamicLossScalerOptions options_;

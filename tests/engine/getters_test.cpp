@@ -1,7 +1,11 @@
 // The getters of the config on the engine, each with its value.
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
+
+#include <torch/optim/sgd.h>
 
 #include "tests/engine/method_table.h"
 
@@ -50,7 +54,7 @@ const std::vector<MethodRow> kGetters = {
     ROW(log_level, std::nullopt),
     ROW(dynamic_loss_scale, false),
     ROW(initial_dynamic_scale, 65536.0),
-    ROW(optimizer_name, std::optional<std::string>("AdamW")),
+    ROW(optimizer_name, std::optional<std::string>("adamw")),
     ROW(optimizer_params, Json::parse(R"({"lr": 0.01, "betas": [0.8, 0.95]})")),
     ROW(optimizer_legacy_fusion, false),
     ROW(scheduler_name, std::optional<std::string>("WarmupLR")),
@@ -201,6 +205,20 @@ TEST(EngineGetters, FollowTheConfig) {
   EXPECT_EQ(engine->scheduler_name(), std::nullopt);
   EXPECT_TRUE(engine->scheduler_params().is_null());
   EXPECT_EQ(engine->get_mom()[0].first, 0.9);
+}
+
+TEST(EngineGetters, TheOptimizersNameIsTheClassOfTheProgramsOwn) {
+  const auto name = [](const OptimizerSource& optimizer) {
+    const auto model = std::make_shared<testing::OddNet>();
+    return std::get<0>(initialize(model, {.config = testing::basic(), .optimizer = optimizer}))
+        ->optimizer_name();
+  };
+  EXPECT_EQ(name(nullptr), "adamw");  // as DeepSpeed spells the types that it reads in any case
+  EXPECT_EQ(name([](std::vector<at::Tensor> parameters) {
+              return std::make_shared<torch::optim::SGD>(std::move(parameters),
+                                                         torch::optim::SGDOptions(0.1));
+            }),
+            "SGD");
 }
 
 // weight_quantization is of inference; that of training is a part of compression_training.

@@ -77,5 +77,17 @@ TEST(StaticLossScaler, NeverMoves) {
   EXPECT_FALSE(scaler.is_dynamic());
 }
 
+TEST(DynamicLossScaler, StaysAtItsMinimumWithoutAnErrorWhereAskedTo) {
+  DynamicLossScaler scaler({.initial_scale = 4.0, .hysteresis = 1, .raise_error_at_min_scale = false});
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(scaler.is_exhausted());
+    scaler.update(true);
+  }
+  EXPECT_EQ(scaler.scale(), 1.0);
+  scaler.set_raise_error_at_min_scale(true);
+  EXPECT_TRUE(scaler.is_exhausted());
+  EXPECT_THROW(scaler.update(true), UsageError);
+}
+
 }  // namespace
 }  // namespace deepspeed::precision
