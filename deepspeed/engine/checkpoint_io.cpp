@@ -31,7 +31,7 @@ void Engine::save_checkpoint(const std::string& directory, const SaveOptions& op
 }
 
 LoadResult Engine::load_checkpoint(const std::string& directory, const LoadOptions& options) {
-  require_states_here("load_checkpoint");
+  require_memory_here("load_checkpoint");  // one that failed in the middle is made good by the next
   return CheckpointIo(*this).load(directory, options);
 }
 

@@ -5,7 +5,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "deepspeed/checkpoint/deferred_archive.h"
 #include "deepspeed/checkpoint/deferred_tensors.h"
@@ -17,8 +19,9 @@
 #include "deepspeed/checkpoint/plain_optimizer.h"
 #include "deepspeed/engine/checkpoint_options.h"
 #include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/opened_checkpoint.h"
+#include "deepspeed/engine/run_snapshot.h"
 #include "deepspeed/engine/save_job.h"
-#include "deepspeed/engine/stored_module.h"
 
 namespace deepspeed {
 
@@ -60,28 +63,57 @@ class CheckpointIo {
 
   // checkpoint_load.cpp
   std::string chosen_tag(const std::string& directory, const LoadOptions& options) const;
+  /// The tag that all ranks chose; "" where they found none.
+  std::string agreed_tag(const std::string& directory, const LoadOptions& options);
   bool loads_optimizer(const LoadOptions& options) const;
+  OpenedCheckpoint open(const std::string& directory, const std::string& tag,
+                        const LoadOptions& options) const;
+  /// Throws where the checkpoint does not fit the engine.
+  void check_fit(const OpenedCheckpoint& opened, const LoadOptions& options) const;
+  /// Reads what the load will read once. Throws CheckpointError where it is damaged.
+  void verify(const OpenedCheckpoint& opened) const;
+  /// All that was checked, into the engine. Where the small things fail, which come first, they are put back;
+  /// where weights and states do, the engine says from then on that it holds parts.
+  void take_over(const OpenedCheckpoint& opened, const RunSnapshot& before, const LoadOptions& options);
+  void load_weights_and_states(const OpenedCheckpoint& opened, const LoadOptions& options);
+  void follow_masters(const OpenedCheckpoint& opened);
+
+  // checkpoint_load_run.cpp
+  void open_run(const std::string& directory, const std::string& tag, OpenedCheckpoint& opened) const;
+  bool loads_schedule(const OpenedCheckpoint& opened, const LoadOptions& options) const;
+  RunSnapshot run_snapshot(const OpenedCheckpoint& opened, const LoadOptions& options) const;
+  void load_run(const OpenedCheckpoint& opened, const LoadOptions& options);
+  void load_scaler(const checkpoint::LossScalerStates& states);
+  void put_back(const RunSnapshot& before);
+
+  // checkpoint_load_module.cpp
+  void open_module(const std::string& directory, const std::string& tag, const LoadOptions& options,
+                   OpenedCheckpoint& opened) const;
   std::unordered_set<std::string> weights_in_masters(const checkpoint::OptimizerFiles& source) const;
   StoredModule whole_module(const std::string& directory, const std::string& tag,
                             const checkpoint::ModuleStates& states,
                             const std::shared_ptr<checkpoint::DeferredArchive>& file, bool has_masters) const;
-  /// Where it throws CheckpointError because names or sizes do not fit, nothing has changed.
-  void load_module(const StoredModule& module, bool strict);
-  void load_files(const std::string& directory, const std::string& tag, const LoadOptions& options,
-                  LoadResult& result);
+  /// The model's own tensors by the names under which files have them.
+  std::unordered_map<std::string, at::Tensor> own_tensors() const;
+  /// Throws CheckpointError where names, with `strict`, or sizes do not fit.
+  void check_module(const StoredModule& module, bool strict) const;
+  void load_module(const StoredModule& module);
+
+  // checkpoint_load_optimizer.cpp
   checkpoint::OptimizerFiles open_optimizer(const std::string& directory, const std::string& tag,
-                                            const checkpoint::Manifest& manifest,
-                                            const std::shared_ptr<checkpoint::DeferredArchive>& model_file,
-                                            const checkpoint::ModelStates& states) const;
-  /// reads_masters: also where the engine's own masters are the model's weights.
-  void load_optimizer(const checkpoint::OptimizerFiles& source, bool reads_masters);
+                                            const OpenedCheckpoint& opened) const;
+  /// Throws CheckpointError, naming the way out, where the files have other groups or states than the
+  /// optimizer.
+  void check_optimizer(const OpenedCheckpoint& opened) const;
+  void check_states(const checkpoint::OptimizerFiles& source, size_t group) const;
+  void verify_optimizer(const OpenedCheckpoint& opened) const;
+  bool wants_master(const OpenedCheckpoint& opened) const;
+  void load_optimizer(const OpenedCheckpoint& opened);
   /// Masters and states of one slice; false: the files have no master of it.
   bool load_slice(const checkpoint::OptimizerFiles& source, size_t group, const zero::StateSlice& slice,
                   bool wants_master) const;
-  void load_scaler(const checkpoint::LossScalerStates& states);
-  void load_group_options(size_t group, const Json& options);
-  void load_run_state(const std::string& directory, const std::string& tag,
-                      const checkpoint::Manifest& manifest);
+  /// The group's hyperparameters with those of the file. Throws CheckpointError where one is of another kind.
+  optim::Hyperparameters loaded_options(size_t group, const Json& options) const;
 
   Engine& engine_;
 };

@@ -39,6 +39,21 @@ std::unordered_set<std::string> trained_here_and_there(const checkpoint::ModuleS
 
 }  // namespace
 
+void CheckpointIo::open_module(const std::string& directory, const std::string& tag,
+                               const LoadOptions& options, OpenedCheckpoint& opened) const {
+  const checkpoint::ModuleStates& states = opened.states.states;
+  const bool has_masters = opened.optimizer.has_value() && !options.custom_load_fn;
+  if (opened.is_sharded) {
+    opened.module = whole_module(directory, tag, states, opened.file, has_masters);
+    return;
+  }
+  std::unordered_set<std::string> in_masters;
+  if (has_masters) in_masters = weights_in_masters(*opened.optimizer);
+  for (const auto& [name, tensor] : states.module)
+    opened.module.push_back(
+        {name, tensor, in_masters.contains(name) ? nullptr : loader_of(opened.file, tensor)});
+}
+
 /// Of stage 3, whose model files have shards of frozen parameters and nothing of the others. has_masters:
 /// those come with the masters.
 StoredModule CheckpointIo::whole_module(const std::string& directory, const std::string& tag,
@@ -88,12 +103,17 @@ std::unordered_set<std::string> CheckpointIo::weights_in_masters(
   return names;
 }
 
-void CheckpointIo::load_module(const StoredModule& module, bool strict) {
+std::unordered_map<std::string, at::Tensor> CheckpointIo::own_tensors() const {
   std::unordered_map<std::string, at::Tensor> own;
   for (const zero::NamedTensor& param : engine_.model_.parameters)
     own.emplace(param.name, param.tensor.detach());
   for (const zero::NamedTensor& buffer : engine_.model_.buffers)
     own.emplace(buffer.name, buffer.tensor.detach());
+  return own;
+}
+
+void CheckpointIo::check_module(const StoredModule& module, bool strict) const {
+  const std::unordered_map<std::string, at::Tensor> own = own_tensors();
   std::unordered_set<std::string> aliases, seen;
   for (const auto& [alias, owner] : engine_.model_.shared_parameters) aliases.insert(alias);
 
@@ -123,8 +143,13 @@ void CheckpointIo::load_module(const StoredModule& module, bool strict) {
         unexpected.empty() ? std::string() : " it has, beyond the model, " + some(unexpected),
         "; load_module_strict = false loads what fits");
   }
+}
+
+void CheckpointIo::load_module(const StoredModule& module) {
+  const std::unordered_map<std::string, at::Tensor> own = own_tensors();
   for (const StoredTensor& stored : module) {
-    if (stored.load && seen.contains(stored.name)) zero::set_values(own.at(stored.name), stored.load());
+    const auto place = own.find(stored.name);  // a shared weight is stored under its first name as well
+    if (stored.load && place != own.end()) zero::set_values(place->second, stored.load());
   }
 }
 

@@ -22,6 +22,9 @@ struct LoadOptions {
   bool load_optimizer_states = true;
   bool load_lr_scheduler_states = true;
   bool load_module_only = false;
+  /// Compares what this rank needs with its checksums before anything changes, for which it reads it twice;
+  /// false: where a file is damaged, the engine holds parts of the checkpoint afterwards.
+  bool verify_first = true;
   /// Puts the file's tensors into the model, in place of the engine.
   std::function<void(const checkpoint::NamedTensors& tensors)> custom_load_fn = nullptr;
 };

@@ -224,6 +224,7 @@ checkpoint::LossScalerStates CheckpointIo::scaler_states() const {
   result.min_scale = dynamic->options().min_scale;
   result.delayed_shift = dynamic->options().hysteresis;
   result.consecutive_hysteresis = dynamic->options().consecutive_hysteresis;
+  result.raise_error_at_min_scale = dynamic->options().raise_error_at_min_scale;
   return result;
 }
 

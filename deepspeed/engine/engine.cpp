@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iomanip>
+#include <limits>
 #include <sstream>
 #include <utility>
 
@@ -32,6 +33,7 @@ Engine::Engine(EngineParts parts)
       pool_(std::move(parts.pool)),
       params_(std::move(parts.params)),
       claims_(std::move(parts.claims)) {
+  client_optimizer_ = std::move(parts.client_optimizer);
   if (config_.wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
   if (config_.timers.throughput.enabled) throughput_.emplace(config_.timers.throughput.synchronized);
   const auto& writer = config_.checkpoint.writer;
@@ -52,6 +54,15 @@ std::map<std::string, double> Engine::get_wall_clock_timers() const {
 
 void Engine::note_memory(const char* when) const {
   if (config_.memory_breakdown) log::info("[engine] memory ", when, ": ", profile::memory_in_use());
+}
+
+void Engine::require_whole(const char* call) const {
+  if (loaded_in_part_.empty()) return;
+  raise<UsageError>(
+      kEngineWhere, call,
+      "(): the engine holds parts of a checkpoint, since load_checkpoint() failed while it wrote: ",
+      loaded_in_part_,
+      "; load a checkpoint with its optimizer states, or build the model and its engine anew");
 }
 
 zero::ZeroOptimizer& Engine::require_optimizer(const char* call) const {
@@ -127,6 +138,7 @@ void Engine::enter_autocast(std::optional<precision::AutocastScope>& scope) cons
 }
 
 void Engine::enter_access(std::optional<zero::ParameterAccess>& access, zero::AccessMode mode) const {
+  require_whole(mode == zero::AccessMode::kBackward ? "backward" : "forward");
   if (pool_) access.emplace(pool_, mode);
 }
 
@@ -190,6 +202,7 @@ void Engine::step(const StepOptions& options) {
   if (optimizer_->is_paused()) {
     raise<UsageError>(kEngineWhere, "step() inside of coalesce_grad_reduction(): end its scope first");
   }
+  if (lr_scheduler_) lr_scheduler_->check_step(options.last_batch_iteration);
   note_memory("before step");
   {
     const auto timing = time_part(profile::StepPart::kStep);
@@ -217,11 +230,11 @@ void Engine::take_model_step(const StepOptions& options) {
   const zero::StepResult result = optimizer_->step(global_steps_ + 1);
   optimizer_->zero_grad();
   step_applied_ = result.applied;
-  grad_norm_ = result.grad_norm;
   if (!result.applied) {
     ++skipped_steps_;
-  } else if (lr_scheduler_) {
-    lr_scheduler_->step(options.last_batch_iteration);
+  } else {
+    grad_norm_ = result.grad_norm;
+    if (lr_scheduler_) lr_scheduler_->step(options.last_batch_iteration);
   }
   ++global_steps_;
   // Unmanaged, a step has as many micro batches as there were backwards.
@@ -324,7 +337,9 @@ std::vector<std::string> Engine::get_type() const {
 }
 
 void Engine::set_lr(double lr) {
-  for (auto& group : require_optimizer("set_lr").param_groups()) group.set_lr(lr);
+  auto& groups = require_optimizer("set_lr").param_groups();
+  optim::check_lr("engine.set_lr", lr);
+  for (auto& group : groups) group.set_lr(lr);
 }
 
 double Engine::loss_scale() const { return optimizer_ ? optimizer_->loss_scale() : 1.0; }
@@ -357,8 +372,11 @@ void Engine::set_train_batch_size(int64_t size) {
 }
 
 void Engine::set_train_micro_batch_size(int64_t size) {
-  if (size < 1)
-    raise<UsageError>(kEngineWhere, "set_train_micro_batch_size(", size, "): expected at least 1");
+  const int64_t largest =
+      std::numeric_limits<int64_t>::max() / config_.gradient_accumulation_steps / dp_world_size();
+  if (size < 1 || size > largest) {
+    raise<UsageError>(kEngineWhere, "set_train_micro_batch_size(", size, "): expected 1 to ", largest);
+  }
   config_.train_micro_batch_size_per_gpu = size;
   config_.train_batch_size = size * config_.gradient_accumulation_steps * dp_world_size();
 }

@@ -71,6 +71,7 @@ struct EngineParts {
   std::shared_ptr<zero::GatherPool> pool = {};    // of stage 3; null: the parameters are not partitioned
   std::unique_ptr<zero::ParamStore> params = {};  // of stage 3 without an optimizer, which has it else
   ParamClaims claims = {};
+  std::optional<std::string> client_optimizer = {};  // class of the program's own optimizer; nothing: none
 };
 
 class Engine : public ConfigGetters, public LaterCalls {
@@ -141,8 +142,8 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// for a device `nvme`, beside the config's offload sections, and where parameters are gathered.
   void offload_states(const OffloadStatesOptions& options = {});
   void reload_states(bool non_blocking = false);
-  /// Throws UsageError, naming `call`, between the two, and where a parameter of the model got other memory
-  /// after initialize(), naming it.
+  /// Throws UsageError, naming `call`, between the two, where a parameter of the model got other memory
+  /// after initialize(), naming it, and where a checkpoint was loaded in part.
   void require_states_here(const char* call) const;
   /// Gives the optimizer and its states back. The model keeps its weights and can be evaluated; training
   /// calls are refused from here on.
@@ -155,9 +156,9 @@ class Engine : public ConfigGetters, public LaterCalls {
   int64_t global_samples() const { return global_samples_; }
   int64_t skipped_steps() const { return skipped_steps_; }
   bool was_step_applied() const { return step_applied_; }
-  /// L2 norm of the gradients of the last step, unscaled, before clipping; nothing before the first step and
-  /// where it is not computed (fp32, stage 0, no clipping). Where no overflow check and no clipping has read
-  /// it, this call waits for the device.
+  /// L2 norm of the gradients of the last step that was applied, unscaled, before clipping; nothing before
+  /// the first one and where it is not computed (fp32, stage 0, no clipping). Where no overflow check and no
+  /// clipping has read it, this call waits for the device.
   std::optional<double> get_global_grad_norm() const {
     return grad_norm_ ? std::optional(grad_norm_->value()) : std::nullopt;
   }
@@ -182,8 +183,11 @@ class Engine : public ConfigGetters, public LaterCalls {
   std::tuple<int64_t, int64_t, int64_t> get_batch_info() const;
   /// Changes the accumulation steps; throws UsageError where `size` is no multiple of micro batch * ranks.
   void set_train_batch_size(int64_t size);
-  /// Keeps the accumulation steps and changes the train batch with it.
+  /// Keeps the accumulation steps and changes the train batch with it. Throws UsageError below 1, and where
+  /// the train batch were no 64-bit number.
   void set_train_micro_batch_size(int64_t size);
+  /// Of all groups, until the schedule's next step. Throws UsageError for a rate that is negative or not
+  /// finite.
   void set_lr(double lr);
   bool torch_autocast_enabled() const { return autocast_.has_value(); }
   /// Throws UsageError where torch_autocast is off.
@@ -218,7 +222,9 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// Whether nothing is being written; a failure counts as done.
   bool checkpoint_is_saved() const;
   /// Reads what save_checkpoint() wrote; all ranks call it. `path` of the result is empty where there is no
-  /// checkpoint.
+  /// checkpoint. Where it throws before it writes, which is with LoadOptions::verify_first all but a disk
+  /// that fails and a custom_load_fn that throws, nothing has changed on any rank; after that, calls that use
+  /// the model are UsageErrors until a checkpoint was loaded.
   LoadResult load_checkpoint(const std::string& directory, const LoadOptions& options = {});
   /// The model's weights in their own dtype, in one file that torch.load reads. Rank 0 writes.
   void save_16bit_model(const std::string& directory, const std::string& file_name = "pytorch_model.bin",
@@ -268,6 +274,9 @@ class Engine : public ConfigGetters, public LaterCalls {
   void end_coalescing(bool reduce);
   void report_progress();
   void report_throughput();
+  /// The parts of require_states_here(): where states and weights are, and whether a load has ended.
+  void require_memory_here(const char* call) const;
+  void require_whole(const char* call) const;
   void refresh_boundary();
 
   comm::World world_;
@@ -300,6 +309,7 @@ class Engine : public ConfigGetters, public LaterCalls {
   std::unique_ptr<ModelChanges> model_changes_;        // null: nothing is trained
   ParamClaims claims_;
   bool is_compiled_ = false;
+  std::string loaded_in_part_;  // why load_checkpoint() failed while it wrote; empty: it did not
   bool is_destroyed_ = false;
 };
 

@@ -45,6 +45,9 @@ LoadedWeights load_weights(Engine& engine, const std::filesystem::path& path,
   constexpr const char* kLoading = "loading weights";
   std::optional<checkpoint::WeightLoading> loading;
   on_all_ranks(engine.world().group(), kLoading, [&] {
+    engine.require_states_here("load_weights");
+    if (engine.optimizer()) engine.optimizer()->check_no_step_has_begun();
+    for (const zero::NamedTensor& param : engine.model().parameters) zero::check_settable(param.tensor);
     loading.emplace(checkpoint::open_weights(path, options.key), targets_of(engine.model()), options);
   });
   on_all_ranks(engine.world().group(), kLoading, [&] { loading->run(); });

@@ -24,6 +24,21 @@ void check_names(const Tensors& own, const Tensors& given) {
   }
 }
 
+void check_value(const std::string& name, const at::Tensor& given, const at::Tensor& own) {
+  if (!given.defined() || given.is_meta() || given.is_complex() != own.is_complex()) {
+    raise<UsageError>(kModuleStateWhere, "'", name, "' is ",
+                      !given.defined()  ? "undefined"
+                      : given.is_meta() ? "on the meta device, which has no values"
+                                        : message("of type ", given.scalar_type()),
+                      ", expected values that ", own.scalar_type(), " takes");
+  }
+  if (given.sizes() != own.sizes()) {
+    raise<UsageError>(kModuleStateWhere, "'", name, "' has sizes ", given.sizes(), ", expected ",
+                      own.sizes());
+  }
+  zero::check_settable(own);
+}
+
 }  // namespace
 
 std::vector<zero::NamedTensor> Engine::module_state_dict(bool exclude_frozen_parameters) const {
@@ -51,11 +66,9 @@ void Engine::load_module_state_dict(const std::vector<zero::NamedTensor>& state,
   if (strict) check_names(own, given);
   for (const auto& [name, tensor] : given) {
     const auto place = own.find(name);
-    if (place != own.end() && place->second.sizes() != tensor.sizes()) {
-      raise<UsageError>(kModuleStateWhere, "'", name, "' has sizes ", tensor.sizes(), ", expected ",
-                        place->second.sizes());
-    }
+    if (place != own.end()) check_value(name, tensor, place->second);
   }
+  if (optimizer_) optimizer_->check_no_step_has_begun();
   const c10::NoGradGuard no_grad;
   for (const auto& [name, tensor] : given) {
     const auto place = own.find(name);

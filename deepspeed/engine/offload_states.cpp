@@ -71,6 +71,11 @@ void Engine::reload_states(bool non_blocking) {
 }
 
 void Engine::require_states_here(const char* call) const {
+  require_memory_here(call);
+  require_whole(call);
+}
+
+void Engine::require_memory_here(const char* call) const {
   if (!parked_states_.empty()) {
     raise<UsageError>(kOffloadStatesWhere, call,
                       "() while states are with the host; call reload_states() first");

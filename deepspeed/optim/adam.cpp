@@ -150,12 +150,18 @@ SliceState Adam::state(size_t slice_id) const {
   return state;
 }
 
-void Adam::load_state(size_t slice_id, const SliceState& state) {
+std::vector<std::string> Adam::state_names() const {
   std::vector<std::string> names = {"exp_avg", "exp_avg_sq"};
   if (options_.amsgrad) {
     names.emplace_back("max_exp_avg_sq");
   }
-  const auto copies = copy_state(kAdamWhere, state, names, options_.moment_dtype);
+  return names;
+}
+
+void Adam::check_state(const SliceState& state) const { check_state_names(kAdamWhere, state, state_names()); }
+
+void Adam::load_state(size_t slice_id, const SliceState& state) {
+  const auto copies = copy_state(kAdamWhere, state, state_names(), options_.moment_dtype);
   const auto it = moments_.find(slice_id);
   if (it != moments_.end() && it->second.exp_avg.numel() != copies[0].numel()) {
     raise<UsageError>(kAdamWhere, "slice ", slice_id, " has ", it->second.exp_avg.numel(),

@@ -43,6 +43,7 @@ class Adam : public Optimizer {
   void take_back(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
+  void check_state(const SliceState& state) const override;
   int64_t state_bytes() const override;
   const AdamOptions& options() const { return options_; }
 
@@ -54,6 +55,7 @@ class Adam : public Optimizer {
     int64_t step = 0;
   };
 
+  std::vector<std::string> state_names() const;
   Moments& moments_of(const FlatSlice& slice);
   /// The arguments of this step of the slice, which counts from 1.
   kernels::AdamStep arguments_of(const FlatSlice& slice, int64_t step, double gradient_scale) const;

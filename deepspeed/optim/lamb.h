@@ -31,6 +31,7 @@ class Lamb : public Optimizer {
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override { return states_.state(slice_id); }
   void load_state(size_t slice_id, const SliceState& state) override { states_.load_state(slice_id, state); }
+  void check_state(const SliceState& state) const override { states_.check_state(state); }
   int64_t state_bytes() const override { return states_.bytes(); }
 
   /// The coefficients of the slice's last step, one a parameter, in the order of its segments; empty before.

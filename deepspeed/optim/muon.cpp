@@ -220,12 +220,22 @@ SliceState Muon::state(size_t slice_id) const {
   return all;
 }
 
-void Muon::load_state(size_t slice_id, const SliceState& state) {
-  SliceState momentum, moments;  // the second holds all the rest, so that a foreign name is an error
+Muon::TwoStates Muon::apart(const SliceState& state) {
+  TwoStates both;
   for (const auto& item : state.tensors) {
-    (item.first == kMomentum ? momentum : moments).tensors.push_back(item);
+    (item.first == kMomentum ? both.momentum : both.moments).tensors.push_back(item);
   }
-  momentum.step = moments.step = state.step;
+  both.momentum.step = both.moments.step = state.step;
+  return both;
+}
+
+void Muon::check_state(const SliceState& state) const {
+  const auto [momentum, moments] = apart(state);
+  if (!moments.tensors.empty()) moments_.check_state(moments);
+}
+
+void Muon::load_state(size_t slice_id, const SliceState& state) {
+  const auto [momentum, moments] = apart(state);
   if (!moments.tensors.empty()) {
     moments_.load_state(slice_id, moments);
   }

@@ -41,9 +41,15 @@ class Muon : public Optimizer {
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
+  void check_state(const SliceState& state) const override;
   int64_t state_bytes() const override { return momenta_.bytes() + moments_.bytes(); }
 
  private:
+  /// A state's momentum, and all the rest, so that a foreign name there is an error.
+  struct TwoStates {
+    SliceState momentum, moments;
+  };
+  static TwoStates apart(const SliceState& state);
   bool uses_muon_for(size_t group, int64_t param_index, size_t num_dims) const;
   std::string param_name(size_t group, int64_t param_index) const;
   /// The change of the segment's elements before it is orthogonalized; moves the momentum.

@@ -97,6 +97,9 @@ class Optimizer {
   /// Takes over copies; a state of fp64 stays one where the optimizer's are fp32. Throws UsageError where
   /// names or sizes do not fit.
   virtual void load_state(size_t slice_id, const SliceState& state) = 0;
+  /// Throws UsageError where load_state() would for the names and the step of a state, whose tensors may have
+  /// no elements here.
+  virtual void check_state(const SliceState& state) const = 0;
   /// Bytes of all state tensors.
   virtual int64_t state_bytes() const = 0;
 

@@ -82,6 +82,10 @@ SliceState Sgd::state(size_t slice_id) const {
   return state;
 }
 
+void Sgd::check_state(const SliceState& state) const {
+  if (!state.tensors.empty()) check_state_names(kSgdWhere, state, {"momentum_buffer"});
+}
+
 void Sgd::load_state(size_t slice_id, const SliceState& state) {
   Momentum loaded;
   loaded.step = state.step;

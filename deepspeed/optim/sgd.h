@@ -23,6 +23,7 @@ class Sgd : public Optimizer {
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
+  void check_state(const SliceState& state) const override;
   int64_t state_bytes() const override;
 
  private:

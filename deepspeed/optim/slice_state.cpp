@@ -23,8 +23,7 @@ const at::Tensor& find(const char* where, const SliceState& state, const std::st
 
 }  // namespace
 
-std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
-                                   const std::vector<std::string>& names, at::ScalarType dtype) {
+void check_state_names(const char* where, const SliceState& state, const std::vector<std::string>& names) {
   for (const auto& [name, tensor] : state.tensors) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       raise<UsageError>(where, "the state holds '", name, "', which this optimizer does not know");
@@ -33,6 +32,12 @@ std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
   if (state.step < 0) {
     raise<UsageError>(where, "the state's step is ", state.step, ", expected at least 0");
   }
+  for (const std::string& name : names) find(where, state, name);
+}
+
+std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
+                                   const std::vector<std::string>& names, at::ScalarType dtype) {
+  check_state_names(where, state, names);
   std::vector<at::Tensor> copies;
   for (const std::string& name : names) {
     const at::Tensor& tensor = find(where, state, name);

@@ -18,6 +18,8 @@ std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
 /// `dtype`, the one of an optimizer's states; fp64 where the slice's masters are. Throws UsageError where
 /// they are and `dtype` is another one than fp32.
 at::ScalarType state_dtype_of(const char* where, const FlatSlice& slice, at::ScalarType dtype);
+/// Throws UsageError as copy_state() does for names and step, and makes no copies.
+void check_state_names(const char* where, const SliceState& state, const std::vector<std::string>& names);
 
 /// Throws UsageError unless a state tensor of a slice has the slice's size.
 void check_state_numel(const char* where, const FlatSlice& slice, const at::Tensor& state);

@@ -5,7 +5,6 @@
 #include <ATen/ops/full.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/optim/slice_state.h"
 
 namespace deepspeed::optim {
 

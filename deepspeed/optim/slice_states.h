@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/optim/optimizer.h"
+#include "deepspeed/optim/slice_state.h"
 
 namespace deepspeed::optim {
 
@@ -30,6 +31,7 @@ class SliceStates {
   /// What Optimizer's functions of these names do.
   SliceState state(size_t slice_id) const;
   void load_state(size_t slice_id, const SliceState& state);
+  void check_state(const SliceState& state) const { check_state_names(where_, state, names_); }
   int64_t bytes() const;
   at::ScalarType dtype() const { return dtype_; }
 

@@ -255,6 +255,15 @@ SliceState TorchOptimizer::state(size_t slice_id) const {
   return state;
 }
 
+void TorchOptimizer::check_state(const SliceState& state) const {
+  if (native_) return native_->check_state(state);
+  require_known_state("load");
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : state.tensors) names.push_back(name);
+  check_state_names(kTorchOptimizerWhere, state, names);
+  if (!state.tensors.empty()) class_->make_state(state);  // checks the names
+}
+
 void TorchOptimizer::load_state(size_t slice_id, const SliceState& state) {
   if (native_) {
     native_->load_state(slice_id, state);

@@ -47,6 +47,7 @@ class TorchOptimizer : public Optimizer {
   /// Throws NotSupportedError for a class without a known state.
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
+  void check_state(const SliceState& state) const override;
   /// 0 for a class without a known state.
   int64_t state_bytes() const override;
 

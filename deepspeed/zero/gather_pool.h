@@ -84,6 +84,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// This rank's shard of `values` (of the parameter's sizes, any dtype and device) becomes its shard. Talks
   /// to no rank: all ranks call it with the same values.
   void set_values(PartitionedStorage& storage, const at::Tensor& values);
+  /// Throws UsageError where set_values() would not take any values now.
+  void check_settable(const PartitionedStorage& storage) const;
   /// Whether write_back() or set_values() changed the shard since the last call.
   bool take_was_set(PartitionedStorage& storage);
 

@@ -70,21 +70,26 @@ void GatherPool::shard_changed(PartitionedStorage& storage) {
   release(storage);
 }
 
-void GatherPool::set_values(PartitionedStorage& storage, const at::Tensor& values) {
+void GatherPool::check_settable(const PartitionedStorage& storage) const {
   const std::lock_guard lock(mutex_);
-  const c10::NoGradGuard no_grad;
   if (storage.is_copy()) {
     raise<UsageError>(kHoldWhere, "'", storage.name_,
                       "' is a copy of a partitioned parameter; set the parameter itself");
   }
   check_not_suspended(storage);
-  if (values.numel() != storage.numel_) {
-    raise<UsageError>(kHoldWhere, "parameter '", storage.name_, "' has ", storage.numel_,
-                      " elements, got values of ", values.numel());
-  }
   if (storage.num_holds_ > 0) {
     raise<UsageError>(kHoldWhere, "parameter '", storage.name_,
                       "' got other values while it is gathered; leave zero::GatheredParameters first");
+  }
+}
+
+void GatherPool::set_values(PartitionedStorage& storage, const at::Tensor& values) {
+  const std::lock_guard lock(mutex_);
+  const c10::NoGradGuard no_grad;
+  check_settable(storage);
+  if (values.numel() != storage.numel_) {
+    raise<UsageError>(kHoldWhere, "parameter '", storage.name_, "' has ", storage.numel_,
+                      " elements, got values of ", values.numel());
   }
   const Interval own = shard_elements(storage.numel_, group_.size(), group_.rank());
   storage.shard_->write(values.detach().reshape({-1}).narrow(0, own.begin, own.numel()));

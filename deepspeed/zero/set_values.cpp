@@ -30,6 +30,11 @@ int64_t disk_bytes(const at::Tensor& tensor) {
   return storage && !storage->shard()->memory().defined() ? storage->shard()->bytes() : 0;
 }
 
+void check_settable(const at::Tensor& tensor) {
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  if (storage) storage->pool()->check_settable(*storage);
+}
+
 void set_values(const at::Tensor& tensor, const at::Tensor& values) {
   const c10::NoGradGuard no_grad;
   const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));

@@ -19,5 +19,7 @@ int64_t disk_bytes(const at::Tensor& tensor);
 /// this rank's part into its shard. Talks to no rank: all ranks call it with the same values. Throws
 /// UsageError for another number of elements and inside of a GatheredParameters.
 void set_values(const at::Tensor& tensor, const at::Tensor& values);
+/// Throws UsageError where set_values() would not take any values now: inside of a GatheredParameters.
+void check_settable(const at::Tensor& tensor);
 
 }  // namespace deepspeed::zero

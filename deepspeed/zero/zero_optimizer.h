@@ -143,7 +143,8 @@ class ZeroOptimizer {
   MemoryBytes memory() const;
 
   // State, for checkpoints. With super_offload there is none from the boundary's backward to step():
-  // UsageError.
+  // UsageError, which check_no_step_has_begun() throws without touching any.
+  void check_no_step_has_begun() const;
   /// In the group's flat space; at stage 3 in that of this rank's shards.
   Interval owned(size_t group) const { return slices_->owned(group); }
   /// The parameters that meet the owned interval, or a part of it (relative to its begin), in order.
@@ -208,7 +209,6 @@ class ZeroOptimizer {
   void step_slices(int64_t step_number, double gradient_scale);
   /// Runs a part of the step; what it throws leaves the step applied in part.
   void note_damage_of(int64_t step_number, const std::function<void()>& step);
-  void check_no_step_has_begun() const;
   void check_undamaged() const;
   void check_whole() const;
   void gather_parameters();

@@ -1,4 +1,8 @@
 // Schedules that a program brings along, driven by an engine and carried by its checkpoints.
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <utility>
 
 #include <torch/optim/adamw.h>
 #include <torch/optim/schedulers/step_lr.h>
@@ -113,6 +117,91 @@ TEST(EngineLrScheduler, TorchsScheduleOverTheConfigsOptimizerResumesExactlyOnTwo
       }
     }
   });
+}
+
+/// A schedule as the config or the program gives it.
+struct ScheduleCase {
+  const char* name;
+  Json config;
+  std::function<optim::LrSchedulerSource()> source = [] { return optim::LrSchedulerSource(); };
+};
+
+std::vector<ScheduleCase> all_kinds_of_schedules() {
+  const auto named = [](const char* type, Json params) {
+    return ScheduleCase{type, {{"type", type}, {"params", std::move(params)}}};
+  };
+  return {{"none", nullptr},
+          named("LRRangeTest", {{"lr_range_test_step_size", 2}}),
+          named("OneCycle", {{"cycle_min_lr", 0.001}, {"cycle_max_lr", 0.1}, {"cycle_first_step_size", 3}}),
+          named("WarmupLR", {{"warmup_max_lr", 0.1}, {"warmup_num_steps", 9}}),
+          named("WarmupDecayLR", {{"total_num_steps", 9}, {"warmup_num_steps", 4}}),
+          named("WarmupCosineLR", {{"total_num_steps", 9}, {"warmup_num_steps", 4}}),
+          {"a user's", nullptr, [] { return optim::LrSchedulerSource(std::make_shared<Halving>()); }},
+          {"torch's", nullptr, [] {
+             return optim::LrSchedulerSource([](torch::optim::Optimizer& optimizer) {
+               return std::make_shared<torch::optim::StepLR>(optimizer, 2, 0.5);
+             });
+           }}};
+}
+
+// What was set by hand holds until the schedule's next step, with a save and a load in between as without.
+TEST(EngineLrScheduler, WhatWasSetByHandIsResumedExactly) {
+  const TemporaryFolder folder;
+  testing::run_ranks(2, [&](comm::World& world) {
+    for (const ScheduleCase& schedule : all_kinds_of_schedules()) {
+      for (const int stage : {0, 1, 3}) {
+        SCOPED_TRACE(message(schedule.name, ", stage ", stage));
+        Json config = basic({{"zero_optimization", {{"stage", stage}}}, {"log_level", "error"}});
+        if (!schedule.config.is_null()) config["scheduler"] = schedule.config;
+        const auto make = [&] {
+          return std::get<0>(
+              initialize(std::make_shared<OddNet>(),
+                         {.config = config, .lr_scheduler = schedule.source(), .world = world}));
+        };
+        const auto engine = make();
+        for (int i = 0; i < 3; ++i) train_step(*engine, i);
+        engine->set_lr(0.5);
+        auto& options = engine->optimizer()->param_groups()[0].options;
+        options.set("weight_decay", 0.125);
+        options.set("betas", std::pair{0.75, 0.875});
+        const auto directory = folder.path() / message(schedule.name, stage);
+        engine->save_checkpoint(directory);
+        const auto resumed = make();
+        resumed->load_checkpoint(directory);
+        const auto& loaded = resumed->optimizer()->param_groups()[0].options;
+        EXPECT_EQ(resumed->get_lr()[0], 0.5);
+        EXPECT_EQ(loaded.number("weight_decay"), 0.125);
+        EXPECT_EQ(loaded.pair("betas"), (std::pair{0.75, 0.875}));
+        EXPECT_EQ(rates_of_steps(*resumed, 4), rates_of_steps(*engine, 4));
+        EXPECT_EQ(resumed->get_lr(), engine->get_lr());
+        EXPECT_TRUE(resumed->optimizer()->master(0).equal(engine->optimizer()->master(0)));
+      }
+    }
+  });
+}
+
+TEST(EngineLrScheduler, SetLrRefusesWhatIsNoRate) {
+  const auto engine = testing::make_engine(basic());
+  for (const double rate : {std::nan(""), HUGE_VAL, -HUGE_VAL, -0.1}) {
+    EXPECT_THROW(engine->set_lr(rate), UsageError) << rate;
+  }
+  EXPECT_EQ(engine->get_lr()[0], 0.01);
+  engine->set_lr(0.0);
+  EXPECT_EQ(engine->get_lr()[0], 0.0);
+}
+
+TEST(EngineLrScheduler, AStepByNumberThatItDoesNotTakeUpdatesNothing) {
+  const auto engine = std::get<0>(initialize(
+      std::make_shared<OddNet>(), {.config = basic(), .lr_scheduler = std::make_shared<Halving>()}));
+  const auto [inputs, targets] = testing::odd_batch(0, 4);
+  engine->backward(engine->forward(inputs, targets));
+  const at::Tensor before = engine->optimizer()->master(0).clone();
+  EXPECT_THROW(engine->step({.last_batch_iteration = 3}), UsageError);
+  EXPECT_TRUE(engine->optimizer()->master(0).equal(before));
+  EXPECT_EQ(engine->global_steps(), 0);
+  engine->step();  // the gradients are still there
+  EXPECT_EQ(engine->global_steps(), 1);
+  EXPECT_FALSE(engine->optimizer()->master(0).equal(before));
 }
 
 TEST(EngineLrScheduler, AForeignTorchScheduleIsRefused) {

@@ -158,6 +158,11 @@ const std::vector<MethodRow> kTraining = {
      [](TestEngine& e) {
        e.set_train_micro_batch_size(3);
        EXPECT_EQ(e.get_batch_info(), std::make_tuple(6, 3, 2));
+       for (const int64_t size : {int64_t{0}, int64_t{-4}, std::numeric_limits<int64_t>::max()}) {
+         EXPECT_THROW(e.set_train_micro_batch_size(size), UsageError) << size;
+         EXPECT_THROW(e.set_train_batch_size(size), UsageError) << size;
+       }
+       EXPECT_EQ(e.get_batch_info(), std::make_tuple(6, 3, 2));
      }},
     {"memory", [](TestEngine& e) { EXPECT_GT(e.memory().total(), e.memory().parameters); }},
     {"install_preemption_handler",

@@ -62,14 +62,14 @@ void warm(const std::string& folder) {
 }
 
 // Of the optimizer's states: what a load reads beyond one without them.
-int64_t optimizer_bytes(int world_size, const std::string& folder) {
+int64_t optimizer_bytes(int world_size, const std::string& folder, bool verify_first = false) {
   warm(folder);
   const auto texts = run_ranks_collect(world_size, [&](comm::World& world) {
     const auto engine = make_wide_engine(world);
     const int64_t start = bytes_read();
-    engine->load_checkpoint(folder, {.load_optimizer_states = false});
+    engine->load_checkpoint(folder, {.load_optimizer_states = false, .verify_first = verify_first});
     const int64_t between = bytes_read();
-    engine->load_checkpoint(folder);
+    engine->load_checkpoint(folder, {.verify_first = verify_first});
     return std::to_string((bytes_read() - between) - (between - start));
   });
   return std::accumulate(texts.begin(), texts.end(), int64_t{0},
@@ -88,6 +88,7 @@ TEST(ResumeElsewhereBytes, AreAtMostATenthMoreThanOnTheSameRanks) {
   const int64_t same = optimizer_bytes(2, path);
   EXPECT_GT(same, 3 * 4 * kWideNumel);  // masters and two moments
   EXPECT_LT(same, 3.3 * 4 * kWideNumel);
+  EXPECT_LT(optimizer_bytes(2, path, /*verify_first=*/true), 2.1 * double(same));
   for (const int ranks : {1, 3, 4}) {
     EXPECT_LT(double(optimizer_bytes(ranks, path)), 1.1 * double(same)) << ranks << " ranks";
   }

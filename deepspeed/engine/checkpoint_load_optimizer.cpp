@@ -1,0 +1,214 @@
+// Loading a checkpoint: masters and states of the optimizer.
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/misfit_error.h"
+#include "deepspeed/engine/checkpoint_io.h"
+#include "deepspeed/engine/hyperparameters_json.h"
+
+namespace deepspeed {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kLoadOptimizerWhere = "checkpoint";
+constexpr const char* kWithoutStates = "; load with load_optimizer_states = false";
+constexpr int64_t kVerifiedNumel = int64_t{1} << 20;  // read at a time where nothing is kept
+
+// At stage 3 the weights are in the optimizer's files too, so that leaving these out is no way out.
+std::string with_way_out(const Error& error, const OpenedCheckpoint& opened) {
+  const std::string text = error.what();
+  const bool names_it = text.find("load_optimizer_states") != std::string::npos;
+  return opened.is_sharded || names_it ? text : text + kWithoutStates;
+}
+
+// What lies between the parameters, and behind them.
+void zero_padding(const at::Tensor& flat, const std::vector<zero::ParamPiece>& pieces) {
+  int64_t end = 0;
+  for (const zero::ParamPiece& piece : pieces) {
+    if (piece.in_interval.begin > end) flat.narrow(0, end, piece.in_interval.begin - end).zero_();
+    end = piece.in_interval.end;
+  }
+  flat.narrow(0, end, flat.numel() - end).zero_();
+}
+
+// Of the parameter that the piece belongs to.
+Interval elements_of(const zero::ParamPiece& piece) {
+  return {piece.offset_in_param, piece.offset_in_param + piece.in_interval.numel()};
+}
+
+bool is_number(const optim::HyperparameterValue& value) {
+  return std::holds_alternative<int64_t>(value) || std::holds_alternative<double>(value);
+}
+
+void read_and_forget(const checkpoint::OptimizerFiles& source, const std::string& parameter,
+                     const std::string& state, const Interval& elements, at::ScalarType type) {
+  const at::Tensor memory = at::empty({std::min(kVerifiedNumel, elements.numel())}, type);
+  for (int64_t begin = elements.begin; begin < elements.end; begin += kVerifiedNumel) {
+    const Interval part{begin, std::min(begin + kVerifiedNumel, elements.end)};
+    source.read(parameter, state, part, memory.narrow(0, 0, part.numel()));
+  }
+}
+
+}  // namespace
+
+checkpoint::OptimizerFiles CheckpointIo::open_optimizer(const std::string& directory, const std::string& tag,
+                                                        const OpenedCheckpoint& opened) const {
+  const fs::path folder = fs::path(directory) / tag;
+  std::vector<checkpoint::NamedShapes> shapes;
+  for (const zero::StoredGroup& group : engine_.optimizer_->store().groups()) {
+    auto& of_group = shapes.emplace_back();
+    for (const zero::NamedTensor& param : group.params)
+      of_group.emplace_back(param.name, param.tensor.sizes().vec());
+  }
+  const bool loads_universal = engine_.load_universal_checkpoint();
+  if (!loads_universal && checkpoint::is_universal(folder)) {
+    raise<CheckpointError>(kLoadOptimizerWhere, folder,
+                           " is a universal checkpoint: it loads with checkpoint.load_universal = true");
+  }
+  try {
+    if (loads_universal) return checkpoint::OptimizerFiles::of_universal(folder, opened.manifest, shapes);
+    if (!opened.states.optimizer.is_none())
+      return checkpoint::OptimizerFiles::of_model_file(opened.file, opened.states.optimizer, shapes);
+    if (checkpoint::find_optim_states(directory, tag).empty())
+      raise<CheckpointError>(kLoadOptimizerWhere, directory, "/", tag, " holds no optimizer states");
+    return checkpoint::OptimizerFiles::of_partitions(directory, tag, opened.manifest,
+                                                     opened.states.states.param_shapes);
+  } catch (const checkpoint::MisfitError& error) {
+    throw checkpoint::MisfitError(with_way_out(error, opened));
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(with_way_out(error, opened));
+  }
+}
+
+bool CheckpointIo::wants_master(const OpenedCheckpoint& opened) const {
+  return opened.reads_masters || engine_.optimizer_->has_master_weights();
+}
+
+void CheckpointIo::check_optimizer(const OpenedCheckpoint& opened) const {
+  const checkpoint::OptimizerFiles& source = *opened.optimizer;
+  const auto& groups = engine_.optimizer_->store().groups();
+  if (source.groups().size() != groups.size()) {
+    raise<CheckpointError>(kLoadOptimizerWhere, "the checkpoint has ", source.groups().size(),
+                           " parameter groups, the optimizer has ", groups.size(), kWithoutStates);
+  }
+  for (size_t index = 0; index < groups.size(); ++index) {
+    check_states(source, index);
+    loaded_options(index, source.groups()[index].options);
+    for (const zero::NamedTensor& param : groups[index].params) {
+      const auto check = [&, numel = param.tensor.numel()](const std::string& state) {
+        const int64_t found = source.numel(param.name, state);
+        if (found >= numel || (found == 0 && state == checkpoint::kMasterState)) return;
+        raise<CheckpointError>(kLoadOptimizerWhere, "the optimizer files hold ", found,
+                               " elements of the state '", state, "' of '", param.name, "', expected ", numel,
+                               kWithoutStates);
+      };
+      if (wants_master(opened)) check(checkpoint::kMasterState);
+      for (const auto& [name, type] : source.groups()[index].states) check(name);
+    }
+  }
+}
+
+void CheckpointIo::check_states(const checkpoint::OptimizerFiles& source, size_t index) const {
+  const auto& group = source.groups()[index];
+  if (group.states.empty() && group.step == 0) return;
+  const optim::Optimizer& own = engine_.optimizer_->base_optimizer();
+  optim::SliceState state{{}, group.step};
+  for (const auto& [name, type] : group.states) state.tensors.emplace_back(name, at::empty({0}, type));
+  try {
+    own.check_state(state);
+  } catch (const Error& error) {
+    raise<CheckpointError>(kLoadOptimizerWhere, "the optimizer states of parameter group ", index,
+                           " are not those of ", own.name(), ", the engine's optimizer: ", error.what(),
+                           kWithoutStates);
+  }
+}
+
+optim::Hyperparameters CheckpointIo::loaded_options(size_t group, const Json& options) const {
+  const auto& own = engine_.optimizer_->param_groups()[group].options;
+  const std::string where = message("param_groups[", group, "]");
+  Json known = Json::object();
+  for (const auto& [key, value] : options.items()) {
+    if (own.contains(key)) known[key] = value;
+  }
+  optim::Hyperparameters loaded = own;
+  set_from_json(loaded, known, where);
+  for (size_t i = 0; i < own.items().size(); ++i) {
+    const auto& [key, before] = own.items()[i];
+    const auto& after = loaded.items()[i].second;
+    if (before.index() == after.index() || (is_number(before) && is_number(after))) continue;
+    raise<CheckpointError>(kLoadOptimizerWhere, where, ".", key, " is ", known[key].dump(),
+                           " in the checkpoint, which is of another kind than the engine's", kWithoutStates);
+  }
+  return loaded;
+}
+
+void CheckpointIo::verify_optimizer(const OpenedCheckpoint& opened) const {
+  const checkpoint::OptimizerFiles& source = *opened.optimizer;
+  const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  const size_t num_groups = std::min(source.groups().size(), optimizer.store().groups().size());
+  for (size_t index = 0; index < num_groups; ++index) {
+    const auto& params = optimizer.store().groups()[index].params;
+    auto states = source.groups()[index].states;
+    if (wants_master(opened)) states.emplace_back(checkpoint::kMasterState, at::kFloat);
+    for (const auto& [state, type] : states) {
+      for (const zero::ParamPiece& piece : optimizer.pieces(index)) {
+        const std::string& name = params[piece.index].name;
+        const Interval elements = elements_of(piece);
+        if (elements.end <= source.numel(name, state)) read_and_forget(source, name, state, elements, type);
+      }
+    }
+  }
+}
+
+void CheckpointIo::load_optimizer(const OpenedCheckpoint& opened) {
+  const checkpoint::OptimizerFiles& source = *opened.optimizer;
+  zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  bool has_masters = true, has_states = true;
+  for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
+    const auto& group = source.groups()[index];
+    optimizer.change_state(index, [&](const zero::StateSlice& slice) {
+      const bool found = load_slice(source, index, slice, wants_master(opened));
+      has_masters = has_masters && found;
+    });
+    has_states = has_states && (group.step > 0 || !group.states.empty());
+  }
+  if (!has_masters) optimizer.restore_masters_from_model();  // of a model in fp32 at stage 0
+  if (has_states) optimizer.state_was_loaded();
+}
+
+bool CheckpointIo::load_slice(const checkpoint::OptimizerFiles& source, size_t index,
+                              const zero::StateSlice& slice, bool wants_master) const {
+  const auto pieces = engine_.optimizer_->pieces(index, slice.interval);
+  const auto& params = engine_.optimizer_->store().groups()[index].params;
+  bool has_master = true;
+  // The part of a state, flat, that is in the slice; what the files do not have stays.
+  const auto read = [&](const std::string& state, const at::Tensor& flat) {
+    for (const zero::ParamPiece& piece : pieces) {
+      const std::string& name = params[piece.index].name;
+      if (source.numel(name, state) == 0 && state == checkpoint::kMasterState) {
+        has_master = false;
+        continue;
+      }
+      source.read(name, state, elements_of(piece),
+                  flat.narrow(0, piece.in_interval.begin, piece.in_interval.numel()));
+    }
+  };
+  if (wants_master) read(checkpoint::kMasterState, slice.master);
+  optim::SliceState state;
+  state.step = source.groups()[index].step;
+  for (const auto& [name, type] : source.groups()[index].states) {
+    const at::Tensor flat = at::empty({slice.interval.numel()}, slice.master.options().dtype(type));
+    zero_padding(flat, pieces);
+    read(name, flat);
+    state.tensors.emplace_back(name, flat);
+  }
+  if (!state.tensors.empty() || state.step > 0) slice.load(state);
+  return has_master;
+}
+
+}  // namespace deepspeed
