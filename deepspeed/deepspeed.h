@@ -23,4 +23,5 @@
 #include "deepspeed/zero/external_parameters.h"
 #include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/init.h"
+#include "deepspeed/zero/make_whole.h"
 #include "deepspeed/zero/param_access.h"

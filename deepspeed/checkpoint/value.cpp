@@ -1,7 +1,9 @@
 #include "deepspeed/checkpoint/value.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include <c10/core/Scalar.h>
 
@@ -20,6 +22,22 @@ bool is_scalar_tensor(const at::Tensor& tensor) {
   return tensor.defined() && tensor.dim() == 0 && !tensor.is_meta();
 }
 
+using DictKey = std::variant<int64_t, std::string>;
+
+/// Nothing for a key that is no text and no integer.
+std::optional<DictKey> key_of(const Value& value) {
+  if (const auto* text = value.get_if<std::string>()) return *text;
+  if (const auto* number = value.get_if<int64_t>()) return *number;
+  return std::nullopt;
+}
+
+bool is_key(const Value& value, const DictKey& key) {
+  const auto* text = value.get_if<std::string>();
+  const auto* number = value.get_if<int64_t>();
+  if (text != nullptr) return std::holds_alternative<std::string>(key) && *text == std::get<std::string>(key);
+  return number != nullptr && std::holds_alternative<int64_t>(key) && *number == std::get<int64_t>(key);
+}
+
 bool same_key(const Value& left, const Value& right) {
   if (left.data().index() != right.data().index()) return false;
   if (const auto* text = left.get_if<std::string>()) return *text == *right.get_if<std::string>();
@@ -35,31 +53,50 @@ Dict::Dict(std::initializer_list<std::pair<Value, Value>> items) {
   for (const auto& [key, value] : items) set(key, value);
 }
 
+void Dict::forget_places() {
+  places_.clear();
+  num_noted_ = 0;
+}
+
+void Dict::note_places() {
+  constexpr size_t kSmall = 32;
+  if (items_.size() < kSmall) return;
+  for (; num_noted_ < items_.size(); ++num_noted_) {
+    if (auto key = key_of(items_[num_noted_].first)) places_.try_emplace(std::move(*key), num_noted_);
+  }
+}
+
 void Dict::set(Value key, Value value) {
-  for (auto& item : items_) {
-    if (same_key(item.first, key)) {
-      item.second = std::move(value);
-      return;
-    }
+  note_places();
+  const size_t place = place_of(key);
+  if (place < items_.size()) {
+    items_[place].second = std::move(value);
+  } else {
+    items_.emplace_back(std::move(key), std::move(value));
   }
-  items_.emplace_back(std::move(key), std::move(value));
 }
 
-const Value* Dict::find(const std::string& key) const {
-  for (const auto& item : items_) {
-    const auto* text = item.first.get_if<std::string>();
-    if (text != nullptr && *text == key) return &item.second;
-  }
-  return nullptr;
+size_t Dict::place_of(const Value& key) const {
+  if (const auto known = key_of(key)) return place_of_key(*known);
+  const auto has_key = [&](const auto& item) { return same_key(item.first, key); };
+  return static_cast<size_t>(std::ranges::find_if(items_, has_key) - items_.begin());
 }
 
-const Value* Dict::find(int64_t key) const {
-  for (const auto& item : items_) {
-    const auto* number = item.first.get_if<int64_t>();
-    if (number != nullptr && *number == key) return &item.second;
-  }
-  return nullptr;
+size_t Dict::place_of_key(const Key& key) const {
+  if (const auto noted = places_.find(key); noted != places_.end()) return noted->second;
+  const auto has_key = [&](const auto& item) { return is_key(item.first, key); };
+  return static_cast<size_t>(std::find_if(items_.begin() + int64_t(num_noted_), items_.end(), has_key) -
+                             items_.begin());
 }
+
+const Value* Dict::find_key(const Key& key) const {
+  const size_t place = place_of_key(key);
+  return place < items_.size() ? &items_[place].second : nullptr;
+}
+
+const Value* Dict::find(const std::string& key) const { return find_key(key); }
+
+const Value* Dict::find(int64_t key) const { return find_key(key); }
 
 const Value& Dict::at(const std::string& key) const {
   const Value* value = find(key);

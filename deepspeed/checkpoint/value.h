@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -43,7 +44,10 @@ class Dict {
   bool ordered() const { return ordered_; }
   size_t size() const { return items_.size(); }
   const std::vector<std::pair<Value, Value>>& items() const { return items_; }
-  std::vector<std::pair<Value, Value>>& items() { return items_; }
+  std::vector<std::pair<Value, Value>>& items() {
+    forget_places();
+    return items_;
+  }
   /// Sets or replaces.
   void set(Value key, Value value);
   /// The value of a text (or integer) key, or null.
@@ -53,8 +57,21 @@ class Dict {
   const Value& at(const std::string& key) const;
 
  private:
+  using Key = std::variant<int64_t, std::string>;
+
+  void forget_places();
+  void note_places();
+  /// size() where there is none.
+  size_t place_of(const Value& key) const;
+  size_t place_of_key(const Key& key) const;
+  const Value* find_key(const Key& key) const;
+
   std::vector<std::pair<Value, Value>> items_;
   bool ordered_ = false;
+  // Of the first items, as many as set() has seen of a dict that is not small: a module of thousands of
+  // tensors is filled by it in a time that grows with their number.
+  std::unordered_map<Key, size_t> places_;
+  size_t num_noted_ = 0;
 };
 /// An instance of a class, by name: `deepspeed.runtime.fp16.loss_scaler.LossScaler` with its attributes.
 /// Reading builds one for the classes that are known to stand in checkpoints and refuses every other by its

@@ -1,6 +1,7 @@
 #include "deepspeed/engine/engine.h"
 
 #include <algorithm>
+#include <exception>
 #include <iomanip>
 #include <limits>
 #include <sstream>
@@ -15,12 +16,19 @@
 #include "deepspeed/engine/model_changes.h"
 #include "deepspeed/profile/memory_report.h"
 #include "deepspeed/zero/gather_pool.h"
+#include "deepspeed/zero/make_whole.h"
 #include "deepspeed/zero/set_values.h"
 
 namespace deepspeed {
 namespace {
+
 constexpr const char* kEngineWhere = "engine";
+
+void reset_gradients(const EngineModel& model) {
+  for (const zero::NamedTensor& param : model.parameters) param.tensor.mutable_grad().reset();
 }
+
+}  // namespace
 
 Engine::Engine(EngineParts parts)
     : ConfigGetters(std::move(parts.config)),
@@ -42,7 +50,19 @@ Engine::Engine(EngineParts parts)
   refresh_boundary();
 }
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  try {
+    if (!parked_states_.empty()) reload_states();
+  } catch (const std::exception& error) {
+    log::error("[engine] states that offload_states() moved to the host are lost: ", error.what());
+  }
+  let_go_of_model();
+}
+
+void Engine::let_go_of_model() noexcept {
+  if (optimizer_) optimizer_->retire();
+  if (pool_) pool_->abandon();
+}
 
 profile::StepTimers::Scope Engine::time_part(profile::StepPart part) const {
   return {is_training_ ? timers_.get() : nullptr, part};
@@ -278,7 +298,7 @@ void Engine::report_progress() {
 
 void Engine::zero_grad() {
   if (optimizer_) optimizer_->zero_grad();
-  for (const zero::NamedTensor& param : model_.parameters) param.tensor.mutable_grad().reset();
+  reset_gradients(model_);
   backwards_since_update_ = 0;
 }
 
@@ -293,15 +313,24 @@ void Engine::compile(const CompileOptions& options) {
   is_compiled_ = true;
 }
 
-void Engine::destroy() {
+void Engine::destroy(const DestroyOptions& options) {
   reload_states();
+  std::vector<at::Tensor> params;
+  for (const zero::NamedTensor& param : model_.parameters) params.push_back(param.tensor);
+  if (pool_) zero::check_unused(params);
   if (optimizer_ && optimizer_->backward_is_open()) optimizer_->finish_backward();
   wait_for_checkpoint();
+  if (optimizer_) reset_gradients(model_);
+  let_go_of_model();
   lr_scheduler_.reset();
   optimizer_.reset();
   claims_.release();
+  params_.reset();
   *output_scale_ = {};
   is_destroyed_ = true;
+  if (!pool_ || options.keep_partitioned) return;
+  zero::make_whole(params);
+  pool_.reset();
 }
 
 void Engine::train(bool mode) {

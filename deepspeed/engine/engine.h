@@ -51,6 +51,12 @@ struct StepOptions {
   std::optional<int64_t> last_batch_iteration = {};
 };
 
+struct DestroyOptions {
+  /// Stage 3: the parameters stay partitioned, as a model wants it that is too large for the memory of a
+  /// rank.
+  bool keep_partitioned = false;
+};
+
 /// Arguments of Engine::compile().
 struct CompileOptions {
   std::string backend = "inductor";
@@ -77,6 +83,8 @@ struct EngineParts {
 class Engine : public ConfigGetters, public LaterCalls {
  public:
   explicit Engine(EngineParts parts);
+  /// Talks to no rank. At stage 3 the model stays partitioned: zero::make_whole(), or initialize(), goes on
+  /// with it.
   virtual ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -146,8 +154,11 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// after initialize(), naming it, and where a checkpoint was loaded in part.
   void require_states_here(const char* call) const;
   /// Gives the optimizer and its states back. The model keeps its weights and can be evaluated; training
-  /// calls are refused from here on.
-  void destroy();
+  /// calls are refused from here on. At stage 3 its parameters are whole again, ordinary tensors on every
+  /// rank, which must have memory for all of them, unless options.keep_partitioned says otherwise. All ranks
+  /// call it. Throws UsageError, having changed nothing, inside of a GatheredParameters; where there is too
+  /// little memory the parameters stay partitioned.
+  void destroy(const DestroyOptions& options = {});
 
   // --- what happened ---
 
@@ -268,6 +279,8 @@ class Engine : public ConfigGetters, public LaterCalls {
   friend class CoalescedReduction;
 
   zero::ZeroOptimizer& require_optimizer(const char* call) const;
+  /// What it leaves to whoever comes next; talks to no rank.
+  void let_go_of_model() noexcept;
   void take_model_step(const StepOptions& options);
   void note_backward();
   void leave_no_sync();

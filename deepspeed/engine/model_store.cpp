@@ -8,6 +8,7 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/sendable.h"
 #include "deepspeed/zero/gather_pool_options.h"
+#include "deepspeed/zero/make_whole.h"
 #include "deepspeed/zero/memory_overlap.h"
 #include "deepspeed/zero/set_values.h"
 #include "deepspeed/zero/shard_home_options.h"
@@ -45,13 +46,20 @@ zero::ShardStore::Options shard_options(const config::ZeroConfig& zero, at::Scal
   return {dtype, zero.sub_group_size, zero::gather_pool_options(zero)};
 }
 
-// Built under zero::Init, which stage 3 alone can go on with.
-void check_whole(const EngineModel& model, int64_t stage) {
+// What an engine of stage 3 has left partitioned becomes whole; what a zero::Init has built in parts, for
+// stage 3 can go on with that, does not without being asked for.
+void require_whole(const EngineModel& model, int64_t stage) {
+  std::vector<at::Tensor> abandoned;
+  for (const zero::NamedTensor& param : model.parameters) {
+    if (zero::is_abandoned(param.tensor)) abandoned.push_back(param.tensor);
+  }
+  zero::make_whole(abandoned);
   for (const zero::NamedTensor& param : model.parameters) {
     if (!zero::is_partitioned(param.tensor)) continue;
     raise<UsageError>("initialize", "parameter '", param.name,
                       "' was partitioned by zero::Init or another engine, and zero_optimization.stage is ",
-                      stage, ", expected 3; else build the model without zero::Init (enabled = false)");
+                      stage, ", expected 3; else build the model without zero::Init (enabled = false), call ",
+                      "the other engine's destroy(), or zero::make_whole(model->parameters())");
   }
 }
 
@@ -131,11 +139,11 @@ ModelStore make_store(const config::DeepSpeedConfig& config,
                       std::vector<std::vector<zero::NamedTensor>> groups, const EngineModel& model,
                       const comm::ProcessGroup& group, at::ScalarType dtype) {
   const config::ZeroConfig& zero = config.zero_optimization;
+  if (zero.stage != 3) require_whole(model, zero.stage);
   std::vector<zero::NamedTensor> rest = rest_of(model, groups);
   check_memory_is_their_own(groups, rest, model, zero.stage);
   if (zero.stage == 3)
     return shard_model(config, std::move(groups), std::move(rest), group, dtype, model.device().is_cuda());
-  check_whole(model, zero.stage);
   prepare_rest(rest, group, dtype);
   if (groups.empty()) return {};
   auto store = std::make_unique<zero::ParamStore>(

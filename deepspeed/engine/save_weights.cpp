@@ -54,7 +54,7 @@ void CheckpointIo::save_16bit_model(const std::string& directory, const std::str
     if (engine_.rank() != 0) return;
     checkpoint::make_folders(directory);
     checkpoint::Dict module(/*ordered=*/true);
-    for (auto& [name, tensor] : tensors) module.set(name, tensor);
+    for (auto& [name, tensor] : tensors) module.items().emplace_back(name, tensor);
     checkpoint::write_torch_archive(std::filesystem::path(directory) / file_name, std::move(module));
   });
 }

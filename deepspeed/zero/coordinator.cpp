@@ -27,20 +27,12 @@ bool Coordinator::note_use(uint64_t key, int64_t numel) {
   return was_followed && !current_->is_followed();
 }
 
-std::vector<uint64_t> Coordinator::to_prefetch() const {
-  std::vector<uint64_t> keys = ahead(prefetch_numel_);
-  if (!keys.empty() || prefetch_numel_ == 0 || current_ == nullptr) return keys;
-  if (const auto next = current_->next()) keys.push_back(*next);
-  return keys;
-}
-
-std::vector<uint64_t> Coordinator::ahead(int64_t max_numel) const {
-  if (current_ == nullptr) return {};
-  return current_->ahead(max_numel);
+const UseTrace* Coordinator::followed() const {
+  return current_ != nullptr && current_->is_followed() ? current_ : nullptr;
 }
 
 bool Coordinator::stays(uint64_t key) const {
-  if (current_ == nullptr || !current_->is_followed()) return true;
+  if (followed() == nullptr) return true;
   const auto distance = current_->distance_to(key);
   return distance && *distance <= max_reuse_distance_;
 }
@@ -55,7 +47,7 @@ bool Coordinator::stays_for_backward(uint64_t key) const {
 
 bool Coordinator::is_over_in_backward(uint64_t key) const {
   const bool has_backward = mode_ == AccessMode::kBackward || mode_ == AccessMode::kTraining;
-  if (!has_backward || current_ == nullptr || !current_->is_followed()) return false;
+  if (!has_backward || followed() == nullptr) return false;
   return !current_->distance_to(key);
 }
 

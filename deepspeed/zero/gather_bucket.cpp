@@ -26,7 +26,10 @@ GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::sha
       options_(at::TensorOptions().dtype(dtype).device(device)),
       copies_(copies),
       fetch_(fetch) {
-  for (const auto& shard : shards_) numel_ += shard->numel();
+  for (const auto& shard : shards_) {
+    begins_.push_back(numel_);
+    numel_ += shard->numel();
+  }
   is_copying_ = !std::ranges::all_of(shards_, [&](const auto& shard) { return is_on_device(*shard); });
   if (num_ranks_ == 1) {
     start_alone();
@@ -113,8 +116,7 @@ at::Tensor GatherBucket::take(size_t index) {
   }
   work_.wait();
   if (shards_.size() == 1) return received_;
-  int64_t begin = 0;
-  for (size_t before = 0; before < index; ++before) begin += shards_[before]->numel();
+  const int64_t begin = begins_[index];
   const int64_t numel = shards_[index]->numel();
   // A copy, as the others may go before it.
   if (fetch_ == Fetch::kAllReduce) return received_.narrow(0, num_ranks_ * begin, num_ranks_ * numel).clone();

@@ -44,7 +44,8 @@ class GatherBucket {
 
   int num_ranks_;
   std::vector<std::shared_ptr<Shard>> shards_;
-  int64_t numel_ = 0;  // of all shards
+  std::vector<int64_t> begins_;  // of each shard among the elements of all
+  int64_t numel_ = 0;            // of all shards
   at::TensorOptions options_;
   device::SideStream copies_;
   Fetch fetch_;

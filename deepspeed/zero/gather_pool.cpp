@@ -31,7 +31,9 @@ struct OrdinaryTensors {
 GatherPool::GatherPool(comm::ProcessGroup group, const GatherPoolOptions& options)
     : group_(std::move(group)),
       options_(options),
-      coordinator_(options.prefetch_numel, options.max_reuse_distance) {
+      coordinator_(options.max_reuse_distance),
+      to_gather_(make_window(options.prefetch_numel, /*holds_next=*/true, &item_to_gather)),
+      to_read_(make_window(options.read_ahead_numel, /*holds_next=*/false, &item_to_read)) {
   for (const int64_t limit :
        {options.max_live_numel, options.persistence_threshold, options.model_persistence_threshold,
         options.prefetch_numel, options.max_reuse_distance, options.read_ahead_numel}) {
@@ -65,18 +67,21 @@ std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& para
 
 void GatherPool::open_window(AccessMode mode) {
   const std::lock_guard lock(mutex_);
-  if (++num_windows_ == 1) coordinator_.begin_pass(mode);
+  if (++num_windows_ > 1) return;
+  close_look_ahead();
+  coordinator_.begin_pass(mode);
 }
 
 void GatherPool::close_window() {
   const std::lock_guard lock(mutex_);
   if (num_windows_ == 0) raise<UsageError>(kAccessWhere, "no access window is open that could be closed");
   if (--num_windows_ > 0) return;
+  close_look_ahead();
   coordinator_.end_pass();
   current_unit_ = nullptr;
   release_all();
   buffers_.drop_unused();
-  read_ahead(coordinator_.next_pass(options_.read_ahead_numel));
+  read_for_next_pass();
 }
 
 int64_t GatherPool::live_numel() const {
@@ -90,6 +95,12 @@ GatherPool::State GatherPool::state_of(const PartitionedStorage& storage) const 
 }
 
 void GatherPool::check_use(const PartitionedStorage& storage, const std::string& op, bool writes) const {
+  const PartitionedStorage& owner = storage.is_copy() ? *storage.source_ : storage;
+  if (owner.is_given_back_) {
+    raise<UsageError>(kAccessWhere, "parameter '", owner.name_, "' is whole again, and ", op,
+                      " uses a tensor over what it was before: a view, or what a graph has kept of it; make "
+                      "views anew, and run backward before destroy()");
+  }
   if (num_windows_ == 0 && storage.num_holds_ == 0) {
     raise<UsageError>(kAccessWhere, "parameter '", storage.name_, "' is partitioned over ", group_.size(),
                       " ranks, and ", op, writes ? " writes it" : " uses it",
@@ -113,17 +124,12 @@ void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, b
   const bool is_next = is_outermost && num_windows_ > 0 && !stays_in_unit(storage);
   if (is_next) arrive_at(storage);
   if (storage.state_ == State::kPartitioned) start_gather(storage);
-  if (is_next) {
-    const auto next = coordinator_.ahead(options_.read_ahead_numel);
-    read_ahead(next);  // all that is to be gathered at one time
-    prefetch();
-    read_ahead(next);  // into the buffers that this has left
-  }
+  if (is_next) look_ahead();
   make_whole(storage);
   if (writes && storage.is_copy()) storage.is_kept_ = true;
   ++storage.num_uses_;
   // The order of a unit's parameters is that in which they are gathered, on all ranks.
-  if (!storage.unit_) live_.splice(live_.end(), live_, storage.place_);
+  if (!storage.unit_) note_used(storage);
 }
 
 void GatherPool::end_use(PartitionedStorage& storage) {
@@ -154,6 +160,8 @@ std::shared_ptr<StorageRecord> GatherPool::cast(PartitionedStorage& storage, at:
   if (storage.is_copy() || storage.num_holds_ > 0 || storage.persistent_) return nullptr;
   auto copy = std::make_shared<PartitionedStorage>(storage.shared_from_this(), dtype);
   by_key_[copy->key_] = copy.get();
+  for (AheadWindow* const window : {&to_gather_, &to_read_})
+    window->replace(coordinator_.followed(), copy->key_, *copy);
   return copy;
 }
 
@@ -220,9 +228,8 @@ void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered
 
 void GatherPool::set_gathering(PartitionedStorage& storage, at::Tensor whole) {
   storage.whole_ = std::move(whole);
-  storage.state_ = State::kGathering;
-  storage.place_ = live_.insert(live_.end(), &storage);
-  live_numel_ += counted_numel(storage);
+  add_live(storage);
+  set_state(storage, State::kGathering);
 }
 
 std::string GatherPool::subject_of(const std::vector<PartitionedStorage*>& storages) {
@@ -243,7 +250,7 @@ void GatherPool::finish_gather(PartitionedStorage& storage) {
     throw;
   }
   storage.gather_.reset();
-  storage.state_ = State::kWhole;
+  set_state(storage, State::kWhole);
   storage.fill(storage.whole_.mutable_data_ptr());
 }
 
@@ -258,43 +265,9 @@ bool GatherPool::is_free_to_go(const PartitionedStorage& storage) const {
          (current_unit_ == nullptr || storage.unit_.get() != current_unit_);
 }
 
-void GatherPool::prefetch() {
-  std::vector<PartitionedStorage*> wanted;
-  int64_t ready = 0;
-  int64_t missing = 0;
-  for (PartitionedStorage* const next : storages_of(coordinator_.to_prefetch())) {
-    PartitionedStorage& storage = *next;
-    if (!storage.has_storage() || is_stale(storage)) continue;
-    if (options_.is_sequential && storage.state_ == State::kGathering) return;
-    if (storage.state_ != State::kPartitioned) {
-      ready += storage.numel_;
-      continue;
-    }
-    const bool fits = live_numel_ + missing + storage.numel_ <= options_.max_live_numel;
-    if (!fits || (!wanted.empty() && wanted.front()->dtype_ != storage.dtype_)) break;
-    missing += storage.numel_;
-    wanted.push_back(&storage);
-    if (options_.is_sequential) break;
-  }
-  // What is little beside what is there already waits until there is more of it.
-  const bool is_enough = options_.is_sequential || missing >= ready;
-  if (!wanted.empty() && is_enough) start_gathers(wanted);
-}
-
-void GatherPool::read_ahead(const std::vector<uint64_t>& keys) {
-  for (const PartitionedStorage* const next : storages_of(keys)) {
-    const PartitionedStorage& storage = *next;
-    if (storage.state_ != State::kPartitioned || is_stale(storage)) continue;
-    try {
-      if (!current_shard(storage)->start_read()) return;
-    } catch (const std::exception&) {
-      return;  // the read itself says what is wrong
-    }
-  }
-}
-
 void GatherPool::make_room(int64_t numel) {
-  for (auto next = live_.begin(); next != live_.end() && live_numel_ + numel > options_.max_live_numel;) {
+  const auto is_full = [&] { return live_numel_ + numel > options_.max_live_numel; };
+  for (auto next = evictable_.begin(); next != evictable_.end() && is_full();) {
     PartitionedStorage& storage = **next++;
     if (is_free_to_go(storage)) release(storage);
   }
@@ -308,11 +281,30 @@ void GatherPool::release(PartitionedStorage& storage) {
 }
 
 void GatherPool::drop(PartitionedStorage& storage) noexcept {
-  live_.erase(storage.place_);
-  live_numel_ -= counted_numel(storage);
-  storage.state_ = State::kPartitioned;
+  remove_live(storage);
+  set_state(storage, State::kPartitioned);
   storage.gather_.reset();
   storage.whole_.reset();
+}
+
+void GatherPool::add_live(PartitionedStorage& storage) {
+  storage.place_ = live_.insert(live_.end(), &storage);
+  if (!storage.persistent_) storage.evictable_place_ = evictable_.insert(evictable_.end(), &storage);
+  if (GatherUnit* const unit = unit_of(storage); unit != nullptr && storage.is_copy())
+    unit->live_copies.insert(&storage);
+  live_numel_ += counted_numel(storage);
+}
+
+void GatherPool::remove_live(PartitionedStorage& storage) noexcept {
+  live_.erase(storage.place_);
+  if (!storage.persistent_) evictable_.erase(storage.evictable_place_);
+  if (GatherUnit* const unit = unit_of(storage); unit != nullptr) unit->live_copies.erase(&storage);
+  live_numel_ -= counted_numel(storage);
+}
+
+void GatherPool::note_used(PartitionedStorage& storage) {
+  live_.splice(live_.end(), live_, storage.place_);
+  if (!storage.persistent_) evictable_.splice(evictable_.end(), evictable_, storage.evictable_place_);
 }
 
 void GatherPool::release_all() {
@@ -336,6 +328,7 @@ void GatherPool::forget(PartitionedStorage& storage) noexcept {
   if (storage.state_ != State::kPartitioned) drop(storage);
   const auto entry = by_key_.find(storage.key_);
   if (entry != by_key_.end() && entry->second == &storage) by_key_.erase(entry);
+  for (AheadWindow* const window : {&to_gather_, &to_read_}) window->forget(storage);
   if (storage.unit_) std::erase(storage.unit_->members, &storage);
 }
 

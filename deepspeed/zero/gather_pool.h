@@ -16,12 +16,14 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/process_group.h"
 #include "deepspeed/device/side_stream.h"
+#include "deepspeed/zero/ahead_window.h"
 #include "deepspeed/zero/coordinator.h"
 #include "deepspeed/zero/gather_bucket.h"
 #include "deepspeed/zero/gather_unit.h"
@@ -49,6 +51,12 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
 
   const comm::ProcessGroup& group() const { return group_; }
   bool is_provisional() const { return options_.is_provisional; }
+  /// The engine of its parameters is gone, or lets go of them: they stay partitioned, may be used in access
+  /// windows, and be taken over by another engine. Talks to no rank.
+  void abandon() noexcept;
+  bool is_abandoned() const;
+  /// Whether no engine has its parameters.
+  bool is_free() const { return is_provisional() || is_abandoned(); }
 
   /// Partitions `param`, whose values are in the shards of all ranks already: its data goes, and comes back
   /// while operators use it. shard: (ceil(numel / world size)); its type becomes the parameter's, which lies
@@ -89,6 +97,12 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Whether write_back() or set_values() changed the shard since the last call.
   bool take_was_set(PartitionedStorage& storage);
 
+  /// Throws UsageError, naming the parameter, where an operator or a GatheredParameters has it.
+  void check_unused(const PartitionedStorage& storage) const;
+  /// Makes an ordinary tensor of `param` again, over `storage`, with all its values; the storage is of no use
+  /// from here on. Collective. Throws UsageError as check_unused(), CommError, IoError.
+  void give_back(const std::vector<std::pair<at::Tensor, std::shared_ptr<PartitionedStorage>>>& params);
+
   /// Releases what no operator uses and nobody holds, persistent parameters as well.
   void empty_cache();
   /// Until resume(), the shards are not where they were: nothing of them may be used, and `why` says so.
@@ -121,10 +135,22 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
                       std::vector<std::shared_ptr<Shard>> shards);
   void set_gathering(PartitionedStorage& storage, at::Tensor whole);
   static std::string subject_of(const std::vector<PartitionedStorage*>& storages);
-  /// Starts the gathers of what is used next, as far as there is room.
+  AheadWindow make_window(int64_t max_numel, bool holds_next,
+                          AheadSlots::Item (*item)(const PartitionedStorage&));
+  static AheadSlots::Item item_to_gather(const PartitionedStorage& storage);
+  static AheadSlots::Item item_to_read(const PartitionedStorage& storage);
+  void set_state(PartitionedStorage& storage, State state);
+  /// Its shards have other values.
+  void note_new_version(PartitionedStorage& storage);
+  void close_look_ahead();
+  /// Starts the gathers of what is used next, and its reads from a disk, as far as there is room.
+  void look_ahead();
   void prefetch();
-  /// Starts reading, from a disk, what these are shards of, as far as there is room.
-  void read_ahead(const std::vector<uint64_t>& keys);
+  void read_ahead();
+  /// Of what a further evaluation begins with.
+  void read_for_next_pass();
+  /// Starts reading its shard from a disk; false where there is no room.
+  static bool start_read(const PartitionedStorage& storage);
   void finish_gather(PartitionedStorage& storage);
   static GatherUnit* unit_of(const PartitionedStorage& storage);
   /// Whether its use says nothing new: its unit was used last, or a GatheredParameters has it, of which one
@@ -140,6 +166,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// ones.
   static int64_t counted_numel(const PartitionedStorage& storage);
   void set_whole(PartitionedStorage& storage, at::Tensor whole);
+  void give_back_one(const at::Tensor& param, PartitionedStorage& storage);
   void abandon_gather(PartitionedStorage& storage) noexcept;
   void make_room(int64_t numel);
   /// A copy whose source changed since it was made.
@@ -155,6 +182,10 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void release(PartitionedStorage& storage);
   void drop(PartitionedStorage& storage) noexcept;
   void release_all();
+  /// It is whole or on its way, the most recently used one; or is no more.
+  void add_live(PartitionedStorage& storage);
+  void remove_live(PartitionedStorage& storage) noexcept;
+  void note_used(PartitionedStorage& storage);
 
   const comm::ProcessGroup group_;
   const GatherPoolOptions options_;
@@ -165,11 +196,15 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   int64_t persistent_numel_ = 0;
   uint64_t num_params_ = 0;
   std::string suspended_;  // why; "": it is not
+  bool is_abandoned_ = false;
   Coordinator coordinator_;
+  AheadWindow to_gather_;
+  AheadWindow to_read_;  // from a disk
   GatherBuffers buffers_;
   std::optional<device::SideStream> copies_;  // of shards that do not lie with their parameters
   std::unordered_map<uint64_t, PartitionedStorage*> by_key_;  // the latest of each
   std::list<PartitionedStorage*> live_;                       // the most recently used last
+  std::list<PartitionedStorage*> evictable_;  // of these, in their order, what is not persistent
   size_t num_units_ = 0;
   std::unordered_map<uint64_t, std::shared_ptr<GatherUnit>> units_by_key_;
   GatherUnit* current_unit_ = nullptr;  // of the latest use

@@ -39,7 +39,7 @@ void GatherPool::write_back(PartitionedStorage& storage, int modifier_rank) {
   if (group_.size() > 1) group_.broadcast(storage.whole_, modifier_rank);
   const int64_t numel = storage.shard_->numel();
   storage.shard_->write(storage.whole_.narrow(0, group_.rank() * numel, numel));
-  ++storage.version_;
+  note_new_version(storage);
   storage.was_set_ = true;
   if (is_its_shard(storage)) set_whole(storage, storage.shard_->memory());
 }
@@ -60,7 +60,7 @@ void GatherPool::drop_hold(PartitionedStorage& storage, bool forget_writes) noex
 
 void GatherPool::shard_changed(PartitionedStorage& storage) {
   const std::lock_guard lock(mutex_);
-  ++storage.version_;
+  note_new_version(storage);
   if (is_its_shard(storage) || storage.state_ == State::kPartitioned) return;
   if (storage.num_uses_ > 0 || storage.num_holds_ > 0) {
     raise<UsageError>(kHoldWhere, "parameter '", storage.name_,

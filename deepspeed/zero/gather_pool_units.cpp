@@ -28,6 +28,7 @@ size_t GatherPool::join(std::string name, const std::vector<std::shared_ptr<Part
     unit->members.push_back(member.get());
   }
   units_by_key_[unit->key] = unit;
+  close_look_ahead();
   return unit->index;
 }
 
@@ -63,9 +64,9 @@ void GatherPool::arrive_at(PartitionedStorage& storage) {
 
 void GatherPool::leave(GatherUnit& unit) {
   // Copies of it are of this rank alone, and made anew from what is gathered.
-  for (auto next = live_.begin(); next != live_.end();) {
-    PartitionedStorage& storage = **next++;
-    if (storage.is_copy() && unit_of(storage) == &unit && is_free_to_go(storage)) release(storage);
+  const std::vector<PartitionedStorage*> copies(unit.live_copies.begin(), unit.live_copies.end());
+  for (PartitionedStorage* const copy : copies) {
+    if (is_free_to_go(*copy)) release(*copy);
   }
   if (!coordinator_.stays(unit.key)) {
     for (PartitionedStorage* const member : unit.members) {
@@ -81,7 +82,7 @@ void GatherPool::gather(GatherUnit& unit) {
   for (PartitionedStorage* const member : unit.members) {
     if (!member->has_storage()) continue;
     if (member->state_ != State::kPartitioned) {
-      live_.splice(live_.end(), live_, member->place_);
+      note_used(*member);
       continue;
     }
     missing.push_back(member);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 namespace deepspeed::zero {
@@ -16,7 +17,8 @@ struct GatherUnit {
   size_t index = 0;  // counts the units of a pool
   uint64_t key = 0;  // in traces
   int64_t numel = 0;
-  std::vector<PartitionedStorage*> members;  // that live, in the same order on all ranks
+  std::vector<PartitionedStorage*> members;             // that live, in the same order on all ranks
+  std::unordered_set<PartitionedStorage*> live_copies;  // of them, whole or on their way
 };
 
 }  // namespace deepspeed::zero

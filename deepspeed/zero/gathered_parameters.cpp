@@ -1,8 +1,8 @@
 #include "deepspeed/zero/gathered_parameters.h"
 
-#include <algorithm>
 #include <exception>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include <c10/core/GradMode.h>
@@ -11,6 +11,7 @@
 #include "deepspeed/base/message.h"
 #include "deepspeed/zero/construction.h"
 #include "deepspeed/zero/construction_mode.h"
+#include "deepspeed/zero/fingerprint.h"
 #include "deepspeed/zero/holdable_storage.h"
 
 namespace deepspeed::zero {
@@ -22,11 +23,12 @@ GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
                                        std::optional<int> modifier_rank)
     : modifier_rank_(modifier_rank), exceptions_(std::uncaught_exceptions()) {
   std::vector<std::shared_ptr<HoldableStorage>> wanted;
+  std::unordered_set<const HoldableStorage*> seen;
   Construction* const construction = current_construction();
   for (const at::Tensor& param : params) {
     if (construction != nullptr) construction->partition_if_born_here(param);
     auto storage = std::dynamic_pointer_cast<HoldableStorage>(record_of(param));
-    if (!storage || std::find(wanted.begin(), wanted.end(), storage) != wanted.end()) continue;
+    if (!storage || !seen.insert(storage.get()).second) continue;
     const int ranks = storage->num_ranks();
     if (modifier_rank && (*modifier_rank < 0 || *modifier_rank >= ranks)) {
       raise<UsageError>(kGatheredWhere, "modifier_rank ", *modifier_rank, ", expected 0 to ", ranks - 1);
@@ -39,7 +41,10 @@ GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
       storage->hold(modifier_rank.has_value());
       held_.push_back(storage);
     }
-    for (Gathered& gathered : gathered_) gathered.memory = gathered.param.detach();
+    for (Gathered& gathered : gathered_) {
+      gathered.memory = gathered.param.detach();
+      if (is_modified_elsewhere()) gathered.fingerprint = fingerprint(gathered.memory);
+    }
   } catch (...) {
     drop(/*forget_writes=*/modifier_rank_.has_value());
     throw;
@@ -55,23 +60,44 @@ GatheredParameters::~GatheredParameters() noexcept(false) {
 }
 
 void GatheredParameters::close() {
+  std::string lost;
   try {
     take_replaced();
-    if (modifier_rank_) {
-      for (const auto& storage : held_) storage->write_back(*modifier_rank_);
-    }
+    if (modifier_rank_) lost = write_back();
   } catch (...) {
     drop(/*forget_writes=*/modifier_rank_.has_value());
     throw;
   }
+  const int rank = held_.empty() ? 0 : held_.front()->rank();
   drop(/*forget_writes=*/false);
+  if (lost.empty()) return;
+  raise<UsageError>(
+      kGatheredWhere, "parameter '", lost, "' was changed on rank ", rank, " and not on the modifier_rank, ",
+      *modifier_rank_,
+      ", whose values become those of all ranks: what was written here is lost; write it on rank ",
+      *modifier_rank_, ", or on all, or pass modifier_rank = ", rank);
+}
+
+bool GatheredParameters::is_modified_elsewhere() const {
+  return modifier_rank_ && !held_.empty() && held_.front()->rank() != *modifier_rank_;
+}
+
+std::string GatheredParameters::write_back() {
+  std::string lost;
+  for (size_t index = 0; index < held_.size(); ++index) {
+    const auto& [param, memory, before] = gathered_[index];
+    const bool is_changed_here = is_modified_elsewhere() && fingerprint(memory) != before;
+    held_[index]->write_back(*modifier_rank_);
+    if (is_changed_here && lost.empty() && fingerprint(memory) == before) lost = held_[index]->name();
+  }
+  return lost;
 }
 
 void GatheredParameters::take_replaced() {
   const c10::NoGradGuard no_grad;
   std::string problem;
   for (size_t index = 0; index < held_.size(); ++index) {
-    const auto& [param, memory] = gathered_[index];
+    const auto& [param, memory, before] = gathered_[index];
     if (record_of(param) == held_[index]) continue;
     const at::Tensor other = param.detach();
     // With another type, autograd has forgotten the node of the parameter on which the engine's hooks hang.

@@ -11,8 +11,9 @@ class HoldableStorage : public StorageRecord {
  public:
   /// Of the parameter.
   virtual const std::string& name() const = 0;
-  /// Of the group over which it is partitioned.
+  /// Of the group over which it is partitioned, and this rank's place in it.
   virtual int num_ranks() const = 0;
+  virtual int rank() const = 0;
   /// Its data is whole until drop_hold(); collective. Writing it is legal where `writable` says so. Throws
   /// UsageError where somebody else may write it.
   virtual void hold(bool writable) = 0;

@@ -144,7 +144,7 @@ void NewParameter::hold(bool writable) {
 void NewParameter::write_back(int modifier_rank) {
   const OutsideOfConstruction outside;
   const comm::CallSubject subject(name_);
-  if (group_.size() > 1 && modifier_rank != 0) group_.broadcast(whole_, modifier_rank);
+  if (group_.size() > 1) group_.broadcast(whole_, modifier_rank);
 }
 
 void NewParameter::drop_hold(bool forget_writes) noexcept {

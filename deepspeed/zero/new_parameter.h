@@ -50,6 +50,7 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   std::string text_where_empty() const override;
 
   int num_ranks() const override { return group_.size(); }
+  int rank() const override { return group_.rank(); }
   void hold(bool writable) override;
   void write_back(int modifier_rank) override;
   void drop_hold(bool forget_writes) noexcept override;

@@ -1,5 +1,7 @@
 #include "deepspeed/zero/partition.h"
 
+#include <algorithm>
+
 #include "deepspeed/base/error.h"
 
 namespace deepspeed::zero {
@@ -45,7 +47,11 @@ int64_t FlatLayout::padding(int rank) const {
 
 std::vector<ParamPiece> FlatLayout::pieces(const Interval& interval) const {
   std::vector<ParamPiece> result;
-  for (const PlacedParam& param : params_) {
+  const auto end_of = [](const PlacedParam& param) { return param.in_flat.end; };
+  for (auto next = std::ranges::upper_bound(params_, interval.begin, {}, end_of); next != params_.end();
+       ++next) {
+    const PlacedParam& param = *next;
+    if (param.in_flat.begin >= interval.end) break;
     const Interval common = intersect(param.in_flat, interval);
     if (common.empty()) continue;
     result.push_back({param.index,

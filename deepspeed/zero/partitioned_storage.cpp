@@ -44,6 +44,8 @@ std::shared_ptr<StorageRecord> PartitionedStorage::cast(at::ScalarType dtype) {
 
 int PartitionedStorage::num_ranks() const { return pool_->group().size(); }
 
+int PartitionedStorage::rank() const { return pool_->group().rank(); }
+
 void PartitionedStorage::hold(bool writable) { pool_->hold(*this, writable); }
 
 void PartitionedStorage::write_back(int modifier_rank) { pool_->write_back(*this, modifier_rank); }

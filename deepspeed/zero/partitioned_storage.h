@@ -47,6 +47,7 @@ class PartitionedStorage final : public HoldableStorage,
   std::string text_where_empty() const override;
 
   int num_ranks() const override;
+  int rank() const override;
   void hold(bool writable) override;
   void write_back(int modifier_rank) override;
   void drop_hold(bool forget_writes) noexcept override;
@@ -72,18 +73,21 @@ class PartitionedStorage final : public HoldableStorage,
   // Under the pool's lock.
   uint64_t key_ = 0;
   State state_ = State::kPartitioned;
-  int num_uses_ = 0;       // operators that run
-  int num_holds_ = 0;      // GatheredParameters
-  bool writable_ = false;  // under GatheredParameters
-  bool is_kept_ = false;   // a copy that was written to stays whole
-  bool was_set_ = false;   // the shard got other values than the optimizer's
-  int64_t version_ = 0;    // counts the changes of the shards
-  at::Tensor whole_;       // (world size * shard numel), its first numel_ elements are the parameter's
+  int num_uses_ = 0;            // operators that run
+  int num_holds_ = 0;           // GatheredParameters
+  bool writable_ = false;       // under GatheredParameters
+  bool is_kept_ = false;        // a copy that was written to stays whole
+  bool was_set_ = false;        // the shard got other values than the optimizer's
+  bool is_given_back_ = false;  // its parameter is an ordinary tensor over other memory
+  int64_t version_ = 0;         // counts the changes of the shards
+  at::Tensor whole_;            // (world size * shard numel), its first numel_ elements are the parameter's
   std::shared_ptr<GatherUnit> unit_;  // of a parameter; null: it is gathered by itself
   // Where kGathering: its place in a bucket; null for a copy that was made of a whole source.
   std::shared_ptr<GatherBucket> gather_;
   size_t place_in_gather_ = 0;
-  std::list<PartitionedStorage*>::iterator place_;  // in the pool's list of live ones, unless kPartitioned
+  // In the pool's lists of live ones, unless kPartitioned; in the second unless it is persistent.
+  std::list<PartitionedStorage*>::iterator place_;
+  std::list<PartitionedStorage*>::iterator evictable_place_;
 };
 
 }  // namespace deepspeed::zero

@@ -1,5 +1,7 @@
 #include "deepspeed/zero/shard_layout.h"
 
+#include <algorithm>
+
 #include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
 
@@ -45,7 +47,9 @@ int64_t ShardLayout::padding(size_t index, int rank) const {
 
 std::vector<ParamPiece> ShardLayout::pieces(const Interval& interval, int rank) const {
   std::vector<ParamPiece> result;
-  for (size_t index = 0; index < place_.size(); ++index) {
+  const auto first = std::ranges::upper_bound(place_, interval.begin, {}, &Interval::end);
+  for (auto index = static_cast<size_t>(first - place_.begin()); index < place_.size(); ++index) {
+    if (place_[index].begin >= interval.end) break;
     const Interval held = elements(index, rank);
     const int64_t begin = place_[index].begin;
     const Interval common = intersect({begin, begin + held.numel()}, interval);

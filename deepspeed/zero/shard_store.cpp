@@ -28,15 +28,19 @@ void check_adoptable(const NamedTensor& param, const comm::ProcessGroup& group) 
     raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
                       "' is being built under a zero::Init that lives still; end it before initialize()");
   }
-  if (!storage->pool()->is_provisional()) {
-    raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
-                      "' is partitioned already, by another engine");
+  if (!storage->pool()->is_free()) {
+    raise<UsageError>(
+        kShardStoreWhere, "parameter '", param.name,
+        "' is partitioned already, by another engine, which has it still; call its destroy(), or "
+        "drop it, first");
   }
+  storage->pool()->check_unused(*storage);
   const comm::ProcessGroup& built = storage->pool()->group();
   if (built.size() != group.size() || built.rank() != group.rank()) {
-    raise<UsageError>(kShardStoreWhere, "parameter '", param.name, "' was partitioned by zero::Init over ",
-                      built.size(), " ranks, of which this one is ", built.rank(), ", expected ",
-                      group.size(), " and ", group.rank());
+    raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
+                      "' was partitioned, by zero::Init or an earlier engine, over ", built.size(),
+                      " ranks, of which this one is ", built.rank(), ", expected ", group.size(), " and ",
+                      group.rank(), "; make the parameters whole first, by zero::make_whole()");
   }
 }
 
@@ -143,6 +147,8 @@ ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector
   }
   if (!frozen_.empty()) frozen_storages_ = partition(frozen_, frozen_layout, frozen_home.shards, dtype());
 }
+
+ShardStore::~ShardStore() { pool_->abandon(); }
 
 ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& params, const ShardLayout& layout,
                                            const std::vector<std::shared_ptr<Shard>>& shards,

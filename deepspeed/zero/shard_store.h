@@ -30,14 +30,16 @@ class ShardStore : public ParamStore {
   };
 
   /// Partitions the parameters of an already built model in place, one after the other: rank 0's values,
-  /// cast. Of what a zero::Init has partitioned the shards alone move. The tensors keep their identity and
-  /// sizes. Collective. Throws UsageError, naming the parameter, where it is not a dense floating point
-  /// tensor, shares memory with another one, stands in two groups, or is partitioned already, by another
-  /// engine; CommError.
-  /// frozen: parameters that no optimizer updates; they are partitioned as well, but stand in no group. Where
-  /// there can be no shards on one rank, e.g. since its disk is full, all throw IoError.
+  /// cast. Of what a zero::Init or a store that is gone has partitioned the shards alone move. The tensors
+  /// keep their identity and sizes. Collective. Throws UsageError, naming the parameter, where it is not a
+  /// dense floating point tensor, shares memory with another one, stands in two groups, or is partitioned
+  /// already, by another engine; CommError. frozen: parameters that no optimizer updates; they are
+  /// partitioned as well, but stand in no group. Where there can be no shards on one rank, e.g. since its
+  /// disk is full, all throw IoError.
   ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector<NamedTensor> frozen,
              const comm::ProcessGroup& group, const Options& options);
+  /// The parameters stay partitioned; another store may take them over.
+  ~ShardStore() override;
 
   const std::shared_ptr<GatherPool>& pool() const { return pool_; }
   /// Of the parameters of a group; null for one without elements.

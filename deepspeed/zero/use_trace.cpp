@@ -1,70 +1,80 @@
 #include "deepspeed/zero/use_trace.h"
 
-#include <unordered_set>
-
 namespace deepspeed::zero {
 
 void UseTrace::begin() {
   position_ = 0;
-  is_followed_ = !entries_.empty();
+  is_followed_ = !uses_.empty();
+  for (auto& [key, places] : places_) places.next = places.first;
 }
 
 void UseTrace::use(const Entry& entry) {
-  if (position_ > 0 && entries_[position_ - 1].key == entry.key) return;
-  const bool is_next = position_ < entries_.size() && entries_[position_].key == entry.key;
+  if (position_ > 0 && uses_[position_ - 1].entry.key == entry.key) return;
+  const bool is_next = position_ < uses_.size() && uses_[position_].entry.key == entry.key;
   if (is_followed_ && !is_next) {
-    entries_.resize(position_);
+    cut(position_);
     is_followed_ = false;
   }
-  if (!is_followed_) entries_.push_back(entry);
+  is_followed_ ? pass_by(position_) : append(entry);
   ++position_;
 }
 
 void UseTrace::end() {
-  entries_.resize(position_);
+  cut(position_);
   is_followed_ = false;
 }
 
-std::optional<uint64_t> UseTrace::next() const {
-  if (!is_followed_ || position_ == entries_.size()) return std::nullopt;
-  return entries_[position_].key;
+void UseTrace::append(const Entry& entry) {
+  const size_t place = uses_.size();
+  uses_.push_back({entry, end_of(place) + entry.numel});
+  const auto [known, is_new] = places_.try_emplace(entry.key, Places{place, place});
+  if (is_new) return;
+  uses_[place].previous = known->second.last;
+  uses_[known->second.last].next = place;
+  known->second.last = place;
 }
 
-std::vector<uint64_t> UseTrace::ahead(int64_t max_numel) const {
-  return is_followed_ ? keys_from(position_, max_numel) : std::vector<uint64_t>();
-}
+void UseTrace::pass_by(size_t place) { places_[uses_[place].entry.key].next = uses_[place].next; }
 
-std::vector<uint64_t> UseTrace::keys_from(size_t place, int64_t max_numel) const {
-  std::vector<uint64_t> keys;
-  if (max_numel == 0) return keys;
-  std::unordered_set<uint64_t> seen;
-  int64_t numel = 0;
-  for (size_t next = place; next < entries_.size(); ++next) {
-    if (!seen.insert(entries_[next].key).second) continue;
-    numel += entries_[next].numel;
-    if (numel > max_numel) break;
-    keys.push_back(entries_[next].key);
+void UseTrace::cut(size_t size) {
+  for (; uses_.size() > size; uses_.pop_back()) {
+    const auto [entry, end, previous, next] = uses_.back();
+    if (previous == kNowhere) {
+      places_.erase(entry.key);
+    } else {
+      uses_[previous].next = kNowhere;
+      places_[entry.key].last = previous;
+    }
   }
-  return keys;
+}
+
+std::optional<size_t> UseTrace::next_of(uint64_t key) const {
+  const auto found = places_.find(key);
+  if (!is_followed_ || found == places_.end()) return std::nullopt;
+  return known(found->second.next);
 }
 
 std::optional<int64_t> UseTrace::distance_to(uint64_t key) const {
-  return is_followed_ ? distance_from(position_, key) : std::nullopt;
+  const auto place = next_of(key);
+  return place ? std::optional(end_of(*place) - end_of(position_)) : std::nullopt;
 }
 
-std::optional<int64_t> UseTrace::distance_from(size_t place, uint64_t key) const {
+std::optional<int64_t> UseTrace::distance_from_begin(uint64_t key) const {
+  const auto found = places_.find(key);
+  return found == places_.end() ? std::nullopt : std::optional(end_of(found->second.first));
+}
+
+std::vector<uint64_t> UseTrace::beginning(int64_t max_numel) const {
+  std::vector<uint64_t> keys;
+  if (max_numel == 0) return keys;
   int64_t numel = 0;
-  for (size_t next = place; next < entries_.size(); ++next) {
-    if (entries_[next].key == key) return numel;
-    numel += entries_[next].numel;
+  for (const Use& use : uses_) {
+    if (use.previous != kNowhere) continue;
+    numel += use.entry.numel;
+    if (numel > max_numel) break;
+    keys.push_back(use.entry.key);
   }
-  return std::nullopt;
-}
-
-int64_t UseTrace::rest() const {
-  int64_t numel = 0;
-  for (size_t next = position_; next < entries_.size(); ++next) numel += entries_[next].numel;
-  return numel;
+  return keys;
 }
 
 }  // namespace deepspeed::zero

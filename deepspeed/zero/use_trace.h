@@ -1,11 +1,12 @@
 // In which order a kind of pass (a training step's forward, an evaluation, ...) uses its parameters: recorded
 // in the first one, followed in later ones, so that one knows what comes next. A pure value: no tensor, no
-// group.
+// group. Every call but begin(), end() and beginning() takes the same time however long the pass is.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 namespace deepspeed::zero {
@@ -26,32 +27,57 @@ class UseTrace {
   /// The pass is over: what the trace says beyond it is forgotten.
   void end();
 
-  /// Whether the pass has followed the trace so far, and there is one: only then the next three know
-  /// something.
+  /// Whether the pass has followed the trace so far, and there is one: only then what lies ahead is known.
   bool is_followed() const { return is_followed_; }
-  /// What comes after the latest use.
-  std::optional<uint64_t> next() const;
-  /// The same and what follows, in order, each once, as long as all of it together has at most
-  /// `max_numel` elements.
-  std::vector<uint64_t> ahead(int64_t max_numel) const;
-  /// The same of a further pass, from its begin on.
-  std::vector<uint64_t> beginning(int64_t max_numel) const { return keys_from(0, max_numel); }
   /// Elements of the uses between the latest use and the next one of `key`; none where the pass does not use
   /// it again.
   std::optional<int64_t> distance_to(uint64_t key) const;
-  /// The same of a further pass, from its begin on.
-  std::optional<int64_t> distance_from_begin(uint64_t key) const { return distance_from(0, key); }
+  /// As distance_to(), of a further pass, from its begin on.
+  std::optional<int64_t> distance_from_begin(uint64_t key) const;
   /// Elements of the uses that come after the latest one.
-  int64_t rest() const;
+  int64_t rest() const { return end_of(uses_.size()) - end_of(position_); }
+  /// The keys of a further pass from its begin on, in order, each once, as long as all of them together have
+  /// at most `max_numel` elements.
+  std::vector<uint64_t> beginning(int64_t max_numel) const;
 
-  size_t size() const { return entries_.size(); }
+  size_t size() const { return uses_.size(); }
+  /// Of the next use.
+  size_t position() const { return position_; }
+  const Entry& entry(size_t place) const { return uses_[place].entry; }
+  /// Where the use at `place` has its key from: the last place before it with the same one, and the next one.
+  std::optional<size_t> previous(size_t place) const { return known(uses_[place].previous); }
+  std::optional<size_t> next(size_t place) const { return known(uses_[place].next); }
+  /// The next use of `key`, of a pass that follows the trace.
+  std::optional<size_t> next_of(uint64_t key) const;
 
  private:
-  std::vector<uint64_t> keys_from(size_t place, int64_t max_numel) const;
-  std::optional<int64_t> distance_from(size_t place, uint64_t key) const;
+  static constexpr size_t kNowhere = static_cast<size_t>(-1);
 
-  std::vector<Entry> entries_;
-  size_t position_ = 0;  // of the next use
+  struct Use {
+    Entry entry;
+    int64_t end = 0;             // elements of all uses up to this one
+    size_t previous = kNowhere;  // of the same key
+    size_t next = kNowhere;
+  };
+  struct Places {
+    size_t first = kNowhere;
+    size_t last = kNowhere;
+    size_t next = kNowhere;  // from the position on, while a pass follows
+  };
+
+  static std::optional<size_t> known(size_t place) {
+    return place == kNowhere ? std::nullopt : std::optional(place);
+  }
+  /// Elements of the first `count` uses.
+  int64_t end_of(size_t count) const { return count == 0 ? 0 : uses_[count - 1].end; }
+  void append(const Entry& entry);
+  void pass_by(size_t place);
+  /// Forgets what comes after the first `size` uses.
+  void cut(size_t size);
+
+  std::vector<Use> uses_;
+  std::unordered_map<uint64_t, Places> places_;  // by key
+  size_t position_ = 0;                          // of the next use
   bool is_followed_ = false;
 };
 

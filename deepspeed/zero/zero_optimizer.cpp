@@ -147,6 +147,8 @@ ReducerOptions ZeroOptimizer::reducer_options() const {
 
 ZeroOptimizer::~ZeroOptimizer() = default;
 
+void ZeroOptimizer::retire() noexcept { hooks_.reset(); }
+
 GroupState ZeroOptimizer::state(size_t group, const Interval& part) const {
   const c10::NoGradGuard no_grad;
   check_whole();
@@ -301,6 +303,12 @@ void ZeroOptimizer::abandon_step() {
 
 StepResult ZeroOptimizer::step(int64_t step_number) {
   const c10::NoGradGuard no_grad;
+  if (!hooks_) {
+    raise<UsageError>(
+        "zero.optimizer",
+        "step() of an optimizer whose engine is gone, or was ended by destroy(): the model is no "
+        "longer its own; make another engine by initialize()");
+  }
   check_undamaged();
   if (reducer_->is_open()) reducer_->finish_backward();
   if (slices_->has_begun()) {

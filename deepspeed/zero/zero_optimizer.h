@@ -81,6 +81,9 @@ class ZeroOptimizer {
                 std::unique_ptr<precision::LossScaler> scaler, comm::ProcessGroup group,
                 const ZeroOptions& options);
   ~ZeroOptimizer();
+  /// Its engine is gone, or lets go of it: gradients of the model no longer come here, and step() is a
+  /// UsageError. What somebody who holds it still reads stays. Talks to no rank.
+  void retire() noexcept;
   ZeroOptimizer(const ZeroOptimizer&) = delete;
   ZeroOptimizer& operator=(const ZeroOptimizer&) = delete;
 
@@ -110,7 +113,9 @@ class ZeroOptimizer {
     if (!reducer_->is_paused()) reducer_->finish_backward();
   }
   /// A backward has used the leaf module of this number for the last time (GatherPool::on_unit_done).
-  void on_unit_done(size_t unit) { hooks_->on_unit_done(unit); }
+  void on_unit_done(size_t unit) {
+    if (hooks_) hooks_->on_unit_done(unit);
+  }
   bool backward_is_open() const { return reducer_->is_open(); }
   /// Reduces what backwards before the boundary left.
   void complete_window() { reducer_->complete_window(); }
@@ -222,7 +227,7 @@ class ZeroOptimizer {
   std::unique_ptr<StepSlices> slices_;
   std::string damage_;  // why a step was applied in part; empty: none was
   std::unique_ptr<GradReducer> reducer_;
-  std::unique_ptr<GradHooks> hooks_;
+  std::unique_ptr<GradHooks> hooks_;  // null: retired
 };
 
 }  // namespace deepspeed::zero

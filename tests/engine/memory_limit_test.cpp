@@ -177,5 +177,23 @@ TEST(MemoryLimit, OfHalfTheParametersLetsOneRankBuildAndEvaluateThemFromADisk) {
   evaluate("nvme");
 }
 
+TEST(MemoryLimit, OfLessThanTheParametersLeavesThemPartitionedWhereDestroyWouldMakeThemWhole) {
+  run_ranks(4, [](comm::World& world) {
+    Json config = limited_config({});
+    config.erase("optimizer");
+    world.group().barrier();
+    limit_memory(kLimit);
+    const auto model = built_large_model(world, config);
+    const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+    const c10::NoGradGuard no_grad;
+    const double loss = engine->forward(at::ones({2, LargeMlp::kWidth})).item<double>();
+    EXPECT_THAT(error_of<UsageError>([&] { engine->destroy(); }),
+                AllOf(HasSubstr("takes 268435456 bytes"), HasSubstr("keep_partitioned")));
+    EXPECT_EQ(engine->forward(at::ones({2, LargeMlp::kWidth})).item<double>(), loss);
+    engine->destroy({.keep_partitioned = true});
+    EXPECT_EQ(engine->forward(at::ones({2, LargeMlp::kWidth})).item<double>(), loss);
+  });
+}
+
 }  // namespace
 }  // namespace deepspeed::testing

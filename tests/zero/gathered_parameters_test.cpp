@@ -1,5 +1,7 @@
 #include "deepspeed/zero/gathered_parameters.h"
 
+#include <functional>
+
 #include <ATen/ATen.h>
 
 #include <gmock/gmock.h>
@@ -79,6 +81,36 @@ TEST(GatheredParameters, GiveAllRanksWhatTheModifierRankWrote) {
       EXPECT_TRUE(at::equal(model.forward(input), plain.forward(input)));
     });
   }
+}
+
+TEST(GatheredParameters, RefuseToLoseWhatAnotherRankThanTheModifierWrote) {
+  testing::run_ranks(3, [](comm::World& world) {
+    Mlp model(7, 2);
+    testing::fill_parameters(model, 0.3);
+    const auto expected = copies_of(model);
+    const ShardStore store = shard(model, world.group());
+    const auto params = model.parameters();
+    const auto write_on = [&](int writer, int modifier, const std::function<void(const at::Tensor&)>& write) {
+      GatheredParameters gathered(params, modifier);
+      if (world.rank() == writer) write(params[2]);
+      return error_of<UsageError>([&] { gathered.close(); });
+    };
+    const auto by_operator = [](const at::Tensor& param) { param.detach().mul_(2); };
+    const auto by_pointer = [](const at::Tensor& param) { param.data_ptr<float>()[3] = 7; };
+    for (const auto& write : {std::function<void(const at::Tensor&)>(by_operator), {by_pointer}}) {
+      const std::string error = write_on(/*writer=*/1, /*modifier=*/0, write);
+      if (world.rank() == 1) {
+        EXPECT_THAT(error, AllOf(HasSubstr("'norm0.weight' was changed on rank 1"),
+                                 HasSubstr("not on the modifier_rank, 0"), HasSubstr("modifier_rank = 1")));
+      } else {
+        EXPECT_EQ(error, "no error");
+      }
+      expect_values(model, expected);  // on all ranks, as the modifier_rank has left them
+    }
+    EXPECT_EQ(write_on(/*writer=*/2, /*modifier=*/2, by_operator), "no error");
+    const GatheredParameters gathered(params);
+    EXPECT_TRUE(at::equal(params[2].detach(), expected[2] * 2));
+  });
 }
 
 TEST(GatheredParameters, RefuseWritesWithoutAModifierRank) {

@@ -1,0 +1,14 @@
+// Whether the values of a tensor are those that it had before, without a copy of them.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace deepspeed::zero {
+
+/// Of the bits of `values`, a dense tensor with memory: of two that differ it is the same by chance alone,
+/// one in 2^64. Tensors of a device are copied to the host in pieces.
+uint64_t fingerprint(const at::Tensor& values);
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,85 @@
+#include "deepspeed/zero/make_whole.h"
+
+#include <map>
+#include <memory>
+#include <unordered_set>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/device/memory.h"
+#include "deepspeed/zero/agree_after.h"
+#include "deepspeed/zero/gather_pool.h"
+
+namespace deepspeed::zero {
+namespace {
+
+constexpr const char* kMakeWholeWhere = "zero.make_whole";
+
+using Storages = std::vector<std::pair<at::Tensor, std::shared_ptr<PartitionedStorage>>>;
+
+struct OfPool {
+  std::shared_ptr<GatherPool> pool;
+  Storages params;
+};
+
+void check_can_be_whole(const PartitionedStorage& storage) {
+  if (!storage.pool()->is_free()) {
+    raise<UsageError>(kMakeWholeWhere, "parameter '", storage.name(),
+                      "' has an engine; call its destroy(), which makes its parameters whole, or read them "
+                      "inside zero::GatheredParameters");
+  }
+  storage.pool()->check_unused(storage);
+}
+
+/// By their pools, in the order in which these come.
+std::vector<OfPool> partitioned_among(const std::vector<at::Tensor>& params) {
+  std::vector<OfPool> found;
+  std::unordered_set<const PartitionedStorage*> seen;
+  for (const at::Tensor& param : params) {
+    const auto record = record_of(param);
+    if (!record) continue;
+    auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record);
+    if (!storage) raise<UsageError>(kMakeWholeWhere, "a zero::Init builds the model still; end it first");
+    check_can_be_whole(*storage);
+    if (!seen.insert(storage.get()).second) continue;
+    if (found.empty() || found.back().pool != storage->pool()) found.push_back({storage->pool(), {}});
+    found.back().params.emplace_back(param, std::move(storage));
+  }
+  return found;
+}
+
+void check_memory(const Storages& params) {
+  int64_t needed = 0;
+  for (const auto& [param, storage] : params)
+    needed += param.is_cpu() ? static_cast<int64_t>(param.nbytes()) : 0;
+  const int64_t available = device::available_host_bytes();
+  if (needed <= available) return;
+  raise<UsageError>(kMakeWholeWhere, "the whole model takes ", needed, " bytes on every rank, and there are ",
+                    available,
+                    "; leave it partitioned: destroy({.keep_partitioned = true}), which evaluates still, and "
+                    "initialize() at stage 3 goes on with it");
+}
+
+}  // namespace
+
+bool is_abandoned(const at::Tensor& tensor) {
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  return storage && storage->pool()->is_abandoned();
+}
+
+void check_unused(const std::vector<at::Tensor>& params) {
+  for (const at::Tensor& param : params) {
+    const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(param));
+    if (storage) storage->pool()->check_unused(*storage);
+  }
+}
+
+void make_whole(const std::vector<at::Tensor>& params) {
+  for (const OfPool& of_pool : partitioned_among(params)) {
+    agree_after(of_pool.pool->group(), kMakeWholeWhere, "making room for the whole model",
+                [&] { check_memory(of_pool.params); });
+    of_pool.pool->give_back(of_pool.params);
+  }
+}
+
+}  // namespace deepspeed::zero

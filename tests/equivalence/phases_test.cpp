@@ -1,0 +1,293 @@
+// A model that one engine after the other trains: each phase goes on with the weights of the one before, at
+// whatever stage, wherever the parameters wait, and however the engine before has ended.
+#include <functional>
+
+#include <ATen/ops/equal.h>
+#include <torch/types.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/initialize.h"
+#include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/init.h"
+#include "deepspeed/zero/make_whole.h"
+#include "deepspeed/zero/set_values.h"
+
+#include "tests/support/error_of.h"
+#include "tests/support/odd_net.h"
+#include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
+
+namespace deepspeed::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Engine3 = std::shared_ptr<DeepSpeedEngine<OddNet>>;
+
+/// How an engine ends: destroy(), destroy() that leaves the parameters partitioned, or no word at all, while
+/// the program keeps the optimizer or does not.
+enum class End { kDestroy, kKeepPartitioned, kDrop, kDropButKeepOptimizer };
+
+Json phase_config(int stage, const Json& zero = Json::object(), const Json& rest = Json::object()) {
+  Json config = {{"train_micro_batch_size_per_gpu", 4},
+                 {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}},
+                 {"zero_optimization", {{"stage", stage}, {"reduce_bucket_size", 200}}},
+                 {"log_level", "error"}};
+  if (stage == 3) config["zero_optimization"]["stage3_param_persistence_threshold"] = 13;
+  config["zero_optimization"].update(zero);
+  config.merge_patch(rest);
+  return config;
+}
+
+Json params_on_host() { return {{"offload_param", {{"device", "cpu"}}}}; }
+
+Json params_on_disk(const std::string& folder) {
+  return {{"offload_param", {{"device", "nvme"}, {"nvme_path", folder}, {"buffer_size", 1000}}}};
+}
+
+Engine3 make_engine(const std::shared_ptr<OddNet>& model, comm::World& world, const Json& config) {
+  return std::get<0>(initialize(model, {.config = config, .world = world}));
+}
+
+void train(const Engine3& engine, comm::World& world, int64_t first_step) {
+  for (int64_t step = first_step; step < first_step + 3; ++step) {
+    const auto [inputs, targets] = odd_batch(4 * (step * world.size() + world.rank()), 4);
+    engine->backward(
+        engine->forward(inputs.to(engine->module().parameters().front().scalar_type()), targets));
+    engine->step();
+  }
+}
+
+void end(Engine3 engine, End how) {
+  static std::vector<std::shared_ptr<zero::ZeroOptimizer>> kept;
+  if (how == End::kDropButKeepOptimizer) kept.push_back(engine->optimizer());
+  if (how == End::kDestroy) engine->destroy();
+  if (how == End::kKeepPartitioned) engine->destroy({.keep_partitioned = true});
+}
+
+void expect_whole(const torch::nn::Module& model) {
+  for (const auto& param : model.named_parameters()) {
+    EXPECT_FALSE(zero::is_partitioned(param.value())) << param.key();
+    EXPECT_EQ(param.value().storage().nbytes(), param.value().nbytes()) << param.key();
+  }
+}
+
+/// The weights as they lie in the model, which is whole.
+std::vector<at::Tensor> weights_of(const torch::nn::Module& model) {
+  std::vector<at::Tensor> weights;
+  for (const auto& param : model.parameters()) weights.push_back(param.detach().clone());
+  return weights;
+}
+
+void expect_equal(const std::vector<at::Tensor>& actual, const std::vector<at::Tensor>& expected,
+                  const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i)
+    EXPECT_TRUE(at::equal(actual[i], expected[i])) << what << " " << i;
+}
+
+/// Trains a model in phases of these configs, which all end so.
+std::vector<at::Tensor> train_in_phases(comm::World& world, const std::vector<Json>& configs, End how) {
+  const auto model = std::make_shared<OddNet>();
+  int64_t step = 0;
+  for (const Json& config : configs) {
+    const Engine3 engine = make_engine(model, world, config);
+    train(engine, world, step);
+    step += 3;
+    end(engine, how);
+  }
+  if (how != End::kDestroy) zero::make_whole(model->parameters());
+  expect_whole(*model);
+  return weights_of(*model);
+}
+
+class Phases : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Phases, ::testing::Values(1, 2, 3));
+
+TEST_P(Phases, OfAnyStagesTrainAsThoseOfStageZero) {
+  run_ranks(GetParam(), [](comm::World& world) {
+    const std::vector<std::pair<int, int>> stages = {{3, 3}, {3, 2}, {2, 3}, {3, 0}, {0, 3}, {1, 3}, {3, 1}};
+    const auto expected = train_in_phases(world, {phase_config(0), phase_config(0)}, End::kDrop);
+    for (const auto& [first, second] : stages) {
+      for (const End how : {End::kDestroy, End::kKeepPartitioned, End::kDrop, End::kDropButKeepOptimizer}) {
+        const auto weights = train_in_phases(world, {phase_config(first), phase_config(second)}, how);
+        expect_equal(weights, expected,
+                     std::to_string(first) + " to " + std::to_string(second) + ", end " +
+                         std::to_string(static_cast<int>(how)) + ", parameter");
+      }
+    }
+  });
+}
+
+TEST_P(Phases, MoveParametersFromOnePlaceToAnother) {
+  const TemporaryFolder folder;
+  run_ranks(GetParam(), [&](comm::World& world) {
+    const Json plain = phase_config(3), host = phase_config(3, params_on_host()),
+               disk = phase_config(3, params_on_disk(folder.string()));
+    const Json zero = phase_config(0);
+    const auto expected = train_in_phases(world, {zero, zero, zero}, End::kDrop);
+    for (const auto& phases : {std::vector<Json>{plain, host, disk},
+                               {disk, plain, host},
+                               {host, disk, disk},
+                               {disk, phase_config(2), host}}) {
+      for (const End how : {End::kDestroy, End::kDrop})
+        expect_equal(train_in_phases(world, phases, how), expected, phases.front().dump() + " parameter");
+    }
+  });
+}
+
+TEST_P(Phases, InSixteenBitsTrainAsThoseOfStageTwo) {
+  run_ranks(GetParam(), [](comm::World& world) {
+    const Json bf16 = {{"bf16", {{"enabled", true}}}};
+    const auto two = phase_config(2, {}, bf16), three = phase_config(3, {}, bf16);
+    const auto expected = train_in_phases(world, {two, two}, End::kDestroy);
+    for (const End how : {End::kDestroy, End::kDrop}) {
+      expect_equal(train_in_phases(world, {three, two}, how), expected, "3 to 2");
+      expect_equal(train_in_phases(world, {two, three}, how), expected, "2 to 3");
+      expect_equal(train_in_phases(world, {three, three}, how), expected, "3 to 3");
+    }
+  });
+}
+
+TEST_P(Phases, OfEvaluationAndTrainingFollowEachOther) {
+  run_ranks(GetParam(), [](comm::World& world) {
+    Json evaluation = phase_config(3);
+    evaluation.erase("optimizer");
+    for (const End how : {End::kDestroy, End::kDrop}) {
+      const auto model = std::make_shared<OddNet>(), reference = std::make_shared<OddNet>();
+      const auto [inputs, targets] = odd_batch(0, 4);
+      Engine3 engine = make_engine(model, world, evaluation);
+      const at::Tensor loss = engine->forward(inputs, targets).detach();
+      EXPECT_TRUE(at::equal(loss, reference->forward(inputs, targets).detach()));
+      end(std::exchange(engine, nullptr), how);
+      engine = make_engine(model, world, phase_config(3));
+      train(engine, world, 0);
+      end(std::exchange(engine, nullptr), how);
+      engine = make_engine(model, world, evaluation);
+      engine->forward(inputs, targets);
+      engine->destroy();
+      const Engine3 at_zero = make_engine(reference, world, phase_config(0));
+      train(at_zero, world, 0);
+      expect_equal(weights_of(*model), weights_of(*reference), "parameter");
+    }
+  });
+}
+
+TEST_P(Phases, BeginWithAModelOfZeroInit) {
+  run_ranks(GetParam(), [](comm::World& world) {
+    const auto expected = train_in_phases(world, {phase_config(0), phase_config(0)}, End::kDrop);
+    std::shared_ptr<OddNet> model;
+    {
+      const zero::Init init({.world = world});
+      model = std::make_shared<OddNet>();
+    }
+    Engine3 engine = make_engine(model, world, phase_config(3));
+    train(engine, world, 0);
+    engine->destroy();
+    expect_whole(*model);
+    engine = make_engine(model, world, phase_config(2));
+    train(engine, world, 3);
+    expect_equal(weights_of(*model), expected, "parameter");
+  });
+}
+
+TEST(MakeWhole, GivesAModelOfZeroInitToAnyStage) {
+  run_ranks(2, [](comm::World& world) {
+    std::shared_ptr<OddNet> model;
+    {
+      const zero::Init init({.world = world});
+      model = std::make_shared<OddNet>();
+    }
+    EXPECT_THAT(error_of<UsageError>([&] { make_engine(model, world, phase_config(2)); }),
+                AllOf(HasSubstr("zero::Init"), HasSubstr("zero::make_whole")));
+    zero::make_whole(model->parameters());
+    expect_whole(*model);
+    expect_equal(weights_of(*model), weights_of(OddNet()), "parameter");
+    train(make_engine(model, world, phase_config(2)), world, 0);
+  });
+}
+
+TEST(Stage3Destroy, MakesTheWeightsOrdinaryTensors) {
+  run_ranks(2, [](comm::World& world) {
+    const auto model = std::make_shared<OddNet>();
+    const at::Tensor first = model->parameters().front();
+    const Engine3 engine = make_engine(model, world, phase_config(3));
+    train(engine, world, 0);
+    const auto [inputs, targets] = odd_batch(0, 4);
+    const at::Tensor loss = engine->forward(inputs, targets).detach();
+    const at::Tensor view = first.detach().view({-1});
+    EXPECT_THROW(model->forward(inputs, targets), UsageError);
+    engine->destroy();
+    expect_whole(*model);
+    EXPECT_TRUE(first.is_same(model->parameters().front()));
+    EXPECT_TRUE(first.requires_grad());
+    EXPECT_TRUE(at::equal(model->forward(inputs, targets).detach(), loss));
+    EXPECT_TRUE(at::equal(engine->forward(inputs, targets).detach(), loss));
+    model->forward(inputs, targets).backward();
+    EXPECT_TRUE(first.grad().defined());
+    EXPECT_THAT(error_of<UsageError>([&] { view.sum(); }), HasSubstr("make views anew"));
+    engine->destroy();  // a second time changes nothing
+  });
+}
+
+TEST(Stage3Destroy, LeavesTheModelPartitionedWhereAskedTo) {
+  run_ranks(2, [](comm::World& world) {
+    const auto model = std::make_shared<OddNet>();
+    const Engine3 engine = make_engine(model, world, phase_config(3));
+    const auto [inputs, targets] = odd_batch(0, 4);
+    const at::Tensor loss = engine->forward(inputs, targets).detach();
+    engine->destroy({.keep_partitioned = true});
+    EXPECT_TRUE(zero::is_partitioned(model->parameters().front()));
+    EXPECT_TRUE(at::equal(engine->forward(inputs, targets).detach(), loss));
+    zero::make_whole(model->parameters());
+    expect_whole(*model);
+  });
+}
+
+TEST(Stage3Destroy, ChangesNothingInsideOfGatheredParameters) {
+  run_ranks(2, [](comm::World& world) {
+    const auto model = std::make_shared<OddNet>();
+    const Engine3 engine = make_engine(model, world, phase_config(3));
+    {
+      const zero::GatheredParameters gathered(model->parameters());
+      EXPECT_THAT(error_of<UsageError>([&] { engine->destroy(); }),
+                  HasSubstr("leave zero::GatheredParameters"));
+    }
+    train(engine, world, 0);
+  });
+}
+
+TEST(Stage3Model, HasOneEngineAtATime) {
+  run_ranks(2, [](comm::World& world) {
+    const auto model = std::make_shared<OddNet>();
+    const Engine3 engine = make_engine(model, world, phase_config(3));
+    EXPECT_THAT(error_of<UsageError>([&] { zero::make_whole(model->parameters()); }),
+                AllOf(HasSubstr("has an engine"), HasSubstr("destroy()")));
+    EXPECT_THAT(error_of<UsageError>([&] { make_engine(model, world, phase_config(3)); }),
+                HasSubstr("another engine"));
+    train(engine, world, 0);  // goes on
+  });
+}
+
+TEST(RetiredOptimizer, TakesNoStepAndNoGradients) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 2, 3}) {
+      const auto model = std::make_shared<OddNet>();
+      Engine3 engine = make_engine(model, world, phase_config(stage));
+      const auto optimizer = engine->optimizer();
+      train(engine, world, 0);
+      engine = nullptr;
+      EXPECT_THAT(error_of<UsageError>([&] { optimizer->step(4); }), HasSubstr("engine is gone"));
+      EXPECT_EQ(optimizer->param_groups().front().lr(), 0.01);
+      train(make_engine(model, world, phase_config(stage)), world, 3);
+      EXPECT_FALSE(optimizer->backward_is_open()) << stage;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
