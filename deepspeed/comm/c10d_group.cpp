@@ -97,9 +97,11 @@ class C10dWork : public Work::Impl {
 
 }  // namespace
 
-C10dGroup::C10dGroup(GroupDescription description, c10::intrusive_ptr<c10d::ProcessGroup> group,
-                     c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<DivergenceGuard> guard)
+C10dGroup::C10dGroup(GroupDescription description, const std::string& key,
+                     c10::intrusive_ptr<c10d::ProcessGroup> group, c10::intrusive_ptr<c10d::Store> store,
+                     std::shared_ptr<DivergenceGuard> guard)
     : Impl(std::move(description)),
+      key_(key),
       group_(std::move(group)),
       store_(std::move(store)),
       guard_(std::move(guard)) {
@@ -114,7 +116,7 @@ std::shared_ptr<C10dGroup> C10dGroup::make(GroupDescription description, const s
                                            c10::intrusive_ptr<c10d::Store> store,
                                            std::shared_ptr<DivergenceGuard> guard) {
   const std::shared_ptr<C10dGroup> made(
-      new C10dGroup(std::move(description), std::move(group), std::move(store), std::move(guard)));
+      new C10dGroup(std::move(description), key, std::move(group), std::move(store), std::move(guard)));
   // Gloo's messages tell by their tags whether the calls agree; NCCL has no such thing.
   const auto check = made->description().backend == "gloo" ? DivergenceGuard::Check::kByMessages
                                                            : DivergenceGuard::Check::kByTheGuard;
@@ -123,6 +125,15 @@ std::shared_ptr<C10dGroup> C10dGroup::make(GroupDescription description, const s
                                        if (const auto group = weak.lock()) group->give_up(reason);
                                      });
   return made;
+}
+
+std::shared_ptr<ProcessGroup::Impl> C10dGroup::closing_together(std::shared_ptr<C10dGroup> group) {
+  ProcessGroup::Impl* const handle = group.get();
+  return {handle, [group = std::move(group)](ProcessGroup::Impl*) mutable {
+            const auto guard = group->guard_;
+            const std::string key = group->key_;
+            guard->let_go(key, std::move(group));
+          }};
 }
 
 C10dGroup::~C10dGroup() {
@@ -206,7 +217,7 @@ void C10dGroup::give_up(const std::string& reason) {
 }
 
 void C10dGroup::fail(const char* collective, milliseconds elapsed, const std::string& reason) {
-  const auto divergence = guard_->explain(kTelling);  // without the lock, which give_up() may want
+  const auto divergence = guard_->explain(key_, kTelling);  // without the lock, which give_up() may want
   const std::lock_guard lock(failure_mutex_);
   if (failure_.empty()) {
     const auto culprits = blame(

@@ -23,6 +23,9 @@ class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this
                                          c10::intrusive_ptr<c10d::ProcessGroup> group,
                                          c10::intrusive_ptr<c10d::Store> store,
                                          std::shared_ptr<DivergenceGuard> guard);
+  /// The same for a handle whose end closes nothing: the guard keeps the connections until all ranks of the
+  /// group have let go of it.
+  static std::shared_ptr<ProcessGroup::Impl> closing_together(std::shared_ptr<C10dGroup> group);
   /// Aborts what is under way; waits for nobody.
   ~C10dGroup() override;
 
@@ -46,8 +49,9 @@ class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this
   CallHistory& calls() { return *calls_; }
 
  private:
-  C10dGroup(GroupDescription description, c10::intrusive_ptr<c10d::ProcessGroup> group,
-            c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<DivergenceGuard> guard);
+  C10dGroup(GroupDescription description, const std::string& key,
+            c10::intrusive_ptr<c10d::ProcessGroup> group, c10::intrusive_ptr<c10d::Store> store,
+            std::shared_ptr<DivergenceGuard> guard);
   /// Starts c10d's operations (made by `operations` for a device and a tag) and remembers what to do when
   /// they are done.
   using Operations = std::function<Started(const Route& route)>;
@@ -61,6 +65,7 @@ class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this
   void abort();
   void give_up(const std::string& reason);
 
+  const std::string key_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<DivergenceGuard> guard_;

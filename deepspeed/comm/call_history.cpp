@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "deepspeed/comm/caller_thread.h"
+
 namespace deepspeed::comm {
 namespace {
+
+// A group whose latest calls, so many, came from one thread is that thread's.
+constexpr size_t kCallsOfOneThread = 16;
 
 bool is_done(const c10::weak_intrusive_ptr<c10d::Work>& weak) {
   const auto work = weak.lock();
@@ -20,14 +25,31 @@ CallHistory::Progress CallHistory::begin(const CollectiveCall& call) {
   const std::lock_guard lock(mutex_);
   ++progress_.number;
   progress_.chain = extend_chain(progress_.chain, call, progress_.number);
-  entries_.push_back(
-      {.call = call, .number = progress_.number, .chain = progress_.chain, .begin = Clock::now()});
+  entries_.push_back({.call = call,
+                      .number = progress_.number,
+                      .chain = progress_.chain,
+                      .caller = caller_thread(),
+                      .begin = Clock::now()});
   return progress_;
 }
 
 CallHistory::Progress CallHistory::progress() {
   const std::lock_guard lock(mutex_);
   return progress_;
+}
+
+int64_t CallHistory::last_caller() {
+  const std::lock_guard lock(mutex_);
+  return entries_.empty() ? 0 : entries_.back().caller;
+}
+
+int64_t CallHistory::recent_caller() const {
+  if (entries_.empty()) return 0;
+  const int64_t latest = entries_.back().caller;
+  const size_t first = entries_.size() - std::min(kCallsOfOneThread, entries_.size());
+  const bool is_one = std::all_of(entries_.begin() + static_cast<std::ptrdiff_t>(first), entries_.end(),
+                                  [&](const Entry& entry) { return entry.caller == latest; });
+  return is_one ? latest : kSeveralThreads;
 }
 
 std::optional<uint64_t> CallHistory::chain_at(uint64_t number) {
@@ -81,6 +103,7 @@ GroupReport CallHistory::report(std::chrono::milliseconds patience, size_t most)
   GroupReport report;
   report.name = group_name_;
   report.global_ranks = global_ranks_;
+  report.thread = recent_caller();
   if (const Entry* entry = oldest_open(Clock::now() - patience)) {
     report.waits_in = entry->number;
     report.is_blocked = entry->is_blocked;

@@ -28,7 +28,7 @@ class CallHistory {
   /// kept: how many calls are remembered beside those under way.
   CallHistory(std::string group_name, std::vector<int> global_ranks, size_t kept = 64);
 
-  /// Notes the call that is about to start; its number counts from 1.
+  /// Notes the call that is about to start, and the calling thread; its number counts from 1.
   Progress begin(const CollectiveCall& call);
   /// The operations of the call `number`; it is done when they are. Until then it counts as under way.
   void started(uint64_t number, const Works& works);
@@ -39,6 +39,8 @@ class CallHistory {
   bool has_waited(std::chrono::milliseconds patience);
   bool has_unfinished_calls() { return has_waited(std::chrono::milliseconds(0)); }
   Progress progress();
+  /// The thread of the latest call (caller_thread.h); 0: none yet.
+  int64_t last_caller();
   /// The chain up to the call `number`; nothing where it did not begin yet or is forgotten.
   std::optional<uint64_t> chain_at(uint64_t number);
   /// most: of the latest calls.
@@ -52,6 +54,7 @@ class CallHistory {
     CollectiveCall call;
     uint64_t number = 0;
     uint64_t chain = 0;
+    int64_t caller = 0;
     Clock::time_point begin;
     std::vector<c10::weak_intrusive_ptr<c10d::Work>> works = {};  // weak: they hold tensors
     bool is_started = false;
@@ -62,6 +65,7 @@ class CallHistory {
 
   Entry* find(uint64_t number);
   const Entry* oldest_open(Clock::time_point begun_before);
+  int64_t recent_caller() const;
 
   std::string group_name_;
   std::vector<int> global_ranks_;

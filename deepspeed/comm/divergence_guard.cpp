@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <iterator>
 #include <map>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include "deepspeed/comm/caller_thread.h"
 #include "deepspeed/comm/sequence_check.h"
 
 namespace deepspeed::comm {
@@ -30,7 +32,15 @@ struct DivergenceGuard::State {
     std::function<void(const std::string&)> on_divergence;  // empty once it was called
     std::vector<int> global_ranks;
     Check check;
+    bool is_let_go = false;
+    bool is_counted = false;  // among the ranks that have let go of it
+    std::shared_ptr<void> connections = nullptr;
+
+    bool waits(milliseconds patience) const {
+      return on_divergence && !is_let_go && history->has_waited(patience);
+    }
   };
+  using Verdicts = std::vector<Verdict>;
 
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
@@ -42,28 +52,33 @@ struct DivergenceGuard::State {
   bool stopped = false;
   bool ended = false;  // no thread any more, and no store
   bool left = false;
-  std::string gave_up;
-  uint64_t num_asked = 0;     // exchanges that callers asked for
-  uint64_t num_answered = 0;  // those that were done
-  std::optional<std::string> answer;
+  int64_t ending_thread = 0;                   // calls nothing any more; 0: none is known
+  std::map<std::string, std::string> gave_up;  // groups, and why
+  uint64_t num_asked = 0;                      // exchanges that callers asked for
+  uint64_t num_answered = 0;                   // those that were done
+  Verdicts answer;
 
   // Of the guard's thread alone.
   int64_t serial = 0;
-  std::map<int, std::pair<int64_t, std::string>> suspected;  // by rank: the report that showed a deadlock
+  std::map<std::pair<int, std::string>, int64_t> suspected;  // rank, deadlock: the report that showed it
   std::optional<SequenceCheck> sequences;
 
   bool waits(milliseconds patience);
   std::set<int> peers();
   std::map<std::string, SequenceCheck::Group> compared_groups();
+  GroupReport report_of_group(Watched& group, milliseconds patience, size_t most) const;
   RankReport own_report(milliseconds patience, size_t most = 64);
   std::optional<RankReport> report_of(int peer);
   bool is_deadlock_again(const RankReport& other, const std::string& text);
-  std::optional<std::string> exchange(milliseconds patience);
-  std::optional<std::string> compare(const RankReport& own);
+  Verdicts exchange(milliseconds patience);
+  Verdicts compare(const RankReport& own);
   void tell(const RankReport& report) { store->set(report_key(rank), to_json(report).dump()); }
-  std::optional<std::string> check_sequences();
+  Verdicts check_sequences();
+  void look();
   /// everywhere: also in groups where nothing is under way.
-  void give_up(const std::string& reason, bool everywhere);
+  void give_up(const Verdicts& verdicts, bool everywhere);
+  void count_let_go();
+  bool is_let_go_by_all(const std::string& key, bool is_counted, size_t num_ranks);
   uint64_t ask();
   void stop();
   bool wait_for_answer(uint64_t number, milliseconds limit);
@@ -74,9 +89,8 @@ struct DivergenceGuard::State {
 
 bool DivergenceGuard::State::waits(milliseconds patience) {
   const std::lock_guard lock(mutex);
-  return std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
-    return group.second.on_divergence && group.second.history->has_waited(patience);
-  });
+  return std::any_of(groups.begin(), groups.end(),
+                     [&](const auto& group) { return group.second.waits(patience); });
 }
 
 std::set<int> DivergenceGuard::State::peers() {
@@ -90,11 +104,20 @@ std::set<int> DivergenceGuard::State::peers() {
 std::map<std::string, SequenceCheck::Group> DivergenceGuard::State::compared_groups() {
   const std::lock_guard lock(mutex);
   std::map<std::string, SequenceCheck::Group> compared;
-  if (left || !gave_up.empty()) return compared;
+  if (left) return compared;
   for (const auto& [key, group] : groups) {
-    if (group.check == Check::kByTheGuard) compared[key] = {group.history, group.global_ranks};
+    if (group.check != Check::kByTheGuard || group.is_let_go || gave_up.count(key) != 0) continue;
+    compared[key] = {group.history, group.global_ranks};
   }
   return compared;
+}
+
+GroupReport DivergenceGuard::State::report_of_group(Watched& group, milliseconds patience,
+                                                    size_t most) const {
+  CallHistory& history = *group.history;
+  const bool has_ended =
+      ending_thread != 0 && history.last_caller() == ending_thread && !history.has_unfinished_calls();
+  return left || group.is_let_go || has_ended ? history.leaving_report() : history.report(patience, most);
 }
 
 RankReport DivergenceGuard::State::own_report(milliseconds patience, size_t most) {
@@ -103,9 +126,7 @@ RankReport DivergenceGuard::State::own_report(milliseconds patience, size_t most
   report.rank = rank;
   report.serial = ++serial;
   report.gave_up = gave_up;
-  for (const auto& [key, group] : groups) {
-    report.groups[key] = left ? group.history->leaving_report() : group.history->report(patience, most);
-  }
+  for (auto& [key, group] : groups) report.groups[key] = report_of_group(group, patience, most);
   return report;
 }
 
@@ -115,73 +136,122 @@ std::optional<RankReport> DivergenceGuard::State::report_of(int peer) {
 }
 
 bool DivergenceGuard::State::is_deadlock_again(const RankReport& other, const std::string& text) {
-  auto& [seen_serial, seen_text] = suspected[other.rank];
-  const bool again = seen_text == text && seen_serial < other.serial;
-  if (seen_text != text) {
-    seen_text = text;
-    seen_serial = other.serial;
-  }
-  return again;
+  const auto [seen, is_new] = suspected.try_emplace({other.rank, text}, other.serial);
+  return !is_new && seen->second < other.serial;
 }
 
-std::optional<std::string> DivergenceGuard::State::compare(const RankReport& own) {
+DivergenceGuard::State::Verdicts DivergenceGuard::State::compare(const RankReport& own) {
+  Verdicts found;
+  const auto add = [&](Verdicts verdicts) {
+    std::move(verdicts.begin(), verdicts.end(), std::back_inserter(found));
+  };
   for (const int peer : peers()) {
     const auto other = report_of(peer);
     if (!other) continue;
-    if (!other->gave_up.empty()) return other->gave_up;
-    if (auto text = find_divergence(own, *other)) return text;
-    const auto deadlock = find_deadlock(own, *other);
-    if (deadlock && is_deadlock_again(*other, *deadlock)) return deadlock;
+    add(find_divergences(own, *other));
+    add(find_given_up(own, *other));
+    auto deadlocks = find_deadlocks(own, *other);
+    std::erase_if(deadlocks, [&](const Verdict& one) { return !is_deadlock_again(*other, one.text); });
+    add(std::move(deadlocks));
   }
-  return std::nullopt;
+  return found;
 }
 
-std::optional<std::string> DivergenceGuard::State::exchange(milliseconds patience) {
+DivergenceGuard::State::Verdicts DivergenceGuard::State::exchange(milliseconds patience) {
   try {
     RankReport own = own_report(patience);
     tell(own);
-    if (own.has_left()) return std::nullopt;  // reading could meet a store that is closed already
-    auto text = compare(own);
-    if (text) {
-      own.gave_up = *text;
-      tell(own);
-    }
-    return text;
+    if (own.has_left()) return {};  // reading could meet a store that is closed already
+    auto verdicts = compare(own);
+    for (const Verdict& verdict : verdicts) own.gave_up.emplace(verdict.group, verdict.text);
+    if (!verdicts.empty()) tell(own);
+    return verdicts;
   } catch (const std::exception&) {
     // The store is gone with rank 0: the collectives fail by themselves.
-    return std::nullopt;
+    return {};
   }
 }
 
-std::optional<std::string> DivergenceGuard::State::check_sequences() {
+DivergenceGuard::State::Verdicts DivergenceGuard::State::check_sequences() {
   const auto compared = compared_groups();
-  if (compared.empty()) return std::nullopt;
+  if (compared.empty()) return {};
   try {
     if (!sequences) sequences.emplace(rank, [this] { return own_report(milliseconds(0), kKept); });
-    auto text = sequences->check(*store, compared);
-    if (text) {
-      auto own = own_report(milliseconds(0));
-      own.gave_up = *text;
-      tell(own);
-    }
-    return text;
+    auto verdict = sequences->check(*store, compared);
+    if (!verdict) return {};
+    auto own = own_report(milliseconds(0));
+    own.gave_up.emplace(verdict->group, verdict->text);
+    tell(own);
+    return {std::move(*verdict)};
   } catch (const std::exception&) {
-    return std::nullopt;  // as in exchange()
+    return {};  // as in exchange()
   }
 }
 
-void DivergenceGuard::State::give_up(const std::string& reason, bool everywhere) {
-  std::vector<std::function<void(const std::string&)>> calls;
+void DivergenceGuard::State::give_up(const Verdicts& verdicts, bool everywhere) {
+  std::vector<std::pair<std::function<void(const std::string&)>, std::string>> calls;
   {
     const std::lock_guard lock(mutex);
-    gave_up = reason;
-    for (auto& [key, group] : groups) {
-      if (group.on_divergence && (everywhere || group.history->has_waited(milliseconds(0)))) {
-        calls.push_back(std::exchange(group.on_divergence, nullptr));
+    for (const auto& [failed, reason] : verdicts) {
+      const auto given_up = groups.find(failed);
+      if (given_up == groups.end() || !gave_up.emplace(failed, reason).second) continue;
+      const int64_t thread = given_up->second.history->last_caller();
+      for (auto& [key, group] : groups) {
+        const bool has_its_thread =
+            group.history->last_caller() == thread && (everywhere || group.waits(milliseconds(0)));
+        if (!group.on_divergence || (key != failed && !has_its_thread)) continue;
+        gave_up.emplace(key, reason);
+        calls.emplace_back(std::exchange(group.on_divergence, nullptr), reason);
       }
     }
   }
-  for (const auto& call : calls) call(reason);
+  if (calls.empty()) return;
+  try {
+    tell(own_report(kPatience));  // before the connections close: those who wait look for the reason then
+  } catch (const std::exception&) {
+    // As in exchange().
+  }
+  for (const auto& [call, reason] : calls) call(reason);
+}
+
+bool DivergenceGuard::State::is_let_go_by_all(const std::string& key, bool is_counted, size_t num_ranks) {
+  const int64_t count = store->add("let_go/" + key, is_counted ? 0 : 1);
+  return count >= static_cast<int64_t>(num_ranks);
+}
+
+void DivergenceGuard::State::count_let_go() {
+  std::map<std::string, Watched> kept;
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& [key, group] : groups) {
+      if (group.is_let_go) kept.emplace(key, group);
+    }
+  }
+  bool is_news = false;
+  for (auto& [key, group] : kept) {
+    const bool is_done = is_let_go_by_all(key, group.is_counted, group.global_ranks.size());
+    is_news = is_news || !group.is_counted;
+    const std::lock_guard lock(mutex);
+    groups.at(key).is_counted = true;
+    if (!is_done) continue;
+    groups.erase(key);
+    gave_up.erase(key);
+  }
+  if (is_news) tell(own_report(kPatience));
+}  // The connections close here, without the lock.
+
+void DivergenceGuard::State::look() {
+  if (const auto found = check_sequences(); !found.empty()) return give_up(found, /*everywhere=*/true);
+  if (waits(kPatience)) {
+    give_up(exchange(kPatience), /*everywhere=*/false);
+  } else {
+    suspected.clear();
+  }
+  try {
+    count_let_go();
+  } catch (const std::exception&) {
+    // As in exchange().
+  }
 }
 
 void DivergenceGuard::State::serve(const std::shared_ptr<State>& state) {
@@ -202,17 +272,13 @@ void DivergenceGuard::State::serve(const std::shared_ptr<State>& state) {
       if (asked == state->num_answered) asked = 0;
     }
     if (asked == 0) {
-      if (const auto text = state->check_sequences()) {
-        state->give_up(*text, /*everywhere=*/true);
-      } else if (state->waits(kPatience)) {
-        if (const auto reason = state->exchange(kPatience)) state->give_up(*reason, /*everywhere=*/false);
-      }
+      state->look();
       continue;
     }
-    auto text = state->exchange(milliseconds(0));
+    auto verdicts = state->exchange(milliseconds(0));
     const std::lock_guard lock(state->mutex);
     state->num_answered = asked;
-    state->answer = std::move(text);
+    state->answer = std::move(verdicts);
     state->changed.notify_all();
   }
 }
@@ -254,10 +320,32 @@ std::shared_ptr<CallHistory> DivergenceGuard::watch(const std::string& key, cons
   return history;
 }
 
-std::optional<std::string> DivergenceGuard::explain(milliseconds limit) {
+void DivergenceGuard::let_go(const std::string& key, std::shared_ptr<void> connections) {
+  const std::lock_guard lock(state_->mutex);
+  const auto group = state_->groups.find(key);
+  if (state_->left || state_->ended || group == state_->groups.end()) return;  // they close with the argument
+  group->second.is_let_go = true;
+  group->second.connections = std::move(connections);
+}
+
+void DivergenceGuard::end_calls_of_this_thread() {
+  const std::lock_guard lock(state_->mutex);
+  state_->ending_thread = caller_thread();
+}
+
+std::optional<std::string> DivergenceGuard::explain(const std::string& key, milliseconds limit) {
   if (!state_->wait_for_answer(state_->ask(), limit)) return std::nullopt;
   const std::lock_guard lock(state_->mutex);
-  return state_->answer;
+  for (const Verdict& verdict : state_->answer) {
+    if (verdict.group == key) return verdict.text;
+  }
+  return std::nullopt;
+}
+
+void DivergenceGuard::close_connections() {
+  std::vector<std::shared_ptr<void>> closed;
+  const std::lock_guard lock(state_->mutex);
+  for (auto& [key, group] : state_->groups) closed.push_back(std::move(group.connections));
 }
 
 void DivergenceGuard::leave(milliseconds limit, bool is_known) {

@@ -21,7 +21,8 @@
 
 namespace deepspeed::comm {
 
-/// One a world.
+/// One a world. Groups are independent of each other, but for those in which one thread calls: where it gives
+/// up one, the ranks that wait for it in another one are told.
 class DivergenceGuard {
  public:
   /// `store` is the guard's own (prefixed) one.
@@ -40,12 +41,21 @@ class DivergenceGuard {
                                      const std::vector<int>& global_ranks, Check check,
                                      std::function<void(const std::string&)> on_divergence);
 
-  /// Tells the other ranks what this rank called, and returns how that differs from what they called or
-  /// whether one left, as far as they told. Takes at most `limit`.
-  std::optional<std::string> explain(std::chrono::milliseconds limit);
+  /// This rank calls nothing in the group `key` any more, and those that wait for it are told. The guard
+  /// keeps `connections` until every rank of the group has let go of it, so that none of them meets a closed
+  /// one while it reads what was sent. Waits for nothing.
+  void let_go(const std::string& key, std::shared_ptr<void> connections);
+  /// From here on the calling thread only ends calls that it has begun.
+  void end_calls_of_this_thread();
+
+  /// Tells the other ranks what this rank called, and returns how that differs in the group `key` from what
+  /// they called or whether one left, as far as they told. Takes at most `limit`.
+  std::optional<std::string> explain(const std::string& key, std::chrono::milliseconds limit);
   /// This rank leaves: those that wait for it may know, unless that is known, as all leave together. Ends the
   /// watch and lets go of the store. Takes at most twice `limit`. A second call does nothing.
   void leave(std::chrono::milliseconds limit, bool is_known);
+  /// After leave(): closes what let_go() keeps.
+  void close_connections();
 
  private:
   struct State;

@@ -19,10 +19,11 @@ World make_fake_world(int size, int rank) {
   job.local_rank = rank;
   job.local_size = size;
   job.timeout = InitOptions().timeout;
-  const auto make_group = [job](const std::vector<int>& ranks, const std::string& name, int64_t) {
+  const auto make_group = [job](const GroupRequest& request) {
+    const auto& ranks = request.global_ranks;
     const auto place = std::find(ranks.begin(), ranks.end(), job.rank) - ranks.begin();
     return ProcessGroup(std::make_shared<IdenticalRanksGroup>(
-        GroupDescription{name, "fake", static_cast<int>(place), ranks, job.timeout}, nullptr));
+        GroupDescription{request.name, "fake", static_cast<int>(place), ranks, job.timeout}, nullptr));
   };
   return World(std::make_shared<World::Impl>(job, make_group));
 }

@@ -15,6 +15,7 @@
 #include "deepspeed/comm/job.h"
 #include "deepspeed/comm/local_place.h"
 #include "deepspeed/comm/nccl.h"
+#include "deepspeed/comm/own_meeting.h"
 #include "deepspeed/comm/rendezvous.h"
 #include "deepspeed/comm/world_impl.h"
 #include "deepspeed/device/current_device.h"
@@ -61,18 +62,30 @@ c10::intrusive_ptr<c10d::ProcessGroup> connect(const Job& job, const GroupDescri
   return connected;
 }
 
+// Meets the other ranks over a client of the store that holds up nobody else: one client serves one call at a
+// time, also one that waits.
+c10::intrusive_ptr<c10d::ProcessGroup> connect_own(const Job& job, const GroupDescription& group,
+                                                   const std::string& key, const StorePtr& world_store) {
+  const auto store = world_store->clone();
+  store->setTimeout(job.timeout);
+  meet_to_connect(group, key, *sub_store(store, "own_groups/"));
+  return connect(job, group, sub_store(store, "group/" + key + "/"));
+}
+
 ProcessGroup make_group(const Job& job, const StorePtr& world_store,
                         const std::shared_ptr<DivergenceGuard>& guard, GroupDescription group,
-                        int64_t index) {
-  const auto key = message(index, "/", group.name);
-  const auto store = sub_store(world_store, "group/" + key + "/");
+                        const GroupRequest& request) {
+  const auto store = sub_store(world_store, "group/" + request.key + "/");
   if (group.size() == 1) {
     auto alone = c10::make_intrusive<c10d::ProcessGroup>(store, 0, 1);
     return ProcessGroup(std::make_shared<IdenticalRanksGroup>(std::move(group), std::move(alone)));
   }
   try {
-    auto connected = connect(job, group, store);
-    return ProcessGroup(C10dGroup::make(std::move(group), key, std::move(connected), store, guard));
+    auto connected =
+        request.is_own ? connect_own(job, group, request.key, world_store) : connect(job, group, store);
+    auto made = C10dGroup::make(std::move(group), request.key, std::move(connected), store, guard);
+    if (request.is_own) return ProcessGroup(C10dGroup::closing_together(std::move(made)));
+    return ProcessGroup(std::move(made));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -89,10 +102,11 @@ World join(const InitOptions& options) {
   if (job.world_size > 1) find_local_place(job, *store);
   std::shared_ptr<DivergenceGuard> guard;
   if (job.world_size > 1) guard = std::make_shared<DivergenceGuard>(sub_store(store, "guard/"), job.rank);
-  const auto factory = [job, store, guard, backend](const std::vector<int>& ranks, const std::string& name,
-                                                    int64_t index) {
+  const auto factory = [job, store, guard, backend](const GroupRequest& request) {
+    const auto& ranks = request.global_ranks;
     const auto place = std::find(ranks.begin(), ranks.end(), job.rank) - ranks.begin();
-    return make_group(job, store, guard, {name, backend, static_cast<int>(place), ranks, job.timeout}, index);
+    return make_group(job, store, guard, {request.name, backend, static_cast<int>(place), ranks, job.timeout},
+                      request);
   };
   World world(std::make_shared<World::Impl>(job, factory, guard));
   if (options.verbose)

@@ -42,8 +42,14 @@ class World {
   /// A group of these global ranks. Collective: every rank of the world calls it, in the same order, also
   /// those that are not in it (they get an empty handle).
   ProcessGroup new_group(const std::vector<int>& global_ranks, const std::string& name) const;
+  /// A group of all ranks for a user of its own, such as an engine, whatever other groups do. Collective: the
+  /// nth call with a name on one rank meets the nth with that name on the others, so threads may call at the
+  /// same time with different names. What one rank let go of closes once all have. Throws UsageError where
+  /// another thread makes one of this name, or holds one that it made for the same `purpose`.
+  ProcessGroup own_group(const std::string& name, const std::string& purpose = "") const;
 
-  /// Waits for the other ranks (a barrier), then leaves: the last call of a program that ends well.
+  /// Waits for the other ranks (a barrier), then leaves: the last call of a program that ends well. The
+  /// calling thread starts no collective afterwards.
   void shutdown();
 
  private:

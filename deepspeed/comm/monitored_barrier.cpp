@@ -1,8 +1,7 @@
 #include "deepspeed/comm/monitored_barrier.h"
 
-#include <thread>
-
 #include "deepspeed/base/error.h"
+#include "deepspeed/comm/store_polling.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -12,16 +11,6 @@ using std::chrono::milliseconds;
 
 // How long the others wait for the first rank's word after the time is up.
 constexpr milliseconds kAnswerGrace(2000);
-constexpr milliseconds kPoll(5);
-
-// Asks again and again, since a wait of the store would keep this process' other threads from it.
-bool appears(c10d::Store& store, const std::string& key, Clock::time_point deadline) {
-  while (!store.check({key})) {
-    if (Clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(kPoll);
-  }
-  return true;
-}
 
 class Barrier {
  public:

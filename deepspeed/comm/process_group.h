@@ -59,6 +59,8 @@ class ProcessGroup {
   const std::string& backend() const;  // "gloo", "nccl", "fake"
   const std::vector<int>& global_ranks() const;
   std::chrono::milliseconds timeout() const;
+  /// Expires with the last handle.
+  std::weak_ptr<void> lifetime() const { return impl_; }
 
   /// The same group for a caller whose ranks must be at one position, e.g. in the same micro step, when they
   /// meet in a collective: ranks that are not get an error that names both. `position` is read at each call.

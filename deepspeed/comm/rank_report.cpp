@@ -1,6 +1,8 @@
 #include "deepspeed/comm/rank_report.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "deepspeed/base/message.h"
 
@@ -38,23 +40,31 @@ std::optional<std::string> missing_call(const GroupReport& own, int own_rank, co
                  "': ", both(own_rank, "called " + missed, other_rank, "left " + last));
 }
 
-// The call in which the rank is blocked, of a group that `peer` is in too and where `peer` has not called it.
-const std::string* blocked_call(const GroupReport& group, int peer, const RankReport& peer_report,
-                                const std::string& key) {
-  if (!group.waits_in || !group.is_blocked || !has_member(group, peer)) return nullptr;
-  const auto same = peer_report.groups.find(key);
-  if (same != peer_report.groups.end() && same->second.last_call() >= *group.waits_in) return nullptr;
-  const auto call = group.calls.find(*group.waits_in);
-  return call == group.calls.end() ? nullptr : &call->second;
+// Whether the thread that calls in the group `awaited` is the one that calls in `blocked`.
+bool is_one_thread(const RankReport& report, const std::string& awaited, const std::string& blocked) {
+  const int64_t thread = thread_of(report, awaited);
+  return thread > 0 && thread == thread_of(report, blocked);
 }
 
-std::optional<std::string> first_blocked_call(const RankReport& report, const RankReport& peer) {
+// The groups in which the rank is blocked, that `peer` is in too, and where `peer` has not called it; by key,
+// with the call.
+std::map<std::string, std::string> blocked_calls(const RankReport& report, const RankReport& peer) {
+  std::map<std::string, std::string> found;
   for (const auto& [key, group] : report.groups) {
-    if (const auto* call = blocked_call(group, peer.rank, peer, key)) {
-      return message("waits in ", *call, " of group '", group.name, "'");
-    }
+    if (!group.waits_in || !group.is_blocked || !has_member(group, peer.rank)) continue;
+    const auto same = peer.groups.find(key);
+    if (same != peer.groups.end() && same->second.last_call() >= *group.waits_in) continue;
+    const auto call = group.calls.find(*group.waits_in);
+    if (call != group.calls.end()) found[key] = message(call->second, " of group '", group.name, "'");
   }
-  return std::nullopt;
+  return found;
+}
+
+// Whether the thread that calls in the group `awaited` holds the group `failed` still, which the rank gave
+// up.
+bool is_held_up(const RankReport& report, const std::string& awaited, const std::string& failed) {
+  const auto found = report.groups.find(failed);
+  return found != report.groups.end() && !found->second.left && is_one_thread(report, awaited, failed);
 }
 
 }  // namespace
@@ -69,6 +79,7 @@ Json to_json(const RankReport& report) {
                    {"calls", std::move(calls)},
                    {"waits_in", group.waits_in.value_or(0)},
                    {"is_blocked", group.is_blocked},
+                   {"thread", group.thread},
                    {"left", group.left}};
   }
   return {{"rank", report.rank},
@@ -81,7 +92,7 @@ RankReport report_from_json(const Json& json) {
   RankReport report;
   report.rank = json.at("rank").get<int>();
   report.serial = json.at("serial").get<int64_t>();
-  report.gave_up = json.at("gave_up").get<std::string>();
+  report.gave_up = json.at("gave_up").get<std::map<std::string, std::string>>();
   for (const auto& [key, value] : json.at("groups").items()) {
     GroupReport& group = report.groups[key];
     group.name = value.at("name").get<std::string>();
@@ -92,28 +103,67 @@ RankReport report_from_json(const Json& json) {
     const auto waits_in = value.at("waits_in").get<uint64_t>();
     if (waits_in != 0) group.waits_in = waits_in;
     group.is_blocked = value.at("is_blocked").get<bool>();
+    group.thread = value.at("thread").get<int64_t>();
     group.left = value.at("left").get<bool>();
   }
   return report;
 }
 
-std::optional<std::string> find_divergence(const RankReport& own, const RankReport& other) {
+bool RankReport::has_left() const {
+  return !groups.empty() &&
+         std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.second.left; });
+}
+
+int64_t thread_of(const RankReport& report, const std::string& group) {
+  const auto found = report.groups.find(group);
+  if (found != report.groups.end() && found->second.thread != 0) return found->second.thread;
+  std::set<int64_t> threads;
+  for (const auto& [key, other] : report.groups) {
+    if (other.thread != 0) threads.insert(other.thread);
+  }
+  return threads.size() == 1 ? *threads.begin() : kSeveralThreads;
+}
+
+std::vector<Verdict> find_divergences(const RankReport& own, const RankReport& other) {
+  std::vector<Verdict> found;
   for (const auto& [key, group] : own.groups) {
     const auto same = other.groups.find(key);
     if (same == other.groups.end()) continue;
-    if (auto text = differing_call(group, own.rank, same->second, other.rank)) return text;
-    if (auto text = missing_call(group, own.rank, same->second, other.rank)) return text;
+    auto text = differing_call(group, own.rank, same->second, other.rank);
+    if (!text) text = missing_call(group, own.rank, same->second, other.rank);
+    if (text) found.push_back({key, std::move(*text)});
   }
-  return std::nullopt;
+  return found;
 }
 
-std::optional<std::string> find_deadlock(const RankReport& own, const RankReport& other) {
-  const auto own_call = first_blocked_call(own, other);
-  const auto other_call = first_blocked_call(other, own);
-  if (!own_call || !other_call) return std::nullopt;
-  return message("the ranks wait for each other in different groups: ",
-                 both(own.rank, *own_call, other.rank, *other_call),
-                 "; all ranks must call the collectives of their common groups in the same order");
+std::vector<Verdict> find_deadlocks(const RankReport& own, const RankReport& other) {
+  std::vector<Verdict> found;
+  const auto others = blocked_calls(other, own);
+  for (const auto& [own_key, own_call] : blocked_calls(own, other)) {
+    for (const auto& [other_key, other_call] : others) {
+      if (!is_one_thread(other, own_key, other_key) || !is_one_thread(own, other_key, own_key)) continue;
+      found.push_back(
+          {own_key, message("the ranks wait for each other in different groups: ",
+                            both(own.rank, "waits in " + own_call, other.rank, "waits in " + other_call),
+                            "; all ranks must call the collectives of their common groups in "
+                            "the same order")});
+      break;
+    }
+  }
+  return found;
+}
+
+std::vector<Verdict> find_given_up(const RankReport& own, const RankReport& other) {
+  std::vector<Verdict> found;
+  for (const auto& [key, group] : own.groups) {
+    if (!has_member(group, other.rank)) continue;
+    for (const auto& [failed, reason] : other.gave_up) {
+      if (failed != key && !(group.waits_in && is_held_up(other, key, failed))) continue;
+      found.push_back({key, reason});
+      break;
+    }
+  }
+  return found;
 }
 
 }  // namespace deepspeed::comm

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "deepspeed/base/json.h"
 #include "deepspeed/base/message.h"
@@ -13,7 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds kComparing(500);
 constexpr std::chrono::milliseconds kNaming(3000);
 
-constexpr const char* kVerdictKey = "divergence";
+std::string verdict_key(const std::string& group) { return "divergence/" + group; }
 std::string sequence_key(int rank) { return "sequence/" + std::to_string(rank); }
 std::string request_key(int rank) { return "all_calls_wanted/" + std::to_string(rank); }
 std::string all_calls_key(int rank) { return "all_calls/" + std::to_string(rank); }
@@ -42,20 +43,22 @@ std::optional<std::string> read_if_set(c10d::Store& store, const std::string& ke
   return std::string(bytes.begin(), bytes.end());
 }
 
-std::optional<std::string> SequenceCheck::check(c10d::Store& store,
-                                                const std::map<std::string, Group>& groups) {
+std::optional<Verdict> SequenceCheck::check(c10d::Store& store, const std::map<std::string, Group>& groups) {
   if (difference_) return name_difference(store);
   if (Clock::now() < next_) return std::nullopt;
   next_ = Clock::now() + kComparing;
   difference_ = compare(store, groups);
   if (difference_) {
-    store.set(request_key(difference_->peer), std::string("1"));
+    store.add(request_key(difference_->peer), 1);
     tell_calls(store);
     naming_ends_ = Clock::now() + kNaming;
     return std::nullopt;
   }
-  if (store.check({request_key(rank_)})) tell_calls(store);
-  return read_if_set(store, kVerdictKey);
+  answer_requests(store);
+  for (const auto& [key, group] : groups) {
+    if (auto text = read_if_set(store, verdict_key(key))) return Verdict{key, std::move(*text)};
+  }
+  return std::nullopt;
 }
 
 std::optional<SequenceCheck::Difference> SequenceCheck::compare(c10d::Store& store,
@@ -82,28 +85,46 @@ std::optional<SequenceCheck::Difference> SequenceCheck::compare(c10d::Store& sto
 }
 
 void SequenceCheck::tell_calls(c10d::Store& store) {
-  if (!told_calls_) store.set(all_calls_key(rank_), to_json(all_calls_()).dump());
-  told_calls_ = true;
+  store.set(all_calls_key(rank_), to_json(all_calls_()).dump());
 }
 
-std::optional<std::string> SequenceCheck::name_difference(c10d::Store& store) {
-  auto text = read_if_set(store, kVerdictKey);
+void SequenceCheck::answer_requests(c10d::Store& store) {
+  if (!store.check({request_key(rank_)})) return;
+  const int64_t num_asked = store.add(request_key(rank_), 0);
+  if (std::exchange(num_answered_, num_asked) != num_asked) tell_calls(store);
+}
+
+std::optional<Verdict> SequenceCheck::name_difference(c10d::Store& store) {
+  const std::string group = difference_->group;
+  auto text = read_if_set(store, verdict_key(group));
   if (!text) {
-    const auto other = read_if_set(store, all_calls_key(difference_->peer));
-    if (!other && Clock::now() < naming_ends_) return std::nullopt;
     const auto own = all_calls_();
-    if (other) text = find_divergence(own, report_from_json(Json::parse(*other)));
-    if (!text) {
-      text = message("the ranks diverged in group '", own.groups.at(difference_->group).name,
-                     "' at or before collective #", difference_->number, ": rank ",
-                     std::min(rank_, difference_->peer), " and rank ", std::max(rank_, difference_->peer),
-                     " called other collectives; all ranks of a group must call the same collectives in the "
-                     "same order");
-    }
-    store.set(kVerdictKey, *text);
+    text = named_difference(store, own);
+    if (!text && Clock::now() < naming_ends_) return std::nullopt;
+    if (!text) text = unnamed_difference(own);
+    store.set(verdict_key(group), *text);
   }
   difference_.reset();
-  return text;
+  return Verdict{group, std::move(*text)};
+}
+
+std::optional<std::string> SequenceCheck::named_difference(c10d::Store& store, const RankReport& own) const {
+  const auto other = read_if_set(store, all_calls_key(difference_->peer));
+  if (!other) return std::nullopt;
+  for (auto& verdict : find_divergences(own, report_from_json(Json::parse(*other)))) {
+    if (verdict.group == difference_->group) return std::move(verdict.text);
+  }
+  return std::nullopt;
+}
+
+std::string SequenceCheck::unnamed_difference(const RankReport& own) const {
+  const auto held = own.groups.find(difference_->group);
+  return message("the ranks diverged in group '",
+                 held == own.groups.end() ? difference_->group : held->second.name,
+                 "' at or before collective #", difference_->number, ": rank ",
+                 std::min(rank_, difference_->peer), " and rank ", std::max(rank_, difference_->peer),
+                 " called other collectives; all ranks of a group must call the same collectives in the same "
+                 "order");
 }
 
 }  // namespace deepspeed::comm

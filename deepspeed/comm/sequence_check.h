@@ -33,9 +33,9 @@ class SequenceCheck {
   /// Twice a second (more calls do nothing): tells where this rank is in each group, by a key that is the
   /// same on all ranks, and compares with the ranks before and after it in the group; a rank that differs
   /// from any differs from a neighbour. Where hashes differ, the two ranks tell all calls that they remember,
-  /// and a later call returns the text that names the first two that differ, to all ranks. Never waits for
-  /// another rank.
-  std::optional<std::string> check(c10d::Store& store, const std::map<std::string, Group>& groups);
+  /// and a later call returns the verdict that names the first two that differ, to all ranks of the group.
+  /// Never waits for another rank. groups: those without a verdict so far.
+  std::optional<Verdict> check(c10d::Store& store, const std::map<std::string, Group>& groups);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -47,13 +47,17 @@ class SequenceCheck {
 
   std::optional<Difference> compare(c10d::Store& store, const std::map<std::string, Group>& groups);
   void tell_calls(c10d::Store& store);
-  std::optional<std::string> name_difference(c10d::Store& store);
+  void answer_requests(c10d::Store& store);
+  std::optional<Verdict> name_difference(c10d::Store& store);
+  /// Names the calls, where the peer has told its own up to there.
+  std::optional<std::string> named_difference(c10d::Store& store, const RankReport& own) const;
+  std::string unnamed_difference(const RankReport& own) const;
 
   int rank_;
   std::function<RankReport()> all_calls_;
   Clock::time_point next_;
   std::string told_;
-  bool told_calls_ = false;
+  int64_t num_answered_ = 0;              // requests for all calls
   std::optional<Difference> difference_;  // found; the calls are to be named
   Clock::time_point naming_ends_;
 };

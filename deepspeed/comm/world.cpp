@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/message.h"
 #include "deepspeed/comm/world_impl.h"
 
 namespace deepspeed::comm {
@@ -51,7 +52,29 @@ ProcessGroup World::Impl::new_group(const std::vector<int>& global_ranks, const 
   if (!make_group_) raise<UsageError>("comm", "the group '", name, "' was asked of a world that was left");
   const auto index = num_groups_++;
   const bool is_member = std::find(global_ranks.begin(), global_ranks.end(), job_.rank) != global_ranks.end();
-  return is_member ? make_group_(global_ranks, name, index) : ProcessGroup();
+  return is_member ? make_group_({global_ranks, name, message(index, "/", name)}) : ProcessGroup();
+}
+
+World::Impl::GroupFactory World::Impl::group_factory(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  if (!make_group_) raise<UsageError>("comm", "the group '", name, "' was asked of a world that was left");
+  return make_group_;
+}
+
+ProcessGroup World::Impl::own_group(const std::string& name, const std::string& purpose) {
+  // It runs without the lock: threads may make theirs in one order here and in another one there.
+  const GroupFactory make_group = group_factory(name);
+  if (job_.world_size == 1) return make_group({{0}, name, "own/" + name, /*is_own=*/true});
+  OwnGroups::Making making(own_groups_, name, purpose);
+  const int64_t number = making.number();
+  auto group = make_group({all_ranks(job_.world_size), number == 1 ? name : message(name, " #", number),
+                           message("own/", name, "/", number), /*is_own=*/true});
+  making.done(group.lifetime());
+  return group;
+}
+
+void World::Impl::end_calls_of_this_thread() {
+  if (guard_) guard_->end_calls_of_this_thread();
 }
 
 World::Impl::~Impl() { leave(/*together=*/false); }
@@ -60,7 +83,10 @@ void World::Impl::leave(bool together) {
   const std::lock_guard lock(mutex_);
   // Before the connections close: those who wait look for the reason then.
   exit_hook_ = nullptr;
-  if (guard_) guard_->leave(kLeaving, together);
+  if (guard_) {
+    guard_->leave(kLeaving, together);
+    guard_->close_connections();
+  }
   guard_ = nullptr;
   group_ = {};
   make_group_ = nullptr;
@@ -77,9 +103,18 @@ ProcessGroup World::new_group(const std::vector<int>& global_ranks, const std::s
   return impl_->new_group(global_ranks, name);
 }
 
+ProcessGroup World::own_group(const std::string& name, const std::string& purpose) const {
+  checked_world(impl_);
+  return impl_->own_group(name, purpose);
+}
+
 void World::shutdown() {
   checked_world(impl_);
-  if (impl_->group()) impl_->group().barrier();
+  if (impl_->group()) {
+    Work barrier = impl_->group().start_barrier();
+    impl_->end_calls_of_this_thread();  // ranks that wait for it elsewhere are told
+    barrier.wait();
+  }
   impl_->leave(/*together=*/true);
 }
 

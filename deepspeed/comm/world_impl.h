@@ -9,14 +9,22 @@
 #include "deepspeed/comm/divergence_guard.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/comm/job.h"
+#include "deepspeed/comm/own_groups.h"
 
 namespace deepspeed::comm {
 
+/// A group that a world is to make.
+struct GroupRequest {
+  std::vector<int> global_ranks;
+  std::string name;
+  std::string key;      // alike on all ranks, and of no other group
+  bool is_own = false;  // of World::own_group()
+};
+
 class World::Impl {
  public:
-  /// Makes the group number `index` of the world, on the ranks that are in it.
-  using GroupFactory = std::function<ProcessGroup(const std::vector<int>& global_ranks,
-                                                  const std::string& name, int64_t index)>;
+  /// Makes a group, on the ranks that are in it. Any thread may call.
+  using GroupFactory = std::function<ProcessGroup(const GroupRequest& request)>;
 
   /// `guard` is null for a world without other processes.
   Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard = nullptr);
@@ -25,11 +33,17 @@ class World::Impl {
   const Job& job() const { return job_; }
   const ProcessGroup& group() const { return group_; }
   ProcessGroup new_group(const std::vector<int>& global_ranks, const std::string& name);
+  ProcessGroup own_group(const std::string& name, const std::string& purpose);
+  /// From here on the calling thread only ends calls that it has begun.
+  void end_calls_of_this_thread();
   /// Gives up the world's group, and with it (once no other handle is left) the connections and the store.
   /// together: all ranks do so now, so that nobody can wait for this one.
   void leave(bool together);
 
  private:
+  /// Throws UsageError where the world was left.
+  GroupFactory group_factory(const std::string& name);
+
   Job job_;
   GroupFactory make_group_;
   std::shared_ptr<DivergenceGuard> guard_;
@@ -37,6 +51,7 @@ class World::Impl {
   ProcessGroup group_;
   std::mutex mutex_;
   int64_t num_groups_ = 0;
+  OwnGroups own_groups_;
 };
 
 }  // namespace deepspeed::comm

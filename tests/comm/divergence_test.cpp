@@ -1,5 +1,6 @@
 // Ranks that call different collectives get an error within seconds that names two of them and what each
 // called.
+#include <future>
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -133,6 +134,86 @@ TEST(Divergence, OfARankThatRaisesAndLeavesIsNamedByTheOther) {
     EXPECT_THAT(outcomes[0].value, AllOf(HasSubstr("rank 0 called all_gather #2 (1 Double)"),
                                          HasSubstr("rank 1 left after all_reduce #1 (sum of 16 Float)")));
   }
+}
+
+/// Runs both at the same time; what one throws is thrown here.
+void in_two_threads(const std::function<void()>& one, const std::function<void()>& other) {
+  auto beside = std::async(std::launch::async, one);
+  other();
+  beside.get();
+}
+
+// Each rank is late in another group, with the thread that is to call there.
+TEST(Divergence, IsNotSeenInThreadsThatAreOnlySlow) {
+  const auto outcomes = fork_ranks(2, [](int rank) {
+    auto world = join_world();
+    const std::vector<ProcessGroup> groups{world.own_group("left"), world.own_group("right")};
+    const auto run = [&](int index) {
+      const auto tensor = at::ones({3});
+      for (int step = 0; step < 20; ++step) groups[index].all_reduce(tensor);
+      if (index == rank) std::this_thread::sleep_for(3500ms);
+      groups[index].all_reduce(tensor);
+    };
+    in_two_threads([&] { run(0); }, [&] { run(1); });
+    world.shutdown();
+    return std::string("done");
+  });
+  for (const auto& outcome : outcomes) {
+    EXPECT_TRUE(outcome.ok()) << (outcome.failures.empty() ? "" : outcome.failures.front());
+    EXPECT_EQ(outcome.value, "done");
+  }
+}
+
+// What ends in the left group ends there alone, whatever waits beside it.
+TEST(Divergence, OfOneGroupLeavesThoseOfOtherThreadsAlone) {
+  const auto outcomes = fork_ranks(2, [](int rank) {
+    auto world = join_world();
+    const auto left = world.own_group("left"), right = world.own_group("right");
+    std::string text;
+    const auto diverge = [&] {
+      for (int step = 0; step < 20; ++step) left.barrier();
+      text = error_of<CommError>([&] { left.all_reduce(at::ones({rank == 0 ? 10 : 12})); });
+    };
+    const auto wait_long = [&] {
+      const auto tensor = at::ones({3});
+      for (int step = 0; step < 20; ++step) right.all_reduce(tensor);
+      for (const int late : {0, 1}) {
+        if (rank == late) std::this_thread::sleep_for(4s);
+        right.all_reduce(tensor);
+      }
+    };
+    in_two_threads(diverge, wait_long);
+    world.shutdown();
+    return text;
+  });
+  for (const auto& outcome : outcomes) {
+    EXPECT_TRUE(outcome.ok()) << (outcome.failures.empty() ? "" : outcome.failures.front());
+    EXPECT_THAT(outcome.value, HasSubstr("the ranks diverged in group 'left'"));
+  }
+}
+
+TEST(Divergence, OfARankThatLetGoOfItsGroupIsNamed) {
+  expect_on_both(
+      [](World& world, int rank) {
+        auto group = world.own_group("short");
+        group.all_reduce(at::ones({5}));
+        if (rank == 1) group = {};
+        if (rank == 1) world.group().all_reduce(at::ones({5}));
+        group.all_reduce(at::ones({6}));
+      },
+      {"the ranks diverged in group 'short'", "rank 0 called all_reduce #2 (sum of 6 Float)",
+       "rank 1 left after all_reduce #1 (sum of 5 Float)"});
+}
+
+TEST(Divergence, OfARankWhoseProgramEndsBesideItsGroupsIsNamed) {
+  expect_on_both(
+      [](World& world, int rank) {
+        const auto group = world.own_group("data");
+        for (int step = 0; step < (rank == 0 ? 5 : 4); ++step) group.all_reduce(at::ones({7}));
+        world.shutdown();
+      },
+      {"the ranks diverged in group 'data'", "rank 0 called all_reduce #5 (sum of 7 Float)",
+       "rank 1 left after all_reduce #4"});
 }
 
 TEST(Divergence, IsNotSeenInARankThatIsOnlySlow) {

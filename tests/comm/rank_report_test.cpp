@@ -27,65 +27,106 @@ TEST(RankReport, SurvivesJson) {
   auto first = group({{3, "all_reduce #3"}, {4, "barrier #4"}});
   first.waits_in = 4;
   first.is_blocked = true;
+  first.thread = 2;
   auto second = group({});
   second.left = true;
   auto report = rank(7, {{"0/data", first}, {"1/data", second}});
   report.serial = 12;
-  report.gave_up = "because";
+  report.gave_up["0/data"] = "because";
   const auto copy = report_from_json(Json::parse(to_json(report).dump()));
   EXPECT_EQ(to_json(copy), to_json(report));
   EXPECT_EQ(copy.groups.at("0/data").calls.at(4), "barrier #4");
   EXPECT_EQ(copy.groups.at("0/data").waits_in, 4u);
   EXPECT_FALSE(copy.groups.at("1/data").waits_in);
+  EXPECT_EQ(copy.groups.at("0/data").thread, 2);
   EXPECT_TRUE(copy.groups.at("1/data").left);
+  EXPECT_FALSE(copy.has_left());
 }
 
 TEST(RankReport, FindsTheFirstCallThatDiffers) {
   const auto zero = rank(0, {{"0/data", group({{1, "a #1"}, {2, "b #2"}, {3, "c #3"}})}});
   const auto one = rank(1, {{"0/data", group({{2, "x #2"}, {3, "y #3"}})}});
-  const auto text = find_divergence(zero, one);
-  ASSERT_TRUE(text);
-  EXPECT_THAT(*text, HasSubstr("group 'data': rank 0 called b #2, rank 1 called x #2"));
-  EXPECT_EQ(find_divergence(one, zero), text);
+  const auto verdicts = find_divergences(zero, one);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].group, "0/data");
+  EXPECT_THAT(verdicts[0].text, HasSubstr("group 'data': rank 0 called b #2, rank 1 called x #2"));
+  EXPECT_EQ(find_divergences(one, zero).at(0).text, verdicts[0].text);
 }
 
 TEST(RankReport, FindsNothingWhereOneIsOnlyBehindOrInOtherGroups) {
   const auto zero = rank(0, {{"0/data", group({{1, "a #1"}, {2, "b #2"}})}, {"1/own", group({{1, "z #1"}})}});
   const auto one = rank(1, {{"0/data", group({{1, "a #1"}})}, {"2/own", group({{1, "y #1"}})}});
-  EXPECT_FALSE(find_divergence(zero, one));
-  EXPECT_FALSE(find_divergence(one, zero));
+  EXPECT_TRUE(find_divergences(zero, one).empty());
+  EXPECT_TRUE(find_divergences(one, zero).empty());
 }
 
 TEST(RankReport, FindsARankThatLeftBeforeACall) {
   auto left = group({{1, "a #1"}});
   left.left = true;
   const auto zero = rank(0, {{"0/data", group({{1, "a #1"}, {2, "b #2"}, {3, "c #3"}})}});
-  const auto text = find_divergence(zero, rank(1, {{"0/data", left}}));
-  ASSERT_TRUE(text);
-  EXPECT_THAT(*text, HasSubstr("rank 0 called b #2, rank 1 left after a #1"));
+  const auto verdicts = find_divergences(zero, rank(1, {{"0/data", left}}));
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_THAT(verdicts[0].text, HasSubstr("rank 0 called b #2, rank 1 left after a #1"));
   left.calls[2] = "b #2";
   left.calls[3] = "c #3";
-  EXPECT_FALSE(find_divergence(zero, rank(1, {{"0/data", left}})));
+  EXPECT_TRUE(find_divergences(zero, rank(1, {{"0/data", left}})).empty());
+}
+
+GroupReport calls_of(int64_t thread, std::map<uint64_t, std::string> calls) {
+  auto report = group(std::move(calls));
+  report.thread = thread;
+  return report;
+}
+
+GroupReport blocked(GroupReport report) {
+  report.waits_in = report.last_call();
+  report.is_blocked = true;
+  return report;
 }
 
 TEST(RankReport, FindsRanksThatWaitForEachOtherInTwoGroups) {
-  auto waiting = group({{5, "all_reduce #5"}});
-  waiting.waits_in = 5;
-  waiting.is_blocked = true;
-  const auto before = group({{4, "all_reduce #4"}});
-  auto other_waiting = group({{9, "barrier #9"}});
+  auto other_waiting = blocked(calls_of(1, {{9, "barrier #9"}}));
   other_waiting.name = "model";
-  other_waiting.waits_in = 9;
-  other_waiting.is_blocked = true;
-  auto other_before = group({});
-  const auto zero = rank(0, {{"0/data", waiting}, {"1/model", other_before}});
-  auto one = rank(1, {{"0/data", before}, {"1/model", other_waiting}});
-  const auto text = find_deadlock(zero, one);
-  ASSERT_TRUE(text);
-  EXPECT_THAT(*text, HasSubstr("rank 0 waits in all_reduce #5 of group 'data', rank 1 waits in barrier #9 of "
-                               "group 'model'"));
+  const auto zero =
+      rank(0, {{"0/data", blocked(calls_of(1, {{5, "all_reduce #5"}}))}, {"1/model", calls_of(0, {})}});
+  auto one = rank(1, {{"0/data", calls_of(1, {{4, "all_reduce #4"}})}, {"1/model", other_waiting}});
+  const auto verdicts = find_deadlocks(zero, one);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].group, "0/data");
+  EXPECT_THAT(verdicts[0].text,
+              HasSubstr("rank 0 waits in all_reduce #5 of group 'data', rank 1 waits in barrier #9 of "
+                        "group 'model'"));
+  EXPECT_EQ(find_deadlocks(one, zero).at(0).group, "1/model");
   one.groups["1/model"].is_blocked = false;  // still computing: it may come
-  EXPECT_FALSE(find_deadlock(zero, one));
+  EXPECT_TRUE(find_deadlocks(zero, one).empty());
+}
+
+// Where each group has a thread of its own, the one that is awaited is on its way.
+TEST(RankReport, FindsNoDeadlockBetweenThreads) {
+  const auto zero =
+      rank(0, {{"0/data", blocked(calls_of(1, {{5, "a #5"}}))}, {"1/model", calls_of(2, {{8, "b #8"}})}});
+  auto one =
+      rank(1, {{"0/data", calls_of(1, {{4, "a #4"}})}, {"1/model", blocked(calls_of(2, {{9, "b #9"}}))}});
+  EXPECT_TRUE(find_deadlocks(zero, one).empty());
+  one.groups["0/data"].thread = kSeveralThreads;
+  EXPECT_TRUE(find_deadlocks(zero, one).empty());
+}
+
+TEST(RankReport, FindsWhatAThreadGaveUpInTheGroupsThatItCallsAlone) {
+  auto zero = rank(
+      0, {{"0/data", blocked(calls_of(1, {{5, "a #5"}}))}, {"1/model", blocked(calls_of(2, {{9, "b #9"}}))}});
+  auto one = rank(1, {{"0/data", calls_of(1, {{4, "a #4"}})},
+                      {"1/model", calls_of(2, {{8, "b #8"}})},
+                      {"2/own", calls_of(2, {{1, "c #1"}})}});
+  one.gave_up["2/own"] = "because";
+  const auto verdicts = find_given_up(zero, one);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].group, "1/model");
+  EXPECT_EQ(verdicts[0].text, "because");
+  one.groups["2/own"].left = true;  // and goes on without it
+  EXPECT_TRUE(find_given_up(zero, one).empty());
+  one.gave_up["0/data"] = "since";
+  EXPECT_EQ(find_given_up(zero, one).at(0).text, "since");
 }
 
 }  // namespace

@@ -82,10 +82,11 @@ comm::World counted_world(const comm::World& world, std::shared_ptr<CallNotes> n
   job.local_rank = world.local_rank();
   job.local_size = world.local_size();
   job.timeout = world.group().timeout();
-  const auto make_group = [world, notes](const std::vector<int>& ranks, const std::string& name,
-                                         int64_t index) {
-    return ProcessGroup(
-        std::make_shared<CountedGroup>(index == 0 ? world.group() : world.new_group(ranks, name), notes));
+  const auto make_group = [world, notes](const comm::GroupRequest& request) {
+    auto inner = request.key == "0/world" ? world.group()
+                 : request.is_own         ? world.own_group(request.name)
+                                          : world.new_group(request.global_ranks, request.name);
+    return ProcessGroup(std::make_shared<CountedGroup>(std::move(inner), notes));
   };
   return comm::World(std::make_shared<comm::World::Impl>(job, make_group));
 }

@@ -1,0 +1,71 @@
+#include "deepspeed/comm/own_meeting.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/base/message.h"
+#include "deepspeed/comm/sequence_check.h"
+#include "deepspeed/comm/store_polling.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long another rank may do something else before that is worth a line of the log.
+constexpr milliseconds kMeetingPatience(10000);
+
+std::string all_came_key(const std::string& key) { return "all/" + key; }
+std::string came_key(const std::string& key, int rank) { return "came/" + key + "/" + std::to_string(rank); }
+std::string makes_key(int rank) { return "makes/" + std::to_string(rank); }
+
+// The key of the group that the rank makes and that waits for others; nothing where it makes none.
+std::optional<std::string> awaited_group_of(int rank, c10d::Store& store) {
+  auto key = read_if_set(store, makes_key(rank));
+  if (key && store.check({all_came_key(*key)})) key.reset();
+  return key;
+}
+
+std::string describe_missing(const GroupDescription& group, const std::string& key, c10d::Store& store,
+                             bool with_idle) {
+  std::string text;
+  for (const int rank : group.global_ranks) {
+    if (store.check({came_key(key, rank)})) continue;
+    const auto other = awaited_group_of(rank, store);
+    if (!other && !with_idle) continue;
+    text += message(text.empty() ? "" : ", ", "rank ", rank,
+                    other ? message(" makes '", *other, "' instead") : std::string(" makes none"));
+  }
+  return text;
+}
+
+void warn_of_others(const GroupDescription& group, const std::string& key, c10d::Store& store) {
+  const auto missing = describe_missing(group, key, store, /*with_idle=*/false);
+  if (missing.empty()) return;
+  log::warning("[comm] rank ", group.global_ranks.at(group.rank), " makes the group '", key, "', but ",
+               missing,
+               "; expected the same names on all ranks (for engines InitializeOptions::engine_name)");
+}
+
+}  // namespace
+
+void meet_to_connect(const GroupDescription& group, const std::string& key, c10d::Store& store) {
+  const int rank = group.global_ranks.at(group.rank);
+  store.set(makes_key(rank), key);
+  store.set(came_key(key, rank), std::string("1"));
+  const int64_t num_came = store.add("count/" + key, 1);
+  if (num_came == group.size()) store.set(all_came_key(key), std::string("1"));
+  const auto begin = std::chrono::steady_clock::now();
+  if (appears(store, all_came_key(key), begin + std::min(kMeetingPatience, group.timeout))) return;
+  warn_of_others(group, key, store);
+  if (appears(store, all_came_key(key), begin + group.timeout)) return;
+  raise<CommError>("comm", "the group '", key, "' was not made by all of its ", group.size(),
+                   " ranks within ", static_cast<double>(group.timeout.count()) / 1000.0,
+                   " s: ", describe_missing(group, key, store, /*with_idle=*/true),
+                   "; expected the same names on all ranks (for engines InitializeOptions::engine_name)");
+}
+
+}  // namespace deepspeed::comm
