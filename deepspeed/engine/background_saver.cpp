@@ -1,7 +1,6 @@
 #include "deepspeed/engine/background_saver.h"
 
 #include <chrono>
-#include <numeric>
 #include <utility>
 
 #include "deepspeed/base/log.h"
@@ -14,16 +13,10 @@ namespace {
 // What the program may want meanwhile stays free.
 constexpr double kUsableShare = 0.8;
 
-comm::ProcessGroup make_group_of_savers(const comm::World& world) {
-  std::vector<int> ranks(size_t(world.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return world.new_group(ranks, "checkpoint");
-}
-
 }  // namespace
 
-BackgroundSaver::BackgroundSaver(const comm::World& world)
-    : world_(world), group_(make_group_of_savers(world)) {}
+BackgroundSaver::BackgroundSaver(const comm::World& world, const comm::ProcessGroup& engine)
+    : world_(world), engine_(engine), group_(world.own_group("checkpoints of " + engine.name())) {}
 
 BackgroundSaver::~BackgroundSaver() {
   try {
@@ -36,7 +29,7 @@ BackgroundSaver::~BackgroundSaver() {
 bool BackgroundSaver::has_room_for(const SaveJob& job) const {
   const auto needed = double(snapshot_.missing_bytes(job.contents)) * world_.local_size();
   const bool fits = needed <= kUsableShare * double(device::available_host_bytes());
-  return world_.group().all_reduce_scalar(fits ? 1 : 0, comm::ReduceOp::kMin) > 0;
+  return engine_.all_reduce_scalar(fits ? 1 : 0, comm::ReduceOp::kMin) > 0;
 }
 
 void BackgroundSaver::start(SaveJob job) {

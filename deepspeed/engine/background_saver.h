@@ -12,8 +12,8 @@ namespace deepspeed {
 /// All functions are called by all ranks together, as those of the engine.
 class BackgroundSaver {
  public:
-  /// The ranks' threads meet in a group of their own. Collective.
-  explicit BackgroundSaver(const comm::World& world);
+  /// The ranks' threads meet in a group of their own, the callers in `engine`. Collective.
+  BackgroundSaver(const comm::World& world, const comm::ProcessGroup& engine);
   /// Waits for the save under way; its failure goes to the log.
   ~BackgroundSaver();
   BackgroundSaver(const BackgroundSaver&) = delete;
@@ -29,7 +29,8 @@ class BackgroundSaver {
 
  private:
   comm::World world_;
-  comm::ProcessGroup group_;
+  const comm::ProcessGroup engine_;
+  const comm::ProcessGroup group_;
   checkpoint::HostSnapshot snapshot_;
   std::future<void> pending_;
 };

@@ -11,6 +11,7 @@
 #include "deepspeed/device/threads.h"
 #include "deepspeed/engine/autocast.h"
 #include "deepspeed/engine/base_optimizer.h"
+#include "deepspeed/engine/engine_group.h"
 #include "deepspeed/engine/initialize_arguments.h"
 #include "deepspeed/engine/leaf_modules.h"
 #include "deepspeed/engine/memory_check.h"
@@ -134,6 +135,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   if (config.log_level) log::set_level(log::level_from_name(*config.log_level));
   if (config.dump_state) log::info("config: ", config.raw.dump(2));
   device::set_threads_per_rank(world.local_size());
+  const comm::ProcessGroup group = make_engine_group(world, options.engine_name, config, model);
 
   const at::ScalarType dtype = model_dtype(config);
   move_to_device(model, world);
@@ -148,7 +150,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
                        " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
   }
   check_host_memory(model, groups.tensors, config, world);
-  prepare_buffers(model, world.group());
+  prepare_buffers(model, group);
   const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
   zero::ParamDtypes autocast_marks;
   if (autocast) {
@@ -160,7 +162,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   std::optional<std::string> client_name;
   if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
   if (base && client) client_name = base->name();
-  ModelStore store = make_store(config, std::move(groups.tensors), model, world.group(), dtype);
+  ModelStore store = make_store(config, std::move(groups.tensors), model, group, dtype);
   zero::ParamUnits units;
   if (store.pool) units = join_leaf_modules(model, config.zero_optimization, *store.pool);
   if (base) {
@@ -171,14 +173,15 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
     zero.offload = optimizer_offload(config, world.rank(), autocast);
     use_cores_for_step(config, world, autocast, zero.offload);
     zero.units = std::move(units);
-    optimizer = std::make_shared<zero::ZeroOptimizer>(
-        std::move(store.params), std::move(base), make_loss_scaler(config, autocast), world.group(), zero);
+    optimizer = std::make_shared<zero::ZeroOptimizer>(std::move(store.params), std::move(base),
+                                                      make_loss_scaler(config, autocast), group, zero);
     follow_units(optimizer, store.pool);
   }
   auto scheduler = make_scheduler(config, options, client, optimizer.get());
   const uint64_t seed = start_rank_streams(config.seed, world);
   return {std::move(config),
           world,
+          group,
           std::move(model),
           std::move(optimizer),
           std::move(scheduler),

@@ -36,6 +36,9 @@ struct InitializeOptions {
   std::shared_ptr<void> mpu = nullptr;                     // refused: only data parallelism exists
   std::optional<std::vector<int64_t>> mesh_param = {};     // (ranks, 1)
   std::optional<bool> dist_init_required = {};  // false: init_distributed() must have run; else it runs here
+  // Which engines of the ranks belong together, where several threads initialize: the same on all ranks. "":
+  // the nth of one rank and the nth of the others.
+  std::string engine_name = {};
 };
 
 /// The parts of an engine. The model's parameters are cast, flattened and broadcast from rank 0 here.

@@ -8,13 +8,13 @@
 namespace deepspeed {
 
 void CheckpointIo::on_all_ranks(const char* what, const std::function<void()>& work) {
-  deepspeed::on_all_ranks(engine_.world_.group(), what, work);
+  deepspeed::on_all_ranks(engine_.group_, what, work);
 }
 
 void CheckpointIo::check_tag(const std::string& tag) const {
   const std::string& mode = engine_.config_.checkpoint.tag_validation;
   if (mode == "Ignore") return;
-  const std::vector<std::string> tags = engine_.world_.group().all_gather_text(tag);
+  const std::vector<std::string> tags = engine_.group_.all_gather_text(tag);
   for (size_t rank = 0; rank < tags.size(); ++rank) {
     if (tags[rank] == tags[0]) continue;
     const std::string text = message("the tag '", tags[rank], "' of rank ", rank, " is not that of rank 0, '",

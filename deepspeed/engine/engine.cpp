@@ -33,6 +33,7 @@ void reset_gradients(const EngineModel& model) {
 Engine::Engine(EngineParts parts)
     : ConfigGetters(std::move(parts.config)),
       world_(std::move(parts.world)),
+      group_(std::move(parts.group)),
       model_(std::move(parts.model)),
       optimizer_(std::move(parts.optimizer)),
       lr_scheduler_(std::move(parts.lr_scheduler)),
@@ -45,7 +46,7 @@ Engine::Engine(EngineParts parts)
   if (config_.wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
   if (config_.timers.throughput.enabled) throughput_.emplace(config_.timers.throughput.synchronized);
   const auto& writer = config_.checkpoint.writer;
-  if (writer && writer->decoupled) background_saver_ = std::make_unique<BackgroundSaver>(world_);
+  if (writer && writer->decoupled) background_saver_ = std::make_unique<BackgroundSaver>(world_, group_);
   if (optimizer_) model_changes_ = std::make_unique<ModelChanges>(model_, optimizer_->store());
   refresh_boundary();
 }
@@ -237,7 +238,7 @@ void Engine::step(const StepOptions& options) {
       model_changes_->warn();
       optimizer_->complete_window();
       take_model_step(options);
-      if (preemption_) preemption_->end_step(world_.group());
+      if (preemption_) preemption_->end_step(group_);
     }
     ++micro_steps_;
     refresh_boundary();

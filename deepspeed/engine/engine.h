@@ -69,6 +69,7 @@ struct CompileOptions {
 struct EngineParts {
   config::DeepSpeedConfig config;
   comm::World world;
+  comm::ProcessGroup group;  // the engine's own, of all ranks
   EngineModel model;
   std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: evaluation only
   std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: the rates stay
@@ -204,6 +205,8 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// Throws UsageError where torch_autocast is off.
   at::ScalarType torch_autocast_dtype() const;
   const comm::World& world() const { return world_; }
+  /// The engine's own, of all ranks: its collectives meet no others.
+  const comm::ProcessGroup& data_parallel_group() const { return group_; }
   int rank() const { return world_.rank(); }
   int local_rank() const { return world_.local_rank(); }
   /// The rank whose weights all others start with.
@@ -293,6 +296,7 @@ class Engine : public ConfigGetters, public LaterCalls {
   void refresh_boundary();
 
   comm::World world_;
+  comm::ProcessGroup group_;
   EngineModel model_;
   std::shared_ptr<zero::ZeroOptimizer> optimizer_;
   std::shared_ptr<optim::LrScheduler> lr_scheduler_;

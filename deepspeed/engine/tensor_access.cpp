@@ -69,7 +69,7 @@ at::Tensor gather(const Engine& engine, const at::Tensor& param, const at::Tenso
                   at::ScalarType dtype) {
   at::Tensor full = at::zeros({param.numel()}, own.options().dtype(dtype).device(engine.device()));
   if (!place.elements.empty()) full.narrow(0, place.elements.begin, place.elements.numel()).copy_(own);
-  if (engine.zero_optimization() && engine.dp_world_size() > 1) engine.world().group().all_reduce(full);
+  if (engine.zero_optimization() && engine.dp_world_size() > 1) engine.data_parallel_group().all_reduce(full);
   return full.view(param.sizes());
 }
 
