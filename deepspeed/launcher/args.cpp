@@ -14,17 +14,15 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr const char* kArgsWhere = "launcher.args";
-constexpr int kNotGiven = -1;  // DeepSpeed's own default of these numbers
-
 /// The values as CLI11 stores them, before they are checked against each other.
 struct RawArgs {
   LaunchArgs args;
-  int num_procs = kNotGiven;
-  int num_gpus = kNotGiven;
-  int num_nodes = kNotGiven;
-  int node_rank = kNotGiven;
+  std::optional<int> num_procs;
+  std::optional<int> num_gpus;
+  std::optional<int> num_nodes;
+  std::optional<int> node_rank;
   int master_port = kDefaultMasterPort;
-  int stop_grace = kNotGiven;
+  int stop_grace = 0;
   std::string log_level = "info";
   bool quiet = false;
   std::string help_section;
@@ -65,7 +63,8 @@ void add_run_flags(CLI::App& app, RawArgs& raw) {
   app.add_flag("--save_pid", raw.args.save_pid, "Keep this launcher's process id in /tmp/<id>.deepspeed");
   app.add_option("--stop_grace", raw.stop_grace,
                  "Seconds between a signal that is forwarded and the ranks' SIGKILL (30, or DS_STOP_GRACE)");
-  app.add_option("--log_level", raw.log_level, "debug, info, warning, error or critical")
+  app.add_option("--log_level", raw.log_level,
+                 "debug, info, warning, error or critical: of the launcher and of the ranks")
       ->capture_default_str();
   app.add_flag("-q,--quiet", raw.quiet, "Same as --log_level error");
 }
@@ -104,7 +103,7 @@ void check_conflicts(const RawArgs& raw) {
                       "--module and --no_python are both given, expected one of them: a module needs ",
                       "python to run it");
   }
-  if (raw.num_procs != kNotGiven && raw.num_gpus != kNotGiven) {
+  if (raw.num_procs && raw.num_gpus) {
     raise<UsageError>(kArgsWhere, "--num_procs and --num_gpus are both given, expected one of them");
   }
   if (args.include.empty() && args.exclude.empty()) return;
@@ -112,10 +111,10 @@ void check_conflicts(const RawArgs& raw) {
     raise<UsageError>(kArgsWhere, "--include and --exclude are both given, expected one of them");
   }
   const char* filter = args.include.empty() ? "--exclude" : "--include";
-  const std::pair<const char*, int> numbers[] = {
+  const std::pair<const char*, std::optional<int>> numbers[] = {
       {"--num_nodes", raw.num_nodes}, {"--num_procs", raw.num_procs}, {"--num_gpus", raw.num_gpus}};
   for (const auto& [flag, value] : numbers) {
-    if (value == kNotGiven) continue;
+    if (!value) continue;
     raise<UsageError>(kArgsWhere, flag, " and ", filter, " are both given; ", filter,
                       " alone already says where ranks run");
   }
@@ -124,16 +123,18 @@ void check_conflicts(const RawArgs& raw) {
 void check_one_machine(const RawArgs& raw) {
   constexpr const char* kWayOut =
       " is not supported yet: this version starts ranks on one machine; leave the flag out";
-  if (raw.num_nodes != kNotGiven) at_least_one("--num_nodes", raw.num_nodes);
-  if (raw.num_nodes > 1) raise<NotSupportedError>(kArgsWhere, "--num_nodes ", raw.num_nodes, kWayOut);
-  if (raw.node_rank > 0) raise<NotSupportedError>(kArgsWhere, "--node_rank ", raw.node_rank, kWayOut);
+  if (raw.num_nodes && at_least_one("--num_nodes", *raw.num_nodes) > 1)
+    raise<NotSupportedError>(kArgsWhere, "--num_nodes ", *raw.num_nodes, kWayOut);
+  if (!raw.node_rank) return;
+  if (*raw.node_rank < 0)
+    raise<UsageError>(kArgsWhere, "--node_rank is ", *raw.node_rank, ", expected 0, this machine's number");
+  if (*raw.node_rank > 0) raise<NotSupportedError>(kArgsWhere, "--node_rank ", *raw.node_rank, kWayOut);
 }
 
 void take_number_of_ranks(RawArgs& raw) {
-  const bool gpus = raw.num_gpus != kNotGiven;
-  if (gpus) raw.args.num_ranks = at_least_one("--num_gpus", raw.num_gpus);
-  if (raw.num_procs != kNotGiven) raw.args.num_ranks = at_least_one("--num_procs", raw.num_procs);
-  raw.args.num_ranks_means_gpus = gpus;
+  if (raw.num_gpus) raw.args.num_ranks = at_least_one("--num_gpus", *raw.num_gpus);
+  if (raw.num_procs) raw.args.num_ranks = at_least_one("--num_procs", *raw.num_procs);
+  raw.args.num_ranks_means_gpus = raw.num_gpus.has_value();
 }
 
 void take_port_and_log_level(const CLI::App& app, RawArgs& raw) {
@@ -144,7 +145,9 @@ void take_port_and_log_level(const CLI::App& app, RawArgs& raw) {
     raw.args.master_port = raw.master_port;
   }
   if (app.count("--stop_grace") > 0) raw.args.stop_grace_s = at_least_one("--stop_grace", raw.stop_grace);
-  raw.args.log_level = raw.quiet ? log::Level::kError : log::level_from_name(raw.log_level);
+  if (raw.quiet) raw.log_level = "error";
+  raw.args.log_level = log::level_from_name(raw.log_level);
+  if (raw.quiet || app.count("--log_level") > 0) raw.args.rank_log_level = raw.log_level;
   if (raw.args.each_rank_log_dir == "None") raw.args.each_rank_log_dir.clear();
   if (!raw.args.bind_core_list.empty()) raw.args.bind_cores_to_rank = true;
 }

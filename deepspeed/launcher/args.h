@@ -26,7 +26,8 @@ struct LaunchArgs {
   bool save_pid = false;
   std::optional<int> stop_grace_s;  ///< seconds; as given, see kStopGraceVariable
   log::Level log_level = log::Level::kInfo;
-  std::string program;  ///< with `module` the name of a Python module
+  std::string rank_log_level;  ///< the level's name, where one was given: the ranks log at it too
+  std::string program;         ///< with `module` the name of a Python module
   bool module = false;
   bool no_python = false;      ///< a .py file runs as the executable that it is
   bool no_local_rank = false;  ///< Python programs get no --local_rank argument

@@ -23,6 +23,8 @@ namespace {
 
 using log::Level;
 
+constexpr const char* kLogLevelVariable = "DEEPSPEED_LOG_LEVEL";  // read by the library's log
+
 std::optional<std::string> lookup(const Environment& environment, const std::string& name) {
   const auto found = environment.find(name);
   if (found == environment.end()) return std::nullopt;
@@ -140,6 +142,7 @@ NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Env
     command.rank = place.rank;
     command.args = program.args_of_rank(place.local_rank, args.program_args);
     command.environment = rank_environment(environment, node, place);
+    if (!args.rank_log_level.empty()) command.environment.emplace(kLogLevelVariable, args.rank_log_level);
     if (!cores.empty()) command.cores = cores[static_cast<size_t>(place.local_rank)];
     if (!log_prefix.empty()) command.log_file = log_prefix + std::to_string(place.rank) + ".log";
     launch.ranks.push_back(std::move(command));

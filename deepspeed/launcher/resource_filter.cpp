@@ -44,13 +44,16 @@ void check_hosts_exist(const ResourcePool& pool, const ResourcePool& specs, cons
   }
 }
 
-std::vector<int> without(const HostSlots& node, const std::vector<int>& excluded) {
-  for (const int slot : excluded) {
-    if (std::find(node.slots.begin(), node.slots.end(), slot) == node.slots.end()) {
-      raise<UsageError>(kResourceFilterWhere, "--exclude: no slot ", slot, " on host '", node.host,
-                        "', which has ", node.slots.empty() ? "none" : join(node.slots, ","));
-    }
+void check_slots_exist(const HostSlots& node, const std::vector<int>& named, const char* flag) {
+  for (const int slot : named) {
+    if (std::find(node.slots.begin(), node.slots.end(), slot) != node.slots.end()) continue;
+    raise<UsageError>(kResourceFilterWhere, flag, ": no slot ", slot, " on host '", node.host,
+                      "', which has ", node.slots.empty() ? "none" : join(node.slots, ","));
   }
+}
+
+std::vector<int> without(const HostSlots& node, const std::vector<int>& excluded) {
+  check_slots_exist(node, excluded, "--exclude");
   std::vector<int> left;
   std::copy_if(node.slots.begin(), node.slots.end(), std::back_inserter(left),
                [&](int slot) { return std::find(excluded.begin(), excluded.end(), slot) == excluded.end(); });
@@ -86,6 +89,7 @@ ResourcePool include_resources(const ResourcePool& pool, const std::string& text
   for (const HostSlots& node : pool) {
     const auto spec = find_host(specs, node.host);
     if (spec == specs.end()) continue;
+    check_slots_exist(node, spec->slots, "--include");
     HostSlots taken{node.host, spec->slots.empty() ? node.slots : spec->slots};
     if (!taken.slots.empty()) kept.push_back(taken);
   }

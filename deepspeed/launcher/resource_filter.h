@@ -12,8 +12,8 @@ namespace deepspeed::launcher {
 /// grammar.
 ResourcePool parse_node_specs(const std::string& text, const std::string& flag);
 
-/// The hosts and slots of `pool` that the include text names, in the pool's order. Slots that a host's entry
-/// in the pool does not have are allowed: the text is then what says which slots exist.
+/// The hosts and slots of `pool` that the include text names, in the pool's order. Throws UsageError for a
+/// host or slot that the pool does not have, and where nothing is left.
 ResourcePool include_resources(const ResourcePool& pool, const std::string& text);
 
 /// The pool without the hosts and slots that the text names. Throws UsageError where nothing is left.

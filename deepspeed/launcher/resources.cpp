@@ -46,6 +46,18 @@ Resources local_ranks(const LaunchArgs& args, std::vector<std::string> devices) 
   return {{{"localhost", first_slots(num_ranks)}}, devices, {}};
 }
 
+/// The slots of this machine, where no hostfile says them: its GPUs. Without GPUs slots only count ranks, and
+/// there are as many as a filter names.
+ResourcePool local_pool(const LaunchArgs& args, const Machine& machine) {
+  if (machine.num_gpus > 0) return {{"localhost", first_slots(machine.num_gpus)}};
+  if (!args.include.empty()) {
+    for (const HostSlots& named : parse_node_specs(args.include, "--include")) {
+      if (named.host == "localhost" && !named.slots.empty()) return {named};
+    }
+  }
+  return {{"localhost", {0}}};
+}
+
 ResourcePool filter(const ResourcePool& pool, const LaunchArgs& args) {
   if (!args.include.empty()) return include_resources(pool, args.include);
   if (!args.exclude.empty()) return exclude_resources(pool, args.exclude);
@@ -89,9 +101,8 @@ Resources resolve_resources(const LaunchArgs& args, const std::optional<Resource
                             const Machine& machine, const std::optional<std::string>& cuda_visible_devices) {
   const bool filtered = !args.include.empty() || !args.exclude.empty();
   if (!hostfile && !filtered) return local_ranks(args, visible_devices(machine, cuda_visible_devices));
-  const int local_slots = std::max(1, machine.num_gpus);
   Resources resources;
-  resources.nodes = filter(hostfile.value_or(ResourcePool{{"localhost", first_slots(local_slots)}}), args);
+  resources.nodes = filter(hostfile ? *hostfile : local_pool(args, machine), args);
   check_is_this_machine(resources.nodes, machine);
   HostSlots& node = resources.nodes.front();
   if (args.num_ranks) node.slots = first_slots(*args.num_ranks);

@@ -48,7 +48,7 @@ TEST(Args, HaveDeepSpeedsDefaults) {
 TEST(Args, TakeEveryFlag) {
   const auto args = parse_args({"-H", "hosts", "-i", "localhost:0,1", "--master_port=1234", "--master_addr",
                                 "::1", "--bind_core_list", "0-1", "--enable_each_rank_log", "logs",
-                                "--save_pid", "--no_local_rank", "--num_nodes", "-1", "-q", "./train"})
+                                "--save_pid", "--no_local_rank", "--node_rank", "0", "-q", "./train"})
                         .args;
   EXPECT_TRUE(args.hostfile_given);
   EXPECT_EQ(args.hostfile, "hosts");
@@ -67,7 +67,6 @@ TEST(Args, CountRanksUnderEachName) {
   EXPECT_EQ(parse_args({"--num_accelerators", "3", "p"}).args.num_ranks, 3);
   EXPECT_FALSE(parse_args({"--num_procs", "3", "p"}).args.num_ranks_means_gpus);
   EXPECT_TRUE(parse_args({"--num_gpus", "3", "p"}).args.num_ranks_means_gpus);
-  EXPECT_FALSE(parse_args({"--num_gpus", "-1", "p"}).args.num_ranks);
 }
 
 TEST(Args, TakeTheFolderNameNoneAsNoFolder) {
@@ -95,6 +94,8 @@ TEST(Args, RefuseFlagsThatContradictEachOther) {
 
 TEST(Args, RefuseBadValuesAndUnknownFlags) {
   EXPECT_THAT(usage_error({"--num_procs", "0", "p"}), HasSubstr("--num_procs is 0"));
+  for (const char* flag : {"--num_procs", "--num_accelerators", "--num_gpus", "--num_nodes", "--node_rank"})
+    EXPECT_THAT(usage_error({flag, "-1", "p"}), HasSubstr(" is -1, expected")) << flag;
   EXPECT_THAT(usage_error({"--num_procs", "two", "p"}), HasSubstr("--num_procs"));
   EXPECT_THAT(usage_error({"--master_port", "70000", "p"}), HasSubstr("--master_port is 70000"));
   EXPECT_THAT(usage_error({"--log_level", "loud", "p"}), HasSubstr("loud"));

@@ -56,7 +56,6 @@ TEST(ResourceFilter, IncludesWhatTheTextNamesInThePoolsOrder) {
       {"worker-1:3,1,1", {{"worker-1", {1, 3}}}},
       {"worker-1:3@worker-1:0", {{"worker-1", {0, 3}}}},
       {"worker-1:3@worker-1", {{"worker-1", {0, 1, 2, 3}}}},
-      {"worker-0:6,7", {{"worker-0", {6, 7}}}},  // the text says which slots there are
   };
   for (const auto& row : table) EXPECT_EQ(include_resources(kPool, row.text), row.expected) << row.text;
 }
@@ -82,6 +81,8 @@ TEST(ResourceFilter, NamesTheFlagAndWhatItDoesNotFind) {
     return error_text<UsageError>([&] { exclude_resources(kPool, text); });
   };
   EXPECT_THAT(include("worker-7"), HasSubstr("--include: hostname 'worker-7' not found"));
+  EXPECT_THAT(include("worker-0:1,7"),
+              HasSubstr("--include: no slot 7 on host 'worker-0', which has 0,1,2,3"));
   EXPECT_THAT(exclude("worker-7:1"), HasSubstr("--exclude: hostname 'worker-7' not found"));
   EXPECT_THAT(exclude("worker-1:9"), HasSubstr("no slot 9 on host 'worker-1'"));
   EXPECT_THAT(exclude("worker-0@worker-1"), HasSubstr("leaves no slot"));

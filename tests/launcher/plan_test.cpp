@@ -109,6 +109,16 @@ TEST(Resources, FollowTheFilterAndIgnoreTheVisibleDevicesAloud) {
               HasSubstr("slot 3"));
 }
 
+TEST(Resources, RefuseASlotThatTheHostfileDoesNotHave) {
+  LaunchArgs args;
+  args.include = "localhost:7";
+  EXPECT_THAT(
+      error_text<UsageError>([&] {
+        resolve_resources(args, ResourcePool{{"localhost", {0, 1, 2}}}, machine_with_gpus(0), std::nullopt);
+      }),
+      HasSubstr("no slot 7 on host 'localhost', which has 0,1,2"));
+}
+
 TEST(Resources, RefuseOtherMachinesUnlessTheFilterLeavesThemOut) {
   const ResourcePool hosts = {{"box", {0, 1}}, {"far", {0, 1}}};
   EXPECT_THAT(error_text<NotSupportedError>(
@@ -271,6 +281,19 @@ TEST(PlanLaunch, BindsCoresAndSetsTheThreadsToTheirNumber) {
   args.bind_core_list = "2-5";
   EXPECT_THAT(error_text<UsageError>([&] { plan_launch(args, machine_with_gpus(0), {}); }),
               HasSubstr("core 4"));
+}
+
+// The ranks' own lines are most of what is printed.
+TEST(PlanLaunch, QuietsTheRanksOfAQuietLaunch) {
+  const auto level_of = [](const std::vector<std::string>& words, const Environment& own) {
+    const NodeLaunch launch = plan_launch(parse_args(words).args, machine_with_gpus(0), own);
+    const auto found = launch.ranks[1].environment.find("DEEPSPEED_LOG_LEVEL");
+    return found == launch.ranks[1].environment.end() ? std::string("unset") : found->second;
+  };
+  EXPECT_EQ(level_of({"--num_procs", "2", "/bin/sh"}, {}), "unset");
+  EXPECT_EQ(level_of({"-q", "--num_procs", "2", "/bin/sh"}, {}), "error");
+  EXPECT_EQ(level_of({"--log_level", "debug", "--num_procs", "2", "/bin/sh"}, {}), "debug");
+  EXPECT_EQ(level_of({"-q", "--num_procs", "2", "/bin/sh"}, {{"DEEPSPEED_LOG_LEVEL", "info"}}), "info");
 }
 
 }  // namespace
