@@ -167,7 +167,8 @@ void C10dGroup::refuse_after_failure(const char* collective) {
 
 Work C10dGroup::start(CollectiveCall call, at::DeviceType device, const Operations& operations) {
   refuse_after_failure(call.collective);
-  call.position = position();
+  call.position = caller().position;
+  call.held = caller().held;
   call.subject = CallSubject::current();
   const auto [number, chain] = calls_->begin(call);
   try {

@@ -10,6 +10,8 @@ namespace {
 
 // A group whose latest calls, so many, came from one thread is that thread's.
 constexpr size_t kCallsOfOneThread = 16;
+// A call that differs is one of the last that a rank begins; before, the values may have been many others.
+constexpr size_t kCallsWithValues = 16;
 
 bool is_done(const c10::weak_intrusive_ptr<c10d::Work>& weak) {
   const auto work = weak.lock();
@@ -98,7 +100,15 @@ bool CallHistory::has_waited(std::chrono::milliseconds patience) {
   return oldest_open(Clock::now() - patience) != nullptr;
 }
 
-GroupReport CallHistory::report(std::chrono::milliseconds patience, size_t most) {
+void CallHistory::tell(Entry& entry, bool with_values, GroupReport& report) {
+  report.calls[entry.number] = describe(entry.call, entry.number);
+  if (!entry.call.held) return;
+  const uint64_t hash = entry.call.held_hash();
+  report.held[entry.number] = hash;
+  if (with_values && !report.values.contains(hash)) report.values[hash] = entry.call.held->describe();
+}
+
+GroupReport CallHistory::report(std::chrono::milliseconds patience, size_t most, bool all_values) {
   const std::lock_guard lock(mutex_);
   GroupReport report;
   report.name = group_name_;
@@ -111,7 +121,7 @@ GroupReport CallHistory::report(std::chrono::milliseconds patience, size_t most)
   size_t first = entries_.size() - std::min(most, entries_.size());
   if (report.waits_in) first = std::min<size_t>(first, *report.waits_in - entries_.front().number);
   for (size_t i = first; i < entries_.size(); ++i) {
-    report.calls[entries_[i].number] = describe(entries_[i].call, entries_[i].number);
+    tell(entries_[i], all_values || i + kCallsWithValues >= entries_.size(), report);
   }
   return report;
 }

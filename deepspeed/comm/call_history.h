@@ -43,8 +43,8 @@ class CallHistory {
   int64_t last_caller();
   /// The chain up to the call `number`; nothing where it did not begin yet or is forgotten.
   std::optional<uint64_t> chain_at(uint64_t number);
-  /// most: of the latest calls.
-  GroupReport report(std::chrono::milliseconds patience, size_t most = 64);
+  /// most: of the latest calls. What callers held is told of the last of these, or of all.
+  GroupReport report(std::chrono::milliseconds patience, size_t most = 64, bool all_values = false);
   /// That this rank gave up the group, after its last call.
   GroupReport leaving_report();
 
@@ -63,6 +63,7 @@ class CallHistory {
     bool is_blocked = false;
   };
 
+  static void tell(Entry& entry, bool with_values, GroupReport& report);
   Entry* find(uint64_t number);
   const Entry* oldest_open(Clock::time_point begun_before);
   int64_t recent_caller() const;

@@ -2,28 +2,9 @@
 
 #include <sstream>
 
+#include "deepspeed/base/hash.h"
+
 namespace deepspeed::comm {
-namespace {
-
-// FNV-1a, 64 bits (http://www.isthe.com/chongo/tech/comp/fnv).
-class Hash {
- public:
-  void add(const char* text) {
-    for (; *text != '\0'; ++text) add_byte(static_cast<unsigned char>(*text));
-    add_byte(0);
-  }
-  void add(uint64_t number) {
-    for (int shift = 0; shift < 64; shift += 8) add_byte(static_cast<unsigned char>(number >> shift));
-  }
-  uint64_t value() const { return value_; }
-
- private:
-  void add_byte(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3ULL; }
-  uint64_t value_ = 0xcbf29ce484222325ULL;
-};
-
-}  // namespace
-
 std::string describe(const CollectiveCall& call, uint64_t number) {
   std::ostringstream out;
   out << call.collective << " #" << number;
@@ -54,7 +35,8 @@ uint64_t extend_chain(uint64_t earlier, const CollectiveCall& call, uint64_t num
   hash.add(static_cast<uint64_t>(call.dtype));
   hash.add(static_cast<uint64_t>(call.root));
   hash.add(static_cast<uint64_t>(call.position));
-  hash.add(call.subject.c_str());
+  hash.add(call.subject);
+  hash.add(call.held_hash());
   return hash.value();
 }
 

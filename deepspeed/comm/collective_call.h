@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <c10/core/ScalarType.h>
+
+#include "deepspeed/comm/held_values.h"
 
 namespace deepspeed::comm {
 
@@ -16,6 +19,9 @@ struct CollectiveCall {
   int root = -1;             // -1: none
   int64_t position = -1;     // where the caller is, e.g. its micro step; -1: not told
   std::string subject = {};  // what the call is about (call_subject.h); "": not told
+  std::shared_ptr<const HeldValues> held = nullptr;  // what the caller holds; null: not told
+
+  uint64_t held_hash() const { return held ? held->hash : 0; }
 };
 
 /// "all_reduce #42 (sum of 1024 Float, micro step 7)"; `number` counts the group's calls from 1.

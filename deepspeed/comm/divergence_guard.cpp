@@ -117,7 +117,8 @@ GroupReport DivergenceGuard::State::report_of_group(Watched& group, milliseconds
   CallHistory& history = *group.history;
   const bool has_ended =
       ending_thread != 0 && history.last_caller() == ending_thread && !history.has_unfinished_calls();
-  return left || group.is_let_go || has_ended ? history.leaving_report() : history.report(patience, most);
+  if (left || group.is_let_go || has_ended) return history.leaving_report();
+  return history.report(patience, most, /*all_values=*/most == kKept);
 }
 
 RankReport DivergenceGuard::State::own_report(milliseconds patience, size_t most) {

@@ -2,8 +2,9 @@
 // two.
 #pragma once
 
-#include <atomic>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "deepspeed/comm/process_group.h"
@@ -31,6 +32,13 @@ struct GroupDescription {
   int size() const { return static_cast<int>(global_ranks.size()); }
 };
 
+/// Where the caller of a collective is (ProcessGroup::at_position(); -1: not told), and what it holds
+/// (ProcessGroup::holding(); null: not told).
+struct Caller {
+  int64_t position = -1;
+  std::shared_ptr<const HeldValues> held;
+};
+
 /// The arguments were checked by the handle: dense, contiguous, sizes and ranks that fit.
 class ProcessGroup::Impl {
  public:
@@ -40,9 +48,9 @@ class ProcessGroup::Impl {
   Impl& operator=(const Impl&) = delete;
 
   const GroupDescription& description() const { return description_; }
-  /// Where the caller of the next collective is (ProcessGroup::at_position()); -1: not told.
-  void set_position(int64_t position) { position_.store(position, std::memory_order_relaxed); }
-  int64_t position() const { return position_.load(std::memory_order_relaxed); }
+  /// Of the next collective that this thread starts.
+  static void set_caller(Caller caller) { current_caller() = std::move(caller); }
+  static const Caller& caller() { return current_caller(); }
   virtual c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const = 0;
 
   virtual Work start_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
@@ -57,8 +65,13 @@ class ProcessGroup::Impl {
   virtual void monitored_barrier(std::chrono::milliseconds timeout, bool wait_all_ranks) = 0;
 
  private:
+  // One a thread, since several may use a group at the same time.
+  static Caller& current_caller() {
+    thread_local Caller caller;
+    return caller;
+  }
+
   GroupDescription description_;
-  std::atomic<int64_t> position_ = -1;
 };
 
 }  // namespace deepspeed::comm

@@ -112,9 +112,15 @@ ProcessGroup ProcessGroup::at_position(std::shared_ptr<const std::atomic<int64_t
   return group;
 }
 
+ProcessGroup ProcessGroup::holding(std::shared_ptr<const CurrentValues> values) const {
+  ProcessGroup group = *this;
+  group.values_ = std::move(values);
+  return group;
+}
+
 ProcessGroup::Impl& ProcessGroup::enter() const {
   Impl& group = checked(impl_);
-  group.set_position(position_ ? position_->load() : -1);
+  group.set_caller({position_ ? position_->load() : -1, values_ ? values_->get() : nullptr});
   return group;
 }
 

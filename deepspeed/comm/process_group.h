@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/interval.h"
+#include "deepspeed/comm/held_values.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -65,6 +66,9 @@ class ProcessGroup {
   /// The same group for a caller whose ranks must be at one position, e.g. in the same micro step, when they
   /// meet in a collective: ranks that are not get an error that names both. `position` is read at each call.
   ProcessGroup at_position(std::shared_ptr<const std::atomic<int64_t>> position) const;
+  /// The same group for a caller whose ranks must hold the same values when they meet in a collective, e.g.
+  /// learning rates: ranks that do not get an error that names the value. `values` is read at each call.
+  ProcessGroup holding(std::shared_ptr<const CurrentValues> values) const;
 
   /// The group as c10d sees it (null for the fake backend).
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const;
@@ -112,11 +116,12 @@ class ProcessGroup {
   std::vector<std::string> all_gather_text(const std::string& text) const;
 
  private:
-  /// The implementation, told where its caller is. Throws UsageError for an empty handle.
+  /// The implementation, told where its caller is and what it holds. Throws UsageError for an empty handle.
   Impl& enter() const;
 
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<const std::atomic<int64_t>> position_;
+  std::shared_ptr<const CurrentValues> values_;
 };
 
 }  // namespace deepspeed::comm

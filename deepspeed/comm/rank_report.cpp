@@ -19,13 +19,36 @@ std::string both(int rank, const std::string& does, int other_rank, const std::s
   return message("rank ", rank, " ", does, ", rank ", other_rank, " ", other_does);
 }
 
+// "lr is 0.1 on rank 0 and 0.9 on rank 1", of what the callers of call `number` held; nothing where that is
+// the same.
+std::optional<std::string> differing_values(const GroupReport& own, int own_rank, const GroupReport& other,
+                                            int other_rank, uint64_t number) {
+  if (own_rank > other_rank) return differing_values(other, other_rank, own, own_rank, number);
+  const auto hash_in = [&](const GroupReport& group) {
+    const auto found = group.held.find(number);
+    return found == group.held.end() ? 0 : found->second;
+  };
+  if (hash_in(own) == hash_in(other) || hash_in(own) == 0 || hash_in(other) == 0) return std::nullopt;
+  const auto values = own.values.find(hash_in(own));
+  const auto others = other.values.find(hash_in(other));
+  if (values == own.values.end() || others == other.values.end()) return "what they hold is not the same";
+  return describe_differences(own_rank, values->second, other_rank, others->second);
+}
+
 std::optional<std::string> differing_call(const GroupReport& own, int own_rank, const GroupReport& other,
                                           int other_rank) {
   for (const auto& [number, call] : own.calls) {
     const auto found = other.calls.find(number);
-    if (found == other.calls.end() || found->second == call) continue;
+    if (found == other.calls.end()) continue;
+    const auto values = differing_values(own, own_rank, other, other_rank, number);
+    if (found->second == call && values) {
+      return message("the ranks diverged in group '", own.name, "': in ", call, " ", *values,
+                     "; all ranks must be given the same");
+    }
+    if (found->second == call) continue;
     return message("the ranks diverged in group '", own.name,
                    "': ", both(own_rank, "called " + call, other_rank, "called " + found->second),
+                   values ? "; " + *values : "",
                    "; all ranks of a group must call the same collectives in the same order");
   }
   return std::nullopt;
@@ -77,6 +100,8 @@ Json to_json(const RankReport& report) {
     groups[key] = {{"name", group.name},
                    {"global_ranks", group.global_ranks},
                    {"calls", std::move(calls)},
+                   {"held", group.held},
+                   {"values", group.values},
                    {"waits_in", group.waits_in.value_or(0)},
                    {"is_blocked", group.is_blocked},
                    {"thread", group.thread},
@@ -100,6 +125,8 @@ RankReport report_from_json(const Json& json) {
     for (const auto& call : value.at("calls")) {
       group.calls[call.at(0).get<uint64_t>()] = call.at(1).get<std::string>();
     }
+    group.held = value.at("held").get<std::map<uint64_t, uint64_t>>();
+    group.values = value.at("values").get<std::map<uint64_t, NamedTexts>>();
     const auto waits_in = value.at("waits_in").get<uint64_t>();
     if (waits_in != 0) group.waits_in = waits_in;
     group.is_blocked = value.at("is_blocked").get<bool>();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "deepspeed/base/json.h"
+#include "deepspeed/comm/held_values.h"
 
 namespace deepspeed::comm {
 
@@ -20,6 +21,8 @@ struct GroupReport {
   std::string name;
   std::vector<int> global_ranks;          // members
   std::map<uint64_t, std::string> calls;  // by number, described
+  std::map<uint64_t, uint64_t> held;      // by number: the hash of what the caller held, where it was told
+  std::map<uint64_t, NamedTexts> values;  // by that hash: what it stands for, of the last calls
   std::optional<uint64_t> waits_in;       // the oldest call that is not done although it began a while ago
   bool is_blocked = false;                // and its thread does nothing else meanwhile
   int64_t thread = 0;                     // that made the latest calls; 0: there are none
@@ -53,8 +56,8 @@ RankReport report_from_json(const Json& json);
 /// anything; kSeveralThreads where that is not one.
 int64_t thread_of(const RankReport& report, const std::string& group);
 
-/// How the ranks' calls in their common groups differ: other collectives, or one that `other` left without
-/// calling. At most one verdict a group; none where they agree so far.
+/// How the ranks' calls in their common groups differ: other collectives, callers that hold other values, or a
+/// collective that `other` left without calling. At most one verdict a group; none where they agree so far.
 std::vector<Verdict> find_divergences(const RankReport& own, const RankReport& other);
 
 /// Where a thread of each rank is blocked in a collective of a group that both are in and that the other rank

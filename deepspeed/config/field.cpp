@@ -158,6 +158,9 @@ Option deprecated(std::string replacement, std::function<Json(const Json&)> conv
 Option no_truth_value() {
   return accepted_if([](const Json& value) { return !value.is_boolean(); }, "not true or false");
 }
+Option per_rank() {
+  return [](Field& field) { field.per_rank = true; };
+}
 Option not_empty() {
   return accepted_if([](const Json& value) { return value != ""; }, "which is not empty");
 }

@@ -53,6 +53,7 @@ struct Field {
   std::string no_effect;  // why no value of it changes anything in this version; empty: values act
   std::optional<Condition> effective_where;  // where values act all the same
   std::optional<Deprecation> deprecation;
+  bool per_rank = false;  // of a rank's own machine, disk or log: the ranks' values may differ
   // Of sections:
   std::vector<Field> children;
   bool open = false;             // keys without an entry are kept, not refused
@@ -111,6 +112,8 @@ Option auto_means_default();
 Option normalized_by(std::function<Json(const Json&)> normalize);
 Option accepted_if(std::function<bool(const Json&)> accepts, std::string wording);
 Option deprecated(std::string replacement, std::function<Json(const Json&)> convert);
+/// The value is a rank's own, as a path or a level of the log is: the ranks' may differ.
+Option per_rank();
 /// An empty text is refused.
 Option not_empty();
 /// The truth values are no numbers here, though they pass for numbers elsewhere.

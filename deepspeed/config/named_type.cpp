@@ -34,17 +34,22 @@ std::vector<std::string> type_names(const std::vector<NamedType>& types) {
   return names;
 }
 
-Json read_params(const NamedType& type, const Json& given, const std::string& path) {
+Json resolve_params(const NamedType& type, const Json& given, const std::string& path) {
   if (!given.is_object() && !given.is_null()) {
     raise<ConfigError>("config", path, ": got ", json_excerpt(given), ", expected an object");
   }
-  const Field section = config::section(path, type.meaning, type.params);
-  Json values = read_section(section, without_nulls(given), path);
-  for (const std::string& line : values_without_effect(section, values, path)) {
-    log::warning("[config] without effect: ", line);
-  }
+  Json values = read_section(section(path, type.meaning, type.params), without_nulls(given), path);
   for (const Field& field : type.params) {
     if (!values.contains(field.key)) values[field.key] = field.default_value;
+  }
+  return values;
+}
+
+Json read_params(const NamedType& type, const Json& given, const std::string& path) {
+  Json values = resolve_params(type, given, path);
+  for (const std::string& line :
+       values_without_effect(section(path, type.meaning, type.params), values, path)) {
+    log::warning("[config] without effect: ", line);
   }
   return values;
 }

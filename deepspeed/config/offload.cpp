@@ -24,14 +24,15 @@ const Table<OffloadParamConfig>& offload_param_table() {
   static const Table<C> table({
       entry("device", &C::device, "Where parameters wait while they are not in use.",
             {one_of({"none", "cpu", "nvme"})}),
-      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe.", {with_params_on_nvme()}),
+      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe.",
+            {with_params_on_nvme(), per_rank()}),
       entry("buffer_count", &C::buffer_count, "Buffers of the swapper.",
             {at_least(0), with_params_on_nvme()}),
       entry("buffer_size", &C::buffer_size, "Elements of one buffer.", {at_least(0), with_params_on_nvme()}),
       entry("max_in_cpu", &C::max_in_cpu, "Elements kept in host memory when the device is nvme.",
             {at_least(0), with_params_on_nvme()}),
       entry("pin_memory", &C::pin_memory, "Use page-locked host memory.",
-            {with_param_device({"cpu", "nvme"}, kNoOffload)}),
+            {with_param_device({"cpu", "nvme"}, kNoOffload), per_rank()}),
   });
   return table;
 }
@@ -44,13 +45,14 @@ const Table<OffloadOptimizerConfig>& offload_optimizer_table() {
           "Where the optimizer's state lives: with cpu in host memory, with nvme on a disk; its step runs on "
           "the host.",
           {one_of({"none", "cpu", "nvme"})}),
-      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe.", {with_optimizer_on_nvme()}),
+      entry("nvme_path", &C::nvme_path, "The folder of the swap files on NVMe.",
+            {with_optimizer_on_nvme(), per_rank()}),
       entry(
           "buffer_count", &C::buffer_count,
           "Tensors of a sub-group that may be in memory, in each stage of the pipeline: masters and states.",
           {at_least(0), with_optimizer_on_nvme()}),
       entry("pin_memory", &C::pin_memory, "Use page-locked host memory.",
-            {with_optimizer_device({"cpu", "nvme"}, kNoOffload)}),
+            {with_optimizer_device({"cpu", "nvme"}, kNoOffload), per_rank()}),
       entry("pipeline_read", &C::pipeline_read, "Read the next sub-group while one is stepped.",
             {with_optimizer_on_nvme()}),
       entry("pipeline_write", &C::pipeline_write, "Step the next sub-group while the last one is written.",
@@ -69,8 +71,9 @@ const Table<OffloadOptimizerConfig>& offload_optimizer_table() {
             {with_optimizer_device({"cpu"}, "only device cpu uses it")}),
       entry("cpuadam_cores_perc", &C::cpuadam_cores_perc,
             "The part of the rank's cores to which super_offload's step is bound, at least one.",
-            {between(0, 1), effective_where({"zero_optimization.offload_optimizer.super_offload"}, {true},
-                                            "only super_offload uses it")}),
+            {between(0, 1), per_rank(),
+             effective_where({"zero_optimization.offload_optimizer.super_offload"}, {true},
+                             "only super_offload uses it")}),
   });
   return table;
 }

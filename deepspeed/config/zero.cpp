@@ -105,7 +105,7 @@ std::vector<Entry<ZeroConfig>> entries() {
             "Gather parameters for the initialiser's walk.",
             {without_effect("nothing is initialised after the partitioning")}),
       entry("log_trace_cache_warnings", &C::log_trace_cache_warnings,
-            "Warn where stage 3 records a new trace.", {effective_at_stage(3)}),
+            "Warn where stage 3 records a new trace.", {effective_at_stage(3), per_rank()}),
       entry("enable_sanity_checks", &C::enable_sanity_checks, "Check the state of stage 3 as it goes.",
             {not_yet()}),
       entry("save_muon_momentum_buffer_in_memory", &C::save_muon_momentum_buffer_in_memory,

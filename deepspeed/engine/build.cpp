@@ -19,6 +19,7 @@
 #include "deepspeed/engine/optimizer_offload.h"
 #include "deepspeed/engine/param_claims.h"
 #include "deepspeed/engine/param_groups.h"
+#include "deepspeed/engine/rank_agreement.h"
 #include "deepspeed/engine/seed.h"
 #include "deepspeed/engine/sendable.h"
 #include "deepspeed/engine/zero_options.h"
@@ -149,6 +150,13 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
     raise<ConfigError>("config", "zero_optimization.stage ", stage,
                        " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
   }
+  std::unique_ptr<optim::Optimizer> base;
+  if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
+  require_agreement(group, {.config = config,
+                                    .model = model,
+                                    .optimizer = base.get(),
+                                    .own_optimizer = client != nullptr,
+                                    .own_schedule = static_cast<bool>(options.lr_scheduler)});
   check_host_memory(model, groups.tensors, config, world);
   prepare_buffers(model, group);
   const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
@@ -158,9 +166,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
         mark_autocast_params(model, *autocast, config.torch_autocast.lower_precision_safe_modules);
   }
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
-  std::unique_ptr<optim::Optimizer> base;
   std::optional<std::string> client_name;
-  if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
   if (base && client) client_name = base->name();
   ModelStore store = make_store(config, std::move(groups.tensors), model, group, dtype);
   zero::ParamUnits units;

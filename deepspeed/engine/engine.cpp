@@ -102,6 +102,9 @@ zero::ZeroOptimizer& Engine::require_optimizer(const char* call) const {
 void Engine::refresh_boundary() {
   if (!optimizer_) return;
   optimizer_->set_micro_step(micro_steps_);
+  optimizer_->set_batch({.gradient_accumulation_steps = config_.gradient_accumulation_steps,
+                         .train_micro_batch_size_per_gpu = config_.train_micro_batch_size_per_gpu,
+                         .is_boundary = is_gradient_accumulation_boundary()});
   // Unmanaged, nobody knows at a backward whether it is the last: step() reduces.
   optimizer_->set_boundary(config_.managed_gradient_accumulation && !in_no_sync_ &&
                            is_gradient_accumulation_boundary());
@@ -124,6 +127,7 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
   note_memory("before backward");
   const auto timing = time_part(profile::StepPart::kBackward);
   finish_backward();  // a direct loss.backward() before this one
+  optimizer.tell_ranks();
   const double divisor =
       options.scale_wrt_gas ? static_cast<double>(config_.gradient_accumulation_steps) : 1.0;
   if (!options.allreduce_gradients) {
@@ -227,6 +231,7 @@ void Engine::step(const StepOptions& options) {
   note_memory("before step");
   {
     const auto timing = time_part(profile::StepPart::kStep);
+    optimizer_->tell_ranks();
     finish_backward();
     step_applied_ = false;
     in_step_ = true;
@@ -367,9 +372,10 @@ std::vector<std::string> Engine::get_type() const {
 }
 
 void Engine::set_lr(double lr) {
-  auto& groups = require_optimizer("set_lr").param_groups();
+  zero::ZeroOptimizer& optimizer = require_optimizer("set_lr");
   optim::check_lr("engine.set_lr", lr);
-  for (auto& group : groups) group.set_lr(lr);
+  for (auto& group : optimizer.param_groups()) group.set_lr(lr);
+  optimizer.tell_ranks();
 }
 
 double Engine::loss_scale() const { return optimizer_ ? optimizer_->loss_scale() : 1.0; }
@@ -409,6 +415,7 @@ void Engine::set_train_micro_batch_size(int64_t size) {
   }
   config_.train_micro_batch_size_per_gpu = size;
   config_.train_batch_size = size * config_.gradient_accumulation_steps * dp_world_size();
+  refresh_boundary();
 }
 
 }  // namespace deepspeed

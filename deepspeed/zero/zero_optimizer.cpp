@@ -17,7 +17,7 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
                              std::unique_ptr<precision::LossScaler> scaler, comm::ProcessGroup group,
                              const ZeroOptions& options)
     : options_(options),
-      group_(group.at_position(micro_step_)),
+      group_(agreement_.watch(group.at_position(micro_step_))),
       store_(std::move(store)),
       optimizer_(std::move(optimizer)),
       scaler_(std::move(scaler)) {

@@ -22,6 +22,7 @@
 #include "deepspeed/zero/param_store.h"
 #include "deepspeed/zero/partition_gather.h"
 #include "deepspeed/zero/state_slice.h"
+#include "deepspeed/zero/step_agreement.h"
 #include "deepspeed/zero/step_slices.h"
 
 namespace deepspeed::zero {
@@ -106,6 +107,16 @@ class ZeroOptimizer {
 
   /// Where this rank is. Ranks whose micro steps differ do not meet in a collective, but get an error.
   void set_micro_step(int64_t micro_step) { micro_step_->store(micro_step); }
+  /// What the ranks compare from here on where they meet, beside the hyperparameters and the loss scale.
+  void set_batch(const BatchSettings& batch) {
+    agreement_.set_batch(batch);
+    tell_ranks();
+  }
+  /// After what may have changed hyperparameters: ranks whose own differ do not meet in a collective, but get
+  /// an error that names the hyperparameter. Costs no message, and nothing on one rank.
+  void tell_ranks() {
+    if (group_.size() > 1) agreement_.tell(param_groups(), loss_scale());
+  }
   /// Whether the coming backward is the last of an accumulation window.
   void set_boundary(bool boundary) { reducer_->set_boundary(boundary); }
   /// After backward() returned. Nothing while paused.
@@ -220,6 +231,7 @@ class ZeroOptimizer {
 
   ZeroOptions options_;
   std::shared_ptr<std::atomic<int64_t>> micro_step_ = std::make_shared<std::atomic<int64_t>>(0);
+  StepAgreement agreement_;
   comm::ProcessGroup group_;
   std::unique_ptr<ParamStore> store_;
   std::unique_ptr<optim::Optimizer> optimizer_;

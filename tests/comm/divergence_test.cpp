@@ -100,6 +100,23 @@ TEST(Divergence, OfARankThatSkipsAStepWithTheSameShapesIsNamed) {
        "rank 1 called all_reduce #5 (sum of 64 Float, micro step 4)"});
 }
 
+TEST(Divergence, OfWhatTheRanksHoldIsNamed) {
+  expect_on_both(
+      [](World& world, int rank) {
+        const auto values = std::make_shared<CurrentValues>();
+        const auto group = world.group().holding(values);
+        const auto tensor = at::ones({64});
+        for (int step = 0; step < 6; ++step) {
+          const bool is_other = rank == 1 && step >= 3;
+          values->set({is_other ? uint64_t{7} : uint64_t{5}, [=] {
+                         return NamedTexts{{"lr", is_other ? "0.9" : "0.1"}, {"eps", "1"}};
+                       }});
+          group.all_reduce(tensor);
+        }
+      },
+      {"in all_reduce #5 (sum of 64 Float) lr is 0.1 on rank 0 and 0.9 on rank 1"});
+}
+
 TEST(Divergence, OfTheOrderOfTwoGroupsIsNamed) {
   expect_on_both(
       [](World& world, int rank) {

@@ -30,12 +30,16 @@ TEST(RankReport, SurvivesJson) {
   first.thread = 2;
   auto second = group({});
   second.left = true;
+  first.held = {{4, 99}};
+  first.values = {{99, {{"lr", "0.1"}}}};
   auto report = rank(7, {{"0/data", first}, {"1/data", second}});
   report.serial = 12;
   report.gave_up["0/data"] = "because";
   const auto copy = report_from_json(Json::parse(to_json(report).dump()));
   EXPECT_EQ(to_json(copy), to_json(report));
   EXPECT_EQ(copy.groups.at("0/data").calls.at(4), "barrier #4");
+  EXPECT_EQ(copy.groups.at("0/data").held, first.held);
+  EXPECT_EQ(copy.groups.at("0/data").values, first.values);
   EXPECT_EQ(copy.groups.at("0/data").waits_in, 4u);
   EXPECT_FALSE(copy.groups.at("1/data").waits_in);
   EXPECT_EQ(copy.groups.at("0/data").thread, 2);
@@ -51,6 +55,23 @@ TEST(RankReport, FindsTheFirstCallThatDiffers) {
   EXPECT_EQ(verdicts[0].group, "0/data");
   EXPECT_THAT(verdicts[0].text, HasSubstr("group 'data': rank 0 called b #2, rank 1 called x #2"));
   EXPECT_EQ(find_divergences(one, zero).at(0).text, verdicts[0].text);
+}
+
+TEST(RankReport, FindsCallsThatAreTheSameOfCallersThatHoldOtherValues) {
+  auto zero = rank(0, {{"0/data", group({{1, "a #1"}, {2, "b #2"}})}});
+  auto one = rank(1, {{"0/data", group({{1, "a #1"}, {2, "b #2"}})}});
+  zero.groups["0/data"].held = {{1, 5}, {2, 5}};
+  one.groups["0/data"].held = {{1, 5}, {2, 7}};
+  const auto unknown = find_divergence(one, zero);
+  ASSERT_TRUE(unknown);
+  EXPECT_THAT(*unknown, HasSubstr("in b #2 what they hold is not the same"));
+  zero.groups["0/data"].values[5] = {{"eps", "1"}, {"lr", "0.1"}};
+  one.groups["0/data"].values[7] = {{"eps", "1"}, {"lr", "0.9"}, {"beta", "2"}};
+  const auto text = find_divergence(zero, one);
+  ASSERT_TRUE(text);
+  EXPECT_THAT(*text,
+              HasSubstr("in b #2 lr is 0.1 on rank 0 and 0.9 on rank 1; beta is absent on rank 0 and 2"));
+  EXPECT_EQ(find_divergence(one, zero), text);
 }
 
 TEST(RankReport, FindsNothingWhereOneIsOnlyBehindOrInOtherGroups) {

@@ -128,6 +128,21 @@ TEST(SequenceCheck, SeesARankThatMadeOneCallLess) {
                             "rank 1 called all_reduce #1 (sum of 8 Float, micro step 7)"});
 }
 
+TEST(SequenceCheck, NamesWhatRanksHoldThatMadeTheSameCalls) {
+  TwoRanks ranks;
+  const auto holding = [](double lr) {
+    auto values = std::make_shared<CurrentValues>();
+    values->set({static_cast<uint64_t>(1000 * lr), [lr] {
+                   return NamedTexts{{"momentum", "0.9"}, {"lr", lr < 0.5 ? "0.1" : "0.7"}};
+                 }});
+    return values;
+  };
+  const std::vector<ProcessGroup> groups{ranks.first.group("data", {0, 1}).holding(holding(0.1)),
+                                         ranks.second.group("data", {0, 1}).holding(holding(0.7))};
+  call_alike(groups, 100);
+  expect_both_fail(groups, {"in all_reduce #1 (sum of 8 Float) lr is 0.1 on rank 0 and 0.7 on rank 1"});
+}
+
 TEST(SequenceCheck, SeesADifferenceThatIsOlderThanAllThatIsRemembered) {
   TwoRanks ranks;
   const std::vector<ProcessGroup> groups{ranks.first.group("data", {0, 1}),

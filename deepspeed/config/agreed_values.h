@@ -1,0 +1,17 @@
+// What the ranks of a job must have alike of their configs.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/config/config.h"
+
+namespace deepspeed::config {
+
+/// Path and JSON text of each value, resolved and with defaults, also of optimizer.params and
+/// scheduler.params, but for keys that are a rank's own (`per_rank()` in their tables). Each path stands
+/// there once.
+std::vector<std::pair<std::string, std::string>> agreed_values(const DeepSpeedConfig& config);
+
+}  // namespace deepspeed::config
