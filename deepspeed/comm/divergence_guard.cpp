@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "deepspeed/comm/caller_thread.h"
+#include "deepspeed/comm/quiet_backend.h"
 #include "deepspeed/comm/sequence_check.h"
 
 namespace deepspeed::comm {
@@ -159,6 +160,7 @@ DivergenceGuard::State::Verdicts DivergenceGuard::State::compare(const RankRepor
 }
 
 DivergenceGuard::State::Verdicts DivergenceGuard::State::exchange(milliseconds patience) {
+  const QuietBackend quiet;
   try {
     RankReport own = own_report(patience);
     tell(own);
@@ -176,6 +178,7 @@ DivergenceGuard::State::Verdicts DivergenceGuard::State::exchange(milliseconds p
 DivergenceGuard::State::Verdicts DivergenceGuard::State::check_sequences() {
   const auto compared = compared_groups();
   if (compared.empty()) return {};
+  const QuietBackend quiet;
   try {
     if (!sequences) sequences.emplace(rank, [this] { return own_report(milliseconds(0), kKept); });
     auto verdict = sequences->check(*store, compared);

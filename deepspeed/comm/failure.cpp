@@ -5,6 +5,8 @@
 #include <set>
 #include <thread>
 
+#include "deepspeed/comm/quiet_backend.h"
+
 namespace deepspeed::comm {
 namespace {
 
@@ -52,6 +54,7 @@ std::string blame(const GroupDescription& group, const c10::intrusive_ptr<c10d::
   auto posted_future = posted->get_future();
   auto answer_future = answer->get_future();
   std::thread([group, store, deadline, posted, answer] {
+    const QuietBackend quiet;
     try {
       store->set(failure_key(group.global_ranks.at(group.rank)), std::string("1"));
     } catch (const std::exception&) {

@@ -82,7 +82,8 @@ void read_tcp_address(const std::string& method, Job& job) {
       std::from_chars(rest.data() + colon + 1, end, port).ptr != end || colon + 1 == rest.size()) {
     raise<UsageError>("comm", "init_method is '", method, "', expected tcp://HOST:PORT");
   }
-  job.master_addr = rest.substr(0, colon);
+  const bool in_brackets = rest[0] == '[' && rest[colon - 1] == ']';  // as in tcp://[::1]:29500
+  job.master_addr = in_brackets ? rest.substr(1, colon - 2) : rest.substr(0, colon);
   job.master_port = checked_port("init_method '" + method + "'", port);
 }
 

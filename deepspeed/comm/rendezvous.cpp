@@ -1,6 +1,7 @@
 #include "deepspeed/comm/rendezvous.h"
 
-#include <thread>
+#include <set>
+#include <string>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -9,6 +10,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/text.h"
+#include "deepspeed/comm/listener.h"
+#include "deepspeed/comm/quiet_backend.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -16,6 +19,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+// How long rank 0 keeps the store for the others once ranks are missing.
+constexpr milliseconds kLastLooks(1000);
+// The store's wait may end a little before this side's clock says so.
+constexpr milliseconds kClockSlack(20);
 
 std::string place_of(const Job& job) {
   if (job.rendezvous == Rendezvous::kFile) return "the file " + job.path;
@@ -36,34 +44,63 @@ StorePtr open_store(const Job& job) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(job.master_port);
   options.isServer = job.rank == 0;
+  Listener listener;
+  if (options.isServer) {
+    // By itself the store would listen at every address.
+    listener = listen_for_ranks(job);
+    options.masterListenFd = listener.socket;
+  }
   options.numWorkers = job.world_size;
   options.waitWorkers = false;  // wait_for_all() waits, and knows who is missing
   options.timeout = job.timeout;
-  return c10::make_intrusive<c10d::TCPStore>(job.master_addr, options);
+  return c10::make_intrusive<c10d::TCPStore>(options.isServer ? listener.address : job.master_addr, options);
 }
 
 std::string joined_key(int rank) { return "joined/" + std::to_string(rank); }
 
+std::string gave_up_key(int rank) { return "gave_up/" + std::to_string(rank); }
+
+// Whether the key came before the deadline; once the time is up, each key gets a look. Throws where the store
+// itself fails.
+bool came(c10d::Store& store, const std::string& key, Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+  try {
+    store.wait({key}, std::max(left, milliseconds(1)));
+    return true;
+  } catch (const std::exception&) {
+    if (Clock::now() + kClockSlack < deadline) throw;
+    return false;
+  }
+}
+
+// Rank 0 takes the store with it, so those that are there look first for who is missing.
+void wait_for_last_looks(const Job& job, c10d::Store& store, const std::set<int>& missing) {
+  store.set(gave_up_key(job.rank), std::string("1"));
+  if (job.rank != 0) return;
+  const auto deadline = Clock::now() + kLastLooks;
+  for (int rank = 1; rank < job.world_size; ++rank) {
+    if (!missing.contains(rank)) came(store, gave_up_key(rank), deadline);
+  }
+}
+
 void wait_for_all(const Job& job, c10d::Store& store, Clock::time_point deadline) {
   store.set(joined_key(job.rank), std::string("1"));
-  std::string missing;
+  std::set<int> missing;
   for (int rank = 0; rank < job.world_size; ++rank) {
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    try {
-      // Once the time is up, the remaining ranks only get a look.
-      store.wait({joined_key(rank)}, std::max(left, milliseconds(1)));
-    } catch (const std::exception&) {
-      if (Clock::now() < deadline) throw;
-      missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-    }
+    if (!came(store, joined_key(rank), deadline)) missing.insert(rank);
   }
-  if (!missing.empty()) fail(job, "no sign of rank(s) " + missing);
+  if (missing.empty()) return;
+  wait_for_last_looks(job, store, missing);
+  std::string ranks;
+  for (const int rank : missing) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  fail(job, "no sign of rank(s) " + ranks);
 }
 
 }  // namespace
 
 StorePtr join_job(const Job& job) {
   const auto deadline = Clock::now() + job.timeout;
+  const QuietBackend quiet;
   try {
     auto store = open_store(job);
     store->setTimeout(job.timeout);

@@ -254,6 +254,7 @@ TEST_F(JobFromEnvironment, ReadsAndChecksTheInitMethod) {
   const auto tcp = describe_job({.init_method = "tcp://10.0.0.1:99", .rank = 1, .world_size = 2});
   EXPECT_EQ(tcp.master_addr, "10.0.0.1");
   EXPECT_EQ(tcp.master_port, 99);
+  EXPECT_EQ(describe_job({.init_method = "tcp://[::1]:99", .rank = 1, .world_size = 2}).master_addr, "::1");
   const auto file = describe_job({.init_method = "file:///tmp/x", .rank = 1, .world_size = 2});
   EXPECT_EQ(file.rendezvous, Rendezvous::kFile);
   EXPECT_EQ(file.path, "/tmp/x");
