@@ -158,9 +158,10 @@ Json parse_json(const std::string& text, const std::string& source) {
 
 Json read_json_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path)) {
-    raise<IoError>("json", "cannot open ", path.string(), ", expected a readable JSON file");
+  if (std::filesystem::is_directory(path)) {
+    raise<IoError>("json", path.string(), " is a folder, expected a JSON file");
   }
+  if (!file) raise<IoError>("json", "cannot open ", path.string(), ", expected a readable JSON file");
   std::string text(kMaxJsonBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) raise<IoError>("json", "cannot read ", path.string());

@@ -10,6 +10,7 @@ namespace {
 std::string kind_text(const Field& field) {
   switch (field.kind) {
     case Kind::kBool:
+      if (field.accepts && !field.accepts(true)) return "false";
       return "true or false";
     case Kind::kInt:
       return "a whole number";

@@ -45,9 +45,9 @@ struct Field {
   Range range;
   std::vector<std::string> choices;  // of a string, in the spelling that the reader gives; empty: any text
   std::vector<std::string> aliases;
-  std::function<Json(const Json&)> normalize;         // older shapes of the value into the present one
-  std::function<bool(const Json&)> accepts;           // a further condition on the value as given ...
-  std::string accepts_text;                           // ... and its wording for the error
+  std::function<Json(const Json&)> normalize;  // older shapes of the value into the present one
+  std::function<bool(const Json&)> accepts;    // a further condition on the value as given ...
+  std::string accepts_text;  // ... and its wording for the error, where the type does not say it
   std::optional<std::vector<Json>> supported_values;  // what this version can do, of the documented values
   std::string refusal;    // why the other values will never work; empty: they come later
   std::string no_effect;  // why no value of it changes anything in this version; empty: values act

@@ -76,13 +76,7 @@ std::string help_suggestion(const std::vector<HelpEntry>& entries, const std::st
     names.push_back(entry.path);
     names.push_back(last_key(entry.path));
   }
-  const std::vector<std::string> near = nearest_keys(text, names, kMost);
-  std::string suggestion;
-  for (size_t i = 0; i < near.size(); ++i) {
-    const char* before = i == 0 ? "; did you mean " : i + 1 == near.size() ? " or " : ", ";
-    suggestion += before + ("'" + near[i] + "'");
-  }
-  return suggestion.empty() ? suggestion : suggestion + "?";
+  return did_you_mean(nearest_keys(text, names, kMost));
 }
 
 }  // namespace deepspeed::config

@@ -53,4 +53,13 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
   return nearest.empty() ? "" : nearest.front();
 }
 
+std::string did_you_mean(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const char* before = i == 0 ? "; did you mean " : i + 1 == names.size() ? " or " : ", ";
+    text += before + ("'" + names[i] + "'");
+  }
+  return text.empty() ? text : text + "?";
+}
+
 }  // namespace deepspeed::config

@@ -18,4 +18,7 @@ std::vector<std::string> nearest_keys(const std::string& key, const std::vector<
 /// The candidate with the least distance from `key`, upper and lower case alike; empty where none is near.
 std::string nearest_key(const std::string& key, const std::vector<std::string>& candidates);
 
+/// "; did you mean 'a', 'b' or 'c'?"; empty where there is none.
+std::string did_you_mean(const std::vector<std::string>& names);
+
 }  // namespace deepspeed::config

@@ -81,16 +81,15 @@ NamedType adagrad() {
 
 NamedType lamb() {
   const auto is_false = [](const Json& value) { return as_bool(value) != true; };
-  return {
-      "Lamb",
-      "Adam with a rate for each parameter, by the ratio of the norms of its weights and its update.",
-      {rate(1e-3), bias_correction(), betas(0.9, 0.999), eps(1e-8),
-       boolean("eps_inside_sqrt", false, "Add eps under the root."), weight_decay(kDecoupled),
-       number("max_coeff", 10.0, "The largest ratio.", {at_least(0)}),
-       number("min_coeff", 0.01, "The smallest ratio.", {at_least(0)}),
-       boolean("amsgrad", false, "Not a part of Lamb.", {accepted_if(is_false, "which can only be false")})},
-      true,
-      true};
+  return {"Lamb",
+          "Adam with a rate for each parameter, by the ratio of the norms of its weights and its update.",
+          {rate(1e-3), bias_correction(), betas(0.9, 0.999), eps(1e-8),
+           boolean("eps_inside_sqrt", false, "Add eps under the root."), weight_decay(kDecoupled),
+           number("max_coeff", 10.0, "The largest ratio.", {at_least(0)}),
+           number("min_coeff", 0.01, "The smallest ratio.", {at_least(0)}),
+           boolean("amsgrad", false, "Not a part of Lamb.", {accepted_if(is_false, "")})},
+          true,
+          true};
 }
 
 NamedType lion() {

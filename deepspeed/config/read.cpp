@@ -10,14 +10,26 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/config/coerce.h"
-#include "deepspeed/config/nearest_key.h"
+#include "deepspeed/config/unknown_key.h"
 
 namespace deepspeed::config {
 namespace {
 
+/// A value that the first key of a section takes was probably meant for it: "fp16": true.
+std::string section_hint(const Field& section, const Json& given) {
+  if (given == "auto")
+    return section.auto_is_default ? "; \"auto\" may stand for the values of its keys" : "";
+  if (section.children.empty() || given.is_null() || given.is_structured()) return "";
+  const Field& first = section.children.front();
+  const auto value = canonical_value(first, given);
+  return value ? "; did you mean " + json_excerpt(Json::object({{first.key, *value}})) + "?" : "";
+}
+
 [[noreturn]] void fail_value(const Field& field, const Json& given, const std::string& path) {
-  std::string hint;
-  if (given == "auto") hint = "; the client must resolve \"auto\" before the config is loaded";
+  const std::string hint = field.kind == Kind::kSection ? section_hint(field, given)
+                           : given == "auto"
+                               ? "; the client must resolve \"auto\" before the config is loaded"
+                               : "";
   raise<ConfigError>("config", path, ": got ", json_excerpt(given), ", expected ", expected_value(field),
                      hint);
 }
@@ -94,27 +106,30 @@ bool answers_to(const Field& field, const std::string& key) {
 }
 
 [[noreturn]] void fail_unknown_key(const Field& section, const std::string& key, const std::string& path) {
-  std::vector<std::string> known;
-  for (const Field& field : section.children) {
-    known.push_back(field.key);
-    known.insert(known.end(), field.aliases.begin(), field.aliases.end());
-  }
-  const std::string nearest = nearest_key(key, known);
   const std::string where = path.empty() ? "at the top level" : "in the section " + path;
   raise<ConfigError>("config", join(path, path_part(key)), ": unknown key, expected a documented one ", where,
-                     nearest.empty() ? "" : "; did you mean '" + join(path, nearest) + "'?");
+                     key_suggestion(section, key, path));
+}
+
+/// The first key of `given` that sets the field.
+std::string first_name_of(const Field& field, const Json& given) {
+  for (const auto& [key, unused] : given.items()) {
+    if (answers_to(field, key)) return key;
+  }
+  return field.key;
 }
 
 /// Stores the value under the key's present name; `values` must not have it yet unless it was null there.
-void store(Json& values, const std::string& name, Json value, const std::string& path,
-           const std::string& given_as) {
-  const auto found = values.find(name);
+void store(Json& values, const Field& field, Json value, const std::string& path, const std::string& given_as,
+           const Json& given) {
+  const auto found = values.find(field.key);
   if (found != values.end() && !found->is_null()) {
     if (value.is_null()) return;
-    raise<ConfigError>("config", join(path, given_as), ": got it beside '", join(path, name),
-                       "', expected one of them: both set ", name);
+    raise<ConfigError>("config", join(path, given_as), ": got it beside '",
+                       join(path, first_name_of(field, given)), "', expected one of them: both set ",
+                       field.key);
   }
-  values[name] = std::move(value);
+  values[field.key] = std::move(value);
 }
 
 void store_deprecated(Json& values, const Field& section, const Field& field, const Json& value,
@@ -204,7 +219,7 @@ Json read_section(const Field& section, const Json& given, const std::string& pa
     if (field->deprecation) {
       store_deprecated(values, section, *field, read, given, path);
     } else {
-      store(values, field->key, std::move(read), path, key);
+      store(values, *field, std::move(read), path, key, given);
     }
   }
   require_keys(section, values, path);

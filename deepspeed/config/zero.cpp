@@ -78,9 +78,8 @@ std::vector<Entry<ZeroConfig>> entries() {
             {alias("allgather_sequential"), effective_at_stage(3)}),
       entry("ignore_unused_parameters", &C::ignore_unused_parameters,
             "Accept parameters that a step gives no gradient."),
-      entry(
-          "legacy_stage1", &C::legacy_stage1, "The former stage 1, which no longer exists.",
-          {accepted_if([](const Json& value) { return as_bool(value) != true; }, "which can only be false")}),
+      entry("legacy_stage1", &C::legacy_stage1, "The former stage 1, which no longer exists.",
+            {accepted_if([](const Json& value) { return as_bool(value) != true; }, "")}),
       entry("round_robin_gradients", &C::round_robin_gradients, "Deal the parameters to the owners in turn."),
       entry("zero_hpz_partition_size", &C::zero_hpz_partition_size,
             "Ranks of a secondary shard of the parameters.", {at_least(0), not_yet()}),

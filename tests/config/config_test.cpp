@@ -122,7 +122,7 @@ TEST(Config, NamesPathAndExpectationOfAWrongValue) {
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": null}})",
        "zero_optimization.stage: got null"},
       {R"({"train_batch_size": 8, "zero_optimization": {"legacy_stage1": "yes"}})",
-       "legacy_stage1: got \"yes\""},
+       "legacy_stage1: got \"yes\", expected false"},
       {R"({"train_batch_size": 8, "fp16": {"loss_scale": true}})", "fp16.loss_scale: got true"},
       {R"({"train_batch_size": 8, "fp16": {"min_loss_scale": false}})", "fp16.min_loss_scale: got false"},
       {R"({"train_batch_size": 8, "checkpoint": {"tag_validation": "no"}})",
@@ -141,6 +141,60 @@ TEST(Config, SuggestsTheNearestKnownKey) {
       {R"({"train_batch_size": 8, "optimizer": {"param": {}}})", "did you mean 'optimizer.params'?"},
       {R"({"train_batch_size": 8, "Seed": 1})", "did you mean 'seed'?"},
       {"{\"train_batch_size\": 8, \"a\\u0000\\n b\": 1}", "\"a\\u0000\\n b\": unknown key"},
+  });
+}
+
+TEST(Config, SuggestsTheKeysThatContainAnUnknownOne) {
+  expect_refused({
+      {R"({"train_micro_batch_size": 8})", "did you mean 'train_micro_batch_size_per_gpu'?"},
+      {R"({"batch_size": 8})", "did you mean 'train_batch_size' or 'train_micro_batch_size_per_gpu'?"},
+      {R"({"accumulation_steps": 8})", "did you mean 'gradient_accumulation_steps'?"},
+  });
+}
+
+TEST(Config, SuggestsWhereAKeyOfAnotherSectionStands) {
+  expect_refused({
+      {R"({"train_batch_size": 8, "stage": 2})", "did you mean 'zero_optimization.stage'?"},
+      {R"({"train_batch_size": 8, "load_from_fp32_weights": true})",
+       "did you mean 'zero_optimization.load_from_fp32_weights'?"},
+      {R"({"train_batch_size": 8, "bf16": {"loss_scale": 0}})", "did you mean 'fp16.loss_scale'?"},
+      {R"({"train_batch_size": 8, "optimizer": {"type": "Adam", "lr": 0.1}})",
+       "did you mean 'optimizer.params.lr'?"},
+      {R"({"train_batch_size": 8, "warmup_num_steps": 10})",
+       "did you mean 'scheduler.params.warmup_num_steps'?"},
+      {R"({"train_batch_size": 8, "zero_optimization": {"nvme_path": "/tmp"}})",
+       "did you mean 'zero_optimization.offload_param.nvme_path' or "
+       "'zero_optimization.offload_optimizer.nvme_path'?"},
+  });
+  EXPECT_THAT(load_error(R"({"train_batch_size": 8, "enabled": true})"),
+              ::testing::Not(HasSubstr("did you mean")))
+      << "too many sections have it";
+}
+
+TEST(Config, SuggestsTheObjectWhereASectionIsGivenAsOneValue) {
+  expect_refused({
+      {R"({"train_batch_size": 8, "fp16": true})",
+       "fp16: got true, expected an object; did you mean "
+       "{\"enabled\":true}?"},
+      {R"({"train_batch_size": 8, "zero_optimization": 2})", "did you mean {\"stage\":2}?"},
+      {R"({"train_batch_size": 8, "zero_optimization": {"offload_optimizer": "CPU"}})",
+       "offload_optimizer: got \"CPU\", expected an object, or null; did you mean {\"device\":\"cpu\"}?"},
+      {R"({"train_batch_size": 8, "optimizer": "Adam"})", "did you mean {\"type\":\"Adam\"}?"},
+      {R"({"train_batch_size": 8, "fp16": "auto"})", "\"auto\" may stand for the values of its keys"},
+  });
+  for (const char* text :
+       {R"({"train_batch_size": 8, "zero_optimization": {"offload_optimizer": true}})",
+        R"({"train_batch_size": 8, "optimizer": "auto"})", R"({"train_batch_size": 8, "fp16": null})"}) {
+    EXPECT_THAT(load_error(text), ::testing::Not(HasSubstr(";"))) << text;
+  }
+}
+
+TEST(Config, NamesBothSpellingsOfAKeyThatIsSetTwice) {
+  expect_refused({
+      {R"({"train_batch_size": 8, "bfloat16": {}, "bf16": {}})", "bf16: got it beside 'bfloat16', expected"},
+      {R"({"train_batch_size": 8, "bf16": {}, "bfloat16": {}})", "bfloat16: got it beside 'bf16', expected"},
+      {R"({"train_batch_size": 8, "aio": {"thread_count": 4, "intra_op_parallelism": 4}})",
+       "aio.intra_op_parallelism: got it beside 'aio.thread_count', expected one of them"},
   });
 }
 

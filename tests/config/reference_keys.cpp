@@ -176,7 +176,7 @@ std::string ReferenceKey::words() const {
   if (type == "dict") text = "an object";
   if (type == "onlynull") return "null and nothing else";
   if (no_truth_value) text += ", not true or false";
-  if (key == "legacy_stage1") text += ", which can only be false";
+  if (key == "legacy_stage1") text = "false";
   return nullable ? text + ", or null" : text;
 }
 

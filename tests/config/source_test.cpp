@@ -92,6 +92,16 @@ TEST(Source, RefusesWhatIsNoObject) {
   EXPECT_THAT(load_error(std::string(100'000, '[')), HasSubstr("nested too deep"));
 }
 
+TEST(Source, SaysThatAFolderIsNone) {
+  const std::string folder = std::filesystem::temp_directory_path().string();
+  try {
+    load_config(folder, 1);
+    FAIL() << "expected an error";
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(folder + " is a folder, expected a JSON file"));
+  }
+}
+
 TEST(Source, BoundsTheDepthOfAnObject) {
   Json deep = 1;
   for (int i = 0; i < 100; ++i) deep = Json{{"a", std::move(deep)}};
