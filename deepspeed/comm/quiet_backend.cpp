@@ -11,6 +11,8 @@
 namespace deepspeed::comm {
 namespace {
 
+constexpr int kFatalAlone = 3;  // of c10's levels, which begin with 0 for information
+
 // c10's level is one of the process, so that several scopes share one change of it.
 struct BackendLevel {
   std::mutex mutex;
@@ -34,7 +36,7 @@ QuietBackend::QuietBackend() {
   const std::lock_guard lock(level.mutex);
   if (level.scopes++ > 0) return;
   level.before = FLAGS_caffe2_log_level;
-  if (!is_to_be_heard()) FLAGS_caffe2_log_level = std::max(level.before, c10::GLOG_FATAL);
+  if (!is_to_be_heard()) FLAGS_caffe2_log_level = std::max(level.before, kFatalAlone);
 }
 
 QuietBackend::~QuietBackend() {

@@ -107,7 +107,10 @@ TEST(Rendezvous, TakesNamesAndAddressesOfEitherFamily) {
 
 // Debian maps a machine's own name to 127.0.1.1, where ranks of other machines do not come.
 TEST(Rendezvous, AtANameThatMeansThisMachineAloneIsOpenToOtherMachinesOfTheJob) {
-  Job job{.world_size = 2, .local_size = 2, .rendezvous = Rendezvous::kTcp, .master_addr = "LOCALHOST"};
+  Job job;
+  job.world_size = 2;
+  job.local_size = 2;
+  job.master_addr = "LOCALHOST";
   job.master_port = testing::free_port();
   const Listener own = listen_for_ranks(job);
   EXPECT_EQ(own.place, "127.0.0.1");

@@ -339,16 +339,19 @@ TEST(FailedLoadElsewhere, InsideOfGatheredParametersChangesNothing) {
 }
 
 TEST(LoadModuleStateDict, OfAValueThatCannotBeTakenChangesNothing) {
-  const auto engine = large_engine({}, config_of(0));
-  Untouched other(engine);
-  for (const at::Tensor& bad : {torch::zeros({60'000}, at::kComplexFloat), at::Tensor(),
-                                torch::zeros({60'000}, at::TensorOptions().device(at::kMeta))}) {
-    std::vector<zero::NamedTensor> state;
-    for (const auto& entry : engine->module_state_dict())
-      state.push_back({entry.name, entry.name == "large" ? bad : torch::zeros(entry.tensor.sizes())});
-    EXPECT_THAT(error_of<UsageError>([&] { engine->load_module_state_dict(state); }), HasSubstr("'large'"));
-    EXPECT_EQ(whole_state(other.engine), other.before);
-  }
+  run_ranks(1, [](comm::World& world) {
+    Untouched other(large_engine(world, config_of(0)));
+    const std::vector<zero::NamedTensor> own = other.engine->module_state_dict();
+    for (const at::Tensor& bad : {torch::zeros({60'000}, at::kComplexFloat), at::Tensor(),
+                                  torch::zeros({60'000}, at::TensorOptions().device(at::kMeta))}) {
+      std::vector<zero::NamedTensor> state;
+      for (const auto& entry : own)
+        state.push_back({entry.name, entry.name == "large" ? bad : torch::zeros(entry.tensor.sizes())});
+      EXPECT_THAT(error_of<UsageError>([&] { other.engine->load_module_state_dict(state); }),
+                  HasSubstr("'large'"));
+      EXPECT_EQ(whole_state(other.engine), other.before);
+    }
+  });
 }
 
 }  // namespace

@@ -22,8 +22,7 @@ void overflowing_step(Engine& engine) {
 
 Json at_minimum(int stage) {
   return testing::basic({{"zero_optimization", {{"stage", stage}}},
-                         {"fp16", {{"enabled", true}, {"initial_scale_power", 0}, {"hysteresis", 1}}},
-                         {"log_level", "error"}});
+                         {"fp16", {{"enabled", true}, {"initial_scale_power", 0}, {"hysteresis", 1}}}});
 }
 
 template <class Engine>
