@@ -89,8 +89,8 @@ class DeepSpeedEngine : public Engine {
   }
 
   /// The model's forward, with its arguments in half where fp16.auto_cast asks for it.
-  template <class... Args>
-  auto run_forward(Args&&... args) -> decltype(std::declval<Module&>().forward(std::forward<Args>(args)...)) {
+  template <class... Args, class Model = Module>
+  auto run_forward(Args&&... args) -> decltype(std::declval<Model&>().forward(std::forward<Args>(args)...)) {
     try {
       if (!casts_inputs()) return module_->forward(std::forward<Args>(args)...);
       if constexpr (requires(Module & module) {
@@ -102,7 +102,7 @@ class DeepSpeedEngine : public Engine {
                           "fp16.auto_cast: the model's forward() takes an argument that it changes");
       }
     } catch (const c10::Error& error) {
-      explain_forward_error(error, config());
+      explain_forward_error(error, config(), model());
       throw;
     }
   }

@@ -14,7 +14,7 @@ class Engine;
 
 // With ZeRO all ranks make these calls, in the same order. A parameter is the model's own tensor; values have
 // its shape. Throws UsageError for a tensor that is no parameter of the engine's optimizer, which frozen
-// parameters are not, and for a value of another size.
+// parameters are not, and for a value of another size. What is fp32 here is fp64 of a parameter in fp64.
 
 /// The fp32 weights, a copy.
 at::Tensor safe_get_full_fp32_param(const Engine& engine, const at::Tensor& param);

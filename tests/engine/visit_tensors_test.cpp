@@ -94,16 +94,18 @@ TEST(VisitTensors, TakesStructsOfSixteenMembersAndNoneWhoseMembersItCannotSee) {
   EXPECT_FALSE(visit_detail::HasMembersToTie<std::unique_ptr<Inner>>);
 }
 
+struct Notes {
+  std::string seen = {};
+  void operator()(at::Tensor&) { seen += "t"; }
+  void other(const std::string& text) { seen += text; }
+  template <class T>
+  void other(const T& value) {
+    seen += std::to_string(value);
+  }
+};
+
 TEST(VisitTensors, TellsAVisitorThatAsksWhatElseIsThere) {
-  struct Visitor {
-    std::string seen = {};
-    void operator()(at::Tensor&) { seen += "t"; }
-    void other(const std::string& text) { seen += text; }
-    template <class T>
-    void other(const T& value) {
-      seen += std::to_string(value);
-    }
-  } visitor;
+  Notes visitor;
   const at::Tensor one = at::ones({1});
   Output value{one, {one, one}, {one, 7}, {one, "x"}, {{"k", one}}};
   visit_tensors(value, visitor);
