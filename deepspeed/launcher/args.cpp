@@ -96,6 +96,13 @@ int at_least_one(const char* flag, int value) {
   return value;
 }
 
+// DeepSpeed's own default of these flags, which its scripts also write out: all GPUs, all machines.
+void forget_defaults(RawArgs& raw) {
+  for (auto* number : {&raw.num_gpus, &raw.num_nodes, &raw.node_rank}) {
+    if (*number == -1) number->reset();
+  }
+}
+
 void check_conflicts(const RawArgs& raw) {
   const LaunchArgs& args = raw.args;
   if (args.module && args.no_python) {
@@ -199,6 +206,7 @@ ParsedArgs parse_args(const std::vector<std::string>& words) {
   if (auto text = help_asked_for(app, raw)) return {{}, std::move(text)};
   raw.args.hostfile_given = app.count("--hostfile") > 0;
   raw.unsupported.refuse_given(app);
+  forget_defaults(raw);
   check_conflicts(raw);
   check_one_machine(raw);
   take_number_of_ranks(raw);

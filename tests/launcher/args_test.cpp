@@ -69,6 +69,12 @@ TEST(Args, CountRanksUnderEachName) {
   EXPECT_TRUE(parse_args({"--num_gpus", "3", "p"}).args.num_ranks_means_gpus);
 }
 
+TEST(Args, TakeDeepSpeedsDefaultsOfItsOwnNumbersForFlagsThatAreNotGiven) {
+  const auto args = parse_args({"--num_gpus", "-1", "--num_nodes", "-1", "--node_rank", "-1", "p"}).args;
+  EXPECT_FALSE(args.num_ranks);
+  EXPECT_FALSE(args.num_ranks_means_gpus);
+}
+
 TEST(Args, TakeTheFolderNameNoneAsNoFolder) {
   EXPECT_EQ(parse_args({"--enable_each_rank_log", "None", "p"}).args.each_rank_log_dir, "");
 }
@@ -94,8 +100,10 @@ TEST(Args, RefuseFlagsThatContradictEachOther) {
 
 TEST(Args, RefuseBadValuesAndUnknownFlags) {
   EXPECT_THAT(usage_error({"--num_procs", "0", "p"}), HasSubstr("--num_procs is 0"));
-  for (const char* flag : {"--num_procs", "--num_accelerators", "--num_gpus", "--num_nodes", "--node_rank"})
+  for (const char* flag : {"--num_procs", "--num_accelerators"})
     EXPECT_THAT(usage_error({flag, "-1", "p"}), HasSubstr(" is -1, expected")) << flag;
+  for (const char* flag : {"--num_gpus", "--num_nodes", "--node_rank"})
+    EXPECT_THAT(usage_error({flag, "-2", "p"}), HasSubstr(" is -2, expected")) << flag;
   EXPECT_THAT(usage_error({"--num_procs", "two", "p"}), HasSubstr("--num_procs"));
   EXPECT_THAT(usage_error({"--master_port", "70000", "p"}), HasSubstr("--master_port is 70000"));
   EXPECT_THAT(usage_error({"--log_level", "loud", "p"}), HasSubstr("loud"));
