@@ -71,8 +71,9 @@ struct DivergenceGuard::State {
   RankReport own_report(milliseconds patience, size_t most = 64);
   std::optional<RankReport> report_of(int peer);
   bool is_deadlock_again(const RankReport& other, const std::string& text);
-  Verdicts exchange(milliseconds patience);
-  Verdicts compare(const RankReport& own);
+  /// held_up: gets the groups that other ranks will not come to, whether something waits there or not.
+  Verdicts exchange(milliseconds patience, Verdicts* held_up = nullptr);
+  Verdicts compare(const RankReport& own, Verdicts* held_up);
   void tell(const RankReport& report) { store->set(report_key(rank), to_json(report).dump()); }
   Verdicts check_sequences();
   void look();
@@ -142,7 +143,7 @@ bool DivergenceGuard::State::is_deadlock_again(const RankReport& other, const st
   return !is_new && seen->second < other.serial;
 }
 
-DivergenceGuard::State::Verdicts DivergenceGuard::State::compare(const RankReport& own) {
+DivergenceGuard::State::Verdicts DivergenceGuard::State::compare(const RankReport& own, Verdicts* held_up) {
   Verdicts found;
   const auto add = [&](Verdicts verdicts) {
     std::move(verdicts.begin(), verdicts.end(), std::back_inserter(found));
@@ -155,17 +156,20 @@ DivergenceGuard::State::Verdicts DivergenceGuard::State::compare(const RankRepor
     auto deadlocks = find_deadlocks(own, *other);
     std::erase_if(deadlocks, [&](const Verdict& one) { return !is_deadlock_again(*other, one.text); });
     add(std::move(deadlocks));
+    if (held_up == nullptr) continue;
+    auto given_up = find_given_up(own, *other, /*with_idle=*/true);
+    std::move(given_up.begin(), given_up.end(), std::back_inserter(*held_up));
   }
   return found;
 }
 
-DivergenceGuard::State::Verdicts DivergenceGuard::State::exchange(milliseconds patience) {
+DivergenceGuard::State::Verdicts DivergenceGuard::State::exchange(milliseconds patience, Verdicts* held_up) {
   const QuietBackend quiet;
   try {
     RankReport own = own_report(patience);
     tell(own);
     if (own.has_left()) return {};  // reading could meet a store that is closed already
-    auto verdicts = compare(own);
+    auto verdicts = compare(own, held_up);
     for (const Verdict& verdict : verdicts) own.gave_up.emplace(verdict.group, verdict.text);
     if (!verdicts.empty()) tell(own);
     return verdicts;
@@ -279,7 +283,10 @@ void DivergenceGuard::State::serve(const std::shared_ptr<State>& state) {
       state->look();
       continue;
     }
-    auto verdicts = state->exchange(milliseconds(0));
+    Verdicts held_up;
+    auto verdicts = state->exchange(milliseconds(0), &held_up);
+    // A call that has failed already waits for nobody, and its caller asks why.
+    std::move(held_up.begin(), held_up.end(), std::back_inserter(verdicts));
     const std::lock_guard lock(state->mutex);
     state->num_answered = asked;
     state->answer = std::move(verdicts);

@@ -69,14 +69,15 @@ bool is_one_thread(const RankReport& report, const std::string& awaited, const s
   return thread > 0 && thread == thread_of(report, blocked);
 }
 
-// The groups in which the rank is blocked, that `peer` is in too, and where `peer` has not called it; by key,
-// with the call.
+// The groups in which the rank is blocked, that `peer` is in too, and where `peer` has not called it, by key,
+// with the call. Where `peer` left, the ranks diverged instead.
 std::map<std::string, std::string> blocked_calls(const RankReport& report, const RankReport& peer) {
   std::map<std::string, std::string> found;
   for (const auto& [key, group] : report.groups) {
     if (!group.waits_in || !group.is_blocked || !has_member(group, peer.rank)) continue;
     const auto same = peer.groups.find(key);
-    if (same != peer.groups.end() && same->second.last_call() >= *group.waits_in) continue;
+    const bool is_there = same != peer.groups.end();
+    if (is_there && (same->second.left || same->second.last_call() >= *group.waits_in)) continue;
     const auto call = group.calls.find(*group.waits_in);
     if (call != group.calls.end()) found[key] = message(call->second, " of group '", group.name, "'");
   }
@@ -180,12 +181,12 @@ std::vector<Verdict> find_deadlocks(const RankReport& own, const RankReport& oth
   return found;
 }
 
-std::vector<Verdict> find_given_up(const RankReport& own, const RankReport& other) {
+std::vector<Verdict> find_given_up(const RankReport& own, const RankReport& other, bool with_idle) {
   std::vector<Verdict> found;
   for (const auto& [key, group] : own.groups) {
     if (!has_member(group, other.rank)) continue;
     for (const auto& [failed, reason] : other.gave_up) {
-      if (failed != key && !(group.waits_in && is_held_up(other, key, failed))) continue;
+      if (failed != key && !((with_idle || group.waits_in) && is_held_up(other, key, failed))) continue;
       found.push_back({key, reason});
       break;
     }

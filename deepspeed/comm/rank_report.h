@@ -66,7 +66,7 @@ std::vector<Verdict> find_divergences(const RankReport& own, const RankReport& o
 std::vector<Verdict> find_deadlocks(const RankReport& own, const RankReport& other);
 
 /// Own groups that wait and that `other` gave up, or will not come to, because the thread that calls there
-/// gave up another one.
-std::vector<Verdict> find_given_up(const RankReport& own, const RankReport& other);
+/// gave up another one. with_idle: also own groups in which nothing waits any more.
+std::vector<Verdict> find_given_up(const RankReport& own, const RankReport& other, bool with_idle = false);
 
 }  // namespace deepspeed::comm

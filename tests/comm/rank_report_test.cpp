@@ -118,6 +118,10 @@ TEST(RankReport, FindsRanksThatWaitForEachOtherInTwoGroups) {
               HasSubstr("rank 0 waits in all_reduce #5 of group 'data', rank 1 waits in barrier #9 of "
                         "group 'model'"));
   EXPECT_EQ(find_deadlocks(one, zero).at(0).group, "1/model");
+  auto ending = zero;
+  ending.groups["1/model"].left = true;  // which is a divergence
+  EXPECT_TRUE(find_deadlocks(ending, one).empty());
+  EXPECT_TRUE(find_deadlocks(one, ending).empty());
   one.groups["1/model"].is_blocked = false;  // still computing: it may come
   EXPECT_TRUE(find_deadlocks(zero, one).empty());
 }
@@ -144,6 +148,9 @@ TEST(RankReport, FindsWhatAThreadGaveUpInTheGroupsThatItCallsAlone) {
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].group, "1/model");
   EXPECT_EQ(verdicts[0].text, "because");
+  zero.groups["1/model"].waits_in.reset();
+  EXPECT_TRUE(find_given_up(zero, one).empty());
+  EXPECT_EQ(find_given_up(zero, one, /*with_idle=*/true).at(0).group, "1/model");
   one.groups["2/own"].left = true;  // and goes on without it
   EXPECT_TRUE(find_given_up(zero, one).empty());
   one.gave_up["0/data"] = "since";
