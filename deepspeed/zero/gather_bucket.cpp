@@ -1,6 +1,7 @@
 #include "deepspeed/zero/gather_bucket.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -14,6 +15,16 @@ at::Tensor as_integers(const at::Tensor& values) {
   const size_t bytes = values.nbytes();
   if (bytes % sizeof(int64_t) == 0) return values.view(at::kLong);
   return values.view(bytes % sizeof(int32_t) == 0 ? at::kInt : at::kByte);
+}
+
+/// Between contiguous tensors of one type in the host's memory: of a few elements views cost more than the
+/// copy, and there may be thousands.
+void copy_elements(const at::Tensor& from, int64_t from_begin, const at::Tensor& to, int64_t to_begin,
+                   int64_t numel) {
+  const size_t size = from.element_size();
+  std::memcpy(static_cast<char*>(to.mutable_data_ptr()) + static_cast<size_t>(to_begin) * size,
+              static_cast<const char*>(from.const_data_ptr()) + static_cast<size_t>(from_begin) * size,
+              static_cast<size_t>(numel) * size);
 }
 
 }  // namespace
@@ -101,7 +112,11 @@ void GatherBucket::start_all_reduce(const comm::ProcessGroup& group, GatherBuffe
 void GatherBucket::fill_sent() {
   int64_t begin = 0;
   for (const auto& shard : shards_) {
-    shard->read(sent_.narrow(0, begin, shard->numel()));
+    if (sent_.is_cpu() && fits(*shard)) {
+      copy_elements(shard->memory(), 0, sent_, begin, shard->numel());
+    } else {
+      shard->read(sent_.narrow(0, begin, shard->numel()));
+    }
     begin += shard->numel();
   }
 }
@@ -120,6 +135,12 @@ at::Tensor GatherBucket::take(size_t index) {
   const int64_t numel = shards_[index]->numel();
   // A copy, as the others may go before it.
   if (fetch_ == Fetch::kAllReduce) return received_.narrow(0, num_ranks_ * begin, num_ranks_ * numel).clone();
+  if (received_.is_cpu()) {
+    const at::Tensor whole = at::empty({num_ranks_ * numel}, options_);
+    for (int rank = 0; rank < num_ranks_; ++rank)
+      copy_elements(received_, rank * numel_ + begin, whole, rank * numel, numel);
+    return whole;
+  }
   return received_.view({num_ranks_, numel_})
       .narrow(1, begin, numel)
       .clone(at::MemoryFormat::Contiguous)

@@ -127,6 +127,7 @@ void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, b
   if (is_next) look_ahead();
   make_whole(storage);
   if (writes && storage.is_copy()) storage.is_kept_ = true;
+  storage.was_written_ = storage.was_written_ || writes;
   ++storage.num_uses_;
   // The order of a unit's parameters is that in which they are gathered, on all ranks.
   if (!storage.unit_) note_used(storage);

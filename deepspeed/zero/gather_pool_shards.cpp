@@ -30,6 +30,7 @@ void GatherPool::hold(PartitionedStorage& storage, bool writable) {
   if (writable && is_its_shard(storage)) set_whole(storage, storage.whole_.clone());
   ++storage.num_holds_;
   storage.writable_ = writable;
+  storage.was_written_ = false;
 }
 
 void GatherPool::write_back(PartitionedStorage& storage, int modifier_rank) {

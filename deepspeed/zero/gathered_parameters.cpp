@@ -29,7 +29,7 @@ GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
     if (construction != nullptr) construction->partition_if_born_here(param);
     auto storage = std::dynamic_pointer_cast<HoldableStorage>(record_of(param));
     if (!storage || !seen.insert(storage.get()).second) continue;
-    const int ranks = storage->num_ranks();
+    const int ranks = storage->group().size();
     if (modifier_rank && (*modifier_rank < 0 || *modifier_rank >= ranks)) {
       raise<UsageError>(kGatheredWhere, "modifier_rank ", *modifier_rank, ", expected 0 to ", ranks - 1);
     }
@@ -43,7 +43,7 @@ GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
     }
     for (Gathered& gathered : gathered_) {
       gathered.memory = gathered.param.detach();
-      if (is_modified_elsewhere()) gathered.fingerprint = fingerprint(gathered.memory);
+      if (is_shared_write()) gathered.before = fingerprint(gathered.memory);
     }
   } catch (...) {
     drop(/*forget_writes=*/modifier_rank_.has_value());
@@ -63,42 +63,56 @@ void GatheredParameters::close() {
   std::string lost;
   try {
     take_replaced();
-    if (modifier_rank_) lost = write_back();
+    if (is_shared_write()) lost = text_of_lost_writes();
+    if (modifier_rank_) {
+      for (const auto& storage : held_) storage->write_back(*modifier_rank_);
+    }
   } catch (...) {
     drop(/*forget_writes=*/modifier_rank_.has_value());
     throw;
   }
-  const int rank = held_.empty() ? 0 : held_.front()->rank();
   drop(/*forget_writes=*/false);
-  if (lost.empty()) return;
-  raise<UsageError>(
-      kGatheredWhere, "parameter '", lost, "' was changed on rank ", rank, " and not on the modifier_rank, ",
-      *modifier_rank_,
-      ", whose values become those of all ranks: what was written here is lost; write it on rank ",
-      *modifier_rank_, ", or on all, or pass modifier_rank = ", rank);
+  if (!lost.empty()) raise<UsageError>(kGatheredWhere, lost);
 }
 
-bool GatheredParameters::is_modified_elsewhere() const {
-  return modifier_rank_ && !held_.empty() && held_.front()->rank() != *modifier_rank_;
+bool GatheredParameters::is_shared_write() const {
+  return modifier_rank_ && !held_.empty() && held_.front()->group().size() > 1;
 }
 
-std::string GatheredParameters::write_back() {
-  std::string lost;
+std::string GatheredParameters::written_here() const {
+  std::string written;
   for (size_t index = 0; index < held_.size(); ++index) {
-    const auto& [param, memory, before] = gathered_[index];
-    const bool is_changed_here = is_modified_elsewhere() && fingerprint(memory) != before;
-    held_[index]->write_back(*modifier_rank_);
-    if (is_changed_here && lost.empty() && fingerprint(memory) == before) lost = held_[index]->name();
+    const Gathered& gathered = gathered_[index];
+    const bool is_written = gathered.is_replaced || held_[index]->was_written() ||
+                            fingerprint(gathered.memory) != gathered.before;
+    written.push_back(is_written ? '1' : '0');
   }
-  return lost;
+  return written;
+}
+
+std::string GatheredParameters::text_of_lost_writes() const {
+  const std::vector<std::string> written = held_.front()->group().all_gather_text(written_here());
+  for (size_t index = 0; index < held_.size(); ++index) {
+    if (written[static_cast<size_t>(*modifier_rank_)][index] == '1') continue;
+    for (size_t rank = 0; rank < written.size(); ++rank) {
+      if (written[rank][index] == '0') continue;
+      return message("parameter '", held_[index]->name(), "' was written on rank ", rank,
+                     " and not on the modifier_rank, ", *modifier_rank_,
+                     ", whose values become those of all ranks: what rank ", rank,
+                     " wrote is lost; write it on rank ", *modifier_rank_,
+                     ", or on all, or pass modifier_rank = ", rank);
+    }
+  }
+  return {};
 }
 
 void GatheredParameters::take_replaced() {
   const c10::NoGradGuard no_grad;
   std::string problem;
   for (size_t index = 0; index < held_.size(); ++index) {
-    const auto& [param, memory, before] = gathered_[index];
+    const auto& [param, memory, before, is_replaced] = gathered_[index];
     if (record_of(param) == held_[index]) continue;
+    gathered_[index].is_replaced = true;
     const at::Tensor other = param.detach();
     // With another type, autograd has forgotten the node of the parameter on which the engine's hooks hang.
     const bool fits = other.sizes() == memory.sizes() && other.options().type_equal(memory.options());

@@ -16,8 +16,8 @@ class HoldableStorage;
 /// While it lives the parameters are whole on every rank. Collective: all ranks make it with the same
 /// parameters and end it. Without a modifier_rank writing them is an error; with one, that rank may write, or
 /// all, and at the end its values become those of all ranks, also where it gave a parameter other memory of
-/// the same type and sizes, as torch::load() does. Another rank that changes what the modifier_rank does not
-/// gets an error at the end. Tensors that are not partitioned are left alone.
+/// the same type and sizes, as torch::load() does. A write of another rank to what the modifier_rank does not
+/// write is an error at the end, on all ranks. Tensors that are not partitioned are left alone.
 class GatheredParameters {
  public:
   /// modifier_rank: in the group over which the parameters are partitioned. Throws UsageError for a rank that
@@ -31,8 +31,8 @@ class GatheredParameters {
   GatheredParameters& operator=(const GatheredParameters&) = delete;
 
   /// Ends the scope early. A second call does nothing. Throws CommError; UsageError, naming the parameter,
-  /// where one got other memory whose values it cannot take, and, on this rank alone, where what it wrote is
-  /// lost, as the modifier_rank did not write it.
+  /// where one got other memory whose values it cannot take, and, on all ranks, where what one wrote is lost,
+  /// as the modifier_rank did not write it.
   void close();
 
  private:
@@ -40,15 +40,19 @@ class GatheredParameters {
   struct Gathered {
     at::Tensor param;
     at::Tensor memory;
-    uint64_t fingerprint = 0;  // of its values at the begin, on ranks that are not the modifier_rank
+    uint64_t before = 0;       // fingerprint of its values at the begin, where several ranks may write
+    bool is_replaced = false;  // it got other memory
   };
 
   /// Parameters that got other memory get their own back, with the values of the other.
   void take_replaced();
-  bool is_modified_elsewhere() const;
-  /// The modifier_rank's values become those of all. Returns the name of a parameter whose changes on this
-  /// rank are lost with that; "" where there is none.
-  std::string write_back();
+  /// Whether one rank's values will become those of others.
+  bool is_shared_write() const;
+  /// A '1' for each parameter that this rank has written, a '0' for each other one.
+  std::string written_here() const;
+  /// Of a parameter that a rank has written and the modifier_rank has not; "" where there is none. The same
+  /// on all ranks, which all call it.
+  std::string text_of_lost_writes() const;
   void drop(bool forget_writes) noexcept;
 
   std::vector<std::shared_ptr<HoldableStorage>> held_;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "deepspeed/comm/process_group.h"
 #include "deepspeed/zero/storage_record.h"
 
 namespace deepspeed::zero {
@@ -11,9 +12,10 @@ class HoldableStorage : public StorageRecord {
  public:
   /// Of the parameter.
   virtual const std::string& name() const = 0;
-  /// Of the group over which it is partitioned, and this rank's place in it.
-  virtual int num_ranks() const = 0;
-  virtual int rank() const = 0;
+  /// Over which it is partitioned.
+  virtual const comm::ProcessGroup& group() const = 0;
+  /// Whether an operator has written it since hold(); what goes through a pointer is not seen.
+  virtual bool was_written() const = 0;
   /// Its data is whole until drop_hold(); collective. Writing it is legal where `writable` says so. Throws
   /// UsageError where somebody else may write it.
   virtual void hold(bool writable) = 0;

@@ -123,8 +123,9 @@ Construction& NewParameter::require_construction(const std::string& op) const {
   return *construction;
 }
 
-void NewParameter::begin_use(const std::string& op, bool) {
+void NewParameter::begin_use(const std::string& op, bool writes) {
   require_construction(op).make_whole(*this);
+  was_written_ = was_written_ || writes;
   ++num_uses_;
 }
 
@@ -139,6 +140,7 @@ void NewParameter::hold(bool writable) {
     fill(whole_.mutable_data_ptr());
   }
   ++num_holds_;
+  was_written_ = false;
 }
 
 void NewParameter::write_back(int modifier_rank) {

@@ -49,8 +49,8 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   void on_storage_lost() noexcept override {}
   std::string text_where_empty() const override;
 
-  int num_ranks() const override { return group_.size(); }
-  int rank() const override { return group_.rank(); }
+  const comm::ProcessGroup& group() const override { return group_; }
+  bool was_written() const override { return was_written_; }
   void hold(bool writable) override;
   void write_back(int modifier_rank) override;
   void drop_hold(bool forget_writes) noexcept override;
@@ -81,6 +81,7 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   at::Tensor whole_;  // (world size * shard numel) while it is whole; with one rank it may be the shard
   int num_uses_ = 0;  // operators that run
   int num_holds_ = 0;
+  bool was_written_ = false;  // by an operator, since the latest hold
 };
 
 }  // namespace deepspeed::zero

@@ -42,9 +42,7 @@ std::shared_ptr<StorageRecord> PartitionedStorage::cast(at::ScalarType dtype) {
   return pool_->cast(*this, dtype);
 }
 
-int PartitionedStorage::num_ranks() const { return pool_->group().size(); }
-
-int PartitionedStorage::rank() const { return pool_->group().rank(); }
+const comm::ProcessGroup& PartitionedStorage::group() const { return pool_->group(); }
 
 void PartitionedStorage::hold(bool writable) { pool_->hold(*this, writable); }
 
@@ -55,9 +53,10 @@ void PartitionedStorage::drop_hold(bool forget_writes) noexcept { pool_->drop_ho
 void PartitionedStorage::on_storage_lost() noexcept { pool_->forget(*this); }
 
 std::string PartitionedStorage::text_where_empty() const {
-  return message("[zero.access] parameter '", name_,
-                 "' is partitioned, and its data was read without an operator that could gather it; read it "
-                 "inside zero::GatheredParameters");
+  // Made whenever it is released, so not by a stream.
+  return "[zero.access] parameter '" + name_ +
+         "' is partitioned, and its data was read without an operator that could gather it; read it inside "
+         "zero::GatheredParameters";
 }
 
 }  // namespace deepspeed::zero

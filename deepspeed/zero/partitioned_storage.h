@@ -46,8 +46,8 @@ class PartitionedStorage final : public HoldableStorage,
   void on_storage_lost() noexcept override;
   std::string text_where_empty() const override;
 
-  int num_ranks() const override;
-  int rank() const override;
+  const comm::ProcessGroup& group() const override;
+  bool was_written() const override { return was_written_; }
   void hold(bool writable) override;
   void write_back(int modifier_rank) override;
   void drop_hold(bool forget_writes) noexcept override;
@@ -77,6 +77,7 @@ class PartitionedStorage final : public HoldableStorage,
   int num_holds_ = 0;           // GatheredParameters
   bool writable_ = false;       // under GatheredParameters
   bool is_kept_ = false;        // a copy that was written to stays whole
+  bool was_written_ = false;    // by an operator, since the latest hold
   bool was_set_ = false;        // the shard got other values than the optimizer's
   bool is_given_back_ = false;  // its parameter is an ordinary tensor over other memory
   int64_t version_ = 0;         // counts the changes of the shards

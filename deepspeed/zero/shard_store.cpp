@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
@@ -102,6 +103,19 @@ void move_values(Shard& from, Shard& to, at::Tensor& scratch) {
   to.write(values);
 }
 
+/// The end of the whole parameters from `first` on that one message takes: a large one travels alone.
+size_t end_of_message(const std::vector<NamedTensor>& params, size_t first) {
+  constexpr int64_t kMostTogether = 256 * 1024;  // elements
+  int64_t numel = params[first].tensor.numel();
+  size_t end = first + 1;
+  for (; end < params.size(); ++end) {
+    const at::Tensor& param = params[end].tensor;
+    numel += param.numel();
+    if (numel > kMostTogether || param.numel() == 0 || record_of(param)) break;
+  }
+  return end;
+}
+
 GatherPoolOptions pool_options(const ShardStore::Options& options, int num_ranks) {
   GatherPoolOptions pool = options.pool;
   const ShardFileOptions& file = options.home.file;
@@ -154,32 +168,46 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
                                            const std::vector<std::shared_ptr<Shard>>& shards,
                                            at::ScalarType dtype) {
   const c10::NoGradGuard no_grad;
-  const comm::ProcessGroup& group = pool_->group();
   Storages storages;
   at::Tensor scratch;
-  for (size_t index = 0; index < params.size(); ++index) {
+  while (storages.size() < params.size()) {
+    const size_t index = storages.size();
     const at::Tensor& param = params[index].tensor;
     if (param.numel() == 0) {
       // Nothing to partition; what it is joined with takes its dtype from it too.
       if (param.scalar_type() != dtype) param.set_data(param.detach().to(dtype));
       storages.push_back(nullptr);
-      continue;
-    }
-    if (const auto built = partitioned_storage_of(param)) {
+    } else if (const auto built = partitioned_storage_of(param)) {
       move_values(*built->shard(), *shards[index], scratch);
       storages.push_back(pool_->partition(param, params[index].name, shards[index]));
-      continue;
+    } else {
+      partition_whole(params, index, end_of_message(params, index), layout, shards, dtype, storages);
     }
-    at::Tensor whole = param.detach().to(dtype).contiguous();
-    if (group.size() > 1) group.broadcast(whole, 0);
-    const Interval own = layout.elements(index, group.rank());
-    shards[index]->write(whole.view({-1}).narrow(0, own.begin, own.numel()));
-    // In the order of the shards, before it is armed; no bytes are copied.
-    if (!param.is_contiguous()) param.set_data(whole);
-    whole.reset();
-    storages.push_back(pool_->partition(param, params[index].name, shards[index]));
   }
   return storages;
+}
+
+/// Those from `first` to `end`, whose values travel together: rank 0's.
+void ShardStore::partition_whole(const std::vector<NamedTensor>& params, size_t first, size_t end,
+                                 const ShardLayout& layout, const std::vector<std::shared_ptr<Shard>>& shards,
+                                 at::ScalarType dtype, Storages& storages) {
+  const comm::ProcessGroup& group = pool_->group();
+  std::vector<at::Tensor> parts;
+  for (size_t index = first; index < end; ++index)
+    parts.push_back(params[index].tensor.detach().to(dtype).contiguous().view({-1}));
+  const at::Tensor values = parts.size() == 1 ? parts.front() : at::cat(parts);
+  parts.clear();
+  if (group.size() > 1) group.broadcast(values, 0);
+  int64_t begin = 0;
+  for (size_t index = first; index < end; ++index) {
+    const at::Tensor& param = params[index].tensor;
+    const Interval own = layout.elements(index, group.rank());
+    shards[index]->write(values.narrow(0, begin + own.begin, own.numel()));
+    // In the order of the shards, before it is armed; no bytes are copied.
+    if (!param.is_contiguous()) param.set_data(values.narrow(0, begin, param.numel()).view(param.sizes()));
+    begin += param.numel();
+    storages.push_back(pool_->partition(param, params[index].name, shards[index]));
+  }
 }
 
 std::shared_ptr<Shard> ShardStore::shard(size_t group, size_t param) const {

@@ -64,6 +64,9 @@ class ShardStore : public ParamStore {
  private:
   Storages partition(const std::vector<NamedTensor>& params, const ShardLayout& layout,
                      const std::vector<std::shared_ptr<Shard>>& shards, at::ScalarType dtype);
+  void partition_whole(const std::vector<NamedTensor>& params, size_t first, size_t end,
+                       const ShardLayout& layout, const std::vector<std::shared_ptr<Shard>>& shards,
+                       at::ScalarType dtype, Storages& storages);
 
   ParamHome home_;
   std::shared_ptr<GatherPool> pool_;

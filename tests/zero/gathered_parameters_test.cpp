@@ -99,12 +99,8 @@ TEST(GatheredParameters, RefuseToLoseWhatAnotherRankThanTheModifierWrote) {
     const auto by_pointer = [](const at::Tensor& param) { param.data_ptr<float>()[3] = 7; };
     for (const auto& write : {std::function<void(const at::Tensor&)>(by_operator), {by_pointer}}) {
       const std::string error = write_on(/*writer=*/1, /*modifier=*/0, write);
-      if (world.rank() == 1) {
-        EXPECT_THAT(error, AllOf(HasSubstr("'norm0.weight' was changed on rank 1"),
-                                 HasSubstr("not on the modifier_rank, 0"), HasSubstr("modifier_rank = 1")));
-      } else {
-        EXPECT_EQ(error, "no error");
-      }
+      EXPECT_THAT(error, AllOf(HasSubstr("'norm0.weight' was written on rank 1"),
+                               HasSubstr("not on the modifier_rank, 0"), HasSubstr("modifier_rank = 1")));
       expect_values(model, expected);  // on all ranks, as the modifier_rank has left them
     }
     EXPECT_EQ(write_on(/*writer=*/2, /*modifier=*/2, by_operator), "no error");
@@ -184,6 +180,7 @@ TEST(ShardStore, HoldsThePaddedShareOfEachRankAndNothingElse) {
         expected += (param.numel() + world.size() - 1) / world.size() * 4;
       const ShardStore store = shard(model, world.group());
       EXPECT_EQ(store.bytes(), expected);
+      world.group().barrier();  // the transport lets go of what it sent before
       // The transport may hold the last tensor a moment longer.
       const int64_t last = 63 * 4;
       EXPECT_LE(counter.live_bytes(), expected + last);
