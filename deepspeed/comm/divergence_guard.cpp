@@ -65,6 +65,7 @@ struct DivergenceGuard::State {
   std::optional<SequenceCheck> sequences;
 
   bool waits(milliseconds patience);
+  bool has_left();
   std::set<int> peers();
   std::map<std::string, SequenceCheck::Group> compared_groups();
   GroupReport report_of_group(Watched& group, milliseconds patience, size_t most) const;
@@ -93,6 +94,11 @@ bool DivergenceGuard::State::waits(milliseconds patience) {
   const std::lock_guard lock(mutex);
   return std::any_of(groups.begin(), groups.end(),
                      [&](const auto& group) { return group.second.waits(patience); });
+}
+
+bool DivergenceGuard::State::has_left() {
+  const std::lock_guard lock(mutex);
+  return left;
 }
 
 std::set<int> DivergenceGuard::State::peers() {
@@ -168,7 +174,7 @@ DivergenceGuard::State::Verdicts DivergenceGuard::State::exchange(milliseconds p
   try {
     RankReport own = own_report(patience);
     tell(own);
-    if (own.has_left()) return {};  // reading could meet a store that is closed already
+    if (has_left()) return {};  // reading could meet a store that is closed already
     auto verdicts = compare(own, held_up);
     for (const Verdict& verdict : verdicts) own.gave_up.emplace(verdict.group, verdict.text);
     if (!verdicts.empty()) tell(own);

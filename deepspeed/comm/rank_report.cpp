@@ -137,11 +137,6 @@ RankReport report_from_json(const Json& json) {
   return report;
 }
 
-bool RankReport::has_left() const {
-  return !groups.empty() &&
-         std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.second.left; });
-}
-
 int64_t thread_of(const RankReport& report, const std::string& group) {
   const auto found = report.groups.find(group);
   if (found != report.groups.end() && found->second.thread != 0) return found->second.thread;

@@ -37,9 +37,6 @@ struct RankReport {
   int64_t serial = 0;                          // counts this rank's reports
   std::map<std::string, GroupReport> groups;   // by a key that is the same on all ranks
   std::map<std::string, std::string> gave_up;  // the groups that this rank failed, by key, and why
-
-  /// All of its groups.
-  bool has_left() const;
 };
 
 /// What ended a group.

@@ -44,7 +44,6 @@ TEST(RankReport, SurvivesJson) {
   EXPECT_FALSE(copy.groups.at("1/data").waits_in);
   EXPECT_EQ(copy.groups.at("0/data").thread, 2);
   EXPECT_TRUE(copy.groups.at("1/data").left);
-  EXPECT_FALSE(copy.has_left());
 }
 
 TEST(RankReport, FindsTheFirstCallThatDiffers) {
