@@ -17,6 +17,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/deepspeed.h"
+#include "deepspeed/launcher/program_main.h"
 
 namespace {
 
@@ -45,11 +46,7 @@ Options parse(int argc, char** argv) {
   app.add_option("--persistence_threshold", options.persistence_threshold,
                  "zero_optimization.stage3_param_persistence_threshold");
   app.add_option("--folder", options.folder, "of the checkpoints");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    std::exit(app.exit(error));
-  }
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) std::exit(*status);
   return options;
 }
 

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -120,6 +121,32 @@ class TwoEngines : public Model {
 
   Engine left = make_engine(std::make_shared<Net>(), config);
   Engine right = make_engine(std::make_shared<Net>(), config);
+};
+
+/// Engines that are trained.
+class Trainings : public Model {
+ protected:
+  void train(deepspeed::DeepSpeedEngine<Net>& engine) const {
+    engine.backward(at::mse_loss(engine.forward(x), y));
+    engine.step();
+  }
+};
+
+class ActorAndCritic : public Trainings {
+ protected:
+  Engine actor_engine = make_engine(std::make_shared<Net>(), config);
+  Engine critic_engine = make_engine(std::make_shared<Net>(), config);
+};
+
+class Phases : public Trainings {
+ protected:
+  Phases() {
+    for (const auto& [name, stage] : {std::pair("pretrain.json", 3), std::pair("finetune.json", 2)}) {
+      deepspeed::Json of_phase = config;
+      of_phase["zero_optimization"]["stage"] = stage;
+      folder_.write(name, of_phase.dump());
+    }
+  }
 };
 
 struct Experts : torch::nn::Module {
