@@ -241,6 +241,8 @@ void DivergenceGuard::State::count_let_go() {
       if (group.is_let_go) kept.emplace(key, group);
     }
   }
+  if (kept.empty()) return;
+  const QuietBackend quiet;  // the store's rank may have ended
   bool is_news = false;
   for (auto& [key, group] : kept) {
     const bool is_done = is_let_go_by_all(key, group.is_counted, group.global_ranks.size());
