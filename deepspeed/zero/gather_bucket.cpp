@@ -36,6 +36,7 @@ GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::sha
       shards_(std::move(shards)),
       options_(at::TensorOptions().dtype(dtype).device(device)),
       copies_(copies),
+      buffers_(buffers),
       fetch_(fetch) {
   for (const auto& shard : shards_) {
     begins_.push_back(numel_);
@@ -45,7 +46,7 @@ GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::sha
   if (num_ranks_ == 1) {
     start_alone();
   } else {
-    fetch == Fetch::kAllReduce ? start_all_reduce(group, buffers) : start_all_gather(group, buffers);
+    fetch == Fetch::kAllReduce ? start_all_reduce(group) : start_all_gather(group);
   }
 }
 
@@ -71,7 +72,7 @@ void GatherBucket::start_alone() {
   for (const auto& shard : shards_) {
     const at::Tensor memory = shard->memory();
     const bool is_on_disk = !memory.defined();
-    own_.push_back(is_on_disk || fits(*shard) ? memory : at::empty({shard->numel()}, options_));
+    own_.push_back(is_on_disk || fits(*shard) ? memory : buffers_.take(shard->numel(), options_));
   }
   const auto scope = is_copying_ ? copies_.enter() : device::SideStream::Scope();
   for (size_t index = 0; index < shards_.size(); ++index) {
@@ -84,10 +85,10 @@ void GatherBucket::start_alone() {
   }
 }
 
-void GatherBucket::start_all_gather(const comm::ProcessGroup& group, GatherBuffers& buffers) {
+void GatherBucket::start_all_gather(const comm::ProcessGroup& group) {
   const bool sends_shard = shards_.size() == 1 && fits(*shards_.front());
   sent_ = sends_shard ? shards_.front()->memory() : at::empty({numel_}, options_);
-  received_ = buffers.take(num_ranks_ * numel_, options_);
+  received_ = buffers_.take(num_ranks_ * numel_, options_);
   const auto scope = is_copying_ ? copies_.enter() : device::SideStream::Scope();
   if (!sends_shard) fill_sent();
   work_ = group.start_all_gather(received_, sent_);
@@ -96,8 +97,8 @@ void GatherBucket::start_all_gather(const comm::ProcessGroup& group, GatherBuffe
 // Each rank has zeros but for its own shards, so no bit is set on two ranks and the union of all is the
 // whole. A sum of the numbers themselves would turn -0.0 into +0.0 and change not-a-numbers; one of integers
 // cannot carry. NCCL has sums alone.
-void GatherBucket::start_all_reduce(const comm::ProcessGroup& group, GatherBuffers& buffers) {
-  received_ = buffers.take(num_ranks_ * numel_, options_);
+void GatherBucket::start_all_reduce(const comm::ProcessGroup& group) {
+  received_ = buffers_.take(num_ranks_ * numel_, options_);
   const auto scope = is_copying_ ? copies_.enter() : device::SideStream::Scope();
   received_.zero_();
   int64_t begin = 0;
@@ -125,7 +126,7 @@ at::Tensor GatherBucket::take(size_t index) {
   if (is_copying_) copies_.join();
   if (num_ranks_ == 1) {
     if (own_[index].defined()) return own_[index];
-    const at::Tensor values = at::empty({shards_[index]->numel()}, options_);
+    const at::Tensor values = buffers_.take(shards_[index]->numel(), options_);
     shards_[index]->read(values);
     return values;
   }

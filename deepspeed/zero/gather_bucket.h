@@ -20,8 +20,8 @@ enum class Fetch { kAllGather, kAllReduce };
 class GatherBucket {
  public:
   /// shards: of parameters on `device`, sent in `dtype`. What lies elsewhere is copied there by the stream
-  /// `copies`, what is received into `buffers`. Collective; waits for nothing but a disk. Of one rank there
-  /// is nothing to gather. Throws IoError.
+  /// `copies`, what is received or read into `buffers`, which must outlive this. Collective; waits for
+  /// nothing but a disk. Of one rank there is nothing to gather. Throws IoError.
   GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                at::ScalarType dtype, at::Device device, const device::SideStream& copies,
                GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather);
@@ -38,8 +38,8 @@ class GatherBucket {
   /// Whether its memory can be used as it is.
   bool fits(const Shard& shard) const;
   void start_alone();
-  void start_all_gather(const comm::ProcessGroup& group, GatherBuffers& buffers);
-  void start_all_reduce(const comm::ProcessGroup& group, GatherBuffers& buffers);
+  void start_all_gather(const comm::ProcessGroup& group);
+  void start_all_reduce(const comm::ProcessGroup& group);
   void fill_sent();
 
   int num_ranks_;
@@ -48,6 +48,7 @@ class GatherBucket {
   int64_t numel_ = 0;            // of all shards
   at::TensorOptions options_;
   device::SideStream copies_;
+  GatherBuffers& buffers_;
   Fetch fetch_;
   bool is_copying_ = false;      // from where the device is not
   std::vector<at::Tensor> own_;  // of one rank: each shard; undefined where it is read when it is taken
