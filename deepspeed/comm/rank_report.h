@@ -53,8 +53,8 @@ RankReport report_from_json(const Json& json);
 /// anything; kSeveralThreads where that is not one.
 int64_t thread_of(const RankReport& report, const std::string& group);
 
-/// How the ranks' calls in their common groups differ: other collectives, callers that hold other values, or a
-/// collective that `other` left without calling. At most one verdict a group; none where they agree so far.
+/// How the ranks' calls in their common groups differ: other collectives, callers that hold other values, or
+/// a collective that `other` left without calling. At most one verdict a group; none where they agree so far.
 std::vector<Verdict> find_divergences(const RankReport& own, const RankReport& other);
 
 /// Where a thread of each rank is blocked in a collective of a group that both are in and that the other rank

@@ -153,10 +153,10 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   std::unique_ptr<optim::Optimizer> base;
   if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
   require_agreement(group, {.config = config,
-                                    .model = model,
-                                    .optimizer = base.get(),
-                                    .own_optimizer = client != nullptr,
-                                    .own_schedule = static_cast<bool>(options.lr_scheduler)});
+                            .model = model,
+                            .optimizer = base.get(),
+                            .own_optimizer = client != nullptr,
+                            .own_schedule = static_cast<bool>(options.lr_scheduler)});
   check_host_memory(model, groups.tensors, config, world);
   prepare_buffers(model, group);
   const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
