@@ -59,7 +59,7 @@ class OptimizerFiles {
   bool overflow() const { return overflow_; }
   /// Elements that the files hold of a parameter's state; 0 where they have none.
   int64_t numel(const std::string& parameter, const std::string& state) const;
-  /// Of the masters that the files hold of a parameter: fp64, or fp32 where they are that or narrower.
+  /// Gives the type of a parameter's masters in the files: fp64, or fp32 where they are that or narrower.
   at::ScalarType master_dtype(const std::string& parameter) const;
   /// Copies elements of a parameter's state into `destination` (1-D, as many, any dtype and device). Throws
   /// CheckpointError, naming the parameter, where the files do not hold them all.

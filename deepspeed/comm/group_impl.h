@@ -48,7 +48,7 @@ class ProcessGroup::Impl {
   Impl& operator=(const Impl&) = delete;
 
   const GroupDescription& description() const { return description_; }
-  /// Of the next collective that this thread starts.
+  /// Says whose call the next collective is that this thread starts.
   static void set_caller(Caller caller) { current_caller() = std::move(caller); }
   static const Caller& caller() { return current_caller(); }
   virtual c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const = 0;

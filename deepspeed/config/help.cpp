@@ -53,7 +53,7 @@ std::string effect_text(const Field& field) {
   return (field.effective_where ? "; " : "; no effect: ") + field.no_effect;
 }
 
-/// The same as a sentence.
+/// Says in a sentence where the key acts, or that it does nothing.
 std::string effect_sentence(const Field& field) {
   if (field.no_effect.empty()) return "";
   if (!field.effective_where) return " *No effect*: " + field.no_effect + ".";

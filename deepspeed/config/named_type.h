@@ -31,7 +31,7 @@ std::vector<std::string> type_names(const std::vector<NamedType>& types);
 /// absent. `path` names the object in errors: "optimizer.params". Throws ConfigError as read_section does,
 /// and where `given` is neither an object nor null or a required parameter is missing.
 Json read_params(const NamedType& type, const Json& given, const std::string& path);
-/// The same without a word in the log about values that do not act.
+/// Reads them as read_params() does, but logs nothing about values that do not act.
 Json resolve_params(const NamedType& type, const Json& given, const std::string& path);
 
 }  // namespace deepspeed::config

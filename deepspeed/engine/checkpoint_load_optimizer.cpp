@@ -36,7 +36,7 @@ void zero_padding(const at::Tensor& flat, const std::vector<zero::ParamPiece>& p
   flat.narrow(0, end, flat.numel() - end).zero_();
 }
 
-// Of the parameter that the piece belongs to.
+// Says which elements of its parameter the piece has.
 Interval elements_of(const zero::ParamPiece& piece) {
   return {piece.offset_in_param, piece.offset_in_param + piece.in_interval.numel()};
 }
