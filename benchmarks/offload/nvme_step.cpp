@@ -17,7 +17,7 @@
 
 #include "deepspeed/launcher/program_main.h"
 #include "deepspeed/optim/adam.h"
-#include "deepspeed/zero/state_swapper.h"
+#include "deepspeed/zero/offload/state_swapper.h"
 
 #include "benchmarks/offload/disk_peer.h"
 

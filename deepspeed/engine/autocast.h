@@ -9,7 +9,7 @@
 #include "deepspeed/config/precision.h"
 #include "deepspeed/engine/model.h"
 #include "deepspeed/precision/autocast.h"
-#include "deepspeed/zero/grad_reducer.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
 
 namespace deepspeed {
 

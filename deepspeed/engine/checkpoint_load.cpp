@@ -13,7 +13,7 @@
 #include "deepspeed/checkpoint/misfit_error.h"
 #include "deepspeed/checkpoint/tag_folder.h"
 #include "deepspeed/engine/checkpoint_io.h"
-#include "deepspeed/zero/set_values.h"
+#include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
 namespace {

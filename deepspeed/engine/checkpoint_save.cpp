@@ -18,7 +18,7 @@
 #include "deepspeed/engine/checkpoint_io.h"
 #include "deepspeed/engine/hyperparameters_json.h"
 #include "deepspeed/engine/saved_state.h"
-#include "deepspeed/zero/set_values.h"
+#include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
 namespace {

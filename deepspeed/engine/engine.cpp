@@ -15,9 +15,9 @@
 #include "deepspeed/engine/backward_access.h"
 #include "deepspeed/engine/model_changes.h"
 #include "deepspeed/profile/memory_report.h"
-#include "deepspeed/zero/gather_pool.h"
+#include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/make_whole.h"
-#include "deepspeed/zero/set_values.h"
+#include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
 namespace {

@@ -29,8 +29,8 @@
 #include "deepspeed/precision/autocast.h"
 #include "deepspeed/profile/step_timers.h"
 #include "deepspeed/profile/throughput.h"
+#include "deepspeed/zero/offload/parked_storages.h"
 #include "deepspeed/zero/param_access.h"
-#include "deepspeed/zero/parked_storages.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {

@@ -13,8 +13,8 @@
 
 #include "deepspeed/config/zero.h"
 #include "deepspeed/engine/model.h"
-#include "deepspeed/zero/gather_pool.h"
-#include "deepspeed/zero/grad_reducer.h"
+#include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
 
 namespace deepspeed {
 

@@ -6,7 +6,7 @@
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model.h"
 #include "deepspeed/engine/on_all_ranks.h"
-#include "deepspeed/zero/set_values.h"
+#include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
 namespace {

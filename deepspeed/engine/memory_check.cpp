@@ -4,8 +4,8 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/memory.h"
 #include "deepspeed/engine/zero_options.h"
-#include "deepspeed/zero/set_values.h"
-#include "deepspeed/zero/trained_dtype.h"
+#include "deepspeed/zero/params/set_values.h"
+#include "deepspeed/zero/params/trained_dtype.h"
 
 namespace deepspeed {
 namespace {

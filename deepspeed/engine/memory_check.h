@@ -6,7 +6,7 @@
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/model.h"
-#include "deepspeed/zero/param_store.h"
+#include "deepspeed/zero/params/param_store.h"
 
 namespace deepspeed {
 

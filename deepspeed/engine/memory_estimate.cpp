@@ -14,11 +14,11 @@
 #include "deepspeed/engine/optimizer_offload.h"
 #include "deepspeed/engine/param_groups.h"
 #include "deepspeed/engine/zero_options.h"
-#include "deepspeed/zero/disk_choice.h"
-#include "deepspeed/zero/shard_home_options.h"
-#include "deepspeed/zero/shard_layout.h"
-#include "deepspeed/zero/step_cut.h"
-#include "deepspeed/zero/trained_dtype.h"
+#include "deepspeed/zero/layout/shard_layout.h"
+#include "deepspeed/zero/params/trained_dtype.h"
+#include "deepspeed/zero/shards/disk_choice.h"
+#include "deepspeed/zero/shards/shard_home_options.h"
+#include "deepspeed/zero/update/step_cut.h"
 
 namespace deepspeed::zero {
 namespace {

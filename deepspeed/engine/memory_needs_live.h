@@ -1,4 +1,4 @@
-// DeepSpeed's planning functions for a model that is there: zero/memory_needs.h with its numbers.
+// DeepSpeed's planning functions for a model that is there: plan/memory_needs.h with its numbers.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "deepspeed/engine/model.h"
-#include "deepspeed/zero/memory_needs.h"
+#include "deepspeed/plan/memory_needs.h"
 
 namespace deepspeed::zero {
 

@@ -7,7 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/leaf_modules.h"
 #include "deepspeed/engine/registered_tensors.h"
-#include "deepspeed/zero/named_parameters.h"
+#include "deepspeed/zero/params/named_parameters.h"
 
 namespace deepspeed {
 

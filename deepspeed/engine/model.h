@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "deepspeed/zero/param_store.h"
+#include "deepspeed/zero/params/param_store.h"
 
 namespace torch::nn {
 class Module;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "deepspeed/engine/model.h"
-#include "deepspeed/zero/param_store.h"
+#include "deepspeed/zero/params/param_store.h"
 
 namespace deepspeed {
 

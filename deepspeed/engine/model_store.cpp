@@ -7,12 +7,12 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/sendable.h"
-#include "deepspeed/zero/gather_pool_options.h"
+#include "deepspeed/zero/access/gather_pool_options.h"
 #include "deepspeed/zero/make_whole.h"
-#include "deepspeed/zero/memory_overlap.h"
-#include "deepspeed/zero/set_values.h"
-#include "deepspeed/zero/shard_home_options.h"
-#include "deepspeed/zero/shard_store.h"
+#include "deepspeed/zero/params/memory_overlap.h"
+#include "deepspeed/zero/params/set_values.h"
+#include "deepspeed/zero/params/shard_store.h"
+#include "deepspeed/zero/shards/shard_home_options.h"
 
 namespace deepspeed {
 namespace {

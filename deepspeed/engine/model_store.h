@@ -8,8 +8,8 @@
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/model.h"
 #include "deepspeed/engine/param_claims.h"
-#include "deepspeed/zero/gather_pool.h"
-#include "deepspeed/zero/param_store.h"
+#include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/params/param_store.h"
 
 namespace deepspeed {
 

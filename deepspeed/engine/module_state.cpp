@@ -5,7 +5,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/engine.h"
-#include "deepspeed/zero/set_values.h"
+#include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
 namespace {

@@ -5,8 +5,8 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/engine.h"
-#include "deepspeed/zero/gather_pool.h"
-#include "deepspeed/zero/set_values.h"
+#include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
 namespace {

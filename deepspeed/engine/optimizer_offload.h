@@ -8,7 +8,7 @@
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/optim/optimizer.h"
-#include "deepspeed/zero/optimizer_offload.h"
+#include "deepspeed/zero/offload/optimizer_offload.h"
 
 namespace deepspeed {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "deepspeed/zero/named_tensor.h"
+#include "deepspeed/tensor/named_tensor.h"
 
 namespace deepspeed {
 

@@ -11,7 +11,7 @@
 #include "deepspeed/checkpoint/torch_archive.h"
 #include "deepspeed/engine/checkpoint_io.h"
 #include "deepspeed/zero/gathered_parameters.h"
-#include "deepspeed/zero/set_values.h"
+#include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "deepspeed/zero/set_values.h"
+#include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
 namespace {

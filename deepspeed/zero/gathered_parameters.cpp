@@ -9,10 +9,10 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
-#include "deepspeed/zero/construction.h"
-#include "deepspeed/zero/construction_mode.h"
-#include "deepspeed/zero/fingerprint.h"
-#include "deepspeed/zero/holdable_storage.h"
+#include "deepspeed/zero/construction/construction.h"
+#include "deepspeed/zero/construction/construction_mode.h"
+#include "deepspeed/zero/params/fingerprint.h"
+#include "deepspeed/zero/storage/holdable_storage.h"
 
 namespace deepspeed::zero {
 namespace {

@@ -7,12 +7,12 @@
 #include "deepspeed/config/config.h"
 #include "deepspeed/config/rules.h"
 #include "deepspeed/device/current_device.h"
-#include "deepspeed/zero/construction.h"
-#include "deepspeed/zero/construction_mode.h"
-#include "deepspeed/zero/gather_pool_options.h"
-#include "deepspeed/zero/memory_overlap.h"
-#include "deepspeed/zero/named_parameters.h"
-#include "deepspeed/zero/shard_home_options.h"
+#include "deepspeed/zero/access/gather_pool_options.h"
+#include "deepspeed/zero/construction/construction.h"
+#include "deepspeed/zero/construction/construction_mode.h"
+#include "deepspeed/zero/params/memory_overlap.h"
+#include "deepspeed/zero/params/named_parameters.h"
+#include "deepspeed/zero/shards/shard_home_options.h"
 
 namespace deepspeed::zero {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/memory.h"
+#include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/agree_after.h"
-#include "deepspeed/zero/gather_pool.h"
 
 namespace deepspeed::zero {
 namespace {

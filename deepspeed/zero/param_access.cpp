@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "deepspeed/zero/gather_pool.h"
+#include "deepspeed/zero/access/gather_pool.h"
 
 namespace deepspeed::zero {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/zero/coordinator.h"
+#include "deepspeed/zero/prefetch/coordinator.h"
 
 namespace deepspeed::zero {
 

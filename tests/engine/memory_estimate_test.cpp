@@ -9,7 +9,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/initialize.h"
-#include "deepspeed/zero/set_values.h"
+#include "deepspeed/zero/params/set_values.h"
 
 #include "tests/support/formula_training.h"
 #include "tests/support/run_ranks.h"

@@ -13,7 +13,7 @@
 #include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/init.h"
 #include "deepspeed/zero/make_whole.h"
-#include "deepspeed/zero/set_values.h"
+#include "deepspeed/zero/params/set_values.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/odd_net.h"

@@ -12,7 +12,7 @@
 #include "deepspeed/zero/param_access.h"
 
 #include "tests/support/run_ranks.h"
-#include "tests/zero/sharded_model.h"
+#include "tests/zero/params/sharded_model.h"
 
 namespace deepspeed::zero {
 namespace {

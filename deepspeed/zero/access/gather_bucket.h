@@ -1,0 +1,60 @@
+// Shards of one or several parameters that are gathered by one collective.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/comm/process_group.h"
+#include "deepspeed/device/side_stream.h"
+#include "deepspeed/zero/access/gather_buffers.h"
+#include "deepspeed/zero/shards/shard.h"
+
+namespace deepspeed::zero {
+
+/// The collective by which the shards of all ranks come together; the bits are the same.
+enum class Fetch { kAllGather, kAllReduce };
+
+class GatherBucket {
+ public:
+  /// shards: of parameters on `device`, sent in `dtype`. What lies elsewhere is copied there by the stream
+  /// `copies`, what is received or read into `buffers`, which must outlive this. Collective; waits for
+  /// nothing but a disk. Of one rank there is nothing to gather. Throws IoError.
+  GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
+               at::ScalarType dtype, at::Device device, const device::SideStream& copies,
+               GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather);
+  ~GatherBucket();
+  GatherBucket(const GatherBucket&) = delete;
+  GatherBucket& operator=(const GatherBucket&) = delete;
+
+  /// The index-th shard of all ranks: (ranks * n), the caller's own; with one rank the shard itself, where it
+  /// lies with its parameter. Waits. Throws CommError and IoError.
+  at::Tensor take(size_t index);
+
+ private:
+  bool is_on_device(const Shard& shard) const;
+  /// Whether its memory can be used as it is.
+  bool fits(const Shard& shard) const;
+  void start_alone();
+  void start_all_gather(const comm::ProcessGroup& group);
+  void start_all_reduce(const comm::ProcessGroup& group);
+  void fill_sent();
+
+  int num_ranks_;
+  std::vector<std::shared_ptr<Shard>> shards_;
+  std::vector<int64_t> begins_;  // of each shard among the elements of all
+  int64_t numel_ = 0;            // of all shards
+  at::TensorOptions options_;
+  device::SideStream copies_;
+  GatherBuffers& buffers_;
+  Fetch fetch_;
+  bool is_copying_ = false;      // from where the device is not
+  std::vector<at::Tensor> own_;  // of one rank: each shard; undefined where it is read when it is taken
+  at::Tensor sent_;              // of an all-gather: (all shards)
+  at::Tensor received_;          // by all-gather (ranks, all shards), by all-reduce (all shards, ranks); flat
+  comm::Work work_;
+};
+
+}  // namespace deepspeed::zero

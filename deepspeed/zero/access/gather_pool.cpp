@@ -1,0 +1,336 @@
+#include "deepspeed/zero/access/gather_pool.h"
+
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
+#include "deepspeed/base/equal_shards.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/message.h"
+#include "deepspeed/comm/call_subject.h"
+
+namespace deepspeed::zero {
+namespace {
+
+constexpr const char* kAccessWhere = "zero.access";
+
+// Bytes of a shard from which on a message of its own costs less than the copies into and out of a shared
+// one: its parameter is received where it is used.
+constexpr int64_t kTravelsAlone = 256 * 1024;
+
+// Buffers are ordinary tensors, whatever mode the operator that wants them runs in.
+struct OrdinaryTensors {
+  c10::InferenceMode normal{false};
+  c10::NoGradGuard no_grad;
+};
+
+}  // namespace
+
+GatherPool::GatherPool(comm::ProcessGroup group, const GatherPoolOptions& options)
+    : group_(std::move(group)),
+      options_(options),
+      coordinator_(options.max_reuse_distance),
+      to_gather_(make_window(options.prefetch_numel, /*holds_next=*/true, &item_to_gather)),
+      to_read_(make_window(options.read_ahead_numel, /*holds_next=*/false, &item_to_read)) {
+  for (const int64_t limit :
+       {options.max_live_numel, options.persistence_threshold, options.model_persistence_threshold,
+        options.prefetch_numel, options.max_reuse_distance, options.read_ahead_numel}) {
+    if (limit < 0) raise<UsageError>(kAccessWhere, "a limit of ", limit, " elements, expected 0 or more");
+  }
+}
+
+std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& param, std::string name,
+                                                          std::shared_ptr<Shard> shard,
+                                                          std::optional<at::Device> device) {
+  const at::Device home = device.value_or(param.device());
+  const int64_t numel = param.numel();
+  const bool fits = shard->numel() == shard_numel(numel, group_.size());
+  if (numel == 0 || !fits) {
+    raise<UsageError>(kAccessWhere, "parameter '", name, "' of ", numel, " ", param.scalar_type(),
+                      " got a shard of ", shard->numel(), " ", shard->dtype(), ", expected one of ",
+                      group_.size(), " equal ones");
+  }
+  const std::lock_guard lock(mutex_);
+  const bool persistent = numel <= options_.persistence_threshold &&
+                          persistent_numel_ + numel <= options_.model_persistence_threshold;
+  if (persistent) persistent_numel_ += numel;
+  if (!copies_) copies_.emplace(home);
+  auto storage = std::make_shared<PartitionedStorage>(shared_from_this(), std::move(name), numel, home,
+                                                      std::move(shard), persistent);
+  storage->key_ = ++num_params_ * PartitionedStorage::kKeysPerParam;
+  by_key_[storage->key_] = storage.get();
+  arm(param, storage, at::TensorOptions(home).dtype(storage->dtype_));
+  return storage;
+}
+
+void GatherPool::open_window(AccessMode mode) {
+  const std::lock_guard lock(mutex_);
+  if (++num_windows_ > 1) return;
+  close_look_ahead();
+  coordinator_.begin_pass(mode);
+}
+
+void GatherPool::close_window() {
+  const std::lock_guard lock(mutex_);
+  if (num_windows_ == 0) raise<UsageError>(kAccessWhere, "no access window is open that could be closed");
+  if (--num_windows_ > 0) return;
+  close_look_ahead();
+  coordinator_.end_pass();
+  current_unit_ = nullptr;
+  release_all();
+  buffers_.drop_unused();
+  read_for_next_pass();
+}
+
+int64_t GatherPool::live_numel() const {
+  const std::lock_guard lock(mutex_);
+  return live_numel_;
+}
+
+GatherPool::State GatherPool::state_of(const PartitionedStorage& storage) const {
+  const std::lock_guard lock(mutex_);
+  return storage.state_;
+}
+
+void GatherPool::check_use(const PartitionedStorage& storage, const std::string& op, bool writes) const {
+  const PartitionedStorage& owner = storage.is_copy() ? *storage.source_ : storage;
+  if (owner.is_given_back_) {
+    raise<UsageError>(kAccessWhere, "parameter '", owner.name_, "' is whole again, and ", op,
+                      " uses a tensor over what it was before: a view, or what a graph has kept of it; make "
+                      "views anew, and run backward before destroy()");
+  }
+  if (num_windows_ == 0 && storage.num_holds_ == 0) {
+    raise<UsageError>(kAccessWhere, "parameter '", storage.name_, "' is partitioned over ", group_.size(),
+                      " ranks, and ", op, writes ? " writes it" : " uses it",
+                      " outside of an access window; ",
+                      writes ? "write it inside a zero::GatheredParameters with a modifier_rank"
+                             : "open a zero::ParameterAccess around the code that uses it, on all ranks");
+  }
+  if (!writes || storage.writable_ || storage.is_copy()) return;
+  raise<UsageError>(
+      kAccessWhere, "parameter '", storage.name_, "' is partitioned, and ", op,
+      " writes to it, which would be lost; write it inside a zero::GatheredParameters with a "
+      "modifier_rank, between passes; a model that writes its parameters within one, as an Embedding "
+      "with max_norm does, is none for stage 3");
+}
+
+void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, bool writes) {
+  const std::lock_guard lock(mutex_);
+  check_use(storage, op, writes);
+  // Operators call others with the same parameters: the outermost counts.
+  const bool is_outermost = storage.num_uses_ == 0;
+  const bool is_next = is_outermost && num_windows_ > 0 && !stays_in_unit(storage);
+  if (is_next) arrive_at(storage);
+  if (storage.state_ == State::kPartitioned) start_gather(storage);
+  if (is_next) look_ahead();
+  make_whole(storage);
+  if (writes && storage.is_copy()) storage.is_kept_ = true;
+  storage.was_written_ = storage.was_written_ || writes;
+  ++storage.num_uses_;
+  // The order of a unit's parameters is that in which they are gathered, on all ranks.
+  if (!storage.unit_) note_used(storage);
+}
+
+void GatherPool::end_use(PartitionedStorage& storage) {
+  const std::lock_guard lock(mutex_);
+  --storage.num_uses_;
+  // Several operators in a row may use it: the latest one stays until another is used.
+  const bool is_latest = num_windows_ > 0 && live_.back() == &storage;
+  if (!is_latest && is_done(storage)) release(storage);
+}
+
+bool GatherPool::is_done(const PartitionedStorage& storage) const {
+  if (storage.unit_ && num_windows_ > 0) return false;  // it goes with its unit
+  if (!is_free_to_go(storage)) return false;
+  return num_windows_ == 0 || !(coordinator_.stays(storage.key_) || stays_for_backward(storage));
+}
+
+// In 16 bits, under autocast as well, memory is what counts: of a model that is trained so nothing is whole
+// between its passes. Units are gathered by each pass.
+bool GatherPool::stays_for_backward(const PartitionedStorage& storage) const {
+  const bool may_stay = storage.dtype_ == at::kFloat && !storage.is_copy() && !storage.unit_;
+  return may_stay && coordinator_.stays_for_backward(storage.key_);
+}
+
+std::shared_ptr<StorageRecord> GatherPool::cast(PartitionedStorage& storage, at::ScalarType dtype) {
+  const std::lock_guard lock(mutex_);
+  // Under GatheredParameters the caller wants the values, and what was written is not in the shards yet; a
+  // copy of a persistent parameter is as small as that.
+  if (storage.is_copy() || storage.num_holds_ > 0 || storage.persistent_) return nullptr;
+  auto copy = std::make_shared<PartitionedStorage>(storage.shared_from_this(), dtype);
+  by_key_[copy->key_] = copy.get();
+  for (AheadWindow* const window : {&to_gather_, &to_read_})
+    window->replace(coordinator_.followed(), copy->key_, *copy);
+  return copy;
+}
+
+void GatherPool::make_whole(PartitionedStorage& storage) {
+  if (storage.state_ == State::kPartitioned) start_gather(storage);
+  if (storage.state_ == State::kGathering) finish_gather(storage);
+}
+
+bool GatherPool::is_stale(const PartitionedStorage& storage) {
+  return storage.is_copy() && storage.source_->version_ != storage.source_version_;
+}
+
+const std::shared_ptr<Shard>& GatherPool::current_shard(const PartitionedStorage& storage) {
+  if (!storage.is_copy()) return storage.shard_;
+  const PartitionedStorage& source = *storage.source_;
+  if (is_stale(storage)) {
+    raise<UsageError>(kAccessWhere, "parameter '", source.name_, "' was changed after its copy in ",
+                      storage.dtype_, " was made, which is used still; run backward before step()");
+  }
+  return source.shard_;
+}
+
+void GatherPool::start_gather(PartitionedStorage& storage) {
+  if (counted_numel(storage) > 0) make_room(storage.numel_);
+  start_gathers({&storage});
+}
+
+void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted) {
+  if (!wanted.empty()) check_not_suspended(*wanted.front());
+  const OrdinaryTensors ordinary;
+  std::vector<std::shared_ptr<Shard>> shards;
+  std::vector<PartitionedStorage*> gathered;
+  for (PartitionedStorage* const storage : wanted) {
+    const PartitionedStorage* const source = storage->source_.get();
+    if (source != nullptr && source->state_ == State::kWhole && !is_stale(*storage)) {
+      set_gathering(*storage, source->whole_.to(storage->dtype_));
+      continue;
+    }
+    const std::shared_ptr<Shard>& shard = current_shard(*storage);
+    const auto bytes = shard->numel() * static_cast<int64_t>(c10::elementSize(storage->dtype_));
+    if (options_.is_sequential || bytes >= kTravelsAlone) {
+      start_together({storage}, {shard});
+      continue;
+    }
+    shards.push_back(shard);
+    gathered.push_back(storage);
+  }
+  start_together(gathered, std::move(shards));
+}
+
+void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered,
+                                std::vector<std::shared_ptr<Shard>> shards) {
+  if (gathered.empty()) return;
+  const comm::CallSubject subject(subject_of(gathered));
+  const auto bucket =
+      std::make_shared<GatherBucket>(group_, std::move(shards), gathered.front()->dtype_,
+                                     gathered.front()->device_, *copies_, buffers_, options_.fetch);
+  for (size_t place = 0; place < gathered.size(); ++place) {
+    set_gathering(*gathered[place], {});
+    gathered[place]->gather_ = bucket;
+    gathered[place]->place_in_gather_ = place;
+  }
+}
+
+void GatherPool::set_gathering(PartitionedStorage& storage, at::Tensor whole) {
+  storage.whole_ = std::move(whole);
+  add_live(storage);
+  set_state(storage, State::kGathering);
+}
+
+std::string GatherPool::subject_of(const std::vector<PartitionedStorage*>& storages) {
+  const GatherUnit* const unit = unit_of(*storages.front());
+  const std::string of_unit =
+      unit != nullptr && unit == unit_of(*storages.back()) ? unit->name + ", " : std::string();
+  if (storages.size() == 1) return message(of_unit, "parameter '", storages.front()->name_, "'");
+  return message(of_unit, storages.size(), " parameters from '", storages.front()->name_, "' to '",
+                 storages.back()->name_, "'");
+}
+
+void GatherPool::finish_gather(PartitionedStorage& storage) {
+  const OrdinaryTensors ordinary;
+  try {
+    if (storage.gather_) storage.whole_ = storage.gather_->take(storage.place_in_gather_);
+  } catch (...) {
+    drop(storage);
+    throw;
+  }
+  storage.gather_.reset();
+  set_state(storage, State::kWhole);
+  storage.fill(storage.whole_.mutable_data_ptr());
+}
+
+void GatherPool::set_whole(PartitionedStorage& storage, at::Tensor whole) {
+  storage.whole_ = std::move(whole);
+  storage.fill(storage.whole_.mutable_data_ptr());
+}
+
+bool GatherPool::is_free_to_go(const PartitionedStorage& storage) const {
+  return storage.state_ == State::kWhole && storage.num_uses_ == 0 && storage.num_holds_ == 0 &&
+         !storage.persistent_ && !storage.is_kept_ &&
+         (current_unit_ == nullptr || storage.unit_.get() != current_unit_);
+}
+
+void GatherPool::make_room(int64_t numel) {
+  const auto is_full = [&] { return live_numel_ + numel > options_.max_live_numel; };
+  for (auto next = evictable_.begin(); next != evictable_.end() && is_full();) {
+    PartitionedStorage& storage = **next++;
+    if (is_free_to_go(storage)) release(storage);
+  }
+}
+
+void GatherPool::release(PartitionedStorage& storage) {
+  const auto alive = storage.weak_from_this().lock();
+  if (!alive) return;  // another thread destroys it, and waits for the lock
+  storage.empty();
+  if (storage.state_ != State::kPartitioned) drop(storage);
+}
+
+void GatherPool::drop(PartitionedStorage& storage) noexcept {
+  remove_live(storage);
+  set_state(storage, State::kPartitioned);
+  storage.gather_.reset();
+  storage.whole_.reset();
+}
+
+void GatherPool::add_live(PartitionedStorage& storage) {
+  storage.place_ = live_.insert(live_.end(), &storage);
+  if (!storage.persistent_) storage.evictable_place_ = evictable_.insert(evictable_.end(), &storage);
+  if (GatherUnit* const unit = unit_of(storage); unit != nullptr && storage.is_copy())
+    unit->live_copies.insert(&storage);
+  live_numel_ += counted_numel(storage);
+}
+
+void GatherPool::remove_live(PartitionedStorage& storage) noexcept {
+  live_.erase(storage.place_);
+  if (!storage.persistent_) evictable_.erase(storage.evictable_place_);
+  if (GatherUnit* const unit = unit_of(storage); unit != nullptr) unit->live_copies.erase(&storage);
+  live_numel_ -= counted_numel(storage);
+}
+
+void GatherPool::note_used(PartitionedStorage& storage) {
+  live_.splice(live_.end(), live_, storage.place_);
+  if (!storage.persistent_) evictable_.splice(evictable_.end(), evictable_, storage.evictable_place_);
+}
+
+void GatherPool::release_all() {
+  for (auto next = live_.begin(); next != live_.end();) {
+    PartitionedStorage& storage = **next++;
+    if (storage.state_ == State::kGathering) abandon_gather(storage);
+    if (is_free_to_go(storage) && !stays_for_backward(storage)) release(storage);
+  }
+}
+
+void GatherPool::abandon_gather(PartitionedStorage& storage) noexcept {
+  try {
+    finish_gather(storage);
+  } catch (const std::exception&) {
+    // Nobody wanted it; the group's next collective says what is wrong.
+  }
+}
+
+void GatherPool::forget(PartitionedStorage& storage) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (storage.state_ != State::kPartitioned) drop(storage);
+  const auto entry = by_key_.find(storage.key_);
+  if (entry != by_key_.end() && entry->second == &storage) by_key_.erase(entry);
+  for (AheadWindow* const window : {&to_gather_, &to_read_}) window->forget(storage);
+  if (storage.unit_) std::erase(storage.unit_->members, &storage);
+}
+
+}  // namespace deepspeed::zero

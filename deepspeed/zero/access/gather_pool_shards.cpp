@@ -1,0 +1,136 @@
+// Of the pool: parameters that are held whole, and shards that change.
+#include <utility>
+
+#include <c10/core/GradMode.h>
+
+#include "deepspeed/base/equal_shards.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/comm/call_subject.h"
+#include "deepspeed/zero/access/gather_pool.h"
+
+namespace deepspeed::zero {
+namespace {
+constexpr const char* kHoldWhere = "zero.access";
+}
+
+void GatherPool::hold(PartitionedStorage& storage, bool writable) {
+  const std::lock_guard lock(mutex_);
+  if (!storage.has_storage()) {
+    raise<UsageError>(kHoldWhere, "parameter '", storage.name_, "' got other data since it was partitioned");
+  }
+  if (writable && storage.is_copy()) {
+    raise<UsageError>(kHoldWhere, "'", storage.name_,
+                      "' is a copy of a partitioned parameter; write the parameter itself");
+  }
+  if (storage.writable_ || (writable && storage.num_holds_ > 0)) {
+    raise<UsageError>(kHoldWhere, "parameter '", storage.name_,
+                      "' is inside a zero::GatheredParameters already; one that writes cannot be nested");
+  }
+  make_whole(storage);
+  if (writable && is_its_shard(storage)) set_whole(storage, storage.whole_.clone());
+  ++storage.num_holds_;
+  storage.writable_ = writable;
+  storage.was_written_ = false;
+}
+
+void GatherPool::write_back(PartitionedStorage& storage, int modifier_rank) {
+  const std::lock_guard lock(mutex_);
+  const c10::NoGradGuard no_grad;
+  const comm::CallSubject subject("parameter '" + storage.name_ + "'");
+  if (group_.size() > 1) group_.broadcast(storage.whole_, modifier_rank);
+  const int64_t numel = storage.shard_->numel();
+  storage.shard_->write(storage.whole_.narrow(0, group_.rank() * numel, numel));
+  note_new_version(storage);
+  storage.was_set_ = true;
+  if (is_its_shard(storage)) set_whole(storage, storage.shard_->memory());
+}
+
+bool GatherPool::is_its_shard(const PartitionedStorage& storage) const {
+  if (group_.size() > 1 || storage.is_copy()) return false;
+  const at::Tensor memory = storage.shard_->memory();
+  return memory.defined() && memory.device() == storage.device_;
+}
+
+void GatherPool::drop_hold(PartitionedStorage& storage, bool forget_writes) noexcept {
+  const std::lock_guard lock(mutex_);
+  --storage.num_holds_;
+  storage.writable_ = false;
+  const bool is_spoilt = forget_writes && storage.num_uses_ == 0;
+  if (is_spoilt || (num_windows_ == 0 && is_free_to_go(storage))) release(storage);
+}
+
+void GatherPool::shard_changed(PartitionedStorage& storage) {
+  const std::lock_guard lock(mutex_);
+  note_new_version(storage);
+  if (is_its_shard(storage) || storage.state_ == State::kPartitioned) return;
+  if (storage.num_uses_ > 0 || storage.num_holds_ > 0) {
+    raise<UsageError>(kHoldWhere, "parameter '", storage.name_,
+                      "' was updated while it is gathered; leave zero::GatheredParameters before step()");
+  }
+  if (storage.state_ == State::kGathering) finish_gather(storage);
+  release(storage);
+}
+
+void GatherPool::check_settable(const PartitionedStorage& storage) const {
+  const std::lock_guard lock(mutex_);
+  if (storage.is_copy()) {
+    raise<UsageError>(kHoldWhere, "'", storage.name_,
+                      "' is a copy of a partitioned parameter; set the parameter itself");
+  }
+  check_not_suspended(storage);
+  if (storage.num_holds_ > 0) {
+    raise<UsageError>(kHoldWhere, "parameter '", storage.name_,
+                      "' got other values while it is gathered; leave zero::GatheredParameters first");
+  }
+}
+
+void GatherPool::set_values(PartitionedStorage& storage, const at::Tensor& values) {
+  const std::lock_guard lock(mutex_);
+  const c10::NoGradGuard no_grad;
+  check_settable(storage);
+  if (values.numel() != storage.numel_) {
+    raise<UsageError>(kHoldWhere, "parameter '", storage.name_, "' has ", storage.numel_,
+                      " elements, got values of ", values.numel());
+  }
+  const Interval own = shard_elements(storage.numel_, group_.size(), group_.rank());
+  storage.shard_->write(values.detach().reshape({-1}).narrow(0, own.begin, own.numel()));
+  storage.was_set_ = true;
+  shard_changed(storage);
+}
+
+bool GatherPool::take_was_set(PartitionedStorage& storage) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(storage.was_set_, false);
+}
+
+void GatherPool::empty_cache() {
+  const std::lock_guard lock(mutex_);
+  for (auto next = live_.begin(); next != live_.end();) {
+    PartitionedStorage& storage = **next++;
+    if (storage.state_ == State::kGathering) abandon_gather(storage);
+    const bool is_idle = storage.state_ == State::kWhole && storage.num_uses_ == 0;
+    if (is_idle && storage.num_holds_ == 0 && !storage.is_kept_) release(storage);
+  }
+}
+
+void GatherPool::suspend(std::string why) {
+  const std::lock_guard lock(mutex_);
+  empty_cache();
+  if (!live_.empty()) {
+    raise<UsageError>(kHoldWhere, "parameter '", live_.front()->name_,
+                      "' is gathered; leave zero::GatheredParameters, and run backward, first");
+  }
+  suspended_ = std::move(why);
+}
+
+void GatherPool::resume() {
+  const std::lock_guard lock(mutex_);
+  suspended_.clear();
+}
+
+void GatherPool::check_not_suspended(const PartitionedStorage& storage) const {
+  if (!suspended_.empty())
+    raise<UsageError>(kHoldWhere, "parameter '", storage.name_, "' cannot be used: ", suspended_);
+}
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,220 @@
+#include "deepspeed/zero/construction/construction.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_set>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include "deepspeed/base/equal_shards.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/message.h"
+#include "deepspeed/zero/agree_after.h"
+#include "deepspeed/zero/construction/construction_mode.h"
+
+namespace deepspeed::zero {
+namespace {
+
+constexpr const char* kConstructionWhere = "zero.Init";
+// A tensor that nobody looks at takes memory here as well.
+constexpr int64_t kLeastBytesOfABirth = 1024;
+
+std::shared_ptr<NewParameter> new_parameter_of(const at::Tensor& tensor) {
+  return std::dynamic_pointer_cast<NewParameter>(record_of(tensor));
+}
+
+bool may_become_a_parameter(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.has_storage()) return false;
+  const at::ScalarType dtype = tensor.scalar_type();
+  const bool is_float = dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16;
+  return is_float && !tensor.is_meta() && !tensor.is_inference();
+}
+
+bool is_whole_parameter(const at::Tensor& tensor) {
+  return tensor.requires_grad() && tensor.is_leaf() && tensor.numel() > 0 &&
+         tensor.storage().use_count() == 1 && !record_of(tensor);
+}
+
+}  // namespace
+
+Construction::Construction(comm::ProcessGroup group, const ConstructionOptions& options)
+    : group_(std::move(group)), options_(options) {
+  const bool is_there = options_.home.place == ParamHome::kHost && options_.device.is_cpu();
+  if (options_.home.place == ParamHome::kDevice || is_there) return;
+  agree_after(group_, kConstructionWhere, "making a place for the parameters",
+              [&] { home_.emplace(options_.home); });
+}
+
+at::TensorOptions Construction::shard_options(const at::Tensor& param) const {
+  return at::TensorOptions(options_.device).dtype(options_.dtype.value_or(param.scalar_type()));
+}
+
+std::shared_ptr<Shard> Construction::make_place(const std::string& name, const at::Tensor& param) {
+  if (!home_) return nullptr;
+  const ConstructionPause pause;
+  const NamedTensor on_device{name, at::empty({0}, options_.device)};
+  const ShardLayout layout({param.numel()}, group_.size(), 0);
+  const auto dtype = c10::typeMetaToScalarType(shard_options(param).dtype());
+  return home_->make_group({on_device}, layout, dtype).shards.front();
+}
+
+void Construction::note_birth(const at::Tensor& tensor) {
+  if (!may_become_a_parameter(tensor)) return;
+  newborns_.emplace_back(tensor.getIntrusivePtr());
+  whole_bytes_ += std::max<int64_t>(static_cast<int64_t>(tensor.nbytes()), kLeastBytesOfABirth);
+}
+
+std::vector<at::Tensor> Construction::whole_newborns() {
+  std::vector<at::Tensor> params;
+  std::unordered_set<const at::TensorImpl*> seen;  // an operator may return what it was given
+  std::erase_if(newborns_, [&](const WeakTensor& weak) {
+    auto impl = weak.lock();
+    if (!impl || !seen.insert(impl.get()).second) return true;
+    at::Tensor tensor(std::move(impl));
+    if (is_whole_parameter(tensor)) params.push_back(std::move(tensor));
+    return false;
+  });
+  return params;
+}
+
+void Construction::make_room() {
+  if (whole_bytes_ > options_.max_whole_bytes) keep_limit(options_.max_whole_bytes, /*spare_newest=*/true);
+}
+
+void Construction::keep_limit(int64_t max_whole_bytes, bool spare_newest) {
+  const auto newest = newborns_.empty() ? nullptr : newborns_.back()._unsafe_get_target();
+  std::vector<at::Tensor> born = whole_newborns();
+  whole_bytes_ = 0;
+  for (const at::Tensor& param : born) whole_bytes_ += static_cast<int64_t>(param.nbytes());
+  std::erase_if(whole_again_, [&](const std::weak_ptr<NewParameter>& weak) {
+    const auto param = weak.lock();
+    if (!param || !param->is_whole()) return true;
+    whole_bytes_ += param->bytes();
+    return false;
+  });
+  for (at::Tensor& param : born) {
+    if (whole_bytes_ <= max_whole_bytes) return;
+    if (spare_newest && param.unsafeGetTensorImpl() == newest) continue;
+    whole_bytes_ -= static_cast<int64_t>(param.nbytes());
+    partition(param);
+    param.reset();
+  }
+  for (const auto& weak : whole_again_) {
+    if (whole_bytes_ <= max_whole_bytes) return;
+    const auto param = weak.lock();
+    if (!param || param->is_in_use()) continue;
+    whole_bytes_ -= param->bytes();
+    param->release();
+  }
+}
+
+void Construction::partition(const at::Tensor& param) {
+  std::string name = message("parameter ", num_params_, " of zero::Init, of sizes ", c10::str(param.sizes()));
+  ++num_params_;
+  auto place = make_place(name, param);
+  NewParameter::partition(param, std::move(name), group_, shard_options(param), std::move(place),
+                          weak_from_this());
+  partitioned_.emplace_back(param.getIntrusivePtr());
+}
+
+void Construction::make_whole(NewParameter& param) {
+  if (param.is_whole()) return;
+  make_room();
+  param.gather();
+  whole_again_.push_back(param.weak_from_this());
+  whole_bytes_ += param.bytes();
+}
+
+void Construction::partition_if_born_here(const at::Tensor& tensor) {
+  const auto is_it = [&](const WeakTensor& weak) {
+    return !weak.expired() && weak._unsafe_get_target() == tensor.unsafeGetTensorImpl();
+  };
+  if (!tensor.defined() || std::none_of(newborns_.begin(), newborns_.end(), is_it)) return;
+  if (is_whole_parameter(tensor)) partition(tensor);
+}
+
+std::vector<at::Tensor> Construction::partitioned() const {
+  std::vector<at::Tensor> params;
+  std::unordered_set<const at::TensorImpl*> seen;
+  for (const auto* tensors : {&partitioned_, &newborns_}) {
+    for (const WeakTensor& weak : *tensors) {
+      auto impl = weak.lock();
+      if (!impl || !seen.insert(impl.get()).second) continue;
+      at::Tensor tensor(std::move(impl));
+      // A newborn that is a view of a parameter may be all that is left of it.
+      if (new_parameter_of(tensor) && tensor.is_leaf() && tensor.requires_grad()) params.push_back(tensor);
+    }
+  }
+  return params;
+}
+
+void Construction::give_back_all_but(const std::vector<NamedTensor>& kept) {
+  std::unordered_set<const at::TensorImpl*> keys;
+  for (const NamedTensor& param : kept) keys.insert(param.tensor.unsafeGetTensorImpl());
+  for (const at::Tensor& tensor : partitioned()) {
+    if (keys.contains(tensor.unsafeGetTensorImpl())) continue;
+    tensor.set_data(new_parameter_of(tensor)->values().view(tensor.sizes()));
+  }
+}
+
+// Not-a-numbers until somebody gives it values.
+void Construction::hand_over_unset(GatherPool& pool, const at::Tensor& tensor, const std::string& name) {
+  const int64_t numel = shard_numel(tensor.numel(), group_.size());
+  const at::Tensor values =
+      at::full({numel}, std::numeric_limits<double>::quiet_NaN(), shard_options(tensor));
+  auto shard = make_place(name, tensor);
+  if (shard) {
+    shard->write(values);
+  } else {
+    shard = std::make_shared<MemoryShard>(values);
+  }
+  pool.partition(tensor, name, std::move(shard), options_.device);
+}
+
+void Construction::hand_over(GatherPool& pool, const at::Tensor& tensor, const std::string& name) const {
+  const auto param = new_parameter_of(tensor);
+  if (param->is_held()) {
+    raise<UsageError>(kConstructionWhere, name,
+                      " is inside a zero::GatheredParameters at the end of the zero::Init; end that first");
+  }
+  param->release();
+  pool.partition(tensor, name, param->shard(), options_.device);
+}
+
+std::shared_ptr<GatherPool> Construction::make_pool() const {
+  GatherPoolOptions options = options_.pool;
+  options.is_provisional = true;
+  return std::make_shared<GatherPool>(group_, options);
+}
+
+void Construction::hand_over() {
+  const auto pool = make_pool();
+  keep_limit(0, /*spare_newest=*/false);
+  std::unordered_set<const StorageRecord*> done;
+  for (const at::Tensor& tensor : partitioned()) {
+    const auto param = new_parameter_of(tensor);
+    // A second tensor over the same data is told so where it is used.
+    if (done.insert(param.get()).second) hand_over(*pool, tensor, param->name());
+  }
+}
+
+void Construction::hand_over(const std::vector<NamedTensor>& params) {
+  const auto pool = make_pool();
+  give_back_all_but(params);
+  for (const NamedTensor& param : params) {
+    const at::Tensor& tensor = param.tensor;
+    if (tensor.numel() == 0) continue;
+    if (tensor.is_meta()) {
+      hand_over_unset(*pool, tensor, param.name);
+    } else if (new_parameter_of(tensor)) {
+      hand_over(*pool, tensor, param.name);
+    } else if (may_become_a_parameter(tensor) && !record_of(tensor)) {
+      partition(tensor);
+      hand_over(*pool, tensor, param.name);
+    }
+  }
+}
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,87 @@
+// The storage of a parameter that was partitioned while the zero::Init under which it was born lives: an
+// operator that uses it gathers it, and it stays whole, to be read and written by anything, until its
+// Construction (construction.h) partitions it again, with rank 0's values.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/comm/process_group.h"
+#include "deepspeed/zero/shards/shard.h"
+#include "deepspeed/zero/storage/holdable_storage.h"
+
+namespace deepspeed::zero {
+
+class Construction;
+
+/// Used on the thread of its construction alone; on another one every use throws UsageError.
+class NewParameter final : public HoldableStorage, public std::enable_shared_from_this<NewParameter> {
+ public:
+  /// Partitions `param`, a dense tensor: rank 0's values. Its shards are of the type of `sent`, on whose
+  /// device ranks exchange them. place: where this rank's shard is to lie; null: in memory of that device.
+  /// Collective. Throws IoError where the place is a disk.
+  static std::shared_ptr<NewParameter> partition(const at::Tensor& param, std::string name,
+                                                 const comm::ProcessGroup& group,
+                                                 const at::TensorOptions& sent, std::shared_ptr<Shard> place,
+                                                 std::weak_ptr<Construction> construction);
+
+  const std::string& name() const override { return name_; }
+  /// Of ceil(numel / world size) elements, padding included; up to date while the parameter is not whole.
+  const std::shared_ptr<Shard>& shard() const { return shard_; }
+  bool is_whole() const { return whole_.defined(); }
+  /// Of the whole.
+  int64_t bytes() const { return numel_ * static_cast<int64_t>(dtype_.itemsize()); }
+  bool is_in_use() const { return num_uses_ > 0 || num_holds_ > 0; }
+  bool is_held() const { return num_holds_ > 0; }
+
+  /// Collective, where it is not whole.
+  void gather();
+  /// Partitions it again: rank 0's values. Collective, where it is whole.
+  void release();
+  /// (numel), a copy of its own. Collective.
+  at::Tensor values();
+
+  void begin_use(const std::string& op, bool writes) override;
+  void end_use() override { --num_uses_; }
+  std::shared_ptr<StorageRecord> cast(at::ScalarType) override { return nullptr; }
+  void on_storage_lost() noexcept override {}
+  std::string text_where_empty() const override;
+
+  const comm::ProcessGroup& group() const override { return group_; }
+  bool was_written() const override { return was_written_; }
+  void hold(bool writable) override;
+  void write_back(int modifier_rank) override;
+  void drop_hold(bool forget_writes) noexcept override;
+
+ private:
+  NewParameter(const at::Tensor& param, std::string name, const comm::ProcessGroup& group,
+               const at::TensorOptions& sent, std::shared_ptr<Shard> place,
+               std::weak_ptr<Construction> construction);
+
+  /// Rank 0's `values` are this rank's shard from here on.
+  void take_shard(const at::Tensor& values);
+  /// (shard numel) where ranks exchange it: the shard itself, if it lies there.
+  at::Tensor shard_to_send() const;
+  at::Tensor gathered_shards() const;
+  /// Of one rank what is whole may be the shard.
+  bool is_its_shard() const { return whole_.is_same(shard_->memory()); }
+  Construction& require_construction(const std::string& op) const;
+
+  const std::string name_;
+  const comm::ProcessGroup group_;
+  const int64_t numel_;
+  const caffe2::TypeMeta dtype_;  // of the whole, as it was born
+  const at::Device device_;
+  const std::weak_ptr<Construction> construction_;
+  const at::TensorOptions sent_;
+  const bool has_place_;
+  std::shared_ptr<Shard> shard_;
+  at::Tensor whole_;  // (world size * shard numel) while it is whole; with one rank it may be the shard
+  int num_uses_ = 0;  // operators that run
+  int num_holds_ = 0;
+  bool was_written_ = false;  // by an operator, since the latest hold
+};
+
+}  // namespace deepspeed::zero

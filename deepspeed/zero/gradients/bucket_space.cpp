@@ -1,0 +1,150 @@
+#include "deepspeed/zero/gradients/bucket_space.h"
+
+#include <utility>
+
+namespace deepspeed::zero {
+namespace {
+
+// One parameter after the other, without gaps.
+class FlatBucketSpace : public BucketSpace {
+ public:
+  FlatBucketSpace(const ParamStore& store, const comm::ProcessGroup& group, std::vector<Interval> owned)
+      : store_(store), num_ranks_(group.size()), owned_(std::move(owned)) {}
+
+  int64_t numel(const Bucket& bucket) const override { return bucket.in_flat.numel(); }
+  bool is_as_in_parameter() const override { return true; }
+
+  void put(const Bucket& bucket, size_t param, const at::Tensor& gradient,
+           const at::Tensor& buffer) const override {
+    place(bucket, param, buffer).view(gradient.sizes()).copy_(gradient);
+  }
+  void add(const Bucket& bucket, size_t param, const at::Tensor& gradient,
+           const at::Tensor& buffer) const override {
+    place(bucket, param, buffer).view(gradient.sizes()).add_(gradient);
+  }
+  void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const override {
+    place(bucket, param, buffer).zero_();
+  }
+
+  std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const override {
+    std::vector<at::Tensor> result;
+    for (const size_t param : bucket.params) result.push_back(place(bucket, param, buffer));
+    return result;
+  }
+
+  std::vector<Interval> owned(const Bucket& bucket) const override {
+    std::vector<Interval> owned;
+    for (int rank = 0; rank < num_ranks_; ++rank) {
+      const Interval common = intersect(layout(bucket).partition(rank), bucket.in_flat);
+      owned.push_back(relative(common, bucket.in_flat));
+    }
+    return owned;
+  }
+
+  OwnPart own_part(const Bucket& bucket) const override {
+    const Interval common = intersect(bucket.in_flat, owned_[bucket.group]);
+    return {relative(common, bucket.in_flat), relative(common, owned_[bucket.group])};
+  }
+
+ private:
+  static Interval relative(const Interval& part, const Interval& whole) {
+    return {part.begin - whole.begin, part.end - whole.begin};
+  }
+  const FlatLayout& layout(const Bucket& bucket) const { return store_.groups()[bucket.group].layout; }
+  at::Tensor place(const Bucket& bucket, size_t param, const at::Tensor& buffer) const {
+    const Interval in_flat = layout(bucket).place(param);
+    return buffer.narrow(0, in_flat.begin - bucket.in_flat.begin, in_flat.numel());
+  }
+
+  const ParamStore& store_;
+  int num_ranks_;
+  std::vector<Interval> owned_;
+};
+
+// (ranks, shards of the bucket's parameters): what a rank gets lies together, as its shards do in what it
+// keeps.
+class ShardBucketSpace : public BucketSpace {
+ public:
+  ShardBucketSpace(const ParamStore& store, const comm::ProcessGroup& group)
+      : store_(store), num_ranks_(group.size()), rank_(group.rank()) {}
+
+  int64_t numel(const Bucket& bucket) const override { return num_ranks_ * in_kept(bucket).numel(); }
+  bool is_as_in_parameter() const override { return false; }  // padded
+
+  void put(const Bucket& bucket, size_t param, const at::Tensor& gradient,
+           const at::Tensor& buffer) const override {
+    const at::Tensor rows = place(bucket, param, buffer);
+    const auto [whole, rest] = cut(gradient, rows.size(1));
+    rows.narrow(0, 0, whole.size(0)).copy_(whole);
+    if (whole.size(0) == num_ranks_) return;
+    rows.narrow(0, whole.size(0), num_ranks_ - whole.size(0)).zero_();
+    if (rest.numel() > 0) rows[whole.size(0)].narrow(0, 0, rest.numel()).copy_(rest);
+  }
+
+  void add(const Bucket& bucket, size_t param, const at::Tensor& gradient,
+           const at::Tensor& buffer) const override {
+    const at::Tensor rows = place(bucket, param, buffer);
+    const auto [whole, rest] = cut(gradient, rows.size(1));
+    rows.narrow(0, 0, whole.size(0)).add_(whole);
+    if (rest.numel() > 0) rows[whole.size(0)].narrow(0, 0, rest.numel()).add_(rest);
+  }
+
+  void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const override {
+    place(bucket, param, buffer).zero_();
+  }
+
+  std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const override {
+    std::vector<at::Tensor> result;
+    for (const size_t param : bucket.params) result.push_back(place(bucket, param, buffer));
+    return result;
+  }
+
+  std::vector<Interval> owned(const Bucket& bucket) const override {
+    std::vector<Interval> owned;
+    const int64_t numel = in_kept(bucket).numel();
+    for (int rank = 0; rank < num_ranks_; ++rank) owned.push_back({rank * numel, (rank + 1) * numel});
+    return owned;
+  }
+
+  OwnPart own_part(const Bucket& bucket) const override {
+    const Interval kept = in_kept(bucket);
+    return {{rank_ * kept.numel(), (rank_ + 1) * kept.numel()}, kept};
+  }
+
+ private:
+  // Its parameters follow each other, but for ones without elements.
+  Interval in_kept(const Bucket& bucket) const {
+    const ShardLayout& shards = *store_.shards(bucket.group);
+    return {shards.place(bucket.params.front()).begin, shards.place(bucket.params.back()).end};
+  }
+
+  /// (ranks, shard)
+  at::Tensor place(const Bucket& bucket, size_t param, const at::Tensor& buffer) const {
+    const Interval kept = in_kept(bucket);
+    const Interval shard = store_.shards(bucket.group)->place(param);
+    return buffer.view({num_ranks_, kept.numel()}).narrow(1, shard.begin - kept.begin, shard.numel());
+  }
+
+  /// The shards that the gradient fills, (n, shard), and what is left, which is smaller than one.
+  static std::pair<at::Tensor, at::Tensor> cut(const at::Tensor& gradient, int64_t shard) {
+    const at::Tensor flat = gradient.reshape({-1});
+    const int64_t whole = flat.numel() / shard;
+    return {flat.narrow(0, 0, whole * shard).view({whole, shard}),
+            flat.narrow(0, whole * shard, flat.numel() - whole * shard)};
+  }
+
+  const ParamStore& store_;
+  int num_ranks_;
+  int rank_;
+};
+
+}  // namespace
+
+std::unique_ptr<BucketSpace> make_bucket_space(const ParamStore& store, const comm::ProcessGroup& group,
+                                               std::vector<Interval> owned) {
+  if (!store.groups().empty() && store.shards(0) != nullptr)
+    return std::make_unique<ShardBucketSpace>(store, group);
+  return std::make_unique<FlatBucketSpace>(store, group, std::move(owned));
+}
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,49 @@
+// How the gradients of a bucket lie in the buffer in which they travel, which part of it each rank gets, and
+// where that part goes in what this rank keeps.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/comm/process_group.h"
+#include "deepspeed/zero/gradients/bucket.h"
+#include "deepspeed/zero/params/param_store.h"
+
+namespace deepspeed::zero {
+
+/// This rank's part of a bucket.
+struct OwnPart {
+  Interval in_buffer;
+  Interval in_kept;  // of the gradients that this rank keeps of the group
+};
+
+class BucketSpace {
+ public:
+  virtual ~BucketSpace() = default;
+
+  /// Elements of the buffer.
+  virtual int64_t numel(const Bucket& bucket) const = 0;
+  /// Whether a parameter's gradient that is a bucket of its own lies as in a buffer already.
+  virtual bool is_as_in_parameter() const = 0;
+  // buffer: (numel(bucket)); param: an index of bucket.params; gradient: dense, of the parameter's sizes.
+  virtual void put(const Bucket& bucket, size_t param, const at::Tensor& gradient,
+                   const at::Tensor& buffer) const = 0;
+  virtual void add(const Bucket& bucket, size_t param, const at::Tensor& gradient,
+                   const at::Tensor& buffer) const = 0;
+  virtual void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const = 0;
+  /// Of each of its parameters: contiguous in any shape, or (rows, n) of contiguous rows.
+  virtual std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const = 0;
+  /// By rank; ascending.
+  virtual std::vector<Interval> owned(const Bucket& bucket) const = 0;
+  virtual OwnPart own_part(const Bucket& bucket) const = 0;
+};
+
+/// As the store's parameters are partitioned: in flat order, or at stage 3 with the shards of each rank
+/// together. owned: what this rank keeps of each group. `store` must outlive it.
+std::unique_ptr<BucketSpace> make_bucket_space(const ParamStore& store, const comm::ProcessGroup& group,
+                                               std::vector<Interval> owned);
+
+}  // namespace deepspeed::zero

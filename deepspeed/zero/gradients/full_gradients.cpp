@@ -1,0 +1,214 @@
+// Stages 0 and 1: each gradient is added into a flat buffer of the whole group as it comes; the buffer is
+// reduced in place at the accumulation boundary, bucket by bucket.
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/zero/gradients/dense_gradient.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
+
+namespace deepspeed::zero {
+namespace {
+
+class FullGradients : public GradReducer {
+ public:
+  FullGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
+      : GradReducer(store, std::move(group), std::move(options)) {
+    for (size_t index = 0; index < store.groups().size(); ++index) {
+      const StoredGroup& stored = store.groups()[index];
+      flat_.push_back(at::zeros({stored.layout.padded_numel()}, kept_options(index)));
+      written_.emplace_back(stored.params.size(), false);
+    }
+  }
+
+  void complete_window() override {
+    if (!unreduced_) return;
+    set_boundary(true);
+    finish_backward();
+  }
+
+  void take_gradient(size_t group, size_t param) override {
+    const c10::NoGradGuard no_grad;
+    open_ = true;
+    if (order_.was_launched(group, param)) {
+      late_[*order_.bucket_of(group, param)].insert(param);
+      return;
+    }
+    at::Tensor& gradient = store_.groups()[group].params[param].tensor.mutable_grad();
+    // Autograd may run the node without a gradient: then finish_backward() fills in zeros before the bucket
+    // goes.
+    if (!gradient.defined()) return;
+    if (reduced_) reopen_window();
+    order_.mark_arrived(group, param);
+    const at::Tensor destination = place(group, param);
+    if (gradient.layout() == at::kStrided && gradient.is_alias_of(destination)) {
+      // Shown after a reduction: autograd has added to it in place, as it has to every other one.
+    } else if (written_[group][param]) {
+      destination.add_(gradient);
+    } else {
+      destination.copy_(dense_gradient(gradient));
+      written_[group][param] = true;
+    }
+    gradient.reset();
+    launch_complete();
+  }
+
+  void launch_complete() override {
+    if (!options_.overlap || !boundary()) return;
+    while (const auto bucket = order_.take_complete()) launch(*bucket);
+  }
+
+  void complete_backward() override {
+    const c10::NoGradGuard no_grad;
+    unreduced_ = !boundary();
+    if (boundary()) {
+      fill_missing();
+      while (const auto bucket = order_.take_any()) launch(*bucket);
+      for (auto& [bucket, works] : in_flight_) finish_sum(view(buckets_[bucket]), works);
+      in_flight_.clear();
+      for (const auto& [bucket, params] : std::exchange(late_, {})) add_late(bucket, params);
+      for (size_t group = 0; group < flat_.size(); ++group) scale_after(gradient(group));
+      reduced_ = true;
+      if (options_.keep_param_grads) expose_grads();
+    }
+    order_.reset();
+    open_ = false;
+  }
+
+  // Another rank may have launched more buckets than this one, as far as its gradients were complete.
+  void abandon_backward() override {
+    if (options_.overlap && boundary()) return complete_backward();
+    order_.reset();
+    open_ = false;
+  }
+
+  const std::vector<std::vector<bool>>& used() const override { return written_; }
+
+  using GradReducer::gradient;
+  at::Tensor gradient(size_t group) const override {
+    const Interval owned = options_.owned[group];
+    return flat_[group].narrow(0, owned.begin, owned.numel());
+  }
+
+  void clear_window() override {
+    unreduced_ = false;
+    reduced_ = false;
+    for (size_t group = 0; group < written_.size(); ++group) {
+      written_[group].assign(written_[group].size(), false);
+      if (!options_.keep_param_grads) continue;
+      for (NamedTensor& param : store_.groups()[group].params) param.tensor.mutable_grad().reset();
+    }
+  }
+
+  int64_t bytes() const override {
+    int64_t bytes = 0;
+    for (const at::Tensor& flat : flat_) bytes += static_cast<int64_t>(flat.nbytes());
+    return bytes;
+  }
+
+ private:
+  at::Tensor place(size_t group, size_t param) const {
+    const StoredGroup& stored = store_.groups()[group];
+    const Interval in_flat = stored.layout.place(param);
+    return flat_[group].narrow(0, in_flat.begin, in_flat.numel()).view(stored.params[param].tensor.sizes());
+  }
+
+  at::Tensor view(const Bucket& bucket) const {
+    return flat_[bucket.group].narrow(0, bucket.in_flat.begin, bucket.in_flat.numel());
+  }
+
+  // Another backward follows a reduction in the same window. What is reduced goes back to one rank's share of
+  // a sum, so that the next reduction leaves it as it is.
+  void reopen_window() {
+    reduced_ = false;
+    if (group_.size() == 1) return;
+    double share = 1.0 / (options_.averaging.before * options_.averaging.after);
+    if (!options_.to_owners) share /= group_.size();
+    if (options_.keep_param_grads && std::abs(share - 1.0) > 1e-12) {
+      raise<UsageError>(
+          "zero.grad_reducer",
+          "a backward after the one that reduced the gradients, with gradient_allreduce_op sum at stage 0: "
+          "call step() or zero_grad() between them, or set gradient_accumulation_steps");
+    }
+    for (size_t group = 0; group < flat_.size(); ++group) {
+      if (share != 1.0 && !options_.keep_param_grads) gradient(group).mul_(share);
+      if (!options_.to_owners) continue;
+      const Interval owned = options_.owned[group];
+      flat_[group].narrow(0, 0, owned.begin).zero_();
+      flat_[group].narrow(0, owned.end, flat_[group].numel() - owned.end).zero_();
+    }
+  }
+
+  // A parameter that this rank did not use in the whole window has zeros, as the other ranks may have used
+  // it.
+  void fill_missing() {
+    for (size_t group = 0; group < written_.size(); ++group) {
+      for (size_t param = 0; param < written_[group].size(); ++param) {
+        if (!written_[group][param]) place(group, param).zero_();
+      }
+    }
+  }
+
+  void launch(size_t bucket) {
+    if (group_.size() == 1) return;
+    if (travels_by_rows(buckets_[bucket])) return sum_by_rows(buckets_[bucket], view(buckets_[bucket]));
+    in_flight_.emplace_back(bucket, start_sum(buckets_[bucket], view(buckets_[bucket])));
+    if (!options_.overlap) {
+      finish_sum(view(buckets_[bucket]), in_flight_.back().second);
+      in_flight_.pop_back();
+    }
+  }
+
+  /// What came after the bucket was launched is summed over the ranks by itself, and added.
+  void add_late(size_t index, const std::set<size_t>& params) {
+    const Bucket& bucket = buckets_[index];
+    const at::Tensor sums = view(bucket), values = at::zeros_like(sums);
+    const FlatLayout& layout = store_.groups()[bucket.group].layout;
+    for (const size_t param : params) {
+      at::Tensor& gradient = store_.groups()[bucket.group].params[param].tensor.mutable_grad();
+      const Interval in_flat = layout.place(param);
+      values.narrow(0, in_flat.begin - bucket.in_flat.begin, in_flat.numel())
+          .copy_(dense_gradient(gradient).reshape({-1}));
+      gradient.reset();
+    }
+    if (group_.size() > 1 && travels_by_rows(bucket)) {
+      sum_by_rows(bucket, values);
+    } else if (group_.size() > 1) {
+      Works works = start_sum(bucket, values);
+      finish_sum(values, works);
+    }
+    sums.add_(values);
+  }
+
+  void expose_grads() {
+    for (size_t group = 0; group < flat_.size(); ++group) {
+      auto& params = store_.groups()[group].params;
+      for (size_t param = 0; param < params.size(); ++param)
+        params[param].tensor.mutable_grad() = place(group, param);
+    }
+  }
+
+  std::vector<at::Tensor> flat_;            // [group], padded
+  std::vector<std::vector<bool>> written_;  // [group][param], in this accumulation window
+  std::vector<std::pair<size_t, Works>> in_flight_;
+  // By bucket, parameters that got another gradient after it was launched: parts of the graph that several
+  // parts with a backward of their own share. The gradients wait in the parameters.
+  std::map<size_t, std::set<size_t>> late_;
+  bool reduced_ = false;    // flat_ holds averages
+  bool unreduced_ = false;  // backwards of this window have only added to flat_
+};
+
+}  // namespace
+
+std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group,
+                                                 ReducerOptions options) {
+  return std::make_unique<FullGradients>(store, std::move(group), std::move(options));
+}
+
+}  // namespace deepspeed::zero

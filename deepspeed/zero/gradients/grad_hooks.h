@@ -1,0 +1,27 @@
+// Calls a reducer each time autograd has accumulated a parameter's gradient.
+#pragma once
+
+#include <memory>
+
+#include "deepspeed/zero/gradients/grad_reducer.h"
+
+namespace deepspeed::zero {
+
+/// Hooks live as long as this object; afterwards the parameters behave as before.
+class GradHooks {
+ public:
+  GradHooks(ParamStore& store, GradReducer& reducer);
+  ~GradHooks();
+  GradHooks(const GradHooks&) = delete;
+  GradHooks& operator=(const GradHooks&) = delete;
+
+  /// The reducer's on_unit_done(), under the lock of the hooks.
+  void on_unit_done(size_t unit);
+
+  class Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,228 @@
+#include "deepspeed/zero/gradients/grad_reducer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/device/stream_event.h"
+#include "deepspeed/zero/gradients/row_exchange.h"
+
+namespace deepspeed::zero {
+namespace {
+
+std::vector<size_t> params_per_group(const ParamStore& store) {
+  std::vector<size_t> counts;
+  for (const StoredGroup& group : store.groups()) counts.push_back(group.params.size());
+  return counts;
+}
+
+// The kind of a bucket is the dtype in which its gradients travel; a parameter that travels by rows has a
+// kind, and so a bucket, of its own.
+constexpr int kByRows = 1 << 8;
+// So have the parameters of a unit.
+constexpr int kUnit = 1 << 16;
+
+size_t unit_of_bucket(const Bucket& bucket) { return static_cast<size_t>(bucket.kind / kUnit); }
+
+at::ScalarType dtype_of(const Bucket& bucket) { return static_cast<at::ScalarType>(bucket.kind % kByRows); }
+
+// Of parameters in fp64 gradients travel in it, but where the config names 16 bits.
+at::ScalarType travelling_dtype(const StoredGroup& group, const NamedTensor& param,
+                                const ReducerOptions& options) {
+  const bool is_double = group.dtype == at::kDouble;
+  const auto own = options.param_communication_dtypes.find(param.tensor.unsafeGetTensorImpl());
+  if (own != options.param_communication_dtypes.end() && !is_double) return own->second;
+  return is_double && options.communication_dtype == at::kFloat ? at::kDouble : options.communication_dtype;
+}
+
+std::vector<std::vector<int>> bucket_kinds(const ParamStore& store, const ReducerOptions& options) {
+  std::vector<std::vector<int>> kinds;
+  int num_by_rows = 0;
+  for (const StoredGroup& group : store.groups()) {
+    std::vector<int>& of_group = kinds.emplace_back();
+    for (const NamedTensor& param : group.params) {
+      of_group.push_back(static_cast<int>(travelling_dtype(group, param, options)));
+      if (options.by_rows.contains(param.tensor.unsafeGetTensorImpl()))
+        of_group.back() += ++num_by_rows * kByRows;
+      const auto unit = options.units.find(param.tensor.unsafeGetTensorImpl());
+      if (unit != options.units.end()) of_group.back() += static_cast<int>(unit->second) * kUnit;
+    }
+  }
+  return kinds;
+}
+
+}  // namespace
+
+GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
+    : store_(store),
+      group_(std::move(group)),
+      options_(std::move(options)),
+      space_(make_bucket_space(store, group_, options_.owned)),
+      buckets_(lay_out(options_.bucket_numel)),
+      order_(make_order()),
+      non_finite_(store) {}
+
+std::vector<Bucket> GradReducer::lay_out(int64_t numel) const {
+  return make_buckets(store_.layouts(), options_.contiguous ? numel : 1, bucket_kinds(store_, options_));
+}
+
+LaunchOrder GradReducer::make_order() const {
+  std::vector<bool> is_gated;
+  for (const Bucket& bucket : buckets_) is_gated.push_back(unit_of_bucket(bucket) > 0);
+  return {buckets_, params_per_group(store_), std::move(is_gated)};
+}
+
+void GradReducer::on_unit_done(size_t unit) {
+  // A backward that accumulates nothing, as torch::autograd::grad() runs it, is none of the reducer's.
+  if (paused_ || !open_) return;
+  for (size_t index = 0; index < buckets_.size(); ++index) {
+    if (unit_of_bucket(buckets_[index]) == unit) order_.open_gate(index);
+  }
+  launch_complete();
+}
+
+void GradReducer::set_bucket_numel(int64_t numel) {
+  constexpr const char* kWhere = "zero.grad_reducer";
+  if (open_) raise<UsageError>(kWhere, "new bucket sizes within a backward");
+  if (numel < 1) raise<UsageError>(kWhere, "bucket_size ", numel, ", expected at least 1 element");
+  buckets_ = lay_out(numel);
+  order_ = make_order();
+  forget_bucket_sizes();
+}
+
+void GradReducer::finish_backward() {
+  complete_backward();
+  has_result_ = boundary_;
+  // Every rank gets through its collectives first, so that the others do not wait for one that throws.
+  if (boundary_) check_all_used();
+}
+
+void GradReducer::clear() {
+  const auto listener = std::exchange(on_final_, nullptr);  // nothing of what is given up is final
+  if (open_) abandon_backward();
+  on_final_ = listener;
+  clear_window();
+  non_finite_.clear();
+  has_result_ = false;
+  gave_out_ = false;
+}
+
+std::vector<OwnedPart> GradReducer::final_parts() const {
+  std::vector<OwnedPart> parts;
+  for (const Bucket& bucket : buckets_) {
+    const Interval kept = space_->own_part(bucket).in_kept;
+    if (!kept.empty()) parts.push_back({bucket.group, kept});
+  }
+  return parts;
+}
+
+void GradReducer::give_out(const OwnedPart& part) {
+  gave_out_ = true;
+  on_final_(part);
+}
+
+std::function<void()> GradReducer::hand_over(size_t, const Interval&) {
+  const auto is_there = std::make_shared<device::StreamEvent>(store_.options().device());
+  return [is_there] { is_there->wait(); };
+}
+
+void GradReducer::resume() {
+  paused_ = false;
+  for (size_t group = store_.groups().size(); group-- > 0;) {
+    for (size_t param = store_.groups()[group].params.size(); param-- > 0;) {
+      if (store_.groups()[group].params[param].tensor.grad().defined()) take_gradient(group, param);
+    }
+  }
+  finish_backward();
+}
+
+void GradReducer::resume_without_gradients() {
+  paused_ = false;
+  for (StoredGroup& stored : store_.groups()) {
+    for (NamedTensor& param : stored.params) param.tensor.mutable_grad().reset();
+  }
+  clear();
+}
+
+GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const {
+  if (!options_.to_owners) return {group_.start_all_reduce(travelling)};
+  const std::vector<Interval> owned = space_->owned(bucket);
+  if (options_.owners_together) return {group_.start_reduce_to_owners(travelling, owned)};
+  Works works;
+  for (size_t owner = 0; owner < owned.size(); ++owner) {
+    if (owned[owner].empty()) continue;
+    std::vector<Interval> alone(owned.size());
+    alone[owner] = owned[owner];
+    works.push_back(group_.start_reduce_to_owners(travelling, alone));
+  }
+  return works;
+}
+
+GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values) {
+  if (options_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
+  if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
+  const at::ScalarType dtype = dtype_of(bucket);
+  if (dtype == values.scalar_type()) return start_sum_of(bucket, values);
+  const at::Tensor travelling = values.to(dtype);
+  converted_.push_back({values.data_ptr(), travelling});
+  return start_sum_of(bucket, travelling);
+}
+
+bool GradReducer::travels_by_rows(const Bucket& bucket) const { return bucket.kind % kUnit >= kByRows; }
+
+void GradReducer::sum_by_rows(const Bucket& bucket, const at::Tensor& values) {
+  if (options_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
+  if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
+  const at::Tensor& param = store_.groups()[bucket.group].params[bucket.params[0]].tensor;
+  sum_rows(group_, values.view({param.size(0), -1}), dtype_of(bucket));
+}
+
+void GradReducer::finish_sum(const at::Tensor& values, Works& works) {
+  for (comm::Work& work : works) work.wait();
+  const auto entry = std::find_if(converted_.begin(), converted_.end(),
+                                  [&](const Converted& one) { return one.values == values.data_ptr(); });
+  if (entry == converted_.end()) return;
+  values.copy_(entry->travelling);
+  converted_.erase(entry);
+}
+
+at::TensorOptions GradReducer::kept_options(size_t group) const {
+  const at::TensorOptions own = store_.options(group);
+  const bool has_other = options_.accumulation_dtype && store_.groups()[group].dtype != at::kDouble;
+  return has_other ? own.dtype(*options_.accumulation_dtype) : own;
+}
+
+void GradReducer::scale_after(const at::Tensor& tensor) const {
+  if (options_.averaging.after != 1.0) tensor.mul_(options_.averaging.after);
+}
+
+void GradReducer::check_all_used() const {
+  if (options_.allow_unused) return;
+  for (size_t group = 0; group < used().size(); ++group) {
+    for (size_t param = 0; param < used()[group].size(); ++param) {
+      if (used()[group][param]) continue;
+      raise<UsageError>(
+          "zero.grad_reducer", "parameter '", store_.groups()[group].params[param].name,
+          "' received no gradient on rank ", group_.rank(),
+          "; zero_optimization.ignore_unused_parameters is false, set it to true to allow this");
+    }
+  }
+}
+
+void GradReducer::refuse_gradient_after_step_began(size_t group, size_t param) {
+  const NamedTensor& place = store_.groups()[group].params[param];
+  place.tensor.mutable_grad().reset();
+  raise<UsageError>(
+      "zero.grad_reducer", "parameter '", place.name,
+      "' received a gradient in another backward() after that at the accumulation boundary, which has begun "
+      "the step: call step() first, or set zero_optimization.offload_optimizer.super_offload to false");
+}
+
+void GradReducer::refuse_late_gradient(size_t group, size_t param) const {
+  raise<UsageError>(
+      "zero.grad_reducer", "parameter '", store_.groups()[group].params[param].name,
+      "' received another gradient after super_offload began its step: several parts of the graph that run a "
+      "backward of their own use it. Set zero_optimization.offload_optimizer.super_offload to false");
+}
+
+}  // namespace deepspeed::zero

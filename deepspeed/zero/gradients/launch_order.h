@@ -1,0 +1,46 @@
+// Keeps the launches of buckets in their static order while gradients arrive in any order: pure bookkeeping.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "deepspeed/zero/gradients/bucket.h"
+
+namespace deepspeed::zero {
+
+class LaunchOrder {
+ public:
+  /// `params_per_group`: number of parameters of each group. `is_gated`, by bucket (empty: none): those that
+  /// are complete by open_gate() alone, whatever arrives.
+  LaunchOrder(const std::vector<Bucket>& buckets, const std::vector<size_t>& params_per_group,
+              std::vector<bool> is_gated = {});
+
+  /// Notes a gradient; a second one of the same parameter in one backward changes nothing.
+  void mark_arrived(size_t group, size_t param);
+  bool has_arrived(size_t group, size_t param) const { return arrived_[group][param]; }
+  void open_gate(size_t bucket) { is_open_[bucket] = true; }
+  /// None for a parameter without elements.
+  std::optional<size_t> bucket_of(size_t group, size_t param) const;
+  /// Whether the bucket of that parameter was handed out already.
+  bool was_launched(size_t group, size_t param) const;
+  /// The bucket that is handed out next; the number of buckets after the last.
+  size_t next() const { return next_; }
+  /// The next bucket, if all its gradients are there.
+  std::optional<size_t> take_complete();
+  /// The next bucket, complete or not.
+  std::optional<size_t> take_any();
+  /// Back to the state before a backward.
+  void reset();
+
+ private:
+  std::vector<std::vector<size_t>> bucket_of_;  // [group][param]; kNone for parameters without elements
+  std::vector<size_t> sizes_;
+  std::vector<size_t> missing_;
+  std::vector<bool> is_gated_;
+  std::vector<bool> is_open_;
+  std::vector<std::vector<bool>> arrived_;
+  size_t next_ = 0;
+};
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,269 @@
+// Stages 2 and 3: gradients are gathered in a transient buffer a bucket and travel as soon as it is complete;
+// only this rank's part of the sum is kept and accumulated.
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
+
+#include "deepspeed/zero/gradients/dense_gradient.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
+#include "deepspeed/zero/offload/host_sums.h"
+
+namespace deepspeed::zero {
+namespace {
+
+class PartitionedGradients : public GradReducer {
+ public:
+  PartitionedGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
+      : GradReducer(store, std::move(group), std::move(options)) {
+    const at::Device device = store.options().device();
+    if (options_.keep_on_host && (options_.copies_to_host || !device.is_cpu()))
+      on_host_.emplace(device, options_.pin_memory);
+    for (size_t index = 0; index < store.groups().size(); ++index) {
+      const int64_t numel = options_.owned[index].numel();
+      const at::TensorOptions kept = kept_options(index);
+      own_.push_back(on_host_ ? on_host_->make(numel, c10::typeMetaToScalarType(kept.dtype()))
+                              : at::zeros({numel}, kept));
+      used_.emplace_back(store.groups()[index].params.size(), false);
+    }
+    gathered_ = used_;
+  }
+
+  void complete_window() override {}  // every backward reduces
+
+  void take_gradient(size_t group, size_t param) override {
+    const c10::NoGradGuard no_grad;
+    open_ = true;
+    if (order_.was_launched(group, param)) {
+      if (gives_out()) refuse_late_gradient(group, param);
+      late_.insert(*order_.bucket_of(group, param));
+      return;
+    }
+    at::Tensor& gradient = store_.groups()[group].params[param].tensor.mutable_grad();
+    // Autograd may run the node without a gradient: then launch() fills in zeros.
+    if (!gradient.defined()) return;
+    used_[group][param] = true;
+    order_.mark_arrived(group, param);
+    const auto bucket = order_.bucket_of(group, param);
+    if (!bucket) return gradient.reset();
+    if (is_gathering(*bucket) || start_gathering(*bucket)) gather(*bucket, param);
+    launch_complete();
+  }
+
+  void launch_complete() override {
+    const c10::NoGradGuard no_grad;
+    while (const auto complete = order_.take_complete()) launch(*complete);
+  }
+
+  void complete_backward() override {
+    const c10::NoGradGuard no_grad;
+    while (const auto bucket = order_.take_any()) launch(*bucket);
+    finish_round();
+    for (const size_t bucket : std::exchange(late_, {})) launch(bucket);
+    finish_round();
+    order_.reset();
+    open_ = false;
+  }
+
+  // Another rank may have launched more buckets than this one, as far as its gradients were complete.
+  void abandon_backward() override { complete_backward(); }
+
+  void forget_bucket_sizes() override { pool_.clear(); }
+
+  const std::vector<std::vector<bool>>& used() const override { return used_; }
+
+  at::Tensor gradient(size_t group) const override {
+    return gradient(group, {0, options_.owned[group].numel()});
+  }
+
+  at::Tensor gradient(size_t group, const Interval& part) const override {
+    if (on_host_) on_host_->wait_for(group, part);
+    return own_[group].narrow(0, part.begin, part.numel());
+  }
+
+  std::function<void()> hand_over(size_t group, const Interval& part) override {
+    return on_host_ ? on_host_->hand_over(group, part) : GradReducer::hand_over(group, part);
+  }
+
+  void clear_window() override {
+    if (on_host_) on_host_->wait_for_all();
+    window_is_empty_ = true;
+    for (auto& group : used_) group.assign(group.size(), false);
+  }
+
+  int64_t bytes() const override {
+    int64_t bytes = 0;
+    for (const at::Tensor& own : own_) bytes += static_cast<int64_t>(own.nbytes());
+    return bytes;
+  }
+
+ private:
+  /// A buffer with the gradients of a bucket.
+  struct Gathered {
+    size_t bucket;
+    // Of the pool, at least as large as the bucket; undefined: values is a gradient itself.
+    at::Tensor storage;
+    at::Tensor values;  // (numel of the bucket), a view of storage
+    Works works;
+  };
+
+  /// What was launched is kept; what comes after is added to it.
+  void finish_round() {
+    while (!in_flight_.empty()) absorb_oldest();
+    for (auto& group : gathered_) group.assign(group.size(), false);
+    window_is_empty_ = false;
+  }
+
+  bool uses_buffers() const { return options_.contiguous || !space_->is_as_in_parameter(); }
+  // One rank has nothing to wait for.
+  size_t most_in_flight() const { return options_.overlap && group_.size() > 1 ? 2 : 1; }
+  bool is_gathering(size_t bucket) const { return gathering_ && gathering_->bucket == bucket; }
+
+  /// Takes a buffer for the bucket, if it is the one that is launched next and there is a buffer to take.
+  bool start_gathering(size_t bucket) {
+    if (!uses_buffers() || gathering_ || bucket != order_.next() || in_flight_.size() >= most_in_flight())
+      return false;
+    gathering_ = take_buffer(bucket);
+    return true;
+  }
+
+  /// Moves the gradient of a parameter, while it is still in the caches, to its place in the buffer.
+  void gather(size_t index, size_t param) {
+    const Bucket& bucket = buckets_[index];
+    at::Tensor& gradient = store_.groups()[bucket.group].params[param].tensor.mutable_grad();
+    if (!gradient.defined()) {
+      if (!gathered_[bucket.group][param]) space_->put_zeros(bucket, param, gathering_->values);
+      return;
+    }
+    if (gathered_[bucket.group][param]) {
+      space_->add(bucket, param, dense_gradient(gradient), gathering_->values);
+    } else {
+      space_->put(bucket, param, dense_gradient(gradient), gathering_->values);
+      gathered_[bucket.group][param] = true;
+    }
+    gradient.reset();
+  }
+
+  /// Starts the sum of a bucket over the ranks.
+  void launch(size_t index) {
+    if (!is_gathering(index)) {
+      while (in_flight_.size() >= most_in_flight()) absorb_oldest();
+      gathering_ = uses_buffers() ? take_buffer(index) : take_where_it_lies(index);
+    }
+    if (uses_buffers()) {
+      for (const size_t param : buckets_[index].params) gather(index, param);
+    }
+    Gathered gathered = std::move(*gathering_);
+    gathering_.reset();
+    if (group_.size() > 1) gathered.works = start_sum(buckets_[index], gathered.values);
+    const bool is_there = gathered.works.empty();
+    in_flight_.push_back(std::move(gathered));
+    if (!options_.overlap || is_there) absorb_oldest();
+  }
+
+  void absorb_oldest() {
+    Gathered& oldest = in_flight_.front();
+    if (!oldest.works.empty()) finish_sum(oldest.values, oldest.works);
+    const Bucket& bucket = buckets_[oldest.bucket];
+    const OwnPart part = space_->own_part(bucket);
+    device::StreamEvent is_free;
+    if (!part.in_kept.empty()) {
+      const at::Tensor piece = oldest.values.narrow(0, part.in_buffer.begin, part.in_buffer.numel());
+      is_free = keep(bucket.group, part.in_kept, piece);
+    }
+    if (oldest.storage.defined()) pool_.push_back({std::move(oldest.storage), std::move(is_free)});
+    in_flight_.pop_front();
+    // An empty part as well: all ranks know that the step has begun, or none.
+    if (gives_out()) give_out({bucket.group, part.in_kept});
+  }
+
+  /// Returns the moment from which the piece's memory may be written.
+  device::StreamEvent keep(size_t group, const Interval& place, const at::Tensor& piece) {
+    if (on_host_) {
+      scale_after(piece);
+      return on_host_->take(group, own_[group], place, piece, !window_is_empty_);
+    }
+    at::Tensor own = own_[group].narrow(0, place.begin, place.numel());
+    if (!window_is_empty_) {
+      scale_after(piece);
+      own.add_(piece);
+    } else if (options_.averaging.after != 1.0 && own.scalar_type() == piece.scalar_type()) {
+      at::mul_out(own, piece, at::scalar_tensor(options_.averaging.after, piece.options()));
+    } else {
+      scale_after(piece);
+      own.copy_(piece);
+    }
+    return {};
+  }
+
+  /// Of a bucket's values.
+  at::ScalarType value_dtype(const Bucket& bucket) const { return store_.groups()[bucket.group].dtype; }
+  int64_t bytes_of(const Bucket& bucket) const {
+    return space_->numel(bucket) * static_cast<int64_t>(c10::elementSize(value_dtype(bucket)));
+  }
+
+  // Buffers are kept from step to step: fresh pages cost as much as the copy into them.
+  Gathered take_buffer(size_t index) {
+    const Bucket& bucket = buckets_[index];
+    // What comes back from a reduction is read by its copy to the host still: there is one buffer more, so
+    // that the device does not wait for that copy at once.
+    const bool has_all = !on_host_ || pool_.size() + in_flight_.size() > most_in_flight();
+    if (pool_.empty() || !has_all) {
+      int64_t largest = 0;
+      for (const Bucket& any : buckets_) largest = std::max(largest, bytes_of(any));
+      pool_.push_front({at::empty({largest}, store_.options().dtype(at::kByte)), {}});
+    }
+    FreeBuffer buffer = std::move(pool_.front());
+    pool_.pop_front();
+    buffer.is_free.hold_current_stream();
+    const at::Tensor values = buffer.memory.narrow(0, 0, bytes_of(bucket)).view(value_dtype(bucket));
+    return {index, buffer.memory, values, {}};
+  }
+
+  // The gradient of the bucket's one parameter travels where it lies.
+  Gathered take_where_it_lies(size_t index) {
+    const Bucket& bucket = buckets_[index];
+    StoredGroup& stored = store_.groups()[bucket.group];
+    at::Tensor& gradient = stored.params[bucket.params.front()].tensor.mutable_grad();
+    at::Tensor values = gradient.defined()
+                            ? dense_gradient(gradient)
+                            : at::zeros({bucket.in_flat.numel()}, store_.options(bucket.group));
+    gradient.reset();
+    return {index, {}, values.contiguous().view({-1}), {}};
+  }
+
+  /// Memory for a bucket, and the moment from which it may be written.
+  struct FreeBuffer {
+    at::Tensor memory;  // bytes, as many as the largest bucket has
+    device::StreamEvent is_free;
+  };
+
+  std::vector<at::Tensor> own_;              // [group], (owned numel)
+  mutable std::optional<HostSums> on_host_;  // where own_ is there and the buckets are not
+  std::vector<std::vector<bool>> used_;      // [group][param], in this accumulation window
+  std::vector<std::vector<bool>> gathered_;  // [group][param], in this backward
+  // Buckets of parameters that got another gradient after they were launched: parts of the graph that several
+  // parts with a backward of their own share. The gradients wait in the parameters for a second round.
+  std::set<size_t> late_;
+  std::deque<FreeBuffer> pool_;  // that which is free longest first
+  std::optional<Gathered> gathering_;
+  std::deque<Gathered> in_flight_;
+  bool window_is_empty_ = true;
+};
+
+}  // namespace
+
+std::unique_ptr<GradReducer> make_partitioned_gradients(ParamStore& store, comm::ProcessGroup group,
+                                                        ReducerOptions options) {
+  return std::make_unique<PartitionedGradients>(store, std::move(group), std::move(options));
+}
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,259 @@
+#include "deepspeed/zero/offload/state_swapper.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/device/large_blocks.h"
+#include "deepspeed/io/scratch_file.h"
+
+namespace deepspeed::zero {
+namespace {
+
+constexpr const char* kSwapperWhere = "zero.state_swapper";
+using Clock = std::chrono::steady_clock;
+
+int open_swap_file(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const int file = io::open_scratch_file(folder, /*needs_direct=*/false);
+  if (file < 0) {
+    raise<IoError>(kSwapperWhere, "offload_optimizer.nvme_path: cannot make a file in ", folder, ": ",
+                   std::strerror(errno));
+  }
+  return file;
+}
+
+uint64_t free_bytes(const std::filesystem::path& folder) {
+  struct statvfs status {};
+  return ::statvfs(folder.c_str(), &status) == 0 ? uint64_t(status.f_bavail) * status.f_frsize : 0;
+}
+
+}  // namespace
+
+StateSwapper::StateSwapper(StateSwapperOptions options, TensorsOf tensors_of)
+    : options_(std::move(options)),
+      tensors_of_(std::move(tensors_of)),
+      file_(open_swap_file(options_.folder)) {
+  try {
+    make_slots();
+  } catch (...) {
+    ::close(file_);
+    throw;
+  }
+}
+
+StateSwapper::~StateSwapper() {
+  io_.reset();  // the kernel uses the slots until then
+  ::close(file_);
+}
+
+size_t StateSwapper::num_slots() const {
+  return 1 + size_t(options_.pipeline_read) + size_t(options_.pipeline_write);
+}
+
+int64_t StateSwapper::buffer_bytes() const {
+  int64_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += int64_t(slot.memory.size());
+  return bytes;
+}
+
+/// Nothing is under way.
+void StateSwapper::make_slots() {
+  if (io_ && slots_.front().memory.size() >= largest_unit_) return;
+  io_.reset();
+  slots_.clear();
+  std::vector<io::MemoryRegion> regions;
+  for (size_t index = 0; index < num_slots(); ++index) {
+    slots_.push_back({io::AlignedBuffer(largest_unit_), {}, {}});
+    if (largest_unit_ > 0) regions.push_back({slots_.back().memory.data(), largest_unit_});
+  }
+  io_ = std::make_unique<io::AsyncIo>(options_.aio, regions);
+}
+
+void StateSwapper::add_extent(Unit& unit, const at::Tensor& tensor) {
+  if (!tensor.is_contiguous() || !tensor.is_cpu()) {
+    raise<UsageError>(kSwapperWhere, "a tensor on ", tensor.device(),
+                      ", expected a contiguous one on the CPU");
+  }
+  const size_t bytes = tensor.nbytes(), reserved = io::align_up(bytes);
+  if (int64_t(unit.extents.size()) >= options_.buffer_count) {
+    raise<ConfigError>(kSwapperWhere, "offload_optimizer.buffer_count is ", options_.buffer_count,
+                       ", but each sub-group of this optimizer has more tensors on the disk; raise it");
+  }
+  const auto begin = uint64_t(file_bytes_);
+  if (reserved > 0 && ::fallocate(file_, 0, off_t(begin), off_t(reserved)) != 0 && errno != EOPNOTSUPP) {
+    raise<IoError>(kSwapperWhere, "offload_optimizer.nvme_path: ", options_.folder, " has no room for ",
+                   reserved, " more bytes of optimizer states (", free_bytes(options_.folder),
+                   " are free): ", std::strerror(errno));
+  }
+  unit.extents.push_back({begin, bytes, unit.slot_bytes, tensor.sizes().vec()});
+  unit.slot_bytes += reserved;
+  file_bytes_ += int64_t(reserved);
+}
+
+/// Tensors of the unit that are not on the disk yet go there.
+void StateSwapper::take_over(size_t number) {
+  const std::vector<at::Tensor> tensors = tensors_of_(number);
+  Unit& unit = units_[number];
+  unit.is_complete = unit.extents.size() == tensors.size();
+  for (size_t index = unit.extents.size(); index < tensors.size(); ++index) {
+    add_extent(unit, tensors[index]);
+    const Extent& extent = unit.extents.back();
+    if (extent.bytes == 0) continue;
+    const io::AlignedBuffer copy(std::max(io::align_up(extent.bytes), io::kDirectAlignment));
+    std::memcpy(copy.data(), tensors[index].const_data_ptr(), extent.bytes);
+    const uint64_t ticket = io_->start(
+        {io::Transfer::Kind::kWrite, file_, copy.data(), io::align_up(extent.bytes), extent.in_file});
+    check(io_->wait(ticket).error, "write");
+  }
+  largest_unit_ = std::max(largest_unit_, unit.slot_bytes);
+}
+
+void StateSwapper::bind(size_t number, const Slot& slot) const {
+  const std::vector<at::Tensor> tensors = tensors_of_(number);
+  const Unit& unit = units_.at(number);
+  for (size_t index = 0; index < unit.extents.size(); ++index) {
+    const Extent& extent = unit.extents[index];
+    tensors[index].set_data(
+        at::from_blob(slot.memory.data() + extent.in_slot, extent.sizes, tensors[index].options()));
+  }
+}
+
+void StateSwapper::take_back(size_t number, const Slot& slot) const {
+  const std::vector<at::Tensor> tensors = tensors_of_(number);
+  const Unit& unit = units_.at(number);
+  for (size_t index = 0; index < unit.extents.size(); ++index) {
+    const Extent& extent = unit.extents[index];
+    const at::Tensor& tensor = tensors.at(index);
+    char* const place = slot.memory.data() + extent.in_slot;
+    if (tensor.const_data_ptr() == place || extent.bytes == 0) continue;
+    if (tensor.nbytes() != extent.bytes || !tensor.is_contiguous() || !tensor.is_cpu()) {
+      raise<UsageError>(kSwapperWhere, "a tensor of ", tensor.nbytes(), " bytes on ", tensor.device(),
+                        " in the place of one of ", extent.bytes, ", expected a contiguous one on the CPU");
+    }
+    std::memcpy(place, tensor.const_data_ptr(), extent.bytes);
+  }
+}
+
+void StateSwapper::unbind(size_t number) const {
+  const std::vector<at::Tensor> tensors = tensors_of_(number);
+  for (size_t index = 0; index < units_.at(number).extents.size(); ++index)
+    tensors[index].set_data(at::empty({0}, tensors[index].options()));
+}
+
+StateSwapper::Transfers StateSwapper::start(SwapSpan::Kind kind, size_t number, const Slot& slot) {
+  Transfers transfers{{}, {kind, number, Clock::now(), {}}};
+  const auto io_kind = kind == SwapSpan::Kind::kRead ? io::Transfer::Kind::kRead : io::Transfer::Kind::kWrite;
+  for (const Extent& extent : units_[number].extents) {
+    if (extent.bytes == 0) continue;
+    transfers.tickets.push_back(io_->start(
+        {io_kind, file_, slot.memory.data() + extent.in_slot, io::align_up(extent.bytes), extent.in_file}));
+  }
+  return transfers;
+}
+
+void StateSwapper::start_read(size_t number, Slot& slot) {
+  finish(slot.writes);
+  slot.reads = start(SwapSpan::Kind::kRead, number, slot);
+}
+
+void StateSwapper::start_write(size_t number, Slot& slot) {
+  slot.writes = start(SwapSpan::Kind::kWrite, number, slot);
+}
+
+void StateSwapper::finish(Transfers& transfers) {
+  if (transfers.tickets.empty()) return;
+  int error = 0;
+  for (const uint64_t ticket : std::exchange(transfers.tickets, {})) {
+    const io::Completion done = io_->wait(ticket);
+    if (error == 0) error = done.error;
+  }
+  check(error, transfers.span.kind == SwapSpan::Kind::kRead ? "read" : "write");
+  observe(transfers.span);
+}
+
+void StateSwapper::observe(const SwapSpan& span) const {
+  if (options_.observe) options_.observe({span.kind, span.unit, span.begin, Clock::now()});
+}
+
+void StateSwapper::check(int error, const char* what) const {
+  if (error == 0) return;
+  raise<IoError>(kSwapperWhere, "offload_optimizer.nvme_path: cannot ", what, " the optimizer states in ",
+                 options_.folder, ": ", std::strerror(error));
+}
+
+/// After an error: what is under way no longer matters, but it uses the slots.
+void StateSwapper::finish_all() noexcept {
+  for (Slot& slot : slots_) {
+    for (Transfers* transfers : {&slot.reads, &slot.writes}) {
+      try {
+        finish(*transfers);
+      } catch (const std::exception&) {
+        // The first error is the one that is thrown.
+      }
+    }
+  }
+}
+
+void StateSwapper::step_through(const std::vector<size_t>& units, Access access,
+                                const std::function<void(size_t)>& work) {
+  for (size_t index = 0; index < units.size(); ++index) {
+    const size_t unit = units[index];
+    Slot& slot = slots_[index % slots_.size()];
+    if (index == 0 || !options_.pipeline_read) start_read(unit, slot);
+    finish(slot.reads);
+    if (options_.pipeline_read && index + 1 < units.size())
+      start_read(units[index + 1], slots_[(index + 1) % slots_.size()]);
+    bind(unit, slot);
+    try {
+      const SwapSpan span{SwapSpan::Kind::kWork, unit, Clock::now(), {}};
+      work(unit);
+      observe(span);
+      if (access == Access::kChange) {
+        take_back(unit, slot);
+        start_write(unit, slot);
+        take_over(unit);
+      }
+    } catch (...) {
+      unbind(unit);
+      throw;
+    }
+    unbind(unit);
+    if (!options_.pipeline_write) finish(slot.writes);
+  }
+  for (Slot& slot : slots_) finish(slot.writes);
+}
+
+bool StateSwapper::are_complete(const std::vector<size_t>& units) const {
+  return std::ranges::all_of(units, [&](size_t number) {
+    const auto unit = units_.find(number);
+    return unit != units_.end() && unit->second.is_complete;
+  });
+}
+
+void StateSwapper::for_each(const std::vector<size_t>& units, Access access,
+                            const std::function<void(size_t)>& work) {
+  make_slots();
+  // New tensors come and go with their unit, between others that stay: in the heap they would add up.
+  std::optional<device::LargeBlocksInPages> pages;
+  if (access == Access::kChange && !are_complete(units)) pages.emplace();
+  try {
+    step_through(units, access, work);
+  } catch (...) {
+    finish_all();
+    throw;
+  }
+}
+
+}  // namespace deepspeed::zero

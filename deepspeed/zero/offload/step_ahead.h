@@ -1,0 +1,66 @@
+// super_offload: slices are stepped in host memory, by a worker, as soon as backward has their gradients.
+//
+// Lian et al., "SuperOffload" (arXiv 2509.21271); what DeepSpeed's option of the name does without clipping.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include <c10/core/Device.h>
+
+#include "deepspeed/device/ordered_worker.h"
+#include "deepspeed/optim/param_group.h"
+#include "deepspeed/zero/offload/slice_arrivals.h"
+
+namespace deepspeed::zero {
+
+/// What was begun in one window, from its first slice to end(). Of one thread at a time; the steps themselves
+/// run in the worker.
+class StepAhead {
+ public:
+  /// Returns the sum of squares of the slice's gradient, and whether the slice was stepped.
+  struct Outcome {
+    double sum_of_squares = 0.0;
+    bool is_stepped = false;
+  };
+  using Step = std::function<Outcome()>;
+
+  /// device: where the model is.
+  StepAhead(const device::Cores& cores, at::Device device);
+
+  bool has_begun() const { return arrivals_.has_value(); }
+  /// slices: all; parts: what their gradients arrive in. `groups` are as the steps will use them.
+  void begin(std::vector<OwnedPart> slices, const std::vector<OwnedPart>& parts,
+             const std::vector<optim::ParamGroup>& groups);
+  /// Of a group as it was at begin().
+  const optim::Hyperparameters& options(size_t group) const { return options_[group]; }
+  /// The first group whose hyperparameters are other ones than at begin().
+  std::optional<size_t> changed_group(const std::vector<optim::ParamGroup>& groups) const;
+  /// Notes a part of the gradients; returns the slices that are complete with it.
+  std::vector<size_t> note(const OwnedPart& part) { return arrivals_->note(part); }
+
+  /// Gives a slice to the worker.
+  void add(size_t slice, Step step);
+  /// The slices that were given to it, in that order.
+  const std::vector<size_t>& order() const { return order_; }
+  bool was_given(size_t slice) const { return places_[slice].has_value(); }
+  /// Waits for the slice's step. Throws what a step has thrown.
+  Outcome outcome(size_t slice);
+  /// Waits for all of them. Throws as outcome().
+  void wait() { worker_.wait(); }
+  /// Waits for all of them, whatever they throw.
+  void end() noexcept;
+
+ private:
+  std::optional<SliceArrivals> arrivals_;
+  std::vector<optim::Hyperparameters> options_;  // [group]
+  std::vector<size_t> order_;                    // slices
+  std::vector<std::optional<size_t>> places_;    // [slice], in order_
+  std::vector<Outcome> outcomes_;                // [slice]
+  int64_t num_before_ = 0;                       // pieces of work of former windows
+  device::OrderedWorker worker_;                 // the last: it ends first
+};
+
+}  // namespace deepspeed::zero

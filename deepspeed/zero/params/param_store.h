@@ -1,0 +1,99 @@
+// The parameters of a model as ZeRO sees them: trainable ones in groups, each group flat in one buffer that
+// the parameters are views of. The model's tensors keep their identity; only their data moves.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/comm/process_group.h"
+#include "deepspeed/tensor/named_tensor.h"
+#include "deepspeed/zero/layout/partition.h"
+#include "deepspeed/zero/layout/shard_layout.h"
+#include "deepspeed/zero/shards/shard.h"
+
+namespace deepspeed::zero {
+
+/// Parameters of one optimizer group, in the order in which they were given.
+struct StoredGroup {
+  std::vector<NamedTensor> params;
+  FlatLayout layout;
+  // The model's; of a model in fp32 the group's parameters may be fp64.
+  at::ScalarType dtype = at::kFloat;
+  // (layout.padded_numel()) in that dtype; the parameters are views of it. At stage 3 this rank's
+  // shards alone, where the store's home says; undefined where that is a disk.
+  at::Tensor flat;
+};
+
+/// Where what a rank holds of the parameters lies while nothing uses them. Shards whose home is a disk are in
+/// the host's memory where that has room for them.
+enum class ParamHome { kDevice, kHost, kDisk };
+
+class ParamStore {
+ public:
+  struct Options {
+    at::ScalarType dtype =
+        at::kFloat;  // of the model's parameters: fp32 (or fp64 where they are), fp16 or bf16
+    bool round_robin = false;
+  };
+
+  /// Casts and flattens the groups' parameters in place; in fp64 all of a group, or none, are. Throws
+  /// UsageError, naming the parameter, where it is not a dense floating point tensor, is not on the device of
+  /// the others, or stands in two groups.
+  ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_size, const Options& options);
+  virtual ~ParamStore() = default;
+  ParamStore(const ParamStore&) = delete;
+  ParamStore& operator=(const ParamStore&) = delete;
+
+  std::vector<StoredGroup>& groups() { return groups_; }
+  const std::vector<StoredGroup>& groups() const { return groups_; }
+  std::vector<FlatLayout> layouts() const;
+  /// What the model's parameters were cast to; fp32 where they were not, and may be fp64.
+  at::ScalarType dtype() const { return dtype_; }
+  bool has_doubles() const;
+  /// Of the parameters as operators see them, and so of their gradients: of most, and of a group.
+  at::TensorOptions options() const;
+  at::TensorOptions options(size_t group) const { return options().dtype(groups_[group].dtype); }
+  /// Of the masters of a group: fp32, or fp64 where the parameters are.
+  at::ScalarType master_dtype(size_t group) const {
+    return groups_[group].dtype == at::kDouble ? at::kDouble : at::kFloat;
+  }
+  /// In memory.
+  virtual int64_t bytes() const;
+  /// The name of a parameter that got other memory than this store has given it, as set_data(), torch::load()
+  /// and Module::to() do it: no update reaches the model there. Nothing where none did.
+  virtual std::optional<std::string> name_of_replaced() const;
+
+  /// Copies rank `root`'s values to all ranks.
+  virtual void broadcast(const comm::ProcessGroup& group, int root);
+
+  /// Stage 3: how the shards of a group lie in its `flat`. Null at other stages.
+  virtual const ShardLayout* shards(size_t) const { return nullptr; }
+  virtual ParamHome home() const { return ParamHome::kDevice; }
+  /// Stage 3: of a parameter of a group; null for one without elements.
+  virtual std::shared_ptr<Shard> shard(size_t, size_t) const { return nullptr; }
+  /// Stage 3: of what is on a disk, and of the memory through which it passes.
+  virtual int64_t disk_bytes() const { return 0; }
+  virtual int64_t buffer_bytes() const { return 0; }
+  /// Stage 3: before elements of the group's flat tensor are written, waits until no device copies from them.
+  virtual void wait_for_reads(size_t, const Interval&) const {}
+  /// Stage 3: waits for shards that were started to be written. Throws IoError, on this rank alone.
+  virtual void finish_writes() {}
+  /// Stage 3: after shards were updated, what is whole of the parameters is stale. Talks to no rank.
+  virtual void shards_changed() {}
+  /// Stage 3: the group's parameters whose shards somebody else changed since the last call.
+  virtual std::vector<size_t> take_set(size_t) { return {}; }
+
+ protected:
+  explicit ParamStore(at::ScalarType dtype) : dtype_(dtype) {}
+
+ private:
+  at::ScalarType dtype_;
+  std::vector<StoredGroup> groups_;
+};
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,45 @@
+#include "deepspeed/zero/params/set_values.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include "deepspeed/zero/access/gather_pool.h"
+
+namespace deepspeed::zero {
+
+bool is_partitioned(const at::Tensor& tensor) { return record_of(tensor) != nullptr; }
+
+at::Tensor shard_of(const at::Tensor& tensor) {
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  if (!storage || !storage->shard()) return {};
+  const auto& shard = storage->shard();
+  if (const at::Tensor memory = shard->memory(); memory.defined()) return memory;
+  const at::Tensor copy = at::empty({shard->numel()}, shard->dtype());
+  shard->read(copy);
+  return copy;
+}
+
+int64_t held_bytes(const at::Tensor& tensor) {
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  if (!storage) return static_cast<int64_t>(tensor.nbytes());
+  return storage->shard()->memory().defined() ? storage->shard()->bytes() : 0;
+}
+
+int64_t disk_bytes(const at::Tensor& tensor) {
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  return storage && !storage->shard()->memory().defined() ? storage->shard()->bytes() : 0;
+}
+
+void check_settable(const at::Tensor& tensor) {
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  if (storage) storage->pool()->check_settable(*storage);
+}
+
+void set_values(const at::Tensor& tensor, const at::Tensor& values) {
+  const c10::NoGradGuard no_grad;
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  if (storage) return storage->pool()->set_values(*storage, values);
+  tensor.detach().copy_(values);
+}
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,273 @@
+#include "deepspeed/zero/params/shard_store.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/zero/agree_after.h"
+#include "deepspeed/zero/params/memory_overlap.h"
+#include "deepspeed/zero/params/trained_dtype.h"
+
+namespace deepspeed::zero {
+namespace {
+
+constexpr const char* kShardStoreWhere = "zero.shard_store";
+
+std::shared_ptr<PartitionedStorage> partitioned_storage_of(const at::Tensor& tensor) {
+  return std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+}
+
+void check_adoptable(const NamedTensor& param, const comm::ProcessGroup& group) {
+  const auto storage = partitioned_storage_of(param.tensor);
+  if (!storage) {
+    raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
+                      "' is being built under a zero::Init that lives still; end it before initialize()");
+  }
+  if (!storage->pool()->is_free()) {
+    raise<UsageError>(
+        kShardStoreWhere, "parameter '", param.name,
+        "' is partitioned already, by another engine, which has it still; call its destroy(), or "
+        "drop it, first");
+  }
+  storage->pool()->check_unused(*storage);
+  const comm::ProcessGroup& built = storage->pool()->group();
+  if (built.size() != group.size() || built.rank() != group.rank()) {
+    raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
+                      "' was partitioned, by zero::Init or an earlier engine, over ", built.size(),
+                      " ranks, of which this one is ", built.rank(), ", expected ", group.size(), " and ",
+                      group.rank(), "; make the parameters whole first, by zero::make_whole()");
+  }
+}
+
+void check_sharded_param(const NamedTensor& param, const ShardStore::Options& options,
+                         const comm::ProcessGroup& group, const at::Device& device) {
+  const at::Tensor& tensor = param.tensor;
+  if (tensor.is_meta()) {
+    raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
+                      "' is on the meta device and has no values; partition the model with "
+                      "zero::Init({.module = model}) and give it values, with load_weights() for example");
+  }
+  check_trained_dtype(kShardStoreWhere, param, options.dtype);
+  if (tensor.device() != device) {
+    raise<UsageError>(kShardStoreWhere, "parameter '", param.name, "' is on ", tensor.device(),
+                      ", the others on ", device, "; move the model to one device first");
+  }
+  if (record_of(tensor)) check_adoptable(param, group);
+}
+
+void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::vector<NamedTensor>& frozen,
+               const ShardStore::Options& options, const comm::ProcessGroup& group) {
+  if (groups.empty() && frozen.empty()) raise<UsageError>(kShardStoreWhere, "there are no parameters");
+  const at::Device device = (groups.empty() ? frozen : groups.front()).at(0).tensor.device();
+  std::unordered_set<const at::TensorImpl*> seen;
+  MemoryOverlap overlap;
+  const auto check = [&](const NamedTensor& param) {
+    check_sharded_param(param, options, group, device);
+    if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) {
+      raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
+                        "' stands in the parameter groups twice");
+    }
+    overlap.add(param);
+  };
+  for (const auto& params : groups) {
+    for (const NamedTensor& param : params) check(param);
+  }
+  for (const NamedTensor& param : frozen) check(param);
+}
+
+void check_not_empty(const std::vector<std::vector<NamedTensor>>& groups) {
+  for (const auto& params : groups) {
+    if (params.empty()) raise<UsageError>(kShardStoreWhere, "a parameter group is empty");
+  }
+}
+
+std::vector<int64_t> numels_of(const std::vector<NamedTensor>& params) {
+  std::vector<int64_t> numels;
+  for (const NamedTensor& param : params) numels.push_back(param.tensor.numel());
+  return numels;
+}
+
+/// scratch: memory for those that follow one another from a disk.
+void move_values(Shard& from, Shard& to, at::Tensor& scratch) {
+  if (from.memory().defined()) return to.write(from.memory());
+  const bool fits = scratch.defined() && scratch.numel() >= from.numel() && scratch.dtype() == from.dtype();
+  if (!fits) scratch = at::empty({from.numel()}, from.dtype());
+  const at::Tensor values = scratch.narrow(0, 0, from.numel());
+  from.read(values);
+  to.write(values);
+}
+
+/// The end of the whole parameters from `first` on that one message takes: a large one travels alone.
+size_t end_of_message(const std::vector<NamedTensor>& params, size_t first) {
+  constexpr int64_t kMostTogether = 256 * 1024;  // elements
+  int64_t numel = params[first].tensor.numel();
+  size_t end = first + 1;
+  for (; end < params.size(); ++end) {
+    const at::Tensor& param = params[end].tensor;
+    numel += param.numel();
+    if (numel > kMostTogether || param.numel() == 0 || record_of(param)) break;
+  }
+  return end;
+}
+
+GatherPoolOptions pool_options(const ShardStore::Options& options, int num_ranks) {
+  GatherPoolOptions pool = options.pool;
+  const ShardFileOptions& file = options.home.file;
+  if (options.home.place != ParamHome::kDisk) return pool;
+  const double numel = double(file.buffer_count) * double(file.buffer_numel) * num_ranks;
+  pool.read_ahead_numel = static_cast<int64_t>(std::min(numel, 1e18));
+  return pool;
+}
+
+}  // namespace
+
+ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector<NamedTensor> frozen,
+                       const comm::ProcessGroup& group, const Options& options)
+    : ParamStore(options.dtype),
+      home_(options.home.place),
+      pool_(std::make_shared<GatherPool>(group, pool_options(options, group.size()))),
+      frozen_(std::move(frozen)) {
+  check_not_empty(groups);
+  check_all(groups, frozen_, options, group);
+  const auto layout_of = [&](const std::vector<NamedTensor>& params) {
+    return ShardLayout(numels_of(params), group.size(), options.sub_group_numel);
+  };
+  const ShardLayout frozen_layout = layout_of(frozen_);
+  std::vector<ShardHome::Group> homes;
+  std::vector<at::ScalarType> dtypes;
+  for (const auto& params : groups)
+    dtypes.push_back(trained_dtype_of_group(kShardStoreWhere, params, options.dtype));
+  ShardHome::Group frozen_home;
+  agree_after(group, kShardStoreWhere, "making places for the parameters", [&] {
+    ShardHome home(options.home);
+    file_ = home.file();
+    for (size_t index = 0; index < groups.size(); ++index) {
+      layouts_.push_back(layout_of(groups[index]));
+      homes.push_back(home.make_group(groups[index], layouts_.back(), dtypes[index]));
+    }
+    if (!frozen_.empty()) frozen_home = home.make_group(frozen_, frozen_layout, dtype());
+  });
+  for (size_t index = 0; index < groups.size(); ++index) {
+    storages_.push_back(partition(groups[index], layouts_[index], homes[index].shards, dtypes[index]));
+    FlatLayout flat_layout(numels_of(groups[index]), group.size());
+    this->groups().push_back(
+        {std::move(groups[index]), std::move(flat_layout), dtypes[index], homes[index].flat});
+  }
+  if (!frozen_.empty()) frozen_storages_ = partition(frozen_, frozen_layout, frozen_home.shards, dtype());
+}
+
+ShardStore::~ShardStore() { pool_->abandon(); }
+
+ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& params, const ShardLayout& layout,
+                                           const std::vector<std::shared_ptr<Shard>>& shards,
+                                           at::ScalarType dtype) {
+  const c10::NoGradGuard no_grad;
+  Storages storages;
+  at::Tensor scratch;
+  while (storages.size() < params.size()) {
+    const size_t index = storages.size();
+    const at::Tensor& param = params[index].tensor;
+    if (param.numel() == 0) {
+      // Nothing to partition; what it is joined with takes its dtype from it too.
+      if (param.scalar_type() != dtype) param.set_data(param.detach().to(dtype));
+      storages.push_back(nullptr);
+    } else if (const auto built = partitioned_storage_of(param)) {
+      move_values(*built->shard(), *shards[index], scratch);
+      storages.push_back(pool_->partition(param, params[index].name, shards[index]));
+    } else {
+      partition_whole(params, index, end_of_message(params, index), layout, shards, dtype, storages);
+    }
+  }
+  return storages;
+}
+
+/// Those from `first` to `end`, whose values travel together: rank 0's.
+void ShardStore::partition_whole(const std::vector<NamedTensor>& params, size_t first, size_t end,
+                                 const ShardLayout& layout, const std::vector<std::shared_ptr<Shard>>& shards,
+                                 at::ScalarType dtype, Storages& storages) {
+  const comm::ProcessGroup& group = pool_->group();
+  std::vector<at::Tensor> parts;
+  for (size_t index = first; index < end; ++index)
+    parts.push_back(params[index].tensor.detach().to(dtype).contiguous().view({-1}));
+  const at::Tensor values = parts.size() == 1 ? parts.front() : at::cat(parts);
+  parts.clear();
+  if (group.size() > 1) group.broadcast(values, 0);
+  int64_t begin = 0;
+  for (size_t index = first; index < end; ++index) {
+    const at::Tensor& param = params[index].tensor;
+    const Interval own = layout.elements(index, group.rank());
+    shards[index]->write(values.narrow(0, begin + own.begin, own.numel()));
+    // In the order of the shards, before it is armed; no bytes are copied.
+    if (!param.is_contiguous()) param.set_data(values.narrow(0, begin, param.numel()).view(param.sizes()));
+    begin += param.numel();
+    storages.push_back(pool_->partition(param, params[index].name, shards[index]));
+  }
+}
+
+std::shared_ptr<Shard> ShardStore::shard(size_t group, size_t param) const {
+  const auto& storage = storages_[group][param];
+  return storage ? storage->shard() : nullptr;
+}
+
+int64_t ShardStore::bytes() const {
+  int64_t bytes = 0;
+  for (const Storages& group : storages_) {
+    for (const auto& storage : group) {
+      if (storage && storage->shard()->memory().defined()) bytes += storage->shard()->bytes();
+    }
+  }
+  return bytes;
+}
+
+void ShardStore::wait_for_reads(size_t group, const Interval& interval) const {
+  if (home_ != ParamHome::kHost) return;
+  for (size_t param = 0; param < storages_[group].size(); ++param) {
+    const auto& storage = storages_[group][param];
+    if (storage && !intersect(layouts_[group].place(param), interval).empty())
+      storage->shard()->wait_for_reads();
+  }
+}
+
+std::optional<std::string> ShardStore::name_of_replaced() const {
+  const auto find = [](const std::vector<NamedTensor>& params,
+                       const Storages& storages) -> std::optional<std::string> {
+    for (size_t index = 0; index < params.size(); ++index) {
+      const auto& storage = storages[index];
+      if (storage && record_of(params[index].tensor) != storage) return params[index].name;
+    }
+    return std::nullopt;
+  };
+  for (size_t group = 0; group < storages_.size(); ++group) {
+    if (auto name = find(groups()[group].params, storages_[group])) return name;
+  }
+  return find(frozen_, frozen_storages_);
+}
+
+void ShardStore::finish_writes() {
+  if (file_) file_->finish_writes();
+}
+
+std::vector<size_t> ShardStore::take_set(size_t group) {
+  std::vector<size_t> found;
+  for (size_t index = 0; index < storages_[group].size(); ++index) {
+    const auto& storage = storages_[group][index];
+    if (storage && pool_->take_was_set(*storage)) found.push_back(index);
+  }
+  return found;
+}
+
+void ShardStore::shards_changed() {
+  for (const Storages& group : storages_) {
+    for (const auto& storage : group) {
+      if (storage) pool_->shard_changed(*storage);
+    }
+  }
+}
+
+}  // namespace deepspeed::zero

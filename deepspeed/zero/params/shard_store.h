@@ -1,0 +1,80 @@
+// The parameters of a model under stage 3: of each parameter this rank holds one shard, in the flat space of
+// its group (shard_layout.h); what is whole of them is the pool's matter.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/comm/process_group.h"
+#include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/layout/shard_layout.h"
+#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/shards/shard_home.h"
+
+namespace deepspeed::zero {
+
+class ShardStore : public ParamStore {
+ public:
+  using Storages = std::vector<std::shared_ptr<PartitionedStorage>>;
+
+  struct Options {
+    at::ScalarType dtype =
+        at::kFloat;  // of the model's parameters: fp32 (or fp64 where they are), fp16 or bf16
+    int64_t sub_group_numel = 1'000'000'000;
+    GatherPoolOptions pool;
+    ShardHomeOptions home = {};
+  };
+
+  /// Partitions the parameters of an already built model in place, one after the other: rank 0's values,
+  /// cast. Of what a zero::Init or a store that is gone has partitioned the shards alone move. The tensors
+  /// keep their identity and sizes. Collective. Throws UsageError, naming the parameter, where it is not a
+  /// dense floating point tensor, shares memory with another one, stands in two groups, or is partitioned
+  /// already, by another engine; CommError. frozen: parameters that no optimizer updates; they are
+  /// partitioned as well, but stand in no group. Where there can be no shards on one rank, e.g. since its
+  /// disk is full, all throw IoError.
+  ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector<NamedTensor> frozen,
+             const comm::ProcessGroup& group, const Options& options);
+  /// The parameters stay partitioned; another store may take them over.
+  ~ShardStore() override;
+
+  const std::shared_ptr<GatherPool>& pool() const { return pool_; }
+  /// Of the parameters of a group; null for one without elements.
+  const Storages& storages(size_t group) const { return storages_[group]; }
+  const std::vector<NamedTensor>& frozen() const { return frozen_; }
+  const Storages& frozen_storages() const { return frozen_storages_; }
+
+  int64_t bytes() const override;
+  std::optional<std::string> name_of_replaced() const override;
+  const ShardLayout* shards(size_t group) const override { return &layouts_[group]; }
+  ParamHome home() const override { return home_; }
+  std::shared_ptr<Shard> shard(size_t group, size_t param) const override;
+  int64_t disk_bytes() const override { return file_ ? file_->file_bytes() : 0; }
+  int64_t buffer_bytes() const override { return file_ ? file_->buffer_bytes() : 0; }
+  void wait_for_reads(size_t group, const Interval& interval) const override;
+  void finish_writes() override;
+  void shards_changed() override;
+  std::vector<size_t> take_set(size_t group) override;
+  /// Nothing is left to do: the parameters are rank 0's from the start.
+  void broadcast(const comm::ProcessGroup&, int) override {}
+
+ private:
+  Storages partition(const std::vector<NamedTensor>& params, const ShardLayout& layout,
+                     const std::vector<std::shared_ptr<Shard>>& shards, at::ScalarType dtype);
+  void partition_whole(const std::vector<NamedTensor>& params, size_t first, size_t end,
+                       const ShardLayout& layout, const std::vector<std::shared_ptr<Shard>>& shards,
+                       at::ScalarType dtype, Storages& storages);
+
+  ParamHome home_;
+  std::shared_ptr<GatherPool> pool_;
+  std::shared_ptr<ShardFile> file_;   // of shards on a disk
+  std::vector<ShardLayout> layouts_;  // [group]
+  std::vector<Storages> storages_;    // [group]
+  std::vector<NamedTensor> frozen_;
+  Storages frozen_storages_;
+};
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,63 @@
+// The storages that a pass uses next, as far as its trace says so, with what a pool wants to know of each: a
+// window over the trace, and a slot for each storage in it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/zero/prefetch/ahead_slots.h"
+#include "deepspeed/zero/prefetch/trace_window.h"
+
+namespace deepspeed::zero {
+
+class PartitionedStorage;
+
+/// Not thread-safe by itself.
+class AheadWindow {
+ public:
+  /// What it asks of the pool.
+  struct Source {
+    std::function<size_t(uint64_t key)> num_storages;                        // that the key can have, at most
+    std::function<std::vector<PartitionedStorage*>(uint64_t key)> storages;  // that it has, in order
+    std::function<AheadSlots::Item(const PartitionedStorage&)> item;
+  };
+
+  /// max_numel, holds_next: of a TraceWindow.
+  AheadWindow(int64_t max_numel, bool holds_next, Source source)
+      : is_used_(max_numel > 0), window_(max_numel, holds_next), source_(std::move(source)) {}
+
+  /// Moves to the position of the trace; null: no pass follows one, so nothing is known.
+  void follow(const UseTrace* trace);
+  void close();
+
+  /// The storage's item is another one.
+  void recount(const PartitionedStorage& storage);
+  /// `storage` is the one of `key` from here on.
+  void replace(const UseTrace* trace, uint64_t key, PartitionedStorage& storage);
+  /// The storage is gone.
+  void forget(const PartitionedStorage& storage);
+
+  const AheadSlots& slots() const { return slots_; }
+  PartitionedStorage& storage(size_t slot) const { return *storages_[slot]; }
+
+ private:
+  void open(const UseTrace& trace);
+  void enter(size_t place, uint64_t key);
+  void leave(size_t place);
+  void put(size_t slot, PartitionedStorage& storage);
+  void clear(size_t slot);
+
+  bool is_used_;
+  TraceWindow window_;
+  Source source_;
+  AheadSlots slots_;
+  std::vector<size_t> slot_begin_;             // by place, and the end of all
+  std::vector<PartitionedStorage*> storages_;  // by slot; null: not in the window
+  std::unordered_map<const PartitionedStorage*, size_t> slot_of_;
+};
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,251 @@
+#include "deepspeed/zero/shards/shard_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <ATen/ops/from_blob.h>
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/device/host_memory.h"
+#include "deepspeed/io/scratch_file.h"
+
+namespace deepspeed::zero {
+namespace {
+
+constexpr const char* kShardFileWhere = "zero.shard_file";
+
+int open_shard_file(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const int file = io::open_scratch_file(folder, /*needs_direct=*/false);
+  if (file < 0) {
+    raise<IoError>(kShardFileWhere, "offload_param.nvme_path: cannot make a file in ", folder, ": ",
+                   std::strerror(errno));
+  }
+  return file;
+}
+
+uint64_t free_disk_bytes(const std::filesystem::path& folder) {
+  struct statvfs status {};
+  return ::statvfs(folder.c_str(), &status) == 0 ? uint64_t(status.f_bavail) * status.f_frsize : 0;
+}
+
+}  // namespace
+
+/// The file outlives its shards.
+class ShardFile::FileShard final : public Shard {
+ public:
+  FileShard(std::shared_ptr<ShardFile> file, std::string name, int64_t numel, at::ScalarType dtype,
+            uint64_t offset)
+      : Shard(numel, dtype), file_(std::move(file)), name_(std::move(name)), offset_(offset) {}
+  ~FileShard() override { file_->forget(*this); }
+
+  const std::string& name() const { return name_; }
+  uint64_t offset() const { return offset_; }
+  size_t page_bytes() const { return io::align_up(size_t(bytes())); }
+
+  bool start_read() override { return file_->start_read(*this); }
+  void read(const at::Tensor& values) override { file_->read(*this, values); }
+  void write(const at::Tensor& values) override { file_->write(*this, values); }
+  void start_write(const at::Tensor& values) override { file_->start_write(*this, values); }
+
+ private:
+  std::shared_ptr<ShardFile> file_;
+  std::string name_;
+  uint64_t offset_;
+};
+
+ShardFile::ShardFile(ShardFileOptions options) : options_(std::move(options)) {
+  if (options_.buffer_count < 1) {
+    raise<ConfigError>(kShardFileWhere, "offload_param.buffer_count is ", options_.buffer_count,
+                       ", expected at least 1: parameters on a disk pass through these buffers");
+  }
+  file_ = open_shard_file(options_.folder);
+}
+
+ShardFile::~ShardFile() {
+  io_.reset();  // the kernel uses the buffers until then
+  ::close(file_);
+}
+
+std::shared_ptr<Shard> ShardFile::add(std::string name, int64_t numel, at::ScalarType dtype) {
+  const std::lock_guard lock(mutex_);
+  if (numel > options_.buffer_numel) {
+    raise<ConfigError>(kShardFileWhere, "offload_param.buffer_size is ", options_.buffer_numel,
+                       " elements, but each rank's shard of parameter '", name, "' has ", numel,
+                       "; raise buffer_size");
+  }
+  const size_t reserved = io::align_up(size_t(numel) * c10::elementSize(dtype));
+  const auto offset = static_cast<uint64_t>(file_bytes_);
+  if (::fallocate(file_, 0, off_t(offset), off_t(reserved)) != 0 && errno != EOPNOTSUPP) {
+    raise<IoError>(kShardFileWhere, "offload_param.nvme_path: ", options_.folder, " has no room for ",
+                   reserved, " more bytes of parameters (", free_disk_bytes(options_.folder),
+                   " are free): ", std::strerror(errno));
+  }
+  file_bytes_ += static_cast<int64_t>(reserved);
+  ++num_shards_;
+  largest_ = std::max(largest_, reserved);
+  return std::make_shared<FileShard>(shared_from_this(), std::move(name), numel, dtype, offset);
+}
+
+int64_t ShardFile::file_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return file_bytes_;
+}
+
+int64_t ShardFile::buffer_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(buffers_.size() * buffer_size_);
+}
+
+/// As many as there can be use for, each large enough for any shard.
+void ShardFile::make_buffers() {
+  const auto wanted = static_cast<size_t>(std::min(options_.buffer_count, num_shards_));
+  if (buffers_.size() >= wanted && buffer_size_ >= largest_) return;
+  for (Buffer& buffer : buffers_) {
+    if (buffer.is_written) finish(buffer);
+    drop(buffer);
+  }
+  io_.reset();
+  buffers_.clear();
+  buffer_size_ = largest_;
+  const auto bytes = static_cast<int64_t>(buffer_size_ + io::kDirectAlignment);
+  std::vector<io::MemoryRegion> regions;
+  for (size_t index = 0; index < wanted; ++index) {
+    Buffer& buffer = buffers_.emplace_back();
+    buffer.memory = device::empty_host(bytes, at::kByte, options_.pin_memory);
+    auto* const begin = static_cast<char*>(buffer.memory.mutable_data_ptr());
+    buffer.data =
+        begin + (io::align_up(reinterpret_cast<uintptr_t>(begin)) - reinterpret_cast<uintptr_t>(begin));
+    regions.push_back({buffer.data, buffer_size_});
+  }
+  io_ = std::make_unique<io::AsyncIo>(options_.aio, regions);
+}
+
+ShardFile::Buffer* ShardFile::find(const FileShard& shard) {
+  for (Buffer& buffer : buffers_) {
+    if (buffer.holder == &shard) return &buffer;
+  }
+  return nullptr;
+}
+
+ShardFile::Buffer* ShardFile::find_free() {
+  for (Buffer& buffer : buffers_) {
+    if (buffer.holder == nullptr) return &buffer;
+  }
+  return nullptr;
+}
+
+ShardFile::Buffer& ShardFile::take_buffer() {
+  Buffer* found = find_free();
+  if (found == nullptr) {
+    found = &*std::ranges::min_element(buffers_, {}, [](const Buffer& buffer) {
+      return std::pair(!buffer.is_written, buffer.is_written ? buffer.age : ~buffer.age);
+    });
+    found->is_written ? finish(*found) : drop(*found);
+  }
+  found->copied.wait();
+  return *found;
+}
+
+void ShardFile::start(io::Transfer::Kind kind, const FileShard& shard, Buffer& buffer) {
+  buffer.ticket = io_->start({kind, file_, buffer.data, shard.page_bytes(), shard.offset()});
+  buffer.is_written = kind == io::Transfer::Kind::kWrite;
+  buffer.holder = &shard;
+  buffer.age = ++num_transfers_;
+}
+
+void ShardFile::finish(Buffer& buffer) {
+  if (buffer.ticket == 0) return;
+  const FileShard& shard = *buffer.holder;
+  const bool is_written = std::exchange(buffer.is_written, false);
+  const io::Completion done = io_->wait(std::exchange(buffer.ticket, 0));
+  const bool has_failed = done.error != 0 || done.bytes < size_t(shard.bytes());
+  if (is_written || has_failed) buffer.holder = nullptr;
+  if (!has_failed) return;
+  if (is_written) {
+    // One error says it all: nobody is to meet those of the other writes later.
+    for (Buffer& other : buffers_) {
+      if (other.is_written) drop(other);
+    }
+  }
+  raise<IoError>(kShardFileWhere, "offload_param.nvme_path: cannot ", is_written ? "write" : "read",
+                 " the shard of parameter '", shard.name(), "' in ", options_.folder, ": ",
+                 done.error != 0 ? std::strerror(done.error) : "the file ended");
+}
+
+void ShardFile::drop(Buffer& buffer) noexcept {
+  try {
+    if (buffer.holder != nullptr) finish(buffer);
+  } catch (const std::exception&) {
+    // Nobody wants it any more; the next read says what is wrong.
+  }
+  buffer.holder = nullptr;
+}
+
+void ShardFile::forget(const FileShard& shard) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (Buffer* const buffer = find(shard)) drop(*buffer);
+}
+
+bool ShardFile::start_read(const FileShard& shard) {
+  const std::lock_guard lock(mutex_);
+  make_buffers();
+  if (find(shard) != nullptr) return true;
+  Buffer* const buffer = find_free();
+  if (buffer == nullptr) return false;
+  buffer->copied.wait();
+  start(io::Transfer::Kind::kRead, shard, *buffer);
+  return true;
+}
+
+void ShardFile::read(const FileShard& shard, const at::Tensor& values) {
+  const std::lock_guard lock(mutex_);
+  make_buffers();
+  Buffer* buffer = find(shard);
+  if (buffer == nullptr) {
+    buffer = &take_buffer();
+    start(io::Transfer::Kind::kRead, shard, *buffer);
+  }
+  if (!buffer->is_written) finish(*buffer);
+  const at::Tensor elements = at::from_blob(buffer->data, {shard.numel()}, shard.dtype());
+  values.copy_(elements, /*non_blocking=*/options_.pin_memory);
+  if (options_.pin_memory) buffer->copied = device::StreamEvent(values.device());
+  if (!buffer->is_written) buffer->holder = nullptr;
+}
+
+ShardFile::Buffer& ShardFile::fill(const FileShard& shard, const at::Tensor& values) {
+  make_buffers();
+  if (Buffer* const stale = find(shard)) drop(*stale);
+  Buffer& buffer = take_buffer();
+  const at::Tensor elements = at::from_blob(buffer.data, {shard.numel()}, shard.dtype());
+  elements.narrow(0, 0, values.numel()).copy_(values);
+  elements.narrow(0, values.numel(), shard.numel() - values.numel()).zero_();
+  start(io::Transfer::Kind::kWrite, shard, buffer);
+  return buffer;
+}
+
+void ShardFile::write(const FileShard& shard, const at::Tensor& values) {
+  const std::lock_guard lock(mutex_);
+  finish(fill(shard, values));
+}
+
+void ShardFile::start_write(const FileShard& shard, const at::Tensor& values) {
+  const std::lock_guard lock(mutex_);
+  fill(shard, values);
+}
+
+void ShardFile::finish_writes() {
+  const std::lock_guard lock(mutex_);
+  for (Buffer& buffer : buffers_) {
+    if (buffer.is_written) finish(buffer);
+  }
+}
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,53 @@
+// Where a model's shards lie while nothing uses their parameters: on the device, in the host's memory, or on
+// a disk, the latter but for those that the host has room for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/zero/layout/shard_layout.h"
+#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/shards/disk_choice.h"
+#include "deepspeed/zero/shards/shard.h"
+#include "deepspeed/zero/shards/shard_file.h"
+
+namespace deepspeed::zero {
+
+struct ShardHomeOptions {
+  ParamHome place = ParamHome::kDevice;
+  bool pin_memory = false;  // page-locked, where the device is none that the host's memory belongs to
+  // Of kDisk:
+  ShardFileOptions file = {};
+  int64_t max_in_host_numel = 0;  // elements of this rank's shards that stay in the host's memory
+  int64_t min_file_bytes = 0;     // shards of fewer bytes stay there as well
+};
+
+class ShardHome {
+ public:
+  /// Throws as ShardFile does.
+  explicit ShardHome(const ShardHomeOptions& options);
+
+  struct Group {
+    // (layout.flat_numel()), zeros, whose views the shards are; undefined where they lie on a disk.
+    at::Tensor flat;
+    std::vector<std::shared_ptr<Shard>> shards;  // one a parameter
+  };
+  /// Places for the shards of `params`, whose values are not there yet.
+  Group make_group(const std::vector<NamedTensor>& params, const ShardLayout& layout, at::ScalarType dtype);
+  /// Of kDisk; else null.
+  const std::shared_ptr<ShardFile>& file() const { return file_; }
+
+ private:
+  bool is_pinned(const at::Device& device) const;
+  at::Tensor host_zeros(int64_t numel, at::ScalarType dtype, const at::Device& device) const;
+  std::shared_ptr<Shard> make_apart(const NamedTensor& param, int64_t numel, at::ScalarType dtype);
+
+  ShardHomeOptions options_;
+  std::shared_ptr<ShardFile> file_;  // of kDisk
+  DiskChoice disk_;                  // of kDisk
+};
+
+}  // namespace deepspeed::zero

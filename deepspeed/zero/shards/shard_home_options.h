@@ -1,0 +1,15 @@
+// Where the shards of a model lie, from the config.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include "deepspeed/config/config.h"
+#include "deepspeed/zero/shards/shard_home.h"
+
+namespace deepspeed::zero {
+
+/// What offload_param and aio say, for shards of `dtype` on the rank `rank`. Pages are locked on CUDA alone.
+ShardHomeOptions shard_home_options(const config::DeepSpeedConfig& config, at::ScalarType dtype, int rank,
+                                    bool on_cuda);
+
+}  // namespace deepspeed::zero

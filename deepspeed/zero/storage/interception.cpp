@@ -1,0 +1,204 @@
+#include "deepspeed/zero/storage/interception.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
+#include <torch/library.h>
+
+#include "deepspeed/zero/storage/storage_record.h"
+
+namespace deepspeed::zero {
+namespace {
+
+using torch::jit::Stack;
+
+constexpr c10::DispatchKeySet kBelowInterception(c10::DispatchKeySet::FULL_AFTER, kInterceptionKey);
+// Of these layers a result is a wrapper, whose data is not the tensor's own.
+constexpr c10::DispatchKeySet kWrappingKeys({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
+                                             c10::DispatchKey::Functionalize,
+                                             c10::DispatchKey::FuncTorchBatched,
+                                             c10::DispatchKey::FuncTorchGradWrapper,
+                                             c10::DispatchKey::FuncTorchDynamicLayerFrontMode});
+
+enum class OperatorKind { kNoData, kData, kCast, kCopy };
+
+bool reads_metadata_alone(const std::string& name) {
+  static const std::unordered_set<std::string_view> names = {
+      "aten::size",           "aten::sym_size",
+      "aten::stride",         "aten::sym_stride",
+      "aten::sym_numel",      "aten::sym_storage_offset",
+      "aten::is_same_size",   "aten::is_floating_point",
+      "aten::is_complex",     "aten::is_signed",
+      "aten::is_inference",   "aten::is_leaf",
+      "aten::is_conj",        "aten::is_neg",
+      "aten::_is_zerotensor", "aten::output_nr",
+      "aten::_version",       "aten::requires_grad_",
+      "aten::retain_grad",    "aten::retains_grad",
+      "aten::detach_",        "aten::result_type",
+      "aten::record_stream",  "aten::empty_like",
+      "aten::zeros_like",     "aten::ones_like",
+      "aten::full_like",      "aten::rand_like",
+      "aten::randn_like",     "aten::randint_like",
+      "aten::new_empty",      "aten::new_empty_strided",
+      "aten::new_zeros",      "aten::new_ones",
+      "aten::new_full",       "aten::_has_compatible_shallow_copy_type"};
+  return names.contains(name);
+}
+
+bool returns_plain_views(const c10::FunctionSchema& schema) {
+  if (schema.is_mutable() || schema.returns().empty()) return false;
+  for (const c10::Argument& value : schema.returns()) {
+    if (value.alias_info() == nullptr || value.alias_info()->isWrite()) return false;
+  }
+  return true;
+}
+
+OperatorKind kind_of(const c10::OperatorHandle& op) {
+  thread_local std::unordered_map<c10::OperatorName, OperatorKind> known;
+  const auto [entry, is_new] = known.try_emplace(op.operator_name(), OperatorKind::kData);
+  if (!is_new) return entry->second;
+  const std::string& name = op.operator_name().name;
+  if (name == "aten::_to_copy") {
+    entry->second = OperatorKind::kCast;
+  } else if (name == "aten::copy_") {
+    entry->second = OperatorKind::kCopy;
+  } else if (reads_metadata_alone(name) || returns_plain_views(op.schema())) {
+    entry->second = OperatorKind::kNoData;
+  }
+  return entry->second;
+}
+
+/// The records whose data an operator uses, as long as it runs.
+class Uses {
+ public:
+  Uses() = default;
+  ~Uses() {
+    for (const auto& record : records_) record->end_use();
+  }
+  Uses(const Uses&) = delete;
+  Uses& operator=(const Uses&) = delete;
+
+  void begin(const c10::OperatorHandle& op, const Stack& stack) {
+    const auto& arguments = op.schema().arguments();
+    const auto values = torch::jit::last(stack, arguments.size());
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const bool writes = arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite();
+      if (values[i].isTensor()) {
+        begin(op, values[i].toTensor(), writes);
+      } else if (values[i].isList()) {
+        begin_list(op, values[i], writes);
+      }
+    }
+  }
+
+ private:
+  void begin(const c10::OperatorHandle& op, const at::Tensor& tensor, bool writes) {
+    auto record = record_of(tensor);
+    if (!record) return;
+    record->begin_use(op.operator_name().name, writes);
+    records_.push_back(std::move(record));
+  }
+
+  void begin_list(const c10::OperatorHandle& op, const c10::IValue& list, bool writes) {
+    for (const c10::IValue& value : list.toListRef()) {
+      if (value.isTensor()) {
+        begin(op, value.toTensor(), writes);
+      } else if (!value.isNone()) {
+        return;  // a list of numbers
+      }
+    }
+  }
+
+  c10::SmallVector<std::shared_ptr<StorageRecord>, 4> records_;
+};
+
+// The cast that runs on this thread: the copy of its data is left out.
+struct CastInProgress {
+  explicit CastInProgress(const StorageRecord* record)
+      : source(record), outer(std::exchange(current, this)) {}
+  ~CastInProgress() { current = outer; }
+  CastInProgress(const CastInProgress&) = delete;
+  CastInProgress& operator=(const CastInProgress&) = delete;
+
+  static thread_local CastInProgress* current;
+  const StorageRecord* source;
+  CastInProgress* outer;
+  bool left_out = false;
+};
+thread_local CastInProgress* CastInProgress::current = nullptr;
+
+bool covers_its_storage(const at::Tensor& tensor) {
+  return tensor.is_non_overlapping_and_dense() && tensor.storage_offset() == 0 &&
+         static_cast<size_t>(tensor.numel()) * tensor.dtype().itemsize() == tensor.storage().nbytes();
+}
+
+// _to_copy(self, dtype, layout, device, pin_memory, non_blocking, memory_format): the type it casts to, if it
+// does nothing else.
+std::optional<at::ScalarType> plain_cast(const Stack& stack, c10::DispatchKeySet below) {
+  const auto values = torch::jit::last(stack, 7);
+  const at::Tensor& self = values[0].toTensor();
+  if (below.has_any(kWrappingKeys) || self.is_inference() || !covers_its_storage(self)) return std::nullopt;
+  if (!values[1].isInt() || (values[2].isInt() && values[2].toLayout() != at::kStrided)) return std::nullopt;
+  if (values[3].isDevice() && values[3].toDevice() != self.device()) return std::nullopt;
+  if (values[4].isBool() && values[4].toBool()) return std::nullopt;
+  // The elements have to stay in their order in memory.
+  const auto format = values[6].isInt() ? values[6].toMemoryFormat() : at::MemoryFormat::Preserve;
+  if (format != at::MemoryFormat::Preserve &&
+      !(format == at::MemoryFormat::Contiguous && self.is_contiguous()))
+    return std::nullopt;
+  const at::ScalarType dtype = values[1].toScalarType();
+  if (dtype == self.scalar_type() || !at::isFloatingType(dtype) || !self.is_floating_point())
+    return std::nullopt;
+  return dtype;
+}
+
+bool run_cast(const c10::OperatorHandle& op, c10::DispatchKeySet below, Stack* stack) {
+  const auto record = record_of(torch::jit::peek(*stack, 0, 7).toTensor());
+  if (!record) return false;
+  const auto dtype = plain_cast(*stack, below);
+  if (!dtype) return false;
+  auto cast_record = record->cast(*dtype);
+  if (!cast_record) return false;
+  CastInProgress scope(record.get());
+  op.redispatchBoxed(below, stack);
+  if (scope.left_out) arm(stack->back().toTensor(), std::move(cast_record));
+  return true;
+}
+
+// copy_(self, src, non_blocking) inside of a cast: self stays as it was allocated.
+bool leave_out_copy(Stack* stack) {
+  CastInProgress* const cast = CastInProgress::current;
+  if (cast == nullptr || record_of(torch::jit::peek(*stack, 1, 3).toTensor()).get() != cast->source)
+    return false;
+  cast->left_out = true;
+  torch::jit::drop(*stack, 2);
+  return true;
+}
+
+void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const c10::DispatchKeySet below = keys & kBelowInterception;
+  const OperatorKind kind = kind_of(op);
+  // The keys are those for which the operator has a kernel: that of autocast calls it once more.
+  if (kind == OperatorKind::kNoData || keys.has_any(c10::autocast_dispatch_keyset))
+    return op.redispatchBoxed(below, stack);
+  if (kind == OperatorKind::kCast && run_cast(op, below, stack)) return;
+  if (kind == OperatorKind::kCopy && leave_out_copy(stack)) return;
+  Uses uses;
+  uses.begin(op, *stack);
+  op.redispatchBoxed(below, stack);
+}
+
+}  // namespace
+}  // namespace deepspeed::zero
+
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericWrapper, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&deepspeed::zero::intercept>());
+}

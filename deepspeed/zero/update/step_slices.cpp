@@ -1,0 +1,419 @@
+#include "deepspeed/zero/update/step_slices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/kernels/split_master.h"
+#include "deepspeed/zero/update/cut_parameters.h"
+#include "deepspeed/zero/update/cut_shards.h"
+#include "deepspeed/zero/update/step_cut.h"
+
+namespace deepspeed::zero {
+namespace {
+
+// The part of `flat`, which lies at `place`, that is common with `part`.
+at::Tensor common_part(const at::Tensor& flat, const Interval& place, const Interval& part) {
+  if (part.empty()) return flat.narrow(0, 0, 0);
+  const Interval common = intersect(place, part);
+  return flat.narrow(0, common.begin - place.begin, common.numel());
+}
+
+// Adds a slice's part of one flat tensor to what is collected of it: shared where it is all of it.
+void collect(const at::Tensor& flat, const StateSlice& slice, const Interval& part, at::Tensor& collected) {
+  const at::Tensor own = common_part(flat, slice.interval, part);
+  if (!collected.defined()) {
+    if (slice.stays_in_memory && own.numel() == part.numel()) {
+      collected = own;
+      return;
+    }
+    collected = at::empty({part.numel()}, flat.options());
+  }
+  if (own.numel() > 0)
+    collected.narrow(0, std::max(slice.interval.begin, part.begin) - part.begin, own.numel()).copy_(own);
+}
+
+/// State tensors in fp32 and fp64 follow the masters: they may come from a run of another type.
+optim::SliceState in_precision_of(optim::SliceState state, at::ScalarType masters) {
+  for (auto& [name, tensor] : state.tensors) {
+    const at::ScalarType dtype = tensor.scalar_type();
+    if (dtype == at::kDouble || (masters == at::kDouble && dtype == at::kFloat)) tensor = tensor.to(masters);
+  }
+  return state;
+}
+
+}  // namespace
+
+StepSlices::StepSlices(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& group,
+                       const StepSlicesOptions& options)
+    : store_(store),
+      optimizer_(optimizer),
+      group_(group),
+      options_(options),
+      transfers_(store.options().device(), options.offload.pin_memory,
+                 options.offload.is_on() && options.offload.always_copies),
+      worker_stream_(store.options().device()) {
+  for (size_t index = 0; index < store_.groups().size(); ++index) add_slices(index);
+  if (options_.offload.device == OffloadDevice::kNvme) {
+    swapper_ = std::make_unique<StateSwapper>(options_.offload.swapper,
+                                              [this](size_t index) { return swapped_tensors(index); });
+  }
+  make_masters();
+  if (!options_.offload.super_offload) return;
+  make_memory_for_waiting();
+  ahead_ = std::make_unique<StepAhead>(options_.offload.worker_cores, store_.options().device());
+}
+
+std::vector<ParamPiece> StepSlices::pieces(size_t group, const Interval& part) const {
+  const Interval interval{owned_[group].begin + part.begin, owned_[group].begin + part.end};
+  const ShardLayout* const shards = store_.shards(group);
+  return shards != nullptr ? shards->pieces(interval, group_.rank())
+                           : store_.groups()[group].layout.pieces(interval);
+}
+
+std::vector<Interval> StepSlices::cuts_of(size_t group) const {
+  const Interval all{0, owned_[group].numel()};
+  if (const ShardLayout* const shards = store_.shards(group)) {
+    std::vector<Interval> cuts;
+    for (const SubGroup& sub_group : shards->sub_groups()) cuts.push_back(sub_group.in_flat);
+    return cuts;
+  }
+  if (!options_.offload.is_on() || !optimizer_.is_elementwise()) return {all};
+  return equal_pieces(all.numel(), options_.offload.piece_numel);
+}
+
+void StepSlices::add_slices(size_t group) {
+  const StoredGroup& stored = store_.groups()[group];
+  const ShardLayout* const shards = store_.shards(group);
+  owned_.push_back(shards != nullptr     ? Interval{0, shards->flat_numel()}
+                   : options_.stage == 0 ? Interval{0, stored.layout.padded_numel()}
+                                         : stored.layout.partition(group_.rank()));
+  const std::vector<Interval> cuts = cuts_of(group);
+  const size_t num_offloaded =
+      options_.offload.is_on() ? count_within(cuts, options_.offload.ratio) : size_t{0};
+  for (size_t index = 0; index < cuts.size(); ++index) {
+    Slice& slice = slices_.emplace_back();
+    slice.is_offloaded = index < num_offloaded;
+    // A group's first slice has the group's number.
+    slice.flat.id = index == 0 ? group : store_.groups().size() + slices_.size();
+    fill_in(slice, group, cuts[index]);
+  }
+}
+
+void StepSlices::fill_in(Slice& slice, size_t group, const Interval& interval) {
+  const StoredGroup& stored = store_.groups()[group];
+  slice.interval = interval;
+  for (const ParamPiece& piece : pieces(group, interval)) {
+    slice.segments.push_back({static_cast<int64_t>(piece.index), piece.in_interval, piece.offset_in_param,
+                              stored.params[piece.index].tensor.sizes().vec()});
+  }
+  if (options_.stage > 0 && !optimizer_.is_elementwise()) {
+    slice.cut = options_.stage == 3 ? make_cut_shards(store_, group, interval, group_)
+                                    : make_cut_parameters(store_, group, group_);
+    slice.flat.cut = slice.cut.get();
+  }
+  slice.flat.segments = &slice.segments;
+  slice.flat.group = group;
+  slice.flat.whole = group;
+  slice.flat.begin_in_whole = interval.begin;
+}
+
+bool StepSlices::is_at_weights(const Slice& slice) const {
+  // What backward still uses must not be stepped under it.
+  if (steps_ahead(slice) && store_.dtype() == at::kFloat) return false;
+  switch (store_.home()) {
+    case ParamHome::kDevice:
+      return !is_apart(slice);
+    case ParamHome::kHost:
+      return is_apart(slice) || store_.options().device().is_cpu();
+    case ParamHome::kDisk:
+      break;
+  }
+  return false;
+}
+
+bool StepSlices::keeps_master(const Slice& slice) const {
+  return store_.dtype() == at::kFloat ? !is_at_weights(slice) : !options_.sixteen_bit_masters;
+}
+
+SliceWeights StepSlices::weights_at(const Slice& slice, const Interval& part) const {
+  const size_t group = slice.flat.group;
+  const int64_t begin = owned_[group].begin;
+  return {store_, group, {begin + part.begin, begin + part.end}};
+}
+
+at::TensorOptions StepSlices::options_at(const Slice& slice, at::ScalarType dtype) const {
+  const at::TensorOptions options = store_.options().dtype(dtype);
+  return is_apart(slice) ? options.device(at::kCPU) : options;
+}
+
+void StepSlices::make_masters() {
+  for_each(with_masters(), Access::kChange, [&](Slice& slice) {
+    const int64_t numel = slice.interval.numel();
+    const at::ScalarType dtype = options_.split_masters ? at::kShort : store_.master_dtype(slice.flat.group);
+    slice.flat.master = at::empty({numel}, options_at(slice, dtype));
+    take_weights(slice, {0, numel});
+  });
+}
+
+std::vector<size_t> StepSlices::all() const {
+  std::vector<size_t> indices(slices_.size());
+  for (size_t index = 0; index < indices.size(); ++index) indices[index] = index;
+  return indices;
+}
+
+std::vector<size_t> StepSlices::with_masters() const {
+  std::vector<size_t> indices = all();
+  std::erase_if(indices, [&](size_t index) { return !keeps_master(slices_[index]); });
+  return indices;
+}
+
+std::vector<at::Tensor> StepSlices::swapped_tensors(size_t index) const {
+  const Slice& slice = slices_[index];
+  std::vector<at::Tensor> tensors;
+  if (keeps_master(slice) && slice.flat.master.defined()) tensors.push_back(slice.flat.master);
+  for (const auto& [name, tensor] : optimizer_.state(slice.flat.id).tensors) tensors.push_back(tensor);
+  return tensors;
+}
+
+void StepSlices::for_each(const std::vector<size_t>& indices, Access access,
+                          const std::function<void(Slice&)>& work) {
+  std::vector<size_t> on_disk;
+  for (const size_t index : indices) {
+    if (is_on_disk(slices_[index])) {
+      on_disk.push_back(index);
+    } else {
+      work(slices_[index]);
+    }
+  }
+  if (!on_disk.empty()) swapper_->for_each(on_disk, access, [&](size_t index) { work(slices_[index]); });
+}
+
+void StepSlices::note_written_shards() {
+  if (options_.stage != 3) return;
+  for (size_t group = 0; group < owned_.size(); ++group) {
+    for (const size_t param : store_.take_set(group)) {
+      const Interval place = store_.shards(group)->place(param);
+      for (Slice& slice : slices_) {
+        const Interval common = intersect(slice.interval, place);
+        if (slice.flat.group == group && keeps_master(slice) && !common.empty())
+          slice.stale.push_back({common.begin - slice.interval.begin, common.end - slice.interval.begin});
+      }
+    }
+  }
+}
+
+void StepSlices::take_weights(Slice& slice, const Interval& part) const {
+  const at::Tensor master = slice.flat.master.narrow(0, part.begin, part.numel());
+  if (options_.split_masters) {
+    master.zero_();
+  } else {
+    weights_of(slice).read(part, master);
+  }
+}
+
+void StepSlices::follow_weights(Slice& slice, Access access) const {
+  for (const Interval& stale : slice.stale) take_weights(slice, stale);
+  if (access == Access::kChange || !is_on_disk(slice)) slice.stale.clear();
+}
+
+void StepSlices::step(const GradReducer& reducer, double gradient_scale) {
+  // What stays on the device is stepped first: the device goes on with it meanwhile.
+  std::vector<size_t> here, apart;
+  for (const size_t index : all()) {
+    if (has_begun() && ahead_->was_given(index)) continue;
+    (is_apart(slices_[index]) ? apart : here).push_back(index);
+  }
+  std::reverse(apart.begin(), apart.end());  // the last gradients are there first
+  const auto step = [&](Slice& slice) { step_slice(slice, reducer, gradient_scale); };
+  if (has_begun()) publish_begun(reducer);
+  for_each(here, Access::kChange, step);
+  if (!apart.empty()) {
+    expect_transfers(reducer, apart);
+    for_each(apart, Access::kChange, step);
+    transfers_.finish();
+  }
+  store_.finish_writes();
+}
+
+void StepSlices::expect_transfers(const GradReducer& reducer, const std::vector<size_t>& order) {
+  std::vector<at::Tensor> sources;
+  for (const size_t index : order) {
+    const Slice& slice = slices_[index];
+    if (!reducer.keeps_on_host()) sources.push_back(reducer.gradient(slice.flat.group, slice.interval));
+    if (fetches_weights(slice)) sources.push_back(weights_of(slice).memory());
+  }
+  transfers_.expect(std::move(sources), fetches_weights(slices_[order.front()]));
+}
+
+at::Tensor StepSlices::gradient_of(const Slice& slice, const GradReducer& reducer) {
+  if (is_apart(slice) && !reducer.keeps_on_host()) return transfers_.next();
+  return reducer.gradient(slice.flat.group, slice.interval);
+}
+
+at::Tensor StepSlices::copy_of(const SliceWeights& weights, const Slice& slice, int64_t numel) const {
+  const at::Tensor copy = at::empty({numel}, options_at(slice, dtype_of(slice)));
+  weights.read({0, numel}, copy);
+  return copy;
+}
+
+/// Of the model's dtype, where the slice is stepped; it holds the weights where the step reads them. Of a
+/// model in fp32 it is the master that is copied.
+at::Tensor StepSlices::memory_for_weights(const Slice& slice, const SliceWeights& weights) {
+  const int64_t numel = slice.interval.numel();
+  if (is_at_weights(slice)) {
+    weights.wait_for_reads();
+    return weights.memory();
+  }
+  if (fetches_weights(slice)) return transfers_.next();
+  if (sends_weights(slice)) return transfers_.outgoing(numel, dtype_of(slice));
+  if (reads_weights(slice)) return copy_of(weights, slice, numel);
+  return at::empty({numel}, options_at(slice, dtype_of(slice)));
+}
+
+void StepSlices::step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale) {
+  follow_weights(slice, Access::kChange);
+  optim::FlatSlice& flat = slice.flat;
+  const SliceWeights weights = weights_of(slice);
+  const bool is_kept = keeps_master(slice);
+  const bool is_rounded = store_.dtype() != at::kFloat;
+  flat.gradient = gradient_of(slice, reducer);
+  at::Tensor updated;
+  if (is_rounded || sends_weights(slice) || !is_kept) updated = memory_for_weights(slice, weights);
+  const bool is_direct = !is_kept && is_rounded && optimizer_.steps_sixteen_bit_masters();
+  // Of a model in fp32 no copy.
+  if (!is_kept) flat.master = is_direct ? updated : updated.to(store_.master_dtype(flat.group));
+  if (is_rounded && !is_direct) flat.low_precision = updated;
+  optimizer_.step(flat, gradient_scale);
+  if (fetches_weights(slice)) {
+    transfers_.send_back(weights.memory());
+  } else if (sends_weights(slice)) {
+    if (!is_rounded) updated.copy_(flat.master);
+    transfers_.send(weights.memory(), updated);
+  } else if (!is_at_weights(slice)) {
+    weights.write(is_rounded ? updated : flat.master);
+  }
+  flat.gradient.reset();
+  flat.low_precision.reset();
+  if (!is_kept) flat.master.reset();
+}
+
+void StepSlices::visit(size_t group, const Interval& part, Access access, Shown shown,
+                       const VisitSlice& visit) {
+  note_written_shards();
+  std::vector<size_t> indices;
+  for (const size_t index : all()) {
+    const Slice& slice = slices_[index];
+    if (slice.flat.group != group) continue;
+    const bool meets = !intersect(slice.interval, part).empty();
+    const bool is_first =
+        indices.empty() && slice.interval.begin == 0;  // its names and types are those of all
+    if (meets || (part.empty() && is_first)) indices.push_back(index);
+  }
+  for_each(indices, access, [&](Slice& slice) {
+    follow_weights(slice, access);
+    if (options_.split_masters) return visit_split(slice, part, access, shown, visit);
+    const size_t id = slice.flat.id;
+    const bool is_copy = !keeps_master(slice) && store_.home() == ParamHome::kDisk;
+    const SliceWeights weights = weights_of(slice);
+    if (access == Access::kChange) weights.wait_for_reads();
+    const at::Tensor master = keeps_master(slice) ? slice.flat.master
+                              : is_copy           ? copy_of(weights, slice, slice.interval.numel())
+                                                  : weights.memory();
+    visit({slice.interval, master, optimizer_.state(id), !is_on_disk(slice),
+           [&](const optim::SliceState& state) {
+             optimizer_.load_state(id, in_precision_of(state, store_.master_dtype(group)));
+           }});
+    if (is_copy && access == Access::kChange) weights.write(master);
+  });
+  if (access == Access::kChange) store_.finish_writes();
+}
+
+/// Shows fp32 masters of the part alone, which live for the visit.
+void StepSlices::visit_split(Slice& slice, const Interval& part, Access access, Shown shown,
+                             const VisitSlice& visit) {
+  // On a disk weights are read and written by whole parameters.
+  Interval seen = store_.home() == ParamHome::kDisk ? slice.interval : intersect(slice.interval, part);
+  if (seen.empty()) seen = {slice.interval.begin, slice.interval.begin};
+  const int64_t begin = seen.begin - slice.interval.begin, numel = seen.numel();
+  const size_t id = slice.flat.id;
+  StateSlice shows{seen, at::Tensor(), optimizer_.state(id), !is_on_disk(slice),
+                   [&](const optim::SliceState& loaded) {
+                     if (!(seen == slice.interval))
+                       raise<UsageError>("zero.step_slices", "a state is loaded into ", numel,
+                                         " elements of a slice, expected all ", slice.interval.numel());
+                     optimizer_.load_state(id, loaded);
+                   }};
+  for (auto& [name, tensor] : shows.state.tensors) tensor = tensor.narrow(0, begin, numel);
+  if (shown == Shown::kKept) return visit(shows);
+  const SliceWeights weights = weights_at(slice, seen);
+  const at::Tensor upper = is_at_weights(slice) ? weights.memory() : copy_of(weights, slice, numel);
+  const at::Tensor lower = slice.flat.master.narrow(0, begin, numel);
+  shows.master = kernels::join_master(upper, lower);
+  visit(shows);
+  if (access != Access::kChange) return;
+  weights.wait_for_reads();
+  kernels::split_master(shows.master, upper, lower);
+  if (!is_at_weights(slice)) weights.write(upper);
+}
+
+std::optional<optim::SliceState> StepSlices::state_on_disk(size_t group, const Interval& part) const {
+  for (const Slice& slice : slices_) {
+    if (slice.flat.group == group && is_on_disk(slice) && !intersect(slice.interval, part).empty())
+      return optimizer_.state(slice.flat.id);
+  }
+  return std::nullopt;
+}
+
+std::vector<GroupState> StepSlices::kept(size_t group) const {
+  std::vector<GroupState> kept;
+  for (const Slice& slice : slices_) {
+    if (slice.flat.group == group && !is_on_disk(slice))
+      kept.push_back({slice.flat.master, optimizer_.state(slice.flat.id)});
+  }
+  return kept;
+}
+
+GroupState StepSlices::state(size_t group, const Interval& part, Shown shown) {
+  GroupState result;
+  visit(group, part, Access::kRead, shown, [&](const StateSlice& slice) {
+    if (slice.master.defined()) collect(slice.master, slice, part, result.master);
+    auto& tensors = result.state.tensors;
+    if (tensors.empty()) {
+      for (const auto& [name, flat] : slice.state.tensors) tensors.emplace_back(name, at::Tensor());
+    }
+    for (size_t index = 0; index < slice.state.tensors.size(); ++index)
+      collect(slice.state.tensors[index].second, slice, part, tensors.at(index).second);
+    result.state.step = slice.state.step;
+  });
+  return result;
+}
+
+void StepSlices::write_weights() {
+  note_written_shards();
+  if (options_.split_masters) return;  // they are the upper halves
+  for_each(with_masters(), Access::kRead, [&](Slice& slice) {
+    follow_weights(slice, Access::kRead);
+    weights_of(slice).write(slice.flat.master);
+  });
+  store_.finish_writes();
+}
+
+void StepSlices::read_weights() {
+  for_each(with_masters(), Access::kChange, [&](Slice& slice) {
+    slice.stale.clear();
+    take_weights(slice, {0, slice.interval.numel()});
+  });
+}
+
+int64_t StepSlices::master_bytes() const {
+  int64_t bytes = 0;
+  for (const Slice& slice : slices_) {
+    if (keeps_master(slice)) bytes += static_cast<int64_t>(slice.flat.master.nbytes());
+  }
+  return bytes;
+}
+
+}  // namespace deepspeed::zero
