@@ -7,7 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
-#include "deepspeed/checkpoint/universal.h"
+#include "deepspeed/checkpoint/convert/universal.h"
 #include "deepspeed/launcher/program_main.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // zero_to_fp32 CHECKPOINT_DIR OUTPUT: the fp32 weights of a checkpoint as files that PyTorch or safetensors
 // read.
-#include "deepspeed/checkpoint/zero_to_fp32.h"
+#include "deepspeed/checkpoint/convert/zero_to_fp32.h"
 
 #include <cstdint>
 #include <iostream>

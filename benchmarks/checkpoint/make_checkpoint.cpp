@@ -10,10 +10,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "deepspeed/checkpoint/layout.h"
-#include "deepspeed/checkpoint/model_states.h"
-#include "deepspeed/checkpoint/optimizer_states.h"
-#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/content/model_states.h"
+#include "deepspeed/checkpoint/content/optimizer_states.h"
+#include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/launcher/program_main.h"
 
 namespace {

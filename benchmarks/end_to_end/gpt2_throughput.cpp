@@ -15,7 +15,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/device/current_device.h"
 #include "deepspeed/device/memory.h"

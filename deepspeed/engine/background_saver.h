@@ -3,7 +3,7 @@
 
 #include <future>
 
-#include "deepspeed/checkpoint/host_snapshot.h"
+#include "deepspeed/checkpoint/archive/host_snapshot.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/engine/save_job.h"
 

@@ -3,9 +3,9 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/checkpoint/layout.h"
-#include "deepspeed/checkpoint/tag_content.h"
-#include "deepspeed/checkpoint/tag_name.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+#include "deepspeed/checkpoint/tag/tag_content.h"
+#include "deepspeed/checkpoint/tag/tag_name.h"
 #include "deepspeed/engine/checkpoint_io.h"
 
 namespace deepspeed {

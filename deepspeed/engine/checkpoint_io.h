@@ -9,14 +9,14 @@
 #include <unordered_set>
 #include <vector>
 
-#include "deepspeed/checkpoint/deferred_archive.h"
-#include "deepspeed/checkpoint/deferred_tensors.h"
-#include "deepspeed/checkpoint/fp32_source.h"
-#include "deepspeed/checkpoint/manifest.h"
-#include "deepspeed/checkpoint/model_states.h"
-#include "deepspeed/checkpoint/optimizer_files.h"
-#include "deepspeed/checkpoint/optimizer_states.h"
-#include "deepspeed/checkpoint/plain_optimizer.h"
+#include "deepspeed/checkpoint/archive/deferred_archive.h"
+#include "deepspeed/checkpoint/archive/deferred_tensors.h"
+#include "deepspeed/checkpoint/content/model_states.h"
+#include "deepspeed/checkpoint/content/optimizer_states.h"
+#include "deepspeed/checkpoint/content/plain_optimizer.h"
+#include "deepspeed/checkpoint/sources/fp32_source.h"
+#include "deepspeed/checkpoint/sources/optimizer_files.h"
+#include "deepspeed/checkpoint/tag/manifest.h"
 #include "deepspeed/engine/checkpoint_options.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/opened_checkpoint.h"

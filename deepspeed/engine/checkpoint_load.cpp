@@ -9,9 +9,9 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/checkpoint/layout.h"
-#include "deepspeed/checkpoint/misfit_error.h"
-#include "deepspeed/checkpoint/tag_folder.h"
+#include "deepspeed/checkpoint/sources/misfit_error.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+#include "deepspeed/checkpoint/tag/tag_folder.h"
 #include "deepspeed/engine/checkpoint_io.h"
 #include "deepspeed/zero/params/set_values.h"
 

@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/misfit_error.h"
+#include "deepspeed/checkpoint/sources/misfit_error.h"
 #include "deepspeed/engine/checkpoint_io.h"
 #include "deepspeed/zero/params/set_values.h"
 

@@ -6,8 +6,8 @@
 #include <ATen/ops/empty.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/layout.h"
-#include "deepspeed/checkpoint/misfit_error.h"
+#include "deepspeed/checkpoint/sources/misfit_error.h"
+#include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/engine/checkpoint_io.h"
 #include "deepspeed/engine/hyperparameters_json.h"
 

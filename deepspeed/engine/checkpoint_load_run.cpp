@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "deepspeed/base/log.h"
-#include "deepspeed/checkpoint/layout.h"
-#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/device/rng.h"
 #include "deepspeed/engine/checkpoint_io.h"
 

@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "deepspeed/checkpoint/model_states.h"
-#include "deepspeed/checkpoint/value.h"
+#include "deepspeed/checkpoint/content/model_states.h"
+#include "deepspeed/checkpoint/pickle/value.h"
 
 namespace deepspeed {
 

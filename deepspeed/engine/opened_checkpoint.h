@@ -5,11 +5,11 @@
 #include <memory>
 #include <optional>
 
-#include "deepspeed/checkpoint/deferred_archive.h"
-#include "deepspeed/checkpoint/manifest.h"
-#include "deepspeed/checkpoint/model_states.h"
-#include "deepspeed/checkpoint/optimizer_files.h"
-#include "deepspeed/checkpoint/run_state.h"
+#include "deepspeed/checkpoint/archive/deferred_archive.h"
+#include "deepspeed/checkpoint/content/model_states.h"
+#include "deepspeed/checkpoint/content/run_state.h"
+#include "deepspeed/checkpoint/sources/optimizer_files.h"
+#include "deepspeed/checkpoint/tag/manifest.h"
 #include "deepspeed/engine/stored_module.h"
 
 namespace deepspeed {

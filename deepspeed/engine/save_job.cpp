@@ -8,9 +8,9 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/checkpoint/atomic_file.h"
-#include "deepspeed/checkpoint/layout.h"
-#include "deepspeed/checkpoint/zero_to_fp32_script.h"
+#include "deepspeed/checkpoint/convert/zero_to_fp32_script.h"
+#include "deepspeed/checkpoint/file/atomic_file.h"
+#include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/engine/on_all_ranks.h"
 
 namespace deepspeed {

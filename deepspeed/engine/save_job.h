@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "deepspeed/checkpoint/manifest.h"
-#include "deepspeed/checkpoint/tag_folder.h"
-#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/tag/manifest.h"
+#include "deepspeed/checkpoint/tag/tag_folder.h"
 #include "deepspeed/comm/process_group.h"
 
 namespace deepspeed {

@@ -6,9 +6,9 @@
 #include <ATen/ops/empty.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/atomic_file.h"
-#include "deepspeed/checkpoint/tag_name.h"
-#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/file/atomic_file.h"
+#include "deepspeed/checkpoint/tag/tag_name.h"
 #include "deepspeed/engine/checkpoint_io.h"
 #include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/params/set_values.h"

@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "deepspeed/base/interval.h"
-#include "deepspeed/checkpoint/deferred_tensors.h"
+#include "deepspeed/checkpoint/archive/deferred_tensors.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {

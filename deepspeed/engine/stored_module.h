@@ -10,7 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/checkpoint/deferred_archive.h"
+#include "deepspeed/checkpoint/archive/deferred_archive.h"
 
 namespace deepspeed {
 

@@ -7,7 +7,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
-#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
 
 #include "gpt.h"
 

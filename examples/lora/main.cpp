@@ -10,7 +10,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/comm/arguments.h"
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/device/rng.h"

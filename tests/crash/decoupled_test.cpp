@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 
-#include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/tag/layout.h"
 
 #include "tests/crash/saved_run.h"
 #include "tests/support/error_of.h"

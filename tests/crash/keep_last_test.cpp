@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/tag/layout.h"
 
 #include "tests/crash/saved_run.h"
 #include "tests/support/run_ranks.h"

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "deepspeed/checkpoint/tag_folder.h"
+#include "deepspeed/checkpoint/tag/tag_folder.h"
 
 #include "tests/crash/saved_run.h"
 #include "tests/support/error_of.h"

@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "deepspeed/checkpoint/layout.h"
-#include "deepspeed/checkpoint/manifest.h"
-#include "deepspeed/checkpoint/universal.h"
+#include "deepspeed/checkpoint/convert/universal.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+#include "deepspeed/checkpoint/tag/manifest.h"
 
 #include "tests/crash/saved_run.h"
 #include "tests/support/error_of.h"

@@ -10,8 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "deepspeed/checkpoint/layout.h"
-#include "deepspeed/checkpoint/universal.h"
+#include "deepspeed/checkpoint/convert/universal.h"
+#include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/device/rng.h"
 #include "deepspeed/zero/gathered_parameters.h"
 

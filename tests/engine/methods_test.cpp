@@ -5,7 +5,7 @@
 
 #include <gmock/gmock.h>
 
-#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
 
 #include "tests/engine/method_table.h"
 #include "tests/support/temporary_folder.h"

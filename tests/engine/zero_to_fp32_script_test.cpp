@@ -1,5 +1,5 @@
 // zero_to_fp32.py beside `latest`, called as DeepSpeed's users call theirs.
-#include "deepspeed/checkpoint/zero_to_fp32_script.h"
+#include "deepspeed/checkpoint/convert/zero_to_fp32_script.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "deepspeed/checkpoint/weight_source.h"
-#include "deepspeed/checkpoint/zero_to_fp32.h"
+#include "deepspeed/checkpoint/convert/zero_to_fp32.h"
+#include "deepspeed/checkpoint/weights/weight_source.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/temporary_folder.h"

@@ -16,7 +16,7 @@
 
 #include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/message.h"
-#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/initialize.h"
 
 #include "tests/equivalence/value_differences.h"

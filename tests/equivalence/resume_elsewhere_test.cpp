@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "deepspeed/checkpoint/layout.h"
-#include "deepspeed/checkpoint/manifest.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+#include "deepspeed/checkpoint/tag/manifest.h"
 #include "deepspeed/initialize.h"
 
 #include "tests/equivalence/moving_training.h"

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/initialize.h"
 #include "deepspeed/zero/gathered_parameters.h"
 

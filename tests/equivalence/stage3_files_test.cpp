@@ -7,10 +7,10 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/layout.h"
-#include "deepspeed/checkpoint/torch_archive.h"
-#include "deepspeed/checkpoint/universal.h"
-#include "deepspeed/checkpoint/zero_to_fp32.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/convert/universal.h"
+#include "deepspeed/checkpoint/convert/zero_to_fp32.h"
+#include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/engine/load_weights.h"
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"

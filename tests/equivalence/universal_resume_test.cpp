@@ -8,10 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "deepspeed/checkpoint/layout.h"
-#include "deepspeed/checkpoint/manifest.h"
-#include "deepspeed/checkpoint/torch_archive.h"
-#include "deepspeed/checkpoint/universal.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/convert/universal.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+#include "deepspeed/checkpoint/tag/manifest.h"
 #include "deepspeed/initialize.h"
 
 #include "tests/equivalence/moving_training.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "deepspeed/checkpoint/value.h"
+#include "deepspeed/checkpoint/pickle/value.h"
 
 namespace deepspeed::testing {
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/json.h"
-#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/engine/seed.h"
 #include "deepspeed/initialize.h"
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/torch_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
 
 #include "gpt.h"
 #include "model_file.h"

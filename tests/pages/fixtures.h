@@ -17,8 +17,8 @@
 
 #include <gtest/gtest.h>
 
-#include "deepspeed/checkpoint/universal.h"
-#include "deepspeed/checkpoint/zero_to_fp32.h"
+#include "deepspeed/checkpoint/convert/universal.h"
+#include "deepspeed/checkpoint/convert/zero_to_fp32.h"
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/kernels/adam.h"
 #include "deepspeed/kernels/update.h"

@@ -22,8 +22,8 @@
 #include <unistd.h>
 
 #include "deepspeed/base/env.h"
-#include "deepspeed/checkpoint/crc32.h"
-#include "deepspeed/checkpoint/layout.h"
+#include "deepspeed/checkpoint/file/crc32.h"
+#include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/initialize.h"
 
 #include "tests/support/odd_net.h"

@@ -1,0 +1,56 @@
+// A file of torch.save whose large tensors stay in the file until parts of them are asked for.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/base/interval.h"
+#include "deepspeed/checkpoint/archive/zip_reader.h"
+#include "deepspeed/checkpoint/file/file_sums.h"
+#include "deepspeed/checkpoint/pickle/value.h"
+
+namespace deepspeed::checkpoint {
+
+/// Not for two threads at once.
+class DeferredArchive {
+ public:
+  /// Storages of more bytes are deferred: their tensors in value() are on the meta device.
+  static constexpr int64_t kDeferredBytes = 64 * 1024;
+
+  /// Reads everything but the deferred storages. Throws as read_torch_archive(). With `sums` all that is read
+  /// is compared with them.
+  explicit DeferredArchive(std::filesystem::path path, std::optional<FileSums> sums = std::nullopt);
+
+  const std::filesystem::path& path() const { return zip_.path(); }
+  const Value& value() const { return value_; }
+  uint64_t bytes_read() const { return zip_.bytes_read(); }
+  /// As FileReader::release().
+  void release() const { zip_.release(); }
+
+  /// Copies the elements [begin, end) of `tensor`, counted in its own order, into `destination` (1-D, as
+  /// many, any dtype and device). `tensor`: contiguous, of value(), deferred or not.
+  void read(const at::Tensor& tensor, const Interval& elements, const at::Tensor& destination) const;
+  /// The whole tensor on the CPU, with its record's own checksum compared where it fills the record.
+  at::Tensor load(const at::Tensor& tensor) const;
+  /// `value` with all tensors inside of it loaded.
+  Value load(Value value) const;
+  /// Reads all that was deferred once, in small pieces, and compares it with its checksums. Throws
+  /// CheckpointError.
+  void verify() const;
+
+ private:
+  void read_bytes(const at::Tensor& tensor, int64_t first, void* destination, int64_t numel) const;
+  const std::string& record_of(const at::Tensor& tensor) const;
+
+  ZipReader zip_;
+  std::unordered_map<const void*, std::string> records_;  // by deferred storage; value_ keeps them alive
+  Value value_;
+};
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,30 @@
+// A copy of what files will hold, in host memory: training goes on while it is written.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/device/stream_event.h"
+
+namespace deepspeed::checkpoint {
+
+/// The memory is kept for the next snapshot, which overwrites this one.
+class HostSnapshot {
+ public:
+  /// Bytes of host memory that a snapshot of `contents` takes beyond what is held already.
+  uint64_t missing_bytes(const std::vector<ArchiveContent>& contents) const;
+  /// Copies the records and puts the copies in their place. Those of a device are on their way when it
+  /// returns: finish() waits for them.
+  void take(std::vector<ArchiveContent>& contents);
+  /// Any thread may call.
+  void finish() const { copied_.wait(); }
+
+ private:
+  at::Tensor memory_;  // bytes; pinned where records come from a device
+  device::StreamEvent copied_;
+};
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,58 @@
+// Files of torch.save: a zip archive of a pickle (protocol 2) and one record a storage. Written files load
+// with torch.load(weights_only=True); reading builds values and tensors only and never executes anything.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deepspeed/checkpoint/file/file_sums.h"
+#include "deepspeed/checkpoint/pickle/value.h"
+#include "deepspeed/io/file_writer.h"
+
+namespace deepspeed::checkpoint {
+
+/// Gives the data of a tensor on the meta device when it is written: contiguous, on the CPU, as many
+/// elements.
+using TensorProvider = std::function<at::Tensor(const at::Tensor& deferred)>;
+
+/// The same in pieces, in the elements' order: passes each on to `sink`.
+using PieceSink = std::function<void(const void* data, size_t size)>;
+using TensorStream = std::function<void(const at::Tensor& deferred, const PieceSink& sink)>;
+/// Of a provider: one piece a tensor.
+TensorStream stream_of(TensorProvider provide);
+
+/// Writes `value`. Tensors that share a storage share a record; a tensor that is a view of a larger storage
+/// is written alone (its own elements), never with the rest of that storage. Throws IoError; an existing file
+/// is replaced. Tensors on the meta device are written as `provide` gives them, one after the other, so that
+/// no two need be in memory. Returns the file's checksums.
+FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
+                             const TensorProvider& provide = nullptr, const io::WriterOptions& options = {});
+
+/// What a file will hold.
+struct ArchiveContent {
+  std::string pickled;
+  std::vector<at::Tensor> records;  // 1-D, contiguous, on the tensors' own device
+  TensorStream stream = nullptr;    // of those on the meta device
+
+  uint64_t num_bytes() const;
+};
+
+/// The two halves of write_torch_archive(), for content that is written later. The records share the memory
+/// of the tensors in `value`. `stream`: tensors on the meta device are written as it gives them.
+ArchiveContent make_archive_content(const Value& value, TensorStream stream = nullptr);
+FileSums write_archive_content(const std::filesystem::path& path, const ArchiveContent& content,
+                               const io::WriterOptions& options = {});
+
+struct ReadOptions {
+  bool tensor_data = true;  // false: tensors come on the meta device (sizes and dtypes only)
+  std::optional<FileSums> sums = std::nullopt;  // what is read is compared with them
+};
+
+/// Reads a file of torch.save (zip format). Throws CheckpointError, naming the file and what is wrong in it:
+/// torn, altered, an unknown global (by name), a dtype that torch does not know.
+Value read_torch_archive(const std::filesystem::path& path, const ReadOptions& options = {});
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,75 @@
+#include "deepspeed/checkpoint/content/json_value.h"
+
+#include <limits>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kJsonValueWhere = "checkpoint.json_value";
+
+Json array_of(const std::vector<Value>& items) {
+  Json array = Json::array();
+  for (const Value& item : items) array.push_back(json_of_value(item));
+  return array;
+}
+
+Json object_of(const Dict& dict) {
+  Json object = Json::object();
+  for (const auto& [key, value] : dict.items()) {
+    const auto* number = key.get_if<int64_t>();
+    object[number != nullptr ? std::to_string(*number) : key.as_string()] = json_of_value(value);
+  }
+  return object;
+}
+
+}  // namespace
+
+Value value_of_json(const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::boolean:
+      return json.get<bool>();
+    case Json::value_t::number_integer:
+      return json.get<int64_t>();
+    case Json::value_t::number_unsigned:
+      if (json.get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max())) return json.get<double>();
+      return json.get<int64_t>();
+    case Json::value_t::number_float:
+      return json.get<double>();
+    case Json::value_t::string:
+      return json.get<std::string>();
+    case Json::value_t::array: {
+      List list;
+      for (const Json& item : json) list.push_back(value_of_json(item));
+      return list;
+    }
+    case Json::value_t::object: {
+      Dict dict;
+      for (const auto& [key, item] : json.items()) dict.items().emplace_back(key, value_of_json(item));
+      return dict;
+    }
+    default:
+      return None{};
+  }
+}
+
+Json json_of_value(const Value& value) {
+  if (value.is_none()) return nullptr;
+  if (const auto* flag = value.get_if<bool>()) return *flag;
+  if (const auto* number = value.get_if<int64_t>()) return *number;
+  if (const auto* number = value.get_if<double>()) return *number;
+  if (const auto* text = value.get_if<std::string>()) return *text;
+  if (const auto* list = value.get_if<List>()) return array_of(*list);
+  if (const auto* tuple = value.get_if<Tuple>()) return array_of(tuple->items);
+  if (const auto* set = value.get_if<Set>()) return array_of(set->items);
+  if (const auto* size = value.get_if<Size>()) return size->dims;
+  if (const auto* dict = value.get_if<Dict>()) return object_of(*dict);
+  if (const auto* tensor = value.get_if<at::Tensor>(); tensor != nullptr && tensor->dim() == 0) {
+    if (at::isIntegralType(tensor->scalar_type(), /*includeBool=*/false)) return value.as_int();
+    return value.as_double();
+  }
+  raise<CheckpointError>(kJsonValueWhere, "a ", value.kind(), " cannot be read as JSON");
+}
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,52 @@
+// The content of a model_states file of stages 0 to 2, as plain data; the keys of the file stand in
+// model_states.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/base/json.h"
+#include "deepspeed/checkpoint/content/version.h"
+#include "deepspeed/checkpoint/pickle/value.h"
+
+namespace deepspeed::checkpoint {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+using NamedShapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
+
+/// What describes the weights: all that zero_to_fp32 needs of the file.
+struct ModuleStates {
+  NamedTensors module;  // parameters and buffers in the module's order and dtype, aliases included
+  std::vector<std::string> buffer_names;  // of the entries of `module`
+  /// ZeRO only: for each parameter group the trainable parameters in the order of the flat space.
+  std::optional<std::vector<NamedShapes>> param_shapes;
+  std::optional<NamedShapes> frozen_param_shapes;
+  std::optional<NamedTensors> frozen_param_fragments;  // whole tensors, on the CPU
+  std::vector<std::pair<std::string, std::string>>
+      shared_params;  // alias -> the name under which it is stored
+  std::string ds_version = kDeepSpeedVersion;
+};
+
+struct ModelStates {
+  ModuleStates states;
+  Value optimizer;                   // stage 0: the optimizer's own state; else None
+  std::optional<Json> lr_scheduler;  // its state_dict
+  int64_t skipped_steps = 0;
+  int64_t global_steps = 0;
+  int64_t global_samples = 0;
+  int64_t dp_world_size = 1;
+  int64_t mp_world_size = 1;
+  Json ds_config = Json::object();
+  Dict client_state;  // of the caller of save_checkpoint; reading collects every key that is not DeepSpeed's
+};
+
+/// The value to write. Throws UsageError where a key of `client_state` is one of DeepSpeed's own.
+Value build_model_states(const ModelStates& states);
+
+/// Throws CheckpointError naming the key that is missing or of another kind.
+ModelStates parse_model_states(const Value& value);
+ModuleStates parse_module_states(const Value& value);
+
+}  // namespace deepspeed::checkpoint

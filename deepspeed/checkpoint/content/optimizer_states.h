@@ -1,0 +1,72 @@
+// The content of an optim_states file of ZeRO stages 1 to 3 (one rank's partitions), as plain data; the keys
+// of the file stand in optimizer_states.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/base/json.h"
+#include "deepspeed/checkpoint/content/version.h"
+#include "deepspeed/checkpoint/pickle/value.h"
+
+namespace deepspeed::checkpoint {
+
+/// Members of DeepSpeed's LossScaler (not dynamic: only `cur_scale` counts) and DynamicLossScaler.
+struct LossScalerStates {
+  bool dynamic = false;
+  double cur_scale = 1.0;
+  int64_t cur_iter = 0;
+  int64_t last_overflow_iter = -1;
+  double scale_factor = 2.0;
+  int64_t scale_window = 1000;
+  double min_scale = 1.0;
+  int64_t delayed_shift = 1;  // the hysteresis of the config
+  int64_t cur_hysteresis = 1;
+  bool consecutive_hysteresis = false;
+  bool raise_error_at_min_scale = true;
+  at::ScalarType dtype = at::kHalf;
+};
+
+/// Where this rank's part of a parameter lies in its partition, in elements.
+struct FragmentAddress {
+  int64_t numel = 0;
+  int64_t start = 0;
+  friend bool operator==(const FragmentAddress&, const FragmentAddress&) = default;
+};
+
+/// Of a parameter group, at stage 3 of one of its sub-groups.
+struct PartitionStates {
+  at::Tensor fp32;              // (numel of the partition - padding), fp32; at stage 3 with padding
+  size_t param_group = 0;       // stage 3: of the optimizer, whose sub-groups follow each other
+  int64_t padding = 0;          // elements at the end of this rank's partition that belong to no parameter
+  int64_t partition_count = 1;  // ranks that share the group
+  std::vector<std::pair<std::string, FragmentAddress>> fragments;
+  /// The optimizer's own state, empty before its first step: "exp_avg", ... over the whole padded partition.
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  std::optional<int64_t> step;
+  Json options = Json::object();  // hyperparameters of the group: "lr", "betas", ...
+};
+
+struct ZeroOptimizerStates {
+  int zero_stage = 1;  // 1 to 3
+  LossScalerStates loss_scaler;
+  bool overflow = false;
+  double clip_grad = 0.0;
+  std::vector<PartitionStates> groups;
+  Json ds_config = Json::object();
+  std::string ds_version = kDeepSpeedVersion;
+};
+
+Value build_optimizer_states(const ZeroOptimizerStates& states);
+
+/// Throws CheckpointError naming what is missing or of another kind, NotSupportedError for files of
+/// DeepSpeed's elastic_checkpoint.
+ZeroOptimizerStates parse_optimizer_states(const Value& value);
+
+/// The weights alone, without state and options: all that zero_to_fp32 needs of the file.
+ZeroOptimizerStates parse_partitions(const Value& value);
+
+}  // namespace deepspeed::checkpoint

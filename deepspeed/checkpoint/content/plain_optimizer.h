@@ -1,0 +1,46 @@
+// The `optimizer` entry of a model file at stage 0: a torch optimizer's state_dict with one state a
+// parameter; in 16-bit precision wrapped, with the fp32 masters and the loss scaler beside it. DeepSpeed's
+// wrapper of FusedAdam keeps a group's masters and states flat, as those of one parameter; its wrapper of
+// other optimizers keeps them by parameter. A scaler without masters, of fp16 autocast, is one more entry of
+// the state_dict.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/base/json.h"
+#include "deepspeed/checkpoint/content/optimizer_states.h"
+#include "deepspeed/checkpoint/pickle/value.h"
+
+namespace deepspeed::checkpoint {
+
+struct ParamOptimizerState {
+  std::vector<std::pair<std::string, at::Tensor>>
+      tensors;  // "exp_avg", ... in the parameter's shape; may be empty
+  int64_t step = 0;
+};
+
+struct PlainGroupStates {
+  std::vector<ParamOptimizerState> params;  // in the group's order; one for all beside fp32_flat
+  std::vector<std::string> names;           // of the parameters; empty where the file does not say
+  Json options = Json::object();
+  at::Tensor fp32_flat;          // 16-bit, flat: masters of the group, unpadded
+  std::vector<at::Tensor> fp32;  // 16-bit, by parameter: masters, in the parameter's shape
+};
+
+struct PlainOptimizerStates {
+  std::vector<PlainGroupStates> groups;
+  bool has_masters = false;                     // 16-bit: the wrapped form
+  std::optional<LossScalerStates> loss_scaler;  // 16-bit, and fp32 that scales its loss
+  double clip_grad = 0.0;
+};
+
+Value build_plain_optimizer(const PlainOptimizerStates& states);
+
+/// Throws CheckpointError naming what is missing or of another kind.
+PlainOptimizerStates parse_plain_optimizer(const Value& value);
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,33 @@
+// What a rank needs to go on exactly where it stood, beside weights and optimizer: random streams,
+// the position of the data loader and that in the accumulation window. A file of our own, one a rank, that
+// DeepSpeed's patterns pass over.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/checkpoint/pickle/value.h"
+
+namespace deepspeed::checkpoint {
+
+struct LoaderState {
+  uint64_t seed = 0;
+  int64_t epoch = -1;
+  int64_t samples_consumed = 0;
+  bool epoch_ended = true;
+};
+
+struct RunState {
+  at::Tensor cpu_rng;   // bytes
+  at::Tensor cuda_rng;  // undefined without CUDA
+  std::optional<LoaderState> loader;
+  int64_t micro_steps = 0;  // that the accumulation window under way has behind it
+};
+
+Value build_run_state(const RunState& state);
+/// Throws CheckpointError naming what is missing or of another kind.
+RunState parse_run_state(const Value& value);
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,162 @@
+// The writing side of universal checkpoints.
+#include "deepspeed/checkpoint/convert/universal.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/file/atomic_file.h"
+#include "deepspeed/checkpoint/sources/universal_patterns.h"
+#include "deepspeed/checkpoint/sources/universal_source.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+#include "deepspeed/checkpoint/tag/manifest.h"
+#include "deepspeed/checkpoint/tag/tag_content.h"
+#include "deepspeed/checkpoint/tag/tag_folder.h"
+#include "deepspeed/checkpoint/tag/tag_name.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kUniversalWhere = "checkpoint.universal";
+using std::filesystem::path;
+
+/// Absolute, without a slash at the end, so that it has a name and a parent.
+path plain_folder(const path& folder) {
+  const path whole = std::filesystem::absolute(folder).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+/// As DeepSpeed's converter passes on the state of torch's Adam, which takes no plain number.
+at::Tensor step_tensor(int64_t step) { return at::full({}, double(step), at::kFloat); }
+
+std::vector<UniversalMarks> marks_of_all(const UniversalSource& source, bool strict) {
+  const Dict file = source.model_file();
+  UniversalPatterns patterns(file.at("universal_checkpoint_info"));
+  std::vector<UniversalMarks> marks;
+  for (const auto& parameter : source.parameters()) marks.push_back(patterns.marks_of(parameter.name));
+  for (const std::string& pattern : patterns.unused()) {
+    const std::string text =
+        message("the pattern '", pattern, "' of universal_checkpoint_info fits no parameter");
+    if (strict) raise<CheckpointError>(kUniversalWhere, text, "; without strict this is a warning");
+    log::warning("[", kUniversalWhere, "] ", text);
+  }
+  return marks;
+}
+
+/// Writes into a folder and notes the checksums.
+class UniversalWriter {
+ public:
+  UniversalWriter(path input, path folder) : input_(std::move(input)), folder_(std::move(folder)) {}
+
+  void write(const path& file, const Value& value, const TensorProvider& provide = nullptr) {
+    std::filesystem::create_directories(file.parent_path());
+    FileSums sums = write_torch_archive(file, value, provide);
+    const std::lock_guard lock(mutex_);
+    manifest_.files[file.lexically_relative(folder_).generic_string()] = std::move(sums);
+  }
+
+  void write_parameter(const UniversalSource& source, const UniversalSource::Parameter& parameter,
+                       const UniversalMarks& marks) {
+    for (const auto& [state, type] : source.states(parameter)) {
+      std::vector<int64_t> sizes = parameter.sizes;
+      if (marks.rows && !sizes.empty()) sizes[0] = std::min(sizes[0], *marks.rows);
+      Dict content = marks.marks;
+      content.set("param", at::empty(sizes, at::TensorOptions().dtype(type).device(at::kMeta)));
+      write(universal_state_path(folder_, parameter.name, state), content, [&](const at::Tensor&) {
+        const at::Tensor whole = source.load(parameter, state);
+        return sizes.empty() ? whole : whole.narrow(0, 0, sizes[0]);
+      });
+    }
+    if (source.step(parameter) > 0)
+      write(universal_state_path(folder_, parameter.name, kStepState), step_tensor(source.step(parameter)));
+  }
+
+  /// Shares the parameters out among threads, which have files of their own to read from.
+  void write_parameters(const std::vector<UniversalMarks>& marks, const UniversalOptions& options) {
+    std::atomic<size_t> next = 0;
+    std::exception_ptr failure;
+    size_t done = 0;
+    const auto work = [&] {
+      try {
+        const UniversalSource source(input_);
+        for (size_t index = next++; index < marks.size(); index = next++) {
+          write_parameter(source, source.parameters()[index], marks[index]);
+          const std::lock_guard lock(mutex_);
+          ++done;
+          if (options.progress) options.progress(done, marks.size());
+        }
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (!failure) failure = std::current_exception();
+        next = marks.size();
+      }
+    };
+    {
+      std::vector<std::jthread> others;
+      for (int worker = 1; worker < options.num_workers; ++worker) others.emplace_back(work);
+      work();
+    }
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  void write_common(const UniversalSource& source) {
+    write(universal_optimizer_path(folder_), source.optimizer_state());
+    write(model_states_path(folder_.parent_path(), folder_.filename()), source.model_file(),
+          [&](const at::Tensor& deferred) { return source.load_of_model(deferred); });
+    const Manifest manifest = read_manifest(input_);
+    for (const path& file : find_rng_states(input_.parent_path(), input_.filename()))
+      write(folder_ / file.filename(), read_torch_archive(file, {.sums = manifest.sums_of(file)}));
+  }
+
+  void finish() {
+    sync_folder(universal_zero_folder(folder_));
+    write_manifest(folder_, manifest_);
+  }
+
+ private:
+  path input_, folder_;
+  std::mutex mutex_;
+  Manifest manifest_;
+};
+
+}  // namespace
+
+void convert_to_universal(const path& input_folder, const path& output_folder,
+                          const UniversalOptions& options) {
+  if (options.num_workers < 1)
+    raise<UsageError>(kUniversalWhere, "num_workers is ", options.num_workers, ", expected at least 1");
+  const path input = plain_folder(input_folder), output = plain_folder(output_folder);
+  const path dir = output.parent_path();
+  const std::string tag = output.filename();
+  require_tag_name(tag);
+  require_replaceable(output, /*is_universal_save=*/true);
+  require_no_folder(latest_universal_path(dir));
+  const UniversalSource source(input);
+  const std::vector<UniversalMarks> marks = marks_of_all(source, options.strict);
+  const path staging = dir / staging_tag(tag);
+  const StagingLock lock = begin_tag(dir, tag);
+  try {
+    UniversalWriter writer(input, staging);
+    writer.write_parameters(marks, options);
+    writer.write_common(source);
+    writer.finish();
+    publish_tag(dir, tag);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove_all(staging, ignored);
+    throw;
+  }
+  write_latest_universal(dir, tag);
+}
+
+}  // namespace deepspeed::checkpoint

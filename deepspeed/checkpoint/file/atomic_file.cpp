@@ -1,0 +1,104 @@
+#include "deepspeed/checkpoint/file/atomic_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/message.h"
+#include "deepspeed/checkpoint/file/crc32.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kAtomicFileWhere = "checkpoint.atomic_file";
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+}  // namespace
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int handle = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (handle < 0)
+    raise<IoError>(kAtomicFileWhere, "cannot open the folder ", folder, ": ", std::strerror(errno));
+  const bool synced = ::fsync(handle) == 0 || errno == EINVAL;  // EINVAL: a file system without such a call
+  const int error = errno;
+  ::close(handle);
+  if (!synced)
+    raise<IoError>(kAtomicFileWhere, "cannot fsync the folder ", folder, ": ", std::strerror(error));
+}
+
+void make_folders(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  if (folder.empty() || std::filesystem::is_directory(folder, unknown)) return;
+  make_folders(folder.parent_path());
+  const int error = ::mkdir(folder.c_str(), 0777) == 0 ? 0 : errno;
+  if (error != 0 && !std::filesystem::is_directory(folder, unknown))
+    raise<IoError>(kAtomicFileWhere, "the folder ", folder, " cannot be made: ", std::strerror(error));
+  sync_folder(folder_of(folder));
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path, const io::WriterOptions& options)
+    : path_(std::move(path)) {
+  temporary_ = path_;
+  temporary_ += "." + std::to_string(::getpid()) + ".tmp";
+  writer_ = io::open_writer(temporary_, options);
+}
+
+AtomicFile::~AtomicFile() {
+  writer_.reset();
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::fail(const char* action, int error) const {
+  std::string room;
+  if (needed_bytes_ > 0 && (error == ENOSPC || error == EDQUOT)) {
+    std::error_code unknown;
+    const auto space = std::filesystem::space(folder_of(path_), unknown);
+    room = message("; it needs ", needed_bytes_, " bytes, ",
+                   unknown ? std::string("too few") : message(space.available), " are free");
+  }
+  raise<IoError>(kAtomicFileWhere, "cannot ", action, " ", path_, ": ", std::strerror(error), room);
+}
+
+void AtomicFile::reserve(uint64_t bytes) {
+  needed_bytes_ = bytes;
+  if (const int error = writer_->reserve(bytes)) fail("write", error);
+}
+
+uint32_t AtomicFile::write(const void* data, size_t size) {
+  const auto* bytes = static_cast<const char*>(data);
+  written_bytes_ += size;
+  needed_bytes_ = std::max(needed_bytes_, written_bytes_);
+  uint32_t crc = 0;
+  // In pieces that stay in the cache between the checksum and the copy.
+  for (size_t done = 0; done < size;) {
+    const size_t count = std::min<size_t>(size - done, kSumChunkBytes);
+    crc = combine_crc32(crc, summer_.add(bytes + done, count), count);
+    if (const int error = writer_->write(bytes + done, count)) fail("write", error);
+    done += count;
+  }
+  return crc;
+}
+
+FileSums AtomicFile::commit() {
+  if (const int error = writer_->finish()) fail("write", error);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename the temporary file to", errno);
+  temporary_.clear();
+  sync_folder(folder_of(path_));
+  return summer_.finish();
+}
+
+void write_text_atomically(const std::filesystem::path& path, const std::string& text) {
+  AtomicFile file(path, {.method = io::WriteMethod::kPlain});
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+}  // namespace deepspeed::checkpoint

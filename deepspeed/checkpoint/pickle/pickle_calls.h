@@ -1,0 +1,28 @@
+// What the calls inside a pickle build. A pickle names a function and its arguments; nothing is ever called:
+// each name of a fixed list is answered here by building the value that it stands for.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "deepspeed/checkpoint/pickle/pickle_graph.h"
+
+namespace deepspeed::checkpoint {
+
+/// A number in `graph` for the global `module.name`: a dtype at once, else a node that `build_call`
+/// understands. Throws CheckpointError naming it where it is not on the list.
+uint32_t add_global(PickleGraph& graph, std::string module, std::string name);
+
+/// The result of calling `callable` with the tuple `arguments`. Throws CheckpointError.
+uint32_t build_call(PickleGraph& graph, uint32_t callable, uint32_t arguments);
+
+/// Sets the state of an object (`__setstate__`, `__dict__`). Throws CheckpointError.
+void set_state(PickleGraph& graph, uint32_t object, uint32_t state);
+
+/// Gives the storage of record `key` with `num_bytes` bytes. Throws CheckpointError.
+using StorageLoader = std::function<at::Storage(const std::string& key, int64_t num_bytes)>;
+
+/// The storage that the persistent id `("storage", class, key, device, numel)` stands for.
+uint32_t build_storage(PickleGraph& graph, uint32_t persistent_id, const StorageLoader& load);
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,257 @@
+#include "deepspeed/checkpoint/pickle/pickler.h"
+
+#include <bit>
+#include <limits>
+#include <unordered_map>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/pickle/pickle_names.h"
+#include "deepspeed/checkpoint/pickle/pickle_opcodes.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kPicklerWhere = "checkpoint.pickler";
+
+/// Whether every character starts and continues as UTF-8 demands; Python refuses a pickle with any other
+/// text.
+bool is_utf8(const std::string& text) {
+  for (size_t at = 0; at < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[at]);
+    const size_t length = lead < 0x80   ? 1
+                          : lead < 0xC2 ? 0
+                          : lead < 0xE0 ? 2
+                          : lead < 0xF0 ? 3
+                          : lead < 0xF5 ? 4
+                                        : 0;
+    if (length == 0 || length > text.size() - at) return false;
+    for (size_t next = 1; next < length; ++next) {
+      if ((static_cast<unsigned char>(text[at + next]) & 0xC0) != 0x80) return false;
+    }
+    at += length;
+  }
+  return true;
+}
+
+class Pickler {
+ public:
+  explicit Pickler(const StoragePlan& plan) : plan_(plan) {}
+
+  std::string run(const Value& value) {
+    op(Op::kProto);
+    byte(2);
+    write(value);
+    op(Op::kStop);
+    return std::move(out_);
+  }
+
+ private:
+  void op(Op code) { out_.push_back(static_cast<char>(code)); }
+  void byte(uint8_t value) { out_.push_back(static_cast<char>(value)); }
+  template <class T>
+  void little_endian(T value) {
+    for (size_t index = 0; index < sizeof(T); ++index) byte(uint8_t(uint64_t(value) >> (8 * index)));
+  }
+
+  void write(const Value& value) {
+    if (++depth_ > kMaxPickleDepth) {
+      raise<UsageError>(kPicklerWhere, "the value is nested deeper than ", kMaxPickleDepth, " levels");
+    }
+    std::visit([this](const auto& content) { put(content); }, value.data());
+    --depth_;
+  }
+
+  void put(const None&) { op(Op::kNone); }
+  void put(bool value) { op(value ? Op::kNewTrue : Op::kNewFalse); }
+  void put(double value) {
+    op(Op::kBinFloat);
+    const auto bits = std::bit_cast<uint64_t>(value);
+    for (int shift = 56; shift >= 0; shift -= 8) byte(uint8_t(bits >> shift));
+  }
+  void put(int64_t value) {
+    if (value >= 0 && value <= 0xFF) {
+      op(Op::kBinInt1);
+      byte(uint8_t(value));
+    } else if (value >= 0 && value <= 0xFFFF) {
+      op(Op::kBinInt2);
+      little_endian(uint16_t(value));
+    } else if (value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max()) {
+      op(Op::kBinInt);
+      little_endian(int32_t(value));
+    } else {
+      op(Op::kLong1);
+      byte(8);
+      little_endian(value);
+    }
+  }
+  void put(const std::string& text) {
+    if (recall("text " + text)) return;
+    if (!is_utf8(text))
+      raise<UsageError>(kPicklerWhere, "a text is not UTF-8; use Value::bytes for raw bytes");
+    if (text.size() > std::numeric_limits<uint32_t>::max())
+      raise<UsageError>(kPicklerWhere, "a text exceeds 4 GiB");
+    op(Op::kBinUnicode);
+    little_endian(uint32_t(text.size()));
+    out_ += text;
+    memoize("text " + text);
+  }
+  /// Protocol 2 has no bytes: Python writes them as Latin-1 text and the call that turns it back.
+  void put(const std::vector<uint8_t>& bytes) {
+    std::string text;
+    for (const uint8_t value : bytes) {
+      if (value < 0x80) {
+        text.push_back(char(value));
+      } else {
+        text.push_back(char(0xC0 | (value >> 6)));
+        text.push_back(char(0x80 | (value & 0x3F)));
+      }
+    }
+    global("_codecs", "encode");
+    put(text);
+    put(std::string("latin1"));
+    op(Op::kTuple2);
+    op(Op::kReduce);
+  }
+  void put(const List& list) {
+    op(Op::kEmptyList);
+    if (list.empty()) return;
+    op(Op::kMark);
+    for (const Value& item : list) write(item);
+    op(Op::kAppends);
+  }
+  void put(const Tuple& tuple) { put_tuple(tuple.items); }
+  void put(const Set& set) {
+    global("__builtin__", "set");
+    put(List(set.items));
+    op(Op::kTuple1);
+    op(Op::kReduce);
+  }
+  void put(const Dict& dict) {
+    if (dict.ordered()) {
+      global("collections", "OrderedDict");
+      op(Op::kEmptyTuple);
+      op(Op::kReduce);
+    } else {
+      op(Op::kEmptyDict);
+    }
+    if (dict.size() == 0) return;
+    op(Op::kMark);
+    for (const auto& [key, value] : dict.items()) {
+      write(key);
+      write(value);
+    }
+    op(Op::kSetItems);
+  }
+  void put(const Size& size) {
+    global("torch", "Size");
+    put_dims(size.dims);
+    op(Op::kTuple1);
+    op(Op::kReduce);
+  }
+  void put(const DType& dtype) {
+    const std::string_view name = dtype_name(dtype.type);
+    if (name.empty())
+      raise<UsageError>(kPicklerWhere, "a file cannot hold the dtype ", at::toString(dtype.type));
+    global("torch", std::string(name));
+  }
+  void put(const Object& object) {
+    global(object.module, object.name);
+    put_tuple(object.arguments);
+    op(object.arguments.empty() ? Op::kNewObj : Op::kReduce);
+    if (object.state == nullptr) return;
+    write(*object.state);
+    op(Op::kBuild);
+  }
+  void put(const at::Tensor& tensor) {
+    const std::string name = message("tensor ", tensor.unsafeGetTensorImpl());
+    if (recall(name)) return;
+    const StoragePlan::Placement& placement = plan_.placement(tensor);
+    const at::Tensor& record = plan_.records()[placement.record];
+    const bool typed = !storage_class(tensor.scalar_type()).empty();
+    global("torch._utils", typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+    op(Op::kMark);
+    put_storage(placement.record, record, typed);
+    put(placement.offset);
+    put_dims(placement.sizes);
+    put_dims(placement.strides);
+    put(false);
+    put(Dict(/*ordered=*/true));  // backward hooks: none
+    if (!typed) put(DType{tensor.scalar_type()});
+    op(Op::kTuple);
+    op(Op::kReduce);
+    memoize(name);
+  }
+  void put_storage(size_t number, const at::Tensor& record, bool typed) {
+    op(Op::kMark);
+    put(std::string("storage"));
+    if (typed) {
+      global("torch", std::string(storage_class(record.scalar_type())));
+    } else {
+      global("torch.storage", "UntypedStorage");
+    }
+    put(std::to_string(number));
+    put(std::string("cpu"));
+    put(typed ? record.numel() : int64_t(record.nbytes()));
+    op(Op::kTuple);
+    op(Op::kBinPersId);
+  }
+
+  void put_tuple(const std::vector<Value>& items) {
+    begin_tuple(items.size());
+    for (const Value& item : items) write(item);
+    end_tuple(items.size());
+  }
+  void put_dims(const std::vector<int64_t>& dims) {
+    begin_tuple(dims.size());
+    for (const int64_t dim : dims) put(dim);
+    end_tuple(dims.size());
+  }
+  void begin_tuple(size_t size) {
+    if (size > 3) op(Op::kMark);
+  }
+  void end_tuple(size_t size) {
+    constexpr Op kOps[] = {Op::kEmptyTuple, Op::kTuple1, Op::kTuple2, Op::kTuple3};
+    op(size > 3 ? Op::kTuple : kOps[size]);
+  }
+
+  void global(const std::string& module, const std::string& name) {
+    const std::string full_name = "global " + module + " " + name;
+    if (recall(full_name)) return;
+    op(Op::kGlobal);
+    out_ += module + "\n" + name + "\n";
+    memoize(full_name);
+  }
+
+  /// Refers to something written before; false where it was not.
+  bool recall(const std::string& name) {
+    const auto found = memo_.find(name);
+    if (found == memo_.end()) return false;
+    memo_operation(Op::kBinGet, Op::kLongBinGet, found->second);
+    return true;
+  }
+  void memoize(std::string name) {
+    const auto index = uint32_t(memo_.size());
+    memo_.emplace(std::move(name), index);
+    memo_operation(Op::kBinPut, Op::kLongBinPut, index);
+  }
+  void memo_operation(Op short_form, Op long_form, uint32_t index) {
+    if (index <= 0xFF) {
+      op(short_form);
+      byte(uint8_t(index));
+    } else {
+      op(long_form);
+      little_endian(index);
+    }
+  }
+
+  const StoragePlan& plan_;
+  std::string out_;
+  std::unordered_map<std::string, uint32_t> memo_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+std::string pickle(const Value& value, const StoragePlan& plan) { return Pickler(plan).run(value); }
+
+}  // namespace deepspeed::checkpoint

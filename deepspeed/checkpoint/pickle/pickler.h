@@ -1,0 +1,18 @@
+// Writes a value as Python's pickle does it, protocol 2, with tensors as torch.save writes them.
+#pragma once
+
+#include <string>
+
+#include "deepspeed/checkpoint/pickle/storage_plan.h"
+#include "deepspeed/checkpoint/pickle/value.h"
+
+namespace deepspeed::checkpoint {
+
+/// The bytes of data.pkl. Tensors refer to the records of `plan` by number. Throws UsageError for what a file
+/// cannot hold: text that is not UTF-8, a dtype without a name, nesting deeper than a reader accepts.
+std::string pickle(const Value& value, const StoragePlan& plan);
+
+/// Deepest nesting that is written and read.
+inline constexpr int kMaxPickleDepth = 200;
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,155 @@
+#include "deepspeed/checkpoint/pickle/storage_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/pickle/pickle_names.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kStoragePlanWhere = "checkpoint.storage_plan";
+
+class Collector {
+ public:
+  std::vector<at::Tensor> tensors;
+
+  void visit(const Value& value) {
+    std::visit([this](const auto& content) { visit_content(content); }, value.data());
+  }
+
+ private:
+  std::unordered_set<const void*> seen_;
+
+  template <class T>
+  void visit_content(const T&) {}
+  void visit_content(const at::Tensor& tensor) {
+    if (seen_.insert(tensor.unsafeGetTensorImpl()).second) tensors.push_back(tensor);
+  }
+  void visit_content(const List& list) { visit_items(list); }
+  void visit_content(const Tuple& tuple) { visit_items(tuple.items); }
+  void visit_content(const Set& set) { visit_items(set.items); }
+  void visit_content(const Dict& dict) {
+    for (const auto& [key, value] : dict.items()) {
+      visit(key);
+      visit(value);
+    }
+  }
+  void visit_content(const Object& object) {
+    visit_items(object.arguments);
+    if (object.state != nullptr) visit(*object.state);
+  }
+  void visit_items(const std::vector<Value>& items) {
+    for (const Value& item : items) visit(item);
+  }
+};
+
+void check(const at::Tensor& tensor, bool deferred) {
+  if (!tensor.defined()) raise<UsageError>(kStoragePlanWhere, "an undefined tensor cannot be saved");
+  if (tensor.is_meta() && !deferred)
+    raise<UsageError>(kStoragePlanWhere, "a tensor on the meta device has no data to save");
+  if (tensor.layout() != at::kStrided)
+    raise<UsageError>(kStoragePlanWhere, "only dense tensors can be saved, got a sparse one");
+  if (dtype_name(tensor.scalar_type()).empty()) {
+    raise<UsageError>(kStoragePlanWhere, "tensors of dtype ", at::toString(tensor.scalar_type()),
+                      " cannot be saved");
+  }
+}
+
+struct Extent {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+/// The elements of its storage that a tensor with at least one element reaches.
+Extent extent_of(const at::Tensor& tensor) {
+  int64_t last = tensor.storage_offset();
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) last += (tensor.size(dim) - 1) * tensor.stride(dim);
+  return {tensor.storage_offset(), last + 1};
+}
+
+bool is_plain_view(const at::Tensor& tensor) {
+  return tensor.numel() > 0 && !tensor.is_conj() && !tensor.is_neg();
+}
+
+struct SharedRecord {
+  Extent extent;
+  int64_t record = -1;  // not yet numbered
+};
+
+using StorageKey = std::pair<const void*, at::ScalarType>;
+StorageKey key_of(const at::Tensor& tensor) {
+  return {tensor.storage().unsafeGetStorageImpl(), tensor.scalar_type()};
+}
+
+/// Unions of the overlapping extents of dense tensors, ascending, for each storage.
+std::map<StorageKey, std::vector<SharedRecord>> merge_extents(const std::vector<at::Tensor>& tensors) {
+  std::map<StorageKey, std::vector<SharedRecord>> merged;
+  for (const at::Tensor& tensor : tensors) {
+    if (is_plain_view(tensor) && tensor.is_non_overlapping_and_dense()) {
+      merged[key_of(tensor)].push_back({extent_of(tensor)});
+    }
+  }
+  for (auto& [key, parts] : merged) {
+    std::ranges::sort(parts, {}, [](const SharedRecord& part) { return part.extent.begin; });
+    std::vector<SharedRecord> unions;
+    for (const SharedRecord& part : parts) {
+      if (!unions.empty() && part.extent.begin < unions.back().extent.end) {
+        unions.back().extent.end = std::max(unions.back().extent.end, part.extent.end);
+      } else {
+        unions.push_back(part);
+      }
+    }
+    parts = std::move(unions);
+  }
+  return merged;
+}
+
+SharedRecord* find_record(std::vector<SharedRecord>& records, const Extent& extent) {
+  auto after = std::ranges::upper_bound(records, extent.begin, {},
+                                        [](const SharedRecord& record) { return record.extent.begin; });
+  if (after == records.begin()) return nullptr;
+  SharedRecord& candidate = *std::prev(after);
+  return extent.end <= candidate.extent.end ? &candidate : nullptr;
+}
+
+}  // namespace
+
+StoragePlan::StoragePlan(const Value& value, bool deferred) {
+  Collector collector;
+  collector.visit(value);
+  for (const at::Tensor& tensor : collector.tensors) check(tensor, deferred);
+  auto shared = merge_extents(collector.tensors);
+  for (const at::Tensor& tensor : collector.tensors) {
+    Placement& placement = placements_[tensor.unsafeGetTensorImpl()];
+    placement.sizes = tensor.sizes().vec();
+    SharedRecord* part = nullptr;
+    if (const auto found = shared.find(key_of(tensor)); is_plain_view(tensor) && found != shared.end()) {
+      part = find_record(found->second, extent_of(tensor));
+    }
+    const at::Tensor plain = tensor.detach();
+    if (part == nullptr) {
+      const at::Tensor copy = plain.resolve_conj().resolve_neg().contiguous();
+      placement.strides = copy.strides().vec();
+      placement.record = records_.size();
+      records_.push_back(copy.view({-1}));
+      continue;
+    }
+    if (part->record < 0) {
+      part->record = int64_t(records_.size());
+      records_.push_back(plain.as_strided({part->extent.end - part->extent.begin}, {1}, part->extent.begin));
+    }
+    placement.strides = tensor.strides().vec();
+    placement.record = size_t(part->record);
+    placement.offset = tensor.storage_offset() - part->extent.begin;
+  }
+}
+
+const StoragePlan::Placement& StoragePlan::placement(const at::Tensor& tensor) const {
+  return placements_.at(tensor.unsafeGetTensorImpl());
+}
+
+}  // namespace deepspeed::checkpoint

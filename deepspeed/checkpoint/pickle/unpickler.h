@@ -1,0 +1,15 @@
+// Reads what Python's pickle and torch.save write (protocols 2 to 5), without executing anything.
+#pragma once
+
+#include <string_view>
+
+#include "deepspeed/checkpoint/pickle/pickle_calls.h"
+#include "deepspeed/checkpoint/pickle/value.h"
+
+namespace deepspeed::checkpoint {
+
+/// The value of a pickle; `load` gives the storages of its tensors. Throws CheckpointError for anything that
+/// is torn, altered, nested without end or not on the list of names that a checkpoint may hold.
+Value unpickle(std::string_view bytes, const StorageLoader& load);
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,304 @@
+#include "deepspeed/checkpoint/sources/fp32_source.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
+#include "deepspeed/base/equal_shards.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/sources/shard_places.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kFp32SourceWhere = "checkpoint.zero_to_fp32";
+constexpr int64_t kPieceNumel = 1 << 20;
+using std::filesystem::path;
+
+/// Adds the file's name to what is wrong in it.
+template <class Function>
+auto parse_file(const DeferredArchive& file, Function parse) {
+  try {
+    return parse(file.value());
+  } catch (const CheckpointError& error) {
+    raise<CheckpointError>(kFp32SourceWhere, file.path(),
+                           " is not a file of this kind of checkpoint: ", error.what());
+  }
+}
+
+std::unique_ptr<DeferredArchive> open_archive(const path& file, const Manifest& manifest) {
+  return std::make_unique<DeferredArchive>(file, manifest.sums_of(file));
+}
+
+int64_t checked_numel(const std::string& name, const std::vector<int64_t>& sizes) {
+  int64_t numel = 1;
+  for (const int64_t size : sizes) {
+    if (size < 0 || __builtin_mul_overflow(numel, size, &numel))
+      raise<CheckpointError>(kFp32SourceWhere, "'", name, "' has an impossible shape");
+  }
+  return numel;
+}
+
+}  // namespace
+
+Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_frozen_parameters)
+    : manifest_(read_manifest(dir / tag)),
+      model_(open_archive(require_model_states(dir, tag), manifest_)),
+      states_(parse_file(*model_, parse_module_states)) {
+  open_partitions(dir, tag);
+  if (!states_.param_shapes) {
+    add_module();
+    return;
+  }
+  if (ranks_.empty()) {
+    raise<CheckpointError>(kFp32SourceWhere, "the file ", optim_states_path(dir, tag, 0),
+                           " (or that of bf16) is missing");
+  }
+  std::unordered_map<std::string, at::Tensor> module(states_.module.begin(), states_.module.end());
+  for (const std::string& name : states_.buffer_names) {
+    const auto buffer = module.find(name);  // absent: a buffer that is not persistent
+    if (buffer != module.end()) add_of_module(name, buffer->second);
+  }
+  if (ranks_[0].zero_stage == 3) {
+    if (!exclude_frozen_parameters) add_sharded_frozen(dir, tag);
+    add_shards();
+    for (const auto& [alias, name] : states_.shared_params) add_alias(alias, name);
+    return;
+  }
+  if (!exclude_frozen_parameters) add_frozen();
+  if (states_.param_shapes->size() != ranks_[0].groups.size()) {
+    raise<CheckpointError>(kFp32SourceWhere, "the model file has ", states_.param_shapes->size(),
+                           " parameter groups, the optimizer files have ", ranks_[0].groups.size());
+  }
+  for (size_t group = 0; group < ranks_[0].groups.size(); ++group) add_group(group);
+  for (const auto& [alias, name] : states_.shared_params) add_alias(alias, name);
+}
+
+void Fp32Source::open_partitions(const path& dir, const std::string& tag) {
+  const std::vector<OptimStatesFile> files = find_optim_states(dir, tag);
+  require_each_rank(files, dir, tag);
+  int64_t world_size = files.empty() ? 0 : 1;
+  for (size_t rank = 0; rank < files.size(); ++rank) {
+    files_.push_back(open_archive(files[rank].path, manifest_));
+    ranks_.push_back(parse_file(*files_.back(), parse_partitions));
+    if (ranks_[rank].groups.size() != ranks_[0].groups.size()) {
+      raise<CheckpointError>(kFp32SourceWhere, files[rank].path, " has ", ranks_[rank].groups.size(),
+                             " groups, expected ", ranks_[0].groups.size());
+    }
+  }
+  for (size_t group = 0; !ranks_.empty() && group < ranks_[0].groups.size(); ++group)
+    world_size = std::max(world_size, ranks_[0].groups[group].partition_count);
+  if (int64_t(ranks_.size()) < world_size) {
+    raise<CheckpointError>(kFp32SourceWhere, "the file ",
+                           optim_states_path(dir, tag, int(ranks_.size()), 0, files[0].bf16),
+                           " is missing: the checkpoint is of ", world_size, " ranks");
+  }
+  if (int64_t(ranks_.size()) > world_size) {
+    raise<CheckpointError>(kFp32SourceWhere, "there are optimizer files of ", ranks_.size(),
+                           " ranks, expected ", world_size);
+  }
+}
+
+void Fp32Source::add(const std::string& name, const std::vector<int64_t>& sizes, Parts parts) {
+  if (!positions_.emplace(name, weights_.size()).second) return;
+  const at::Tensor weight = at::empty(sizes, at::TensorOptions().dtype(at::kFloat).device(at::kMeta));
+  parts_.emplace(weight.storage().unsafeGetStorageImpl(), std::move(parts));
+  weights_.emplace_back(name, weight);
+}
+
+void Fp32Source::add_of_module(const std::string& name, const at::Tensor& tensor) {
+  add(name, tensor.sizes().vec(), {{model_.get(), tensor, {0, tensor.numel()}}});
+}
+
+void Fp32Source::add_alias(const std::string& name, const std::string& of) {
+  const auto found = positions_.find(of);
+  if (found == positions_.end() || !positions_.emplace(name, weights_.size()).second) return;
+  weights_.emplace_back(name, weights_[found->second].second);
+}
+
+void Fp32Source::add_module() {
+  std::unordered_map<const void*, std::string> first_names;  // aliases stay aliases
+  for (const auto& [name, tensor] : states_.module) {
+    const auto [first, is_new] = first_names.try_emplace(tensor.unsafeGetTensorImpl(), name);
+    if (is_new) {
+      add_of_module(name, tensor);
+    } else {
+      add_alias(name, first->second);
+    }
+  }
+}
+
+void Fp32Source::add_frozen() {
+  if (!states_.frozen_param_shapes) return add_frozen_of_module();
+  std::unordered_map<std::string, at::Tensor> fragments;
+  if (states_.frozen_param_fragments) {
+    fragments.insert(states_.frozen_param_fragments->begin(), states_.frozen_param_fragments->end());
+  }
+  for (const auto& [name, sizes] : *states_.frozen_param_shapes) {
+    const auto fragment = fragments.find(name);
+    if (fragment == fragments.end()) {
+      raise<CheckpointError>(kFp32SourceWhere, "the frozen parameter '", name, "' has a shape, but no data");
+    }
+    if (fragment->second.sizes() != at::IntArrayRef(sizes)) {
+      raise<CheckpointError>(kFp32SourceWhere, "'", name, "' has the shape ", fragment->second.sizes(),
+                             ", expected ", at::IntArrayRef(sizes));
+    }
+    add_of_module(name, fragment->second);
+  }
+}
+
+/// DeepSpeed leaves out the list of frozen parameters at stage 1; the module holds them all the same.
+void Fp32Source::add_frozen_of_module() {
+  std::unordered_set<std::string> trained;
+  for (const NamedShapes& group : *states_.param_shapes) {
+    for (const auto& [name, sizes] : group) trained.insert(name);
+  }
+  for (const auto& [alias, name] : states_.shared_params) trained.insert(alias);
+  for (const auto& [name, tensor] : states_.module) {
+    if (!trained.contains(name)) add_of_module(name, tensor);
+  }
+}
+
+/// Each rank's model file has its shards of them.
+void Fp32Source::add_sharded_frozen(const path& dir, const std::string& tag) {
+  if (!states_.frozen_param_shapes) return add_frozen_of_module();
+  std::vector<std::unordered_map<std::string, at::Tensor>> fragments;
+  for (const path& file : find_sharded_model_states(dir, tag)) {
+    model_files_.push_back(open_archive(file, manifest_));
+    const ModuleStates states = parse_file(*model_files_.back(), parse_module_states);
+    auto& of_rank = fragments.emplace_back();
+    if (states.frozen_param_fragments)
+      of_rank.insert(states.frozen_param_fragments->begin(), states.frozen_param_fragments->end());
+  }
+  const auto num_ranks = int64_t(fragments.size());
+  for (const auto& [name, sizes] : *states_.frozen_param_shapes) {
+    const int64_t numel = checked_numel(name, sizes);
+    Parts parts;
+    for (int64_t rank = 0; rank < num_ranks; ++rank) {
+      const Interval elements = shard_elements(numel, num_ranks, rank);
+      if (elements.empty()) continue;
+      const auto fragment = fragments[rank].find(name);
+      if (fragment == fragments[rank].end() || fragment->second.numel() < elements.numel()) {
+        raise<CheckpointError>(kFp32SourceWhere, model_files_[rank]->path(), " lacks data of the frozen '",
+                               name, "'");
+      }
+      parts.push_back({model_files_[rank].get(), fragment->second, {0, elements.numel()}});
+    }
+    add(name, sizes, std::move(parts));
+  }
+  add_frozen_of_module();  // those that are not partitioned
+}
+
+void Fp32Source::add_shards() {
+  const auto num_ranks = int64_t(ranks_.size());
+  std::vector<int64_t> numels;
+  for (const NamedShapes& group : *states_.param_shapes) {
+    for (const auto& [name, sizes] : group) numels.push_back(checked_numel(name, sizes));
+  }
+  std::vector<std::vector<ShardPlace>> places;  // by rank
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    std::vector<int64_t> sub_groups;
+    for (const PartitionStates& group : ranks_[rank].groups) sub_groups.push_back(group.fp32.numel());
+    places.push_back(place_shards(numels, sub_groups, num_ranks, files_[rank]->path()));
+  }
+  size_t param = 0;
+  for (const NamedShapes& group : *states_.param_shapes) {
+    for (const auto& [name, sizes] : group) {
+      Parts parts;
+      for (int64_t rank = 0; rank < num_ranks; ++rank) {
+        const Interval elements = shard_elements(numels[param], num_ranks, rank);
+        const ShardPlace& place = places[rank][param];
+        if (elements.empty()) continue;
+        parts.push_back({files_[rank].get(),
+                         ranks_[rank].groups[place.sub_group].fp32,
+                         {place.begin, place.begin + elements.numel()}});
+      }
+      add(name, sizes, std::move(parts));
+      ++param;
+    }
+  }
+}
+
+Fp32Source::Parts Fp32Source::parts_of_group(size_t group, const Interval& elements) const {
+  Parts parts;
+  int64_t begin = 0;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const at::Tensor& partition = ranks_[rank].groups[group].fp32;
+    const Interval common = intersect(elements, {begin, begin + partition.numel()});
+    if (!common.empty())
+      parts.push_back({files_[rank].get(), partition, {common.begin - begin, common.end - begin}});
+    begin += partition.numel();
+  }
+  return parts;
+}
+
+void Fp32Source::add_group(size_t group) {
+  int64_t flat = 0;
+  for (const ZeroOptimizerStates& rank : ranks_) flat += rank.groups[group].fp32.numel();
+  int64_t offset = 0;
+  for (const auto& [name, sizes] : (*states_.param_shapes)[group]) {
+    const int64_t numel = checked_numel(name, sizes);
+    if (numel > flat - offset) {
+      raise<CheckpointError>(kFp32SourceWhere, "group ", group, " has ", flat, " elements, too few for '",
+                             name, "', which starts at ", offset, " and has ", numel);
+    }
+    add(name, sizes, parts_of_group(group, {offset, offset + numel}));
+    offset += numel;
+  }
+  // Older files keep the padding at the end of the last partitions, at most one alignment unit of it.
+  const int64_t alignment = 2 * int64_t(ranks_.size());
+  const auto aligned = [&](int64_t numel) { return (numel + alignment - 1) / alignment; };
+  if (aligned(offset) != aligned(flat)) {
+    raise<CheckpointError>(kFp32SourceWhere, "the parameters of group ", group, " have ", offset,
+                           " elements, the optimizer files hold ", flat);
+  }
+}
+
+const Fp32Source::Parts& Fp32Source::parts_of(const at::Tensor& weight) const {
+  const auto parts = parts_.find(weight.storage().unsafeGetStorageImpl());
+  if (parts == parts_.end()) raise<UsageError>(kFp32SourceWhere, "a tensor that is not of this checkpoint");
+  return parts->second;
+}
+
+/// Weights follow each other file by file: one file reads ahead at a time.
+void Fp32Source::begin_reading(const DeferredArchive& archive) const {
+  if (last_read_ != nullptr && last_read_ != &archive) last_read_->release();
+  last_read_ = &archive;
+}
+
+at::Tensor Fp32Source::load(const at::Tensor& weight) const {
+  const at::Tensor data = at::empty(weight.sizes(), at::TensorOptions().dtype(at::kFloat));
+  auto* end = static_cast<char*>(data.mutable_data_ptr());
+  stream(weight, [&](const void* piece, size_t size) {
+    std::memcpy(end, piece, size);
+    end += size;
+  });
+  return data;
+}
+
+void Fp32Source::stream(const at::Tensor& weight, const PieceSink& sink) const {
+  at::Tensor memory;
+  for (const Part& part : parts_of(weight)) {
+    begin_reading(*part.archive);
+    if (!part.tensor.is_contiguous()) {
+      const at::Tensor whole = part.archive->load(part.tensor).to(at::kFloat).contiguous();
+      sink(whole.const_data_ptr(), whole.nbytes());
+      continue;
+    }
+    for (int64_t begin = part.elements.begin; begin < part.elements.end; begin += kPieceNumel) {
+      const Interval elements{begin, std::min(begin + kPieceNumel, part.elements.end)};
+      if (!memory.defined()) {
+        memory = at::empty({std::min(kPieceNumel, weight.numel())}, at::TensorOptions().dtype(at::kFloat));
+      }
+      const at::Tensor piece = memory.narrow(0, 0, elements.numel());
+      part.archive->read(part.tensor, elements, piece);
+      sink(piece.const_data_ptr(), piece.nbytes());
+    }
+  }
+}
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,71 @@
+// The fp32 weights of a checkpoint folder of stages 0 to 3, in its files until they are read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/base/interval.h"
+#include "deepspeed/checkpoint/archive/deferred_archive.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/content/model_states.h"
+#include "deepspeed/checkpoint/content/optimizer_states.h"
+#include "deepspeed/checkpoint/tag/manifest.h"
+
+namespace deepspeed::checkpoint {
+
+class Fp32Source {
+ public:
+  /// Reads names and shapes. Throws CheckpointError where a file is missing (by its name) or shapes and
+  /// counts do not fit, NotSupportedError for model parallel checkpoints.
+  Fp32Source(const std::filesystem::path& dir, const std::string& tag, bool exclude_frozen_parameters);
+
+  /// In DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared ones (which share
+  /// their tensor); stage 0: in the module's own. All fp32 and on the meta device.
+  const NamedTensors& weights() const { return weights_; }
+  /// The data of one of them, or of a view of its whole storage, in its sizes.
+  at::Tensor load(const at::Tensor& weight) const;
+  /// The same in pieces of some MiB, in the elements' order.
+  void stream(const at::Tensor& weight, const PieceSink& sink) const;
+
+ private:
+  /// Elements that lie together in a file.
+  struct Part {
+    const DeferredArchive* archive = nullptr;
+    at::Tensor tensor;
+    Interval elements;
+  };
+  using Parts = std::vector<Part>;
+
+  const Parts& parts_of(const at::Tensor& weight) const;
+  void begin_reading(const DeferredArchive& archive) const;
+  void open_partitions(const std::filesystem::path& dir, const std::string& tag);
+  void add(const std::string& name, const std::vector<int64_t>& sizes, Parts parts);
+  void add_of_module(const std::string& name, const at::Tensor& tensor);
+  void add_alias(const std::string& name, const std::string& of);
+  void add_module();
+  void add_frozen();
+  void add_frozen_of_module();
+  void add_sharded_frozen(const std::filesystem::path& dir, const std::string& tag);
+  void add_group(size_t group);
+  void add_shards();
+  Parts parts_of_group(size_t group, const Interval& elements) const;
+
+  Manifest manifest_;
+  std::unique_ptr<DeferredArchive> model_;
+  ModuleStates states_;
+  std::vector<std::unique_ptr<DeferredArchive>> files_;        // of each rank
+  std::vector<std::unique_ptr<DeferredArchive>> model_files_;  // stage 3: of each rank, where they are needed
+  std::vector<ZeroOptimizerStates> ranks_;
+  NamedTensors weights_;
+  std::unordered_map<std::string, size_t> positions_;  // in weights_
+  std::unordered_map<const void*, Parts> parts_;       // by storage of a weight
+  mutable const DeferredArchive* last_read_ = nullptr;
+};
+
+}  // namespace deepspeed::checkpoint

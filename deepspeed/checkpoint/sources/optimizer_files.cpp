@@ -1,0 +1,306 @@
+#include "deepspeed/checkpoint/sources/optimizer_files.h"
+
+#include <algorithm>
+
+#include "deepspeed/base/equal_shards.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/sources/misfit_error.h"
+#include "deepspeed/checkpoint/sources/shard_places.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kOptimizerFilesWhere = "checkpoint";
+
+int64_t numel_of(const std::vector<int64_t>& sizes) {
+  int64_t numel = 1;
+  for (const int64_t size : sizes) numel *= size;
+  return numel;
+}
+
+int64_t numel_of(const NamedShapes& shapes) {
+  int64_t numel = 0;
+  for (const auto& [name, sizes] : shapes) numel += numel_of(sizes);
+  return numel;
+}
+
+/// The parameters that meet a partition of the flat space, in which they lie one after the other, with their
+/// places in it.
+std::vector<std::pair<std::string, FragmentAddress>> fragments_in(const NamedShapes& shapes,
+                                                                  const Interval& partition) {
+  std::vector<std::pair<std::string, FragmentAddress>> fragments;
+  int64_t begin = 0;
+  for (const auto& [name, sizes] : shapes) {
+    const int64_t end = begin + numel_of(sizes);
+    const Interval common = intersect({begin, end}, partition);
+    if (!common.empty())
+      fragments.emplace_back(name, FragmentAddress{common.numel(), common.begin - partition.begin});
+    begin = end;
+  }
+  return fragments;
+}
+
+template <class Failure>
+void require_groups(size_t found, size_t expected, const std::filesystem::path& file, const char* of) {
+  if (found == expected) return;
+  raise<Failure>(kOptimizerFilesWhere, file, " has ", found, " parameter groups, ", of, " ", expected);
+}
+
+void require_rank_count(int64_t partition_count, int64_t num_ranks, const std::filesystem::path& file) {
+  if (partition_count == num_ranks) return;
+  raise<CheckpointError>(kOptimizerFilesWhere, file.parent_path(), " has the optimizer files of ", num_ranks,
+                         " ranks, expected ", partition_count);
+}
+
+/// Says of each rank's partition of a group where the parameters lie in it. `ranks`: of the `files`.
+void place_parameters(const NamedShapes& shapes, size_t index, const std::vector<OptimStatesFile>& files,
+                      std::vector<ZeroOptimizerStates>& ranks) {
+  const auto num_ranks = int64_t(ranks.size());
+  const auto size_on = [&](int64_t rank) {
+    return ranks[rank].groups[index].fp32.numel() + ranks[rank].groups[index].padding;
+  };
+  const int64_t size = size_on(0), numel = numel_of(shapes);
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    PartitionStates& group = ranks[rank].groups[index];
+    require_rank_count(group.partition_count, num_ranks, files[rank].path);
+    if (size_on(rank) != size) {
+      raise<CheckpointError>(kOptimizerFilesWhere, files[rank].path, " has ", size_on(rank),
+                             " elements of parameter group ", index, " with padding, the file of rank 0 ",
+                             size);
+    }
+    group.fragments = fragments_in(shapes, {rank * size, rank * size + group.fp32.numel()});
+  }
+  // At the end lies padding, less than one unit of DeepSpeed's alignment.
+  if (size * num_ranks >= numel && size * num_ranks - numel < 2 * num_ranks) return;
+  raise<CheckpointError>(kOptimizerFilesWhere, "parameter group ", index, " has ", numel,
+                         " elements in the model file, the optimizer files of ", files[0].path.parent_path(),
+                         " hold ", size * num_ranks, " with padding");
+}
+
+/// The same of stage 3, for all groups.
+void place_shards_of_ranks(const std::vector<NamedShapes>& shapes, const std::vector<OptimStatesFile>& files,
+                           std::vector<ZeroOptimizerStates>& ranks) {
+  std::vector<std::pair<std::string, int64_t>> params;
+  std::vector<int64_t> numels;
+  for (const NamedShapes& group : shapes) {
+    for (const auto& [name, sizes] : group) {
+      params.emplace_back(name, numel_of(sizes));
+      numels.push_back(params.back().second);
+    }
+  }
+  const auto num_ranks = int64_t(ranks.size());
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    std::vector<PartitionStates>& groups = ranks[rank].groups;
+    std::vector<int64_t> sub_groups;
+    for (const PartitionStates& group : groups) {
+      require_rank_count(group.partition_count, num_ranks, files[rank].path);
+      sub_groups.push_back(group.fp32.numel());
+    }
+    const auto places = place_shards(numels, sub_groups, num_ranks, files[rank].path);
+    for (size_t param = 0; param < params.size(); ++param) {
+      const Interval elements = shard_elements(numels[param], num_ranks, rank);
+      if (elements.empty()) continue;
+      groups[places[param].sub_group].fragments.emplace_back(
+          params[param].first, FragmentAddress{elements.numel(), places[param].begin});
+    }
+  }
+}
+
+size_t num_param_groups(const ZeroOptimizerStates& states) {
+  if (states.zero_stage != 3) return states.groups.size();
+  return states.groups.empty() ? 0 : states.groups.back().param_group + 1;
+}
+
+}  // namespace
+
+OptimizerFiles OptimizerFiles::of_partitions(const std::filesystem::path& dir, const std::string& tag,
+                                             const Manifest& manifest,
+                                             const std::optional<std::vector<NamedShapes>>& shapes) {
+  const std::vector<OptimStatesFile> files = find_optim_states(dir, tag);
+  require_each_rank(files, dir, tag);
+  if (!shapes || files.empty()) {
+    raise<CheckpointError>(kOptimizerFilesWhere, dir / tag,
+                           files.empty() ? " has no optimizer files"
+                                         : " has no 'param_shapes' in its model file, which say what the "
+                                           "optimizer files hold",
+                           "; load with load_optimizer_states = false");
+  }
+  OptimizerFiles result;
+  std::vector<ZeroOptimizerStates> ranks;
+  for (const OptimStatesFile& entry : files) {
+    result.files_.push_back(std::make_shared<DeferredArchive>(entry.path, manifest.sums_of(entry.path)));
+    ranks.push_back(parse_optimizer_states(result.files_.back()->value()));
+    require_groups<CheckpointError>(num_param_groups(ranks.back()), shapes->size(), entry.path,
+                                    "the model file has");
+  }
+  if (ranks[0].zero_stage == 3) {
+    place_shards_of_ranks(*shapes, files, ranks);
+  } else {
+    for (size_t index = 0; index < shapes->size(); ++index)
+      place_parameters((*shapes)[index], index, files, ranks);
+  }
+  result.loss_scaler_ = ranks[0].loss_scaler;
+  result.overflow_ = ranks[0].overflow;
+  result.groups_.resize(shapes->size());
+  for (size_t rank = 0; rank < ranks.size(); ++rank) result.add_partition(*result.files_[rank], ranks[rank]);
+  result.require_whole(*shapes, dir / tag);
+  return result;
+}
+
+void OptimizerFiles::require_whole(const std::vector<NamedShapes>& shapes,
+                                   const std::filesystem::path& folder) const {
+  for (const NamedShapes& group : shapes) {
+    for (const auto& [name, sizes] : group) {
+      if (numel(name, kMasterState) == numel_of(sizes)) continue;
+      raise<CheckpointError>(kOptimizerFilesWhere, "the optimizer files of ", folder, " hold ",
+                             numel(name, kMasterState), " elements of '", name,
+                             "', the model file says that it has ", numel_of(sizes));
+    }
+  }
+}
+
+void OptimizerFiles::add_partition(const DeferredArchive& file, const ZeroOptimizerStates& states) {
+  for (size_t partition = 0; partition < states.groups.size(); ++partition) {
+    const PartitionStates& group = states.groups[partition];
+    const size_t index = states.zero_stage == 3 ? group.param_group : partition;
+    groups_[index].step = std::max(groups_[index].step, group.step.value_or(0));
+    groups_[index].options = group.options;
+    for (const auto& [name, tensor] : group.tensors) {
+      // A state that is no array (DeepSpeed's optimizers keep some) belongs to the group, not to its
+      // elements.
+      if (tensor.numel() < group.fp32.numel() || tensor.dim() != 1) continue;
+      note_state(index, name, tensor.scalar_type());
+    }
+    for (const auto& [parameter, address] : group.fragments) {
+      add_piece(parameter, kMasterState, file, group.fp32, address.start, address.numel);
+      for (const auto& [name, type] : groups_[index].states) {
+        const auto state = std::ranges::find(group.tensors, name, &std::pair<std::string, at::Tensor>::first);
+        if (state != group.tensors.end())
+          add_piece(parameter, name, file, state->second, address.start, address.numel);
+      }
+    }
+  }
+}
+
+OptimizerFiles OptimizerFiles::of_model_file(std::shared_ptr<DeferredArchive> file, const Value& optimizer,
+                                             const std::vector<NamedShapes>& params) {
+  OptimizerFiles result;
+  PlainOptimizerStates states = parse_plain_optimizer(optimizer);
+  require_groups<MisfitError>(states.groups.size(), params.size(), file->path(), "the optimizer has");
+  result.loss_scaler_ = states.loss_scaler;
+  result.groups_.resize(states.groups.size());
+  for (size_t index = 0; index < states.groups.size(); ++index)
+    result.add_plain_group(index, *file, std::move(states.groups[index]), params[index]);
+  result.files_.push_back(std::move(file));
+  return result;
+}
+
+namespace {
+
+/// DeepSpeed's optimizers in fp32 also list parameters that need no gradient; those have no state.
+void drop_untrained(PlainGroupStates& group, size_t num_trained) {
+  if (group.params.size() <= num_trained) return;
+  std::erase_if(group.params, [](const ParamOptimizerState& param) { return param.tensors.empty(); });
+  if (group.params.empty()) group.params.resize(num_trained);  // an optimizer without states
+}
+
+}  // namespace
+
+void OptimizerFiles::add_plain_group(size_t index, const DeferredArchive& file, PlainGroupStates group,
+                                     const NamedShapes& params) {
+  const bool is_flat = group.fp32_flat.defined() && group.params.size() == 1;
+  if (!is_flat) drop_untrained(group, params.size());
+  if (!is_flat && group.params.size() != params.size()) {
+    raise<MisfitError>(kOptimizerFilesWhere, "parameter group ", index, " of ", file.path(), " has ",
+                       group.params.size(), " parameters, the optimizer's has ", params.size());
+  }
+  groups_[index].options = group.options;
+  const int64_t group_numel = numel_of(params);
+  int64_t place = 0;  // in what is flat
+  for (size_t param = 0; param < params.size(); ++param) {
+    const std::string& name = params[param].first;
+    const int64_t numel = numel_of(params[param].second);
+    const auto add = [&](const std::string& state, const at::Tensor& tensor, bool flat) {
+      if (tensor.numel() != (flat ? group_numel : numel)) {
+        raise<MisfitError>(kOptimizerFilesWhere, "'", state, "' of ",
+                           flat ? message("parameter group ", index) : "'" + name + "'", " in ", file.path(),
+                           " has ", tensor.numel(), " elements, expected ", flat ? group_numel : numel);
+      }
+      add_piece(name, state, file, tensor, flat ? place : 0, numel);
+    };
+    const ParamOptimizerState& own = group.params[is_flat ? 0 : param];
+    groups_[index].step = std::max(groups_[index].step, own.step);
+    for (const auto& [state, tensor] : own.tensors) {
+      if (tensor.dim() == 0 && numel != 1) continue;  // not of its elements
+      note_state(index, state, tensor.scalar_type());
+      add(state, tensor, is_flat);
+    }
+    if (group.fp32_flat.defined()) add(kMasterState, group.fp32_flat, true);
+    if (param < group.fp32.size()) add(kMasterState, group.fp32[param], false);
+    place += numel;
+  }
+}
+
+void OptimizerFiles::note_state(size_t group, const std::string& name, at::ScalarType type) {
+  auto& states = groups_[group].states;
+  if (std::ranges::find(states, name, &std::pair<std::string, at::ScalarType>::first) == states.end())
+    states.emplace_back(name, type);
+}
+
+void OptimizerFiles::add_piece(const std::string& parameter, const std::string& state,
+                               const DeferredArchive& file, const at::Tensor& tensor, int64_t begin,
+                               int64_t numel) {
+  if (begin < 0 || numel < 0 || begin > tensor.numel() || numel > tensor.numel() - begin) {
+    raise<CheckpointError>(kOptimizerFilesWhere, file.path(), ": '", state, "' of '", parameter,
+                           "' lies from element ", begin, " to ", begin + numel, " of ", tensor.numel());
+  }
+  auto& pieces = pieces_[{parameter, state}];
+  const int64_t done = pieces.empty() ? 0 : pieces.back().in_param.end;
+  pieces.push_back({&file, tensor, begin, {done, done + numel}});
+}
+
+int64_t OptimizerFiles::numel(const std::string& parameter, const std::string& state) const {
+  if (const auto file = state_files_.find({parameter, state}); file != state_files_.end())
+    return file->second.numel;
+  const auto found = pieces_.find({parameter, state});
+  return found == pieces_.end() ? 0 : found->second.back().in_param.end;
+}
+
+at::ScalarType OptimizerFiles::master_dtype(const std::string& parameter) const {
+  const auto found = pieces_.find({parameter, kMasterState});
+  const bool is_double = found != pieces_.end() && !found->second.empty() &&
+                         found->second.front().tensor.scalar_type() == at::kDouble;
+  return is_double ? at::kDouble : at::kFloat;
+}
+
+void OptimizerFiles::read(const std::string& parameter, const std::string& state, const Interval& elements,
+                          const at::Tensor& destination) const {
+  if (elements.end > numel(parameter, state)) {
+    raise<MisfitError>(kOptimizerFilesWhere, "the optimizer files hold ", numel(parameter, state),
+                       " elements of the state '", state, "' of '", parameter, "', expected at least ",
+                       elements.end, "; load with load_optimizer_states = false");
+  }
+  if (elements.empty()) return;
+  if (const auto file = state_files_.find({parameter, state}); file != state_files_.end())
+    return read_state_file(file->second, elements, destination);
+  for (const Piece& piece : pieces_.at({parameter, state})) {
+    const Interval common = intersect(elements, piece.in_param);
+    if (common.empty()) continue;
+    const int64_t begin = piece.begin + common.begin - piece.in_param.begin;
+    const at::Tensor into = destination.narrow(0, common.begin - elements.begin, common.numel());
+    if (piece.tensor.is_contiguous()) {
+      piece.file->read(piece.tensor, {begin, begin + common.numel()}, into);
+    } else {
+      into.copy_(piece.file->load(piece.tensor).reshape({-1}).narrow(0, begin, common.numel()));
+    }
+  }
+}
+
+uint64_t OptimizerFiles::bytes_read() const {
+  uint64_t bytes = closed_bytes_;
+  for (const auto& file : files_) bytes += file->bytes_read();
+  return bytes;
+}
+
+}  // namespace deepspeed::checkpoint

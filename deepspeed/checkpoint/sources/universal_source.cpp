@@ -1,0 +1,223 @@
+#include "deepspeed/checkpoint/sources/universal_source.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <unordered_set>
+
+#include <ATen/ops/empty.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/content/optimizer_states.h"
+#include "deepspeed/checkpoint/content/plain_optimizer.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kSourceWhere = "checkpoint.universal";
+constexpr const char* kInfo = "universal_checkpoint_info";
+constexpr double kInfoVersion = 0.4;  // of DeepSpeed 0.19.6
+using std::filesystem::path;
+
+Manifest checked_manifest(const path& folder) {
+  if (is_universal(folder)) raise<UsageError>(kSourceWhere, folder, " is a universal checkpoint already");
+  Manifest manifest = read_manifest(folder);
+  if (const auto damage = find_damage(folder, manifest)) raise<CheckpointError>(kSourceWhere, *damage);
+  return manifest;
+}
+
+}  // namespace
+
+UniversalSource::UniversalSource(const path& tag_folder)
+    : folder_(tag_folder), manifest_(checked_manifest(tag_folder)) {
+  const path file = require_model_states(folder_.parent_path(), folder_.filename());
+  model_ = std::make_shared<DeferredArchive>(file, manifest_.sums_of(file));
+  states_ = parse_model_states(model_->value());
+  module_.insert(states_.states.module.begin(), states_.states.module.end());
+  if (states_.optimizer.is_none()) {
+    open_partitions();
+  } else {
+    open_plain_optimizer();
+  }
+}
+
+void UniversalSource::open_partitions() {
+  const path dir = folder_.parent_path();
+  if (!states_.states.param_shapes || find_optim_states(dir, folder_.filename()).empty()) {
+    raise<CheckpointError>(kSourceWhere, folder_, " holds no optimizer states: the file ",
+                           optim_states_path(dir, folder_.filename(), 0), " (or that of bf16) is missing");
+  }
+  optimizer_ = OptimizerFiles::of_partitions(dir, folder_.filename(), manifest_, states_.states.param_shapes);
+  if (!find_sharded_model_states(dir, folder_.filename()).empty())
+    whole_.emplace(dir, folder_.filename(), /*exclude_frozen_parameters=*/false);
+  add_groups(*states_.states.param_shapes);
+}
+
+void UniversalSource::open_plain_optimizer() {
+  const std::vector<NamedShapes> params = params_of_plain_optimizer();
+  optimizer_ = OptimizerFiles::of_model_file(model_, states_.optimizer, params);
+  add_groups(params);
+}
+
+std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer() const {
+  const PlainOptimizerStates plain = parse_plain_optimizer(states_.optimizer);
+  std::vector<NamedShapes> params;
+  bool complete = true;
+  for (const PlainGroupStates& group : plain.groups) {
+    NamedShapes& of_group = params.emplace_back();
+    complete = complete && !group.names.empty();
+    for (const std::string& name : group.names) {
+      const auto found = module_.find(name);
+      if (found == module_.end())
+        raise<CheckpointError>(kSourceWhere, model_->path(), " has no weights of '", name, "'");
+      of_group.emplace_back(name, found->second.sizes().vec());
+    }
+  }
+  if (complete) return params;
+  // DeepSpeed does not say; one group of all parameters can be nothing else.
+  std::unordered_set<std::string> others(states_.states.buffer_names.begin(),
+                                         states_.states.buffer_names.end());
+  for (const auto& [alias, owner] : states_.states.shared_params) others.insert(alias);
+  NamedShapes all;
+  int64_t numel = 0;
+  for (const auto& [name, tensor] : states_.states.module) {
+    if (others.contains(name)) continue;
+    all.emplace_back(name, tensor.sizes().vec());
+    numel += tensor.numel();
+  }
+  const PlainGroupStates* only = plain.groups.size() == 1 ? &plain.groups[0] : nullptr;
+  const bool has_all = only != nullptr && (only->fp32_flat.defined() ? only->fp32_flat.numel() == numel
+                                                                     : only->params.size() == all.size());
+  if (has_all) return {all};
+  raise<CheckpointError>(
+      kSourceWhere, model_->path(),
+      " does not say which parameters its optimizer has ('param_names'), and they are not "
+      "all in one group; load it with load_checkpoint() and save it again, which notes them");
+}
+
+void UniversalSource::add_groups(const std::vector<NamedShapes>& groups) {
+  for (size_t group = 0; group < groups.size(); ++group) {
+    for (const auto& [name, sizes] : groups[group]) parameters_.push_back({name, sizes, group});
+  }
+}
+
+at::ScalarType UniversalSource::master_dtype(const Parameter& parameter) const {
+  if (optimizer_->numel(parameter.name, kMasterState) > 0) return optimizer_->master_dtype(parameter.name);
+  const auto found = module_.find(parameter.name);
+  const bool is_double = found != module_.end() && found->second.scalar_type() == at::kDouble;
+  return is_double ? at::kDouble : at::kFloat;
+}
+
+std::vector<std::pair<std::string, at::ScalarType>> UniversalSource::states(
+    const Parameter& parameter) const {
+  std::vector<std::pair<std::string, at::ScalarType>> states{{kMasterState, master_dtype(parameter)}};
+  const auto& others = optimizer_->groups()[parameter.group].states;
+  states.insert(states.end(), others.begin(), others.end());
+  return states;
+}
+
+at::Tensor UniversalSource::load(const Parameter& parameter, const std::string& state) const {
+  const bool is_master = state == kMasterState;
+  // Without masters the model's own weights are what the optimizer updates.
+  if (is_master && optimizer_->numel(parameter.name, state) == 0)
+    return model_->load(module_.at(parameter.name)).to(master_dtype(parameter)).contiguous();
+  at::ScalarType type = at::kFloat;
+  for (const auto& [name, its_type] : states(parameter)) {
+    if (name == state) type = its_type;
+  }
+  const at::Tensor whole = at::empty(parameter.sizes, at::TensorOptions().dtype(type));
+  optimizer_->read(parameter.name, state, {0, whole.numel()}, whole.view({-1}));
+  return whole;
+}
+
+Dict UniversalSource::model_file() const {
+  Dict file = model_->value().as_dict();
+  file.set("optimizer", None{});
+  if (whole_) {
+    file.set("module", whole_module(file.at("module").as_dict()));
+    file.set("frozen_param_fragments", None{});
+    file.set("frozen_param_shapes", None{});
+  }
+  if (const Value* info = file.find(kInfo); info == nullptr || info->is_none())
+    file.set(kInfo, Dict{{"universal_checkpoint_version", kInfoVersion}});
+  return file;
+}
+
+/// The weights in the dtype of their placeholders.
+Dict UniversalSource::whole_module(const Dict& module) const {
+  Dict result(/*ordered=*/true);
+  const std::unordered_map<std::string, at::Tensor> weights(whole_->weights().begin(),
+                                                            whole_->weights().end());
+  std::unordered_map<const void*, at::Tensor> made;  // aliases share their tensor
+  for (const auto& [name, value] : module.items()) {
+    const auto weight = weights.find(name.as_string());
+    const auto* placeholder = value.get_if<at::Tensor>();
+    if (weight == weights.end() || placeholder == nullptr || placeholder->numel() > 0) {
+      result.set(name, value);
+      continue;
+    }
+    at::Tensor& deferred = made[weight->second.unsafeGetTensorImpl()];
+    if (!deferred.defined()) {
+      deferred = at::empty(weight->second.sizes(),
+                           at::TensorOptions().dtype(placeholder->scalar_type()).device(at::kMeta));
+      of_whole_[deferred.storage().unsafeGetStorageImpl()] = {deferred, weight->second};
+    }
+    result.set(name, deferred);
+  }
+  return result;
+}
+
+at::Tensor UniversalSource::load_of_model(const at::Tensor& deferred) const {
+  const auto whole = of_whole_.find(deferred.storage().unsafeGetStorageImpl());
+  if (whole == of_whole_.end()) return model_->load(deferred);
+  return whole_->load(whole->second.second).to(deferred.scalar_type());
+}
+
+Dict UniversalSource::optimizer_state() const {
+  return states_.optimizer.is_none() ? common_of_partitions() : common_of_plain_optimizer();
+}
+
+namespace {
+
+/// What the parameters' own files hold.
+Dict without_sharded(const Dict& states) {
+  constexpr auto kSharded = std::to_array<std::string_view>({"base_optimizer_state", "param_slice_mappings",
+                                                             "single_partition_of_fp32_groups",
+                                                             "optimizer_state_dict", "fp32_flat_groups"});
+  Dict rest;
+  for (const auto& [key, value] : states.items()) {
+    if (std::ranges::find(kSharded, key.as_string()) == kSharded.end()) rest.items().emplace_back(key, value);
+  }
+  return rest;
+}
+
+}  // namespace
+
+Dict UniversalSource::common_of_partitions() const {
+  const path first = find_optim_states(folder_.parent_path(), folder_.filename()).front().path;
+  const DeferredArchive file(first, manifest_.sums_of(first));
+  const Dict& states = file.value().as_dict().at("optimizer_state_dict").as_dict();
+  Dict common = without_sharded(states);
+  const char* base = whole_ ? "optimizer_state_dict" : "base_optimizer_state";
+  common.set("param_groups", states.at(base).as_dict().at("param_groups"));
+  return file.load(common).as_dict();
+}
+
+Dict UniversalSource::common_of_plain_optimizer() const {
+  const PlainOptimizerStates plain = parse_plain_optimizer(states_.optimizer);
+  ZeroOptimizerStates zero;
+  zero.zero_stage = 0;
+  if (plain.loss_scaler) zero.loss_scaler = *plain.loss_scaler;
+  zero.clip_grad = plain.clip_grad;
+  zero.ds_version = states_.states.ds_version;
+  const Value built = build_optimizer_states(zero);
+  Dict common = without_sharded(built.as_dict().at("optimizer_state_dict").as_dict());
+  const Dict& optimizer = states_.optimizer.as_dict();
+  const Value* wrapped = optimizer.find("optimizer_state_dict");
+  const Dict& state_dict = wrapped == nullptr ? optimizer : wrapped->as_dict();
+  common.set("param_groups", state_dict.at("param_groups"));
+  return model_->load(common).as_dict();
+}
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,73 @@
+// A checkpoint folder of stages 0 to 3, by parameter: what a universal checkpoint is made of.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/checkpoint/archive/deferred_archive.h"
+#include "deepspeed/checkpoint/content/model_states.h"
+#include "deepspeed/checkpoint/sources/fp32_source.h"
+#include "deepspeed/checkpoint/sources/optimizer_files.h"
+#include "deepspeed/checkpoint/tag/manifest.h"
+
+namespace deepspeed::checkpoint {
+
+/// Not for two threads at once.
+class UniversalSource {
+ public:
+  struct Parameter {
+    std::string name;
+    std::vector<int64_t> sizes;
+    size_t group = 0;
+  };
+
+  /// Reads names and shapes. Throws CheckpointError where a file is missing (by its name) or files do not fit
+  /// together, NotSupportedError for model parallel checkpoints.
+  explicit UniversalSource(const std::filesystem::path& tag_folder);
+
+  /// The trained ones, of all groups.
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  /// "fp32" first, then the optimizer's.
+  std::vector<std::pair<std::string, at::ScalarType>> states(const Parameter& parameter) const;
+  int64_t step(const Parameter& parameter) const { return optimizer_->groups()[parameter.group].step; }
+  /// The whole state in the parameter's sizes.
+  at::Tensor load(const Parameter& parameter, const std::string& state) const;
+
+  /// The content of the model file without an optimizer of stage 0, with a `universal_checkpoint_info`, and
+  /// with whole weights where stage 3 has shards; its large tensors come from load_of_model().
+  Dict model_file() const;
+  at::Tensor load_of_model(const at::Tensor& deferred) const;
+  /// The content of zero/optimizer_state.pt.
+  Dict optimizer_state() const;
+
+ private:
+  at::ScalarType master_dtype(const Parameter& parameter) const;
+  std::vector<NamedShapes> params_of_plain_optimizer() const;
+  void open_partitions();
+  void open_plain_optimizer();
+  void add_groups(const std::vector<NamedShapes>& groups);
+  Dict whole_module(const Dict& module) const;
+  Dict common_of_partitions() const;
+  Dict common_of_plain_optimizer() const;
+
+  std::filesystem::path folder_;
+  Manifest manifest_;
+  std::shared_ptr<DeferredArchive> model_;
+  ModelStates states_;
+  std::unordered_map<std::string, at::Tensor> module_;
+  std::optional<OptimizerFiles> optimizer_;
+  std::vector<Parameter> parameters_;
+  std::optional<Fp32Source> whole_;  // stage 3: where the module's weights are
+  mutable std::unordered_map<const void*, std::pair<at::Tensor, at::Tensor>>
+      of_whole_;  // by tensor of whole_module(): itself, and the weight of whole_
+};
+
+}  // namespace deepspeed::checkpoint

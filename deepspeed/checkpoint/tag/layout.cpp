@@ -1,0 +1,277 @@
+#include "deepspeed/checkpoint/tag/layout.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/file/atomic_file.h"
+#include "deepspeed/checkpoint/tag/staging_lock.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kLayoutWhere = "checkpoint.layout";
+constexpr const char* kUniversalSuffix = ".pt";
+constexpr const char* kRngStates = "rng_states_rank_";
+constexpr const char* kModelStates = "_model_states.pt";
+constexpr const char* kDefaultTag = "global_step";
+using std::filesystem::path;
+
+/// The number with at least `width` digits.
+std::string digits(int64_t number, size_t width) {
+  const std::string text = std::to_string(number);
+  return std::string(text.size() < width ? width - text.size() : 0, '0') + text;
+}
+
+std::string zero_prefix(int dp_rank, int mp_rank) {
+  return message("zero_pp_rank_", dp_rank, "_mp_rank_", digits(mp_rank, 2));
+}
+
+std::vector<path> files_of(const path& folder) {
+  if (!std::filesystem::is_directory(folder)) {
+    raise<CheckpointError>(kLayoutWhere, "there is no checkpoint folder ", folder);
+  }
+  std::vector<path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<path> files_that_end_with(const path& folder, std::string_view ending) {
+  std::vector<path> found = files_of(folder);
+  std::erase_if(found, [&](const path& file) { return !file.filename().string().ends_with(ending); });
+  return found;
+}
+
+[[noreturn]] void refuse_latest(const path& latest, const std::string& what, const char* first_way_out) {
+  raise<CheckpointError>(kLayoutWhere, latest, " ", what, ", expected the name of a tag; ", first_way_out,
+                         "write the name of a folder beside it there, or pass the tag");
+}
+
+std::optional<std::string> read_tag(const path& latest) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(latest, unknown)) return std::nullopt;
+  if (std::filesystem::is_directory(latest, unknown)) refuse_latest(latest, "is a folder", "rename it and ");
+  std::ifstream file(latest);
+  std::stringstream content;
+  if (!file) raise<IoError>(kLayoutWhere, latest, " cannot be read: ", std::strerror(errno));
+  content << file.rdbuf();
+  std::string tag = content.str();
+  while (!tag.empty() && std::isspace(static_cast<unsigned char>(tag.back())) != 0) tag.pop_back();
+  if (tag.empty()) refuse_latest(latest, "is empty", "");
+  const auto is_control = [](unsigned char byte) { return std::iscntrl(byte) != 0; };
+  if (std::any_of(tag.begin(), tag.end(), is_control))
+    refuse_latest(latest, message("holds ", tag.size(), " bytes that are no text"), "");
+  return tag;
+}
+
+/// Names come from files: none may lead out of the folder.
+path universal_parameter_folder(const path& tag_folder, const std::string& parameter) {
+  const bool is_name = !parameter.empty() && parameter != "." && parameter != ".." &&
+                       parameter.find('/') == std::string::npos && parameter.find('\0') == std::string::npos;
+  if (!is_name) {
+    raise<CheckpointError>(kLayoutWhere, "the parameter '", parameter,
+                           "' cannot be in a universal checkpoint: its name is the name of no folder");
+  }
+  return universal_zero_folder(tag_folder) / parameter;
+}
+
+/// Takes `text` from the front of `name`; false where it does not stand there.
+bool take(std::string_view& name, std::string_view text) {
+  if (!name.starts_with(text)) return false;
+  name.remove_prefix(text.size());
+  return true;
+}
+
+bool take_number(std::string_view& name, int& number) {
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || number < 0) return false;
+  name.remove_prefix(size_t(end - name.data()));
+  return true;
+}
+
+/// `ending`: of the name, behind the ranks.
+std::optional<OptimStatesFile> parse_rank_file(const path& file, std::string_view ending) {
+  OptimStatesFile parsed{file};
+  const std::string text = file.filename().string();
+  std::string_view name = text;
+  parsed.bf16 = take(name, "bf16_");
+  if (!take(name, "zero_pp_rank_") || !take_number(name, parsed.dp_rank)) return std::nullopt;
+  if (!take(name, "_mp_rank_") || !take_number(name, parsed.mp_rank)) return std::nullopt;
+  take(name, "_");  // old DeepSpeed versions left it out
+  return name == ending ? std::optional(std::move(parsed)) : std::nullopt;
+}
+
+bool is_plain_model_file(std::string_view name) {
+  int mp_rank = 0;
+  return take(name, "mp_rank_") && take_number(name, mp_rank) && name == kModelStates;
+}
+
+bool is_rng_file(std::string_view name) {
+  int rank = 0;
+  return take(name, kRngStates) && take_number(name, rank) && take(name, "_mp_rank_") &&
+         take_number(name, rank) && name == ".pt";
+}
+
+std::vector<OptimStatesFile> find_rank_files(const path& folder, std::string_view ending) {
+  std::vector<OptimStatesFile> found;
+  for (const path& file : files_of(folder)) {
+    if (auto parsed = parse_rank_file(file, ending)) found.push_back(std::move(*parsed));
+  }
+  std::ranges::sort(found, {},
+                    [](const OptimStatesFile& file) { return std::pair(file.mp_rank, file.dp_rank); });
+  return found;
+}
+
+[[noreturn]] void refuse_model_parallel(const path& file) {
+  raise<NotSupportedError>(kLayoutWhere, "checkpoints of model parallel training are not supported yet, got ",
+                           file);
+}
+
+}  // namespace
+
+path model_states_path(const path& dir, const std::string& tag, int mp_rank) {
+  return dir / tag / ("mp_rank_" + digits(mp_rank, 2) + kModelStates);
+}
+
+path sharded_model_states_path(const path& dir, const std::string& tag, int dp_rank, int mp_rank) {
+  return dir / tag / (zero_prefix(dp_rank, mp_rank) + kModelStates);
+}
+
+path optim_states_path(const path& dir, const std::string& tag, int dp_rank, int mp_rank, bool bf16) {
+  return dir / tag / ((bf16 ? "bf16_" : "") + zero_prefix(dp_rank, mp_rank) + "_optim_states.pt");
+}
+
+// Not with the prefix of the optimizer files, of which DeepSpeed's ds_to_universal takes every file.
+path rng_states_path(const path& dir, const std::string& tag, int dp_rank, int mp_rank) {
+  return dir / tag / message(kRngStates, dp_rank, "_mp_rank_", digits(mp_rank, 2), ".pt");
+}
+
+bool is_checkpoint_file(const std::string& name) {
+  return is_plain_model_file(name) || is_rng_file(name) || parse_rank_file(name, "model_states.pt") ||
+         parse_rank_file(name, "optim_states.pt");
+}
+
+std::string default_tag(int64_t global_steps) { return kDefaultTag + std::to_string(global_steps); }
+
+bool is_default_tag(const std::string& tag) {
+  std::string_view rest = tag;
+  return take(rest, kDefaultTag) && !rest.empty() &&
+         rest.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+path manifest_path(const path& tag_folder) { return tag_folder / "manifest.json"; }
+
+path latest_path(const path& dir) { return dir / "latest"; }
+
+std::optional<std::string> read_latest(const path& dir) { return read_tag(latest_path(dir)); }
+
+void write_beside_tags(const path& file, const std::string& text) {
+  const StagingLock lock = wait_for_lock(file.parent_path());
+  write_text_atomically(file, text);
+}
+
+void write_latest(const path& dir, const std::string& tag) { write_beside_tags(latest_path(dir), tag); }
+
+path zero_to_fp32_script_path(const path& dir) { return dir / "zero_to_fp32.py"; }
+
+path latest_universal_path(const path& dir) { return dir / "latest_universal"; }
+
+std::optional<std::string> read_latest_universal(const path& dir) {
+  return read_tag(latest_universal_path(dir));
+}
+
+void write_latest_universal(const path& dir, const std::string& tag) {
+  write_beside_tags(latest_universal_path(dir), tag);
+}
+
+path universal_zero_folder(const path& tag_folder) { return tag_folder / "zero"; }
+
+path universal_optimizer_path(const path& tag_folder) {
+  return universal_zero_folder(tag_folder) / "optimizer_state.pt";
+}
+
+path universal_state_path(const path& tag_folder, const std::string& parameter, const std::string& state) {
+  return universal_parameter_folder(tag_folder, parameter) / (state + kUniversalSuffix);
+}
+
+bool is_universal(const path& tag_folder) {
+  std::error_code error;
+  return std::filesystem::exists(universal_optimizer_path(tag_folder), error);
+}
+
+std::vector<std::pair<std::string, path>> find_universal_states(const path& tag_folder,
+                                                                const std::string& parameter) {
+  const path folder = universal_parameter_folder(tag_folder, parameter);
+  std::vector<std::pair<std::string, path>> states;
+  if (!std::filesystem::is_directory(folder)) return states;
+  for (const path& file : files_that_end_with(folder, kUniversalSuffix))
+    states.emplace_back(file.stem().string(), file);
+  return states;
+}
+
+std::vector<OptimStatesFile> find_optim_states(const path& dir, const std::string& tag) {
+  return find_rank_files(dir / tag, "optim_states.pt");
+}
+
+std::vector<path> find_rng_states(const path& dir, const std::string& tag) {
+  std::vector<path> found = files_of(dir / tag);
+  std::erase_if(found, [](const path& file) { return !file.filename().string().starts_with(kRngStates); });
+  return found;
+}
+
+std::vector<path> find_model_states(const path& dir, const std::string& tag) {
+  return files_that_end_with(dir / tag, kModelStates);
+}
+
+std::vector<path> find_sharded_model_states(const path& dir, const std::string& tag) {
+  std::vector<path> files;
+  if (!std::filesystem::is_directory(dir / tag)) return files;
+  for (const OptimStatesFile& file : find_rank_files(dir / tag, "model_states.pt")) {
+    if (file.mp_rank != 0) refuse_model_parallel(file.path);
+    const path expected = sharded_model_states_path(dir, tag, int(files.size()));
+    if (file.path.filename() != expected.filename())
+      raise<CheckpointError>(kLayoutWhere, "the file ", expected, " is missing");
+    files.push_back(file.path);
+  }
+  return files;
+}
+
+path require_model_states(const path& dir, const std::string& tag) {
+  const std::vector<path> files = find_model_states(dir, tag);
+  const path expected = model_states_path(dir, tag);
+  if (files.empty()) raise<CheckpointError>(kLayoutWhere, "the file ", expected, " is missing");
+  if (files.size() == 1 && files[0].filename() == expected.filename()) return files[0];
+  const std::vector<path> sharded = find_sharded_model_states(dir, tag);
+  if (sharded.size() != files.size()) refuse_model_parallel(files.back());
+  return sharded[0];
+}
+
+void require_each_rank(const std::vector<OptimStatesFile>& files, const path& dir, const std::string& tag) {
+  for (size_t rank = 0; rank < files.size(); ++rank) {
+    if (files[rank].dp_rank == int(rank) && files[rank].mp_rank == 0) continue;
+    raise<CheckpointError>(kLayoutWhere, "the file ",
+                           optim_states_path(dir, tag, int(rank), 0, files[0].bf16), " is missing");
+  }
+}
+
+std::string weights_name(bool safe_serialization, size_t shard, size_t num_shards) {
+  const std::string stem = safe_serialization ? "model" : "pytorch_model";
+  const std::string suffix = safe_serialization ? ".safetensors" : ".bin";
+  if (num_shards <= 1) return stem + suffix;
+  return stem + "-" + digits(int64_t(shard) + 1, 5) + "-of-" + digits(int64_t(num_shards), 5) + suffix;
+}
+
+std::string weights_index_name(bool safe_serialization) {
+  return weights_name(safe_serialization) + ".index.json";
+}
+
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,158 @@
+#include "deepspeed/checkpoint/tag/manifest.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json.h"
+#include "deepspeed/base/message.h"
+#include "deepspeed/checkpoint/file/atomic_file.h"
+#include "deepspeed/checkpoint/file/crc32.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kManifestWhere = "checkpoint.manifest";
+constexpr size_t kDigits = 8;  // of a checksum
+
+void append_hex(std::string& text, uint32_t value) {
+  for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[(value >> shift) & 0xF];
+}
+
+uint32_t parse_hex(const char* digits) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(digits, digits + kDigits, value, 16);
+  if (error != std::errc() || end != digits + kDigits)
+    raise<CheckpointError>(kManifestWhere, "a checksum is no number");
+  return value;
+}
+
+Json to_json(const Manifest& manifest) {
+  Json files = Json::object();
+  for (const auto& [name, sums] : manifest.files) {
+    std::string digits;
+    for (const uint32_t crc : sums.crcs) append_hex(digits, crc);
+    files[name] = {{"bytes", sums.size}, {"crc32", digits}};
+  }
+  return files;
+}
+
+/// Of the list of files, so that an altered manifest is no manifest.
+std::string own_sum(const Json& files) {
+  const std::string text = files.dump();
+  std::string digits;
+  append_hex(digits, crc32(0, text.data(), text.size()));
+  return digits;
+}
+
+FileSums parse_sums(const Json& json) {
+  FileSums sums{json.at("bytes").get<uint64_t>(), {}};
+  const auto& digits = json.at("crc32").get_ref<const std::string&>();
+  if (digits.size() / kDigits != (sums.size + kSumChunkBytes - 1) / kSumChunkBytes ||
+      digits.size() % kDigits != 0)
+    raise<CheckpointError>(kManifestWhere, "checksums are missing");
+  for (size_t at = 0; at < digits.size(); at += kDigits) sums.crcs.push_back(parse_hex(digits.data() + at));
+  return sums;
+}
+
+/// The complete tags of which `is_wanted` is true, the newest first.
+template <class IsWanted>
+std::vector<std::string> find_tags(const std::filesystem::path& dir, const IsWanted& is_wanted) {
+  using Found = std::pair<std::filesystem::file_time_type, std::string>;
+  std::vector<Found> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
+    const std::string tag = entry.path().filename().string();
+    if (tag.starts_with('.') || !entry.is_directory(error) || is_universal(entry.path())) continue;
+    try {
+      const Manifest manifest = read_manifest(entry.path());
+      if (manifest.files.empty() || find_damage(entry.path(), manifest)) continue;
+      if (!is_wanted(entry, manifest)) continue;
+    } catch (const CheckpointError&) {
+      continue;
+    }
+    found.emplace_back(std::filesystem::last_write_time(manifest_path(entry.path()), error), tag);
+  }
+  std::ranges::sort(found, std::greater<Found>());
+  std::vector<std::string> tags;
+  for (auto& [time, tag] : found) tags.push_back(std::move(tag));
+  return tags;
+}
+
+}  // namespace
+
+std::optional<FileSums> Manifest::sums_of(const std::filesystem::path& file) const {
+  const auto found = files.find(file.filename().string());
+  return found == files.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<FileSums> Manifest::sums_of(const std::filesystem::path& file,
+                                          const std::filesystem::path& tag_folder) const {
+  const auto found = files.find(file.lexically_relative(tag_folder).generic_string());
+  return found == files.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string to_text(const Manifest& manifest) {
+  const Json files = to_json(manifest);
+  Json json{{"chunk_bytes", kSumChunkBytes}, {"files", files}, {"crc32", own_sum(files)}};
+  if (manifest.in_turn) json["in_turn"] = true;
+  return json.dump();
+}
+
+Manifest parse_manifest(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    const Json& files = json.at("files");
+    if (json.at("chunk_bytes") != kSumChunkBytes || json.at("crc32") != own_sum(files))
+      raise<CheckpointError>(kManifestWhere, "it does not match its own checksum");
+    Manifest manifest;
+    manifest.in_turn = json.value("in_turn", false);
+    for (const auto& [name, sums] : files.items()) manifest.files.emplace(name, parse_sums(sums));
+    return manifest;
+  } catch (const Json::exception& error) {
+    raise<CheckpointError>(kManifestWhere, error.what());
+  }
+}
+
+void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
+  write_text_atomically(manifest_path(folder), to_text(manifest) + "\n");
+}
+
+Manifest read_manifest(const std::filesystem::path& folder) {
+  const std::filesystem::path path = manifest_path(folder);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  try {
+    return parse_manifest(text);
+  } catch (const CheckpointError& error) {
+    raise<CheckpointError>(kManifestWhere, path, " is altered or torn: ", error.what());
+  }
+}
+
+std::optional<std::string> find_damage(const std::filesystem::path& folder, const Manifest& manifest) {
+  for (const auto& [name, sums] : manifest.files) {
+    std::error_code error;
+    const uint64_t size = std::filesystem::file_size(folder / name, error);
+    if (error) return message("the file ", folder / name, " is missing");
+    if (size != sums.size)
+      return message("the file ", folder / name, " has ", size, " bytes, expected ", sums.size);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> find_complete_tags(const std::filesystem::path& dir) {
+  return find_tags(dir, [](const auto&, const Manifest&) { return true; });
+}
+
+std::vector<std::string> find_tags_in_turn(const std::filesystem::path& dir) {
+  return find_tags(dir, [](const std::filesystem::directory_entry& entry, const Manifest& manifest) {
+    return manifest.in_turn && !entry.is_symlink() && is_default_tag(entry.path().filename().string());
+  });
+}
+
+}  // namespace deepspeed::checkpoint

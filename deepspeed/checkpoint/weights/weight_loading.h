@@ -1,0 +1,87 @@
+// Copies weights from files into named tensors, once everything about them fits.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/checkpoint/weights/weight_renaming.h"
+#include "deepspeed/checkpoint/weights/weight_source.h"
+
+namespace deepspeed::checkpoint {
+
+struct LoadWeightsOptions {
+  /// Whether a name that only the file or only the model has is an error; false: load what both have. Shapes
+  /// and dtypes have to fit in any case.
+  bool strict = true;
+  /// Name in the file -> name in the model; an empty one leaves the weight out.
+  std::map<std::string, std::string> rename = {};
+  /// For all other names, one after the other: {{"^module\\.", ""}, {"\\.bias_mask$", ""}}.
+  std::vector<RenameRule> rename_rules = {};
+  /// Patterns of names in the model: their matrices lie transposed in the file, as those of GPT-2's Conv1D.
+  std::vector<std::string> transpose = {};
+  /// The key in a file of torch.save under which the state dictionary lies, where it is not a usual one.
+  std::string key = {};
+  /// Whether everything that has a checksum is read once before the first change, so that a damaged file
+  /// changes nothing; false: read once, and a damaged file is an error in the middle.
+  bool verify_first = true;
+};
+
+/// What strict = false left out.
+struct LoadedWeights {
+  std::vector<std::string> loaded;      // names in the model
+  std::vector<std::string> missing;     // names in the model that the files lack
+  std::vector<std::string> unexpected;  // names in the files that the model lacks
+};
+
+/// A tensor of the model with its names there; one that is shared has several, any of which the files may
+/// have.
+struct WeightTarget {
+  std::vector<std::string> names;
+  at::Tensor tensor;
+  /// Takes the values, of the tensor's sizes, where they do not simply go into `tensor`.
+  std::function<void(const at::Tensor& values)> set = nullptr;
+};
+
+class WeightLoading {
+ public:
+  /// Compares names, shapes and dtypes and verifies the files; nothing is changed. Throws one CheckpointError
+  /// that lists all that does not fit.
+  WeightLoading(std::shared_ptr<const WeightSource> source, std::vector<WeightTarget> targets,
+                const LoadWeightsOptions& options);
+
+  /// Copies, one weight after the other, into the targets' dtypes and devices.
+  void run() const;
+  const LoadedWeights& result() const { return result_; }
+
+ private:
+  struct Copy {
+    size_t weight;  // in the source
+    size_t target;
+    bool transposed;
+  };
+
+  void match(const LoadWeightsOptions& options);
+  void take(const Copy& copy, const std::string& name);
+  void check_copy(const Copy& copy, const std::string& name);
+  bool same_data(const Copy& one, const Copy& other) const;
+  void check_names(const LoadWeightsOptions& options);
+  std::string problems_text() const;
+  at::Tensor load(const Copy& copy) const;
+
+  std::shared_ptr<const WeightSource> source_;
+  std::vector<WeightTarget> targets_;
+  std::vector<Copy> copies_;
+  std::unordered_map<size_t, size_t> copy_of_target_;
+  LoadedWeights result_;
+  std::vector<std::string> problems_;
+  bool names_differ_ = false;
+};
+
+}  // namespace deepspeed::checkpoint

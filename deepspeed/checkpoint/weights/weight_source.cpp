@@ -1,0 +1,202 @@
+#include "deepspeed/checkpoint/weights/weight_source.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/archive/deferred_archive.h"
+#include "deepspeed/checkpoint/archive/safetensors_file.h"
+#include "deepspeed/checkpoint/convert/zero_to_fp32.h"
+#include "deepspeed/checkpoint/sources/fp32_source.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+#include "deepspeed/checkpoint/weights/weight_shards.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+constexpr const char* kWeightSourceWhere = "checkpoint.weights";
+namespace fs = std::filesystem;
+
+bool holds_tensors(const Dict& dict) {
+  return std::ranges::any_of(
+      dict.items(), [](const auto& item) { return item.second.template get_if<at::Tensor>() != nullptr; });
+}
+
+/// The first keys of a dict, for messages.
+std::string some_keys(const Dict& dict) {
+  constexpr size_t kNamed = 10;
+  std::string text;
+  for (size_t index = 0; index < std::min(dict.size(), kNamed); ++index) {
+    const auto* key = dict.items()[index].first.get_if<std::string>();
+    text +=
+        (index == 0 ? "" : ", ") + (key != nullptr ? "'" + *key + "'" : std::string("a key that is no text"));
+  }
+  if (dict.size() > kNamed) text += message(" and ", dict.size() - kNamed, " more");
+  return text.empty() ? "none" : text;
+}
+
+const Dict& state_dict_at(const fs::path& file, const Dict& root, const std::string& key) {
+  const Value* found = root.find(key);
+  const auto* dict = found == nullptr ? nullptr : found->get_if<Dict>();
+  if (dict == nullptr) {
+    raise<CheckpointError>(kWeightSourceWhere, file, " holds no dict under the key '", key,
+                           "'; its keys are ", some_keys(root));
+  }
+  return *dict;
+}
+
+/// The state dictionary in a file of torch.save, at the top or under one of the usual keys.
+const Dict& find_state_dict(const fs::path& file, const Value& value, const std::string& key) {
+  const auto* root = value.get_if<Dict>();
+  if (root == nullptr) {
+    raise<CheckpointError>(kWeightSourceWhere, file, " holds a ", value.kind(),
+                           ", expected a state dictionary; save model.state_dict()");
+  }
+  if (!key.empty()) return state_dict_at(file, *root, key);
+  constexpr auto kUsualKeys =
+      std::to_array<const char*>({"state_dict", "model_state_dict", "model", "module"});
+  const Dict* inner = nullptr;
+  for (const char* usual : kUsualKeys) {
+    const Value* entry = root->find(usual);
+    const auto* dict = entry == nullptr ? nullptr : entry->get_if<Dict>();
+    if (dict == nullptr || !holds_tensors(*dict)) continue;
+    if (inner != nullptr) {
+      raise<CheckpointError>(kWeightSourceWhere, file,
+                             " holds more than one state dictionary; name the one to load by its key, of ",
+                             some_keys(*root));
+    }
+    inner = dict;
+  }
+  if (inner != nullptr) return *inner;
+  if (root->size() == 0 || holds_tensors(*root)) return *root;
+  raise<CheckpointError>(kWeightSourceWhere, file,
+                         " holds no state dictionary at its top or under a usual key; name its key, of ",
+                         some_keys(*root));
+}
+
+class TorchWeights : public WeightSource {
+ public:
+  TorchWeights(const fs::path& file, const std::string& key) : WeightSource(file), archive_(file) {
+    for (const auto& [name, value] : find_state_dict(file, archive_.value(), key).items()) {
+      const auto* text = name.get_if<std::string>();
+      if (text == nullptr) {
+        raise<CheckpointError>(kWeightSourceWhere, file, " has a ", name.kind(),
+                               " among the names of its weights, expected texts");
+      }
+      if (const auto* tensor = value.get_if<at::Tensor>()) {
+        weights_.emplace_back(*text, *tensor);
+      } else {
+        other_entries_.push_back(*text);
+      }
+    }
+  }
+
+  at::Tensor load(size_t index) const override { return archive_.load(weights_[index].second); }
+  void verify() const override { archive_.verify(); }
+
+ private:
+  DeferredArchive archive_;
+};
+
+class SafetensorsWeights : public WeightSource {
+ public:
+  explicit SafetensorsWeights(const fs::path& file) : WeightSource(file), file_(file) {
+    weights_ = file_.tensors();
+  }
+
+  at::Tensor load(size_t index) const override { return file_.load(weights_[index].first); }
+  void verify() const override {}  // the format has no checksums; that nothing is cut off is known already
+
+ private:
+  SafetensorsFile file_;
+};
+
+class Fp32Weights : public WeightSource {
+ public:
+  Fp32Weights(const fs::path& dir, const std::string& tag)
+      : WeightSource(dir / tag), source_(dir, tag, /*exclude_frozen_parameters=*/false) {
+    weights_ = source_.weights();
+  }
+
+  at::Tensor load(size_t index) const override { return source_.load(weights_[index].second); }
+  void verify() const override {
+    for (size_t index = 0; index < weights_.size(); ++index) load(index);
+  }
+
+ private:
+  Fp32Source source_;
+};
+
+/// The beginning of a file, which says what it is.
+std::string first_bytes(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) raise<IoError>(kWeightSourceWhere, "cannot open ", file, ": ", std::strerror(errno));
+  std::string bytes(32, '\0');
+  stream.read(bytes.data(), std::streamsize(bytes.size()));
+  bytes.resize(size_t(stream.gcount()));
+  return bytes;
+}
+
+/// 8 bytes with the length of a JSON object, less than 4 GB, and its brace.
+bool begins_as_safetensors(std::string_view bytes) {
+  return bytes.size() > 8 && bytes[8] == '{' && bytes.substr(4, 4) == std::string_view("\0\0\0\0", 4);
+}
+
+/// A pickle without the zip archive around it.
+bool begins_as_pickle(std::string_view bytes) {
+  return bytes.size() > 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5;
+}
+
+/// The file in a folder that holds its weights.
+fs::path weights_in_folder(const fs::path& folder) {
+  for (const bool safetensors : {true, false}) {
+    for (const std::string& name : {weights_name(safetensors), weights_index_name(safetensors)}) {
+      if (fs::exists(folder / name)) return folder / name;
+    }
+  }
+  raise<CheckpointError>(
+      kWeightSourceWhere, folder, " holds neither ", weights_name(true), " nor ", weights_name(false),
+      " nor the index of one in shards",
+      fs::exists(latest_path(folder))
+          ? "; it is the folder of a checkpoint: load_checkpoint() or load_state_dict_from_zero_checkpoint()"
+          : "; name the file");
+}
+
+}  // namespace
+
+std::unique_ptr<WeightSource> open_weights(const fs::path& path, const std::string& key) {
+  const auto file = fs::is_directory(path) ? weights_in_folder(path) : path;
+  const std::string bytes = first_bytes(file);
+  if (bytes.starts_with("{") && !begins_as_safetensors(bytes)) return open_weight_shards(file, key);
+  return open_weight_file(file, key);
+}
+
+std::unique_ptr<WeightSource> open_weight_file(const fs::path& file, const std::string& key) {
+  const std::string bytes = first_bytes(file);
+  if (bytes.starts_with("PK")) return std::make_unique<TorchWeights>(file, key);
+  if (begins_as_safetensors(bytes) || file.extension() == ".safetensors")
+    return std::make_unique<SafetensorsWeights>(file);
+  if (begins_as_pickle(bytes)) {
+    raise<NotSupportedError>(
+        kWeightSourceWhere, file,
+        " is in the format of torch before 1.6; convert it with: python -c \"import torch; "
+        "torch.save(torch.load('old.bin', map_location='cpu', weights_only=True), 'new.bin')\"");
+  }
+  if (bytes.starts_with("version https://git-lfs")) {
+    raise<CheckpointError>(kWeightSourceWhere, file,
+                           " only points to the weights; fetch them with: git lfs pull");
+  }
+  raise<CheckpointError>(kWeightSourceWhere, file,
+                         " is neither a file of torch.save nor of safetensors nor an index of shards");
+}
+
+std::unique_ptr<WeightSource> open_zero_checkpoint(const fs::path& dir,
+                                                   const std::optional<std::string>& tag) {
+  return std::make_unique<Fp32Weights>(dir, chosen_tag(dir, tag));
+}
+
+}  // namespace deepspeed::checkpoint

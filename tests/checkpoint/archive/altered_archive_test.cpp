@@ -1,0 +1,178 @@
+// Files that are torn, altered or hostile: an error each, never a crash, never an endless read.
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/pickle/unpickler.h"
+
+#include "tests/checkpoint/pickle/value_comparison.h"
+#include "tests/support/temporary_folder.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+Value unpickle_alone(const std::string& bytes) {
+  return unpickle(
+      bytes, [](const std::string&, int64_t) -> at::Storage { throw CheckpointError("no storages here"); });
+}
+
+std::string golden(const std::string& name) {
+  return std::string(DEEPSPEED_SOURCE_DIR) + "/tests/golden/torch_archive/" + name;
+}
+
+/// A fixed sequence of numbers (a linear congruential generator).
+class Sequence {
+ public:
+  size_t next(size_t bound) {
+    state_ = state_ * 6364136223846793005ull + 1442695040888963407ull;
+    return size_t((state_ >> 33) % bound);
+  }
+
+ private:
+  uint64_t state_ = 1;
+};
+
+TEST(AlteredArchive, AFlippedBitIsAnErrorOrChangesNothing) {
+  const testing::TemporaryFolder folder;
+  const Value value = read_torch_archive(golden("model.pt"));
+  const std::string whole = bytes_of(golden("model.pt"));
+  Sequence sequence;
+  int errors = 0;
+  for (int round = 0; round < 600; ++round) {
+    std::string bytes = whole;
+    bytes[sequence.next(bytes.size())] ^= char(1u << sequence.next(8));
+    write_bytes(folder / "file.pt", bytes);
+    try {
+      EXPECT_TRUE(same(read_torch_archive(folder / "file.pt"), value)) << "round " << round;
+    } catch (const CheckpointError&) {
+      ++errors;
+    }
+  }
+  EXPECT_GT(errors, 200);
+}
+
+TEST(AlteredArchive, EveryTruncationIsAnError) {
+  const testing::TemporaryFolder folder;
+  const std::string whole = bytes_of(golden("optimizer.pt"));
+  for (size_t size = 0; size < whole.size(); size += 7) {
+    write_bytes(folder / "file.pt", whole.substr(0, size));
+    EXPECT_THROW(read_torch_archive(folder / "file.pt"), CheckpointError) << size << " bytes";
+  }
+}
+
+TEST(AlteredArchive, AlteredDataIsFoundByItsChecksum) {
+  const testing::TemporaryFolder folder;
+  write_torch_archive(folder / "file.pt", at::arange(1000, at::kFloat));
+  std::string bytes = bytes_of(folder / "file.pt");
+  const float number = 500;
+  const std::string pattern(reinterpret_cast<const char*>(&number), sizeof(number));
+  bytes[bytes.find(pattern)] ^= 1;
+  write_bytes(folder / "file.pt", bytes);
+  EXPECT_THAT([&] { read_torch_archive(folder / "file.pt"); },
+              ::testing::ThrowsMessage<CheckpointError>(
+                  ::testing::AllOf(::testing::HasSubstr("data/0"), ::testing::HasSubstr("checksum"))));
+}
+
+// The checksums stop mutations of the file; the pickle's own reader has to stand without them.
+TEST(AlteredPickle, AnyMutationIsReadOrRefused) {
+  const std::string file = bytes_of(golden("model.pt"));
+  const size_t begin = file.find("\x80\x02}");
+  const std::string whole = file.substr(begin, file.find("PK\x07\x08", begin) - begin);
+  const StorageLoader load = [](const std::string&, int64_t num_bytes) {
+    if (num_bytes > 4096) throw CheckpointError("too large");
+    return at::zeros({num_bytes}, at::kByte).storage();
+  };
+  EXPECT_EQ(unpickle(whole, load).as_dict().size(), 13u);
+  Sequence sequence;
+  int errors = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string bytes = whole;
+    for (size_t change = 0; change <= sequence.next(4); ++change) {
+      bytes[sequence.next(bytes.size())] = char(sequence.next(256));
+    }
+    if (sequence.next(4) == 0) bytes.resize(sequence.next(bytes.size()));
+    try {
+      unpickle(bytes, load);
+    } catch (const CheckpointError&) {
+      ++errors;
+    }
+  }
+  EXPECT_GT(errors, 1000);
+}
+
+TEST(AlteredPickle, ACallOfAnythingUnknownIsRefusedByName) {
+  using namespace std::string_literals;
+  for (const char* name : {"os\nsystem", "builtins\neval", "numpy._core.multiarray\nscalar"}) {
+    const std::string bytes =
+        "\x80\x02"
+        "c"s +
+        name + "\nX\x04\x00\x00\x00true\x85R."s;
+    std::string dotted(name);
+    dotted[dotted.find('\n')] = '.';
+    EXPECT_THAT([&] { unpickle_alone(bytes); },
+                ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr(dotted)));
+  }
+  EXPECT_THAT([] { unpickle_alone("\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R."s); },
+              ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("os.system")));
+}
+
+TEST(AlteredPickle, EndlessContentIsRefused) {
+  using namespace std::string_literals;
+  // A list that holds itself.
+  EXPECT_THROW(unpickle_alone("\x80\x02]q\x00h\x00"
+                              "a."s),
+               CheckpointError);
+  // Each list holds the one before twice: 2^60 items from a few hundred bytes.
+  std::string doubling = "\x80\x02]q\x00"s;
+  for (int level = 0; level < 60; ++level) {
+    doubling += "0]("s + "h" + char(level) + "h" + char(level) + "eq" + char(level + 1);
+  }
+  EXPECT_THROW(unpickle_alone(doubling + "."), CheckpointError);
+  EXPECT_THROW(unpickle_alone("\x80\x02" + std::string(100000, ']') + std::string(99999, 'a') + "."),
+               CheckpointError);
+}
+
+TEST(GoldenArchive, ReadsWhatTorchWrites) {
+  const Value value = read_torch_archive(golden("model.pt"));
+  const Dict& file = value.as_dict();
+  const Dict& module = file.at("module").as_dict();
+  EXPECT_TRUE(module.ordered());
+  const at::Tensor weight = at::arange(12, at::kFloat).view({3, 4});
+  EXPECT_TRUE(at::equal(module.at("wte").as_tensor(), weight));
+  EXPECT_TRUE(at::equal(module.at("transposed").as_tensor(), weight.t()));
+  EXPECT_TRUE(at::equal(module.at("row").as_tensor(), weight[1]));
+  EXPECT_EQ(module.at("wte").as_tensor().storage().data(), module.at("lm_head").as_tensor().storage().data());
+  EXPECT_EQ(module.at("bf16").as_tensor().scalar_type(), at::kBFloat16);
+  EXPECT_EQ(module.at("int64").as_tensor()[1].item<int64_t>(), -(int64_t{1} << 40));
+  EXPECT_EQ(module.at("zero_d").as_double(), 2.5);
+  EXPECT_EQ(module.at("empty").as_tensor().sizes(), at::IntArrayRef({0, 3}));
+  EXPECT_EQ(module.at("uint16").as_tensor().scalar_type(), at::kUInt16);
+  EXPECT_EQ(file.at("size").as_size(), (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(file.at("numbers").as_sequence()[4].as_int(), int64_t{1} << 62);
+  EXPECT_TRUE(same(file.at("bytes"), Value::bytes({0, 255})));
+  EXPECT_EQ(file.at("by_number").as_dict().find(int64_t{0})->as_dict().at("step").as_int(), 3);
+  EXPECT_EQ(file.at("parameter").as_tensor().numel(), 2);
+  EXPECT_EQ(read_torch_archive(golden("protocol4.pt")).as_dict().at("numbers").as_sequence()[1].as_int(), 2);
+  EXPECT_EQ(read_torch_archive(golden("namespace.pt")).as_dict().at("namespace").kind(),
+            "argparse.Namespace");
+}
+
+}  // namespace
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,239 @@
+// Model and optimizer files: from a struct into a file and back.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/content/json_value.h"
+#include "deepspeed/checkpoint/content/model_states.h"
+#include "deepspeed/checkpoint/content/optimizer_states.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+
+#include "tests/checkpoint/pickle/value_comparison.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temporary_folder.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+Value through_a_file(const Value& value) {
+  const testing::TemporaryFolder folder;
+  write_torch_archive(folder / "file.pt", value);
+  return read_torch_archive(folder / "file.pt");
+}
+
+ModelStates some_model_states() {
+  ModelStates states;
+  states.states.module = {{"w", at::ones({2, 3}, at::kBFloat16)}, {"buffer", at::arange(2)}};
+  states.states.buffer_names = {"buffer"};
+  states.states.param_shapes = {{{"w", {2, 3}}}};
+  states.states.frozen_param_shapes = {{"f", {2}}};
+  states.states.frozen_param_fragments = {{"f", at::ones({2})}};
+  states.states.shared_params = {{"alias", "w"}};
+  states.lr_scheduler = Json{{"last_batch_iteration", 4}};
+  states.skipped_steps = 1;
+  states.global_steps = 5;
+  states.global_samples = 40;
+  states.dp_world_size = 2;
+  states.ds_config = Json{{"train_batch_size", 8}, {"fp16", {{"enabled", false}}}, {"none", nullptr}};
+  states.client_state = Dict{{"epoch", 3}, {"nested", List{Dict{{"a", 0.5}}}}};
+  return states;
+}
+
+TEST(ModelStates, ComeBackFromAFile) {
+  const ModelStates written = some_model_states();
+  const ModelStates read = parse_model_states(through_a_file(build_model_states(written)));
+  ASSERT_EQ(read.states.module.size(), 2u);
+  EXPECT_EQ(read.states.module[0].first, "w");
+  EXPECT_TRUE(same(read.states.module[0].second, written.states.module[0].second));
+  EXPECT_EQ(read.states.buffer_names, written.states.buffer_names);
+  EXPECT_EQ(read.states.param_shapes, written.states.param_shapes);
+  EXPECT_EQ(read.states.frozen_param_shapes, written.states.frozen_param_shapes);
+  EXPECT_EQ(read.states.frozen_param_fragments->at(0).first, "f");
+  EXPECT_EQ(read.states.shared_params, written.states.shared_params);
+  EXPECT_EQ(read.states.ds_version, "0.19.6");
+  EXPECT_EQ(read.lr_scheduler, written.lr_scheduler);
+  EXPECT_EQ(read.skipped_steps, 1);
+  EXPECT_EQ(read.global_steps, 5);
+  EXPECT_EQ(read.global_samples, 40);
+  EXPECT_EQ(read.dp_world_size, 2);
+  EXPECT_EQ(read.mp_world_size, 1);
+  EXPECT_EQ(read.ds_config, written.ds_config);
+  EXPECT_TRUE(same(read.client_state, written.client_state));
+}
+
+TEST(ModelStates, AClientKeyCannotShadowACounter) {
+  ModelStates states = some_model_states();
+  states.client_state.set("global_steps", 77);
+  EXPECT_THAT([&] { build_model_states(states); },
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("'global_steps'")));
+}
+
+TEST(ModelStates, AMissingKeyIsNamed) {
+  EXPECT_THAT(
+      [] {
+        parse_model_states(Dict{{"module", Dict{}}});
+      },
+      ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("'buffer_names'")));
+}
+
+ZeroOptimizerStates some_optimizer_states() {
+  ZeroOptimizerStates states;
+  states.zero_stage = 2;
+  states.loss_scaler.dynamic = true;
+  states.loss_scaler.cur_scale = 4096;
+  states.loss_scaler.cur_iter = 17;
+  states.loss_scaler.last_overflow_iter = 3;
+  states.loss_scaler.cur_hysteresis = 2;
+  states.overflow = true;
+  states.clip_grad = 1.0;
+  PartitionStates group;
+  group.fp32 = at::arange(8, at::kFloat).narrow(0, 0, 5);
+  group.padding = 3;
+  group.partition_count = 2;
+  group.fragments = {{"w", {5, 0}}};
+  group.tensors = {{"exp_avg", at::ones({8})}, {"exp_avg_sq", at::full({8}, 2.0)}};
+  group.step = 9;
+  group.options =
+      Json{{"lr", 0.001}, {"betas", {0.9, 0.999}}, {"weight_decay", 0.0}, {"bias_correction", true}};
+  states.groups = {group, PartitionStates{}};
+  states.groups[1].fp32 = at::ones({0});
+  states.groups[1].partition_count = 2;
+  states.ds_config = Json{{"zero_optimization", {{"stage", 2}}}};
+  return states;
+}
+
+TEST(OptimizerStates, ComeBackFromAFile) {
+  const ZeroOptimizerStates written = some_optimizer_states();
+  const ZeroOptimizerStates read = parse_optimizer_states(through_a_file(build_optimizer_states(written)));
+  EXPECT_EQ(read.zero_stage, 2);
+  EXPECT_TRUE(read.loss_scaler.dynamic);
+  EXPECT_EQ(read.loss_scaler.cur_scale, 4096);
+  EXPECT_EQ(read.loss_scaler.cur_iter, 17);
+  EXPECT_EQ(read.loss_scaler.last_overflow_iter, 3);
+  EXPECT_EQ(read.loss_scaler.cur_hysteresis, 2);
+  EXPECT_TRUE(read.overflow);
+  EXPECT_EQ(read.clip_grad, 1.0);
+  ASSERT_EQ(read.groups.size(), 2u);
+  const PartitionStates& group = read.groups[0];
+  EXPECT_TRUE(same(group.fp32, written.groups[0].fp32));
+  EXPECT_EQ(group.padding, 3);
+  EXPECT_EQ(group.partition_count, 2);
+  EXPECT_EQ(group.fragments, written.groups[0].fragments);
+  EXPECT_EQ(group.step, 9);
+  ASSERT_EQ(group.tensors.size(), 2u);
+  EXPECT_EQ(group.tensors[1].first, "exp_avg_sq");
+  EXPECT_TRUE(same(group.tensors[1].second, written.groups[0].tensors[1].second));
+  EXPECT_EQ(group.options, written.groups[0].options);
+  EXPECT_TRUE(read.groups[1].tensors.empty());
+  EXPECT_FALSE(read.groups[1].step.has_value());
+  EXPECT_EQ(read.ds_config, written.ds_config);
+}
+
+TEST(OptimizerStates, OfStage3ComeBackWithTheirSubGroups) {
+  ZeroOptimizerStates written = some_optimizer_states();
+  written.zero_stage = 3;
+  written.groups.clear();
+  for (int index = 0; index < 3; ++index) {
+    PartitionStates& sub_group = written.groups.emplace_back();
+    sub_group.param_group = index == 0 ? 0 : 1;
+    sub_group.partition_count = 2;
+    sub_group.fp32 = at::full({4}, 1.0 + index);
+    sub_group.tensors = {{"exp_avg", at::full({4}, 10.0 + index)}};
+    sub_group.step = 3;
+    sub_group.options = Json{{"lr", sub_group.param_group == 0 ? 0.5 : 0.25}};
+  }
+  const Value file = through_a_file(build_optimizer_states(written));
+  const Dict& zero = file.as_dict().at("optimizer_state_dict").as_dict();
+  EXPECT_EQ(zero.at("fp32_flat_groups").as_sequence().size(), 3u);
+  EXPECT_EQ(zero.at("partition_count").as_int(), 2);
+  EXPECT_EQ(zero.at("optimizer_state_dict").as_dict().at("param_groups").as_sequence().size(), 2u);
+  const ZeroOptimizerStates read = parse_optimizer_states(file);
+  EXPECT_EQ(read.zero_stage, 3);
+  EXPECT_TRUE(read.loss_scaler.dynamic);
+  ASSERT_EQ(read.groups.size(), 3u);
+  for (int index = 0; index < 3; ++index) {
+    const PartitionStates& sub_group = read.groups[index];
+    EXPECT_EQ(sub_group.param_group, index == 0 ? 0u : 1u);
+    EXPECT_EQ(sub_group.partition_count, 2);
+    EXPECT_EQ(sub_group.step, 3);
+    EXPECT_EQ(sub_group.options, written.groups[index].options);
+    EXPECT_TRUE(same(sub_group.fp32, written.groups[index].fp32));
+    EXPECT_TRUE(same(sub_group.tensors.at(0).second, written.groups[index].tensors[0].second));
+  }
+}
+
+TEST(OptimizerStates, ForeignFilesAreRefusedWithAReason) {
+  EXPECT_THAT(
+      [] {
+        parse_optimizer_states(Dict{{"optimizer_state_dict", Dict{{"zero_stage", 4}}}});
+      },
+      ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("expected 1 to 3")));
+  EXPECT_THAT(
+      [] {
+        parse_optimizer_states(Dict{{"optimizer_state_dict", Dict{}}});
+      },
+      ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("'zero_stage'")));
+}
+
+TEST(OptimizerStates, ReadsTheObjectsOfAFileThatPythonWrote) {
+  const Value value =
+      read_torch_archive(std::string(DEEPSPEED_SOURCE_DIR) + "/tests/golden/torch_archive/optimizer.pt");
+  Dict zero = value.as_dict();
+  zero.set("partition_count", List{1});
+  zero.set("base_optimizer_state", Dict{{"state", Dict{}}, {"param_groups", List{Dict{{"lr", 0.5}}}}});
+  const ZeroOptimizerStates states = parse_optimizer_states(Dict{{"optimizer_state_dict", zero}});
+  EXPECT_EQ(states.zero_stage, 2);
+  EXPECT_EQ(states.loss_scaler.cur_scale, 1.0);
+  EXPECT_EQ(states.groups[0].fp32.numel(), 5);
+  EXPECT_EQ(states.groups[0].fragments[0].second, (FragmentAddress{5, 2}));
+}
+
+TEST(JsonValue, ComesBackUnchanged) {
+  const Json json = Json::parse(R"({"b": [1, 2.5, "x", null, true, {"z": {}}], "a": -9007199254740993})");
+  EXPECT_EQ(json_of_value(value_of_json(json)), json);
+  EXPECT_THROW(json_of_value(at::ones({2})), CheckpointError);
+}
+
+TEST(Layout, NamesAreDeepSpeeds) {
+  EXPECT_EQ(model_states_path("d", "t"), "d/t/mp_rank_00_model_states.pt");
+  EXPECT_EQ(optim_states_path("d", "t", 3), "d/t/zero_pp_rank_3_mp_rank_00_optim_states.pt");
+  EXPECT_EQ(optim_states_path("d", "t", 12, 1, true), "d/t/bf16_zero_pp_rank_12_mp_rank_01_optim_states.pt");
+  EXPECT_EQ(rng_states_path("d", "t", 1), "d/t/rng_states_rank_1_mp_rank_00.pt");
+  EXPECT_EQ(default_tag(7), "global_step7");
+  EXPECT_EQ(weights_name(false, 0, 3), "pytorch_model-00001-of-00003.bin");
+}
+
+TEST(Layout, LatestComesBackAndAnEmptyOneIsAnError) {
+  const testing::TemporaryFolder folder;
+  EXPECT_EQ(read_latest(folder.path()), std::nullopt);
+  write_latest(folder.path(), "global_step3");
+  write_latest(folder.path(), "global_step4");
+  EXPECT_EQ(read_latest(folder.path()), "global_step4");
+  write_latest(folder.path(), "\n");
+  EXPECT_THAT(testing::error_of<CheckpointError>([&] { read_latest(folder.path()); }),
+              ::testing::AllOf(::testing::HasSubstr("is empty"), ::testing::HasSubstr("pass the tag")));
+  write_latest(folder.path(), "global\x01\x02");
+  try {
+    read_latest(folder.path());
+    ADD_FAILURE() << "no error";
+  } catch (const CheckpointError& error) {
+    EXPECT_EQ(std::string(error.what()).find('\x01'), std::string::npos) << "the error is text";
+    EXPECT_NE(std::string(error.what()).find("8 bytes that are no text"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Layout, LatestThatIsAFolderIsSaidToBeOne) {
+  const testing::TemporaryFolder folder;
+  folder.write("latest/x", "");
+  EXPECT_THAT(testing::error_of<CheckpointError>([&] { read_latest(folder.path()); }),
+              ::testing::AllOf(::testing::HasSubstr("is a folder"), ::testing::HasSubstr("rename it"),
+                               ::testing::HasSubstr("pass the tag")));
+}
+
+}  // namespace
+}  // namespace deepspeed::checkpoint

@@ -1,0 +1,199 @@
+#include "deepspeed/checkpoint/convert/zero_to_fp32.h"
+
+#include <fstream>
+#include <map>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json.h"
+#include "deepspeed/checkpoint/archive/safetensors.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/content/model_states.h"
+#include "deepspeed/checkpoint/content/optimizer_states.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+
+#include "tests/support/temporary_folder.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+const std::string kTag = "global_step5";
+
+/// Two groups of odd sizes: 5 + 8 elements and 3, numbered through, as DeepSpeed flattens and pads them.
+const std::vector<NamedShapes> kShapes = {{{"a.weight", {5}}, {"b.weight", {2, 4}}}, {{"c.bias", {3}}}};
+
+void write_checkpoint(const std::filesystem::path& dir, int world_size, bool list_frozen = true) {
+  ModelStates model;
+  model.states.buffer_names = {"steps"};
+  model.states.param_shapes = kShapes;
+  model.states.shared_params = {{"head.weight", "b.weight"}};
+  model.states.module = {{"steps", at::arange(2)}, {"frozen", at::ones({2}, at::kBFloat16)}};
+  for (const NamedShapes& group : kShapes) {
+    for (const auto& [name, shape] : group) {
+      model.states.module.emplace_back(name, at::zeros(shape, at::kBFloat16));
+    }
+  }
+  model.states.module.emplace_back("head.weight", at::zeros({2, 4}, at::kBFloat16));
+  if (list_frozen) {
+    model.states.frozen_param_shapes = {{"frozen", {2}}};
+    model.states.frozen_param_fragments = {{"frozen", at::ones({2}, at::kBFloat16)}};
+  }
+  std::filesystem::create_directories(dir / kTag);
+  write_torch_archive(model_states_path(dir, kTag), build_model_states(model));
+  for (int rank = 0; rank < world_size; ++rank) {
+    ZeroOptimizerStates optimizer;
+    optimizer.zero_stage = list_frozen ? 2 : 1;
+    for (const auto& [begin, numel] : {std::pair{0, 13}, std::pair{100, 3}}) {
+      const int64_t alignment = 2 * world_size;
+      const int64_t partition = (numel + alignment - 1) / alignment * 2;
+      const int64_t start = std::min<int64_t>(rank * partition, numel);
+      const int64_t end = std::min<int64_t>((rank + 1) * partition, numel);
+      PartitionStates group;
+      group.fp32 = at::arange(begin + start, begin + end, at::kFloat);
+      group.padding = partition - (end - start);
+      group.partition_count = world_size;
+      optimizer.groups.push_back(group);
+    }
+    write_torch_archive(optim_states_path(dir, kTag, rank), build_optimizer_states(optimizer));
+  }
+  write_latest(dir, kTag);
+}
+
+class EveryWorldSize : public ::testing::TestWithParam<int> {};
+
+TEST_P(EveryWorldSize, GivesTheWeightsInDeepSpeedsOrder) {
+  const testing::TemporaryFolder folder;
+  write_checkpoint(folder.path(), GetParam());
+  const NamedTensors weights = get_fp32_state_dict_from_zero_checkpoint(folder.path());
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : weights) {
+    names.push_back(name);
+    EXPECT_EQ(tensor.scalar_type(), at::kFloat) << name;
+  }
+  EXPECT_THAT(names,
+              ::testing::ElementsAre("steps", "frozen", "a.weight", "b.weight", "c.bias", "head.weight"));
+  EXPECT_TRUE(at::equal(weights[2].second, at::arange(5, at::kFloat)));
+  EXPECT_TRUE(at::equal(weights[3].second, at::arange(5, 13, at::kFloat).view({2, 4})));
+  EXPECT_TRUE(at::equal(weights[4].second, at::arange(100, 103, at::kFloat)));
+  EXPECT_EQ(weights[5].second.const_data_ptr(), weights[3].second.const_data_ptr());
+}
+
+INSTANTIATE_TEST_SUITE_P(ZeroToFp32, EveryWorldSize, ::testing::Values(1, 2, 3));
+
+TEST(ZeroToFp32, FrozenParametersComeFromTheModuleWhereTheFileDoesNotListThem) {
+  const testing::TemporaryFolder folder;
+  write_checkpoint(folder.path(), 2, /*list_frozen=*/false);
+  const auto has_frozen = [&](bool exclude) {
+    const NamedTensors weights = get_fp32_state_dict_from_zero_checkpoint(folder.path(), kTag, exclude);
+    return std::ranges::any_of(weights, [](const auto& item) { return item.first == "frozen"; });
+  };
+  EXPECT_TRUE(has_frozen(false));
+  EXPECT_FALSE(has_frozen(true));
+}
+
+TEST(ZeroToFp32, AStage0CheckpointGivesItsModule) {
+  const testing::TemporaryFolder folder;
+  ModelStates model;
+  const at::Tensor tied = at::ones({3}, at::kBFloat16);
+  model.states.module = {{"w", tied}, {"head", tied}};
+  std::filesystem::create_directories(folder / kTag);
+  write_torch_archive(model_states_path(folder.path(), kTag), build_model_states(model));
+  const NamedTensors weights = get_fp32_state_dict_from_zero_checkpoint(folder.path(), kTag);
+  ASSERT_EQ(weights.size(), 2u);
+  EXPECT_TRUE(at::equal(weights[0].second, at::ones({3})));
+  EXPECT_EQ(weights[0].second.const_data_ptr(), weights[1].second.const_data_ptr());
+}
+
+TEST(ZeroToFp32, NamesTheMissingFile) {
+  const testing::TemporaryFolder folder;
+  const auto read = [&] { get_fp32_state_dict_from_zero_checkpoint(folder.path()); };
+  const auto says = [](const std::string& text) {
+    return ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr(text));
+  };
+  EXPECT_THAT(read, says("latest"));
+  for (const int rank : {0, 1, 2}) {
+    write_checkpoint(folder.path(), 3);
+    std::filesystem::remove(optim_states_path(folder.path(), kTag, rank));
+    EXPECT_THAT(read, says("zero_pp_rank_" + std::to_string(rank) + "_mp_rank_00_optim_states.pt"));
+  }
+  write_checkpoint(folder.path(), 1);  // over the files of three ranks
+  EXPECT_THAT(read, says("ranks, expected 1"));
+  std::filesystem::remove(model_states_path(folder.path(), kTag));
+  EXPECT_THAT(read, says("mp_rank_00_model_states.pt"));
+}
+
+TEST(ZeroToFp32, WrongNumbersOfElementsAreErrors) {
+  const testing::TemporaryFolder folder;
+  for (const int64_t numel : {12, 40}) {
+    write_checkpoint(folder.path(), 1);
+    ZeroOptimizerStates optimizer;
+    optimizer.groups.resize(2);
+    optimizer.groups[0].fp32 = at::zeros({numel});
+    optimizer.groups[1].fp32 = at::zeros({3});
+    write_torch_archive(optim_states_path(folder.path(), kTag, 0), build_optimizer_states(optimizer));
+    EXPECT_THROW(get_fp32_state_dict_from_zero_checkpoint(folder.path()), CheckpointError) << numel;
+  }
+}
+
+TEST(ZeroToFp32, WritesOneFileOrShardsWithAnIndex) {
+  const testing::TemporaryFolder folder;
+  write_checkpoint(folder.path(), 2);
+  const auto one = convert_zero_checkpoint_to_fp32_state_dict(folder.path(), folder / "model.bin");
+  EXPECT_EQ(read_torch_archive(one.at(0)).as_dict().size(), 6u);
+  const auto shards = convert_zero_checkpoint_to_fp32_state_dict(
+      folder.path(), folder / "out", {.max_shard_size = "40", .safe_serialization = true});
+  std::ifstream index(folder / "out/model.safetensors.index.json");
+  const Json json = Json::parse(index);
+  std::map<std::string, at::Tensor> read;
+  for (const auto& [name, file] : json.at("weight_map").items()) {
+    for (auto& [key, tensor] : read_safetensors(folder / ("out/" + file.get<std::string>()))) {
+      if (key == name) read[name] = tensor;
+    }
+  }
+  EXPECT_GT(shards.size(), 3u);
+  EXPECT_EQ(read.size(), 6u);
+  EXPECT_TRUE(at::equal(read.at("head.weight"), at::arange(5, 13, at::kFloat).view({2, 4})));
+  EXPECT_EQ(parse_shard_size("5GB"), 5'000'000'000u);
+  EXPECT_EQ(parse_shard_size("2MiB"), 2u << 20);
+  EXPECT_THROW(parse_shard_size("5 apples"), UsageError);
+}
+
+TEST(Safetensors, ComeBackAndAnyMutationIsReadOrRefused) {
+  const testing::TemporaryFolder folder;
+  const NamedTensors written = {{"x", at::arange(6, at::kFloat).view({2, 3})},
+                                {"h", at::ones({2}, at::kBFloat16)},
+                                {"empty", at::zeros({0, 2})},
+                                {"scalar", at::ones({}, at::kLong)}};
+  write_safetensors(folder / "x.safetensors", written);
+  const NamedTensors read = read_safetensors(folder / "x.safetensors");
+  ASSERT_EQ(read.size(), written.size());
+  for (const auto& [name, tensor] : written) {
+    const auto found = std::ranges::find_if(read, [&](const auto& item) { return item.first == name; });
+    ASSERT_NE(found, read.end());
+    EXPECT_EQ(found->second.scalar_type(), tensor.scalar_type());
+    EXPECT_TRUE(at::equal(found->second, tensor));
+  }
+  std::ifstream file(folder / "x.safetensors", std::ios::binary);
+  const std::string whole{std::istreambuf_iterator<char>(file), {}};
+  for (size_t position = 0; position < whole.size(); ++position) {
+    std::string bytes = whole;
+    bytes[position] ^= char(1u << (position % 7));
+    std::ofstream(folder / "y.safetensors", std::ios::binary) << bytes;
+    try {
+      read_safetensors(folder / "y.safetensors");
+    } catch (const CheckpointError&) {
+    }
+    std::ofstream(folder / "y.safetensors", std::ios::binary) << whole.substr(0, position);
+    EXPECT_THROW(read_safetensors(folder / "y.safetensors"), CheckpointError) << position;
+  }
+}
+
+}  // namespace
+}  // namespace deepspeed::checkpoint

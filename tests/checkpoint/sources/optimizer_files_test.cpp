@@ -1,0 +1,138 @@
+// Places of parameters in the optimizer's files: of partitions, and inside of a model file.
+#include "deepspeed/checkpoint/sources/optimizer_files.h"
+
+#include <filesystem>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/content/plain_optimizer.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+
+#include "tests/support/error_of.h"
+#include "tests/support/temporary_folder.h"
+
+namespace deepspeed::checkpoint {
+namespace {
+
+using ::testing::AllOf;
+using testing::error_of;
+using ::testing::HasSubstr;
+
+// "b" before "a", as round_robin_gradients may order them: 10 elements on two ranks, of 6 each with padding.
+using Groups = std::vector<NamedShapes>;
+const NamedShapes kPlaced = {{"b", {2, 3}}, {"a", {4}}};
+
+void write_two_ranks(const std::filesystem::path& dir, int64_t padding_of_second = 2) {
+  std::filesystem::create_directories(dir / "tag");
+  for (const int rank : {0, 1}) {
+    ZeroOptimizerStates states;
+    PartitionStates& group = states.groups.emplace_back();
+    const int64_t begin = rank * 6, end = rank == 0 ? 6 : 10;
+    group.fp32 = at::arange(begin, end, at::kFloat);
+    group.padding = rank == 0 ? 0 : padding_of_second;
+    group.partition_count = 2;
+    group.tensors = {{"exp_avg", at::zeros({6})}};
+    group.tensors[0].second.narrow(0, 0, end - begin).copy_(group.fp32 * 10);
+    // DeepSpeed's, in the order of the model: not where the data lie.
+    group.fragments = {{"a", {4, 0}}, {"b", {rank == 0 ? 2 : 4, rank == 0 ? 4 : 0}}};
+    write_torch_archive(optim_states_path(dir, "tag", rank), build_optimizer_states(states));
+  }
+}
+
+at::Tensor whole(const OptimizerFiles& files, const std::string& name, const std::string& state) {
+  const at::Tensor values = at::full({files.numel(name, state)}, -1.0);
+  files.read(name, state, {0, values.numel()}, values);
+  return values;
+}
+
+TEST(OptimizerFilesPlaces, FollowTheShapesWhereTheMappingsOfTheFileAreWrong) {
+  const testing::TemporaryFolder folder;
+  write_two_ranks(folder.path());
+  const auto files = OptimizerFiles::of_partitions(folder.path(), "tag", {}, Groups{kPlaced});
+  EXPECT_TRUE(at::equal(whole(files, "b", kMasterState), at::arange(0, 6, at::kFloat)));
+  EXPECT_TRUE(at::equal(whole(files, "a", kMasterState), at::arange(6, 10, at::kFloat)));
+  EXPECT_TRUE(at::equal(whole(files, "a", "exp_avg"), at::arange(6, 10, at::kFloat) * 10));
+}
+
+TEST(OptimizerFilesPlaces, AreRefusedWhereTheFilesDoNotFitTheShapes) {
+  const testing::TemporaryFolder folder;
+  write_two_ranks(folder.path());
+  const auto error = [&](const std::optional<Groups>& shapes) {
+    return error_of<CheckpointError>(
+        [&] { OptimizerFiles::of_partitions(folder.path(), "tag", {}, shapes); });
+  };
+  EXPECT_THAT(error(std::nullopt), HasSubstr("'param_shapes'"));
+  EXPECT_THAT(error(Groups{kPlaced, kPlaced}), AllOf(HasSubstr("1 parameter groups"), HasSubstr("has 2")));
+  EXPECT_THAT(error(Groups{NamedShapes{{"b", {2, 3}}, {"a", {5}}}}),
+              AllOf(HasSubstr("4 elements of 'a'"), HasSubstr("has 5")));
+  EXPECT_THAT(error(Groups{NamedShapes{{"b", {2, 3}}}}), AllOf(HasSubstr("6 elements"), HasSubstr("12")));
+  write_two_ranks(folder.path(), 3);
+  EXPECT_THAT(error(Groups{kPlaced}), AllOf(HasSubstr("zero_pp_rank_1"), HasSubstr("7 elements")));
+}
+
+OptimizerFiles of_plain(const std::filesystem::path& dir, const PlainOptimizerStates& states,
+                        const NamedShapes& params) {
+  write_torch_archive(dir / "model.pt", build_plain_optimizer(states));
+  const auto file = std::make_shared<DeferredArchive>(dir / "model.pt");
+  return OptimizerFiles::of_model_file(file, file->value(), {params});
+}
+
+TEST(PlainOptimizerFiles, HoldMastersFlatOrByParameter) {
+  const testing::TemporaryFolder folder;
+  const at::Tensor moments = at::arange(100, 110, at::kFloat), masters = at::arange(10, at::kFloat);
+  const auto part = [](const at::Tensor& flat, size_t param) {
+    return param == 0 ? flat.narrow(0, 0, 6).view({2, 3}) : flat.narrow(0, 6, 4);
+  };
+  for (const bool is_flat : {true, false}) {
+    PlainOptimizerStates states;
+    states.has_masters = true;
+    PlainGroupStates& group = states.groups.emplace_back();
+    group.names = {"b", "a"};
+    if (is_flat) {
+      group.params = {{{{"exp_avg", moments}}, 7}};
+      group.fp32_flat = masters;
+    } else {
+      for (const size_t param : {0, 1}) {
+        group.params.push_back({{{"exp_avg", part(moments, param)}}, 7});
+        group.fp32.push_back(part(masters, param));
+      }
+    }
+    const auto files = of_plain(folder.path(), states, kPlaced);
+    EXPECT_TRUE(at::equal(whole(files, "b", kMasterState), at::arange(0, 6, at::kFloat)));
+    EXPECT_TRUE(at::equal(whole(files, "a", kMasterState), at::arange(6, 10, at::kFloat)));
+    EXPECT_TRUE(at::equal(whole(files, "a", "exp_avg"), at::arange(106, 110, at::kFloat)));
+    EXPECT_EQ(files.groups()[0].step, 7);
+    EXPECT_FALSE(files.loss_scaler());
+    EXPECT_THAT(error_of<CheckpointError>([&] {
+                  of_plain(folder.path(), states, {{"b", {2, 3}}, {"a", {3}}});
+                }),
+                HasSubstr(is_flat ? "has 10 elements" : "has 4 elements"));
+  }
+}
+
+TEST(PlainOptimizerFiles, PassOverParametersThatWereNotTrained) {
+  const testing::TemporaryFolder folder;
+  PlainOptimizerStates states;
+  PlainGroupStates& group = states.groups.emplace_back();
+  group.params = {{{{"exp_avg", at::full({2, 3}, 1.0)}}, 2}, {{}, 0}, {{{"exp_avg", at::full({4}, 2.0)}}, 2}};
+  const auto files = of_plain(folder.path(), states, kPlaced);
+  EXPECT_TRUE(at::equal(whole(files, "b", "exp_avg"), at::full({6}, 1.0)));
+  EXPECT_TRUE(at::equal(whole(files, "a", "exp_avg"), at::full({4}, 2.0)));
+  group.params.pop_back();
+  EXPECT_THAT(error_of<CheckpointError>([&] {
+                of_plain(folder.path(), states, {{"b", {2, 3}}, {"c", {1}}, {"a", {4}}});
+              }),
+              HasSubstr("2 parameters"));
+}
+
+}  // namespace
+}  // namespace deepspeed::checkpoint
