@@ -2,8 +2,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/engine/background_saver.h"
-#include "deepspeed/engine/on_all_ranks.h"
+#include "deepspeed/comm/on_all_ranks.h"
+#include "deepspeed/engine/saving/background_saver.h"
 
 namespace deepspeed {
 

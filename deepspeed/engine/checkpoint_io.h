@@ -17,11 +17,11 @@
 #include "deepspeed/checkpoint/sources/fp32_source.h"
 #include "deepspeed/checkpoint/sources/optimizer_files.h"
 #include "deepspeed/checkpoint/tag/manifest.h"
-#include "deepspeed/engine/checkpoint_options.h"
 #include "deepspeed/engine/engine.h"
-#include "deepspeed/engine/opened_checkpoint.h"
-#include "deepspeed/engine/run_snapshot.h"
-#include "deepspeed/engine/save_job.h"
+#include "deepspeed/engine/saving/checkpoint_options.h"
+#include "deepspeed/engine/saving/opened_checkpoint.h"
+#include "deepspeed/engine/saving/run_snapshot.h"
+#include "deepspeed/engine/saving/save_job.h"
 
 namespace deepspeed {
 

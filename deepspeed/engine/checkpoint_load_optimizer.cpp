@@ -9,7 +9,7 @@
 #include "deepspeed/checkpoint/sources/misfit_error.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/engine/checkpoint_io.h"
-#include "deepspeed/engine/hyperparameters_json.h"
+#include "deepspeed/optim/slices/hyperparameters_json.h"
 
 namespace deepspeed {
 namespace {

@@ -14,10 +14,10 @@
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 #include "deepspeed/device/current_device.h"
 #include "deepspeed/device/rng.h"
-#include "deepspeed/engine/background_saver.h"
 #include "deepspeed/engine/checkpoint_io.h"
-#include "deepspeed/engine/hyperparameters_json.h"
-#include "deepspeed/engine/saved_state.h"
+#include "deepspeed/engine/saving/background_saver.h"
+#include "deepspeed/engine/saving/saved_state.h"
+#include "deepspeed/optim/slices/hyperparameters_json.h"
 #include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {

@@ -11,9 +11,9 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/engine/background_saver.h"
-#include "deepspeed/engine/backward_access.h"
-#include "deepspeed/engine/model_changes.h"
+#include "deepspeed/engine/autograd/backward_access.h"
+#include "deepspeed/engine/guards/model_changes.h"
+#include "deepspeed/engine/saving/background_saver.h"
 #include "deepspeed/profile/memory_report.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/make_whole.h"

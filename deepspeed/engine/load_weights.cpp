@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "deepspeed/base/log.h"
+#include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/engine/engine.h"
-#include "deepspeed/engine/model.h"
-#include "deepspeed/engine/on_all_ranks.h"
+#include "deepspeed/engine/model/model.h"
 #include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {

@@ -1,5 +1,5 @@
 // Blocks of experts at stage 3: ranks use different parts of a leaf module, and train as at stage 0.
-#include "deepspeed/engine/leaf_modules.h"
+#include "deepspeed/engine/model/leaf_modules.h"
 
 #include <ATen/ATen.h>
 #include <torch/nn/modules/container/modulelist.h>

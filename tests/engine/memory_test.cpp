@@ -1,8 +1,8 @@
 // What a rank holds follows the formula of ZeRO: counted at torch's allocator, and as the engine itself says.
 #include <gtest/gtest.h>
 
-#include "deepspeed/engine/memory_estimate.h"
 #include "deepspeed/initialize.h"
+#include "deepspeed/plan/memory_estimate.h"
 
 #include "tests/support/counting_allocator.h"
 #include "tests/support/formula_training.h"

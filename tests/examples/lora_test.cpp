@@ -20,7 +20,7 @@
 
 #include "deepspeed/base/json.h"
 #include "deepspeed/checkpoint/archive/torch_archive.h"
-#include "deepspeed/engine/seed.h"
+#include "deepspeed/engine/build/seed.h"
 #include "deepspeed/initialize.h"
 
 #include "tests/support/run_ranks.h"

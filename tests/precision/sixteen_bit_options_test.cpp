@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/engine/cast_inputs.h"
+#include "deepspeed/engine/model/cast_inputs.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/counting_allocator.h"

@@ -1,0 +1,80 @@
+#include "deepspeed/engine/autograd/backward_access.h"
+
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include "deepspeed/tensor/saved_value.h"
+#include "deepspeed/zero/param_access.h"
+
+namespace deepspeed {
+namespace {
+
+using PoolPtr = std::shared_ptr<zero::GatherPool>;
+
+/// The windows of the backwards that run, one a backward and pool.
+class BackwardWindows {
+ public:
+  static BackwardWindows& instance() {
+    static auto& all = *new BackwardWindows;
+    return all;
+  }
+
+  void open(const PoolPtr& pool) {
+    const Key key{torch::autograd::get_current_graph_task_id(), pool.get()};
+    {
+      const std::lock_guard lock(mutex_);
+      if (!open_.insert(key).second) return;
+    }
+    // Autograd drops its callbacks with the backward, also where that fails and none is called.
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        [window = std::make_shared<Window>(key, pool)]() mutable { window.reset(); });
+  }
+
+ private:
+  using Key = std::pair<int, const void*>;  // autograd's number of the backward
+
+  struct Window {
+    Window(Key given, const PoolPtr& pool) : key(given), access(pool, zero::AccessMode::kBackward) {}
+    ~Window() { instance().forget(key); }
+    Window(const Window&) = delete;
+    Window& operator=(const Window&) = delete;
+    Key key;
+    zero::ParameterAccess access;
+  };
+
+  void forget(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    open_.erase(key);
+  }
+
+  std::mutex mutex_;
+  std::set<Key> open_;
+};
+
+class OpenAccess : public torch::autograd::Function<OpenAccess> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& output,
+                            PoolPtr pool) {
+    save_value(context, std::move(pool));
+    return output.view_as(output);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    BackwardWindows::instance().open(saved_value<PoolPtr>(context));
+    return {gradients[0], at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor open_access_in_backward(const at::Tensor& output, std::shared_ptr<zero::GatherPool> pool) {
+  if (!pool || !output.defined() || !output.requires_grad()) return output;
+  return OpenAccess::apply(output, std::move(pool));
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,115 @@
+#include "deepspeed/engine/autograd/output_scale.h"
+
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include "deepspeed/tensor/saved_value.h"
+
+namespace deepspeed {
+namespace {
+
+/// The root scales of the backwards that run, by autograd's number of each.
+class RootScales {
+ public:
+  static RootScales& instance() {
+    static auto& all = *new RootScales;
+    return all;
+  }
+
+  /// What the backward of the calling node carries, if an engine began it.
+  std::optional<RootScale> find() {
+    const std::lock_guard lock(mutex_);
+    const auto entry = of_.find(torch::autograd::get_current_graph_task_id());
+    return entry == of_.end() ? std::nullopt : std::optional(entry->second);
+  }
+
+  /// The same, with `scale` from here on where there was none.
+  RootScale find_or_begin(const RootScale& scale) {
+    const int task = torch::autograd::get_current_graph_task_id();
+    const std::lock_guard lock(mutex_);
+    const auto [entry, is_new] = of_.emplace(task, scale);
+    if (is_new) torch::autograd::Engine::get_default_engine().queue_callback([this, task] { end(task); });
+    return entry->second;
+  }
+
+ private:
+  void end(int task) {
+    const std::lock_guard lock(mutex_);
+    of_.erase(task);
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<int, RootScale> of_;
+};
+
+at::Tensor multiply(const at::Tensor& gradient, double factor) {
+  return gradient.defined() && factor != 1.0 ? gradient.mul(factor) : gradient;
+}
+
+class ScaleGradient : public torch::autograd::Function<ScaleGradient> {
+ public:
+  using Scale = std::shared_ptr<const OutputScale>;
+
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& output,
+                            Scale scale) {
+    save_value(context, std::move(scale));
+    return output.view_as(output);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    return {multiply(gradients[0], factor(*saved_value<Scale>(context))), at::Tensor()};
+  }
+
+ private:
+  static double factor(const OutputScale& own) {
+    const auto root = RootScales::instance().find();
+    if (!root) return own.loss_scale / own.accumulation_steps;
+    const double exchanged = own.loss_scale / root->loss_scale;
+    return root->is_divided ? exchanged : exchanged / own.accumulation_steps;
+  }
+};
+
+class BeginScaled : public torch::autograd::Function<BeginScaled> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& loss,
+                            const RootScale& scale, double value_scale) {
+    save_value(context, scale);
+    return value_scale == 1.0 ? loss.view_as(loss) : loss.mul(value_scale);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    // Terms of one loss that were scaled for different engines all carry the scale of the first.
+    const RootScale root = RootScales::instance().find_or_begin(saved_value<RootScale>(context));
+    return {multiply(gradients[0], root.loss_scale / root.divisor), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor scale_gradient_of(const at::Tensor& output, std::shared_ptr<const OutputScale> scale) {
+  if (!output.defined() || !output.requires_grad()) return output;
+  return ScaleGradient::apply(output, std::move(scale));
+}
+
+at::Tensor with_root_scale(const at::Tensor& loss, const RootScale& scale) {
+  return BeginScaled::apply(loss, scale, 1.0);
+}
+
+at::Tensor scale_loss(const at::Tensor& loss, double loss_scale) {
+  if (is_scaled_loss(loss)) return loss;
+  return BeginScaled::apply(loss, RootScale{loss_scale, 1.0, /*is_divided=*/false}, loss_scale);
+}
+
+bool is_scaled_loss(const at::Tensor& loss) {
+  const auto* node = dynamic_cast<torch::autograd::CppNode<BeginScaled>*>(loss.grad_fn().get());
+  return node != nullptr;
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,202 @@
+#include "deepspeed/engine/build/build.h"
+
+#include <cmath>
+#include <utility>
+
+#include <ATen/Parallel.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/threads.h"
+#include "deepspeed/engine/build/base_optimizer.h"
+#include "deepspeed/engine/build/engine_group.h"
+#include "deepspeed/engine/build/initialize_arguments.h"
+#include "deepspeed/engine/build/model_store.h"
+#include "deepspeed/engine/build/optimizer_offload.h"
+#include "deepspeed/engine/build/param_groups.h"
+#include "deepspeed/engine/build/seed.h"
+#include "deepspeed/engine/build/zero_options.h"
+#include "deepspeed/engine/guards/memory_check.h"
+#include "deepspeed/engine/guards/param_claims.h"
+#include "deepspeed/engine/guards/rank_agreement.h"
+#include "deepspeed/engine/guards/sendable.h"
+#include "deepspeed/engine/model/autocast.h"
+#include "deepspeed/engine/model/leaf_modules.h"
+#include "deepspeed/optim/lr_scheduler_factory.h"
+#include "deepspeed/precision/loss_scaler.h"
+
+namespace deepspeed {
+namespace {
+
+using TorchOptimizerPtr = std::shared_ptr<torch::optim::Optimizer>;
+
+// torch.amp.GradScaler's defaults: what fp16 autocast needs, whose parameters and gradients stay in fp32.
+std::unique_ptr<precision::LossScaler> autocast_scaler() {
+  precision::DynamicLossScalerOptions options;
+  options.scale_window = 2000;
+  options.hysteresis = 1;
+  return std::make_unique<precision::DynamicLossScaler>(options);
+}
+
+std::unique_ptr<precision::LossScaler> make_loss_scaler(const config::DeepSpeedConfig& config,
+                                                        std::optional<at::ScalarType> autocast) {
+  const auto& fp16 = config.fp16;
+  if (!fp16.enabled && autocast == at::kHalf) return autocast_scaler();
+  if (!fp16.enabled) return std::make_unique<precision::StaticLossScaler>(1.0);
+  if (fp16.loss_scale > 0.0) return std::make_unique<precision::StaticLossScaler>(fp16.loss_scale);
+  precision::DynamicLossScalerOptions options;
+  options.initial_scale = std::ldexp(1.0, static_cast<int>(fp16.initial_scale_power));
+  options.scale_window = fp16.loss_scale_window;
+  options.min_scale = static_cast<double>(fp16.min_loss_scale);
+  options.hysteresis = fp16.hysteresis;
+  options.consecutive_hysteresis = fp16.consecutive_hysteresis;
+  return std::make_unique<precision::DynamicLossScaler>(options);
+}
+
+// As in DeepSpeed, the model goes to the device of its rank.
+void move_to_device(const EngineModel& model, const comm::World& world) {
+  if (world.group().backend() != "nccl") return;
+  const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(device::current_cuda_device()));
+  for (const auto* tensors : {&model.parameters, &model.buffers}) {
+    for (const zero::NamedTensor& entry : *tensors) {
+      if (entry.tensor.device() == device || entry.tensor.is_meta()) continue;
+      entry.tensor.set_data(entry.tensor.detach().to(device));
+    }
+  }
+}
+
+void cast_buffers(const EngineModel& model, const std::optional<at::ScalarType>& dtype) {
+  if (!dtype) return;
+  for (const zero::NamedTensor& buffer : model.buffers) {
+    if (buffer.tensor.is_floating_point()) buffer.tensor.set_data(buffer.tensor.detach().to(*dtype));
+  }
+}
+
+// Equal on all ranks.
+void prepare_buffers(const EngineModel& model, const comm::ProcessGroup& group) {
+  const bool alone = group.size() == 1;
+  for (const zero::NamedTensor& buffer : model.buffers) {
+    if (alone || buffer.tensor.numel() == 0) continue;
+    const at::Tensor values = buffer.tensor.detach().contiguous();
+    group.broadcast(sendable(values), 0);
+    buffer.tensor.detach().copy_(values);
+  }
+}
+
+// The weights of embeddings, whose gradients sparse_gradients sends as rows.
+zero::ParamSet row_parameters(const config::DeepSpeedConfig& config, const EngineModel& model) {
+  zero::ParamSet found;
+  if (!config.sparse_gradients) return found;
+  if (config.zero_optimization.stage >= 2) {
+    log::warning("[config] without effect: sparse_gradients (stage ", config.zero_optimization.stage,
+                 " reduces each gradient to its owners, whole)");
+    return found;
+  }
+  for (const ModuleParameters& module : model.modules) {
+    if (module.class_name != "torch::nn::EmbeddingImpl" && module.class_name != "torch::nn::EmbeddingBagImpl")
+      continue;
+    for (const at::Tensor& parameter : module.parameters) found.insert(parameter.unsafeGetTensorImpl());
+  }
+  return found;
+}
+
+std::shared_ptr<optim::LrScheduler> make_scheduler(const config::DeepSpeedConfig& config,
+                                                   const InitializeOptions& options,
+                                                   const TorchOptimizerPtr& client,
+                                                   zero::ZeroOptimizer* optimizer) {
+  if (optimizer == nullptr) {
+    if (config.scheduler || options.lr_scheduler) {
+      log::warning("[initialize] the schedule is not used: there is no optimizer");
+    }
+    return nullptr;
+  }
+  if (options.lr_scheduler) return options.lr_scheduler.make({optimizer->param_groups(), client});
+  if (!config.scheduler) return nullptr;
+  return optim::make_lr_scheduler(config.scheduler->type, config.scheduler->params,
+                                  optimizer->param_groups());
+}
+
+// Gradients of a leaf module are reduced when the backward has left it.
+void follow_units(const std::shared_ptr<zero::ZeroOptimizer>& optimizer,
+                  const std::shared_ptr<zero::GatherPool>& pool) {
+  if (!pool) return;
+  pool->on_unit_done([weak = std::weak_ptr(optimizer)](size_t unit) {
+    if (const auto alive = weak.lock()) alive->on_unit_done(unit);
+  });
+}
+
+}  // namespace
+
+EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
+  const config::ConfigSource source = find_config(options);
+  const comm::World world = find_world(options);
+  log::set_rank(world.rank());
+  config::DeepSpeedConfig config = config::load_config(source, world.size());
+  if (config.log_level) log::set_level(log::level_from_name(*config.log_level));
+  if (config.dump_state) log::info("config: ", config.raw.dump(2));
+  device::set_threads_per_rank(world.local_size());
+  const comm::ProcessGroup group = make_engine_group(world, options.engine_name, config, model);
+
+  const at::ScalarType dtype = model_dtype(config);
+  move_to_device(model, world);
+  const TorchOptimizerPtr client = find_optimizer(model, options);
+  OptimizerGroups groups = make_param_groups(model, config, options, client.get());
+  ParamClaims claims = claim_parameters(model, groups.tensors, config.zero_optimization.stage, dtype);
+  cast_buffers(model, dtype_of(config.data_types.buffer_dtype));
+  const int64_t stage = config.zero_optimization.stage;
+  // Stage 3 without one is for evaluation: it partitions parameters, the others gradients and states alone.
+  if (groups.tensors.empty() && (stage == 1 || stage == 2)) {
+    raise<ConfigError>("config", "zero_optimization.stage ", stage,
+                       " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
+  }
+  std::unique_ptr<optim::Optimizer> base;
+  if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
+  require_agreement(group, {.config = config,
+                            .model = model,
+                            .optimizer = base.get(),
+                            .own_optimizer = client != nullptr,
+                            .own_schedule = static_cast<bool>(options.lr_scheduler)});
+  check_host_memory(model, groups.tensors, config, world);
+  prepare_buffers(model, group);
+  const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
+  zero::ParamDtypes autocast_marks;
+  if (autocast) {
+    autocast_marks =
+        mark_autocast_params(model, *autocast, config.torch_autocast.lower_precision_safe_modules);
+  }
+  std::shared_ptr<zero::ZeroOptimizer> optimizer;
+  std::optional<std::string> client_name;
+  if (base && client) client_name = base->name();
+  ModelStore store = make_store(config, std::move(groups.tensors), model, group, dtype);
+  zero::ParamUnits units;
+  if (store.pool) units = join_leaf_modules(model, config.zero_optimization, *store.pool);
+  if (base) {
+    zero::ZeroOptions zero = zero_options(config, world.size());
+    zero.check_overflow = zero.check_overflow || autocast == at::kHalf;
+    zero.param_communication_dtypes = std::move(autocast_marks);
+    zero.by_rows = row_parameters(config, model);
+    zero.offload = optimizer_offload(config, world.rank(), autocast);
+    use_cores_for_step(config, world, autocast, zero.offload);
+    zero.units = std::move(units);
+    optimizer = std::make_shared<zero::ZeroOptimizer>(std::move(store.params), std::move(base),
+                                                      make_loss_scaler(config, autocast), group, zero);
+    follow_units(optimizer, store.pool);
+  }
+  auto scheduler = make_scheduler(config, options, client, optimizer.get());
+  const uint64_t seed = start_rank_streams(config.seed, world);
+  return {std::move(config),
+          world,
+          group,
+          std::move(model),
+          std::move(optimizer),
+          std::move(scheduler),
+          seed,
+          autocast,
+          std::move(store.pool),
+          std::move(store.params),
+          std::move(claims),
+          std::move(client_name)};
+}
+
+}  // namespace deepspeed

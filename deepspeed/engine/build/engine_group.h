@@ -1,0 +1,17 @@
+// The communicator of an engine: engines of one process meet their peers on other ranks each by itself.
+#pragma once
+
+#include <string>
+
+#include "deepspeed/comm/init.h"
+#include "deepspeed/config/config.h"
+#include "deepspeed/engine/model/model.h"
+
+namespace deepspeed {
+
+/// Collective. name: InitializeOptions::engine_name. Throws UsageError where another thread's engine could be
+/// taken for this one (comm::World::own_group()).
+comm::ProcessGroup make_engine_group(const comm::World& world, const std::string& name,
+                                     const config::DeepSpeedConfig& config, const EngineModel& model);
+
+}  // namespace deepspeed

@@ -1,0 +1,35 @@
+#include "deepspeed/engine/build/forward_hint.h"
+
+#include <algorithm>
+#include <string>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/engine/build/zero_options.h"
+
+namespace deepspeed {
+namespace {
+
+bool is_of_mixed_types(const std::string& text) {
+  const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
+  return has("mixed dtype (CPU)") || has("expected scalar type");
+}
+
+}  // namespace
+
+void explain_forward_error(const c10::Error& error, const config::DeepSpeedConfig& config,
+                           const EngineModel& model) {
+  const at::ScalarType dtype = model_dtype(config);
+  if (dtype == at::kFloat) return;
+  const auto other = std::ranges::find_if(model.buffers, [&](const zero::NamedTensor& buffer) {
+    return buffer.tensor.is_floating_point() && buffer.tensor.scalar_type() != dtype;
+  });
+  const std::string text = error.what_without_backtrace();
+  if (other == model.buffers.end() || !is_of_mixed_types(text)) return;
+  raise<UsageError>(
+      "engine.forward", "torch says: ", text, ". Buffer '", other->name, "' is ", other->tensor.scalar_type(),
+      " and the parameters are ", dtype,
+      ", which layers such as BatchNorm do not take on a CPU; set data_types.buffer_dtype to \"",
+      dtype == at::kHalf ? "fp16" : "bf16", "\" in the config");
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,14 @@
+#include "deepspeed/engine/build/optimizer_source.h"
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed {
+
+OptimizerSource::Pointer OptimizerSource::get(const std::vector<at::Tensor>& parameters) const {
+  if (!make_) return ready_;
+  Pointer made = make_(parameters);
+  if (!made) raise<UsageError>("initialize", "optimizer: the callable returned none");
+  return made;
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,30 @@
+#include "deepspeed/engine/build/seed.h"
+
+#include <mutex>
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "deepspeed/device/rng.h"
+
+namespace deepspeed {
+namespace {
+
+uint64_t default_generator_seed() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return generator.current_seed();
+}
+
+}  // namespace
+
+void manual_seed(uint64_t seed) { device::seed_generators(seed); }
+
+uint64_t start_rank_streams(const std::optional<int64_t>& config_seed, const comm::World& world) {
+  const uint64_t seed = config_seed ? static_cast<uint64_t>(*config_seed) : default_generator_seed();
+  if (config_seed || world.size() > 1) {
+    device::seed_generators(device::stream_seed(seed, device::RngStream::kDropout, world.rank()));
+  }
+  return seed;
+}
+
+}  // namespace deepspeed

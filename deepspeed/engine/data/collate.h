@@ -1,0 +1,77 @@
+// Makes a batch of examples: every tensor of the example type stacked along a new first dimension.
+#pragma once
+
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/stack.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/tensor/visit_tensors.h"
+
+namespace deepspeed {
+
+namespace collate_detail {
+
+/// Puts the tensors of examples into columns, and notes what else is in one of them.
+struct Columns {
+  std::vector<std::vector<at::Tensor>> tensors = {};  // [tensor of the example][example]
+  size_t next = 0;                                    // column
+  std::string others = {};                            // of the example that is visited, byte by byte
+
+  void operator()(at::Tensor& tensor) {
+    if (next == tensors.size()) tensors.emplace_back();
+    tensors[next++].push_back(tensor);
+    others += 't';
+  }
+  template <class T>
+  void other(const T& value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      other(value.size());
+      others += value;
+    } else {
+      others.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    }
+  }
+};
+
+}  // namespace collate_detail
+
+/// `examples`: at least one, all with tensors of the same sizes. Throws UsageError where they differ in
+/// anything else: in a number or a text, which no batch of this type holds for all of them, in what is there
+/// of the optional, in the sizes of vectors or the keys of maps.
+template <class Example>
+Example stack_examples(std::vector<Example> examples) {
+  if (examples.empty()) raise<UsageError>("collate", "a batch of no examples");
+  collate_detail::Columns columns;
+  std::string first;
+  for (size_t index = 0; index < examples.size(); ++index) {
+    columns.next = 0;
+    columns.others.clear();
+    visit_tensors(examples[index], columns);
+    if (index == 0) first = columns.others;
+    if (columns.others == first) continue;
+    raise<UsageError>(
+        "collate", "examples 0 and ", index,
+        " of a batch differ in more than the values of their tensors: in a number or text, of which a "
+        "batch has one, in which optionals are there, or in the size of a vector or the keys of a map; "
+        "make the number a tensor, or pass a collate function");
+  }
+  Example batch = std::move(examples.front());
+  size_t column = 0;
+  visit_tensors(batch, [&](at::Tensor& tensor) { tensor = at::stack(columns.tensors[column++]); });
+  return batch;
+}
+
+/// stack_examples() as a type: how batches are made unless told otherwise.
+struct StackExamples {
+  template <class Example>
+  Example operator()(std::vector<Example> examples) const {
+    return stack_examples(std::move(examples));
+  }
+};
+
+}  // namespace deepspeed

@@ -1,0 +1,295 @@
+// Batches of a data set for one rank. `for (auto& batch : *loader)` is one epoch, in an order that follows
+// from the seed and the epoch alone; after a checkpoint was loaded in the middle of an epoch it is the rest
+// of that epoch.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/engine/data/batch_queue.h"
+#include "deepspeed/engine/data/collate.h"
+#include "deepspeed/engine/data/loader_position.h"
+#include "deepspeed/engine/data/sampler.h"
+#include "deepspeed/tensor/visit_tensors.h"
+
+namespace deepspeed {
+
+struct DataLoaderOptions {
+  int64_t batch_size = 1;  // of this rank: the micro batch
+  int rank = 0;
+  int world_size = 1;
+  bool shuffle = true;
+  bool drop_last = false;  // drop the last batch of an epoch where it is smaller
+  uint64_t seed = 0;
+  /// Of batches that stack_examples() made; those of a collate function of the program's are left as they
+  /// are.
+  bool pin_memory = false;
+  at::Device device = at::kCPU;  // where they are handed out
+  /// The samples of this rank in an epoch, in their order; as many on every rank. Replaces the order that
+  /// follows from seed, shuffle and ranks.
+  std::function<std::vector<int64_t>(int64_t epoch)> data_sampler = nullptr;
+  /// Threads that make batches ahead of their use; 0: each is made when it is asked for. Several threads call
+  /// the data set and the collate function at a time then. The batches and their order are the same.
+  int num_local_io_workers = 0;
+};
+
+namespace loader_detail {
+
+// A torch::data data set gives one example by get(index), or a whole batch by get_batch(indices).
+template <class Dataset>
+concept GivesExamples = requires(Dataset& dataset) {
+  dataset.get(size_t{0});
+};
+
+template <class Dataset>
+int64_t dataset_size(const Dataset& dataset) {
+  const auto size = dataset.size();
+  if constexpr (requires { size.has_value(); }) {
+    if (!size.has_value()) {
+      raise<UsageError>("dataloader",
+                        "the data set does not know its size, which distributed sampling needs");
+    }
+    return static_cast<int64_t>(*size);
+  } else {
+    return static_cast<int64_t>(size);
+  }
+}
+
+template <class Dataset, class Collate>
+auto get_batch(Dataset& dataset, const Collate& collate, const std::vector<size_t>& indices) {
+  if constexpr (GivesExamples<Dataset>) {
+    std::vector<std::decay_t<decltype(dataset.get(size_t{0}))>> examples;
+    examples.reserve(indices.size());
+    for (const size_t index : indices) examples.push_back(dataset.get(index));
+    return collate(std::move(examples));
+  } else if constexpr (std::same_as<Collate, StackExamples>) {
+    return dataset.get_batch(indices);
+  } else {
+    return collate(dataset.get_batch(indices));
+  }
+}
+
+}  // namespace loader_detail
+
+/// `Dataset`: a torch::data data set, or any type with size() and get(index). `Collate` makes a batch, of any
+/// type, of a vector of examples, or of what a data set's get_batch(indices) gives.
+template <class Dataset, class Collate = StackExamples>
+class DeepSpeedDataLoader {
+ public:
+  using Batch = decltype(loader_detail::get_batch(std::declval<Dataset&>(), std::declval<const Collate&>(),
+                                                  std::declval<std::vector<size_t>>()));
+
+  DeepSpeedDataLoader(Dataset dataset, const DataLoaderOptions& options, Collate collate = {})
+      : dataset_(std::move(dataset)),
+        collate_(std::move(collate)),
+        options_(options),
+        position_(std::make_shared<LoaderPosition>()) {
+    if (options.batch_size < 1) raise<UsageError>("dataloader", "batch size ", options.batch_size);
+    if (options.num_local_io_workers < 0) {
+      raise<UsageError>("dataloader", "num_local_io_workers is ", options.num_local_io_workers,
+                        ", expected 0 or more");
+    }
+    position_->seed = options.seed;
+    sampler_.dataset_size = loader_detail::dataset_size(dataset_);
+    sampler_.rank = options.rank;
+    sampler_.world_size = options.world_size;
+    sampler_.shuffle = options.shuffle;
+    sampler_.drop_last = options.drop_last;
+    if (size() == 0) {
+      raise<UsageError>("dataloader", "a data set of ", sampler_.dataset_size, " samples gives no batch of ",
+                        options.batch_size, " on ", options.world_size, " ranks with drop_last");
+    }
+    if (options.num_local_io_workers > 0) {
+      queue_ = std::make_unique<BatchQueue<Batch>>(options.num_local_io_workers);
+    }
+  }
+  DeepSpeedDataLoader(const DeepSpeedDataLoader&) = delete;
+  DeepSpeedDataLoader& operator=(const DeepSpeedDataLoader&) = delete;
+
+  /// Batches of an epoch, the same on every rank.
+  int64_t size() const {
+    const int64_t world = options_.world_size;
+    const int64_t samples = options_.data_sampler ? num_sampled()
+                            : options_.drop_last && sampler_.dataset_size >= world
+                                ? sampler_.dataset_size / world
+                                : (sampler_.dataset_size + world - 1) / world;
+    return options_.drop_last ? samples / options_.batch_size
+                              : (samples + options_.batch_size - 1) / options_.batch_size;
+  }
+
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    using pointer = Batch*;
+    using reference = Batch&;
+
+    Iterator() = default;
+    explicit Iterator(DeepSpeedDataLoader* loader) : loader_(loader) { advance(); }
+    Batch& operator*() { return *batch_; }
+    Batch* operator->() { return &*batch_; }
+    Iterator& operator++() {
+      advance();
+      return *this;
+    }
+    void operator++(int) { advance(); }
+    friend bool operator==(const Iterator& a, const Iterator& b) { return a.loader_ == b.loader_; }
+
+   private:
+    void advance() {
+      batch_ = loader_->next();
+      if (!batch_) loader_ = nullptr;
+    }
+    DeepSpeedDataLoader* loader_ = nullptr;  // null: the end
+    std::shared_ptr<Batch> batch_;
+  };
+
+  /// Starts the next epoch, or goes on with the one that a loaded checkpoint stood in.
+  Iterator begin() {
+    if (!position_->resume) {
+      ++position_->epoch;
+      position_->samples_consumed = 0;
+      position_->epoch_ended = false;
+      order_samples();
+    }
+    return Iterator(this);
+  }
+  Iterator end() { return Iterator(); }
+
+  Dataset& dataset() { return dataset_; }
+  /// Shared with the engine, which saves and restores it.
+  const std::shared_ptr<LoaderPosition>& position() const { return position_; }
+
+ private:
+  int64_t num_sampled() const {
+    const auto indices = options_.data_sampler(std::max<int64_t>(position_->epoch, 0));
+    return static_cast<int64_t>(indices.size());
+  }
+
+  void order_samples() {
+    sampler_.seed = position_->seed;
+    indices_ = options_.data_sampler ? options_.data_sampler(position_->epoch)
+                                     : rank_indices(sampler_, position_->epoch);
+    for (const int64_t index : indices_) {
+      if (index < 0 || index >= sampler_.dataset_size) {
+        raise<UsageError>("dataloader", "the data_sampler gives sample ", index, " of a data set of ",
+                          sampler_.dataset_size);
+      }
+    }
+    const size_t needed = options_.drop_last ? static_cast<size_t>(options_.batch_size) : 1;
+    if (indices_.size() < needed) {
+      raise<UsageError>("dataloader", "the data_sampler gives ", indices_.size(), " samples in epoch ",
+                        position_->epoch, ", which is no batch; expected at least ", needed);
+    }
+    ask_from_position();
+  }
+
+  void ask_from_position() {
+    num_asked_ = static_cast<size_t>(position_->samples_consumed / options_.world_size);
+    if (queue_) queue_->clear();
+  }
+
+  /// The samples of the next batch that was not asked for yet; none at the end of the epoch.
+  std::vector<size_t> ask() {
+    std::vector<size_t> batch;
+    const size_t size = static_cast<size_t>(options_.batch_size);
+    const size_t last = std::min(indices_.size(), num_asked_ + size);
+    if (options_.drop_last && last < num_asked_ + size) return batch;
+    while (num_asked_ < last) batch.push_back(static_cast<size_t>(indices_[num_asked_++]));
+    return batch;
+  }
+
+  std::shared_ptr<Batch> make(const std::vector<size_t>& indices) {
+    auto batch = std::make_shared<Batch>(loader_detail::get_batch(dataset_, collate_, indices));
+    if constexpr (std::same_as<Collate, StackExamples>) {
+      if (options_.pin_memory)
+        visit_tensors(*batch, [](at::Tensor& tensor) { tensor = tensor.pin_memory(); });
+    }
+    return batch;
+  }
+
+  void move_to_device(Batch& batch) const {
+    if constexpr (std::same_as<Collate, StackExamples>) {
+      if (options_.device.is_cpu()) return;
+      visit_tensors(batch, [this](at::Tensor& tensor) {
+        tensor = tensor.to(options_.device, /*non_blocking=*/options_.pin_memory);
+      });
+    }
+  }
+
+  /// The next batch and how many samples it has; null at the end of the epoch.
+  std::shared_ptr<Batch> take(size_t& num_samples) {
+    if (!queue_) {
+      const auto indices = ask();
+      num_samples = indices.size();
+      return indices.empty() ? nullptr : make(indices);
+    }
+    while (!queue_->is_full()) {
+      auto indices = ask();
+      if (indices.empty()) break;
+      queue_->add([this, indices = std::move(indices)] { return make(indices); });
+    }
+    if (queue_->is_empty()) return nullptr;
+    const size_t first = static_cast<size_t>(position_->samples_consumed / options_.world_size);
+    num_samples = std::min(indices_.size() - first, static_cast<size_t>(options_.batch_size));
+    return queue_->take();
+  }
+
+  std::shared_ptr<Batch> next() {
+    if (std::exchange(position_->resume, false)) order_samples();
+    try {
+      size_t num_samples = 0;
+      auto batch = take(num_samples);
+      if (batch == nullptr) {
+        position_->epoch_ended = true;
+      } else {
+        move_to_device(*batch);
+      }
+      position_->samples_consumed += static_cast<int64_t>(num_samples) * options_.world_size;
+      return batch;
+    } catch (...) {
+      ask_from_position();  // the batch that could not be made is the next one still
+      throw;
+    }
+  }
+
+  Dataset dataset_;
+  Collate collate_;
+  DataLoaderOptions options_;
+  SamplerOptions sampler_;
+  std::shared_ptr<LoaderPosition> position_;
+  std::vector<int64_t> indices_;
+  size_t num_asked_ = 0;  // of indices_: those of batches that were handed out or are under way
+  std::unique_ptr<BatchQueue<Batch>> queue_;  // last: its threads end before what they use
+};
+
+/// Batches without end: starts the loader again when its data ends.
+template <class Loader>
+class RepeatingLoader {
+ public:
+  explicit RepeatingLoader(std::shared_ptr<Loader> loader) : loader_(std::move(loader)) {}
+
+  /// The next batch, valid until the next call.
+  typename Loader::Batch& next() {
+    if (iterator_ != loader_->end()) ++iterator_;
+    while (iterator_ == loader_->end()) iterator_ = loader_->begin();
+    return *iterator_;
+  }
+
+ private:
+  std::shared_ptr<Loader> loader_;
+  typename Loader::Iterator iterator_;
+};
+
+}  // namespace deepspeed

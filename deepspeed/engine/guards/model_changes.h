@@ -1,0 +1,40 @@
+// What a program changes of its model after initialize() without effect on the training: said once.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "deepspeed/engine/model/model.h"
+#include "deepspeed/zero/params/param_store.h"
+
+namespace deepspeed {
+
+class ModelChanges {
+ public:
+  /// store: of what the optimizer updates.
+  ModelChanges(const EngineModel& model, const zero::ParamStore& store);
+
+  /// Warns of parameters that were registered, unfrozen or frozen since the last call, each once. Where
+  /// nothing changed that costs some nanoseconds a parameter.
+  void warn();
+
+ private:
+  struct Known {
+    zero::NamedTensor param;
+    bool is_trained = false;
+    bool needed_gradient = false;  // at initialize()
+    bool was_named = false;
+  };
+
+  void warn_of_registered();
+  /// Of those whose requires_grad is another one than at initialize(), the trained ones or the others.
+  void warn_of_flags(bool is_trained, const char* what);
+
+  std::vector<Known> known_;
+  std::unordered_set<const at::TensorImpl*> seen_;  // of the model
+  std::function<std::vector<zero::NamedTensor>()> take_registered_;
+};
+
+}  // namespace deepspeed

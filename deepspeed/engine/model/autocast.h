@@ -1,0 +1,37 @@
+// The config's torch_autocast section, applied to a model, and DeepSpeed's functions about it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deepspeed/config/precision.h"
+#include "deepspeed/engine/model/model.h"
+#include "deepspeed/precision/autocast.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
+
+namespace deepspeed {
+
+/// The dtype of the section; nothing where it is off.
+std::optional<at::ScalarType> autocast_dtype(const config::TorchAutocastConfig& config,
+                                             at::DeviceType device);
+
+/// Marks the parameters of the modules of these classes (default:
+/// get_default_autocast_lower_precision_modules()) with the dtype in which their gradients are reduced, and
+/// takes the marks of the model's other parameters away. Warns where no module is of any of the classes that
+/// were named. initialize() calls it where the config's torch_autocast is enabled: an engine reduces by its
+/// own config's marks alone, whatever is marked later. Throws UsageError for a model that is null and a dtype
+/// that is no floating-point one of at most 32 bits.
+void init_autocast_params(const std::shared_ptr<torch::nn::Module>& model, at::ScalarType dtype,
+                          const std::optional<std::vector<std::string>>& modules = {});
+
+using precision::get_default_autocast_lower_precision_modules;
+using precision::has_autocast_dtype;
+using precision::is_autocast_initialized;
+
+/// As init_autocast_params(); returns the marks.
+zero::ParamDtypes mark_autocast_params(const EngineModel& model, at::ScalarType dtype,
+                                       const std::optional<std::vector<std::string>>& modules = {});
+
+}  // namespace deepspeed

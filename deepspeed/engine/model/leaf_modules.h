@@ -1,0 +1,51 @@
+// DeepSpeed's leaf modules: at stage 3 all parameters of a leaf, its children's too, are gathered as one as
+// soon as one of them is used. What a rank does not use of it has gradients of zero. This is for modules of
+// which ranks use different parts, such as blocks of experts.
+//
+// Marks are set before initialize(). Each rank that runs a pass uses at least one parameter of each leaf that
+// others use in it, at the same place among the other modules (a router does): a rank that uses none gets
+// the error of ranks that part ways, which names the leaf.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deepspeed/config/zero.h"
+#include "deepspeed/engine/model/model.h"
+#include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
+
+namespace deepspeed {
+
+using ModulePtr = std::shared_ptr<torch::nn::Module>;
+using ModulePtrs = std::vector<ModulePtr>;
+
+/// Marks the modules of `model`, itself included, of these classes: by full name, as C++ spells it
+/// ("my::Experts"), or by what follows its last "::". Returns them. All throw UsageError for a model that is
+/// null, and the six that follow where no module fits.
+ModulePtrs set_z3_leaf_modules(const ModulePtr& model, const std::vector<std::string>& classes);
+/// By their names in the model ("h.0.experts").
+ModulePtrs set_z3_leaf_modules_by_name(const ModulePtr& model, const std::vector<std::string>& names);
+/// By the ends of their names ("experts").
+ModulePtrs set_z3_leaf_modules_by_suffix(const ModulePtr& model, const std::vector<std::string>& suffixes);
+/// Takes the marks away.
+ModulePtrs unset_z3_leaf_modules(const ModulePtr& model, const std::vector<std::string>& classes);
+ModulePtrs unset_z3_leaf_modules_by_name(const ModulePtr& model, const std::vector<std::string>& names);
+ModulePtrs unset_z3_leaf_modules_by_suffix(const ModulePtr& model, const std::vector<std::string>& suffixes);
+
+/// The marked ones of a model.
+ModulePtrs get_z3_leaf_modules(const ModulePtr& model);
+void set_z3_leaf_module(const ModulePtr& module, bool is_leaf = true);
+bool z3_leaf_module(const ModulePtr& module);
+/// Whether the parameter is one of a marked module or its children.
+bool z3_leaf_parameter(const at::Tensor& parameter);
+
+/// Makes units of the leaves: the marked modules, those that zero_optimization.leaf_module names, and those
+/// below stage3_module_granularity_threshold (elements of their parameters / (1 + modules below them)). Of
+/// leaves inside of each other the outermost counts. Warns where what the config names is not there. Returns
+/// the number of its unit for each parameter. Throws UsageError where two leaves have a parameter in common.
+zero::ParamUnits join_leaf_modules(const EngineModel& model, const config::ZeroConfig& zero,
+                                   zero::GatherPool& pool);
+
+}  // namespace deepspeed

@@ -1,0 +1,54 @@
+#include "deepspeed/engine/model/model.h"
+
+#include <unordered_map>
+
+#include <torch/nn/module.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/engine/model/leaf_modules.h"
+#include "deepspeed/engine/model/registered_tensors.h"
+#include "deepspeed/zero/params/named_parameters.h"
+
+namespace deepspeed {
+
+EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module) {
+  if (!module) raise<UsageError>("initialize", "the model is null; pass a shared_ptr to a torch::nn::Module");
+  EngineModel model;
+  std::unordered_map<const at::TensorImpl*, std::string> first_names;
+  for (const auto& entry : module->named_parameters(/*recurse=*/true)) {
+    if (!entry.value().defined()) continue;  // registered without a tensor: a layer without bias
+    const auto [place, is_new] = first_names.emplace(entry.value().unsafeGetTensorImpl(), entry.key());
+    if (is_new) {
+      model.parameters.push_back({entry.key(), entry.value()});
+    } else {
+      model.shared_parameters.emplace_back(entry.key(), place->second);
+    }
+  }
+  for (const auto& entry : module->named_buffers(/*recurse=*/true)) {
+    if (entry.value().defined()) model.buffers.push_back({entry.key(), entry.value()});
+  }
+  for (const auto& part : module->modules(/*include_self=*/true)) {
+    ModuleParameters own{part->name(), {}};
+    for (const at::Tensor& parameter : part->parameters(/*recurse=*/false)) {
+      if (parameter.defined()) own.parameters.push_back(parameter);
+    }
+    if (!own.parameters.empty()) model.modules.push_back(std::move(own));
+  }
+  for (const auto& entry : module->named_modules()) {
+    const auto& part = entry.value();
+    ModelPart described{entry.key(), part->name(), {}, 0, z3_leaf_module(part)};
+    described.num_descendants = static_cast<int64_t>(part->modules(/*include_self=*/false).size());
+    for (const at::Tensor& parameter : part->parameters(/*recurse=*/true)) {
+      if (parameter.defined()) described.parameters.push_back(parameter);
+    }
+    model.parts.push_back(std::move(described));
+  }
+  model.take_registered = [raw = module.get(), seen = RegisteredTensors(*module)]() mutable {
+    return seen.take_change(*raw) ? zero::named_parameters(*raw) : std::vector<zero::NamedTensor>();
+  };
+  model.set_training = [raw = module.get()](bool training) { raw->train(training); };
+  model.owner = module;
+  return model;
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,32 @@
+// What a load changes beside weights and states, so that it can be put back: counters, schedule, rates, loss
+// scale, random streams and the place in the data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/base/json.h"
+#include "deepspeed/engine/data/loader_position.h"
+#include "deepspeed/optim/param_group.h"
+#include "deepspeed/precision/loss_scaler.h"
+
+namespace deepspeed {
+
+struct RunSnapshot {
+  int64_t micro_steps = 0;
+  int64_t global_steps = 0;
+  int64_t global_samples = 0;
+  int64_t skipped_steps = 0;
+  bool step_applied = false;
+  std::optional<Json> schedule;                // nothing: it is not loaded
+  std::vector<optim::Hyperparameters> groups;  // [group]
+  std::optional<precision::DynamicLossScaler> scaler;
+  at::Tensor cpu_rng;
+  at::Tensor cuda_rng;  // undefined where it is not loaded
+  std::optional<LoaderPosition> loader;
+};
+
+}  // namespace deepspeed
