@@ -1,7 +1,7 @@
 #include "deepspeed/config/agreed_values.h"
 
-#include "deepspeed/config/named_type.h"
-#include "deepspeed/config/read.h"
+#include "deepspeed/config/table/named_type.h"
+#include "deepspeed/config/table/read.h"
 
 namespace deepspeed::config {
 namespace {

@@ -3,9 +3,9 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/config/batch.h"
-#include "deepspeed/config/read.h"
 #include "deepspeed/config/rules.h"
 #include "deepspeed/config/support.h"
+#include "deepspeed/config/table/read.h"
 #include "deepspeed/config/top_level.h"
 
 namespace deepspeed::config {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "deepspeed/base/text.h"
-#include "deepspeed/config/nearest_key.h"
+#include "deepspeed/config/table/nearest_key.h"
 
 namespace deepspeed::config {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json_file.h"
-#include "deepspeed/config/read.h"
+#include "deepspeed/config/table/read.h"
 
 namespace deepspeed::config {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "deepspeed/base/json.h"
-#include "deepspeed/config/field.h"
+#include "deepspeed/config/table/field.h"
 
 namespace deepspeed::config {
 

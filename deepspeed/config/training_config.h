@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "deepspeed/config/key_value_config.h"
+#include "deepspeed/config/table/key_value_config.h"
 
 namespace deepspeed::config {
 

@@ -1,7 +1,7 @@
 #include "deepspeed/engine/config_getters.h"
 
 #include "deepspeed/base/text.h"
-#include "deepspeed/config/named_type.h"
+#include "deepspeed/config/table/named_type.h"
 
 namespace deepspeed {
 

@@ -7,8 +7,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/text.h"
-#include "deepspeed/config/named_type.h"
-#include "deepspeed/config/nearest_key.h"
+#include "deepspeed/config/table/named_type.h"
+#include "deepspeed/config/table/nearest_key.h"
 #include "deepspeed/optim/adagrad.h"
 #include "deepspeed/optim/adam.h"
 #include "deepspeed/optim/lamb.h"

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/config/named_type.h"
-#include "deepspeed/config/nearest_key.h"
+#include "deepspeed/config/table/named_type.h"
+#include "deepspeed/config/table/nearest_key.h"
 #include "deepspeed/optim/chained_lr.h"
 #include "deepspeed/optim/lr_range_test.h"
 #include "deepspeed/optim/lr_scheduler_torch.h"

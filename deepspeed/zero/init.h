@@ -20,7 +20,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "deepspeed/comm/init.h"
-#include "deepspeed/config/source.h"
+#include "deepspeed/config/table/source.h"
 
 namespace torch::nn {
 class Module;

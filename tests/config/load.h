@@ -7,7 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/config/config.h"
-#include "deepspeed/config/read.h"
+#include "deepspeed/config/table/read.h"
 
 namespace deepspeed::config {
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/config/named_type.h"
+#include "deepspeed/config/table/named_type.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/error_of.h"

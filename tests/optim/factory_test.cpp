@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/config/named_type.h"
+#include "deepspeed/config/table/named_type.h"
 
 #include "tests/optim/slices.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "deepspeed/comm/init.h"
-#include "deepspeed/config/source.h"
+#include "deepspeed/config/table/source.h"
 #include "deepspeed/engine/build/build.h"
 
 namespace deepspeed {

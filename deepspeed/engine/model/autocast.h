@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "deepspeed/config/precision.h"
+#include "deepspeed/config/training/precision.h"
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/precision/autocast.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "deepspeed/config/zero.h"
+#include "deepspeed/config/zero/zero.h"
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"

@@ -1,7 +1,7 @@
 // The limits of a GatherPool, from the config.
 #pragma once
 
-#include "deepspeed/config/zero.h"
+#include "deepspeed/config/zero/zero.h"
 #include "deepspeed/zero/access/gather_pool.h"
 
 namespace deepspeed::zero {

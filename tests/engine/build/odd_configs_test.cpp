@@ -10,8 +10,8 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/config/config.h"
-#include "deepspeed/config/field.h"
-#include "deepspeed/config/named_type.h"
+#include "deepspeed/config/table/field.h"
+#include "deepspeed/config/table/named_type.h"
 
 #include "tests/engine/make_engine.h"
 

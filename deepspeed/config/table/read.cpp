@@ -1,0 +1,247 @@
+#include "deepspeed/config/table/read.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json_file.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/base/text.h"
+#include "deepspeed/config/table/coerce.h"
+#include "deepspeed/config/table/unknown_key.h"
+
+namespace deepspeed::config {
+namespace {
+
+/// A value that the first key of a section takes was probably meant for it: "fp16": true.
+std::string section_hint(const Field& section, const Json& given) {
+  if (given == "auto")
+    return section.auto_is_default ? "; \"auto\" may stand for the values of its keys" : "";
+  if (section.children.empty() || given.is_null() || given.is_structured()) return "";
+  const Field& first = section.children.front();
+  const auto value = canonical_value(first, given);
+  return value ? "; did you mean " + json_excerpt(Json::object({{first.key, *value}})) + "?" : "";
+}
+
+[[noreturn]] void fail_value(const Field& field, const Json& given, const std::string& path) {
+  const std::string hint = field.kind == Kind::kSection ? section_hint(field, given)
+                           : given == "auto"
+                               ? "; the client must resolve \"auto\" before the config is loaded"
+                               : "";
+  raise<ConfigError>("config", path, ": got ", json_excerpt(given), ", expected ", expected_value(field),
+                     hint);
+}
+
+bool in_range(const Range& range, double value) {
+  if (range.minimum && (range.open ? value <= *range.minimum : value < *range.minimum)) return false;
+  return !range.maximum || (range.open ? value < *range.maximum : value <= *range.maximum);
+}
+
+std::optional<Json> as_choice(const Field& field, const Json& given) {
+  if (!given.is_string()) return std::nullopt;
+  if (field.choices.empty()) return given;
+  for (const std::string& choice : field.choices) {
+    if (lowercase(choice) == lowercase(given.get<std::string>())) return Json(choice);
+  }
+  return std::nullopt;
+}
+
+template <class Read>
+std::optional<Json> as_list(const Json& given, Read read) {
+  if (!given.is_array()) return std::nullopt;
+  Json list = Json::array();
+  for (const Json& item : given) {
+    const auto value = read(item);
+    if (!value) return std::nullopt;
+    list.push_back(*value);
+  }
+  return list;
+}
+
+std::optional<int64_t> as_int_in_range(const Range& range, const Json& given) {
+  const auto value = as_int(given);
+  return value && in_range(range, static_cast<double>(*value)) ? value : std::nullopt;
+}
+
+template <class T>
+std::optional<Json> as_json(const std::optional<T>& value) {
+  return value ? std::optional<Json>(*value) : std::nullopt;
+}
+
+/// The canonical value, or nothing where `given` has another type.
+std::optional<Json> convert(const Field& field, const Json& given) {
+  switch (field.kind) {
+    case Kind::kBool:
+      return as_json(as_bool(given));
+    case Kind::kInt:
+      return as_json(as_int(given));
+    case Kind::kFloat:
+      return as_json(as_float(given));
+    case Kind::kString:
+      return as_choice(field, given);
+    case Kind::kStringList:
+      return as_list(given, [&](const Json& item) { return as_choice(field, item); });
+    case Kind::kIntList:
+      return as_list(given, [&](const Json& item) { return as_int_in_range(field.range, item); });
+    case Kind::kObject:
+    case Kind::kSection:
+      return given.is_object() ? std::optional<Json>(given) : std::nullopt;
+    case Kind::kAny:
+      return given;
+  }
+  return std::nullopt;
+}
+
+Json read_value(const Field& field, const Json& given, const std::string& path) {
+  const auto value = canonical_value(field, given);
+  if (!value) fail_value(field, given, path);
+  return field.kind == Kind::kSection && !value->is_null() ? read_section(field, *value, path) : *value;
+}
+
+bool answers_to(const Field& field, const std::string& key) {
+  return field.key == key ||
+         std::find(field.aliases.begin(), field.aliases.end(), key) != field.aliases.end();
+}
+
+[[noreturn]] void fail_unknown_key(const Field& section, const std::string& key, const std::string& path) {
+  const std::string where = path.empty() ? "at the top level" : "in the section " + path;
+  raise<ConfigError>("config", join(path, path_part(key)), ": unknown key, expected a documented one ", where,
+                     key_suggestion(section, key, path));
+}
+
+/// The first key of `given` that sets the field.
+std::string first_name_of(const Field& field, const Json& given) {
+  for (const auto& [key, unused] : given.items()) {
+    if (answers_to(field, key)) return key;
+  }
+  return field.key;
+}
+
+/// Stores the value under the key's present name; `values` must not have it yet unless it was null there.
+void store(Json& values, const Field& field, Json value, const std::string& path, const std::string& given_as,
+           const Json& given) {
+  const auto found = values.find(field.key);
+  if (found != values.end() && !found->is_null()) {
+    if (value.is_null()) return;
+    raise<ConfigError>("config", join(path, given_as), ": got it beside '",
+                       join(path, first_name_of(field, given)), "', expected one of them: both set ",
+                       field.key);
+  }
+  values[field.key] = std::move(value);
+}
+
+void store_deprecated(Json& values, const Field& section, const Field& field, const Json& value,
+                      const Json& given, const std::string& path) {
+  const std::string& replacement = field.deprecation->replacement;
+  const std::string old_path = join(path, field.key);
+  if (replacement.empty()) {
+    log::warning("[config] ", old_path, " is deprecated and has no effect");
+    return;
+  }
+  log::warning("[config] ", old_path, " is deprecated, use ", join(path, replacement));
+  for (const auto& [key, unused] : given.items()) {
+    if (!answers_to(*find_field(section.children, replacement), key)) continue;
+    raise<ConfigError>("config", old_path, ": got it beside '", join(path, replacement),
+                       "', expected the latter alone: the former is its deprecated name");
+  }
+  values[replacement] = field.deprecation->convert(value);
+}
+
+void require_keys(const Field& section, const Json& values, const std::string& path) {
+  for (const Field& field : section.children) {
+    if (!field.required || values.contains(field.key)) continue;
+    raise<ConfigError>("config", join(path, field.key), ": missing, expected ", expected_value(field),
+                       " in the section ", path);
+  }
+}
+
+/// `path` grows with the first levels alone: deeper ones say no more.
+void require_depth(const Json& value, size_t depth, const std::string& path) {
+  if (!value.is_structured()) return;
+  if (depth >= kMaxJsonDepth) {
+    raise<ConfigError>("config", path.empty() ? "the value" : path, ": nested too deep, expected at most ",
+                       kMaxJsonDepth, " levels");
+  }
+  constexpr size_t kNamedLevels = 4;
+  const bool named = value.is_object() && depth < kNamedLevels;
+  for (const auto& [key, item] : value.items())
+    require_depth(item, depth + 1, named ? join(path, path_part(key)) : path);
+}
+
+bool holds(const Condition& condition, const Json& config) {
+  return std::any_of(condition.paths.begin(), condition.paths.end(), [&](std::string path) {
+    std::replace(path.begin(), path.end(), '.', '/');
+    const Json::json_pointer place("/" + path);
+    if (!config.contains(place)) return false;
+    const auto& values = condition.values;
+    return std::find(values.begin(), values.end(), config.at(place)) != values.end();
+  });
+}
+
+bool values_act(const Field& field, const Json& config) {
+  return field.no_effect.empty() || (field.effective_where && holds(*field.effective_where, config));
+}
+
+}  // namespace
+
+std::string join(const std::string& path, const std::string& key) {
+  return path.empty() ? key : path + "." + key;
+}
+
+const Field* find_field(const std::vector<Field>& fields, const std::string& key) {
+  const auto found =
+      std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return answers_to(f, key); });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+std::optional<Json> canonical_value(const Field& field, const Json& as_given) {
+  if (as_given.is_null() && field.nullable) return std::optional<Json>(std::in_place);
+  const Json given = field.normalize ? field.normalize(as_given) : as_given;
+  auto value = convert(field, given);
+  if (!value || (field.accepts && !field.accepts(given))) return std::nullopt;
+  if (value->is_number() && !in_range(field.range, value->get<double>())) return std::nullopt;
+  return value;
+}
+
+Json read_section(const Field& section, const Json& given, const std::string& path) {
+  Json values = Json::object();
+  for (const auto& [key, value] : given.items()) {
+    const Field* field = find_field(section.children, key);
+    if (field == nullptr && section.open) {
+      values[key] = value;
+      continue;
+    }
+    if (field == nullptr) fail_unknown_key(section, key, path);
+    if (section.auto_is_default && value == "auto") continue;
+    Json read = read_value(*field, value, join(path, key));
+    if (field->deprecation) {
+      store_deprecated(values, section, *field, read, given, path);
+    } else {
+      store(values, *field, std::move(read), path, key, given);
+    }
+  }
+  require_keys(section, values, path);
+  return values;
+}
+
+std::vector<std::string> values_without_effect(const Field& section, const Json& values,
+                                               const std::string& path, const Json& config) {
+  std::vector<std::string> found;
+  for (const Field& field : section.children) {
+    const auto value = values.find(field.key);
+    if (value == values.end()) continue;
+    const std::string where = join(path, field.key);
+    if (!values_act(field, config) && *value != field.default_value)
+      found.push_back(where + " (" + field.no_effect + ")");
+    if (field.kind != Kind::kSection || !value->is_object()) continue;
+    for (std::string& inner : values_without_effect(field, *value, where, config))
+      found.push_back(std::move(inner));
+  }
+  return found;
+}
+
+void require_bounded_depth(const Json& value) { require_depth(value, 0, ""); }
+
+}  // namespace deepspeed::config

@@ -1,0 +1,20 @@
+// The section zero_optimization.leaf_module.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "deepspeed/config/table/table.h"
+
+namespace deepspeed::config {
+
+/// Modules that stage 3 fetches as one.
+struct LeafModuleConfig {
+  std::vector<std::string> classes;
+  std::vector<std::string> names;
+  std::vector<std::string> name_suffixes;
+};
+
+const Table<LeafModuleConfig>& leaf_module_table();
+
+}  // namespace deepspeed::config
