@@ -8,7 +8,7 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/comm/joined_work.h"
+#include "deepspeed/comm/group/joined_work.h"
 
 namespace deepspeed::comm {
 namespace {

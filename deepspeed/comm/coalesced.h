@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 
 namespace deepspeed::comm {
 

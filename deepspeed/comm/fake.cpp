@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/comm/identical_ranks.h"
+#include "deepspeed/comm/backends/identical_ranks.h"
 #include "deepspeed/comm/world_impl.h"
 
 namespace deepspeed::comm {

@@ -2,8 +2,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/coalesced.h"
+#include "deepspeed/comm/group/joined_work.h"
 #include "deepspeed/comm/group_arguments.h"
-#include "deepspeed/comm/joined_work.h"
 
 namespace deepspeed::comm {
 namespace {

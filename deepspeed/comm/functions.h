@@ -15,9 +15,9 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/json.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/comm/mesh.h"
-#include "deepspeed/comm/process_group.h"
 
 namespace deepspeed::comm {
 

@@ -1,7 +1,7 @@
 // What the functions of functions.h do with their group, ranks and Work. Internal to this folder.
 #pragma once
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 
 namespace deepspeed::comm {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 
 namespace deepspeed::comm {
 

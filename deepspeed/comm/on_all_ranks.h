@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 
 namespace deepspeed {
 

@@ -7,8 +7,8 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/message.h"
-#include "deepspeed/comm/sequence_check.h"
-#include "deepspeed/comm/store_polling.h"
+#include "deepspeed/comm/group/store_polling.h"
+#include "deepspeed/comm/watch/sequence_check.h"
 
 namespace deepspeed::comm {
 namespace {

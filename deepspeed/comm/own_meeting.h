@@ -6,7 +6,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "deepspeed/comm/group_impl.h"
+#include "deepspeed/comm/group/group_impl.h"
 
 namespace deepspeed::comm {
 

@@ -6,10 +6,10 @@
 #include <mutex>
 
 #include "deepspeed/base/exit_hook.h"
-#include "deepspeed/comm/divergence_guard.h"
 #include "deepspeed/comm/init.h"
-#include "deepspeed/comm/job.h"
+#include "deepspeed/comm/job/job.h"
 #include "deepspeed/comm/own_groups.h"
+#include "deepspeed/comm/watch/divergence_guard.h"
 
 namespace deepspeed::comm {
 

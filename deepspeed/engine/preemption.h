@@ -4,7 +4,7 @@
 #include <csignal>
 #include <cstdint>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 
 namespace deepspeed {
 

@@ -12,7 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/optim/optimizer.h"
 #include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/zero/gradients/grad_hooks.h"

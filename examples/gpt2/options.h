@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "deepspeed/comm/arguments.h"
+#include "deepspeed/config/arguments.h"
 
 #include "gpt_config.h"
 #include "sampler.h"

@@ -11,7 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/checkpoint/archive/torch_archive.h"
-#include "deepspeed/comm/arguments.h"
+#include "deepspeed/config/arguments.h"
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/device/rng.h"
 #include "deepspeed/launcher/program_main.h"

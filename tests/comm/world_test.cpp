@@ -9,9 +9,9 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/comm/arguments.h"
 #include "deepspeed/comm/coalesced.h"
 #include "deepspeed/comm/fake.h"
+#include "deepspeed/config/arguments.h"
 
 #include "tests/support/run_ranks.h"
 

@@ -5,8 +5,8 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "deepspeed/comm/call_subject.h"
-#include "deepspeed/comm/group_impl.h"
+#include "deepspeed/comm/group/group_impl.h"
+#include "deepspeed/comm/watch/call_subject.h"
 #include "deepspeed/comm/world_impl.h"
 
 namespace deepspeed::testing {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "deepspeed/base/json.h"
-#include "deepspeed/comm/arguments.h"
 #include "deepspeed/comm/init.h"
+#include "deepspeed/config/arguments.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/build/optimizer_source.h"
 #include "deepspeed/engine/engine.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/guards/param_claims.h"
 #include "deepspeed/engine/model/model.h"

@@ -1,7 +1,7 @@
 // Ranks train one model together only where each was given the same.
 #pragma once
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/optim/optimizer.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "deepspeed/base/log.h"
-#include "deepspeed/comm/own_thread.h"
+#include "deepspeed/comm/watch/own_thread.h"
 #include "deepspeed/device/memory.h"
 
 namespace deepspeed {

@@ -10,7 +10,7 @@
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/tag/manifest.h"
 #include "deepspeed/checkpoint/tag/tag_folder.h"
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 
 namespace deepspeed {
 

@@ -9,7 +9,7 @@
 #include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
-#include "deepspeed/comm/call_subject.h"
+#include "deepspeed/comm/watch/call_subject.h"
 
 namespace deepspeed::zero {
 namespace {

@@ -4,7 +4,7 @@
 // Gathers are collective, and every rank releases by the same rules: what was used least recently goes where
 // the limit is reached, and everything goes when the last access window closes. So ranks that use the same
 // parameters in the same order gather the same ones; those that do not get an error within seconds that names
-// the parameters (comm/call_subject.h).
+// the parameters (comm/watch/call_subject.h).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/device/side_stream.h"
 #include "deepspeed/zero/access/gather_bucket.h"
 #include "deepspeed/zero/access/gather_unit.h"

@@ -5,7 +5,7 @@
 
 #include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/comm/call_subject.h"
+#include "deepspeed/comm/watch/call_subject.h"
 #include "deepspeed/zero/access/gather_pool.h"
 
 namespace deepspeed::zero {

@@ -10,7 +10,7 @@
 #include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
-#include "deepspeed/comm/call_subject.h"
+#include "deepspeed/comm/watch/call_subject.h"
 #include "deepspeed/zero/construction/construction.h"
 #include "deepspeed/zero/construction/construction_mode.h"
 

@@ -8,7 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/zero/shards/shard.h"
 #include "deepspeed/zero/storage/holdable_storage.h"
 

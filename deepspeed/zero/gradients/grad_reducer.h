@@ -17,7 +17,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/zero/gradients/averaging.h"
 #include "deepspeed/zero/gradients/bucket.h"
 #include "deepspeed/zero/gradients/bucket_space.h"

@@ -10,7 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/tensor/named_tensor.h"
 #include "deepspeed/zero/layout/partition.h"
 #include "deepspeed/zero/layout/shard_layout.h"

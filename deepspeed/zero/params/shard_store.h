@@ -9,7 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/layout/shard_layout.h"
 #include "deepspeed/zero/params/param_store.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/zero/storage/storage_record.h"
 
 namespace deepspeed::zero {

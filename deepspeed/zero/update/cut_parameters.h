@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/optim/cut_parameters.h"
 #include "deepspeed/zero/params/param_store.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "deepspeed/base/interval.h"
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/optim/cut_parameters.h"
 #include "deepspeed/zero/params/param_store.h"
 

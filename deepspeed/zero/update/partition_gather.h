@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/zero/layout/partition.h"
 
 namespace deepspeed::zero {

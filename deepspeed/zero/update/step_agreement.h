@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/optim/param_group.h"
 
 namespace deepspeed::zero {

@@ -11,7 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/process_group.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/device/side_stream.h"
 #include "deepspeed/optim/optimizer.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"

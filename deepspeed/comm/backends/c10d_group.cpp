@@ -1,0 +1,303 @@
+#include "deepspeed/comm/backends/c10d_group.h"
+
+#include <iomanip>
+#include <thread>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
+#include "deepspeed/comm/watch/call_subject.h"
+#include "deepspeed/comm/watch/failure.h"
+#include "deepspeed/comm/watch/monitored_barrier.h"
+#include "deepspeed/comm/watch/own_thread.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// How long ranks that did not fail yet have to report before they are named as dead or hanging.
+constexpr milliseconds kGrace(2000);
+// How long this rank tells what it called, and reads what the others did, once a collective failed.
+constexpr milliseconds kTelling(500);
+
+std::string in_seconds(milliseconds time) {
+  std::ostringstream out;
+  out << std::setprecision(3) << static_cast<double>(time.count()) / 1000.0 << " s";
+  return out.str();
+}
+
+const char* name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kMax:
+      return "max";
+    case ReduceOp::kMin:
+      return "min";
+    case ReduceOp::kProduct:
+      return "product";
+    case ReduceOp::kAvg:
+      return "average";
+    case ReduceOp::kBand:
+      return "bitwise and";
+    case ReduceOp::kBor:
+      return "bitwise or";
+    case ReduceOp::kBxor:
+      return "bitwise xor";
+    case ReduceOp::kSum:
+      break;
+  }
+  return "sum";
+}
+
+class C10dWork : public Work::Impl {
+ public:
+  /// number: the call's in the group's history; 0 for a message between two ranks.
+  C10dWork(const char* collective, uint64_t number, Started started, std::shared_ptr<C10dGroup> group)
+      : collective_(collective), number_(number), started_(std::move(started)), group_(std::move(group)) {}
+
+  void wait() override {
+    const std::lock_guard lock(mutex_);
+    if (done_) return;
+    const auto begin = Clock::now();
+    const auto elapsed = [&] { return std::chrono::duration_cast<milliseconds>(Clock::now() - begin); };
+    const auto timeout = group_->description().timeout;
+    if (!OwnThread::is_here()) group_->calls().set_blocked(number_, true);
+    try {
+      for (const auto& work : started_.works) {
+        // With a time, NCCL's wait would block this thread too. Zero would mean "for ever" to Gloo's.
+        work->wait(started_.on_stream ? kNoTimeout : std::max(timeout - elapsed(), milliseconds(1)));
+        // NCCL reports an aborted communicator here, not from wait().
+        if (const auto error = work->exception()) std::rethrow_exception(error);
+      }
+    } catch (const std::exception& error) {
+      group_->fail(collective_, elapsed(), first_line(error.what()));
+    }
+    group_->calls().set_blocked(number_, false);
+    if (started_.finish) started_.finish();
+    started_ = {};
+    done_ = true;
+  }
+
+  bool is_completed() const override {
+    const std::lock_guard lock(mutex_);
+    for (const auto& work : started_.works) {
+      if (!work->isCompleted()) return false;
+    }
+    return true;
+  }
+
+ private:
+  const char* collective_;
+  uint64_t number_;
+  mutable std::mutex mutex_;
+  bool done_ = false;
+  Started started_;
+  std::shared_ptr<C10dGroup> group_;  // keeps the connections of the operation open
+};
+
+}  // namespace
+
+C10dGroup::C10dGroup(GroupDescription description, const std::string& key,
+                     c10::intrusive_ptr<c10d::ProcessGroup> group, c10::intrusive_ptr<c10d::Store> store,
+                     std::shared_ptr<DivergenceGuard> guard)
+    : Impl(std::move(description)),
+      key_(key),
+      group_(std::move(group)),
+      store_(std::move(store)),
+      guard_(std::move(guard)) {
+  const auto on_cpu = group_->getBackend(at::kCPU);
+  if (on_cpu->getBackendName() == "gloo") {
+    direct_ = std::make_unique<DirectExchange>(on_cpu, this->description().timeout);
+  }
+}
+
+std::shared_ptr<C10dGroup> C10dGroup::make(GroupDescription description, const std::string& key,
+                                           c10::intrusive_ptr<c10d::ProcessGroup> group,
+                                           c10::intrusive_ptr<c10d::Store> store,
+                                           std::shared_ptr<DivergenceGuard> guard) {
+  const std::shared_ptr<C10dGroup> made(
+      new C10dGroup(std::move(description), key, std::move(group), std::move(store), std::move(guard)));
+  // Gloo's messages tell by their tags whether the calls agree; NCCL has no such thing.
+  const auto check = made->description().backend == "gloo" ? DivergenceGuard::Check::kByMessages
+                                                           : DivergenceGuard::Check::kByTheGuard;
+  made->calls_ = made->guard_->watch(key, made->description().name, made->description().global_ranks, check,
+                                     [weak = std::weak_ptr(made)](const std::string& reason) {
+                                       if (const auto group = weak.lock()) group->give_up(reason);
+                                     });
+  return made;
+}
+
+std::shared_ptr<ProcessGroup::Impl> C10dGroup::closing_together(std::shared_ptr<C10dGroup> group) {
+  ProcessGroup::Impl* const handle = group.get();
+  return {handle, [group = std::move(group)](ProcessGroup::Impl*) mutable {
+            const auto guard = group->guard_;
+            const std::string key = group->key_;
+            guard->let_go(key, std::move(group));
+          }};
+}
+
+C10dGroup::~C10dGroup() {
+  abort();
+  // c10d's destructor waits for operations that started before or beside the abort, up to their timeout. They
+  // hold all that they need, so that wait is left to a thread of its own.
+  if (has_unfinished_operations())
+    std::thread([group = std::move(group_)]() mutable { group.reset(); }).detach();
+}
+
+void C10dGroup::remember_message(const c10::intrusive_ptr<c10d::Work>& message) {
+  const std::lock_guard lock(messages_mutex_);
+  std::erase_if(messages_, [](const auto& weak) {
+    const auto work = weak.lock();
+    return !work || work->isCompleted();
+  });
+  if (message) messages_.emplace_back(message);
+}
+
+bool C10dGroup::has_unfinished_operations() {
+  remember_message(nullptr);
+  return !messages_.empty() || calls_->has_unfinished_calls();
+}
+
+void C10dGroup::refuse_after_failure(const char* collective) {
+  const std::lock_guard lock(failure_mutex_);
+  if (failure_.empty()) return;
+  raise<CommError>("comm", collective, " of group '", description().name,
+                   "' cannot run, an earlier collective failed: ", failure_);
+}
+
+Work C10dGroup::start(CollectiveCall call, at::DeviceType device, const Operations& operations) {
+  refuse_after_failure(call.collective);
+  call.position = caller().position;
+  call.held = caller().held;
+  call.subject = CallSubject::current();
+  const auto [number, chain] = calls_->begin(call);
+  try {
+    const auto backend = group_->getBackend(device);
+    auto started = operations({*backend, device == at::kCPU ? direct_.get() : nullptr,
+                               direct_tag(number, fingerprint(chain)), description().timeout});
+    started.on_stream = device != at::kCPU;
+    calls_->started(number, started.works);
+    return Work(std::make_shared<C10dWork>(call.collective, number, std::move(started),
+                                           std::static_pointer_cast<C10dGroup>(shared_from_this())));
+  } catch (const std::exception& error) {
+    fail(call.collective, milliseconds(0), first_line(error.what()));
+  }
+}
+
+Work C10dGroup::start_message(
+    const char* call, const at::Tensor& tensor,
+    const std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>& operation) {
+  refuse_after_failure(call);
+  try {
+    Started started{{operation(*group_->getBackend(tensor.device().type()))}, nullptr};
+    started.on_stream = !tensor.is_cpu();
+    remember_message(started.works.front());
+    return Work(std::make_shared<C10dWork>(call, 0, std::move(started), shared_from_this()));
+  } catch (const std::exception& error) {
+    fail(call, milliseconds(0), first_line(error.what()));
+  }
+}
+
+void C10dGroup::abort() {
+  try {
+    group_->abort();
+  } catch (const std::exception&) {
+    // A connection that is broken already needs no abort.
+  }
+  if (direct_) direct_->abort();
+}
+
+void C10dGroup::give_up(const std::string& reason) {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_.empty()) return;
+    failure_ = message("[comm] group '", description().name, "' failed on rank ", description().rank, " of ",
+                       description().size(), ": ", reason);
+  }
+  abort();  // whoever waits gets an error, and finds the reason in fail()
+}
+
+void C10dGroup::fail(const char* collective, milliseconds elapsed, const std::string& reason) {
+  const auto divergence = guard_->explain(key_, kTelling);  // without the lock, which give_up() may want
+  const std::lock_guard lock(failure_mutex_);
+  if (failure_.empty()) {
+    const auto culprits = blame(
+        description(), store_, [this] { abort(); }, kGrace);
+    failure_ = message("[comm] ", collective, " of group '", description().name, "' failed on rank ",
+                       description().rank, " of ", description().size(), " after ", in_seconds(elapsed), ": ",
+                       divergence.value_or(culprits), " (", reason, ")");
+  }
+  throw CommError(failure_);
+}
+
+Work C10dGroup::start_all_reduce(const at::Tensor& tensor, ReduceOp op) {
+  return start(
+      {.collective = "all_reduce", .dtype = tensor.scalar_type(), .numel = tensor.numel(), .op = name_of(op)},
+      tensor.device().type(), [&](const Route& route) { return all_reduce_on(route, tensor, op); });
+}
+
+Work C10dGroup::start_broadcast(const at::Tensor& tensor, int root) {
+  return start(
+      {.collective = "broadcast", .dtype = tensor.scalar_type(), .numel = tensor.numel(), .root = root},
+      tensor.device().type(), [&](const Route& route) { return broadcast_on(route, tensor, root); });
+}
+
+Work C10dGroup::start_all_gather(const at::Tensor& output, const at::Tensor& input) {
+  return start({.collective = "all_gather", .dtype = input.scalar_type(), .numel = input.numel()},
+               output.device().type(),
+               [&](const Route& route) { return all_gather_on(route, output, input); });
+}
+
+Work C10dGroup::start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) {
+  return start({.collective = "reduce_scatter",
+                .dtype = input.scalar_type(),
+                .numel = input.numel(),
+                .op = name_of(op)},
+               input.device().type(),
+               [&](const Route& route) { return reduce_scatter_on(route, output, input, op); });
+}
+
+Work C10dGroup::start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) {
+  return start(
+      {.collective = "reduce_to_owners", .dtype = tensor.scalar_type(), .numel = tensor.numel(), .op = "sum"},
+      tensor.device().type(), [&](const Route& route) { return reduce_to_owners_on(route, tensor, owned); });
+}
+
+Work C10dGroup::start_all_to_all(const at::Tensor& output, const at::Tensor& input) {
+  return start({.collective = "all_to_all", .dtype = input.scalar_type(), .numel = input.numel()},
+               input.device().type(),
+               [&](const Route& route) { return all_to_all_on(route, output, input); });
+}
+
+Work C10dGroup::start_send(const at::Tensor& tensor, int destination, int tag) {
+  return start_message("send", tensor, [&](c10d::Backend& backend) {
+    std::vector<at::Tensor> tensors{bytes_of(tensor)};
+    return backend.send(tensors, destination, tag);
+  });
+}
+
+Work C10dGroup::start_recv(const at::Tensor& tensor, int source, int tag) {
+  return start_message("recv", tensor, [&](c10d::Backend& backend) {
+    std::vector<at::Tensor> tensors{bytes_of(tensor)};
+    return backend.recv(tensors, source, tag);
+  });
+}
+
+Work C10dGroup::start_barrier() {
+  return start({.collective = "barrier"}, at::kCPU, [](const Route& route) { return barrier_on(route); });
+}
+
+void C10dGroup::monitored_barrier(milliseconds timeout, bool wait_all_ranks) {
+  refuse_after_failure("monitored_barrier");
+  try {
+    const std::lock_guard lock(monitored_barriers_mutex_);
+    monitored_barriers_.wait(description(), *store_, calls_->progress().number, timeout, wait_all_ranks);
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& error) {
+    raise<CommError>("comm", "monitored_barrier of group '", description().name,
+                     "': the store of rank 0 does not answer (", first_line(error.what()), ")");
+  }
+}
+
+}  // namespace deepspeed::comm

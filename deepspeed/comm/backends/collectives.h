@@ -1,0 +1,47 @@
+// How each collective is made from those of a backend: the one place that chooses. Internal to this folder.
+//
+// Gloo runs all ranks' operations over TCP, loopback on one machine. Sums and gathers of tensors are slower
+// in its own collectives than as sends and receives between every two ranks (direct_exchange.h); the numbers
+// stand beside each choice (benchmarks/comm/collectives.cpp).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "deepspeed/comm/backends/direct_exchange.h"
+#include "deepspeed/comm/group/process_group.h"
+
+namespace deepspeed::comm {
+
+/// Operations that were started, and what is left to do on this rank when all are done (may be empty).
+struct Started {
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  std::function<void()> finish;
+  bool on_stream = false;  // CUDA: waiting means that the current stream waits, the watchdog bounds the time
+};
+
+/// What a group offers for its tensors.
+struct Route {
+  c10d::Backend& backend;
+  DirectExchange* direct;  // null: the backend does everything
+  int tag;                 // of the operation, for `direct`
+  std::chrono::milliseconds timeout;
+};
+
+/// The elements of a contiguous tensor as bytes (shared memory): operations that only move data take any
+/// dtype so.
+at::Tensor bytes_of(const at::Tensor& tensor);
+
+Started all_reduce_on(const Route& route, const at::Tensor& tensor, ReduceOp op);
+Started broadcast_on(const Route& route, const at::Tensor& tensor, int root);
+Started all_gather_on(const Route& route, const at::Tensor& output, const at::Tensor& input);
+Started reduce_scatter_on(const Route& route, const at::Tensor& output, const at::Tensor& input, ReduceOp op);
+/// owned: an interval of elements a rank.
+Started reduce_to_owners_on(const Route& route, const at::Tensor& tensor, const std::vector<Interval>& owned);
+Started barrier_on(const Route& route);
+Started all_to_all_on(const Route& route, const at::Tensor& output, const at::Tensor& input);
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,34 @@
+#include "deepspeed/comm/backends/nccl.h"
+
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "deepspeed/base/env.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/device/current_device.h"
+
+namespace deepspeed::comm {
+namespace {
+
+// By default NCCL's watchdog ends the process when an operation times out. Here it only aborts the
+// communicator (mode 2), and the wait for the operation throws.
+void configure_watchdog() {
+  if (!env::get("TORCH_NCCL_ASYNC_ERROR_HANDLING")) env::set("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2");
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
+                                                    const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                                    int size) {
+  if (device::num_cuda_devices() == 0) {
+    raise<NotSupportedError>("comm",
+                             "dist_backend is 'nccl', but this machine has no CUDA device; use 'gloo'");
+  }
+  configure_watchdog();
+  device::set_cuda_device(job.local_rank % device::num_cuda_devices());
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = job.timeout;
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+}
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,18 @@
+// The store through which the ranks of a job find each other. Internal to this folder.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "deepspeed/comm/job/job.h"
+
+namespace deepspeed::comm {
+
+/// Opens the job's store and waits until every rank is there. Throws CommError after the job's timeout; its
+/// text names the address, the port or path, this rank and the ranks that did not come.
+c10::intrusive_ptr<c10d::Store> join_job(const Job& job);
+
+/// A part of `store` of its own.
+c10::intrusive_ptr<c10d::Store> sub_store(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const std::string& prefix);
+
+}  // namespace deepspeed::comm
