@@ -16,7 +16,7 @@
 #include "deepspeed/engine/model/leaf_modules.h"
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"
-#include "deepspeed/optim/deepspeed_optimizers.h"
+#include "deepspeed/optim/torch/deepspeed_optimizers.h"
 #include "deepspeed/plan/memory_estimate.h"
 #include "deepspeed/plan/memory_needs_live.h"
 #include "deepspeed/precision/autocast.h"

@@ -16,7 +16,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/launcher/program_main.h"
-#include "deepspeed/optim/adam.h"
+#include "deepspeed/optim/algorithms/adam.h"
 #include "deepspeed/zero/offload/state_swapper.h"
 
 #include "benchmarks/offload/disk_peer.h"

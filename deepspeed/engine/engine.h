@@ -25,7 +25,7 @@
 #include "deepspeed/engine/offload_states.h"
 #include "deepspeed/engine/preemption.h"
 #include "deepspeed/engine/saving/checkpoint_options.h"
-#include "deepspeed/optim/lr_scheduler.h"
+#include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/precision/autocast.h"
 #include "deepspeed/profile/step_timers.h"
 #include "deepspeed/profile/throughput.h"

@@ -9,14 +9,14 @@
 #include "deepspeed/base/text.h"
 #include "deepspeed/config/table/named_type.h"
 #include "deepspeed/config/table/nearest_key.h"
-#include "deepspeed/optim/adagrad.h"
-#include "deepspeed/optim/adam.h"
-#include "deepspeed/optim/lamb.h"
-#include "deepspeed/optim/lion.h"
-#include "deepspeed/optim/muon.h"
-#include "deepspeed/optim/sgd.h"
-#include "deepspeed/optim/slice_states.h"
-#include "deepspeed/optim/torch_rmsprop.h"
+#include "deepspeed/optim/algorithms/adagrad.h"
+#include "deepspeed/optim/algorithms/adam.h"
+#include "deepspeed/optim/algorithms/lamb.h"
+#include "deepspeed/optim/algorithms/lion.h"
+#include "deepspeed/optim/algorithms/muon.h"
+#include "deepspeed/optim/algorithms/sgd.h"
+#include "deepspeed/optim/slices/slice_states.h"
+#include "deepspeed/optim/torch/torch_rmsprop.h"
 
 namespace deepspeed::optim {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "deepspeed/base/json.h"
-#include "deepspeed/optim/optimizer.h"
+#include "deepspeed/optim/slices/optimizer.h"
 
 namespace deepspeed::optim {
 

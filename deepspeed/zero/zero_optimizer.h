@@ -13,7 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
-#include "deepspeed/optim/optimizer.h"
+#include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/zero/gradients/grad_hooks.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"

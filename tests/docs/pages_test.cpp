@@ -77,7 +77,7 @@ bool is_there(const MarkdownPage& page, const std::string& file) {
   return false;
 }
 
-// Headers, sources and scripts with a folder, and pages: `optim/adam.h`, `engine.md`.
+// Headers, sources and scripts with a folder, and pages: `optim/algorithms/adam.h`, `engine.md`.
 TEST(Pages, NamedFilesExist) {
   const std::regex file(R"(`([\w./-]+\.md|[\w.-]+/[\w./-]+\.(?:h|cpp|py|sh|cmake|json))\b)");
   for (const MarkdownPage& page : read_pages(kRoot)) {

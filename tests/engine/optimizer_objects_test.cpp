@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/engine/tensor_access.h"
-#include "deepspeed/optim/deepspeed_optimizers.h"
+#include "deepspeed/optim/torch/deepspeed_optimizers.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/run_ranks.h"

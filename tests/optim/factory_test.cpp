@@ -12,7 +12,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/config/table/named_type.h"
 
-#include "tests/optim/slices.h"
+#include "tests/optim/slices/slices.h"
 
 namespace deepspeed::optim {
 namespace {

@@ -22,7 +22,7 @@
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/kernels/adam.h"
 #include "deepspeed/kernels/update.h"
-#include "deepspeed/optim/cpu_adam_op.h"
+#include "deepspeed/optim/torch/cpu_adam_op.h"
 
 #include "tests/support/temporary_folder.h"
 

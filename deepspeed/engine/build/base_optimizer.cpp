@@ -7,7 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/build/optimizer_offload.h"
 #include "deepspeed/optim/factory.h"
-#include "deepspeed/optim/torch_optimizer.h"
+#include "deepspeed/optim/torch/torch_optimizer.h"
 
 namespace deepspeed {
 namespace {

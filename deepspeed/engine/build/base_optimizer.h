@@ -8,7 +8,7 @@
 
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/model/model.h"
-#include "deepspeed/optim/optimizer.h"
+#include "deepspeed/optim/slices/optimizer.h"
 
 namespace deepspeed {
 

@@ -23,7 +23,7 @@
 #include "deepspeed/engine/guards/sendable.h"
 #include "deepspeed/engine/model/autocast.h"
 #include "deepspeed/engine/model/leaf_modules.h"
-#include "deepspeed/optim/lr_scheduler_factory.h"
+#include "deepspeed/optim/schedules/lr_scheduler_factory.h"
 #include "deepspeed/precision/loss_scaler.h"
 
 namespace deepspeed {

@@ -12,7 +12,7 @@
 #include "deepspeed/engine/build/optimizer_source.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model/model.h"
-#include "deepspeed/optim/lr_scheduler_source.h"
+#include "deepspeed/optim/schedules/lr_scheduler_source.h"
 
 namespace deepspeed {
 

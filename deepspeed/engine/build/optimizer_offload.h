@@ -7,7 +7,7 @@
 
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/config.h"
-#include "deepspeed/optim/optimizer.h"
+#include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/zero/offload/optimizer_offload.h"
 
 namespace deepspeed {

@@ -7,8 +7,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/build/zero_options.h"
+#include "deepspeed/optim/algorithms/muon.h"
 #include "deepspeed/optim/factory.h"
-#include "deepspeed/optim/muon.h"
 #include "deepspeed/optim/slices/hyperparameters_json.h"
 
 namespace deepspeed {

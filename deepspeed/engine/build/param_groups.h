@@ -6,7 +6,7 @@
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/build/build.h"
 #include "deepspeed/engine/model/model.h"
-#include "deepspeed/optim/param_group.h"
+#include "deepspeed/optim/slices/param_group.h"
 
 namespace deepspeed {
 

@@ -4,7 +4,7 @@
 #include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/model/model.h"
-#include "deepspeed/optim/optimizer.h"
+#include "deepspeed/optim/slices/optimizer.h"
 
 namespace deepspeed {
 

@@ -10,7 +10,7 @@
 
 #include "deepspeed/base/json.h"
 #include "deepspeed/engine/data/loader_position.h"
-#include "deepspeed/optim/param_group.h"
+#include "deepspeed/optim/slices/param_group.h"
 #include "deepspeed/precision/loss_scaler.h"
 
 namespace deepspeed {

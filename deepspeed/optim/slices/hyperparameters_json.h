@@ -4,7 +4,7 @@
 #include <string>
 
 #include "deepspeed/base/json.h"
-#include "deepspeed/optim/param_group.h"
+#include "deepspeed/optim/slices/param_group.h"
 
 namespace deepspeed {
 

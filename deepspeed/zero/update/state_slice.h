@@ -6,7 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/interval.h"
-#include "deepspeed/optim/optimizer.h"
+#include "deepspeed/optim/slices/optimizer.h"
 
 namespace deepspeed::zero {
 

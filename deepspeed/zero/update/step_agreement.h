@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "deepspeed/comm/group/process_group.h"
-#include "deepspeed/optim/param_group.h"
+#include "deepspeed/optim/slices/param_group.h"
 
 namespace deepspeed::zero {
 

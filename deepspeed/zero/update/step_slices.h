@@ -13,7 +13,7 @@
 
 #include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/device/side_stream.h"
-#include "deepspeed/optim/optimizer.h"
+#include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/offload/host_transfers.h"
 #include "deepspeed/zero/offload/optimizer_offload.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/optim/deepspeed_optimizers.h"
+#include "deepspeed/optim/torch/deepspeed_optimizers.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/error_of.h"

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/optim/warmup_lr.h"
+#include "deepspeed/optim/schedules/warmup_lr.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/run_ranks.h"

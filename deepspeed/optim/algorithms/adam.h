@@ -1,0 +1,69 @@
+// Adam and AdamW on flat slices, over kernels::adam.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+#include "deepspeed/kernels/adam.h"
+#include "deepspeed/optim/slices/optimizer.h"
+
+namespace deepspeed::optim {
+
+/// What holds for all groups. A group's options hold the rest: lr, betas, eps, weight_decay, bias_correction;
+/// what a group lacks has DeepSpeed's default (1e-3, (0.9, 0.999), 1e-8, 0, true).
+struct AdamOptions {
+  std::string class_name = "FusedAdam";  // or "DeepSpeedCPUAdam", "AdamW", "Adam"
+  bool adamw_mode = true;                // decoupled weight decay; else L2
+  bool amsgrad = false;                  // divide by the largest second moment so far (Reddi et al. 2018)
+  // Or, with half the memory, kBFloat16, rounded stochastically, or kHalf, rounded to nearest: a second
+  // moment below 3e-8 is lost in it.
+  at::ScalarType moment_dtype = at::kFloat;
+  uint64_t rounding_seed = 0;  // of the stochastic rounding
+};
+
+class Adam : public Optimizer {
+ public:
+  /// Throws UsageError for a moment dtype other than fp32, bf16 and fp16, and for amsgrad with 16-bit
+  /// moments.
+  Adam(std::vector<ParamGroup> groups, const AdamOptions& options);
+
+  std::string name() const override { return options_.class_name; }
+  bool is_elementwise() const override { return true; }
+  bool steps_split_masters() const override { return !options_.amsgrad; }
+  bool steps_sixteen_bit_masters() const override { return !options_.amsgrad; }
+  bool writes_over_gradients() const override { return !options_.amsgrad; }
+  bool takes_steps_back() const override { return !options_.amsgrad && options_.moment_dtype == at::kFloat; }
+  at::ScalarType state_dtype() const override { return options_.moment_dtype; }
+  void step(const FlatSlice& slice, double gradient_scale) override;
+  /// kernels::adam_rollback().
+  void take_back(const FlatSlice& slice, double gradient_scale) override;
+  SliceState state(size_t slice_id) const override;
+  void load_state(size_t slice_id, const SliceState& state) override;
+  void check_state(const SliceState& state) const override;
+  int64_t state_bytes() const override;
+  const AdamOptions& options() const { return options_; }
+
+ private:
+  struct Moments {
+    at::Tensor exp_avg;         // (n) moment_dtype; of masters in fp64 all are fp64
+    at::Tensor exp_avg_sq;      // (n) moment_dtype
+    at::Tensor max_exp_avg_sq;  // (n) fp32; undefined without amsgrad
+    int64_t step = 0;
+  };
+
+  std::vector<std::string> state_names() const;
+  Moments& moments_of(const FlatSlice& slice);
+  /// The arguments of this step of the slice, which counts from 1.
+  kernels::AdamStep arguments_of(const FlatSlice& slice, int64_t step, double gradient_scale) const;
+  void step_moments(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step);
+  void step_amsgrad(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step);
+
+  AdamOptions options_;
+  std::unordered_map<size_t, Moments> moments_;  // by slice id
+};
+
+}  // namespace deepspeed::optim

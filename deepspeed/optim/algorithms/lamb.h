@@ -1,0 +1,56 @@
+// Lamb on flat slices (You et al., "Large Batch Optimization for Deep Learning", arXiv 1904.00962), with the
+// bounds of the trust ratio that DeepSpeed's FusedLamb has.
+//
+// With g the scaled gradient, b1, b2 the betas, t the step, for each parameter:
+//   m = b1 m + (1 - b1) g;   v = b2 v + (1 - b2) g^2
+//   u = m / (sqrt(v) + eps) + weight_decay * p       (or sqrt(v + eps) with eps_inside_sqrt)
+//   coeff = clamp(|p| / |u|, min_coeff, max_coeff), 1 where a norm is 0
+//   p -= lr * sqrt(1 - b2^t) / (1 - b1^t) * coeff * u       (lr alone without bias correction)
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/optim/slices/slice_states.h"
+
+namespace deepspeed::optim {
+
+/// Options of a group: lr, bias_correction, betas, eps, eps_inside_sqrt, weight_decay, max_coeff, min_coeff;
+/// what a group lacks has DeepSpeed's default (1e-3, true, (0.9, 0.999), 1e-8, false, 0, 10, 0.01). The state
+/// is exp_avg and exp_avg_sq, in the type of the masters.
+class Lamb : public Optimizer {
+ public:
+  explicit Lamb(std::vector<ParamGroup> groups);
+
+  std::string name() const override { return "FusedLamb"; }
+  bool is_elementwise() const override { return false; }
+  bool steps_cut_parameters() const override { return true; }
+  /// Throws UsageError where the slice cuts a parameter and has no `cut`.
+  void step(const FlatSlice& slice, double gradient_scale) override;
+  SliceState state(size_t slice_id) const override { return states_.state(slice_id); }
+  void load_state(size_t slice_id, const SliceState& state) override { states_.load_state(slice_id, state); }
+  void check_state(const SliceState& state) const override { states_.check_state(state); }
+  int64_t state_bytes() const override { return states_.bytes(); }
+
+  /// The coefficients of the slice's last step, one a parameter, in the order of its segments; empty before.
+  std::vector<double> lamb_coeffs(size_t slice_id) const;
+
+ private:
+  /// This rank's part of a parameter that lies on several ranks.
+  struct CutChange {
+    at::Tensor change;  // of the part
+    at::Tensor norms;   // (2) double, of the whole parameter: weights, change
+  };
+
+  /// u above, of the segment's elements; moves m and v.
+  at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
+  /// By param_index.
+  std::unordered_map<int64_t, CutChange> changes_of_cut(const FlatSlice& slice, double gradient_scale);
+
+  SliceStates states_;
+  std::unordered_map<size_t, std::vector<at::Tensor>> coeffs_;  // by slice id: one 0-d tensor a parameter
+};
+
+}  // namespace deepspeed::optim

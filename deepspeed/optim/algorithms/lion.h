@@ -1,0 +1,40 @@
+// Lion on flat slices (Chen et al., "Symbolic Discovery of Optimization Algorithms", arXiv 2302.06675).
+//
+// With g the scaled gradient and b1, b2 the betas:
+//   c = b1 m + (1 - b1) g;   p = p (1 - lr * weight_decay) - lr * sign(c);   m = b2 m + (1 - b2) g
+// sign(0) is 0: an element that never had a gradient is moved by its decay alone. (DeepSpeed's kernels move
+// it by lr, on CPU and on CUDA in opposite directions.)
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/optim/slices/slice_states.h"
+
+namespace deepspeed::optim {
+
+/// Options of a group: lr, betas, weight_decay; what a group lacks has DeepSpeed's default (1e-3, (0.9,
+/// 0.999), 0). The state is exp_avg, fp32 unless told otherwise.
+class Lion : public Optimizer {
+ public:
+  /// `class_name`: "FusedLion" or "DeepSpeedCPULion". A state of 16 bits is computed in fp32 and rounded to
+  /// nearest.
+  explicit Lion(std::vector<ParamGroup> groups, std::string class_name = "FusedLion",
+                at::ScalarType state_dtype = at::kFloat);
+
+  std::string name() const override { return class_name_; }
+  bool is_elementwise() const override { return true; }
+  at::ScalarType state_dtype() const override { return states_.dtype(); }
+  void step(const FlatSlice& slice, double gradient_scale) override;
+  SliceState state(size_t slice_id) const override { return states_.state(slice_id); }
+  void load_state(size_t slice_id, const SliceState& state) override { states_.load_state(slice_id, state); }
+  void check_state(const SliceState& state) const override { states_.check_state(state); }
+  int64_t state_bytes() const override { return states_.bytes(); }
+
+ private:
+  std::string class_name_;
+  SliceStates states_;
+};
+
+}  // namespace deepspeed::optim

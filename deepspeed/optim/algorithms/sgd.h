@@ -1,0 +1,38 @@
+// Stochastic gradient descent with momentum on flat slices; the rules and the state's name are those of
+// torch's SGD.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "deepspeed/optim/slices/optimizer.h"
+
+namespace deepspeed::optim {
+
+/// Options of a group: lr, momentum, dampening, weight_decay (L2), nesterov; what a group lacks has torch's
+/// default (1e-3, 0, 0, 0, false).
+class Sgd : public Optimizer {
+ public:
+  /// Throws UsageError where nesterov is on without momentum or with dampening.
+  explicit Sgd(std::vector<ParamGroup> groups);
+
+  std::string name() const override { return "SGD"; }
+  bool is_elementwise() const override { return true; }
+  void step(const FlatSlice& slice, double gradient_scale) override;
+  SliceState state(size_t slice_id) const override;
+  void load_state(size_t slice_id, const SliceState& state) override;
+  void check_state(const SliceState& state) const override;
+  int64_t state_bytes() const override;
+
+ private:
+  struct Momentum {
+    at::Tensor buffer;  // (n) fp32; undefined where the momentum is 0
+    int64_t step = 0;
+  };
+
+  std::unordered_map<size_t, Momentum> momenta_;  // by slice id
+};
+
+}  // namespace deepspeed::optim

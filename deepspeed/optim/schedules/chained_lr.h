@@ -1,0 +1,59 @@
+// The schedules of torch.optim.lr_scheduler that a config names: each step makes a group's next rate of its
+// last one, by the rules of torch in Python, so that a rate set by hand is where the schedule goes on.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "deepspeed/optim/schedules/lr_scheduler.h"
+#include "deepspeed/optim/slices/param_group.h"
+
+namespace deepspeed::optim {
+
+/// The rate after a step: of the rate before, the one at construction and the number of steps, 0 for what
+/// construction itself does.
+using LrRule = std::function<double(double rate, double base, int64_t step)>;
+
+/// rate * gamma after every `step_size` steps.
+LrRule step_lr(int64_t step_size, double gamma);
+/// rate * gamma at each of the steps named, as often as it is named.
+LrRule multi_step_lr(std::vector<int64_t> milestones, double gamma);
+/// base * factor for `total_iters` steps, then base.
+LrRule constant_lr(double factor, int64_t total_iters);
+/// From base * start_factor in a line to base * end_factor after `total_iters` steps.
+LrRule linear_lr(double start_factor, double end_factor, int64_t total_iters);
+/// rate * gamma after every step.
+LrRule exponential_lr(double gamma);
+/// base * (1 - step / total_iters) ^ power, 0 from there on.
+LrRule polynomial_lr(int64_t total_iters, double power);
+/// eta_min + (base - eta_min) * (1 + cos(pi * step / t_max)) / 2.
+LrRule cosine_annealing_lr(int64_t t_max, double eta_min);
+
+/// Its state has the names of torch in Python: {"base_lrs", "last_epoch", "_step_count", "_last_lr"}.
+class ChainedLr : public LrScheduler {
+ public:
+  /// `groups` must outlive the schedule. Throws UsageError where there is none.
+  ChainedLr(std::vector<ParamGroup>& groups, LrRule rule);
+
+  /// Throws UsageError for a step by number.
+  void step(std::optional<int64_t> last_batch_iteration = {}) override;
+  void check_step(std::optional<int64_t> last_batch_iteration) const override;
+  std::vector<double> get_lr() const override;
+  std::vector<double> get_last_lr() const override { return last_lr_; }
+  Json state_dict() const override;
+  /// Writes the rates of the state. Throws CheckpointError for a state of another kind or number of groups.
+  void load_state_dict(const Json& state) override;
+
+ private:
+  void apply_rule();
+
+  std::vector<ParamGroup>& groups_;
+  LrRule rule_;
+  std::vector<double> base_lr_;
+  std::vector<double> last_lr_;
+  int64_t num_steps_ = 0;
+};
+
+}  // namespace deepspeed::optim

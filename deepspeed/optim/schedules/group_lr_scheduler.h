@@ -1,0 +1,47 @@
+// What DeepSpeed's five schedules share: the counter, and writing the rates into the groups.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "deepspeed/optim/schedules/lr_scheduler.h"
+#include "deepspeed/optim/slices/param_group.h"
+
+namespace deepspeed::optim {
+
+/// A schedule is a pure function of the step t, which is -1 after construction and 0 after the first step().
+/// A derived class calls write() at the end of its constructor.
+class GroupLrScheduler : public LrScheduler {
+ public:
+  /// `groups` must outlive the schedule. Throws UsageError where there is none.
+  explicit GroupLrScheduler(std::vector<ParamGroup>& groups);
+
+  /// Throws UsageError for a step below -1.
+  void step(std::optional<int64_t> last_batch_iteration = {}) override;
+  void check_step(std::optional<int64_t> last_batch_iteration) const override;
+  std::vector<double> get_lr() const override { return rates_at(last_batch_iteration_); }
+  std::vector<double> get_last_lr() const override { return last_lr_; }
+  /// {"last_batch_iteration": t}
+  Json state_dict() const override;
+  /// Goes to the step of the state and writes its rates. Throws CheckpointError for a state without the
+  /// counter.
+  void load_state_dict(const Json& state) override;
+
+  /// The next step is t + 1; until then the groups have the rates that they have now.
+  void begin_at(int64_t t);
+
+ protected:
+  virtual std::vector<double> rates_at(int64_t t) const = 0;
+  /// Writes what else the schedule sets at step t.
+  virtual void write_extra(int64_t /*t*/) {}
+
+  void write();
+  std::vector<ParamGroup>& groups() { return groups_; }
+
+ private:
+  std::vector<ParamGroup>& groups_;
+  int64_t last_batch_iteration_ = -1;
+  std::vector<double> last_lr_;
+};
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,29 @@
+// LRRangeTest: a rate that grows, continuously or in stairs, to find the largest one that trains
+// (Smith, arXiv 1803.09820).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "deepspeed/optim/schedules/group_lr_scheduler.h"
+
+namespace deepspeed::optim {
+
+/// min_lr * (1 + step_rate * (t + 1) / step_size), the quotient rounded down where `staircase`.
+class LrRangeTest : public GroupLrScheduler {
+ public:
+  /// Throws UsageError for a step size below 1.
+  LrRangeTest(std::vector<ParamGroup>& groups, std::vector<double> min_lr, int64_t step_size,
+              double step_rate, bool staircase);
+
+ protected:
+  std::vector<double> rates_at(int64_t t) const override;
+
+ private:
+  std::vector<double> min_lr_;
+  int64_t step_size_;
+  double step_rate_;
+  bool staircase_;
+};
+
+}  // namespace deepspeed::optim

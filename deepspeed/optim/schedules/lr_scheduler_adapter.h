@@ -1,0 +1,105 @@
+// Schedules of any type: an object with get_lr(), step(), state_dict() and load_state_dict() becomes an
+// LrScheduler.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json.h"
+#include "deepspeed/optim/schedules/lr_scheduler.h"
+#include "deepspeed/optim/slices/param_group.h"
+
+namespace deepspeed::optim {
+
+/// One rate a group, or a single one for all. Throws UsageError for any other number of rates.
+std::vector<double> rates_of_groups(const std::vector<double>& rates, size_t num_groups);
+inline std::vector<double> rates_of_groups(double rate, size_t num_groups) {
+  return std::vector<double>(num_groups, rate);
+}
+
+/// get_lr() gives one rate a group, or a number for all of them; state_dict() Json or anything that converts
+/// to Json and back, which load_state_dict() takes. `get_last_lr()` and `step(last_batch_iteration)` may be
+/// there as well.
+template <class T>
+concept UserLrScheduler = requires(T& scheduler, const Json& json) {
+  scheduler.step();
+  rates_of_groups(scheduler.get_lr(), size_t{1});
+  Json(scheduler.state_dict());
+  scheduler.load_state_dict(json.get<std::decay_t<decltype(scheduler.state_dict())>>());
+};
+
+/// Steps the user's object and writes its rates, get_last_lr() where there is one, into the groups: at
+/// construction, with every step and when a state was loaded. Objects without rates before their first step
+/// leave the groups as they are until then.
+template <UserLrScheduler T>
+class LrSchedulerAdapter : public LrScheduler {
+ public:
+  /// `groups` must outlive the adapter.
+  LrSchedulerAdapter(std::shared_ptr<T> scheduler, std::vector<ParamGroup>& groups)
+      : scheduler_(std::move(scheduler)), groups_(groups) {
+    write(/*may_be_missing=*/true);
+  }
+
+  /// Throws UsageError for a step by number where the object has no step(int64_t).
+  void step(std::optional<int64_t> last_batch_iteration = {}) override {
+    check_step(last_batch_iteration);
+    if (!last_batch_iteration) {
+      scheduler_->step();
+    } else if constexpr (kStepsByNumber) {
+      scheduler_->step(*last_batch_iteration);
+    }
+    write(/*may_be_missing=*/false);
+  }
+  void check_step(std::optional<int64_t> last_batch_iteration) const override {
+    if (!last_batch_iteration || kStepsByNumber) return;
+    raise<UsageError>("optim.lr_scheduler", "step(last_batch_iteration = ", *last_batch_iteration,
+                      "): the schedule has no step(int64_t); leave the number out");
+  }
+  std::vector<double> get_lr() const override {
+    return rates_of_groups(scheduler_->get_lr(), groups_.size());
+  }
+  std::vector<double> get_last_lr() const override { return last_lr_; }
+  Json state_dict() const override { return scheduler_->state_dict(); }
+  void load_state_dict(const Json& state) override {
+    scheduler_->load_state_dict(state.get<std::decay_t<decltype(scheduler_->state_dict())>>());
+    write(/*may_be_missing=*/false);
+  }
+
+ private:
+  static constexpr bool kStepsByNumber = requires(T & scheduler) { scheduler.step(int64_t{}); };
+
+  std::vector<double> rates() const {
+    if constexpr (requires { rates_of_groups(scheduler_->get_last_lr(), size_t{1}); }) {
+      return rates_of_groups(scheduler_->get_last_lr(), groups_.size());
+    } else {
+      return get_lr();
+    }
+  }
+
+  bool has_no_rates() const {
+    if constexpr (requires { scheduler_->get_last_lr().empty(); }) {
+      return scheduler_->get_last_lr().empty();
+    } else if constexpr (requires { scheduler_->get_lr().empty(); }) {
+      return scheduler_->get_lr().empty();
+    }
+    return false;
+  }
+
+  void write(bool may_be_missing) {
+    if (may_be_missing && has_no_rates()) return;
+    last_lr_ = rates();
+    for (size_t i = 0; i < groups_.size(); ++i) groups_[i].set_lr(last_lr_[i]);
+  }
+
+  std::shared_ptr<T> scheduler_;
+  std::vector<ParamGroup>& groups_;
+  std::vector<double> last_lr_;
+};
+
+}  // namespace deepspeed::optim

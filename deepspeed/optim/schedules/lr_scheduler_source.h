@@ -1,0 +1,107 @@
+// What a program may pass as its schedule: an object, or a callable that makes one over the optimizer.
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/optim/schedules/lr_scheduler.h"
+#include "deepspeed/optim/schedules/lr_scheduler_adapter.h"
+#include "deepspeed/optim/schedules/lr_scheduler_torch.h"
+#include "deepspeed/optim/slices/param_group.h"
+
+namespace deepspeed::optim {
+
+/// What a schedule is made over.
+struct LrSchedulerTarget {
+  std::vector<ParamGroup>& groups;  // must outlive the schedule
+  std::shared_ptr<torch::optim::Optimizer> torch_optimizer =
+      nullptr;  // the program's own; null: the config's
+};
+
+/// Throws UsageError for one of this library's schedules that was made over other groups than `target`'s:
+/// what it writes beside the rates would be lost.
+void check_is_not_foreign(const LrScheduler& scheduler);
+[[noreturn]] void refuse_missing_scheduler();
+
+/// A ready object, held by a shared_ptr: a UserLrScheduler, or a torch::optim::LRScheduler over the torch
+/// optimizer that is passed beside it. Or a callable of one argument, the parameter groups
+/// (std::vector<ParamGroup>&) or a torch::optim::Optimizer&, that returns such an object as a shared_ptr or
+/// unique_ptr. The callable's torch optimizer is the program's own where there is one, else a stand-in of the
+/// same groups whose rates the engine follows.
+class LrSchedulerSource {
+ public:
+  LrSchedulerSource(std::nullptr_t = nullptr) {}
+
+  template <class T>
+  LrSchedulerSource(std::shared_ptr<T> scheduler) {
+    if (scheduler == nullptr) return;
+    make_ = [scheduler = std::move(scheduler)](const LrSchedulerTarget& target) {
+      if constexpr (std::derived_from<T, LrScheduler>) check_is_not_foreign(*scheduler);
+      return adapt(scheduler, target, target.torch_optimizer);
+    };
+  }
+
+  template <class F>
+  requires std::invocable < F&, std::vector<ParamGroup>
+  & > LrSchedulerSource(F make) {
+    make_ = [make = std::move(make)](const LrSchedulerTarget& target) {
+      std::shared_ptr scheduler = make(target.groups);
+      return own_or_adapt(std::move(scheduler), target, target.torch_optimizer);
+    };
+  }
+
+  template <class F>
+  requires(std::invocable<F&, torch::optim::Optimizer&> && !std::invocable<F&, std::vector<ParamGroup>&>)
+      LrSchedulerSource(F make) {
+    make_ = [make = std::move(make)](const LrSchedulerTarget& target) {
+      const auto optimizer =
+          target.torch_optimizer ? target.torch_optimizer : stand_in_optimizer(target.groups);
+      std::shared_ptr scheduler = make(*optimizer);
+      return own_or_adapt(std::move(scheduler), target, optimizer);
+    };
+  }
+
+  explicit operator bool() const { return make_ != nullptr; }
+  /// Throws UsageError for an object that is null or does not belong to the optimizer.
+  std::shared_ptr<LrScheduler> make(const LrSchedulerTarget& target) const { return make_(target); }
+
+ private:
+  using TorchOptimizerPtr = std::shared_ptr<torch::optim::Optimizer>;
+
+  template <class T>
+  static std::shared_ptr<LrScheduler> adapt(const std::shared_ptr<T>& scheduler,
+                                            const LrSchedulerTarget& target,
+                                            const TorchOptimizerPtr& optimizer) {
+    if (scheduler == nullptr) refuse_missing_scheduler();
+    if constexpr (std::derived_from<T, torch::optim::LRScheduler>) {
+      return adapt_torch_scheduler(scheduler, optimizer, target.groups);
+    } else if constexpr (std::same_as<T, torch::optim::ReduceLROnPlateauScheduler>) {
+      refuse_plateau_scheduler();
+    } else {
+      static_assert(UserLrScheduler<T>,
+                    "a schedule needs get_lr(), step(), state_dict() and load_state_dict(state)");
+      return std::make_shared<LrSchedulerAdapter<T>>(scheduler, target.groups);
+    }
+  }
+
+  // A schedule of this library that was made over the groups themselves writes them by itself.
+  template <class T>
+  static std::shared_ptr<LrScheduler> own_or_adapt(std::shared_ptr<T> scheduler,
+                                                   const LrSchedulerTarget& target,
+                                                   const TorchOptimizerPtr& optimizer) {
+    if constexpr (std::derived_from<T, LrScheduler>) {
+      if (scheduler == nullptr) refuse_missing_scheduler();
+      return scheduler;
+    } else {
+      return adapt(scheduler, target, optimizer);
+    }
+  }
+
+  std::function<std::shared_ptr<LrScheduler>(const LrSchedulerTarget& target)> make_;
+};
+
+}  // namespace deepspeed::optim

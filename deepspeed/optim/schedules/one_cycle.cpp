@@ -1,0 +1,104 @@
+#include "deepspeed/optim/schedules/one_cycle.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+
+namespace deepspeed::optim {
+namespace {
+
+constexpr double kSecondBeta = 0.99;
+constexpr double kMinMomentum = 0.8, kMaxMomentum = 0.9;
+
+}  // namespace
+
+OneCycle::OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options)
+    : GroupLrScheduler(groups), options_(std::move(options)) {
+  if (options_.min_mom.empty()) options_.min_mom.assign(groups.size(), kMinMomentum);
+  if (options_.max_mom.empty()) options_.max_mom.assign(groups.size(), kMaxMomentum);
+  const OneCycleOptions& o = options_;
+  if (o.first_step_size < 1 || o.second_step_size < 0 || o.first_stair_count < 0 ||
+      o.second_stair_count < 0 || o.decay_step_size < 0) {
+    raise<UsageError>("optim.lr_scheduler",
+                      "OneCycle needs a first step size above 0 and no negative size or count");
+  }
+  for (const auto* numbers : {&o.min_lr, &o.max_lr, &o.min_mom, &o.max_mom}) {
+    if (numbers->size() == groups.size()) continue;
+    raise<UsageError>("optim.lr_scheduler", numbers->size(), " rates or momenta for ", groups.size(),
+                      " parameter groups");
+  }
+  const auto has_betas = [](const ParamGroup& group) { return group.options.contains("betas"); };
+  if (options_.momentum && !std::all_of(groups.begin(), groups.end(), has_betas)) {
+    log::warning("cycle_momentum is off: the optimizer has no hyperparameter 'betas'");
+    options_.momentum = false;
+  }
+  write();
+}
+
+double OneCycle::continuous_scale(int64_t batch) const {
+  const double total = static_cast<double>(total_size());
+  const double ratio = static_cast<double>(options_.first_step_size) / total;
+  const double b = static_cast<double>(batch);
+  const double cycle = std::floor(1 + b / total);
+  const double x = 1 + b / total - cycle;
+  return x <= ratio ? x / ratio : (x - 1) / (ratio - 1);
+}
+
+double OneCycle::scale_at(int64_t t) const {
+  const int64_t batch = t + 1;
+  const int64_t in_cycle = batch % total_size();
+  const bool first = in_cycle <= options_.first_step_size;
+  const int64_t stairs = first ? options_.first_stair_count : options_.second_stair_count;
+  if (stairs == 0) {
+    return continuous_scale(batch);
+  }
+  const double way = static_cast<double>((first ? in_cycle : total_size() - in_cycle) * stairs);
+  const double size = static_cast<double>(first ? options_.first_step_size : options_.second_step_size);
+  return std::floor(way / size) / static_cast<double>(stairs);
+}
+
+double OneCycle::decay_interval(int64_t t) const {
+  const int64_t decay_steps = t - total_size() + 1;
+  return options_.decay_step_size == 0
+             ? 0.0
+             : static_cast<double>(decay_steps) / static_cast<double>(options_.decay_step_size);
+}
+
+std::vector<double> OneCycle::rates_at(int64_t t) const {
+  std::vector<double> rates(options_.min_lr);
+  if (t < 0) {
+    return rates;
+  }
+  for (size_t i = 0; i < rates.size(); ++i) {
+    if (t < total_size()) {
+      rates[i] += (options_.max_lr[i] - options_.min_lr[i]) * scale_at(t);
+    } else {
+      rates[i] /= 1 + options_.decay_lr_rate * decay_interval(t);
+    }
+  }
+  return rates;
+}
+
+double OneCycle::momentum_at(int64_t t, size_t group) const {
+  const double min_mom = options_.min_mom[group], max_mom = options_.max_mom[group];
+  if (t < 0) {
+    return min_mom;
+  }
+  if (t < total_size()) {
+    return max_mom - (max_mom - min_mom) * scale_at(t);
+  }
+  return max_mom * (1 + options_.decay_mom_rate * decay_interval(t));
+}
+
+void OneCycle::write_extra(int64_t t) {
+  if (!options_.momentum) {
+    return;
+  }
+  for (size_t i = 0; i < groups().size(); ++i) {
+    groups()[i].options.set("betas", std::pair{momentum_at(t, i), kSecondBeta});
+  }
+}
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,50 @@
+// OneCycle: the rate goes up and down once, the momentum against it, then both decay (Smith, arXiv
+// 1803.09820).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "deepspeed/optim/schedules/group_lr_scheduler.h"
+
+namespace deepspeed::optim {
+
+/// Named as in the config, without the prefix "cycle_".
+struct OneCycleOptions {
+  std::vector<double> min_lr;  // one a group
+  std::vector<double> max_lr;
+  double decay_lr_rate = 0;
+  int64_t first_step_size = 2000;
+  int64_t second_step_size = 2000;
+  int64_t first_stair_count = 0;  // 0: no stairs
+  int64_t second_stair_count = 0;
+  int64_t decay_step_size = 0;
+  bool momentum = true;              // write "betas" too; off with a warning where a group has none
+  std::vector<double> min_mom = {};  // one a group; empty: 0.8
+  std::vector<double> max_mom = {};  // one a group; empty: 0.9
+  double decay_mom_rate = 0;
+};
+
+class OneCycle : public GroupLrScheduler {
+ public:
+  /// Throws UsageError for a first step below 1, negative sizes or counts, and numbers that are not one a
+  /// group.
+  OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options);
+
+ protected:
+  std::vector<double> rates_at(int64_t t) const override;
+  void write_extra(int64_t t) override;
+
+ private:
+  int64_t total_size() const { return options_.first_step_size + options_.second_step_size; }
+  /// How far up the cycle t is, from 0 to 1.
+  double scale_at(int64_t t) const;
+  double continuous_scale(int64_t batch) const;
+  double momentum_at(int64_t t, size_t group) const;
+  /// Decay steps, in units of decay_step_size, since the cycle's end; 0 where there is no decay.
+  double decay_interval(int64_t t) const;
+
+  OneCycleOptions options_;
+};
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,77 @@
+// The schedules that begin with a warm-up: WarmupLR, WarmupDecayLR, WarmupCosineLR.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "deepspeed/optim/schedules/group_lr_scheduler.h"
+
+namespace deepspeed::optim {
+
+/// The warm-up's share of the way, from 0 to 1, over `num_steps` steps: ln(t + 1) / ln(N) or t / N.
+class Warmup {
+ public:
+  enum class Shape { kLog, kLinear };
+  /// Throws UsageError for a number of steps below 1; 1 counts as 2, since ln(1) is 0.
+  Warmup(int64_t num_steps, Shape shape);
+
+  int64_t num_steps() const { return num_steps_; }
+  /// For 0 <= t < num_steps.
+  double at(int64_t t) const;
+
+ private:
+  int64_t num_steps_;
+  Shape shape_;
+};
+
+/// From min_lr to max_lr, one of each a group, then constant.
+class WarmupLr : public GroupLrScheduler {
+ public:
+  WarmupLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, std::vector<double> max_lr,
+           Warmup warmup);
+
+ protected:
+  std::vector<double> rates_at(int64_t t) const override { return blend(t, 1.0); }
+  /// The rates at t, with `after` as the share once the warm-up is over.
+  std::vector<double> blend(int64_t t, double after) const;
+  const Warmup& warmup() const { return warmup_; }
+
+ private:
+  std::vector<double> min_lr_;
+  std::vector<double> max_lr_;
+  Warmup warmup_;
+};
+
+/// The same, then linearly down to min_lr at `total_num_steps`.
+class WarmupDecayLr : public WarmupLr {
+ public:
+  WarmupDecayLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, std::vector<double> max_lr,
+                Warmup warmup, int64_t total_num_steps);
+
+ protected:
+  std::vector<double> rates_at(int64_t t) const override;
+
+ private:
+  int64_t total_num_steps_;
+};
+
+/// Multiples of each group's rate at construction: up to 1, then down along a cosine to `cos_min_ratio`.
+class WarmupCosineLr : public GroupLrScheduler {
+ public:
+  WarmupCosineLr(std::vector<ParamGroup>& groups, Warmup warmup, double warmup_min_ratio,
+                 int64_t total_num_steps, double cos_min_ratio);
+
+ protected:
+  std::vector<double> rates_at(int64_t t) const override;
+
+ private:
+  double ratio_at(int64_t t) const;
+
+  std::vector<double> base_lr_;
+  Warmup warmup_;
+  double warmup_min_ratio_;
+  int64_t total_num_steps_;
+  double cos_min_ratio_;
+};
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,113 @@
+// The interface of all optimizers: they step flat slices of the parameter space and are told which parameter
+// each interval belongs to. They never see the model, the process group or the ZeRO stage.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
+#include "deepspeed/optim/slices/cut_parameters.h"
+#include "deepspeed/optim/slices/param_group.h"
+
+namespace deepspeed::optim {
+
+/// An interval of a slice that belongs to one parameter.
+struct Segment {
+  int64_t param_index = 0;      // in the group's param_names
+  Interval in_slice;            // elements of the slice
+  int64_t offset_in_param = 0;  // the parameter's element at in_slice.begin
+  std::vector<int64_t> shape;   // of the whole parameter
+};
+
+/// The elements of a flat tensor of the slice that belong to the segment; undefined where the tensor is.
+inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
+  return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
+}
+
+/// What one call updates: a contiguous piece of one group's flat space. `id` names it for the life of the
+/// optimizer (its state hangs on it); padding elements belong to no segment. Where it is one of the pieces
+/// that a larger slice was cut into, `whole` names that one, whose random numbers are used.
+struct FlatSlice {
+  size_t id = 0;
+  size_t group = 0;
+  // (n) fp32 or fp64, updated in place; or int16, the lower halves of split masters; or fp16 or bf16, rounded
+  // to nearest.
+  at::Tensor master;
+  at::Tensor gradient;       // (n) fp32, fp16 or bf16; of an fp64 master fp64
+  at::Tensor low_precision;  // (n) 16-bit copy of the new master to write, or undefined; of split masters the
+                             // upper half, bf16, read and written (kernels/split_master.h)
+  const Hyperparameters* options = nullptr;  // to step it with; null: those of its group
+  const std::vector<Segment>* segments = nullptr;
+  const CutParameters* cut = nullptr;  // of the group; null: every segment is a whole parameter
+  std::optional<size_t> whole = {};
+  int64_t begin_in_whole = 0;  // elements
+};
+
+/// State of one slice: named flat tensors of its size, and the number of steps made.
+struct SliceState {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;  // e.g. exp_avg, exp_avg_sq
+  int64_t step = 0;
+};
+
+class Optimizer {
+ public:
+  explicit Optimizer(std::vector<ParamGroup> groups) : groups_(std::move(groups)) {}
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// DeepSpeed's name of the class, e.g. "FusedAdam".
+  virtual std::string name() const = 0;
+  /// Whether an update of one element reads that element's data alone, so that a slice may cut a parameter
+  /// anywhere.
+  virtual bool is_elementwise() const = 0;
+  /// Whether it steps slices that cut parameters: by itself, or through FlatSlice::cut.
+  virtual bool steps_cut_parameters() const { return is_elementwise(); }
+  /// Whether it steps slices whose masters are split; others get fp32 ones.
+  virtual bool steps_split_masters() const { return false; }
+  /// Whether it steps slices whose masters are the 16-bit weights themselves; others get an fp32 copy of
+  /// them.
+  virtual bool steps_sixteen_bit_masters() const { return false; }
+  /// Whether low_precision may be the gradient's memory, in host memory: it is read first, element by
+  /// element.
+  virtual bool writes_over_gradients() const { return false; }
+  /// Whether take_back() exists for it.
+  virtual bool takes_steps_back() const { return false; }
+  /// Of the state that grows with the parameters; kFloat means fp64 for masters of fp64.
+  virtual at::ScalarType state_dtype() const { return at::kFloat; }
+
+  /// One update of one slice; the gradient is multiplied by `gradient_scale` first. State is made at first
+  /// use.
+  virtual void step(const FlatSlice& slice, double gradient_scale) = 0;
+
+  /// Takes the last step() of the slice back, which had the same arguments: to within its roundings, and the
+  /// first one exactly in its states. Throws UsageError where it cannot.
+  virtual void take_back(const FlatSlice&, double) {
+    raise<UsageError>("optim.optimizer", name(), " takes no step back");
+  }
+
+  /// State of a slice as it stands, tensors shared with the optimizer; empty before its first step.
+  virtual SliceState state(size_t slice_id) const = 0;
+  /// Takes over copies; a state of fp64 stays one where the optimizer's are fp32. Throws UsageError where
+  /// names or sizes do not fit.
+  virtual void load_state(size_t slice_id, const SliceState& state) = 0;
+  /// Throws UsageError where load_state() would for the names and the step of a state, whose tensors may have
+  /// no elements here.
+  virtual void check_state(const SliceState& state) const = 0;
+  /// Bytes of all state tensors.
+  virtual int64_t state_bytes() const = 0;
+
+  std::vector<ParamGroup>& param_groups() { return groups_; }
+  const std::vector<ParamGroup>& param_groups() const { return groups_; }
+
+ private:
+  std::vector<ParamGroup> groups_;
+};
+
+}  // namespace deepspeed::optim

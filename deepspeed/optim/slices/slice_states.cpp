@@ -1,0 +1,84 @@
+#include "deepspeed/optim/slices/slice_states.h"
+
+#include <utility>
+
+#include <ATen/ops/full.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::optim {
+
+SliceStates::SliceStates(const char* where, std::vector<std::string> names, at::ScalarType dtype)
+    : where_(where), names_(std::move(names)), dtype_(dtype) {
+  if (dtype != at::kFloat && dtype != at::kHalf && dtype != at::kBFloat16) {
+    raise<UsageError>(where, "the state's dtype is ", dtype, ", expected Float, Half or BFloat16");
+  }
+}
+
+SliceStates::Entry& SliceStates::of(const FlatSlice& slice, double initial_value) {
+  Entry& entry = entries_[slice.id];
+  const auto options =
+      slice.master.options().dtype(state_dtype_of(where_, slice, dtype_)).requires_grad(false);
+  while (entry.tensors.size() < names_.size()) {
+    entry.tensors.push_back(at::full({slice.master.numel()}, initial_value, options));
+  }
+  for (at::Tensor& tensor : entry.tensors) {
+    check_state_numel(where_, slice, tensor);
+    tensor = tensor.to(options);  // it may come from a file
+  }
+  return entry;
+}
+
+SliceState SliceStates::state(size_t slice_id) const {
+  const auto it = entries_.find(slice_id);
+  if (it == entries_.end()) {
+    return {};
+  }
+  SliceState state;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    state.tensors.emplace_back(names_[i], it->second.tensors[i]);
+  }
+  state.step = it->second.step;
+  return state;
+}
+
+void SliceStates::load_state(size_t slice_id, const SliceState& state) {
+  auto copies = copy_state(where_, state, names_, dtype_);
+  const auto it = entries_.find(slice_id);
+  if (it != entries_.end() && it->second.tensors.front().numel() != copies.front().numel()) {
+    raise<UsageError>(where_, "slice ", slice_id, " has ", it->second.tensors.front().numel(),
+                      " elements, the state has ", copies.front().numel());
+  }
+  entries_[slice_id] = {std::move(copies), state.step};
+}
+
+int64_t SliceStates::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [id, entry] : entries_) {
+    for (const at::Tensor& tensor : entry.tensors) {
+      bytes += static_cast<int64_t>(tensor.nbytes());
+    }
+  }
+  return bytes;
+}
+
+const Hyperparameters& options_of(const char* where, const Optimizer& optimizer, const FlatSlice& slice) {
+  if (slice.group >= optimizer.param_groups().size()) {
+    raise<UsageError>(where, "slice ", slice.id, " names group ", slice.group, " of ",
+                      optimizer.param_groups().size());
+  }
+  return slice.options != nullptr ? *slice.options : optimizer.param_groups()[slice.group].options;
+}
+
+void set_defaults(std::vector<ParamGroup>& groups,
+                  const std::vector<std::pair<std::string, HyperparameterValue>>& defaults) {
+  for (ParamGroup& group : groups) {
+    for (const auto& [name, value] : defaults) {
+      if (!group.options.contains(name)) {
+        group.options.set(name, value);
+      }
+    }
+  }
+}
+
+}  // namespace deepspeed::optim

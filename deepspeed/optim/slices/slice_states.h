@@ -1,0 +1,53 @@
+// The state of an optimizer by slice: tensors of one dtype under fixed names, and the number of steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/optim/slices/slice_state.h"
+
+namespace deepspeed::optim {
+
+class SliceStates {
+ public:
+  struct Entry {
+    std::vector<at::Tensor> tensors;  // (n), in the order of the names
+    int64_t step = 0;
+  };
+
+  /// `where` names the optimizer in errors; `names` as in checkpoints, e.g. {"exp_avg", "exp_avg_sq"}. Throws
+  /// UsageError for a dtype other than fp32, fp16 and bf16.
+  SliceStates(const char* where, std::vector<std::string> names, at::ScalarType dtype = at::kFloat);
+
+  /// The slice's entry, of zeros (or `initial_value`) at first use, on the slice's device; fp64 instead of
+  /// fp32 where the slice's masters are. Throws UsageError where the slice changed its size.
+  Entry& of(const FlatSlice& slice, double initial_value = 0.0);
+
+  /// What Optimizer's functions of these names do.
+  SliceState state(size_t slice_id) const;
+  void load_state(size_t slice_id, const SliceState& state);
+  void check_state(const SliceState& state) const { check_state_names(where_, state, names_); }
+  int64_t bytes() const;
+  at::ScalarType dtype() const { return dtype_; }
+
+ private:
+  const char* where_;
+  std::vector<std::string> names_;
+  at::ScalarType dtype_;
+  std::unordered_map<size_t, Entry> entries_;  // by slice id
+};
+
+/// The options of the slice, or else of its group. Throws UsageError where the slice names a group that is
+/// not there.
+const Hyperparameters& options_of(const char* where, const Optimizer& optimizer, const FlatSlice& slice);
+
+/// Sets what the groups lack.
+void set_defaults(std::vector<ParamGroup>& groups,
+                  const std::vector<std::pair<std::string, HyperparameterValue>>& defaults);
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,27 @@
+// For optimizers whose update of one element reads the whole parameter.
+#pragma once
+
+#include "deepspeed/optim/slices/optimizer.h"
+
+namespace deepspeed::optim {
+
+/// The number of elements of the parameter that the segment belongs to.
+int64_t parameter_numel(const Segment& segment);
+
+/// Whether the segment is all of its parameter.
+bool is_whole(const Segment& segment);
+
+/// The segment of the parameter; null where the slice has no part of it.
+const Segment* find_segment(const FlatSlice& slice, int64_t param_index);
+
+/// The slice's segments. Throws UsageError, naming `where`, where the slice has none or one of them is a part
+/// of its parameter.
+const std::vector<Segment>& whole_parameters(const char* where, const FlatSlice& slice);
+
+/// The slice's segments, whole or parts. Throws UsageError, naming `where`, where the slice has none.
+const std::vector<Segment>& segments_of(const char* where, const FlatSlice& slice);
+
+/// Throws UsageError, naming `where`, for a part of a parameter.
+void check_whole_parameter(const char* where, const FlatSlice& slice, const Segment& segment);
+
+}  // namespace deepspeed::optim

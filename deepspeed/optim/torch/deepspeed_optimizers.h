@@ -1,0 +1,263 @@
+// DeepSpeed's optimizer classes, under its names and with its arguments, for any program on LibTorch
+// (docs/optimizers.md):
+//
+//   deepspeed::FusedAdam optimizer(model->parameters(), deepspeed::FusedAdamOptions().lr(1e-3));
+//   loss.backward();
+//   optimizer.step();
+//   optimizer.zero_grad();
+//
+// Groups with options of their own are torch's: OptimizerParamGroup(params,
+// std::make_unique<FusedAdamOptions>(...)). The classes whose names begin with DeepSpeedCPU take parameters
+// on the CPU alone; the others run on CPU and CUDA. set_grad_none of DeepSpeed's classes is the argument of
+// torch's zero_grad.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <torch/arg.h>
+
+#include "deepspeed/optim/torch/native_optimizer.h"
+
+namespace deepspeed {
+
+using Betas = std::pair<double, double>;
+
+namespace optim {
+
+/// A group's own options, of both classes of Adam.
+template <class Self, class Visitor>
+void visit_adam_options(Self& self, const Visitor& visitor) {
+  visitor("lr", self.lr());
+  visitor("bias_correction", self.bias_correction());
+  visitor("betas", self.betas());
+  visitor("eps", self.eps());
+  visitor("weight_decay", self.weight_decay());
+}
+
+/// Of both classes of Lion.
+template <class Self, class Visitor>
+void visit_lion_options(Self& self, const Visitor& visitor) {
+  visitor("lr", self.lr());
+  visitor("betas", self.betas());
+  visitor("weight_decay", self.weight_decay());
+}
+
+}  // namespace optim
+
+struct FusedAdamOptions : optim::NativeOptionsOf<FusedAdamOptions> {
+  TORCH_ARG(double, lr) = 1e-3;
+  TORCH_ARG(bool, bias_correction) = true;
+  TORCH_ARG(Betas, betas) = {0.9, 0.999};
+  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(bool, adam_w_mode) = true;  // of all groups alike
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(bool, amsgrad) = false;  // true is an error, as in DeepSpeed
+  /// fp32, or bf16: half the memory, rounded stochastically. Of all groups alike. (Not in DeepSpeed.)
+  TORCH_ARG(at::ScalarType, moment_dtype) = at::kFloat;
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    optim::visit_adam_options(self, visitor);
+  }
+};
+
+struct DeepSpeedCPUAdamOptions : optim::NativeOptionsOf<DeepSpeedCPUAdamOptions> {
+  TORCH_ARG(double, lr) = 1e-3;
+  TORCH_ARG(bool, bias_correction) = true;
+  TORCH_ARG(Betas, betas) = {0.9, 0.999};
+  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(bool, amsgrad) = false;    // true is an error, as in DeepSpeed
+  TORCH_ARG(bool, adamw_mode) = true;  // of all groups alike
+  /// false: moments of the parameters' dtype, which must be the same for all; bf16 is rounded stochastically,
+  /// fp16 to nearest.
+  TORCH_ARG(bool, fp32_optimizer_states) = true;
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    optim::visit_adam_options(self, visitor);
+  }
+};
+
+struct FusedLambOptions : optim::NativeOptionsOf<FusedLambOptions> {
+  TORCH_ARG(double, lr) = 1e-3;
+  TORCH_ARG(bool, bias_correction) = true;
+  TORCH_ARG(Betas, betas) = {0.9, 0.999};
+  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(bool, eps_inside_sqrt) = false;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(double, max_grad_norm) = 0;  // above 0: the norm that a group's gradients are clipped to
+  TORCH_ARG(double, max_coeff) = 10;
+  TORCH_ARG(double, min_coeff) = 0.01;
+  TORCH_ARG(bool, amsgrad) = false;  // true is an error, as in DeepSpeed
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    visitor("lr", self.lr());
+    visitor("bias_correction", self.bias_correction());
+    visitor("betas", self.betas());
+    visitor("eps", self.eps());
+    visitor("eps_inside_sqrt", self.eps_inside_sqrt());
+    visitor("weight_decay", self.weight_decay());
+    visitor("max_grad_norm", self.max_grad_norm());
+    visitor("max_coeff", self.max_coeff());
+    visitor("min_coeff", self.min_coeff());
+  }
+};
+
+struct FusedLionOptions : optim::NativeOptionsOf<FusedLionOptions> {
+  TORCH_ARG(double, lr) = 1e-3;
+  TORCH_ARG(Betas, betas) = {0.9, 0.999};
+  TORCH_ARG(double, weight_decay) = 0;
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    optim::visit_lion_options(self, visitor);
+  }
+};
+
+struct DeepSpeedCPULionOptions : optim::NativeOptionsOf<DeepSpeedCPULionOptions> {
+  TORCH_ARG(double, lr) = 1e-3;
+  TORCH_ARG(Betas, betas) = {0.9, 0.999};
+  TORCH_ARG(double, weight_decay) = 0;
+  /// false: a state of the parameters' dtype, which must be the same for all, rounded to nearest.
+  TORCH_ARG(bool, fp32_optimizer_states) = true;
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    optim::visit_lion_options(self, visitor);
+  }
+};
+
+struct DeepSpeedCPUAdagradOptions : optim::NativeOptionsOf<DeepSpeedCPUAdagradOptions> {
+  TORCH_ARG(double, lr) = 1e-2;
+  TORCH_ARG(double, eps) = 1e-10;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(bool, amsgrad) = false;  // true is an error
+  /// false: a state of the parameters' dtype, which must be the same for all, rounded to nearest.
+  TORCH_ARG(bool, fp32_optimizer_states) = true;
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    visitor("lr", self.lr());
+    visitor("eps", self.eps());
+    visitor("weight_decay", self.weight_decay());
+  }
+};
+
+/// Of a group of matrices (use_muon), or of a group for Adam, whose rate is 3e-4 unless told otherwise.
+struct MuonOptions : optim::NativeOptionsOf<MuonOptions> {
+  MuonOptions() : MuonOptions(true) {}
+  explicit MuonOptions(bool use_muon) : lr_(use_muon ? 0.02 : 3e-4), use_muon_(use_muon) {}
+  TORCH_ARG(double, lr);
+  TORCH_ARG(bool, use_muon);
+  TORCH_ARG(double, momentum) = 0.95;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(std::string, ns_method) = "gram";  // or "standard"
+  TORCH_ARG(Betas, betas) = {0.9, 0.95};       // this and eps: of Adam
+  TORCH_ARG(double, eps) = 1e-10;
+
+ public:
+  template <class Self, class Visitor>
+  static void visit(Self& self, const Visitor& visitor) {
+    visitor("lr", self.lr());
+    visitor("use_muon", self.use_muon());
+    visitor("momentum", self.momentum());
+    visitor("weight_decay", self.weight_decay());
+    visitor("ns_method", self.ns_method());
+    visitor("betas", self.betas());
+    visitor("eps", self.eps());
+  }
+};
+
+/// What the classes below have in common: they are made of parameters or of groups. Throw where options do
+/// not fit.
+template <class Options>
+class DeepSpeedOptimizer : public optim::NativeOptimizer {
+ public:
+  explicit DeepSpeedOptimizer(const std::vector<torch::optim::OptimizerParamGroup>& groups,
+                              Options defaults = {})
+      : NativeOptimizer(groups, std::make_unique<Options>(defaults)) {
+    check_groups();
+  }
+  explicit DeepSpeedOptimizer(std::vector<at::Tensor> params, Options defaults = {})
+      : DeepSpeedOptimizer({torch::optim::OptimizerParamGroup(std::move(params))}, std::move(defaults)) {}
+  std::unique_ptr<optim::FlatOptimizer> make_flat(std::vector<optim::ParamGroup> groups) const override;
+
+ protected:
+  void check_options(const optim::NativeOptions& options) const override;
+  void check_parameter(const at::Tensor& parameter, const optim::NativeOptions& options) const override;
+  double gradient_scale(const torch::optim::OptimizerParamGroup& group) const override;
+
+ private:
+  const Options& own_defaults() const { return static_cast<const Options&>(defaults()); }
+};
+
+extern template class DeepSpeedOptimizer<FusedAdamOptions>;
+extern template class DeepSpeedOptimizer<DeepSpeedCPUAdamOptions>;
+extern template class DeepSpeedOptimizer<FusedLambOptions>;
+extern template class DeepSpeedOptimizer<FusedLionOptions>;
+extern template class DeepSpeedOptimizer<DeepSpeedCPULionOptions>;
+extern template class DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
+extern template class DeepSpeedOptimizer<MuonOptions>;
+
+using FusedAdam = DeepSpeedOptimizer<FusedAdamOptions>;
+using FusedLion = DeepSpeedOptimizer<FusedLionOptions>;
+using DeepSpeedCPULion = DeepSpeedOptimizer<DeepSpeedCPULionOptions>;
+using DeepSpeedCPUAdagrad = DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
+using Muon = DeepSpeedOptimizer<MuonOptions>;
+
+/// A sub-group is a piece of the parameters that is stepped when its gradient is there, before those of
+/// others: the caller puts its tensor into a group, steps it with the state of its number, and may take the
+/// step back, as after an overflow that showed later. Their states are apart from those of step(), and
+/// torch::save keeps none of them.
+class DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAdamOptions> {
+ public:
+  using DeepSpeedOptimizer::DeepSpeedOptimizer;
+
+  /// Steps the one parameter with a gradient that the groups hold. Keeps copies of what it overwrites (the
+  /// weights and both moments) until the sub-group's next step, its rollback, or release_rollbacks(). Returns
+  /// the closure's loss, or an undefined tensor. Throws UsageError where the groups hold no gradient, or
+  /// several.
+  at::Tensor step_subgroup(int64_t subgroup_id, LossClosure closure = nullptr);
+  /// Takes the sub-group's last step back, bit for bit, also one with a gradient that was not finite. Throws
+  /// UsageError where there is no step to take back.
+  void rollback_subgroup(int64_t subgroup_id);
+  /// From here on the steps made so far stand; their copies are freed.
+  void release_rollbacks() { undos_.clear(); }
+
+  /// As state_of() and load_state_of().
+  optim::SliceState state_of_subgroup(int64_t subgroup_id) const;
+  void load_state_of_subgroup(int64_t subgroup_id, const optim::SliceState& state);
+
+ private:
+  struct Undo {
+    at::Tensor parameter;
+    at::Tensor weights;  // before the step
+    optim::SliceState state;
+  };
+
+  size_t slice_of(int64_t subgroup_id);
+
+  std::unordered_map<int64_t, size_t> slices_;  // by sub-group
+  std::unordered_map<int64_t, Undo> undos_;
+};
+
+class FusedLamb : public DeepSpeedOptimizer<FusedLambOptions> {
+ public:
+  using DeepSpeedOptimizer::DeepSpeedOptimizer;
+  /// The trust ratios of the last step, one a parameter that had a gradient, in the order of the groups.
+  std::vector<double> get_lamb_coeffs() const;
+};
+
+}  // namespace deepspeed

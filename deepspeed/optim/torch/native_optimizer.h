@@ -1,0 +1,95 @@
+// This library's optimizers as torch::optim::Optimizer, for any program on LibTorch: they step the parameters
+// that they are given, one slice a parameter, with the same code that the engine runs on flat slices.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <torch/optim/optimizer.h>
+
+#include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/optim/torch/native_options.h"
+
+namespace deepspeed::optim {
+
+/// Of this library, in classes where Optimizer names torch's.
+using FlatOptimizer = Optimizer;
+
+/// Parameters are fp32, fp16 or bf16, of any strides; a 16-bit parameter is updated in fp32 and rounded.
+/// Gradients are fp32, fp16 or bf16, dense or sparse; a parameter without one is left alone. torch::save and
+/// torch::load keep options and state.
+class NativeOptimizer : public torch::optim::Optimizer {
+ public:
+  ~NativeOptimizer() override;
+
+  /// As torch's, with the options that the group came with. (torch 2.15 gives a group the defaults unless its
+  /// options are one of torch's own classes, whose fields it knows.)
+  void add_param_group(const torch::optim::OptimizerParamGroup& group);
+
+  /// One step; returns the closure's loss, or an undefined tensor. Throws UsageError for a parameter or
+  /// gradient that the class cannot step.
+  at::Tensor step(LossClosure closure = nullptr) override;
+
+  /// The state of one of the parameters: flat tensors that are shared with the optimizer, and its step; empty
+  /// before the first.
+  SliceState state_of(const at::Tensor& parameter) const;
+  /// Takes over copies. Throws UsageError where names or sizes do not fit, or the parameter is none of the
+  /// optimizer's.
+  void load_state_of(const at::Tensor& parameter, const SliceState& state);
+  int64_t state_bytes() const;
+
+  void save(torch::serialize::OutputArchive& archive) const override;
+  /// Throws UsageError where the archive is of another class or of other groups.
+  void load(torch::serialize::InputArchive& archive) override;
+
+  /// DeepSpeed's name of the class.
+  std::string name() const;
+  /// The same optimizer for flat slices, with these groups and no state: what the engine steps.
+  virtual std::unique_ptr<FlatOptimizer> make_flat(std::vector<ParamGroup> groups) const = 0;
+
+ protected:
+  NativeOptimizer(const std::vector<torch::optim::OptimizerParamGroup>& groups,
+                  std::unique_ptr<NativeOptions> defaults);
+
+  /// Throws where options do not fit the class: of one group, beside the defaults of all.
+  virtual void check_options(const NativeOptions& options) const = 0;
+  /// check_options for every group; constructors end with it.
+  void check_groups() const;
+  /// Throws where the class, with these options of the group, cannot step the parameter by its gradient.
+  virtual void check_parameter(const at::Tensor& parameter, const NativeOptions& options) const = 0;
+  /// What holds for all classes.
+  void check_supported(const at::Tensor& parameter, bool takes_sparse_gradients) const;
+  /// What the gradients of the group are multiplied by.
+  virtual double gradient_scale(const torch::optim::OptimizerParamGroup& group) const;
+
+  /// The flat optimizer with the options of the groups as they stand; made at first use.
+  FlatOptimizer& flat();
+  const FlatOptimizer* flat_if_made() const { return flat_.get(); }
+  /// The id of a parameter's slice; none before its first step.
+  std::optional<size_t> find_slice_id(const at::Tensor& parameter) const;
+  /// An id for a slice that is no parameter's.
+  size_t new_slice_id() { return num_slices_++; }
+  /// Steps the parameter with the state of the slice. flat() must have been called.
+  void step_slice(size_t slice_id, size_t group, const at::Tensor& parameter, double scale);
+
+ private:
+  size_t slice_id(const at::Tensor& parameter);  // new at first use
+  /// Throws UsageError for a tensor that is no parameter of the groups.
+  void check_is_parameter(const at::Tensor& parameter) const;
+
+  std::unique_ptr<FlatOptimizer> flat_;
+  std::unordered_map<const at::TensorImpl*, size_t> slice_ids_;
+  size_t num_slices_ = 0;
+};
+
+/// The options of the groups, in their order, without names of parameters.
+std::vector<ParamGroup> flat_groups(const torch::optim::Optimizer& optimizer);
+
+/// Sets the options that `from` holds; others of the group, its defaults, stay.
+void set_options(const Hyperparameters& from, ParamGroup& group);
+
+}  // namespace deepspeed::optim

@@ -1,0 +1,34 @@
+// What the adapter must know of a class of torch::optim: C++ optimizers have no generic options and state
+// dictionary.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <torch/optim/optimizer.h>
+
+#include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/optim/slices/param_group.h"
+
+namespace deepspeed::optim {
+
+/// Names are those of torch in Python. All these classes update each element by itself.
+struct TorchOptimizerClass {
+  const char* name;
+  bool (*matches)(const torch::optim::Optimizer& optimizer);
+  void (*read_options)(const torch::optim::OptimizerOptions& from, Hyperparameters& to);
+  void (*write_options)(const Hyperparameters& from, torch::optim::OptimizerOptions& to);
+  /// Tensors and step as they stand, tensors shared. Where a state has no step of its own, 0.
+  SliceState (*read_state)(const torch::optim::OptimizerParamState& from);
+  /// A state that shares the tensors. Throws UsageError for a tensor that the class does not know or that is
+  /// missing.
+  std::unique_ptr<torch::optim::OptimizerParamState> (*make_state)(const SliceState& from);
+  /// The state that a tensor must have before its first step, or null where torch makes it.
+  std::unique_ptr<torch::optim::OptimizerParamState> (*initial_state)(
+      const torch::optim::OptimizerOptions& options, const at::Tensor& parameter);
+};
+
+/// The entry of the optimizer's exact class, or null.
+const TorchOptimizerClass* find_torch_optimizer_class(const torch::optim::Optimizer& optimizer);
+
+}  // namespace deepspeed::optim
