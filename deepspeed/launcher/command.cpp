@@ -8,15 +8,15 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/launcher/announce.h"
-#include "deepspeed/launcher/core_list.h"
-#include "deepspeed/launcher/environment_file.h"
+#include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/numbers.h"
 #include "deepspeed/launcher/exit_codes.h"
-#include "deepspeed/launcher/numbers.h"
-#include "deepspeed/launcher/port.h"
-#include "deepspeed/launcher/program.h"
-#include "deepspeed/launcher/program_command.h"
-#include "deepspeed/launcher/resources.h"
+#include "deepspeed/launcher/node/port.h"
+#include "deepspeed/launcher/plan/core_list.h"
+#include "deepspeed/launcher/plan/environment_file.h"
+#include "deepspeed/launcher/plan/program.h"
+#include "deepspeed/launcher/plan/program_command.h"
+#include "deepspeed/launcher/plan/resources.h"
 
 namespace deepspeed::launcher {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "deepspeed/launcher/args.h"
-#include "deepspeed/launcher/machine.h"
-#include "deepspeed/launcher/node_launch.h"
+#include "deepspeed/launcher/args/args.h"
+#include "deepspeed/launcher/node/node_launch.h"
+#include "deepspeed/launcher/plan/machine.h"
 
 namespace deepspeed::launcher {
 

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "deepspeed/launcher/command.h"
-#include "deepspeed/launcher/oom_watch.h"
-#include "deepspeed/launcher/port.h"
-#include "deepspeed/launcher/program.h"
-#include "deepspeed/launcher/resources.h"
+#include "deepspeed/launcher/node/oom_watch.h"
+#include "deepspeed/launcher/node/port.h"
+#include "deepspeed/launcher/plan/program.h"
+#include "deepspeed/launcher/plan/resources.h"
 
 #include "tests/launcher/error_text.h"
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
-#include "tests/launcher/launch_fixture.h"
+#include "tests/launcher/node/launch_fixture.h"
 
 namespace deepspeed::launcher {
 namespace {

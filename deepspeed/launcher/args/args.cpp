@@ -1,0 +1,218 @@
+#include "deepspeed/launcher/args/args.h"
+
+#include <memory>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/version.h"
+#include "deepspeed/config/help.h"
+#include "deepspeed/launcher/args/unsupported_flags.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+constexpr const char* kArgsWhere = "launcher.args";
+/// The values as CLI11 stores them, before they are checked against each other.
+struct RawArgs {
+  LaunchArgs args;
+  std::optional<int> num_procs;
+  std::optional<int> num_gpus;
+  std::optional<int> num_nodes;
+  std::optional<int> node_rank;
+  int master_port = kDefaultMasterPort;
+  int stop_grace = 0;
+  std::string log_level = "info";
+  bool quiet = false;
+  std::string help_section;
+  bool help_markdown = false;
+  UnsupportedFlags unsupported;
+};
+
+/// CLI11's help, with a usage line that says where the program's own arguments stand.
+class HelpText : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: deepspeed [flags] PROGRAM [arguments of PROGRAM]\n";
+  }
+};
+
+void add_resource_flags(CLI::App& app, RawArgs& raw) {
+  app.add_option("-H,--hostfile", raw.args.hostfile,
+                 "Lines 'HOST slots=N'; this version starts ranks on this machine only")
+      ->capture_default_str();
+  app.add_option("-i,--include", raw.args.include, "Hosts and slots to use: NAME[:SLOT,...][@NAME...]");
+  app.add_option("-e,--exclude", raw.args.exclude, "Hosts and slots to leave out, same grammar");
+  app.add_option("--num_procs,--num_accelerators", raw.num_procs,
+                 "Number of ranks: one a GPU, or on the CPU where the machine has no GPU");
+  app.add_option("--num_gpus", raw.num_gpus, "Number of ranks, each with a GPU");
+  app.add_option("--num_nodes", raw.num_nodes, "Number of machines (1 in this version)");
+  app.add_option("--node_rank", raw.node_rank, "This machine's number (0 in this version)");
+}
+
+void add_run_flags(CLI::App& app, RawArgs& raw) {
+  app.add_option("--master_port", raw.master_port, "Port at which the ranks meet")->capture_default_str();
+  app.add_option("--master_addr", raw.args.master_addr, "Address at which the ranks meet (127.0.0.1)");
+  app.add_flag("--bind_cores_to_rank", raw.args.bind_cores_to_rank,
+               "Give each rank its own share of the cores");
+  app.add_option("--bind_core_list", raw.args.bind_core_list,
+                 "Cores to share out, e.g. 0-3,8; switches --bind_cores_to_rank on");
+  app.add_option("--enable_each_rank_log", raw.args.each_rank_log_dir,
+                 "Folder for one log file a rank, in place of this terminal");
+  app.add_flag("--save_pid", raw.args.save_pid, "Keep this launcher's process id in /tmp/<id>.deepspeed");
+  app.add_option("--stop_grace", raw.stop_grace,
+                 "Seconds between a signal that is forwarded and the ranks' SIGKILL (30, or DS_STOP_GRACE)");
+  app.add_option("--log_level", raw.log_level,
+                 "debug, info, warning, error or critical: of the launcher and of the ranks")
+      ->capture_default_str();
+  app.add_flag("-q,--quiet", raw.quiet, "Same as --log_level error");
+}
+
+void add_python_flags(CLI::App& app, RawArgs& raw) {
+  app.add_flag("--module", raw.args.module, "PROGRAM is the name of a Python module, run as python -m does");
+  app.add_flag("--no_python", raw.args.no_python, "Run a .py file as the executable that it is");
+  app.add_flag("--no_local_rank", raw.args.no_local_rank,
+               "Give Python programs no --local_rank argument; executables never get one");
+}
+
+void add_help_flags(CLI::App& app, RawArgs& raw) {
+  app.add_option("--help-config", raw.help_section,
+                 "Print the keys of the config, of a SECTION of it, or those with a WORD, and exit")
+      ->expected(0, 1)
+      ->type_name("[SECTION|WORD]");
+  app.add_flag("--help-config-markdown", raw.help_markdown, "Print docs/config.md and exit");
+}
+
+/// What a flag that only prints asks for; nothing where none is given.
+std::optional<std::string> help_asked_for(const CLI::App& app, const RawArgs& raw) {
+  if (raw.help_markdown) return config::help_markdown();
+  if (app.count("--help-config") > 0) return config::help_text(raw.help_section);
+  return std::nullopt;
+}
+
+int at_least_one(const char* flag, int value) {
+  if (value < 1) raise<UsageError>(kArgsWhere, flag, " is ", value, ", expected a number of 1 or more");
+  return value;
+}
+
+// DeepSpeed's own default of these flags, which its scripts also write out: all GPUs, all machines.
+void forget_defaults(RawArgs& raw) {
+  for (auto* number : {&raw.num_gpus, &raw.num_nodes, &raw.node_rank}) {
+    if (*number == -1) number->reset();
+  }
+}
+
+void check_conflicts(const RawArgs& raw) {
+  const LaunchArgs& args = raw.args;
+  if (args.module && args.no_python) {
+    raise<UsageError>(kArgsWhere,
+                      "--module and --no_python are both given, expected one of them: a module needs ",
+                      "python to run it");
+  }
+  if (raw.num_procs && raw.num_gpus) {
+    raise<UsageError>(kArgsWhere, "--num_procs and --num_gpus are both given, expected one of them");
+  }
+  if (args.include.empty() && args.exclude.empty()) return;
+  if (!args.include.empty() && !args.exclude.empty()) {
+    raise<UsageError>(kArgsWhere, "--include and --exclude are both given, expected one of them");
+  }
+  const char* filter = args.include.empty() ? "--exclude" : "--include";
+  const std::pair<const char*, std::optional<int>> numbers[] = {
+      {"--num_nodes", raw.num_nodes}, {"--num_procs", raw.num_procs}, {"--num_gpus", raw.num_gpus}};
+  for (const auto& [flag, value] : numbers) {
+    if (!value) continue;
+    raise<UsageError>(kArgsWhere, flag, " and ", filter, " are both given; ", filter,
+                      " alone already says where ranks run");
+  }
+}
+
+void check_one_machine(const RawArgs& raw) {
+  constexpr const char* kWayOut =
+      " is not supported yet: this version starts ranks on one machine; leave the flag out";
+  if (raw.num_nodes && at_least_one("--num_nodes", *raw.num_nodes) > 1)
+    raise<NotSupportedError>(kArgsWhere, "--num_nodes ", *raw.num_nodes, kWayOut);
+  if (!raw.node_rank) return;
+  if (*raw.node_rank < 0)
+    raise<UsageError>(kArgsWhere, "--node_rank is ", *raw.node_rank, ", expected 0, this machine's number");
+  if (*raw.node_rank > 0) raise<NotSupportedError>(kArgsWhere, "--node_rank ", *raw.node_rank, kWayOut);
+}
+
+void take_number_of_ranks(RawArgs& raw) {
+  if (raw.num_gpus) raw.args.num_ranks = at_least_one("--num_gpus", *raw.num_gpus);
+  if (raw.num_procs) raw.args.num_ranks = at_least_one("--num_procs", *raw.num_procs);
+  raw.args.num_ranks_means_gpus = raw.num_gpus.has_value();
+}
+
+void take_port_and_log_level(const CLI::App& app, RawArgs& raw) {
+  if (app.count("--master_port") > 0) {
+    if (raw.master_port < 1 || raw.master_port > 65535) {
+      raise<UsageError>(kArgsWhere, "--master_port is ", raw.master_port, ", expected 1 to 65535");
+    }
+    raw.args.master_port = raw.master_port;
+  }
+  if (app.count("--stop_grace") > 0) raw.args.stop_grace_s = at_least_one("--stop_grace", raw.stop_grace);
+  if (raw.quiet) raw.log_level = "error";
+  raw.args.log_level = log::level_from_name(raw.log_level);
+  if (raw.quiet || app.count("--log_level") > 0) raw.args.rank_log_level = raw.log_level;
+  if (raw.args.each_rank_log_dir == "None") raw.args.each_rank_log_dir.clear();
+  if (!raw.args.bind_core_list.empty()) raw.args.bind_cores_to_rank = true;
+}
+
+void take_program(std::vector<std::string> rest, RawArgs& raw) {
+  const bool explicit_end = !rest.empty() && rest.front() == "--";
+  if (explicit_end) rest.erase(rest.begin());
+  if (rest.empty()) {
+    raise<UsageError>(kArgsWhere,
+                      "no PROGRAM given, expected: deepspeed [flags] PROGRAM [its arguments]; see --help");
+  }
+  if (!explicit_end && rest.front().size() > 1 && rest.front()[0] == '-') {
+    raise<UsageError>(
+        kArgsWhere, "unknown flag '", rest.front(),
+        "' before PROGRAM; `deepspeed --help` lists the flags, and the program's own come after PROGRAM");
+  }
+  raw.args.program = rest.front();
+  raw.args.program_args.assign(rest.begin() + 1, rest.end());
+}
+
+}  // namespace
+
+bool LaunchArgs::runs_python() const {
+  return module || (!no_python && program.size() > 3 && program.ends_with(".py"));
+}
+
+ParsedArgs parse_args(const std::vector<std::string>& words) {
+  CLI::App app{"Starts PROGRAM once a rank on this machine, watches over the ranks and ends them together.",
+               "deepspeed"};
+  app.formatter(std::make_shared<HelpText>());
+  app.set_version_flag("--version", std::string("deepspeed-cpp ") + version());
+  app.prefix_command();
+  RawArgs raw;
+  add_resource_flags(app, raw);
+  add_run_flags(app, raw);
+  add_python_flags(app, raw);
+  add_help_flags(app, raw);
+  raw.unsupported.add_to(app);
+  try {
+    // CLI11 takes the words from the back.
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::CallForHelp&) {
+    return {{}, app.help()};
+  } catch (const CLI::CallForVersion&) {
+    return {{}, app.version() + "\n"};
+  } catch (const CLI::ParseError& error) {
+    raise<UsageError>(kArgsWhere, error.what(), "; see deepspeed --help");
+  }
+  if (auto text = help_asked_for(app, raw)) return {{}, std::move(text)};
+  raw.args.hostfile_given = app.count("--hostfile") > 0;
+  raw.unsupported.refuse_given(app);
+  forget_defaults(raw);
+  check_conflicts(raw);
+  check_one_machine(raw);
+  take_number_of_ranks(raw);
+  take_port_and_log_level(app, raw);
+  take_program(app.remaining(), raw);
+  return {raw.args, std::nullopt};
+}
+
+}  // namespace deepspeed::launcher

@@ -1,0 +1,54 @@
+#include "deepspeed/launcher/args/unsupported_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+constexpr const char* kOneMachine = "this version starts ranks on one machine only; leave the flag out";
+constexpr const char* kNoElastic = "start the run again with another --num_procs";
+
+struct Flag {
+  const char* name;
+  bool takes_value;
+  const char* way_out;
+};
+
+constexpr Flag kFlags[] = {
+    {"--autotuning", true, "set the batch sizes and the ZeRO stage in the config"},
+    {"--elastic_training", false, kNoElastic},
+    {"--min_elastic_nodes", true, kNoElastic},
+    {"--max_elastic_nodes", true, kNoElastic},
+    {"--launcher", true, kOneMachine},
+    {"--launcher_args", true, kOneMachine},
+    {"--force_multi", false, kOneMachine},
+    {"--no_ssh", false, kOneMachine},
+    {"--no_ssh_check", false, kOneMachine},
+    {"--ssh_port", true, kOneMachine},
+    {"--venv_script", true, "source the script in the shell before deepspeed is started"},
+};
+
+}  // namespace
+
+void UnsupportedFlags::add_to(CLI::App& app) {
+  for (const Flag& flag : kFlags) {
+    // An empty group keeps the flag out of --help.
+    if (flag.takes_value) {
+      app.add_option(flag.name, values_.emplace_back())->group("");
+    } else {
+      app.add_flag(flag.name)->group("");
+    }
+  }
+}
+
+void UnsupportedFlags::refuse_given(const CLI::App& app) const {
+  for (const Flag& flag : kFlags) {
+    if (app.count(flag.name) > 0) {
+      raise<NotSupportedError>("launcher.args", flag.name, " is not supported yet; ", flag.way_out);
+    }
+  }
+}
+
+}  // namespace deepspeed::launcher

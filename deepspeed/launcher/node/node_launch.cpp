@@ -1,0 +1,133 @@
+#include "deepspeed/launcher/node/node_launch.h"
+
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/node/exit_status.h"
+#include "deepspeed/launcher/node/process_tree.h"
+#include "deepspeed/launcher/node/supervisor.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+constexpr const char* kNodeLaunchWhere = "launcher.node_launch";
+
+/// The signals that the launcher waits for in place of being interrupted. One that the caller ignores (nohup,
+/// a background job of a script) stays ignored.
+sigset_t watched_signals() {
+  sigset_t watched;
+  sigemptyset(&watched);
+  sigaddset(&watched, SIGCHLD);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT}) {
+    struct sigaction current {};
+    ::sigaction(number, nullptr, &current);
+    if (current.sa_handler != SIG_IGN) sigaddset(&watched, number);
+  }
+  return watched;
+}
+
+/// Blocks the watched signals for its lifetime.
+class BlockedSignals {
+ public:
+  BlockedSignals() : watched_(watched_signals()) {
+    struct sigaction pipe {};
+    ::sigaction(SIGPIPE, nullptr, &pipe);
+    before_.pipe_ignored = pipe.sa_handler == SIG_IGN;
+    // Children of a process that ignores SIGCHLD vanish without their status.
+    ::signal(SIGCHLD, SIG_DFL);
+    ::sigprocmask(SIG_BLOCK, &watched_, &before_.mask);
+  }
+  ~BlockedSignals() { ::sigprocmask(SIG_SETMASK, &before_.mask, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+  const sigset_t& watched() const { return watched_; }
+  const SignalState& before() const { return before_; }
+
+ private:
+  sigset_t watched_;
+  SignalState before_;
+};
+
+/// Holds this process's id while the ranks run, for scripts that want to signal the launcher.
+class PidFile {
+ public:
+  explicit PidFile(const std::string& path) : path_(path) {
+    if (path_.empty()) return;
+    // An old file of that name belongs to a process that is gone: this process has its id now. Never follow a
+    // link in a folder that all users write to.
+    ::unlink(path_.c_str());
+    const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    const std::string text = std::to_string(::getpid());
+    const bool written =
+        fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    if (!written)
+      raise<IoError>(kNodeLaunchWhere, "--save_pid: cannot write ", path_, ": ", std::strerror(error));
+  }
+  ~PidFile() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  PidFile(const PidFile&) = delete;
+  PidFile& operator=(const PidFile&) = delete;
+
+ private:
+  std::string path_;
+};
+
+/// A terminal's Ctrl-Z stops the whole launch, `fg` lets it go on.
+void stop_until_continued(pid_t supervisor) {
+  ::kill(supervisor, SIGTSTP);
+  ::raise(SIGSTOP);
+}
+
+/// Passes signals on until the supervisor has ended.
+ExitStatus wait_for_supervisor(pid_t supervisor, const sigset_t& watched) {
+  for (;;) {
+    int status = 0;
+    if (::waitpid(supervisor, &status, WNOHANG) == supervisor) return ExitStatus(status);
+    siginfo_t info{};
+    const int number = ::sigwaitinfo(&watched, &info);
+    if (number <= 0 || number == SIGCHLD) continue;
+    if (number == SIGTSTP) {
+      stop_until_continued(supervisor);
+    } else {
+      ::kill(supervisor, number);
+    }
+  }
+}
+
+}  // namespace
+
+int launch_node(const NodeLaunch& launch) {
+  int vanish_pipe[2];
+  if (::pipe2(vanish_pipe, O_CLOEXEC) != 0)
+    raise<IoError>(kNodeLaunchWhere, "no pipe: ", std::strerror(errno));
+  const PidFile pid_file(launch.pid_file);
+  const BlockedSignals signals;
+  become_subreaper();
+  const pid_t supervisor = ::fork();
+  if (supervisor < 0) raise<IoError>(kNodeLaunchWhere, "no new process: ", std::strerror(errno));
+  if (supervisor == 0) {
+    ::close(vanish_pipe[1]);
+    ::_exit(run_supervisor(launch, vanish_pipe[0], signals.watched(), signals.before()));
+  }
+  ::close(vanish_pipe[0]);
+  const ExitStatus status = wait_for_supervisor(supervisor, signals.watched());
+  ::close(vanish_pipe[1]);
+  if (status.signal() != 0) {
+    announce(log::Level::kError, "the supervisor of the ranks was ended by ", status.describe(),
+             "; all ranks are being killed");
+    kill_descendants(kKillPatience);
+  }
+  return status.exit_code();
+}
+
+}  // namespace deepspeed::launcher

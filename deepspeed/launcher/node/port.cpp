@@ -1,0 +1,86 @@
+#include "deepspeed/launcher/node/port.h"
+
+#include <cerrno>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+constexpr const char* kPortWhere = "launcher.port";
+
+bool can_listen(int family, const sockaddr* address, socklen_t length) {
+  const int listener = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (listener < 0) return true;  // a machine without this family cannot have the port taken in it
+  // As servers do: a port whose last connections are still closing counts as free.
+  const int on = 1;
+  ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (family == AF_INET6) ::setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  const bool free = ::bind(listener, address, length) == 0 && ::listen(listener, 1) == 0;
+  const bool no_such_family = !free && errno == EADDRNOTAVAIL;
+  ::close(listener);
+  return free || no_such_family;
+}
+
+}  // namespace
+
+bool port_is_free(int port) {
+  sockaddr_in any4{};
+  any4.sin_family = AF_INET;
+  any4.sin_port = htons(static_cast<uint16_t>(port));
+  sockaddr_in6 any6{};
+  any6.sin6_family = AF_INET6;
+  any6.sin6_port = htons(static_cast<uint16_t>(port));
+  return can_listen(AF_INET, reinterpret_cast<const sockaddr*>(&any4), sizeof(any4)) &&
+         can_listen(AF_INET6, reinterpret_cast<const sockaddr*>(&any6), sizeof(any6));
+}
+
+// A name of a socket that is no file: the kernel forgets it with its last holder.
+std::shared_ptr<PortClaim> PortClaim::take(int port) {
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = "deepspeed-cpp-master-port-" + std::to_string(port);
+  name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (socket >= 0 && ::bind(socket, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    const bool is_claimed = errno == EADDRINUSE;
+    ::close(socket);
+    if (is_claimed) return nullptr;
+    return std::shared_ptr<PortClaim>(new PortClaim(-1));
+  }
+  return std::shared_ptr<PortClaim>(new PortClaim(socket));
+}
+
+PortClaim::~PortClaim() {
+  if (socket_ >= 0) ::close(socket_);
+}
+
+PortChoice choose_master_port(const std::optional<int>& given, int default_port) {
+  const auto claim_of = [](int port) { return port_is_free(port) ? PortClaim::take(port) : nullptr; };
+  if (given) {
+    if (auto claim = claim_of(*given)) return {*given, false, std::move(claim)};
+    raise<UsageError>(kPortWhere, "--master_port ", *given,
+                      " is in use; leave the flag out to have a free port chosen");
+  }
+  if (auto claim = claim_of(default_port)) return {default_port, false, std::move(claim)};
+  // Below the range that the kernel hands out to outgoing connections.
+  constexpr int kCandidates = 2000;
+  const int start = static_cast<int>(::getpid() % kCandidates);
+  for (int i = 0; i < kCandidates; ++i) {
+    const int port = default_port + 1 + (start + i) % kCandidates;
+    if (auto claim = claim_of(port)) return {port, true, std::move(claim)};
+  }
+  raise<UsageError>(kPortWhere, "port ", default_port, " and the ", kCandidates,
+                    " after it are in use; name a free one with --master_port");
+}
+
+}  // namespace deepspeed::launcher

@@ -1,0 +1,170 @@
+#include "deepspeed/launcher/node/spawn.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+constexpr const char* kSpawnWhere = "launcher.spawn";
+
+/// A step of the child that failed, sent to the parent through a pipe that a successful exec closes.
+struct ChildFailure {
+  char step[32] = {};
+  int error = 0;
+};
+
+/// Everything the child needs, made before the fork: between fork and exec only system calls are made.
+struct ChildPlan {
+  std::vector<char*> argv;
+  std::vector<char*> envp;
+  std::vector<std::string> environment;
+  cpu_set_t* cores = nullptr;
+  size_t cores_bytes = 0;
+  int stdin_fd = -1;   // -1: keep
+  int stdout_fd = -1;  // -1: keep
+  int stderr_fd = -1;
+  int failure_fd = -1;
+  pid_t parent = 0;
+  SignalState signals;
+};
+
+/// A descriptor that is closed at the end of the block.
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  ~Fd() { reset(); }
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset(int fd = -1) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = fd;
+  }
+
+ private:
+  int fd_;
+};
+
+struct Pipe {
+  Fd read_end, write_end;
+
+  explicit Pipe(int rank) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+      raise<IoError>(kSpawnWhere, "rank ", rank, ": no pipe: ", std::strerror(errno));
+    read_end.reset(ends[0]);
+    write_end.reset(ends[1]);
+  }
+};
+
+int open_or_raise(const std::string& path, int flags, int rank) {
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  if (fd < 0) raise<IoError>(kSpawnWhere, "rank ", rank, ": cannot open ", path, ": ", std::strerror(errno));
+  return fd;
+}
+
+[[noreturn]] void fail_in_child(const ChildPlan& plan, const char* step) {
+  ChildFailure failure;
+  failure.error = errno;
+  std::strncpy(failure.step, step, sizeof(failure.step) - 1);
+  // Where even this fails, the parent still sees exit code 126.
+  if (::write(plan.failure_fd, &failure, sizeof(failure)) < 0) ::_exit(126);
+  ::_exit(126);
+}
+
+void redirect(const ChildPlan& plan, int from, int to) {
+  if (from >= 0 && ::dup2(from, to) < 0) fail_in_child(plan, "redirecting its output");
+}
+
+[[noreturn]] void run_child(const ChildPlan& plan, const char* program) {
+  ::setpgid(0, 0);
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail_in_child(plan, "tying it to the launcher");
+  // The parent may have ended before the line above took effect.
+  if (::getppid() != plan.parent) ::_exit(126);
+  if (plan.cores != nullptr && ::sched_setaffinity(0, plan.cores_bytes, plan.cores) != 0) {
+    fail_in_child(plan, "binding it to its cores");
+  }
+  redirect(plan, plan.stdin_fd, STDIN_FILENO);
+  redirect(plan, plan.stdout_fd, STDOUT_FILENO);
+  redirect(plan, plan.stderr_fd, STDERR_FILENO);
+  if (!plan.signals.pipe_ignored) ::signal(SIGPIPE, SIG_DFL);
+  ::sigprocmask(SIG_SETMASK, &plan.signals.mask, nullptr);
+  ::execve(program, plan.argv.data(), plan.envp.data());
+  fail_in_child(plan, "executing the program");
+}
+
+void fill_arguments(ChildPlan& plan, const std::string& program, const RankCommand& command) {
+  plan.argv.push_back(const_cast<char*>(program.c_str()));
+  for (const std::string& arg : command.args) plan.argv.push_back(const_cast<char*>(arg.c_str()));
+  plan.argv.push_back(nullptr);
+  for (const auto& [name, value] : command.environment) plan.environment.push_back(name + "=" + value);
+  for (std::string& entry : plan.environment) plan.envp.push_back(entry.data());
+  plan.envp.push_back(nullptr);
+}
+
+void fill_cores(ChildPlan& plan, const std::vector<int>& cores) {
+  if (cores.empty()) return;
+  const int capacity = *std::max_element(cores.begin(), cores.end()) + 1;
+  plan.cores = CPU_ALLOC(capacity);
+  plan.cores_bytes = CPU_ALLOC_SIZE(capacity);
+  CPU_ZERO_S(plan.cores_bytes, plan.cores);
+  for (const int core : cores) CPU_SET_S(static_cast<size_t>(core), plan.cores_bytes, plan.cores);
+}
+
+/// Waits until the child has executed the program or said why not.
+void wait_for_exec(int failure_fd, int rank, const std::string& program, pid_t pid) {
+  ChildFailure failure;
+  ssize_t size = 0;
+  do {
+    size = ::read(failure_fd, &failure, sizeof(failure));
+  } while (size < 0 && errno == EINTR);
+  if (size != static_cast<ssize_t>(sizeof(failure))) return;
+  ::waitpid(pid, nullptr, 0);
+  raise<IoError>(kSpawnWhere, "rank ", rank, ": ", failure.step, " (", program,
+                 ") failed: ", std::strerror(failure.error));
+}
+
+}  // namespace
+
+SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, const SignalState& signals) {
+  ChildPlan plan;
+  plan.parent = ::getpid();
+  plan.signals = signals;
+  fill_arguments(plan, program, command);
+  Fd no_input, log;
+  if (command.rank != 0) no_input.reset(open_or_raise("/dev/null", O_RDONLY, command.rank));
+  if (!command.log_file.empty())
+    log.reset(open_or_raise(command.log_file, O_WRONLY | O_CREAT | O_APPEND, command.rank));
+  Pipe errors(command.rank), failure(command.rank);
+  plan.stdin_fd = no_input.get();
+  plan.stdout_fd = log.get();
+  plan.stderr_fd = log.get() >= 0 ? log.get() : errors.write_end.get();
+  plan.failure_fd = failure.write_end.get();
+  fill_cores(plan, command.cores);
+  const pid_t pid = ::fork();
+  if (pid == 0) run_child(plan, program.c_str());
+  const int fork_error = errno;
+  if (plan.cores != nullptr) CPU_FREE(plan.cores);
+  if (pid < 0)
+    raise<IoError>(kSpawnWhere, "rank ", command.rank, ": no new process: ", std::strerror(fork_error));
+  ::setpgid(pid, pid);  // here as well, so that a signal sent next reaches the group
+  failure.write_end.reset();
+  wait_for_exec(failure.read_end.get(), command.rank, program, pid);
+  if (log.get() >= 0) return {pid, -1};
+  ::fcntl(errors.read_end.get(), F_SETFL, O_NONBLOCK);
+  return {pid, errors.read_end.release()};
+}
+
+}  // namespace deepspeed::launcher

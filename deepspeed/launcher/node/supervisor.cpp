@@ -1,0 +1,287 @@
+#include "deepspeed/launcher/node/supervisor.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/node/exit_status.h"
+#include "deepspeed/launcher/node/oom_watch.h"
+#include "deepspeed/launcher/node/output_relay.h"
+#include "deepspeed/launcher/node/process_tree.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using log::Level;
+
+constexpr int kCannotStart = 126;
+constexpr int kPollMs = 1000;
+constexpr int kStoppingPollMs = 20;
+constexpr auto kLeftoverGrace = std::chrono::milliseconds(500);
+
+struct RankState {
+  int rank = 0;
+  pid_t pid = 0;
+  std::optional<ExitStatus> status;  ///< set once it has ended
+};
+
+class Supervisor {
+ public:
+  Supervisor(const NodeLaunch& launch, int launcher_fd, const sigset_t& watched,
+             const SignalState& rank_signals)
+      : launch_(launch),
+        launcher_fd_(launcher_fd),
+        rank_signals_(rank_signals),
+        signal_fd_(::signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC)) {}
+  ~Supervisor() { ::close(signal_fd_); }
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  int run();
+
+ private:
+  void start_ranks();
+  void wait_for_events();
+  void take_signals();
+  void take_signal(int number);
+  void reap();
+  void take_failure(const RankState& failed);
+  void watch_leftovers();
+  void enforce_deadline();
+  void ask_all_to_end(int number, Clock::duration grace);
+  void signal_all(int number) const;
+  bool every_rank_ended() const;
+  int end_after_launcher_vanished();
+  int give_up();
+  std::string summary() const;
+
+  const NodeLaunch& launch_;
+  const int launcher_fd_;
+  const SignalState rank_signals_;
+  const int signal_fd_;
+  std::vector<RankState> ranks_;
+  OutputRelay relay_;
+  OomWatch oom_watch_;
+  int exit_code_ = 0;
+  bool no_process_left_ = false;
+  bool launcher_vanished_ = false;
+  bool stop_requested_ = false;  // by a signal to the launcher
+  bool leftovers_asked_ = false;
+  std::optional<Clock::time_point> deadline_;    // set while stopping: when SIGKILL follows
+  std::optional<Clock::time_point> first_kill_;  // when it followed
+};
+
+int Supervisor::run() {
+  start_ranks();
+  while (!no_process_left_) {
+    wait_for_events();
+    if (launcher_vanished_) return end_after_launcher_vanished();
+    take_signals();
+    relay_.relay();
+    reap();
+    watch_leftovers();
+    enforce_deadline();
+    oom_watch_.refresh();
+    if (first_kill_ && Clock::now() > *first_kill_ + kKillPatience) return give_up();
+  }
+  relay_.drain();
+  if (exit_code_ != 0) announce(Level::kInfo, "all ranks have ended: ", summary());
+  return exit_code_;
+}
+
+void Supervisor::start_ranks() {
+  for (const RankCommand& command : launch_.ranks) {
+    try {
+      const SpawnedRank spawned = spawn_rank(launch_.program, command, rank_signals_);
+      ranks_.push_back({command.rank, spawned.pid, std::nullopt});
+      relay_.add(command.rank, spawned.stderr_fd, command.log_file);
+      announce(Level::kDebug, "rank ", command.rank, " is process ", spawned.pid);
+    } catch (const Error& error) {
+      announce(Level::kError, error.what());
+      exit_code_ = kCannotStart;
+      ask_all_to_end(SIGTERM, launch_.stop_grace);
+      return;
+    }
+  }
+}
+
+void Supervisor::wait_for_events() {
+  std::vector<pollfd> entries = {{launcher_fd_, POLLIN, 0}, {signal_fd_, POLLIN, 0}};
+  relay_.append_poll_entries(entries);
+  ::poll(entries.data(), entries.size(), deadline_ ? kStoppingPollMs : kPollMs);
+  // Nothing is ever written to that pipe: it becomes readable when its other end is gone.
+  launcher_vanished_ = entries[0].revents != 0;
+}
+
+void Supervisor::take_signals() {
+  signalfd_siginfo info;
+  while (::read(signal_fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+    take_signal(static_cast<int>(info.ssi_signo));
+  }
+}
+
+void Supervisor::take_signal(int number) {
+  if (number == SIGCHLD) return;
+  if (number == SIGTSTP || number == SIGCONT) return signal_all(number == SIGTSTP ? SIGSTOP : SIGCONT);
+  if (number == SIGUSR1 || number == SIGUSR2) {
+    for (const RankState& rank : ranks_) {
+      if (!rank.status) ::kill(rank.pid, number);
+    }
+    return;
+  }
+  if (stop_requested_) {
+    announce(Level::kWarning, "a second signal (", signal_name(number), "): killing all ranks");
+    deadline_ = Clock::now();
+    return;
+  }
+  stop_requested_ = true;
+  announce(Level::kWarning, signal_name(number), " received and forwarded to all ranks");
+  if (deadline_) return;  // they are ending already, after a failure
+  exit_code_ = 128 + number;
+  ask_all_to_end(number, launch_.signal_grace);
+}
+
+void Supervisor::reap() {
+  const RankState* failed = nullptr;
+  for (;;) {
+    int status = 0;
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    if (pid < 0 && errno == ECHILD) no_process_left_ = true;
+    if (pid <= 0) break;
+    const auto rank =
+        std::find_if(ranks_.begin(), ranks_.end(), [&](const RankState& r) { return r.pid == pid; });
+    if (rank == ranks_.end()) continue;  // an adopted orphan
+    rank->status = ExitStatus(status);
+    if (rank->status->success()) continue;
+    // Where several ended since the last look, a signal is rather the cause than an exit code: ranks that
+    // lose their partner exit by themselves.
+    const bool better = failed == nullptr || (failed->status->signal() == 0 && rank->status->signal() != 0);
+    if (better) failed = &*rank;
+  }
+  if (failed == nullptr) return;
+  if (!deadline_) return take_failure(*failed);
+  // The others may wait for this one in vain.
+  deadline_ = std::min(*deadline_, Clock::now() + launch_.stop_grace);
+}
+
+void Supervisor::take_failure(const RankState& failed) {
+  exit_code_ = failed.status->exit_code();
+  ask_all_to_end(SIGTERM, launch_.stop_grace);
+  relay_.drain();
+  const bool by_signal = failed.status->signal() != 0;
+  std::string text =
+      message("rank ", failed.rank, " (pid ", failed.pid, by_signal ? ") was ended by " : ") ended with ",
+              failed.status->describe(), "; the other ranks are being stopped");
+  const std::string cause = failed.status->signal() == SIGKILL ? oom_watch_.explain() : "";
+  if (!cause.empty()) text += "\n  cause: " + cause;
+  const auto lines = relay_.last_lines(failed.rank);
+  if (!lines.empty())
+    text += message("\n  last lines of rank ", failed.rank, ":\n  | ", join(lines, "\n  | "));
+  announce(Level::kError, text);
+}
+
+/// Once every rank has ended, processes that they started and left behind have no reason to stay.
+void Supervisor::watch_leftovers() {
+  if (no_process_left_ || leftovers_asked_ || !every_rank_ended()) return;
+  leftovers_asked_ = true;
+  const auto limit = Clock::now() + kLeftoverGrace;
+  if (!deadline_) {
+    announce(Level::kDebug, "all ranks have ended; ending the processes that they left behind");
+    ask_all_to_end(SIGTERM, kLeftoverGrace);
+  }
+  deadline_ = std::min(*deadline_, limit);
+}
+
+void Supervisor::enforce_deadline() {
+  if (!deadline_ || Clock::now() < *deadline_ || no_process_left_) return;
+  if (!first_kill_) {
+    first_kill_ = Clock::now();
+    if (!every_rank_ended())
+      announce(Level::kWarning, "ranks that have not ended by themselves are being killed");
+  }
+  signal_all(SIGKILL);  // again with every look: a killed process may just have started another one
+}
+
+void Supervisor::ask_all_to_end(int number, Clock::duration grace) {
+  deadline_ = Clock::now() + grace;
+  signal_all(number);
+  signal_all(SIGCONT);  // a stopped process takes the signal only once it goes on
+}
+
+/// Whole process groups at once for ranks that live, so that a shell script's own children hear it too;
+/// processes that have left their rank's group, or outlived their rank, one by one.
+void Supervisor::signal_all(int number) const {
+  std::vector<pid_t> groups;
+  for (const RankState& rank : ranks_) {
+    if (rank.status) continue;
+    groups.push_back(rank.pid);
+    ::kill(-rank.pid, number);
+  }
+  for (const ProcessEntry& process : descendants()) {
+    if (std::find(groups.begin(), groups.end(), process.group) == groups.end()) ::kill(process.pid, number);
+  }
+}
+
+bool Supervisor::every_rank_ended() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const RankState& rank) { return rank.status.has_value(); });
+}
+
+int Supervisor::end_after_launcher_vanished() {
+  kill_descendants(kKillPatience);
+  if (!launch_.pid_file.empty()) ::unlink(launch_.pid_file.c_str());
+  return 128 + SIGKILL;
+}
+
+int Supervisor::give_up() {
+  relay_.drain();
+  std::vector<int> pids;
+  for (const ProcessEntry& process : descendants()) pids.push_back(process.pid);
+  announce(Level::kError,
+           "these processes cannot be killed and are left behind, probably waiting in a driver: ",
+           join(pids, ", "));
+  return exit_code_ != 0 ? exit_code_ : 128 + SIGKILL;
+}
+
+std::string Supervisor::summary() const {
+  std::vector<std::string> parts;
+  for (const RankState& rank : ranks_) {
+    const std::string how = rank.status ? rank.status->describe() : "unknown";
+    parts.push_back(message("rank ", rank.rank, " ", how));
+  }
+  return join(parts, ", ");
+}
+
+}  // namespace
+
+int run_supervisor(const NodeLaunch& launch, int launcher_fd, const sigset_t& watched,
+                   const SignalState& rank_signals) noexcept {
+  try {
+    // A session of its own: a terminal's signals, and a SIGKILL to the launcher's process group, do not reach
+    // it. A name of its own: neither does `killall deepspeed`.
+    ::setsid();
+    ::prctl(PR_SET_NAME, "ds_supervisor");
+    ::signal(SIGPIPE, SIG_IGN);
+    become_subreaper();
+    return Supervisor(launch, launcher_fd, watched, rank_signals).run();
+  } catch (const std::exception& error) {
+    announce(Level::kError, "the supervisor of the ranks failed: ", error.what());
+    try {
+      kill_descendants(kKillPatience);
+    } catch (const std::exception&) {
+      return kCannotStart;  // this process ends now, and the kernel kills the ranks with it
+    }
+    return kCannotStart;
+  }
+}
+
+}  // namespace deepspeed::launcher

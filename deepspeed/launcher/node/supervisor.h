@@ -1,0 +1,17 @@
+// The parent of the ranks: passes their errors through, forwards signals, and ends all of them when one
+// fails.
+#pragma once
+
+#include <csignal>
+
+#include "deepspeed/launcher/node/node_launch.h"
+
+namespace deepspeed::launcher {
+
+/// The whole life of the supervisor's process, which was just forked: starts the ranks and gives the exit
+/// code of the launch once no process is left. `launcher_fd` reads end-of-file when the launcher has
+/// vanished; `watched` are the signals that are blocked and forwarded. Never throws.
+int run_supervisor(const NodeLaunch& launch, int launcher_fd, const sigset_t& watched,
+                   const SignalState& rank_signals) noexcept;
+
+}  // namespace deepspeed::launcher

@@ -1,0 +1,25 @@
+// Files of variables that a user keeps for all launches: `.deepspeed_env` in the home folder and in the
+// folder that the launcher is started in.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "deepspeed/launcher/plan/environment.h"
+
+namespace deepspeed::launcher {
+
+/// Names another file than .deepspeed_env: a name in those two folders, or a whole path.
+inline constexpr const char* kEnvironmentFileVariable = "DS_ENV_FILE";
+
+struct EnvironmentFiles {
+  std::vector<std::filesystem::path> read;  ///< the files that exist, in the order of reading
+  Environment variables;                    ///< a later file's value replaces an earlier one's
+};
+
+/// `base` has HOME and, perhaps, DS_ENV_FILE. A file has a line KEY=VALUE for each variable; the value is
+/// taken as it stands, quotes included. Empty lines and lines that start with '#' are skipped. Throws
+/// UsageError, naming file and line, for another line; IoError for a file that cannot be read.
+EnvironmentFiles read_environment_files(const Environment& base, const std::filesystem::path& working_folder);
+
+}  // namespace deepspeed::launcher

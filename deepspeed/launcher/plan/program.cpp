@@ -1,0 +1,82 @@
+#include "deepspeed/launcher/plan/program.h"
+
+#include <fstream>
+#include <sstream>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "deepspeed/launcher/args/numbers.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+constexpr int kNotFound = 127;
+constexpr int kNotExecutable = 126;
+
+template <class... Parts>
+[[noreturn]] void refuse(int exit_code, const Parts&... parts) {
+  throw ProgramError(message("[launcher.program] ", parts...), exit_code);
+}
+
+bool is_file(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+bool is_executable_file(const std::string& path) {
+  return is_file(path) && ::access(path.c_str(), X_OK) == 0;
+}
+
+/// The kernel runs ELF files and `#!` scripts; others a shell would try as scripts, which we do not guess.
+void check_format(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  if (!file) return;  // executable but unreadable: the kernel decides
+  std::getline(file, line);
+  if (line.starts_with("\x7f"
+                       "ELF"))
+    return;
+  if (!line.starts_with("#!")) {
+    refuse(kNotExecutable, path,
+           " is neither a program for this machine nor a script with a '#!' first line");
+  }
+  std::string interpreter;
+  std::istringstream(line.substr(2)) >> interpreter;
+  if (!is_executable_file(interpreter)) {
+    refuse(kNotExecutable, path, " names the interpreter '", interpreter,
+           "' in its '#!' line, which cannot be executed");
+  }
+}
+
+std::string search(const std::string& name, const std::string& search_path) {
+  for (const std::string& folder : split(search_path, ':')) {
+    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+    if (is_executable_file(candidate)) return candidate;
+  }
+  const char* hint = is_file(name) ? "; for the file in this folder write ./" : "";
+  refuse(kNotFound, "program '", name, "' not found in PATH", hint, *hint ? name : "");
+}
+
+}  // namespace
+
+void require_readable_file(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) refuse(kNotFound, "program '", path, "' not found");
+  if (S_ISDIR(status.st_mode)) refuse(kNotExecutable, "'", path, "' is a folder, expected a program");
+  if (::access(path.c_str(), R_OK) != 0) refuse(kNotExecutable, "'", path, "' is not readable");
+}
+
+std::string find_program(const std::string& name, const std::string& search_path) {
+  const std::string path = name.find('/') == std::string::npos ? search(name, search_path) : name;
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) refuse(kNotFound, "program '", path, "' not found");
+  if (S_ISDIR(status.st_mode)) refuse(kNotExecutable, "'", path, "' is a folder, expected a program");
+  if (!is_executable_file(path)) {
+    refuse(kNotExecutable, "'", path, "' is not executable; chmod +x makes it so");
+  }
+  check_format(path);
+  return path;
+}
+
+}  // namespace deepspeed::launcher

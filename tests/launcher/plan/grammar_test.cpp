@@ -1,0 +1,120 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/launcher/plan/core_list.h"
+#include "deepspeed/launcher/plan/hostfile.h"
+#include "deepspeed/launcher/plan/resource_filter.h"
+
+#include "tests/launcher/error_text.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const ResourcePool kPool = {{"worker-0", {0, 1, 2, 3}}, {"worker-1", {0, 1, 2, 3}}};
+
+TEST(Hostfile, TakesHostsInOrderAndSkipsCommentsAndBlankLines) {
+  const auto pool = parse_hostfile("# two machines\n\nb slots=2\n  \na   slots=1 # fast one\n", "hosts");
+  EXPECT_EQ(pool, (ResourcePool{{"b", {0, 1}}, {"a", {0}}}));
+}
+
+TEST(Hostfile, NamesTheLineOfABadEntry) {
+  for (const char* line : {"host", "host slots=", "host slots=x", "host slots=-1", "host gpus=2",
+                           " host slots=2", "host slots=99999999999"}) {
+    const std::string text =
+        error_text<UsageError>([&] { parse_hostfile(std::string("a slots=1\n") + line, "hosts"); });
+    EXPECT_THAT(text, HasSubstr("hosts line 2: bad entry")) << line;
+  }
+}
+
+TEST(Hostfile, RefusesAHostThatStandsThereTwice) {
+  EXPECT_THAT(error_text<UsageError>([] { parse_hostfile("a slots=1\na slots=2\n", "hosts"); }),
+              HasSubstr("multiple entries for host 'a'"));
+}
+
+TEST(Hostfile, RefusesAFileWithoutHosts) {
+  EXPECT_THAT(error_text<UsageError>([] { parse_hostfile("# nothing\n", "hosts"); }),
+              HasSubstr("names no host"));
+}
+
+TEST(Hostfile, IsNothingWhereTheFileIsMissingAndAnErrorWhereItCannotBeRead) {
+  EXPECT_FALSE(read_hostfile("/no/such/hostfile"));
+  EXPECT_THAT(error_text<IoError>([] { read_hostfile("/tmp"); }), HasSubstr("/tmp"));
+}
+
+TEST(ResourceFilter, IncludesWhatTheTextNamesInThePoolsOrder) {
+  const struct {
+    const char* text;
+    ResourcePool expected;
+  } table[] = {
+      {"worker-1", {{"worker-1", {0, 1, 2, 3}}}},
+      {"worker-0@worker-1:0,2", {{"worker-0", {0, 1, 2, 3}}, {"worker-1", {0, 2}}}},
+      {"worker-1:0@worker-0:1", {{"worker-0", {1}}, {"worker-1", {0}}}},
+      {"worker-1:3,1,1", {{"worker-1", {1, 3}}}},
+      {"worker-1:3@worker-1:0", {{"worker-1", {0, 3}}}},
+      {"worker-1:3@worker-1", {{"worker-1", {0, 1, 2, 3}}}},
+  };
+  for (const auto& row : table) EXPECT_EQ(include_resources(kPool, row.text), row.expected) << row.text;
+}
+
+TEST(ResourceFilter, ExcludesHostsAndSlots) {
+  const struct {
+    const char* text;
+    ResourcePool expected;
+  } table[] = {
+      {"worker-1", {{"worker-0", {0, 1, 2, 3}}}},
+      {"worker-1:0", {{"worker-0", {0, 1, 2, 3}}, {"worker-1", {1, 2, 3}}}},
+      {"worker-1:0,2@worker-0:3", {{"worker-0", {0, 1, 2}}, {"worker-1", {1, 3}}}},
+      {"worker-0:0,1,2,3", {{"worker-1", {0, 1, 2, 3}}}},
+  };
+  for (const auto& row : table) EXPECT_EQ(exclude_resources(kPool, row.text), row.expected) << row.text;
+}
+
+TEST(ResourceFilter, NamesTheFlagAndWhatItDoesNotFind) {
+  const auto include = [](const char* text) {
+    return error_text<UsageError>([&] { include_resources(kPool, text); });
+  };
+  const auto exclude = [](const char* text) {
+    return error_text<UsageError>([&] { exclude_resources(kPool, text); });
+  };
+  EXPECT_THAT(include("worker-7"), HasSubstr("--include: hostname 'worker-7' not found"));
+  EXPECT_THAT(include("worker-0:1,7"),
+              HasSubstr("--include: no slot 7 on host 'worker-0', which has 0,1,2,3"));
+  EXPECT_THAT(exclude("worker-7:1"), HasSubstr("--exclude: hostname 'worker-7' not found"));
+  EXPECT_THAT(exclude("worker-1:9"), HasSubstr("no slot 9 on host 'worker-1'"));
+  EXPECT_THAT(exclude("worker-0@worker-1"), HasSubstr("leaves no slot"));
+}
+
+TEST(ResourceFilter, RefusesTextOutsideTheGrammar) {
+  for (const char* text : {"worker-0:", "worker-0:a", "worker-0:1,", "worker-0:-1", ":1", "@worker-0",
+                           "worker-0@", "worker-0:1:2", "worker-0: 1", "worker-0:99999999999"}) {
+    EXPECT_THAT(error_text<UsageError>([&] { include_resources(kPool, text); }),
+                HasSubstr("expected NAME[:SLOT"))
+        << text;
+  }
+}
+
+TEST(CoreList, TakesCoresAndRanges) {
+  EXPECT_THAT(parse_core_list("1,3-5"), ElementsAre(1, 3, 4, 5));
+  EXPECT_THAT(parse_core_list("7"), ElementsAre(7));
+  EXPECT_THAT(parse_core_list("8-9,0"), ElementsAre(8, 9, 0));
+}
+
+TEST(CoreList, RefusesWhatIsNoListAndCoresThatStandThereTwice) {
+  for (const char* text : {"", "a", "1,", "3-1", "-1", "1-", "1-2-3", "1 ,2", "99999999"}) {
+    EXPECT_THAT(error_text<UsageError>([&] { parse_core_list(text); }), HasSubstr("--bind_core_list"))
+        << text;
+  }
+  EXPECT_THAT(error_text<UsageError>([] { parse_core_list("0-3,2"); }), HasSubstr("core 2"));
+}
+
+TEST(CoreList, SharesNeighboursEquallyAndLeavesTheRestOut) {
+  EXPECT_THAT(share_cores({0, 1, 4, 5, 6}, 2), ElementsAre(ElementsAre(0, 1), ElementsAre(4, 5)));
+  EXPECT_THAT(error_text<UsageError>([] { share_cores({0, 1}, 3); }), HasSubstr("2 cores for 3 ranks"));
+}
+
+}  // namespace
+}  // namespace deepspeed::launcher
