@@ -17,8 +17,8 @@
 
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/deepspeed.h"
-#include "deepspeed/device/current_device.h"
-#include "deepspeed/device/memory.h"
+#include "deepspeed/device/accelerator/current_device.h"
+#include "deepspeed/device/accelerator/memory.h"
 #include "deepspeed/launcher/program_main.h"
 
 #include "examples/gpt2/gpt.h"

@@ -17,7 +17,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/kernels/adam.h"
 #include "deepspeed/kernels/grad_stats.h"
 #include "deepspeed/kernels/update.h"

@@ -17,8 +17,8 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/base/json.h"
-#include "deepspeed/device/current_device.h"
-#include "deepspeed/device/host_memory.h"
+#include "deepspeed/device/accelerator/current_device.h"
+#include "deepspeed/device/accelerator/host_memory.h"
 #include "deepspeed/kernels/adam.h"
 #include "deepspeed/launcher/program_main.h"
 

@@ -18,7 +18,7 @@
 #include "deepspeed/comm/job/rendezvous.h"
 #include "deepspeed/comm/own_meeting.h"
 #include "deepspeed/comm/world_impl.h"
-#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::comm {
 namespace {

@@ -6,7 +6,7 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/tag/layout.h"
-#include "deepspeed/device/rng.h"
+#include "deepspeed/device/accelerator/rng.h"
 #include "deepspeed/engine/checkpoint_io.h"
 
 namespace deepspeed {

@@ -3,7 +3,7 @@
 #include <iomanip>
 #include <sstream>
 
-#include "deepspeed/device/memory.h"
+#include "deepspeed/device/accelerator/memory.h"
 
 namespace deepspeed::profile {
 namespace {

@@ -3,7 +3,7 @@
 #include <iomanip>
 #include <sstream>
 
-#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::profile {
 namespace {

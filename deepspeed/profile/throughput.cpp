@@ -1,6 +1,6 @@
 #include "deepspeed/profile/throughput.h"
 
-#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::profile {
 namespace {

@@ -6,7 +6,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/config/rules.h"
-#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/zero/access/gather_pool_options.h"
 #include "deepspeed/zero/construction/construction.h"
 #include "deepspeed/zero/construction/construction_mode.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/memory.h"
+#include "deepspeed/device/accelerator/memory.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/agree_after.h"
 

@@ -13,7 +13,7 @@
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/config/arguments.h"
 #include "deepspeed/deepspeed.h"
-#include "deepspeed/device/rng.h"
+#include "deepspeed/device/accelerator/rng.h"
 #include "deepspeed/launcher/program_main.h"
 
 #include "lora.h"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::testing {
 

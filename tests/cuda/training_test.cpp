@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/message.h"
-#include "deepspeed/device/host_memory.h"
-#include "deepspeed/device/memory.h"
+#include "deepspeed/device/accelerator/host_memory.h"
+#include "deepspeed/device/accelerator/memory.h"
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/zero/gathered_parameters.h"
 

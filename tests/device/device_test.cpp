@@ -7,10 +7,10 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/current_device.h"
-#include "deepspeed/device/memory.h"
-#include "deepspeed/device/rng.h"
-#include "deepspeed/device/threads.h"
+#include "deepspeed/device/accelerator/current_device.h"
+#include "deepspeed/device/accelerator/memory.h"
+#include "deepspeed/device/accelerator/rng.h"
+#include "deepspeed/device/threads/threads.h"
 
 namespace deepspeed::device {
 namespace {

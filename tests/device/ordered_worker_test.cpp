@@ -1,4 +1,4 @@
-#include "deepspeed/device/ordered_worker.h"
+#include "deepspeed/device/threads/ordered_worker.h"
 
 #include <atomic>
 #include <chrono>
@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include "deepspeed/device/threads.h"
+#include "deepspeed/device/threads/threads.h"
 
 #include "tests/support/error_of.h"
 

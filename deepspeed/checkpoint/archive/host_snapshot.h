@@ -7,7 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/checkpoint/archive/torch_archive.h"
-#include "deepspeed/device/stream_event.h"
+#include "deepspeed/device/streams/stream_event.h"
 
 namespace deepspeed::checkpoint {
 

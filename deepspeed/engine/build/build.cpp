@@ -7,8 +7,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/device/current_device.h"
-#include "deepspeed/device/threads.h"
+#include "deepspeed/device/accelerator/current_device.h"
+#include "deepspeed/device/threads/threads.h"
 #include "deepspeed/engine/build/base_optimizer.h"
 #include "deepspeed/engine/build/engine_group.h"
 #include "deepspeed/engine/build/initialize_arguments.h"

@@ -5,7 +5,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/device/core_binding.h"
+#include "deepspeed/device/threads/core_binding.h"
 
 namespace deepspeed {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "deepspeed/device/rng.h"
+#include "deepspeed/device/accelerator/rng.h"
 
 namespace deepspeed {
 namespace {

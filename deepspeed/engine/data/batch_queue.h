@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "deepspeed/device/worker_threads.h"
+#include "deepspeed/device/threads/worker_threads.h"
 
 namespace deepspeed {
 

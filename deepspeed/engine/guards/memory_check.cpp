@@ -2,7 +2,7 @@
 
 #include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/memory.h"
+#include "deepspeed/device/accelerator/memory.h"
 #include "deepspeed/engine/build/zero_options.h"
 #include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/params/trained_dtype.h"

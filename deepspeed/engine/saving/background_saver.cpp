@@ -5,7 +5,7 @@
 
 #include "deepspeed/base/log.h"
 #include "deepspeed/comm/watch/own_thread.h"
-#include "deepspeed/device/memory.h"
+#include "deepspeed/device/accelerator/memory.h"
 
 namespace deepspeed {
 namespace {

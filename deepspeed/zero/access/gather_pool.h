@@ -22,7 +22,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
-#include "deepspeed/device/side_stream.h"
+#include "deepspeed/device/streams/side_stream.h"
 #include "deepspeed/zero/access/gather_bucket.h"
 #include "deepspeed/zero/access/gather_unit.h"
 #include "deepspeed/zero/access/partitioned_storage.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/stream_event.h"
+#include "deepspeed/device/streams/stream_event.h"
 #include "deepspeed/zero/gradients/row_exchange.h"
 
 namespace deepspeed::zero {

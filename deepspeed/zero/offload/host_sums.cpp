@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "deepspeed/device/host_memory.h"
+#include "deepspeed/device/accelerator/host_memory.h"
 
 namespace deepspeed::zero {
 

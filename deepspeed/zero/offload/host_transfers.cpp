@@ -5,7 +5,7 @@
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/host_memory.h"
+#include "deepspeed/device/accelerator/host_memory.h"
 
 namespace deepspeed::zero {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/device/side_stream.h"
-#include "deepspeed/device/stream_event.h"
+#include "deepspeed/device/streams/side_stream.h"
+#include "deepspeed/device/streams/stream_event.h"
 
 namespace deepspeed::zero {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "deepspeed/device/core_binding.h"
+#include "deepspeed/device/threads/core_binding.h"
 #include "deepspeed/zero/offload/state_swapper.h"
 
 namespace deepspeed::zero {

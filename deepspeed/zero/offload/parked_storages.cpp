@@ -8,7 +8,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/GradMode.h>
 
-#include "deepspeed/device/host_memory.h"
+#include "deepspeed/device/accelerator/host_memory.h"
 
 namespace deepspeed::zero {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::zero {
 

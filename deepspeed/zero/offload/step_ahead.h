@@ -10,7 +10,7 @@
 
 #include <c10/core/Device.h>
 
-#include "deepspeed/device/ordered_worker.h"
+#include "deepspeed/device/threads/ordered_worker.h"
 #include "deepspeed/optim/slices/param_group.h"
 #include "deepspeed/zero/offload/slice_arrivals.h"
 

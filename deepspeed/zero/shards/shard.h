@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/device/stream_event.h"
+#include "deepspeed/device/streams/stream_event.h"
 
 namespace deepspeed::zero {
 

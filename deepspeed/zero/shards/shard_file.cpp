@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/host_memory.h"
+#include "deepspeed/device/accelerator/host_memory.h"
 #include "deepspeed/io/scratch_file.h"
 
 namespace deepspeed::zero {

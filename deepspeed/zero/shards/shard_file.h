@@ -13,7 +13,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/device/stream_event.h"
+#include "deepspeed/device/streams/stream_event.h"
 #include "deepspeed/io/async_io.h"
 #include "deepspeed/zero/shards/shard.h"
 

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/zeros.h>
 
-#include "deepspeed/device/host_memory.h"
+#include "deepspeed/device/accelerator/host_memory.h"
 
 namespace deepspeed::zero {
 ShardHome::ShardHome(const ShardHomeOptions& options)

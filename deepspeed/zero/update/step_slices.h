@@ -12,7 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
-#include "deepspeed/device/side_stream.h"
+#include "deepspeed/device/streams/side_stream.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/offload/host_transfers.h"

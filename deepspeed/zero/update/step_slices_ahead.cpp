@@ -4,7 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/host_memory.h"
+#include "deepspeed/device/accelerator/host_memory.h"
 #include "deepspeed/kernels/grad_stats.h"
 #include "deepspeed/zero/update/step_slices.h"
 

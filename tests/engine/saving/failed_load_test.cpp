@@ -12,7 +12,7 @@
 
 #include "deepspeed/checkpoint/convert/universal.h"
 #include "deepspeed/checkpoint/tag/layout.h"
-#include "deepspeed/device/rng.h"
+#include "deepspeed/device/accelerator/rng.h"
 #include "deepspeed/zero/gathered_parameters.h"
 
 #include "tests/engine/make_engine.h"

@@ -1,4 +1,4 @@
-#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/accelerator/current_device.h"
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"

@@ -8,10 +8,10 @@
 #include <cuda_runtime_api.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/current_device.h"
-#include "deepspeed/device/host_memory.h"
-#include "deepspeed/device/memory.h"
-#include "deepspeed/device/rng.h"
+#include "deepspeed/device/accelerator/current_device.h"
+#include "deepspeed/device/accelerator/host_memory.h"
+#include "deepspeed/device/accelerator/memory.h"
+#include "deepspeed/device/accelerator/rng.h"
 
 namespace deepspeed::device {
 namespace {

@@ -6,7 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
-#include "deepspeed/device/stream_event.h"
+#include "deepspeed/device/streams/stream_event.h"
 
 namespace deepspeed::device {
 

@@ -1,4 +1,4 @@
-#include "deepspeed/device/worker_threads.h"
+#include "deepspeed/device/threads/worker_threads.h"
 
 #include <chrono>
 #include <utility>

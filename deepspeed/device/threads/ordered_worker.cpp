@@ -1,4 +1,4 @@
-#include "deepspeed/device/ordered_worker.h"
+#include "deepspeed/device/threads/ordered_worker.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "deepspeed/device/side_stream.h"
+#include "deepspeed/device/streams/side_stream.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 

@@ -1,4 +1,4 @@
-#include "deepspeed/device/rng.h"
+#include "deepspeed/device/accelerator/rng.h"
 
 #include <mutex>
 
@@ -6,7 +6,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::device {
 namespace {

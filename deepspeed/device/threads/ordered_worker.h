@@ -7,8 +7,8 @@
 #include <functional>
 #include <mutex>
 
-#include "deepspeed/device/core_binding.h"
-#include "deepspeed/device/worker_threads.h"
+#include "deepspeed/device/threads/core_binding.h"
+#include "deepspeed/device/threads/worker_threads.h"
 
 namespace deepspeed::device {
 

@@ -1,4 +1,4 @@
-#include "deepspeed/device/core_binding.h"
+#include "deepspeed/device/threads/core_binding.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "deepspeed/device/stream_event.h"
+#include "deepspeed/device/streams/stream_event.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 

@@ -1,4 +1,4 @@
-#include "deepspeed/device/threads.h"
+#include "deepspeed/device/threads/threads.h"
 
 #include <string>
 
@@ -6,7 +6,7 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/core_binding.h"
+#include "deepspeed/device/threads/core_binding.h"
 
 namespace deepspeed::device {
 namespace {

@@ -1,4 +1,4 @@
-#include "deepspeed/device/memory.h"
+#include "deepspeed/device/accelerator/memory.h"
 
 #include <algorithm>
 #include <charconv>

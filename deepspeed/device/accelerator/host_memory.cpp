@@ -1,4 +1,4 @@
-#include "deepspeed/device/host_memory.h"
+#include "deepspeed/device/accelerator/host_memory.h"
 
 #include <cerrno>
 #include <cstring>
@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/current_device.h"
+#include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::device {
 namespace {
