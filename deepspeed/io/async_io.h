@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "deepspeed/io/transfer_queue.h"
+#include "deepspeed/io/queue/transfer_queue.h"
 
 namespace deepspeed::io {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "deepspeed/io/async_io.h"
-#include "deepspeed/io/transfer_queue.h"
+#include "deepspeed/io/queue/transfer_queue.h"
 
 namespace deepspeed::io {
 

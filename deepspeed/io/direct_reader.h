@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "deepspeed/io/aligned_buffer.h"
-#include "deepspeed/io/transfer_queue.h"
+#include "deepspeed/io/queue/aligned_buffer.h"
+#include "deepspeed/io/queue/transfer_queue.h"
 
 namespace deepspeed::io {
 

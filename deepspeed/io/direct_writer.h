@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "deepspeed/io/aligned_buffer.h"
 #include "deepspeed/io/file_writer.h"
-#include "deepspeed/io/transfer_queue.h"
+#include "deepspeed/io/queue/aligned_buffer.h"
+#include "deepspeed/io/queue/transfer_queue.h"
 
 namespace deepspeed::io {
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/io/aligned_buffer.h"
+#include "deepspeed/io/queue/aligned_buffer.h"
 #include "deepspeed/io/scratch_file.h"
 
 namespace deepspeed::io {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/adam_arguments.h"
-#include "deepspeed/kernels/array_argument.h"
+#include "deepspeed/kernels/arguments/adam_arguments.h"
+#include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/cpu/adam_cpu.h"
 #include "deepspeed/kernels/cuda/adam_cuda.h"
 #include "deepspeed/kernels/split_master.h"

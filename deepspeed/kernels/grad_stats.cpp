@@ -6,7 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/array_argument.h"
+#include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/cpu/grad_stats_cpu.h"
 #include "deepspeed/kernels/cuda/grad_stats_cuda.h"
 

@@ -6,7 +6,7 @@
 #include <ATen/ops/empty.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/array_argument.h"
+#include "deepspeed/kernels/arguments/array_argument.h"
 
 namespace deepspeed::kernels {
 namespace {

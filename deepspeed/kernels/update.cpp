@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/array_argument.h"
+#include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/cpu/update_cpu.h"
 #include "deepspeed/kernels/cuda/update_cuda.h"
 

@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/kernels/update_rules.h"
+#include "deepspeed/kernels/arguments/update_rules.h"
 
 namespace deepspeed::kernels {
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/io/aligned_buffer.h"
+#include "deepspeed/io/queue/aligned_buffer.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"

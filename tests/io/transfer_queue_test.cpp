@@ -1,4 +1,4 @@
-#include "deepspeed/io/transfer_queue.h"
+#include "deepspeed/io/queue/transfer_queue.h"
 
 #include <cerrno>
 #include <fstream>

@@ -1,7 +1,7 @@
 // Adam on CPU: the vector code on at::get_num_threads() threads.
 #pragma once
 
-#include "deepspeed/kernels/adam_arguments.h"
+#include "deepspeed/kernels/arguments/adam_arguments.h"
 
 namespace deepspeed::kernels {
 

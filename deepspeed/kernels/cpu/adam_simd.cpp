@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "deepspeed/kernels/rounding_hash.h"
+#include "deepspeed/kernels/arguments/rounding_hash.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/adam_simd.cpp"

@@ -9,9 +9,9 @@
 
 #include <cstdint>
 
+#include "deepspeed/kernels/arguments/rounding_hash.h"
 #include "deepspeed/kernels/cpu/half_precision-inl.h"
 #include "deepspeed/kernels/cpu/vector_pair-inl.h"
-#include "deepspeed/kernels/rounding_hash.h"
 
 #include "hwy/highway.h"
 

@@ -1,7 +1,7 @@
 // An update rule on CPU: the vector code on at::get_num_threads() threads.
 #pragma once
 
-#include "deepspeed/kernels/update_rules.h"
+#include "deepspeed/kernels/arguments/update_rules.h"
 
 namespace deepspeed::kernels {
 

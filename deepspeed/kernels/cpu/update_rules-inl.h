@@ -7,7 +7,7 @@
 #define DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_
 #endif
 
-#include "deepspeed/kernels/update_rules.h"
+#include "deepspeed/kernels/arguments/update_rules.h"
 
 #include "hwy/highway.h"
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "deepspeed/kernels/update_rules.h"
+#include "deepspeed/kernels/arguments/update_rules.h"
 
 namespace deepspeed::kernels {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "deepspeed/kernels/adam_arguments.h"
+#include "deepspeed/kernels/arguments/adam_arguments.h"
 
 namespace deepspeed::kernels {
 

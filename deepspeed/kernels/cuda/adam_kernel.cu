@@ -2,9 +2,9 @@
 // Operations round as in the CPU kernel, in its order (__fmul_rn, __fadd_rn are never contracted).
 #include <cstdint>
 
+#include "deepspeed/kernels/arguments/rounding_hash.h"
 #include "deepspeed/kernels/cuda/adam_kernel.h"
 #include "deepspeed/kernels/cuda/half_precision.cuh"
-#include "deepspeed/kernels/rounding_hash.h"
 
 namespace deepspeed::kernels {
 namespace {

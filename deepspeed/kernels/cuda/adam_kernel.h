@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "deepspeed/kernels/adam_arguments.h"
+#include "deepspeed/kernels/arguments/adam_arguments.h"
 
 namespace deepspeed::kernels {
 

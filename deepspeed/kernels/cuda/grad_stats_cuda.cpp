@@ -5,7 +5,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/array_argument.h"
+#include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/cuda/grad_stats_kernel.h"
 
 namespace deepspeed::kernels {

@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "deepspeed/kernels/element_type.h"
+#include "deepspeed/kernels/arguments/element_type.h"
 
 namespace deepspeed::kernels {
 

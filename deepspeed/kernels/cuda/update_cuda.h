@@ -1,7 +1,7 @@
 // An update rule on CUDA, launched on the device's current stream. Without CUDA its twin in no_cuda/ throws.
 #pragma once
 
-#include "deepspeed/kernels/update_rules.h"
+#include "deepspeed/kernels/arguments/update_rules.h"
 
 namespace deepspeed::kernels {
 

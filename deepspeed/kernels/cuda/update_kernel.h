@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "deepspeed/kernels/update_rules.h"
+#include "deepspeed/kernels/arguments/update_rules.h"
 
 namespace deepspeed::kernels {
 

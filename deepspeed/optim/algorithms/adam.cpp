@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/rounding_hash.h"
+#include "deepspeed/kernels/arguments/rounding_hash.h"
 #include "deepspeed/kernels/update.h"
 #include "deepspeed/optim/slices/slice_state.h"
 #include "deepspeed/optim/slices/slice_states.h"

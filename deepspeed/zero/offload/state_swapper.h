@@ -14,8 +14,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/io/aligned_buffer.h"
 #include "deepspeed/io/async_io.h"
+#include "deepspeed/io/queue/aligned_buffer.h"
 
 namespace deepspeed::zero {
 

@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/kernels/element_type.h"
+#include "deepspeed/kernels/arguments/element_type.h"
 
 namespace deepspeed::kernels {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "deepspeed/io/aligned_buffer.h"
+#include "deepspeed/io/queue/aligned_buffer.h"
 
 namespace deepspeed::io {
 

@@ -1,4 +1,4 @@
-#include "deepspeed/io/aligned_buffer.h"
+#include "deepspeed/io/queue/aligned_buffer.h"
 
 #include <cerrno>
 #include <cstring>

@@ -1,5 +1,5 @@
 // Of a build without liburing.
-#include "deepspeed/io/transfer_queue.h"
+#include "deepspeed/io/queue/transfer_queue.h"
 
 namespace deepspeed::io {
 

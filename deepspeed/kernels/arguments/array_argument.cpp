@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/array_argument.h"
+#include "deepspeed/kernels/arguments/array_argument.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "deepspeed/kernels/element_type.h"
+#include "deepspeed/kernels/arguments/element_type.h"
 
 namespace deepspeed::kernels {
 

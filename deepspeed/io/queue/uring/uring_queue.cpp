@@ -8,7 +8,7 @@
 #include <liburing.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/io/transfer_queue.h"
+#include "deepspeed/io/queue/transfer_queue.h"
 
 namespace deepspeed::io {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <variant>
 
-#include "deepspeed/kernels/element_type.h"
+#include "deepspeed/kernels/arguments/element_type.h"
 
 namespace deepspeed::kernels {
 
