@@ -14,7 +14,7 @@
 #include "deepspeed/checkpoint/tag/manifest.h"
 #include "deepspeed/initialize.h"
 
-#include "tests/equivalence/moving_training.h"
+#include "tests/equivalence/offload/moving_training.h"
 #include "tests/support/error_of.h"
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"

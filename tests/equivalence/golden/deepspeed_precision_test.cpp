@@ -12,7 +12,7 @@
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"
 
-#include "tests/equivalence/golden_training.h"
+#include "tests/equivalence/golden/golden_training.h"
 #include "tests/support/formula_training.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/tiny_gpt.h"

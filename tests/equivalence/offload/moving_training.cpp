@@ -1,4 +1,4 @@
-#include "tests/equivalence/moving_training.h"
+#include "tests/equivalence/offload/moving_training.h"
 
 #include <cmath>
 #include <memory>

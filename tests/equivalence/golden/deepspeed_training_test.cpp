@@ -11,7 +11,7 @@
 #include "deepspeed/initialize.h"
 #include "deepspeed/zero/gathered_parameters.h"
 
-#include "tests/equivalence/golden_training.h"
+#include "tests/equivalence/golden/golden_training.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::testing {

@@ -11,7 +11,7 @@
 #include "deepspeed/engine/tensor_access.h"
 
 #include "tests/engine/make_engine.h"
-#include "tests/equivalence/offload_configs.h"
+#include "tests/equivalence/offload/offload_configs.h"
 #include "tests/support/counting_allocator.h"
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"

@@ -1,6 +1,6 @@
 // The C++ model and formulas against the recorded ones, without the engine: what stands on them is only as
 // good.
-#include "tests/equivalence/golden_training.h"
+#include "tests/equivalence/golden/golden_training.h"
 
 #include <ATen/ops/abs.h>
 #include <ATen/ops/cat.h>

@@ -1,4 +1,4 @@
-#include "tests/equivalence/golden_training.h"
+#include "tests/equivalence/golden/golden_training.h"
 
 #include <cmath>
 #include <filesystem>

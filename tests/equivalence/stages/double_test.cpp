@@ -22,7 +22,7 @@
 #include "deepspeed/initialize.h"
 #include "deepspeed/zero/gathered_parameters.h"
 
-#include "tests/equivalence/offload_configs.h"
+#include "tests/equivalence/offload/offload_configs.h"
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/temporary_folder.h"
