@@ -12,9 +12,9 @@
 #include <torch/nn/pimpl.h>
 
 #include "deepspeed/engine/build/build.h"
-#include "deepspeed/engine/build/forward_hint.h"
 #include "deepspeed/engine/data/dataloader.h"
 #include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/forward_hint.h"
 #include "deepspeed/engine/io_options.h"
 #include "deepspeed/engine/model/cast_inputs.h"
 #include "deepspeed/tensor/visit_tensors.h"

@@ -1,28 +1,30 @@
 #include "deepspeed/comm/on_all_ranks.h"
 
+#include <algorithm>
 #include <exception>
-#include <string>
 #include <vector>
 
-#include "deepspeed/base/error.h"
+namespace deepspeed::comm {
 
-namespace deepspeed {
-
-void on_all_ranks(const comm::ProcessGroup& group, const char* what, const std::function<void()>& work) {
-  std::string failure;
+std::optional<FailedRank> run_and_tell(const ProcessGroup& group, const std::function<void()>& work) {
   std::exception_ptr own;
+  std::string reason;
   try {
     work();
   } catch (const std::exception& error) {
-    failure = error.what();
+    own = std::current_exception();
+    reason = error.what();
+  } catch (...) {
     own = std::current_exception();
   }
-  const std::vector<std::string> failures = group.all_gather_text(failure);
+  // A reason may be empty, so it cannot be the vote.
+  if (group.all_reduce_scalar(own ? 1.0 : 0.0, ReduceOp::kMax) == 0.0) return std::nullopt;
+  const std::vector<std::string> reports = group.all_gather_text(own ? "!" + reason : std::string());
   if (own) std::rethrow_exception(own);
-  for (size_t rank = 0; rank < failures.size(); ++rank) {
-    if (!failures[rank].empty())
-      raise<CheckpointError>("checkpoint", what, " failed on rank ", rank, ": ", failures[rank]);
-  }
+  const auto failed =
+      std::ranges::find_if(reports, [](const std::string& report) { return !report.empty(); });
+  return FailedRank{static_cast<int>(failed - reports.begin()),
+                    failed->size() > 1 ? failed->substr(1) : "an exception without a text"};
 }
 
-}  // namespace deepspeed
+}  // namespace deepspeed::comm

@@ -1,14 +1,32 @@
-// Work that every rank does, and whose failure on one rank every rank learns.
+// Work that each rank does by itself, and whose failure on one rank all ranks learn before they meet in a
+// collective that the failed one would not reach.
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <string>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/comm/group/process_group.h"
 
-namespace deepspeed {
+namespace deepspeed::comm {
 
-/// Runs `work` here, then lets all ranks of the group know: where it failed on one, all throw, naming the
-/// rank and its reason. `what`: for the message, "saving".
-void on_all_ranks(const comm::ProcessGroup& group, const char* what, const std::function<void()>& work);
+struct FailedRank {
+  int rank = 0;  // in the group: the first of those that failed
+  std::string reason;
+};
 
-}  // namespace deepspeed
+/// Runs `work`, which talks to no other rank, and tells the ranks of the group how it ended. Throws what
+/// `work` threw here; returns who failed where it ended well here but not everywhere. Collective.
+std::optional<FailedRank> run_and_tell(const ProcessGroup& group, const std::function<void()>& work);
+
+/// As run_and_tell(); where another rank failed, this one throws an `E` from `where` that names the rank,
+/// what was done ("saving") and the reason. Collective.
+template <class E = IoError>
+void on_all_ranks(const ProcessGroup& group, const char* where, const char* what,
+                  const std::function<void()>& work) {
+  if (const auto failed = run_and_tell(group, work))
+    raise<E>(where, what, " failed on rank ", failed->rank, ": ", failed->reason);
+}
+
+}  // namespace deepspeed::comm

@@ -109,7 +109,4 @@ DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_wo
 /// The members as JSON, defaults and resolved batch sizes included. Loading it gives the same config.
 Json to_json(const DeepSpeedConfig& config);
 
-/// All documented keys: a section without a name whose children are the keys of the top level.
-const Field& all_options();
-
 }  // namespace deepspeed::config

@@ -8,7 +8,7 @@
 namespace deepspeed {
 
 void CheckpointIo::on_all_ranks(const char* what, const std::function<void()>& work) {
-  deepspeed::on_all_ranks(engine_.group_, what, work);
+  comm::on_all_ranks<CheckpointError>(engine_.group_, "checkpoint", what, work);
 }
 
 void CheckpointIo::check_tag(const std::string& tag) const {

@@ -51,13 +51,13 @@ class CheckpointIo {
   /// What this rank will write, sharing the memory of the engine's tensors.
   void collect(SaveJob& job, const SaveOptions& options) const;
   void run(SaveJob job);
-  checkpoint::NamedTensors module_tensors(bool exclude_frozen) const;
+  NamedTensors module_tensors(bool exclude_frozen) const;
   checkpoint::ModelStates model_states(const SaveOptions& options,
                                        checkpoint::DeferredTensors& deferred) const;
   checkpoint::ZeroOptimizerStates zero_states(checkpoint::DeferredTensors& deferred) const;
   void add_sub_groups(size_t group, checkpoint::DeferredTensors& deferred,
                       std::vector<checkpoint::PartitionStates>& groups) const;
-  void gather_module(checkpoint::NamedTensors& tensors) const;
+  void gather_module(NamedTensors& tensors) const;
   checkpoint::PlainOptimizerStates plain_states() const;
   checkpoint::LossScalerStates scaler_states() const;
 

@@ -125,7 +125,7 @@ OpenedCheckpoint CheckpointIo::open(const std::string& directory, const std::str
 }
 
 void CheckpointIo::check_fit(const OpenedCheckpoint& opened, const LoadOptions& options) const {
-  for (const zero::NamedTensor& param : engine_.model_.parameters) zero::check_settable(param.tensor);
+  for (const NamedTensor& param : engine_.model_.parameters) zero::check_settable(param.tensor);
   if (!options.custom_load_fn) check_module(opened.module, options.load_module_strict);
   if (opened.optimizer) check_optimizer(opened);
 }
@@ -161,7 +161,7 @@ void CheckpointIo::load_weights_and_states(const OpenedCheckpoint& opened, const
   zero::ZeroOptimizer* optimizer = engine_.optimizer_.get();
   if (optimizer != nullptr) optimizer->abandon_step();
   if (options.custom_load_fn) {
-    checkpoint::NamedTensors tensors;
+    NamedTensors tensors;
     for (const StoredTensor& stored : opened.module) tensors.emplace_back(stored.name, stored.load());
     options.custom_load_fn(tensors);
   } else {

@@ -30,7 +30,7 @@ std::unordered_set<std::string> trained_here_and_there(const checkpoint::ModuleS
     for (const auto& [name, sizes] : group) there.insert(name);
   }
   for (const zero::StoredGroup& group : optimizer.store().groups()) {
-    for (const zero::NamedTensor& param : group.params) {
+    for (const NamedTensor& param : group.params) {
       if (there.contains(param.name)) both.insert(param.name);
     }
   }
@@ -62,8 +62,7 @@ StoredModule CheckpointIo::whole_module(const std::string& directory, const std:
                                         bool has_masters) const {
   const auto source =
       std::make_shared<const checkpoint::Fp32Source>(directory, tag, /*exclude_frozen_parameters=*/false);
-  const std::unordered_map<std::string, at::Tensor> weights(source->weights().begin(),
-                                                            source->weights().end());
+  const auto weights = by_name(source->weights());
   std::unordered_set<std::string> in_masters;
   if (has_masters) in_masters = trained_here_and_there(states, *engine_.optimizer_);
   StoredModule module;
@@ -94,7 +93,7 @@ std::unordered_set<std::string> CheckpointIo::weights_in_masters(
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const zero::StoredGroup& group = optimizer.store().groups()[index];
     for (const zero::ParamPiece& piece : optimizer.pieces(index)) {
-      const zero::NamedTensor& param = group.params[piece.index];
+      const NamedTensor& param = group.params[piece.index];
       if (piece.in_interval.numel() == param.tensor.numel() &&
           source.numel(param.name, checkpoint::kMasterState) > 0)
         names.insert(param.name);
@@ -105,10 +104,8 @@ std::unordered_set<std::string> CheckpointIo::weights_in_masters(
 
 std::unordered_map<std::string, at::Tensor> CheckpointIo::own_tensors() const {
   std::unordered_map<std::string, at::Tensor> own;
-  for (const zero::NamedTensor& param : engine_.model_.parameters)
-    own.emplace(param.name, param.tensor.detach());
-  for (const zero::NamedTensor& buffer : engine_.model_.buffers)
-    own.emplace(buffer.name, buffer.tensor.detach());
+  for (const NamedTensor& param : engine_.model_.parameters) own.emplace(param.name, param.tensor.detach());
+  for (const NamedTensor& buffer : engine_.model_.buffers) own.emplace(buffer.name, buffer.tensor.detach());
   return own;
 }
 
@@ -132,7 +129,7 @@ void CheckpointIo::check_module(const StoredModule& module, bool strict) const {
     seen.insert(stored.name);
   }
   for (const auto* tensors : {&engine_.model_.parameters, &engine_.model_.buffers}) {
-    for (const zero::NamedTensor& entry : *tensors) {
+    for (const NamedTensor& entry : *tensors) {
       if (seen.count(entry.name) == 0) missing.push_back(entry.name);
     }
   }

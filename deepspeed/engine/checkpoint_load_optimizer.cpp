@@ -62,7 +62,7 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(const std::string& direc
   std::vector<checkpoint::NamedShapes> shapes;
   for (const zero::StoredGroup& group : engine_.optimizer_->store().groups()) {
     auto& of_group = shapes.emplace_back();
-    for (const zero::NamedTensor& param : group.params)
+    for (const NamedTensor& param : group.params)
       of_group.emplace_back(param.name, param.tensor.sizes().vec());
   }
   const bool loads_universal = engine_.load_universal_checkpoint();
@@ -99,7 +99,7 @@ void CheckpointIo::check_optimizer(const OpenedCheckpoint& opened) const {
   for (size_t index = 0; index < groups.size(); ++index) {
     check_states(source, index);
     loaded_options(index, source.groups()[index].options);
-    for (const zero::NamedTensor& param : groups[index].params) {
+    for (const NamedTensor& param : groups[index].params) {
       const auto check = [&, numel = param.tensor.numel()](const std::string& state) {
         const int64_t found = source.numel(param.name, state);
         if (found >= numel || (found == 0 && state == checkpoint::kMasterState)) return;

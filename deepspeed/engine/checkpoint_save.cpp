@@ -149,11 +149,11 @@ void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
   add(checkpoint::rng_states_path(job.directory, job.tag, rank), checkpoint::build_run_state(run));
 }
 
-checkpoint::NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const {
+NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const {
   const EngineModel& model = engine_.model_;
-  checkpoint::NamedTensors tensors;
+  NamedTensors tensors;
   std::unordered_map<std::string, at::Tensor> by_name;
-  for (const zero::NamedTensor& param : model.parameters) {
+  for (const NamedTensor& param : model.parameters) {
     if (exclude_frozen && !param.tensor.requires_grad()) continue;
     // As DeepSpeed's, the files of stage 3 hold shards, and an empty tensor in place of each weight.
     const at::Tensor values = zero::is_partitioned(param.tensor)
@@ -166,8 +166,7 @@ checkpoint::NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const
     const auto entry = by_name.find(owner);
     if (entry != by_name.end()) tensors.emplace_back(alias, entry->second);
   }
-  for (const zero::NamedTensor& buffer : model.buffers)
-    tensors.emplace_back(buffer.name, buffer.tensor.detach());
+  for (const NamedTensor& buffer : model.buffers) tensors.emplace_back(buffer.name, buffer.tensor.detach());
   return tensors;
 }
 
@@ -176,21 +175,21 @@ checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options,
   const EngineModel& model = engine_.model_;
   checkpoint::ModelStates result;
   result.states.module = module_tensors(options.exclude_frozen_parameters);
-  for (const zero::NamedTensor& buffer : model.buffers) result.states.buffer_names.push_back(buffer.name);
+  for (const NamedTensor& buffer : model.buffers) result.states.buffer_names.push_back(buffer.name);
   result.states.shared_params = model.shared_parameters;
   if (engine_.optimizer_ && engine_.zero_optimization()) {
     auto& shapes = result.states.param_shapes.emplace();
     for (const zero::StoredGroup& group : engine_.optimizer_->store().groups()) {
       auto& of_group = shapes.emplace_back();
       for (const zero::PlacedParam& placed : group.layout.params()) {
-        const zero::NamedTensor& param = group.params[placed.index];
+        const NamedTensor& param = group.params[placed.index];
         of_group.emplace_back(param.name, param.tensor.sizes().vec());
       }
     }
     if (!options.exclude_frozen_parameters) {
       auto& frozen_shapes = result.states.frozen_param_shapes.emplace();
       auto& fragments = result.states.frozen_param_fragments.emplace();
-      for (const zero::NamedTensor& param : model.parameters) {
+      for (const NamedTensor& param : model.parameters) {
         if (param.tensor.requires_grad()) continue;
         const at::Tensor shard = saved_shard(param.tensor, deferred);
         if (engine_.pool_ && !shard.defined()) continue;  // whole in the module

@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kEngineWhere = "engine";
 
 void reset_gradients(const EngineModel& model) {
-  for (const zero::NamedTensor& param : model.parameters) param.tensor.mutable_grad().reset();
+  for (const NamedTensor& param : model.parameters) param.tensor.mutable_grad().reset();
 }
 
 }  // namespace
@@ -322,7 +322,7 @@ void Engine::compile(const CompileOptions& options) {
 void Engine::destroy(const DestroyOptions& options) {
   reload_states();
   std::vector<at::Tensor> params;
-  for (const zero::NamedTensor& param : model_.parameters) params.push_back(param.tensor);
+  for (const NamedTensor& param : model_.parameters) params.push_back(param.tensor);
   if (pool_) zero::check_unused(params);
   if (optimizer_ && optimizer_->backward_is_open()) optimizer_->finish_backward();
   wait_for_checkpoint();

@@ -16,6 +16,7 @@
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/autograd/output_scale.h"
+#include "deepspeed/engine/build/engine_parts.h"
 #include "deepspeed/engine/config_getters.h"
 #include "deepspeed/engine/data/loader_position.h"
 #include "deepspeed/engine/gradient_scopes.h"
@@ -63,22 +64,6 @@ struct CompileOptions {
   Json compile_kwargs = Json::object();
   Json schedule = nullptr;  // of passes over a compiled graph; null: none
   bool compiled_autograd_enabled = false;
-};
-
-/// Everything an engine is made of.
-struct EngineParts {
-  config::DeepSpeedConfig config;
-  comm::World world;
-  comm::ProcessGroup group;  // the engine's own, of all ranks
-  EngineModel model;
-  std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: evaluation only
-  std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: the rates stay
-  uint64_t seed = 0;
-  std::optional<at::ScalarType> autocast = {};    // dtype of the config's torch_autocast
-  std::shared_ptr<zero::GatherPool> pool = {};    // of stage 3; null: the parameters are not partitioned
-  std::unique_ptr<zero::ParamStore> params = {};  // of stage 3 without an optimizer, which has it else
-  ParamClaims claims = {};
-  std::optional<std::string> client_optimizer = {};  // class of the program's own optimizer; nothing: none
 };
 
 class Engine : public ConfigGetters, public LaterCalls {
@@ -251,11 +236,11 @@ class Engine : public ConfigGetters, public LaterCalls {
 
   /// The model's tensors by name: parameters (not the frozen ones, if so asked) and buffers, shared with the
   /// model; at stage 3 they are read inside of a zero::GatheredParameters or zero::ParameterAccess.
-  std::vector<zero::NamedTensor> module_state_dict(bool exclude_frozen_parameters = false) const;
+  std::vector<NamedTensor> module_state_dict(bool exclude_frozen_parameters = false) const;
   /// Copies the tensors into the model, and into the fp32 masters; at stage 3 all ranks give the same. Throws
   /// UsageError that names the tensor whose shape differs, or, if strict, that is missing or unknown; then
   /// nothing has changed.
-  void load_module_state_dict(const std::vector<zero::NamedTensor>& state, bool strict = true);
+  void load_module_state_dict(const std::vector<NamedTensor>& state, bool strict = true);
 
   /// The data loader whose position checkpoints carry.
   void track_loader(std::shared_ptr<LoaderPosition> position) { loader_position_ = std::move(position); }

@@ -13,7 +13,7 @@ namespace {
 
 std::vector<checkpoint::WeightTarget> targets_of(const EngineModel& model) {
   std::vector<checkpoint::WeightTarget> targets;
-  for (const zero::NamedTensor& param : model.parameters) {
+  for (const NamedTensor& param : model.parameters) {
     auto& target = targets.emplace_back(checkpoint::WeightTarget{{param.name}, param.tensor});
     if (zero::is_partitioned(param.tensor)) {
       target.set = [tensor = param.tensor](const at::Tensor& values) { zero::set_values(tensor, values); };
@@ -22,7 +22,7 @@ std::vector<checkpoint::WeightTarget> targets_of(const EngineModel& model) {
       if (name == param.name) target.names.push_back(alias);
     }
   }
-  for (const zero::NamedTensor& buffer : model.buffers) targets.push_back({{buffer.name}, buffer.tensor});
+  for (const NamedTensor& buffer : model.buffers) targets.push_back({{buffer.name}, buffer.tensor});
   return targets;
 }
 
@@ -44,13 +44,14 @@ LoadedWeights load_weights(Engine& engine, const std::filesystem::path& path,
                            const LoadWeightsOptions& options) {
   constexpr const char* kLoading = "loading weights";
   std::optional<checkpoint::WeightLoading> loading;
-  on_all_ranks(engine.data_parallel_group(), kLoading, [&] {
+  comm::on_all_ranks<CheckpointError>(engine.data_parallel_group(), "checkpoint", kLoading, [&] {
     engine.require_states_here("load_weights");
     if (engine.optimizer()) engine.optimizer()->check_no_step_has_begun();
-    for (const zero::NamedTensor& param : engine.model().parameters) zero::check_settable(param.tensor);
+    for (const NamedTensor& param : engine.model().parameters) zero::check_settable(param.tensor);
     loading.emplace(checkpoint::open_weights(path, options.key), targets_of(engine.model()), options);
   });
-  on_all_ranks(engine.data_parallel_group(), kLoading, [&] { loading->run(); });
+  comm::on_all_ranks<CheckpointError>(engine.data_parallel_group(), "checkpoint", kLoading,
+                                      [&] { loading->run(); });
   if (engine.optimizer()) engine.optimizer()->restore_masters_from_model();
   log::info("loaded the weights of ", path.string());
   return loading->result();

@@ -41,10 +41,10 @@ void check_value(const std::string& name, const at::Tensor& given, const at::Ten
 
 }  // namespace
 
-std::vector<zero::NamedTensor> Engine::module_state_dict(bool exclude_frozen_parameters) const {
-  std::vector<zero::NamedTensor> state;
+std::vector<NamedTensor> Engine::module_state_dict(bool exclude_frozen_parameters) const {
+  std::vector<NamedTensor> state;
   Tensors by_name;
-  for (const zero::NamedTensor& param : model_.parameters) {
+  for (const NamedTensor& param : model_.parameters) {
     by_name.emplace(param.name, param.tensor);
     if (!exclude_frozen_parameters || param.tensor.requires_grad())
       state.push_back({param.name, param.tensor.detach()});
@@ -53,16 +53,15 @@ std::vector<zero::NamedTensor> Engine::module_state_dict(bool exclude_frozen_par
     const at::Tensor& param = by_name.at(name);
     if (!exclude_frozen_parameters || param.requires_grad()) state.push_back({alias, param.detach()});
   }
-  for (const zero::NamedTensor& buffer : model_.buffers)
-    state.push_back({buffer.name, buffer.tensor.detach()});
+  for (const NamedTensor& buffer : model_.buffers) state.push_back({buffer.name, buffer.tensor.detach()});
   return state;
 }
 
-void Engine::load_module_state_dict(const std::vector<zero::NamedTensor>& state, bool strict) {
+void Engine::load_module_state_dict(const std::vector<NamedTensor>& state, bool strict) {
   require_states_here("load_module_state_dict");
   Tensors own, given;
-  for (const zero::NamedTensor& tensor : module_state_dict()) own.emplace(tensor.name, tensor.tensor);
-  for (const zero::NamedTensor& tensor : state) given.emplace(tensor.name, tensor.tensor);
+  for (const NamedTensor& tensor : module_state_dict()) own.emplace(tensor.name, tensor.tensor);
+  for (const NamedTensor& tensor : state) given.emplace(tensor.name, tensor.tensor);
   if (strict) check_names(own, given);
   for (const auto& [name, tensor] : given) {
     const auto place = own.find(name);

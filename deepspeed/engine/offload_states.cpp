@@ -62,7 +62,7 @@ void Engine::offload_states(const OffloadStatesOptions& options) {
   }
   if (!includes(options, OffloadStateTypeEnum::lp_params)) return;
   pool_->suspend("its shards were moved to the host by offload_states(); call reload_states() first");
-  for (const zero::NamedTensor& param : model_.parameters) park(zero::shard_of(param.tensor));
+  for (const NamedTensor& param : model_.parameters) park(zero::shard_of(param.tensor));
 }
 
 void Engine::reload_states(bool non_blocking) {

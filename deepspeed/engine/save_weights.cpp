@@ -16,9 +16,9 @@
 namespace deepspeed {
 
 /// One parameter after the other, in the memory of rank 0's host.
-void CheckpointIo::gather_module(checkpoint::NamedTensors& tensors) const {
+void CheckpointIo::gather_module(NamedTensors& tensors) const {
   std::unordered_map<std::string, at::Tensor> whole;
-  for (const zero::NamedTensor& param : engine_.model_.parameters) {
+  for (const NamedTensor& param : engine_.model_.parameters) {
     if (!zero::is_partitioned(param.tensor)) continue;
     const zero::GatheredParameters gathered({param.tensor});
     if (engine_.rank() != 0) continue;
@@ -48,7 +48,7 @@ void CheckpointIo::save_16bit_model(const std::string& directory, const std::str
                       "save_16bit_model() at stage 3 gathers the whole model on rank 0; set "
                       "zero_optimization.stage3_gather_16bit_weights_on_model_save to allow that");
   }
-  checkpoint::NamedTensors tensors = module_tensors(exclude_frozen);
+  NamedTensors tensors = module_tensors(exclude_frozen);
   if (engine_.pool_) gather_module(tensors);
   on_all_ranks("saving the model", [&] {
     if (engine_.rank() != 0) return;

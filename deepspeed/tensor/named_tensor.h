@@ -1,15 +1,27 @@
-// A tensor of a model under the name that the model gives it.
+// A tensor under a name: a parameter or a buffer of a model, or a weight of a file.
 #pragma once
 
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
-namespace deepspeed::zero {
+namespace deepspeed {
 
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
 };
 
-}  // namespace deepspeed::zero
+/// In the order of the model or the file; aliases of one tensor are entries of their own.
+using NamedTensors = std::vector<NamedTensor>;
+
+/// Of entries of one name the first stays.
+inline std::unordered_map<std::string, at::Tensor> by_name(const NamedTensors& tensors) {
+  std::unordered_map<std::string, at::Tensor> found;
+  for (const auto& [name, tensor] : tensors) found.emplace(name, tensor);
+  return found;
+}
+
+}  // namespace deepspeed

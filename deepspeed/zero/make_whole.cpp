@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/device/accelerator/memory.h"
 #include "deepspeed/zero/access/gather_pool.h"
-#include "deepspeed/zero/agree_after.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -76,8 +76,8 @@ void check_unused(const std::vector<at::Tensor>& params) {
 
 void make_whole(const std::vector<at::Tensor>& params) {
   for (const OfPool& of_pool : partitioned_among(params)) {
-    agree_after(of_pool.pool->group(), kMakeWholeWhere, "making room for the whole model",
-                [&] { check_memory(of_pool.params); });
+    comm::on_all_ranks(of_pool.pool->group(), kMakeWholeWhere, "making room for the whole model",
+                       [&] { check_memory(of_pool.params); });
     of_pool.pool->give_back(of_pool.params);
   }
 }

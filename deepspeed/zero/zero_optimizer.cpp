@@ -7,9 +7,9 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/kernels/grad_stats.h"
 #include "deepspeed/precision/grad_clip.h"
-#include "deepspeed/zero/agree_after.h"
 
 namespace deepspeed::zero {
 
@@ -189,7 +189,7 @@ std::vector<GroupState> ZeroOptimizer::kept(size_t group) const {
 
 void ZeroOptimizer::on_all_ranks(const char* what, const std::function<void()>& work) const {
   if (!uses_disk() || group_.size() == 1) return work();
-  agree_after(group_, "zero.optimizer", what, work);
+  comm::on_all_ranks(group_, "zero.optimizer", what, work);
 }
 
 bool ZeroOptimizer::uses_disk() const {

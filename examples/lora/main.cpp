@@ -60,7 +60,7 @@ void save(Engine& engine, const fs::path& folder) {
 template <class Engine>
 void load_adapters(Engine& engine, const fs::path& file) {
   const auto adapters = deepspeed::checkpoint::read_torch_archive(file);
-  std::vector<deepspeed::zero::NamedTensor> tensors;
+  std::vector<deepspeed::NamedTensor> tensors;
   for (const auto& [name, tensor] : adapters.as_dict().items()) {
     tensors.push_back({name.as_string(), tensor.as_tensor()});
   }

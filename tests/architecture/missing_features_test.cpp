@@ -13,10 +13,12 @@
 
 #include "deepspeed/config/help.h"
 
+#include "tests/places/places.h"
+
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kSourceRoot = DEEPSPEED_SOURCE_DIR;
+const fs::path kSourceRoot = deepspeed::testing::source_folder();
 
 std::string text_of(const fs::path& file) {
   std::ifstream in(kSourceRoot / file);

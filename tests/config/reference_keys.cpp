@@ -8,6 +8,8 @@
 
 #include "deepspeed/base/message.h"
 
+#include "tests/places/places.h"
+
 namespace deepspeed::config {
 namespace {
 
@@ -201,7 +203,7 @@ std::vector<Json> ReferenceKey::refused() const {
 
 static Reference read_reference() {
   Reference reference;
-  std::ifstream file(DEEPSPEED_SOURCE_DIR "/tests/config/reference_keys.txt");
+  std::ifstream file(testing::source_folder() / "tests/config/reference_keys.txt");
   EXPECT_TRUE(file.good());
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;

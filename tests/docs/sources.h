@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/places/places.h"
+
 namespace deepspeed::testing {
 
-inline const std::filesystem::path kRoot = DEEPSPEED_SOURCE_DIR;
-inline const std::filesystem::path kBuild = DEEPSPEED_BINARY_DIR;
+inline const std::filesystem::path kRoot = testing::source_folder();
+inline const std::filesystem::path kBuild = testing::build_folder();
 
 inline std::string read_text(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);

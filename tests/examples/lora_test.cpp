@@ -23,6 +23,7 @@
 #include "deepspeed/engine/build/seed.h"
 #include "deepspeed/initialize.h"
 
+#include "tests/places/places.h"
 #include "tests/support/run_ranks.h"
 
 namespace lora {
@@ -123,9 +124,12 @@ struct LoraProgram : testing::Test {
 
   /// Starts two ranks of the example; their output goes to the folder's file `name`.
   void start(const std::string& name, int stage, std::vector<std::string> arguments) {
-    std::vector<std::string> words = {
-        DEEPSPEED_BINARY_DIR "/bin/deepspeed", "--num_procs",        "2",
-        DEEPSPEED_BINARY_DIR "/examples/lora", "--deepspeed_config", write_config(stage)};
+    std::vector<std::string> words = {(deepspeed::testing::build_folder() / "bin/deepspeed").string(),
+                                      "--num_procs",
+                                      "2",
+                                      (deepspeed::testing::build_folder() / "examples/lora").string(),
+                                      "--deepspeed_config",
+                                      write_config(stage)};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());

@@ -17,7 +17,7 @@
 namespace deepspeed::optim {
 namespace {
 
-std::unique_ptr<Optimizer> make(const std::string& type, const char* params = "{}") {
+std::unique_ptr<Optimizer> make_from_config(const std::string& type, const char* params = "{}") {
   return make_optimizer(type, Json::parse(params), std::vector<ParamGroup>(1));
 }
 
@@ -38,7 +38,8 @@ void expect_same_as_torch(
 }
 
 TEST(MakeOptimizer, AdamWGivesTorchsUpdates) {
-  const auto ours = make("adamW", R"({"lr": 0.01, "betas": [0.8, 0.99], "eps": 1e-6, "weight_decay": 0.1})");
+  const auto ours =
+      make_from_config("adamW", R"({"lr": 0.01, "betas": [0.8, 0.99], "eps": 1e-6, "weight_decay": 0.1})");
   EXPECT_EQ(ours->name(), "FusedAdam");
   EXPECT_TRUE(ours->is_elementwise());
   expect_same_as_torch(*ours, [](at::Tensor w) {
@@ -48,22 +49,25 @@ TEST(MakeOptimizer, AdamWGivesTorchsUpdates) {
 }
 
 TEST(MakeOptimizer, AdamIsDecoupledUnlessTold) {
-  expect_same_as_torch(*make("Adam", R"({"weight_decay": 0.1})"), [](at::Tensor w) {
+  expect_same_as_torch(*make_from_config("Adam", R"({"weight_decay": 0.1})"), [](at::Tensor w) {
     return std::make_unique<torch::optim::AdamW>(std::vector{w},
                                                  torch::optim::AdamWOptions(1e-3).weight_decay(0.1));
   });
-  expect_same_as_torch(*make("Adam", R"({"weight_decay": 0.1, "adam_w_mode": false})"), [](at::Tensor w) {
-    return std::make_unique<torch::optim::Adam>(std::vector{w},
-                                                torch::optim::AdamOptions(1e-3).weight_decay(0.1));
-  });
-  EXPECT_EQ(make("AdamW", R"({"torch_adam": true})")->param_groups()[0].options.number("weight_decay"), 0.01);
+  expect_same_as_torch(*make_from_config("Adam", R"({"weight_decay": 0.1, "adam_w_mode": false})"),
+                       [](at::Tensor w) {
+                         return std::make_unique<torch::optim::Adam>(
+                             std::vector{w}, torch::optim::AdamOptions(1e-3).weight_decay(0.1));
+                       });
+  EXPECT_EQ(
+      make_from_config("AdamW", R"({"torch_adam": true})")->param_groups()[0].options.number("weight_decay"),
+      0.01);
 }
 
 TEST(MakeOptimizer, SgdGivesTorchsUpdates) {
   for (const bool nesterov : {false, true}) {
-    const auto ours =
-        make("SGD", nesterov ? R"({"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01, "nesterov": true})"
-                             : R"({"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01, "dampening": 0.2})");
+    const auto ours = make_from_config(
+        "SGD", nesterov ? R"({"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01, "nesterov": true})"
+                        : R"({"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01, "dampening": 0.2})");
     expect_same_as_torch(*ours, [&](at::Tensor w) {
       return std::make_unique<torch::optim::SGD>(std::vector{w}, torch::optim::SGDOptions(0.05)
                                                                      .momentum(0.9)
@@ -76,9 +80,9 @@ TEST(MakeOptimizer, SgdGivesTorchsUpdates) {
 
 TEST(MakeOptimizer, RmspropGivesTorchsUpdates) {
   for (const bool centered : {false, true}) {
-    const auto ours =
-        make("RMSprop", centered ? R"({"lr": 0.02, "alpha": 0.9, "centered": true, "momentum": 0.5})"
-                                 : R"({"lr": 0.02, "eps": 1e-6, "weight_decay": 0.01})");
+    const auto ours = make_from_config(
+        "RMSprop", centered ? R"({"lr": 0.02, "alpha": 0.9, "centered": true, "momentum": 0.5})"
+                            : R"({"lr": 0.02, "eps": 1e-6, "weight_decay": 0.01})");
     EXPECT_EQ(ours->name(), "RMSprop");
     EXPECT_TRUE(ours->is_elementwise());
     expect_same_as_torch(*ours, [&](at::Tensor w) {
@@ -104,7 +108,7 @@ TEST(MakeOptimizer, RmspropStepsEachGroupByItsOptions) {
 
 TEST(MakeOptimizer, MakesEveryTypeOfTheTableWithItsDefaults) {
   for (const config::NamedType& type : config::optimizer_types()) {
-    const auto optimizer = make(type.name);
+    const auto optimizer = make_from_config(type.name);
     const Hyperparameters& options = optimizer->param_groups()[0].options;
     for (const config::Field& field : type.params) {
       if (!options.contains(field.key) || field.default_value.is_null()) continue;
@@ -118,16 +122,16 @@ TEST(MakeOptimizer, MakesEveryTypeOfTheTableWithItsDefaults) {
     std::string upper = type.name;
     for (char& c : upper) c = static_cast<char>(std::toupper(c));
     if (type.any_case) {
-      EXPECT_EQ(make(upper)->name(), optimizer->name());
+      EXPECT_EQ(make_from_config(upper)->name(), optimizer->name());
     }
   }
 }
 
 TEST(MakeOptimizer, Fp32OptimizerStatesFalseHalvesTheMoments) {
-  const auto half = make("Adam", R"({"fp32_optimizer_states": false, "weight_decay": 0.1})");
-  const auto named = make("Adam", R"({"moment_dtype": "bf16", "weight_decay": 0.1})");
+  const auto half = make_from_config("Adam", R"({"fp32_optimizer_states": false, "weight_decay": 0.1})");
+  const auto named = make_from_config("Adam", R"({"moment_dtype": "bf16", "weight_decay": 0.1})");
   EXPECT_EQ(half->state_dtype(), at::kBFloat16);
-  EXPECT_EQ(make("AdamW", R"({"fp32_optimizer_states": true})")->state_dtype(), at::kFloat);
+  EXPECT_EQ(make_from_config("AdamW", R"({"fp32_optimizer_states": true})")->state_dtype(), at::kFloat);
   TestSlice a(at::ones({33})), b(at::ones({33}));
   for (const at::Tensor& gradient : test_gradients(5, {33})) {
     a.step(*half, gradient);
@@ -147,7 +151,7 @@ TEST(MakeOptimizer, AGroupsOwnOptionStays) {
 
 // What a checkpoint does: state out, state in, and both go on alike.
 void expect_state_round_trip(const std::string& type, const char* params, at::IntArrayRef shape = {33}) {
-  const auto first = make(type, params), second = make(type, params);
+  const auto first = make_from_config(type, params), second = make_from_config(type, params);
   const auto gradients = test_gradients(6, shape);
   TestSlice a(gradients[5]);
   for (int i = 0; i < 3; ++i) a.step(*first, gradients[static_cast<size_t>(i)]);
@@ -183,7 +187,7 @@ TEST(OptimizerState, HasTheNamesThatCheckpointsUse) {
       {"Lamb", {"exp_avg", "exp_avg_sq"}},
       {"Muon", {"momentum_buffer"}}};
   for (const auto& [type, expected] : names) {
-    const auto optimizer = make(type);
+    const auto optimizer = make_from_config(type);
     TestSlice slice(at::ones({4, 5}));
     slice.step(*optimizer, at::ones({4, 5}));
     std::vector<std::string> found;
@@ -201,7 +205,7 @@ TEST(OptimizerState, HasTheNamesThatCheckpointsUse) {
 
 TEST(OptimizerState, CountsItsBytesAndIsEmptyBeforeTheFirstStep) {
   for (const auto& [dtype, bytes] : {std::pair{"fp32", 8}, std::pair{"bf16", 4}}) {
-    const auto optimizer = make("Adam", message(R"({"moment_dtype": ")", dtype, R"("})").c_str());
+    const auto optimizer = make_from_config("Adam", message(R"({"moment_dtype": ")", dtype, R"("})").c_str());
     EXPECT_EQ(optimizer->state_bytes(), 0);
     EXPECT_TRUE(optimizer->state(0).tensors.empty());
     TestSlice slice(at::ones({10}));
@@ -211,7 +215,7 @@ TEST(OptimizerState, CountsItsBytesAndIsEmptyBeforeTheFirstStep) {
 }
 
 TEST(OptimizerState, RejectsForeignNamesAndSizes) {
-  const auto optimizer = make("Adam");
+  const auto optimizer = make_from_config("Adam");
   TestSlice slice(at::ones({10}));
   slice.step(*optimizer, at::ones({10}));
   SliceState state = optimizer->state(0);
@@ -223,7 +227,7 @@ TEST(OptimizerState, RejectsForeignNamesAndSizes) {
 
 void expect_optimizer_error(const std::string& type, const char* params, const std::string& part) {
   try {
-    make(type, params);
+    make_from_config(type, params);
     FAIL() << "expected an error with " << part;
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();

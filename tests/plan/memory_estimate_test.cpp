@@ -255,7 +255,7 @@ TEST(MemoryEstimate, OfAModelWithoutMemoryHasTheSameNumbers) {
   const Json config = planned_config("AdamW", 3);
   EngineModel model = describe_module(planned_model());
   const auto expected = zero::estimate_model_states(model, config, 4);
-  for (zero::NamedTensor& param : model.parameters) {
+  for (NamedTensor& param : model.parameters) {
     const bool is_trained = param.tensor.requires_grad();
     param.tensor = param.tensor.detach().to(at::kMeta).set_requires_grad(is_trained);
   }

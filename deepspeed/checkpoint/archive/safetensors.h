@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "deepspeed/checkpoint/archive/torch_archive.h"
-#include "deepspeed/checkpoint/content/model_states.h"
 #include "deepspeed/checkpoint/file/file_sums.h"
+#include "deepspeed/tensor/named_tensor.h"
 
 namespace deepspeed::checkpoint {
 

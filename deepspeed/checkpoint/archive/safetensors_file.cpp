@@ -117,7 +117,7 @@ at::Tensor SafetensorsFile::load(const std::string& name) const {
   const auto position = positions_.find(name);
   if (position == positions_.end())
     raise<UsageError>(kSafetensorsFileWhere, path(), " has no tensor '", name, "'");
-  const at::Tensor& described = tensors_[position->second].second;
+  const at::Tensor& described = tensors_[position->second].tensor;
   at::Tensor tensor = at::empty(described.sizes(), described.options().device(at::kCPU));
   if (tensor.numel() > 0) file_.read(offsets_[position->second], tensor.mutable_data_ptr(), tensor.nbytes());
   return tensor;

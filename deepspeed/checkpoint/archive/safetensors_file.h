@@ -11,9 +11,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/checkpoint/content/model_states.h"
 #include "deepspeed/checkpoint/file/file_reader.h"
 #include "deepspeed/checkpoint/file/file_sums.h"
+#include "deepspeed/tensor/named_tensor.h"
 
 namespace deepspeed::checkpoint {
 

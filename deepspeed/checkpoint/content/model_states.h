@@ -10,10 +10,10 @@
 #include "deepspeed/base/json.h"
 #include "deepspeed/checkpoint/content/version.h"
 #include "deepspeed/checkpoint/pickle/value.h"
+#include "deepspeed/tensor/named_tensor.h"
 
 namespace deepspeed::checkpoint {
 
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 using NamedShapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
 
 /// What describes the weights: all that zero_to_fp32 needs of the file.

@@ -6,10 +6,9 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include <ATen/core/Tensor.h>
+#include "deepspeed/tensor/named_tensor.h"
 
 namespace deepspeed::checkpoint {
 
@@ -18,9 +17,9 @@ namespace deepspeed::checkpoint {
 /// Floating-point buffers and frozen parameters are cast to fp32, as are whole-number buffers. `tag`: by
 /// default the one that `latest` names. Throws CheckpointError where a file is missing (by its name) or
 /// shapes and counts do not fit, NotSupportedError for model parallel checkpoints.
-std::vector<std::pair<std::string, at::Tensor>> get_fp32_state_dict_from_zero_checkpoint(
-    const std::filesystem::path& dir, const std::optional<std::string>& tag = std::nullopt,
-    bool exclude_frozen_parameters = false);
+NamedTensors get_fp32_state_dict_from_zero_checkpoint(const std::filesystem::path& dir,
+                                                      const std::optional<std::string>& tag = std::nullopt,
+                                                      bool exclude_frozen_parameters = false);
 
 /// `tag`, or the one that `latest` names. Throws CheckpointError where there is neither.
 std::string chosen_tag(const std::filesystem::path& dir, const std::optional<std::string>& tag);

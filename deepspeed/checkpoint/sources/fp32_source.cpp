@@ -58,7 +58,7 @@ Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_fro
     raise<CheckpointError>(kFp32SourceWhere, "the file ", optim_states_path(dir, tag, 0),
                            " (or that of bf16) is missing");
   }
-  std::unordered_map<std::string, at::Tensor> module(states_.module.begin(), states_.module.end());
+  const auto module = by_name(states_.module);
   for (const std::string& name : states_.buffer_names) {
     const auto buffer = module.find(name);  // absent: a buffer that is not persistent
     if (buffer != module.end()) add_of_module(name, buffer->second);
@@ -117,7 +117,7 @@ void Fp32Source::add_of_module(const std::string& name, const at::Tensor& tensor
 void Fp32Source::add_alias(const std::string& name, const std::string& of) {
   const auto found = positions_.find(of);
   if (found == positions_.end() || !positions_.emplace(name, weights_.size()).second) return;
-  weights_.emplace_back(name, weights_[found->second].second);
+  weights_.emplace_back(name, weights_[found->second].tensor);
 }
 
 void Fp32Source::add_module() {
@@ -134,10 +134,7 @@ void Fp32Source::add_module() {
 
 void Fp32Source::add_frozen() {
   if (!states_.frozen_param_shapes) return add_frozen_of_module();
-  std::unordered_map<std::string, at::Tensor> fragments;
-  if (states_.frozen_param_fragments) {
-    fragments.insert(states_.frozen_param_fragments->begin(), states_.frozen_param_fragments->end());
-  }
+  const auto fragments = by_name(states_.frozen_param_fragments.value_or(NamedTensors()));
   for (const auto& [name, sizes] : *states_.frozen_param_shapes) {
     const auto fragment = fragments.find(name);
     if (fragment == fragments.end()) {
@@ -170,9 +167,7 @@ void Fp32Source::add_sharded_frozen(const path& dir, const std::string& tag) {
   for (const path& file : find_sharded_model_states(dir, tag)) {
     model_files_.push_back(open_archive(file, manifest_));
     const ModuleStates states = parse_file(*model_files_.back(), parse_module_states);
-    auto& of_rank = fragments.emplace_back();
-    if (states.frozen_param_fragments)
-      of_rank.insert(states.frozen_param_fragments->begin(), states.frozen_param_fragments->end());
+    fragments.push_back(by_name(states.frozen_param_fragments.value_or(NamedTensors())));
   }
   const auto num_ranks = int64_t(fragments.size());
   for (const auto& [name, sizes] : *states_.frozen_param_shapes) {

@@ -34,7 +34,7 @@ UniversalSource::UniversalSource(const path& tag_folder)
   const path file = require_model_states(folder_.parent_path(), folder_.filename());
   model_ = std::make_shared<DeferredArchive>(file, manifest_.sums_of(file));
   states_ = parse_model_states(model_->value());
-  module_.insert(states_.states.module.begin(), states_.states.module.end());
+  module_ = by_name(states_.states.module);
   if (states_.optimizer.is_none()) {
     open_partitions();
   } else {
@@ -147,8 +147,7 @@ Dict UniversalSource::model_file() const {
 /// The weights in the dtype of their placeholders.
 Dict UniversalSource::whole_module(const Dict& module) const {
   Dict result(/*ordered=*/true);
-  const std::unordered_map<std::string, at::Tensor> weights(whole_->weights().begin(),
-                                                            whole_->weights().end());
+  const auto weights = by_name(whole_->weights());
   std::unordered_map<const void*, at::Tensor> made;  // aliases share their tensor
   for (const auto& [name, value] : module.items()) {
     const auto weight = weights.find(name.as_string());

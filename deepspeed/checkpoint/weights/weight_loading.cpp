@@ -90,7 +90,7 @@ void WeightLoading::match(const LoadWeightsOptions& options) {
   }
   std::unordered_map<std::string, std::string> taken;  // name in the model -> in the file
   for (size_t weight = 0; weight < source_->weights().size(); ++weight) {
-    const std::string& name = source_->weights()[weight].first;
+    const std::string& name = source_->weights()[weight].name;
     const auto renamed = renaming.rename(name);
     if (!renamed) continue;
     const auto target = target_of.find(*renamed);
@@ -122,14 +122,14 @@ void WeightLoading::take(const Copy& copy, const std::string& name) {
   }
   const Copy& first = copies_[known->second];
   if (problems_.size() == problems_before && !same_data(first, copy)) {
-    problems_.push_back(message("'", source_->weights()[first.weight].first, "' and '",
-                                source_->weights()[copy.weight].first,
+    problems_.push_back(message("'", source_->weights()[first.weight].name, "' and '",
+                                source_->weights()[copy.weight].name,
                                 "' differ in the file and are one parameter in the model"));
   }
 }
 
 void WeightLoading::check_copy(const Copy& copy, const std::string& name) {
-  const at::Tensor weight = turned(source_->weights()[copy.weight].second, copy.transposed);
+  const at::Tensor weight = turned(source_->weights()[copy.weight].tensor, copy.transposed);
   const at::Tensor& target = targets_[copy.target].tensor;
   if (weight.sizes() != target.sizes()) {
     problems_.push_back(message("'", name, "' has the shape ", weight.sizes(), " in the file",
@@ -146,7 +146,7 @@ void WeightLoading::check_copy(const Copy& copy, const std::string& name) {
 
 bool WeightLoading::same_data(const Copy& one, const Copy& other) const {
   if (one.transposed == other.transposed &&
-      same_bytes(source_->weights()[one.weight].second, source_->weights()[other.weight].second)) {
+      same_bytes(source_->weights()[one.weight].tensor, source_->weights()[other.weight].tensor)) {
     return true;
   }
   const at::Tensor first = load(one), second = load(other);

@@ -95,7 +95,7 @@ class TorchWeights : public WeightSource {
     }
   }
 
-  at::Tensor load(size_t index) const override { return archive_.load(weights_[index].second); }
+  at::Tensor load(size_t index) const override { return archive_.load(weights_[index].tensor); }
   void verify() const override { archive_.verify(); }
 
  private:
@@ -108,7 +108,7 @@ class SafetensorsWeights : public WeightSource {
     weights_ = file_.tensors();
   }
 
-  at::Tensor load(size_t index) const override { return file_.load(weights_[index].first); }
+  at::Tensor load(size_t index) const override { return file_.load(weights_[index].name); }
   void verify() const override {}  // the format has no checksums; that nothing is cut off is known already
 
  private:
@@ -122,7 +122,7 @@ class Fp32Weights : public WeightSource {
     weights_ = source_.weights();
   }
 
-  at::Tensor load(size_t index) const override { return source_.load(weights_[index].second); }
+  at::Tensor load(size_t index) const override { return source_.load(weights_[index].tensor); }
   void verify() const override {
     for (size_t index = 0; index < weights_.size(); ++index) load(index);
   }

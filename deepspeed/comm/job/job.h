@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "deepspeed/comm/init.h"
+#include "deepspeed/comm/job/init_options.h"
 
 namespace deepspeed::comm {
 

@@ -122,4 +122,8 @@ Option no_truth_value();
 /// What a value of the field must be, in words: "a whole number of at least 1 or null".
 std::string expected_value(const Field& field);
 
+/// All documented keys: a section without a name whose children are the keys of the top level
+/// (config/top_level.cpp).
+const Field& all_options();
+
 }  // namespace deepspeed::config

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "deepspeed/base/text.h"
-#include "deepspeed/config/config.h"
 #include "deepspeed/config/table/named_type.h"
 #include "deepspeed/config/table/nearest_key.h"
 #include "deepspeed/config/table/read.h"

@@ -12,12 +12,12 @@
 #include "deepspeed/engine/build/base_optimizer.h"
 #include "deepspeed/engine/build/engine_group.h"
 #include "deepspeed/engine/build/initialize_arguments.h"
+#include "deepspeed/engine/build/memory_check.h"
 #include "deepspeed/engine/build/model_store.h"
 #include "deepspeed/engine/build/optimizer_offload.h"
 #include "deepspeed/engine/build/param_groups.h"
 #include "deepspeed/engine/build/seed.h"
 #include "deepspeed/engine/build/zero_options.h"
-#include "deepspeed/engine/guards/memory_check.h"
 #include "deepspeed/engine/guards/param_claims.h"
 #include "deepspeed/engine/guards/rank_agreement.h"
 #include "deepspeed/engine/guards/sendable.h"
@@ -59,7 +59,7 @@ void move_to_device(const EngineModel& model, const comm::World& world) {
   if (world.group().backend() != "nccl") return;
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(device::current_cuda_device()));
   for (const auto* tensors : {&model.parameters, &model.buffers}) {
-    for (const zero::NamedTensor& entry : *tensors) {
+    for (const NamedTensor& entry : *tensors) {
       if (entry.tensor.device() == device || entry.tensor.is_meta()) continue;
       entry.tensor.set_data(entry.tensor.detach().to(device));
     }
@@ -68,7 +68,7 @@ void move_to_device(const EngineModel& model, const comm::World& world) {
 
 void cast_buffers(const EngineModel& model, const std::optional<at::ScalarType>& dtype) {
   if (!dtype) return;
-  for (const zero::NamedTensor& buffer : model.buffers) {
+  for (const NamedTensor& buffer : model.buffers) {
     if (buffer.tensor.is_floating_point()) buffer.tensor.set_data(buffer.tensor.detach().to(*dtype));
   }
 }
@@ -76,7 +76,7 @@ void cast_buffers(const EngineModel& model, const std::optional<at::ScalarType>&
 // Equal on all ranks.
 void prepare_buffers(const EngineModel& model, const comm::ProcessGroup& group) {
   const bool alone = group.size() == 1;
-  for (const zero::NamedTensor& buffer : model.buffers) {
+  for (const NamedTensor& buffer : model.buffers) {
     if (alone || buffer.tensor.numel() == 0) continue;
     const at::Tensor values = buffer.tensor.detach().contiguous();
     group.broadcast(sendable(values), 0);

@@ -9,8 +9,8 @@
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/arguments.h"
 #include "deepspeed/config/config.h"
+#include "deepspeed/engine/build/engine_parts.h"
 #include "deepspeed/engine/build/optimizer_source.h"
-#include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/optim/schedules/lr_scheduler_source.h"
 

@@ -11,7 +11,7 @@ namespace {
 std::string purpose_of(const config::DeepSpeedConfig& config, const EngineModel& model) {
   std::ostringstream text;
   text << config.raw.dump();
-  for (const zero::NamedTensor& param : model.parameters) text << param.name << param.tensor.sizes();
+  for (const NamedTensor& param : model.parameters) text << param.name << param.tensor.sizes();
   return std::to_string(std::hash<std::string>()(text.str()));
 }
 

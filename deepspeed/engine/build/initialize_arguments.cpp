@@ -93,7 +93,7 @@ std::shared_ptr<torch::optim::Optimizer> find_optimizer(const EngineModel& model
     parameters.insert(parameters.end(), group.params.begin(), group.params.end());
   }
   if (options.model_parameters.empty()) {
-    for (const zero::NamedTensor& param : model.parameters) {
+    for (const NamedTensor& param : model.parameters) {
       if (param.tensor.requires_grad()) parameters.push_back(param.tensor);
     }
   }

@@ -18,23 +18,22 @@ namespace deepspeed {
 namespace {
 
 // Parameters that no optimizer updates.
-std::vector<zero::NamedTensor> rest_of(const EngineModel& model,
-                                       const std::vector<std::vector<zero::NamedTensor>>& groups) {
+std::vector<NamedTensor> rest_of(const EngineModel& model,
+                                 const std::vector<std::vector<NamedTensor>>& groups) {
   std::unordered_set<const at::TensorImpl*> grouped;
   for (const auto& params : groups) {
     for (const auto& param : params) grouped.insert(param.tensor.unsafeGetTensorImpl());
   }
-  std::vector<zero::NamedTensor> rest = model.parameters;
-  std::erase_if(rest, [&](const zero::NamedTensor& param) {
-    return grouped.contains(param.tensor.unsafeGetTensorImpl());
-  });
+  std::vector<NamedTensor> rest = model.parameters;
+  std::erase_if(
+      rest, [&](const NamedTensor& param) { return grouped.contains(param.tensor.unsafeGetTensorImpl()); });
   return rest;
 }
 
 // They still have to be in the model's dtype and equal on all ranks.
-void prepare_rest(const std::vector<zero::NamedTensor>& rest, const comm::ProcessGroup& group,
+void prepare_rest(const std::vector<NamedTensor>& rest, const comm::ProcessGroup& group,
                   at::ScalarType dtype) {
-  for (const zero::NamedTensor& param : rest) {
+  for (const NamedTensor& param : rest) {
     if (param.tensor.is_floating_point() && dtype != at::kFloat) {
       param.tensor.set_data(param.tensor.detach().to(dtype).contiguous());
     }
@@ -50,11 +49,11 @@ zero::ShardStore::Options shard_options(const config::ZeroConfig& zero, at::Scal
 // stage 3 can go on with that, does not without being asked for.
 void require_whole(const EngineModel& model, int64_t stage) {
   std::vector<at::Tensor> abandoned;
-  for (const zero::NamedTensor& param : model.parameters) {
+  for (const NamedTensor& param : model.parameters) {
     if (zero::is_abandoned(param.tensor)) abandoned.push_back(param.tensor);
   }
   zero::make_whole(abandoned);
-  for (const zero::NamedTensor& param : model.parameters) {
+  for (const NamedTensor& param : model.parameters) {
     if (!zero::is_partitioned(param.tensor)) continue;
     raise<UsageError>("initialize", "parameter '", param.name,
                       "' was partitioned by zero::Init or another engine, and zero_optimization.stage is ",
@@ -64,41 +63,38 @@ void require_whole(const EngineModel& model, int64_t stage) {
 }
 
 // The parameters get other memory, at stage 3 those that no optimizer updates (`rest`) as well.
-void check_memory_is_their_own(const std::vector<std::vector<zero::NamedTensor>>& groups,
-                               const std::vector<zero::NamedTensor>& rest, const EngineModel& model,
+void check_memory_is_their_own(const std::vector<std::vector<NamedTensor>>& groups,
+                               const std::vector<NamedTensor>& rest, const EngineModel& model,
                                int64_t stage) {
   zero::MemoryOverlap overlap;
   for (const auto& params : groups) {
-    for (const zero::NamedTensor& param : params) overlap.add(param);
+    for (const NamedTensor& param : params) overlap.add(param);
   }
-  for (const zero::NamedTensor& param : rest) {
+  for (const NamedTensor& param : rest) {
     if (stage == 3) {
       overlap.add(param);
     } else {
       overlap.check("frozen parameter", param);
     }
   }
-  for (const zero::NamedTensor& buffer : model.buffers) overlap.check("buffer", buffer);
+  for (const NamedTensor& buffer : model.buffers) overlap.check("buffer", buffer);
 }
 
-bool is_partitioned_rest(const zero::NamedTensor& param, at::ScalarType dtype) {
+bool is_partitioned_rest(const NamedTensor& param, at::ScalarType dtype) {
   return param.tensor.is_floating_point() && (dtype != at::kFloat || param.tensor.scalar_type() == dtype);
 }
 
 // Stage 3 partitions what no optimizer updates as well, as far as it is of the model's type.
-ModelStore shard_model(const config::DeepSpeedConfig& config,
-                       std::vector<std::vector<zero::NamedTensor>> groups,
-                       std::vector<zero::NamedTensor> rest, const comm::ProcessGroup& group,
-                       at::ScalarType dtype, bool on_cuda) {
+ModelStore shard_model(const config::DeepSpeedConfig& config, std::vector<std::vector<NamedTensor>> groups,
+                       std::vector<NamedTensor> rest, const comm::ProcessGroup& group, at::ScalarType dtype,
+                       bool on_cuda) {
   if (config.zero_optimization.round_robin_gradients) {
     log::warning(
         "[config] without effect: zero_optimization.round_robin_gradients (at stage 3 every rank "
         "owns a part of each parameter)");
   }
-  const auto is_shared_out = [&](const zero::NamedTensor& param) {
-    return is_partitioned_rest(param, dtype);
-  };
-  std::vector<zero::NamedTensor> whole = rest;
+  const auto is_shared_out = [&](const NamedTensor& param) { return is_partitioned_rest(param, dtype); };
+  std::vector<NamedTensor> whole = rest;
   std::erase_if(whole, is_shared_out);
   std::erase_if(rest, std::not_fn(is_shared_out));
   prepare_rest(whole, group, dtype);
@@ -112,18 +108,17 @@ ModelStore shard_model(const config::DeepSpeedConfig& config,
 
 }  // namespace
 
-ParamClaims claim_parameters(const EngineModel& model,
-                             const std::vector<std::vector<zero::NamedTensor>>& groups, int64_t stage,
-                             at::ScalarType dtype) {
+ParamClaims claim_parameters(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
+                             int64_t stage, at::ScalarType dtype) {
   ParamClaims claims;
   // Twice in the groups is an error of the store, which says so.
   std::unordered_set<const at::TensorImpl*> seen;
   for (const auto& params : groups) {
-    for (const zero::NamedTensor& param : params) {
+    for (const NamedTensor& param : params) {
       if (seen.insert(param.tensor.unsafeGetTensorImpl()).second) claims.add(param, stage);
     }
   }
-  for (const zero::NamedTensor& param : rest_of(model, groups)) {
+  for (const NamedTensor& param : rest_of(model, groups)) {
     const bool is_cast =
         param.tensor.is_floating_point() && dtype != at::kFloat && param.tensor.scalar_type() != dtype;
     if (stage == 3 && is_partitioned_rest(param, dtype)) {
@@ -135,12 +130,11 @@ ParamClaims claim_parameters(const EngineModel& model,
   return claims;
 }
 
-ModelStore make_store(const config::DeepSpeedConfig& config,
-                      std::vector<std::vector<zero::NamedTensor>> groups, const EngineModel& model,
-                      const comm::ProcessGroup& group, at::ScalarType dtype) {
+ModelStore make_store(const config::DeepSpeedConfig& config, std::vector<std::vector<NamedTensor>> groups,
+                      const EngineModel& model, const comm::ProcessGroup& group, at::ScalarType dtype) {
   const config::ZeroConfig& zero = config.zero_optimization;
   if (zero.stage != 3) require_whole(model, zero.stage);
-  std::vector<zero::NamedTensor> rest = rest_of(model, groups);
+  std::vector<NamedTensor> rest = rest_of(model, groups);
   check_memory_is_their_own(groups, rest, model, zero.stage);
   if (zero.stage == 3)
     return shard_model(config, std::move(groups), std::move(rest), group, dtype, model.device().is_cuda());

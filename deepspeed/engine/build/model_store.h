@@ -20,15 +20,13 @@ struct ModelStore {
 
 /// Claims what make_store() will give other memory; of the rest, what it will cast. Throws UsageError, naming
 /// the parameter, where another engine has one.
-ParamClaims claim_parameters(const EngineModel& model,
-                             const std::vector<std::vector<zero::NamedTensor>>& groups, int64_t stage,
-                             at::ScalarType dtype);
+ParamClaims claim_parameters(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
+                             int64_t stage, at::ScalarType dtype);
 
 /// Casts the model's parameters and gives all ranks the values of rank 0: those of `groups`, which the store
 /// has, and those that no optimizer updates. Stage 3 partitions both. Collective. Throws UsageError, naming
 /// the parameter, for one that does not fit, IoError on all ranks where one has no place for its shards.
-ModelStore make_store(const config::DeepSpeedConfig& config,
-                      std::vector<std::vector<zero::NamedTensor>> groups, const EngineModel& model,
-                      const comm::ProcessGroup& group, at::ScalarType dtype);
+ModelStore make_store(const config::DeepSpeedConfig& config, std::vector<std::vector<NamedTensor>> groups,
+                      const EngineModel& model, const comm::ProcessGroup& group, at::ScalarType dtype);
 
 }  // namespace deepspeed

@@ -17,9 +17,8 @@ namespace {
 using Names = std::unordered_map<const at::TensorImpl*, std::string>;
 
 // The trainable ones among `tensors`, by name.
-std::vector<zero::NamedTensor> named(const std::vector<at::Tensor>& tensors, const Names& names,
-                                     size_t group) {
-  std::vector<zero::NamedTensor> result;
+std::vector<NamedTensor> named(const std::vector<at::Tensor>& tensors, const Names& names, size_t group) {
+  std::vector<NamedTensor> result;
   for (size_t index = 0; index < tensors.size(); ++index) {
     const auto entry = names.find(tensors[index].unsafeGetTensorImpl());
     if (entry == names.end()) {
@@ -31,9 +30,9 @@ std::vector<zero::NamedTensor> named(const std::vector<at::Tensor>& tensors, con
   return result;
 }
 
-void add_group(OptimizerGroups& groups, std::vector<zero::NamedTensor> params, optim::ParamGroup options) {
+void add_group(OptimizerGroups& groups, std::vector<NamedTensor> params, optim::ParamGroup options) {
   if (params.empty()) return;
-  for (const zero::NamedTensor& param : params) options.param_names.push_back(param.name);
+  for (const NamedTensor& param : params) options.param_names.push_back(param.name);
   groups.tensors.push_back(std::move(params));
   groups.options.push_back(std::move(options));
 }
@@ -49,8 +48,8 @@ OptimizerGroups split_for_muon(OptimizerGroups groups) {
       add_group(result, std::move(groups.tensors[index]), std::move(given));
       continue;
     }
-    std::vector<zero::NamedTensor> matrices, others;
-    for (zero::NamedTensor& param : groups.tensors[index]) {
+    std::vector<NamedTensor> matrices, others;
+    for (NamedTensor& param : groups.tensors[index]) {
       const bool is_matrix = optim::uses_muon(param.name, param.tensor.dim());
       (is_matrix ? matrices : others).push_back(std::move(param));
     }
@@ -79,7 +78,7 @@ OptimizerGroups split_by_dtype(OptimizerGroups groups) {
   for (size_t index = 0; index < groups.tensors.size(); ++index) {
     optim::ParamGroup& given = groups.options[index];
     given.param_names.clear();
-    const auto tensor_of = [](const zero::NamedTensor& param) { return param.tensor; };
+    const auto tensor_of = [](const NamedTensor& param) { return param.tensor; };
     for (auto& part : split_by_dtype(groups.tensors[index], tensor_of))
       add_group(result, std::move(part), given);
   }
@@ -104,7 +103,7 @@ OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSp
   if (client == nullptr && !config.optimizer) return groups;
   Names names;
   std::vector<at::Tensor> all;
-  for (const zero::NamedTensor& param : model.parameters) {
+  for (const NamedTensor& param : model.parameters) {
     names.emplace(param.tensor.unsafeGetTensorImpl(), param.name);
     all.push_back(param.tensor);
   }

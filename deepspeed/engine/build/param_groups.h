@@ -11,8 +11,8 @@
 namespace deepspeed {
 
 struct OptimizerGroups {
-  std::vector<std::vector<zero::NamedTensor>> tensors;  // empty: no optimizer was asked for
-  std::vector<optim::ParamGroup> options;               // of the same size
+  std::vector<std::vector<NamedTensor>> tensors;  // empty: no optimizer was asked for
+  std::vector<optim::ParamGroup> options;         // of the same size
 };
 
 /// From the groups of `client`, the program's own optimizer, else from `model_parameters`, else one group of

@@ -18,9 +18,9 @@ ModelChanges::ModelChanges(const EngineModel& model, const zero::ParamStore& sto
     : take_registered_(model.take_registered) {
   std::unordered_set<const at::TensorImpl*> trained;
   for (const zero::StoredGroup& group : store.groups()) {
-    for (const zero::NamedTensor& param : group.params) trained.insert(param.tensor.unsafeGetTensorImpl());
+    for (const NamedTensor& param : group.params) trained.insert(param.tensor.unsafeGetTensorImpl());
   }
-  for (const zero::NamedTensor& param : model.parameters) {
+  for (const NamedTensor& param : model.parameters) {
     const at::TensorImpl* const tensor = param.tensor.unsafeGetTensorImpl();
     seen_.insert(tensor);
     known_.push_back({param, trained.contains(tensor), param.tensor.requires_grad()});
@@ -42,7 +42,7 @@ void ModelChanges::warn() {
 
 void ModelChanges::warn_of_registered() {
   std::vector<std::string> names;
-  for (const zero::NamedTensor& param : take_registered_()) {
+  for (const NamedTensor& param : take_registered_()) {
     if (seen_.insert(param.tensor.unsafeGetTensorImpl()).second) names.push_back(param.name);
   }
   if (names.empty()) return;

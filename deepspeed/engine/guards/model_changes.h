@@ -22,7 +22,7 @@ class ModelChanges {
 
  private:
   struct Known {
-    zero::NamedTensor param;
+    NamedTensor param;
     bool is_trained = false;
     bool needed_gradient = false;  // at initialize()
     bool was_named = false;
@@ -34,7 +34,7 @@ class ModelChanges {
 
   std::vector<Known> known_;
   std::unordered_set<const at::TensorImpl*> seen_;  // of the model
-  std::function<std::vector<zero::NamedTensor>()> take_registered_;
+  std::function<std::vector<NamedTensor>()> take_registered_;
 };
 
 }  // namespace deepspeed

@@ -19,7 +19,7 @@ struct ClaimedParams {
   }
 };
 
-[[noreturn]] void refuse_claim(const zero::NamedTensor& param, int64_t stage) {
+[[noreturn]] void refuse_claim(const NamedTensor& param, int64_t stage) {
   raise<UsageError>(
       "initialize", "parameter '", param.name, "' is with another engine, of ZeRO stage ", stage,
       ", which is alive: go on with that engine, or call its destroy() or let go of it before another "
@@ -28,7 +28,7 @@ struct ClaimedParams {
 
 }  // namespace
 
-void ParamClaims::add(const zero::NamedTensor& param, int64_t stage) {
+void ParamClaims::add(const NamedTensor& param, int64_t stage) {
   ClaimedParams& all = ClaimedParams::instance();
   const std::lock_guard lock(all.mutex);
   const at::TensorImpl* const tensor = param.tensor.unsafeGetTensorImpl();
@@ -37,7 +37,7 @@ void ParamClaims::add(const zero::NamedTensor& param, int64_t stage) {
   held_.push_back(tensor);
 }
 
-void ParamClaims::check(const zero::NamedTensor& param) {
+void ParamClaims::check(const NamedTensor& param) {
   ClaimedParams& all = ClaimedParams::instance();
   const std::lock_guard lock(all.mutex);
   const auto entry = all.stage_of.find(param.tensor.unsafeGetTensorImpl());

@@ -22,9 +22,9 @@ class ParamClaims {
 
   /// Throws UsageError, naming the parameter, where another engine has it. The parameter must live as long as
   /// the claim.
-  void add(const zero::NamedTensor& param, int64_t stage);
+  void add(const NamedTensor& param, int64_t stage);
   /// Throws the same, and takes nothing.
-  static void check(const zero::NamedTensor& param);
+  static void check(const NamedTensor& param);
   void release() noexcept;
 
  private:

@@ -59,13 +59,13 @@ std::unordered_map<std::string, std::string> groups_by_name(const RankInput& inp
 NamedTexts tensors_of(const RankInput& input) {
   NamedTexts texts;
   const auto groups = groups_by_name(input);
-  for (const zero::NamedTensor& param : input.model.parameters) {
+  for (const NamedTensor& param : input.model.parameters) {
     const auto group = groups.find(param.name);
     const char* untrained = input.optimizer == nullptr ? "" : ", not trained";
     texts.emplace_back("parameter '" + param.name + "'",
                        describe_tensor(param.tensor) + (group == groups.end() ? untrained : group->second));
   }
-  for (const zero::NamedTensor& buffer : input.model.buffers)
+  for (const NamedTensor& buffer : input.model.buffers)
     texts.emplace_back("buffer '" + buffer.name + "'", describe_tensor(buffer.tensor));
   return texts;
 }
@@ -80,7 +80,7 @@ NamedTexts orders_of(const RankInput& input) {
   for (const auto& [what, tensors] :
        {std::pair("parameter", &input.model.parameters), std::pair("buffer", &input.model.buffers)}) {
     std::vector<std::string> names;
-    for (const zero::NamedTensor& entry : *tensors) names.push_back(entry.name);
+    for (const NamedTensor& entry : *tensors) names.push_back(entry.name);
     add_order(texts, what, names);
   }
   if (input.optimizer == nullptr) return texts;

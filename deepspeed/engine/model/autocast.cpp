@@ -24,7 +24,7 @@ zero::ParamDtypes mark_autocast_params(const EngineModel& model, at::ScalarType 
                       ", expected Half, BFloat16 or Float");
   }
   const auto classes = modules.value_or(precision::get_default_autocast_lower_precision_modules());
-  for (const zero::NamedTensor& parameter : model.parameters) {
+  for (const NamedTensor& parameter : model.parameters) {
     precision::clear_autocast_dtype(parameter.tensor);
   }
   zero::ParamDtypes marks;

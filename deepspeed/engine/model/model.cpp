@@ -44,7 +44,7 @@ EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module) {
     model.parts.push_back(std::move(described));
   }
   model.take_registered = [raw = module.get(), seen = RegisteredTensors(*module)]() mutable {
-    return seen.take_change(*raw) ? zero::named_parameters(*raw) : std::vector<zero::NamedTensor>();
+    return seen.take_change(*raw) ? zero::named_parameters(*raw) : std::vector<NamedTensor>();
   };
   model.set_training = [raw = module.get()](bool training) { raw->train(training); };
   model.owner = module;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/tensor/named_tensor.h"
 
 namespace torch::nn {
 class Module;
@@ -32,16 +32,15 @@ struct ModelPart {
 };
 
 struct EngineModel {
-  std::vector<zero::NamedTensor>
-      parameters;  // each tensor once, under its first name, in order of registration
-  std::vector<zero::NamedTensor> buffers;
+  std::vector<NamedTensor> parameters;  // each tensor once, under its first name, in order of registration
+  std::vector<NamedTensor> buffers;
   std::vector<std::pair<std::string, std::string>> shared_parameters;  // (alias, first name)
   std::vector<ModuleParameters> modules;
   std::vector<ModelPart> parts;  // from the outside in
   std::function<void(bool training)> set_training;
   /// Its parameters by name, where others are registered than at the last call, else none; null: nobody
   /// knows.
-  std::function<std::vector<zero::NamedTensor>()> take_registered;
+  std::function<std::vector<NamedTensor>()> take_registered;
   std::shared_ptr<void> owner;  // keeps the model alive
 
   /// Of the parameters; the CPU where there is none.

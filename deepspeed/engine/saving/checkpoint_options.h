@@ -26,7 +26,7 @@ struct LoadOptions {
   /// false: where a file is damaged, the engine holds parts of the checkpoint afterwards.
   bool verify_first = true;
   /// Puts the file's tensors into the model, in place of the engine.
-  std::function<void(const checkpoint::NamedTensors& tensors)> custom_load_fn = nullptr;
+  std::function<void(const NamedTensors& tensors)> custom_load_fn = nullptr;
 };
 
 struct LoadResult {

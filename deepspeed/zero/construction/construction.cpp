@@ -11,7 +11,7 @@
 #include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
-#include "deepspeed/zero/agree_after.h"
+#include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/zero/construction/construction_mode.h"
 
 namespace deepspeed::zero {
@@ -43,8 +43,8 @@ Construction::Construction(comm::ProcessGroup group, const ConstructionOptions& 
     : group_(std::move(group)), options_(options) {
   const bool is_there = options_.home.place == ParamHome::kHost && options_.device.is_cpu();
   if (options_.home.place == ParamHome::kDevice || is_there) return;
-  agree_after(group_, kConstructionWhere, "making a place for the parameters",
-              [&] { home_.emplace(options_.home); });
+  comm::on_all_ranks(group_, kConstructionWhere, "making a place for the parameters",
+                     [&] { home_.emplace(options_.home); });
 }
 
 at::TensorOptions Construction::shard_options(const at::Tensor& param) const {

@@ -18,9 +18,9 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
+#include "deepspeed/tensor/named_tensor.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/construction/new_parameter.h"
-#include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/shards/shard_home.h"
 
 namespace deepspeed::zero {

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/tensor/named_tensor.h"
 
 namespace deepspeed::zero {
 

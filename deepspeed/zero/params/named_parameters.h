@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/tensor/named_tensor.h"
 
 namespace torch::nn {
 class Module;

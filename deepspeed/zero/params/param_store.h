@@ -14,6 +14,7 @@
 #include "deepspeed/tensor/named_tensor.h"
 #include "deepspeed/zero/layout/partition.h"
 #include "deepspeed/zero/layout/shard_layout.h"
+#include "deepspeed/zero/shards/param_home.h"
 #include "deepspeed/zero/shards/shard.h"
 
 namespace deepspeed::zero {
@@ -28,10 +29,6 @@ struct StoredGroup {
   // shards alone, where the store's home says; undefined where that is a disk.
   at::Tensor flat;
 };
-
-/// Where what a rank holds of the parameters lies while nothing uses them. Shards whose home is a disk are in
-/// the host's memory where that has room for them.
-enum class ParamHome { kDevice, kHost, kDisk };
 
 class ParamStore {
  public:

@@ -10,7 +10,7 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/zero/agree_after.h"
+#include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/zero/params/memory_overlap.h"
 #include "deepspeed/zero/params/trained_dtype.h"
 
@@ -144,7 +144,7 @@ ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector
   for (const auto& params : groups)
     dtypes.push_back(trained_dtype_of_group(kShardStoreWhere, params, options.dtype));
   ShardHome::Group frozen_home;
-  agree_after(group, kShardStoreWhere, "making places for the parameters", [&] {
+  comm::on_all_ranks(group, kShardStoreWhere, "making places for the parameters", [&] {
     ShardHome home(options.home);
     file_ = home.file();
     for (size_t index = 0; index < groups.size(); ++index) {

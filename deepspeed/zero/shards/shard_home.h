@@ -8,9 +8,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/tensor/named_tensor.h"
 #include "deepspeed/zero/layout/shard_layout.h"
-#include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/shards/disk_choice.h"
+#include "deepspeed/zero/shards/param_home.h"
 #include "deepspeed/zero/shards/shard.h"
 #include "deepspeed/zero/shards/shard_file.h"
 

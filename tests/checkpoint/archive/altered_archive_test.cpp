@@ -14,6 +14,7 @@
 #include "deepspeed/checkpoint/pickle/unpickler.h"
 
 #include "tests/checkpoint/pickle/value_comparison.h"
+#include "tests/places/places.h"
 #include "tests/support/temporary_folder.h"
 
 namespace deepspeed::checkpoint {
@@ -34,7 +35,7 @@ Value unpickle_alone(const std::string& bytes) {
 }
 
 std::string golden(const std::string& name) {
-  return std::string(DEEPSPEED_SOURCE_DIR) + "/tests/golden/torch_archive/" + name;
+  return (testing::source_folder() / "tests/golden/torch_archive/").string() + name;
 }
 
 /// A fixed sequence of numbers (a linear congruential generator).

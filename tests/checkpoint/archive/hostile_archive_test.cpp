@@ -15,6 +15,7 @@
 
 #include "tests/checkpoint/archive/largest_allocation.h"
 #include "tests/checkpoint/pickle/value_comparison.h"
+#include "tests/places/places.h"
 #include "tests/support/counting_allocator.h"
 #include "tests/support/temporary_folder.h"
 
@@ -103,7 +104,7 @@ TEST(HostileArchive, IsRefusedWithinTheMemoryOfItsSize) {
   const Value value(std::move(dict));
   write_torch_archive(folder / "own.pt", value);
   mutate(value, folder / "own.pt", 150);
-  const fs::path golden = fs::path(DEEPSPEED_SOURCE_DIR) / "tests/golden";
+  const fs::path golden = testing::source_folder() / "tests/golden";
   for (const char* name :
        {"torch_archive/model.pt", "torch_archive/optimizer.pt", "torch_archive/namespace.pt"})
     mutate(read_torch_archive(golden / name), golden / name, 50);

@@ -14,6 +14,7 @@
 #include "deepspeed/checkpoint/tag/layout.h"
 
 #include "tests/checkpoint/pickle/value_comparison.h"
+#include "tests/places/places.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -48,12 +49,12 @@ TEST(ModelStates, ComeBackFromAFile) {
   const ModelStates written = some_model_states();
   const ModelStates read = parse_model_states(through_a_file(build_model_states(written)));
   ASSERT_EQ(read.states.module.size(), 2u);
-  EXPECT_EQ(read.states.module[0].first, "w");
-  EXPECT_TRUE(same(read.states.module[0].second, written.states.module[0].second));
+  EXPECT_EQ(read.states.module[0].name, "w");
+  EXPECT_TRUE(same(read.states.module[0].tensor, written.states.module[0].tensor));
   EXPECT_EQ(read.states.buffer_names, written.states.buffer_names);
   EXPECT_EQ(read.states.param_shapes, written.states.param_shapes);
   EXPECT_EQ(read.states.frozen_param_shapes, written.states.frozen_param_shapes);
-  EXPECT_EQ(read.states.frozen_param_fragments->at(0).first, "f");
+  EXPECT_EQ(read.states.frozen_param_fragments->at(0).name, "f");
   EXPECT_EQ(read.states.shared_params, written.states.shared_params);
   EXPECT_EQ(read.states.ds_version, "0.19.6");
   EXPECT_EQ(read.lr_scheduler, written.lr_scheduler);
@@ -182,7 +183,7 @@ TEST(OptimizerStates, ForeignFilesAreRefusedWithAReason) {
 
 TEST(OptimizerStates, ReadsTheObjectsOfAFileThatPythonWrote) {
   const Value value =
-      read_torch_archive(std::string(DEEPSPEED_SOURCE_DIR) + "/tests/golden/torch_archive/optimizer.pt");
+      read_torch_archive((testing::source_folder() / "tests/golden/torch_archive/optimizer.pt").string());
   Dict zero = value.as_dict();
   zero.set("partition_count", List{1});
   zero.set("base_optimizer_state", Dict{{"state", Dict{}}, {"param_groups", List{Dict{{"lr", 0.5}}}}});

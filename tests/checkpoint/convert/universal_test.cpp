@@ -50,7 +50,7 @@ ModelStates small_model(const std::vector<NamedShapes>& groups) {
     for (const auto& [name, shape] : group)
       model.states.module.emplace_back(name, at::full(shape, 0.5, at::kBFloat16));
   }
-  model.states.module.emplace_back("head.weight", model.states.module[1].second);
+  model.states.module.emplace_back("head.weight", model.states.module[1].tensor);
   model.states.shared_params = {{"head.weight", "b.weight"}};
   return model;
 }

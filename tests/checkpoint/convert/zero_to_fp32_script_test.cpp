@@ -19,6 +19,7 @@
 #include "deepspeed/checkpoint/weights/weight_source.h"
 
 #include "tests/engine/make_engine.h"
+#include "tests/places/places.h"
 #include "tests/support/temporary_folder.h"
 
 namespace deepspeed {
@@ -59,7 +60,7 @@ class ZeroToFp32Script : public ::testing::Test {
     const auto source = checkpoint::open_weights(file);
     std::map<std::string, at::Tensor> found;
     for (size_t index = 0; index < source->weights().size(); ++index)
-      found[source->weights()[index].first] = source->load(index);
+      found[source->weights()[index].name] = source->load(index);
     const auto expected =
         checkpoint::get_fp32_state_dict_from_zero_checkpoint(folder_ / "run", std::nullopt, !with_frozen);
     EXPECT_EQ(found.size(), expected.size());
@@ -117,7 +118,7 @@ TEST_F(ZeroToFp32Script, FindsTheProgramOrSaysHow) {
   const size_t line = script.find("LIBRARY_FOLDER = ");
   script.replace(line, script.find('\n', line) - line, "LIBRARY_FOLDER = \"/nowhere/lib\"");
   folder_.write("run/zero_to_fp32.py", script);
-  const std::string build = DEEPSPEED_BINARY_DIR;
+  const std::string build = testing::build_folder();
   EXPECT_EQ(convert(". out", "env -u DEEPSPEED_CPP_HOME PATH=/usr/bin:/bin "), 1);
   EXPECT_THAT(log(),
               AllOf(HasSubstr("neither in PATH nor near '/nowhere/lib'"), HasSubstr("DEEPSPEED_CPP_HOME")));

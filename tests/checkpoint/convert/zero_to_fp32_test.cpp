@@ -79,10 +79,10 @@ TEST_P(EveryWorldSize, GivesTheWeightsInDeepSpeedsOrder) {
   }
   EXPECT_THAT(names,
               ::testing::ElementsAre("steps", "frozen", "a.weight", "b.weight", "c.bias", "head.weight"));
-  EXPECT_TRUE(at::equal(weights[2].second, at::arange(5, at::kFloat)));
-  EXPECT_TRUE(at::equal(weights[3].second, at::arange(5, 13, at::kFloat).view({2, 4})));
-  EXPECT_TRUE(at::equal(weights[4].second, at::arange(100, 103, at::kFloat)));
-  EXPECT_EQ(weights[5].second.const_data_ptr(), weights[3].second.const_data_ptr());
+  EXPECT_TRUE(at::equal(weights[2].tensor, at::arange(5, at::kFloat)));
+  EXPECT_TRUE(at::equal(weights[3].tensor, at::arange(5, 13, at::kFloat).view({2, 4})));
+  EXPECT_TRUE(at::equal(weights[4].tensor, at::arange(100, 103, at::kFloat)));
+  EXPECT_EQ(weights[5].tensor.const_data_ptr(), weights[3].tensor.const_data_ptr());
 }
 
 INSTANTIATE_TEST_SUITE_P(ZeroToFp32, EveryWorldSize, ::testing::Values(1, 2, 3));
@@ -92,7 +92,7 @@ TEST(ZeroToFp32, FrozenParametersComeFromTheModuleWhereTheFileDoesNotListThem) {
   write_checkpoint(folder.path(), 2, /*list_frozen=*/false);
   const auto has_frozen = [&](bool exclude) {
     const NamedTensors weights = get_fp32_state_dict_from_zero_checkpoint(folder.path(), kTag, exclude);
-    return std::ranges::any_of(weights, [](const auto& item) { return item.first == "frozen"; });
+    return std::ranges::any_of(weights, [](const auto& item) { return item.name == "frozen"; });
   };
   EXPECT_TRUE(has_frozen(false));
   EXPECT_FALSE(has_frozen(true));
@@ -107,8 +107,8 @@ TEST(ZeroToFp32, AStage0CheckpointGivesItsModule) {
   write_torch_archive(model_states_path(folder.path(), kTag), build_model_states(model));
   const NamedTensors weights = get_fp32_state_dict_from_zero_checkpoint(folder.path(), kTag);
   ASSERT_EQ(weights.size(), 2u);
-  EXPECT_TRUE(at::equal(weights[0].second, at::ones({3})));
-  EXPECT_EQ(weights[0].second.const_data_ptr(), weights[1].second.const_data_ptr());
+  EXPECT_TRUE(at::equal(weights[0].tensor, at::ones({3})));
+  EXPECT_EQ(weights[0].tensor.const_data_ptr(), weights[1].tensor.const_data_ptr());
 }
 
 TEST(ZeroToFp32, NamesTheMissingFile) {
@@ -175,10 +175,10 @@ TEST(Safetensors, ComeBackAndAnyMutationIsReadOrRefused) {
   const NamedTensors read = read_safetensors(folder / "x.safetensors");
   ASSERT_EQ(read.size(), written.size());
   for (const auto& [name, tensor] : written) {
-    const auto found = std::ranges::find_if(read, [&](const auto& item) { return item.first == name; });
+    const auto found = std::ranges::find_if(read, [&](const auto& item) { return item.name == name; });
     ASSERT_NE(found, read.end());
-    EXPECT_EQ(found->second.scalar_type(), tensor.scalar_type());
-    EXPECT_TRUE(at::equal(found->second, tensor));
+    EXPECT_EQ(found->tensor.scalar_type(), tensor.scalar_type());
+    EXPECT_TRUE(at::equal(found->tensor, tensor));
   }
   std::ifstream file(folder / "x.safetensors", std::ios::binary);
   const std::string whole{std::istreambuf_iterator<char>(file), {}};

@@ -38,7 +38,7 @@ class WeightsInMemory : public WeightSource {
   explicit WeightsInMemory(NamedTensors weights) : WeightSource("given.bin") {
     weights_ = std::move(weights);
   }
-  at::Tensor load(size_t index) const override { return weights_[index].second; }
+  at::Tensor load(size_t index) const override { return weights_[index].tensor; }
   void verify() const override {}
 };
 
@@ -93,8 +93,8 @@ TEST(WeightLoading, CopiesByNameIntoTheModelsDtypes) {
   const LoadedWeights loaded = load_into(model, fitting());
   EXPECT_THAT(loaded.loaded, ElementsAre("embed.weight", "h.0.weight", "calls"));
   EXPECT_TRUE(loaded.missing.empty() && loaded.unexpected.empty());
-  EXPECT_TRUE(at::equal(model.embed, fitting()[0].second));
-  EXPECT_TRUE(at::equal(model.matrix, fitting()[1].second.to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(model.embed, fitting()[0].tensor));
+  EXPECT_TRUE(at::equal(model.matrix, fitting()[1].tensor.to(at::kBFloat16)));
   EXPECT_EQ(model.calls.item<int64_t>(), 5);
 }
 
@@ -123,9 +123,9 @@ TEST(WeightLoading, NotStrictLoadsWhatBothHaveAndSaysWhatIsLeft) {
 
 TEST(WeightLoading, RenamesByExactNamesAndByRulesInTheirOrder) {
   const Model model;
-  const NamedTensors others = {{"module.transformer.layers.0.w", fitting()[1].second},
-                               {"module.transformer.tokens", fitting()[0].second},
-                               {"module.steps", fitting()[2].second},
+  const NamedTensors others = {{"module.transformer.layers.0.w", fitting()[1].tensor},
+                               {"module.transformer.tokens", fitting()[0].tensor},
+                               {"module.steps", fitting()[2].tensor},
                                {"module.transformer.layers.0.mask", at::ones({2, 2})}};
   load_into(model, others,
             {.rename = {{"module.steps", "calls"}},
@@ -134,8 +134,8 @@ TEST(WeightLoading, RenamesByExactNamesAndByRulesInTheirOrder) {
                               {"^transformer\\.", ""},
                               {"^layers\\.([0-9]+)\\.w$", "h.$1.weight"},
                               {"^tokens$", "embed.weight"}}});
-  EXPECT_TRUE(at::equal(model.embed, fitting()[0].second));
-  EXPECT_TRUE(at::equal(model.matrix, fitting()[1].second.to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(model.embed, fitting()[0].tensor));
+  EXPECT_TRUE(at::equal(model.matrix, fitting()[1].tensor.to(at::kBFloat16)));
 }
 
 TEST(WeightLoading, RenamesThatGoWrongAreErrors) {
@@ -162,8 +162,8 @@ TEST(WeightLoading, SaysWhichPrefixIsTheOnlyDifference) {
   NamedTensors wrapped;
   for (const auto& [name, tensor] : fitting()) wrapped.emplace_back("_orig_mod." + name, tensor);
   EXPECT_THAT(refusal(wrapped), HasSubstr("the file's names begin with '_orig_mod.'"));
-  EXPECT_THAT(refusal({{"0.weight", fitting()[1].second}}), HasSubstr("the model's names begin with 'h.'"));
-  EXPECT_THAT(refusal({{"other", fitting()[1].second}}), ::testing::Not(HasSubstr("begin with")));
+  EXPECT_THAT(refusal({{"0.weight", fitting()[1].tensor}}), HasSubstr("the model's names begin with 'h.'"));
+  EXPECT_THAT(refusal({{"other", fitting()[1].tensor}}), ::testing::Not(HasSubstr("begin with")));
 }
 
 TEST(WeightLoading, TransposesTheMatricesThatItsPatternsName) {
@@ -171,18 +171,18 @@ TEST(WeightLoading, TransposesTheMatricesThatItsPatternsName) {
   const NamedTensors turned = replaced(fitting(), "h.0.weight", at::arange(12, at::kFloat).view({4, 3}));
   EXPECT_THAT(refusal(turned), HasSubstr("'h.0.weight' has the shape [4, 3]"));
   load_into(model, turned, {.transpose = {"^h\\.[0-9]+\\.weight$"}});
-  EXPECT_TRUE(at::equal(model.matrix, turned[1].second.t().to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(model.matrix, turned[1].tensor.t().to(at::kBFloat16)));
   EXPECT_THAT(refusal(fitting(), {.transpose = {"^h\\."}}),
               HasSubstr("[4, 3] in the file, transposed, [3, 4]"));
 }
 
 TEST(WeightLoading, OneNameOfASharedParameterIsEnough) {
   NamedTensors tied = fitting();
-  tied[0].first = "head.weight";
+  tied[0].name = "head.weight";
   Model model;
   EXPECT_THAT(load_into(model, tied).loaded, ElementsAre("head.weight", "h.0.weight", "calls"));
-  EXPECT_TRUE(at::equal(model.embed, fitting()[0].second));
-  EXPECT_EQ(load_into(Model(), replaced(fitting(), "head.weight", fitting()[0].second.clone())).loaded.size(),
+  EXPECT_TRUE(at::equal(model.embed, fitting()[0].tensor));
+  EXPECT_EQ(load_into(Model(), replaced(fitting(), "head.weight", fitting()[0].tensor.clone())).loaded.size(),
             3u);
   EXPECT_THAT(refusal(replaced(fitting(), "head.weight", at::ones({2, 3}))),
               HasSubstr("'embed.weight' and 'head.weight' differ in the file and are one parameter"));

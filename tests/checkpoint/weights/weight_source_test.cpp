@@ -19,6 +19,7 @@
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/convert/zero_to_fp32.h"
 
+#include "tests/places/places.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -30,7 +31,7 @@ using testing::error_of;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-const fs::path kGolden = fs::path(DEEPSPEED_SOURCE_DIR) / "tests/golden";
+const fs::path kGolden = testing::source_folder() / "tests/golden";
 
 std::map<std::string, at::Tensor> load_all(const WeightSource& source) {
   source.verify();
@@ -85,8 +86,8 @@ TEST(WeightSource, ReadsEachFormOfAFolderThatPythonWrote) {
 TEST(WeightSource, FindsTheStateDictionaryUnderAUsualKey) {
   const auto source = open_weights(kGolden / "weights/trainer.pt");
   EXPECT_EQ(source->weights().size(), 9u);
-  EXPECT_TRUE(source->weights()[0].first.starts_with("module."));
-  EXPECT_EQ(source->weights()[0].second.scalar_type(), at::kHalf);
+  EXPECT_TRUE(source->weights()[0].name.starts_with("module."));
+  EXPECT_EQ(source->weights()[0].tensor.scalar_type(), at::kHalf);
   const testing::TemporaryFolder folder;
   const auto open = [&](const Value& value, const std::string& key = "") {
     write_torch_archive(folder / "x.pt", value);
@@ -98,10 +99,10 @@ TEST(WeightSource, FindsTheStateDictionaryUnderAUsualKey) {
   const Dict one{{"w", at::ones({2})}}, two{{"v", at::ones({3})}, {"note", "text"}};
   EXPECT_EQ(open(two)->weights().size(), 1u);
   EXPECT_THAT(open(two)->other_entries(), ::testing::ElementsAre("note"));
-  EXPECT_EQ(open(Dict{{"module", one}, {"state_dict", 5}})->weights()[0].first, "w");
+  EXPECT_EQ(open(Dict{{"module", one}, {"state_dict", 5}})->weights()[0].name, "w");
   const Dict both{{"model", one}, {"module", two}, {"ema", two}};
   EXPECT_THAT(error(both), AllOf(HasSubstr("more than one"), HasSubstr("'ema'")));
-  EXPECT_EQ(open(both, "ema")->weights()[0].first, "v");
+  EXPECT_EQ(open(both, "ema")->weights()[0].name, "v");
   EXPECT_THAT(error(both, "emma"), AllOf(HasSubstr("'emma'"), HasSubstr("'model', 'module', 'ema'")));
   EXPECT_THAT(error(Dict{{"ema", one}, {"epoch", 3}}), HasSubstr("name its key, of 'ema', 'epoch'"));
   EXPECT_THAT(error(List{Value(1)}), HasSubstr("holds a list, expected a state dictionary"));

@@ -14,6 +14,7 @@
 #include "deepspeed/config/table/read.h"
 
 #include "tests/config/load.h"
+#include "tests/places/places.h"
 
 namespace deepspeed::config {
 namespace {
@@ -185,12 +186,12 @@ std::string first_difference(const std::string& expected, const std::string& act
 
 /// The whole surface of options, one line a key. A change of this file is a change of what users may write.
 TEST(Options, AreThoseOfTheGoldenList) {
-  std::ifstream file(DEEPSPEED_SOURCE_DIR "/tests/golden/config_options.txt");
+  std::ifstream file(testing::source_folder() / "tests/golden/config_options.txt");
   std::stringstream golden;
   golden << file.rdbuf();
   std::string actual;
   for (const std::string& line : option_list()) actual += line + "\n";
-  const std::string written = DEEPSPEED_BINARY_DIR "/config_options.txt";
+  const std::string written = testing::build_folder() / "config_options.txt";
   if (golden.str() != actual) std::ofstream(written) << actual;
   // Not EXPECT_EQ: of two long texts it prints both.
   EXPECT_TRUE(golden.str() == actual) << "the options changed; if that is meant, copy " << written
@@ -199,7 +200,7 @@ TEST(Options, AreThoseOfTheGoldenList) {
 }
 
 TEST(HelpText, IsThePageOfTheDocumentation) {
-  std::ifstream file(DEEPSPEED_SOURCE_DIR "/docs/config.md");
+  std::ifstream file(testing::source_folder() / "docs/config.md");
   std::stringstream page;
   page << file.rdbuf();
   EXPECT_TRUE(page.str() == help_markdown())

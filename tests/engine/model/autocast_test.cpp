@@ -167,7 +167,7 @@ TEST(ModuleState, RoundTripsAndRenewsTheMasters) {
 TEST(ModuleState, NamesWhatDoesNotFitAndChangesNothing) {
   const auto engine = make_engine(autocast_sgd());
   const at::Tensor before = param(engine, "gain").detach().clone();
-  const auto refuses = [&](std::vector<zero::NamedTensor> state, const char* part) {
+  const auto refuses = [&](std::vector<NamedTensor> state, const char* part) {
     EXPECT_THAT([&] { engine->load_module_state_dict(state); },
                 ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr(part)));
   };

@@ -235,7 +235,7 @@ TEST_P(FailedLoad, WhileItWritesIsSaidUntilACheckpointIsLoaded) {
     save(world);
     const auto engine = large_engine(world, config_of(GetParam()));
     train_step(*engine, 30);
-    const LoadOptions failing = {.custom_load_fn = [&](const checkpoint::NamedTensors&) {
+    const LoadOptions failing = {.custom_load_fn = [&](const NamedTensors&) {
       if (world.rank() == 1) raise<UsageError>("custom", "it fails");
     }};
     EXPECT_THAT(error_of<Error>([&] { engine->load_checkpoint(folder_.path(), failing); }),
@@ -322,8 +322,8 @@ TEST(FailedLoadElsewhere, InsideOfGatheredParametersChangesNothing) {
     for (int i = 0; i < 3; ++i) train_step(*source, i);
     source->save_checkpoint(folder.path());
     Untouched other(large_engine(world, config_of(3)));
-    const std::vector<zero::NamedTensor> state = [&] {
-      std::vector<zero::NamedTensor> values;
+    const std::vector<NamedTensor> state = [&] {
+      std::vector<NamedTensor> values;
       for (const auto& entry : other.engine->module_state_dict())
         values.push_back({entry.name, torch::zeros(entry.tensor.sizes())});
       return values;
@@ -341,10 +341,10 @@ TEST(FailedLoadElsewhere, InsideOfGatheredParametersChangesNothing) {
 TEST(LoadModuleStateDict, OfAValueThatCannotBeTakenChangesNothing) {
   run_ranks(1, [](comm::World& world) {
     Untouched other(large_engine(world, config_of(0)));
-    const std::vector<zero::NamedTensor> own = other.engine->module_state_dict();
+    const std::vector<NamedTensor> own = other.engine->module_state_dict();
     for (const at::Tensor& bad : {torch::zeros({60'000}, at::kComplexFloat), at::Tensor(),
                                   torch::zeros({60'000}, at::TensorOptions().device(at::kMeta))}) {
-      std::vector<zero::NamedTensor> state;
+      std::vector<NamedTensor> state;
       for (const auto& entry : own)
         state.push_back({entry.name, entry.name == "large" ? bad : torch::zeros(entry.tensor.sizes())});
       EXPECT_THAT(error_of<UsageError>([&] { other.engine->load_module_state_dict(state); }),

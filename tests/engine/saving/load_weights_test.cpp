@@ -14,6 +14,7 @@
 #include "deepspeed/initialize.h"
 #include "deepspeed/zero/gathered_parameters.h"
 
+#include "tests/places/places.h"
 #include "tests/support/error_of.h"
 #include "tests/support/formula_training.h"
 #include "tests/support/run_ranks.h"
@@ -31,7 +32,7 @@ using testing::FormulaData;
 using ::testing::HasSubstr;
 using testing::SmallNet;
 
-const fs::path kGoldenFolder = fs::path(DEEPSPEED_SOURCE_DIR) / "tests/golden";
+const fs::path kGoldenFolder = testing::source_folder() / "tests/golden";
 
 /// As tests/golden/write_weights.py fills them, in the order of named_parameters().
 void expect_formula_weights(SmallNet& model) {

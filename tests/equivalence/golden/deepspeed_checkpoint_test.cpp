@@ -20,6 +20,7 @@
 #include "deepspeed/initialize.h"
 
 #include "tests/equivalence/value_differences.h"
+#include "tests/places/places.h"
 #include "tests/support/formula_training.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/small_net.h"
@@ -28,7 +29,7 @@
 namespace deepspeed::testing {
 namespace {
 
-const std::string kFolder = std::string(DEEPSPEED_SOURCE_DIR) + "/tests/golden/deepspeed_checkpoints/";
+const std::string kFolder = (testing::source_folder() / "tests/golden/deepspeed_checkpoints/").string();
 
 Json read_json(const std::string& path) {
   std::ifstream in(path);

@@ -13,6 +13,7 @@
 #include "deepspeed/initialize.h"
 
 #include "tests/equivalence/golden/golden_training.h"
+#include "tests/places/places.h"
 #include "tests/support/formula_training.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/tiny_gpt.h"
@@ -35,7 +36,7 @@ Bounds bounds_of(const std::string& variant) {
 const Json& golden() {
   static const Json json = [] {
     const std::string path =
-        std::string(DEEPSPEED_SOURCE_DIR) + "/tests/golden/deepspeed_training/precision.json";
+        (testing::source_folder() / "tests/golden/deepspeed_training/precision.json").string();
     std::ifstream file(path);
     if (!file) raise<IoError>("tests.deepspeed_precision", "cannot read ", path);
     return Json::parse(file);

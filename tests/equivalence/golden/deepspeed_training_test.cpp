@@ -12,6 +12,7 @@
 #include "deepspeed/zero/gathered_parameters.h"
 
 #include "tests/equivalence/golden/golden_training.h"
+#include "tests/places/places.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::testing {
@@ -122,7 +123,7 @@ TEST(GoldenTraining, IsWhatTheInstalledDeepSpeedGives) {
   if (!python) {
     GTEST_SKIP() << "DEEPSPEED_REFERENCE_PYTHON does not name a Python that has deepspeed 0.19.6";
   }
-  const std::string folder = std::string(DEEPSPEED_SOURCE_DIR) + "/tests/golden/deepspeed_training/";
+  const std::string folder = (testing::source_folder() / "tests/golden/deepspeed_training/").string();
   for (const char* script : {"record.py", "record_precision.py"}) {
     EXPECT_EQ(std::system(("'" + *python + "' '" + folder + script + "' --check").c_str()), 0) << script;
   }

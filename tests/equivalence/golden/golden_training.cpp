@@ -12,12 +12,14 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/places/places.h"
+
 namespace deepspeed::testing {
 
 namespace {
 
 std::filesystem::path golden_folder() {
-  return std::filesystem::path(DEEPSPEED_SOURCE_DIR) / "tests" / "golden" / "deepspeed_training";
+  return testing::source_folder() / "tests" / "golden" / "deepspeed_training";
 }
 
 at::Tensor read_floats(const std::filesystem::path& path) {

@@ -127,7 +127,7 @@ TEST_P(ParamOffload, TakesWeightsFromOutside) {
     const auto other = some_gpt(11);
     const auto engine = tiny_engine(world, config(), 3);
     engine_loss(*engine, 0);  // what was read ahead since is stale
-    std::vector<zero::NamedTensor> state;
+    std::vector<NamedTensor> state;
     for (const auto& item : other->named_parameters()) state.push_back({item.key(), item.value().detach()});
     engine->load_module_state_dict(state);
     const at::NoGradGuard no_grad;

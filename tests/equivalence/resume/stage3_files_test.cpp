@@ -49,8 +49,8 @@ auto trained_engine(comm::World& world, const Json& config) {
 }
 
 /// The masters of the trained parameters; of frozen ones and buffers the values, in fp32.
-checkpoint::NamedTensors expected_weights(const DeepSpeedEngine<OddNet>& engine, OddNet& model) {
-  checkpoint::NamedTensors expected;
+NamedTensors expected_weights(const DeepSpeedEngine<OddNet>& engine, OddNet& model) {
+  NamedTensors expected;
   const zero::GatheredParameters gathered(model.parameters());
   for (const auto& item : model.named_parameters()) {
     expected.emplace_back(item.key(), item.value().requires_grad()
@@ -78,15 +78,14 @@ TEST_P(Stage3Files, AreReadByZeroToFp32) {
     const auto found = checkpoint::get_fp32_state_dict_from_zero_checkpoint(folder.path());
     EXPECT_EQ(found.size(), expected.size());
     for (const auto& [name, tensor] : expected) {
-      const auto entry = std::ranges::find(found, name, &std::pair<std::string, at::Tensor>::first);
+      const auto entry = std::ranges::find(found, name, &NamedTensor::name);
       ASSERT_NE(entry, found.end()) << name;
-      EXPECT_TRUE(at::equal(entry->second, tensor)) << name;
+      EXPECT_TRUE(at::equal(entry->tensor, tensor)) << name;
     }
     auto plain = std::make_shared<OddNet>();
     load_state_dict_from_zero_checkpoint(plain, folder.path());
-    EXPECT_TRUE(
-        at::equal(plain->named_parameters()["frozen"].detach(),
-                  std::ranges::find(expected, "frozen", &std::pair<std::string, at::Tensor>::first)->second));
+    EXPECT_TRUE(at::equal(plain->named_parameters()["frozen"].detach(),
+                          std::ranges::find(expected, "frozen", &NamedTensor::name)->tensor));
   });
 }
 

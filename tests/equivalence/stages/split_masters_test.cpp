@@ -229,7 +229,7 @@ TEST(SplitMastersState, FollowsWeightsThatAreLoadedOrWritten) {
     for (const int stage : {0, 1, 2, 3}) {
       const OddEngine engine = make_engine(split_at_stage(stage), world);
       train_step(*engine, world.rank());
-      std::vector<zero::NamedTensor> state;
+      std::vector<NamedTensor> state;
       for (const auto& item : engine->module().named_parameters())
         state.push_back({item.key(), at::full(item.value().sizes(), 0.3)});
       engine->load_module_state_dict(state, /*strict=*/false);

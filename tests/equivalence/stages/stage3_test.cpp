@@ -333,7 +333,7 @@ TEST(Stage3State, GoesInAndOutByName) {
     const auto target = gpt_engine(3, world, {{"bf16", {{"enabled", true}}}});
     const FormulaData data{world.size(), 2, 11, 48};
     gpt_loss(*source, data.batch(0, world.rank()), true);
-    std::vector<zero::NamedTensor> state;
+    std::vector<NamedTensor> state;
     {
       const zero::GatheredParameters gathered(source->module().parameters());
       for (const auto& item : source->module_state_dict()) state.push_back({item.name, item.tensor.clone()});

@@ -8,6 +8,7 @@
 #include "deepspeed/base/error.h"
 
 #include "tests/launcher/error_text.h"
+#include "tests/places/places.h"
 
 namespace deepspeed::launcher {
 namespace {
@@ -84,7 +85,7 @@ TEST(Args, PrintHelpAndVersion) {
   const std::string version = *parse_args({"--version"}).text_to_print;
   ASSERT_THAT(version, ::testing::StartsWith("deepspeed-cpp "));
   const std::string number = version.substr(14, version.find('\n') - 14);
-  std::ifstream build(DEEPSPEED_SOURCE_DIR "/CMakeLists.txt");
+  std::ifstream build(testing::source_folder() / "CMakeLists.txt");
   const std::string text{std::istreambuf_iterator<char>(build), std::istreambuf_iterator<char>()};
   EXPECT_THAT(text, HasSubstr("project(deepspeed VERSION " + number + " "));
 }

@@ -11,6 +11,8 @@
 
 #include "deepspeed/optim/torch/deepspeed_optimizers.h"
 
+#include "tests/places/places.h"
+
 namespace deepspeed {
 namespace {
 
@@ -20,7 +22,7 @@ using Make = std::function<std::unique_ptr<optim::NativeOptimizer>(Params)>;
 
 at::Tensor recorded(const std::string& name, at::IntArrayRef shape) {
   const std::string path =
-      std::string(DEEPSPEED_SOURCE_DIR) + "/tests/golden/deepspeed_optimizers/" + name + ".bin";
+      (testing::source_folder() / "tests/golden/deepspeed_optimizers/").string() + name + ".bin";
   std::ifstream file(path, std::ios::binary);
   const at::Tensor values = at::empty(shape, at::kFloat);
   file.read(reinterpret_cast<char*>(values.data_ptr()), static_cast<std::streamsize>(values.nbytes()));

@@ -15,11 +15,13 @@
 #include "deepspeed/optim/torch/cpu_adam_op.h"
 #include "deepspeed/optim/torch/deepspeed_optimizers.h"
 
+#include "tests/places/places.h"
+
 namespace deepspeed {
 namespace {
 
 std::string text_of(const std::string& path) {
-  std::ifstream file(std::string(DEEPSPEED_SOURCE_DIR) + "/" + path);
+  std::ifstream file(testing::source_folder() / path);
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_TRUE(file) << path;

@@ -16,8 +16,8 @@
 
 namespace deepspeed::testing {
 
-inline std::vector<zero::NamedTensor> named_parameters(const torch::nn::Module& module) {
-  std::vector<zero::NamedTensor> params;
+inline std::vector<NamedTensor> named_parameters(const torch::nn::Module& module) {
+  std::vector<NamedTensor> params;
   std::unordered_set<const at::TensorImpl*> seen;  // tied ones stand there twice
   for (const auto& entry : module.named_parameters()) {
     if (seen.insert(entry.value().unsafeGetTensorImpl()).second)

@@ -1,4 +1,4 @@
-#include "deepspeed/engine/build/forward_hint.h"
+#include "deepspeed/engine/forward_hint.h"
 
 #include <algorithm>
 #include <string>
@@ -20,7 +20,7 @@ void explain_forward_error(const c10::Error& error, const config::DeepSpeedConfi
                            const EngineModel& model) {
   const at::ScalarType dtype = model_dtype(config);
   if (dtype == at::kFloat) return;
-  const auto other = std::ranges::find_if(model.buffers, [&](const zero::NamedTensor& buffer) {
+  const auto other = std::ranges::find_if(model.buffers, [&](const NamedTensor& buffer) {
     return buffer.tensor.is_floating_point() && buffer.tensor.scalar_type() != dtype;
   });
   const std::string text = error.what_without_backtrace();

@@ -6,14 +6,14 @@
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/model/model.h"
-#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/tensor/named_tensor.h"
 
 namespace deepspeed {
 
 /// On ranks whose model lies in the host's memory: throws UsageError with the numbers where this rank's
 /// weights, gradients and fp32 weights take more than it has, counting what the model gives free when it is
 /// partitioned. `groups`: what the optimizer updates. Where something is offloaded nothing is checked.
-void check_host_memory(const EngineModel& model, const std::vector<std::vector<zero::NamedTensor>>& groups,
+void check_host_memory(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
                        const config::DeepSpeedConfig& config, const comm::World& world);
 
 }  // namespace deepspeed

@@ -1,4 +1,4 @@
-#include "deepspeed/engine/guards/memory_check.h"
+#include "deepspeed/engine/build/memory_check.h"
 
 #include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
@@ -20,13 +20,13 @@ struct LeastBytes {
 
 int64_t item_bytes(at::ScalarType dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 
-LeastBytes least_bytes(const std::vector<std::vector<zero::NamedTensor>>& groups,
+LeastBytes least_bytes(const std::vector<std::vector<NamedTensor>>& groups,
                        const config::DeepSpeedConfig& config, int ranks) {
   const zero::ZeroOptions options = zero_options(config, ranks);
   const at::ScalarType dtype = model_dtype(config);
   LeastBytes bytes;
   for (const auto& params : groups) {
-    for (const zero::NamedTensor& param : params) {
+    for (const NamedTensor& param : params) {
       const int64_t numel = param.tensor.numel();
       const int64_t part = shard_numel(numel, ranks);
       const at::ScalarType own = zero::trained_dtype(param.tensor, dtype);
@@ -42,10 +42,10 @@ LeastBytes least_bytes(const std::vector<std::vector<zero::NamedTensor>>& groups
 }
 
 /// Of the parameters as the program built them, which make room for the engine's.
-int64_t bytes_given_free(const std::vector<std::vector<zero::NamedTensor>>& groups) {
+int64_t bytes_given_free(const std::vector<std::vector<NamedTensor>>& groups) {
   int64_t bytes = 0;
   for (const auto& params : groups) {
-    for (const zero::NamedTensor& param : params) {
+    for (const NamedTensor& param : params) {
       if (!zero::is_partitioned(param.tensor) && !param.tensor.is_meta())
         bytes += static_cast<int64_t>(param.tensor.nbytes());
     }
@@ -55,7 +55,7 @@ int64_t bytes_given_free(const std::vector<std::vector<zero::NamedTensor>>& grou
 
 }  // namespace
 
-void check_host_memory(const EngineModel& model, const std::vector<std::vector<zero::NamedTensor>>& groups,
+void check_host_memory(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
                        const config::DeepSpeedConfig& config, const comm::World& world) {
   const config::ZeroConfig& zero = config.zero_optimization;
   if (model.device().is_cuda() || groups.empty()) return;

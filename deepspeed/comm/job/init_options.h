@@ -1,0 +1,22 @@
+// Arguments of init_distributed().
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace deepspeed::comm {
+
+/// Names and defaults of DeepSpeed's `init_distributed`.
+struct InitOptions {
+  std::string dist_backend = {};   // "" chooses: nccl where this build and machine have a GPU, else gloo
+  bool auto_mpi_discovery = true;  // where RANK is unset: rank and size from the variables of mpirun or srun
+  int distributed_port = 29500;    // used where MASTER_PORT is unset
+  bool verbose = true;
+  std::chrono::milliseconds timeout =
+      std::chrono::minutes(30);  // DEEPSPEED_TIMEOUT (minutes) overrides the default
+  std::string init_method = {};  // "" or env://, tcp://HOST:PORT, file:///PATH
+  int rank = -1;                 // -1: the variable RANK
+  int world_size = -1;           // -1: the variable WORLD_SIZE
+};
+
+}  // namespace deepspeed::comm
