@@ -17,6 +17,7 @@
 #include "deepspeed/engine/forward_hint.h"
 #include "deepspeed/engine/io_options.h"
 #include "deepspeed/engine/model/cast_inputs.h"
+#include "deepspeed/engine/step/forward_scope.h"
 #include "deepspeed/tensor/visit_tensors.h"
 
 namespace deepspeed {
@@ -66,26 +67,14 @@ class DeepSpeedEngine : public Engine {
  private:
   template <class... Args>
   auto forward_of_model(Args&&... args) {
-    note_memory("before forward");
-    if constexpr (std::is_void_v<decltype(timed_forward(std::forward<Args>(args)...))>) {
-      timed_forward(std::forward<Args>(args)...);
-      note_memory("after forward");
+    const ForwardScope scope(driver());
+    if constexpr (std::is_void_v<decltype(run_forward(std::forward<Args>(args)...))>) {
+      run_forward(std::forward<Args>(args)...);
     } else {
-      auto output = timed_forward(std::forward<Args>(args)...);
-      note_memory("after forward");
-      visit_tensors(output, [this](at::Tensor& tensor) { tensor = as_output(tensor); });
+      auto output = run_forward(std::forward<Args>(args)...);
+      visit_tensors(output, [&](at::Tensor& tensor) { tensor = scope.output(tensor); });
       return output;
     }
-  }
-
-  template <class... Args>
-  auto timed_forward(Args&&... args) {
-    const auto timing = time_part(profile::StepPart::kForward);
-    std::optional<zero::ParameterAccess> access;
-    enter_access(access, forward_mode());
-    std::optional<precision::AutocastScope> autocast;
-    enter_autocast(autocast);
-    return run_forward(std::forward<Args>(args)...);
   }
 
   /// The model's forward, with its arguments in half where fp16.auto_cast asks for it.

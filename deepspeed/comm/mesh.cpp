@@ -4,7 +4,10 @@
 
 namespace deepspeed::comm {
 
-Mesh::Mesh(const World& world, std::vector<MeshAxis> axes) : world_(world), topology_(std::move(axes)) {
+Mesh::Mesh(const World& world, std::vector<MeshAxis> axes) : Mesh(world, ProcessGroup(), std::move(axes)) {}
+
+Mesh::Mesh(const World& world, const ProcessGroup& all, std::vector<MeshAxis> axes)
+    : world_(world), topology_(std::move(axes)) {
   if (topology_.world_size() != world_.size()) {
     std::string product;
     for (const auto& axis : topology_.axes()) {
@@ -13,7 +16,10 @@ Mesh::Mesh(const World& world, std::vector<MeshAxis> axes) : world_(world), topo
     raise<UsageError>("comm.mesh", "the axes ", product, " make ", topology_.world_size(),
                       " ranks, expected the ", world_.size(), " of the world");
   }
-  for (const auto& axis : topology_.axes()) groups_[axis.name] = new_group({axis.name});
+  for (const auto& axis : topology_.axes()) {
+    const bool has_all = all && axis.size == world_.size();
+    groups_[axis.name] = has_all ? all : new_group({axis.name});
+  }
 }
 
 const ProcessGroup& Mesh::group(const std::string& axis) const {

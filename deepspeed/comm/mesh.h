@@ -16,6 +16,9 @@ class Mesh {
   /// Makes the groups along every single axis. Collective: every rank calls it with the same axes. Throws
   /// UsageError where the product of the sizes is not the size of the world.
   Mesh(const World& world, std::vector<MeshAxis> axes);
+  /// As above, over `all`, a group of all ranks of the world: it serves as the group of an axis that all of
+  /// them lie on, so that no other is made.
+  Mesh(const World& world, const ProcessGroup& all, std::vector<MeshAxis> axes);
 
   const Topology& topology() const { return topology_; }
   /// This rank's group along the axis: the ranks that differ from it on that axis alone.

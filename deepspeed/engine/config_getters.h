@@ -220,11 +220,11 @@ class ConfigGetters {
   bool deepcompile_enabled() const { return config_.compile.deepcompile; }
 
  protected:
-  explicit ConfigGetters(config::DeepSpeedConfig config) : config_(std::move(config)) {}
+  /// `config` must outlive it. client_optimizer: the class of the program's own optimizer; nothing: there is
+  /// none.
+  ConfigGetters(const config::DeepSpeedConfig& config, std::optional<std::string> client_optimizer)
+      : config_(config), client_optimizer_(std::move(client_optimizer)) {}
   ~ConfigGetters() = default;
-
-  config::DeepSpeedConfig config_;
-  std::optional<std::string> client_optimizer_;  // the class of the program's own; nothing: there is none
 
  private:
   template <class Section>
@@ -236,6 +236,9 @@ class ConfigGetters {
   static Json params_of(const std::optional<Section>& section) {
     return section ? section->params : Json();
   }
+
+  const config::DeepSpeedConfig& config_;
+  std::optional<std::string> client_optimizer_;
 };
 
 }  // namespace deepspeed

@@ -1,22 +1,20 @@
 #include "deepspeed/engine/engine.h"
 
-#include <algorithm>
 #include <exception>
-#include <iomanip>
 #include <limits>
 #include <sstream>
 #include <utility>
 
-#include <c10/core/GradMode.h>
-
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/engine/autograd/backward_access.h"
-#include "deepspeed/engine/guards/model_changes.h"
 #include "deepspeed/engine/saving/background_saver.h"
-#include "deepspeed/profile/memory_report.h"
+#include "deepspeed/engine/saving/checkpoints.h"
+#include "deepspeed/engine/step/progress_report.h"
+#include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/profile/throughput.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/make_whole.h"
+#include "deepspeed/zero/offload/parked_storages.h"
 #include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
@@ -24,36 +22,22 @@ namespace {
 
 constexpr const char* kEngineWhere = "engine";
 
-void reset_gradients(const EngineModel& model) {
-  for (const NamedTensor& param : model.parameters) param.tensor.mutable_grad().reset();
-}
-
 }  // namespace
 
-Engine::Engine(EngineParts parts)
-    : ConfigGetters(std::move(parts.config)),
-      world_(std::move(parts.world)),
-      group_(std::move(parts.group)),
-      model_(std::move(parts.model)),
-      optimizer_(std::move(parts.optimizer)),
-      lr_scheduler_(std::move(parts.lr_scheduler)),
-      seed_(parts.seed),
-      autocast_(parts.autocast),
-      pool_(std::move(parts.pool)),
-      params_(std::move(parts.params)),
-      claims_(std::move(parts.claims)) {
-  client_optimizer_ = std::move(parts.client_optimizer);
-  if (config_.wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
-  if (config_.timers.throughput.enabled) throughput_.emplace(config_.timers.throughput.synchronized);
-  const auto& writer = config_.checkpoint.writer;
-  if (writer && writer->decoupled) background_saver_ = std::make_unique<BackgroundSaver>(world_, group_);
-  if (optimizer_) model_changes_ = std::make_unique<ModelChanges>(model_, optimizer_->store());
-  refresh_boundary();
+Engine::Engine(EngineParts parts) : Engine(std::make_unique<TrainingState>(std::move(parts))) {}
+
+Engine::Engine(std::unique_ptr<TrainingState> state)
+    : ConfigGetters(state->parts.config, state->parts.client_optimizer),
+      state_(std::move(state)),
+      driver_(std::make_unique<StepDriver>(*state_)),
+      parked_states_(std::make_unique<zero::ParkedStorages>()) {
+  const auto& throughput = config().timers.throughput;
+  if (throughput.enabled) throughput_ = std::make_unique<profile::Throughput>(throughput.synchronized);
 }
 
 Engine::~Engine() {
   try {
-    if (!parked_states_.empty()) reload_states();
+    if (!parked_states_->empty()) reload_states();
   } catch (const std::exception& error) {
     log::error("[engine] states that offload_states() moved to the host are lost: ", error.what());
   }
@@ -61,123 +45,26 @@ Engine::~Engine() {
 }
 
 void Engine::let_go_of_model() noexcept {
-  if (optimizer_) optimizer_->retire();
-  if (pool_) pool_->abandon();
-}
-
-profile::StepTimers::Scope Engine::time_part(profile::StepPart part) const {
-  return {is_training_ ? timers_.get() : nullptr, part};
-}
-
-std::map<std::string, double> Engine::get_wall_clock_timers() const {
-  return timers_ ? timers_->last() : std::map<std::string, double>();
-}
-
-void Engine::note_memory(const char* when) const {
-  if (config_.memory_breakdown) log::info("[engine] memory ", when, ": ", profile::memory_in_use());
-}
-
-void Engine::require_whole(const char* call) const {
-  if (loaded_in_part_.empty()) return;
-  raise<UsageError>(
-      kEngineWhere, call,
-      "(): the engine holds parts of a checkpoint, since load_checkpoint() failed while it wrote: ",
-      loaded_in_part_,
-      "; load a checkpoint with its optimizer states, or build the model and its engine anew");
+  if (optimizer()) optimizer()->retire();
+  if (state_->parts.pool) state_->parts.pool->abandon();
 }
 
 zero::ZeroOptimizer& Engine::require_optimizer(const char* call) const {
-  if (is_destroyed_) raise<UsageError>(kEngineWhere, call, "() after destroy()");
-  if (!optimizer_) {
+  if (state_->is_destroyed) raise<UsageError>(kEngineWhere, call, "() after destroy()");
+  if (!optimizer()) {
     raise<UsageError>(kEngineWhere, call,
                       "() needs an optimizer: name one in the config's `optimizer` section or pass one "
                       "to initialize()");
   }
   require_states_here(call);
-  return *optimizer_;
+  return *optimizer();
 }
 
-// The node on the outputs of forward() scales a direct loss.backward(); it must know the scale of this
-// moment.
-void Engine::refresh_boundary() {
-  if (!optimizer_) return;
-  optimizer_->set_micro_step(micro_steps_);
-  optimizer_->set_batch({.gradient_accumulation_steps = config_.gradient_accumulation_steps,
-                         .train_micro_batch_size_per_gpu = config_.train_micro_batch_size_per_gpu,
-                         .is_boundary = is_gradient_accumulation_boundary()});
-  // Unmanaged, nobody knows at a backward whether it is the last: step() reduces.
-  optimizer_->set_boundary(config_.managed_gradient_accumulation && !in_no_sync_ &&
-                           is_gradient_accumulation_boundary());
-  *output_scale_ = {optimizer_->loss_scale(), static_cast<double>(config_.gradient_accumulation_steps)};
-}
+// --- training ---
 
 at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& options) {
-  zero::ZeroOptimizer& optimizer = require_optimizer("backward");
-  if (!loss.defined() || loss.numel() != 1 || !loss.requires_grad()) {
-    raise<UsageError>(kEngineWhere, "backward() takes a scalar loss that needs a gradient, got ",
-                      loss.defined() ? message("a tensor of ", loss.numel(), " elements, requires_grad ",
-                                               loss.requires_grad() ? "true" : "false")
-                                     : std::string("an undefined tensor"));
-  }
-  if (is_scaled_loss(loss)) {
-    raise<UsageError>(kEngineWhere,
-                      "backward() of a loss that scale() has scaled, which backward() does too: ",
-                      "pass the loss itself, or call backward() on the scaled loss");
-  }
-  note_memory("before backward");
-  const auto timing = time_part(profile::StepPart::kBackward);
-  finish_backward();  // a direct loss.backward() before this one
-  optimizer.tell_ranks();
-  const double divisor =
-      options.scale_wrt_gas ? static_cast<double>(config_.gradient_accumulation_steps) : 1.0;
-  if (!options.allreduce_gradients) {
-    if (zero_optimization_stage() >= 2) {
-      raise<UsageError>(kEngineWhere, "backward() with allreduce_gradients = false does not fit ZeRO stage ",
-                        zero_optimization_stage(),
-                        ", which partitions gradients in every backward; use stage 0 or 1");
-    }
-    optimizer.set_boundary(false);
-  }
-  const c10::AutoGradMode with_grad(true);
-  {
-    const auto inner = time_part(profile::StepPart::kBackwardInner);
-    std::optional<zero::ParameterAccess> access;
-    enter_access(access, zero::AccessMode::kBackward);
-    with_root_scale(loss, {optimizer.loss_scale(), divisor}).backward({}, options.retain_graph);
-  }
-  {
-    const auto reductions = time_part(profile::StepPart::kBackwardAllreduce);
-    optimizer.finish_backward();
-  }
-  note_backward();
-  refresh_boundary();
-  note_memory("after backward");
-  if (options.release_loss) return {};
-  const c10::NoGradGuard no_grad;
-  return divisor == 1.0 ? loss.detach() : loss.detach().div(divisor);
-}
-
-void Engine::enter_autocast(std::optional<precision::AutocastScope>& scope) const {
-  if (!autocast_) return;
-  scope.emplace(model_.device().type(), *autocast_);
-}
-
-void Engine::enter_access(std::optional<zero::ParameterAccess>& access, zero::AccessMode mode) const {
-  require_whole(mode == zero::AccessMode::kBackward ? "backward" : "forward");
-  if (pool_) access.emplace(pool_, mode);
-}
-
-at::Tensor Engine::as_output(const at::Tensor& tensor) const {
-  return scale_gradient_of(open_access_in_backward(tensor, pool_), output_scale_);
-}
-
-void Engine::empty_partition_cache() {
-  if (pool_) pool_->empty_cache();
-}
-
-at::ScalarType Engine::torch_autocast_dtype() const {
-  if (!autocast_) raise<UsageError>(kEngineWhere, "torch_autocast_dtype(): torch_autocast.enabled is false");
-  return *autocast_;
+  require_optimizer("backward");
+  return driver_->backward(loss, options);
 }
 
 at::Tensor Engine::scale(const at::Tensor& loss) {
@@ -186,127 +73,57 @@ at::Tensor Engine::scale(const at::Tensor& loss) {
   return scale_loss(loss, loss_scale);
 }
 
-void Engine::note_backward() { ++backwards_since_update_; }
-
 void Engine::finish_backward() {
-  zero::ZeroOptimizer& optimizer = require_optimizer("finish_backward");
-  if (!optimizer.backward_is_open()) return;
-  optimizer.finish_backward();
-  note_backward();
-  refresh_boundary();
+  require_optimizer("finish_backward");
+  driver_->finish_backward();
 }
 
 void Engine::allreduce_gradients(std::optional<int64_t> bucket_size) {
-  zero::ZeroOptimizer& optimizer = require_optimizer("allreduce_gradients");
-  finish_backward();
-  if (bucket_size) optimizer.set_bucket_numel(*bucket_size);
-  if (is_gradient_accumulation_boundary()) optimizer.complete_window();
-  refresh_boundary();
-}
-
-bool Engine::is_gradient_accumulation_boundary() const {
-  if (!config_.managed_gradient_accumulation) return in_step_;
-  if (boundary_override_) return *boundary_override_;
-  return (micro_steps_ + 1) % config_.gradient_accumulation_steps == 0;
-}
-
-void Engine::set_gradient_accumulation_boundary(std::optional<bool> is_boundary) {
-  if (!config_.managed_gradient_accumulation) {
-    raise<UsageError>(
-        kEngineWhere,
-        "set_gradient_accumulation_boundary() needs managed_gradient_accumulation; without it every "
-        "step() is a boundary");
-  }
-  boundary_override_ = is_boundary;
-  refresh_boundary();
+  require_optimizer("allreduce_gradients");
+  driver_->allreduce_gradients(bucket_size);
 }
 
 void Engine::step(const StepOptions& options) {
   require_optimizer("step");
-  if (in_no_sync_) raise<UsageError>(kEngineWhere, "step() inside of no_sync(): end its scope first");
-  if (optimizer_->is_paused()) {
-    raise<UsageError>(kEngineWhere, "step() inside of coalesce_grad_reduction(): end its scope first");
+  if (const auto samples = driver_->step(options)) {
+    if (preemption_) preemption_->end_step(state_->parts.group);
+    if (throughput_) throughput_->end_step(*samples);
+    if (const auto every = steps_per_print(); every && global_steps() % *every == 0) report_progress();
   }
-  if (lr_scheduler_) lr_scheduler_->check_step(options.last_batch_iteration);
-  note_memory("before step");
-  {
-    const auto timing = time_part(profile::StepPart::kStep);
-    optimizer_->tell_ranks();
-    finish_backward();
-    step_applied_ = false;
-    in_step_ = true;
-    const bool is_boundary = is_gradient_accumulation_boundary();
-    in_step_ = false;
-    if (is_boundary) {
-      if (backwards_since_update_ == 0)
-        raise<UsageError>(kEngineWhere, "step() at an accumulation boundary without any backward()");
-      model_changes_->warn();
-      optimizer_->complete_window();
-      take_model_step(options);
-      if (preemption_) preemption_->end_step(group_);
-    }
-    ++micro_steps_;
-    refresh_boundary();
-  }
-  note_memory("after step");
-  if (timers_) log::info(timers_->micro_step_line());
+  if (driver_->timers() != nullptr) log::info(driver_->timers()->micro_step_line());
 }
 
-void Engine::take_model_step(const StepOptions& options) {
-  const zero::StepResult result = optimizer_->step(global_steps_ + 1);
-  optimizer_->zero_grad();
-  step_applied_ = result.applied;
-  if (!result.applied) {
-    ++skipped_steps_;
-  } else {
-    grad_norm_ = result.grad_norm;
-    if (lr_scheduler_) lr_scheduler_->step(options.last_batch_iteration);
-  }
-  ++global_steps_;
-  // Unmanaged, a step has as many micro batches as there were backwards.
-  const int64_t samples =
-      config_.managed_gradient_accumulation
-          ? config_.train_batch_size
-          : config_.train_batch_size / config_.gradient_accumulation_steps * backwards_since_update_;
-  global_samples_ += samples;
-  backwards_since_update_ = 0;
-  if (throughput_) throughput_->end_step(samples);
-  if (config_.steps_per_print && global_steps_ % *config_.steps_per_print == 0) report_progress();
+NoSync Engine::no_sync() {
+  require_optimizer("no_sync");
+  driver_->begin_no_sync();
+  return NoSync([this] { driver_->end_no_sync(); });
 }
 
-void Engine::report_throughput() {
-  const auto rates = throughput_ ? throughput_->read() : std::nullopt;
-  if (!rates) return;
-  std::ostringstream line;
-  line << std::fixed << std::setprecision(2)
-       << "epoch=" << (loader_position_ ? std::max<int64_t>(loader_position_->epoch, 0) : 0)
-       << "/micro_step=" << micro_steps_ + 1 << "/global_step=" << global_steps_
-       << ", RunningAvgSamplesPerSec=" << rates->average << ", CurrSamplesPerSec=" << rates->current << ", "
-       << profile::memory_in_use();
-  log::info(line.str());
+CoalescedReduction Engine::coalesce_grad_reduction() {
+  require_optimizer("coalesce_grad_reduction");
+  driver_->begin_coalescing();
+  return CoalescedReduction([this](bool reduces) { driver_->end_coalescing(reduces); });
 }
 
-void Engine::report_progress() {
-  std::ostringstream line;
-  line << "step=" << global_steps_ << ", skipped=" << skipped_steps_ << ", lr=[";
-  const char* separator = "";
-  for (const double lr : get_lr()) line << std::exchange(separator, ", ") << lr;
-  line << "], mom=[";
-  separator = "";
-  for (const auto& [first, second] : get_mom()) {
-    line << std::exchange(separator, ", ") << "(" << first << ", " << second << ")";
-  }
-  line << "]";
-  log::info(line.str());
-  report_throughput();
-  if (timers_) log::info(timers_->global_line());
+void Engine::zero_grad() { driver_->zero_grad(); }
+
+void Engine::train(bool mode) {
+  state_->parts.model.set_training(mode);
+  state_->is_training = mode;
+  if (throughput_) mode ? throughput_->resume() : throughput_->pause();
 }
 
-void Engine::zero_grad() {
-  if (optimizer_) optimizer_->zero_grad();
-  reset_gradients(model_);
-  backwards_since_update_ = 0;
+bool Engine::is_gradient_accumulation_boundary() const { return driver_->is_boundary(); }
+
+void Engine::set_gradient_accumulation_boundary(std::optional<bool> is_boundary) {
+  driver_->set_boundary(is_boundary);
 }
+
+void Engine::install_preemption_handler(const PreemptionOptions& options) {
+  preemption_ = std::make_unique<PreemptionWatch>(options);
+}
+
+bool Engine::preemption_requested() const { return preemption_ && preemption_->requested(); }
 
 void Engine::compile(const CompileOptions& options) {
   if (!options.schedule.is_null()) {
@@ -319,30 +136,56 @@ void Engine::compile(const CompileOptions& options) {
   is_compiled_ = true;
 }
 
-void Engine::destroy(const DestroyOptions& options) {
-  reload_states();
-  std::vector<at::Tensor> params;
-  for (const NamedTensor& param : model_.parameters) params.push_back(param.tensor);
-  if (pool_) zero::check_unused(params);
-  if (optimizer_ && optimizer_->backward_is_open()) optimizer_->finish_backward();
-  wait_for_checkpoint();
-  if (optimizer_) reset_gradients(model_);
-  let_go_of_model();
-  lr_scheduler_.reset();
-  optimizer_.reset();
-  claims_.release();
-  params_.reset();
-  *output_scale_ = {};
-  is_destroyed_ = true;
-  if (!pool_ || options.keep_partitioned) return;
-  zero::make_whole(params);
-  pool_.reset();
+void Engine::empty_partition_cache() {
+  if (state_->parts.pool) state_->parts.pool->empty_cache();
 }
 
-void Engine::train(bool mode) {
-  model_.set_training(mode);
-  is_training_ = mode;
-  if (throughput_) mode ? throughput_->resume() : throughput_->pause();
+void Engine::destroy(const DestroyOptions& options) {
+  reload_states();
+  EngineParts& parts = state_->parts;
+  std::vector<at::Tensor> params;
+  for (const NamedTensor& param : parts.model.parameters) params.push_back(param.tensor);
+  if (parts.pool) zero::check_unused(params);
+  if (parts.optimizer && parts.optimizer->backward_is_open()) parts.optimizer->finish_backward();
+  wait_for_checkpoint();
+  if (parts.optimizer) {
+    for (const at::Tensor& param : params) param.mutable_grad().reset();
+  }
+  let_go_of_model();
+  parts.lr_scheduler.reset();
+  parts.optimizer.reset();
+  parts.claims.release();
+  parts.params.reset();
+  driver_->refresh();
+  state_->is_destroyed = true;
+  if (!parts.pool || options.keep_partitioned) return;
+  zero::make_whole(params);
+  parts.pool.reset();
+}
+
+// --- what happened ---
+
+int64_t Engine::micro_steps() const { return state_->counters.micro_steps; }
+int64_t Engine::global_steps() const { return state_->counters.global_steps; }
+int64_t Engine::global_samples() const { return state_->counters.global_samples; }
+int64_t Engine::skipped_steps() const { return state_->counters.skipped_steps; }
+bool Engine::was_step_applied() const { return state_->counters.step_applied; }
+
+std::optional<double> Engine::get_global_grad_norm() const {
+  const auto& norm = driver_->grad_norm();
+  return norm ? std::optional(norm->value()) : std::nullopt;
+}
+
+void Engine::report_progress() {
+  log_progress({.state = *state_,
+                .lr = get_lr(),
+                .mom = get_mom(),
+                .throughput = throughput_.get(),
+                .timers = driver_->timers()});
+}
+
+std::map<std::string, double> Engine::get_wall_clock_timers() const {
+  return driver_->timers() ? driver_->timers()->last() : std::map<std::string, double>();
 }
 
 std::vector<double> Engine::get_lr() const {
@@ -378,44 +221,100 @@ void Engine::set_lr(double lr) {
   optimizer.tell_ranks();
 }
 
-double Engine::loss_scale() const { return optimizer_ ? optimizer_->loss_scale() : 1.0; }
+double Engine::loss_scale() const { return optimizer() ? optimizer()->loss_scale() : 1.0; }
 
 zero::MemoryBytes Engine::memory() const {
-  if (optimizer_) return optimizer_->memory();
+  if (optimizer()) return optimizer()->memory();
   zero::MemoryBytes memory;
-  for (const auto& param : model_.parameters) {
+  for (const auto& param : model().parameters) {
     memory.parameters += zero::held_bytes(param.tensor);
     memory.on_disk += zero::disk_bytes(param.tensor);
   }
-  if (params_) memory.swap_buffers = params_->buffer_bytes();
+  if (state_->parts.params) memory.swap_buffers = state_->parts.params->buffer_bytes();
   return memory;
 }
+
+// --- settings ---
+
+bool Engine::torch_autocast_enabled() const { return state_->parts.autocast.has_value(); }
+
+at::ScalarType Engine::torch_autocast_dtype() const {
+  if (!state_->parts.autocast)
+    raise<UsageError>(kEngineWhere, "torch_autocast_dtype(): torch_autocast.enabled is false");
+  return *state_->parts.autocast;
+}
+
+const comm::World& Engine::world() const { return state_->parts.world; }
+const comm::ProcessGroup& Engine::data_parallel_group() const { return state_->parts.data_group(); }
+int Engine::rank() const { return world().rank(); }
+int Engine::local_rank() const { return world().local_rank(); }
+at::Device Engine::device() const { return model().device(); }
+int Engine::dp_world_size() const { return data_parallel_group().size(); }
+int Engine::get_data_parallel_rank() const { return data_parallel_group().rank(); }
+const std::shared_ptr<zero::ZeroOptimizer>& Engine::optimizer() const { return state_->parts.optimizer; }
+const std::shared_ptr<optim::LrScheduler>& Engine::lr_scheduler() const { return state_->parts.lr_scheduler; }
+const EngineModel& Engine::model() const { return state_->parts.model; }
+uint64_t Engine::seed() const { return state_->parts.seed; }
 
 std::tuple<int64_t, int64_t, int64_t> Engine::get_batch_info() const {
   return {train_batch_size(), train_micro_batch_size_per_gpu(), gradient_accumulation_steps()};
 }
 
 void Engine::set_train_batch_size(int64_t size) {
-  const int64_t unit = config_.train_micro_batch_size_per_gpu * dp_world_size();
+  config::DeepSpeedConfig& config = state_->parts.config;
+  const int64_t unit = config.train_micro_batch_size_per_gpu * dp_world_size();
   if (size < unit || size % unit != 0) {
     raise<UsageError>(kEngineWhere, "set_train_batch_size(", size,
                       "): expected a positive multiple of micro batch ",
-                      config_.train_micro_batch_size_per_gpu, " * ", dp_world_size(), " ranks");
+                      config.train_micro_batch_size_per_gpu, " * ", dp_world_size(), " ranks");
   }
-  config_.gradient_accumulation_steps = size / unit;
-  config_.train_batch_size = size;
-  refresh_boundary();
+  config.gradient_accumulation_steps = size / unit;
+  config.train_batch_size = size;
+  driver_->refresh();
 }
 
 void Engine::set_train_micro_batch_size(int64_t size) {
+  config::DeepSpeedConfig& config = state_->parts.config;
   const int64_t largest =
-      std::numeric_limits<int64_t>::max() / config_.gradient_accumulation_steps / dp_world_size();
+      std::numeric_limits<int64_t>::max() / config.gradient_accumulation_steps / dp_world_size();
   if (size < 1 || size > largest) {
     raise<UsageError>(kEngineWhere, "set_train_micro_batch_size(", size, "): expected 1 to ", largest);
   }
-  config_.train_micro_batch_size_per_gpu = size;
-  config_.train_batch_size = size * config_.gradient_accumulation_steps * dp_world_size();
-  refresh_boundary();
+  config.train_micro_batch_size_per_gpu = size;
+  config.train_batch_size = size * config.gradient_accumulation_steps * dp_world_size();
+  driver_->refresh();
+}
+
+// --- checkpoints ---
+
+void Engine::track_loader(std::shared_ptr<LoaderPosition> position) {
+  state_->loader_position = std::move(position);
+}
+
+void Engine::save_checkpoint(const std::string& directory, const SaveOptions& options) {
+  require_states_here("save_checkpoint");
+  deepspeed::save_checkpoint(*state_, directory, options);
+}
+
+LoadResult Engine::load_checkpoint(const std::string& directory, const LoadOptions& options) {
+  require_memory_here("load_checkpoint");  // one that failed in the middle is made good by the next
+  LoadResult result = deepspeed::load_checkpoint(*state_, directory, options);
+  driver_->refresh();
+  return result;
+}
+
+void Engine::wait_for_checkpoint() {
+  if (state_->background_saver) state_->background_saver->wait();
+}
+
+bool Engine::checkpoint_is_saved() const {
+  return !state_->background_saver || state_->background_saver->is_done();
+}
+
+void Engine::save_16bit_model(const std::string& directory, const std::string& file_name,
+                              bool exclude_frozen_parameters) {
+  require_states_here("save_16bit_model");
+  deepspeed::save_16bit_model(*state_, directory, file_name, exclude_frozen_parameters);
 }
 
 }  // namespace deepspeed

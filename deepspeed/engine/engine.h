@@ -8,63 +8,44 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/init.h"
-#include "deepspeed/config/config.h"
-#include "deepspeed/engine/autograd/output_scale.h"
-#include "deepspeed/engine/build/engine_parts.h"
 #include "deepspeed/engine/config_getters.h"
-#include "deepspeed/engine/data/loader_position.h"
-#include "deepspeed/engine/gradient_scopes.h"
-#include "deepspeed/engine/guards/param_claims.h"
 #include "deepspeed/engine/later_calls.h"
-#include "deepspeed/engine/model/model.h"
 #include "deepspeed/engine/offload_states.h"
-#include "deepspeed/engine/preemption.h"
 #include "deepspeed/engine/saving/checkpoint_options.h"
-#include "deepspeed/optim/schedules/lr_scheduler.h"
-#include "deepspeed/precision/autocast.h"
-#include "deepspeed/profile/step_timers.h"
-#include "deepspeed/profile/throughput.h"
-#include "deepspeed/zero/offload/parked_storages.h"
-#include "deepspeed/zero/param_access.h"
-#include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/engine/step/gradient_scopes.h"
+#include "deepspeed/engine/step/preemption.h"
+#include "deepspeed/engine/step/training_options.h"
+#include "deepspeed/tensor/named_tensor.h"
+#include "deepspeed/zero/memory_bytes.h"
 
 namespace deepspeed {
 
-class BackgroundSaver;
-class ModelChanges;
+namespace comm {
+class ProcessGroup;
+class World;
+}  // namespace comm
+namespace optim {
+class LrScheduler;
+}
+namespace profile {
+class Throughput;
+}
+namespace zero {
+class ParkedStorages;
+class ZeroOptimizer;
+}  // namespace zero
 
-struct BackwardOptions {
-  bool retain_graph = false;
-  bool scale_wrt_gas = true;        // divide the loss by the accumulation steps
-  bool allreduce_gradients = true;  // false: stages 0 and 1 only add; Engine::allreduce_gradients() reduces
-  bool release_loss = false;        // return no tensor
-};
-
-struct StepOptions {
-  /// The schedule's step to go to, instead of the next one (DeepSpeed's lr_kwargs {"last_batch_iteration":
-  /// n}).
-  std::optional<int64_t> last_batch_iteration = {};
-};
-
-struct DestroyOptions {
-  /// Stage 3: the parameters stay partitioned, as a model wants it that is too large for the memory of a
-  /// rank.
-  bool keep_partitioned = false;
-};
-
-/// Arguments of Engine::compile().
-struct CompileOptions {
-  std::string backend = "inductor";
-  Json compile_kwargs = Json::object();
-  Json schedule = nullptr;  // of passes over a compiled graph; null: none
-  bool compiled_autograd_enabled = false;
-};
+class StepDriver;
+struct EngineModel;
+struct EngineParts;
+struct LoaderPosition;
+struct TrainingState;
 
 class Engine : public ConfigGetters, public LaterCalls {
  public:
@@ -116,9 +97,9 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// From here on a SIGTERM ends no step: the ranks tell each other beside the next update, after which
   /// preemption_requested() is true on all of them, for the program to save and end. All ranks call it,
   /// before the same update. Costs one reduction of 8 bytes an update, which nobody waits for at once.
-  void install_preemption_handler(const PreemptionOptions& options = {}) { preemption_.emplace(options); }
+  void install_preemption_handler(const PreemptionOptions& options = {});
   /// False where no handler was installed.
-  bool preemption_requested() const { return preemption_ && preemption_->requested(); }
+  bool preemption_requested() const;
 
   /// Accepted and said in the log: C++ code is compiled already, so nothing is traced or generated. Throws
   /// NotSupportedError for a schedule of passes.
@@ -148,17 +129,15 @@ class Engine : public ConfigGetters, public LaterCalls {
 
   // --- what happened ---
 
-  int64_t micro_steps() const { return micro_steps_; }
-  int64_t global_steps() const { return global_steps_; }
-  int64_t global_samples() const { return global_samples_; }
-  int64_t skipped_steps() const { return skipped_steps_; }
-  bool was_step_applied() const { return step_applied_; }
+  int64_t micro_steps() const;
+  int64_t global_steps() const;
+  int64_t global_samples() const;
+  int64_t skipped_steps() const;
+  bool was_step_applied() const;
   /// L2 norm of the gradients of the last step that was applied, unscaled, before clipping; nothing before
   /// the first one and where it is not computed (fp32, stage 0, no clipping). Where no overflow check and no
   /// clipping has read it, this call waits for the device.
-  std::optional<double> get_global_grad_norm() const {
-    return grad_norm_ ? std::optional(grad_norm_->value()) : std::nullopt;
-  }
+  std::optional<double> get_global_grad_norm() const;
   std::vector<double> get_lr() const;
   /// "momentum" or "betas" of each group, as pairs (momentum, 0) or (beta1, beta2).
   std::vector<std::pair<double, double>> get_mom() const;
@@ -186,28 +165,29 @@ class Engine : public ConfigGetters, public LaterCalls {
   /// Of all groups, until the schedule's next step. Throws UsageError for a rate that is negative or not
   /// finite.
   void set_lr(double lr);
-  bool torch_autocast_enabled() const { return autocast_.has_value(); }
+  bool torch_autocast_enabled() const;
   /// Throws UsageError where torch_autocast is off.
   at::ScalarType torch_autocast_dtype() const;
-  const comm::World& world() const { return world_; }
-  /// The engine's own, of all ranks: its collectives meet no others.
-  const comm::ProcessGroup& data_parallel_group() const { return group_; }
-  int rank() const { return world_.rank(); }
-  int local_rank() const { return world_.local_rank(); }
+  const comm::World& world() const;
+  /// The ranks that hold the same layers and train them on other data. The group is the engine's own: its
+  /// collectives meet no others.
+  const comm::ProcessGroup& data_parallel_group() const;
+  int rank() const;
+  int local_rank() const;
   /// The rank whose weights all others start with.
   int broadcast_src_rank() const { return 0; }
   /// Where the model lies.
-  at::Device device() const { return model_.device(); }
-  int dp_world_size() const { return world_.size(); }
-  int get_data_parallel_rank() const { return world_.rank(); }
+  at::Device device() const;
+  int dp_world_size() const;
+  int get_data_parallel_rank() const;
   /// Layers are not shared out.
   int get_model_parallel_rank() const { return 0; }
   int get_tensor_parallel_rank() const { return 0; }
-  const std::shared_ptr<zero::ZeroOptimizer>& optimizer() const { return optimizer_; }
-  const std::shared_ptr<optim::LrScheduler>& lr_scheduler() const { return lr_scheduler_; }
-  const EngineModel& model() const { return model_; }
+  const std::shared_ptr<zero::ZeroOptimizer>& optimizer() const;
+  const std::shared_ptr<optim::LrScheduler>& lr_scheduler() const;
+  const EngineModel& model() const;
 
-  // --- checkpoints (engine/checkpoint_io.cpp) ---
+  // --- checkpoints (engine/saving/) ---
 
   /// Writes `<directory>/<tag>/...` in DeepSpeed's layout and then `<directory>/latest`. All ranks call it.
   /// Throws, before anything is written, where gradients of an accumulation window would be lost, and where
@@ -243,76 +223,28 @@ class Engine : public ConfigGetters, public LaterCalls {
   void load_module_state_dict(const std::vector<NamedTensor>& state, bool strict = true);
 
   /// The data loader whose position checkpoints carry.
-  void track_loader(std::shared_ptr<LoaderPosition> position) { loader_position_ = std::move(position); }
-  uint64_t seed() const { return seed_; }
+  void track_loader(std::shared_ptr<LoaderPosition> position);
+  uint64_t seed() const;
 
- protected:
-  /// Puts autocast on for the scope, where the config asks for it.
-  void enter_autocast(std::optional<precision::AutocastScope>& scope) const;
-  /// Opens an access window for the scope, where the parameters are partitioned.
-  void enter_access(std::optional<zero::ParameterAccess>& access, zero::AccessMode mode) const;
-  zero::AccessMode forward_mode() const {
-    return is_training_ ? zero::AccessMode::kForward : zero::AccessMode::kEvaluation;
-  }
-  /// A tensor that forward() returns, ready for a direct loss.backward().
-  at::Tensor as_output(const at::Tensor& tensor) const;
-  /// Measures a part of the step until the end of the scope, where the config asks for it.
-  profile::StepTimers::Scope time_part(profile::StepPart part) const;
-  /// Logs the memory in use, where the config asks for it.
-  void note_memory(const char* when) const;
+  /// What other front ends build their forward on (ForwardScope).
+  const StepDriver& driver() const { return *driver_; }
 
  private:
-  friend class CheckpointIo;
-  friend class NoSync;
-  friend class CoalescedReduction;
+  explicit Engine(std::unique_ptr<TrainingState> state);
 
   zero::ZeroOptimizer& require_optimizer(const char* call) const;
+  /// The part of require_states_here() that a load needs: where states and weights are.
+  void require_memory_here(const char* call) const;
   /// What it leaves to whoever comes next; talks to no rank.
   void let_go_of_model() noexcept;
-  void take_model_step(const StepOptions& options);
-  void note_backward();
-  void leave_no_sync();
-  void end_coalescing(bool reduce);
   void report_progress();
-  void report_throughput();
-  /// The parts of require_states_here(): where states and weights are, and whether a load has ended.
-  void require_memory_here(const char* call) const;
-  void require_whole(const char* call) const;
-  void refresh_boundary();
 
-  comm::World world_;
-  comm::ProcessGroup group_;
-  EngineModel model_;
-  std::shared_ptr<zero::ZeroOptimizer> optimizer_;
-  std::shared_ptr<optim::LrScheduler> lr_scheduler_;
-  std::shared_ptr<OutputScale> output_scale_ = std::make_shared<OutputScale>();
-  std::shared_ptr<LoaderPosition> loader_position_;
-  uint64_t seed_;
-  std::optional<at::ScalarType> autocast_;
-  std::shared_ptr<zero::GatherPool> pool_;         // of stage 3, else null
-  std::unique_ptr<zero::ParamStore> params_;       // of stage 3 without an optimizer, else null
-  zero::ParkedStorages parked_states_;             // between offload_states() and reload_states()
-  std::unique_ptr<profile::StepTimers> timers_;    // null: not asked for
-  std::optional<profile::Throughput> throughput_;  // nothing: not asked for
-  bool is_training_ = true;
-
-  int64_t micro_steps_ = 0;
-  int64_t global_steps_ = 0;
-  int64_t global_samples_ = 0;
-  int64_t skipped_steps_ = 0;
-  bool step_applied_ = false;
-  int64_t backwards_since_update_ = 0;
-  bool in_no_sync_ = false;
-  bool in_step_ = false;
-  std::optional<zero::GradNorm> grad_norm_;
-  std::optional<bool> boundary_override_;
-  std::optional<PreemptionWatch> preemption_;
-  std::unique_ptr<BackgroundSaver> background_saver_;  // null: not asked for
-  std::unique_ptr<ModelChanges> model_changes_;        // null: nothing is trained
-  ParamClaims claims_;
+  std::unique_ptr<TrainingState> state_;
+  std::unique_ptr<StepDriver> driver_;
+  std::unique_ptr<zero::ParkedStorages> parked_states_;  // between offload_states() and reload_states()
+  std::unique_ptr<profile::Throughput> throughput_;      // null: not asked for
+  std::unique_ptr<PreemptionWatch> preemption_;          // null: no handler was installed
   bool is_compiled_ = false;
-  std::string loaded_in_part_;  // why load_checkpoint() failed while it wrote; empty: it did not
-  bool is_destroyed_ = false;
 };
 
 }  // namespace deepspeed

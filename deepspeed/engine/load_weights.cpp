@@ -7,6 +7,7 @@
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/zero/params/set_values.h"
+#include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
 namespace {

@@ -5,7 +5,9 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/model/model.h"
 #include "deepspeed/zero/params/set_values.h"
+#include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
 namespace {
@@ -44,16 +46,16 @@ void check_value(const std::string& name, const at::Tensor& given, const at::Ten
 std::vector<NamedTensor> Engine::module_state_dict(bool exclude_frozen_parameters) const {
   std::vector<NamedTensor> state;
   Tensors by_name;
-  for (const NamedTensor& param : model_.parameters) {
+  for (const NamedTensor& param : model().parameters) {
     by_name.emplace(param.name, param.tensor);
     if (!exclude_frozen_parameters || param.tensor.requires_grad())
       state.push_back({param.name, param.tensor.detach()});
   }
-  for (const auto& [alias, name] : model_.shared_parameters) {
+  for (const auto& [alias, name] : model().shared_parameters) {
     const at::Tensor& param = by_name.at(name);
     if (!exclude_frozen_parameters || param.requires_grad()) state.push_back({alias, param.detach()});
   }
-  for (const NamedTensor& buffer : model_.buffers) state.push_back({buffer.name, buffer.tensor.detach()});
+  for (const NamedTensor& buffer : model().buffers) state.push_back({buffer.name, buffer.tensor.detach()});
   return state;
 }
 
@@ -67,13 +69,13 @@ void Engine::load_module_state_dict(const std::vector<NamedTensor>& state, bool 
     const auto place = own.find(name);
     if (place != own.end()) check_value(name, tensor, place->second);
   }
-  if (optimizer_) optimizer_->check_no_step_has_begun();
+  if (optimizer()) optimizer()->check_no_step_has_begun();
   const c10::NoGradGuard no_grad;
   for (const auto& [name, tensor] : given) {
     const auto place = own.find(name);
     if (place != own.end()) zero::set_values(place->second, tensor);
   }
-  if (optimizer_) optimizer_->restore_masters_from_model();
+  if (optimizer()) optimizer()->restore_masters_from_model();
 }
 
 }  // namespace deepspeed

@@ -5,7 +5,9 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/offload/parked_storages.h"
 #include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
@@ -48,7 +50,7 @@ void Engine::offload_states(const OffloadStatesOptions& options) {
   }
   if (device().is_cpu()) return;  // they are there already
   const auto park = [&](const at::Tensor& tensor) {
-    parked_states_.park(tensor, options.pin_memory, options.non_blocking);
+    parked_states_->park(tensor, options.pin_memory, options.non_blocking);
   };
   const bool has_masters = optimizer.has_master_weights();
   for (size_t group = 0; group < optimizer.store().groups().size(); ++group) {
@@ -61,26 +63,27 @@ void Engine::offload_states(const OffloadStatesOptions& options) {
       park(optimizer.gradient(group));
   }
   if (!includes(options, OffloadStateTypeEnum::lp_params)) return;
-  pool_->suspend("its shards were moved to the host by offload_states(); call reload_states() first");
-  for (const NamedTensor& param : model_.parameters) park(zero::shard_of(param.tensor));
+  state_->parts.pool->suspend(
+      "its shards were moved to the host by offload_states(); call reload_states() first");
+  for (const NamedTensor& param : model().parameters) park(zero::shard_of(param.tensor));
 }
 
 void Engine::reload_states(bool non_blocking) {
-  parked_states_.restore(non_blocking);
-  if (pool_) pool_->resume();
+  parked_states_->restore(non_blocking);
+  if (state_->parts.pool) state_->parts.pool->resume();
 }
 
 void Engine::require_states_here(const char* call) const {
   require_memory_here(call);
-  require_whole(call);
+  require_whole(*state_, call);
 }
 
 void Engine::require_memory_here(const char* call) const {
-  if (!parked_states_.empty()) {
+  if (!parked_states_->empty()) {
     raise<UsageError>(kOffloadStatesWhere, call,
                       "() while states are with the host; call reload_states() first");
   }
-  const auto replaced = optimizer_ ? optimizer_->store().name_of_replaced() : std::nullopt;
+  const auto replaced = optimizer() ? optimizer()->store().name_of_replaced() : std::nullopt;
   if (!replaced) return;
   raise<UsageError>("engine", call, "(): parameter '", *replaced,
                     "' got other memory after initialize(), where training does not reach it: set_data(), "

@@ -156,7 +156,7 @@ TEST(Layers, FoldersStaySmall) {
     if (!source.folder.empty()) ++all[first_of(source.folder)];
   }
   for (const auto& [folder, count] : own)
-    EXPECT_LE(count, 30) << folder << ": make sub-folders, one idea each";
+    EXPECT_LE(count, 24) << folder << ": make sub-folders, one idea each";
   const Edges edges = listed_edges();
   for (const auto& [folder, count] : all) {
     if (count <= 20) continue;

@@ -44,6 +44,7 @@ std::string host_name() {
 
 StagingLock::StagingLock(const path& folder)
     : handle_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (handle_ < 0) is_missing_ = errno == ENOENT;
   if (handle_ < 0 || ::flock(handle_, LOCK_EX | LOCK_NB) == 0) return;
   is_taken_ = errno == EWOULDBLOCK;
   ::close(std::exchange(handle_, -1));
@@ -54,11 +55,12 @@ StagingLock::~StagingLock() {
 }
 
 StagingLock::StagingLock(StagingLock&& other) noexcept
-    : handle_(std::exchange(other.handle_, -1)), is_taken_(other.is_taken_) {}
+    : handle_(std::exchange(other.handle_, -1)), is_taken_(other.is_taken_), is_missing_(other.is_missing_) {}
 
 StagingLock& StagingLock::operator=(StagingLock&& other) noexcept {
   std::swap(handle_, other.handle_);
   std::swap(is_taken_, other.is_taken_);
+  std::swap(is_missing_, other.is_missing_);
   return *this;
 }
 
@@ -83,8 +85,10 @@ StagingLock lock_staging(const path& folder, const std::string& tag) {
     make_folders(folder);
     StagingLock lock = wait_for_lock(folder);
     if (lock.is_taken()) refuse_tag_of_another_job(folder, tag);
-    // Else another process has removed it, or given it its name, in between.
-    if (lock.is_held() ? lock.is_of(folder) : std::filesystem::exists(folder)) return lock;
+    // Another process may remove the folder, or rename it to the tag, at any moment: a lock on what is gone
+    // counts for nothing, and a folder that was gone when it was opened is not locked, though another may
+    // stand there by now. Where the file system knows no locks nothing is held.
+    if (lock.is_held() ? lock.is_of(folder) : !lock.is_missing()) return lock;
   }
   refuse_tag_of_another_job(folder, tag);
 }

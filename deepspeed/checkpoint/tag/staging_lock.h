@@ -20,12 +20,15 @@ class StagingLock {
   bool is_held() const { return handle_ >= 0; }
   /// Whether another one holds it.
   bool is_taken() const { return is_taken_; }
+  /// Whether the folder did not exist.
+  bool is_missing() const { return is_missing_; }
   /// Whether the folder that it holds is the one that has this name now.
   bool is_of(const std::filesystem::path& folder) const;
 
  private:
   int handle_ = -1;
   bool is_taken_ = false;
+  bool is_missing_ = false;
 };
 
 /// Waits a second at most for another one to end; the result may hold nothing.

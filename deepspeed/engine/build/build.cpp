@@ -137,6 +137,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   if (config.dump_state) log::info("config: ", config.raw.dump(2));
   device::set_threads_per_rank(world.local_size());
   const comm::ProcessGroup group = make_engine_group(world, options.engine_name, config, model);
+  const comm::Mesh mesh(world, group, {{"data", world.size()}});
+  const comm::ProcessGroup& data = mesh.group("data");
 
   const at::ScalarType dtype = model_dtype(config);
   move_to_device(model, world);
@@ -158,7 +160,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
                             .own_optimizer = client != nullptr,
                             .own_schedule = static_cast<bool>(options.lr_scheduler)});
   check_host_memory(model, groups.tensors, config, world);
-  prepare_buffers(model, group);
+  prepare_buffers(model, data);
   const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
   zero::ParamDtypes autocast_marks;
   if (autocast) {
@@ -168,11 +170,11 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   std::optional<std::string> client_name;
   if (base && client) client_name = base->name();
-  ModelStore store = make_store(config, std::move(groups.tensors), model, group, dtype);
+  ModelStore store = make_store(config, std::move(groups.tensors), model, data, dtype);
   zero::ParamUnits units;
   if (store.pool) units = join_leaf_modules(model, config.zero_optimization, *store.pool);
   if (base) {
-    zero::ZeroOptions zero = zero_options(config, world.size());
+    zero::ZeroOptions zero = zero_options(config, data.size());
     zero.check_overflow = zero.check_overflow || autocast == at::kHalf;
     zero.param_communication_dtypes = std::move(autocast_marks);
     zero.by_rows = row_parameters(config, model);
@@ -180,7 +182,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
     use_cores_for_step(config, world, autocast, zero.offload);
     zero.units = std::move(units);
     optimizer = std::make_shared<zero::ZeroOptimizer>(std::move(store.params), std::move(base),
-                                                      make_loss_scaler(config, autocast), group, zero);
+                                                      make_loss_scaler(config, autocast), data, zero);
     follow_units(optimizer, store.pool);
   }
   auto scheduler = make_scheduler(config, options, client, optimizer.get());
@@ -188,6 +190,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   return {std::move(config),
           world,
           group,
+          mesh,
           std::move(model),
           std::move(optimizer),
           std::move(scheduler),

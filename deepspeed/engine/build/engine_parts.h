@@ -7,6 +7,7 @@
 #include <string>
 
 #include "deepspeed/comm/init.h"
+#include "deepspeed/comm/mesh.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/guards/param_claims.h"
 #include "deepspeed/engine/model/model.h"
@@ -23,7 +24,8 @@ class GatherPool;
 struct EngineParts {
   config::DeepSpeedConfig config;
   comm::World world;
-  comm::ProcessGroup group;  // the engine's own, of all ranks
+  comm::ProcessGroup group;  // the engine's own, of all its ranks: what all must agree on, checkpoints
+  comm::Mesh mesh;           // the engine's ranks by what they share out; its axis "data" always exists
   EngineModel model;
   std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: evaluation only
   std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: the rates stay
@@ -33,6 +35,9 @@ struct EngineParts {
   std::unique_ptr<zero::ParamStore> params = {};  // of stage 3 without an optimizer, which has it else
   ParamClaims claims = {};
   std::optional<std::string> client_optimizer = {};  // class of the program's own optimizer; nothing: none
+
+  /// The ranks that hold the same layers and train them on other data: gradients and ZeRO.
+  const comm::ProcessGroup& data_group() const { return mesh.group("data"); }
 };
 
 }  // namespace deepspeed

@@ -2,7 +2,6 @@
 // scale, random streams and the place in the data.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -10,17 +9,14 @@
 
 #include "deepspeed/base/json.h"
 #include "deepspeed/engine/data/loader_position.h"
+#include "deepspeed/engine/saving/run_counters.h"
 #include "deepspeed/optim/slices/param_group.h"
 #include "deepspeed/precision/loss_scaler.h"
 
 namespace deepspeed {
 
 struct RunSnapshot {
-  int64_t micro_steps = 0;
-  int64_t global_steps = 0;
-  int64_t global_samples = 0;
-  int64_t skipped_steps = 0;
-  bool step_applied = false;
+  RunCounters counters;
   std::optional<Json> schedule;                // nothing: it is not loaded
   std::vector<optim::Hyperparameters> groups;  // [group]
   std::optional<precision::DynamicLossScaler> scaler;

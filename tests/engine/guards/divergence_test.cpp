@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/zero/param_access.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/run_ranks.h"

@@ -7,6 +7,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -60,6 +61,14 @@ void limit_memory(int64_t bytes) {
 
 constexpr int64_t kLimit = LargeMlp::kBytes - (8 << 20);
 
+class MemoryLimit : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr)
+      GTEST_SKIP() << "AddressSanitizer's own memory counts against the limit";
+  }
+};
+
 Json limited_config(const Json& optimizer) {
   return {{"train_micro_batch_size_per_gpu", 2},
           {"optimizer", optimizer},
@@ -95,14 +104,14 @@ void train_large_model(comm::World& world, const Json& config) {
   EXPECT_LT(last, first);
 }
 
-TEST(MemoryLimit, OfLessThanTheParametersKeepsTheModelFromBeingBuiltWhole) {
+TEST_F(MemoryLimit, OfLessThanTheParametersKeepsTheModelFromBeingBuiltWhole) {
   run_ranks(1, [](comm::World&) {
     limit_memory(kLimit);
     EXPECT_ANY_THROW(LargeMlp());
   });
 }
 
-TEST(MemoryLimit, OfLessThanARanksPartRefusesTheModelWithTheNumbers) {
+TEST_F(MemoryLimit, OfLessThanARanksPartRefusesTheModelWithTheNumbers) {
   run_ranks(2, [](comm::World& world) {
     const Json config = limited_config({{"type", "AdamW"}});
     const auto model = built_large_model(world, config);
@@ -113,7 +122,7 @@ TEST(MemoryLimit, OfLessThanARanksPartRefusesTheModelWithTheNumbers) {
   });
 }
 
-TEST(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithSgd) {
+TEST_F(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithSgd) {
   run_ranks(4,
             [](comm::World& world) {
               train_large_model(world, limited_config({{"type", "SGD"},
@@ -122,13 +131,13 @@ TEST(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithSgd) {
             {.hang_limit = std::chrono::seconds(180)});
 }
 
-TEST(MemoryLimit, OfLessThanTheParametersLetsEightRanksTrainWithAdam) {
+TEST_F(MemoryLimit, OfLessThanTheParametersLetsEightRanksTrainWithAdam) {
   run_ranks(8, [](comm::World& world) { train_large_model(world, limited_config(kLimitedAdam)); },
             {.hang_limit = std::chrono::seconds(180)});
 }
 
 // Each of four ranks holds a quarter of the weights and a quarter of their gradients, and Adam adds two.
-TEST(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithAdamWhoseStatesAreOnADisk) {
+TEST_F(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithAdamWhoseStatesAreOnADisk) {
   const TemporaryFolder folder;
   Json config = limited_config(kLimitedAdam);
   config["zero_optimization"]["sub_group_size"] = 1 << 20;
@@ -137,7 +146,7 @@ TEST(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithAdamWhoseStatesAr
             {.hang_limit = std::chrono::seconds(180)});
 }
 
-TEST(MemoryLimit, OfLessThanTheParametersEndsTheFirstStepOfFourRanksWithAdamInMemory) {
+TEST_F(MemoryLimit, OfLessThanTheParametersEndsTheFirstStepOfFourRanksWithAdamInMemory) {
   run_ranks(4,
             [](comm::World& world) {
               world.group().barrier();
@@ -151,7 +160,7 @@ TEST(MemoryLimit, OfLessThanTheParametersEndsTheFirstStepOfFourRanksWithAdamInMe
             {.hang_limit = std::chrono::seconds(180)});
 }
 
-TEST(MemoryLimit, OfHalfTheParametersLetsOneRankBuildAndEvaluateThemFromADisk) {
+TEST_F(MemoryLimit, OfHalfTheParametersLetsOneRankBuildAndEvaluateThemFromADisk) {
   const TemporaryFolder folder;
   Json config = limited_config({});
   config.erase("optimizer");
@@ -177,7 +186,7 @@ TEST(MemoryLimit, OfHalfTheParametersLetsOneRankBuildAndEvaluateThemFromADisk) {
   evaluate("nvme");
 }
 
-TEST(MemoryLimit, OfLessThanTheParametersLeavesThemPartitionedWhereDestroyWouldMakeThemWhole) {
+TEST_F(MemoryLimit, OfLessThanTheParametersLeavesThemPartitionedWhereDestroyWouldMakeThemWhole) {
   run_ranks(4, [](comm::World& world) {
     Json config = limited_config({});
     config.erase("optimizer");

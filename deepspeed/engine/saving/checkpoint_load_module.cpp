@@ -5,7 +5,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/sources/misfit_error.h"
-#include "deepspeed/engine/checkpoint_io.h"
+#include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
@@ -64,7 +64,7 @@ StoredModule CheckpointIo::whole_module(const std::string& directory, const std:
       std::make_shared<const checkpoint::Fp32Source>(directory, tag, /*exclude_frozen_parameters=*/false);
   const auto weights = by_name(source->weights());
   std::unordered_set<std::string> in_masters;
-  if (has_masters) in_masters = trained_here_and_there(states, *engine_.optimizer_);
+  if (has_masters) in_masters = trained_here_and_there(states, *parts_.optimizer);
   StoredModule module;
   for (const auto& [name, tensor] : states.module) {
     const auto weight = weights.find(name);
@@ -86,9 +86,10 @@ StoredModule CheckpointIo::whole_module(const std::string& directory, const std:
 std::unordered_set<std::string> CheckpointIo::weights_in_masters(
     const checkpoint::OptimizerFiles& source) const {
   std::unordered_set<std::string> names;
-  const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
-  const bool reads_masters = engine_.zero_optimization() || engine_.load_universal_checkpoint();
-  if (!reads_masters || optimizer.store().dtype() != at::kFloat || !engine_.zero_load_from_fp32_weights())
+  const zero::ZeroOptimizer& optimizer = *parts_.optimizer;
+  const bool reads_masters = uses_zero() || parts_.config.checkpoint.load_universal;
+  if (!reads_masters || optimizer.store().dtype() != at::kFloat ||
+      !parts_.config.zero_optimization.load_from_fp32_weights)
     return names;
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const zero::StoredGroup& group = optimizer.store().groups()[index];
@@ -104,15 +105,15 @@ std::unordered_set<std::string> CheckpointIo::weights_in_masters(
 
 std::unordered_map<std::string, at::Tensor> CheckpointIo::own_tensors() const {
   std::unordered_map<std::string, at::Tensor> own;
-  for (const NamedTensor& param : engine_.model_.parameters) own.emplace(param.name, param.tensor.detach());
-  for (const NamedTensor& buffer : engine_.model_.buffers) own.emplace(buffer.name, buffer.tensor.detach());
+  for (const NamedTensor& param : parts_.model.parameters) own.emplace(param.name, param.tensor.detach());
+  for (const NamedTensor& buffer : parts_.model.buffers) own.emplace(buffer.name, buffer.tensor.detach());
   return own;
 }
 
 void CheckpointIo::check_module(const StoredModule& module, bool strict) const {
   const std::unordered_map<std::string, at::Tensor> own = own_tensors();
   std::unordered_set<std::string> aliases, seen;
-  for (const auto& [alias, owner] : engine_.model_.shared_parameters) aliases.insert(alias);
+  for (const auto& [alias, owner] : parts_.model.shared_parameters) aliases.insert(alias);
 
   std::vector<std::string> unexpected, missing;
   for (const StoredTensor& stored : module) {
@@ -128,7 +129,7 @@ void CheckpointIo::check_module(const StoredModule& module, bool strict) const {
     }
     seen.insert(stored.name);
   }
-  for (const auto* tensors : {&engine_.model_.parameters, &engine_.model_.buffers}) {
+  for (const auto* tensors : {&parts_.model.parameters, &parts_.model.buffers}) {
     for (const NamedTensor& entry : *tensors) {
       if (seen.count(entry.name) == 0) missing.push_back(entry.name);
     }

@@ -14,8 +14,8 @@
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/device/accelerator/rng.h"
-#include "deepspeed/engine/checkpoint_io.h"
 #include "deepspeed/engine/saving/background_saver.h"
+#include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/engine/saving/saved_state.h"
 #include "deepspeed/optim/slices/hyperparameters_json.h"
 #include "deepspeed/zero/params/set_values.h"
@@ -54,18 +54,18 @@ at::Tensor in_given_order(const at::Tensor& flat, const zero::StoredGroup& group
 
 void CheckpointIo::save(const std::string& directory, const SaveOptions& options) {
   if (directory.empty()) raise<UsageError>("checkpoint", "save_checkpoint() needs a directory");
-  if (engine_.pool_ && !engine_.optimizer_) {
+  if (parts_.pool && !parts_.optimizer) {
     raise<UsageError>("checkpoint",
-                      engine_.is_destroyed_
+                      state_.is_destroyed
                           ? "save_checkpoint() at stage 3 after destroy(), which gave back the optimizer"
                           : "save_checkpoint() at stage 3 of an engine without an optimizer",
                       ": the weights would lie in its files; call save_16bit_model()");
   }
-  engine_.wait_for_checkpoint();
+  wait_for_save();
   SaveJob job = make_job(directory, options);
   check_tag(job.tag);
   on_all_ranks("saving", [&] { check_save(job); });
-  const auto& writer = engine_.config_.checkpoint.writer;
+  const auto& writer = parts_.config.checkpoint.writer;
   if (writer && writer->type == "MOCK") {
     on_all_ranks("saving", [&] { collect(job, options); });
     log::warning("[checkpoint] checkpoint.writer.type is MOCK: ", directory, "/", job.tag, " is not written");
@@ -77,15 +77,15 @@ void CheckpointIo::save(const std::string& directory, const SaveOptions& options
 
 SaveJob CheckpointIo::make_job(const std::string& directory, const SaveOptions& options) const {
   SaveJob job;
-  const std::string default_tag = checkpoint::default_tag(engine_.global_steps_);
+  const std::string default_tag = checkpoint::default_tag(state_.counters.global_steps);
   job.directory = directory;
   job.tag = options.tag.empty() ? default_tag : options.tag;
   job.save_latest = options.save_latest;
   job.in_turn = options.save_latest && job.tag == default_tag;
-  job.keep_last = engine_.config_.checkpoint.keep_last;
-  job.writes_script = engine_.optimizer_ && engine_.zero_optimization();
-  job.local_rank = engine_.local_rank();
-  if (const auto& writer = engine_.config_.checkpoint.writer) {
+  job.keep_last = parts_.config.checkpoint.keep_last;
+  job.writes_script = parts_.optimizer && uses_zero();
+  job.local_rank = parts_.world.local_rank();
+  if (const auto& writer = parts_.config.checkpoint.writer) {
     if (writer->type == "PYTHON") job.writer.method = io::WriteMethod::kPlain;
     job.writer.double_buffered = writer->io_buffer_double;
     job.writer.buffer_bytes = size_t(writer->io_buffer_size) * (writer->io_buffer_double ? 2 : 1);
@@ -99,8 +99,8 @@ void CheckpointIo::begin(SaveJob& job, const SaveOptions& options) {
   bool has_begun = false;
   try {
     on_all_ranks("saving", [&] {
-      if (engine_.rank() == 0) job.lock = checkpoint::begin_tag(job.directory, job.tag);
-      has_begun = engine_.rank() == 0;
+      if (rank() == 0) job.lock = checkpoint::begin_tag(job.directory, job.tag);
+      has_begun = rank() == 0;
       collect(job, options);
     });
   } catch (...) {
@@ -110,47 +110,47 @@ void CheckpointIo::begin(SaveJob& job, const SaveOptions& options) {
 }
 
 void CheckpointIo::run(SaveJob job) {
-  BackgroundSaver* saver = engine_.background_saver_.get();
+  BackgroundSaver* saver = state_.background_saver.get();
   if (saver != nullptr && saver->has_room_for(job)) return saver->start(std::move(job));
   if (saver != nullptr) {
     log::warning("[checkpoint] there is too little host memory for a copy of what ", job.directory, "/",
                  job.tag, " will hold: it is written before the training goes on");
   }
-  job.run(engine_.group_);
+  job.run(parts_.group);
 }
 
 void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
-  const int rank = engine_.rank();
+  const int data_rank = parts_.data_group().rank();
   checkpoint::DeferredTensors deferred;
   const auto add = [&](const fs::path& path, const checkpoint::Value& value) {
     job.file_names.push_back(path.filename().string());
     job.contents.push_back(checkpoint::make_archive_content(value, deferred.stream()));
   };
-  if (engine_.pool_) {
-    add(checkpoint::sharded_model_states_path(job.directory, job.tag, rank),
+  if (parts_.pool) {
+    add(checkpoint::sharded_model_states_path(job.directory, job.tag, data_rank),
         checkpoint::build_model_states(model_states(options, deferred)));
-  } else if (rank == 0) {
+  } else if (data_rank == 0) {
     add(checkpoint::model_states_path(job.directory, job.tag),
         checkpoint::build_model_states(model_states(options, deferred)));
   }
-  if (engine_.optimizer_ && engine_.zero_optimization()) {
-    add(checkpoint::optim_states_path(job.directory, job.tag, rank, 0, engine_.bfloat16_enabled()),
+  if (parts_.optimizer && uses_zero()) {
+    add(checkpoint::optim_states_path(job.directory, job.tag, data_rank, 0, parts_.config.bf16.enabled),
         checkpoint::build_optimizer_states(zero_states(deferred)));
   }
   checkpoint::RunState run;
   run.cpu_rng = device::cpu_rng_state();
   if (device::num_cuda_devices() > 0) run.cuda_rng = device::cuda_rng_state();
-  if (const auto& position = engine_.loader_position_) {
+  if (const auto& position = state_.loader_position) {
     run.loader = checkpoint::LoaderState{position->seed, position->epoch, position->samples_consumed,
                                          position->epoch_ended};
   }
-  if (engine_.config_.managed_gradient_accumulation)
-    run.micro_steps = engine_.micro_steps_ % engine_.config_.gradient_accumulation_steps;
-  add(checkpoint::rng_states_path(job.directory, job.tag, rank), checkpoint::build_run_state(run));
+  if (parts_.config.managed_gradient_accumulation)
+    run.micro_steps = state_.counters.micro_steps % parts_.config.gradient_accumulation_steps;
+  add(checkpoint::rng_states_path(job.directory, job.tag, rank()), checkpoint::build_run_state(run));
 }
 
 NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const {
-  const EngineModel& model = engine_.model_;
+  const EngineModel& model = parts_.model;
   NamedTensors tensors;
   std::unordered_map<std::string, at::Tensor> by_name;
   for (const NamedTensor& param : model.parameters) {
@@ -172,14 +172,14 @@ NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const {
 
 checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options,
                                                    checkpoint::DeferredTensors& deferred) const {
-  const EngineModel& model = engine_.model_;
+  const EngineModel& model = parts_.model;
   checkpoint::ModelStates result;
   result.states.module = module_tensors(options.exclude_frozen_parameters);
   for (const NamedTensor& buffer : model.buffers) result.states.buffer_names.push_back(buffer.name);
   result.states.shared_params = model.shared_parameters;
-  if (engine_.optimizer_ && engine_.zero_optimization()) {
+  if (parts_.optimizer && uses_zero()) {
     auto& shapes = result.states.param_shapes.emplace();
-    for (const zero::StoredGroup& group : engine_.optimizer_->store().groups()) {
+    for (const zero::StoredGroup& group : parts_.optimizer->store().groups()) {
       auto& of_group = shapes.emplace_back();
       for (const zero::PlacedParam& placed : group.layout.params()) {
         const NamedTensor& param = group.params[placed.index];
@@ -192,28 +192,28 @@ checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options,
       for (const NamedTensor& param : model.parameters) {
         if (param.tensor.requires_grad()) continue;
         const at::Tensor shard = saved_shard(param.tensor, deferred);
-        if (engine_.pool_ && !shard.defined()) continue;  // whole in the module
+        if (parts_.pool && !shard.defined()) continue;  // whole in the module
         frozen_shapes.emplace_back(param.name, param.tensor.sizes().vec());
         fragments.emplace_back(param.name, shard.defined() ? shard : param.tensor.detach().cpu());
       }
     }
-  } else if (engine_.optimizer_) {
+  } else if (parts_.optimizer) {
     result.optimizer = checkpoint::build_plain_optimizer(plain_states());
   }
-  if (engine_.lr_scheduler_) result.lr_scheduler = engine_.lr_scheduler_->state_dict();
-  result.skipped_steps = engine_.skipped_steps_;
-  result.global_steps = engine_.global_steps_;
-  result.global_samples = engine_.global_samples_;
-  result.dp_world_size = engine_.dp_world_size();
-  result.ds_config = engine_.config_.raw;
+  if (parts_.lr_scheduler) result.lr_scheduler = parts_.lr_scheduler->state_dict();
+  result.skipped_steps = state_.counters.skipped_steps;
+  result.global_steps = state_.counters.global_steps;
+  result.global_samples = state_.counters.global_samples;
+  result.dp_world_size = parts_.data_group().size();
+  result.ds_config = parts_.config.raw;
   result.client_state = options.client_state;
   return result;
 }
 
 checkpoint::LossScalerStates CheckpointIo::scaler_states() const {
   checkpoint::LossScalerStates result;
-  result.cur_scale = engine_.optimizer_->loss_scale();
-  const auto* dynamic = dynamic_cast<const precision::DynamicLossScaler*>(&engine_.optimizer_->loss_scaler());
+  result.cur_scale = parts_.optimizer->loss_scale();
+  const auto* dynamic = dynamic_cast<const precision::DynamicLossScaler*>(&parts_.optimizer->loss_scaler());
   if (dynamic == nullptr) return result;
   result.dynamic = true;
   result.cur_iter = dynamic->state().cur_iter;
@@ -228,13 +228,13 @@ checkpoint::LossScalerStates CheckpointIo::scaler_states() const {
 }
 
 checkpoint::ZeroOptimizerStates CheckpointIo::zero_states(checkpoint::DeferredTensors& deferred) const {
-  const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  const zero::ZeroOptimizer& optimizer = *parts_.optimizer;
   checkpoint::ZeroOptimizerStates result;
   result.zero_stage = optimizer.stage();
   result.loss_scaler = scaler_states();
-  result.overflow = !engine_.step_applied_ && engine_.global_steps_ > 0;
-  result.clip_grad = engine_.config_.gradient_clipping;
-  result.ds_config = engine_.config_.raw;
+  result.overflow = !state_.counters.step_applied && state_.counters.global_steps > 0;
+  result.clip_grad = parts_.config.gradient_clipping;
+  result.ds_config = parts_.config.raw;
   if (optimizer.stage() == 3) {
     for (size_t index = 0; index < optimizer.store().groups().size(); ++index)
       add_sub_groups(index, deferred, result.groups);
@@ -243,10 +243,10 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states(checkpoint::DeferredTe
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const zero::StoredGroup& group = optimizer.store().groups()[index];
     checkpoint::PartitionStates& states = result.groups.emplace_back();
-    states.padding = group.layout.padding(engine_.rank());
-    states.partition_count = engine_.dp_world_size();
+    states.padding = group.layout.padding(parts_.data_group().rank());
+    states.partition_count = parts_.data_group().size();
     const zero::GroupState own =
-        saved_state(*engine_.optimizer_, index, {0, optimizer.owned(index).numel()}, deferred);
+        saved_state(*parts_.optimizer, index, {0, optimizer.owned(index).numel()}, deferred);
     states.fp32 = own.master.narrow(0, 0, own.master.numel() - states.padding);
     for (const zero::ParamPiece& piece : group.layout.pieces(optimizer.owned(index))) {
       states.fragments.emplace_back(
@@ -262,12 +262,12 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states(checkpoint::DeferredTe
 
 void CheckpointIo::add_sub_groups(size_t group, checkpoint::DeferredTensors& deferred,
                                   std::vector<checkpoint::PartitionStates>& groups) const {
-  const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  const zero::ZeroOptimizer& optimizer = *parts_.optimizer;
   for (const zero::SubGroup& sub_group : optimizer.store().shards(group)->sub_groups()) {
-    const zero::GroupState own = saved_state(*engine_.optimizer_, group, sub_group.in_flat, deferred);
+    const zero::GroupState own = saved_state(*parts_.optimizer, group, sub_group.in_flat, deferred);
     checkpoint::PartitionStates& states = groups.emplace_back();
     states.param_group = group;
-    states.partition_count = engine_.dp_world_size();
+    states.partition_count = parts_.data_group().size();
     states.fp32 = own.master;
     states.tensors = own.state.tensors;
     if (own.state.step > 0) states.step = own.state.step;
@@ -276,15 +276,15 @@ void CheckpointIo::add_sub_groups(size_t group, checkpoint::DeferredTensors& def
 }
 
 checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
-  const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  const zero::ZeroOptimizer& optimizer = *parts_.optimizer;
   const bool is_flat = is_flat_in_deepspeed(optimizer);
   checkpoint::PlainOptimizerStates result;
   result.has_masters = optimizer.has_master_weights();
   // As in DeepSpeed, where the flat form has none in bf16.
-  if (result.has_masters ? !is_flat || engine_.fp16_enabled()
-                         : engine_.optimizer_->loss_scaler().is_dynamic())
+  if (result.has_masters ? !is_flat || parts_.config.fp16.enabled
+                         : parts_.optimizer->loss_scaler().is_dynamic())
     result.loss_scaler = scaler_states();
-  result.clip_grad = engine_.config_.gradient_clipping;
+  result.clip_grad = parts_.config.gradient_clipping;
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const zero::StoredGroup& group = optimizer.store().groups()[index];
     checkpoint::PlainGroupStates& states = result.groups.emplace_back();

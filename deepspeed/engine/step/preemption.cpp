@@ -1,4 +1,4 @@
-#include "deepspeed/engine/preemption.h"
+#include "deepspeed/engine/step/preemption.h"
 
 #include <utility>
 

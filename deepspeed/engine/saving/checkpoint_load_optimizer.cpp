@@ -8,7 +8,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/sources/misfit_error.h"
 #include "deepspeed/checkpoint/tag/layout.h"
-#include "deepspeed/engine/checkpoint_io.h"
+#include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/optim/slices/hyperparameters_json.h"
 
 namespace deepspeed {
@@ -60,12 +60,12 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(const std::string& direc
                                                         const OpenedCheckpoint& opened) const {
   const fs::path folder = fs::path(directory) / tag;
   std::vector<checkpoint::NamedShapes> shapes;
-  for (const zero::StoredGroup& group : engine_.optimizer_->store().groups()) {
+  for (const zero::StoredGroup& group : parts_.optimizer->store().groups()) {
     auto& of_group = shapes.emplace_back();
     for (const NamedTensor& param : group.params)
       of_group.emplace_back(param.name, param.tensor.sizes().vec());
   }
-  const bool loads_universal = engine_.load_universal_checkpoint();
+  const bool loads_universal = parts_.config.checkpoint.load_universal;
   if (!loads_universal && checkpoint::is_universal(folder)) {
     raise<CheckpointError>(kLoadOptimizerWhere, folder,
                            " is a universal checkpoint: it loads with checkpoint.load_universal = true");
@@ -86,12 +86,12 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(const std::string& direc
 }
 
 bool CheckpointIo::wants_master(const OpenedCheckpoint& opened) const {
-  return opened.reads_masters || engine_.optimizer_->has_master_weights();
+  return opened.reads_masters || parts_.optimizer->has_master_weights();
 }
 
 void CheckpointIo::check_optimizer(const OpenedCheckpoint& opened) const {
   const checkpoint::OptimizerFiles& source = *opened.optimizer;
-  const auto& groups = engine_.optimizer_->store().groups();
+  const auto& groups = parts_.optimizer->store().groups();
   if (source.groups().size() != groups.size()) {
     raise<CheckpointError>(kLoadOptimizerWhere, "the checkpoint has ", source.groups().size(),
                            " parameter groups, the optimizer has ", groups.size(), kWithoutStates);
@@ -116,7 +116,7 @@ void CheckpointIo::check_optimizer(const OpenedCheckpoint& opened) const {
 void CheckpointIo::check_states(const checkpoint::OptimizerFiles& source, size_t index) const {
   const auto& group = source.groups()[index];
   if (group.states.empty() && group.step == 0) return;
-  const optim::Optimizer& own = engine_.optimizer_->base_optimizer();
+  const optim::Optimizer& own = parts_.optimizer->base_optimizer();
   optim::SliceState state{{}, group.step};
   for (const auto& [name, type] : group.states) state.tensors.emplace_back(name, at::empty({0}, type));
   try {
@@ -129,7 +129,7 @@ void CheckpointIo::check_states(const checkpoint::OptimizerFiles& source, size_t
 }
 
 optim::Hyperparameters CheckpointIo::loaded_options(size_t group, const Json& options) const {
-  const auto& own = engine_.optimizer_->param_groups()[group].options;
+  const auto& own = parts_.optimizer->param_groups()[group].options;
   const std::string where = message("param_groups[", group, "]");
   Json known = Json::object();
   for (const auto& [key, value] : options.items()) {
@@ -149,7 +149,7 @@ optim::Hyperparameters CheckpointIo::loaded_options(size_t group, const Json& op
 
 void CheckpointIo::verify_optimizer(const OpenedCheckpoint& opened) const {
   const checkpoint::OptimizerFiles& source = *opened.optimizer;
-  const zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  const zero::ZeroOptimizer& optimizer = *parts_.optimizer;
   const size_t num_groups = std::min(source.groups().size(), optimizer.store().groups().size());
   for (size_t index = 0; index < num_groups; ++index) {
     const auto& params = optimizer.store().groups()[index].params;
@@ -167,7 +167,7 @@ void CheckpointIo::verify_optimizer(const OpenedCheckpoint& opened) const {
 
 void CheckpointIo::load_optimizer(const OpenedCheckpoint& opened) {
   const checkpoint::OptimizerFiles& source = *opened.optimizer;
-  zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
+  zero::ZeroOptimizer& optimizer = *parts_.optimizer;
   bool has_masters = true, has_states = true;
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const auto& group = source.groups()[index];
@@ -183,8 +183,8 @@ void CheckpointIo::load_optimizer(const OpenedCheckpoint& opened) {
 
 bool CheckpointIo::load_slice(const checkpoint::OptimizerFiles& source, size_t index,
                               const zero::StateSlice& slice, bool wants_master) const {
-  const auto pieces = engine_.optimizer_->pieces(index, slice.interval);
-  const auto& params = engine_.optimizer_->store().groups()[index].params;
+  const auto pieces = parts_.optimizer->pieces(index, slice.interval);
+  const auto& params = parts_.optimizer->store().groups()[index].params;
   bool has_master = true;
   // The part of a state, flat, that is in the slice; what the files do not have stays.
   const auto read = [&](const std::string& state, const at::Tensor& flat) {

@@ -12,7 +12,7 @@
 #include "deepspeed/checkpoint/sources/misfit_error.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/checkpoint/tag/tag_folder.h"
-#include "deepspeed/engine/checkpoint_io.h"
+#include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
@@ -41,7 +41,7 @@ void warn_of_no_tag(const std::string& directory) {
 
 std::string CheckpointIo::chosen_tag(const std::string& directory, const LoadOptions& options) const {
   if (!options.tag.empty()) return options.tag;
-  if (!engine_.load_universal_checkpoint()) return checkpoint::read_latest(directory).value_or("");
+  if (!parts_.config.checkpoint.load_universal) return checkpoint::read_latest(directory).value_or("");
   if (const auto tag = checkpoint::read_latest_universal(directory)) return *tag;
   raise<CheckpointError>(kCheckpointLoadWhere, "there is no ", checkpoint::latest_universal_path(directory),
                          ", which checkpoint.load_universal needs; ds_to_universal makes a universal "
@@ -51,7 +51,7 @@ std::string CheckpointIo::chosen_tag(const std::string& directory, const LoadOpt
 std::string CheckpointIo::agreed_tag(const std::string& directory, const LoadOptions& options) {
   std::string tag;
   on_all_ranks(kLoading, [&] { tag = chosen_tag(directory, options); });
-  const std::vector<std::string> tags = engine_.group_.all_gather_text(tag);
+  const std::vector<std::string> tags = parts_.group.all_gather_text(tag);
   for (size_t rank = 0; rank < tags.size(); ++rank) {
     if (tags[rank] == tags[0]) continue;
     raise<CheckpointError>(kCheckpointLoadWhere, "the tag to load from ", directory, " is '", tags[rank],
@@ -63,14 +63,14 @@ std::string CheckpointIo::agreed_tag(const std::string& directory, const LoadOpt
 
 LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& options) {
   const c10::NoGradGuard no_grad;
-  engine_.wait_for_checkpoint();
+  wait_for_save();
   const std::string tag = agreed_tag(directory, options);
   if (tag.empty()) {
     warn_of_no_tag(directory);
     return {};
   }
   on_all_ranks(kLoading, [&] {
-    if (engine_.local_rank() == 0) checkpoint::recover_tag(directory, tag);
+    if (parts_.world.local_rank() == 0) checkpoint::recover_tag(directory, tag);
   });
   const auto naming_others = [&](const std::function<void()>& read) {
     try {
@@ -78,7 +78,7 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
     } catch (const checkpoint::MisfitError&) {
       throw;  // another tag of this training fits no better
     } catch (const CheckpointError& error) {
-      if (engine_.load_universal_checkpoint()) throw;
+      if (parts_.config.checkpoint.load_universal) throw;
       throw CheckpointError(error.what() + other_tags(directory, tag));
     }
   };
@@ -91,13 +91,12 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
     before = run_snapshot(*opened, options);
   });
   take_over(*opened, before, options);
-  engine_.refresh_boundary();
   log::info("loaded checkpoint ", opened->path.string());
   return {opened->path.string(), std::move(opened->client_state)};
 }
 
 bool CheckpointIo::loads_optimizer(const LoadOptions& options) const {
-  return engine_.optimizer_ != nullptr && options.load_optimizer_states && !options.load_module_only;
+  return parts_.optimizer != nullptr && options.load_optimizer_states && !options.load_module_only;
 }
 
 OpenedCheckpoint CheckpointIo::open(const std::string& directory, const std::string& tag,
@@ -116,8 +115,7 @@ OpenedCheckpoint CheckpointIo::open(const std::string& directory, const std::str
       std::make_shared<checkpoint::DeferredArchive>(opened.path, opened.manifest.sums_of(opened.path));
   opened.states = checkpoint::parse_model_states(opened.file->value());
   opened.client_state = opened.file->load(checkpoint::Value(opened.states.client_state)).as_dict();
-  opened.reads_masters =
-      engine_.zero_optimization() || engine_.load_universal_checkpoint() || opened.is_sharded;
+  opened.reads_masters = uses_zero() || parts_.config.checkpoint.load_universal || opened.is_sharded;
   if (loads_optimizer(options)) opened.optimizer = open_optimizer(directory, tag, opened);
   open_module(directory, tag, options, opened);
   if (!options.load_module_only) open_run(directory, tag, opened);
@@ -125,7 +123,7 @@ OpenedCheckpoint CheckpointIo::open(const std::string& directory, const std::str
 }
 
 void CheckpointIo::check_fit(const OpenedCheckpoint& opened, const LoadOptions& options) const {
-  for (const NamedTensor& param : engine_.model_.parameters) zero::check_settable(param.tensor);
+  for (const NamedTensor& param : parts_.model.parameters) zero::check_settable(param.tensor);
   if (!options.custom_load_fn) check_module(opened.module, options.load_module_strict);
   if (opened.optimizer) check_optimizer(opened);
 }
@@ -150,15 +148,15 @@ void CheckpointIo::take_over(const OpenedCheckpoint& opened, const RunSnapshot& 
     if (opened.optimizer) follow_masters(opened);
   } catch (const std::exception& error) {
     put_back(before);
-    engine_.loaded_in_part_ = error.what();
+    state_.loaded_in_part = error.what();
     log::error("[checkpoint] ", error.what(), ": the engine holds parts of ", opened.path.string(), " now");
     throw;
   }
-  if (opened.optimizer || engine_.optimizer_ == nullptr) engine_.loaded_in_part_.clear();
+  if (opened.optimizer || parts_.optimizer == nullptr) state_.loaded_in_part.clear();
 }
 
 void CheckpointIo::load_weights_and_states(const OpenedCheckpoint& opened, const LoadOptions& options) {
-  zero::ZeroOptimizer* optimizer = engine_.optimizer_.get();
+  zero::ZeroOptimizer* optimizer = parts_.optimizer.get();
   if (optimizer != nullptr) optimizer->abandon_step();
   if (options.custom_load_fn) {
     NamedTensors tensors;
@@ -169,10 +167,10 @@ void CheckpointIo::load_weights_and_states(const OpenedCheckpoint& opened, const
   }
   if (optimizer == nullptr) return;
   optimizer->zero_grad();
-  engine_.backwards_since_update_ = 0;
+  state_.counters.backwards_since_update = 0;
   if (opened.optimizer) load_optimizer(opened);
   const bool has_weights = !opened.is_sharded || !opened.optimizer;  // in the model's own precision
-  if (!opened.optimizer || (has_weights && !engine_.zero_load_from_fp32_weights()))
+  if (!opened.optimizer || (has_weights && !parts_.config.zero_optimization.load_from_fp32_weights))
     optimizer->restore_masters_from_model();
 }
 
@@ -180,10 +178,11 @@ void CheckpointIo::load_weights_and_states(const OpenedCheckpoint& opened, const
 // follow them. At stage 3 in fp32 they are the shards. Halves of masters are those of this rank alone. In
 // fp32 weights that this rank has masters of came with these, which may lie beside them.
 void CheckpointIo::follow_masters(const OpenedCheckpoint& opened) {
-  zero::ZeroOptimizer& optimizer = *engine_.optimizer_;
-  const bool is_universal = engine_.load_universal_checkpoint() && engine_.zero_load_from_fp32_weights();
-  const bool are_weights = engine_.zero_optimization() && optimizer.store().dtype() == at::kFloat;
-  if (opened.is_sharded || is_universal || engine_.pool_ || optimizer.has_split_masters() || are_weights)
+  zero::ZeroOptimizer& optimizer = *parts_.optimizer;
+  const bool is_universal =
+      parts_.config.checkpoint.load_universal && parts_.config.zero_optimization.load_from_fp32_weights;
+  const bool are_weights = uses_zero() && optimizer.store().dtype() == at::kFloat;
+  if (opened.is_sharded || is_universal || parts_.pool || optimizer.has_split_masters() || are_weights)
     optimizer.publish_masters();
 }
 

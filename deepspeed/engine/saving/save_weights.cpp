@@ -9,7 +9,7 @@
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/file/atomic_file.h"
 #include "deepspeed/checkpoint/tag/tag_name.h"
-#include "deepspeed/engine/checkpoint_io.h"
+#include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/params/set_values.h"
 
@@ -18,15 +18,15 @@ namespace deepspeed {
 /// One parameter after the other, in the memory of rank 0's host.
 void CheckpointIo::gather_module(NamedTensors& tensors) const {
   std::unordered_map<std::string, at::Tensor> whole;
-  for (const NamedTensor& param : engine_.model_.parameters) {
+  for (const NamedTensor& param : parts_.model.parameters) {
     if (!zero::is_partitioned(param.tensor)) continue;
     const zero::GatheredParameters gathered({param.tensor});
-    if (engine_.rank() != 0) continue;
+    if (rank() != 0) continue;
     const at::Tensor copy = at::empty(param.tensor.sizes(), param.tensor.scalar_type());
     copy.copy_(param.tensor.detach());
     whole.emplace(param.name, copy);
   }
-  for (const auto& [alias, owner] : engine_.model_.shared_parameters) {
+  for (const auto& [alias, owner] : parts_.model.shared_parameters) {
     if (const auto entry = whole.find(owner); entry != whole.end()) whole.emplace(alias, entry->second);
   }
   for (auto& [name, tensor] : tensors) {
@@ -43,15 +43,15 @@ void CheckpointIo::save_16bit_model(const std::string& directory, const std::str
     raise<UsageError>("checkpoint", "save_16bit_model(): '", file_name,
                       "' is the name of a file of checkpoints, which would be lost; choose another");
   }
-  if (engine_.pool_ && !engine_.zero_gather_16bit_weights_on_model_save()) {
+  if (parts_.pool && !parts_.config.zero_optimization.stage3_gather_16bit_weights_on_model_save) {
     raise<UsageError>("checkpoint",
                       "save_16bit_model() at stage 3 gathers the whole model on rank 0; set "
                       "zero_optimization.stage3_gather_16bit_weights_on_model_save to allow that");
   }
   NamedTensors tensors = module_tensors(exclude_frozen);
-  if (engine_.pool_) gather_module(tensors);
+  if (parts_.pool) gather_module(tensors);
   on_all_ranks("saving the model", [&] {
-    if (engine_.rank() != 0) return;
+    if (rank() != 0) return;
     checkpoint::make_folders(directory);
     checkpoint::Dict module(/*ordered=*/true);
     for (auto& [name, tensor] : tensors) module.items().emplace_back(name, tensor);

@@ -7,7 +7,7 @@
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/device/accelerator/rng.h"
-#include "deepspeed/engine/checkpoint_io.h"
+#include "deepspeed/engine/saving/checkpoint_io.h"
 
 namespace deepspeed {
 namespace {
@@ -21,7 +21,7 @@ precision::DynamicLossScaler* dynamic_scaler(zero::ZeroOptimizer* optimizer) {
 
 void CheckpointIo::open_run(const std::string& directory, const std::string& tag,
                             OpenedCheckpoint& opened) const {
-  std::filesystem::path path = checkpoint::rng_states_path(directory, tag, engine_.rank());
+  std::filesystem::path path = checkpoint::rng_states_path(directory, tag, rank());
   opened.has_own_run = std::filesystem::exists(path);
   if (!opened.has_own_run) path = checkpoint::rng_states_path(directory, tag, 0);
   if (!std::filesystem::exists(path)) return;
@@ -30,58 +30,55 @@ void CheckpointIo::open_run(const std::string& directory, const std::string& tag
 }
 
 bool CheckpointIo::loads_schedule(const OpenedCheckpoint& opened, const LoadOptions& options) const {
-  return options.load_lr_scheduler_states && !options.load_module_only && engine_.lr_scheduler_ &&
+  return options.load_lr_scheduler_states && !options.load_module_only && parts_.lr_scheduler &&
          opened.states.lr_scheduler;
 }
 
 RunSnapshot CheckpointIo::run_snapshot(const OpenedCheckpoint& opened, const LoadOptions& options) const {
   RunSnapshot now;
-  now.micro_steps = engine_.micro_steps_;
-  now.global_steps = engine_.global_steps_;
-  now.global_samples = engine_.global_samples_;
-  now.skipped_steps = engine_.skipped_steps_;
-  now.step_applied = engine_.step_applied_;
-  if (loads_schedule(opened, options)) now.schedule = engine_.lr_scheduler_->state_dict();
-  if (engine_.optimizer_) {
-    for (const auto& group : engine_.optimizer_->param_groups()) now.groups.push_back(group.options);
+  now.counters = state_.counters;
+  if (loads_schedule(opened, options)) now.schedule = parts_.lr_scheduler->state_dict();
+  if (parts_.optimizer) {
+    for (const auto& group : parts_.optimizer->param_groups()) now.groups.push_back(group.options);
   }
-  if (const auto* scaler = dynamic_scaler(engine_.optimizer_.get())) now.scaler = *scaler;
+  if (const auto* scaler = dynamic_scaler(parts_.optimizer.get())) now.scaler = *scaler;
   now.cpu_rng = device::cpu_rng_state();
   if (opened.run && opened.run->cuda_rng.defined()) now.cuda_rng = device::cuda_rng_state();
-  if (engine_.loader_position_) now.loader = *engine_.loader_position_;
+  if (state_.loader_position) now.loader = *state_.loader_position;
   return now;
 }
 
 void CheckpointIo::load_run(const OpenedCheckpoint& opened, const LoadOptions& options) {
   const checkpoint::ModelStates& states = opened.states;
-  if (loads_schedule(opened, options)) engine_.lr_scheduler_->load_state_dict(*states.lr_scheduler);
+  if (loads_schedule(opened, options)) parts_.lr_scheduler->load_state_dict(*states.lr_scheduler);
   // After the schedule, which writes its own rates: those of the file may have been set by hand.
   if (opened.optimizer) {
-    auto& groups = engine_.optimizer_->param_groups();
+    auto& groups = parts_.optimizer->param_groups();
     for (size_t index = 0; index < groups.size(); ++index)
       groups[index].options = loaded_options(index, opened.optimizer->groups()[index].options);
     if (opened.optimizer->loss_scaler()) load_scaler(*opened.optimizer->loss_scaler());
   }
-  engine_.global_steps_ = states.global_steps;
-  engine_.global_samples_ = states.global_samples;
-  engine_.skipped_steps_ = states.skipped_steps;
-  engine_.micro_steps_ = 0;
-  engine_.step_applied_ = states.global_steps > 0 && !(opened.optimizer && opened.optimizer->overflow());
+  state_.counters.global_steps = states.global_steps;
+  state_.counters.global_samples = states.global_samples;
+  state_.counters.skipped_steps = states.skipped_steps;
+  state_.counters.micro_steps = 0;
+  state_.counters.step_applied =
+      states.global_steps > 0 && !(opened.optimizer && opened.optimizer->overflow());
   if (!opened.run) return;
-  if (engine_.config_.managed_gradient_accumulation)
-    engine_.micro_steps_ = opened.run->micro_steps % engine_.config_.gradient_accumulation_steps;
+  if (parts_.config.managed_gradient_accumulation)
+    state_.counters.micro_steps = opened.run->micro_steps % parts_.config.gradient_accumulation_steps;
   if (opened.has_own_run) {
     device::set_cpu_rng_state(opened.run->cpu_rng);
     if (opened.run->cuda_rng.defined()) device::set_cuda_rng_state(opened.run->cuda_rng);
   }
-  if (!engine_.loader_position_ || !opened.run->loader) return;
+  if (!state_.loader_position || !opened.run->loader) return;
   const checkpoint::LoaderState& loader = *opened.run->loader;
-  *engine_.loader_position_ = {loader.seed, loader.epoch, loader.samples_consumed, loader.epoch_ended,
-                               /*resume=*/!loader.epoch_ended};
+  *state_.loader_position = {loader.seed, loader.epoch, loader.samples_consumed, loader.epoch_ended,
+                             /*resume=*/!loader.epoch_ended};
 }
 
 void CheckpointIo::load_scaler(const checkpoint::LossScalerStates& states) {
-  auto* dynamic = dynamic_scaler(engine_.optimizer_.get());
+  auto* dynamic = dynamic_scaler(parts_.optimizer.get());
   if (dynamic == nullptr || !states.dynamic) return;  // a constant scale follows from the config
   dynamic->set_state({states.cur_scale, states.cur_iter, states.last_overflow_iter, states.cur_hysteresis});
   if (!states.raise_error_at_min_scale) dynamic->set_raise_error_at_min_scale(false);
@@ -89,21 +86,19 @@ void CheckpointIo::load_scaler(const checkpoint::LossScalerStates& states) {
 
 void CheckpointIo::put_back(const RunSnapshot& before) {
   try {
-    if (before.schedule) engine_.lr_scheduler_->load_state_dict(*before.schedule);
+    if (before.schedule) parts_.lr_scheduler->load_state_dict(*before.schedule);
   } catch (const std::exception& error) {
     log::error("[checkpoint] the schedule does not take its own state back: ", error.what());
   }
   for (size_t index = 0; index < before.groups.size(); ++index)
-    engine_.optimizer_->param_groups()[index].options = before.groups[index];
-  if (before.scaler) *dynamic_scaler(engine_.optimizer_.get()) = *before.scaler;
-  engine_.micro_steps_ = before.micro_steps;
-  engine_.global_steps_ = before.global_steps;
-  engine_.global_samples_ = before.global_samples;
-  engine_.skipped_steps_ = before.skipped_steps;
-  engine_.step_applied_ = before.step_applied;
+    parts_.optimizer->param_groups()[index].options = before.groups[index];
+  if (before.scaler) *dynamic_scaler(parts_.optimizer.get()) = *before.scaler;
+  const int64_t backwards = state_.counters.backwards_since_update;  // their gradients may be gone
+  state_.counters = before.counters;
+  state_.counters.backwards_since_update = backwards;
   device::set_cpu_rng_state(before.cpu_rng);
   if (before.cuda_rng.defined()) device::set_cuda_rng_state(before.cuda_rng);
-  if (before.loader) *engine_.loader_position_ = *before.loader;
+  if (before.loader) *state_.loader_position = *before.loader;
 }
 
 }  // namespace deepspeed

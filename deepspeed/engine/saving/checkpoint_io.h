@@ -1,5 +1,5 @@
-// Saves and restores an engine. The content of the files is plain data of checkpoint/; this class moves it in
-// and out of the engine's parts.
+// The work behind save_checkpoint() and load_checkpoint() (saving/checkpoints.h): moves the plain data of
+// checkpoint/ in and out of the state of a training.
 #pragma once
 
 #include <functional>
@@ -17,25 +17,28 @@
 #include "deepspeed/checkpoint/sources/fp32_source.h"
 #include "deepspeed/checkpoint/sources/optimizer_files.h"
 #include "deepspeed/checkpoint/tag/manifest.h"
-#include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/saving/checkpoint_options.h"
 #include "deepspeed/engine/saving/opened_checkpoint.h"
 #include "deepspeed/engine/saving/run_snapshot.h"
 #include "deepspeed/engine/saving/save_job.h"
+#include "deepspeed/engine/saving/training_state.h"
 
 namespace deepspeed {
 
 class CheckpointIo {
  public:
-  explicit CheckpointIo(Engine& engine) : engine_(engine) {}
+  explicit CheckpointIo(TrainingState& state) : state_(state), parts_(state.parts) {}
 
   void save(const std::string& directory, const SaveOptions& options);
   LoadResult load(const std::string& directory, const LoadOptions& options);
   void save_16bit_model(const std::string& directory, const std::string& file_name, bool exclude_frozen);
 
  private:
-  /// As the function of that name, over the engine's ranks.
+  int rank() const { return parts_.group.rank(); }
+  bool uses_zero() const { return parts_.config.zero_optimization.stage > 0; }
+  /// As comm::on_all_ranks(), over all ranks of the training.
   void on_all_ranks(const char* what, const std::function<void()>& work);
+  void wait_for_save();
   void check_tag(const std::string& tag) const;
 
   // checkpoint_checks.cpp
@@ -115,7 +118,8 @@ class CheckpointIo {
   /// The group's hyperparameters with those of the file. Throws CheckpointError where one is of another kind.
   optim::Hyperparameters loaded_options(size_t group, const Json& options) const;
 
-  Engine& engine_;
+  TrainingState& state_;
+  EngineParts& parts_;
 };
 
 }  // namespace deepspeed

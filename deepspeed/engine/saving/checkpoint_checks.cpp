@@ -6,7 +6,7 @@
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/checkpoint/tag/tag_content.h"
 #include "deepspeed/checkpoint/tag/tag_name.h"
-#include "deepspeed/engine/checkpoint_io.h"
+#include "deepspeed/engine/saving/checkpoint_io.h"
 
 namespace deepspeed {
 namespace {
@@ -22,15 +22,15 @@ void CheckpointIo::check_save(const SaveJob& job) const {
 }
 
 void CheckpointIo::require_no_gradients() const {
-  const zero::ZeroOptimizer* optimizer = engine_.optimizer_.get();
+  const zero::ZeroOptimizer* optimizer = parts_.optimizer.get();
   if (optimizer == nullptr) return;
   const bool is_paused = optimizer->is_paused();
-  if (engine_.backwards_since_update_ == 0 && !optimizer->backward_is_open() && !is_paused) return;
-  const config::DeepSpeedConfig& config = engine_.config_;
+  if (state_.counters.backwards_since_update == 0 && !optimizer->backward_is_open() && !is_paused) return;
+  const config::DeepSpeedConfig& config = parts_.config;
   const int64_t window = config.managed_gradient_accumulation ? config.gradient_accumulation_steps : 1;
-  const std::string scope = engine_.in_no_sync_ ? " inside of no_sync()"
-                            : is_paused         ? " inside of coalesce_grad_reduction()"
-                                                : "";
+  const std::string scope = state_.in_no_sync ? " inside of no_sync()"
+                            : is_paused       ? " inside of coalesce_grad_reduction()"
+                                              : "";
   raise<UsageError>(
       kCheckpointChecksWhere, "save_checkpoint()", scope,
       " after a backward() whose gradients no step() has used: a checkpoint holds none, and a "
@@ -43,7 +43,7 @@ void CheckpointIo::require_no_gradients() const {
 void CheckpointIo::require_place(const SaveJob& job) const {
   const std::filesystem::path directory = job.directory;
   if (job.local_rank == 0) checkpoint::require_replaceable(directory / job.tag, /*is_universal_save=*/false);
-  if (engine_.rank() != 0) return;
+  if (rank() != 0) return;
   if (job.save_latest) checkpoint::require_no_folder(checkpoint::latest_path(directory));
   if (job.keep_last && job.save_latest && !job.in_turn) {
     log::info("[checkpoint] checkpoint.keep_last counts the tags that are named global_step<N>: '", job.tag,

@@ -2,36 +2,36 @@
 // return.
 #pragma once
 
-namespace deepspeed {
+#include <functional>
 
-class Engine;
+namespace deepspeed {
 
 /// While it lives, backwards add to this rank's gradients and no rank talks to another.
 class [[nodiscard]] NoSync {
  public:
+  /// `end` is called once, by the destructor.
+  explicit NoSync(std::function<void()> end);
   ~NoSync();
   NoSync(const NoSync&) = delete;
   NoSync& operator=(const NoSync&) = delete;
 
  private:
-  friend class Engine;
-  explicit NoSync(Engine& engine) : engine_(engine) {}
-  Engine& engine_;
+  std::function<void()> end_;
 };
 
 /// While it lives, backwards leave their gradients with the parameters; its end reduces their sum once.
 class [[nodiscard]] CoalescedReduction {
  public:
-  /// Reduces, and throws what the reduction throws; where an exception ends the scope, forgets the gradients
-  /// instead.
+  /// `end` is called once, by the destructor: with false where an exception ends the scope, which forgets the
+  /// gradients.
+  explicit CoalescedReduction(std::function<void(bool reduces)> end);
+  /// Throws what the reduction throws.
   ~CoalescedReduction() noexcept(false);
   CoalescedReduction(const CoalescedReduction&) = delete;
   CoalescedReduction& operator=(const CoalescedReduction&) = delete;
 
  private:
-  friend class Engine;
-  explicit CoalescedReduction(Engine& engine);
-  Engine& engine_;
+  std::function<void(bool)> end_;
   int exceptions_;  // under way when the scope began
 };
 

@@ -1,0 +1,36 @@
+// What an engine trains with and how far it has come: all that a checkpoint is made of. Engines hold one and
+// hand it to save_checkpoint() and load_checkpoint(), which know no engine.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "deepspeed/engine/build/engine_parts.h"
+#include "deepspeed/engine/data/loader_position.h"
+#include "deepspeed/engine/saving/run_counters.h"
+
+namespace deepspeed {
+
+class BackgroundSaver;
+
+struct TrainingState {
+  /// Starts the thread that saves beside the training, where the config asks for it. Collective.
+  explicit TrainingState(EngineParts given);
+  ~TrainingState();
+  TrainingState(const TrainingState&) = delete;
+  TrainingState& operator=(const TrainingState&) = delete;
+
+  EngineParts parts;
+  RunCounters counters;
+  std::shared_ptr<LoaderPosition> loader_position;    // of the loader that checkpoints follow; null: none
+  std::unique_ptr<BackgroundSaver> background_saver;  // null: saves are written at once
+  bool is_training = true;                            // the model is in training mode, as train() has it
+  bool in_no_sync = false;     // backwards add to this rank's gradients alone, until the scope ends
+  bool is_destroyed = false;   // the optimizer was given back
+  std::string loaded_in_part;  // why a load failed while it wrote; empty: the state is whole
+};
+
+/// Throws UsageError, naming `call`, where a load that failed has left parts of a checkpoint.
+void require_whole(const TrainingState& state, const char* call);
+
+}  // namespace deepspeed

@@ -1,0 +1,233 @@
+// A window of gradient accumulation: each backward() scales the loss at its root, runs autograd inside of an
+// access window (stage 3 gathers there), and completes the reductions that hooks began. At the boundary
+// step() completes what is left, lets the optimizer update what this rank owns, and moves schedule and
+// counters on. After each call that moves the training, refresh() tells the reducer whether the next backward
+// is the boundary's, and the nodes on outputs which loss scale they apply.
+#include "deepspeed/engine/step/step_driver.h"
+
+#include <utility>
+
+#include <c10/core/GradMode.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/engine/guards/model_changes.h"
+#include "deepspeed/profile/memory_report.h"
+#include "deepspeed/zero/param_access.h"
+
+namespace deepspeed {
+namespace {
+
+constexpr const char* kStepDriverWhere = "engine";
+
+void check_loss(const at::Tensor& loss) {
+  if (!loss.defined() || loss.numel() != 1 || !loss.requires_grad()) {
+    raise<UsageError>(kStepDriverWhere, "backward() takes a scalar loss that needs a gradient, got ",
+                      loss.defined() ? message("a tensor of ", loss.numel(), " elements, requires_grad ",
+                                               loss.requires_grad() ? "true" : "false")
+                                     : std::string("an undefined tensor"));
+  }
+  if (is_scaled_loss(loss)) {
+    raise<UsageError>(kStepDriverWhere,
+                      "backward() of a loss that scale() has scaled, which backward() does too: ",
+                      "pass the loss itself, or call backward() on the scaled loss");
+  }
+}
+
+}  // namespace
+
+StepDriver::StepDriver(TrainingState& state) : state_(state) {
+  if (config().wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
+  if (state_.parts.optimizer)
+    model_changes_ = std::make_unique<ModelChanges>(state_.parts.model, optimizer().store());
+  refresh();
+}
+
+StepDriver::~StepDriver() = default;
+
+profile::StepTimers::Scope StepDriver::time_part(profile::StepPart part) const {
+  return {state_.is_training ? timers_.get() : nullptr, part};
+}
+
+void StepDriver::log_memory(const char* when) const {
+  if (config().memory_breakdown) log::info("[engine] memory ", when, ": ", profile::memory_in_use());
+}
+
+void StepDriver::refresh() {
+  if (!state_.parts.optimizer) {
+    *output_scale_ = {};
+    return;
+  }
+  optimizer().set_micro_step(state_.counters.micro_steps);
+  optimizer().set_batch({.gradient_accumulation_steps = config().gradient_accumulation_steps,
+                         .train_micro_batch_size_per_gpu = config().train_micro_batch_size_per_gpu,
+                         .is_boundary = is_boundary()});
+  // Unmanaged, nobody knows at a backward whether it is the last: step() reduces.
+  optimizer().set_boundary(config().managed_gradient_accumulation && !state_.in_no_sync && is_boundary());
+  *output_scale_ = {optimizer().loss_scale(), static_cast<double>(config().gradient_accumulation_steps)};
+}
+
+bool StepDriver::is_boundary() const {
+  if (!config().managed_gradient_accumulation) return in_step_;
+  if (boundary_override_) return *boundary_override_;
+  return (state_.counters.micro_steps + 1) % config().gradient_accumulation_steps == 0;
+}
+
+void StepDriver::set_boundary(std::optional<bool> is_boundary) {
+  if (!config().managed_gradient_accumulation) {
+    raise<UsageError>(
+        kStepDriverWhere,
+        "set_gradient_accumulation_boundary() needs managed_gradient_accumulation; without it every "
+        "step() is a boundary");
+  }
+  boundary_override_ = is_boundary;
+  refresh();
+}
+
+at::Tensor StepDriver::backward(const at::Tensor& loss, const BackwardOptions& options) {
+  check_loss(loss);
+  log_memory("before backward");
+  const auto timing = time_part(profile::StepPart::kBackward);
+  finish_backward();  // a direct loss.backward() before this one
+  optimizer().tell_ranks();
+  const double divisor =
+      options.scale_wrt_gas ? static_cast<double>(config().gradient_accumulation_steps) : 1.0;
+  if (!options.allreduce_gradients) {
+    if (const int64_t stage = config().zero_optimization.stage; stage >= 2) {
+      raise<UsageError>(kStepDriverWhere,
+                        "backward() with allreduce_gradients = false does not fit ZeRO stage ", stage,
+                        ", which partitions gradients in every backward; use stage 0 or 1");
+    }
+    optimizer().set_boundary(false);
+  }
+  const c10::AutoGradMode with_grad(true);
+  {
+    const auto inner = time_part(profile::StepPart::kBackwardInner);
+    std::optional<zero::ParameterAccess> access;
+    if (state_.parts.pool) access.emplace(state_.parts.pool, zero::AccessMode::kBackward);
+    with_root_scale(loss, {optimizer().loss_scale(), divisor}).backward({}, options.retain_graph);
+  }
+  {
+    const auto reductions = time_part(profile::StepPart::kBackwardAllreduce);
+    optimizer().finish_backward();
+  }
+  ++state_.counters.backwards_since_update;
+  refresh();
+  log_memory("after backward");
+  if (options.release_loss) return {};
+  const c10::NoGradGuard no_grad;
+  return divisor == 1.0 ? loss.detach() : loss.detach().div(divisor);
+}
+
+void StepDriver::finish_backward() {
+  if (!optimizer().backward_is_open()) return;
+  optimizer().finish_backward();
+  ++state_.counters.backwards_since_update;
+  refresh();
+}
+
+void StepDriver::allreduce_gradients(std::optional<int64_t> bucket_size) {
+  finish_backward();
+  if (bucket_size) optimizer().set_bucket_numel(*bucket_size);
+  if (is_boundary()) optimizer().complete_window();
+  refresh();
+}
+
+std::optional<int64_t> StepDriver::step(const StepOptions& options) {
+  if (state_.in_no_sync)
+    raise<UsageError>(kStepDriverWhere, "step() inside of no_sync(): end its scope first");
+  if (optimizer().is_paused())
+    raise<UsageError>(kStepDriverWhere, "step() inside of coalesce_grad_reduction(): end its scope first");
+  const auto& schedule = state_.parts.lr_scheduler;
+  if (schedule) schedule->check_step(options.last_batch_iteration);
+  log_memory("before step");
+  std::optional<int64_t> samples;
+  {
+    const auto timing = time_part(profile::StepPart::kStep);
+    optimizer().tell_ranks();
+    finish_backward();
+    state_.counters.step_applied = false;
+    in_step_ = true;
+    const bool updates = is_boundary();
+    in_step_ = false;
+    if (updates) {
+      if (state_.counters.backwards_since_update == 0)
+        raise<UsageError>(kStepDriverWhere, "step() at an accumulation boundary without any backward()");
+      model_changes_->warn();
+      optimizer().complete_window();
+      samples = update(options);
+    }
+    ++state_.counters.micro_steps;
+    refresh();
+  }
+  log_memory("after step");
+  return samples;
+}
+
+int64_t StepDriver::update(const StepOptions& options) {
+  RunCounters& counters = state_.counters;
+  const zero::StepResult result = optimizer().step(counters.global_steps + 1);
+  optimizer().zero_grad();
+  counters.step_applied = result.applied;
+  if (!result.applied) {
+    ++counters.skipped_steps;
+  } else {
+    grad_norm_ = result.grad_norm;
+    if (state_.parts.lr_scheduler) state_.parts.lr_scheduler->step(options.last_batch_iteration);
+  }
+  ++counters.global_steps;
+  // Unmanaged, a step has as many micro batches as there were backwards.
+  const int64_t samples = config().managed_gradient_accumulation
+                              ? config().train_batch_size
+                              : config().train_batch_size / config().gradient_accumulation_steps *
+                                    counters.backwards_since_update;
+  counters.global_samples += samples;
+  counters.backwards_since_update = 0;
+  return samples;
+}
+
+void StepDriver::zero_grad() {
+  if (state_.parts.optimizer) optimizer().zero_grad();
+  for (const NamedTensor& param : state_.parts.model.parameters) param.tensor.mutable_grad().reset();
+  state_.counters.backwards_since_update = 0;
+}
+
+void StepDriver::begin_no_sync() {
+  if (const int64_t stage = config().zero_optimization.stage; stage >= 2) {
+    raise<UsageError>(
+        kStepDriverWhere, "no_sync() does not fit ZeRO stage ", stage,
+        ", which partitions gradients in every backward; use stage 0 or 1, or coalesce_grad_reduction()");
+  }
+  if (state_.in_no_sync) raise<UsageError>(kStepDriverWhere, "no_sync() inside of no_sync()");
+  state_.in_no_sync = true;
+  refresh();
+}
+
+void StepDriver::end_no_sync() {
+  if (state_.parts.optimizer) finish_backward();  // of a direct loss.backward()
+  state_.in_no_sync = false;
+  refresh();
+}
+
+void StepDriver::begin_coalescing() {
+  if (!config().managed_gradient_accumulation)
+    raise<UsageError>(kStepDriverWhere, "coalesce_grad_reduction() needs managed_gradient_accumulation");
+  if (state_.in_no_sync) raise<UsageError>(kStepDriverWhere, "coalesce_grad_reduction() inside of no_sync()");
+  if (optimizer().is_paused())
+    raise<UsageError>(kStepDriverWhere, "coalesce_grad_reduction() inside of coalesce_grad_reduction()");
+  finish_backward();
+  optimizer().pause();
+}
+
+void StepDriver::end_coalescing(bool reduces) {
+  if (reduces) {
+    refresh();
+    optimizer().resume();
+    ++state_.counters.backwards_since_update;
+  } else {
+    optimizer().resume_without_gradients();
+  }
+  refresh();
+}
+
+}  // namespace deepspeed
