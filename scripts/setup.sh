@@ -10,7 +10,7 @@
 #     CUPTI libraries that its CPU library loads, is enough to compile and run C++ without a GPU.
 # It writes the folder of torch to $CACHE/torch_dir-<version>, which scripts/build.sh reads.
 #
-# TORCH_VERSION chooses another version (tested: see README.md).
+# TORCH_VERSION chooses another version (tested: see docs/installation.md).
 set -euo pipefail
 
 torch_version=${TORCH_VERSION:-2.11.0}
