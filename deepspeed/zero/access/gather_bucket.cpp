@@ -1,3 +1,10 @@
+// One collective that gathers the shards of one or several parameters, and what each parameter gets of it.
+//
+// The constructor starts everything: copies of shards that lie elsewhere go to the device on a stream of
+// their own, and the collective is started behind them on that stream, so that the caller's stream goes on.
+// take() waits and cuts one parameter out. One rank has nothing to send (start_alone). An all-gather receives
+// (ranks, all shards): each parameter's shards lie `numel_` apart and are copied together by take(). An
+// all-reduce (start_all_reduce) sums each rank's shards among zeros, already in the parameters' order.
 #include "deepspeed/zero/access/gather_bucket.h"
 
 #include <algorithm>
@@ -10,15 +17,15 @@
 namespace deepspeed::zero {
 namespace {
 
-/// The same memory as integers, as wide as they fit: (n) -> (bytes / their size).
+/// Views the memory as integers, as wide as its size allows: (n) -> (bytes / their size).
 at::Tensor as_integers(const at::Tensor& values) {
   const size_t bytes = values.nbytes();
   if (bytes % sizeof(int64_t) == 0) return values.view(at::kLong);
   return values.view(bytes % sizeof(int32_t) == 0 ? at::kInt : at::kByte);
 }
 
-/// Between contiguous tensors of one type in the host's memory: of a few elements views cost more than the
-/// copy, and there may be thousands.
+/// Copies elements between contiguous tensors of one type in the host's memory. For a few elements tensor
+/// views would cost more than the copy, and there may be thousands of them.
 void copy_elements(const at::Tensor& from, int64_t from_begin, const at::Tensor& to, int64_t to_begin,
                    int64_t numel) {
   const size_t size = from.element_size();
@@ -50,12 +57,12 @@ GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::sha
   }
 }
 
-// What the copies write was made by the current stream, and may not go before it waits for them.
+// The current stream made the memory that the copies write, and must wait for them before that is freed.
 GatherBucket::~GatherBucket() {
   if (!is_copying_) return;
   try {
     copies_.join();
-  } catch (const std::exception&) {  // the device has failed, as whoever uses it next is told
+  } catch (const std::exception&) {  // the device has failed: its next use says so
   }
 }
 
@@ -134,7 +141,7 @@ at::Tensor GatherBucket::take(size_t index) {
   if (shards_.size() == 1) return received_;
   const int64_t begin = begins_[index];
   const int64_t numel = shards_[index]->numel();
-  // A copy, as the others may go before it.
+  // It gets memory of its own, since parameters of the bucket are released one by one.
   if (fetch_ == Fetch::kAllReduce) return received_.narrow(0, num_ranks_ * begin, num_ranks_ * numel).clone();
   if (received_.is_cpu()) {
     const at::Tensor whole = at::empty({num_ranks_ * numel}, options_);

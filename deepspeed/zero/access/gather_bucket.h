@@ -19,9 +19,9 @@ enum class Fetch { kAllGather, kAllReduce };
 
 class GatherBucket {
  public:
-  /// shards: of parameters on `device`, sent in `dtype`. What lies elsewhere is copied there by the stream
-  /// `copies`, what is received or read into `buffers`, which must outlive this. Collective; waits for
-  /// nothing but a disk. Of one rank there is nothing to gather. Throws IoError.
+  /// Starts the gather of `shards`, whose parameters lie on `device` and travel in `dtype`. Collective; waits
+  /// for nothing but a disk. Shards that lie elsewhere are copied to the device by the stream `copies`;
+  /// results go into `buffers`, which must outlive this. With one rank nothing is sent. Throws IoError.
   GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                at::ScalarType dtype, at::Device device, const device::SideStream& copies,
                GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather);
@@ -29,13 +29,13 @@ class GatherBucket {
   GatherBucket(const GatherBucket&) = delete;
   GatherBucket& operator=(const GatherBucket&) = delete;
 
-  /// The index-th shard of all ranks: (ranks * n), the caller's own; with one rank the shard itself, where it
-  /// lies with its parameter. Waits. Throws CommError and IoError.
+  /// Waits, and returns the index-th shard of all ranks: (ranks * n), for the caller to keep. With one rank
+  /// it is the shard itself, where that lies with its parameter. Throws CommError and IoError.
   at::Tensor take(size_t index);
 
  private:
   bool is_on_device(const Shard& shard) const;
-  /// Whether its memory can be used as it is.
+  /// Whether the shard's memory can be sent or used as it is: on the device, in the dtype that travels.
   bool fits(const Shard& shard) const;
   void start_alone();
   void start_all_gather(const comm::ProcessGroup& group);
@@ -50,7 +50,7 @@ class GatherBucket {
   device::SideStream copies_;
   GatherBuffers& buffers_;
   Fetch fetch_;
-  bool is_copying_ = false;      // from where the device is not
+  bool is_copying_ = false;      // shards come from the host's memory or a disk
   std::vector<at::Tensor> own_;  // of one rank: each shard; undefined where it is read when it is taken
   at::Tensor sent_;              // of an all-gather: (all shards)
   at::Tensor received_;          // by all-gather (ranks, all shards), by all-reduce (all shards, ranks); flat

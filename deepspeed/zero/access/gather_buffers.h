@@ -13,10 +13,10 @@ namespace deepspeed::zero {
 /// Not thread-safe by itself.
 class GatherBuffers {
  public:
-  /// (numel), uninitialized. Its last handle gives it back. What is kept for later never takes more than what
-  /// is in use, this one included.
+  /// Returns uninitialized memory, (numel), which its last handle gives back. Memory kept for later never
+  /// takes more bytes than what is in use, this one included.
   at::Tensor take(int64_t numel, const at::TensorOptions& options);
-  /// Frees what nobody uses.
+  /// Frees the buffers that are not in use.
   void drop_unused();
 
  private:

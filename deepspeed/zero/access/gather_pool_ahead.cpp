@@ -1,4 +1,4 @@
-// Of the pool: what is gathered, and read from a disk, ahead of its use.
+// The part of GatherPool that gathers parameters, and reads them from a disk, ahead of their use.
 #include <exception>
 
 #include "deepspeed/zero/access/gather_pool.h"
@@ -34,7 +34,7 @@ void GatherPool::set_state(PartitionedStorage& storage, State state) {
   for (AheadWindow* const window : {&to_gather_, &to_read_}) window->recount(storage);
 }
 
-// Copies of the storage are stale from here on, wherever they stand.
+// Makes all copies of the storage stale, wherever they are.
 void GatherPool::note_new_version(PartitionedStorage& storage) {
   ++storage.version_;
   close_look_ahead();

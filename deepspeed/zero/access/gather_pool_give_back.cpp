@@ -1,4 +1,4 @@
-// Of the pool: parameters that become ordinary tensors again.
+// The part of GatherPool that makes parameters ordinary tensors again.
 #include <utility>
 
 #include <c10/core/GradMode.h>

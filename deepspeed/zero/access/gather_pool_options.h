@@ -6,7 +6,7 @@
 
 namespace deepspeed::zero {
 
-/// Those of the keys that begin with stage3_.
+/// Reads the limits from the keys that begin with stage3_.
 GatherPoolOptions gather_pool_options(const config::ZeroConfig& zero);
 
 }  // namespace deepspeed::zero

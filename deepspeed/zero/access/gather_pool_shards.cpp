@@ -1,4 +1,4 @@
-// Of the pool: parameters that are held whole, and shards that change.
+// The part of GatherPool for parameters that GatheredParameters holds whole, and for shards that change.
 #include <utility>
 
 #include <c10/core/GradMode.h>

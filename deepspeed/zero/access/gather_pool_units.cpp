@@ -1,6 +1,6 @@
-// Of the pool: units, whose parameters are gathered together. All that talks to other ranks, or decides what
-// will, happens when a unit is arrived at and when it is left, never by which of its parameters are used in
-// between: that differs from rank to rank.
+// The part of GatherPool for units, whose parameters are gathered together. It talks to other ranks, and
+// decides what will be sent, only when a pass arrives at a unit and when it leaves it: which of the
+// parameters are used in between differs from rank to rank.
 #include <utility>
 
 #include "deepspeed/base/error.h"

@@ -17,8 +17,8 @@ struct GatherUnit {
   size_t index = 0;  // counts the units of a pool
   uint64_t key = 0;  // in traces
   int64_t numel = 0;
-  std::vector<PartitionedStorage*> members;             // that live, in the same order on all ranks
-  std::unordered_set<PartitionedStorage*> live_copies;  // of them, whole or on their way
+  std::vector<PartitionedStorage*> members;             // those that live, in the same order on all ranks
+  std::unordered_set<PartitionedStorage*> live_copies;  // copies of members, whole or on their way
 };
 
 }  // namespace deepspeed::zero

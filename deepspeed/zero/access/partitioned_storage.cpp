@@ -53,7 +53,7 @@ void PartitionedStorage::drop_hold(bool forget_writes) noexcept { pool_->drop_ho
 void PartitionedStorage::on_storage_lost() noexcept { pool_->forget(*this); }
 
 std::string PartitionedStorage::text_where_empty() const {
-  // Made whenever it is released, so not by a stream.
+  // The text is made at every release, so it is joined without a stream.
   return "[zero.access] parameter '" + name_ +
          "' is partitioned, and its data was read without an operator that could gather it; read it inside "
          "zero::GatheredParameters";

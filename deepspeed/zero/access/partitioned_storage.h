@@ -23,17 +23,17 @@ class PartitionedStorage final : public HoldableStorage,
  public:
   enum class State { kPartitioned, kGathering, kWhole };
 
-  /// Of a parameter of `numel` elements on `device`. shard: (ceil(numel / world size)).
+  /// Makes the storage of a parameter of `numel` elements on `device`. shard: (ceil(numel / world size)).
   PartitionedStorage(std::shared_ptr<GatherPool> pool, std::string name, int64_t numel, at::Device device,
                      std::shared_ptr<Shard> shard, bool persistent);
-  /// Of a copy of `source` in another type, made anew from its shards whenever it is gathered.
+  /// Makes the storage of a copy of `source` in another type, which each gather makes anew from the shards.
   PartitionedStorage(std::shared_ptr<PartitionedStorage> source, at::ScalarType dtype);
   ~PartitionedStorage() override;
 
   /// "h.0.weight", or "h.0.weight in BFloat16".
   const std::string& name() const override { return name_; }
   int64_t numel() const { return numel_; }
-  /// Of a parameter; null for a copy.
+  /// The shard of a parameter; null for a copy.
   const std::shared_ptr<Shard>& shard() const { return shard_; }
   /// Whether it stays whole once it was gathered, until the shards change.
   bool is_persistent() const { return persistent_; }
@@ -55,7 +55,7 @@ class PartitionedStorage final : public HoldableStorage,
  private:
   friend class GatherPool;
 
-  // A parameter's key in traces is a multiple of it; those of its copies follow, one a type.
+  // Keys in traces are multiples of it for parameters; the keys of a parameter's copies follow, one a type.
   static constexpr uint64_t kKeysPerParam = 256;
 
   bool is_copy() const { return source_ != nullptr; }
@@ -83,10 +83,10 @@ class PartitionedStorage final : public HoldableStorage,
   int64_t version_ = 0;         // counts the changes of the shards
   at::Tensor whole_;            // (world size * shard numel), its first numel_ elements are the parameter's
   std::shared_ptr<GatherUnit> unit_;  // of a parameter; null: it is gathered by itself
-  // Where kGathering: its place in a bucket; null for a copy that was made of a whole source.
+  // While kGathering: the bucket that brings it, and its place there; null for a copy made of a whole source.
   std::shared_ptr<GatherBucket> gather_;
   size_t place_in_gather_ = 0;
-  // In the pool's lists of live ones, unless kPartitioned; in the second unless it is persistent.
+  // Its places in the pool's lists of live storages, unless kPartitioned; the second only if not persistent.
   std::list<PartitionedStorage*>::iterator place_;
   std::list<PartitionedStorage*>::iterator evictable_place_;
 };

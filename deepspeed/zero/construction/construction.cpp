@@ -1,3 +1,14 @@
+// What happens between the first constructor and the end of a zero::Init, on each rank alike:
+//
+// 1. Each tensor that an operator of the thread makes is noted (note_birth), if it may become a parameter,
+// and
+//    its bytes are counted.
+// 2. Before an operator takes more memory, make_room() looks which newborns have become parameters, and
+//    partitions the oldest until the rest keeps the limit. Each rank decides by the same sizes, so all reach
+//    the same collectives.
+// 3. An operator that uses a partitioned one gathers it (make_whole); it counts as whole until its turn
+// comes.
+// 4. hand_over() partitions the rest and gives all to a GatherPool.
 #include "deepspeed/zero/construction/construction.h"
 
 #include <algorithm>
@@ -18,7 +29,7 @@ namespace deepspeed::zero {
 namespace {
 
 constexpr const char* kConstructionWhere = "zero.Init";
-// A tensor that nobody looks at takes memory here as well.
+// Each newborn that was not looked at yet takes an entry here, so tiny tensors count as this many bytes.
 constexpr int64_t kLeastBytesOfABirth = 1024;
 
 std::shared_ptr<NewParameter> new_parameter_of(const at::Tensor& tensor) {
@@ -159,7 +170,7 @@ void Construction::give_back_all_but(const std::vector<NamedTensor>& kept) {
   }
 }
 
-// Not-a-numbers until somebody gives it values.
+// Fills the shard with not-a-numbers, which stay until the parameter gets values.
 void Construction::hand_over_unset(GatherPool& pool, const at::Tensor& tensor, const std::string& name) {
   const int64_t numel = shard_numel(tensor.numel(), group_.size());
   const at::Tensor values =
@@ -195,7 +206,7 @@ void Construction::hand_over() {
   std::unordered_set<const StorageRecord*> done;
   for (const at::Tensor& tensor : partitioned()) {
     const auto param = new_parameter_of(tensor);
-    // A second tensor over the same data is told so where it is used.
+    // A second tensor over the old data gets an error where it is used.
     if (done.insert(param.get()).second) hand_over(*pool, tensor, param->name());
   }
 }

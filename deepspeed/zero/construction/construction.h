@@ -4,8 +4,8 @@
 //
 // What is partitioned is a parameter as far as one can see: a leaf that requires a gradient, dense, of a
 // floating type, whose memory no other tensor shares. All else (buffers, temporaries, what views look into)
-// is left alone. As the operators of the thread gather what they use and what they write is kept, a tensor
-// that merely looks like a parameter has the right values all the same.
+// is left alone. Operators of the thread gather what they use, and what they write is kept, so a tensor that
+// merely looks like a parameter has the right values too.
 #pragma once
 
 #include <cstdint>
@@ -35,36 +35,36 @@ struct ConstructionOptions {
 
 class Construction : public std::enable_shared_from_this<Construction> {
  public:
-  /// Of the thread that makes it. Collective where the shards go to a disk: throws IoError on all ranks where
-  /// one has none, ConfigError for no buffers.
+  /// Begins a construction on the calling thread. Collective where the shards go to a disk: throws IoError on
+  /// all ranks where one has none, ConfigError for no buffers.
   Construction(comm::ProcessGroup group, const ConstructionOptions& options);
 
   const comm::ProcessGroup& group() const { return group_; }
   const ConstructionOptions& options() const { return options_; }
   bool is_of_this_thread() const { return std::this_thread::get_id() == thread_; }
 
-  /// Partitions the oldest parameters until the limit is kept. Collective, as what follows.
+  /// Partitions the oldest parameters until the limit is kept. Collective, like all calls below but
+  /// note_birth().
   void make_room();
-  /// The tensor may become a parameter.
+  /// Notes a tensor that may become a parameter.
   void note_birth(const at::Tensor& tensor);
   void make_whole(NewParameter& param);
-  /// Partitions it now, if it is a whole parameter of this construction.
+  /// Partitions the tensor now, if it is a whole parameter of this construction.
   void partition_if_born_here(const at::Tensor& tensor);
 
-  /// The end: partitions what is a whole parameter still, and hands all parameters to a pool, over
-  /// which they are used until initialize() takes them. Throws UsageError where a GatheredParameters holds
-  /// one.
+  /// Ends the construction: partitions what is whole still and hands all parameters to a pool, over which
+  /// they are used until initialize() takes them. Throws UsageError where a GatheredParameters holds one.
   void hand_over();
-  /// The end, where one knows what the parameters are: all of `params`, also those that do not require a
-  /// gradient, share memory or are on the meta device (NaN until they get values), go to the pool;
-  /// everything else is an ordinary tensor again.
+  /// Ends the construction where the parameters are known: all of `params` go to the pool, also those that do
+  /// not require a gradient, share memory, or are on the meta device (NaN until they get values). Everything
+  /// else is an ordinary tensor again.
   void hand_over(const std::vector<NamedTensor>& params);
 
  private:
   using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl>;
 
   at::TensorOptions shard_options(const at::Tensor& param) const;
-  /// For a shard that does not lie on the device; else null.
+  /// Makes a place for a shard that does not lie on the device; null where it does.
   std::shared_ptr<Shard> make_place(const std::string& name, const at::Tensor& param);
   void partition(const at::Tensor& param);
   /// The whole parameters that were never partitioned, the oldest first; forgets what died.
@@ -79,7 +79,7 @@ class Construction : public std::enable_shared_from_this<Construction> {
 
   const comm::ProcessGroup group_;
   const ConstructionOptions options_;
-  std::optional<ShardHome> home_;  // none: on the device
+  std::optional<ShardHome> home_;  // none: the shards lie on the device
   const std::thread::id thread_ = std::this_thread::get_id();
   std::vector<WeakTensor> newborns_;
   std::vector<WeakTensor> partitioned_;

@@ -12,7 +12,8 @@
 namespace deepspeed::zero {
 namespace {
 
-// The mode's key goes with a thread's state to the threads of autograd and of parallel loops; this does not.
+// Torch passes the mode's key on to the threads of autograd and of parallel loops, but not this pointer:
+// there it is null, and nothing is seen.
 thread_local Construction* of_this_thread = nullptr;
 
 /// Whether an operator of this schema takes memory for what it returns. Initialisers, which write a parameter

@@ -15,10 +15,10 @@ class Construction;
 /// Above the key of partitioned parameters (interception.h), so that these are intercepted below it.
 constexpr c10::DispatchKey kConstructionKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-/// The one of this thread; null where none is switched on.
+/// The construction that is switched on for this thread; null where there is none.
 Construction* current_construction();
 
-/// Switches it on for this thread, as long as the object lives. They do not nest.
+/// Switches a construction on for this thread, as long as the object lives. Modes do not nest.
 class ConstructionMode {
  public:
   explicit ConstructionMode(std::shared_ptr<Construction> construction);

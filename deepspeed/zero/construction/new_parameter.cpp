@@ -1,3 +1,10 @@
+// A parameter that is partitioned while its model is still being built.
+//
+// partition() sends rank 0's values, keeps this rank's part and arms the tensor. From then on an operator
+// that uses it comes to begin_use(), which asks the Construction to make it whole: the Construction first
+// makes room, then calls gather(). It stays whole, so that later operators and pointers find it, until the
+// Construction's next make_room() calls release(): rank 0's values become the shards again. Nothing here must
+// change what the constructors compute or draw: each function runs OutsideOfConstruction.
 #include "deepspeed/zero/construction/new_parameter.h"
 
 #include <utility>
@@ -19,7 +26,8 @@ namespace {
 
 constexpr const char* kNewParameterWhere = "zero.Init";
 
-// What happens to values here is no part of the constructor that runs.
+// Keeps what happens to values here apart from the constructor that runs: no autograd, no inference mode, and
+// not seen by the Construction.
 struct OutsideOfConstruction {
   ConstructionPause pause;
   c10::InferenceMode normal{false};
@@ -131,9 +139,9 @@ void NewParameter::begin_use(const std::string& op, bool writes) {
 
 void NewParameter::hold(bool writable) {
   Construction& construction = require_construction("zero::GatheredParameters");
-  if (writable && !is_in_use()) release();  // what was written before is not to be forgotten
+  if (writable && !is_in_use()) release();  // writes made before the hold must survive forget_writes
   construction.make_whole(*this);
-  // Of one rank the whole may be the shard, which is to stay as it is where the writes are forgotten.
+  // With one rank the whole may be the shard itself, which must keep its values if the writes are forgotten.
   if (writable && is_its_shard()) {
     const OutsideOfConstruction outside;
     whole_ = whole_.clone();

@@ -28,19 +28,20 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
                                                  std::weak_ptr<Construction> construction);
 
   const std::string& name() const override { return name_; }
-  /// Of ceil(numel / world size) elements, padding included; up to date while the parameter is not whole.
+  /// This rank's shard, ceil(numel / world size) elements with padding; up to date while the parameter is not
+  /// whole.
   const std::shared_ptr<Shard>& shard() const { return shard_; }
   bool is_whole() const { return whole_.defined(); }
-  /// Of the whole.
+  /// The bytes of the whole parameter.
   int64_t bytes() const { return numel_ * static_cast<int64_t>(dtype_.itemsize()); }
   bool is_in_use() const { return num_uses_ > 0 || num_holds_ > 0; }
   bool is_held() const { return num_holds_ > 0; }
 
-  /// Collective, where it is not whole.
+  /// Makes it whole; collective, unless it is whole already.
   void gather();
   /// Partitions it again: rank 0's values. Collective, where it is whole.
   void release();
-  /// (numel), a copy of its own. Collective.
+  /// Returns a copy of all values, (numel). Collective.
   at::Tensor values();
 
   void begin_use(const std::string& op, bool writes) override;
@@ -60,12 +61,13 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
                const at::TensorOptions& sent, std::shared_ptr<Shard> place,
                std::weak_ptr<Construction> construction);
 
-  /// Rank 0's `values` are this rank's shard from here on.
+  /// Takes this rank's shard from rank 0's `values`.
   void take_shard(const at::Tensor& values);
-  /// (shard numel) where ranks exchange it: the shard itself, if it lies there.
+  /// Returns the shard on the device where ranks exchange it, (shard numel): the shard itself, if it lies
+  /// there.
   at::Tensor shard_to_send() const;
   at::Tensor gathered_shards() const;
-  /// Of one rank what is whole may be the shard.
+  /// Whether the whole data is the shard itself, which happens with one rank.
   bool is_its_shard() const { return whole_.is_same(shard_->memory()); }
   Construction& require_construction(const std::string& op) const;
 

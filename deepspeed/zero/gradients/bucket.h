@@ -14,7 +14,7 @@ struct Bucket {
   size_t group = 0;
   Interval in_flat;
   std::vector<size_t> params;  // indices as given to the layout, in flat order
-  int kind = 0;                // of all its parameters
+  int kind = 0;                // that all its parameters have
 };
 
 /// The buckets of all groups in launch order: from the end of the flat space, since backward reaches the last

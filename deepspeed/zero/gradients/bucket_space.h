@@ -34,15 +34,15 @@ class BucketSpace {
   virtual void add(const Bucket& bucket, size_t param, const at::Tensor& gradient,
                    const at::Tensor& buffer) const = 0;
   virtual void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const = 0;
-  /// Of each of its parameters: contiguous in any shape, or (rows, n) of contiguous rows.
+  /// Returns the gradient of each of the bucket's parameters: contiguous, or (rows, n) of contiguous rows.
   virtual std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const = 0;
-  /// By rank; ascending.
+  /// Returns which interval of the buffer each rank gets, by rank, ascending.
   virtual std::vector<Interval> owned(const Bucket& bucket) const = 0;
   virtual OwnPart own_part(const Bucket& bucket) const = 0;
 };
 
-/// As the store's parameters are partitioned: in flat order, or at stage 3 with the shards of each rank
-/// together. owned: what this rank keeps of each group. `store` must outlive it.
+/// Makes the space that fits how the store partitions: flat order, or at stage 3 each rank's shards together.
+/// owned: what this rank keeps of each group. `store` must outlive it.
 std::unique_ptr<BucketSpace> make_bucket_space(const ParamStore& store, const comm::ProcessGroup& group,
                                                std::vector<Interval> owned);
 

@@ -1,5 +1,10 @@
-// Stages 0 and 1: each gradient is added into a flat buffer of the whole group as it comes; the buffer is
-// reduced in place at the accumulation boundary, bucket by bucket.
+// Stages 0 and 1: gradients are summed in a flat buffer that is reduced once a window.
+//
+// Each gradient is added to its place in the buffer of the whole group as it comes (take_gradient). Only the
+// backward at the accumulation boundary communicates: buckets are reduced in place, with `overlap` as soon as
+// they are complete, else at its end (complete_backward). Gradients that come after their bucket was launched
+// are summed by themselves and added (add_late). A further backward in a window that was reduced takes the
+// averages back to one rank's share first (reopen_window), so that the next reduction counts them once.
 #include <cmath>
 #include <map>
 #include <set>
@@ -48,7 +53,7 @@ class FullGradients : public GradReducer {
     order_.mark_arrived(group, param);
     const at::Tensor destination = place(group, param);
     if (gradient.layout() == at::kStrided && gradient.is_alias_of(destination)) {
-      // Shown after a reduction: autograd has added to it in place, as it has to every other one.
+      // expose_grads() made it a view of the buffer, to which autograd has added in place already.
     } else if (written_[group][param]) {
       destination.add_(gradient);
     } else {
@@ -81,7 +86,7 @@ class FullGradients : public GradReducer {
     open_ = false;
   }
 
-  // Another rank may have launched more buckets than this one, as far as its gradients were complete.
+  // With overlap another rank may have launched buckets that this one has not: all ranks launch all of them.
   void abandon_backward() override {
     if (options_.overlap && boundary()) return complete_backward();
     order_.reset();
@@ -165,7 +170,7 @@ class FullGradients : public GradReducer {
     }
   }
 
-  /// What came after the bucket was launched is summed over the ranks by itself, and added.
+  /// Sums the gradients that came after their bucket was launched over the ranks, and adds them to it.
   void add_late(size_t index, const std::set<size_t>& params) {
     const Bucket& bucket = buckets_[index];
     const at::Tensor sums = view(bucket), values = at::zeros_like(sums);

@@ -7,7 +7,7 @@
 
 namespace deepspeed::zero {
 
-/// Hooks live as long as this object; afterwards the parameters behave as before.
+/// Holds the hooks: they live as long as this object; afterwards the parameters behave as before.
 class GradHooks {
  public:
   GradHooks(ParamStore& store, GradReducer& reducer);

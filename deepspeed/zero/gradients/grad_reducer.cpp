@@ -1,3 +1,15 @@
+// What both strategies of reduction share. The order of events in a window:
+//
+// 1. Construction lays the buckets out (lay_out): static, from the partition alone, so that all ranks launch
+//    the same collectives in the same order whatever order their gradients come in.
+// 2. on_gradient() passes each gradient to the strategy (take_gradient), which puts it into its bucket and
+//    launches what is complete (start_sum).
+// 3. finish_backward() lets the strategy launch and await the rest; then has_result_ says that gradient()
+//    holds the sums.
+// 4. clear() begins the next window.
+//
+// start_sum() applies averaging.before, the strategies apply averaging.after. Dividing before the sum keeps
+// sums in 16 bits from overflowing, dividing after it keeps small values.
 #include "deepspeed/zero/gradients/grad_reducer.h"
 
 #include <algorithm>
@@ -19,14 +31,14 @@ std::vector<size_t> params_per_group(const ParamStore& store) {
 // The kind of a bucket is the dtype in which its gradients travel; a parameter that travels by rows has a
 // kind, and so a bucket, of its own.
 constexpr int kByRows = 1 << 8;
-// So have the parameters of a unit.
+// The parameters of a unit have a kind, and so buckets, of their own as well.
 constexpr int kUnit = 1 << 16;
 
 size_t unit_of_bucket(const Bucket& bucket) { return static_cast<size_t>(bucket.kind / kUnit); }
 
 at::ScalarType dtype_of(const Bucket& bucket) { return static_cast<at::ScalarType>(bucket.kind % kByRows); }
 
-// Of parameters in fp64 gradients travel in it, but where the config names 16 bits.
+// Gradients of fp64 parameters travel in fp64, unless the config names a 16-bit type.
 at::ScalarType travelling_dtype(const StoredGroup& group, const NamedTensor& param,
                                 const ReducerOptions& options) {
   const bool is_double = group.dtype == at::kDouble;
@@ -73,7 +85,8 @@ LaunchOrder GradReducer::make_order() const {
 }
 
 void GradReducer::on_unit_done(size_t unit) {
-  // A backward that accumulates nothing, as torch::autograd::grad() runs it, is none of the reducer's.
+  // A backward that accumulates nothing, such as that of torch::autograd::grad(), does not concern the
+  // reducer.
   if (paused_ || !open_) return;
   for (size_t index = 0; index < buckets_.size(); ++index) {
     if (unit_of_bucket(buckets_[index]) == unit) order_.open_gate(index);
@@ -98,7 +111,7 @@ void GradReducer::finish_backward() {
 }
 
 void GradReducer::clear() {
-  const auto listener = std::exchange(on_final_, nullptr);  // nothing of what is given up is final
+  const auto listener = std::exchange(on_final_, nullptr);  // abandoned gradients must not reach the listener
   if (open_) abandon_backward();
   on_final_ = listener;
   clear_window();

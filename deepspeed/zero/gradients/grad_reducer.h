@@ -31,7 +31,7 @@ namespace deepspeed::zero {
 /// Dtypes of single parameters, by the tensors of the model.
 using ParamDtypes = std::unordered_map<const at::TensorImpl*, at::ScalarType>;
 using ParamSet = std::unordered_set<const at::TensorImpl*>;
-/// Numbers, from 1 on, of the units (gather_unit.h) that parameters are in.
+/// Maps parameters to the number, from 1 on, of the unit (gather_unit.h) that they are in.
 using ParamUnits = std::unordered_map<const at::TensorImpl*, size_t>;
 
 struct ReducerOptions {
@@ -50,7 +50,7 @@ struct ReducerOptions {
   ParamDtypes param_communication_dtypes;           // of parameters that travel in a dtype of their own
   ParamSet by_rows;                                 // parameters whose gradient travels as its touched rows
   ParamUnits units;  // of leaf modules: which of their gradients exist differs from rank to rank
-  // Of the sums that are kept; absent, and for parameters in fp64: the parameters' own.
+  // The dtype of the sums that are kept. Absent, and for parameters in fp64, it is the parameters' own.
   std::optional<at::ScalarType> accumulation_dtype;
   Averaging averaging;
   std::vector<Interval> owned;  // per group: what this rank updates
@@ -63,7 +63,7 @@ class GradReducer {
   GradReducer(const GradReducer&) = delete;
   GradReducer& operator=(const GradReducer&) = delete;
 
-  /// Whether the backward that runs, or comes next, is the last one before a step.
+  /// Says whether the backward that runs, or comes next, is the last one before a step.
   void set_boundary(bool boundary) { boundary_ = boundary; }
   bool boundary() const { return boundary_; }
 
@@ -74,28 +74,30 @@ class GradReducer {
     has_result_ = false;
     take_gradient(group, param);
   }
-  /// Reduces what backwards that were not at the boundary left; nothing where the last one was.
+  /// Reduces the gradients that backwards before the boundary have only summed here. Does nothing where the
+  /// last backward was at the boundary.
   virtual void complete_window() = 0;
 
-  /// The backward that runs gives no more gradients to the parameters of a unit; those that got none count as
-  /// zeros. All ranks say so at the same place among their collectives. For units of which nobody says so,
-  /// finish_backward() does.
+  /// Says that this backward gives no more gradients to a unit's parameters; missing ones count as zeros. All
+  /// ranks call it at the same place among their collectives. finish_backward() does it for the units for
+  /// which it was not called.
   void on_unit_done(size_t unit);
 
   void pause() { paused_ = true; }
   bool is_paused() const { return paused_; }
-  /// Takes the gradients that came while paused, as those of one backward.
+  /// Ends the pause and takes the gradients that came meanwhile, as those of one backward.
   void resume();
-  /// Forgets them, and the window; talks to no rank.
+  /// Ends the pause and forgets the gradients that came meanwhile, and the window. Talks to no rank.
   void resume_without_gradients();
 
-  /// Backward has returned: what is missing counts as zeros; at the boundary all reductions are done
-  /// afterwards.
+  /// Ends a backward that has returned: missing gradients count as zeros. At the boundary all reductions are
+  /// done afterwards.
   void finish_backward();
   /// The reduced gradient of the owned interval of a group, valid between the boundary's finish_backward()
   /// and clear().
   virtual at::Tensor gradient(size_t group) const = 0;
-  /// Elements of it; waits for these alone where gradients are on their way to the host.
+  /// Returns the elements `part` of gradient(group). Where gradients are on their way to the host, it waits
+  /// for these alone.
   virtual at::Tensor gradient(size_t group, const Interval& part) const {
     return gradient(group).narrow(0, part.begin, part.numel());
   }
@@ -105,15 +107,15 @@ class GradReducer {
   /// soon as nothing is added to it any more. From the first call to clear() another gradient of such a part
   /// is a UsageError.
   void on_final(std::function<void(const OwnedPart&)> listener) { on_final_ = std::move(listener); }
-  /// All that it is called with in a backward.
+  /// Lists the parts with which on_final()'s listener is called in a backward.
   std::vector<OwnedPart> final_parts() const;
-  /// Returns what waits until a part of which that was said has its values in gradient(), for another thread:
-  /// this object does not wait for it any more.
+  /// Returns a function, for another thread to call, that waits until a final part has its values in
+  /// gradient(). This object does not wait for that part any more.
   virtual std::function<void()> hand_over(size_t group, const Interval& part);
 
   /// Whether gradient() holds the reduced gradients of the window.
   bool has_result() const { return has_result_; }
-  /// Starts a new accumulation window. Of a backward that was not finished, all ranks make the reductions
+  /// Starts a new accumulation window. Where a backward was not finished, all ranks first make the reductions
   /// that some of them may have begun.
   void clear();
   /// Lays the buckets anew for the reductions from here on, with at most so many elements each. Throws
@@ -133,33 +135,34 @@ class GradReducer {
   GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options);
 
   virtual void take_gradient(size_t group, size_t param) = 0;
-  /// Launches what is complete, where that is not left to the end.
+  /// Launches the buckets that are complete, unless the strategy leaves that to the end of backward.
   virtual void launch_complete() = 0;
   /// Reduces what finish_backward() is to reduce.
   virtual void complete_backward() = 0;
-  /// Ends a backward whose gradients nobody wants.
+  /// Ends a backward whose gradients are given up, after the collectives that other ranks may have begun.
   virtual void abandon_backward() = 0;
   virtual void clear_window() = 0;
   virtual void forget_bucket_sizes() {}
-  /// By [group][param]: whether it got a gradient in the window.
+  /// Tells, by [group][param], which parameters got a gradient in this window.
   virtual const std::vector<std::vector<bool>>& used() const = 0;
 
-  /// Sum over the ranks of the values of `bucket` (1-D, as space_ lays them) in the communication dtype, with
-  /// the factor before it.
+  /// Starts the sum over the ranks of a bucket's values, in the communication dtype. values: 1-D, as space_
+  /// lays them; they are multiplied by averaging.before first.
   Works start_sum(const Bucket& bucket, const at::Tensor& values);
   /// Whether the bucket is one parameter of `by_rows`.
   bool travels_by_rows(const Bucket& bucket) const;
-  /// The whole sum of such a bucket, with the factor before it.
+  /// Sums a bucket that travels by rows over the ranks, and waits. averaging.before is applied first.
   void sum_by_rows(const Bucket& bucket, const at::Tensor& values);
-  /// Waits, converts back where another dtype travelled.
+  /// Waits for the sum, and converts it back where it travelled in another dtype.
   void finish_sum(const at::Tensor& values, Works& works);
   void scale_after(const at::Tensor& tensor) const;
-  /// Of the gradients that are kept of a group.
+  /// Returns dtype and device of the gradients that are kept for a group.
   at::TensorOptions kept_options(size_t group) const;
-  /// Throws UsageError: what on_final() was told of this parameter was not its last gradient.
+  /// Throws UsageError: another gradient came after on_final()'s listener had the parameter's part.
   void refuse_late_gradient(size_t group, size_t param) const;
-  /// For what on_final() promises: whether somebody listens, in this backward; tells him.
+  /// Whether on_final() has a listener and this is the boundary's backward.
   bool gives_out() const { return boundary_ && on_final_; }
+  /// Passes a final part to the listener.
   void give_out(const OwnedPart& part);
 
   ParamStore& store_;

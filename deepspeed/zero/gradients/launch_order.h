@@ -20,7 +20,7 @@ class LaunchOrder {
   void mark_arrived(size_t group, size_t param);
   bool has_arrived(size_t group, size_t param) const { return arrived_[group][param]; }
   void open_gate(size_t bucket) { is_open_[bucket] = true; }
-  /// None for a parameter without elements.
+  /// The bucket that a parameter is in; nothing for a parameter without elements.
   std::optional<size_t> bucket_of(size_t group, size_t param) const;
   /// Whether the bucket of that parameter was handed out already.
   bool was_launched(size_t group, size_t param) const;

@@ -1,5 +1,10 @@
-// Stages 2 and 3: gradients are gathered in a transient buffer a bucket and travel as soon as it is complete;
-// only this rank's part of the sum is kept and accumulated.
+// Stages 2 and 3: every backward reduces, and a rank keeps only its own part of the sums.
+//
+// A gradient is copied into the transient buffer of its bucket when autograd has made it (gather), while it
+// is still in the caches, and its own memory is freed. A complete bucket is launched at once (launch); at
+// most two are under way, and the oldest is absorbed first (absorb_oldest): this rank's part is added to what
+// it keeps, on the device or in host memory (keep), and the buffer is free again. Gradients that come after
+// their bucket was launched wait in their parameters for a second round at the end (finish_round).
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -73,7 +78,7 @@ class PartitionedGradients : public GradReducer {
     open_ = false;
   }
 
-  // Another rank may have launched more buckets than this one, as far as its gradients were complete.
+  // Another rank may have launched buckets that this one has not: all ranks launch all of them.
   void abandon_backward() override { complete_backward(); }
 
   void forget_bucket_sizes() override { pool_.clear(); }
@@ -109,13 +114,13 @@ class PartitionedGradients : public GradReducer {
   /// A buffer with the gradients of a bucket.
   struct Gathered {
     size_t bucket;
-    // Of the pool, at least as large as the bucket; undefined: values is a gradient itself.
+    // Memory from pool_, at least as large as the bucket; undefined where `values` is a gradient itself.
     at::Tensor storage;
     at::Tensor values;  // (numel of the bucket), a view of storage
     Works works;
   };
 
-  /// What was launched is kept; what comes after is added to it.
+  /// Awaits all sums under way and keeps this rank's parts. Later rounds of the backward add to them.
   void finish_round() {
     while (!in_flight_.empty()) absorb_oldest();
     for (auto& group : gathered_) group.assign(group.size(), false);
@@ -181,7 +186,8 @@ class PartitionedGradients : public GradReducer {
     }
     if (oldest.storage.defined()) pool_.push_back({std::move(oldest.storage), std::move(is_free)});
     in_flight_.pop_front();
-    // An empty part as well: all ranks know that the step has begun, or none.
+    // The listener is told of an empty part too, so that either all ranks know that the step has begun, or
+    // none.
     if (gives_out()) give_out({bucket.group, part.in_kept});
   }
 
@@ -204,7 +210,7 @@ class PartitionedGradients : public GradReducer {
     return {};
   }
 
-  /// Of a bucket's values.
+  /// The dtype in which a bucket's gradients are gathered.
   at::ScalarType value_dtype(const Bucket& bucket) const { return store_.groups()[bucket.group].dtype; }
   int64_t bytes_of(const Bucket& bucket) const {
     return space_->numel(bucket) * static_cast<int64_t>(c10::elementSize(value_dtype(bucket)));
@@ -213,8 +219,8 @@ class PartitionedGradients : public GradReducer {
   // Buffers are kept from step to step: fresh pages cost as much as the copy into them.
   Gathered take_buffer(size_t index) {
     const Bucket& bucket = buckets_[index];
-    // What comes back from a reduction is read by its copy to the host still: there is one buffer more, so
-    // that the device does not wait for that copy at once.
+    // A reduced buffer is still being copied to the host: one buffer more lets the device go on without
+    // waiting for that copy.
     const bool has_all = !on_host_ || pool_.size() + in_flight_.size() > most_in_flight();
     if (pool_.empty() || !has_all) {
       int64_t largest = 0;

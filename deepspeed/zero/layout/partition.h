@@ -37,9 +37,9 @@ class FlatLayout {
   int64_t numel() const { return numel_; }  // without padding
   int64_t padded_numel() const { return padded_numel_; }
   int64_t partition_numel() const { return padded_numel_ / world_size_; }
-  /// In flat order.
+  /// The parameters in flat order.
   const std::vector<PlacedParam>& params() const { return params_; }
-  /// Of the parameter that was given at `index`.
+  /// The interval of the parameter that was given at `index`.
   Interval place(size_t index) const { return place_[index]; }
   Interval partition(int rank) const;
   /// Elements of a rank's partition that are padding.

@@ -37,16 +37,17 @@ class ShardLayout {
   /// Elements of a rank's shard of it, with padding: the same on all ranks.
   int64_t shard_numel(size_t index) const { return place_[index].numel(); }
   int64_t padded_numel(size_t index) const { return shard_numel(index) * world_size_; }
-  /// Of its shard in each rank's flat space.
+  /// The interval of its shard in each rank's flat space.
   Interval place(size_t index) const { return place_[index]; }
-  /// Which of its elements are in the rank's shard, in order, from the shard's begin on; the rest is padding.
+  /// The elements of the parameter that are in the rank's shard, from the shard's begin on; the rest is
+  /// padding.
   Interval elements(size_t index, int rank) const;
   /// Elements of the rank's shard of it that are padding.
   int64_t padding(size_t index, int rank) const;
 
-  /// Of one rank, with padding.
+  /// Elements of one rank's flat space, with padding.
   int64_t flat_numel() const { return place_.empty() ? 0 : place_.back().end; }
-  /// Of all parameters, without padding.
+  /// Elements of all parameters, without padding.
   int64_t numel() const { return numel_; }
   const std::vector<SubGroup>& sub_groups() const { return sub_groups_; }
   /// The parameters that meet `interval` of the rank's flat space, in order; padding is left out.

@@ -13,22 +13,22 @@
 
 namespace deepspeed::zero {
 
-/// Of one thread.
+/// Keeps the sums; one thread uses it.
 class HostSums {
  public:
   HostSums(at::Device device, bool pin_memory) : pin_memory_(pin_memory), stream_(device) {}
 
-  /// (numel) of host memory, zeros.
+  /// Makes host memory for a group's sums: (numel), zeros.
   at::Tensor make(int64_t numel, at::ScalarType dtype) const;
-  /// kept[place] = piece, or += it; `kept` is the group's, in host memory, `piece` on the device. Returns the
-  /// moment from which the piece's memory may be written.
+  /// Starts kept[place] = piece, or += piece where `adds`. kept: the group's sums in host memory; piece: on
+  /// the device. Returns the moment from which the piece's memory may be written.
   device::StreamEvent take(size_t group, const at::Tensor& kept, const Interval& place,
                            const at::Tensor& piece, bool adds);
-  /// Waits until what was taken of the part is there.
+  /// Waits until all pieces taken so far of the part have arrived.
   void wait_for(size_t group, const Interval& part) { hand_over(group, part)(); }
   void wait_for_all();
-  /// Returns that wait, for another thread to make: of what was taken so far of the part, this object knows
-  /// no more.
+  /// Hands the pending copies of `part` over: returns a function that waits for them, for another thread to
+  /// call.
   std::function<void()> hand_over(size_t group, const Interval& part);
 
  private:

@@ -10,7 +10,7 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr size_t kAhead = 2;  // of the one that next() returns
+constexpr size_t kAhead = 2;  // so many copies are started ahead of what next() returns
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// What a step in host memory exchanges with the device where the model is: the gradients of a slice come in
-// while the one before is stepped, its new weights leave while the next one is.
+// Moves data between the host, where the optimizer steps, and the device, where the model is. The gradients
+// of a slice come in while the slice before is stepped; its new weights leave while the next one is stepped.
 #pragma once
 
 #include <array>
@@ -13,29 +13,32 @@
 
 namespace deepspeed::zero {
 
-/// Of one thread.
+/// Makes the transfers of a step; one thread uses it.
 class HostTransfers {
  public:
-  /// Where the device is a CPU, nothing need be copied: is_apart() is false, unless `always_copies`.
+  /// device: where the model is. On a CPU nothing need be copied: is_apart() is false, unless
+  /// `always_copies`.
   HostTransfers(at::Device device, bool pin_memory, bool always_copies);
 
-  /// Whether the device's memory is another one than the host's. If not, nothing else here is called.
+  /// Whether the device has memory of its own. If not, nothing else here is called.
   bool is_apart() const { return is_apart_; }
 
-  /// What next() will return, one after the other: 1-D tensors, of the device, or of the host already.
-  /// `sends_back`: some of them are to go back.
+  /// Announces the tensors that next() will return, one after the other: 1-D, on the device or on the host
+  /// already. sends_back: some of them are to go back.
   void expect(std::vector<at::Tensor> sources, bool sends_back = false);
-  /// The next one in host memory. It has its values until the second call from then.
+  /// Waits for the next announced tensor and returns it in host memory, valid until the second call from
+  /// then.
   at::Tensor next();
-  /// to = what next() returned last, of the device, as it is now; it is the caller's no longer.
+  /// Starts the copy of what next() returned last, as it is now, to `to` on the device. The caller must not
+  /// use that memory any more.
   void send_back(const at::Tensor& to);
 
-  /// (numel) in host memory for values that send() takes, which follows before the next call.
+  /// Returns host memory, (numel), for values that send() takes; send() follows before the next call.
   at::Tensor outgoing(int64_t numel, at::ScalarType dtype);
-  /// to = from, on the device; `from` is what outgoing() returned last, or host memory that stays as it is
-  /// until what the device is given after finish().
+  /// Starts the copy of `from` to `to` on the device. from: what outgoing() returned last, or host memory that
+  /// does not change until the device reaches what it is given after finish().
   void send(const at::Tensor& to, const at::Tensor& from);
-  /// What the device is given from here on comes after all that was sent.
+  /// Makes the device's current stream wait for all that was sent.
   void finish();
 
  private:
@@ -53,10 +56,10 @@ class HostTransfers {
   const bool is_apart_;
   device::SideStream in_, out_;
   std::vector<at::Tensor> sources_;
-  std::vector<at::Tensor> arriving_;  // the host's, of the sources that were started
+  std::vector<at::Tensor> arriving_;  // in host memory, for the sources that were started
   size_t num_taken_ = 0;
   size_t num_sent_ = 0;
-  // Two that are used, two that are on their way, and two that are on their way back, if any are.
+  // Holds two buffers in use, two on their way in, and two on their way back where some are sent back.
   std::vector<Buffer> incoming_;
   std::array<Buffer, 2> outgoing_;
 };

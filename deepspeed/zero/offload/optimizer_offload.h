@@ -22,7 +22,7 @@ struct OptimizerOffload {
   /// others, by a worker on `worker_cores`. Where overflows are checked, what was stepped is taken back.
   bool super_offload = false;
   device::Cores worker_cores = {};
-  /// On a CPU, whose memory is the host's: copy to and fro as if it were another one.
+  /// Copies on a CPU as if the model's memory were another one than the host's; for tests.
   bool always_copies = false;
 
   bool is_on() const { return device != OffloadDevice::kNone; }

@@ -13,7 +13,7 @@
 namespace deepspeed::zero {
 namespace {
 
-/// (n): all bytes of the storage.
+/// Returns all bytes of the storage as a tensor, (n).
 at::Tensor bytes_of_storage(const c10::Storage& storage) {
   const auto bytes = static_cast<int64_t>(storage.nbytes());
   return at::empty({0}, at::TensorOptions().dtype(at::kByte).device(storage.device()))

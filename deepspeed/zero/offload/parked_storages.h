@@ -9,13 +9,14 @@
 
 namespace deepspeed::zero {
 
-/// Until restore(), reading or writing what is parked ends the process: the owner keeps others away.
+/// Holds the parked bytes. Until restore(), reading or writing a parked tensor ends the process: the owner
+/// keeps others away.
 class ParkedStorages {
  public:
-  /// The whole storage of `tensor`, with whatever else lies in it; once, however often it is parked.
-  /// pin_memory: into page-locked memory. non_blocking: the copy is done where the current stream is.
+  /// Parks the whole storage of `tensor`, with whatever else lies in it; a second call for it does nothing.
+  /// pin_memory: into page-locked memory. non_blocking: the current stream makes the copy.
   void park(const at::Tensor& tensor, bool pin_memory, bool non_blocking);
-  /// All of them, into fresh memory of their devices.
+  /// Moves all parked storages back, into fresh memory of their devices.
   void restore(bool non_blocking);
 
   bool empty() const { return parked_.empty(); }

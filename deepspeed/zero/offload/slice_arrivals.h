@@ -14,7 +14,7 @@ struct OwnedPart {
   Interval interval;
 };
 
-/// Of one backward.
+/// Counts the arrivals of one backward.
 class SliceArrivals {
  public:
   /// parts: all that will arrive, each once.

@@ -1,3 +1,12 @@
+// A pass over units whose tensors live in a file, in a pipeline of one to three slots of memory.
+//
+// For each unit of for_each(): its read is awaited, and with pipeline_read the next unit's read is started
+// into the next slot; bind() makes the unit's tensors point into its slot; the caller's work runs;
+// take_back() copies tensors that the work has replaced; the write is started; take_over() adds tensors that
+// are new, for example moments after the first step; unbind() leaves the tensors without elements. Without
+// pipeline_write the write is awaited here, else before its slot is read into again (start_read). The first
+// pass makes the file grow: each new tensor is given its place with fallocate, so that a full disk is an
+// error here and not in a write.
 #include "deepspeed/zero/offload/state_swapper.h"
 
 #include <algorithm>
@@ -68,7 +77,7 @@ int64_t StateSwapper::buffer_bytes() const {
   return bytes;
 }
 
-/// Nothing is under way.
+/// Makes the slots as large as the largest unit. No transfer may be under way.
 void StateSwapper::make_slots() {
   if (io_ && slots_.front().memory.size() >= largest_unit_) return;
   io_.reset();
@@ -102,7 +111,7 @@ void StateSwapper::add_extent(Unit& unit, const at::Tensor& tensor) {
   file_bytes_ += int64_t(reserved);
 }
 
-/// Tensors of the unit that are not on the disk yet go there.
+/// Writes the unit's tensors that are not on the disk yet.
 void StateSwapper::take_over(size_t number) {
   const std::vector<at::Tensor> tensors = tensors_of_(number);
   Unit& unit = units_[number];
@@ -193,14 +202,14 @@ void StateSwapper::check(int error, const char* what) const {
                  options_.folder, ": ", std::strerror(error));
 }
 
-/// After an error: what is under way no longer matters, but it uses the slots.
+/// Awaits all transfers after an error: their results no longer matter, but they use the slots.
 void StateSwapper::finish_all() noexcept {
   for (Slot& slot : slots_) {
     for (Transfers* transfers : {&slot.reads, &slot.writes}) {
       try {
         finish(*transfers);
       } catch (const std::exception&) {
-        // The first error is the one that is thrown.
+        // for_each() throws the first error.
       }
     }
   }
@@ -245,7 +254,8 @@ bool StateSwapper::are_complete(const std::vector<size_t>& units) const {
 void StateSwapper::for_each(const std::vector<size_t>& units, Access access,
                             const std::function<void(size_t)>& work) {
   make_slots();
-  // New tensors come and go with their unit, between others that stay: in the heap they would add up.
+  // New tensors come and go with their unit, between allocations that stay: in the heap their gaps would add
+  // up.
   std::optional<device::LargeBlocksInPages> pages;
   if (access == Access::kChange && !are_complete(units)) pages.emplace();
   try {

@@ -37,11 +37,12 @@ struct StateSwapperOptions {
   std::function<void(const SwapSpan&)> observe = nullptr;  // told of each part of a pass, for timelines
 };
 
-/// Of one thread. Its file has no name: it is gone with the process, however that ends.
+/// Swaps the state of one rank; one thread uses it. Its file has no name: it is gone with the process,
+/// however that ends.
 class StateSwapper {
  public:
-  /// What of a unit is on the disk: contiguous CPU tensors, in the same order each time. More may follow
-  /// later.
+  /// Returns the tensors of a unit that live on the disk: contiguous, on the CPU, always in this order. Later
+  /// calls may return more.
   using TensorsOf = std::function<std::vector<at::Tensor>(size_t unit)>;
   enum class Access { kRead, kChange };
 
@@ -51,21 +52,20 @@ class StateSwapper {
   StateSwapper(const StateSwapper&) = delete;
   StateSwapper& operator=(const StateSwapper&) = delete;
 
-  /// Calls `work` with each unit in order, whose tensors have their data meanwhile, and no elements else. A
-  /// tensor that a unit did not have before is taken over after its `work`, and so is one that `work` put in
-  /// the place of another, of its size; with kRead nothing is written.
-  /// Throws IoError, naming folder and bytes, where the disk is full or fails, ConfigError where buffer_count
-  /// is too small for a unit. After an error the units that are not in memory are as they were before.
+  /// Calls `work` with each unit in order; the unit's tensors have their data only during that call. With
+  /// kChange the new values are written, and tensors that the unit did not have before, or that `work` put in
+  /// the place of another of the same size, are taken over; with kRead nothing is written. Throws IoError,
+  /// naming folder and bytes, where the disk is full or fails, ConfigError where buffer_count is too small
+  /// for a unit. After an error the units that are not in memory are as they were before.
   void for_each(const std::vector<size_t>& units, Access access, const std::function<void(size_t)>& work);
 
-  /// Of the memory through which units pass.
+  /// The bytes of the memory through which units pass.
   int64_t buffer_bytes() const;
-  /// On the disk.
+  /// The bytes on the disk.
   int64_t file_bytes() const { return file_bytes_; }
 
  private:
-  /// A tensor's place. In memory it is at the same distance from the slot's begin as in the file from the
-  /// unit's.
+  /// The place of a unit's tensor, in the file and in the slot of memory that the unit gets.
   struct Extent {
     uint64_t in_file = 0;
     size_t bytes = 0;  // of its elements
@@ -113,7 +113,7 @@ class StateSwapper {
   size_t largest_unit_ = 0;  // bytes in a slot
   std::unordered_map<size_t, Unit> units_;
   std::vector<Slot> slots_;
-  std::unique_ptr<io::AsyncIo> io_;  // after the memory that it uses
+  std::unique_ptr<io::AsyncIo> io_;  // declared last: it stops before the memory that it uses is freed
 };
 
 }  // namespace deepspeed::zero

@@ -6,7 +6,8 @@
 
 namespace deepspeed::zero {
 
-// A thread begins on the first CUDA device, where work on another one's events would leave a context.
+// A new thread has the first CUDA device as its own; waiting for another device's events there would leave a
+// context on the first.
 StepAhead::StepAhead(const device::Cores& cores, at::Device device) : worker_(cores) {
   if (device.is_cuda()) worker_.add([device] { device::set_cuda_device(device.index()); });
 }

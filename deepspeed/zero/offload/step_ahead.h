@@ -16,11 +16,11 @@
 
 namespace deepspeed::zero {
 
-/// What was begun in one window, from its first slice to end(). Of one thread at a time; the steps themselves
-/// run in the worker.
+/// Follows the step of one window, from its first slice to end(). One thread at a time calls it; the steps
+/// themselves run in the worker.
 class StepAhead {
  public:
-  /// Returns the sum of squares of the slice's gradient, and whether the slice was stepped.
+  /// What a step returns: the sum of squares of the slice's gradient, and whether the slice was stepped.
   struct Outcome {
     double sum_of_squares = 0.0;
     bool is_stepped = false;
@@ -31,26 +31,27 @@ class StepAhead {
   StepAhead(const device::Cores& cores, at::Device device);
 
   bool has_begun() const { return arrivals_.has_value(); }
-  /// slices: all; parts: what their gradients arrive in. `groups` are as the steps will use them.
+  /// Begins a window. slices: all of them; parts: the pieces in which their gradients arrive; groups: as the
+  /// steps will use them.
   void begin(std::vector<OwnedPart> slices, const std::vector<OwnedPart>& parts,
              const std::vector<optim::ParamGroup>& groups);
-  /// Of a group as it was at begin().
+  /// The hyperparameters of a group as they were at begin().
   const optim::Hyperparameters& options(size_t group) const { return options_[group]; }
-  /// The first group whose hyperparameters are other ones than at begin().
+  /// The first group whose hyperparameters have changed since begin().
   std::optional<size_t> changed_group(const std::vector<optim::ParamGroup>& groups) const;
   /// Notes a part of the gradients; returns the slices that are complete with it.
   std::vector<size_t> note(const OwnedPart& part) { return arrivals_->note(part); }
 
   /// Gives a slice to the worker.
   void add(size_t slice, Step step);
-  /// The slices that were given to it, in that order.
+  /// The slices that were given to the worker, in that order.
   const std::vector<size_t>& order() const { return order_; }
   bool was_given(size_t slice) const { return places_[slice].has_value(); }
   /// Waits for the slice's step. Throws what a step has thrown.
   Outcome outcome(size_t slice);
-  /// Waits for all of them. Throws as outcome().
+  /// Waits for all slices. Throws what a step has thrown.
   void wait() { worker_.wait(); }
-  /// Waits for all of them, whatever they throw.
+  /// Waits for all slices, whatever they throw, and ends the window.
   void end() noexcept;
 
  private:
@@ -60,7 +61,7 @@ class StepAhead {
   std::vector<std::optional<size_t>> places_;    // [slice], in order_
   std::vector<Outcome> outcomes_;                // [slice]
   int64_t num_before_ = 0;                       // pieces of work of former windows
-  device::OrderedWorker worker_;                 // the last: it ends first
+  device::OrderedWorker worker_;  // declared last, so that it stops before the data that it uses is destroyed
 };
 
 }  // namespace deepspeed::zero

@@ -7,8 +7,8 @@
 
 namespace deepspeed::zero {
 
-/// Of the bits of `values`, a dense tensor with memory: of two that differ it is the same by chance alone,
-/// one in 2^64. Tensors of a device are copied to the host in pieces.
+/// Hashes the bits of `values`, a dense tensor with memory. Two tensors that differ have the same hash by
+/// chance alone, once in 2^64. Tensors of a device are copied to the host in pieces.
 uint64_t fingerprint(const at::Tensor& values);
 
 }  // namespace deepspeed::zero

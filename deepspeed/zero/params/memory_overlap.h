@@ -16,11 +16,12 @@ class StorageRecord;
 
 class MemoryOverlap {
  public:
-  /// A parameter that gets other memory. Throws UsageError that names both where it shares memory with one
-  /// that was added before, which must live still. A parameter on the meta device and one without elements
-  /// share none; nor do two whose elements may lie between each other's, as two blocks of columns do.
+  /// Adds a parameter that gets other memory. Throws UsageError, naming both, where it shares memory with one
+  /// that was added before and lives still. Parameters on the meta device or without elements share none; two
+  /// whose elements may lie between each other's, such as two blocks of columns, are not taken to share.
   void add(const NamedTensor& param);
-  /// Throws the same where a tensor that keeps its memory shares it with a parameter. what: "buffer".
+  /// Throws UsageError, naming both, where a tensor that keeps its memory shares it with an added parameter.
+  /// what: what the tensor is, such as "buffer".
   void check(const char* what, const NamedTensor& tensor) const;
 
  private:

@@ -11,7 +11,8 @@ class Module;
 
 namespace deepspeed::zero {
 
-/// Of the module and its children, each tensor once, under its first name, in order of registration.
+/// Lists the parameters of the module and its children: each tensor once, under its first name, in order of
+/// registration.
 std::vector<NamedTensor> named_parameters(const torch::nn::Module& module);
 
 }  // namespace deepspeed::zero

@@ -22,7 +22,7 @@ void check_param(const NamedTensor& param, const ParamStore::Options& options, c
                     ", the others on ", device, "; move the model to one device first");
 }
 
-// Moves the parameters into one flat buffer, one at a time, so that never more than one lives twice.
+// Moves the parameters into one flat buffer, one at a time, so that at most one takes memory twice.
 at::Tensor flatten(const std::vector<NamedTensor>& params, const FlatLayout& layout, at::ScalarType dtype,
                    const at::Device& device) {
   const c10::NoGradGuard no_grad;

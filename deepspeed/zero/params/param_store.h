@@ -23,10 +23,10 @@ namespace deepspeed::zero {
 struct StoredGroup {
   std::vector<NamedTensor> params;
   FlatLayout layout;
-  // The model's; of a model in fp32 the group's parameters may be fp64.
+  // The model's dtype; in a model of fp32 a group's parameters may be fp64.
   at::ScalarType dtype = at::kFloat;
-  // (layout.padded_numel()) in that dtype; the parameters are views of it. At stage 3 this rank's
-  // shards alone, where the store's home says; undefined where that is a disk.
+  // (layout.padded_numel()) in that dtype; the parameters are views of it. At stage 3 it has this rank's
+  // shards alone, where the store's home is; undefined where that is a disk.
   at::Tensor flat;
 };
 
@@ -49,20 +49,21 @@ class ParamStore {
   std::vector<StoredGroup>& groups() { return groups_; }
   const std::vector<StoredGroup>& groups() const { return groups_; }
   std::vector<FlatLayout> layouts() const;
-  /// What the model's parameters were cast to; fp32 where they were not, and may be fp64.
+  /// The dtype that the model's parameters were cast to. kFloat also means not cast: then some may be fp64.
   at::ScalarType dtype() const { return dtype_; }
   bool has_doubles() const;
-  /// Of the parameters as operators see them, and so of their gradients: of most, and of a group.
+  /// Device and dtype of most parameters as operators see them, and so of their gradients.
   at::TensorOptions options() const;
+  /// Device and dtype of a group's parameters, and so of their gradients.
   at::TensorOptions options(size_t group) const { return options().dtype(groups_[group].dtype); }
-  /// Of the masters of a group: fp32, or fp64 where the parameters are.
+  /// The dtype of a group's masters: fp32, or fp64 where the parameters are.
   at::ScalarType master_dtype(size_t group) const {
     return groups_[group].dtype == at::kDouble ? at::kDouble : at::kFloat;
   }
-  /// In memory.
+  /// Bytes of the parameters that lie in memory.
   virtual int64_t bytes() const;
-  /// The name of a parameter that got other memory than this store has given it, as set_data(), torch::load()
-  /// and Module::to() do it: no update reaches the model there. Nothing where none did.
+  /// The name of a parameter that set_data(), torch::load() or Module::to() has given other memory since,
+  /// where no update reaches the model. Nothing where there is none.
   virtual std::optional<std::string> name_of_replaced() const;
 
   /// Copies rank `root`'s values to all ranks.
@@ -71,18 +72,20 @@ class ParamStore {
   /// Stage 3: how the shards of a group lie in its `flat`. Null at other stages.
   virtual const ShardLayout* shards(size_t) const { return nullptr; }
   virtual ParamHome home() const { return ParamHome::kDevice; }
-  /// Stage 3: of a parameter of a group; null for one without elements.
+  /// Stage 3: this rank's shard of a group's parameter; null for one without elements.
   virtual std::shared_ptr<Shard> shard(size_t, size_t) const { return nullptr; }
-  /// Stage 3: of what is on a disk, and of the memory through which it passes.
+  /// Stage 3: bytes of the shards on a disk.
   virtual int64_t disk_bytes() const { return 0; }
+  /// Stage 3: bytes of the memory through which shards on a disk pass.
   virtual int64_t buffer_bytes() const { return 0; }
   /// Stage 3: before elements of the group's flat tensor are written, waits until no device copies from them.
   virtual void wait_for_reads(size_t, const Interval&) const {}
   /// Stage 3: waits for shards that were started to be written. Throws IoError, on this rank alone.
   virtual void finish_writes() {}
-  /// Stage 3: after shards were updated, what is whole of the parameters is stale. Talks to no rank.
+  /// Stage 3: drops what is whole of the parameters after their shards were updated. Talks to no rank.
   virtual void shards_changed() {}
-  /// Stage 3: the group's parameters whose shards somebody else changed since the last call.
+  /// Stage 3: the group's parameters that were written from outside (GatheredParameters, a load) since the
+  /// last call.
   virtual std::vector<size_t> take_set(size_t) { return {}; }
 
  protected:

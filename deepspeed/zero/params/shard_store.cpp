@@ -1,3 +1,12 @@
+// Partitions a model at the start of stage 3. The order of events in the constructor, on all ranks:
+//
+// 1. Everything that a caller can do wrong is checked (check_all) before anything changes.
+// 2. Places for the shards are made, in memory or on a disk; the ranks tell each other whether that worked
+//    (on_all_ranks), so that a full disk on one of them is an error on all.
+// 3. Parameters follow each other (partition): one that is partitioned already moves its shard; the others
+// are
+//    sent by rank 0, small ones together, and each rank keeps its part (partition_whole). At most one
+//    message's parameters are whole twice at a time.
 #include "deepspeed/zero/params/shard_store.h"
 
 #include <algorithm>
@@ -93,7 +102,7 @@ std::vector<int64_t> numels_of(const std::vector<NamedTensor>& params) {
   return numels;
 }
 
-/// scratch: memory for those that follow one another from a disk.
+/// Copies a shard's values to another one. scratch: memory for shards on a disk, used again by the next call.
 void move_values(Shard& from, Shard& to, at::Tensor& scratch) {
   if (from.memory().defined()) return to.write(from.memory());
   const bool fits = scratch.defined() && scratch.numel() >= from.numel() && scratch.dtype() == from.dtype();
@@ -103,7 +112,7 @@ void move_values(Shard& from, Shard& to, at::Tensor& scratch) {
   to.write(values);
 }
 
-/// The end of the whole parameters from `first` on that one message takes: a large one travels alone.
+/// Returns the end of the whole parameters from `first` on that travel in one message. A large one is alone.
 size_t end_of_message(const std::vector<NamedTensor>& params, size_t first) {
   constexpr int64_t kMostTogether = 256 * 1024;  // elements
   int64_t numel = params[first].tensor.numel();
@@ -174,7 +183,7 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
     const size_t index = storages.size();
     const at::Tensor& param = params[index].tensor;
     if (param.numel() == 0) {
-      // Nothing to partition; what it is joined with takes its dtype from it too.
+      // There is nothing to partition, but a tensor that it is joined with takes its dtype from it too.
       if (param.scalar_type() != dtype) param.set_data(param.detach().to(dtype));
       storages.push_back(nullptr);
     } else if (const auto built = partitioned_storage_of(param)) {
@@ -187,7 +196,7 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
   return storages;
 }
 
-/// Those from `first` to `end`, whose values travel together: rank 0's.
+/// Partitions the parameters from `first` to `end`, whose values travel together from rank 0.
 void ShardStore::partition_whole(const std::vector<NamedTensor>& params, size_t first, size_t end,
                                  const ShardLayout& layout, const std::vector<std::shared_ptr<Shard>>& shards,
                                  at::ScalarType dtype, Storages& storages) {
@@ -203,7 +212,7 @@ void ShardStore::partition_whole(const std::vector<NamedTensor>& params, size_t 
     const at::Tensor& param = params[index].tensor;
     const Interval own = layout.elements(index, group.rank());
     shards[index]->write(values.narrow(0, begin + own.begin, own.numel()));
-    // In the order of the shards, before it is armed; no bytes are copied.
+    // Its elements must be in the order of the shards before it is armed; no bytes are copied.
     if (!param.is_contiguous()) param.set_data(values.narrow(0, begin, param.numel()).view(param.sizes()));
     begin += param.numel();
     storages.push_back(pool_->partition(param, params[index].name, shards[index]));

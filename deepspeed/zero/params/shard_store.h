@@ -1,5 +1,5 @@
-// The parameters of a model under stage 3: of each parameter this rank holds one shard, in the flat space of
-// its group (shard_layout.h); what is whole of them is the pool's matter.
+// The parameters of a model under stage 3. This rank holds one shard of each, in the flat space of its group
+// (shard_layout.h); the pool (gather_pool.h) makes them whole.
 #pragma once
 
 #include <memory>
@@ -29,20 +29,20 @@ class ShardStore : public ParamStore {
     ShardHomeOptions home = {};
   };
 
-  /// Partitions the parameters of an already built model in place, one after the other: rank 0's values,
-  /// cast. Of what a zero::Init or a store that is gone has partitioned the shards alone move. The tensors
-  /// keep their identity and sizes. Collective. Throws UsageError, naming the parameter, where it is not a
-  /// dense floating point tensor, shares memory with another one, stands in two groups, or is partitioned
-  /// already, by another engine; CommError. frozen: parameters that no optimizer updates; they are
-  /// partitioned as well, but stand in no group. Where there can be no shards on one rank, e.g. since its
-  /// disk is full, all throw IoError.
+  /// Partitions the parameters of a built model in place, one after the other, with rank 0's values, cast.
+  /// What a zero::Init, or a store that is gone, has partitioned only moves its shards. The tensors keep
+  /// their identity and sizes. frozen: parameters that no optimizer updates; they are partitioned as well,
+  /// but stand in no group. Collective. Throws UsageError, naming the parameter, where it is not a dense
+  /// floating point tensor, shares memory with another one, stands in two groups, or is partitioned by
+  /// another engine that lives; CommError. Where one rank cannot place its shards, e.g. since its disk is
+  /// full, all throw IoError.
   ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector<NamedTensor> frozen,
              const comm::ProcessGroup& group, const Options& options);
   /// The parameters stay partitioned; another store may take them over.
   ~ShardStore() override;
 
   const std::shared_ptr<GatherPool>& pool() const { return pool_; }
-  /// Of the parameters of a group; null for one without elements.
+  /// The storages of a group's parameters; null for one without elements.
   const Storages& storages(size_t group) const { return storages_[group]; }
   const std::vector<NamedTensor>& frozen() const { return frozen_; }
   const Storages& frozen_storages() const { return frozen_storages_; }

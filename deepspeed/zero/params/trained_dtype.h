@@ -18,8 +18,8 @@ inline at::ScalarType trained_dtype(const at::Tensor& tensor, at::ScalarType mod
 /// sparse, or in 16 bits where the model is not cast.
 void check_trained_dtype(const char* where, const NamedTensor& param, at::ScalarType model);
 
-/// Of all parameters of a group, at least one. Throws UsageError, naming the first that has another than the
-/// ones before.
+/// Returns the trained dtype that all of a group's parameters, at least one, share. Throws UsageError, naming
+/// the first parameter with another one.
 at::ScalarType trained_dtype_of_group(const char* where, const std::vector<NamedTensor>& params,
                                       at::ScalarType model);
 

@@ -1,6 +1,5 @@
-// Which of the parameters that are used next are whole, on their way or missing, in the order of their use,
-// and which of them are to be gathered now. A pure value, whose calls take time that does not grow with the
-// number of parameters, but for its logarithm.
+// Knows which of the parameters that are used next are whole, on their way or missing, in the order of use,
+// and which to gather now. A pure value: each call takes time that grows as the logarithm of their number.
 #pragma once
 
 #include <cstddef>
@@ -19,26 +18,27 @@ class AheadSlots {
   struct Item {
     Kind kind = Kind::kNothing;
     int64_t numel = 0;
-    int type = 0;  // those of one type can be gathered together
+    int type = 0;  // items of one type can be gathered together
   };
 
-  /// Empty ones.
+  /// Makes all slots empty.
   void reset(size_t num_slots);
   void set(size_t slot, const Item& item);
   size_t size() const { return items_.size(); }
 
-  /// The missing ones, in order, that fit into `room` elements, up to the first that does not or is of
-  /// another type than those before it; none where the elements that are whole or on their way before that
-  /// are more: what is little beside what is there waits until there is more of it.
+  /// Returns the missing slots to gather now, in order: as many of one type as fit into `room` elements. It
+  /// returns none while more elements are there ahead of them than they have: prefetches are batched, and
+  /// start only when at least as much is missing as is already gathered ahead.
   std::vector<size_t> to_gather(int64_t room) const;
-  /// One after the other: the first missing one, if it fits and nothing before it is on its way.
+  /// Gathers one after the other: returns the first missing slot, if it fits and nothing before it is on its
+  /// way.
   std::vector<size_t> next_to_gather(int64_t room) const;
-  /// The first missing one from `slot` on; size() where there is none.
+  /// Returns the first missing slot from `slot` on; size() where there is none.
   size_t first_missing(size_t slot = 0) const;
 
  private:
   struct First {
-    const PrefixSums* missing = nullptr;  // of its type; null: nothing is missing
+    const PrefixSums* missing = nullptr;  // the sums of its type; null: nothing is missing
     size_t slot = 0;
     size_t of_another_type = 0;
   };

@@ -19,26 +19,26 @@ class PartitionedStorage;
 /// Not thread-safe by itself.
 class AheadWindow {
  public:
-  /// What it asks of the pool.
+  /// The questions that the window asks the pool.
   struct Source {
     std::function<size_t(uint64_t key)> num_storages;                        // that the key can have, at most
     std::function<std::vector<PartitionedStorage*>(uint64_t key)> storages;  // that it has, in order
     std::function<AheadSlots::Item(const PartitionedStorage&)> item;
   };
 
-  /// max_numel, holds_next: of a TraceWindow.
+  /// max_numel and holds_next are those of TraceWindow.
   AheadWindow(int64_t max_numel, bool holds_next, Source source)
       : is_used_(max_numel > 0), window_(max_numel, holds_next), source_(std::move(source)) {}
 
-  /// Moves to the position of the trace; null: no pass follows one, so nothing is known.
+  /// Moves the window to the position of the trace. With null no pass follows a trace, so nothing is known.
   void follow(const UseTrace* trace);
   void close();
 
-  /// The storage's item is another one.
+  /// Asks for the storage's item again, after its state has changed.
   void recount(const PartitionedStorage& storage);
-  /// `storage` is the one of `key` from here on.
+  /// Puts `storage` in the place of the one that `key` had.
   void replace(const UseTrace* trace, uint64_t key, PartitionedStorage& storage);
-  /// The storage is gone.
+  /// Removes a storage that is gone.
   void forget(const PartitionedStorage& storage);
 
   const AheadSlots& slots() const { return slots_; }

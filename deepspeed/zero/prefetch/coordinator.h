@@ -14,27 +14,30 @@ namespace deepspeed::zero {
 /// a forward and its backward in one window; kAny says nothing.
 enum class AccessMode { kAny, kTraining, kForward, kBackward, kEvaluation };
 
-/// Of all ranks the same, so that all gather the same ahead. Not thread-safe by itself.
+/// Makes the same decisions on every rank, so that all ranks prefetch the same parameters. The caller holds a
+/// lock.
 class Coordinator {
  public:
-  /// max_reuse_distance: what is used again after at most so many elements of other uses stays whole until
-  /// then.
+  /// max_reuse_distance: a parameter stays whole between two uses with at most so many elements of other uses
+  /// between them.
   explicit Coordinator(int64_t max_reuse_distance) : max_reuse_distance_(max_reuse_distance) {}
 
   void begin_pass(AccessMode mode);
   void end_pass();
-  /// Returns whether the pass, which followed a trace so far, leaves it here.
+  /// Notes a use; returns whether the pass leaves the trace here that it has followed so far.
   bool note_use(uint64_t key, int64_t numel);
   /// The trace that the pass follows; null where it follows none.
   const UseTrace* followed() const;
-  /// What a further evaluation begins with, where the last pass was one: they follow one another.
+  /// Returns the keys with which the next evaluation begins, where the last pass was one: evaluations follow
+  /// one another, so their beginning can be gathered ahead.
   std::vector<uint64_t> next_pass(int64_t max_numel) const;
-  /// Whether it stays whole after its latest use; without a trace all does, as long as there is room.
+  /// Whether the parameter stays whole after its latest use. Without a trace all do, as long as there is
+  /// room.
   bool stays(uint64_t key) const;
-  /// Whether it is used last in a forward, or was in the forward that ended last, and stays whole for the
-  /// backward that follows.
+  /// Whether the parameter stays whole from the end of a forward for the backward that follows: it is used
+  /// last in the forward that runs, or was in the one that ended last.
   bool stays_for_backward(uint64_t key) const;
-  /// Whether a backward runs that does not use it again, as far as a trace says so.
+  /// Whether a backward runs whose trace does not use the parameter again.
   bool is_over_in_backward(uint64_t key) const;
 
  private:

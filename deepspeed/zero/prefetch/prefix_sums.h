@@ -12,21 +12,21 @@ namespace deepspeed::zero {
 
 class PrefixSums {
  public:
-  /// A list of zeros.
+  /// Makes a list of zeros.
   explicit PrefixSums(size_t size = 0) : tree_(size + 1, 0) {}
 
   size_t size() const { return tree_.size() - 1; }
   void add(size_t index, int64_t value) {
     for (size_t node = index + 1; node < tree_.size(); node += lowest_bit(node)) tree_[node] += value;
   }
-  /// Of the elements below `index`.
+  /// Returns the sum of the elements below `index`.
   int64_t before(size_t index) const {
     int64_t sum = 0;
     for (size_t node = index; node > 0; node -= lowest_bit(node)) sum += tree_[node];
     return sum;
   }
-  /// The first element with which the sum of all up to it is above `limit`; size() where there is none. No
-  /// element is negative, nor is the limit.
+  /// Returns the first element with which the sum of all up to it is above `limit`; size() where there is
+  /// none. No element is negative, nor is the limit.
   size_t first_above(int64_t limit) const {
     size_t index = 0;
     for (size_t step = std::bit_floor(size() | 1); step > 0; step /= 2) {

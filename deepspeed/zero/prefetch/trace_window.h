@@ -12,20 +12,20 @@ namespace deepspeed::zero {
 
 class TraceWindow {
  public:
-  /// max_numel: of all that is in it together, each key counted once; 0: nothing. holds_next: what comes next
-  /// is in it however large it is, unless max_numel is 0.
+  /// max_numel: how many elements the window holds, each key counted once; 0: none. holds_next: the next use
+  /// is in the window however large it is, unless max_numel is 0.
   TraceWindow(int64_t max_numel, bool holds_next) : max_numel_(max_numel), holds_next_(holds_next) {}
 
-  /// Called with the place of a use: of each key in the window its first one there.
+  /// Is called with the place of a key's first use in the window.
   using Visit = std::function<void(size_t place)>;
 
-  /// Moves to the position of the trace, which a pass follows. A key that leaves may come again with its next
-  /// use.
+  /// Moves the window to the position of the trace, which a pass follows. A key that leaves may enter again
+  /// with its next use.
   void follow(const UseTrace& trace, const Visit& leave, const Visit& enter);
-  /// It is empty; follow() begins anew, wherever the trace is.
+  /// Empties the window; follow() begins anew, wherever the trace is.
   void close() { is_open_ = false; }
   bool is_open() const { return is_open_; }
-  /// Whether the use at `place`, which is not before the position, is in it, be it as the first of its key.
+  /// Whether the use at `place`, which is not before the position, is in the window, first of its key or not.
   bool reaches(size_t place) const { return is_open_ && place < end_; }
 
  private:

@@ -1,6 +1,6 @@
-// In which order a kind of pass (a training step's forward, an evaluation, ...) uses its parameters: recorded
-// in the first one, followed in later ones, so that one knows what comes next. A pure value: no tensor, no
-// group. Every call but begin(), end() and beginning() takes the same time however long the pass is.
+// Records in which order a kind of pass (a forward of training, an evaluation, ...) uses its parameters: the
+// first pass writes the trace, later ones follow it, so that what comes next is known. A pure value: no
+// tensor, no group. Calls but begin(), end() and beginning() take the same time however long the pass is.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ class UseTrace {
     int64_t numel = 0;  // its elements
   };
 
-  /// A pass begins: it follows the trace, if there is one.
+  /// Begins a pass, which follows the trace, if there is one.
   void begin();
-  /// The pass uses this next; several uses in a row count as one. Where the trace says something else, it is
-  /// recorded anew from here on.
+  /// Notes the pass's next use; several uses of one key in a row count as one. Where the trace says something
+  /// else, it is recorded anew from here on.
   void use(const Entry& entry);
-  /// The pass is over: what the trace says beyond it is forgotten.
+  /// Ends the pass, and forgets what the trace says beyond it.
   void end();
 
   /// Whether the pass has followed the trace so far, and there is one: only then what lies ahead is known.
@@ -32,22 +32,24 @@ class UseTrace {
   /// Elements of the uses between the latest use and the next one of `key`; none where the pass does not use
   /// it again.
   std::optional<int64_t> distance_to(uint64_t key) const;
-  /// As distance_to(), of a further pass, from its begin on.
+  /// Returns the elements used before `key` in the next pass, from its start; nothing where it does not use
+  /// it.
   std::optional<int64_t> distance_from_begin(uint64_t key) const;
   /// Elements of the uses that come after the latest one.
   int64_t rest() const { return end_of(uses_.size()) - end_of(position_); }
-  /// The keys of a further pass from its begin on, in order, each once, as long as all of them together have
-  /// at most `max_numel` elements.
+  /// Returns the keys with which the next pass starts, in order, each once, up to `max_numel` elements in
+  /// all.
   std::vector<uint64_t> beginning(int64_t max_numel) const;
 
   size_t size() const { return uses_.size(); }
-  /// Of the next use.
+  /// The place of the next use.
   size_t position() const { return position_; }
   const Entry& entry(size_t place) const { return uses_[place].entry; }
-  /// Where the use at `place` has its key from: the last place before it with the same one, and the next one.
+  /// The last place before `place` whose use has its key.
   std::optional<size_t> previous(size_t place) const { return known(uses_[place].previous); }
+  /// The next place after `place` whose use has its key.
   std::optional<size_t> next(size_t place) const { return known(uses_[place].next); }
-  /// The next use of `key`, of a pass that follows the trace.
+  /// The place of the next use of `key` in a pass that follows the trace.
   std::optional<size_t> next_of(uint64_t key) const;
 
  private:

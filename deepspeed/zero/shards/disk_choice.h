@@ -6,7 +6,7 @@
 
 namespace deepspeed::zero {
 
-/// Asked of one shard after the other, in the order of the parameters.
+/// Decides for one shard after the other, in the order of the parameters.
 class DiskChoice {
  public:
   /// max_in_host_numel: elements that stay in the host's memory as long as there is room. Shards of fewer

@@ -10,7 +10,7 @@
 
 namespace deepspeed::zero {
 
-/// Of one thread at a time.
+/// One thread at a time uses it.
 class Shard {
  public:
   Shard(int64_t numel, at::ScalarType dtype) : numel_(numel), dtype_(dtype) {}
@@ -18,24 +18,25 @@ class Shard {
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
-  /// With padding.
+  /// Elements, with padding.
   int64_t numel() const { return numel_; }
   at::ScalarType dtype() const { return dtype_; }
   int64_t bytes() const { return numel_ * static_cast<int64_t>(c10::elementSize(dtype_)); }
 
-  /// (numel), shared with it; undefined where it lies on a disk.
+  /// The shard's memory, (numel), shared with it; undefined where it lies on a disk.
   virtual at::Tensor memory() const { return {}; }
-  /// It will be read soon: where that takes long, it starts now. False where there is no room for that.
+  /// Starts a read that takes long, from a disk, ahead of read(). False where there is no room for that.
   virtual bool start_read() { return true; }
-  /// Copies it into `values`: (numel), of any device and dtype. On a device the copy is done where the
-  /// current stream is. Throws IoError, naming the parameter.
+  /// Copies the shard into `values`: (numel), of any device and dtype. The current stream makes the copy to a
+  /// device. Throws IoError, naming the parameter.
   virtual void read(const at::Tensor& values) = 0;
   /// Takes the elements of `values`, of any device and dtype: (numel), or fewer, whose rest is padding.
   /// Throws IoError, naming the parameter.
   virtual void write(const at::Tensor& values) = 0;
-  /// The same, but what takes long goes on beside the caller, and may fail later: see ShardFile.
+  /// Takes the elements as write() does, but a disk is written beside the caller and may fail later: see
+  /// ShardFile::finish_writes().
   virtual void start_write(const at::Tensor& values) { write(values); }
-  /// Before somebody else writes memory(): waits until a device has copied what was read of it.
+  /// Waits until no device copies from memory() any more; call it before writing there.
   virtual void wait_for_reads() const {}
 
  private:
@@ -43,7 +44,7 @@ class Shard {
   at::ScalarType dtype_;
 };
 
-/// In memory of the host or of the device.
+/// A shard in memory of the host or of the device.
 class MemoryShard final : public Shard {
  public:
   /// memory: (n), contiguous, shared with the caller. is_pinned: copies to a device need not wait.

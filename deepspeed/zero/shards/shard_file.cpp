@@ -1,3 +1,12 @@
+// Shards in a file that pass through a few buffers, under one lock.
+//
+// A buffer is free, or has one shard as its holder: being read ahead (start_read), or being written (fill,
+// start). read() takes the shard's buffer, or reads into one now, copies to the caller and frees the buffer;
+// the `copied` event keeps it from being filled while a device still copies from it. write() waits for its
+// transfer, start_write() leaves that to finish_writes() or to whoever takes the buffer next (take_buffer):
+// writes go first, the oldest of them, since reads ahead would have to be made again. A shard that is written
+// while it is being read ahead drops that read. The buffers are made at the first use, when the largest shard
+// is known.
 #include "deepspeed/zero/shards/shard_file.h"
 
 #include <algorithm>
@@ -38,7 +47,7 @@ uint64_t free_disk_bytes(const std::filesystem::path& folder) {
 
 }  // namespace
 
-/// The file outlives its shards.
+/// A shard in the file. It keeps the file alive.
 class ShardFile::FileShard final : public Shard {
  public:
   FileShard(std::shared_ptr<ShardFile> file, std::string name, int64_t numel, at::ScalarType dtype,
@@ -104,7 +113,7 @@ int64_t ShardFile::buffer_bytes() const {
   return static_cast<int64_t>(buffers_.size() * buffer_size_);
 }
 
-/// As many as there can be use for, each large enough for any shard.
+/// Makes as many buffers as there can be use for, each large enough for any shard.
 void ShardFile::make_buffers() {
   const auto wanted = static_cast<size_t>(std::min(options_.buffer_count, num_shards_));
   if (buffers_.size() >= wanted && buffer_size_ >= largest_) return;
@@ -170,7 +179,7 @@ void ShardFile::finish(Buffer& buffer) {
   if (is_written || has_failed) buffer.holder = nullptr;
   if (!has_failed) return;
   if (is_written) {
-    // One error says it all: nobody is to meet those of the other writes later.
+    // This error stands for all writes under way: the others must not throw later, in calls of other shards.
     for (Buffer& other : buffers_) {
       if (other.is_written) drop(other);
     }
@@ -184,7 +193,7 @@ void ShardFile::drop(Buffer& buffer) noexcept {
   try {
     if (buffer.holder != nullptr) finish(buffer);
   } catch (const std::exception&) {
-    // Nobody wants it any more; the next read says what is wrong.
+    // The values are not wanted any more; the next read says what is wrong with the disk.
   }
   buffer.holder = nullptr;
 }

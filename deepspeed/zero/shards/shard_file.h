@@ -27,7 +27,8 @@ struct ShardFileOptions {
   bool pin_memory = false;             // page-locked buffers
 };
 
-/// Its file has no name: it is gone with the process, however that ends. Any thread may call.
+/// Holds shards in a file without a name, which is gone with the process, however that ends. Any thread may
+/// call.
 class ShardFile : public std::enable_shared_from_this<ShardFile> {
  public:
   /// Throws IoError where there can be no file in the folder, naming it, ConfigError for no buffers.
@@ -36,17 +37,18 @@ class ShardFile : public std::enable_shared_from_this<ShardFile> {
   ShardFile(const ShardFile&) = delete;
   ShardFile& operator=(const ShardFile&) = delete;
 
-  /// A place for a shard of the parameter `name`, whose room is taken on the disk at once. Its elements are
-  /// unspecified until they are written. Throws IoError where the disk has no room, naming folder and bytes,
-  /// ConfigError where the shard is larger than a buffer.
+  /// Makes a place for a shard of the parameter `name` and takes its room on the disk at once. Its elements
+  /// are unspecified until they are written. Throws IoError where the disk has no room, naming folder and
+  /// bytes, ConfigError where the shard is larger than a buffer.
   std::shared_ptr<Shard> add(std::string name, int64_t numel, at::ScalarType dtype);
 
-  /// Waits for what was started to be written. Throws IoError, naming a parameter whose shard is lost.
+  /// Waits for the writes that start_write() has started. Throws IoError, naming a parameter whose shard is
+  /// lost.
   void finish_writes();
 
-  /// On the disk.
+  /// The bytes on the disk.
   int64_t file_bytes() const;
-  /// Of the memory through which shards pass.
+  /// The bytes of the memory through which shards pass.
   int64_t buffer_bytes() const;
 
  private:
@@ -69,12 +71,12 @@ class ShardFile : public std::enable_shared_from_this<ShardFile> {
   void write(const FileShard& shard, const at::Tensor& values);
   void start_write(const FileShard& shard, const at::Tensor& values);
 
-  // Under the lock.
+  // Callers of the functions below hold the lock.
   void make_buffers();
   Buffer* find(const FileShard& shard);
   Buffer* find_free();
-  /// A free one. If there is none, the oldest write is waited for; without one, what was read ahead for the
-  /// farthest use goes.
+  /// Returns a free buffer. If there is none, it waits for the oldest write; without one it drops what was
+  /// read ahead for the farthest use.
   Buffer& take_buffer();
   void start(io::Transfer::Kind kind, const FileShard& shard, Buffer& buffer);
   /// Waits for the transfer; the buffer is free after an error, and after a write.
@@ -92,7 +94,7 @@ class ShardFile : public std::enable_shared_from_this<ShardFile> {
   size_t buffer_size_ = 0;
   uint64_t num_transfers_ = 0;
   std::vector<Buffer> buffers_;
-  std::unique_ptr<io::AsyncIo> io_;  // after the memory that it uses
+  std::unique_ptr<io::AsyncIo> io_;  // declared last: it stops before the memory that it uses is freed
 };
 
 }  // namespace deepspeed::zero

@@ -19,8 +19,8 @@ namespace deepspeed::zero {
 
 struct ShardHomeOptions {
   ParamHome place = ParamHome::kDevice;
-  bool pin_memory = false;  // page-locked, where the device is none that the host's memory belongs to
-  // Of kDisk:
+  bool pin_memory = false;  // page-locked where the model is on a GPU
+  // The members below are for kDisk alone.
   ShardFileOptions file = {};
   int64_t max_in_host_numel = 0;  // elements of this rank's shards that stay in the host's memory
   int64_t min_file_bytes = 0;     // shards of fewer bytes stay there as well
@@ -32,13 +32,13 @@ class ShardHome {
   explicit ShardHome(const ShardHomeOptions& options);
 
   struct Group {
-    // (layout.flat_numel()), zeros, whose views the shards are; undefined where they lie on a disk.
+    // (layout.flat_numel()), zeros; the shards are views of it. Undefined where they lie on a disk.
     at::Tensor flat;
     std::vector<std::shared_ptr<Shard>> shards;  // one a parameter
   };
-  /// Places for the shards of `params`, whose values are not there yet.
+  /// Makes places for the shards of `params`, without their values.
   Group make_group(const std::vector<NamedTensor>& params, const ShardLayout& layout, at::ScalarType dtype);
-  /// Of kDisk; else null.
+  /// The file, where the home is kDisk; else null.
   const std::shared_ptr<ShardFile>& file() const { return file_; }
 
  private:
@@ -47,8 +47,8 @@ class ShardHome {
   std::shared_ptr<Shard> make_apart(const NamedTensor& param, int64_t numel, at::ScalarType dtype);
 
   ShardHomeOptions options_;
-  std::shared_ptr<ShardFile> file_;  // of kDisk
-  DiskChoice disk_;                  // of kDisk
+  std::shared_ptr<ShardFile> file_;  // for kDisk alone
+  DiskChoice disk_;                  // for kDisk alone
 };
 
 }  // namespace deepspeed::zero

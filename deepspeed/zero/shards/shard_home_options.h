@@ -8,7 +8,7 @@
 
 namespace deepspeed::zero {
 
-/// What offload_param and aio say, for shards of `dtype` on the rank `rank`. Pages are locked on CUDA alone.
+/// Reads offload_param and aio for shards of `dtype` on rank `rank`. Pages are locked on CUDA alone.
 ShardHomeOptions shard_home_options(const config::DeepSpeedConfig& config, at::ScalarType dtype, int rank,
                                     bool on_cuda);
 

@@ -10,18 +10,19 @@ namespace deepspeed::zero {
 
 class HoldableStorage : public StorageRecord {
  public:
-  /// Of the parameter.
+  /// The name of the parameter.
   virtual const std::string& name() const = 0;
-  /// Over which it is partitioned.
+  /// The group over which the parameter is partitioned.
   virtual const comm::ProcessGroup& group() const = 0;
-  /// Whether an operator has written it since hold(); what goes through a pointer is not seen.
+  /// Whether an operator has written the data since hold(); writes through a pointer are not seen.
   virtual bool was_written() const = 0;
-  /// Its data is whole until drop_hold(); collective. Writing it is legal where `writable` says so. Throws
-  /// UsageError where somebody else may write it.
+  /// Makes the data whole until drop_hold(); collective. writable: operators may write it. Throws UsageError
+  /// where another hold may write it.
   virtual void hold(bool writable) = 0;
-  /// At the end of a writable hold: rank `modifier_rank`'s values become those of all ranks; collective.
+  /// Ends a writable hold: rank `modifier_rank`'s values become those of all ranks; collective.
   virtual void write_back(int modifier_rank) = 0;
-  /// forget_writes: what was written and not written back goes, on this rank alone.
+  /// Ends a hold. forget_writes: values that were written and not written back are dropped, on this rank
+  /// alone.
   virtual void drop_hold(bool forget_writes) noexcept = 0;
 };
 

@@ -1,3 +1,12 @@
+// The fallback that every operator on an armed tensor meets first (intercept), in this order:
+//
+// 1. Operators that need no data (views, sizes and types) and those of autocast, which call the operator
+// again
+//    with casts, go on below at once.
+// 2. A plain cast to another floating type arms its result instead of computing it (run_cast): it runs below,
+//    and the copy_ inside of it is left out (leave_out_copy).
+// 3. Around any other operator the records of its tensor arguments are begun, in the order of the arguments,
+//    and ended after it (Uses). begin_use() gathers, so the order is the same on all ranks.
 #include "deepspeed/zero/storage/interception.h"
 
 #include <memory>
@@ -21,7 +30,7 @@ namespace {
 using torch::jit::Stack;
 
 constexpr c10::DispatchKeySet kBelowInterception(c10::DispatchKeySet::FULL_AFTER, kInterceptionKey);
-// Of these layers a result is a wrapper, whose data is not the tensor's own.
+// The results of these layers are wrappers, whose data is not the tensor's own.
 constexpr c10::DispatchKeySet kWrappingKeys({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
                                              c10::DispatchKey::Functionalize,
                                              c10::DispatchKey::FuncTorchBatched,
@@ -173,7 +182,7 @@ bool run_cast(const c10::OperatorHandle& op, c10::DispatchKeySet below, Stack* s
   return true;
 }
 
-// copy_(self, src, non_blocking) inside of a cast: self stays as it was allocated.
+// Leaves out copy_(self, src, non_blocking) inside of a cast: self stays as it was allocated.
 bool leave_out_copy(Stack* stack) {
   CastInProgress* const cast = CastInProgress::current;
   if (cast == nullptr || record_of(torch::jit::peek(*stack, 1, 3).toTensor()).get() != cast->source)
@@ -186,7 +195,7 @@ bool leave_out_copy(Stack* stack) {
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowInterception;
   const OperatorKind kind = kind_of(op);
-  // The keys are those for which the operator has a kernel: that of autocast calls it once more.
+  // An operator with a kernel of autocast comes here again, with the casts as its arguments.
   if (kind == OperatorKind::kNoData || keys.has_any(c10::autocast_dispatch_keyset))
     return op.redispatchBoxed(below, stack);
   if (kind == OperatorKind::kCast && run_cast(op, below, stack)) return;

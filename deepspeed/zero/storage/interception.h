@@ -16,7 +16,7 @@
 
 namespace deepspeed::zero {
 
-/// The highest in the order of the keys that tensors have.
+/// The key of armed tensors: the highest in the order of the keys that tensors have.
 constexpr c10::DispatchKey kInterceptionKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 }  // namespace deepspeed::zero

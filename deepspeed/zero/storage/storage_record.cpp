@@ -15,8 +15,8 @@
 namespace deepspeed::zero {
 namespace {
 
-// Torch has a public call that sets this flag and none that takes it back. An explicit instantiation may name
-// a private member.
+// Torch has a public call that sets this flag and none that clears it. An explicit instantiation may name a
+// private member, which makes that possible.
 bool& throws_on_access(c10::StorageImpl& storage);
 
 template <bool c10::StorageImpl::*kFlag>
@@ -82,7 +82,7 @@ void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record, const 
   } else {
     impl->set_sizes_contiguous(tensor.sizes());
   }
-  // A tensor that was on the meta device may change to no other one, as far as set_data() knows.
+  // set_data() refuses to move a tensor from the meta device to another one.
   if (tensor.is_meta()) return tensor.unsafeGetTensorImpl()->shallow_copy_from(impl);
   tensor.set_data(at::Tensor(std::move(impl)));
 }

@@ -13,24 +13,24 @@
 
 namespace deepspeed::zero {
 
-/// Hangs on the storage of an armed tensor (the context of its DataPtr) and dies with it, unless somebody
-/// else holds it. The interception calls it around each operator that takes the tensor or a view of it.
+/// Hangs on the storage of an armed tensor, as the context of its DataPtr, and dies with it unless another
+/// handle is kept. The interception calls it around each operator that takes the tensor or a view of it.
 class StorageRecord {
  public:
   virtual ~StorageRecord() = default;
   StorageRecord(const StorageRecord&) = delete;
   StorageRecord& operator=(const StorageRecord&) = delete;
 
-  /// `op` reads or writes the data: it has to be whole until end_use(). Throws UsageError where that is not
-  /// allowed, CommError where it cannot be had; then no end_use() follows.
+  /// Makes the data whole until end_use(), since `op` reads or writes it. Throws UsageError where that is not
+  /// allowed, CommError where the data cannot be had; then no end_use() follows.
   virtual void begin_use(const std::string& op, bool writes) = 0;
   virtual void end_use() = 0;
   /// The record of a copy in another floating type, as to() makes it, that needs no data now; null where the
   /// copy is to be an ordinary tensor.
   virtual std::shared_ptr<StorageRecord> cast(at::ScalarType dtype) = 0;
-  /// The storage is gone.
+  /// Is called when the storage is gone.
   virtual void on_storage_lost() noexcept = 0;
-  /// Of the error that reading the data of the empty storage is.
+  /// The text of the error that reading the empty storage throws.
   virtual std::string text_where_empty() const = 0;
 
  protected:
@@ -38,9 +38,9 @@ class StorageRecord {
 
   /// Whether there is a storage yet, or still.
   bool has_storage() const { return !storage_.expired(); }
-  /// The storage reads `data`, which must live until empty(). Nothing where the storage is gone.
+  /// Gives the storage `data`, which must live until empty(). Does nothing where the storage is gone.
   void fill(void* data) const;
-  /// Reading its data throws text_where_empty() from here on.
+  /// Empties the storage: reading its data throws text_where_empty() from here on.
   void empty() const;
 
  private:
