@@ -17,7 +17,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Not for two threads at once.
+/// Holds one file open. Not for two threads at once.
 class DeferredArchive {
  public:
   /// Storages of more bytes are deferred: their tensors in value() are on the meta device.
@@ -30,15 +30,15 @@ class DeferredArchive {
   const std::filesystem::path& path() const { return zip_.path(); }
   const Value& value() const { return value_; }
   uint64_t bytes_read() const { return zip_.bytes_read(); }
-  /// As FileReader::release().
+  /// Frees the memory that holds bytes read ahead.
   void release() const { zip_.release(); }
 
   /// Copies the elements [begin, end) of `tensor`, counted in its own order, into `destination` (1-D, as
   /// many, any dtype and device). `tensor`: contiguous, of value(), deferred or not.
   void read(const at::Tensor& tensor, const Interval& elements, const at::Tensor& destination) const;
-  /// The whole tensor on the CPU, with its record's own checksum compared where it fills the record.
+  /// Loads the whole tensor to the CPU, and compares its record's own checksum where it fills the record.
   at::Tensor load(const at::Tensor& tensor) const;
-  /// `value` with all tensors inside of it loaded.
+  /// Returns `value` with all tensors inside of it loaded.
   Value load(Value value) const;
   /// Reads all that was deferred once, in small pieces, and compares it with its checksums. Throws
   /// CheckpointError.

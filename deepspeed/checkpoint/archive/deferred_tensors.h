@@ -19,9 +19,9 @@ class DeferredTensors {
   /// Passes the elements `part` on to the sink, in order, in pieces of the tensor's dtype.
   using Source = std::function<void(const Interval& part, const PieceSink& sink)>;
 
-  /// (numel) on the meta device; it and its views are written as `source` gives them.
+  /// Adds a tensor, (numel) on the meta device; it and its views are written as `source` gives them.
   at::Tensor add(int64_t numel, at::ScalarType dtype, Source source);
-  /// Of all that were added, before or later.
+  /// Returns the stream that gives the data of all tensors that were added, before or later.
   TensorStream stream() const;
 
  private:

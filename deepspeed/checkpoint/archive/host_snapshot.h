@@ -11,15 +11,15 @@
 
 namespace deepspeed::checkpoint {
 
-/// The memory is kept for the next snapshot, which overwrites this one.
+/// Holds the copies. Their memory is kept for the next snapshot, which overwrites this one.
 class HostSnapshot {
  public:
   /// Bytes of host memory that a snapshot of `contents` takes beyond what is held already.
   uint64_t missing_bytes(const std::vector<ArchiveContent>& contents) const;
-  /// Copies the records and puts the copies in their place. Those of a device are on their way when it
+  /// Copies the records and puts the copies in their place. Copies from a device may be on their way when it
   /// returns: finish() waits for them.
   void take(std::vector<ArchiveContent>& contents);
-  /// Any thread may call.
+  /// Waits for the copies of take(). Any thread may call it.
   void finish() const { copied_.wait(); }
 
  private:

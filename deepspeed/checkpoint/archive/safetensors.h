@@ -15,7 +15,7 @@ namespace deepspeed::checkpoint {
 FileSums write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                            const TensorStream& stream = nullptr);
 
-/// All of them, in the order of their data; safetensors_file.h reads one at a time. Throws as
+/// Reads all tensors, in the order of their data; safetensors_file.h reads one at a time. Throws as
 /// SafetensorsFile.
 NamedTensors read_safetensors(const std::filesystem::path& path);
 

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kSafetensorsFileWhere = "checkpoint.safetensors";
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own bound
 constexpr size_t kMaxSafetensorsDims = 64;
-// With keys in a tree: the project's own JSON compares a key with all before it, and a header has many.
+// A JSON with keys in a tree: the project's own compares a key with all before it, and a header has many.
 using HeaderJson = nlohmann::json;
 
 struct SafetensorsEntry {
@@ -56,7 +56,7 @@ SafetensorsEntry parse_safetensors_entry(const std::string& name, const HeaderJs
   return entry;
 }
 
-/// In the order of their data, which they fill without gaps.
+/// Sorts the entries in the order of their data, which they must fill without gaps.
 std::vector<SafetensorsEntry> parse_safetensors_header(const std::string& text, uint64_t data_bytes) {
   std::vector<SafetensorsEntry> entries;
   const HeaderJson header = HeaderJson::parse(text);

@@ -17,7 +17,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Not for two threads at once.
+/// Holds one file open. Not for two threads at once.
 class SafetensorsFile {
  public:
   /// Reads the header alone. Throws IoError where the file cannot be opened, CheckpointError, naming it and
@@ -29,7 +29,7 @@ class SafetensorsFile {
   /// Names, sizes and dtypes in the order of the data; on the meta device.
   const NamedTensors& tensors() const { return tensors_; }
   bool has(const std::string& name) const { return positions_.contains(name); }
-  /// One of them, on the CPU. Throws UsageError where the file has none of that name.
+  /// Loads one tensor to the CPU. Throws UsageError where the file has none of that name.
   at::Tensor load(const std::string& name) const;
 
  private:
@@ -37,7 +37,7 @@ class SafetensorsFile {
 
   FileReader file_;
   NamedTensors tensors_;
-  std::vector<uint64_t> offsets_;  // in the file, of each
+  std::vector<uint64_t> offsets_;  // of each tensor's data in the file
   std::unordered_map<std::string, size_t> positions_;
 };
 

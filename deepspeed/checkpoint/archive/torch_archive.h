@@ -18,10 +18,10 @@ namespace deepspeed::checkpoint {
 /// elements.
 using TensorProvider = std::function<at::Tensor(const at::Tensor& deferred)>;
 
-/// The same in pieces, in the elements' order: passes each on to `sink`.
+/// Takes the bytes of a tensor in pieces, in the elements' order.
 using PieceSink = std::function<void(const void* data, size_t size)>;
 using TensorStream = std::function<void(const at::Tensor& deferred, const PieceSink& sink)>;
-/// Of a provider: one piece a tensor.
+/// Makes a stream of a provider: one piece a tensor.
 TensorStream stream_of(TensorProvider provide);
 
 /// Writes `value`. Tensors that share a storage share a record; a tensor that is a view of a larger storage
@@ -31,18 +31,19 @@ TensorStream stream_of(TensorProvider provide);
 FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
                              const TensorProvider& provide = nullptr, const io::WriterOptions& options = {});
 
-/// What a file will hold.
+/// What a file will hold: its pickle, and the storages that the pickle refers to.
 struct ArchiveContent {
   std::string pickled;
   std::vector<at::Tensor> records;  // 1-D, contiguous, on the tensors' own device
-  TensorStream stream = nullptr;    // of those on the meta device
+  TensorStream stream = nullptr;    // gives the data of records on the meta device
 
   uint64_t num_bytes() const;
 };
 
-/// The two halves of write_torch_archive(), for content that is written later. The records share the memory
-/// of the tensors in `value`. `stream`: tensors on the meta device are written as it gives them.
+/// Prepares what write_archive_content() writes later; the records share the memory of the tensors in
+/// `value`. `stream`: tensors on the meta device are written as it gives them.
 ArchiveContent make_archive_content(const Value& value, TensorStream stream = nullptr);
+/// Writes prepared content, as write_torch_archive() does. Returns the file's checksums.
 FileSums write_archive_content(const std::filesystem::path& path, const ArchiveContent& content,
                                const io::WriterOptions& options = {});
 

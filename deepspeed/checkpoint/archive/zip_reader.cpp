@@ -1,3 +1,10 @@
+// Reads a zip archive from its end, trusting no number in it.
+//
+// Construction finds the end record behind everything else, then the 64-bit one where it exists, then the
+// directory (find_directory), and notes each entry (read_directory, parse_entry): every offset and size is
+// compared with the file's before it is used, and all records together must fit into the file, so that a
+// changed byte cannot ask for more memory than the file has bytes. A record's local header is read when its
+// data is first asked for (data_offset). read() and read_part() compare the CRC-32 of what they return.
 #include "deepspeed/checkpoint/archive/zip_reader.h"
 
 #include <algorithm>
@@ -154,7 +161,7 @@ void ZipReader::compare(const Record& record, uint32_t crc) const {
 void ZipReader::read(const std::string& name, void* destination) const {
   const Record& record = find(name);
   const uint64_t offset = data_offset(record);
-  // In pieces that stay in the cache between the read and the checksum.
+  // The pieces are small enough to stay in the cache between the read and the checksum.
   constexpr uint64_t kPiece = 4 * kSumChunkBytes;
   auto* target = static_cast<char*>(destination);
   uint32_t crc = 0;

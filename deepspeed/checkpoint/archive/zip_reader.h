@@ -21,16 +21,16 @@ class ZipReader {
 
   const std::filesystem::path& path() const { return file_.path(); }
   uint64_t bytes_read() const { return file_.bytes_read(); }
-  /// As FileReader::release().
+  /// Frees the memory that holds bytes read ahead.
   void release() const { file_.release(); }
-  /// Names are relative to the archive's top folder: "data.pkl", "data/0".
+  /// Whether there is a record. Names are relative to the archive's top folder: "data.pkl", "data/0".
   bool has(const std::string& name) const { return records_.contains(name); }
   /// Bytes of a record, never more than the file has. Throws CheckpointError where there is no such record.
   uint64_t size(const std::string& name) const { return find(name).size; }
   /// Reads a whole record into `destination` (`size(name)` bytes) and checks its checksum.
   void read(const std::string& name, void* destination) const;
-  /// Reads `size` bytes of a record from `offset` on. They are compared with the file's sums where there are
-  /// some; the record's own checksum where the parts come one after the other, with the last one.
+  /// Reads `size` bytes of a record from `offset` on, and compares them with the file's sums where there are
+  /// some. Where the parts come one after the other, the last one checks the record's own checksum.
   void read_part(const std::string& name, uint64_t offset, void* destination, uint64_t size) const;
   std::string read_text(const std::string& name) const;
 

@@ -1,3 +1,10 @@
+// Writes a zip archive in one pass, without going back.
+//
+// add() writes a local header, padding up to a multiple of 64 bytes (in a part of the header that readers
+// pass over, as torch does it), the record's bytes, and behind them their checksum and sizes, which are known
+// only then. finish() writes the directory with an entry a record, the 64-bit end, and the end. Numbers that
+// do not fit into 32 bits stand in the 64-bit part of their entry. All dates are one constant: equal content
+// makes equal files.
 #include "deepspeed/checkpoint/archive/zip_writer.h"
 
 #include <algorithm>
@@ -126,7 +133,7 @@ void ZipWriter::finish() {
               .bytes);
   }
   const uint64_t end = position_, size = end - begin, count = entries_.size();
-  // As torch does, the 64-bit end is written always.
+  // The 64-bit end is written always, as torch does.
   write(FieldWriter()
             .u32(0x06064b50)
             .u64(44)

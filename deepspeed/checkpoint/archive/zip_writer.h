@@ -20,10 +20,10 @@ class ZipWriter {
   ZipWriter(std::string folder, Sink sink) : folder_(std::move(folder)), sink_(std::move(sink)) {}
 
   void add(const std::string& name, const void* data, uint64_t size);
-  /// A record of `size` bytes that come in pieces: `give` passes them on to the function that it gets.
+  /// Takes a piece of a record's bytes.
   using PieceSink = std::function<void(const void* data, size_t size)>;
   void add(const std::string& name, uint64_t size, const std::function<void(const PieceSink&)>& give);
-  /// Writes the directory; nothing can be added afterwards.
+  /// Writes the directory and ends the archive; nothing can be added afterwards.
   void finish();
 
  private:

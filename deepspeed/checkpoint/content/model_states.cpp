@@ -1,3 +1,9 @@
+// Builds and parses the dict of a model_states file.
+//
+// build_model_states() sets the description of the weights first, which is all that zero_to_fp32 needs, then
+// the optimizer's state of stage 0, schedule and counters, and at last the caller's own values, at the top
+// level, where DeepSpeed has them. Parsing takes the known keys, some of which files of older versions lack;
+// every other key at the top level is the caller's again.
 #include "deepspeed/checkpoint/content/model_states.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The content of a model_states file of stages 0 to 2, as plain data; the keys of the file stand in
-// model_states.cpp.
+// The content of a model_states file as plain data; model_states.cpp knows the file's keys. At stage 3, where
+// each rank has one, the file holds shapes and shards of frozen parameters in place of weights.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ using NamedShapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
 /// What describes the weights: all that zero_to_fp32 needs of the file.
 struct ModuleStates {
   NamedTensors module;  // parameters and buffers in the module's order and dtype, aliases included
-  std::vector<std::string> buffer_names;  // of the entries of `module`
+  std::vector<std::string> buffer_names;  // which entries of `module` are buffers
   /// ZeRO only: for each parameter group the trainable parameters in the order of the flat space.
   std::optional<std::vector<NamedShapes>> param_shapes;
   std::optional<NamedShapes> frozen_param_shapes;
@@ -39,7 +39,7 @@ struct ModelStates {
   int64_t dp_world_size = 1;
   int64_t mp_world_size = 1;
   Json ds_config = Json::object();
-  Dict client_state;  // of the caller of save_checkpoint; reading collects every key that is not DeepSpeed's
+  Dict client_state;  // the caller's values; reading collects every key that is not DeepSpeed's
 };
 
 /// The value to write. Throws UsageError where a key of `client_state` is one of DeepSpeed's own.

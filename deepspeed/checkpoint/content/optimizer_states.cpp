@@ -1,3 +1,9 @@
+// Builds and parses the dict of an optim_states file, in DeepSpeed's two forms.
+//
+// Stages 1 and 2 keep a flat partition a group, and the addresses of the parameters in it
+// (param_slice_mappings). Stage 3 keeps a flat tensor a sub-group, under other keys. In both the optimizer's
+// state has the form of torch's state_dict, with these flat tensors as its parameters; both become
+// PartitionStates. Pairs such as betas are tuples in Python and arrays in our JSON.
 #include "deepspeed/checkpoint/content/optimizer_states.h"
 
 #include <algorithm>
@@ -10,7 +16,7 @@ namespace deepspeed::checkpoint {
 namespace {
 
 constexpr const char* kOptimizerStatesWhere = "checkpoint.optimizer_states";
-// Of stage 3.
+// The keys that only files of stage 3 have.
 constexpr const char* kShardedPartitions = "fp32_flat_groups";
 constexpr const char* kShardedBaseState = "optimizer_state_dict";
 
@@ -128,7 +134,7 @@ int parse_stage(const Dict& states) {
   return int(number);
 }
 
-/// One entry a group: of a list, or the same number for all.
+/// Returns an entry for each group: the items of a list, or one number that holds for all of them.
 std::vector<int64_t> numbers_of(const Value& value, size_t num_groups, const char* key) {
   if (value.get_if<List>() == nullptr) return std::vector<int64_t>(num_groups, value.as_int());
   std::vector<int64_t> numbers = value.as_size();

@@ -37,10 +37,10 @@ struct FragmentAddress {
   friend bool operator==(const FragmentAddress&, const FragmentAddress&) = default;
 };
 
-/// Of a parameter group, at stage 3 of one of its sub-groups.
+/// One rank's part of a parameter group, or at stage 3 of one of its sub-groups.
 struct PartitionStates {
   at::Tensor fp32;              // (numel of the partition - padding), fp32; at stage 3 with padding
-  size_t param_group = 0;       // stage 3: of the optimizer, whose sub-groups follow each other
+  size_t param_group = 0;       // stage 3: the optimizer's group that this is a sub-group of
   int64_t padding = 0;          // elements at the end of this rank's partition that belong to no parameter
   int64_t partition_count = 1;  // ranks that share the group
   std::vector<std::pair<std::string, FragmentAddress>> fragments;

@@ -1,3 +1,9 @@
+// Builds and parses the optimizer of a stage-0 checkpoint, in its three forms.
+//
+// In fp32 it is torch's state_dict. In 16 bits that state_dict is wrapped, with the masters beside it, flat a
+// group where they are defined so (FusedAdam), else by parameter, and the loss scaler's members at the same
+// level. In fp32 under fp16 autocast the scaler is one more entry of the state_dict, which torch's
+// load_state_dict() ignores. Parsing tells the forms apart by their keys.
 #include "deepspeed/checkpoint/content/plain_optimizer.h"
 
 #include "deepspeed/base/error.h"
@@ -108,7 +114,7 @@ Value build_plain_optimizer(const PlainOptimizerStates& states) {
   Dict state_dict = build_state_dict(states.groups);
   Dict dict = states.loss_scaler ? build_scaler(*states.loss_scaler) : Dict();
   if (!states.has_masters) {
-    // torch's load_state_dict() passes over it.
+    // torch's load_state_dict() ignores the entry.
     if (states.loss_scaler) state_dict.set(kScaler, std::move(dict));
     return state_dict;
   }

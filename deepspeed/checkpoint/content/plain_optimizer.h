@@ -25,7 +25,7 @@ struct ParamOptimizerState {
 
 struct PlainGroupStates {
   std::vector<ParamOptimizerState> params;  // in the group's order; one for all beside fp32_flat
-  std::vector<std::string> names;           // of the parameters; empty where the file does not say
+  std::vector<std::string> names;           // the parameters' names; empty where the file has none
   Json options = Json::object();
   at::Tensor fp32_flat;          // 16-bit, flat: masters of the group, unpadded
   std::vector<at::Tensor> fp32;  // 16-bit, by parameter: masters, in the parameter's shape

@@ -23,7 +23,7 @@ struct RunState {
   at::Tensor cpu_rng;   // bytes
   at::Tensor cuda_rng;  // undefined without CUDA
   std::optional<LoaderState> loader;
-  int64_t micro_steps = 0;  // that the accumulation window under way has behind it
+  int64_t micro_steps = 0;  // done in the accumulation window under way
 };
 
 Value build_run_state(const RunState& state);

@@ -53,7 +53,7 @@ void write_weights(const path& file, const NamedTensors& weights, bool safe_seri
   write_archive_content(file, make_archive_content(dict, stream));
 }
 
-/// Each weight once, however many names it has.
+/// Counts the bytes of all weights, each once, however many names it has.
 uint64_t num_bytes(const NamedTensors& weights, bool safe_serialization) {
   std::unordered_set<const void*> seen;
   uint64_t bytes = 0;

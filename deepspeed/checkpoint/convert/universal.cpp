@@ -1,4 +1,13 @@
-// The writing side of universal checkpoints.
+// Writes universal checkpoints. The order of events in convert_to_universal():
+//
+// 1. Names are checked, the input is opened and compared with its manifest, and the patterns of
+//    universal_checkpoint_info are matched: nothing is written before all of that fits.
+// 2. A staging folder is begun under a lock (begin_tag).
+// 3. Threads take parameters one after the other, each with files of its own open, and write one file a
+// state;
+//    the first failure ends all of them (write_parameters).
+// 4. What parameters share, the model file and the random streams follow (write_common), the manifest last.
+// 5. The folder gets its name (publish_tag), then `latest_universal` names it. After an error it is removed.
 #include "deepspeed/checkpoint/convert/universal.h"
 
 #include <algorithm>
@@ -30,13 +39,13 @@ namespace {
 constexpr const char* kUniversalWhere = "checkpoint.universal";
 using std::filesystem::path;
 
-/// Absolute, without a slash at the end, so that it has a name and a parent.
+/// Makes the path absolute and without a slash at its end, so that it has a name and a parent.
 path plain_folder(const path& folder) {
   const path whole = std::filesystem::absolute(folder).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
-/// As DeepSpeed's converter passes on the state of torch's Adam, which takes no plain number.
+/// Makes a tensor of the step, as torch's Adam wants it: it takes no plain number.
 at::Tensor step_tensor(int64_t step) { return at::full({}, double(step), at::kFloat); }
 
 std::vector<UniversalMarks> marks_of_all(const UniversalSource& source, bool strict) {

@@ -17,12 +17,12 @@ struct UniversalOptions {
   std::function<void(size_t done, size_t all)> progress = nullptr;
 };
 
-/// `input_folder`: of a tag (<dir>/global_step5). `output_folder` appears whole or not at all, and
-/// `latest_universal` beside it then names it; an older universal checkpoint there is replaced, and what its
-/// folder held beside it stays. Random streams and the position of the data come along. Throws
-/// CheckpointError where a file of the input is missing, torn or altered (by its name), IoError where the
-/// output cannot be written, UsageError where something else is in the output's place, NotSupportedError for
-/// model parallel checkpoints.
+/// Converts the tag in `input_folder` (<dir>/global_step5). `output_folder` appears whole or not at all, and
+/// `latest_universal` beside it then names it; an older universal checkpoint there is replaced, and the other
+/// files of its folder stay. Random streams and the position of the data come along. Throws CheckpointError
+/// where a file of the input is missing, torn or altered (by its name), IoError where the output cannot be
+/// written, UsageError where something else is in the output's place, NotSupportedError for model parallel
+/// checkpoints.
 void convert_to_universal(const std::filesystem::path& input_folder,
                           const std::filesystem::path& output_folder, const UniversalOptions& options = {});
 

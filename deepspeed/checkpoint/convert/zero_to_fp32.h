@@ -12,16 +12,16 @@
 
 namespace deepspeed::checkpoint {
 
-/// The fp32 weights in DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared ones
-/// (which share their tensor). Stage 0 has no optimizer files: its module comes in its own order.
-/// Floating-point buffers and frozen parameters are cast to fp32, as are whole-number buffers. `tag`: by
-/// default the one that `latest` names. Throws CheckpointError where a file is missing (by its name) or
-/// shapes and counts do not fit, NotSupportedError for model parallel checkpoints.
+/// Returns the fp32 weights in DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared
+/// ones (which share their tensor). Stage 0 has no optimizer files: its module comes in its own order.
+/// Buffers, whole numbers too, and frozen parameters are cast to fp32. `tag`: by default the one that
+/// `latest` names. Throws CheckpointError where a file is missing (by its name) or shapes and counts do not
+/// fit, NotSupportedError for model parallel checkpoints.
 NamedTensors get_fp32_state_dict_from_zero_checkpoint(const std::filesystem::path& dir,
                                                       const std::optional<std::string>& tag = std::nullopt,
                                                       bool exclude_frozen_parameters = false);
 
-/// `tag`, or the one that `latest` names. Throws CheckpointError where there is neither.
+/// Returns `tag`, or the one that `latest` names. Throws CheckpointError where there is neither.
 std::string chosen_tag(const std::filesystem::path& dir, const std::optional<std::string>& tag);
 
 struct ConvertOptions {
@@ -33,15 +33,15 @@ struct ConvertOptions {
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = nullptr;
 };
 
-/// Writes them in pieces of some MiB, whatever the size of a weight, into the
-/// folder `output` (made where it is absent): `pytorch_model.bin` or `model.safetensors`, or shards with an
-/// index where they exceed `max_shard_size`. An `output` that ends in .bin, .pt, .pth or .safetensors is one
-/// file. Returns the files written.
+/// Writes the fp32 weights, in pieces of some MiB whatever the size of a weight, into the folder `output`
+/// (made where it is absent): `pytorch_model.bin` or `model.safetensors`, or shards with an index where they
+/// exceed `max_shard_size`. An `output` that ends in .bin, .pt, .pth or .safetensors is one file. Returns the
+/// files written.
 std::vector<std::filesystem::path> convert_zero_checkpoint_to_fp32_state_dict(
     const std::filesystem::path& dir, const std::filesystem::path& output,
     const ConvertOptions& options = {});
 
-/// Bytes of "5GB" (1e9 each), "200MiB" (2^20), "1024". Throws UsageError.
+/// Reads a number of bytes: "5GB" (1e9 each), "200MiB" (2^20), "1024". Throws UsageError.
 uint64_t parse_shard_size(const std::string& text);
 
 }  // namespace deepspeed::checkpoint

@@ -103,7 +103,7 @@ fs::path library_folder() {
   return error ? fs::path() : file.parent_path();
 }
 
-/// A text as Python spells it.
+/// Spells a text as a literal of Python.
 std::string python_literal(const std::string& text) {
   return Json(text).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
@@ -126,7 +126,7 @@ void write_zero_to_fp32_script(const fs::path& dir) {
   const std::string text = zero_to_fp32_script();
   if (!has_content(file, text)) write_beside_tags(file, text);
   constexpr auto kExecutable = fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec;
-  std::error_code ignored;  // "python zero_to_fp32.py" works all the same
+  std::error_code ignored;  // without it "python zero_to_fp32.py" still works
   fs::permissions(file, kExecutable, fs::perm_options::add, ignored);
 }
 

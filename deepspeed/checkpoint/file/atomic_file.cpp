@@ -77,7 +77,7 @@ uint32_t AtomicFile::write(const void* data, size_t size) {
   written_bytes_ += size;
   needed_bytes_ = std::max(needed_bytes_, written_bytes_);
   uint32_t crc = 0;
-  // In pieces that stay in the cache between the checksum and the copy.
+  // The pieces are small enough to stay in the cache between the checksum and the copy.
   for (size_t done = 0; done < size;) {
     const size_t count = std::min<size_t>(size - done, kSumChunkBytes);
     crc = combine_crc32(crc, summer_.add(bytes + done, count), count);

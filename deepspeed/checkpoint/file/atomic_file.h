@@ -27,11 +27,11 @@ class AtomicFile {
   void reserve(uint64_t bytes);
   /// Returns the CRC-32 of these bytes.
   uint32_t write(const void* data, size_t size);
-  /// The checksums of what was written.
+  /// Makes the file durable under its name; returns the checksums of what was written.
   FileSums commit();
 
  private:
-  /// With the system's reason; for a full disk also with the room that the file needs.
+  /// Throws IoError with the system's reason; for a full disk also with the room that the file needs.
   [[noreturn]] void fail(const char* action, int error) const;
 
   std::filesystem::path path_;

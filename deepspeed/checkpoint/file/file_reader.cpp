@@ -52,7 +52,7 @@ bool FileReader::is_cached(uint64_t offset, uint64_t size) const {
 
 bool FileReader::read_directly(uint64_t offset, char* destination, uint64_t size) const {
   if (has_direct_ && !direct_) {
-    // The same file, whatever has its name by now.
+    // This opens the file that was opened first, even if another one has its name by now.
     const std::string own = "/proc/self/fd/" + std::to_string(file_);
     const int file = ::open(own.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
     has_direct_ = file >= 0;  // some file systems do without

@@ -12,8 +12,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// Bytes that the page cache has come from there, others past it, read ahead: on a first read the page
-/// cache's own reading ahead costs most of a disk's rate. Not for two threads at once.
+/// Reads cached bytes through the page cache, the rest with O_DIRECT and our own read-ahead: on a cold file
+/// the kernel's read-ahead loses most of the disk's bandwidth. Not for two threads at once.
 class FileReader {
  public:
   /// Throws IoError where the file cannot be opened, CheckpointError where `sums` are of a file of another
@@ -30,9 +30,10 @@ class FileReader {
   /// Bytes read from the file so far.
   uint64_t bytes_read() const { return bytes_read_; }
 
-  /// Throws CheckpointError where the bytes lie behind the end, or differ from those that were written.
+  /// Reads `size` bytes from `offset` on. Throws CheckpointError where they lie behind the end, or differ
+  /// from those that were written.
   void read(uint64_t offset, void* destination, uint64_t size) const;
-  /// Gives memory back that reading ahead holds.
+  /// Frees the memory that holds bytes read ahead.
   void release() const { direct_.reset(); }
 
  private:
@@ -41,7 +42,7 @@ class FileReader {
   bool read_directly(uint64_t offset, char* destination, uint64_t size) const;
   void read_plainly(uint64_t offset, char* destination, uint64_t size) const;
   void verify(uint64_t chunk, const char* bytes, uint64_t size) const;
-  /// A chunk of which only a part is wanted; the next call may want the rest.
+  /// Reads a chunk of which only a part is wanted, and keeps it: the next call may want the rest.
   const std::string& edge_chunk(uint64_t chunk) const;
 
   std::filesystem::path path_;
@@ -52,7 +53,7 @@ class FileReader {
   mutable uint64_t edge_index_ = UINT64_MAX;
   mutable uint64_t bytes_read_ = 0;
   mutable std::unique_ptr<io::DirectReader> direct_;
-  mutable bool has_direct_ = true;  // as far as is known
+  mutable bool has_direct_ = true;  // until the file system refuses O_DIRECT
 };
 
 }  // namespace deepspeed::checkpoint

@@ -9,7 +9,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// All members throw CheckpointError where the bytes end too soon.
+/// A cursor over the bytes. All members throw CheckpointError where the bytes end too soon.
 class PickleBytes {
  public:
   explicit PickleBytes(std::string_view bytes) : bytes_(bytes) {}
@@ -17,7 +17,6 @@ class PickleBytes {
   size_t size() const { return bytes_.size(); }
   size_t position() const { return position_; }
 
-  // -------------------------------------------------------------------------------------------------
   std::string_view take(uint64_t size) {
     if (size > bytes_.size() - position_)
       raise<CheckpointError>("checkpoint.pickle_bytes", "the pickle is torn at byte ", position_);

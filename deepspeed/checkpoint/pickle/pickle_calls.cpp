@@ -1,3 +1,12 @@
+// Answers the calls of a pickle from a fixed list of names, by building values; no code runs.
+//
+// The pickle first names a global (add_global): a name of the list becomes a node, any other is refused by
+// that name. A call of it with its arguments (build_call) goes to one function for each known callable:
+// tensors
+// (_rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_parameter), OrderedDict, set, Size, bytes, and objects of
+// the known classes, which keep their arguments. A later state is attached to an object or dropped
+// (set_state). Storages come from the archive by their key (build_storage), so that several tensors share
+// one.
 #include "deepspeed/checkpoint/pickle/pickle_calls.h"
 
 #include <array>
@@ -53,7 +62,7 @@ std::vector<int64_t> dims_of(const PickleGraph& graph, uint32_t index) {
   return dims;
 }
 
-/// (storage, offset, sizes, strides, requires_grad, hooks[, dtype[, metadata]])
+/// Builds a tensor from (storage, offset, sizes, strides, requires_grad, hooks[, dtype[, metadata]]).
 uint32_t build_tensor(PickleGraph& graph, const PickleNode& callable, const std::vector<uint32_t>& items) {
   if (items.size() < 6 || graph.at(items[0]).kind != Kind::kStorage) raise_arguments(callable);
   const PickleNode& storage = graph.at(items[0]);
@@ -69,8 +78,8 @@ uint32_t build_tensor(PickleGraph& graph, const PickleNode& callable, const std:
   return graph.add_leaf(view_of_storage(storage.storage, view));
 }
 
-/// (call, class, its arguments, attributes): a tensor on which Python code hung attributes, which are of no
-/// use to a reader.
+/// Builds a tensor from (call, class, its arguments, attributes). Python code hung the attributes on it; a
+/// reader has no use for them.
 uint32_t build_tensor_of_type(PickleGraph& graph, const PickleNode& callable,
                               const std::vector<uint32_t>& items) {
   if (items.size() != 4) raise_arguments(callable);
@@ -82,7 +91,7 @@ uint32_t build_tensor_of_type(PickleGraph& graph, const PickleNode& callable,
   return build_tensor(graph, call, arguments);
 }
 
-/// The Latin-1 bytes of a UTF-8 text.
+/// Converts a UTF-8 text to its Latin-1 bytes.
 std::vector<uint8_t> latin1_bytes(const std::string& text) {
   std::vector<uint8_t> bytes;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -130,7 +139,7 @@ uint32_t add_global(PickleGraph& graph, std::string module, std::string name) {
 }
 
 uint32_t build_call(PickleGraph& graph, uint32_t callable_index, uint32_t arguments) {
-  // Copies: adding a node moves the others.
+  // These are copies, since adding a node moves the others.
   const PickleNode callable = graph.at(callable_index);
   if (callable.kind != Kind::kGlobal || graph.at(arguments).kind != Kind::kTuple) {
     raise<CheckpointError>(kPickleCallsWhere, "a call that is not a known name with a tuple of arguments");
@@ -160,7 +169,7 @@ uint32_t build_call(PickleGraph& graph, uint32_t callable_index, uint32_t argume
 
 void set_state(PickleGraph& graph, uint32_t object, uint32_t state) {
   PickleNode& node = graph.at(object);
-  // Attributes of a state_dict itself (its _metadata: module versions) are of no use to a reader.
+  // A reader has no use for the attributes of a state_dict itself (its _metadata: module versions).
   if (node.kind == Kind::kOrderedDict) return;
   if (node.kind != Kind::kObject)
     raise<CheckpointError>(kPickleCallsWhere, "a value that is no object is given a state");

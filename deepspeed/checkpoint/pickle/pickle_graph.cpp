@@ -19,7 +19,7 @@ uint64_t cost_of(const PickleNode& node) {
   return bytes;
 }
 
-/// A text that is equal for equal keys.
+/// Returns a text that is equal for equal keys.
 std::string key_text(const Value& key) {
   if (const auto* text = key.get_if<std::string>()) return "text " + *text;
   if (const auto* number = key.get_if<int64_t>()) return message("int ", *number);

@@ -31,9 +31,9 @@ class PickleGraph {
   PickleNode& at(uint32_t index) { return nodes_[index]; }
   const PickleNode& at(uint32_t index) const { return nodes_[index]; }
 
-  /// The value below `root`. A container that stands in several places is copied to each; `max_bytes` bounds
-  /// the whole, since a small file could ask for an endless one. Throws CheckpointError for that, for a
-  /// cycle, and for a class or storage that stands alone.
+  /// Builds the value below `root`. A container that stands in several places is copied to each; `max_bytes`
+  /// bounds the whole, since a small file could ask for an endless one. Throws CheckpointError beyond that
+  /// bound, for a cycle, and for a class or storage that stands alone.
   Value value(uint32_t root, uint64_t max_bytes) const;
 
  private:

@@ -9,11 +9,12 @@
 
 namespace deepspeed::checkpoint {
 
-/// "float32" of torch.float32; empty for a dtype that no file can hold.
+/// Returns "float32" for torch.float32; an empty text for a dtype that no file can hold.
 std::string_view dtype_name(at::ScalarType type);
 std::optional<at::ScalarType> dtype_of_name(std::string_view name);
 
-/// "FloatStorage"; empty for the newer dtypes, which torch stores by UntypedStorage and a dtype.
+/// Returns "FloatStorage" for torch.float32; an empty text for the newer dtypes, which torch stores by
+/// UntypedStorage and a dtype.
 std::string_view storage_class(at::ScalarType type);
 std::optional<at::ScalarType> dtype_of_storage_class(std::string_view name);
 

@@ -1,3 +1,9 @@
+// Writes a value as one walk over it, in the operations that Python's own pickler would choose.
+//
+// write() dispatches by the kind of value; each put() emits operations that leave exactly one object on the
+// reader's stack. Texts, globals and tensors are memoized at their first use and recalled later, as
+// torch.load expects of storages, and so that tied tensors stay one object. Numbers take the shortest form
+// that holds them. Nesting is bounded by what our own reader accepts.
 #include "deepspeed/checkpoint/pickle/pickler.h"
 
 #include <bit>
@@ -95,7 +101,8 @@ class Pickler {
     out_ += text;
     memoize("text " + text);
   }
-  /// Protocol 2 has no bytes: Python writes them as Latin-1 text and the call that turns it back.
+  /// Writes bytes as Python does in protocol 2, which has none: Latin-1 text, and the call that turns it
+  /// back.
   void put(const std::vector<uint8_t>& bytes) {
     std::string text;
     for (const uint8_t value : bytes) {
@@ -222,7 +229,7 @@ class Pickler {
     memoize(full_name);
   }
 
-  /// Refers to something written before; false where it was not.
+  /// Refers to something that was written before; returns false where it was not.
   bool recall(const std::string& name) {
     const auto found = memo_.find(name);
     if (found == memo_.end()) return false;

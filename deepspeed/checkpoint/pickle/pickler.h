@@ -8,8 +8,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// The bytes of data.pkl. Tensors refer to the records of `plan` by number. Throws UsageError for what a file
-/// cannot hold: text that is not UTF-8, a dtype without a name, nesting deeper than a reader accepts.
+/// Makes the bytes of data.pkl. Tensors refer to the records of `plan` by number. Throws UsageError for what
+/// a file cannot hold: text that is not UTF-8, a dtype without a name, nesting deeper than a reader accepts.
 std::string pickle(const Value& value, const StoragePlan& plan);
 
 /// Deepest nesting that is written and read.

@@ -1,3 +1,9 @@
+// Plans records in two passes over the tensors of a value, each tensor object once.
+//
+// The first pass unites the extents of dense tensors that overlap in one storage (merge_extents): tied
+// weights, or a view and its whole. Extents that only touch stay apart, so that neighbours in a flat buffer
+// get records of their own. The second pass gives each tensor its place in the union that holds it; a tensor
+// that is in none (strided with holes, conjugated, empty) is copied into a record of its own.
 #include "deepspeed/checkpoint/pickle/storage_plan.h"
 
 #include <algorithm>
@@ -64,7 +70,7 @@ struct Extent {
   int64_t end = 0;
 };
 
-/// The elements of its storage that a tensor with at least one element reaches.
+/// Returns which elements of its storage a tensor with at least one element reaches.
 Extent extent_of(const at::Tensor& tensor) {
   int64_t last = tensor.storage_offset();
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) last += (tensor.size(dim) - 1) * tensor.stride(dim);
@@ -85,7 +91,7 @@ StorageKey key_of(const at::Tensor& tensor) {
   return {tensor.storage().unsafeGetStorageImpl(), tensor.scalar_type()};
 }
 
-/// Unions of the overlapping extents of dense tensors, ascending, for each storage.
+/// Unites the overlapping extents of dense tensors: ascending, for each storage.
 std::map<StorageKey, std::vector<SharedRecord>> merge_extents(const std::vector<at::Tensor>& tensors) {
   std::map<StorageKey, std::vector<SharedRecord>> merged;
   for (const at::Tensor& tensor : tensors) {

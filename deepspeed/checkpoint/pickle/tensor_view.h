@@ -15,8 +15,8 @@ struct TensorView {
   std::vector<int64_t> strides;
 };
 
-/// Throws CheckpointError where the view does not lie within the storage. Where the storage is on the meta
-/// device, so is the tensor.
+/// Makes a tensor over the storage, on the meta device where the storage is there. Throws CheckpointError
+/// where the view does not lie within the storage.
 at::Tensor view_of_storage(const at::Storage& storage, const TensorView& view);
 
 }  // namespace deepspeed::checkpoint

@@ -1,3 +1,11 @@
+// Runs the operations of a pickle on a stack of numbers of graph nodes.
+//
+// run() reads one operation after the other until kStop. Operations are tried by family: numbers and texts,
+// containers, stack and memo, calls; one that no family knows is refused by its code. Values become nodes of
+// a PickleGraph rather than Values, since a pickle fills containers after other containers hold them already.
+// Globals and calls go to pickle_calls.cpp, which builds and never executes. At the end the graph becomes a
+// Value, within a bound that follows from the pickle's size. Every pop checks that the stack, above its last
+// mark, has something to give.
 #include "deepspeed/checkpoint/pickle/unpickler.h"
 
 #include <bit>
@@ -32,8 +40,7 @@ class Unpickler {
   }
 
  private:
-  // ---- stack
-  // -------------------------------------------------------------------------------------------------
+  // The functions below move numbers of nodes on and off the stack.
   void push(uint32_t index) { stack_.push_back(index); }
   void push_leaf(Value value) { push(graph_.add_leaf(std::move(value))); }
   void require(size_t count) const {
@@ -68,8 +75,7 @@ class Unpickler {
     push(graph_.add({.kind = kind, .items = std::move(items)}));
   }
 
-  // ---- operations, by family; false: not of this family
-  // ------------------------------------------------------
+  // Each function below runs the operations of one family, and returns false for those of another.
   bool read_number(Op op) {
     switch (op) {
       case Op::kNone:

@@ -8,8 +8,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// The value of a pickle; `load` gives the storages of its tensors. Throws CheckpointError for anything that
-/// is torn, altered, nested without end or not on the list of names that a checkpoint may hold.
+/// Reads the value of a pickle; `load` gives the storages of its tensors. Throws CheckpointError for anything
+/// that is torn, altered, nested without end or not on the list of names that a checkpoint may hold.
 Value unpickle(std::string_view bytes, const StorageLoader& load);
 
 }  // namespace deepspeed::checkpoint

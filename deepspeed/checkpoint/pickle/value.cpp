@@ -1,3 +1,9 @@
+// Typed reading of values, and dicts in insertion order.
+//
+// The as_...() functions accept what Python would have written for the same thing: a whole double or a 0-d
+// tensor for an integer, a tuple for a list. Everything else is a CheckpointError that says what was expected
+// and what stands there. A Dict searches its items one by one while it is small; set() notes the places of a
+// larger one in a map, which any other change of the items drops.
 #include "deepspeed/checkpoint/pickle/value.h"
 
 #include <algorithm>
@@ -24,7 +30,7 @@ bool is_scalar_tensor(const at::Tensor& tensor) {
 
 using DictKey = std::variant<int64_t, std::string>;
 
-/// Nothing for a key that is no text and no integer.
+/// Returns the key if it is a text or an integer, else nothing.
 std::optional<DictKey> key_of(const Value& value) {
   if (const auto* text = value.get_if<std::string>()) return *text;
   if (const auto* number = value.get_if<int64_t>()) return *number;

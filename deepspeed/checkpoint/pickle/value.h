@@ -26,11 +26,11 @@ struct Tuple {
 struct Set {
   std::vector<Value> items;
 };
-/// torch.Size
+/// Stands for a torch.Size.
 struct Size {
   std::vector<int64_t> dims;
 };
-/// torch.float32 and its like
+/// Stands for torch.float32 and its like.
 struct DType {
   at::ScalarType type;
 };
@@ -48,12 +48,13 @@ class Dict {
     forget_places();
     return items_;
   }
-  /// Sets or replaces.
+  /// Sets the value of a key, or replaces it.
   void set(Value key, Value value);
-  /// The value of a text (or integer) key, or null.
+  /// The value of a text key, or null.
   const Value* find(const std::string& key) const;
+  /// The value of an integer key, or null.
   const Value* find(int64_t key) const;
-  /// Throws CheckpointError, naming the key, where it is absent.
+  /// The value of a text key. Throws CheckpointError, naming the key, where it is absent.
   const Value& at(const std::string& key) const;
 
  private:
@@ -61,15 +62,15 @@ class Dict {
 
   void forget_places();
   void note_places();
-  /// size() where there is none.
+  /// The place of a key among the items; size() where there is none.
   size_t place_of(const Value& key) const;
   size_t place_of_key(const Key& key) const;
   const Value* find_key(const Key& key) const;
 
   std::vector<std::pair<Value, Value>> items_;
   bool ordered_ = false;
-  // Of the first items, as many as set() has seen of a dict that is not small: a module of thousands of
-  // tensors is filled by it in a time that grows with their number.
+  // The places of the first num_noted_ items, once set() has found the dict not small: a module of thousands
+  // of tensors is then filled in a time that grows with their number, not with its square.
   std::unordered_map<Key, size_t> places_;
   size_t num_noted_ = 0;
 };
@@ -125,7 +126,7 @@ class Value {
   const std::vector<Value>& as_sequence() const;
   std::vector<int64_t> as_size() const;  // torch.Size, or a sequence of integers
 
-  /// "dict", "tensor", "int", ...: for messages.
+  /// The kind as messages name it: "dict", "tensor", "int", ...
   std::string kind() const;
 
  private:

@@ -1,3 +1,11 @@
+// Finds the fp32 weights in the files of a checkpoint of any stage, without reading them.
+//
+// Construction opens the model file and the optimizer files of all ranks, and makes a list of parts (file,
+// tensor, elements) for each weight: at stage 0 in the module itself (add_module); at stages 1 and 2 in the
+// flat partitions, which cut a parameter anywhere (add_group); at stage 3 in the shards (add_shards). Buffers
+// come from the module, frozen parameters from their fragments, aliases share the parts of what they name.
+// All counts are compared before any data is read. stream() then reads the parts of one weight piece by
+// piece; one file at a time reads ahead, since weights follow each other file by file.
 #include "deepspeed/checkpoint/sources/fp32_source.h"
 
 #include <algorithm>
@@ -148,7 +156,7 @@ void Fp32Source::add_frozen() {
   }
 }
 
-/// DeepSpeed leaves out the list of frozen parameters at stage 1; the module holds them all the same.
+/// Adds the frozen parameters that lie in the module: at stage 1 DeepSpeed leaves out their list.
 void Fp32Source::add_frozen_of_module() {
   std::unordered_set<std::string> trained;
   for (const NamedShapes& group : *states_.param_shapes) {
@@ -160,7 +168,7 @@ void Fp32Source::add_frozen_of_module() {
   }
 }
 
-/// Each rank's model file has its shards of them.
+/// Adds frozen parameters of stage 3, whose shards are in the ranks' model files.
 void Fp32Source::add_sharded_frozen(const path& dir, const std::string& tag) {
   if (!states_.frozen_param_shapes) return add_frozen_of_module();
   std::vector<std::unordered_map<std::string, at::Tensor>> fragments;
@@ -259,7 +267,7 @@ const Fp32Source::Parts& Fp32Source::parts_of(const at::Tensor& weight) const {
   return parts->second;
 }
 
-/// Weights follow each other file by file: one file reads ahead at a time.
+/// Ends the reading ahead of the file before: weights follow each other file by file, and one reads ahead.
 void Fp32Source::begin_reading(const DeferredArchive& archive) const {
   if (last_read_ != nullptr && last_read_ != &archive) last_read_->release();
   last_read_ = &archive;

@@ -25,16 +25,16 @@ class Fp32Source {
   /// counts do not fit, NotSupportedError for model parallel checkpoints.
   Fp32Source(const std::filesystem::path& dir, const std::string& tag, bool exclude_frozen_parameters);
 
-  /// In DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared ones (which share
-  /// their tensor); stage 0: in the module's own. All fp32 and on the meta device.
+  /// The weights in DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared ones
+  /// (which share their tensor); at stage 0 in the module's own order. All are fp32 and on the meta device.
   const NamedTensors& weights() const { return weights_; }
-  /// The data of one of them, or of a view of its whole storage, in its sizes.
+  /// Loads the data of a weight, or of a view of its whole storage, in its sizes.
   at::Tensor load(const at::Tensor& weight) const;
-  /// The same in pieces of some MiB, in the elements' order.
+  /// Passes the data of a weight on in pieces of some MiB, in the elements' order.
   void stream(const at::Tensor& weight, const PieceSink& sink) const;
 
  private:
-  /// Elements that lie together in a file.
+  /// Elements of a weight that lie together in a file.
   struct Part {
     const DeferredArchive* archive = nullptr;
     at::Tensor tensor;
@@ -59,8 +59,8 @@ class Fp32Source {
   Manifest manifest_;
   std::unique_ptr<DeferredArchive> model_;
   ModuleStates states_;
-  std::vector<std::unique_ptr<DeferredArchive>> files_;        // of each rank
-  std::vector<std::unique_ptr<DeferredArchive>> model_files_;  // stage 3: of each rank, where they are needed
+  std::vector<std::unique_ptr<DeferredArchive>> files_;        // the optimizer file of each rank
+  std::vector<std::unique_ptr<DeferredArchive>> model_files_;  // stage 3: each rank's, where they are needed
   std::vector<ZeroOptimizerStates> ranks_;
   NamedTensors weights_;
   std::unordered_map<std::string, size_t> positions_;  // in weights_

@@ -5,7 +5,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// Other tags of the same training do not fit either, so that none of them is a way out.
+/// The error for it. Other tags of the training do not fit either, so its text names none of them as a way
+/// out.
 class MisfitError : public CheckpointError {
  public:
   using CheckpointError::CheckpointError;

@@ -1,3 +1,11 @@
+// Makes files of any stage look alike: a list of pieces for each state of each parameter.
+//
+// of_partitions() (stages 1 to 3) opens every rank's file, computes from the model file's shapes where each
+// parameter lies in each rank's flat tensors (place_parameters for stages 1 and 2, place_shards_of_ranks for
+// stage 3), checks ranks, groups and sizes, and adds the pieces rank by rank, so that they follow in the
+// order of the parameter's elements. of_model_file() (stage 0) adds whole states, or intervals of flat ones.
+// The third source, of_universal(), is in universal_load.cpp. read() then copies an interval from the pieces
+// that meet it.
 #include "deepspeed/checkpoint/sources/optimizer_files.h"
 
 #include <algorithm>
@@ -25,8 +33,8 @@ int64_t numel_of(const NamedShapes& shapes) {
   return numel;
 }
 
-/// The parameters that meet a partition of the flat space, in which they lie one after the other, with their
-/// places in it.
+/// Returns the parameters that meet a partition of the flat space, in which they lie one after the other,
+/// with their places in the partition.
 std::vector<std::pair<std::string, FragmentAddress>> fragments_in(const NamedShapes& shapes,
                                                                   const Interval& partition) {
   std::vector<std::pair<std::string, FragmentAddress>> fragments;
@@ -53,7 +61,7 @@ void require_rank_count(int64_t partition_count, int64_t num_ranks, const std::f
                          " ranks, expected ", partition_count);
 }
 
-/// Says of each rank's partition of a group where the parameters lie in it. `ranks`: of the `files`.
+/// Notes where the parameters of a group lie in each rank's partition. `ranks`: the contents of `files`.
 void place_parameters(const NamedShapes& shapes, size_t index, const std::vector<OptimStatesFile>& files,
                       std::vector<ZeroOptimizerStates>& ranks) {
   const auto num_ranks = int64_t(ranks.size());
@@ -78,7 +86,7 @@ void place_parameters(const NamedShapes& shapes, size_t index, const std::vector
                          " hold ", size * num_ranks, " with padding");
 }
 
-/// The same of stage 3, for all groups.
+/// Notes where the parameters of all groups lie in each rank's sub-groups, at stage 3.
 void place_shards_of_ranks(const std::vector<NamedShapes>& shapes, const std::vector<OptimStatesFile>& files,
                            std::vector<ZeroOptimizerStates>& ranks) {
   std::vector<std::pair<std::string, int64_t>> params;

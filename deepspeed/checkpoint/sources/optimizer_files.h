@@ -36,20 +36,20 @@ class OptimizerFiles {
     std::vector<std::pair<std::string, at::ScalarType>> states;  // "exp_avg", ...: without the masters
   };
 
-  /// The partitions of stages 1 to 3. `shapes` (param_shapes of the model file, which has to have them) say
-  /// where the parameters lie: the param_slice_mappings of DeepSpeed's own files are wrong with
+  /// Opens the partitions of stages 1 to 3. `shapes` (param_shapes of the model file, which has to have them)
+  /// say where the parameters lie: the param_slice_mappings of DeepSpeed's own files are wrong with
   /// round_robin_gradients. Throws CheckpointError where a rank's file is missing or files do not fit
   /// together.
   static OptimizerFiles of_partitions(const std::filesystem::path& dir, const std::string& tag,
                                       const Manifest& manifest,
                                       const std::optional<std::vector<NamedShapes>>& shapes);
-  /// The optimizer of stage 0, inside of the model file. `params`: of each group, in its order, those that
-  /// need a gradient, with their shapes. Throws CheckpointError where the file has others.
+  /// Reads the optimizer of stage 0, inside of the model file. `params`: for each group, in its order, the
+  /// parameters that need a gradient, with their shapes. Throws CheckpointError where the file has others.
   static OptimizerFiles of_model_file(std::shared_ptr<DeferredArchive> file, const Value& optimizer,
                                       const std::vector<NamedShapes>& params);
 
-  /// A universal checkpoint in `folder`. `params`: of each group, the parameters with their shapes. Throws
-  /// CheckpointError where a parameter or a file is missing or has another shape.
+  /// Opens a universal checkpoint in `folder`. `params`: for each group, the parameters with their shapes.
+  /// Throws CheckpointError where a parameter or a file is missing or has another shape.
   static OptimizerFiles of_universal(const std::filesystem::path& folder, const Manifest& manifest,
                                      const std::vector<NamedShapes>& params);
 
@@ -57,7 +57,7 @@ class OptimizerFiles {
   const std::optional<LossScalerStates>& loss_scaler() const { return loss_scaler_; }
   /// Whether the last step was skipped because of gradients that were not finite; stage 0 does not say so.
   bool overflow() const { return overflow_; }
-  /// Elements that the files hold of a parameter's state; 0 where they have none.
+  /// The number of elements that the files hold of a parameter's state; 0 where they have none.
   int64_t numel(const std::string& parameter, const std::string& state) const;
   /// Gives the type of a parameter's masters in the files: fp64, or fp32 where they are that or narrower.
   at::ScalarType master_dtype(const std::string& parameter) const;

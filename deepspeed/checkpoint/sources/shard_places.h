@@ -10,14 +10,15 @@
 
 namespace deepspeed::checkpoint {
 
-/// Of one parameter, on every rank the same.
+/// The place of one parameter's shard; the same on every rank.
 struct ShardPlace {
   size_t sub_group = 0;
   int64_t begin = 0;  // in its flat tensor
 };
 
-/// numels: of the parameters of all groups, in order. sub_groups: elements of the flat tensors of a rank.
-/// Throws CheckpointError, naming `file`, where they do not fit together.
+/// Finds the place of each parameter's shard. numels: elements of the parameters of all groups, in order;
+/// sub_groups: elements of a rank's flat tensors. Throws CheckpointError, naming `file`, where they do not
+/// fit together.
 std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
                                      const std::vector<int64_t>& sub_groups, int64_t num_ranks,
                                      const std::filesystem::path& file);

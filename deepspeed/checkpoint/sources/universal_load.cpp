@@ -28,7 +28,7 @@ auto of_file(const path& file, Function parse) {
   }
 }
 
-/// The tensor of a state file: alone (from stage 3, flat), or in a dict that says how it was cut.
+/// Finds the tensor of a state file: alone (from stage 3, flat), or in a dict that says how it was cut.
 at::Tensor tensor_of(const DeferredArchive& file) {
   const Value& value = file.value();
   if (value.get_if<at::Tensor>() != nullptr) return value.as_tensor();

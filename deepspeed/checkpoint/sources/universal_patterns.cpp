@@ -47,7 +47,7 @@ bool UniversalPatterns::match(Patterns& patterns, const std::string& parameter) 
   const Pattern* found = nullptr;
   for (Pattern& pattern : patterns) {
     try {
-      // From the name's start, as Python's re.match.
+      // The pattern must fit at the name's start, as with Python's re.match.
       if (!std::regex_search(parameter, std::regex(pattern.text), std::regex_constants::match_continuous))
         continue;
     } catch (const std::regex_error& error) {
@@ -67,7 +67,7 @@ bool UniversalPatterns::match(Patterns& patterns, const std::string& parameter) 
 UniversalMarks UniversalPatterns::marks_of(const std::string& parameter) {
   UniversalMarks result;
   if (match(replicated_, parameter) || match(averaged_, parameter)) {
-    // Alike on all ranks: nothing says how to cut it.
+    // The parameter is alike on all ranks: nothing says how to cut it.
   } else if (match(two_parts_, parameter)) {
     result.marks = Dict{{"cat_dim", 0}, {"param_n_sub_params", 2}};
   } else {

@@ -11,10 +11,10 @@
 
 namespace deepspeed::checkpoint {
 
-/// What stands beside the tensor of a parameter.
+/// The entries that stand beside the tensor of a parameter in its file.
 struct UniversalMarks {
   Dict marks = {};                             // "cat_dim", ...
-  std::optional<int64_t> rows = std::nullopt;  // of a vocabulary: the rest is padding and stays out
+  std::optional<int64_t> rows = std::nullopt;  // rows of a vocabulary: the rest is padding and stays out
 };
 
 class UniversalPatterns {
@@ -23,7 +23,7 @@ class UniversalPatterns {
   /// those of parameters made of several.
   explicit UniversalPatterns(const Value& info);
 
-  /// Throws CheckpointError where two patterns of a kind fit the name.
+  /// Returns a parameter's marks. Throws CheckpointError where two patterns of a kind fit the name.
   UniversalMarks marks_of(const std::string& parameter);
   /// Patterns that fitted no name so far.
   std::vector<std::string> unused() const;

@@ -1,3 +1,10 @@
+// Shows a checkpoint of any stage by parameter, for convert_to_universal().
+//
+// Construction compares the folder with its manifest and opens the model file; where that holds an optimizer
+// it is of stage 0 (open_plain_optimizer), else there are partitions (open_partitions). At stage 3 the
+// module's weights are found through Fp32Source, since the model file has only placeholders for them. load()
+// gives one state of one parameter whole. model_file() and optimizer_state() give what belongs to no
+// parameter, with large tensors still deferred: load_of_model() brings them when they are written.
 #include "deepspeed/checkpoint/sources/universal_source.h"
 
 #include <algorithm>
@@ -75,7 +82,8 @@ std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer() const {
     }
   }
   if (complete) return params;
-  // DeepSpeed does not say; one group of all parameters can be nothing else.
+  // DeepSpeed's file does not name them. If it has one group with as many parameters as the model, these are
+  // they.
   std::unordered_set<std::string> others(states_.states.buffer_names.begin(),
                                          states_.states.buffer_names.end());
   for (const auto& [alias, owner] : states_.states.shared_params) others.insert(alias);
@@ -144,7 +152,7 @@ Dict UniversalSource::model_file() const {
   return file;
 }
 
-/// The weights in the dtype of their placeholders.
+/// Puts whole weights, deferred, in the place of stage 3's placeholders and in their dtypes.
 Dict UniversalSource::whole_module(const Dict& module) const {
   Dict result(/*ordered=*/true);
   const auto weights = by_name(whole_->weights());
@@ -179,7 +187,7 @@ Dict UniversalSource::optimizer_state() const {
 
 namespace {
 
-/// What the parameters' own files hold.
+/// Drops the entries whose content is in the parameters' own files.
 Dict without_sharded(const Dict& states) {
   constexpr auto kSharded = std::to_array<std::string_view>({"base_optimizer_state", "param_slice_mappings",
                                                              "single_partition_of_fp32_groups",

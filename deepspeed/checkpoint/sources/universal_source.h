@@ -20,7 +20,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Not for two threads at once.
+/// Reads one tag's folder. Not for two threads at once.
 class UniversalSource {
  public:
   struct Parameter {
@@ -33,12 +33,12 @@ class UniversalSource {
   /// together, NotSupportedError for model parallel checkpoints.
   explicit UniversalSource(const std::filesystem::path& tag_folder);
 
-  /// The trained ones, of all groups.
+  /// The trained parameters of all groups.
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// "fp32" first, then the optimizer's.
+  /// Lists a parameter's states with their dtypes: "fp32" first, then the optimizer's.
   std::vector<std::pair<std::string, at::ScalarType>> states(const Parameter& parameter) const;
   int64_t step(const Parameter& parameter) const { return optimizer_->groups()[parameter.group].step; }
-  /// The whole state in the parameter's sizes.
+  /// Loads a whole state in the parameter's sizes.
   at::Tensor load(const Parameter& parameter, const std::string& state) const;
 
   /// The content of the model file without an optimizer of stage 0, with a `universal_checkpoint_info`, and

@@ -1,3 +1,10 @@
+// Spells and parses the names of checkpoint files, and lists those that a folder has.
+//
+// The ..._path() functions make names. The find_...() functions go over a tag's folder, parse each name
+// (parse_rank_file) and sort by ranks, since a folder lists its entries in any order; names that do not
+// parse belong to other programs and are passed over. The require_...() functions throw where a file is
+// missing between others. Names that come from files, such as the tag in `latest` or a parameter's, are
+// checked so that none leads out of the folder.
 #include "deepspeed/checkpoint/tag/layout.h"
 
 #include <algorithm>
@@ -25,7 +32,7 @@ constexpr const char* kModelStates = "_model_states.pt";
 constexpr const char* kDefaultTag = "global_step";
 using std::filesystem::path;
 
-/// The number with at least `width` digits.
+/// Writes the number with at least `width` digits.
 std::string digits(int64_t number, size_t width) {
   const std::string text = std::to_string(number);
   return std::string(text.size() < width ? width - text.size() : 0, '0') + text;
@@ -73,7 +80,7 @@ std::optional<std::string> read_tag(const path& latest) {
   return tag;
 }
 
-/// Names come from files: none may lead out of the folder.
+/// Checks a name that comes from a file: it must not lead out of the folder.
 path universal_parameter_folder(const path& tag_folder, const std::string& parameter) {
   const bool is_name = !parameter.empty() && parameter != "." && parameter != ".." &&
                        parameter.find('/') == std::string::npos && parameter.find('\0') == std::string::npos;
@@ -150,7 +157,7 @@ path optim_states_path(const path& dir, const std::string& tag, int dp_rank, int
   return dir / tag / ((bf16 ? "bf16_" : "") + zero_prefix(dp_rank, mp_rank) + "_optim_states.pt");
 }
 
-// Not with the prefix of the optimizer files, of which DeepSpeed's ds_to_universal takes every file.
+// The name must not begin as those of optimizer files: DeepSpeed's ds_to_universal takes all that do.
 path rng_states_path(const path& dir, const std::string& tag, int dp_rank, int mp_rank) {
   return dir / tag / message(kRngStates, dp_rank, "_mp_rank_", digits(mp_rank, 2), ".pt");
 }

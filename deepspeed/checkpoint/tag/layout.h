@@ -2,8 +2,8 @@
 //
 //   <dir>/latest                                              the tag of the newest checkpoint
 //   <dir>/zero_to_fp32.py                                     calls the program of that name
-//   <dir>/<tag>/mp_rank_00_model_states.pt                    stages 0 to 2
-//   <dir>/<tag>/zero_pp_rank_D_mp_rank_00_model_states.pt     stage 3
+//   <dir>/<tag>/mp_rank_00_model_states.pt                    at stages 0, 1 and 2
+//   <dir>/<tag>/zero_pp_rank_D_mp_rank_00_model_states.pt     at stage 3, one a rank
 //   <dir>/<tag>/[bf16_]zero_pp_rank_D_mp_rank_00_optim_states.pt
 //   <dir>/<tag>/rng_states_rank_D_mp_rank_00.pt               ours; DeepSpeed's patterns pass over it
 //
@@ -25,22 +25,22 @@ namespace deepspeed::checkpoint {
 
 std::filesystem::path model_states_path(const std::filesystem::path& dir, const std::string& tag,
                                         int mp_rank = 0);
-/// Of one rank of stage 3.
+/// The model file of one rank of stage 3.
 std::filesystem::path sharded_model_states_path(const std::filesystem::path& dir, const std::string& tag,
                                                 int dp_rank, int mp_rank = 0);
-/// `bf16`: the training ran in bf16, which DeepSpeed marks in the name.
+/// The optimizer file of a rank. `bf16`: the training ran in bf16, which DeepSpeed marks in the name.
 std::filesystem::path optim_states_path(const std::filesystem::path& dir, const std::string& tag, int dp_rank,
                                         int mp_rank = 0, bool bf16 = false);
 std::filesystem::path rng_states_path(const std::filesystem::path& dir, const std::string& tag, int dp_rank,
                                       int mp_rank = 0);
 
-/// <folder of a tag>/manifest.json: ours
+/// The path <folder of a tag>/manifest.json, a file of ours.
 std::filesystem::path manifest_path(const std::filesystem::path& tag_folder);
 
 /// Whether a file of a tag's ranks has such a name: of the model, the optimizer or random streams.
 bool is_checkpoint_file(const std::string& name);
 
-/// "global_step{global_steps}"
+/// The tag that a save gets by default: "global_step{global_steps}".
 std::string default_tag(int64_t global_steps);
 bool is_default_tag(const std::string& tag);
 
@@ -51,20 +51,21 @@ std::optional<std::string> read_latest(const std::filesystem::path& dir);
 /// Replaces a small file beside the tags in one durable step. No other process takes what is written for a
 /// leftover meanwhile.
 void write_beside_tags(const std::filesystem::path& file, const std::string& text);
-/// Replaces `latest` so.
+/// Replaces `latest` in one durable step, as write_beside_tags().
 void write_latest(const std::filesystem::path& dir, const std::string& tag);
 
 std::filesystem::path zero_to_fp32_script_path(const std::filesystem::path& dir);
 
 std::filesystem::path latest_universal_path(const std::filesystem::path& dir);
-/// As read_latest() and write_latest(), of the universal checkpoints.
+/// The universal checkpoint that `latest_universal` names. Throws as read_latest().
 std::optional<std::string> read_latest_universal(const std::filesystem::path& dir);
+/// Replaces `latest_universal` in one durable step.
 void write_latest_universal(const std::filesystem::path& dir, const std::string& tag);
 
-/// <folder of a tag>/zero
+/// The path <folder of a tag>/zero, which holds the parameters of a universal checkpoint.
 std::filesystem::path universal_zero_folder(const std::filesystem::path& tag_folder);
 std::filesystem::path universal_optimizer_path(const std::filesystem::path& tag_folder);
-/// Throws CheckpointError for the name of a parameter that cannot be the name of a folder.
+/// The file of one state of a parameter. Throws CheckpointError for a name that cannot be that of a folder.
 std::filesystem::path universal_state_path(const std::filesystem::path& tag_folder,
                                            const std::string& parameter, const std::string& state);
 bool is_universal(const std::filesystem::path& tag_folder);
@@ -98,10 +99,10 @@ std::filesystem::path require_model_states(const std::filesystem::path& dir, con
 void require_each_rank(const std::vector<OptimStatesFile>& files, const std::filesystem::path& dir,
                        const std::string& tag);
 
-/// "pytorch_model.bin" or "model.safetensors"; with several shards "pytorch_model-00001-of-00003.bin"
-/// (`shard` from 0).
+/// The name of a file of weights: "pytorch_model.bin" or "model.safetensors", with several shards
+/// "pytorch_model-00001-of-00003.bin" (`shard` counts from 0).
 std::string weights_name(bool safe_serialization, size_t shard = 0, size_t num_shards = 1);
-/// "pytorch_model.bin.index.json"
+/// The name of the index of several shards: "pytorch_model.bin.index.json".
 std::string weights_index_name(bool safe_serialization);
 
 }  // namespace deepspeed::checkpoint

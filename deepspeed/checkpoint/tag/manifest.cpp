@@ -1,3 +1,10 @@
+// The manifest: JSON with the size and checksums of each file of a tag, and a checksum of itself.
+//
+// to_text() puts a checksum of the list of files beside it, so that an altered manifest is no manifest, and
+// parse_manifest() checks it. find_damage() compares names and sizes alone, which is quick enough to do for
+// every tag; contents are compared where they are read (FileReader). The lists of tags are sorted by the time
+// at which the manifest was written; they leave out universal checkpoints and folders without a whole
+// manifest.
 #include "deepspeed/checkpoint/tag/manifest.h"
 
 #include <algorithm>
@@ -17,7 +24,7 @@ namespace deepspeed::checkpoint {
 namespace {
 
 constexpr const char* kManifestWhere = "checkpoint.manifest";
-constexpr size_t kDigits = 8;  // of a checksum
+constexpr size_t kDigits = 8;  // a checksum has so many
 
 void append_hex(std::string& text, uint32_t value) {
   for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[(value >> shift) & 0xF];
@@ -41,7 +48,7 @@ Json to_json(const Manifest& manifest) {
   return files;
 }
 
-/// Of the list of files, so that an altered manifest is no manifest.
+/// Computes the checksum of the list of files, so that an altered manifest is no manifest.
 std::string own_sum(const Json& files) {
   const std::string text = files.dump();
   std::string digits;
@@ -59,7 +66,7 @@ FileSums parse_sums(const Json& json) {
   return sums;
 }
 
-/// The complete tags of which `is_wanted` is true, the newest first.
+/// Lists the complete tags for which `is_wanted` is true, the newest first.
 template <class IsWanted>
 std::vector<std::string> find_tags(const std::filesystem::path& dir, const IsWanted& is_wanted) {
   using Found = std::pair<std::filesystem::file_time_type, std::string>;

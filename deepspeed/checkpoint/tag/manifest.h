@@ -16,30 +16,31 @@ struct Manifest {
   std::map<std::string, FileSums> files;  // by name inside of the tag's folder
   bool in_turn = false;                   // the training's own tag of its step, for checkpoint.keep_last
 
-  /// Nothing for a file that is not listed.
+  /// The checksums of a file at the top of the tag's folder; nothing for one that is not listed.
   std::optional<FileSums> sums_of(const std::filesystem::path& file) const;
-  /// Of a file that lies deeper in the tag's folder: "zero/<parameter>/fp32.pt".
+  /// The checksums of a file that lies deeper in the tag's folder: "zero/<parameter>/fp32.pt".
   std::optional<FileSums> sums_of(const std::filesystem::path& file,
                                   const std::filesystem::path& tag_folder) const;
 };
 
-/// The form in which ranks tell each other of their files, and which the file holds.
+/// Writes a manifest as the text that the file holds and ranks send each other.
 std::string to_text(const Manifest& manifest);
-/// Throws CheckpointError where the text is not a whole manifest.
+/// Reads a manifest from its text. Throws CheckpointError where the text is not a whole one.
 Manifest parse_manifest(const std::string& text);
 
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
-/// An empty one where the folder has none. Throws CheckpointError, naming the file, where it is altered.
+/// Reads the folder's manifest; an empty one where it has none. Throws CheckpointError, naming the file,
+/// where it is altered.
 Manifest read_manifest(const std::filesystem::path& folder);
 
-/// What is wrong with the folder's files at first sight (one is missing or of another size), by the file's
-/// name; nothing where they are all there.
+/// Says what is wrong with the folder's files at first sight: one is missing or of another size. Nothing
+/// where they are all there.
 std::optional<std::string> find_damage(const std::filesystem::path& folder, const Manifest& manifest);
 
-/// The tags whose files are all there, the newest first; without the universal checkpoints beside them.
+/// Lists the tags whose files are all there, the newest first, without universal checkpoints.
 std::vector<std::string> find_complete_tags(const std::filesystem::path& dir);
-/// Those among them that the training wrote in turn, under the names that it gives: global_step<N>. A link to
-/// a tag, one that got another name since, and one that was saved beside the turn are none.
+/// Lists the complete tags that the training wrote in turn, under the names that it gives: global_step<N>. A
+/// link to a tag, a renamed one, and one that was saved with a name of its own are not among them.
 std::vector<std::string> find_tags_in_turn(const std::filesystem::path& dir);
 
 }  // namespace deepspeed::checkpoint

@@ -16,9 +16,9 @@ class StagingLock {
   StagingLock(StagingLock&& other) noexcept;
   StagingLock& operator=(StagingLock&& other) noexcept;
 
-  /// False where another one holds it, or where the file system has no locks.
+  /// Whether this object has the lock. False where another one has it, or the file system has no locks.
   bool is_held() const { return handle_ >= 0; }
-  /// Whether another one holds it.
+  /// Whether another process has the lock.
   bool is_taken() const { return is_taken_; }
   /// Whether the folder did not exist.
   bool is_missing() const { return is_missing_; }
@@ -31,15 +31,16 @@ class StagingLock {
   bool is_missing_ = false;
 };
 
-/// Waits a second at most for another one to end; the result may hold nothing.
+/// Waits a second at most for another process's lock to end; the result may hold nothing.
 [[nodiscard]] StagingLock wait_for_lock(const std::filesystem::path& folder);
 
 /// Makes the folder where there is none and locks it. On a file system without locks the result holds
 /// nothing. Throws IoError, naming the process where that is known, where another one goes on holding it.
 [[nodiscard]] StagingLock lock_staging(const std::filesystem::path& folder, const std::string& tag);
 
-/// Notes in the folder which process fills it, for the error of another one, and removes that again.
+/// Notes in the folder which process fills it, for the error of another one.
 void note_owner(const std::filesystem::path& folder);
+/// Removes the note of note_owner().
 void remove_owner_note(const std::filesystem::path& folder);
 
 }  // namespace deepspeed::checkpoint

@@ -21,7 +21,7 @@ constexpr const char* kTagContentWhere = "checkpoint.tag_folder";
 namespace fs = std::filesystem;
 using std::filesystem::path;
 
-/// An empty one where the folder has none, or one that is not ours or altered.
+/// Reads the folder's manifest; an empty one where it has none, or one that is not ours or altered.
 Manifest manifest_if_whole(const path& folder) {
   try {
     return read_manifest(folder);
@@ -48,7 +48,7 @@ std::set<std::string> names_of_checkpoint(const path& folder) {
                     ": a save would replace it; choose another tag, or move it away");
 }
 
-/// "is no checkpoint, but a folder that holds 'notes.txt'"
+/// Describes what is there: "is no checkpoint, but a folder that holds 'notes.txt'".
 std::string what_a_folder_is(const path& folder, bool expects_universal) {
   return message("is no ", expects_universal ? "universal " : "", "checkpoint, but a folder that holds '",
                  fs::directory_iterator(folder)->path().filename().string(), "'");
@@ -68,7 +68,7 @@ void keep_file(const path& from, const path& to) {
   sync_file(to);
 }
 
-/// A link, a file, or a folder with all that is in it.
+/// Copies a link, a file, or a folder with all that is in it.
 void keep_entry(const path& from, const path& to) {
   const fs::file_status there = fs::symlink_status(to);
   if (!fs::is_directory(fs::symlink_status(from))) {

@@ -1,3 +1,16 @@
+// How a tag appears whole, in which order, and what a crash leaves at each point:
+//
+// 1. begin_tag(): removes leftovers of processes that are gone, makes ".<tag>.saving" and locks it. A crash
+// up
+//    to step 3 leaves that folder, which the next save removes; the older tag is untouched.
+// 2. The ranks write and sync their files there, the manifest last.
+// 3. publish_tag(): gives the older tag's other files a place in the new one, syncs, and exchanges the two
+// names
+//    in one step (renameat2). Where the file system cannot exchange, the older tag is renamed to ".<tag>.old"
+//    first; a crash between the two renames leaves that, and recover_tag() brings it back.
+// 4. The older content, now under the staging name, is removed. The caller changes `latest` afterwards.
+//
+// prune_tags() renames a tag before it removes it, so that a half-removed one is never taken for a tag.
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 
 #include <algorithm>
@@ -23,7 +36,7 @@ constexpr const char* kSaving = ".saving";
 constexpr const char* kRemoved = ".removed";
 using std::filesystem::path;
 
-/// Beside the folder of the tag, which may lie in a folder of its own ("run/step5").
+/// Names a folder beside that of the tag, which may lie in a folder of its own ("run/step5").
 std::string beside(const std::string& tag, const char* ending) {
   const path whole(tag);
   return (whole.parent_path() / ("." + whole.filename().string() + ending)).string();
@@ -40,7 +53,7 @@ void remove_folder(const path& folder) {
   if (error) raise<IoError>(kTagFolderWhere, "cannot remove ", folder, ": ", error.message());
 }
 
-/// Both names at one moment; false where the file system cannot.
+/// Exchanges two names in one step; returns false where the file system cannot.
 bool exchange(const path& a, const path& b) {
   return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
 }
@@ -51,8 +64,8 @@ bool is_leftover(const path& entry) {
   return is_temporary_beside_tags(name);
 }
 
-/// What a living process fills stays. in_folder: holds nothing while another process may be writing a file
-/// beside the tags.
+/// Removes a leftover, unless a living process fills it. in_folder: holds nothing while another process may
+/// be writing a file beside the tags.
 void remove_leftover(const path& leftover, const StagingLock& in_folder) {
   if (is_temporary_beside_tags(leftover.filename().string())) {
     if (in_folder.is_held()) remove_folder(leftover);
@@ -63,8 +76,8 @@ void remove_leftover(const path& leftover, const StagingLock& in_folder) {
   if (lock.is_held()) remove_folder(leftover);
 }
 
-/// Processes that were killed leave half-filled and half-removed folders, a `latest` or a script without its
-/// name.
+/// Removes what killed processes left: half-filled and half-removed folders, a `latest` or a script that did
+/// not get its name.
 void remove_leftovers(const path& folder) {
   const StagingLock lock(folder);
   std::vector<path> found;
@@ -81,13 +94,14 @@ void empty_folder(const path& folder) {
   for (const path& entry : entries) remove_folder(entry);
 }
 
-/// Whether a crash between the two renames of replace_tag() has left it.
+/// Whether `old` is a tag that a crash between the two renames of replace_tag() has left.
 bool is_older_tag(const path& old) { return std::filesystem::is_directory(old) && holds_checkpoint(old); }
 
-/// What the older folder holds beside its checkpoint is in the new one before the names change, and what came
-/// into it since is afterwards.
+/// Puts the filled folder in the place of an older tag. Its other files are in the new one already; those
+/// that came into it since are moved after the names have changed.
 void replace_tag(const path& staging, const path& target, const path& old) {
-  // The older folder has the name of what is filled until it is removed.
+  // After the exchange the older folder has the staging name until it is removed: the lock keeps others off
+  // it.
   const StagingLock lock_of_older = wait_for_lock(target);
   const bool exchanged = exchange(staging, target);
   if (!exchanged) {
@@ -100,13 +114,13 @@ void replace_tag(const path& staging, const path& target, const path& old) {
   remove_folder(older);
 }
 
-/// An empty one where nothing is there.
+/// Resolves links; returns an empty path where nothing is there.
 path real_path(const path& entry) {
   std::error_code broken;
   return std::filesystem::canonical(entry, broken);
 }
 
-/// The folders that links in `dir` name.
+/// Lists the folders that links in `dir` name.
 std::vector<path> targets_of_links(const path& dir) {
   std::vector<path> targets;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
@@ -171,7 +185,7 @@ void prune_tags(const path& dir, const std::string& newest, int64_t keep_last) {
     const path target = dir / other;
     if (other == newest || ++kept <= keep_last) continue;
     if (std::ranges::find(linked, real_path(target)) != linked.end()) continue;
-    // Under another name first, durably: what is half removed is no tag.
+    // The tag gets another name first, durably, so that a half-removed one is no tag.
     const path removed = dir / beside(other, kRemoved);
     remove_folder(removed);
     rename_folder(target, removed);

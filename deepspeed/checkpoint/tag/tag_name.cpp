@@ -24,7 +24,7 @@ const std::array<std::string, 3>& names_beside_tags() {
 
 bool is_control_character(unsigned char byte) { return std::iscntrl(byte) != 0; }
 
-/// "" for a name that can be that of a tag.
+/// Says why a name cannot be that of a tag; "" where it can.
 std::string what_is_wrong_with(const std::string& tag) {
   if (tag.empty()) return "is empty";
   if (tag.find('/') != std::string::npos) return "has a slash; other folders belong into the directory";

@@ -1,3 +1,9 @@
+// Loads weights in two halves, so that a file that does not fit changes nothing.
+//
+// The constructor goes over the file's weights (match): renames each, finds its target, and checks sizes and
+// dtype (check_copy); a second weight for one target must have equal values (take). It then looks for names
+// that only one side has (check_names), and throws all problems in one error. What fits is verified, and
+// run() copies one weight after the other, so that beside the model only the largest one takes memory.
 #include "deepspeed/checkpoint/weights/weight_loading.h"
 
 #include <algorithm>
@@ -25,8 +31,8 @@ std::string list_of(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Whether the values become another dtype without a loss that nobody asked for: floats are rounded to
-/// floats; what becomes an integer has to be one, as zero_to_fp32 makes counters fp32.
+/// Whether the values can become another dtype. Floats are rounded to floats; what becomes an integer has to
+/// be a whole number, since zero_to_fp32 makes counters fp32.
 bool can_become(at::ScalarType from, at::ScalarType to, const std::function<at::Tensor()>& load) {
   if (from == to) return true;
   if (at::isFloatingType(from) && at::isFloatingType(to)) return true;
@@ -47,7 +53,7 @@ bool same_bytes(const at::Tensor& one, const at::Tensor& other) {
          one.sizes() == other.sizes() && one.strides() == other.strides();
 }
 
-/// What a rule would have to change where the names that the model lacks differ from its own by a prefix.
+/// Suggests a rename rule where the names on both sides differ by a prefix alone; else returns "".
 std::string prefix_hint(const LoadedWeights& names, const std::vector<WeightTarget>& targets) {
   if (names.unexpected.empty()) return "";
   std::unordered_set<std::string> known;

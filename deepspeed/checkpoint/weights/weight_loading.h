@@ -20,9 +20,9 @@ struct LoadWeightsOptions {
   /// Whether a name that only the file or only the model has is an error; false: load what both have. Shapes
   /// and dtypes have to fit in any case.
   bool strict = true;
-  /// Name in the file -> name in the model; an empty one leaves the weight out.
+  /// Renames weights by name: name in the file -> name in the model; an empty one leaves the weight out.
   std::map<std::string, std::string> rename = {};
-  /// For all other names, one after the other: {{"^module\\.", ""}, {"\\.bias_mask$", ""}}.
+  /// Rules for all other names, applied one after the other: {{"^module\\.", ""}, {"\\.bias_mask$", ""}}.
   std::vector<RenameRule> rename_rules = {};
   /// Patterns of names in the model: their matrices lie transposed in the file, as those of GPT-2's Conv1D.
   std::vector<std::string> transpose = {};

@@ -8,7 +8,7 @@ namespace deepspeed::checkpoint {
 namespace {
 
 constexpr const char* kWeightRenamingWhere = "load_weights";
-// std::regex recurses for each character, and names come from files.
+// Names are bounded, since they come from files and std::regex recurses for each character.
 constexpr size_t kMaxNameBytes = 1000;
 
 std::regex parse_pattern(const std::string& pattern) {

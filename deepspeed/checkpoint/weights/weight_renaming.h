@@ -10,8 +10,9 @@
 
 namespace deepspeed::checkpoint {
 
-/// Every place where `pattern` (a regular expression, ECMAScript's grammar; ^ and $ are the name's ends) fits
-/// becomes `replacement`, in which $1, $2, ... are what the brackets of the pattern found.
+/// A rule that changes each place of a name where `pattern` fits (a regular expression in ECMAScript's
+/// grammar; ^ and $ are the name's ends) to `replacement`, in which $1, $2, ... are what the brackets of the
+/// pattern found.
 struct RenameRule {
   std::string pattern;
   std::string replacement;
@@ -23,8 +24,8 @@ class WeightRenaming {
   /// others pass through `rules`, one after the other. Throws UsageError for a pattern that is none.
   WeightRenaming(std::map<std::string, std::string> exact, const std::vector<RenameRule>& rules);
 
-  /// Nothing where the new name is empty: the weight is left out on purpose. Throws CheckpointError for a
-  /// name that is too long to be one.
+  /// Returns the model's name; nothing where it is empty, since the weight is left out on purpose. Throws
+  /// CheckpointError for a name that is too long to be one.
   std::optional<std::string> rename(const std::string& name) const;
 
  private:

@@ -37,7 +37,7 @@ WeightMap read_weight_map(const fs::path& index) {
   }
 }
 
-/// Names come from a file: none may lead out of the folder.
+/// Checks a name that comes from a file: it must not lead out of the folder.
 void check_shard_name(const fs::path& index, const std::string& name) {
   if (!name.empty() && fs::path(name).filename() == name && name.find('\0') == std::string::npos) return;
   raise<CheckpointError>(kWeightShardsWhere, index, " names the shard '", name,

@@ -9,8 +9,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// The weights that `index` ({"weight_map": {name: file beside it}}) names, each from the file that it names.
-/// Throws as open_weights().
+/// Opens the weights that `index` ({"weight_map": {name: file beside it}}) names, each in the file that it
+/// names. Throws as open_weights().
 std::unique_ptr<WeightSource> open_weight_shards(const std::filesystem::path& index, const std::string& key);
 
 }  // namespace deepspeed::checkpoint

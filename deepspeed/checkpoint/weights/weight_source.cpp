@@ -1,3 +1,10 @@
+// Opens files of weights by what their first bytes say, not by their names.
+//
+// open_weights() takes a folder's file first (safetensors before torch, a file before an index). A text that
+// begins with a brace is an index of shards; "PK" is a zip archive of torch.save, 8 bytes of length and a
+// brace are safetensors; a bare pickle (torch before 1.6) and a pointer of Git LFS are refused with the way
+// out. In a file of torch.save the state dictionary is looked for at the top and under the usual keys. Names
+// and sizes are read at once, data stays in the files until load().
 #include "deepspeed/checkpoint/weights/weight_source.h"
 
 #include <algorithm>
@@ -26,7 +33,7 @@ bool holds_tensors(const Dict& dict) {
       dict.items(), [](const auto& item) { return item.second.template get_if<at::Tensor>() != nullptr; });
 }
 
-/// The first keys of a dict, for messages.
+/// Lists the first keys of a dict, for messages.
 std::string some_keys(const Dict& dict) {
   constexpr size_t kNamed = 10;
   std::string text;
@@ -49,7 +56,7 @@ const Dict& state_dict_at(const fs::path& file, const Dict& root, const std::str
   return *dict;
 }
 
-/// The state dictionary in a file of torch.save, at the top or under one of the usual keys.
+/// Finds the state dictionary in a file of torch.save, at the top or under one of the usual keys.
 const Dict& find_state_dict(const fs::path& file, const Value& value, const std::string& key) {
   const auto* root = value.get_if<Dict>();
   if (root == nullptr) {
@@ -131,7 +138,7 @@ class Fp32Weights : public WeightSource {
   Fp32Source source_;
 };
 
-/// The beginning of a file, which says what it is.
+/// Reads the beginning of a file, which says what it is.
 std::string first_bytes(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) raise<IoError>(kWeightSourceWhere, "cannot open ", file, ": ", std::strerror(errno));
@@ -141,17 +148,17 @@ std::string first_bytes(const fs::path& file) {
   return bytes;
 }
 
-/// 8 bytes with the length of a JSON object, less than 4 GB, and its brace.
+/// Whether there are 8 bytes with the length of a JSON object, less than 4 GB, and its brace.
 bool begins_as_safetensors(std::string_view bytes) {
   return bytes.size() > 8 && bytes[8] == '{' && bytes.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }
 
-/// A pickle without the zip archive around it.
+/// Whether a pickle begins here, without the zip archive around it.
 bool begins_as_pickle(std::string_view bytes) {
   return bytes.size() > 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5;
 }
 
-/// The file in a folder that holds its weights.
+/// Finds the file in a folder that holds its weights.
 fs::path weights_in_folder(const fs::path& folder) {
   for (const bool safetensors : {true, false}) {
     for (const std::string& name : {weights_name(safetensors), weights_index_name(safetensors)}) {

@@ -15,7 +15,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Not for two threads at once.
+/// Weights of one file or set of files. Not for two threads at once.
 class WeightSource {
  public:
   explicit WeightSource(std::filesystem::path path) : path_(std::move(path)) {}
@@ -24,12 +24,12 @@ class WeightSource {
   WeightSource& operator=(const WeightSource&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Sizes and dtypes are those of the files; the data comes from load().
+  /// The weights with the files' sizes and dtypes; the data comes from load().
   const NamedTensors& weights() const { return weights_; }
-  /// Names of entries that are no tensors.
+  /// The names of entries that are no tensors.
   const std::vector<std::string>& other_entries() const { return other_entries_; }
 
-  /// The data of weights()[index], on the CPU. Throws CheckpointError where the file is damaged.
+  /// Loads the data of weights()[index] to the CPU. Throws CheckpointError where the file is damaged.
   virtual at::Tensor load(size_t index) const = 0;
   /// Reads all that has a checksum once and keeps nothing. Throws CheckpointError.
   virtual void verify() const = 0;
@@ -51,12 +51,12 @@ class WeightSource {
 /// these, torn, altered or missing in a set, NotSupportedError, with the conversion, for torch < 1.6.
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path, const std::string& key = "");
 
-/// The same for one file that is no index.
+/// Opens one file that is no index, as open_weights() does.
 std::unique_ptr<WeightSource> open_weight_file(const std::filesystem::path& file,
                                                const std::string& key = "");
 
-/// The fp32 weights of a checkpoint of save_checkpoint(), of ours or DeepSpeed's, stages 0 to 2. Throws as
-/// get_fp32_state_dict_from_zero_checkpoint().
+/// Opens the fp32 weights of a checkpoint of save_checkpoint(), ours or DeepSpeed's, of any stage from 0
+/// to 3. Throws as get_fp32_state_dict_from_zero_checkpoint().
 std::unique_ptr<WeightSource> open_zero_checkpoint(const std::filesystem::path& dir,
                                                    const std::optional<std::string>& tag = std::nullopt);
 
