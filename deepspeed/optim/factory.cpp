@@ -1,3 +1,10 @@
+// From the section `optimizer` to an optimizer, in four steps.
+//
+// The type is looked up in the table that the config has (config/training/optimizer_types.cpp); an unknown
+// one is refused with the reason, or the nearest name (fail_type). The arguments are read against the type's
+// table, which checks names and ranges and fills in the defaults (read_arguments). Each make_...() function
+// checks what arguments mean together, writes them into the groups that have no value of their own
+// (set_group_options), and constructs the class.
 #include "deepspeed/optim/factory.h"
 
 #include <algorithm>
@@ -26,7 +33,7 @@ using Groups = std::vector<ParamGroup>;
 
 // The arguments of one optimizer, read against its table.
 struct OptimizerArguments {
-  Json values;  // of every key of the table, the default where none was given; null: none at all
+  Json values;  // every key of the table, its default where none was given; null: there is no value
   Json given;
   bool on_host = false;  // the steps run there
 
@@ -61,7 +68,7 @@ HyperparameterValue hyperparameter(const Json& value) {
   return value.get<double>();
 }
 
-// The arguments named as the options of all groups that have none of their own.
+// Sets the named arguments as the options of all groups that have none of their own.
 void set_group_options(Groups& groups, const OptimizerArguments& arguments,
                        std::initializer_list<const char*> keys) {
   for (const char* key : keys) set_defaults(groups, {{key, hyperparameter(arguments.values[key])}});
@@ -147,7 +154,7 @@ std::unique_ptr<Optimizer> make_lamb(const OptimizerArguments& arguments, Groups
   return std::make_unique<Lamb>(std::move(groups));
 }
 
-// What a group of Muon takes depends on its use_muon; what it does not take stays out of it.
+// Gives each group of Muon only the options that its use_muon asks for.
 std::unique_ptr<Optimizer> make_muon(const OptimizerArguments& arguments, Groups groups) {
   const auto rate = [&](const char* own, double fallback) {
     return arguments.maybe_number(own).value_or(arguments.maybe_number("lr").value_or(fallback));
@@ -183,7 +190,7 @@ std::string join_names(const std::vector<std::string>& names) {
   return text;
 }
 
-// Why a documented type cannot be made; nothing for a type that nobody documents.
+// Says why a documented type cannot be made; nothing for a type that neither DeepSpeed nor torch has.
 std::optional<std::string> reason_against(const std::string& type) {
   static const std::vector<std::string> not_yet = {"onebitadam", "onebitlamb", "zerooneadam",
                                                    "muadam",     "muadamw",    "musgd"};

@@ -10,12 +10,11 @@
 
 namespace deepspeed::optim {
 
-/// `type` and `params` of the section; DeepSpeed's own types in any case ("adam", "AdamW"), torch's as torch
-/// spells them
-/// ("SGD"). `params` are the defaults of the groups: an option that a group holds already stays.
-/// on_host: its steps run there, wherever the model is; as in DeepSpeed, Adam and Lion are then
-/// DeepSpeedCPUAdam and DeepSpeedCPULion. Throws ConfigError naming `optimizer.type` or
-/// `optimizer.params.<key>`.
+/// Makes the optimizer of the section's `type` and `params`: DeepSpeed's own types in any case ("adam",
+/// "AdamW"), torch's as torch spells them ("SGD"). `params` are the defaults of the groups: an option that a
+/// group holds already stays. on_host: its steps run on the host, wherever the model is; as in DeepSpeed,
+/// Adam and Lion are then DeepSpeedCPUAdam and DeepSpeedCPULion. Throws ConfigError naming `optimizer.type`
+/// or `optimizer.params.<key>`.
 std::unique_ptr<Optimizer> make_optimizer(const std::string& type, const Json& params,
                                           std::vector<ParamGroup> groups, bool on_host = false);
 

@@ -1,3 +1,11 @@
+// Adam's state by slice, and which kernel steps it.
+//
+// step() makes the slice's moments at its first use, or converts what a checkpoint has loaded to the slice's
+// dtype and device (moments_of), puts the group's hyperparameters together (arguments_of), and runs one fused
+// pass. fp32 and bf16 moments have a kernel of their own; fp16 moments are widened to fp32 around it;
+// amsgrad, which needs a third state, goes through the kernel of general update rules. The seed of stochastic
+// rounding mixes the slice's number and the step, so that no two steps round alike and a resumed run rounds
+// as an uninterrupted one.
 #include "deepspeed/optim/algorithms/adam.h"
 
 #include <cmath>
@@ -87,7 +95,7 @@ void Adam::step_amsgrad(const FlatSlice& slice, const Moments& moments, const ke
                   rule);
 }
 
-// The kernel has moments of fp32 and bf16.
+// Runs the fused kernel. It knows moments of fp32 and bf16, so those of fp16 are widened around it.
 void Adam::step_moments(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step) {
   if (options_.moment_dtype != at::kHalf) {
     kernels::adam({slice.master, slice.gradient, moments.exp_avg, moments.exp_avg_sq, slice.low_precision},

@@ -19,10 +19,10 @@ struct AdamOptions {
   std::string class_name = "FusedAdam";  // or "DeepSpeedCPUAdam", "AdamW", "Adam"
   bool adamw_mode = true;                // decoupled weight decay; else L2
   bool amsgrad = false;                  // divide by the largest second moment so far (Reddi et al. 2018)
-  // Or, with half the memory, kBFloat16, rounded stochastically, or kHalf, rounded to nearest: a second
-  // moment below 3e-8 is lost in it.
+  // kFloat, or with half the memory kBFloat16, rounded stochastically, or kHalf, rounded to nearest: a second
+  // moment below 3e-8 is lost in kHalf.
   at::ScalarType moment_dtype = at::kFloat;
-  uint64_t rounding_seed = 0;  // of the stochastic rounding
+  uint64_t rounding_seed = 0;  // seeds the stochastic rounding
 };
 
 class Adam : public Optimizer {
@@ -39,7 +39,7 @@ class Adam : public Optimizer {
   bool takes_steps_back() const override { return !options_.amsgrad && options_.moment_dtype == at::kFloat; }
   at::ScalarType state_dtype() const override { return options_.moment_dtype; }
   void step(const FlatSlice& slice, double gradient_scale) override;
-  /// kernels::adam_rollback().
+  /// Takes the slice's last step back by kernels::adam_rollback().
   void take_back(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
@@ -49,7 +49,7 @@ class Adam : public Optimizer {
 
  private:
   struct Moments {
-    at::Tensor exp_avg;         // (n) moment_dtype; of masters in fp64 all are fp64
+    at::Tensor exp_avg;         // (n) moment_dtype; all are fp64 for masters in fp64
     at::Tensor exp_avg_sq;      // (n) moment_dtype
     at::Tensor max_exp_avg_sq;  // (n) fp32; undefined without amsgrad
     int64_t step = 0;

@@ -54,13 +54,13 @@ double step_size(const Hyperparameters& group, int64_t step) {
   return group.number("lr") * correction;
 }
 
-// (2) double. Computed where the tensors lie: a CUDA device is not waited for.
+// Returns two sums of squares, (2) double, computed where the tensors lie: a CUDA device is not waited for.
 at::Tensor norms_of(const at::Tensor& weights, const at::Tensor& change) {
   return at::stack({at::linalg_vector_norm(weights, 2, {}, false, at::kDouble),
                     at::linalg_vector_norm(change, 2, {}, false, at::kDouble)});
 }
 
-// 0-d, by the norms of a whole parameter.
+// Returns the trust ratio, 0-d, from the norms of a whole parameter.
 at::Tensor coefficient(const Hyperparameters& group, const at::Tensor& norms, at::ScalarType dtype) {
   const at::Tensor ratio =
       at::clamp(norms[0].div(norms[1]), group.number("min_coeff"), group.number("max_coeff"));
@@ -87,8 +87,8 @@ at::Tensor Lamb::change_of(const FlatSlice& slice, const Segment& segment, doubl
   return change;
 }
 
-// One reduction for all parameters of the group that the partitions cut. Ranks without a part of them take
-// part in it all the same.
+// Makes one reduction for all parameters of the group that the partitions cut. Ranks that hold no part of
+// them join it too, since all ranks call the same collectives.
 std::unordered_map<int64_t, Lamb::CutChange> Lamb::changes_of_cut(const FlatSlice& slice,
                                                                   double gradient_scale) {
   std::unordered_map<int64_t, CutChange> changes;

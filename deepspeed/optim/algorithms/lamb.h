@@ -34,19 +34,20 @@ class Lamb : public Optimizer {
   void check_state(const SliceState& state) const override { states_.check_state(state); }
   int64_t state_bytes() const override { return states_.bytes(); }
 
-  /// The coefficients of the slice's last step, one a parameter, in the order of its segments; empty before.
+  /// The trust ratios of the slice's last step, one a parameter, in the order of its segments; empty before
+  /// it.
   std::vector<double> lamb_coeffs(size_t slice_id) const;
 
  private:
   /// This rank's part of a parameter that lies on several ranks.
   struct CutChange {
-    at::Tensor change;  // of the part
-    at::Tensor norms;   // (2) double, of the whole parameter: weights, change
+    at::Tensor change;  // of this rank's part
+    at::Tensor norms;   // (2) double: norms of the whole parameter's weights and change
   };
 
-  /// u above, of the segment's elements; moves m and v.
+  /// Computes u (see the formulas above) for the segment's elements, and moves m and v.
   at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
-  /// By param_index.
+  /// Computes the changes and norms of the parameters that ranks share, by param_index; collective.
   std::unordered_map<int64_t, CutChange> changes_of_cut(const FlatSlice& slice, double gradient_scale);
 
   SliceStates states_;

@@ -1,3 +1,11 @@
+// Muon's step over the segments of a slice (Jordan et al. 2024; formulas in muon.h).
+//
+// step() first makes the states that all slices of the group need, then lets the ranks share the matrices
+// that their partitions cut (changes_of_cut): each rank moves the momentum of its own part, change_whole()
+// brings the parts of a matrix together on one rank, which orthogonalizes it, and each gets its part of the
+// result back. These calls are collective, so they come before the loop over this rank's own segments. In the
+// loop vectors, embeddings and heads are stepped by Adam, whole matrices are orthogonalized here, on the
+// model's device, and shared ones take their part of the result.
 #include "deepspeed/optim/algorithms/muon.h"
 
 #include <algorithm>
@@ -40,7 +48,7 @@ std::vector<ParamGroup> with_muon_defaults(std::vector<ParamGroup> groups) {
   return groups;
 }
 
-// The shape to orthogonalize in.
+// Returns the shape in which a parameter is orthogonalized: convolutions become matrices.
 std::vector<int64_t> matrix_shape(const std::vector<int64_t>& shape) {
   return shape.size() == 4 ? std::vector<int64_t>{shape[0], shape[1] * shape[2] * shape[3]} : shape;
 }
@@ -168,7 +176,7 @@ void Muon::step_adam(const FlatSlice& slice, const Segment& segment, double grad
       adam);
 }
 
-// All slices of a group have states of the same names, so that checkpoints can join them.
+// Gives all slices of a group states of the same names, so that checkpoints can join them.
 void Muon::make_states(const FlatSlice& slice) {
   if (slice.cut == nullptr) {
     return;

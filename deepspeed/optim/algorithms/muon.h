@@ -45,22 +45,23 @@ class Muon : public Optimizer {
   int64_t state_bytes() const override { return momenta_.bytes() + moments_.bytes(); }
 
  private:
-  /// A state's momentum, and all the rest, so that a foreign name there is an error.
+  /// A state in two: its momentum, and all the rest, where a foreign name is an error.
   struct TwoStates {
     SliceState momentum, moments;
   };
   static TwoStates apart(const SliceState& state);
   bool uses_muon_for(size_t group, int64_t param_index, size_t num_dims) const;
   std::string param_name(size_t group, int64_t param_index) const;
-  /// The change of the segment's elements before it is orthogonalized; moves the momentum.
+  /// Computes the change of the segment's elements before it is orthogonalized, and moves the momentum.
   at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
-  /// Those of matrices that ranks share, orthogonalized, of this rank's segments, by param_index.
+  /// Returns this rank's parts of the orthogonalized changes of matrices that ranks share, by param_index.
+  /// Collective.
   std::unordered_map<int64_t, at::Tensor> changes_of_cut(const FlatSlice& slice, double gradient_scale);
-  /// `change`: of a whole matrix, flat; so is what it returns.
+  /// Orthogonalizes the change of a whole matrix. `change` and the result are flat.
   at::Tensor orthogonalized(size_t group, const std::vector<int64_t>& shape, const at::Tensor& change) const;
-  /// `change`: the segment's part of the orthogonalized one.
+  /// Moves a segment's weights. `change`: the segment's part of the orthogonalized change.
   void move_matrix(const FlatSlice& slice, const Segment& segment, const at::Tensor& change);
-  /// States of the kinds that the group has, also where this rank has no elements of one.
+  /// Makes the states of the kinds that the group has, also where this rank has no elements of one.
   void make_states(const FlatSlice& slice);
   void step_adam(const FlatSlice& slice, const Segment& segment, double gradient_scale, int64_t step);
 

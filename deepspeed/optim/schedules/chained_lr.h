@@ -12,26 +12,27 @@
 
 namespace deepspeed::optim {
 
-/// The rate after a step: of the rate before, the one at construction and the number of steps, 0 for what
-/// construction itself does.
+/// Computes the rate after a step from the rate before it, the one at construction, and the number of steps,
+/// which is 0 for what construction itself does.
 using LrRule = std::function<double(double rate, double base, int64_t step)>;
 
-/// rate * gamma after every `step_size` steps.
+/// Makes rate * gamma of the rate after every `step_size` steps.
 LrRule step_lr(int64_t step_size, double gamma);
-/// rate * gamma at each of the steps named, as often as it is named.
+/// Makes rate * gamma of the rate at each milestone, as often as it is listed.
 LrRule multi_step_lr(std::vector<int64_t> milestones, double gamma);
-/// base * factor for `total_iters` steps, then base.
+/// Holds base * factor for `total_iters` steps, then base.
 LrRule constant_lr(double factor, int64_t total_iters);
-/// From base * start_factor in a line to base * end_factor after `total_iters` steps.
+/// Goes in a line from base * start_factor to base * end_factor after `total_iters` steps.
 LrRule linear_lr(double start_factor, double end_factor, int64_t total_iters);
-/// rate * gamma after every step.
+/// Makes rate * gamma of the rate after every step.
 LrRule exponential_lr(double gamma);
-/// base * (1 - step / total_iters) ^ power, 0 from there on.
+/// Follows base * (1 - step / total_iters) ^ power, and is 0 afterwards.
 LrRule polynomial_lr(int64_t total_iters, double power);
-/// eta_min + (base - eta_min) * (1 + cos(pi * step / t_max)) / 2.
+/// Follows eta_min + (base - eta_min) * (1 + cos(pi * step / t_max)) / 2.
 LrRule cosine_annealing_lr(int64_t t_max, double eta_min);
 
-/// Its state has the names of torch in Python: {"base_lrs", "last_epoch", "_step_count", "_last_lr"}.
+/// A schedule over an LrRule. Its state has torch's names: {"base_lrs", "last_epoch", "_step_count",
+/// "_last_lr"}.
 class ChainedLr : public LrScheduler {
  public:
   /// `groups` must outlive the schedule. Throws UsageError where there is none.

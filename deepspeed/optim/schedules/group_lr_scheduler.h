@@ -9,8 +9,8 @@
 
 namespace deepspeed::optim {
 
-/// A schedule is a pure function of the step t, which is -1 after construction and 0 after the first step().
-/// A derived class calls write() at the end of its constructor.
+/// A schedule that is a pure function of the step t, which is -1 after construction and 0 after the first
+/// step(). A derived class calls write() at the end of its constructor.
 class GroupLrScheduler : public LrScheduler {
  public:
   /// `groups` must outlive the schedule. Throws UsageError where there is none.
@@ -21,18 +21,19 @@ class GroupLrScheduler : public LrScheduler {
   void check_step(std::optional<int64_t> last_batch_iteration) const override;
   std::vector<double> get_lr() const override { return rates_at(last_batch_iteration_); }
   std::vector<double> get_last_lr() const override { return last_lr_; }
-  /// {"last_batch_iteration": t}
+  /// Returns {"last_batch_iteration": t}.
   Json state_dict() const override;
   /// Goes to the step of the state and writes its rates. Throws CheckpointError for a state without the
   /// counter.
   void load_state_dict(const Json& state) override;
 
-  /// The next step is t + 1; until then the groups have the rates that they have now.
+  /// Sets the counter to t, without writing rates: the next step is t + 1, and the groups keep theirs until
+  /// then.
   void begin_at(int64_t t);
 
  protected:
   virtual std::vector<double> rates_at(int64_t t) const = 0;
-  /// Writes what else the schedule sets at step t.
+  /// Writes options other than the rate that the schedule sets at step t.
   virtual void write_extra(int64_t /*t*/) {}
 
   void write();

@@ -9,7 +9,7 @@
 
 namespace deepspeed::optim {
 
-/// min_lr * (1 + step_rate * (t + 1) / step_size), the quotient rounded down where `staircase`.
+/// Follows min_lr * (1 + step_rate * (t + 1) / step_size), the quotient rounded down where `staircase`.
 class LrRangeTest : public GroupLrScheduler {
  public:
   /// Throws UsageError for a step size below 1.

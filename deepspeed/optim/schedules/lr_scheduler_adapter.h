@@ -17,15 +17,15 @@
 
 namespace deepspeed::optim {
 
-/// One rate a group, or a single one for all. Throws UsageError for any other number of rates.
+/// Returns one rate a group, from one a group or a single one for all. Throws UsageError for another number.
 std::vector<double> rates_of_groups(const std::vector<double>& rates, size_t num_groups);
 inline std::vector<double> rates_of_groups(double rate, size_t num_groups) {
   return std::vector<double>(num_groups, rate);
 }
 
-/// get_lr() gives one rate a group, or a number for all of them; state_dict() Json or anything that converts
-/// to Json and back, which load_state_dict() takes. `get_last_lr()` and `step(last_batch_iteration)` may be
-/// there as well.
+/// What a user's schedule must have: step(); get_lr(), one rate a group or a number for all; state_dict(),
+/// Json or anything that converts to Json and back; load_state_dict(), which takes that. `get_last_lr()` and
+/// `step(last_batch_iteration)` may be there as well.
 template <class T>
 concept UserLrScheduler = requires(T& scheduler, const Json& json) {
   scheduler.step();

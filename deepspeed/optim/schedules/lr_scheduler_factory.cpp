@@ -1,3 +1,9 @@
+// From the section `scheduler` to a schedule, by one make_...() function a type.
+//
+// The parameters are read against the type's table (config/training/scheduler_types.cpp), which checks names
+// and ranges and fills in the defaults; a rate may be one number or one a group. DeepSpeed's own schedules
+// write their first rates at construction, unless `last_batch_iteration` makes them begin later (make_own).
+// torch's schedules are rules over the rate before (chained_lr.h).
 #include "deepspeed/optim/schedules/lr_scheduler_factory.h"
 
 #include <map>
@@ -18,7 +24,8 @@ namespace {
 using Groups = std::vector<ParamGroup>;
 constexpr const char* kScheduleParamsPath = "scheduler.params";
 
-// The parameters of one schedule, read against its table; null: absent, and without a default of its own.
+// The parameters of one schedule, read against its table; null stands for one that is absent without a
+// default.
 struct ScheduleParameters {
   Json values;
 
@@ -28,7 +35,7 @@ struct ScheduleParameters {
     return values[key].is_null() ? where_absent : whole(key);
   }
 
-  // One number a group.
+  // Returns one number a group.
   std::vector<double> rates(const char* key, const Groups& groups) const {
     const Json& value = values[key];
     if (value.is_number()) return std::vector<double>(groups.size(), value.get<double>());
@@ -40,8 +47,8 @@ struct ScheduleParameters {
   }
 };
 
-// DeepSpeed's own begin at the step that the config names; as there, the groups have their own rates before
-// the first step then.
+// Makes one of DeepSpeed's schedules, which may begin at a step that the config names. The groups then keep
+// their own rates until the first step, as in DeepSpeed.
 template <class Schedule, class... Arguments>
 std::unique_ptr<LrScheduler> make_own(const ScheduleParameters& params, Groups& groups,
                                       Arguments&&... arguments) {

@@ -11,9 +11,9 @@
 
 namespace deepspeed::optim {
 
-/// `type` is case-sensitive: LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR, and of torch
-/// those of chained_lr.h. The first rates are written into `groups`, which must outlive the schedule. Throws
-/// ConfigError naming `scheduler.type` or `scheduler.params.<key>`, and NotSupportedError for
+/// Makes the schedule `type`, case-sensitive: LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR,
+/// or torch's of chained_lr.h. The first rates are written into `groups`, which must outlive the schedule.
+/// Throws ConfigError naming `scheduler.type` or `scheduler.params.<key>`, and NotSupportedError for
 /// ReduceLROnPlateau.
 std::unique_ptr<LrScheduler> make_lr_scheduler(const std::string& type, const Json& params,
                                                std::vector<ParamGroup>& groups);

@@ -15,7 +15,7 @@
 
 namespace deepspeed::optim {
 
-/// What a schedule is made over.
+/// The groups, and the torch optimizer, over which a schedule is made.
 struct LrSchedulerTarget {
   std::vector<ParamGroup>& groups;  // must outlive the schedule
   std::shared_ptr<torch::optim::Optimizer> torch_optimizer =
@@ -88,7 +88,7 @@ class LrSchedulerSource {
     }
   }
 
-  // A schedule of this library that was made over the groups themselves writes them by itself.
+  // Adapts the schedule, unless it is one of this library over the groups themselves, which it writes itself.
   template <class T>
   static std::shared_ptr<LrScheduler> own_or_adapt(std::shared_ptr<T> scheduler,
                                                    const LrSchedulerTarget& target,

@@ -1,3 +1,9 @@
+// torch's schedules write rates into a torch optimizer; here these rates follow into the engine's groups.
+//
+// A schedule does not say which optimizer it drives, so that is tried first: a rate that is put into the
+// optimizer must show in what the schedule reads (drives). step() writes the groups' rates into the torch
+// optimizer, in case the program has set one, then steps the schedule, then copies the rates back. The state
+// is the step counter and the last rates, which torch keeps protected: a derived class names them.
 #include "deepspeed/optim/schedules/lr_scheduler_torch.h"
 
 #include <cstdint>
@@ -24,7 +30,7 @@ std::vector<double> rates_of(const torch::optim::LRScheduler& scheduler) {
   return (scheduler.*Protected::kRates)();
 }
 
-// A schedule keeps its optimizer to itself: whether it is this one shows when the rate of this one changes.
+// Finds out whether a schedule drives this optimizer, which it does not say: it shows when a rate changes.
 bool drives(const torch::optim::LRScheduler& scheduler, torch::optim::Optimizer& optimizer) {
   auto& options = optimizer.param_groups().front().options();
   const double rate = options.get_lr();
@@ -144,7 +150,8 @@ std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(const std::vector<Pa
       groups.size(), torch::optim::OptimizerParamGroup(std::vector<at::Tensor>{}));
   auto optimizer =
       std::make_shared<StandInOptimizer>(empty, std::make_unique<StandInOptions>(groups.front().lr()));
-  // Not with the groups: torch 2.15 keeps a group's options where they are of one of its own classes alone.
+  // Rates are set after construction, not with the groups: torch 2.15 keeps a group's options only if they
+  // are of one of its own classes.
   for (size_t i = 0; i < groups.size(); ++i) optimizer->param_groups()[i].options().set_lr(groups[i].lr());
   return optimizer;
 }

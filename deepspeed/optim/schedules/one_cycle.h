@@ -9,7 +9,7 @@
 
 namespace deepspeed::optim {
 
-/// Named as in the config, without the prefix "cycle_".
+/// The config's arguments of OneCycle, named as there without the prefix "cycle_".
 struct OneCycleOptions {
   std::vector<double> min_lr;  // one a group
   std::vector<double> max_lr;
@@ -37,7 +37,7 @@ class OneCycle : public GroupLrScheduler {
 
  private:
   int64_t total_size() const { return options_.first_step_size + options_.second_step_size; }
-  /// How far up the cycle t is, from 0 to 1.
+  /// Returns how far up the cycle t is, from 0 to 1.
   double scale_at(int64_t t) const;
   double continuous_scale(int64_t batch) const;
   double momentum_at(int64_t t, size_t group) const;

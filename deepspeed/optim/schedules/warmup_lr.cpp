@@ -16,7 +16,7 @@ void warn_if_shorter_than_warmup(int64_t total_num_steps, const Warmup& warmup) 
   }
 }
 
-// Steps of the phase after the warm-up, as a divisor.
+// Returns the number of steps after the warm-up, at least 1, since it is a divisor.
 double steps_after(int64_t total_num_steps, const Warmup& warmup) {
   return static_cast<double>(std::max<int64_t>(1, total_num_steps - warmup.num_steps()));
 }

@@ -16,7 +16,7 @@ class Warmup {
   Warmup(int64_t num_steps, Shape shape);
 
   int64_t num_steps() const { return num_steps_; }
-  /// For 0 <= t < num_steps.
+  /// The share of the way at t, for 0 <= t < num_steps.
   double at(int64_t t) const;
 
  private:
@@ -24,7 +24,7 @@ class Warmup {
   Shape shape_;
 };
 
-/// From min_lr to max_lr, one of each a group, then constant.
+/// Goes from min_lr to max_lr, one of each a group, and stays there.
 class WarmupLr : public GroupLrScheduler {
  public:
   WarmupLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, std::vector<double> max_lr,
@@ -42,7 +42,7 @@ class WarmupLr : public GroupLrScheduler {
   Warmup warmup_;
 };
 
-/// The same, then linearly down to min_lr at `total_num_steps`.
+/// Warms up as WarmupLr, then goes linearly down to min_lr at `total_num_steps`.
 class WarmupDecayLr : public WarmupLr {
  public:
   WarmupDecayLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, std::vector<double> max_lr,
@@ -55,7 +55,7 @@ class WarmupDecayLr : public WarmupLr {
   int64_t total_num_steps_;
 };
 
-/// Multiples of each group's rate at construction: up to 1, then down along a cosine to `cos_min_ratio`.
+/// Multiplies each group's rate at construction: up to 1, then down along a cosine to `cos_min_ratio`.
 class WarmupCosineLr : public GroupLrScheduler {
  public:
   WarmupCosineLr(std::vector<ParamGroup>& groups, Warmup warmup, double warmup_min_ratio,

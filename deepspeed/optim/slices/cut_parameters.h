@@ -17,14 +17,15 @@ struct CutParameter {
   std::vector<int64_t> shape;  // of the whole parameter
 };
 
-/// Those of one slice. All ranks call the same functions in the same order, whatever their slices hold.
+/// The cut parameters of one slice. All ranks call the same functions in the same order, whatever their
+/// slices hold.
 class CutParameters {
  public:
   virtual ~CutParameters() = default;
 
-  /// In flat order, the same on every rank.
+  /// All cut parameters of the group, in flat order: the same list on every rank.
   virtual const std::vector<CutParameter>& all() const = 0;
-  /// Where large arithmetic belongs: where the model is. The slice may be in host memory.
+  /// The device for large arithmetic, where the model is; the slice may be in host memory.
   virtual at::Device device() const = 0;
   /// Adds up `values`, of one size on all ranks, in place.
   virtual void sum(const at::Tensor& values) const = 0;
@@ -34,10 +35,12 @@ class CutParameters {
     size_t index = 0;   // in all()
     at::Tensor values;  // (n), fp32, this rank's elements of it; undefined where it has none
   };
-  /// Returns a flat tensor of its argument's size. whole: all()[index], flat, on device().
+  /// Changes a whole parameter's tensor; returns a flat one of its size. whole: of all()[index], flat, on
+  /// device().
   using Change = std::function<at::Tensor(size_t index, const at::Tensor& whole)>;
-  /// What `change` makes of each whole tensor: this rank's parts of the results, where `parts` are, in their
-  /// order; undefined ones stay so. The ranks share the calls of `change`.
+  /// Brings the ranks' parts of each tensor together, calls `change` with the whole, and returns this rank's
+  /// parts of the results, in the order of `parts`; undefined ones stay so. The ranks share the calls of
+  /// `change`.
   virtual std::vector<at::Tensor> change_whole(const std::vector<Part>& parts,
                                                const Change& change) const = 0;
 };

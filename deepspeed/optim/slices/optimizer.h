@@ -25,7 +25,7 @@ struct Segment {
   std::vector<int64_t> shape;   // of the whole parameter
 };
 
-/// The elements of a flat tensor of the slice that belong to the segment; undefined where the tensor is.
+/// Returns the elements of a slice's flat tensor that belong to the segment; undefined where the tensor is.
 inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
   return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
 }
@@ -39,17 +39,18 @@ struct FlatSlice {
   // (n) fp32 or fp64, updated in place; or int16, the lower halves of split masters; or fp16 or bf16, rounded
   // to nearest.
   at::Tensor master;
-  at::Tensor gradient;       // (n) fp32, fp16 or bf16; of an fp64 master fp64
-  at::Tensor low_precision;  // (n) 16-bit copy of the new master to write, or undefined; of split masters the
-                             // upper half, bf16, read and written (kernels/split_master.h)
+  at::Tensor gradient;  // (n) fp32, fp16 or bf16; fp64 for an fp64 master
+  at::Tensor
+      low_precision;  // (n) 16-bit copy of the new master to write, or undefined; for split masters the
+  // upper half, bf16, read and written (kernels/split_master.h)
   const Hyperparameters* options = nullptr;  // to step it with; null: those of its group
   const std::vector<Segment>* segments = nullptr;
-  const CutParameters* cut = nullptr;  // of the group; null: every segment is a whole parameter
+  const CutParameters* cut = nullptr;  // the group's; null: every segment is a whole parameter
   std::optional<size_t> whole = {};
   int64_t begin_in_whole = 0;  // elements
 };
 
-/// State of one slice: named flat tensors of its size, and the number of steps made.
+/// The state of one slice: named flat tensors of its size, and the number of steps made.
 struct SliceState {
   std::vector<std::pair<std::string, at::Tensor>> tensors;  // e.g. exp_avg, exp_avg_sq
   int64_t step = 0;
@@ -79,11 +80,10 @@ class Optimizer {
   virtual bool writes_over_gradients() const { return false; }
   /// Whether take_back() exists for it.
   virtual bool takes_steps_back() const { return false; }
-  /// Of the state that grows with the parameters; kFloat means fp64 for masters of fp64.
+  /// The dtype of the state that grows with the parameters; kFloat means fp64 for masters of fp64.
   virtual at::ScalarType state_dtype() const { return at::kFloat; }
 
-  /// One update of one slice; the gradient is multiplied by `gradient_scale` first. State is made at first
-  /// use.
+  /// Updates one slice; the gradient is multiplied by `gradient_scale` first. State is made at first use.
   virtual void step(const FlatSlice& slice, double gradient_scale) = 0;
 
   /// Takes the last step() of the slice back, which had the same arguments: to within its roundings, and the
@@ -92,10 +92,10 @@ class Optimizer {
     raise<UsageError>("optim.optimizer", name(), " takes no step back");
   }
 
-  /// State of a slice as it stands, tensors shared with the optimizer; empty before its first step.
+  /// The state of a slice as it stands, tensors shared with the optimizer; empty before its first step.
   virtual SliceState state(size_t slice_id) const = 0;
-  /// Takes over copies; a state of fp64 stays one where the optimizer's are fp32. Throws UsageError where
-  /// names or sizes do not fit.
+  /// Loads copies of the state's tensors; fp64 stays fp64 where the optimizer's states are fp32. Throws
+  /// UsageError where names or sizes do not fit.
   virtual void load_state(size_t slice_id, const SliceState& state) = 0;
   /// Throws UsageError where load_state() would for the names and the step of a state, whose tensors may have
   /// no elements here.

@@ -17,8 +17,8 @@ class Hyperparameters {
  public:
   bool contains(const std::string& name) const;
   void set(const std::string& name, HyperparameterValue value);
-  /// Throws UsageError, naming the key, where it is absent or of another kind. A whole number reads as
-  /// double.
+  /// Reads a number; a whole one as double. Like the three below it throws UsageError, naming the key, where
+  /// the key is absent or of another kind.
   double number(const std::string& name) const;
   bool flag(const std::string& name) const;
   std::pair<double, double> pair(const std::string& name) const;

@@ -45,7 +45,7 @@ std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
       raise<UsageError>(where, "state tensor '", name, "' has ", tensor.numel(), " elements, '",
                         names.front(), "' has ", copies.front().numel());
     }
-    // What nobody else holds need not be copied.
+    // A tensor without another handle need not be copied.
     const bool is_shared = tensor.use_count() > 1 || tensor.storage().use_count() > 1;
     const bool stays_double = dtype == at::kFloat && tensor.scalar_type() == at::kDouble;
     copies.push_back(tensor.detach()

@@ -28,8 +28,9 @@ class SliceStates {
   /// fp32 where the slice's masters are. Throws UsageError where the slice changed its size.
   Entry& of(const FlatSlice& slice, double initial_value = 0.0);
 
-  /// What Optimizer's functions of these names do.
+  /// Implements Optimizer::state().
   SliceState state(size_t slice_id) const;
+  /// Implements Optimizer::load_state().
   void load_state(size_t slice_id, const SliceState& state);
   void check_state(const SliceState& state) const { check_state_names(where_, state, names_); }
   int64_t bytes() const;
@@ -46,7 +47,7 @@ class SliceStates {
 /// not there.
 const Hyperparameters& options_of(const char* where, const Optimizer& optimizer, const FlatSlice& slice);
 
-/// Sets what the groups lack.
+/// Sets the options that the groups lack.
 void set_defaults(std::vector<ParamGroup>& groups,
                   const std::vector<std::pair<std::string, HyperparameterValue>>& defaults);
 

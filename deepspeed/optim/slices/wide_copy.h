@@ -9,13 +9,13 @@ namespace deepspeed::optim {
 
 class WideCopy {
  public:
-  /// An fp32 or fp64 tensor that is contiguous stands for itself.
+  /// Widens `narrow` to fp32; a contiguous fp32 or fp64 tensor is used itself.
   explicit WideCopy(at::Tensor narrow)
       : narrow_(std::move(narrow)),
         wide_(narrow_.to(narrow_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).contiguous()) {}
 
   const at::Tensor& wide() const { return wide_; }
-  /// What was written, rounded to nearest, into the tensor itself.
+  /// Writes the wide values back into the tensor, rounded to nearest.
   void store() const {
     if (!wide_.is_same(narrow_)) narrow_.copy_(wide_);
   }

@@ -15,14 +15,14 @@ namespace deepspeed {
 /// throw UsageError for a number that is not there (create_adam(): that is), and where kernels::adam() would.
 class CpuAdamOp {
  public:
-  /// The rates and moments are those that an update is told; what stays is the kind of decay. `should_log`:
-  /// say in the log what was made.
+  /// Makes an optimizer under a number. Only the kind of decay is kept: each update is told its rates.
+  /// should_log: a line of the log says what was made.
   void create_adam(int64_t optimizer_id, double lr = 1e-3, double beta1 = 0.9, double beta2 = 0.999,
                    double eps = 1e-8, double weight_decay = 0, bool adamw_mode = true,
                    bool should_log = false);
 
-  /// One step, the `step`th from 1, of tensors of one size: `params` and `grads` fp32, fp16 or bf16,
-  /// `exp_avg` and `exp_avg_sq` fp32, or of 16 bits, computed in fp32 and rounded to nearest.
+  /// Makes the `step`th step, from 1 on. All tensors have one size: `params` and `grads` are fp32, fp16 or
+  /// bf16, `exp_avg` and `exp_avg_sq` fp32, or of 16 bits, computed in fp32 and rounded to nearest.
   void adam_update(int64_t optimizer_id, int64_t step, double lr, double beta1, double beta2, double eps,
                    double weight_decay, bool bias_correction, const at::Tensor& params,
                    const at::Tensor& grads, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq) const;

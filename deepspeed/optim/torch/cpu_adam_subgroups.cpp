@@ -34,7 +34,7 @@ std::pair<size_t, at::Tensor> only_parameter(const std::vector<torch::optim::Opt
   return found;
 }
 
-// The state before a first step: what a rollback leaves.
+// Returns the state before a first step, which a rollback of that step leaves.
 optim::SliceState as_before_the_first_step(const optim::SliceState& after) {
   optim::SliceState state;
   for (const auto& [name, tensor] : after.tensors) state.tensors.emplace_back(name, at::zeros_like(tensor));

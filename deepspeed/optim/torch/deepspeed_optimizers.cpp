@@ -1,3 +1,10 @@
+// DeepSpeed's classes over one template: per class only what differs.
+//
+// Each class has its options (deepspeed_optimizers.h) and overloads here: make_flat_optimizer() makes the
+// flat optimizer that does the work, check_class_options() refuses options that DeepSpeed refuses or that a
+// group cannot have of its own, check_class_parameter() refuses parameters that the class cannot step.
+// Everything else (groups, slices, state) is NativeOptimizer's. FusedLamb alone also clips by its groups'
+// norms (gradient_scale).
 #include "deepspeed/optim/torch/deepspeed_optimizers.h"
 
 #include <algorithm>
@@ -37,8 +44,8 @@ constexpr const char* kName<DeepSpeedCPUAdagradOptions> = "DeepSpeedCPUAdagrad";
 template <>
 constexpr const char* kName<MuonOptions> = "Muon";
 
-// The dtype of the states: the one that all parameters share, unless they are to be fp32. Throws where they
-// differ.
+// Returns the dtype of the states: the one that all parameters share, unless they are to be fp32. Throws
+// where the parameters' dtypes differ.
 at::ScalarType state_dtype(const char* where, bool fp32_optimizer_states, const TorchGroups& groups) {
   if (fp32_optimizer_states) return at::kFloat;
   at::ScalarType dtype = at::ScalarType::Undefined;
@@ -114,7 +121,7 @@ void check_ranges(const char* where, const optim::Hyperparameters& options) {
   raise<NotSupportedError>(where, "amsgrad is not supported; use torch::optim::Adam with amsgrad");
 }
 
-// What a group has other than the defaults, though it holds for all groups.
+// Throws where a group has another value than the defaults of an option that holds for all groups.
 template <class Value>
 void check_shared(const char* where, const char* name, const Value& of_group, const Value& of_all) {
   if (of_group != of_all) {
@@ -208,7 +215,8 @@ void DeepSpeedOptimizer<Options>::check_options(const optim::NativeOptions& opti
   check_class_options(*own, own_defaults());
 }
 
-// Adagrad moves an element by its own gradient alone, so that a sparse one may be filled up with zeros.
+// Checks a parameter. Adagrad alone takes sparse gradients: it moves an element by its own gradient alone, so
+// that zeros may be filled in.
 template <class Options>
 void DeepSpeedOptimizer<Options>::check_parameter(const at::Tensor& parameter,
                                                   const optim::NativeOptions& options) const {

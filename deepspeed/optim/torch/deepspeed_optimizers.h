@@ -28,7 +28,7 @@ using Betas = std::pair<double, double>;
 
 namespace optim {
 
-/// A group's own options, of both classes of Adam.
+/// Visits the options that a group of either class of Adam has of its own.
 template <class Self, class Visitor>
 void visit_adam_options(Self& self, const Visitor& visitor) {
   visitor("lr", self.lr());
@@ -38,7 +38,7 @@ void visit_adam_options(Self& self, const Visitor& visitor) {
   visitor("weight_decay", self.weight_decay());
 }
 
-/// Of both classes of Lion.
+/// Visits the options that a group of either class of Lion has of its own.
 template <class Self, class Visitor>
 void visit_lion_options(Self& self, const Visitor& visitor) {
   visitor("lr", self.lr());
@@ -56,7 +56,8 @@ struct FusedAdamOptions : optim::NativeOptionsOf<FusedAdamOptions> {
   TORCH_ARG(bool, adam_w_mode) = true;  // of all groups alike
   TORCH_ARG(double, weight_decay) = 0;
   TORCH_ARG(bool, amsgrad) = false;  // true is an error, as in DeepSpeed
-  /// fp32, or bf16: half the memory, rounded stochastically. Of all groups alike. (Not in DeepSpeed.)
+  /// The dtype of the moments: fp32, or bf16 with half the memory, rounded stochastically. It must be alike
+  /// in all groups. (Not in DeepSpeed.)
   TORCH_ARG(at::ScalarType, moment_dtype) = at::kFloat;
 
  public:
@@ -155,7 +156,7 @@ struct DeepSpeedCPUAdagradOptions : optim::NativeOptionsOf<DeepSpeedCPUAdagradOp
   }
 };
 
-/// Of a group of matrices (use_muon), or of a group for Adam, whose rate is 3e-4 unless told otherwise.
+/// Options of a group of matrices (use_muon), or of a group for Adam, whose rate is 3e-4 by default.
 struct MuonOptions : optim::NativeOptionsOf<MuonOptions> {
   MuonOptions() : MuonOptions(true) {}
   explicit MuonOptions(bool use_muon) : lr_(use_muon ? 0.02 : 3e-4), use_muon_(use_muon) {}
@@ -164,7 +165,7 @@ struct MuonOptions : optim::NativeOptionsOf<MuonOptions> {
   TORCH_ARG(double, momentum) = 0.95;
   TORCH_ARG(double, weight_decay) = 0;
   TORCH_ARG(std::string, ns_method) = "gram";  // or "standard"
-  TORCH_ARG(Betas, betas) = {0.9, 0.95};       // this and eps: of Adam
+  TORCH_ARG(Betas, betas) = {0.9, 0.95};       // for Adam, as eps is
   TORCH_ARG(double, eps) = 1e-10;
 
  public:
@@ -180,8 +181,8 @@ struct MuonOptions : optim::NativeOptionsOf<MuonOptions> {
   }
 };
 
-/// What the classes below have in common: they are made of parameters or of groups. Throw where options do
-/// not fit.
+/// The base of the classes below, which are made of parameters or of groups. Constructors throw where options
+/// do not fit.
 template <class Options>
 class DeepSpeedOptimizer : public optim::NativeOptimizer {
  public:
@@ -233,11 +234,12 @@ class DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAdamOptions> {
   /// Takes the sub-group's last step back, bit for bit, also one with a gradient that was not finite. Throws
   /// UsageError where there is no step to take back.
   void rollback_subgroup(int64_t subgroup_id);
-  /// From here on the steps made so far stand; their copies are freed.
+  /// Frees the copies that rollbacks need: the steps made so far stand.
   void release_rollbacks() { undos_.clear(); }
 
-  /// As state_of() and load_state_of().
+  /// The state of a sub-group, as state_of() gives that of a parameter.
   optim::SliceState state_of_subgroup(int64_t subgroup_id) const;
+  /// Loads the state of a sub-group, as load_state_of() loads that of a parameter.
   void load_state_of_subgroup(int64_t subgroup_id, const optim::SliceState& state);
 
  private:

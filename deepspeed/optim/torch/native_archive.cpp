@@ -25,7 +25,7 @@ struct ToIValue {
   }
 };
 
-// Of the kind that the option has now.
+// Reads an option's value as the kind that the option has now.
 struct FromIValue {
   const c10::IValue& from;
   HyperparameterValue operator()(bool) const { return from.toBool(); }

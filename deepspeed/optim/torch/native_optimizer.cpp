@@ -1,3 +1,10 @@
+// Steps each parameter of a torch optimizer as a slice of a flat one.
+//
+// step() runs the closure, copies the groups' options into the flat optimizer (flat), and steps the
+// parameters that have a gradient one after the other (step_slice), each checked first. A parameter's memory
+// is the slice where it is contiguous and fp32 or fp64; otherwise a widened, contiguous copy is stepped and
+// written back. A parameter gets the number of its slice at its first step, and its state hangs on that
+// number in the flat optimizer.
 #include "deepspeed/optim/torch/native_optimizer.h"
 
 #include <utility>
@@ -12,7 +19,7 @@ namespace {
 
 constexpr const char* kNativeOptimizerWhere = "optim.native_optimizer";
 
-// Throws for options of another class: add_param_group takes any.
+// Throws for options of another class, since add_param_group() takes any.
 const NativeOptions& native_options(const torch::optim::OptimizerParamGroup& group) {
   const auto* options = dynamic_cast<const NativeOptions*>(&group.options());
   if (options == nullptr) {

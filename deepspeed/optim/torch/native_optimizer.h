@@ -16,7 +16,7 @@
 
 namespace deepspeed::optim {
 
-/// Of this library, in classes where Optimizer names torch's.
+/// This library's Optimizer, for classes in which Optimizer names torch's.
 using FlatOptimizer = Optimizer;
 
 /// Parameters are fp32, fp16 or bf16, of any strides; a 16-bit parameter is updated in fp32 and rounded.
@@ -26,19 +26,19 @@ class NativeOptimizer : public torch::optim::Optimizer {
  public:
   ~NativeOptimizer() override;
 
-  /// As torch's, with the options that the group came with. (torch 2.15 gives a group the defaults unless its
-  /// options are one of torch's own classes, whose fields it knows.)
+  /// Adds a group with the options that it came with. (torch's own gives a group the defaults since 2.15,
+  /// unless its options are of one of torch's own classes.)
   void add_param_group(const torch::optim::OptimizerParamGroup& group);
 
-  /// One step; returns the closure's loss, or an undefined tensor. Throws UsageError for a parameter or
+  /// Makes one step; returns the closure's loss, or an undefined tensor. Throws UsageError for a parameter or
   /// gradient that the class cannot step.
   at::Tensor step(LossClosure closure = nullptr) override;
 
   /// The state of one of the parameters: flat tensors that are shared with the optimizer, and its step; empty
   /// before the first.
   SliceState state_of(const at::Tensor& parameter) const;
-  /// Takes over copies. Throws UsageError where names or sizes do not fit, or the parameter is none of the
-  /// optimizer's.
+  /// Loads copies of a parameter's state. Throws UsageError where names or sizes do not fit, or the parameter
+  /// is none of the optimizer's.
   void load_state_of(const at::Tensor& parameter, const SliceState& state);
   int64_t state_bytes() const;
 
@@ -48,22 +48,23 @@ class NativeOptimizer : public torch::optim::Optimizer {
 
   /// DeepSpeed's name of the class.
   std::string name() const;
-  /// The same optimizer for flat slices, with these groups and no state: what the engine steps.
+  /// Makes an optimizer of this kind for flat slices, with these groups and no state: the engine steps that
+  /// one.
   virtual std::unique_ptr<FlatOptimizer> make_flat(std::vector<ParamGroup> groups) const = 0;
 
  protected:
   NativeOptimizer(const std::vector<torch::optim::OptimizerParamGroup>& groups,
                   std::unique_ptr<NativeOptions> defaults);
 
-  /// Throws where options do not fit the class: of one group, beside the defaults of all.
+  /// Throws where the options of a group do not fit the class or the defaults of all groups.
   virtual void check_options(const NativeOptions& options) const = 0;
-  /// check_options for every group; constructors end with it.
+  /// Calls check_options() for every group; constructors end with it.
   void check_groups() const;
   /// Throws where the class, with these options of the group, cannot step the parameter by its gradient.
   virtual void check_parameter(const at::Tensor& parameter, const NativeOptions& options) const = 0;
-  /// What holds for all classes.
+  /// Throws for parameters and gradients that no class here can step.
   void check_supported(const at::Tensor& parameter, bool takes_sparse_gradients) const;
-  /// What the gradients of the group are multiplied by.
+  /// The factor by which the gradients of the group are multiplied.
   virtual double gradient_scale(const torch::optim::OptimizerParamGroup& group) const;
 
   /// The flat optimizer with the options of the groups as they stand; made at first use.

@@ -11,7 +11,7 @@
 
 namespace deepspeed::optim {
 
-/// What the optimizers see of their options: hyperparameters by name.
+/// The options as the optimizers see them: hyperparameters by name.
 class NativeOptions : public torch::optim::OptimizerOptions {
  public:
   virtual Hyperparameters hyperparameters() const = 0;

@@ -1,3 +1,12 @@
+// How a torch optimizer steps flat slices: its groups are emptied and filled with stand-ins.
+//
+// Construction reads the groups' options and names, refuses an optimizer that has made steps, and takes its
+// parameters out. At a slice's first step tensors over the slice's memory become parameters of the torch
+// optimizer (stand_ins_of): one for the slice where the class is elementwise, else one a whole parameter.
+// They live as long as the optimizer, since torch's state hangs on them; when the slice's memory moves, they
+// are pointed at the new one. step() writes the options, gives the slice's stand-ins their gradient, and
+// steps the optimizer, which passes over stand-ins without one. Classes of this library skip all of that:
+// their own flat optimizer steps (native_).
 #include "deepspeed/optim/torch/torch_optimizer.h"
 
 #include <algorithm>
@@ -48,7 +57,7 @@ std::string name_of(const at::Tensor& parameter, const NamedParameters& named) {
   return it->first;
 }
 
-// Null where missing: the checks belong to a constructor, whose base is made of the groups.
+// Checks the optimizer before the base class is made of its groups.
 torch::optim::Optimizer& require(const std::shared_ptr<torch::optim::Optimizer>& optimizer) {
   if (optimizer == nullptr) {
     raise<UsageError>(kTorchOptimizerWhere, "the optimizer is null");
@@ -83,7 +92,7 @@ std::vector<ParamGroup> read_groups(torch::optim::Optimizer& optimizer, const Na
   return groups;
 }
 
-// One tensor a segment, of the parameter's shape, over the memory of `flat`.
+// Returns one tensor a segment, of the parameter's shape, over the memory of `flat`.
 std::vector<at::Tensor> cut(const FlatSlice& slice, const at::Tensor& flat) {
   std::vector<at::Tensor> views;
   for (const Segment& segment : whole_parameters(kTorchOptimizerWhere, slice)) {
@@ -96,7 +105,7 @@ std::vector<at::Tensor> stand_in_views(const FlatSlice& slice, const at::Tensor&
   return elementwise ? std::vector<at::Tensor>{flat} : cut(slice, flat);
 }
 
-// The flat optimizer of a class of this library; null for any other class.
+// Makes the flat optimizer of a class of this library; null for any other class.
 std::unique_ptr<Optimizer> make_native(const torch::optim::Optimizer& optimizer,
                                        const std::vector<ParamGroup>& groups) {
   const auto* native = dynamic_cast<const NativeOptimizer*>(&optimizer);

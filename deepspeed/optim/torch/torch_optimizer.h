@@ -1,4 +1,4 @@
-// Any torch::optim::Optimizer as an Optimizer of this library: its parameters are exchanged for the flat
+// Makes any torch::optim::Optimizer an Optimizer of this library, by exchanging its parameters for flat
 // slices.
 #pragma once
 
@@ -48,14 +48,14 @@ class TorchOptimizer : public Optimizer {
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
   void check_state(const SliceState& state) const override;
-  /// 0 for a class without a known state.
+  /// Bytes of all state tensors; 0 for a class without a known state.
   int64_t state_bytes() const override;
 
  private:
   // What torch steps in place of a slice: tensors that live as long as the optimizer, since its state hangs
   // on them.
   struct StandIns {
-    std::vector<at::Tensor> tensors;  // of the master's memory
+    std::vector<at::Tensor> tensors;  // views of the master's memory
     SliceState loaded;                // to be given to torch once the tensors exist
     int64_t step = 0;
   };

@@ -12,18 +12,19 @@
 
 namespace deepspeed::optim {
 
-/// Names are those of torch in Python. All these classes update each element by itself.
+/// A class with functions for its options and states. Names are those of torch in Python; all of these
+/// classes update each element by itself.
 struct TorchOptimizerClass {
   const char* name;
   bool (*matches)(const torch::optim::Optimizer& optimizer);
   void (*read_options)(const torch::optim::OptimizerOptions& from, Hyperparameters& to);
   void (*write_options)(const Hyperparameters& from, torch::optim::OptimizerOptions& to);
-  /// Tensors and step as they stand, tensors shared. Where a state has no step of its own, 0.
+  /// Reads tensors and step as they stand, tensors shared. The step is 0 where a state has none.
   SliceState (*read_state)(const torch::optim::OptimizerParamState& from);
-  /// A state that shares the tensors. Throws UsageError for a tensor that the class does not know or that is
-  /// missing.
+  /// Makes a state that shares the tensors. Throws UsageError for a tensor that the class does not know or
+  /// that is missing.
   std::unique_ptr<torch::optim::OptimizerParamState> (*make_state)(const SliceState& from);
-  /// The state that a tensor must have before its first step, or null where torch makes it.
+  /// Makes the state that a tensor must have before its first step; null where torch makes it.
   std::unique_ptr<torch::optim::OptimizerParamState> (*initial_state)(
       const torch::optim::OptimizerOptions& options, const at::Tensor& parameter);
 };
