@@ -1,3 +1,10 @@
+// What happens between a call of adam() and its kernel, and the way back of a step.
+//
+// adam() checks every tensor (dtype, size, device), derives the constants of the step in double and rounds
+// each to float once (so that CPU and CUDA compute with equal ones), and calls the kernel of the device.
+// Masters in fp64 go through the kernel of general update rules. adam_rollback() goes the other way in
+// double, a piece of the arrays at a time: it takes the update off the master with the moments of after the
+// step, then solves the moments' recurrences for their old values.
 #include "deepspeed/kernels/adam.h"
 
 #include <algorithm>
@@ -167,7 +174,7 @@ void check_can_be_undone(const AdamTensors& tensors, const AdamStep& step) {
   }
 }
 
-// One piece of adam_rollback(): 1-D tensors of one size.
+// Takes one piece of a step back. All tensors are 1-D and of one size.
 void roll_back_fp32(const AdamTensors& piece, const AdamStep& step, const AdamConstants& c) {
   const at::Tensor m = piece.exp_avg.to(at::kDouble), v = piece.exp_avg_sq.to(at::kDouble);
   at::Tensor p = piece.master.to(at::kDouble);

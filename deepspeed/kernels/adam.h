@@ -28,7 +28,7 @@ struct AdamStep {
   int64_t step = 1;
   double gradient_scale = 1.0;  // the gradient is multiplied by it: clipping and 1 / loss scale
   uint64_t rounding_seed = 0;   // stochastic rounding of 16-bit moments; vary it from step to step
-  int64_t first_index = 0;      // which element the first one is, for that rounding: of a larger whole
+  int64_t first_index = 0;      // index of the first element in a larger whole, for that rounding
 };
 
 /// Tensors of the update, 1-D, of n elements, contiguous, on one device.
@@ -38,13 +38,13 @@ struct AdamTensors {
   at::Tensor gradient;    // fp32, fp16 or bf16, read only
   at::Tensor exp_avg;     // fp32, or bf16 (rounded stochastically), updated in place
   at::Tensor exp_avg_sq;  // dtype of exp_avg
-  // fp16 or bf16 copy of the new master, written; undefined: none. Of split masters the upper half, bf16,
-  // which is read too. On CPU the copy may be written over the gradient, where both have 16 bits.
+  // fp16 or bf16 copy of the new master, written; undefined: none. For split masters it is the upper half,
+  // bf16, which is read too. On CPU the copy may be written over the gradient, where both have 16 bits.
   at::Tensor low_precision;
 };
 
-/// Updates in place. Throws UsageError where sizes, dtypes or devices do not fit. Uses at::get_num_threads()
-/// threads on CPU and the current stream on CUDA.
+/// Makes one update in place. Throws UsageError where sizes, dtypes or devices do not fit. Uses
+/// at::get_num_threads() threads on CPU and the current stream on CUDA.
 void adam(const AdamTensors& tensors, const AdamStep& step);
 
 /// Takes back the step that adam() made with the same arguments, by solving its equations for the old values:

@@ -10,11 +10,11 @@ struct GradStats {
   bool finite = true;           // no element is inf or nan (a sum that overflows does not count)
 };
 
-/// `gradient`: any shape, contiguous, fp32, fp16 or bf16. On CPU the result does not depend on the number of
-/// threads.
+/// Reads `gradient` once: any shape, contiguous, fp32, fp16 or bf16. On CPU the result does not depend on the
+/// number of threads.
 GradStats grad_stats(const at::Tensor& gradient);
-/// The sum of squares as a double without dimensions on the gradient's device, for which nothing waits. It is
-/// finite exactly where all elements are.
+/// Returns the sum of squares as a double without dimensions on the gradient's device, for which nothing
+/// waits. It is finite exactly where all elements are.
 at::Tensor sum_of_squares(const at::Tensor& gradient);
 
 }  // namespace deepspeed::kernels

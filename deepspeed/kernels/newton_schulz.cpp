@@ -13,16 +13,16 @@ constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
 constexpr int kSteps = 5;
 constexpr int kRestart = 2;  // the gram iteration makes X anew here: rounding errors of X X' grow
 
-// beta * added + left right
+// Returns beta * added + left right.
 at::Tensor product_plus(const at::Tensor& added, double beta, const at::Tensor& left, const at::Tensor& right,
                         double alpha = 1.0) {
   return at::baddbmm(added, left, right, beta, alpha);
 }
 
-// b R + c R^2
+// Returns b R + c R^2.
 at::Tensor quadratic(const at::Tensor& r) { return product_plus(r, kB, r, r, kC); }
 
-// X: (batch, n, m), n <= m
+// Iterates on X itself: (batch, n, m), n <= m.
 at::Tensor iterate(at::Tensor x) {
   for (int i = 0; i < kSteps; ++i) {
     x = product_plus(x, kA, quadratic(at::bmm(x, x.mT())), x);
@@ -34,7 +34,7 @@ at::Tensor iterate(at::Tensor x) {
 // + Z).
 at::Tensor iterate_gram(at::Tensor x) {
   at::Tensor r = at::bmm(x, x.mT());
-  at::Tensor q;  // what multiplies x
+  at::Tensor q;  // the product of all factors so far, by which x is multiplied
   for (int i = 0; i < kSteps; ++i) {
     if (i == kRestart) {
       x = at::bmm(q, x);

@@ -16,12 +16,12 @@ enum class NewtonSchulzMethod {
          // way
 };
 
-/// "standard" or "gram". Throws UsageError, naming `where`, for another text.
+/// Reads the method's name, "standard" or "gram". Throws UsageError, naming `where`, for another text.
 NewtonSchulzMethod newton_schulz_method(const char* where, const std::string& name);
 
-/// `matrices`: (..., rows, cols) fp32. Returns fp32 of that shape. The products are made in fp32 on CPU, on
-/// CUDA in bf16 (standard) or fp16 (gram), where the matrix units are. Throws UsageError for fewer than two
-/// dimensions.
+/// Orthogonalizes `matrices`, (..., rows, cols) fp32; returns fp32 of that shape. The products are made in
+/// fp32 on CPU, on CUDA in bf16 (standard) or fp16 (gram), where the matrix units are. Throws UsageError for
+/// fewer than two dimensions.
 at::Tensor orthogonalize(const at::Tensor& matrices, NewtonSchulzMethod method);
 
 }  // namespace deepspeed::kernels

@@ -27,7 +27,7 @@ void check_master(const at::Tensor& master, const at::Tensor& upper) {
   check_fits(kSplitMasterWhere, "master", master, upper.numel(), upper.device());
 }
 
-/// Piece by piece, so that what lies in between stays in the caches of a CPU and is little on a GPU.
+/// Works piece by piece, so that intermediate tensors stay in the caches of a CPU and are small on a GPU.
 template <class Work>
 void for_each_piece(const at::Tensor& upper, const Work& work) {
   const int64_t numel = upper.numel(), piece = upper.is_cpu() ? int64_t{1} << 17 : int64_t{1} << 24;

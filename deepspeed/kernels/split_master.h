@@ -7,19 +7,19 @@
 // two masters would have one split. So the weight differs from torch's by one unit in its last place at a
 // half whose upper neighbour is odd.) A nan becomes the quiet one, 0x7fc00000.
 //
-// A weight that somebody changed joins with the old lower half to a number that is half a unit in the last
-// place of the weight away from it at most; a zero with a lower half below 0, which no split has, to the
-// zero.
+// A weight that was changed from outside joins with the old lower half to a number that is at most half a
+// unit in the last place of the weight away from it; a zero with a lower half below 0, which no split has,
+// joins to zero.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace deepspeed::kernels {
 
-/// (n) fp32 of `upper` (n) bf16 and `lower` (n) int16, contiguous and on one device. Throws UsageError where
-/// they do not fit.
+/// Joins masters, (n) fp32, from `upper` (n) bf16 and `lower` (n) int16, contiguous and on one device. Throws
+/// UsageError where they do not fit.
 at::Tensor join_master(const at::Tensor& upper, const at::Tensor& lower);
-/// The same into `master` (n) fp32, contiguous, on the same device.
+/// Joins masters into `master`, (n) fp32, contiguous, on the device of both halves.
 void join_master_into(const at::Tensor& master, const at::Tensor& upper, const at::Tensor& lower);
 
 /// Writes both halves of `master` (n) fp32. Throws as join_master().

@@ -13,15 +13,15 @@ namespace deepspeed::kernels {
 /// Tensors of an update: of n elements, contiguous, on one device.
 struct UpdateTensors {
   at::Tensor master;         // fp32 or fp64
-  at::Tensor gradient;       // fp32, fp16 or bf16, read only; of an fp64 master fp64
+  at::Tensor gradient;       // fp32, fp16 or bf16, read only; fp64 for an fp64 master
   at::Tensor low_precision;  // fp16 or bf16 copy of the new fp32 master, written; undefined: none
   std::initializer_list<std::pair<const char*, at::Tensor>>
       states;  // in the master's dtype, s0 to s2 of the rule, with their names
 };
 
-/// Updates in place. Throws UsageError, naming `where` and the tensor, where sizes, dtypes, devices or the
-/// number of states do not fit. Uses at::get_num_threads() threads on CPU and the current stream on CUDA.
-/// Neither threads nor instruction sets change the result.
+/// Applies the rule in place. Throws UsageError, naming `where` and the tensor, where sizes, dtypes, devices
+/// or the number of states do not fit. Uses at::get_num_threads() threads on CPU and the current stream on
+/// CUDA. Neither threads nor instruction sets change the result.
 void update(const char* where, const UpdateTensors& tensors, const UpdateRule& rule);
 
 }  // namespace deepspeed::kernels

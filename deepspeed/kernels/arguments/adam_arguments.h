@@ -8,8 +8,9 @@
 
 namespace deepspeed::kernels {
 
-/// What an array of masters holds. Those of 16 bits are rounded to nearest, and are the weights themselves;
-/// kLowerHalf: split (split_master.h) with `low_precision`, which is bf16 then.
+/// The kinds of masters that an array can hold. Masters of 16 bits are the weights themselves, rounded to
+/// nearest; kLowerHalf stands for masters that are split (split_master.h) with `low_precision`, which is bf16
+/// then.
 enum class MasterForm { kFloat32, kFloat16, kBFloat16, kLowerHalf };
 
 /// Arrays of `numel` elements. `low_precision` may be null, or on CPU the gradient; nothing else overlaps.
@@ -39,7 +40,7 @@ struct AdamConstants {
   float decoupled_decay = 0;  // lr * weight_decay, taken off the master
   float step_size = 0;        // lr * sqrt(1 - beta2^t) / (1 - beta1^t)
   uint64_t rounding_seed = 0;
-  int64_t first_index = 0;  // of the first element, in the random numbers
+  int64_t first_index = 0;  // the first element's index in the random numbers
 
   // For bf16 moments, whose update is bound by arithmetic: fewer operations. The gradient is scaled, and L2
   // decay added, only where there is L2 decay; else the scale is a part of these factors.

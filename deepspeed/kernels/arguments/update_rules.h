@@ -31,7 +31,8 @@ struct SgdRule {
   double lr = 0;
 };
 
-/// g as above;  s0 = momentum * s0 + fresh * g;  p -= lr * (direct * g + look_ahead * s0)
+/// g = gradient_scale * g + l2_decay * p;  s0 = momentum * s0 + fresh * g;
+/// p -= lr * (direct * g + look_ahead * s0)
 struct MomentumSgdRule {
   static constexpr int kNumStates = 1;
   double gradient_scale = 1;
@@ -67,8 +68,8 @@ struct AdagradRule {
   double eps = 0;
 };
 
-/// Of masters in double alone. g = gradient_scale * g + l2_decay * p;  s0 = beta1 * s0 + (1 - beta1) * g;
-/// s1 = beta2 * s1 + (1 - beta2) * g * g;  p -= decoupled_decay * p + step_size * s0 / (sqrt(s1) + eps)
+/// Adam for masters in double alone. g = gradient_scale * g + l2_decay * p;  s0 = beta1 * s0 + (1 - beta1) *
+/// g; s1 = beta2 * s1 + (1 - beta2) * g * g;  p -= decoupled_decay * p + step_size * s0 / (sqrt(s1) + eps)
 struct AdamRule {
   static constexpr int kNumStates = 2;
   double gradient_scale = 1;

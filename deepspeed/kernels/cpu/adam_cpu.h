@@ -5,7 +5,7 @@
 
 namespace deepspeed::kernels {
 
-/// The arrays lie in main memory. The result does not depend on the number of threads.
+/// Updates arrays in main memory. The result does not depend on the number of threads.
 void adam_cpu(const AdamArrays& arrays, const AdamConstants& constants);
 
 }  // namespace deepspeed::kernels

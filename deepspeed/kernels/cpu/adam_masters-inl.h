@@ -31,14 +31,14 @@ HWY_INLINE void store_or_stream(D16 d16, hn::Vec<D16> bits, bool stream, uint16_
   }
 }
 
-// In the place of the copy's type, what says that masters are no fp32 numbers beside it:
-/// The copy is their upper half.
+// The two types below stand in the place of the copy's type where masters are not fp32 numbers beside it.
+/// Says that the copy is the masters' upper half.
 struct UpperHalf {};
-/// They are of 16 bits, and have no copy.
+/// Says that masters have 16 bits, and no copy.
 template <class Type>
 struct InPlace {};
 
-/// How masters are loaded and stored with their copy.
+/// Loads and stores masters together with their copy.
 template <class Copy>
 struct Masters {
   using Bits = float;

@@ -1,3 +1,10 @@
+// CPU Adam, compiled once for each instruction set (Highway's foreach_target) and chosen at run time.
+//
+// A range of elements is cut at multiples of 2^32, where the random numbers get another key, and then taken
+// in pairs of vectors (bf16 moments only: their arithmetic is the cost, and two chains overlap), in single
+// vectors, and at last in one padded vector, so that the last elements go through the same code. fp32 moments
+// use no contracted multiply-add, so that every instruction set gives the same bits; bf16 moments are rounded
+// stochastically by rounding_hash.h and fuse where they can.
 #include "deepspeed/kernels/cpu/adam_simd.h"
 
 #include <algorithm>
@@ -28,8 +35,8 @@ HWY_INLINE void store_moments(D d, Float32, hn::Vec<D> m, hn::Vec<D> v, uint32_t
   hn::StoreU(v, d, v_to);
 }
 
-/// The new master and moments of one vector, in place. With fp32 moments each operation rounds to fp32 on its
-/// own.
+/// Computes the new master and moments of one vector, in place. With fp32 moments each operation rounds to
+/// fp32 on its own.
 template <bool kL2, class D>
 HWY_INLINE void update_values(D d, Float32, const AdamConstants& c, hn::Vec<D> g, hn::Vec<D>& p,
                               hn::Vec<D>& m, hn::Vec<D>& v) {
@@ -58,7 +65,7 @@ HWY_INLINE void update_values(D d, BFloat16, const AdamConstants& c, hn::Vec<D> 
   p = hn::Sub(hn::NegMulAdd(hn::Set(d, c.decoupled_decay), p, p), hn::Div(m, denominator));
 }
 
-/// One vector of every array. The copy may lie where the gradient does.
+/// Updates one vector of every array. The copy may lie where the gradient does.
 template <class Gradient, class Moment, class Copy, bool kL2, class D>
 HWY_INLINE void update_vector(D d, const AdamConstants& c, uint32_t key, uint32_t index, bool stream,
                               MasterOf<Copy>* HWY_RESTRICT master, const typename Gradient::Bits* gradient,
@@ -82,8 +89,8 @@ HWY_INLINE uint16_t* at(uint16_t* copy, int64_t i) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
-/// Two vectors of every array: their chains of operations overlap, and two halves make one store of 16-bit
-/// elements.
+/// Updates two vectors of every array: their chains of operations overlap, and two halves make one store of
+/// 16-bit elements.
 template <class Gradient, class Moment, class Copy, bool kL2, class D>
 HWY_INLINE void update_pair(D d, const AdamConstants& c, uint32_t key, uint32_t index,
                             hn::Vec<UintOf<D>>& counters, bool stream, MasterOf<Copy>* HWY_RESTRICT master,
@@ -101,8 +108,8 @@ HWY_INLINE void update_pair(D d, const AdamConstants& c, uint32_t key, uint32_t 
   Masters<Copy>::store_two(d, p0, p1, stream, master, copy);
 }
 
-/// As many pairs of vectors as fit from `i` on, none unless its index is a multiple of 8; returns the element
-/// after them.
+/// Updates as many pairs of vectors as fit from `i` on, none unless its index is a multiple of 8; returns the
+/// element after them.
 template <class Gradient, class Moment, class Copy, bool kL2, class D>
 HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, uint32_t key, int64_t i, int64_t end,
                                 bool stream, MasterOf<Copy>* master, const typename Gradient::Bits* gradient,
@@ -116,7 +123,7 @@ HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, uint32_t key, int64
   }
   auto counters = first_counters(d, key, static_cast<uint32_t>(i + first));
   for (; i + two <= end; i += two) {
-    // So long a body fills the window in which the processor would look for its next loads.
+    // The body is so long that it fills the window in which the processor would look for its next loads.
     hwy::Prefetch(master + i + kPrefetchNumel);
     hwy::Prefetch(gradient + i + kPrefetchNumel);
     hwy::Prefetch(exp_avg + i + kPrefetchNumel);
@@ -137,7 +144,7 @@ HWY_INLINE int64_t update_pairs(D, const AdamConstants&, uint32_t, int64_t i, in
 }
 #endif
 
-/// The elements [begin, end), which share the upper half of their index.
+/// Updates the elements [begin, end), which share the upper half of their index.
 template <class Gradient, class Moment, class Copy, bool kL2>
 HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, int64_t begin, int64_t end,
                              bool stream) {

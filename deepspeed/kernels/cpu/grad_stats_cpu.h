@@ -7,8 +7,8 @@
 
 namespace deepspeed::kernels {
 
-/// Blocks of a fixed size, each summed by one thread, then added in order: the same bits for any number of
-/// threads.
+/// Sums blocks of a fixed size, each by one thread, and adds them in order: any number of threads gives the
+/// same bits.
 double sum_of_squares_cpu(const void* values, ElementType type, int64_t numel);
 
 }  // namespace deepspeed::kernels

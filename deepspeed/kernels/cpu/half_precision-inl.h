@@ -53,13 +53,13 @@ HWY_INLINE hn::Vec<D> load(D d, Float64, const double* HWY_RESTRICT from) {
   return hn::LoadU(d, from);
 }
 
-/// The values of bf16 bits in the lower half of each lane.
+/// Widens bf16 bits in the lower half of each lane to their values.
 template <class D>
 HWY_INLINE hn::Vec<D> widen(D d, BFloat16, hn::Vec<UintOf<D>> bits) {
   return hn::BitCast(d, hn::ShiftLeft<16>(bits));
 }
 
-/// The values of fp16 bits in the lower half of each lane.
+/// Widens fp16 bits in the lower half of each lane to their values.
 template <class D>
 HWY_INLINE hn::Vec<D> widen(D d, Float16, hn::Vec<UintOf<D>> half) {
   const UintOf<D> du;
@@ -84,7 +84,7 @@ HWY_INLINE hn::Vec<D> load(D d, Type type, const uint16_t* HWY_RESTRICT from) {
   return widen(d, type, load_u16(d, from));
 }
 
-/// Bits of the nearest bf16, in the upper half of each lane; the lower half holds what is to be cut off.
+/// Returns the bits of the nearest bf16 in the upper half of each lane; the lower half is to be cut off.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> round_upper(D, BFloat16, hn::Vec<D> value) {
   const UintOf<D> du;
@@ -95,13 +95,13 @@ HWY_INLINE hn::Vec<UintOf<D>> round_upper(D, BFloat16, hn::Vec<D> value) {
   return hn::IfThenElse(is_nan, hn::Set(du, 0x7fc00000U), rounded);
 }
 
-/// The nearest bf16.
+/// Rounds to the nearest bf16.
 template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round_to(D d, BFloat16 type, hn::Vec<D> value) {
   return narrow_to_u16(d, hn::ShiftRight<16>(round_upper(d, type, value)));
 }
 
-/// Bits of the nearest fp16, in the lower half of each lane; the upper half is 0.
+/// Returns the bits of the nearest fp16 in the lower half of each lane; the upper half is 0.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> round_lower(D d, Float16, hn::Vec<D> value) {
   const UintOf<D> du;
@@ -126,7 +126,7 @@ HWY_INLINE hn::Vec<UintOf<D>> round_lower(D d, Float16, hn::Vec<D> value) {
   return hn::Or(result, hn::ShiftRight<16>(sign));
 }
 
-/// The nearest fp16.
+/// Rounds to the nearest fp16.
 template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round_to(D d, Float16 type, hn::Vec<D> value) {
   return narrow_to_u16(d, round_lower(d, type, value));

@@ -9,7 +9,8 @@
 namespace deepspeed::kernels {
 namespace {
 
-// The bits of those that this machine can run, whatever use_simd_target has limited the process to.
+// Returns the bits of the targets that this machine can run, whatever use_simd_target() limits the process
+// to.
 std::vector<int64_t> machine_targets() {
   const int64_t limited_to = hwy::SupportedTargets();
   hwy::SetSupportedTargetsForTest(0);

@@ -17,19 +17,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// Masters of halves that lie in the upper 16 bits of each lane, the lower ones 0.
+/// Joins masters from halves that lie in the upper 16 bits of each lane, whose lower bits are 0.
 template <class D>
 HWY_INLINE hn::Vec<D> join_halves(D d, hn::Vec<D> upper, hn::Vec<D> lower) {
   const hn::RebindToSigned<D> di;
   const UintOf<D> du;
   const auto weight = hn::BitCast(du, upper);
   const auto joined = hn::Add(weight, hn::BitCast(du, hn::ShiftRight<16>(hn::BitCast(di, lower))));
-  // Another sign: a zero with a lower half below 0.
+  // The sign differs where a zero has a lower half below 0, which no split has.
   const auto no_split = hn::Lt(hn::BitCast(di, hn::Xor(joined, weight)), hn::Zero(di));
   return hn::IfThenElse(hn::RebindMask(d, no_split), upper, hn::BitCast(d, joined));
 }
 
-/// The bits to split: those of the masters, with one nan.
+/// Returns the masters' bits to split, with one kind of nan.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> bits_to_split(D, hn::Vec<D> masters) {
   const UintOf<D> du;
@@ -37,7 +37,7 @@ HWY_INLINE hn::Vec<UintOf<D>> bits_to_split(D, hn::Vec<D> masters) {
   return hn::IfThenElse(is_nan, hn::Set(du, 0x7fc00000U), hn::BitCast(du, masters));
 }
 
-/// What holds the upper half in the upper 16 bits of each lane.
+/// Returns lanes with the upper half in their upper 16 bits.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> round_half_away(D, hn::Vec<UintOf<D>> bits) {
   return hn::Add(bits, hn::Set(UintOf<D>(), 0x8000U));

@@ -18,13 +18,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// The hash of rounding_hash.h, from its sum on.
+/// Finishes the hash of rounding_hash.h, from its sum on.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> hash_of(D, hn::Vec<UintOf<D>> x) {
   return hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(UintOf<D>(), kHashMultiplier2));
 }
 
-/// Random bits of the elements `indices`.
+/// Returns the random bits of the elements `indices`.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> random_bits(D d, uint32_t key, hn::Vec<UintOf<D>> indices) {
   const UintOf<D> du;
@@ -35,15 +35,15 @@ HWY_INLINE hn::Vec<UintOf<D>> random_bits(D d, uint32_t key, hn::Vec<UintOf<D>> 
   return hn::IfThenElse(is_second, hn::RotateRight<8>(x), x);
 }
 
-/// What of the random bits is kept, for a moment `m`: a carry could turn a nan into a number. (The second
-/// moment is nan alone only where it was stored so, with a lower half of 0, to which nothing carries.)
+/// Masks the random bits where the moment `m` is nan, which a carry could turn into a number. (The second
+/// moment alone is nan only where it was stored so, with a lower half of 0, to which nothing carries.)
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> keep_nan(D, hn::Vec<D> m, hn::Vec<UintOf<D>> random) {
   return hn::IfThenZeroElse(hn::RebindMask(UintOf<D>(), hn::IsNaN(m)), random);
 }
 
-/// A moment as bf16 in the upper half of each lane: its 16 lower bits decide, against random ones, whether
-/// the result is the next one up, so that the mean is right.
+/// Rounds a moment to bf16 in the upper half of each lane: its 16 lower bits decide, against random ones,
+/// whether the result is the next one up, so that the mean is right.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> round_stochastically(D, hn::Vec<D> moment, hn::Vec<UintOf<D>> random16) {
   return hn::Add(hn::BitCast(UintOf<D>(), moment), random16);
@@ -63,11 +63,11 @@ HWY_INLINE void store_moments(D d, BFloat16, hn::Vec<D> m, hn::Vec<D> v, uint32_
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Whether each lane of a pair's second vector is the partner of the first's in rounding_hash.h.
+// Says whether each lane of a pair's second vector is the first's partner in rounding_hash.h.
 #define DEEPSPEED_PAIRS_ARE_PARTNERS (HWY_TARGET == HWY_AVX2 || HWY_MAX_BYTES == 16)
 
-/// What the hash is made of for the first vector of the pair that begins at `index`, a multiple of 8. Of use
-/// where pairs are partners alone.
+/// Returns the counters from which the hash is made, for the first vector of the pair that begins at `index`,
+/// a multiple of 8. They serve only where the two vectors of a pair are partners.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> first_counters(D, uint32_t key, uint32_t index) {
   const UintOf<D> du;
@@ -76,7 +76,7 @@ HWY_INLINE hn::Vec<UintOf<D>> first_counters(D, uint32_t key, uint32_t index) {
 }
 
 #if DEEPSPEED_PAIRS_ARE_PARTNERS
-/// Of each lane the bytes kLow and kHigh, counted from the lowest, as a number of 16 bits.
+/// Takes the bytes kLow and kHigh, counted from the lowest, of each lane as a number of 16 bits.
 template <int kLow, int kHigh, class D>
 HWY_INLINE hn::Vec<UintOf<D>> two_bytes(D, hn::Vec<UintOf<D>> x) {
   constexpr uint8_t kZero = 0x80;

@@ -5,7 +5,7 @@
 
 namespace deepspeed::kernels {
 
-/// The arrays lie in main memory. The result does not depend on the number of threads.
+/// Updates arrays in main memory. The result does not depend on the number of threads.
 void update_cpu(const UpdateArrays& arrays, const UpdateRule& rule);
 
 }  // namespace deepspeed::kernels

@@ -20,7 +20,7 @@ HWY_INLINE hn::Vec<D> all_of(D d, double constant) {
   return hn::Set(d, static_cast<hn::TFromD<D>>(constant));
 }
 
-/// constant * value
+/// Multiplies a vector by a constant.
 template <class D>
 HWY_INLINE hn::Vec<D> times(D d, double constant, hn::Vec<D> value) {
   return hn::Mul(all_of(d, constant), value);
@@ -62,7 +62,7 @@ HWY_INLINE void apply(D d, const AdagradRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn
   p = hn::Sub(p, hn::Div(numerator, hn::Add(hn::Sqrt(sum), all_of(d, c.eps))));
 }
 
-/// Adam's moments.
+/// Moves Adam's moments.
 template <class Rule, class D>
 HWY_INLINE void average(D d, const Rule& c, hn::Vec<D> g, hn::Vec<D>& m, hn::Vec<D>& v) {
   m = hn::Add(times(d, c.beta1, m), times(d, c.one_minus_beta1, g));

@@ -25,7 +25,7 @@ using PairOf = hn::Repartition<uint16_t, D>;
 
 #if HWY_TARGET == HWY_AVX2
 
-/// The index, from the pair's first element, of each lane of the first vector.
+/// Returns the index, from the pair's first element, of each lane of the first vector.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> pair_indices(D) {
   const UintOf<D> du;
@@ -33,7 +33,7 @@ HWY_INLINE hn::Vec<UintOf<D>> pair_indices(D) {
   return hn::Add(lane, hn::And(lane, hn::Set(du, 4U)));
 }
 
-/// What the indices of the second vector are ahead.
+/// The distance from the indices of the first vector to those of the second.
 template <class D>
 HWY_INLINE uint32_t pair_distance(D) {
   return 4;
@@ -75,8 +75,8 @@ HWY_INLINE void store_pair(D, hn::Vec<D> first, hn::Vec<D> second, float* HWY_RE
   hn::StoreU(hn::UpperHalf(half, second), half, to + 12);
 }
 
-/// The upper halves of a pair's lanes, in the order of memory. (The saturation of the narrowing never acts:
-/// the shift leaves numbers of 16 bits.)
+/// Returns the upper halves of a pair's lanes, in the order of memory. (The saturation of the narrowing never
+/// acts: the shift leaves numbers of 16 bits.)
 template <class D>
 HWY_INLINE hn::Vec<PairOf<D>> upper_halves(D, hn::Vec<UintOf<D>> first, hn::Vec<UintOf<D>> second) {
   const hn::RebindToSigned<D> di;

@@ -7,7 +7,7 @@
 
 namespace deepspeed::kernels {
 
-/// The arrays lie on the CUDA device `device_index`. Returns before the kernel has run.
+/// Updates arrays on the CUDA device `device_index`. Returns before the kernel has run.
 void adam_cuda(const AdamArrays& arrays, const AdamConstants& constants, int device_index);
 
 }  // namespace deepspeed::kernels

@@ -15,12 +15,12 @@ constexpr int64_t kMaxBlocks = 4096;
 
 struct NoCopy {};
 
-// In the place of the copy's type, what says that masters are no fp32 numbers beside it:
-/// The copy is their upper half (split_master.h).
+// The two types below stand in the place of the copy's type where masters are not fp32 numbers beside it.
+/// Says that the copy is the masters' upper half (split_master.h).
 struct UpperHalf {
   uint16_t bits;
 };
-/// They are of 16 bits, and have no copy.
+/// Says that masters have 16 bits, and no copy.
 template <class T>
 struct InPlace {};
 
@@ -48,7 +48,7 @@ __device__ inline float load_master(float master, const Copy&) {
 __device__ inline float load_master(uint16_t lower, const UpperHalf& upper) {
   const uint32_t weight = static_cast<uint32_t>(upper.bits) << 16;
   const uint32_t joined = weight + static_cast<uint32_t>(static_cast<int32_t>(static_cast<int16_t>(lower)));
-  // Another sign: a zero with a lower half below 0.
+  // The sign differs where a zero has a lower half below 0, which no split has.
   return __uint_as_float(((joined ^ weight) >> 31) != 0 ? weight : joined);
 }
 
@@ -73,8 +73,8 @@ __device__ inline void store_master(float value, uint16_t& lower, UpperHalf& upp
   lower = static_cast<uint16_t>(bits & 0xffffU);
 }
 
-/// The random bits of element `index`, by the function of rounding_hash.h. The key of the first 2^32 elements
-/// comes with the launch.
+/// Returns the random bits of element `index`, by the function of rounding_hash.h. The key of the first 2^32
+/// elements comes with the launch.
 __device__ inline uint32_t random_bits(uint64_t seed, uint32_t key, int64_t index) {
   const uint64_t high = static_cast<uint64_t>(index) >> 32;
   if (high != 0) {
@@ -101,7 +101,7 @@ struct RoundingSeed {
   uint32_t first;  // rounding_key(seed, 0)
 };
 
-/// The new master and moments. With fp32 moments every operation rounds on its own.
+/// Computes the new master and moments. With fp32 moments every operation rounds on its own.
 template <class Moment>
 __device__ inline void update_values(const AdamConstants& c, float g, float& p, float& m, float& v) {
   g = __fadd_rn(__fmul_rn(g, c.gradient_scale), __fmul_rn(c.l2_decay, p));
@@ -111,7 +111,7 @@ __device__ inline void update_values(const AdamConstants& c, float g, float& p, 
   p = __fsub_rn(p, __fadd_rn(__fmul_rn(c.decoupled_decay, p), change));
 }
 
-/// With bf16 moments multiplications and additions are fused, as on a CPU that can.
+/// Computes them for bf16 moments: multiplications and additions are fused, as on a CPU that can.
 template <>
 __device__ inline void update_values<__nv_bfloat16>(const AdamConstants& c, float g, float& p, float& m,
                                                     float& v) {

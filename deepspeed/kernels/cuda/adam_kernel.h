@@ -7,7 +7,7 @@
 
 namespace deepspeed::kernels {
 
-/// Arrays on the current device. Returns the launch's error.
+/// Launches the kernel over arrays on the current device. Returns the launch's error.
 cudaError_t launch_adam(const AdamArrays& arrays, const AdamConstants& constants, cudaStream_t stream);
 
 }  // namespace deepspeed::kernels

@@ -5,8 +5,8 @@
 
 namespace deepspeed::kernels {
 
-/// `values`: contiguous, fp32, fp16 or bf16, on a CUDA device. The result lies there as a double without
-/// dimensions; nothing waits for it. The same bits on every call.
+/// Sums the squares of `values`: contiguous, fp32, fp16 or bf16, on a CUDA device. The result lies there as a
+/// double without dimensions, for which nothing waits, with the same bits on every call.
 at::Tensor sum_of_squares_cuda(const at::Tensor& values);
 
 }  // namespace deepspeed::kernels

@@ -5,7 +5,7 @@
 
 namespace deepspeed::kernels {
 
-/// The arrays lie on the CUDA device `device_index`. Returns before the kernel has run.
+/// Updates arrays on the CUDA device `device_index`. Returns before the kernel has run.
 void update_cuda(const UpdateArrays& arrays, const UpdateRule& rule, int device_index);
 
 }  // namespace deepspeed::kernels

@@ -1,6 +1,8 @@
-// The rules of update_rules.h, one element a thread at a time, in a loop over the grid. Every operation
-// rounds on its own
-// (__fmul_rn, __fadd_rn are never contracted), in the order of the CPU kernels.
+// The rules of update_rules.h, one element a thread at a time, in a loop over the grid.
+//
+// Every operation rounds on its own (__fmul_rn, __fadd_rn are never contracted), in the order of the CPU
+// kernels, so that both devices give the same bits. A launch picks the kernel by the rule and by the types of
+// gradient and copy.
 #include <cstdint>
 
 #include "deepspeed/kernels/cuda/half_precision.cuh"
@@ -25,7 +27,7 @@ __device__ inline double multiply(double a, double b) { return __dmul_rn(a, b); 
 __device__ inline double divide(double a, double b) { return __ddiv_rn(a, b); }
 __device__ inline double root(double a) { return __dsqrt_rn(a); }
 
-/// constant * value
+/// Multiplies a value by a constant.
 template <class T>
 __device__ inline T times(double constant, T value) {
   return multiply(static_cast<T>(constant), value);
@@ -61,7 +63,7 @@ __device__ inline void apply(const AdagradRule& c, T g, T& p, T* s) {
   p = subtract(p, divide(numerator, add(root(s[0]), static_cast<T>(c.eps))));
 }
 
-/// Adam's moments in s[0] and s[1].
+/// Moves Adam's moments, in s[0] and s[1].
 template <class Rule, class T>
 __device__ inline void average(const Rule& c, T g, T* s) {
   s[0] = add(times(c.beta1, s[0]), times(c.one_minus_beta1, g));
@@ -97,7 +99,7 @@ __device__ inline void apply(const MuonMomentumRule& c, T g, T&, T* s) {
   s[1] = add(g, times(c.momentum, subtract(s[0], g)));
 }
 
-/// What the rule is computed in.
+/// The type that the rule is computed in.
 template <class Gradient>
 using ValueOf = decltype(to_float(Gradient()));
 

@@ -7,7 +7,7 @@
 
 namespace deepspeed::kernels {
 
-/// Arrays on the current device. Returns the launch's error.
+/// Launches the kernel over arrays on the current device. Returns the launch's error.
 cudaError_t launch_update(const UpdateArrays& arrays, const UpdateRule& rule, cudaStream_t stream);
 
 }  // namespace deepspeed::kernels
