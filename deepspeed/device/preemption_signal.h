@@ -3,9 +3,8 @@
 
 namespace deepspeed::device {
 
-/// From here on `signal` (SIGTERM, SIGUSR1, ...) no longer ends the process: it sets the flag. Several
-/// signals may be caught, each with one call; they share the flag. Throws UsageError for a signal that cannot
-/// be caught.
+/// Makes `signal` (SIGTERM, SIGUSR1, ...) set the flag in place of ending the process. Several signals may be
+/// caught, each with one call; they share the flag. Throws UsageError for a signal that cannot be caught.
 void catch_preemption_signal(int signal);
 
 /// Whether one of the signals has arrived in this process; it stays so.

@@ -48,7 +48,7 @@ Completion AsyncIo::wait(uint64_t ticket) {
   auto parts = std::move(found->second);
   under_way_.erase(found);
   Completion all{.id = ticket};
-  // Also after an error: the memory is the kernel's as long as a part is under way.
+  // All parts are awaited, also after an error: the memory is the kernel's as long as a part is under way.
   for (std::future<Completion>& part : parts) part.wait();
   for (std::future<Completion>& part : parts) {
     const Completion done = part.get();

@@ -23,10 +23,11 @@ struct AsyncIoOptions {
 
 class BlockMover;
 
-/// Of one thread; the destructor waits for what is under way.
+/// Moves ranges for one thread; the destructor waits for what is under way.
 class AsyncIo {
  public:
-  /// memory: that most transfers will use, registered with the system. Throws UsageError for options of 0.
+  /// memory: what most transfers will use, which is registered with the system. Throws UsageError for options
+  /// of 0.
   explicit AsyncIo(const AsyncIoOptions& options, const std::vector<MemoryRegion>& memory = {});
   ~AsyncIo();
   AsyncIo(const AsyncIo&) = delete;
@@ -34,11 +35,11 @@ class AsyncIo {
 
   const AsyncIoOptions& options() const { return options_; }
 
-  /// Of any size; returns at once. Files that are open with O_DIRECT want memory, offset and size in
-  /// multiples of kDirectAlignment. Returns the ticket for wait(); the transfer's own id is not read.
+  /// Starts a transfer of any size and returns its ticket for wait(); the transfer's own id is not read.
+  /// Files that are open with O_DIRECT want memory, offset and size in multiples of kDirectAlignment.
   uint64_t start(const Transfer& transfer);
-  /// Waits until all of it was moved or one request failed. Throws UsageError for a ticket that is not under
-  /// way, IoError where the queue itself failed.
+  /// Waits until all of a transfer was moved or one request failed. Throws UsageError for a ticket that is
+  /// not under way, IoError where the queue itself failed.
   Completion wait(uint64_t ticket);
 
  private:

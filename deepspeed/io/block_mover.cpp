@@ -88,7 +88,7 @@ void BlockMover::absorb(const Completion& done) {
   free_slots_.push_back(done.id);
   range->result.bytes += done.bytes;
   if (range->result.error == 0) range->result.error = done.error;
-  // At the end of the file, or after an error, the rest is not tried.
+  // The rest is not tried after the end of the file, or after an error.
   if (done.bytes < size) range->started = range->transfer.size;
   if (--range->num_under_way > 0 || range->started < range->transfer.size) return;
   range->promise.set_value(range->result);

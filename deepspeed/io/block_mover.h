@@ -13,7 +13,7 @@
 
 namespace deepspeed::io {
 
-/// Any thread may start ranges; they are moved in that order, the blocks of one beside those of the next. The
+/// Moves ranges in the order in which any threads start them, the blocks of one beside those of the next. The
 /// destructor waits for all.
 class BlockMover {
  public:
@@ -22,8 +22,8 @@ class BlockMover {
   BlockMover(const BlockMover&) = delete;
   BlockMover& operator=(const BlockMover&) = delete;
 
-  /// Its completion has the bytes of the whole range, and the first error, after which no further block
-  /// starts; or IoError, where the queue itself failed.
+  /// Starts a range. Its completion has the bytes of the whole range and the first error, after which no
+  /// further block starts; or IoError, where the queue itself failed.
   std::future<Completion> start(const Transfer& range);
 
  private:
@@ -37,7 +37,7 @@ class BlockMover {
   using Ranges = std::list<Range>;
 
   void run();
-  /// Waits for a range where there is none; false: there is none left, and none will come.
+  /// Waits until there is a range to move. False: there is none left, and none will come.
   bool take_in();
   void start_blocks();
   bool start_next_block();
@@ -48,7 +48,7 @@ class BlockMover {
   const bool single_submit_;
   const bool overlap_events_;
   std::unique_ptr<TransferQueue> queue_;
-  Ranges ranges_;  // of the thread, as all up to here
+  Ranges ranges_;  // used by the thread alone, like all up to here
   struct Slot {
     Ranges::iterator range;
     size_t size = 0;
@@ -61,7 +61,7 @@ class BlockMover {
   Ranges inbox_;
   bool stopped_ = false;
   std::exception_ptr failure_;
-  std::thread thread_;  // the last member: it uses the others
+  std::thread thread_;  // declared last: it uses the other members
 };
 
 }  // namespace deepspeed::io

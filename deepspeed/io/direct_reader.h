@@ -9,7 +9,7 @@
 
 namespace deepspeed::io {
 
-/// Of one thread.
+/// Reads one file for one thread.
 class DirectReader {
  public:
   /// Takes over the file, which is open with O_DIRECT. `queue`: null for the system's best.
@@ -18,9 +18,10 @@ class DirectReader {
   DirectReader(const DirectReader&) = delete;
   DirectReader& operator=(const DirectReader&) = delete;
 
-  /// Returns 0 or the errno of what failed; ENODATA where the file ends before.
+  /// Reads `size` bytes from `offset` on. Returns 0 or the errno of what failed; ENODATA where the file ends
+  /// before.
   int read(uint64_t offset, void* destination, size_t size);
-  /// Bytes of memory that are held between calls.
+  /// The bytes of memory that are held between calls.
   static size_t buffer_bytes();
 
  private:
@@ -34,7 +35,7 @@ class DirectReader {
   Slot& slot_of(uint64_t block) { return slots_[block % slots_.size()]; }
   void start(uint64_t block);
   void wait_for(const Slot& slot);
-  /// Has the block in memory, and further ones on their way where the calls go forward.
+  /// Brings a block into memory, and starts further ones where the calls go forward.
   const Slot& load(uint64_t block, uint64_t last_wanted);
 
   int file_;

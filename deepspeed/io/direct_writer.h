@@ -41,7 +41,7 @@ class DirectWriter : public FileWriter {
   size_t filled_ = 0;          // bytes of it
   uint64_t sent_ = 0;          // bytes before the current block
   uint64_t reserved_ = 0;
-  int error_ = 0;  // the first
+  int error_ = 0;  // the first that occurred
 };
 
 }  // namespace deepspeed::io

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kDiskRateWhere = "io.disk_rate";
 
-/// A file of its own.
+/// A file for the measurement alone, removed at the end.
 class ScratchFile {
  public:
   explicit ScratchFile(const std::filesystem::path& folder) : folder_(folder) {
@@ -53,7 +53,7 @@ class ScratchFile {
   int file_;
 };
 
-/// Bytes that no disk takes for zeros or repetition.
+/// Makes bytes that no disk takes for zeros or repetition.
 void fill(const AlignedBuffer& buffer) {
   uint64_t state = 88172645463325252u;
   for (size_t begin = 0; begin + sizeof state <= buffer.size(); begin += sizeof state) {

@@ -15,13 +15,14 @@ enum class WriteMethod {
 
 struct WriterOptions {
   WriteMethod method = WriteMethod::kDirect;
-  /// Bytes of memory that the writer takes for itself (kDirect), at most: the file's where that is less.
+  /// The most bytes of memory that the writer takes for itself (kDirect); the file's size where that is less.
   size_t buffer_bytes = size_t{64} << 20;
-  /// Takes bytes while others are on their way; else it waits for all of a full buffer.
+  /// true: bytes are taken while others are on their way; false: a full buffer is awaited as a whole.
   bool double_buffered = true;
 };
 
-/// Its functions return 0 or the errno of what failed; afterwards nothing can be written.
+/// A file that is written in order. Functions return 0 or the errno of what failed; after an error nothing
+/// can be written.
 class FileWriter {
  public:
   virtual ~FileWriter() = default;
@@ -29,7 +30,7 @@ class FileWriter {
   /// Takes room on the disk for a file of about so many bytes, where the file system can.
   virtual int reserve(uint64_t bytes) = 0;
   virtual int write(const void* data, size_t size) = 0;
-  /// All bytes, and the file's length, are on the disk afterwards.
+  /// Ends the file: all bytes, and its length, are on the disk afterwards.
   virtual int finish() = 0;
   virtual WriteMethod method() const = 0;
 };

@@ -20,7 +20,7 @@ class PlainWriter : public FileWriter {
   int keep(int error);
 
   int file_;
-  int error_ = 0;  // the first
+  int error_ = 0;  // the first that occurred
 };
 
 }  // namespace deepspeed::io

@@ -5,17 +5,19 @@
 
 namespace deepspeed::device {
 
-/// CUDA devices that this process uses: 0 without CUDA, without a device, or where the environment's
-/// DS_ACCELERATOR is "cpu". Throws UsageError for another value of it than "cuda", "cpu" and none.
+/// Returns how many CUDA devices this process uses: 0 without CUDA, without a device, or where the variable
+/// DS_ACCELERATOR is "cpu". Throws UsageError where it has another value than "cuda", "cpu" and none.
 int num_cuda_devices();
-/// Whether DS_ACCELERATOR leaves CUDA to be used. Throws as above.
+/// Whether DS_ACCELERATOR allows CUDA. Throws UsageError where it has another value than "cuda", "cpu" and
+/// none.
 bool cuda_is_wanted();
 
 /// The device on which CUDA tensors of this thread are made. Throws NotSupportedError in a build without
 /// CUDA.
 int current_cuda_device();
 
-/// Throws NotSupportedError in a build without CUDA, UsageError for an index out of range.
+/// Makes a CUDA device the thread's current one. Throws NotSupportedError in a build without CUDA, UsageError
+/// for an index out of range.
 void set_cuda_device(int index);
 
 /// Waits until the current CUDA device has done all work that it was given; does nothing without one.

@@ -16,10 +16,10 @@
 namespace deepspeed::device {
 namespace {
 
-// Below, what rounding up costs is not worth pages, and a call of the driver, of its own.
+// Smaller blocks come from torch's pool: what rounding up costs is less than pages and a call of the driver.
 constexpr int64_t kLeastOwnBytes = 1 << 20;
 
-/// Pages of their own, locked.
+/// Pages that belong to one tensor, and are locked.
 class LockedPages {
  public:
   explicit LockedPages(size_t bytes) : bytes_(bytes) {

@@ -14,7 +14,7 @@
 namespace deepspeed::device {
 namespace {
 
-// A line of such a file reads "VmHWM:     12345 kB".
+// Reads a number from a file of /proc, in which a line reads "VmHWM:     12345 kB".
 int64_t bytes_of_line(const char* path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -25,7 +25,7 @@ int64_t bytes_of_line(const char* path, const std::string& key) {
 
 int64_t status_bytes(const std::string& key) { return bytes_of_line("/proc/self/status", key); }
 
-// Nothing where there is no such file, or no bound in it ("max").
+// Reads a bound; nothing where there is no such file, or no bound in it ("max").
 std::optional<int64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::string text;
@@ -36,7 +36,8 @@ std::optional<int64_t> number_in(const std::string& path) {
   return number;
 }
 
-// What the process may still take of a resource of which it has `used`; nothing where that is not limited.
+// Returns what the process may still take of a resource of which it has `used`; nothing where it has no
+// limit.
 std::optional<int64_t> left_of(int resource, const char* used) {
   rlimit limit{};
   if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)

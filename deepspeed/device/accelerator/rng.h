@@ -9,7 +9,8 @@ namespace deepspeed::device {
 
 /// The state of the default CPU generator: a byte tensor that torch.set_rng_state() takes.
 at::Tensor cpu_rng_state();
-/// Throws UsageError where `state` is no byte tensor of the right size.
+/// Sets the default CPU generator's state. Throws UsageError where `state` is no byte tensor of the right
+/// size.
 void set_cpu_rng_state(const at::Tensor& state);
 
 /// The state of the current CUDA device's default generator. Throws NotSupportedError in a build without

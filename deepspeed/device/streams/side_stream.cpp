@@ -33,7 +33,7 @@ StreamEvent SideStream::copy_at_once(const at::Tensor& destination, const at::Te
 
 StreamEvent SideStream::copy_here(const at::Tensor& destination, const at::Tensor& source) const {
   destination.copy_(source, /*non_blocking=*/stream_.has_value());
-  // The allocator gives the memory of a tensor that dies to nobody before this stream is done with it.
+  // The allocator does not reuse the memory of a tensor that dies before this stream is done with it.
   for (const at::Tensor* tensor : {&destination, &source}) {
     if (stream_ && !tensor->is_cpu()) tensor->record_stream(*stream_);
   }

@@ -12,7 +12,8 @@ namespace deepspeed::device {
 
 class SideStream {
  public:
-  /// What this thread gives to the device goes to the side stream while it lives; of none, nothing changes.
+  /// While it lives, this thread's work for the device goes to the side stream. A default one changes
+  /// nothing.
   class Scope {
    public:
     Scope() = default;
@@ -25,22 +26,22 @@ class SideStream {
     std::optional<c10::Stream> former_;
   };
 
-  /// Of a CPU there is none: its work is done at once.
+  /// Makes the side stream of a device. A CPU has none: its work is done at once.
   explicit SideStream(c10::Device device);
 
-  /// What is given to it from here on waits for all that the current stream was given so far. Tensors that
-  /// were made before may be written in the scope, and are safe to free after join().
+  /// Begins a scope whose work waits for all that the current stream was given so far. Tensors that were made
+  /// before may be written in the scope, and are safe to free after join().
   Scope enter() const;
-  /// What is given to the current stream from here on waits for all that this one was given so far.
+  /// Makes further work of the current stream wait for all that this stream was given so far.
   void join() const { now().hold_current_stream(); }
-  /// The moment at which all that it was given so far is done.
+  /// Returns the moment at which all work that this stream was given so far is done.
   StreamEvent now() const { return stream_ ? StreamEvent(*stream_) : StreamEvent(); }
 
-  /// destination = source, of one size, between a device and the host, after all that the current stream was
-  /// given so far. Returns the moment at which it is done; both tensors must stay as they are until then.
-  /// Host memory that is not page-locked makes the caller wait.
+  /// Starts the copy destination = source, of one size, between a device and the host, after all that the
+  /// current stream was given so far. Returns the moment at which it is done; both tensors must stay as they
+  /// are until then. Host memory that is not page-locked makes the caller wait.
   StreamEvent copy(const at::Tensor& destination, const at::Tensor& source) const;
-  /// The same of values that are there already: it waits for nothing that the current stream was given.
+  /// Starts a copy as copy() does, of values that are there already: it does not wait for the current stream.
   StreamEvent copy_at_once(const at::Tensor& destination, const at::Tensor& source) const;
 
  private:

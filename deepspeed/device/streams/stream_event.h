@@ -10,18 +10,18 @@ namespace deepspeed::device {
 
 class StreamEvent {
  public:
-  /// Nothing to wait for.
+  /// Makes an event for which nothing has to wait.
   StreamEvent() = default;
-  /// Now, on the current stream of the device (a CPU has none).
+  /// Marks now, on the current stream of the device (a CPU has none).
   explicit StreamEvent(c10::Device device);
-  /// Now, on a stream.
+  /// Marks now, on a stream.
   explicit StreamEvent(c10::Stream stream);
 
   /// Blocks until all that was given to the stream before the event is done. Any thread may call.
   void wait() const;
-  /// The same for what a stream is given from here on; the caller goes on.
+  /// Makes further work of a stream wait for the event; the caller goes on.
   void hold(c10::Stream stream) const;
-  /// hold() for the current stream of the event's device.
+  /// Makes further work of the current stream of the event's device wait for the event.
   void hold_current_stream() const;
 
  private:

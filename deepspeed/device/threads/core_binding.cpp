@@ -13,8 +13,8 @@
 
 #include "deepspeed/base/log.h"
 
-// Of the OpenMP run time that torch brings: the number of threads of the calling thread's next teams. torch's
-// own call for it sets that of all threads.
+// Sets the number of threads of the calling thread's next teams, in the OpenMP run time that torch brings.
+// torch's own call sets it for all threads.
 extern "C" void omp_set_num_threads(int);
 
 namespace deepspeed::device {

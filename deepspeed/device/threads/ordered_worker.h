@@ -12,20 +12,20 @@
 
 namespace deepspeed::device {
 
-/// Its calls follow one another, from whatever threads.
+/// A worker whose functions are called one after the other, from any threads.
 class OrderedWorker {
  public:
-  /// Keeps to the processors, with the threads that it computes with.
+  /// Starts the worker, which keeps to the processors, with the threads that it computes with.
   explicit OrderedWorker(const Cores& cores);
 
   /// Does `work` after all that was added before. Once a piece has thrown, those after it are left out.
   void add(std::function<void()> work);
   /// Waits until all that was added is done. Throws what a piece has thrown, each time until forget_error().
   void wait() { wait_for(num_added_); }
-  /// The same of the first `count` pieces of all that were ever added.
+  /// Waits until the first `count` pieces of all that were ever added are done. Throws as wait().
   void wait_for(int64_t count);
   int64_t num_added() const { return num_added_; }
-  /// Waits for all, and goes on after what was thrown.
+  /// Waits for all pieces, and forgets what was thrown, so that later pieces run again.
   void forget_error() noexcept;
 
  private:
@@ -36,7 +36,7 @@ class OrderedWorker {
   std::exception_ptr error_;
   int64_t num_added_ = 0;
   int64_t num_done_ = 0;
-  WorkerThreads thread_{1};  // the last: it ends first
+  WorkerThreads thread_{1};  // declared last, so that it stops before the data that it uses is destroyed
 };
 
 }  // namespace deepspeed::device

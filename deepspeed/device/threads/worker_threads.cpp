@@ -10,7 +10,7 @@
 namespace deepspeed::device {
 namespace {
 
-// At exit: a task that waits for a disk or for nobody must not keep the process.
+// Limits the wait at exit: a task that hangs must not keep the process.
 constexpr std::chrono::seconds kEndLimit(5);
 
 }  // namespace

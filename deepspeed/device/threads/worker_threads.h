@@ -17,13 +17,13 @@ class WorkerThreads {
  public:
   /// Throws UsageError for a count below 1.
   explicit WorkerThreads(int count);
-  /// Waits for the tasks that run; those that do not run yet are dropped. So does the end of the process, for
-  /// a few seconds.
+  /// Waits for the tasks that run; those that do not run yet are dropped. The end of the process does so too,
+  /// for a few seconds.
   ~WorkerThreads();
   WorkerThreads(const WorkerThreads&) = delete;
   WorkerThreads& operator=(const WorkerThreads&) = delete;
 
-  /// Tasks start in the order in which they were added. A task must not throw.
+  /// Adds a task, which must not throw. Tasks start in the order in which they were added.
   void add(std::function<void()> task);
 
  private:

@@ -76,7 +76,7 @@ class ThreadQueue : public TransferQueue {
   const char* name() const override { return "threads"; }
 
  private:
-  /// What was started is done even where the queue is left meanwhile.
+  /// Works until the queue ends; transfers that were started are done even then.
   void serve() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -93,7 +93,7 @@ class ThreadQueue : public TransferQueue {
   }
 
   size_t depth_;
-  size_t num_under_way_ = 0;  // of the calling thread
+  size_t num_under_way_ = 0;  // used by the calling thread alone
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Transfer> waiting_;

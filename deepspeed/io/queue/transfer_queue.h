@@ -38,33 +38,35 @@ struct MemoryRegion {
   size_t size = 0;
 };
 
-/// Of one thread; the destructor waits for what is under way.
+/// Runs transfers for one thread; the destructor waits for what is under way.
 class TransferQueue {
  public:
   virtual ~TransferQueue() = default;
 
-  /// Never waits for the disk; at most depth() may be under way.
+  /// Starts a transfer without waiting for the disk; at most depth() may be under way.
   void start(const Transfer& transfer) {
     add(transfer);
     submit();
   }
-  /// Is under way from here on, and starts by the next submit() or wait() at the latest: several start by one
-  /// system call.
+  /// Adds a transfer, which starts by the next submit() or wait() at the latest: several start by one system
+  /// call.
   virtual void add(const Transfer& transfer) = 0;
   virtual void submit() = 0;
-  /// The next one that is done, in any order. Throws UsageError where none is under way.
+  /// Waits for the next transfer that is done, in any order. Throws UsageError where none is under way.
   virtual Completion wait() = 0;
   virtual size_t num_under_way() const = 0;
   virtual size_t depth() const = 0;
-  /// "io_uring" or "threads".
+  /// The queue's kind: "io_uring" or "threads".
   virtual const char* name() const = 0;
 };
 
-/// Over io_uring; over threads where the kernel, a container's rules or the build refuse that.
+/// Makes a queue over io_uring; over threads where the kernel, a container's rules or the build refuse that.
 std::unique_ptr<TransferQueue> make_transfer_queue(size_t depth,
                                                    const std::vector<MemoryRegion>& memory = {});
-/// By name, for programs that compare them: null where the system or the build has no io_uring.
+/// Makes a queue over io_uring, for programs that compare the kinds; null where the system or the build has
+/// none.
 std::unique_ptr<TransferQueue> make_uring_queue(size_t depth, const std::vector<MemoryRegion>& memory = {});
+/// Makes a queue over threads, for programs that compare the kinds.
 std::unique_ptr<TransferQueue> make_thread_queue(size_t depth);
 
 }  // namespace deepspeed::io

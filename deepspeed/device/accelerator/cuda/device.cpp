@@ -1,4 +1,4 @@
-// The CUDA half of device/.
+// The functions of device/ that call CUDA; no_cuda/ has their twins for builds without it.
 #include <mutex>
 
 #include <ATen/cuda/CUDAGeneratorImpl.h>
@@ -73,7 +73,7 @@ void lock_pages(void* data, size_t bytes) {
                     "; set pin_memory to false in the sections offload_optimizer and offload_param");
 }
 
-// At the end of the process the driver may be gone already.
+// Errors are ignored, since at the end of the process the driver may be gone already.
 void unlock_pages(void* data) noexcept {
   cudaDeviceSynchronize();
   cudaHostUnregister(data);

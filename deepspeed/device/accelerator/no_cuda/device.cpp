@@ -1,4 +1,4 @@
-// The CUDA half of device/ in a build without CUDA.
+// The twins of cuda/ in a build without CUDA: there are no devices.
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/device/accelerator/host_memory.h"

@@ -17,7 +17,7 @@ constexpr const char* kUringWhere = "io.uring";
 
 class UringQueue : public TransferQueue {
  public:
-  /// memory: registered with the ring, in this order.
+  /// Makes the queue. memory: what is registered with the ring, in this order.
   UringQueue(const io_uring& ring, size_t depth, std::vector<MemoryRegion> memory)
       : ring_(ring), depth_(depth), memory_(std::move(memory)) {}
 
@@ -93,7 +93,7 @@ class UringQueue : public TransferQueue {
     return rest;
   }
 
-  /// Which registered memory holds the transfer's; -1: none.
+  /// Returns which registered memory holds the transfer's; -1: none.
   int region_of(const Transfer& transfer) const {
     for (size_t index = 0; index < memory_.size(); ++index) {
       const MemoryRegion& region = memory_[index];
@@ -123,7 +123,7 @@ class UringQueue : public TransferQueue {
   io_uring ring_;
   size_t depth_;
   std::vector<MemoryRegion> memory_;
-  size_t num_prepared_ = 0;                        // and not submitted
+  size_t num_prepared_ = 0;                        // prepared and not yet submitted
   std::unordered_map<uint64_t, Pending> pending_;  // by id
 };
 
