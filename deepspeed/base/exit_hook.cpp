@@ -9,7 +9,7 @@
 namespace deepspeed {
 namespace {
 
-// Never destroyed: hooks of static objects go after it.
+// The list is never destroyed, since hooks of static objects are taken back after it would be.
 struct Hooks {
   std::recursive_mutex mutex;  // a hook may take others back
   std::vector<const std::function<void()>*> functions;

@@ -12,7 +12,7 @@ namespace deepspeed {
 class ExitHook {
  public:
   explicit ExitHook(std::function<void()> function);
-  /// Takes the function back; waits while another thread runs it.
+  /// Takes the function back, and waits while another thread runs it.
   ~ExitHook();
   ExitHook(const ExitHook&) = delete;
   ExitHook& operator=(const ExitHook&) = delete;

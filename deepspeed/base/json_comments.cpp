@@ -9,14 +9,14 @@ namespace {
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-/// The offset just after the string that begins at `begin` (its opening quote).
+/// Returns the offset just after the string that begins at `begin` (its opening quote).
 size_t end_of_string(const std::string& text, size_t begin) {
   size_t at = begin + 1;
   while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
   return std::min(at + 1, text.size());
 }
 
-/// The offset just after the comment that begins at `begin`, or `begin` where none does.
+/// Returns the offset just after the comment that begins at `begin`, or `begin` where none does.
 size_t end_of_comment(const std::string& text, size_t begin, const std::string& source) {
   if (text[begin] == '#' || text.compare(begin, 2, "//") == 0) {
     return std::min(text.find('\n', begin), text.size());

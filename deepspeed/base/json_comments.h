@@ -6,7 +6,7 @@
 
 namespace deepspeed {
 
-/// A place in a text, both counted from 1.
+/// A place in a text: line and column, both counted from 1.
 struct TextPosition {
   size_t line = 1;
   size_t column = 1;

@@ -9,23 +9,24 @@
 
 namespace deepspeed {
 
-/// Deeper nesting is an error: what walks the value later may then recurse.
+/// The deepest nesting that is read: code that walks the value may then recurse.
 inline constexpr size_t kMaxJsonDepth = 64;
-/// Longer texts are an error.
+/// The longest text that is read; longer ones are an error.
 inline constexpr size_t kMaxJsonBytes = size_t{1} << 20;
 
-/// The value of `text`. Throws ConfigError that names `source`, the line, the column and, where one is at
-/// fault, the key: syntax errors, a key given twice in one object, numbers that no double holds, nesting
+/// Reads the value of `text`. Throws ConfigError that names `source`, the line, the column and, where one is
+/// at fault, the key: syntax errors, a key given twice in one object, numbers that no double holds, nesting
 /// beyond kMaxJsonDepth.
 Json parse_json(const std::string& text, const std::string& source);
 
-/// The value of a file, as parse_json. Throws IoError where the file cannot be read.
+/// Reads the value of a file, as parse_json() does. Throws IoError where the file cannot be read.
 Json read_json_file(const std::filesystem::path& path);
 
-/// `key` as it stands in a dotted path: plain, or quoted and cut where it has other characters than a name.
+/// Writes `key` as it stands in a dotted path: plain, or quoted and cut where it has other characters than a
+/// name.
 std::string path_part(const std::string& key);
 
-/// The start of the value's text, for an error message.
+/// Returns the start of the value's text, for an error message.
 std::string json_excerpt(const Json& value);
 
 }  // namespace deepspeed

@@ -10,15 +10,16 @@ namespace deepspeed::log {
 
 enum class Level { kDebug, kInfo, kWarning, kError, kOff };
 
-/// The level of that name (debug, info, warning, error, critical, off; any case). Throws UsageError for
+/// Finds the level of a name (debug, info, warning, error, critical, off; any case). Throws UsageError for
 /// another.
 Level level_from_name(const std::string& name);
 
-/// Lines below `level` are dropped. The default is kInfo, or the variable DEEPSPEED_LOG_LEVEL.
+/// Drops lines below `level` from now on. The default is kInfo, or the variable DEEPSPEED_LOG_LEVEL.
 void set_level(Level level);
 Level level();
 
-/// The rank named in the lines. Ranks other than 0 drop debug and info lines made without `on_every_rank`.
+/// Sets the rank named in the lines. Ranks other than 0 drop debug and info lines made without
+/// `on_every_rank`.
 void set_rank(int rank);
 
 /// Writes one line; warnings and errors are written on every rank.

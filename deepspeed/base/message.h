@@ -7,7 +7,7 @@
 
 namespace deepspeed {
 
-/// The parts, one after the other: `message("rank ", 3, " of ", 4)`.
+/// Joins the parts, one after the other: `message("rank ", 3, " of ", 4)`.
 template <class... Parts>
 std::string message(const Parts&... parts) {
   std::ostringstream out;

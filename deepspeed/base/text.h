@@ -7,13 +7,13 @@
 
 namespace deepspeed {
 
-/// ASCII letters in lower case.
+/// Changes ASCII letters to lower case.
 inline std::string lowercase(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
-/// What stands before the first line's end: a c10d error's text without its stack trace.
+/// Returns the first line of a text, such as a c10d error's text without its stack trace.
 inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace deepspeed

@@ -4,7 +4,7 @@
 
 namespace deepspeed {
 
-/// "0.1.0": releases of the same first two numbers take each other's place.
+/// Returns the version, such as "0.1.0". Releases with equal first two numbers can replace each other.
 const char* version();
 
 }  // namespace deepspeed

@@ -11,8 +11,8 @@
 namespace deepspeed::precision {
 namespace {
 
-/// Marks by tensor. Weak: a mark does not keep its parameter, and a new tensor at an old address has none.
-/// What has expired is dropped each time the number of marks has doubled.
+/// Holds the marks by tensor. The references are weak: a mark does not keep its parameter, and a new tensor
+/// at an old address has none. Expired ones are dropped each time the number of marks has doubled.
 struct Marks {
   struct Mark {
     c10::weak_intrusive_ptr<at::TensorImpl> param;

@@ -11,7 +11,7 @@
 
 namespace deepspeed::precision {
 
-/// Autocast to `dtype` on `device` while it lives; afterwards what was before. Weights that were cast are
+/// Turns autocast to `dtype` on `device` on while it lives, and back to what was before. Cast weights are
 /// kept until the outermost scope ends.
 class AutocastScope {
  public:
@@ -26,7 +26,7 @@ class AutocastScope {
   at::ScalarType previous_dtype_;
 };
 
-/// What torch takes where torch_autocast.dtype is absent: bf16 on the CPU, fp16 on CUDA.
+/// Returns torch's dtype where torch_autocast.dtype is absent: bf16 on the CPU, fp16 on CUDA.
 at::ScalarType default_autocast_dtype(at::DeviceType device);
 
 /// The classes whose parameters are marked where the config lists none, as DeepSpeed names them:
@@ -34,18 +34,17 @@ at::ScalarType default_autocast_dtype(at::DeviceType device);
 std::vector<std::string> get_default_autocast_lower_precision_modules();
 
 /// Whether a C++ class, e.g. "torch::nn::LinearImpl" or "my::Block", is one of `names`, which may be spelled
-/// as in Python
-/// ("torch.nn.Linear", "my.Block") or as in C++.
+/// as in Python ("torch.nn.Linear", "my.Block") or as in C++.
 bool is_autocast_module(const std::string& class_name, const std::vector<std::string>& names);
 
 /// Marks a parameter: its gradient is reduced in `dtype`, by engines that are made then with torch_autocast.
 void set_autocast_dtype(const at::Tensor& param, at::ScalarType dtype);
 /// Takes the mark away, if there is one.
 void clear_autocast_dtype(const at::Tensor& param);
-/// The dtype of the mark, if there is one.
+/// The dtype of the parameter's mark, if it has one.
 std::optional<at::ScalarType> find_autocast_dtype(const at::Tensor& param);
 bool has_autocast_dtype(const at::Tensor& param);
-/// Throws UsageError for a parameter that was not marked.
+/// The dtype of the parameter's mark. Throws UsageError for a parameter that was not marked.
 at::ScalarType get_autocast_dtype(const at::Tensor& param);
 /// Whether this process has marked parameters.
 bool is_autocast_initialized();

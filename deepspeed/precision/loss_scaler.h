@@ -5,7 +5,7 @@
 
 namespace deepspeed::precision {
 
-/// State and rules of DeepSpeed's DynamicLossScaler (scale factor 2, hysteresis, error at the minimum).
+/// The options of DeepSpeed's DynamicLossScaler (scale factor 2, hysteresis, error at the minimum).
 struct DynamicLossScalerOptions {
   double initial_scale = 65536.0;
   int64_t scale_window = 1000;

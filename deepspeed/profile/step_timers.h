@@ -10,15 +10,15 @@
 
 namespace deepspeed::profile {
 
-/// Names in the log: fwd, bwd, bwd_inner (autograd alone), bwd_allreduce (what of the reductions autograd did
-/// not hide) and step.
+/// The parts, in the log fwd, bwd, bwd_inner (autograd alone), bwd_allreduce (the time of reductions that
+/// autograd did not hide) and step.
 enum class StepPart : size_t { kForward, kBackward, kBackwardInner, kBackwardAllreduce, kStep, kCount };
 
 /// Adds up what each part takes, in the micro batch and since the last update that was reported. Waits for
 /// the device at both ends of a part.
 class StepTimers {
  public:
-  /// Measures from here to its end; nothing where `timers` is null.
+  /// Measures from its begin to its end; nothing where `timers` is null.
   class Scope {
    public:
     Scope(StepTimers* timers, StepPart part);
@@ -32,11 +32,11 @@ class StepTimers {
     std::chrono::steady_clock::time_point start_;
   };
 
-  /// "time (ms) | fwd_microstep: 1.25 | bwd_microstep: ..." since the last call.
+  /// Returns the times since the last call: "time (ms) | fwd_microstep: 1.25 | bwd_microstep: ...".
   std::string micro_step_line();
-  /// "time (ms) | fwd: 5.00 | ...": the sums since the last call.
+  /// Returns the sums since the last call: "time (ms) | fwd: 5.00 | ...".
   std::string global_line();
-  /// Milliseconds by name (fwd_microstep, ..., fwd, ...), as the last two lines said them.
+  /// Milliseconds by name (fwd_microstep, ..., fwd, ...), as the last line of each kind had them.
   const std::map<std::string, double>& last() const { return last_; }
 
  private:

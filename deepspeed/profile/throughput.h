@@ -16,15 +16,15 @@ struct SampleRates {
 /// time between pause() and resume().
 class Throughput {
  public:
-  /// `synchronized`: waits for the device where a reading begins and ends; else what the device has not done
-  /// yet counts as done. Steps that are not read never wait.
+  /// synchronized: readings wait for the device at both ends; else work that the device has not done yet
+  /// counts as done. Steps that are not read never wait.
   explicit Throughput(bool synchronized) : synchronized_(synchronized) {}
 
-  /// An update of `samples` ended.
+  /// Notes that an update of `samples` has ended.
   void end_step(int64_t samples);
   void pause();
   void resume();
-  /// Nothing before the third update.
+  /// Returns the rates; nothing before the third update.
   std::optional<SampleRates> read();
 
  private:

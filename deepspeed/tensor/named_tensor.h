@@ -14,10 +14,10 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-/// In the order of the model or the file; aliases of one tensor are entries of their own.
+/// Tensors in the order of the model or the file; aliases of one tensor are entries of their own.
 using NamedTensors = std::vector<NamedTensor>;
 
-/// Of entries of one name the first stays.
+/// Makes a map by name; the first of several entries with one name stays.
 inline std::unordered_map<std::string, at::Tensor> by_name(const NamedTensors& tensors) {
   std::unordered_map<std::string, at::Tensor> found;
   for (const auto& [name, tensor] : tensors) found.emplace(name, tensor);

@@ -13,14 +13,14 @@ struct SavedValue : torch::CustomClassHolder {
   T value;
 };
 
-/// One value a node.
+/// Keeps a value on a node of autograd; a node has one.
 template <class T>
 void save_value(torch::autograd::AutogradContext* context, T value) {
   context->saved_data["value"] =
       c10::IValue::make_capsule(c10::make_intrusive<SavedValue<T>>(std::move(value)));
 }
 
-/// What save_value() kept, of the same type.
+/// Returns the value that save_value() kept, which must be of this type.
 template <class T>
 T saved_value(torch::autograd::AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<SavedValue<T>>(context->saved_data["value"].toCapsule())->value;

@@ -36,8 +36,8 @@ constexpr size_t count_members() {
   }
 }
 
-/// The largest number of initializers that an aggregate takes is the number of its members; kMostMembers + 1
-/// stands for all that are more.
+/// Counts the members of an aggregate by the largest number of initializers that it takes; kMostMembers + 1
+/// stands for all larger numbers.
 template <class T>
 inline constexpr size_t kNumMembers = count_members<T>();
 
