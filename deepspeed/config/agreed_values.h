@@ -1,4 +1,4 @@
-// What the ranks of a job must have alike of their configs.
+// The values of a config that must be alike on all ranks of a job.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace deepspeed::config {
 
-/// Path and JSON text of each value, resolved and with defaults, also of optimizer.params and
-/// scheduler.params, but for keys that are a rank's own (`per_rank()` in their tables). Each path stands
+/// Lists path and JSON text of each value, resolved and with defaults, also of optimizer.params and
+/// scheduler.params, without the keys that are a rank's own (`per_rank()` in their tables). Each path stands
 /// there once.
 std::vector<std::pair<std::string, std::string>> agreed_values(const DeepSpeedConfig& config);
 

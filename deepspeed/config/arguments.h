@@ -6,7 +6,7 @@
 
 namespace deepspeed {
 
-/// What add_config_arguments() fills in.
+/// The arguments that add_config_arguments() fills in.
 struct ConfigArguments {
   bool deepspeed = false;        // --deepspeed: use DeepSpeed (a flag for the program's own use)
   std::string deepspeed_config;  // --deepspeed_config PATH
@@ -14,7 +14,7 @@ struct ConfigArguments {
   std::string deepscale_config;  // --deepscale_config PATH, deprecated name of --deepspeed_config
   int local_rank = -1;           // --local_rank: what a launcher passes; LOCAL_RANK says the same
 
-  /// --deepspeed, under either name.
+  /// Whether --deepspeed was given, under either name.
   bool enabled() const { return deepspeed || deepscale; }
   /// The config's path, under either name; "" where neither was given.
   const std::string& config_path() const {

@@ -12,8 +12,8 @@ struct BatchSizes {
   std::optional<int64_t> gradient_accumulation_steps;
 };
 
-/// All three, so that train_batch_size is the product of the other two and the data-parallel world size. What
-/// is absent is inferred; train_batch_size or train_micro_batch_size_per_gpu must be there. Throws
+/// Infers the sizes that are absent, so that train_batch_size is the product of the other two and the
+/// data-parallel world size. train_batch_size or train_micro_batch_size_per_gpu must be there. Throws
 /// ConfigError for sizes below 1, given or inferred, and for a product that differs.
 BatchSizes resolve_batch_sizes(const BatchSizes& given, int64_t data_parallel_world_size);
 

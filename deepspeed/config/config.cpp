@@ -27,7 +27,7 @@ void resolve_batch(DeepSpeedConfig& config, const Json& values, int64_t world) {
   config.gradient_accumulation_steps = *sizes.gradient_accumulation_steps;
 }
 
-/// A section without a type chooses nothing.
+/// Drops a section without a type, which chooses nothing.
 template <class Section>
 void drop_without_type(std::optional<Section>& section, const char* name) {
   if (!section || !section->type.empty()) return;
@@ -35,7 +35,8 @@ void drop_without_type(std::optional<Section>& section, const char* name) {
   section.reset();
 }
 
-/// The older form of the section zero_optimization, true or false, takes its bucket from the top level.
+/// Moves the bucket's size from the top level, where the older form of zero_optimization, true or false, has
+/// it.
 void apply_allgather_size(DeepSpeedConfig& config) {
   if (!config.allgather_size) return;
   const auto zero = config.raw.find("zero_optimization");
@@ -48,7 +49,7 @@ void apply_allgather_size(DeepSpeedConfig& config) {
   config.allgather_size.reset();
 }
 
-/// Two keys of old versions under the names that took their places.
+/// Moves two keys of old versions to the names that took their places.
 void apply_older_keys(DeepSpeedConfig& config) {
   if (config.disable_allgather) config.zero_optimization.allgather_partitions = false;
   if (!config.fp32_allreduce) return;

@@ -33,8 +33,8 @@
 
 namespace deepspeed::config {
 
-/// The members are spelled as the keys. A section that is on once it stands in the config is optional; every
-/// other one has a switch among its members, or defaults that mean off.
+/// A loaded config, its members spelled as the keys. A section that is on once it stands in the config is
+/// optional; every other one has a switch among its members, or defaults that mean off.
 struct DeepSpeedConfig {
   int64_t train_batch_size = 0;  // the three batch sizes are resolved: none is 0 in a loaded config
   int64_t train_micro_batch_size_per_gpu = 0;
@@ -62,8 +62,8 @@ struct DeepSpeedConfig {
   bool use_data_before_expert_parallelism = false;
   std::optional<int64_t> sequence_parallel_size;
   std::optional<int64_t> data_parallel_size;
-  std::optional<int64_t> allgather_size;  // of the older form of zero_optimization
-  std::optional<int64_t> seed;            // of dropout and of the order of the data
+  std::optional<int64_t> allgather_size;  // for the older form of zero_optimization
+  std::optional<int64_t> seed;            // for dropout and the order of the data
   Fp16Config fp16;
   Bf16Config bf16;
   std::optional<OptimizerConfig> optimizer;
@@ -106,7 +106,7 @@ struct DeepSpeedConfig {
 /// cannot be read.
 DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_world_size);
 
-/// The members as JSON, defaults and resolved batch sizes included. Loading it gives the same config.
+/// Writes the members as JSON, defaults and resolved batch sizes included. Loading it gives the same config.
 Json to_json(const DeepSpeedConfig& config);
 
 }  // namespace deepspeed::config

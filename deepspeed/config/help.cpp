@@ -1,3 +1,9 @@
+// Writes the documentation from the tables that the reader uses, so that it cannot differ from what is read.
+//
+// walk() and walk_types() go over all fields and all named types once, in the order of the tables.
+// help_text(), option_list() and not_supported_yet() each make lines from a field's headline; help_markdown()
+// makes a table a section, the introduction before them. A test compares docs/config.md and the golden list
+// of options with the results.
 #include "deepspeed/config/help.h"
 
 #include <algorithm>
@@ -34,7 +40,7 @@ std::string support_text(const Field& field) {
   return "; supported so far: " + supported_text(field);
 }
 
-/// What a user of a deprecated key is told.
+/// Says what to do in place of a deprecated key.
 std::string advice(const Field& field) {
   const std::string& replacement = field.deprecation->replacement;
   return replacement.empty() ? "without effect" : "use " + replacement;
@@ -47,7 +53,7 @@ std::string alias_text(const Field& field) {
   return text;
 }
 
-/// Where values act: nothing of a key that acts everywhere.
+/// Says where values act; nothing for a key that acts everywhere.
 std::string effect_text(const Field& field) {
   if (field.no_effect.empty()) return "";
   return (field.effective_where ? "; " : "; no effect: ") + field.no_effect;
@@ -74,7 +80,7 @@ void walk(const Field& field, const std::string& path, const Visit& visit) {
   for (const Field& child : field.children) walk(child, join(path, child.key), visit);
 }
 
-/// The types that a section's key `type` names; none for most sections.
+/// Returns the types that a section's key `type` names; none for most sections.
 const std::vector<NamedType>& types_of(const std::string& section) {
   static const std::vector<NamedType> none;
   if (section == "optimizer") return optimizer_types();
@@ -137,7 +143,7 @@ word in its key, its path or its meaning.
   error that says so.
 )";
 
-/// A text for a cell of a table.
+/// Escapes a text for a cell of a table.
 std::string cell(const std::string& text) {
   std::string escaped;
   for (const char c : text) escaped += c == '|' ? "\\|" : std::string(1, c);

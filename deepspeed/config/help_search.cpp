@@ -11,15 +11,16 @@
 namespace deepspeed::config {
 namespace {
 
-/// Shorter ones are in too many words by chance: "lr" is in "allreduce".
+/// The shortest text that is searched for inside of words: shorter ones are there by chance ("lr" in
+/// "allreduce").
 constexpr size_t kShortestPart = 3;
 
-/// How well an entry fits, the best first.
+/// The ways in which an entry fits, the best first.
 enum class Fit { kKey, kWordOfKey, kPartOfKey, kPartOfPath, kMeaning };
 
 std::string last_key(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
-/// In lower case, with one separator of words.
+/// Changes a text to lower case with one separator of words.
 std::string with_underscores(const std::string& text) {
   std::string result = lowercase(text);
   for (char& c : result) c = c == ' ' || c == '-' ? '_' : c;

@@ -1,3 +1,8 @@
+// One check_...() function for each group of keys that depend on each other.
+//
+// They run on a config that is read and whose batch sizes are resolved, so that each key by itself is known
+// to be in its range. Each rule is one require() with the key, the value that it has, and what is expected in
+// its place; the first that does not hold throws.
 #include "deepspeed/config/rules.h"
 
 #include <string>
@@ -91,7 +96,7 @@ void check_param_dtype(const DeepSpeedConfig& config) {
           model, ", the type that fp16.enabled and bf16.enabled give the model");
 }
 
-/// Keys with values that only the client can know.
+/// Refuses "auto" for values that only the client can know.
 void check_params(const char* path, const Json& params) {
   for (const auto& [key, value] : params.items()) {
     require(value != "auto", path, ".", path_part(key),
@@ -166,7 +171,7 @@ void check_offloaded_params(const ZeroConfig& zero) {
           "\"nvme\", expected at least 1: parameters pass through these buffers");
 }
 
-/// What is written past the page cache goes in whole pages.
+/// Checks the block size for a disk: writes past the page cache go in whole pages.
 void check_aio(const DeepSpeedConfig& config) {
   const ZeroConfig& zero = config.zero_optimization;
   if (zero.offload_param.device != "nvme" && zero.offload_optimizer.device != "nvme") return;
@@ -180,7 +185,7 @@ void check_sum_of_gradients(const DeepSpeedConfig& config) {
           "gradient_allreduce_op: got \"sum\" at stage 3, expected \"mean\", or stage 0, 1 or 2");
 }
 
-/// Where the caller says when a step ends, nothing may be reduced ahead of that.
+/// Refuses keys that reduce gradients early where the caller says when a step ends.
 void check_unmanaged_accumulation(const DeepSpeedConfig& config) {
   if (config.managed_gradient_accumulation) return;
   const ZeroConfig& zero = config.zero_optimization;

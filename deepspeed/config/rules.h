@@ -1,4 +1,4 @@
-// What keys demand of one another.
+// The rules that hold between keys, beyond the table of each.
 #pragma once
 
 #include <cstdint>

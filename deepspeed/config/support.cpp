@@ -15,7 +15,7 @@ bool is_supported(const Field& field, const Json& value) {
   return !supported || std::find(supported->begin(), supported->end(), value) != supported->end();
 }
 
-/// What the user can do where a feature comes later.
+/// Says what the user can do where a feature comes later.
 std::string way_out_of(const Field& field) {
   if (field.kind == Kind::kSection) return "; leave the section out";
   std::string values;
@@ -31,7 +31,7 @@ std::string way_out_of(const Field& field) {
   raise<ConfigError>("config", path, ": not supported yet, got ", got, way_out_of(field));
 }
 
-/// A key that stands for another one has what that one's value would be.
+/// Returns the value that a key gives to the one that it stands for.
 void require_supported_value(const Field& section, const Field& field, const Json& value,
                              const std::string& path) {
   if (field.deprecation) {

@@ -1,4 +1,4 @@
-// What this version has of what DeepSpeed documents.
+// Refuses what DeepSpeed documents and this version does not have.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 namespace deepspeed::config {
 
 /// Throws ConfigError for the first value of the section, as it was given, that is documented and that this
-/// version does not have. It asks nothing of the rest of the config, which may depend on such a value: what
-/// is wrong there is for read_section to say.
+/// version does not have. Other faults are left to read_section(), since the rest of the config may depend on
+/// such a value.
 void require_supported(const Field& section, const Json& given, const std::string& path);
 
 }  // namespace deepspeed::config

@@ -9,8 +9,8 @@
 
 namespace deepspeed::config {
 
-/// Of its three numbers, any two give the third, and train_batch_size or micro_batch_size alone gives the
-/// other two: train_batch_size = micro_batch_size * gradient_accumulation_steps * data-parallel ranks.
+/// The batch sizes: train_batch_size = micro_batch_size * gradient_accumulation_steps * data-parallel ranks.
+/// Any two of the three give the third; train_batch_size or micro_batch_size alone gives the other two.
 class BatchConfig : public ConfigOf<BatchConfig> {
  public:
   std::optional<int64_t> train_batch_size;
@@ -45,7 +45,7 @@ class TrainingConfig : public ConfigOf<TrainingConfig> {
   TrainingConfig(Pairs pairs = {}) { update(pairs); }
   static const Members<TrainingConfig>& members();
 
-  /// The same as a JSON config, for initialize: batch sizes, fp16.enabled and gradient_clipping.
+  /// Writes a JSON config for initialize(): batch sizes, fp16.enabled and gradient_clipping.
   Json to_ds_config() const;
 };
 

@@ -95,7 +95,7 @@ const Table<HeadTechniqueConfig>& head_table() {
   return table;
 }
 
-/// The table of a technique, from that of what its groups share.
+/// Makes the table of a technique from the table of what its groups share.
 template <class Shared>
 Table<TechniqueConfig<Shared>> technique(const Table<Shared>& shared) {
   using C = TechniqueConfig<Shared>;

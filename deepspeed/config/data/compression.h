@@ -10,7 +10,7 @@
 
 namespace deepspeed::config {
 
-/// A student of fewer layers.
+/// Options of a student of fewer layers.
 struct LayerReductionConfig {
   bool enabled = false;
   std::optional<int64_t> keep_number_layer;
@@ -19,7 +19,7 @@ struct LayerReductionConfig {
   std::optional<std::vector<std::string>> other_module_name;
 };
 
-/// Parameters that the groups of a technique share, and the groups by name: params, modules, related_modules.
+/// Options that the groups of a technique share, and the groups by name: params, modules, related_modules.
 template <class Shared>
 struct TechniqueConfig {
   Shared shared_parameters;
@@ -61,7 +61,7 @@ struct SparseTechniqueConfig {
   std::vector<std::string> excluded_modules;
 };
 
-/// Of rows and of channels.
+/// Options of pruning rows or channels.
 struct PruningTechniqueConfig {
   bool enabled = false;
   std::string method = "l1";
@@ -85,7 +85,7 @@ struct CompressionTrainingConfig {
   TechniqueConfig<PruningTechniqueConfig> channel_pruning;
 };
 
-/// Weights of 4 or 8 bits in inference. On unless it says otherwise.
+/// Options of weights of 4 or 8 bits in inference. The section is on unless it says otherwise.
 struct WeightQuantizationConfig {
   bool enabled = true;
   int64_t num_bits = 8;
@@ -98,7 +98,7 @@ struct WeightQuantizationConfig {
 const Table<CompressionTrainingConfig>& compression_training_table();
 const Table<WeightQuantizationConfig>& weight_quantization_table();
 
-/// weight_quantization with its switch, which an older form leaves out.
+/// Adds to weight_quantization its switch, which an older form leaves out.
 Json with_switch(const Json& given);
 
 }  // namespace deepspeed::config

@@ -9,7 +9,7 @@
 
 namespace deepspeed::config {
 
-/// Easy samples first, the older form.
+/// Options that show easy samples first, in the older form.
 struct CurriculumLearningConfig {
   bool enabled = false;
   std::optional<std::string> curriculum_type;

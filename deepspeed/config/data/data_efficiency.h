@@ -10,14 +10,14 @@
 
 namespace deepspeed::config {
 
-/// Easy samples first.
+/// Options that show easy samples first.
 struct DataCurriculumConfig {
   bool enabled = false;
   std::optional<std::string> data_cluster_path;
   std::optional<Json> curriculum_metrics;
 };
 
-/// Batches of so many tokens.
+/// Options of batches with a number of tokens.
 struct DynamicBatchingConfig {
   bool enabled = false;
   std::optional<std::string> metrics_path;
@@ -29,7 +29,7 @@ struct DynamicBatchingConfig {
   bool verbose = false;
 };
 
-/// Which samples come when.
+/// Options of which samples come when.
 struct DataSamplingConfig {
   bool enabled = false;
   int64_t num_epochs = 1000;
@@ -39,13 +39,13 @@ struct DataSamplingConfig {
   DynamicBatchingConfig dynamic_batching;
 };
 
-/// How the number of tokens grows: by seq_per_step every require_steps.
+/// Options of how the number of tokens grows: by seq_per_step every require_steps.
 struct RandomLtdGrowthConfig {
   std::optional<int64_t> require_steps;
   std::optional<int64_t> seq_per_step;
 };
 
-/// How many tokens the dropping layers see.
+/// Options of how many tokens the dropping layers see.
 struct RandomLtdScheduleConfig {
   std::optional<int64_t> min_value;
   std::optional<int64_t> max_value;
@@ -53,12 +53,12 @@ struct RandomLtdScheduleConfig {
   RandomLtdGrowthConfig schedule_config;
 };
 
-/// A learning rate by tokens seen.
+/// Options of a learning rate by tokens seen.
 struct TokenLrScheduleConfig {
   bool enabled = false;
 };
 
-/// Layers that see some of the tokens.
+/// Options of layers that see some of the tokens.
 struct RandomLtdConfig {
   bool enabled = false;
   std::optional<int64_t> total_layer_num;
@@ -71,13 +71,13 @@ struct RandomLtdConfig {
   TokenLrScheduleConfig layer_token_lr_schedule;
 };
 
-/// Which tokens pass which layers.
+/// Options of which tokens pass which layers.
 struct DataRoutingConfig {
   bool enabled = false;
   RandomLtdConfig random_ltd;
 };
 
-/// Less data for the same quality.
+/// Options that train on less data for equal quality.
 struct DataEfficiencyConfig {
   bool enabled = false;
   int64_t seed = 1234;

@@ -8,7 +8,7 @@
 
 namespace deepspeed::config {
 
-/// Activations that backward computes again.
+/// Options of activations that backward computes again.
 struct ActivationCheckpointingConfig {
   bool partition_activations = false;
   bool cpu_checkpointing = false;

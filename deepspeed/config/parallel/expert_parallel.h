@@ -9,7 +9,7 @@
 
 namespace deepspeed::config {
 
-/// Expert parallelism.
+/// Options of expert parallelism.
 struct ExpertParallelConfig {
   bool enabled = false;
   int64_t autoep_size = 1;

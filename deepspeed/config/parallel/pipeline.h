@@ -8,7 +8,7 @@
 
 namespace deepspeed::config {
 
-/// Pipeline parallelism.
+/// Options of pipeline parallelism.
 struct PipelineConfig {
   Json stages = "auto";
   std::string partition = "best";

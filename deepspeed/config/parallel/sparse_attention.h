@@ -10,7 +10,7 @@
 
 namespace deepspeed::config {
 
-/// Block-sparse attention.
+/// Options of block-sparse attention.
 struct SparseAttentionConfig {
   std::string mode = "fixed";
   int64_t block = 16;

@@ -9,7 +9,7 @@
 
 namespace deepspeed::config {
 
-/// The ranks that share a layer.
+/// Options of the ranks that share a layer.
 struct TensorParallelRanksConfig {
   int64_t tp_size = 1;
   int64_t tp_grain_size = 1;
@@ -17,7 +17,7 @@ struct TensorParallelRanksConfig {
   Json tp_group;
 };
 
-/// Tensor parallelism.
+/// Options of tensor parallelism.
 struct TensorParallelConfig {
   std::string dtype = "torch.float16";
   int64_t autotp_size = 0;

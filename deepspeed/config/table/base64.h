@@ -7,9 +7,8 @@
 
 namespace deepspeed::config {
 
-/// The bytes that `text` stands for, in the alphabet of RFC 4648 with either '+' and '/' or '-' and '_'; the
-/// padding at the end may be left out. Nothing where the text has other characters or a length that no bytes
-/// have.
+/// Decodes `text`, in the alphabet of RFC 4648 with either '+' and '/' or '-' and '_'; the padding at the end
+/// may be left out. Nothing where the text has other characters or a length that no bytes have.
 std::optional<std::string> decode_base64(std::string_view text);
 
 }  // namespace deepspeed::config

@@ -9,13 +9,14 @@
 
 namespace deepspeed::config {
 
-/// true, false, 0, 1, and the words true/false, yes/no, on/off, t/f, y/n, 1/0 in any case.
+/// Reads a truth value: true, false, 0, 1, and the words true/false, yes/no, on/off, t/f, y/n, 1/0 in any
+/// case.
 std::optional<bool> as_bool(const Json& value);
 
-/// A whole number of 64 bits, also as a float without fraction, as text, or as a truth value (1 and 0).
+/// Reads a whole number of 64 bits, also as a float without fraction, as text, or as a truth value (1 and 0).
 std::optional<int64_t> as_int(const Json& value);
 
-/// A finite number, also as text or as a truth value.
+/// Reads a finite number, also as text or as a truth value.
 std::optional<double> as_float(const Json& value);
 
 }  // namespace deepspeed::config

@@ -1,3 +1,8 @@
+// Builds the entries of the tables.
+//
+// make_field() fills in key, kind, default and meaning; then each option changes one property of the entry,
+// in the order in which the table lists them (a later one of the same kind replaces an earlier one).
+// expected_value() puts kind, range, choices and conditions into the words that errors and the help use.
 #include "deepspeed/config/table/field.h"
 
 #include <utility>

@@ -15,15 +15,15 @@ namespace deepspeed::config {
 
 enum class Kind { kBool, kInt, kFloat, kString, kStringList, kIntList, kObject, kSection, kAny };
 
-/// Both ends belong to the range unless they are open.
+/// A range of numbers. Both ends belong to it unless it is open.
 struct Range {
   std::optional<double> minimum;
   std::optional<double> maximum;
   bool open = false;
 };
 
-/// What became of a key that old configs use. An empty `replacement` means that the value has no effect any
-/// more.
+/// Says what became of a key that old configs use. An empty `replacement` means that the value has no effect
+/// any more.
 struct Deprecation {
   std::string replacement;
   std::function<Json(const Json&)> convert;
@@ -51,10 +51,10 @@ struct Field {
   std::optional<std::vector<Json>> supported_values;  // what this version can do, of the documented values
   std::string refusal;    // why the other values will never work; empty: they come later
   std::string no_effect;  // why no value of it changes anything in this version; empty: values act
-  std::optional<Condition> effective_where;  // where values act all the same
+  std::optional<Condition> effective_where;  // where values act in spite of no_effect
   std::optional<Deprecation> deprecation;
-  bool per_rank = false;  // of a rank's own machine, disk or log: the ranks' values may differ
-  // Of sections:
+  bool per_rank = false;  // about a rank's own machine, disk or log: the ranks' values may differ
+  // The members below are for sections.
   std::vector<Field> children;
   bool open = false;             // keys without an entry are kept, not refused
   bool auto_is_default = false;  // "auto" stands for the default of each child
@@ -62,11 +62,11 @@ struct Field {
 
 using Option = std::function<void(Field&)>;
 
-/// An entry; a default of null makes it nullable, but for sections.
+/// Makes an entry. A default of null makes it nullable, except for sections.
 Field make_field(Kind kind, std::string key, Json default_value, std::string meaning,
                  std::initializer_list<Option> options);
 
-// Entries without a struct member: documented keys that this version reads, checks and does not act on.
+// The functions below make entries without a struct member: documented keys that are read and checked only.
 Field boolean(std::string key, Json default_value, std::string meaning,
               std::initializer_list<Option> options = {});
 Field integer(std::string key, Json default_value, std::string meaning,
@@ -86,7 +86,7 @@ Field any(std::string key, Json default_value, std::string meaning,
 Field section(std::string key, std::string meaning, std::vector<Field> children,
               std::initializer_list<Option> options = {});
 
-// What an entry may add.
+// The functions below are what an entry may add.
 Option at_least(double minimum);
 Option above(double minimum);
 Option between(double minimum, double maximum);
@@ -103,9 +103,9 @@ Option never(std::string why);
 Option only(std::vector<Json> values);
 /// Any value is accepted, and none acts: loading a value that is not the default says so in one line.
 Option without_effect(std::string why);
-/// The same, but where the condition holds.
+/// Any value is accepted; values act only where one of the keys has one of the values, which `why` says.
 Option effective_where(std::vector<std::string> paths, std::vector<Json> values, std::string why);
-/// The same, but at this stage of ZeRO.
+/// Any value is accepted; values act only at this stage of ZeRO.
 Option effective_at_stage(int64_t stage);
 Option keeps_unknown_keys();
 Option auto_means_default();

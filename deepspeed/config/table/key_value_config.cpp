@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kPrefix = "[config] ";
 
-/// The error of a config inside, with the path that it has from outside.
+/// Throws the error of a config inside again, with the path that it has from outside.
 [[noreturn]] void raise_below(const std::string& key, const ConfigError& error) {
   const std::string text = error.what();
   const size_t start = text.starts_with(kPrefix) ? std::char_traits<char>::length(kPrefix) : 0;

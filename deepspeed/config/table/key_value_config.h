@@ -31,8 +31,9 @@
 
 namespace deepspeed::config {
 
-/// By itself it holds any keys. Classes that derive from ConfigOf know theirs: another key, or a value of
-/// another type or out of its range, is a ConfigError that names the key's path and the nearest known key.
+/// A config of key/value pairs. By itself it holds any keys. Classes that derive from ConfigOf know theirs:
+/// another key, or a value of another type or out of its range, is a ConfigError that names the key's path
+/// and the nearest known key.
 class Config {
  public:
   using Pairs = std::initializer_list<std::pair<std::string, Json>>;
@@ -43,21 +44,22 @@ class Config {
   Config(const Config&) = default;
   Config& operator=(const Config&) = default;
 
-  /// Throws ConfigError for what is no object.
+  /// Makes a config of a JSON object. Throws ConfigError for anything else.
   static Config from_dict(const Json& dict);
 
-  /// Sets those keys and leaves the others.
+  /// Sets the given keys and leaves the others.
   void update(Pairs pairs);
   void update(const Json& dict);
   void set(const std::string& key, const Json& value);
 
-  /// Throws ConfigError, naming the nearest key, for a key that the config does not have.
+  /// Returns a key's value. Throws ConfigError, naming the nearest key, for a key that the config does not
+  /// have.
   Json operator[](const std::string& key) const;
   bool contains(const std::string& key) const;
   virtual Json to_dict() const { return values_; }
 
-  /// Infers what is missing and can be inferred, here and in the configs inside, for that many data-parallel
-  /// ranks.
+  /// Infers missing values where that is possible, here and in the configs inside, for a number of
+  /// data-parallel ranks.
   void resolve(int64_t world_size = 1);
 
   /// Resolves, then checks this config and those inside. Throws ConfigError with the key's path.
@@ -67,11 +69,12 @@ class Config {
   bool is_valid(int64_t world_size = 1);
 
  protected:
-  // What a class of its own may add: called after the configs inside.
+  // The two functions below are what a class of its own may add. They are called after those of the configs
+  // inside.
   virtual void resolve_own(int64_t /*world_size*/) {}
   virtual void check_own(int64_t /*world_size*/) const {}
 
-  // What ConfigOf knows.
+  // The functions below are what ConfigOf knows.
   virtual void assign(const Json& dict);
   virtual std::string present_name(const std::string& key) const { return key; }
   virtual std::vector<std::pair<std::string, Config*>> sub_configs() { return {}; }
@@ -80,7 +83,7 @@ class Config {
   Json values_ = Json::object();
 };
 
-/// A key of a class of its own: its entry, and where the member is a config, the way to it.
+/// A key of a config class: its entry, and where the member is a config, the way to it.
 template <class Derived>
 struct Member {
   Entry<Derived> entry;
@@ -116,14 +119,14 @@ class Members {
   Field section_;
 };
 
-/// The key of a member of a plain type, or of an optional one; options as in field.h.
+/// Makes the key of a member of a plain type, or of an optional one; options as in field.h.
 template <class Derived, class T>
 Member<Derived> member(const char* key, T Derived::*pointer, const char* meaning,
                        std::initializer_list<Option> options = {}) {
   return {entry(key, pointer, meaning, options), nullptr};
 }
 
-/// The key of a member that is a config itself.
+/// Makes the key of a member that is a config itself.
 template <class Derived, class Inner>
 Member<Derived> sub_config(const char* key, Inner Derived::*pointer, const char* meaning) {
   const auto assign = [pointer](Derived& config, const Json& value) { (config.*pointer).update(value); };
@@ -132,10 +135,11 @@ Member<Derived> sub_config(const char* key, Inner Derived::*pointer, const char*
   return {Entry<Derived>(section(key, meaning, Inner::members().table().fields()), assign, value), sub};
 }
 
-/// How a field answers for a key: its present name for each of its names. Throws ConfigError for another key.
+/// Finds the present name of a key of the section. Throws ConfigError for a key that the section does not
+/// have.
 std::string present_name_in(const Field& section, const std::string& key);
 
-/// The values that `dict` has, checked against the section; the part of ConfigOf that needs no type.
+/// Reads the values of `dict` and checks them against the section; the part of ConfigOf that needs no type.
 Json read_dict(const Field& section, const Json& dict);
 
 /// The base of a config class with keys of its own, which Derived::members() names.

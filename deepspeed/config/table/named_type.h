@@ -9,29 +9,29 @@
 
 namespace deepspeed::config {
 
-/// A value of `optimizer.type` or `scheduler.type`.
+/// A type that `optimizer.type` or `scheduler.type` can name.
 struct NamedType {
   std::string name;  // as the documentation spells it
   std::string meaning;
   std::vector<Field> params;
-  bool any_case = false;             // or in any case
+  bool any_case = false;             // the name is read in any case
   bool needs_untested_flag = false;  // an optimizer that wants zero_allow_untested_optimizer from stage 1 on
 };
 
 const std::vector<NamedType>& optimizer_types();
 const std::vector<NamedType>& scheduler_types();
 
-/// Null where there is none of the name.
+/// Finds a type by its name; null where there is none.
 const NamedType* find_type(const std::vector<NamedType>& types, const std::string& name);
 
-/// The names, in the order of the table.
+/// Lists the names, in the order of the table.
 std::vector<std::string> type_names(const std::vector<NamedType>& types);
 
-/// The values of all parameters of the type: as given, in canonical form, else the default. null counts as
-/// absent. `path` names the object in errors: "optimizer.params". Throws ConfigError as read_section does,
-/// and where `given` is neither an object nor null or a required parameter is missing.
+/// Reads the values of all parameters of the type: as given, in canonical form, else the default. null counts
+/// as absent. `path` names the object in errors: "optimizer.params". Throws ConfigError as read_section()
+/// does, and where `given` is neither an object nor null or a required parameter is missing.
 Json read_params(const NamedType& type, const Json& given, const std::string& path);
-/// Reads them as read_params() does, but logs nothing about values that do not act.
+/// Reads the parameters as read_params() does, but logs nothing about values that do not act.
 Json resolve_params(const NamedType& type, const Json& given, const std::string& path);
 
 }  // namespace deepspeed::config

@@ -1,3 +1,11 @@
+// Reads one section against its fields.
+//
+// read_section() goes over the keys as they were given. A key is found by its name or an alias; an unknown
+// one is an error with the nearest names. Its value is normalised from older shapes, converted to the field's
+// type, and held against range, choices and conditions (canonical_value); sections are read recursively. It
+// is stored under the present name: a deprecated key stores what its replacement would have, and two keys for
+// one value are an error. Required keys are asked for at the end, so that an unknown key is named before a
+// missing one.
 #include "deepspeed/config/table/read.h"
 
 #include <algorithm>
@@ -15,7 +23,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// A value that the first key of a section takes was probably meant for it: "fp16": true.
+/// Suggests the first key of a section for a value that it would take, as in "fp16": true.
 std::string section_hint(const Field& section, const Json& given) {
   if (given == "auto")
     return section.auto_is_default ? "; \"auto\" may stand for the values of its keys" : "";
@@ -70,7 +78,7 @@ std::optional<Json> as_json(const std::optional<T>& value) {
   return value ? std::optional<Json>(*value) : std::nullopt;
 }
 
-/// The canonical value, or nothing where `given` has another type.
+/// Converts a value to the field's type; nothing where `given` has another type.
 std::optional<Json> convert(const Field& field, const Json& given) {
   switch (field.kind) {
     case Kind::kBool:
@@ -111,7 +119,7 @@ bool answers_to(const Field& field, const std::string& key) {
                      key_suggestion(section, key, path));
 }
 
-/// The first key of `given` that sets the field.
+/// Finds the first key of `given` that sets the field.
 std::string first_name_of(const Field& field, const Json& given) {
   for (const auto& [key, unused] : given.items()) {
     if (answers_to(field, key)) return key;
@@ -157,7 +165,7 @@ void require_keys(const Field& section, const Json& values, const std::string& p
   }
 }
 
-/// `path` grows with the first levels alone: deeper ones say no more.
+/// Throws where the value is nested too deep. The path in the error has the first levels only.
 void require_depth(const Json& value, size_t depth, const std::string& path) {
   if (!value.is_structured()) return;
   if (depth >= kMaxJsonDepth) {

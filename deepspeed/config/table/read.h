@@ -11,22 +11,23 @@
 
 namespace deepspeed::config {
 
-/// `path` of a section and a key in it: "fp16.enabled"; the top level's path is empty.
+/// Joins the path of a section and a key in it: "fp16.enabled"; the top level's path is empty.
 std::string join(const std::string& path, const std::string& key);
 
-/// The keys that `given` has, under their present names and with canonical values: bool, int64, double,
+/// Reads the keys that `given` has, under their present names and with canonical values: bool, int64, double,
 /// string in a choice's spelling, lists, objects. Sections are read likewise. `path` names the section in
 /// errors.
 Json read_section(const Field& section, const Json& given, const std::string& path);
 
-/// The field that goes by the key, as its name or as an alias; null where there is none.
+/// Finds the field that a key names, by its name or an alias; null where there is none.
 const Field* find_field(const std::vector<Field>& fields, const std::string& key);
 
-/// What read_section makes of a value, sections as they were given; nothing where it would refuse it.
+/// Returns the value that read_section() would store, sections as they were given; nothing where it would
+/// refuse it.
 std::optional<Json> canonical_value(const Field& field, const Json& given);
 
-/// "path (why)" of each value, of those that read_section gave, that is not the default and does not act.
-/// config: the values of the whole config, where keys of it are a condition.
+/// Lists "path (why)" for each of read_section()'s values that is not the default and does not act. config:
+/// the values of the whole config, in which conditions are looked up.
 std::vector<std::string> values_without_effect(const Field& section, const Json& values,
                                                const std::string& path, const Json& config = {});
 

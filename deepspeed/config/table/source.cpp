@@ -16,7 +16,7 @@ constexpr const char* kTextName = "config text";
 constexpr const char* kBase64Name = "config text in base64";
 constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";
 
-/// Text starts with a brace, or with the start of a comment in front of one; a path is all the rest.
+/// Whether a string is JSON text: it starts with a brace or a comment. All others are paths.
 bool is_json_text(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\r\n", text.starts_with(kByteOrderMark) ? 3 : 0);
   if (begin == std::string::npos) return false;
@@ -26,7 +26,7 @@ bool is_json_text(const std::string& text) {
   return comment && text.find('{', begin) != std::string::npos;
 }
 
-/// The file of that name, else what the name itself is the base64 of.
+/// Reads the file of that name, or decodes the name itself as base64 where there is no such file.
 Json read_file(const std::filesystem::path& path) {
   std::error_code status;
   if (std::filesystem::exists(path, status)) return read_json_file(path);

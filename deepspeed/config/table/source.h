@@ -9,9 +9,9 @@
 
 namespace deepspeed::config {
 
-/// A path, JSON text, JSON text in base64, or a JSON object; built from each without a cast. A string is JSON
-/// text where it starts with '{' (or '[', which is an error later) after white space and comments, else the
-/// path of a file, and where there is no such file the base64 of JSON text.
+/// Holds a path, JSON text, JSON text in base64, or a JSON object, and is built from each without a cast. A
+/// string is JSON text where it starts with '{' (or '[', which is an error later) after white space and
+/// comments, else the path of a file, and where there is no such file the base64 of JSON text.
 class ConfigSource {
  public:
   ConfigSource(const char* path_or_text);
@@ -19,8 +19,8 @@ class ConfigSource {
   ConfigSource(std::filesystem::path path);
   ConfigSource(Json object);
 
-  /// The object. Comments and trailing commas are allowed in files and text. Throws ConfigError (line, column
-  /// and key; no object; nested too deep) and IoError (a file that cannot be read).
+  /// Reads the object. Comments and trailing commas are allowed in files and text. Throws ConfigError (line,
+  /// column and key; no object; nested too deep) and IoError (a file that cannot be read).
   Json read() const;
 
  private:

@@ -15,7 +15,7 @@
 
 namespace deepspeed::config {
 
-/// How a member's type shows in JSON.
+/// Says which kind of JSON value a member's type is.
 template <class T>
 struct MemberType;
 template <>
@@ -79,7 +79,7 @@ class Table {
     }
   }
 
-  /// The members as JSON, defaults included; sections that are absent stay so.
+  /// Writes the members as JSON, defaults included; sections that are absent stay so.
   Json to_json(const Section& section) const {
     Json values = Json::object();
     for (const auto& entry : entries_) {
@@ -95,7 +95,7 @@ class Table {
   std::vector<Field> fields_;
 };
 
-/// The entry of a member of a plain type.
+/// Makes the entry of a member of a plain type.
 template <class Section, class T>
 Entry<Section> entry(const char* key, T Section::*member, const char* meaning,
                      std::initializer_list<Option> options = {}) {
@@ -105,7 +105,7 @@ Entry<Section> entry(const char* key, T Section::*member, const char* meaning,
           [member](const Section& section) { return Json(section.*member); }};
 }
 
-/// The entry of a member that holds a value of any type as it was given.
+/// Makes the entry of a member that holds a value of any type as it was given.
 template <class Section>
 Entry<Section> any_entry(const char* key, Json Section::*member, const char* meaning,
                          std::initializer_list<Option> options = {}) {
@@ -114,7 +114,7 @@ Entry<Section> any_entry(const char* key, Json Section::*member, const char* mea
           [member](const Section& section) { return section.*member; }};
 }
 
-/// The entry of a member that may be absent; null stands for that.
+/// Makes the entry of a member that may be absent; null stands for that.
 template <class Section, class T>
 Entry<Section> entry(const char* key, std::optional<T> Section::*member, const char* meaning,
                      std::initializer_list<Option> options = {}) {
@@ -128,7 +128,7 @@ Entry<Section> entry(const char* key, std::optional<T> Section::*member, const c
   return {std::move(field), assign, value};
 }
 
-/// The entry of a member that is a section itself.
+/// Makes the entry of a member that is a section itself.
 template <class Section, class Inner>
 Entry<Section> section_entry(const char* key, Inner Section::*member, const Table<Inner>& table,
                              const char* meaning, std::initializer_list<Option> options = {}) {
@@ -139,7 +139,7 @@ Entry<Section> section_entry(const char* key, Inner Section::*member, const Tabl
   return {config::section(key, meaning, table.fields(), options), assign, value};
 }
 
-/// The entry of a section that may be absent.
+/// Makes the entry of a section that may be absent.
 template <class Section, class Inner>
 Entry<Section> section_entry(const char* key, std::optional<Inner> Section::*member,
                              const Table<Inner>& table, const char* meaning,

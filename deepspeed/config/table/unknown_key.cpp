@@ -22,7 +22,8 @@ std::vector<std::string> names_of(const Field& section) {
   return names;
 }
 
-/// "batch_size" is a part of two keys, "train_micro_batch_size" of one that is further away than others.
+/// Finds keys that contain the unknown one: "batch_size" is a part of two, "train_micro_batch_size" of one
+/// that is further away than others by letters.
 std::vector<std::string> names_that_contain(const std::vector<std::string>& names, const std::string& key) {
   constexpr size_t kShortestPart = 5;
   std::vector<std::string> found;
@@ -47,7 +48,7 @@ bool is_argument(const std::vector<NamedType>& types, const std::string& key) {
                      [&](const NamedType& type) { return find_field(type.params, key) != nullptr; });
 }
 
-/// A key that stands in a wrong section; one that many sections have says nothing.
+/// Finds the key in other sections; a key that many sections have says nothing.
 std::vector<std::string> paths_elsewhere(const std::string& key) {
   std::vector<std::string> paths;
   collect_paths(all_options(), "", key, paths);

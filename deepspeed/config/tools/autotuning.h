@@ -9,7 +9,7 @@
 
 namespace deepspeed::config {
 
-/// What is known of the model.
+/// Options that say what is known of the model.
 struct ModelInfoConfig {
   bool profile = false;
   std::optional<int64_t> num_params;
@@ -17,7 +17,7 @@ struct ModelInfoConfig {
   std::optional<int64_t> num_layers;
 };
 
-/// A search for the fastest config.
+/// Options of a search for the fastest config.
 struct AutotuningConfig {
   bool enabled = false;
   bool fast = true;

@@ -8,7 +8,7 @@
 
 namespace deepspeed::config {
 
-/// Batch sizes that fit many numbers of devices.
+/// Options of batch sizes that fit many numbers of devices.
 struct ElasticityConfig {
   bool enabled = false;
   int64_t max_train_batch_size = 2000;

@@ -9,14 +9,14 @@
 
 namespace deepspeed::config {
 
-/// Scalars to files: the sections tensorboard and csv_monitor.
+/// Options that send scalars to files: the sections tensorboard and csv_monitor.
 struct FileMonitorConfig {
   bool enabled = false;
   std::string output_path;
   std::string job_name = "DeepSpeedJobName";
 };
 
-/// Scalars to Weights & Biases.
+/// Options that send scalars to Weights & Biases.
 struct WandbConfig {
   bool enabled = false;
   std::optional<std::string> group;
@@ -24,7 +24,7 @@ struct WandbConfig {
   std::string project = "deepspeed";
 };
 
-/// Scalars to Comet.
+/// Options that send scalars to Comet.
 struct CometConfig {
   bool enabled = false;
   int64_t samples_log_interval = 100;
@@ -37,7 +37,7 @@ struct CometConfig {
   std::optional<std::string> mode;
 };
 
-/// Checkpoints through the Nebula service.
+/// Options that send checkpoints through the Nebula service.
 struct NebulaConfig {
   bool enabled = false;
   std::optional<std::string> nebula_load_path;

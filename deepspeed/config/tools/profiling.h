@@ -10,7 +10,7 @@
 
 namespace deepspeed::config {
 
-/// The cost of a step, layer by layer.
+/// Options that report the cost of a step, layer by layer.
 struct FlopsProfilerConfig {
   bool enabled = false;
   double recompute_fwd_factor = 0.0;
@@ -21,7 +21,7 @@ struct FlopsProfilerConfig {
   std::optional<std::string> output_file;
 };
 
-/// Sizes and times of collectives.
+/// Options that log sizes and times of collectives.
 struct CommsLoggerConfig {
   bool enabled = false;
   bool verbose = false;
@@ -30,13 +30,13 @@ struct CommsLoggerConfig {
   std::vector<std::string> prof_ops;
 };
 
-/// Samples a second.
+/// Options that log samples a second.
 struct ThroughputTimerConfig {
   bool enabled = true;
   bool synchronized = true;
 };
 
-/// Timers.
+/// Options of all timers.
 struct TimersConfig {
   ThroughputTimerConfig throughput;
 };

@@ -10,7 +10,7 @@
 
 namespace deepspeed::config {
 
-/// Compiled training.
+/// Options of compiled training.
 struct CompileConfig {
   bool deepcompile = false;
   bool free_activation = false;

@@ -7,7 +7,7 @@
 
 namespace deepspeed::config {
 
-/// Training and generation in turn.
+/// Options of training and generation in turn.
 struct HybridEngineConfig {
   bool enabled = false;
   int64_t max_out_tokens = 512;

@@ -9,7 +9,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// The short name of a type that has several: "fp16" of "torch.float16".
+/// Returns the short name of a type that has several: "fp16" for "torch.float16".
 Json short_dtype(const Json& given) {
   if (!given.is_string()) return given;
   const std::string name = lowercase(given.get<std::string>());
@@ -22,7 +22,7 @@ Json short_dtype(const Json& given) {
   return given;
 }
 
-/// What the entry of a type adds: any spelling of the documentation, the short one in the struct.
+/// Makes the options of a type's entry: any spelling of the documentation is taken, the short one is stored.
 Option a_dtype() {
   return [](Field& field) {
     one_of({"fp32", "fp16", "bf16"})(field);

@@ -41,7 +41,7 @@ struct TorchAutocastConfig {
   std::optional<std::vector<std::string>> lower_precision_safe_modules;  // absent: linear and convolutions
 };
 
-/// Each one is fp32, fp16 or bf16, however it was spelled.
+/// Types of numbers; each is fp32, fp16 or bf16, however it was spelled.
 struct DataTypesConfig {
   std::optional<std::string> grad_accum_dtype;
   std::optional<std::string> param_dtype;

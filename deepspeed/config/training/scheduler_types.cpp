@@ -7,7 +7,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// One number for all groups, or one a group.
+/// Makes the field of a rate: one number for all groups, or one a group.
 Option one_or_one_a_group() {
   const auto is_number = [](const Json& value) { return value.is_number(); };
   const auto accepts = [is_number](const Json& value) {

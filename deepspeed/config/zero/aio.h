@@ -7,7 +7,7 @@
 
 namespace deepspeed::config {
 
-/// Asynchronous files, as offloading to NVMe uses them.
+/// Options of asynchronous files, which offloading to NVMe uses.
 struct AioConfig {
   int64_t block_size = 1048576;
   int64_t queue_depth = 8;

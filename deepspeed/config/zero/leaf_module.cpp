@@ -3,7 +3,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// A name alone stands for a list of one.
+/// Makes a list of a name that stands alone.
 Json list_of_one(const Json& given) { return given.is_string() ? Json::array({given}) : given; }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace deepspeed::config {
 
-/// Modules that stage 3 fetches as one.
+/// Options of modules that stage 3 gathers as one.
 struct LeafModuleConfig {
   std::vector<std::string> classes;
   std::vector<std::string> names;

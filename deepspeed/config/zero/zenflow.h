@@ -9,7 +9,7 @@
 
 namespace deepspeed::config {
 
-/// Update important gradients at once and the others on the host, later.
+/// Options that update important gradients at once and the others on the host, later.
 struct ZenflowConfig {
   double topk_ratio = 0.1;
   std::string select_strategy = "auto";

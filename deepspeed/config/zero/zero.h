@@ -12,7 +12,8 @@
 
 namespace deepspeed::config {
 
-/// Sizes and thresholds are in elements. The keys that begin with stage3_ act at stage 3 alone.
+/// Options of ZeRO. Sizes and thresholds are in elements. The keys that begin with stage3_ act at stage 3
+/// alone.
 struct ZeroConfig {
   int64_t stage = 0;
   bool contiguous_gradients = true;
@@ -58,7 +59,7 @@ struct ZeroConfig {
 
 const Table<ZeroConfig>& zero_table();
 
-/// The section as an object where it is the deprecated truth value: true is stage 1.
+/// Makes an object of the section where it is the deprecated truth value: true is stage 1.
 Json zero_from_truth_value(const Json& given);
 
 }  // namespace deepspeed::config
