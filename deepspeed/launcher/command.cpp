@@ -1,3 +1,10 @@
+// From the words of the command line to the processes of one machine.
+//
+// run_command() parses the words, prints and ends where they only ask for a text, and else plans and
+// launches; each class of error has its exit code. plan_launch() first adds the user's files of variables,
+// since these may change what is found next; then it looks for the program, so that a misspelled one fails
+// before anything else; then resources, cores, log files and port, and at last one command a rank with its
+// environment.
 #include "deepspeed/launcher/command.h"
 
 #include <algorithm>
@@ -42,7 +49,7 @@ Resources find_resources(const LaunchArgs& args, const Machine& machine, const E
   return resources;
 }
 
-/// The variables with those of the files that the user keeps for launches on top.
+/// Adds the variables of the files that the user keeps for launches.
 Environment with_environment_files(const Environment& own) {
   const EnvironmentFiles files = read_environment_files(own, std::filesystem::current_path());
   for (const auto& path : files.read)
@@ -56,7 +63,7 @@ Environment with_environment_files(const Environment& own) {
   return environment;
 }
 
-/// One entry a rank; empty without binding.
+/// Shares the cores out: one entry a rank; empty without binding.
 std::vector<std::vector<int>> bind_cores(const LaunchArgs& args, const Machine& machine, int num_ranks) {
   if (!args.bind_cores_to_rank) return {};
   if (args.bind_core_list.empty()) return share_cores(machine.physical_cores, num_ranks);
@@ -69,7 +76,8 @@ std::vector<std::vector<int>> bind_cores(const LaunchArgs& args, const Machine& 
   return share_cores(cores, num_ranks);
 }
 
-/// `<folder>/<YYYYmmddHHMMSS>_rank`, to which a rank's number and `.log` are added; empty without logs.
+/// Makes the folder and returns `<folder>/<YYYYmmddHHMMSS>_rank`, to which a rank's number and `.log` are
+/// added; empty without logs.
 std::string log_file_prefix(const std::string& folder) {
   if (folder.empty()) return "";
   std::error_code error;

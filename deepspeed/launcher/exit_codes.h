@@ -1,4 +1,4 @@
-// The statuses with which programs end, as those of Python's argparse do.
+// The statuses with which programs end; they are those of Python's argparse.
 #pragma once
 
 namespace deepspeed::launcher {

@@ -11,8 +11,8 @@ class App;
 
 namespace deepspeed::launcher {
 
-/// Parses the command line into what `app` was given. The status with which the program has to end, after
-/// help or the error was printed; nothing where it goes on.
+/// Parses the command line into what `app` was given. Returns the status with which the program has to end,
+/// after help or the error was printed; nothing where it goes on.
 std::optional<int> exit_of_command_line(CLI::App& app, int argc, const char* const* argv);
 
 /// Runs the program's work and returns the status to end with. An exception becomes the line "program:

@@ -1,5 +1,5 @@
-// The launcher's own lines on standard error: `[time] [level] [launcher] text`. They carry no rank, since the
-// launcher is none, and they never wait for a reader that does not read: watching the ranks goes on.
+// Writes the launcher's own lines on standard error: `[time] [level] [launcher] text`. They carry no rank,
+// since the launcher is none, and never wait for a slow reader, so that watching the ranks goes on.
 #pragma once
 
 #include <string>

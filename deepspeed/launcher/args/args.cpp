@@ -1,3 +1,11 @@
+// Parses the command line in stages, so that each error names the flag that is at fault.
+//
+// CLI11 reads the flags up to PROGRAM (prefix_command) into RawArgs; all words after it stay as they are.
+// --help,
+// --version and the help of the config end here with a text. Known flags that this version does not have are
+// refused next, each with its way out; then flags that contradict each other, then what needs several
+// machines. Values are taken over last (number of ranks, port, log level), and PROGRAM is the first word that
+// is left.
 #include "deepspeed/launcher/args/args.h"
 
 #include <memory>
@@ -14,7 +22,7 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr const char* kArgsWhere = "launcher.args";
-/// The values as CLI11 stores them, before they are checked against each other.
+/// Holds the values as CLI11 stores them, before they are checked against each other.
 struct RawArgs {
   LaunchArgs args;
   std::optional<int> num_procs;
@@ -30,7 +38,7 @@ struct RawArgs {
   UnsupportedFlags unsupported;
 };
 
-/// CLI11's help, with a usage line that says where the program's own arguments stand.
+/// Makes CLI11's help with a usage line that says where the program's own arguments stand.
 class HelpText : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
@@ -84,7 +92,7 @@ void add_help_flags(CLI::App& app, RawArgs& raw) {
   app.add_flag("--help-config-markdown", raw.help_markdown, "Print docs/config.md and exit");
 }
 
-/// What a flag that only prints asks for; nothing where none is given.
+/// Returns the text of a flag that only prints; nothing where none is given.
 std::optional<std::string> help_asked_for(const CLI::App& app, const RawArgs& raw) {
   if (raw.help_markdown) return config::help_markdown();
   if (app.count("--help-config") > 0) return config::help_text(raw.help_section);
@@ -96,7 +104,8 @@ int at_least_one(const char* flag, int value) {
   return value;
 }
 
-// DeepSpeed's own default of these flags, which its scripts also write out: all GPUs, all machines.
+// Drops -1, DeepSpeed's own default of these flags (all GPUs, all machines), which its scripts also write
+// out.
 void forget_defaults(RawArgs& raw) {
   for (auto* number : {&raw.num_gpus, &raw.num_nodes, &raw.node_rank}) {
     if (*number == -1) number->reset();

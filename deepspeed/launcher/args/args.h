@@ -10,7 +10,7 @@
 
 namespace deepspeed::launcher {
 
-/// What the user asked for. Everything from PROGRAM on belongs to the program and is passed to it unchanged.
+/// The parsed command line. Everything from PROGRAM on belongs to the program and is passed to it unchanged.
 struct LaunchArgs {
   std::string hostfile = "/job/hostfile";
   bool hostfile_given = false;
@@ -38,10 +38,11 @@ struct LaunchArgs {
 };
 
 constexpr int kDefaultMasterPort = 29500;
-/// What --stop_grace gives, for launches without the flag.
+/// Names the variable that stands for --stop_grace in launches without the flag.
 constexpr const char* kStopGraceVariable = "DS_STOP_GRACE";
 
-/// Either arguments to run with, or a text to print on standard output before ending with code 0 (--help,
+/// Holds either arguments to run with, or a text to print on standard output before ending with code 0
+/// (--help,
 /// --version, --help-config).
 struct ParsedArgs {
   LaunchArgs args;

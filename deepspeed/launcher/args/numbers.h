@@ -10,8 +10,7 @@
 
 namespace deepspeed::launcher {
 
-/// The text as a number of digits alone; nothing for a sign, a space, no text, or a number that an int cannot
-/// hold.
+/// Reads a number of digits alone; nothing for a sign, a space, no text, or a number that an int cannot hold.
 inline std::optional<int> parse_whole_number(std::string_view text) {
   int value = 0;
   if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
@@ -20,7 +19,7 @@ inline std::optional<int> parse_whole_number(std::string_view text) {
   return value;
 }
 
-/// The parts between separators, empty ones included: "a,,b" gives {"a", "", "b"} and "" gives {""}.
+/// Cuts a text at separators, empty parts included: "a,,b" gives {"a", "", "b"} and "" gives {""}.
 inline std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   for (size_t begin = 0;;) {
@@ -31,7 +30,7 @@ inline std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
-/// The parts with `separator` between them.
+/// Joins the parts with `separator` between them.
 template <class Part>
 std::string join(const std::vector<Part>& parts, std::string_view separator) {
   std::string text;

@@ -1,11 +1,11 @@
-// How a process ended, in words and as an exit code.
+// Says how a process ended, in words and as an exit code.
 #pragma once
 
 #include <string>
 
 namespace deepspeed::launcher {
 
-/// What waitpid says of a process that has ended.
+/// Wraps what waitpid() says of a process that has ended.
 class ExitStatus {
  public:
   explicit ExitStatus(int wait_status = 0) : wait_status_(wait_status) {}
@@ -15,14 +15,14 @@ class ExitStatus {
   int signal() const;
   /// The exit code, or 128 + signal as shells count.
   int exit_code() const;
-  /// "exit code 3", "SIGSEGV (core dumped)".
+  /// Describes the end: "exit code 3", "SIGSEGV (core dumped)".
   std::string describe() const;
 
  private:
   int wait_status_;
 };
 
-/// "SIGTERM", "SIGRTMIN+3"; "signal N" for a number without a name.
+/// Names a signal: "SIGTERM", "SIGRTMIN+3"; "signal N" for a number without a name.
 std::string signal_name(int signal);
 
 }  // namespace deepspeed::launcher

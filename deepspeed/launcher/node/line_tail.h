@@ -1,4 +1,4 @@
-// The last lines of a stream of text.
+// Keeps the last lines of a stream of text.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class LineTail {
   /// Takes the next bytes of the stream, which may end within a line.
   void append(std::string_view bytes);
 
-  /// Oldest first; an unfinished line counts, empty lines at the end do not.
+  /// The lines, oldest first; an unfinished line counts, empty lines at the end do not.
   std::vector<std::string> lines() const;
 
  private:
@@ -25,7 +25,7 @@ class LineTail {
   std::deque<std::string> lines_ = {""};  // the last one is still growing
 };
 
-/// The last lines of a file; none where it cannot be read.
+/// Reads the last lines of a file; none where it cannot be read.
 std::vector<std::string> last_lines_of_file(const std::string& path, size_t max_lines = 20);
 
 }  // namespace deepspeed::launcher

@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char* kNodeLaunchWhere = "launcher.node_launch";
 
-/// The signals that the launcher waits for in place of being interrupted. One that the caller ignores (nohup,
-/// a background job of a script) stays ignored.
+/// Lists the signals that the launcher waits for in place of being interrupted. One that the caller ignores
+/// (nohup, a background job of a script) stays ignored.
 sigset_t watched_signals() {
   sigset_t watched;
   sigemptyset(&watched);
@@ -82,7 +82,7 @@ class PidFile {
   std::string path_;
 };
 
-/// A terminal's Ctrl-Z stops the whole launch, `fg` lets it go on.
+/// Stops the whole launch at a terminal's Ctrl-Z; `fg` lets it go on.
 void stop_until_continued(pid_t supervisor) {
   ::kill(supervisor, SIGTSTP);
   ::raise(SIGSTOP);

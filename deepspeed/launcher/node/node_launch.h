@@ -19,13 +19,13 @@ struct NodeLaunch {
   std::shared_ptr<PortClaim> port_claim;  ///< keeps other launchers from the port at which the ranks meet
   std::string pid_file;                   ///< keeps the caller's process id while the ranks run; empty: none
   std::chrono::milliseconds stop_grace{4000};  ///< between asking processes to end and SIGKILL
-  /// The same after a signal to the launcher: ranks that catch it may save first.
+  /// The time between a signal to the launcher and SIGKILL: ranks that catch it may save first.
   std::chrono::milliseconds signal_grace{30000};
 };
 
-/// Runs until no process of the launch is left. Gives 0 where every rank ended with 0, the code of the rank
+/// Runs until no process of the launch is left. Returns 0 where every rank ended with 0, the code of the rank
 /// that failed first (128 + signal for a signal), 128 + signal after a signal to the launcher, 126 where a
-/// rank could not be started. To be called from a process with one thread.
+/// rank could not be started. Call it from a process with one thread.
 int launch_node(const NodeLaunch& launch);
 
 }  // namespace deepspeed::launcher

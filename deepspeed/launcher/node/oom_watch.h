@@ -9,16 +9,16 @@
 
 namespace deepspeed::launcher {
 
-/// Kills so far; nothing where the kernel does not show the counter.
+/// The kills so far; nothing where the kernel does not show the counter.
 struct OomCounters {
   std::optional<int64_t> cgroup;   ///< in this process's control group (version 2 or 1)
   std::optional<int64_t> machine;  ///< on the whole machine
 };
 
-/// `root` is the root of the file system that /proc and /sys are looked up in.
+/// Reads the counters. `root` is the root of the file system in which /proc and /sys are looked up.
 OomCounters read_oom_counters(const std::filesystem::path& root = "/");
 
-/// What a SIGKILL between the two readings is to be put down to, as a sentence; empty where no counter moved.
+/// Returns a sentence on the cause of a SIGKILL between the two readings; empty where no counter moved.
 std::string explain_sigkill(const OomCounters& before, const OomCounters& after);
 
 /// Keeps a reading that is 30 to 60 s old: a process of many gigabytes takes its time to end after the kill,
@@ -26,9 +26,9 @@ std::string explain_sigkill(const OomCounters& before, const OomCounters& after)
 class OomWatch {
  public:
   OomWatch();
-  /// To be called now and then.
+  /// Takes a new reading when the kept one is old enough; call it now and then.
   void refresh();
-  /// The sentence for a rank that has just ended by SIGKILL.
+  /// Returns the sentence for a rank that has just ended by SIGKILL.
   std::string explain() const;
 
  private:

@@ -10,19 +10,20 @@
 
 namespace deepspeed::launcher {
 
-/// Never waits for the reader of standard error: while it does not read, the ranks' pipes fill up instead.
+/// Relays without ever waiting for the reader of standard error: while it does not read, the ranks' pipes
+/// fill up.
 class OutputRelay {
  public:
   ~OutputRelay();
 
-  /// `fd` is the read end of a rank's standard error, not blocking, owned from now on; or -1 with the log
-  /// file in which the rank writes for itself.
+  /// Adds a rank. `fd` is the read end of its standard error, not blocking, owned from now on; or -1 with the
+  /// log file in which the rank writes for itself.
   void add(int rank, int fd, const std::string& log_file);
 
-  /// What to wait for.
+  /// Adds the descriptors that poll() is to wait for.
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
-  /// Passes on what has come, a chunk of each rank.
+  /// Passes on what has come, at most a chunk from each rank.
   void relay();
 
   /// Passes on everything that has come; what the reader does not take at once is only remembered.
@@ -39,7 +40,7 @@ class OutputRelay {
     LineTail tail;
   };
 
-  /// False where nothing more is to be read now.
+  /// Reads a chunk; returns false where nothing more is to be read now.
   bool read_chunk(Stream& stream);
   void pass_on(const char* bytes, size_t size);
   bool can_write() const;

@@ -9,11 +9,11 @@ namespace deepspeed::launcher {
 /// Whether a server could listen on that port of this machine now.
 bool port_is_free(int port);
 
-/// While it lives other launchers of this machine do not choose the port: the ranks listen there only once
-/// they have loaded their program. Ends with the process, however that ends.
+/// Keeps other launchers of this machine from choosing the port while it lives: the ranks listen there only
+/// once they have loaded their program. It ends with the process, however that ends.
 class PortClaim {
  public:
-  /// Null where another launcher has claimed the port.
+  /// Claims a port; null where another launcher has claimed it.
   static std::shared_ptr<PortClaim> take(int port);
   ~PortClaim();
   PortClaim(const PortClaim&) = delete;
@@ -31,8 +31,8 @@ struct PortChoice {
   std::shared_ptr<PortClaim> claim;
 };
 
-/// The given port, or the default, or where the default is taken another free one. Throws UsageError where
-/// the given port is taken.
+/// Chooses the given port, or the default, or where the default is taken another free one. Throws UsageError
+/// where the given port is taken.
 PortChoice choose_master_port(const std::optional<int>& given, int default_port);
 
 }  // namespace deepspeed::launcher

@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// All processes, by /proc/<pid>/stat: "pid (name) state ppid pgrp ...", where the name may hold anything.
+/// Lists all processes, by /proc/<pid>/stat: "pid (name) state ppid pgrp ...", where the name may hold
+/// anything.
 std::vector<ProcessEntry> all_processes() {
   std::vector<ProcessEntry> processes;
   std::error_code error;
@@ -53,7 +54,7 @@ std::vector<ProcessEntry> descendants() {
   const auto all = all_processes();
   std::set<pid_t> family = {::getpid()};
   std::vector<ProcessEntry> found;
-  // Parents may stand after their children in /proc: repeat until a pass finds nobody.
+  // Parents may stand after their children in /proc, so passes repeat until one finds no new process.
   for (bool more = true; more;) {
     more = false;
     for (const ProcessEntry& process : all) {

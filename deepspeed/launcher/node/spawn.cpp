@@ -1,3 +1,10 @@
+// Starts a rank with fork and exec, so that what fails in the child is an error of the parent.
+//
+// Everything that the child needs is made before the fork (ChildPlan), since a child of a process may only
+// make system calls until it executes. The child becomes the leader of a process group, asks for SIGKILL when
+// its parent ends, is bound to its cores, gets its three streams and the signals of before the launcher, and
+// executes. A failure is written into a pipe that a successful exec closes: the parent reads either that or
+// end-of-file (wait_for_exec).
 #include "deepspeed/launcher/node/spawn.h"
 
 #include <algorithm>
@@ -18,13 +25,14 @@ namespace {
 
 constexpr const char* kSpawnWhere = "launcher.spawn";
 
-/// A step of the child that failed, sent to the parent through a pipe that a successful exec closes.
+/// Describes a step of the child that failed; it goes to the parent through a pipe that a successful exec
+/// closes.
 struct ChildFailure {
   char step[32] = {};
   int error = 0;
 };
 
-/// Everything the child needs, made before the fork: between fork and exec only system calls are made.
+/// Holds everything the child needs, made before the fork: between fork and exec only system calls are made.
 struct ChildPlan {
   std::vector<char*> argv;
   std::vector<char*> envp;
@@ -39,7 +47,7 @@ struct ChildPlan {
   SignalState signals;
 };
 
-/// A descriptor that is closed at the end of the block.
+/// Closes a descriptor at the end of the block.
 class Fd {
  public:
   explicit Fd(int fd = -1) : fd_(fd) {}
@@ -79,7 +87,7 @@ int open_or_raise(const std::string& path, int flags, int rank) {
   ChildFailure failure;
   failure.error = errno;
   std::strncpy(failure.step, step, sizeof(failure.step) - 1);
-  // Where even this fails, the parent still sees exit code 126.
+  // The parent sees exit code 126 even if this write fails.
   if (::write(plan.failure_fd, &failure, sizeof(failure)) < 0) ::_exit(126);
   ::_exit(126);
 }

@@ -11,7 +11,7 @@
 
 namespace deepspeed::launcher {
 
-/// What one rank runs with.
+/// The arguments, variables, cores and log file of one rank.
 struct RankCommand {
   int rank = 0;
   std::vector<std::string> args;  ///< all after the program's path
@@ -25,7 +25,7 @@ struct SpawnedRank {
   int stderr_fd = -1;  ///< read end of its standard error, not blocking; -1 with a log file
 };
 
-/// The signals as they were when the launcher started: a rank starts with these.
+/// Holds the signals as they were when the launcher started: a rank starts with these.
 struct SignalState {
   sigset_t mask;
   bool pipe_ignored = false;

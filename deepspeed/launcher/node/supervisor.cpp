@@ -1,3 +1,16 @@
+// The life of a launch, as one loop around poll() (run):
+//
+// 1. All ranks are started; if one cannot be, those that run are asked to end.
+// 2. Each round waits for output, a signal, or the end of the launcher. A signal is forwarded once; SIGCHLD
+// only
+//    wakes the loop. Output is passed on. Processes that ended are collected (reap): a first failure names
+//    its rank and asks all others to end, since they may wait for it in vain.
+// 3. Once every rank has ended, processes that they left behind are asked to end too (watch_leftovers).
+// 4. Whoever asks sets a deadline; after it SIGKILL goes to all that is left, again with every round
+//    (enforce_deadline), and after some seconds without success the loop gives up on processes stuck in a
+//    driver.
+//
+// If the launcher vanishes, everything is killed at once. One thread does all of it, so nothing is locked.
 #include "deepspeed/launcher/node/supervisor.h"
 
 #include <algorithm>
@@ -74,7 +87,7 @@ class Supervisor {
   int exit_code_ = 0;
   bool no_process_left_ = false;
   bool launcher_vanished_ = false;
-  bool stop_requested_ = false;  // by a signal to the launcher
+  bool stop_requested_ = false;  // a signal to the launcher asked for it
   bool leftovers_asked_ = false;
   std::optional<Clock::time_point> deadline_;    // set while stopping: when SIGKILL follows
   std::optional<Clock::time_point> first_kill_;  // when it followed
@@ -189,7 +202,7 @@ void Supervisor::take_failure(const RankState& failed) {
   announce(Level::kError, text);
 }
 
-/// Once every rank has ended, processes that they started and left behind have no reason to stay.
+/// Ends processes that the ranks started and left behind, once every rank has ended.
 void Supervisor::watch_leftovers() {
   if (no_process_left_ || leftovers_asked_ || !every_rank_ended()) return;
   leftovers_asked_ = true;
@@ -217,8 +230,8 @@ void Supervisor::ask_all_to_end(int number, Clock::duration grace) {
   signal_all(SIGCONT);  // a stopped process takes the signal only once it goes on
 }
 
-/// Whole process groups at once for ranks that live, so that a shell script's own children hear it too;
-/// processes that have left their rank's group, or outlived their rank, one by one.
+/// Signals whole process groups of ranks that live, so that a shell script's own children hear it too, and
+/// one by one the processes that have left their rank's group or outlived their rank.
 void Supervisor::signal_all(int number) const {
   std::vector<pid_t> groups;
   for (const RankState& rank : ranks_) {
@@ -266,8 +279,8 @@ std::string Supervisor::summary() const {
 int run_supervisor(const NodeLaunch& launch, int launcher_fd, const sigset_t& watched,
                    const SignalState& rank_signals) noexcept {
   try {
-    // A session of its own: a terminal's signals, and a SIGKILL to the launcher's process group, do not reach
-    // it. A name of its own: neither does `killall deepspeed`.
+    // In a session of its own a terminal's signals, and a SIGKILL to the launcher's process group, do not
+    // reach it; with a name of its own neither does `killall deepspeed`.
     ::setsid();
     ::prctl(PR_SET_NAME, "ds_supervisor");
     ::signal(SIGPIPE, SIG_IGN);

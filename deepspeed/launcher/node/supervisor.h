@@ -8,7 +8,7 @@
 
 namespace deepspeed::launcher {
 
-/// The whole life of the supervisor's process, which was just forked: starts the ranks and gives the exit
+/// Runs the supervisor's process, which was just forked, to its end: starts the ranks and returns the exit
 /// code of the launch once no process is left. `launcher_fd` reads end-of-file when the launcher has
 /// vanished; `watched` are the signals that are blocked and forwarded. Never throws.
 int run_supervisor(const NodeLaunch& launch, int launcher_fd, const sigset_t& watched,

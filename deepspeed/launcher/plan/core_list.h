@@ -6,12 +6,12 @@
 
 namespace deepspeed::launcher {
 
-/// The cores in the order of the text: numbers and ranges FIRST-LAST between commas. Throws UsageError,
+/// Reads cores in the order of the text: numbers and ranges FIRST-LAST between commas. Throws UsageError,
 /// naming
 /// --bind_core_list, for anything else, a range that runs backwards, and a core that stands there twice.
 std::vector<int> parse_core_list(const std::string& text);
 
-/// cores.size() / num_ranks neighbouring cores for each rank; a rest stays unused, so that all ranks are
+/// Gives each rank cores.size() / num_ranks neighbouring cores; a rest stays unused, so that all ranks are
 /// equally fast. Throws UsageError where there are fewer cores than ranks.
 std::vector<std::vector<int>> share_cores(const std::vector<int>& cores, int num_ranks);
 

@@ -11,11 +11,11 @@ namespace deepspeed::launcher {
 
 using Environment = std::map<std::string, std::string>;
 
-/// This process's variables. Unlike env::get it tells an empty variable from an unset one, which
+/// Reads this process's variables. Unlike env::get() it tells an empty variable from an unset one, which
 /// CUDA_VISIBLE_DEVICES needs: empty hides every GPU.
 Environment current_environment();
 
-/// What the ranks of one machine have in common.
+/// The settings that the ranks of one machine have in common.
 struct NodeEnvironment {
   WorldLayout layout;
   int node = 0;
@@ -25,10 +25,10 @@ struct NodeEnvironment {
   int threads_per_rank = 1;          ///< OMP_NUM_THREADS where the user has not set it
 };
 
-/// `base` with the variables of one rank on top.
+/// Adds the variables of one rank to `base`.
 Environment rank_environment(const Environment& base, const NodeEnvironment& node, const RankPlace& place);
 
-/// max(1, cores / local ranks).
+/// Returns max(1, cores / local ranks).
 int threads_per_rank(int num_cores, int num_local_ranks);
 
 }  // namespace deepspeed::launcher

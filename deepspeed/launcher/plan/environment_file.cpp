@@ -23,7 +23,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-/// Letters, digits and underscores, no digit first: what a shell would take too.
+/// Whether a name has letters, digits and underscores, no digit first, as a shell wants it.
 bool is_name(std::string_view text) {
   if (text.empty() || std::isdigit(static_cast<unsigned char>(text.front())) != 0) return false;
   for (const char c : text) {

@@ -17,9 +17,9 @@ struct EnvironmentFiles {
   Environment variables;                    ///< a later file's value replaces an earlier one's
 };
 
-/// `base` has HOME and, perhaps, DS_ENV_FILE. A file has a line KEY=VALUE for each variable; the value is
-/// taken as it stands, quotes included. Empty lines and lines that start with '#' are skipped. Throws
-/// UsageError, naming file and line, for another line; IoError for a file that cannot be read.
+/// Reads the files. `base` has HOME and, perhaps, DS_ENV_FILE. A file has a line KEY=VALUE for each variable;
+/// the value is taken as it stands, quotes included. Empty lines and lines that start with '#' are skipped.
+/// Throws UsageError, naming file and line, for another line; IoError for a file that cannot be read.
 EnvironmentFiles read_environment_files(const Environment& base, const std::filesystem::path& working_folder);
 
 }  // namespace deepspeed::launcher

@@ -15,8 +15,8 @@ namespace {
 constexpr const char* kHostfileWhere = "launcher.hostfile";
 constexpr int kMaxSlots = 65536;
 
-/// The entry of one line that is neither blank nor a comment; nothing where the line does not fit the
-/// grammar. Text after the number is allowed, as in DeepSpeed.
+/// Parses a line that is neither blank nor a comment; nothing where it does not fit the grammar. Text after
+/// the number is allowed, as in DeepSpeed.
 std::optional<HostSlots> parse_line(const std::string& line) {
   std::istringstream words(line);
   std::string host, slots;

@@ -15,17 +15,17 @@ struct HostSlots {
   friend bool operator==(const HostSlots&, const HostSlots&) = default;
 };
 
-/// In the order of the hostfile, which is the order of the ranks.
+/// The machines in the order of the hostfile, which is the order of the ranks.
 using ResourcePool = std::vector<HostSlots>;
 
-/// {0, 1, ..., n - 1}.
+/// Returns {0, 1, ..., n - 1}.
 std::vector<int> first_slots(int n);
 
-/// `name` is the file's name in messages. Throws UsageError with the line's number for a bad line, a host
-/// that stands there twice, and for a file without hosts.
+/// Parses a hostfile. `name` is the file's name in messages. Throws UsageError with the line's number for a
+/// bad line, a host that stands there twice, and for a file without hosts.
 ResourcePool parse_hostfile(const std::string& text, const std::string& name);
 
-/// Nothing where the file does not exist; throws IoError where it cannot be read.
+/// Reads a hostfile; nothing where it does not exist. Throws IoError where it cannot be read.
 std::optional<ResourcePool> read_hostfile(const std::string& path);
 
 }  // namespace deepspeed::launcher

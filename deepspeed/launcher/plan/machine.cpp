@@ -41,7 +41,7 @@ std::vector<int> allowed_cores() {
   raise<IoError>("launcher.machine", "the kernel does not tell which cores this process may use");
 }
 
-/// One logical CPU a core: siblings share a file's text such as "0,4" or "0-1".
+/// Picks one logical CPU a core: siblings share a file's text such as "0,4" or "0-1".
 std::vector<int> first_of_each_core(const std::vector<int>& cores, const fs::path& root) {
   std::set<std::string> seen;
   std::vector<int> firsts;

@@ -17,7 +17,8 @@ struct Machine {
   bool is_this(const std::string& host) const;
 };
 
-/// `root` is the root of the file system that /proc, /dev and /sys are looked up in.
+/// Reads what the machine has. `root` is the root of the file system in which /proc, /dev and /sys are looked
+/// up.
 Machine read_machine(const std::filesystem::path& root = "/");
 
 }  // namespace deepspeed::launcher

@@ -28,7 +28,8 @@ bool is_executable_file(const std::string& path) {
   return is_file(path) && ::access(path.c_str(), X_OK) == 0;
 }
 
-/// The kernel runs ELF files and `#!` scripts; others a shell would try as scripts, which we do not guess.
+/// Throws for a file that the kernel cannot run: neither ELF nor a `#!` script. A shell would try it as a
+/// script, which is not guessed here.
 void check_format(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string line;

@@ -7,7 +7,8 @@
 
 namespace deepspeed::launcher {
 
-/// PROGRAM cannot be started. The code is a shell's: 127 not found, 126 found but not executable.
+/// The error for a PROGRAM that cannot be started. The code is a shell's: 127 not found, 126 found but not
+/// executable.
 class ProgramError : public Error {
  public:
   ProgramError(const std::string& text, int exit_code) : Error(text), exit_code_(exit_code) {}
@@ -17,7 +18,7 @@ class ProgramError : public Error {
   int exit_code_;
 };
 
-/// The path to execute: `name` itself where it holds a slash, else the first match in `search_path` (as
+/// Finds the path to execute: `name` itself where it holds a slash, else the first match in `search_path` (as
 /// PATH). Throws ProgramError for a missing file, a folder, a missing permission, a script without `#!`, and
 /// a `#!` interpreter that does not exist.
 std::string find_program(const std::string& name, const std::string& search_path);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kResourceFilterWhere = "launcher.resource_filter";
 
-/// A node spec; whole hosts have no slots.
+/// Parses a node spec; whole hosts have no slots.
 HostSlots parse_node_spec(const std::string& spec, const std::string& flag) {
   const auto bad = [&](const std::string& what) {
     raise<UsageError>(kResourceFilterWhere, flag, ": ", what, " in '", spec,

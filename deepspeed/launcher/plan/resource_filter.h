@@ -7,16 +7,16 @@
 
 namespace deepspeed::launcher {
 
-/// The entries in the order of their first mention; a name that stands twice is merged, slots are sorted and
-/// unique, no slots means the whole host. Throws UsageError naming `flag` and the part that does not fit the
-/// grammar.
+/// Parses node specs, in the order of their first mention; a name that stands twice is merged, slots are
+/// sorted and unique, no slots means the whole host. Throws UsageError naming `flag` and the part that does
+/// not fit the grammar.
 ResourcePool parse_node_specs(const std::string& text, const std::string& flag);
 
-/// The hosts and slots of `pool` that the include text names, in the pool's order. Throws UsageError for a
-/// host or slot that the pool does not have, and where nothing is left.
+/// Keeps the hosts and slots of `pool` that the include text names, in the pool's order. Throws UsageError
+/// for a host or slot that the pool does not have, and where nothing is left.
 ResourcePool include_resources(const ResourcePool& pool, const std::string& text);
 
-/// The pool without the hosts and slots that the text names. Throws UsageError where nothing is left.
+/// Removes the hosts and slots that the text names from the pool. Throws UsageError where nothing is left.
 ResourcePool exclude_resources(const ResourcePool& pool, const std::string& text);
 
 }  // namespace deepspeed::launcher

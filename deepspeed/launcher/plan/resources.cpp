@@ -17,7 +17,7 @@ std::vector<std::string> names(const std::vector<int>& slots) {
   return texts;
 }
 
-/// CUDA sees the entries up to the first that names no device, such as -1.
+/// Lists the entries that CUDA sees: those up to the first that names no device, such as -1.
 std::vector<std::string> visible_devices(const Machine& machine, const std::optional<std::string>& variable) {
   if (!variable) return names(first_slots(machine.num_gpus));
   std::vector<std::string> devices;
@@ -29,7 +29,8 @@ std::vector<std::string> visible_devices(const Machine& machine, const std::opti
   return devices;
 }
 
-/// No hostfile and no filter: the first ranks' worth of visible devices, or the CPU where there is none.
+/// Resolves a launch without hostfile and filter: the first visible devices, one a rank, or the CPU where
+/// there is none.
 Resources local_ranks(const LaunchArgs& args, std::vector<std::string> devices) {
   const int num_visible = static_cast<int>(devices.size());
   const int num_ranks = args.num_ranks.value_or(std::max(1, num_visible));
@@ -46,8 +47,8 @@ Resources local_ranks(const LaunchArgs& args, std::vector<std::string> devices) 
   return {{{"localhost", first_slots(num_ranks)}}, devices, {}};
 }
 
-/// The slots of this machine, where no hostfile says them: its GPUs. Without GPUs slots only count ranks, and
-/// there are as many as a filter names.
+/// Returns the slots of this machine where no hostfile says them: its GPUs. Without GPUs slots only count
+/// ranks, and there are as many as a filter names.
 ResourcePool local_pool(const LaunchArgs& args, const Machine& machine) {
   if (machine.num_gpus > 0) return {{"localhost", first_slots(machine.num_gpus)}};
   if (!args.include.empty()) {

@@ -17,11 +17,11 @@ struct Resources {
   std::vector<std::string> warnings;  ///< for the user: what was ignored
 };
 
-/// Without flags: one rank a visible GPU, else one rank on the CPU. `hostfile` is nothing where there is
-/// none, and `cuda_visible_devices` where the variable is unset (empty means: no GPU). As in DeepSpeed,
-/// --include, --exclude and a hostfile count the machine's GPUs and ignore CUDA_VISIBLE_DEVICES; other than
-/// there, --num_gpus and --num_procs choose among the visible ones. Throws UsageError where GPUs are missing,
-/// NotSupportedError for another machine.
+/// Decides how many ranks run, and on which devices. Without flags: one rank a visible GPU, else one on the
+/// CPU. `hostfile` is nothing where there is none, and `cuda_visible_devices` where the variable is unset
+/// (empty means: no GPU). As in DeepSpeed, --include, --exclude and a hostfile count the machine's GPUs and
+/// ignore CUDA_VISIBLE_DEVICES; other than there, --num_gpus and --num_procs choose among the visible ones.
+/// Throws UsageError where GPUs are missing, NotSupportedError for another machine.
 Resources resolve_resources(const LaunchArgs& args, const std::optional<ResourcePool>& hostfile,
                             const Machine& machine, const std::optional<std::string>& cuda_visible_devices);
 

@@ -13,13 +13,13 @@ struct RankPlace {
   int slot = 0;        ///< the slot (GPU) of its machine
 };
 
-/// Ranks are counted over the hosts in order, and on each host over its slots in order.
+/// Counts ranks over the hosts in order, and on each host over its slots in order.
 struct WorldLayout {
   ResourcePool nodes;
 
   int world_size() const;
   int num_nodes() const { return static_cast<int>(nodes.size()); }
-  /// Ranks on that node. Throws UsageError for a node that does not exist.
+  /// The number of ranks on a node. Throws UsageError for a node that does not exist.
   int local_size(int node) const;
   std::vector<RankPlace> ranks_of(int node) const;
 };
