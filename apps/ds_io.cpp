@@ -35,7 +35,7 @@ struct Arguments {
 struct Measured {
   AsyncIoOptions tuning;
   DiskRate rate;
-  /// Of a byte that is read and written.
+  /// The seconds for a byte that is read and written.
   double both() const { return 1.0 / (1.0 / rate.read + 1.0 / rate.write); }
 };
 

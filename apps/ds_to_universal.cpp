@@ -12,7 +12,7 @@
 
 namespace {
 
-/// One line on a terminal that is written over.
+/// Shows progress as one line of a terminal, which is written over.
 void show_progress(size_t done, size_t all) {
   std::cerr << "\r" << done << " of " << all << " parameters" << (done == all ? "\n" : "") << std::flush;
 }

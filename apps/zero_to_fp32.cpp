@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kBarWidth = 40;
 
-/// One line on a terminal that is written over.
+/// Shows progress as one line of a terminal, which is written over.
 void show_progress(uint64_t done_bytes, uint64_t all_bytes) {
   const uint64_t filled = all_bytes == 0 ? kBarWidth : kBarWidth * done_bytes / all_bytes;
   std::cerr << "\r[" << std::string(filled, '#') << std::string(kBarWidth - filled, ' ') << "] "

@@ -1,3 +1,9 @@
+// GPT-2 forward, from the tokens to the loss (Radford et al. 2019).
+//
+// Tokens and positions are embedded and added; each block adds the attention of the normalised stream, then
+// an MLP of it; the last LayerNorm and the embedding's transpose give the scores. Query, key and value of all
+// heads come from one product and are viewed, not copied. With a cache only the new positions pass through:
+// each layer appends their keys and values to its own and attends to all of them.
 #include "gpt.h"
 
 #include <cmath>
@@ -21,7 +27,7 @@
 namespace gpt2 {
 namespace {
 
-constexpr double kInitialDeviation = 0.02;  // of every weight of GPT-2
+constexpr double kInitialDeviation = 0.02;  // for every weight of GPT-2
 
 torch::nn::LayerNorm make_layer_norm(int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
@@ -41,7 +47,7 @@ at::Tensor append(at::Tensor& cached, const at::Tensor& added, int64_t past, int
   return cached.narrow(2, 0, past + added.size(2));
 }
 
-/// (T, past + T): what each new position sees. Nothing where it sees all.
+/// Makes the mask (T, past + T) of what each new position sees; nothing where it sees all.
 std::optional<at::Tensor> cache_mask(int64_t length, int64_t past, const at::Device& device) {
   if (length == 1) return std::nullopt;
   return at::ones({length, past + length}, at::TensorOptions().dtype(at::kBool).device(device)).tril(past);

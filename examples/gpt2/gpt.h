@@ -23,7 +23,8 @@ namespace gpt2 {
 class CausalSelfAttention : public torch::nn::Module {
  public:
   explicit CausalSelfAttention(const GptConfig& config);
-  /// (B, T, C) -> (B, T, C). With a cache, of which `past` positions are filled: of the T that follow them.
+  /// Attends: (B, T, C) -> (B, T, C). With a cache, of which `past` positions are filled, x has the T that
+  /// follow.
   at::Tensor forward(const at::Tensor& x, LayerCache* cache = nullptr, int64_t past = 0);
 
  private:
@@ -62,12 +63,12 @@ class GPT : public torch::nn::Module {
   /// Weights are drawn from torch's default generator as GPT-2 draws them. Throws as validate() does.
   explicit GPT(const GptConfig& config);
 
-  /// Mean cross-entropy in nats a token. tokens, targets: (B, T) int64, 1 <= T <= context.
+  /// Returns the mean cross-entropy in nats a token. tokens, targets: (B, T) int64, 1 <= T <= context.
   at::Tensor forward(const at::Tensor& tokens, const at::Tensor& targets);
 
-  /// (B, T) int64 -> (B, T, vocabulary). With a cache: of the T tokens that follow those that it has, which
-  /// it takes in; without gradients. Throws deepspeed::UsageError for another shape, and where cache and
-  /// tokens together are longer than the context.
+  /// Returns the scores of the next token: (B, T) int64 -> (B, T, vocabulary). With a cache the T tokens
+  /// follow those that it has, and are taken into it, without gradients. Throws deepspeed::UsageError for
+  /// another shape, and where cache and tokens together are longer than the context.
   at::Tensor logits(const at::Tensor& tokens, KeyValueCache* cache = nullptr);
 
   const GptConfig& config() const { return config_; }

@@ -9,8 +9,8 @@
 
 namespace gpt2 {
 
-/// Of one layer: (B, H, context, D) each, of which the first `length` positions of the cache are filled;
-/// undefined before the first one is.
+/// Keys and values of one layer: (B, H, context, D) each, of which the cache's first `length` positions are
+/// filled; undefined before the first one is.
 struct LayerCache {
   at::Tensor keys;
   at::Tensor values;
@@ -20,7 +20,7 @@ struct KeyValueCache {
   std::vector<LayerCache> layers;  // empty before the first use
   int64_t length = 0;              // positions that were read
 
-  /// The next token is the first one again. The memory stays.
+  /// Empties the cache, so that the next token is the first one again. The memory stays.
   void clear() { length = 0; }
 };
 

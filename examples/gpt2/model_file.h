@@ -19,16 +19,16 @@ struct ModelFile {
 
 inline constexpr const char* kModelFileName = "gpt2.json";
 
-/// One line of JSON. Equal models give equal texts.
+/// Writes the model as one line of JSON. Equal models give equal texts.
 std::string to_json(const ModelFile& model);
 
-/// Throws deepspeed::IoError that names `source` and the key for text that to_json() did not write.
+/// Reads what to_json() wrote. Throws deepspeed::IoError, naming `source` and the key, for another text.
 ModelFile from_json(const std::string& text, const std::string& source);
 
 /// Writes kModelFileName into `folder`, which is made where it is absent. Throws deepspeed::IoError.
 void write_model_file(const std::filesystem::path& folder, const ModelFile& model);
 
-/// Throws deepspeed::IoError.
+/// Reads kModelFileName from the folder. Throws deepspeed::IoError.
 ModelFile read_model_file(const std::filesystem::path& folder);
 
 /// Copies the tensors of a file that zero_to_fp32 wrote into `model`. Throws deepspeed::CheckpointError,

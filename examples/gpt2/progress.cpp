@@ -10,7 +10,7 @@ namespace gpt2 {
 namespace {
 
 constexpr auto kTerminalInterval = std::chrono::milliseconds(100);
-constexpr double kNewestShare = 0.1;  // of the newest step in the running mean of the step time
+constexpr double kNewestShare = 0.1;  // weight of the newest step in the running mean of the step time
 
 template <class... Values>
 std::string print(const char* pattern, Values... values) {

@@ -21,10 +21,10 @@ struct StepReport {
   double seconds_left = 0.0;
 };
 
-/// "step 20/300  loss 2.5143  lr 1.00e-03  norm 0.91  18.2k tok/s  412 MB  0:41 left"
+/// Writes "step 20/300  loss 2.5143  lr 1.00e-03  norm 0.91  18.2k tok/s  412 MB  0:41 left".
 std::string format(const StepReport& report);
 
-/// "0:41", "12:05", "3:04:10"
+/// Writes a time as "0:41", "12:05", "3:04:10".
 std::string format_duration(double seconds);
 
 /// Memory of this process that is resident now, in bytes; 0 where the system does not say.
@@ -32,17 +32,17 @@ int64_t resident_bytes();
 
 class Progress {
  public:
-  /// A silent one writes nothing (ranks other than 0). `plain_every`: steps between two plain lines, at
-  /// least 1. `tokens_per_step`: of all ranks together.
+  /// Makes a progress line; a silent one writes nothing (ranks other than 0). `plain_every`: steps between
+  /// two plain lines, at least 1. `tokens_per_step`: those of all ranks together.
   Progress(std::FILE* stream, bool silent, int64_t num_steps, int64_t plain_every, int64_t tokens_per_step);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Call once a step, in order.
+  /// Notes a step; call it once a step, in order.
   void step(int64_t step, double loss, double lr, std::optional<double> grad_norm);
 
-  /// A line of its own; the progress line goes on below it.
+  /// Writes a line of its own; the progress line goes on below it.
   void note(const std::string& text);
 
   /// Leaves the time since the last step out of the speed: an evaluation or a checkpoint was made.

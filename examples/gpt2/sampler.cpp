@@ -25,7 +25,7 @@ std::string start_of(const SampleOptions& options, const Vocabulary& vocabulary)
   return std::string(1, has_line_end ? '\n' : static_cast<char>(bytes.front()));
 }
 
-/// scores: (vocabulary) -> (1) int64
+/// Draws a token from the scores: (vocabulary) -> (1) int64.
 at::Tensor choose(const at::Tensor& scores, double temperature, const at::Generator& generator) {
   if (temperature == 0.0) return at::argmax(scores, 0, /*keepdim=*/true);
   return at::multinomial(at::softmax(scores / temperature, 0), 1, /*replacement=*/false, generator);

@@ -14,14 +14,14 @@ struct SampleOptions {
   std::string prompt = {};   // "": a line end where the vocabulary has one, else its first byte
   int64_t num_tokens = 300;  // to add to the prompt
   double temperature = 0.8;  // 0: always the likeliest token
-  uint64_t seed = 0;         // of a generator of its own: the other random streams stay where they are
+  uint64_t seed = 0;         // for a generator of its own: the other random streams stay where they are
 };
 
-/// The prompt and what the model adds to it. Throws deepspeed::UsageError for a prompt with unknown bytes, a
-/// negative number of tokens or a negative temperature.
+/// Returns the prompt and what the model adds to it. Throws deepspeed::UsageError for a prompt with unknown
+/// bytes, a negative number of tokens or a negative temperature.
 std::string sample(GPT& model, const Vocabulary& vocabulary, const SampleOptions& options);
 
-/// The same from a file of zero_to_fp32 and the folder of the run that it comes from (model_file.h). With a
+/// Samples from a file of zero_to_fp32 and the folder of the run that it comes from (model_file.h). With a
 /// `ds_config` the model runs in an engine of that config, whose ranks all call it: at stage 3 its parameters
 /// may be larger than the memory of one of them (ZeRO-Inference). Throws as read_model_file() and
 /// load_weights() do.

@@ -13,25 +13,26 @@
 
 namespace gpt2 {
 
-/// The text of one file. Throws deepspeed::IoError where it is absent, no file, unreadable or empty.
+/// Reads the text of one file. Throws deepspeed::IoError where it is absent, no file, unreadable or empty.
 std::string read_text(const std::filesystem::path& file);
 
-/// The texts that lie on every Debian machine (/usr/share/common-licenses), in the order of their names, each
-/// once however many links lead to it. Throws deepspeed::IoError where there are none.
+/// Reads the texts that lie on every Debian machine (/usr/share/common-licenses), in the order of their
+/// names, each once however many links lead to it. Throws deepspeed::IoError where there are none.
 std::string read_default_text(const std::filesystem::path& folder = "/usr/share/common-licenses");
 
-/// One token a byte value; tokens are numbered in the order of the byte values.
+/// A vocabulary of one token a byte value; tokens are numbered in the order of the byte values.
 class Vocabulary {
  public:
-  /// The vocabulary of the bytes that occur in `text`.
+  /// Makes the vocabulary of the bytes that occur in `text`.
   static Vocabulary of(const std::string& text);
-  /// From the bytes in token order. Throws deepspeed::UsageError for none or a repeated one.
+  /// Makes it from the bytes in token order. Throws deepspeed::UsageError for none or a repeated one.
   explicit Vocabulary(std::vector<uint8_t> bytes);
 
   int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
 
-  /// (length of text) int64. Throws deepspeed::UsageError for a byte without a token.
+  /// Returns the tokens of a text, (its length) int64. Throws deepspeed::UsageError for a byte without a
+  /// token.
   at::Tensor encode(const std::string& text) const;
   std::string decode(const at::Tensor& tokens) const;
   friend bool operator==(const Vocabulary&, const Vocabulary&) = default;
@@ -41,7 +42,7 @@ class Vocabulary {
   std::array<int16_t, 256> token_of_{};  // -1: no token
 };
 
-/// tokens[i + 1] == targets[i]. (T) each as an example, (B, T) as a batch; int64.
+/// A window, where tokens[i + 1] == targets[i]: (T) each as an example, (B, T) as a batch; int64.
 struct GptBatch {
   at::Tensor tokens;
   at::Tensor targets;

@@ -1,3 +1,10 @@
+// The training loop around an engine.
+//
+// train() reads the text, builds the model from the seed, and lets initialize() make engine and loader. A
+// resume checks that the checkpoint is of this model. Each batch goes through forward, backward and step;
+// where an update was made, its mean loss over ranks and micro batches is logged, and held-out loss and
+// checkpoints follow their intervals. A SIGTERM ends the loop after an update and a save. At the end the
+// model is evaluated, and sampled from where that is asked for.
 #include "trainer.h"
 
 #include <cstdio>
@@ -25,7 +32,7 @@ struct HeldOut {
   int64_t num_tokens = 0;
 };
 
-/// Every rank evaluates its share of the windows; all get the mean over all of them.
+/// Evaluates a share of the windows on every rank; all get the mean over all of them.
 template <class Engine>
 HeldOut evaluate(Engine& engine, TextWindows& windows, int64_t context) {
   torch::NoGradGuard no_grad;
@@ -35,8 +42,8 @@ HeldOut evaluate(Engine& engine, TextWindows& windows, int64_t context) {
   const auto device = engine.module().parameters().front().device();
   double sum = 0.0;
   for (int64_t first = 0; first < num_windows; first += kEvalBatch * world_size) {
-    // A rank whose share of the last round is empty goes through the model all the same (its parameters may
-    // lie on other ranks, which then wait for it) and does not count the result.
+    // A rank whose share of the last round is empty still goes through the model, since others would wait for
+    // it where parameters are partitioned, and does not count the result.
     std::vector<GptBatch> examples;
     const int64_t begin = first + rank * kEvalBatch;
     for (int64_t i = begin; i < std::min(begin + kEvalBatch, num_windows); ++i) {
@@ -52,7 +59,7 @@ HeldOut evaluate(Engine& engine, TextWindows& windows, int64_t context) {
   return {sum / static_cast<double>(num_windows), num_windows * context};
 }
 
-/// `step loss` of every step, so that two runs can be compared to the last bit.
+/// Writes `step loss` for every step, so that two runs can be compared to the last bit.
 class LossLog {
  public:
   explicit LossLog(const std::string& file) : file_(file) {
@@ -163,7 +170,7 @@ void train(const Options& options) {
   }
   evaluate_and_note();
   if (options.sample.num_tokens > 0) {
-    // On all ranks: parameters that are partitioned among them are gathered as the sampling uses them.
+    // All ranks sample: parameters that are partitioned among them are gathered as the sampling uses them.
     const deepspeed::zero::ParameterAccess access(model->parameters(),
                                                   deepspeed::zero::AccessMode::kEvaluation);
     progress.note(sample(*model, data.vocabulary, options.sample));

@@ -28,10 +28,10 @@ struct Options {
   std::string resume;
   std::string adapters;  // a file of adapters to start from
   int64_t steps = 200;   // in all, those before a resume included
-  int64_t rank = 2;      // of the adapters
+  int64_t rank = 2;      // the adapters' rank
 };
 
-// What the base was not trained for: the targets are a fixed rotation of tanh(x).
+// Data that the base was not trained for: the targets are a fixed rotation of tanh(x).
 struct Shifted {
   at::Tensor inputs, targets;
   explicit Shifted(int64_t count) {
