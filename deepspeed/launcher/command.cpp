@@ -71,7 +71,7 @@ std::vector<std::vector<int>> bind_cores(const LaunchArgs& args, const Machine& 
   for (const int core : cores) {
     if (std::find(machine.cores.begin(), machine.cores.end(), core) != machine.cores.end()) continue;
     raise<UsageError>("launcher.command", "--bind_core_list: core ", core,
-                      " is not one that this process may run on");
+                      " is not one that this process may run on; leave it out");
   }
   return share_cores(cores, num_ranks);
 }

@@ -19,7 +19,7 @@ std::string header_of(const NamedTensors& tensors) {
     const auto* type = std::ranges::find(kSafetensorsTypes, tensor.scalar_type(), &SafetensorsType::type);
     if (type == kSafetensorsTypes.end()) {
       raise<UsageError>(kSafetensorsWhere, "'", name, "' has the dtype ", at::toString(tensor.scalar_type()),
-                        ", which safetensors cannot hold");
+                        ", which safetensors cannot hold; convert it, or write a file of torch");
     }
     const uint64_t end = offset + tensor.nbytes();
     header[name] = {{"dtype", type->name}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};

@@ -45,7 +45,7 @@ struct Columns {
 /// of the optional, in the sizes of vectors or the keys of maps.
 template <class Example>
 Example stack_examples(std::vector<Example> examples) {
-  if (examples.empty()) raise<UsageError>("collate", "a batch of no examples");
+  if (examples.empty()) raise<UsageError>("collate", "a batch of no examples, expected at least one");
   collate_detail::Columns columns;
   std::string first;
   for (size_t index = 0; index < examples.size(); ++index) {

@@ -57,7 +57,7 @@ int64_t dataset_size(const Dataset& dataset) {
   if constexpr (requires { size.has_value(); }) {
     if (!size.has_value()) {
       raise<UsageError>("dataloader",
-                        "the data set does not know its size, which distributed sampling needs");
+                        "the data set does not know its size, which distributed sampling needs; return the number of samples from its size()");
     }
     return static_cast<int64_t>(*size);
   } else {
@@ -94,7 +94,7 @@ class DeepSpeedDataLoader {
         collate_(std::move(collate)),
         options_(options),
         position_(std::make_shared<LoaderPosition>()) {
-    if (options.batch_size < 1) raise<UsageError>("dataloader", "batch size ", options.batch_size);
+    if (options.batch_size < 1) raise<UsageError>("dataloader", "batch_size is ", options.batch_size, ", expected at least 1");
     if (options.num_local_io_workers < 0) {
       raise<UsageError>("dataloader", "num_local_io_workers is ", options.num_local_io_workers,
                         ", expected 0 or more");
@@ -107,7 +107,7 @@ class DeepSpeedDataLoader {
     sampler_.drop_last = options.drop_last;
     if (size() == 0) {
       raise<UsageError>("dataloader", "a data set of ", sampler_.dataset_size, " samples gives no batch of ",
-                        options.batch_size, " on ", options.world_size, " ranks with drop_last");
+                        options.batch_size, " on ", options.world_size, " ranks with drop_last; leave that off, or take a smaller batch");
     }
     if (options.num_local_io_workers > 0) {
       queue_ = std::make_unique<BatchQueue<Batch>>(options.num_local_io_workers);
@@ -183,8 +183,8 @@ class DeepSpeedDataLoader {
                                      : rank_indices(sampler_, position_->epoch);
     for (const int64_t index : indices_) {
       if (index < 0 || index >= sampler_.dataset_size) {
-        raise<UsageError>("dataloader", "the data_sampler gives sample ", index, " of a data set of ",
-                          sampler_.dataset_size);
+        raise<UsageError>("dataloader", "the data_sampler gives sample ", index, ", expected 0 to ",
+                          sampler_.dataset_size - 1);
       }
     }
     const size_t needed = options_.drop_last ? static_cast<size_t>(options_.batch_size) : 1;

@@ -9,7 +9,7 @@ namespace deepspeed::kernels {
 void check_array(const char* where, const char* name, const at::Tensor& tensor,
                  std::initializer_list<at::ScalarType> dtypes) {
   if (!tensor.defined()) {
-    raise<UsageError>(where, name, " is undefined");
+    raise<UsageError>(where, name, " is undefined, expected a tensor");
   }
   if (std::find(dtypes.begin(), dtypes.end(), tensor.scalar_type()) == dtypes.end()) {
     std::string expected;
@@ -19,7 +19,7 @@ void check_array(const char* where, const char* name, const at::Tensor& tensor,
     raise<UsageError>(where, name, " has dtype ", tensor.scalar_type(), ", expected ", expected);
   }
   if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
-    raise<UsageError>(where, name, " of shape ", tensor.sizes(), " is not dense and contiguous");
+    raise<UsageError>(where, name, " of shape ", tensor.sizes(), " is not dense and contiguous; pass its contiguous()");
   }
 }
 

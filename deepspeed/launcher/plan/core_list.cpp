@@ -26,7 +26,7 @@ std::vector<int> parse_core_list(const std::string& text) {
     for (int core = *first; core <= *last; ++core) {
       if (std::find(cores.begin(), cores.end(), core) != cores.end()) {
         raise<UsageError>(kCoreListWhere, "--bind_core_list: core ", core, " stands in '", text,
-                          "' more than once");
+                          "' more than once, expected once");
       }
       cores.push_back(core);
     }

@@ -6,7 +6,7 @@ namespace deepspeed::optim {
 
 GroupLrScheduler::GroupLrScheduler(std::vector<ParamGroup>& groups) : groups_(groups) {
   if (groups.empty()) {
-    raise<UsageError>("optim.lr_scheduler", "the optimizer has no parameter group");
+    raise<UsageError>("optim.lr_scheduler", "the optimizer has no parameter group, expected at least one");
   }
 }
 

@@ -19,7 +19,7 @@ LrRangeTest::LrRangeTest(std::vector<ParamGroup>& groups, std::vector<double> mi
   }
   if (min_lr_.size() != groups.size()) {
     raise<UsageError>("optim.lr_scheduler", min_lr_.size(), " rates for ", groups.size(),
-                      " parameter groups");
+                      " parameter groups, expected one for each");
   }
   write();
 }

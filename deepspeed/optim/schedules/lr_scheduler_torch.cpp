@@ -116,7 +116,7 @@ class StandInOptimizer : public torch::optim::Optimizer {
   using torch::optim::Optimizer::Optimizer;
   at::Tensor step(LossClosure) override {
     raise<UsageError>(kLrSchedulerTorchWhere,
-                      "the optimizer that a schedule was made over is stepped by the engine alone");
+                      "the optimizer that a schedule was made over is stepped by the engine alone; call engine->step()");
   }
 };
 
@@ -139,13 +139,13 @@ std::shared_ptr<LrScheduler> adapt_torch_scheduler(std::shared_ptr<torch::optim:
   }
   if (optimizer->param_groups().size() != groups.size() || !drives(*scheduler, *optimizer)) {
     raise<UsageError>(kLrSchedulerTorchWhere,
-                      "the torch schedule drives another optimizer than the one passed beside it");
+                      "the torch schedule drives another optimizer than the one passed beside it; make it over that one");
   }
   return std::make_shared<TorchLrScheduler>(std::move(scheduler), std::move(optimizer), groups);
 }
 
 std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(const std::vector<ParamGroup>& groups) {
-  if (groups.empty()) raise<UsageError>(kLrSchedulerTorchWhere, "the optimizer has no parameter group");
+  if (groups.empty()) raise<UsageError>(kLrSchedulerTorchWhere, "the optimizer has no parameter group, expected at least one");
   const std::vector<torch::optim::OptimizerParamGroup> empty(
       groups.size(), torch::optim::OptimizerParamGroup(std::vector<at::Tensor>{}));
   auto optimizer =

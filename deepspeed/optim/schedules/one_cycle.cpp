@@ -27,7 +27,7 @@ OneCycle::OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options)
   for (const auto* numbers : {&o.min_lr, &o.max_lr, &o.min_mom, &o.max_mom}) {
     if (numbers->size() == groups.size()) continue;
     raise<UsageError>("optim.lr_scheduler", numbers->size(), " rates or momenta for ", groups.size(),
-                      " parameter groups");
+                      " parameter groups, expected one for each");
   }
   const auto has_betas = [](const ParamGroup& group) { return group.options.contains("betas"); };
   if (options_.momentum && !std::all_of(groups.begin(), groups.end(), has_betas)) {

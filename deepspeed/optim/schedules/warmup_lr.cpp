@@ -40,7 +40,7 @@ WarmupLr::WarmupLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, 
     : GroupLrScheduler(groups), min_lr_(std::move(min_lr)), max_lr_(std::move(max_lr)), warmup_(warmup) {
   if (min_lr_.size() != groups.size() || max_lr_.size() != groups.size()) {
     raise<UsageError>("optim.lr_scheduler", min_lr_.size(), " and ", max_lr_.size(), " rates for ",
-                      groups.size(), " parameter groups");
+                      groups.size(), " parameter groups, expected one for each");
   }
   write();
 }

@@ -15,7 +15,7 @@ const HyperparameterValue& find_value(const Items& items, const std::string& nam
   const auto it =
       std::find_if(items.begin(), items.end(), [&](const auto& item) { return item.first == name; });
   if (it == items.end()) {
-    raise<UsageError>(kParamGroupWhere, "no hyperparameter '", name, "'");
+    raise<UsageError>(kParamGroupWhere, "no hyperparameter '", name, "'; set it in the options of the group");
   }
   return it->second;
 }

@@ -29,7 +29,7 @@ std::pair<size_t, at::Tensor> only_parameter(const std::vector<torch::optim::Opt
   }
   if (!found.second.defined()) {
     raise<UsageError>(kCpuAdamWhere, "step_subgroup(", subgroup_id,
-                      "): the groups hold no parameter with a gradient");
+                      "): the groups hold no parameter with a gradient, expected the sub-group's own");
   }
   return found;
 }

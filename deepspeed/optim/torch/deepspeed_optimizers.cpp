@@ -126,7 +126,7 @@ template <class Value>
 void check_shared(const char* where, const char* name, const Value& of_group, const Value& of_all) {
   if (of_group != of_all) {
     raise<UsageError>(where, name,
-                      " of a parameter group differs from the optimizer's, which holds for all groups");
+                      " of a parameter group differs from the optimizer's, which holds for all groups; set it there alone, or make two optimizers");
   }
 }
 
@@ -145,7 +145,7 @@ void check_class_options(const DeepSpeedCPUAdamOptions& own, const DeepSpeedCPUA
 
 void check_class_options(const FusedLambOptions& own, const FusedLambOptions&) {
   if (own.amsgrad()) {
-    raise<NotSupportedError>("FusedLamb", "amsgrad is not supported by Lamb");
+    raise<NotSupportedError>("FusedLamb", "amsgrad is not supported by Lamb; leave it false");
   }
   if (own.min_coeff() > own.max_coeff()) {
     raise<UsageError>("FusedLamb", "min_coeff is ", own.min_coeff(), ", expected at most max_coeff, ",
@@ -162,7 +162,7 @@ void check_class_options(const DeepSpeedCPUAdagradOptions& own, const DeepSpeedC
   check_shared("DeepSpeedCPUAdagrad", "fp32_optimizer_states", own.fp32_optimizer_states(),
                defaults.fp32_optimizer_states());
   if (own.amsgrad()) {
-    raise<NotSupportedError>("DeepSpeedCPUAdagrad", "amsgrad is not supported by Adagrad");
+    raise<NotSupportedError>("DeepSpeedCPUAdagrad", "amsgrad is not supported by Adagrad; leave it false");
   }
 }
 
@@ -209,7 +209,7 @@ template <class Options>
 void DeepSpeedOptimizer<Options>::check_options(const optim::NativeOptions& options) const {
   const auto* own = dynamic_cast<const Options*>(&options);
   if (own == nullptr) {
-    raise<UsageError>(kName<Options>, "the options of a parameter group are those of another class");
+    raise<UsageError>(kName<Options>, "the options of a parameter group are those of another class, expected ", kName<Options>, "Options");
   }
   check_ranges(kName<Options>, own->hyperparameters());
   check_class_options(*own, own_defaults());

@@ -24,7 +24,7 @@ const NativeOptions& native_options(const torch::optim::OptimizerParamGroup& gro
   const auto* options = dynamic_cast<const NativeOptions*>(&group.options());
   if (options == nullptr) {
     raise<UsageError>(kNativeOptimizerWhere,
-                      "the options of a parameter group are not those of this class of optimizer");
+                      "the options of a parameter group are not those of this class of optimizer; make them with its own, such as FusedAdamOptions");
   }
   return *options;
 }
@@ -171,7 +171,7 @@ void NativeOptimizer::check_is_parameter(const at::Tensor& parameter) const {
     }
   }
   raise<UsageError>(kNativeOptimizerWhere, "a tensor of shape ", parameter.sizes(),
-                    " is no parameter of this optimizer");
+                    " is no parameter of this optimizer; add it with add_param_group() first");
 }
 
 SliceState NativeOptimizer::state_of(const at::Tensor& parameter) const {

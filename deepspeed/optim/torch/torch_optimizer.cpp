@@ -60,7 +60,7 @@ std::string name_of(const at::Tensor& parameter, const NamedParameters& named) {
 // Checks the optimizer before the base class is made of its groups.
 torch::optim::Optimizer& require(const std::shared_ptr<torch::optim::Optimizer>& optimizer) {
   if (optimizer == nullptr) {
-    raise<UsageError>(kTorchOptimizerWhere, "the optimizer is null");
+    raise<UsageError>(kTorchOptimizerWhere, "the optimizer is null; pass one, or name one in the config");
   }
   if (dynamic_cast<torch::optim::LBFGS*>(optimizer.get()) != nullptr) {
     raise<NotSupportedError>(kTorchOptimizerWhere,

@@ -17,7 +17,7 @@ ShardLayout::ShardLayout(const std::vector<int64_t>& numels, int world_size, int
   int64_t end = 0;
   for (size_t index = 0; index < numels.size(); ++index) {
     if (numels[index] < 0)
-      raise<UsageError>(kWhere, "parameter ", index, " has ", numels[index], " elements");
+      raise<UsageError>(kWhere, "parameter ", index, " has ", numels[index], " elements, expected 0 or more");
     const int64_t shard = deepspeed::shard_numel(numels[index], world_size);
     place_.push_back({end, end + shard});
     end += shard;

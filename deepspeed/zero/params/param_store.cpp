@@ -43,13 +43,13 @@ ParamStore::ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_s
     : dtype_(options.dtype) {
   std::unordered_set<const at::TensorImpl*> seen;
   for (auto& params : groups) {
-    if (params.empty()) raise<UsageError>(kParamStoreWhere, "a parameter group is empty");
+    if (params.empty()) raise<UsageError>(kParamStoreWhere, "a parameter group is empty; give it a parameter or leave it out");
     std::vector<int64_t> numels;
     for (const NamedTensor& param : params) {
       check_param(param, options, params.front().tensor.device());
       if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) {
         raise<UsageError>(kParamStoreWhere, "parameter '", param.name,
-                          "' stands in the parameter groups twice");
+                          "' stands in the parameter groups twice; list it once");
       }
       numels.push_back(param.tensor.numel());
     }

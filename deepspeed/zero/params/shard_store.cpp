@@ -72,7 +72,7 @@ void check_sharded_param(const NamedTensor& param, const ShardStore::Options& op
 
 void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::vector<NamedTensor>& frozen,
                const ShardStore::Options& options, const comm::ProcessGroup& group) {
-  if (groups.empty() && frozen.empty()) raise<UsageError>(kShardStoreWhere, "there are no parameters");
+  if (groups.empty() && frozen.empty()) raise<UsageError>(kShardStoreWhere, "there are no parameters; register the model's with register_module() and register_parameter()");
   const at::Device device = (groups.empty() ? frozen : groups.front()).at(0).tensor.device();
   std::unordered_set<const at::TensorImpl*> seen;
   MemoryOverlap overlap;
@@ -80,7 +80,7 @@ void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::v
     check_sharded_param(param, options, group, device);
     if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) {
       raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
-                        "' stands in the parameter groups twice");
+                        "' stands in the parameter groups twice; list it once");
     }
     overlap.add(param);
   };
@@ -92,7 +92,7 @@ void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::v
 
 void check_not_empty(const std::vector<std::vector<NamedTensor>>& groups) {
   for (const auto& params : groups) {
-    if (params.empty()) raise<UsageError>(kShardStoreWhere, "a parameter group is empty");
+    if (params.empty()) raise<UsageError>(kShardStoreWhere, "a parameter group is empty; give it a parameter or leave it out");
   }
 }
 
