@@ -37,7 +37,7 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   std::unique_ptr<io::FileWriter> writer_;
-  uint64_t needed_bytes_ = 0;  // as far as it is known
+  uint64_t needed_bytes_ = 0;  // 0 while it is not known
   uint64_t written_bytes_ = 0;
   FileSummer summer_;
 };

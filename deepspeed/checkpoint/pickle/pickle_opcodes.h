@@ -1,4 +1,4 @@
-// Operation codes of Python's pickle, protocols 2 to 5, as far as they stand in checkpoint files.
+// The operation codes of Python's pickle, protocols 2 to 5, that stand in checkpoint files.
 #pragma once
 
 #include <cstdint>

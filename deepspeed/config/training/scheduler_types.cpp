@@ -1,4 +1,7 @@
-// The schedules that a config names, DeepSpeed's own and those of torch, with their arguments.
+// The table of schedules that a config names: DeepSpeed's own, then those of torch.
+//
+// Each type lists its arguments as fields, with defaults and ranges. The factory (optim/schedules) reads the
+// arguments against this table, and the help and docs/config.md are written from it.
 #include <algorithm>
 #include <utility>
 

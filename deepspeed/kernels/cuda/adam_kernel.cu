@@ -1,5 +1,9 @@
 // One fused pass of Adam: each thread takes four elements of every array at a time, in a loop over the grid.
-// Operations round as in the CPU kernel, in its order (__fmul_rn, __fadd_rn are never contracted).
+//
+// A thread loads a pack of each array, joins masters that are split, updates element by element, and stores
+// packs; where a pointer is not aligned for packs, and for the last elements, it goes one by one. Operations
+// round as in the CPU kernel, in its order (__fmul_rn, __fadd_rn are never contracted), so that both devices
+// give equal bits. The launch picks the kernel by the types of gradient, moments, copy and masters.
 #include <cstdint>
 
 #include "deepspeed/kernels/arguments/rounding_hash.h"

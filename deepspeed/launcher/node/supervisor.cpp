@@ -6,7 +6,7 @@
 //    wakes the loop. Output is passed on. Processes that ended are collected (reap): a first failure names
 //    its rank and asks all others to end, since they may wait for it in vain.
 // 3. Once every rank has ended, processes that they left behind are asked to end too (watch_leftovers).
-// 4. Whoever asks sets a deadline; after it SIGKILL goes to all that is left, again with every round
+// 4. Each request to end sets a deadline; after it SIGKILL goes to all that is left, again with every round
 //    (enforce_deadline), and after some seconds without success the loop gives up on processes stuck in a
 //    driver.
 //

@@ -2,7 +2,7 @@
 // how many bytes they take together. The oldest are partitioned first, so that initialisers, which run soon
 // after the birth as a rule, find their parameter whole; one that comes late gathers it (new_parameter.h).
 //
-// What is partitioned is a parameter as far as one can see: a leaf that requires a gradient, dense, of a
+// A tensor is partitioned where it looks like a parameter: a leaf that requires a gradient, dense, of a
 // floating type, whose memory no other tensor shares. All else (buffers, temporaries, what views look into)
 // is left alone. Operators of the thread gather what they use, and what they write is kept, so a tensor that
 // merely looks like a parameter has the right values too.

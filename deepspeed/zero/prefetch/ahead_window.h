@@ -1,4 +1,4 @@
-// The storages that a pass uses next, as far as its trace says so, with what a pool wants to know of each: a
+// Knows the storages that a pass uses next by its trace, with what a pool wants to know of each: a
 // window over the trace, and a slot for each storage in it.
 #pragma once
 

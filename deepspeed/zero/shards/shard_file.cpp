@@ -3,7 +3,7 @@
 // A buffer is free, or has one shard as its holder: being read ahead (start_read), or being written (fill,
 // start). read() takes the shard's buffer, or reads into one now, copies to the caller and frees the buffer;
 // the `copied` event keeps it from being filled while a device still copies from it. write() waits for its
-// transfer, start_write() leaves that to finish_writes() or to whoever takes the buffer next (take_buffer):
+// transfer, start_write() leaves that to finish_writes() or to the next taker of the buffer (take_buffer):
 // writes go first, the oldest of them, since reads ahead would have to be made again. A shard that is written
 // while it is being read ahead drops that read. The buffers are made at the first use, when the largest shard
 // is known.
