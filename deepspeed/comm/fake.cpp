@@ -23,7 +23,8 @@ World make_fake_world(int size, int rank) {
     const auto& ranks = request.global_ranks;
     const auto place = std::find(ranks.begin(), ranks.end(), job.rank) - ranks.begin();
     return ProcessGroup(std::make_shared<IdenticalRanksGroup>(
-        GroupDescription{request.name, "fake", static_cast<int>(place), ranks, job.timeout}, nullptr));
+        GroupDescription{request.name, "fake", at::kCPU, static_cast<int>(place), ranks, job.timeout},
+        nullptr));
   };
   return World(std::make_shared<World::Impl>(job, make_group));
 }

@@ -5,74 +5,35 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/comm/backends/c10d_group.h"
-#include "deepspeed/comm/backends/gloo.h"
 #include "deepspeed/comm/backends/identical_ranks.h"
-#include "deepspeed/comm/backends/nccl.h"
+#include "deepspeed/comm/backends/table.h"
 #include "deepspeed/comm/job/job.h"
 #include "deepspeed/comm/job/local_place.h"
 #include "deepspeed/comm/job/rendezvous.h"
 #include "deepspeed/comm/own_meeting.h"
 #include "deepspeed/comm/world_impl.h"
-#include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::comm {
 namespace {
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
-using BackendType = c10d::ProcessGroup::BackendType;
-
-std::string choose_backend(const std::string& asked) {
-  const bool cuda_is_there = device::num_cuda_devices() > 0;
-  if (asked.empty() && !cuda_is_there && env::get("DS_ACCELERATOR") == "cuda") {
-    raise<NotSupportedError>("comm",
-                             "DS_ACCELERATOR is 'cuda', but this build or machine has no CUDA device; unset "
-                             "it, or set it to 'cpu'");
-  }
-  if (asked.empty()) return cuda_is_there ? "nccl" : "gloo";
-  if (asked == "mpi") {
-    raise<NotSupportedError>(
-        "comm",
-        "dist_backend is 'mpi': this LibTorch has no MPI (packages of torch never do); use "
-        "'gloo' or 'nccl', which a program that mpirun started can use as well");
-  }
-  if (asked != "gloo" && asked != "nccl") {
-    raise<UsageError>("comm", "dist_backend is '", asked, "', expected 'gloo' or 'nccl'");
-  }
-  return asked;
-}
-
-// A world over NCCL gets Gloo beside it, for CPU tensors.
-c10::intrusive_ptr<c10d::ProcessGroup> connect(const Job& job, const GroupDescription& group,
-                                               const StorePtr& store) {
-  auto connected = c10::make_intrusive<c10d::ProcessGroup>(store, group.rank, group.size());
-  const auto gloo = make_gloo_backend(job, sub_store(store, "gloo/"), group.rank, group.size());
-  connected->setBackend(at::kCPU, BackendType::GLOO, gloo);
-  connected->setDefaultBackend(BackendType::GLOO);
-  if (group.backend == "nccl") {
-    const auto nccl = make_nccl_backend(job, sub_store(store, "nccl/"), group.rank, group.size());
-    connected->setBackend(at::kCUDA, BackendType::NCCL, nccl);
-    connected->setDefaultBackend(BackendType::NCCL);
-  }
-  connected->setGroupName(group.name);
-  return connected;
-}
 
 // Meets the other ranks over a client of the store that holds up nobody else: one client serves one call at a
 // time, also one that waits.
-c10::intrusive_ptr<c10d::ProcessGroup> connect_own(const Job& job, const GroupDescription& group,
-                                                   const std::string& key, const StorePtr& world_store) {
+c10::intrusive_ptr<c10d::ProcessGroup> connect_own(const Backend& backend, const Job& job,
+                                                   const GroupDescription& group, const std::string& key,
+                                                   const StorePtr& world_store) {
   const auto store = world_store->clone();
   store->setTimeout(job.timeout);
   meet_to_connect(group, key, *sub_store(store, "own_groups/"));
-  return connect(job, group, sub_store(store, "group/" + key + "/"));
+  return connect(backend, job, group.rank, group.size(), sub_store(store, "group/" + key + "/"));
 }
 
-ProcessGroup make_group(const Job& job, const StorePtr& world_store,
+ProcessGroup make_group(const Backend& backend, const Job& job, const StorePtr& world_store,
                         const std::shared_ptr<DivergenceGuard>& guard, GroupDescription group,
                         const GroupRequest& request) {
   const auto store = sub_store(world_store, "group/" + request.key + "/");
@@ -81,9 +42,10 @@ ProcessGroup make_group(const Job& job, const StorePtr& world_store,
     return ProcessGroup(std::make_shared<IdenticalRanksGroup>(std::move(group), std::move(alone)));
   }
   try {
-    auto connected =
-        request.is_own ? connect_own(job, group, request.key, world_store) : connect(job, group, store);
-    auto made = C10dGroup::make(std::move(group), request.key, std::move(connected), store, guard);
+    auto connected = request.is_own ? connect_own(backend, job, group, request.key, world_store)
+                                    : connect(backend, job, group.rank, group.size(), store);
+    connected->setGroupName(group.name);
+    auto made = C10dGroup::make(backend, std::move(group), request.key, std::move(connected), store, guard);
     if (request.is_own) return ProcessGroup(C10dGroup::closing_together(std::move(made)));
     return ProcessGroup(std::move(made));
   } catch (const Error&) {
@@ -96,21 +58,22 @@ ProcessGroup make_group(const Job& job, const StorePtr& world_store,
 
 World join(const InitOptions& options) {
   auto job = describe_job(options);
-  const auto backend = choose_backend(options.dist_backend);
+  const Backend& backend = choose_backend(job, options.dist_backend);
   log::set_rank(job.rank);
   const auto store = join_job(job);
   if (job.world_size > 1) find_local_place(job, *store);
   std::shared_ptr<DivergenceGuard> guard;
   if (job.world_size > 1) guard = std::make_shared<DivergenceGuard>(sub_store(store, "guard/"), job.rank);
-  const auto factory = [job, store, guard, backend](const GroupRequest& request) {
+  const auto factory = [job, store, guard, &backend](const GroupRequest& request) {
     const auto& ranks = request.global_ranks;
     const auto place = std::find(ranks.begin(), ranks.end(), job.rank) - ranks.begin();
-    return make_group(job, store, guard, {request.name, backend, static_cast<int>(place), ranks, job.timeout},
-                      request);
+    return make_group(
+        backend, job, store, guard,
+        {request.name, backend.name, backend.device, static_cast<int>(place), ranks, job.timeout}, request);
   };
   World world(std::make_shared<World::Impl>(job, factory, guard));
   if (options.verbose)
-    log::info("comm: ", backend, ", ", job.world_size, job.world_size == 1 ? " rank" : " ranks",
+    log::info("comm: ", backend.name, ", ", job.world_size, job.world_size == 1 ? " rank" : " ranks",
               job.launcher.empty() ? "" : " started by ", job.launcher);
   return world;
 }

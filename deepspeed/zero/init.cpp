@@ -56,7 +56,7 @@ comm::ProcessGroup group_of(const InitArguments& arguments) {
 }
 
 at::Device device_of(const comm::ProcessGroup& group) {
-  if (group.backend() != "nccl") return at::kCPU;
+  if (group.device_type() == at::kCPU) return at::kCPU;
   return {at::kCUDA, static_cast<c10::DeviceIndex>(device::current_cuda_device())};
 }
 

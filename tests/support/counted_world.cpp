@@ -20,8 +20,8 @@ using comm::Work;
 class CountedGroup final : public ProcessGroup::Impl {
  public:
   CountedGroup(ProcessGroup inner, std::shared_ptr<CallNotes> notes)
-      : Impl(GroupDescription{inner.name(), inner.backend(), inner.rank(), inner.global_ranks(),
-                              inner.timeout()}),
+      : Impl(GroupDescription{inner.name(), inner.backend(), inner.device_type(), inner.rank(),
+                              inner.global_ranks(), inner.timeout()}),
         inner_(std::move(inner)),
         notes_(std::move(notes)) {}
 

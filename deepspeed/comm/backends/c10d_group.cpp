@@ -104,22 +104,21 @@ C10dGroup::C10dGroup(GroupDescription description, const std::string& key,
       key_(key),
       group_(std::move(group)),
       store_(std::move(store)),
-      guard_(std::move(guard)) {
-  const auto on_cpu = group_->getBackend(at::kCPU);
-  if (on_cpu->getBackendName() == "gloo") {
-    direct_ = std::make_unique<DirectExchange>(on_cpu, this->description().timeout);
-  }
-}
+      guard_(std::move(guard)) {}
 
-std::shared_ptr<C10dGroup> C10dGroup::make(GroupDescription description, const std::string& key,
+std::shared_ptr<C10dGroup> C10dGroup::make(const Backend& backend, GroupDescription description,
+                                           const std::string& key,
                                            c10::intrusive_ptr<c10d::ProcessGroup> group,
                                            c10::intrusive_ptr<c10d::Store> store,
                                            std::shared_ptr<DivergenceGuard> guard) {
   const std::shared_ptr<C10dGroup> made(
       new C10dGroup(std::move(description), key, std::move(group), std::move(store), std::move(guard)));
-  // Gloo's messages tell by their tags whether the calls agree; NCCL has no such thing.
-  const auto check = made->description().backend == "gloo" ? DivergenceGuard::Check::kByMessages
-                                                           : DivergenceGuard::Check::kByTheGuard;
+  if (cpu_backend_of(backend).meets_by_tags) {
+    made->direct_ =
+        std::make_unique<DirectExchange>(made->group_->getBackend(at::kCPU), made->description().timeout);
+  }
+  const auto check =
+      backend.meets_by_tags ? DivergenceGuard::Check::kByMessages : DivergenceGuard::Check::kByTheGuard;
   made->calls_ = made->guard_->watch(key, made->description().name, made->description().global_ranks, check,
                                      [weak = std::weak_ptr(made)](const std::string& reason) {
                                        if (const auto group = weak.lock()) group->give_up(reason);

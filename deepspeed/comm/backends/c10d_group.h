@@ -1,5 +1,5 @@
-// A group whose collectives c10d runs. Internal to this folder; the backends' own choices are in gloo.cpp and
-// nccl/.
+// A group whose collectives c10d runs. Internal to this folder; the backends' own choices are in the table
+// and in the files of its rows.
 #pragma once
 
 #include <functional>
@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "deepspeed/comm/backends/collectives.h"
+#include "deepspeed/comm/backends/table.h"
 #include "deepspeed/comm/group/group_impl.h"
 #include "deepspeed/comm/watch/call_history.h"
 #include "deepspeed/comm/watch/divergence_guard.h"
@@ -18,9 +19,10 @@ namespace deepspeed::comm {
 
 class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this<C10dGroup> {
  public:
-  /// `store` is the group's own (prefixed) one; `key` names the group alike on all ranks.
-  static std::shared_ptr<C10dGroup> make(GroupDescription description, const std::string& key,
-                                         c10::intrusive_ptr<c10d::ProcessGroup> group,
+  /// `group` is connected over `backend`. `store` is the group's own (prefixed) one; `key` names the group
+  /// alike on all ranks.
+  static std::shared_ptr<C10dGroup> make(const Backend& backend, GroupDescription description,
+                                         const std::string& key, c10::intrusive_ptr<c10d::ProcessGroup> group,
                                          c10::intrusive_ptr<c10d::Store> store,
                                          std::shared_ptr<DivergenceGuard> guard);
   /// The same for a handle whose end closes nothing: the guard keeps the connections until all ranks of the
@@ -70,7 +72,7 @@ class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<DivergenceGuard> guard_;
   std::shared_ptr<CallHistory> calls_;
-  std::unique_ptr<DirectExchange> direct_;  // CPU tensors over Gloo
+  std::unique_ptr<DirectExchange> direct_;  // of CPU tensors; null: their backend does everything
   std::mutex messages_mutex_;
   std::vector<c10::weak_intrusive_ptr<c10d::Work>> messages_;  // weak: they hold tensors
   std::mutex monitored_barriers_mutex_;

@@ -25,8 +25,9 @@ Work finished_work();
 struct GroupDescription {
   std::string name;
   std::string backend;
-  int rank = 0;                   // inside the group
-  std::vector<int> global_ranks;  // in group order; its length is the group's size
+  at::DeviceType device = at::kCPU;  // of the tensors that the backend is for
+  int rank = 0;                      // inside the group
+  std::vector<int> global_ranks;     // in group order; its length is the group's size
   std::chrono::milliseconds timeout{0};
 
   int size() const { return static_cast<int>(global_ranks.size()); }

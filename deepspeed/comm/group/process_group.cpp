@@ -98,6 +98,7 @@ int ProcessGroup::rank() const { return checked(impl_).description().rank; }
 int ProcessGroup::size() const { return checked(impl_).description().size(); }
 const std::string& ProcessGroup::name() const { return checked(impl_).description().name; }
 const std::string& ProcessGroup::backend() const { return checked(impl_).description().backend; }
+at::DeviceType ProcessGroup::device_type() const { return checked(impl_).description().device; }
 const std::vector<int>& ProcessGroup::global_ranks() const {
   return checked(impl_).description().global_ranks;
 }

@@ -57,7 +57,9 @@ class ProcessGroup {
   int rank() const;
   int size() const;
   const std::string& name() const;
-  const std::string& backend() const;  // "gloo", "nccl", "fake"
+  const std::string& backend() const;  // its name, as `dist_backend` says it; "fake" in a fake world
+  /// Where models of this group's ranks live. CPU tensors travel as well, whatever it is.
+  at::DeviceType device_type() const;
   const std::vector<int>& global_ranks() const;
   std::chrono::milliseconds timeout() const;
   /// Expires with the last handle.

@@ -56,7 +56,7 @@ std::unique_ptr<precision::LossScaler> make_loss_scaler(const config::DeepSpeedC
 
 // As in DeepSpeed, the model goes to the device of its rank.
 void move_to_device(const EngineModel& model, const comm::World& world) {
-  if (world.group().backend() != "nccl") return;
+  if (world.group().device_type() == at::kCPU) return;
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(device::current_cuda_device()));
   for (const auto* tensors : {&model.parameters, &model.buffers}) {
     for (const NamedTensor& entry : *tensors) {

@@ -41,6 +41,16 @@ class CarelessBackend : public c10d::Backend {
   }
 };
 
+const Backend kCareless{
+    .name = "careless",
+    .type = c10d::ProcessGroup::BackendType::CUSTOM,
+    .device = at::kCPU,
+    .meets_by_tags = false,
+    .suits = [](const Job&) { return false; },
+    .make = [](const Job&, const StorePtr&, int rank, int size) -> c10::intrusive_ptr<c10d::Backend> {
+      return c10::make_intrusive<CarelessBackend>(rank, size);
+    }};
+
 // A rank of this process: its guard and its groups over one store.
 class CarelessRank {
  public:
@@ -53,11 +63,9 @@ class CarelessRank {
   ProcessGroup group(const std::string& name, const std::vector<int>& ranks) {
     const int place = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
     const int size = static_cast<int>(ranks.size());
-    auto connected = c10::make_intrusive<c10d::ProcessGroup>(store_, place, size);
-    connected->setBackend(at::kCPU, c10d::ProcessGroup::BackendType::CUSTOM,
-                          c10::make_intrusive<CarelessBackend>(place, size));
-    return ProcessGroup(
-        C10dGroup::make({name, "careless", place, ranks, 60s}, name, connected, store_, guard_));
+    return ProcessGroup(C10dGroup::make(kCareless,
+                                        {name, kCareless.name, kCareless.device, place, ranks, 60s}, name,
+                                        connect(kCareless, Job(), place, size, store_), store_, guard_));
   }
 
  private:

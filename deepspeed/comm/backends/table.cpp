@@ -1,0 +1,87 @@
+#include "deepspeed/comm/backends/table.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "deepspeed/base/env.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/comm/backends/gloo.h"
+#include "deepspeed/comm/backends/nccl.h"
+#include "deepspeed/comm/job/rendezvous.h"
+#include "deepspeed/device/accelerator/current_device.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using BackendType = c10d::ProcessGroup::BackendType;
+
+// The first row takes CPU tensors and works everywhere; faster ones come later.
+const Backend kBackends[] = {
+    {.name = "gloo",
+     .type = BackendType::GLOO,
+     .device = at::kCPU,
+     .meets_by_tags = true,
+     .suits = [](const Job&) { return true; },
+     .make = make_gloo_backend},
+    {.name = "nccl",
+     .type = BackendType::NCCL,
+     .device = at::kCUDA,
+     .meets_by_tags = false,
+     .suits = [](const Job&) { return device::num_cuda_devices() > 0; },
+     .make = make_nccl_backend},
+};
+
+std::string all_names() {
+  std::string names;
+  for (const Backend& backend : kBackends)
+    names += (names.empty() ? "'" : " or '") + std::string(backend.name) + "'";
+  return names;
+}
+
+const Backend& suitable_backend(const Job& job) {
+  const auto rows = std::ranges::reverse_view(kBackends);
+  const Backend& found = *std::ranges::find_if(rows, [&](const Backend& row) { return row.suits(job); });
+  if (found.device == at::kCPU && env::get("DS_ACCELERATOR") == "cuda") {
+    raise<NotSupportedError>("comm",
+                             "DS_ACCELERATOR is 'cuda', but this build or machine has no CUDA device; unset "
+                             "it, or set it to 'cpu'");
+  }
+  return found;
+}
+
+}  // namespace
+
+const Backend& choose_backend(const Job& job, const std::string& asked) {
+  device::num_cuda_devices();  // throws where DS_ACCELERATOR names none that there is
+  if (asked.empty()) return suitable_backend(job);
+  if (asked == "mpi") {
+    raise<NotSupportedError>("comm",
+                             "dist_backend is 'mpi': this LibTorch has no MPI (packages of torch never do); "
+                             "use ",
+                             all_names(), ", which a program that mpirun started can use as well");
+  }
+  const auto* found = std::ranges::find(kBackends, asked, &Backend::name);
+  if (found == std::end(kBackends)) {
+    raise<UsageError>("comm", "dist_backend is '", asked, "', expected ", all_names());
+  }
+  return *found;
+}
+
+const Backend& cpu_backend_of(const Backend& chosen) {
+  return chosen.device == at::kCPU ? chosen : kBackends[0];
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> connect(const Backend& chosen, const Job& job, int rank, int size,
+                                               const c10::intrusive_ptr<c10d::Store>& store) {
+  auto connected = c10::make_intrusive<c10d::ProcessGroup>(store, rank, size);
+  const auto add = [&](const Backend& row) {
+    const auto made = row.make(job, sub_store(store, std::string(row.name) + "/"), rank, size);
+    connected->setBackend(row.device, row.type, made);
+    connected->setDefaultBackend(row.type);
+  };
+  add(cpu_backend_of(chosen));
+  if (chosen.device != at::kCPU) add(chosen);
+  return connected;
+}
+
+}  // namespace deepspeed::comm
