@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "deepspeed/comm/group/group_impl.h"
+#include "deepspeed/comm/group/operation.h"
 #include "deepspeed/comm/watch/call_subject.h"
 #include "deepspeed/comm/world_impl.h"
 
@@ -14,7 +15,6 @@ namespace {
 
 using comm::GroupDescription;
 using comm::ProcessGroup;
-using comm::ReduceOp;
 using comm::Work;
 
 class CountedGroup final : public ProcessGroup::Impl {
@@ -27,48 +27,16 @@ class CountedGroup final : public ProcessGroup::Impl {
 
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const override { return inner_.c10d_group(); }
 
-  Work start_all_reduce(const at::Tensor& tensor, ReduceOp op) override {
-    note("all_reduce", tensor);
-    return inner_.start_all_reduce(tensor, op);
-  }
-  Work start_broadcast(const at::Tensor& tensor, int root) override {
-    note("broadcast", tensor);
-    return inner_.start_broadcast(tensor, root);
-  }
-  Work start_all_gather(const at::Tensor& output, const at::Tensor& input) override {
-    note("all_gather", output);
-    return inner_.start_all_gather(output, input);
-  }
-  Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
-    note("reduce_scatter", input);
-    return inner_.start_reduce_scatter(output, input, op);
-  }
-  Work start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) override {
-    note("reduce_to_owners", tensor);
-    return inner_.start_reduce_to_owners(tensor, owned);
-  }
-  Work start_all_to_all(const at::Tensor& output, const at::Tensor& input) override {
-    note("all_to_all", output);
-    return inner_.start_all_to_all(output, input);
-  }
-  Work start_send(const at::Tensor& tensor, int destination, int tag) override {
-    note("send", tensor);
-    return inner_.start_send(tensor, destination, tag);
-  }
-  Work start_recv(const at::Tensor& tensor, int source, int tag) override {
-    note("recv", tensor);
-    return inner_.start_recv(tensor, source, tag);
-  }
-  Work start_barrier() override { return inner_.start_barrier(); }
-  void monitored_barrier(std::chrono::milliseconds timeout, bool wait_all_ranks) override {
-    inner_.monitored_barrier(timeout, wait_all_ranks);
+  Work start(const comm::Operation& operation, const comm::Caller&) override {
+    const at::Tensor whole = comm::whole_tensor_of(operation);
+    if (whole.defined()) {
+      notes_->push_back(
+          {comm::name_of(operation), static_cast<int64_t>(whole.nbytes()), comm::CallSubject::current()});
+    }
+    return inner_.start(operation);
   }
 
  private:
-  void note(const char* collective, const at::Tensor& whole) {
-    notes_->push_back({collective, static_cast<int64_t>(whole.nbytes()), comm::CallSubject::current()});
-  }
-
   ProcessGroup inner_;
   std::shared_ptr<CallNotes> notes_;
 };

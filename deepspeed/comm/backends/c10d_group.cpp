@@ -27,28 +27,6 @@ std::string in_seconds(milliseconds time) {
   return out.str();
 }
 
-const char* name_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kMax:
-      return "max";
-    case ReduceOp::kMin:
-      return "min";
-    case ReduceOp::kProduct:
-      return "product";
-    case ReduceOp::kAvg:
-      return "average";
-    case ReduceOp::kBand:
-      return "bitwise and";
-    case ReduceOp::kBor:
-      return "bitwise or";
-    case ReduceOp::kBxor:
-      return "bitwise xor";
-    case ReduceOp::kSum:
-      break;
-  }
-  return "sum";
-}
-
 class C10dWork : public Work::Impl {
  public:
   /// number: the call's in the group's history; 0 for a message between two ranks.
@@ -100,7 +78,7 @@ class C10dWork : public Work::Impl {
 C10dGroup::C10dGroup(GroupDescription description, const std::string& key,
                      c10::intrusive_ptr<c10d::ProcessGroup> group, c10::intrusive_ptr<c10d::Store> store,
                      std::shared_ptr<DivergenceGuard> guard)
-    : Impl(std::move(description)),
+    : ObservedGroup(std::move(description)),
       key_(key),
       group_(std::move(group)),
       store_(std::move(store)),
@@ -164,36 +142,49 @@ void C10dGroup::refuse_after_failure(const char* collective) {
                    "' cannot run, an earlier collective failed: ", failure_);
 }
 
-Work C10dGroup::start(CollectiveCall call, at::DeviceType device, const Operations& operations) {
-  refuse_after_failure(call.collective);
-  call.position = caller().position;
-  call.held = caller().held;
+Work C10dGroup::run(const Operation& operation, const Caller& caller) {
+  refuse_after_failure(name_of(operation));
+  if (const auto* barrier = std::get_if<operations::MonitoredBarrier>(&operation)) {
+    wait_at(*barrier);
+    return finished_work();
+  }
+  const bool is_message = std::holds_alternative<operations::Send>(operation) ||
+                          std::holds_alternative<operations::Recv>(operation);
+  return is_message ? start_message(operation) : start_collective(operation, caller);
+}
+
+Work C10dGroup::start_collective(const Operation& operation, const Caller& caller) {
+  CollectiveCall call = call_of(operation);
+  call.position = caller.position;
+  call.held = caller.held;
   call.subject = CallSubject::current();
+  const at::Tensor whole = whole_tensor_of(operation);
+  const auto device = whole.defined() ? whole.device().type() : at::kCPU;
   const auto [number, chain] = calls_->begin(call);
   try {
     const auto backend = group_->getBackend(device);
-    auto started = operations({*backend, device == at::kCPU ? direct_.get() : nullptr,
-                               direct_tag(number, fingerprint(chain)), description().timeout});
+    auto started = start_on({*backend, device == at::kCPU ? direct_.get() : nullptr,
+                             direct_tag(number, fingerprint(chain)), description().timeout},
+                            operation);
     started.on_stream = device != at::kCPU;
     calls_->started(number, started.works);
-    return Work(std::make_shared<C10dWork>(call.collective, number, std::move(started),
-                                           std::static_pointer_cast<C10dGroup>(shared_from_this())));
+    return Work(std::make_shared<C10dWork>(call.collective, number, std::move(started), shared_from_this()));
   } catch (const std::exception& error) {
     fail(call.collective, milliseconds(0), first_line(error.what()));
   }
 }
 
-Work C10dGroup::start_message(
-    const char* call, const at::Tensor& tensor,
-    const std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>& operation) {
-  refuse_after_failure(call);
+Work C10dGroup::start_message(const Operation& operation) {
+  const char* const name = name_of(operation);
+  const at::Tensor tensor = whole_tensor_of(operation);
   try {
-    Started started{{operation(*group_->getBackend(tensor.device().type()))}, nullptr};
+    const auto backend = group_->getBackend(tensor.device().type());
+    auto started = start_on({*backend, nullptr, 0, description().timeout}, operation);
     started.on_stream = !tensor.is_cpu();
     remember_message(started.works.front());
-    return Work(std::make_shared<C10dWork>(call, 0, std::move(started), shared_from_this()));
+    return Work(std::make_shared<C10dWork>(name, 0, std::move(started), shared_from_this()));
   } catch (const std::exception& error) {
-    fail(call, milliseconds(0), first_line(error.what()));
+    fail(name, milliseconds(0), first_line(error.what()));
   }
 }
 
@@ -229,68 +220,11 @@ void C10dGroup::fail(const char* collective, milliseconds elapsed, const std::st
   throw CommError(failure_);
 }
 
-Work C10dGroup::start_all_reduce(const at::Tensor& tensor, ReduceOp op) {
-  return start(
-      {.collective = "all_reduce", .dtype = tensor.scalar_type(), .numel = tensor.numel(), .op = name_of(op)},
-      tensor.device().type(), [&](const Route& route) { return all_reduce_on(route, tensor, op); });
-}
-
-Work C10dGroup::start_broadcast(const at::Tensor& tensor, int root) {
-  return start(
-      {.collective = "broadcast", .dtype = tensor.scalar_type(), .numel = tensor.numel(), .root = root},
-      tensor.device().type(), [&](const Route& route) { return broadcast_on(route, tensor, root); });
-}
-
-Work C10dGroup::start_all_gather(const at::Tensor& output, const at::Tensor& input) {
-  return start({.collective = "all_gather", .dtype = input.scalar_type(), .numel = input.numel()},
-               output.device().type(),
-               [&](const Route& route) { return all_gather_on(route, output, input); });
-}
-
-Work C10dGroup::start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) {
-  return start({.collective = "reduce_scatter",
-                .dtype = input.scalar_type(),
-                .numel = input.numel(),
-                .op = name_of(op)},
-               input.device().type(),
-               [&](const Route& route) { return reduce_scatter_on(route, output, input, op); });
-}
-
-Work C10dGroup::start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) {
-  return start(
-      {.collective = "reduce_to_owners", .dtype = tensor.scalar_type(), .numel = tensor.numel(), .op = "sum"},
-      tensor.device().type(), [&](const Route& route) { return reduce_to_owners_on(route, tensor, owned); });
-}
-
-Work C10dGroup::start_all_to_all(const at::Tensor& output, const at::Tensor& input) {
-  return start({.collective = "all_to_all", .dtype = input.scalar_type(), .numel = input.numel()},
-               input.device().type(),
-               [&](const Route& route) { return all_to_all_on(route, output, input); });
-}
-
-Work C10dGroup::start_send(const at::Tensor& tensor, int destination, int tag) {
-  return start_message("send", tensor, [&](c10d::Backend& backend) {
-    std::vector<at::Tensor> tensors{bytes_of(tensor)};
-    return backend.send(tensors, destination, tag);
-  });
-}
-
-Work C10dGroup::start_recv(const at::Tensor& tensor, int source, int tag) {
-  return start_message("recv", tensor, [&](c10d::Backend& backend) {
-    std::vector<at::Tensor> tensors{bytes_of(tensor)};
-    return backend.recv(tensors, source, tag);
-  });
-}
-
-Work C10dGroup::start_barrier() {
-  return start({.collective = "barrier"}, at::kCPU, [](const Route& route) { return barrier_on(route); });
-}
-
-void C10dGroup::monitored_barrier(milliseconds timeout, bool wait_all_ranks) {
-  refuse_after_failure("monitored_barrier");
+void C10dGroup::wait_at(const operations::MonitoredBarrier& barrier) {
   try {
     const std::lock_guard lock(monitored_barriers_mutex_);
-    monitored_barriers_.wait(description(), *store_, calls_->progress().number, timeout, wait_all_ranks);
+    monitored_barriers_.wait(description(), *store_, calls_->progress().number, barrier.timeout,
+                             barrier.wait_all_ranks);
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {

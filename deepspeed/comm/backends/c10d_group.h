@@ -2,22 +2,21 @@
 // and in the files of its rows.
 #pragma once
 
-#include <functional>
 #include <mutex>
 #include <optional>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "deepspeed/comm/backends/collectives.h"
+#include "deepspeed/comm/backends/observed_group.h"
 #include "deepspeed/comm/backends/table.h"
-#include "deepspeed/comm/group/group_impl.h"
 #include "deepspeed/comm/watch/call_history.h"
 #include "deepspeed/comm/watch/divergence_guard.h"
 #include "deepspeed/comm/watch/monitored_barrier.h"
 
 namespace deepspeed::comm {
 
-class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this<C10dGroup> {
+class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10dGroup> {
  public:
   /// `group` is connected over `backend`. `store` is the group's own (prefixed) one; `key` names the group
   /// alike on all ranks.
@@ -33,17 +32,6 @@ class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this
 
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const override { return group_; }
 
-  Work start_all_reduce(const at::Tensor& tensor, ReduceOp op) override;
-  Work start_broadcast(const at::Tensor& tensor, int root) override;
-  Work start_all_gather(const at::Tensor& output, const at::Tensor& input) override;
-  Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override;
-  Work start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) override;
-  Work start_all_to_all(const at::Tensor& output, const at::Tensor& input) override;
-  Work start_send(const at::Tensor& tensor, int destination, int tag) override;
-  Work start_recv(const at::Tensor& tensor, int source, int tag) override;
-  Work start_barrier() override;
-  void monitored_barrier(std::chrono::milliseconds timeout, bool wait_all_ranks) override;
-
   /// Turns the failure `reason` of `collective` into a CommError that names who is to blame, and makes the
   /// group unusable: later collectives throw the same error.
   [[noreturn]] void fail(const char* collective, std::chrono::milliseconds elapsed,
@@ -54,13 +42,12 @@ class C10dGroup : public ProcessGroup::Impl, public std::enable_shared_from_this
   C10dGroup(GroupDescription description, const std::string& key,
             c10::intrusive_ptr<c10d::ProcessGroup> group, c10::intrusive_ptr<c10d::Store> store,
             std::shared_ptr<DivergenceGuard> guard);
-  /// Starts c10d's operations (made by `operations` for a device and a tag) and remembers what to do when
-  /// they are done.
-  using Operations = std::function<Started(const Route& route)>;
-  Work start(CollectiveCall call, at::DeviceType device, const Operations& operations);
-  /// The same for a message between two ranks, which the other ranks need not know of.
-  Work start_message(const char* call, const at::Tensor& tensor,
-                     const std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>& operation);
+  Work run(const Operation& operation, const Caller& caller) override;
+  /// Starts what c10d does for a collective of all ranks, and remembers what to do when that is done.
+  Work start_collective(const Operation& operation, const Caller& caller);
+  /// Starts a message between two ranks, which the other ranks need not know of.
+  Work start_message(const Operation& operation);
+  void wait_at(const operations::MonitoredBarrier& barrier);
   void refuse_after_failure(const char* collective);
   void remember_message(const c10::intrusive_ptr<c10d::Work>& work);
   bool has_unfinished_operations();

@@ -92,6 +92,9 @@ Started then_average(Started started, const at::Tensor& sum, const at::Tensor& r
   return started;
 }
 
+Started all_reduce_on(const Route& route, const at::Tensor& tensor, ReduceOp op);
+Started reduce_scatter_on(const Route& route, const at::Tensor& output, const at::Tensor& input, ReduceOp op);
+
 Started average_all(const Route& route, const at::Tensor& tensor) {
   const auto sum = tensor.detach().to(average_type(tensor.scalar_type()));
   return then_average(all_reduce_on(route, sum, ReduceOp::kSum), sum, tensor, route.backend.getSize());
@@ -113,10 +116,6 @@ bool are_equal_blocks(const std::vector<Interval>& owned, int64_t numel) {
   }
   return true;
 }
-
-}  // namespace
-
-at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.detach().view({-1}).view(at::kByte); }
 
 Started all_reduce_on(const Route& route, const at::Tensor& tensor, ReduceOp op) {
   if (averages_by_hand(route, op)) return average_all(route, tensor);
@@ -211,6 +210,52 @@ Started all_to_all_on(const Route& route, const at::Tensor& output, const at::Te
                     return backend.alltoall_base(out, in, equal_blocks, equal_blocks, options);
                   })},
           nullptr};
+}
+
+class StartOn {
+ public:
+  explicit StartOn(const Route& route) : route_(route) {}
+
+  Started operator()(const operations::AllReduce& call) const {
+    return all_reduce_on(route_, call.tensor, call.op);
+  }
+  Started operator()(const operations::Broadcast& call) const {
+    return broadcast_on(route_, call.tensor, call.root);
+  }
+  Started operator()(const operations::AllGather& call) const {
+    return all_gather_on(route_, call.output, call.input);
+  }
+  Started operator()(const operations::ReduceScatter& call) const {
+    return reduce_scatter_on(route_, call.output, call.input, call.op);
+  }
+  Started operator()(const operations::ReduceToOwners& call) const {
+    return reduce_to_owners_on(route_, call.tensor, call.owned);
+  }
+  Started operator()(const operations::AllToAll& call) const {
+    return all_to_all_on(route_, call.output, call.input);
+  }
+  Started operator()(const operations::Barrier&) const { return barrier_on(route_); }
+  Started operator()(const operations::Send& call) const {
+    std::vector<at::Tensor> tensors{bytes_of(call.tensor)};
+    return {{route_.backend.send(tensors, call.destination, call.tag)}, nullptr};
+  }
+  Started operator()(const operations::Recv& call) const {
+    std::vector<at::Tensor> tensors{bytes_of(call.tensor)};
+    return {{route_.backend.recv(tensors, call.source, call.tag)}, nullptr};
+  }
+  // The store has it (monitored_barrier.h), and nothing is left for a backend.
+  Started operator()(const operations::MonitoredBarrier&) const { return {}; }
+
+ private:
+  const Route& route_;
+};
+
+}  // namespace
+
+at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.detach().view({-1}).view(at::kByte); }
+
+Started start_on(const Route& route, const Operation& operation) {
+  return std::visit(StartOn(route), operation);
 }
 
 }  // namespace deepspeed::comm

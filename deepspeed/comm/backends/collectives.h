@@ -12,7 +12,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "deepspeed/comm/backends/direct_exchange.h"
-#include "deepspeed/comm/group/process_group.h"
+#include "deepspeed/comm/group/operation.h"
 
 namespace deepspeed::comm {
 
@@ -35,13 +35,7 @@ struct Route {
 /// dtype so.
 at::Tensor bytes_of(const at::Tensor& tensor);
 
-Started all_reduce_on(const Route& route, const at::Tensor& tensor, ReduceOp op);
-Started broadcast_on(const Route& route, const at::Tensor& tensor, int root);
-Started all_gather_on(const Route& route, const at::Tensor& output, const at::Tensor& input);
-Started reduce_scatter_on(const Route& route, const at::Tensor& output, const at::Tensor& input, ReduceOp op);
-/// owned: an interval of elements a rank.
-Started reduce_to_owners_on(const Route& route, const at::Tensor& tensor, const std::vector<Interval>& owned);
-Started barrier_on(const Route& route);
-Started all_to_all_on(const Route& route, const at::Tensor& output, const at::Tensor& input);
+/// Starts what the backend does for the operation.
+Started start_on(const Route& route, const Operation& operation);
 
 }  // namespace deepspeed::comm

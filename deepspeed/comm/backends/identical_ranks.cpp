@@ -17,72 +17,71 @@ void reduce_with_copies(const at::Tensor& tensor, ReduceOp op, int size) {
   if (op == ReduceOp::kBxor && size % 2 == 0) tensor.zero_();
 }
 
-}  // namespace
+// Does each operation on this rank's tensors.
+class OnOneRank {
+ public:
+  explicit OnOneRank(const GroupDescription& group) : group_(group) {}
 
-at::Tensor IdenticalRanksGroup::block_of_this_rank(const at::Tensor& whole) const {
-  const auto block = whole.numel() / description().size();
-  return whole.view({-1}).narrow(0, description().rank * block, block);
-}
-
-Work IdenticalRanksGroup::start_all_reduce(const at::Tensor& tensor, ReduceOp op) {
-  c10::NoGradGuard no_grad;
-  reduce_with_copies(tensor, op, description().size());
-  return finished_work();
-}
-
-Work IdenticalRanksGroup::start_broadcast(const at::Tensor&, int) { return finished_work(); }
-
-Work IdenticalRanksGroup::start_all_gather(const at::Tensor& output, const at::Tensor& input) {
-  c10::NoGradGuard no_grad;
-  const auto blocks = output.view({description().size(), -1});
-  // The input may be a block of the output: then that one copies onto itself.
-  for (int i = 0; i < description().size(); ++i) {
-    const auto block = blocks.select(0, i);
-    if (block.const_data_ptr() != input.const_data_ptr()) block.copy_(input.view({-1}));
+  void operator()(const operations::AllReduce& call) const {
+    reduce_with_copies(call.tensor, call.op, group_.size());
   }
-  return finished_work();
-}
 
-Work IdenticalRanksGroup::start_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
-                                               ReduceOp op) {
-  c10::NoGradGuard no_grad;
-  const auto block = block_of_this_rank(input);
-  if (block.const_data_ptr() != output.const_data_ptr()) output.view({-1}).copy_(block);
-  reduce_with_copies(output, op, description().size());
-  return finished_work();
-}
+  void operator()(const operations::Broadcast&) const {}
 
-Work IdenticalRanksGroup::start_reduce_to_owners(const at::Tensor& tensor,
-                                                 const std::vector<Interval>& owned) {
-  c10::NoGradGuard no_grad;
-  const Interval own = owned.at(description().rank);
-  if (own.empty()) return finished_work();
-  reduce_with_copies(tensor.detach().view({-1}).narrow(0, own.begin, own.numel()), ReduceOp::kSum,
-                     description().size());
-  return finished_work();
-}
+  void operator()(const operations::AllGather& call) const { repeat(call.output, call.input); }
 
-Work IdenticalRanksGroup::start_all_to_all(const at::Tensor& output, const at::Tensor& input) {
-  return start_all_gather(output, block_of_this_rank(input).clone());
-}
+  void operator()(const operations::ReduceScatter& call) const {
+    const auto block = block_of_this_rank(call.input);
+    if (block.const_data_ptr() != call.output.const_data_ptr()) call.output.view({-1}).copy_(block);
+    reduce_with_copies(call.output, call.op, group_.size());
+  }
 
-void IdenticalRanksGroup::check_peer(const char* call) const {
-  if (description().size() == 1) {
-    raise<UsageError>("comm", call, " of group '", description().name,
+  void operator()(const operations::ReduceToOwners& call) const {
+    const Interval own = call.owned.at(group_.rank);
+    if (own.empty()) return;
+    reduce_with_copies(call.tensor.detach().view({-1}).narrow(0, own.begin, own.numel()), ReduceOp::kSum,
+                       group_.size());
+  }
+
+  void operator()(const operations::AllToAll& call) const {
+    repeat(call.output, block_of_this_rank(call.input).clone());
+  }
+
+  void operator()(const operations::Send& call) const { check_peer(call.kName); }
+  void operator()(const operations::Recv& call) const { check_peer(call.kName); }
+  void operator()(const operations::Barrier&) const {}
+  void operator()(const operations::MonitoredBarrier&) const {}
+
+ private:
+  at::Tensor block_of_this_rank(const at::Tensor& whole) const {
+    const auto block = whole.numel() / group_.size();
+    return whole.view({-1}).narrow(0, group_.rank * block, block);
+  }
+
+  // The input may be a block of the output: then that one stays as it is.
+  void repeat(const at::Tensor& output, const at::Tensor& input) const {
+    const auto blocks = output.view({group_.size(), -1});
+    for (int i = 0; i < group_.size(); ++i) {
+      const auto block = blocks.select(0, i);
+      if (block.const_data_ptr() != input.const_data_ptr()) block.copy_(input.view({-1}));
+    }
+  }
+
+  void check_peer(const char* call) const {
+    if (group_.size() > 1) return;
+    raise<UsageError>("comm", call, " of group '", group_.name,
                       "': the group has one rank, and a rank cannot ", call, " to itself");
   }
-}
 
-Work IdenticalRanksGroup::start_send(const at::Tensor&, int, int) {
-  check_peer("send");
+  const GroupDescription& group_;
+};
+
+}  // namespace
+
+Work IdenticalRanksGroup::run(const Operation& operation, const Caller&) {
+  const c10::NoGradGuard no_grad;
+  std::visit(OnOneRank(description()), operation);
   return finished_work();
 }
-
-Work IdenticalRanksGroup::start_recv(const at::Tensor&, int, int) {
-  check_peer("recv");
-  return finished_work();
-}
-
-Work IdenticalRanksGroup::start_barrier() { return finished_work(); }
 
 }  // namespace deepspeed::comm

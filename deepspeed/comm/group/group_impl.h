@@ -40,7 +40,6 @@ struct Caller {
   std::shared_ptr<const HeldValues> held;
 };
 
-/// The arguments were checked by the handle: dense, contiguous, sizes and ranks that fit.
 class ProcessGroup::Impl {
  public:
   explicit Impl(GroupDescription description) : description_(std::move(description)) {}
@@ -49,29 +48,11 @@ class ProcessGroup::Impl {
   Impl& operator=(const Impl&) = delete;
 
   const GroupDescription& description() const { return description_; }
-  /// Says whose call the next collective is that this thread starts.
-  static void set_caller(Caller caller) { current_caller() = std::move(caller); }
-  static const Caller& caller() { return current_caller(); }
   virtual c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const = 0;
-
-  virtual Work start_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
-  virtual Work start_broadcast(const at::Tensor& tensor, int root) = 0;
-  virtual Work start_all_gather(const at::Tensor& output, const at::Tensor& input) = 0;
-  virtual Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) = 0;
-  virtual Work start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) = 0;
-  virtual Work start_all_to_all(const at::Tensor& output, const at::Tensor& input) = 0;
-  virtual Work start_send(const at::Tensor& tensor, int destination, int tag) = 0;
-  virtual Work start_recv(const at::Tensor& tensor, int source, int tag) = 0;
-  virtual Work start_barrier() = 0;
-  virtual void monitored_barrier(std::chrono::milliseconds timeout, bool wait_all_ranks) = 0;
+  /// The handle has checked the arguments: dense, contiguous, with elements, sizes and ranks that fit.
+  virtual Work start(const Operation& operation, const Caller& caller) = 0;
 
  private:
-  // One a thread, since several may use a group at the same time.
-  static Caller& current_caller() {
-    thread_local Caller caller;
-    return caller;
-  }
-
   GroupDescription description_;
 };
 

@@ -22,6 +22,8 @@ class ProcessGroup;
 
 namespace deepspeed::comm {
 
+struct Operation;
+
 /// kAvg divides the sum by the number of ranks: floating types alone, 16-bit ones are summed in fp32. The
 /// bitwise ones take integers, over Gloo alone.
 enum class ReduceOp { kSum, kMax, kMin, kProduct, kAvg, kBand, kBor, kBxor };
@@ -109,6 +111,9 @@ class ProcessGroup {
   void monitored_barrier(std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
                          bool wait_all_ranks = false) const;
 
+  /// Any of these as a value (operation.h), for what stands between a caller and a group.
+  Work start(const Operation& operation) const;
+
   /// One number of every rank, in rank order.
   std::vector<double> all_gather_scalar(double value) const;
   double all_reduce_scalar(double value, ReduceOp op = ReduceOp::kSum) const;
@@ -118,9 +123,6 @@ class ProcessGroup {
   std::vector<std::string> all_gather_text(const std::string& text) const;
 
  private:
-  /// The implementation, told where its caller is and what it holds. Throws UsageError for an empty handle.
-  Impl& enter() const;
-
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<const std::atomic<int64_t>> position_;
   std::shared_ptr<const CurrentValues> values_;

@@ -5,6 +5,50 @@
 #include "deepspeed/base/hash.h"
 
 namespace deepspeed::comm {
+namespace {
+
+const char* name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kMax:
+      return "max";
+    case ReduceOp::kMin:
+      return "min";
+    case ReduceOp::kProduct:
+      return "product";
+    case ReduceOp::kAvg:
+      return "average";
+    case ReduceOp::kBand:
+      return "bitwise and";
+    case ReduceOp::kBor:
+      return "bitwise or";
+    case ReduceOp::kBxor:
+      return "bitwise xor";
+    case ReduceOp::kSum:
+      break;
+  }
+  return "sum";
+}
+
+}  // namespace
+
+CollectiveCall call_of(const Operation& operation) {
+  return std::visit(
+      [](const auto& arguments) {
+        CollectiveCall call{.collective = arguments.kName};
+        const auto set_tensor = [&](const at::Tensor& tensor) {
+          call.dtype = tensor.scalar_type();
+          call.numel = tensor.numel();
+        };
+        if constexpr (requires { arguments.tensor; }) set_tensor(arguments.tensor);
+        if constexpr (requires { arguments.input; }) set_tensor(arguments.input);
+        if constexpr (requires { arguments.op; }) call.op = name_of(arguments.op);
+        if constexpr (requires { arguments.owned; }) call.op = name_of(ReduceOp::kSum);
+        if constexpr (requires { arguments.root; }) call.root = arguments.root;
+        return call;
+      },
+      operation);
+}
+
 std::string describe(const CollectiveCall& call, uint64_t number) {
   std::ostringstream out;
   out << call.collective << " #" << number;

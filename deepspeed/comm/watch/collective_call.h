@@ -8,6 +8,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "deepspeed/comm/group/held_values.h"
+#include "deepspeed/comm/group/operation.h"
 
 namespace deepspeed::comm {
 
@@ -23,6 +24,9 @@ struct CollectiveCall {
 
   uint64_t held_hash() const { return held ? held->hash : 0; }
 };
+
+/// The part of a collective that lies in its arguments.
+CollectiveCall call_of(const Operation& operation);
 
 /// "all_reduce #42 (sum of 1024 Float, micro step 7)"; `number` counts the group's calls from 1.
 std::string describe(const CollectiveCall& call, uint64_t number);

@@ -1,0 +1,20 @@
+// The base of the groups of all backends: the one place where an operation starts. Internal to this folder.
+#pragma once
+
+#include "deepspeed/comm/group/group_impl.h"
+#include "deepspeed/comm/group/operation.h"
+
+namespace deepspeed::comm {
+
+/// A backend writes run(); who listens (observer.h) is told of each call here.
+class ObservedGroup : public ProcessGroup::Impl {
+ public:
+  using Impl::Impl;
+  Work start(const Operation& operation, const Caller& caller) final;
+
+ protected:
+  /// Starts the operation. `caller` tells where the call comes from.
+  virtual Work run(const Operation& operation, const Caller& caller) = 0;
+};
+
+}  // namespace deepspeed::comm

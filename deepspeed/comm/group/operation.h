@@ -1,0 +1,93 @@
+// What a group is asked to do, as a value: a backend is one function over these in place of one for each.
+// Internal to this folder.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/base/interval.h"
+#include "deepspeed/comm/group/process_group.h"
+
+namespace deepspeed::comm {
+
+struct GroupDescription;
+
+/// The functions start_...() of ProcessGroup, with their arguments. kName is how errors call them.
+namespace operations {
+struct AllReduce {
+  static constexpr const char* kName = "all_reduce";
+  at::Tensor tensor;
+  ReduceOp op;
+};
+struct Broadcast {
+  static constexpr const char* kName = "broadcast";
+  at::Tensor tensor;
+  int root;
+};
+struct AllGather {
+  static constexpr const char* kName = "all_gather";
+  at::Tensor output;
+  at::Tensor input;
+};
+struct ReduceScatter {
+  static constexpr const char* kName = "reduce_scatter";
+  at::Tensor output;
+  at::Tensor input;
+  ReduceOp op;
+};
+struct ReduceToOwners {
+  static constexpr const char* kName = "reduce_to_owners";
+  at::Tensor tensor;
+  std::vector<Interval> owned;
+};
+struct AllToAll {
+  static constexpr const char* kName = "all_to_all";
+  at::Tensor output;
+  at::Tensor input;
+};
+struct Send {
+  static constexpr const char* kName = "send";
+  at::Tensor tensor;
+  int destination;
+  int tag;
+};
+struct Recv {
+  static constexpr const char* kName = "recv";
+  at::Tensor tensor;
+  int source;
+  int tag;
+};
+struct Barrier {
+  static constexpr const char* kName = "barrier";
+};
+/// It is done when it was started: the store says who is missing only to a rank that waits.
+struct MonitoredBarrier {
+  static constexpr const char* kName = "monitored_barrier";
+  std::chrono::milliseconds timeout;
+  bool wait_all_ranks;
+};
+}  // namespace operations
+
+/// One of them; std::visit() takes it.
+struct Operation
+    : std::variant<operations::AllReduce, operations::Broadcast, operations::AllGather,
+                   operations::ReduceScatter, operations::ReduceToOwners, operations::AllToAll,
+                   operations::Send, operations::Recv, operations::Barrier, operations::MonitoredBarrier> {
+  using variant::variant;
+};
+
+const char* name_of(const Operation& operation);
+
+/// The tensor that all ranks' parts make up, or the message; undefined where there is none. Of the two of
+/// all_to_all, which are of one size, the output.
+at::Tensor whole_tensor_of(const Operation& operation);
+
+/// Throws UsageError for tensors that are not dense and contiguous, sizes, dtypes and devices that do not fit
+/// each other, and ranks, tags and intervals out of range.
+void check_arguments(const Operation& operation, const GroupDescription& group);
+
+}  // namespace deepspeed::comm
