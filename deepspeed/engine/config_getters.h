@@ -13,7 +13,7 @@ namespace deepspeed {
 
 /// Defaults and resolved batch sizes included. A feature that does not exist yet reads as off: a config that
 /// switches it on is refused.
-class ConfigGetters {
+class ConfigGetters : public config::ZeroGetters<ConfigGetters> {
  public:
   const config::DeepSpeedConfig& config() const { return config_; }
 
@@ -73,70 +73,9 @@ class ConfigGetters {
   std::optional<std::string> scheduler_name() const { return name_of(config_.scheduler); }
   Json scheduler_params() const { return params_of(config_.scheduler); }
 
-  // --- ZeRO ---
-  int zero_optimization_stage() const { return static_cast<int>(config_.zero_optimization.stage); }
-  bool zero_optimization() const { return zero_optimization_stage() > 0; }
-  bool zero_optimization_partition_gradients() const { return zero_optimization_stage() >= 2; }
-  bool zero_optimization_partition_weights() const { return zero_optimization_stage() >= 3; }
+  // --- ZeRO; the keys of zero_optimization: config::ZeroGetters ---
   bool zero_allow_untested_optimizer() const { return config_.zero_allow_untested_optimizer; }
   bool zero_force_ds_cpu_optimizer() const { return config_.zero_force_ds_cpu_optimizer; }
-  bool zero_reduce_scatter() const { return config_.zero_optimization.reduce_scatter; }
-  bool zero_overlap_comm() const {
-    return config_.zero_optimization.overlap_comm.value_or(zero_optimization_stage() == 3);
-  }
-  int64_t zero_reduce_bucket_size() const { return config_.zero_optimization.reduce_bucket_size; }
-  bool zero_multi_rank_bucket_allreduce() const {
-    return config_.zero_optimization.use_multi_rank_bucket_allreduce;
-  }
-  bool zero_allgather_partitions() const { return config_.zero_optimization.allgather_partitions; }
-  int64_t zero_allgather_bucket_size() const { return config_.zero_optimization.allgather_bucket_size; }
-  bool zero_contiguous_gradients() const { return config_.zero_optimization.contiguous_gradients; }
-  bool zero_round_robin_gradients() const { return config_.zero_optimization.round_robin_gradients; }
-  bool zero_ignore_unused_parameters() const { return config_.zero_optimization.ignore_unused_parameters; }
-  bool zero_legacy_stage1() const { return config_.zero_optimization.legacy_stage1; }
-  bool zero_load_from_fp32_weights() const { return config_.zero_optimization.load_from_fp32_weights; }
-  bool zero_allgather_sequential() const { return config_.zero_optimization.stage3_allgather_sequential; }
-  bool zero_log_trace_cache_warnings() const { return config_.zero_optimization.log_trace_cache_warnings; }
-  bool zero_save_muon_momentum_buffer_in_memory() const {
-    return config_.zero_optimization.save_muon_momentum_buffer_in_memory;
-  }
-  bool is_sanity_checks_enabled() const { return config_.zero_optimization.enable_sanity_checks; }
-  bool zero_elastic_checkpoint() const { return config_.zero_optimization.elastic_checkpoint; }
-  const config::OffloadOptimizerConfig& zero_offload_optimizer() const {
-    return config_.zero_optimization.offload_optimizer;
-  }
-  const config::OffloadParamConfig& zero_offload_param() const {
-    return config_.zero_optimization.offload_param;
-  }
-  bool zero_cpu_offload() const { return zero_offload_optimizer().device == "cpu"; }
-  bool zero_use_cpu_optimizer() const { return zero_offload_optimizer().device != "none"; }
-  bool zero_nvme_offload_optimizer() const { return zero_offload_optimizer().device == "nvme"; }
-  bool super_offload() const { return zero_offload_optimizer().super_offload; }
-  double cpuadam_cores_perc() const { return zero_offload_optimizer().cpuadam_cores_perc; }
-  double zero_partial_offload() const { return zero_offload_optimizer().ratio; }
-  int64_t zero_sub_group_size() const { return config_.zero_optimization.sub_group_size; }
-  int64_t zero_prefetch_bucket_size() const { return config_.zero_optimization.stage3_prefetch_bucket_size; }
-  int64_t zero_param_persistence_threshold() const {
-    return config_.zero_optimization.stage3_param_persistence_threshold;
-  }
-  int64_t zero_model_persistence_threshold() const {
-    return config_.zero_optimization.stage3_model_persistence_threshold;
-  }
-  int64_t zero_max_live_parameters() const { return config_.zero_optimization.stage3_max_live_parameters; }
-  int64_t zero_max_reuse_distance() const { return config_.zero_optimization.stage3_max_reuse_distance; }
-  int64_t zero_module_granularity_threshold() const {
-    return config_.zero_optimization.stage3_module_granularity_threshold;
-  }
-  bool zero_gather_16bit_weights_on_model_save() const {
-    return config_.zero_optimization.stage3_gather_16bit_weights_on_model_save;
-  }
-  int64_t zero_hpz_partition_size() const { return config_.zero_optimization.zero_hpz_partition_size; }
-  bool zero_quantized_weights() const { return config_.zero_optimization.zero_quantized_weights; }
-  bool zero_quantized_gradients() const { return config_.zero_optimization.zero_quantized_gradients; }
-  bool zero_quantized_nontrainable_weights() const {
-    return config_.zero_optimization.zero_quantized_nontrainable_weights;
-  }
-  int64_t mics_shard_size() const { return config_.zero_optimization.mics_shard_size; }
 
   // --- checkpoints ---
   bool checkpoint_tag_validation_enabled() const { return config_.checkpoint.tag_validation != "Ignore"; }

@@ -102,7 +102,7 @@ class EstimatedRank {
     add_stepped(owned - offloaded, ParamHome::kDevice, master_bytes(/*is_offloaded=*/false, dtype),
                 state_bytes);
     add_stepped(offloaded, away, master_bytes(/*is_offloaded=*/true, dtype), state_bytes);
-    if (options_.offload.super_offload && dtype_ != at::kFloat && !options_.writes_over_gradients(dtype_))
+    if (options_.update.offload.super_offload && dtype_ != at::kFloat && !writes_over_gradients())
       add(ParamHome::kHost, offloaded * bytes_of(dtype_), &MemoryBytes::swap_buffers);
   }
 
@@ -121,7 +121,8 @@ class EstimatedRank {
   static ZeroOptions options_of(const config::DeepSpeedConfig& config, int world_size, bool on_cpu) {
     ZeroOptions options = zero_options(config, world_size);
     const at::DeviceType device = on_cpu ? at::kCPU : at::kCUDA;
-    options.offload = optimizer_offload(config, /*rank=*/0, autocast_dtype(config.torch_autocast, device));
+    options.update.offload =
+        optimizer_offload(config, /*rank=*/0, autocast_dtype(config.torch_autocast, device));
     return options;
   }
 
@@ -143,9 +144,16 @@ class EstimatedRank {
   }
 
   void add_gradients(int64_t numel, at::ScalarType dtype) {
-    const at::ScalarType kept = dtype == at::kDouble ? dtype : options_.accumulation_dtype.value_or(dtype);
-    add(options_.keeps_gradients_on_host() ? ParamHome::kHost : ParamHome::kDevice, numel * bytes_of(kept),
+    const at::ScalarType kept =
+        dtype == at::kDouble ? dtype : options_.gradients.accumulation_dtype.value_or(dtype);
+    add(keeps_gradients_on_host() ? ParamHome::kHost : ParamHome::kDevice, numel * bytes_of(kept),
         &MemoryBytes::gradients);
+  }
+
+  bool keeps_gradients_on_host() const { return zero_.stage >= 2 && options_.update.offload.takes_all(); }
+  bool writes_over_gradients() const {
+    return keeps_gradients_on_host() && !options_.update.check_overflow &&
+           options_.gradients.accumulation_dtype.value_or(dtype_) == dtype_;
   }
 
   /// Masters and states of elements that are stepped together.
@@ -157,13 +165,16 @@ class EstimatedRank {
   /// Of an element. A model in fp32 has masters where its weights do not lie where they are stepped.
   int64_t master_bytes(bool is_offloaded, at::ScalarType dtype) const {
     const bool steps_on_host = is_offloaded || on_cpu_;
-    const bool waits = options_.offload.super_offload && is_offloaded;
+    const bool waits = options_.update.offload.super_offload && is_offloaded;
     const bool lies_there = home_.place == ParamHome::kHost     ? steps_on_host
                             : home_.place == ParamHome::kDevice ? !is_offloaded || on_cpu_
                                                                 : false;
-    const bool has_masters = dtype_ == at::kFloat ? !lies_there || waits : !options_.sixteen_bit_masters;
+    const bool has_masters =
+        dtype_ == at::kFloat ? !lies_there || waits : !options_.update.sixteen_bit_masters;
     if (!has_masters) return 0;
-    return bytes_of(options_.split_masters ? at::kShort : dtype == at::kDouble ? at::kDouble : at::kFloat);
+    return bytes_of(options_.update.split_masters ? at::kShort
+                    : dtype == at::kDouble        ? at::kDouble
+                                                  : at::kFloat);
   }
 
   const config::ZeroConfig& zero_;

@@ -7,7 +7,6 @@
 #include "deepspeed/config/config.h"
 #include "deepspeed/config/rules.h"
 #include "deepspeed/device/accelerator/current_device.h"
-#include "deepspeed/zero/access/gather_pool_options.h"
 #include "deepspeed/zero/construction/construction.h"
 #include "deepspeed/zero/construction/construction_mode.h"
 #include "deepspeed/zero/params/memory_overlap.h"
@@ -115,7 +114,7 @@ void Init::start(const InitArguments& arguments) {
           "it whole");
     }
     if (!options.dtype) options.dtype = dtype_of(config);
-    options.pool = gather_pool_options(config.zero_optimization);
+    options.pool.keys = config.zero_optimization;
   }
   set_offload(config, arguments, group.size());
   options.home =

@@ -24,13 +24,11 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
   check_options();
   on_all_ranks("offloading the optimizer", [&] {
     const c10::NoGradGuard no_grad;
-    slices_ = std::make_unique<StepSlices>(*store_, *optimizer_, group_, slices_options());
+    slices_ = std::make_unique<StepSlices>(*store_, *optimizer_, group_, options_.update,
+                                           options_.gradients.accumulation_dtype);
   });
-  ReducerOptions reducer = reducer_options();
-  for (size_t index = 0; index < store_->groups().size(); ++index) reducer.owned.push_back(owned(index));
-  reducer_ = options_.stage >= 2 ? make_partitioned_gradients(*store_, group_, reducer)
-                                 : make_full_gradients(*store_, group_, reducer);
-  if (options_.offload.super_offload) {
+  reducer_ = make_reducer();
+  if (options_.update.offload.super_offload) {
     reducer_->on_final([this](const OwnedPart& part) {
       const c10::NoGradGuard no_grad;
       slices_->step_ahead(*reducer_, part, 1.0 / scaler_->scale());
@@ -39,38 +37,30 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
   hooks_ = std::make_unique<GradHooks>(*store_, *reducer_);
 }
 
-StepSlicesOptions ZeroOptimizer::slices_options() const {
-  StepSlicesOptions slices;
-  slices.stage = options_.stage;
-  slices.sixteen_bit_masters = options_.sixteen_bit_masters;
-  slices.split_masters = options_.split_masters;
-  slices.offload = options_.offload;
-  slices.check_overflow = options_.check_overflow;
-  slices.writes_over_gradients = options_.writes_over_gradients(store_->dtype());
-  return slices;
+std::unique_ptr<GradReducer> ZeroOptimizer::make_reducer() {
+  SumUse use;
+  for (size_t index = 0; index < store_->groups().size(); ++index) use.owned.push_back(owned(index));
+  use.offload = options_.update.offload;
+  use.trace_non_finite = options_.update.check_overflow;
+  const auto make = store_->partitions_gradients() ? make_partitioned_gradients : make_full_gradients;
+  return make(*store_, group_, options_.gradients, std::move(use));
 }
 
 void ZeroOptimizer::check_options() const {
   constexpr const char* kWhere = "zero.optimizer";
-  if (options_.stage < 0 || options_.stage > 3)
-    raise<UsageError>(kWhere, "stage ", options_.stage, ", expected 0 to 3");
-  const bool is_sharded = !store_->groups().empty() && store_->shards(0) != nullptr;
-  if (is_sharded != (options_.stage == 3)) {
-    raise<UsageError>(kWhere, "stage ", options_.stage, " with parameters that are ",
-                      is_sharded ? "" : "not ", "partitioned, which stage 3 alone is for");
-  }
-  if (options_.stage > 0 && !optimizer_->steps_cut_parameters()) {
+  if (store_->partitions_states() && !optimizer_->steps_cut_parameters()) {
     raise<UsageError>(kWhere, "optimizer ", optimizer_->name(), " needs whole parameters, which ZeRO stage ",
-                      options_.stage, " cuts; use stage 0");
+                      stage(), " cuts; use stage 0");
   }
-  if (options_.sixteen_bit_masters && store_->dtype() == at::kFloat)
+  if (options_.update.sixteen_bit_masters && store_->dtype() == at::kFloat)
     raise<UsageError>(kWhere, "16-bit masters of a model in fp32; enable fp16 or bf16");
-  if (options_.split_masters && (store_->dtype() != at::kBFloat16 || options_.sixteen_bit_masters)) {
+  if (options_.update.split_masters &&
+      (store_->dtype() != at::kBFloat16 || options_.update.sixteen_bit_masters)) {
     raise<UsageError>(kWhere, "split masters of a model in ", store_->dtype(),
-                      options_.sixteen_bit_masters ? " with 16-bit masters" : "",
+                      options_.update.sixteen_bit_masters ? " with 16-bit masters" : "",
                       ", expected one in BFloat16 with fp32 masters");
   }
-  if (options_.split_masters && !optimizer_->steps_split_masters()) {
+  if (options_.update.split_masters && !optimizer_->steps_split_masters()) {
     raise<UsageError>(kWhere, "split masters with optimizer ", optimizer_->name(),
                       ", expected Adam or AdamW, without amsgrad");
   }
@@ -84,27 +74,28 @@ void ZeroOptimizer::check_options() const {
 }
 
 void ZeroOptimizer::check_offload() const {
-  if (!options_.offload.is_on()) return;
+  if (!options_.update.offload.is_on()) return;
   constexpr const char* kWhere = "zero.optimizer";
-  if (options_.stage == 0) raise<UsageError>(kWhere, "offloading at stage 0, expected stage 1, 2 or 3");
-  if (options_.offload.ratio != 1.0 && options_.stage != 3) {
-    raise<UsageError>(kWhere, "offloading of a part, ", options_.offload.ratio, ", at stage ", options_.stage,
+  if (!store_->partitions_states())
+    raise<UsageError>(kWhere, "offloading at stage 0, expected stage 1, 2 or 3");
+  if (options_.update.offload.ratio != 1.0 && !store_->partitions_parameters()) {
+    raise<UsageError>(kWhere, "offloading of a part, ", options_.update.offload.ratio, ", at stage ", stage(),
                       ", expected stage 3");
   }
   check_super_offload();
 }
 
 void ZeroOptimizer::check_super_offload() const {
-  if (!options_.offload.super_offload) return;
+  if (!options_.update.offload.super_offload) return;
   constexpr const char* kWhere = "zero.super_offload";
-  if (options_.stage < 2 || options_.offload.device != OffloadDevice::kCpu ||
+  if (!store_->partitions_gradients() || options_.update.offload.device != OffloadDevice::kCpu ||
       store_->home() == ParamHome::kDisk) {
-    raise<UsageError>(kWhere, "at stage ", options_.stage,
+    raise<UsageError>(kWhere, "at stage ", stage(),
                       ", expected stage 2 or 3, with the optimizer offloaded to the CPU and no parameters on "
                       "a disk");
   }
-  if (options_.gradient_clipping > 0.0) {
-    raise<UsageError>(kWhere, "with clipping to ", options_.gradient_clipping,
+  if (options_.update.gradient_clipping > 0.0) {
+    raise<UsageError>(kWhere, "with clipping to ", options_.update.gradient_clipping,
                       ", whose norm is known after backward alone, expected 0");
   }
   if (store_->has_doubles()) {
@@ -115,34 +106,11 @@ void ZeroOptimizer::check_super_offload() const {
     raise<UsageError>(kWhere, "with optimizer ", optimizer_->name(),
                       ", expected Adam or AdamW, without amsgrad");
   }
-  if (options_.check_overflow && (!optimizer_->takes_steps_back() || options_.sixteen_bit_masters)) {
+  if (options_.update.check_overflow &&
+      (!optimizer_->takes_steps_back() || options_.update.sixteen_bit_masters)) {
     raise<UsageError>(kWhere, "with an overflow check, after which a step is taken back, and states of 16 ",
                       "bits, which hold too little for that; set bf16.check_grad_overflow to false");
   }
-}
-
-ReducerOptions ZeroOptimizer::reducer_options() const {
-  ReducerOptions reducer;
-  reducer.bucket_numel = options_.reduce_bucket_numel;
-  reducer.overlap = options_.overlap_comm;
-  reducer.contiguous = options_.contiguous_gradients;
-  reducer.owners_together = options_.multi_rank_buckets;
-  reducer.allow_unused = options_.ignore_unused_parameters;
-  reducer.to_owners = options_.stage > 0 && options_.reduce_scatter;
-  // A gradient of another dtype than its parameter's cannot be shown as its grad.
-  const bool same_dtype = options_.accumulation_dtype.value_or(store_->dtype()) == store_->dtype();
-  reducer.keep_param_grads = options_.stage == 0 && same_dtype;
-  reducer.keep_on_host = options_.keeps_gradients_on_host();
-  reducer.pin_memory = options_.offload.pin_memory;
-  reducer.copies_to_host = options_.offload.always_copies;
-  reducer.trace_non_finite = options_.check_overflow;
-  reducer.communication_dtype = options_.communication_dtype;
-  reducer.param_communication_dtypes = options_.param_communication_dtypes;
-  reducer.by_rows = options_.by_rows;
-  reducer.units = options_.units;
-  reducer.accumulation_dtype = options_.accumulation_dtype;
-  reducer.averaging = options_.averaging;
-  return reducer;
 }
 
 ZeroOptimizer::~ZeroOptimizer() = default;
@@ -162,7 +130,7 @@ void ZeroOptimizer::read_state(size_t group, const Interval& part, const VisitSl
 }
 
 bool ZeroOptimizer::makes_fp32_masters() const {
-  return options_.split_masters || options_.sixteen_bit_masters;
+  return options_.update.split_masters || options_.update.sixteen_bit_masters;
 }
 
 GroupState ZeroOptimizer::states_beside_masters(size_t group, const Interval& part) const {
@@ -193,7 +161,7 @@ void ZeroOptimizer::on_all_ranks(const char* what, const std::function<void()>& 
 }
 
 bool ZeroOptimizer::uses_disk() const {
-  return options_.offload.device == OffloadDevice::kNvme || store_->home() == ParamHome::kDisk;
+  return options_.update.offload.device == OffloadDevice::kNvme || store_->home() == ParamHome::kDisk;
 }
 
 void ZeroOptimizer::check_no_step_has_begun() const {
@@ -220,8 +188,8 @@ void ZeroOptimizer::check_undamaged() const {
 
 // In fp32 at stage 0 without clipping nobody needs the norm, and DeepSpeed has none to give.
 bool ZeroOptimizer::norm_is_wanted() const {
-  return options_.gradient_clipping > 0.0 || options_.check_overflow || options_.stage > 0 ||
-         store_->dtype() != at::kFloat;
+  return options_.update.gradient_clipping > 0.0 || options_.update.check_overflow ||
+         store_->partitions_states() || store_->dtype() != at::kFloat;
 }
 
 at::Tensor ZeroOptimizer::sum_of_squares() const {
@@ -230,7 +198,7 @@ at::Tensor ZeroOptimizer::sum_of_squares() const {
   for (size_t index = 0; index < store_->groups().size(); ++index)
     slices_->add_squares(*reducer_, index, sum);
   // What is not finite on one rank stays so in the sum.
-  if (options_.stage > 0 && group_.size() > 1) group_.all_reduce(sum);
+  if (store_->partitions_states() && group_.size() > 1) group_.all_reduce(sum);
   return sum;
 }
 
@@ -314,7 +282,7 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   if (slices_->has_begun()) {
     note_damage_of(step_number, [&] {
       slices_->check_unchanged_since_begin();
-      if (options_.check_overflow) slices_->settle();
+      if (options_.update.check_overflow) slices_->settle();
     });
   } else {
     slices_->note_written_shards();
@@ -324,22 +292,22 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   const double scale = scaler_->scale();
   double gradient_scale = 1.0 / scale;
   // A step on the host that does not depend on the norm begins before the last gradients are there.
-  const bool norm_comes_first =
-      options_.gradient_clipping > 0.0 || options_.check_overflow || !options_.offload.is_on();
+  const bool norm_comes_first = options_.update.gradient_clipping > 0.0 || options_.update.check_overflow ||
+                                !options_.update.offload.is_on();
   const auto take_norm = [&] {
     if (norm_is_wanted()) result.grad_norm.emplace(sum_of_squares(), scale);
   };
   if (norm_comes_first) take_norm();
-  if (options_.check_overflow && !result.grad_norm->is_finite()) {
+  if (options_.update.check_overflow && !result.grad_norm->is_finite()) {
     if (slices_->has_begun())
       note_damage_of(step_number, [&] { slices_->take_back(*reducer_, gradient_scale); });
     skip_step(step_number);
     return {};
   }
   // Against a norm that is not finite there is nothing to clip.
-  if (options_.gradient_clipping > 0.0 && result.grad_norm->is_finite()) {
-    gradient_scale =
-        precision::combined_gradient_scale(result.grad_norm->of_scaled(), scale, options_.gradient_clipping);
+  if (options_.update.gradient_clipping > 0.0 && result.grad_norm->is_finite()) {
+    gradient_scale = precision::combined_gradient_scale(result.grad_norm->of_scaled(), scale,
+                                                        options_.update.gradient_clipping);
   }
   step_slices(step_number, gradient_scale);
   if (!norm_comes_first) take_norm();
@@ -356,8 +324,8 @@ void ZeroOptimizer::zero_grad() {
 }
 
 void ZeroOptimizer::gather_parameters() {
-  if (options_.stage == 0) return;
-  if (options_.stage == 3) return store_->shards_changed();
+  if (!store_->partitions_states()) return;
+  if (store_->partitions_parameters()) return store_->shards_changed();
   for (const StoredGroup& stored : store_->groups()) {
     gather_partitions(group_, stored.flat, stored.layout, options_.gather);
   }
@@ -378,7 +346,7 @@ MemoryBytes ZeroOptimizer::memory() const {
 void ZeroOptimizer::publish_masters() {
   const c10::NoGradGuard no_grad;
   check_whole();
-  if (has_master_weights() || options_.offload.is_on() || store_->home() != ParamHome::kDevice)
+  if (has_master_weights() || options_.update.offload.is_on() || store_->home() != ParamHome::kDevice)
     on_all_ranks("reading the master weights", [&] { slices_->write_weights(); });
   gather_parameters();
 }

@@ -24,38 +24,16 @@
 #include "deepspeed/zero/update/partition_gather.h"
 #include "deepspeed/zero/update/state_slice.h"
 #include "deepspeed/zero/update/step_agreement.h"
+#include "deepspeed/zero/update/step_options.h"
 #include "deepspeed/zero/update/step_slices.h"
 
 namespace deepspeed::zero {
 
+/// What each part of ZeRO is given; the stage is the store's.
 struct ZeroOptions {
-  int stage = 0;                     // 0 to 3; 3 with a ShardStore alone
-  double gradient_clipping = 1.0;    // largest L2 norm of all gradients; 0: none
-  bool sixteen_bit_masters = false;  // no fp32 masters: the model's own 16-bit weights are updated
-  bool split_masters = false;   // of a model in bf16: its weights are the upper halves of the fp32 masters
-  bool check_overflow = false;  // skip a step whose gradients are not finite; false: it is applied
-  int64_t reduce_bucket_numel = 500'000'000;
-  bool overlap_comm = false;
-  bool contiguous_gradients = true;      // false: each parameter's gradient travels alone
-  bool reduce_scatter = true;            // stages 1 and 2: false sums all elements on every rank
-  bool multi_rank_buckets = true;        // false: one reduction for every rank that owns a part of a bucket
-  bool ignore_unused_parameters = true;  // false: a parameter without a gradient is an error
-  GatherOptions gather;                  // of the updated parameters, stages 1 and 2
-  at::ScalarType communication_dtype = at::kFloat;
-  ParamDtypes param_communication_dtypes;            // of parameters that travel in a dtype of their own
-  ParamSet by_rows;                                  // embeddings, at stages 0 and 1
-  ParamUnits units;                                  // leaf modules, at stage 3
-  std::optional<at::ScalarType> accumulation_dtype;  // of gradients; absent: the parameters' own
-  Averaging averaging;
-  OptimizerOffload offload;  // stages 1 to 3
-
-  /// Whether the gradients that are kept of a window are in host memory.
-  bool keeps_gradients_on_host() const { return offload.is_on() && stage >= 2 && offload.ratio == 1.0; }
-  /// Whether super_offload's new weights wait for step() where their gradients were: taking a step back needs
-  /// the gradients. dtype: the model's.
-  bool writes_over_gradients(at::ScalarType dtype) const {
-    return keeps_gradients_on_host() && !check_overflow && accumulation_dtype.value_or(dtype) == dtype;
-  }
+  ReducerOptions gradients;
+  StepOptions update;
+  config::PartitionGatherConfig gather;  // stages 1 and 2: of the updated parameters
 };
 
 /// Outcome of one step.
@@ -82,16 +60,18 @@ class ZeroOptimizer {
   const optim::Optimizer& base_optimizer() const { return *optimizer_; }
   precision::LossScaler& loss_scaler() { return *scaler_; }
   double loss_scale() const { return scaler_->scale(); }
-  int stage() const { return options_.stage; }
+  int stage() const { return store_->stage(); }
   const ZeroOptions& options() const { return options_; }
   const ParamStore& store() const { return *store_; }
   const comm::ProcessGroup& group() const { return group_; }
   /// Whether masters are kept beside the parameters.
-  bool has_master_weights() const { return store_->dtype() != at::kFloat && !options_.sixteen_bit_masters; }
+  bool has_master_weights() const {
+    return store_->dtype() != at::kFloat && !options_.update.sixteen_bit_masters;
+  }
 
   /// Whether the parameters are the upper halves of the masters, so that a change of one is a change of the
   /// other.
-  bool has_split_masters() const { return options_.split_masters; }
+  bool has_split_masters() const { return options_.update.split_masters; }
 
   /// Where this rank is. Ranks whose micro steps differ do not meet in a collective, but get an error.
   void set_micro_step(int64_t micro_step) { micro_step_->store(micro_step); }
@@ -198,8 +178,7 @@ class ZeroOptimizer {
   void check_options() const;
   void check_offload() const;
   void check_super_offload() const;
-  StepSlicesOptions slices_options() const;
-  ReducerOptions reducer_options() const;
+  std::unique_ptr<GradReducer> make_reducer();
   Interval whole(size_t group) const { return {0, owned(group).numel()}; }
   bool uses_disk() const;
   bool norm_is_wanted() const;

@@ -56,10 +56,10 @@ TEST(ManyParameters, TakeTimeThatGrowsWithTheirNumber) {
     ShardStore::Options few_at_once = testing::nothing_persistent(/*max_live_numel=*/1000);
     ShardStore::Options persistent;
     ShardStore::Options sequential = testing::nothing_persistent();
-    sequential.pool.is_sequential = true;
+    sequential.pool.keys.stage3_allgather_sequential = true;
     ShardStore::Options short_window = testing::nothing_persistent();
-    short_window.pool.prefetch_numel = 2000;
-    short_window.pool.max_reuse_distance = 100;
+    short_window.pool.keys.stage3_prefetch_bucket_size = 2000;
+    short_window.pool.keys.stage3_max_reuse_distance = 100;
     for (const auto* options : {&all_at_once, &few_at_once, &persistent, &sequential, &short_window}) {
       const double few = pass_milliseconds(world, 500, *options);
       const double many = pass_milliseconds(world, 4000, *options);

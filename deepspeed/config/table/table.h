@@ -59,6 +59,12 @@ struct Entry {
   Entry(Field bound, std::function<void(Section&, const Json&)> assign,
         std::function<Json(const Section&)> value)
       : field(std::move(bound)), assign(std::move(assign)), value(std::move(value)) {}
+  /// The entry of a member that `Section` has from a base.
+  template <class Base>
+  requires std::derived_from<Section, Base> Entry(Entry<Base> inherited)
+      : field(std::move(inherited.field)),
+        assign(std::move(inherited.assign)),
+        value(std::move(inherited.value)) {}
 };
 
 /// All keys of a section: their fields, and the struct's way from and to JSON.

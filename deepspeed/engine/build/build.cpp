@@ -175,12 +175,12 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   if (store.pool) units = join_leaf_modules(model, config.zero_optimization, *store.pool);
   if (base) {
     zero::ZeroOptions zero = zero_options(config, data.size());
-    zero.check_overflow = zero.check_overflow || autocast == at::kHalf;
-    zero.param_communication_dtypes = std::move(autocast_marks);
-    zero.by_rows = row_parameters(config, model);
-    zero.offload = optimizer_offload(config, world.rank(), autocast);
-    use_cores_for_step(config, world, autocast, zero.offload);
-    zero.units = std::move(units);
+    zero.gradients.param_communication_dtypes = std::move(autocast_marks);
+    zero.gradients.by_rows = row_parameters(config, model);
+    zero.gradients.units = std::move(units);
+    zero.update.check_overflow = zero.update.check_overflow || autocast == at::kHalf;
+    zero.update.offload = optimizer_offload(config, world.rank(), autocast);
+    use_cores_for_step(config, world, autocast, zero.update.offload);
     optimizer = std::make_shared<zero::ZeroOptimizer>(std::move(store.params), std::move(base),
                                                       make_loss_scaler(config, autocast), data, zero);
     follow_units(optimizer, store.pool);

@@ -30,12 +30,13 @@ LeastBytes least_bytes(const std::vector<std::vector<NamedTensor>>& groups,
       const int64_t numel = param.tensor.numel();
       const int64_t part = shard_numel(numel, ranks);
       const at::ScalarType own = zero::trained_dtype(param.tensor, dtype);
-      const at::ScalarType kept = own == at::kDouble ? own : options.accumulation_dtype.value_or(dtype);
-      bytes.parameters += (options.stage == 3 ? part : numel) * item_bytes(own);
-      bytes.gradients += (options.stage >= 2 ? part : numel) * item_bytes(kept);
-      if (dtype != at::kFloat && !options.sixteen_bit_masters)
-        bytes.masters +=
-            (options.stage >= 1 ? part : numel) * item_bytes(options.split_masters ? at::kShort : at::kFloat);
+      const at::ScalarType kept =
+          own == at::kDouble ? own : options.gradients.accumulation_dtype.value_or(dtype);
+      bytes.parameters += (config.zero_optimization.stage == 3 ? part : numel) * item_bytes(own);
+      bytes.gradients += (config.zero_optimization.stage >= 2 ? part : numel) * item_bytes(kept);
+      if (dtype != at::kFloat && !options.update.sixteen_bit_masters)
+        bytes.masters += (config.zero_optimization.stage >= 1 ? part : numel) *
+                         item_bytes(options.update.split_masters ? at::kShort : at::kFloat);
     }
   }
   return bytes;

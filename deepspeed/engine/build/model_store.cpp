@@ -7,7 +7,6 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/guards/sendable.h"
-#include "deepspeed/zero/access/gather_pool_options.h"
 #include "deepspeed/zero/make_whole.h"
 #include "deepspeed/zero/params/memory_overlap.h"
 #include "deepspeed/zero/params/set_values.h"
@@ -42,7 +41,7 @@ void prepare_rest(const std::vector<NamedTensor>& rest, const comm::ProcessGroup
 }
 
 zero::ShardStore::Options shard_options(const config::ZeroConfig& zero, at::ScalarType dtype) {
-  return {dtype, zero.sub_group_size, zero::gather_pool_options(zero)};
+  return {dtype, zero.sub_group_size, {.keys = zero}};
 }
 
 // What an engine of stage 3 has left partitioned becomes whole; what a zero::Init has built in parts, for
@@ -141,7 +140,8 @@ ModelStore make_store(const config::DeepSpeedConfig& config, std::vector<std::ve
   prepare_rest(rest, group, dtype);
   if (groups.empty()) return {};
   auto store = std::make_unique<zero::ParamStore>(
-      std::move(groups), group.size(), zero::ParamStore::Options{dtype, zero.round_robin_gradients});
+      std::move(groups), group.size(),
+      zero::ParamStore::Options{dtype, zero.round_robin_gradients, static_cast<int>(zero.stage)});
   store->broadcast(group, 0);
   return {std::move(store), nullptr};
 }

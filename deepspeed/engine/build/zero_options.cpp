@@ -51,24 +51,18 @@ bool checks_overflow(const config::DeepSpeedConfig& config) {
 }  // namespace
 
 zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_size) {
-  const auto& zero = config.zero_optimization;
   zero::ZeroOptions options;
-  options.stage = static_cast<int>(zero.stage);
-  options.gradient_clipping = config.gradient_clipping;
-  options.check_overflow = checks_overflow(config);
-  options.reduce_bucket_numel = zero.reduce_bucket_size;
-  options.contiguous_gradients = zero.contiguous_gradients;
-  options.reduce_scatter = zero.reduce_scatter;
-  options.multi_rank_buckets = zero.use_multi_rank_bucket_allreduce;
-  options.ignore_unused_parameters = zero.ignore_unused_parameters;
-  options.gather = {zero.allgather_partitions, zero.allgather_bucket_size};
-  options.overlap_comm = zero.overlap_comm.value_or(zero.stage == 3);
-  options.communication_dtype = communication_dtype(config);
-  options.accumulation_dtype = accumulation_dtype(config);
-  options.sixteen_bit_masters =
+  options.gradients.keys = config.zero_optimization;
+  options.gradients.overlap = config.zero_optimization.overlaps_comm();
+  options.gradients.communication_dtype = communication_dtype(config);
+  options.gradients.accumulation_dtype = accumulation_dtype(config);
+  options.gradients.averaging = averaging(config, world_size);
+  options.update.gradient_clipping = config.gradient_clipping;
+  options.update.check_overflow = checks_overflow(config);
+  options.update.sixteen_bit_masters =
       config.fp16.fp16_master_weights_and_grads || config.bf16.bf16_master_weights_and_grads;
-  options.split_masters = config.bf16.split_master_weights;
-  options.averaging = averaging(config, world_size);
+  options.update.split_masters = config.bf16.split_master_weights;
+  options.gather = config.zero_optimization;
   return options;
 }
 

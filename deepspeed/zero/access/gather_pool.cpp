@@ -31,12 +31,13 @@ struct OrdinaryTensors {
 GatherPool::GatherPool(comm::ProcessGroup group, const GatherPoolOptions& options)
     : group_(std::move(group)),
       options_(options),
-      coordinator_(options.max_reuse_distance),
-      to_gather_(make_window(options.prefetch_numel, /*holds_next=*/true, &item_to_gather)),
+      coordinator_(options.keys.stage3_max_reuse_distance),
+      to_gather_(make_window(options.keys.stage3_prefetch_bucket_size, /*holds_next=*/true, &item_to_gather)),
       to_read_(make_window(options.read_ahead_numel, /*holds_next=*/false, &item_to_read)) {
-  for (const int64_t limit :
-       {options.max_live_numel, options.persistence_threshold, options.model_persistence_threshold,
-        options.prefetch_numel, options.max_reuse_distance, options.read_ahead_numel}) {
+  const config::ParamGatherConfig& keys = options.keys;
+  for (const int64_t limit : {keys.stage3_max_live_parameters, keys.stage3_param_persistence_threshold,
+                              keys.stage3_model_persistence_threshold, keys.stage3_prefetch_bucket_size,
+                              keys.stage3_max_reuse_distance, options.read_ahead_numel}) {
     if (limit < 0) raise<UsageError>(kAccessWhere, "a limit of ", limit, " elements, expected 0 or more");
   }
 }
@@ -53,8 +54,9 @@ std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& para
                       group_.size(), " equal ones");
   }
   const std::lock_guard lock(mutex_);
-  const bool persistent = numel <= options_.persistence_threshold &&
-                          persistent_numel_ + numel <= options_.model_persistence_threshold;
+  // Over the model as a whole, small parameters that come later do not stay once the second limit is reached.
+  const bool persistent = numel <= options_.keys.stage3_param_persistence_threshold &&
+                          persistent_numel_ + numel <= options_.keys.stage3_model_persistence_threshold;
   if (persistent) persistent_numel_ += numel;
   if (!copies_) copies_.emplace(home);
   auto storage = std::make_shared<PartitionedStorage>(shared_from_this(), std::move(name), numel, home,
@@ -203,7 +205,7 @@ void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted) {
     }
     const std::shared_ptr<Shard>& shard = current_shard(*storage);
     const auto bytes = shard->numel() * static_cast<int64_t>(c10::elementSize(storage->dtype_));
-    if (options_.is_sequential || bytes >= kTravelsAlone) {
+    if (options_.keys.stage3_allgather_sequential || bytes >= kTravelsAlone) {
       start_together({storage}, {shard});
       continue;
     }
@@ -217,9 +219,10 @@ void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered
                                 std::vector<std::shared_ptr<Shard>> shards) {
   if (gathered.empty()) return;
   const comm::CallSubject subject(subject_of(gathered));
-  const auto bucket =
-      std::make_shared<GatherBucket>(group_, std::move(shards), gathered.front()->dtype_,
-                                     gathered.front()->device_, *copies_, buffers_, options_.fetch);
+  const Fetch fetch =
+      options_.keys.stage3_use_all_reduce_for_fetch_params ? Fetch::kAllReduce : Fetch::kAllGather;
+  const auto bucket = std::make_shared<GatherBucket>(group_, std::move(shards), gathered.front()->dtype_,
+                                                     gathered.front()->device_, *copies_, buffers_, fetch);
   for (size_t place = 0; place < gathered.size(); ++place) {
     set_gathering(*gathered[place], {});
     gathered[place]->gather_ = bucket;
@@ -267,7 +270,7 @@ bool GatherPool::is_free_to_go(const PartitionedStorage& storage) const {
 }
 
 void GatherPool::make_room(int64_t numel) {
-  const auto is_full = [&] { return live_numel_ + numel > options_.max_live_numel; };
+  const auto is_full = [&] { return live_numel_ + numel > options_.keys.stage3_max_live_parameters; };
   for (auto next = evictable_.begin(); next != evictable_.end() && is_full();) {
     PartitionedStorage& storage = **next++;
     if (is_free_to_go(storage)) release(storage);

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -22,6 +21,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
+#include "deepspeed/config/zero/zero_gathers.h"
 #include "deepspeed/device/streams/side_stream.h"
 #include "deepspeed/zero/access/gather_bucket.h"
 #include "deepspeed/zero/access/gather_unit.h"
@@ -32,16 +32,9 @@
 namespace deepspeed::zero {
 
 struct GatherPoolOptions {
-  int64_t max_live_numel = 1'000'000'000;   // elements that are whole at once, but for those that are in use
-  int64_t persistence_threshold = 100'000;  // parameters of at most so many elements stay whole
-  int64_t prefetch_numel = 50'000'000;      // elements that are gathered ahead of their use
-  int64_t max_reuse_distance = 1'000'000'000;  // elements of other uses until what is used again goes
-  int64_t model_persistence_threshold = std::numeric_limits<int64_t>::max();  // of all of these together
+  config::ParamGatherConfig keys = {};
   int64_t read_ahead_numel = 0;  // elements whose shards are read from a disk ahead of their gathers
-  Fetch fetch = Fetch::kAllGather;
-  bool is_sequential = false;   // each parameter by a collective of its own, at most one ahead of its use
-  bool log_new_traces = false;  // warn where a pass uses parameters in another order than earlier ones
-  bool is_provisional = false;  // of a zero::Init, whose parameters initialize() takes over
+  bool is_provisional = false;   // of a zero::Init, whose parameters initialize() takes over
 };
 
 /// Any thread may call.

@@ -54,9 +54,10 @@ void GatherPool::look_ahead() {
 
 void GatherPool::prefetch() {
   const AheadSlots& slots = to_gather_.slots();
-  const int64_t room = options_.max_live_numel - live_numel_;
+  const int64_t room = options_.keys.stage3_max_live_parameters - live_numel_;
   std::vector<PartitionedStorage*> wanted;
-  for (const size_t slot : options_.is_sequential ? slots.next_to_gather(room) : slots.to_gather(room)) {
+  for (const size_t slot :
+       options_.keys.stage3_allgather_sequential ? slots.next_to_gather(room) : slots.to_gather(room)) {
     PartitionedStorage& storage = to_gather_.storage(slot);
     if (storage.has_storage()) wanted.push_back(&storage);
   }

@@ -52,7 +52,7 @@ void GatherPool::arrive_at(PartitionedStorage& storage) {
   PartitionedStorage* const latest = live_.empty() ? nullptr : live_.back();
   const UseTrace::Entry use = unit != nullptr ? UseTrace::Entry{unit->key, unit->numel}
                                               : UseTrace::Entry{storage.key_, storage.numel_};
-  if (coordinator_.note_use(use.key, use.numel) && options_.log_new_traces) {
+  if (coordinator_.note_use(use.key, use.numel) && options_.keys.log_trace_cache_warnings) {
     log::warning("[zero] a pass uses ", unit != nullptr ? unit->name : storage.name_,
                  " where earlier ones used something else: what follows is not gathered ahead, and recorded "
                  "anew");

@@ -23,8 +23,8 @@ namespace {
 
 class FullGradients : public GradReducer {
  public:
-  FullGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
-      : GradReducer(store, std::move(group), std::move(options)) {
+  FullGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options, SumUse use)
+      : GradReducer(store, std::move(group), std::move(options), std::move(use)) {
     for (size_t index = 0; index < store.groups().size(); ++index) {
       const StoredGroup& stored = store.groups()[index];
       flat_.push_back(at::zeros({stored.layout.padded_numel()}, kept_options(index)));
@@ -80,7 +80,7 @@ class FullGradients : public GradReducer {
       for (const auto& [bucket, params] : std::exchange(late_, {})) add_late(bucket, params);
       for (size_t group = 0; group < flat_.size(); ++group) scale_after(gradient(group));
       reduced_ = true;
-      if (options_.keep_param_grads) expose_grads();
+      if (shows_grads()) expose_grads();
     }
     order_.reset();
     open_ = false;
@@ -97,7 +97,7 @@ class FullGradients : public GradReducer {
 
   using GradReducer::gradient;
   at::Tensor gradient(size_t group) const override {
-    const Interval owned = options_.owned[group];
+    const Interval owned = use_.owned[group];
     return flat_[group].narrow(0, owned.begin, owned.numel());
   }
 
@@ -106,7 +106,7 @@ class FullGradients : public GradReducer {
     reduced_ = false;
     for (size_t group = 0; group < written_.size(); ++group) {
       written_[group].assign(written_[group].size(), false);
-      if (!options_.keep_param_grads) continue;
+      if (!shows_grads()) continue;
       for (NamedTensor& param : store_.groups()[group].params) param.tensor.mutable_grad().reset();
     }
   }
@@ -134,17 +134,17 @@ class FullGradients : public GradReducer {
     reduced_ = false;
     if (group_.size() == 1) return;
     double share = 1.0 / (options_.averaging.before * options_.averaging.after);
-    if (!options_.to_owners) share /= group_.size();
-    if (options_.keep_param_grads && std::abs(share - 1.0) > 1e-12) {
+    if (!sums_for_owners()) share /= group_.size();
+    if (shows_grads() && std::abs(share - 1.0) > 1e-12) {
       raise<UsageError>(
           "zero.grad_reducer",
           "a backward after the one that reduced the gradients, with gradient_allreduce_op sum at stage 0: "
           "call step() or zero_grad() between them, or set gradient_accumulation_steps");
     }
     for (size_t group = 0; group < flat_.size(); ++group) {
-      if (share != 1.0 && !options_.keep_param_grads) gradient(group).mul_(share);
-      if (!options_.to_owners) continue;
-      const Interval owned = options_.owned[group];
+      if (share != 1.0 && !shows_grads()) gradient(group).mul_(share);
+      if (!sums_for_owners()) continue;
+      const Interval owned = use_.owned[group];
       flat_[group].narrow(0, 0, owned.begin).zero_();
       flat_[group].narrow(0, owned.end, flat_[group].numel() - owned.end).zero_();
     }
@@ -191,6 +191,13 @@ class FullGradients : public GradReducer {
     sums.add_(values);
   }
 
+  /// Whether the parameters' grads are views of the sums after a reduction: at stage 0, where a rank has all
+  /// sums. A gradient of another dtype than its parameter's cannot be its grad.
+  bool shows_grads() const {
+    return !store_.partitions_states() &&
+           options_.accumulation_dtype.value_or(store_.dtype()) == store_.dtype();
+  }
+
   void expose_grads() {
     for (size_t group = 0; group < flat_.size(); ++group) {
       auto& params = store_.groups()[group].params;
@@ -212,8 +219,8 @@ class FullGradients : public GradReducer {
 }  // namespace
 
 std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group,
-                                                 ReducerOptions options) {
-  return std::make_unique<FullGradients>(store, std::move(group), std::move(options));
+                                                 ReducerOptions options, SumUse use) {
+  return std::make_unique<FullGradients>(store, std::move(group), std::move(options), std::move(use));
 }
 
 }  // namespace deepspeed::zero

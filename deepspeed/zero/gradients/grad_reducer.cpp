@@ -65,17 +65,20 @@ std::vector<std::vector<int>> bucket_kinds(const ParamStore& store, const Reduce
 
 }  // namespace
 
-GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
+GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options, SumUse use)
     : store_(store),
       group_(std::move(group)),
       options_(std::move(options)),
-      space_(make_bucket_space(store, group_, options_.owned)),
-      buckets_(lay_out(options_.bucket_numel)),
+      use_(std::move(use)),
+      space_(make_bucket_space(store, group_, use_.owned)),
+      buckets_(lay_out(options_.keys.reduce_bucket_size)),
       order_(make_order()),
       non_finite_(store) {}
 
+bool GradReducer::travel_together() const { return options_.keys.contiguous_gradients; }
+
 std::vector<Bucket> GradReducer::lay_out(int64_t numel) const {
-  return make_buckets(store_.layouts(), options_.contiguous ? numel : 1, bucket_kinds(store_, options_));
+  return make_buckets(store_.layouts(), travel_together() ? numel : 1, bucket_kinds(store_, options_));
 }
 
 LaunchOrder GradReducer::make_order() const {
@@ -158,9 +161,10 @@ void GradReducer::resume_without_gradients() {
 }
 
 GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const {
-  if (!options_.to_owners) return {group_.start_all_reduce(travelling)};
+  if (!sums_for_owners()) return {group_.start_all_reduce(travelling)};
   const std::vector<Interval> owned = space_->owned(bucket);
-  if (options_.owners_together) return {group_.start_reduce_to_owners(travelling, owned)};
+  if (options_.keys.use_multi_rank_bucket_allreduce)
+    return {group_.start_reduce_to_owners(travelling, owned)};
   Works works;
   for (size_t owner = 0; owner < owned.size(); ++owner) {
     if (owned[owner].empty()) continue;
@@ -172,7 +176,7 @@ GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Ten
 }
 
 GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values) {
-  if (options_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
+  if (use_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
   if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
   const at::ScalarType dtype = dtype_of(bucket);
   if (dtype == values.scalar_type()) return start_sum_of(bucket, values);
@@ -184,7 +188,7 @@ GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor
 bool GradReducer::travels_by_rows(const Bucket& bucket) const { return bucket.kind % kUnit >= kByRows; }
 
 void GradReducer::sum_by_rows(const Bucket& bucket, const at::Tensor& values) {
-  if (options_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
+  if (use_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
   if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
   const at::Tensor& param = store_.groups()[bucket.group].params[bucket.params[0]].tensor;
   sum_rows(group_, values.view({param.size(0), -1}), dtype_of(bucket));
@@ -210,7 +214,7 @@ void GradReducer::scale_after(const at::Tensor& tensor) const {
 }
 
 void GradReducer::check_all_used() const {
-  if (options_.allow_unused) return;
+  if (options_.keys.ignore_unused_parameters) return;
   for (size_t group = 0; group < used().size(); ++group) {
     for (size_t param = 0; param < used()[group].size(); ++param) {
       if (used()[group][param]) continue;

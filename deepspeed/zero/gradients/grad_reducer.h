@@ -18,11 +18,13 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
+#include "deepspeed/config/zero/zero_gradients.h"
 #include "deepspeed/zero/gradients/averaging.h"
 #include "deepspeed/zero/gradients/bucket.h"
 #include "deepspeed/zero/gradients/bucket_space.h"
 #include "deepspeed/zero/gradients/launch_order.h"
 #include "deepspeed/zero/gradients/non_finite.h"
+#include "deepspeed/zero/offload/optimizer_offload.h"
 #include "deepspeed/zero/offload/slice_arrivals.h"
 #include "deepspeed/zero/params/param_store.h"
 
@@ -34,18 +36,10 @@ using ParamSet = std::unordered_set<const at::TensorImpl*>;
 /// Maps parameters to the number, from 1 on, of the unit (gather_unit.h) that they are in.
 using ParamUnits = std::unordered_map<const at::TensorImpl*, size_t>;
 
+/// How gradients are summed, as the config and the model say.
 struct ReducerOptions {
-  int64_t bucket_numel = 500'000'000;
-  bool overlap = false;           // launch a bucket as soon as its gradients are there
-  bool contiguous = true;         // gradients travel together in a buffer; false: each parameter's alone
-  bool to_owners = true;          // each rank gets the sum of its own elements alone; false: of all
-  bool owners_together = true;    // one operation for all owners of a bucket; false: one for each
-  bool allow_unused = true;       // false: a parameter without a gradient at the boundary is an error
-  bool keep_param_grads = false;  // stage 0: after a reduction the parameters' grads are views of the result
-  bool keep_on_host = false;      // stages 2 and 3: what is kept is in host memory; else on the device
-  bool pin_memory = true;         // with keep_on_host
-  bool copies_to_host = false;    // keep_on_host on a CPU: copy as if it were another device
-  bool trace_non_finite = false;  // note which gradients are not finite before they are added to others'
+  config::ZeroGradientConfig keys;
+  bool overlap = false;                             // launch a bucket as soon as its gradients are there
   at::ScalarType communication_dtype = at::kFloat;  // fp32 means fp64 for parameters in fp64
   ParamDtypes param_communication_dtypes;           // of parameters that travel in a dtype of their own
   ParamSet by_rows;                                 // parameters whose gradient travels as its touched rows
@@ -53,7 +47,14 @@ struct ReducerOptions {
   // The dtype of the sums that are kept. Absent, and for parameters in fp64, it is the parameters' own.
   std::optional<at::ScalarType> accumulation_dtype;
   Averaging averaging;
+};
+
+/// What becomes of the sums on this rank, as its optimizer says.
+struct SumUse {
   std::vector<Interval> owned;  // per group: what this rank updates
+  // Where it takes all of them, stages 2 and 3 keep the sums in host memory; else they are on the device.
+  OptimizerOffload offload = {};
+  bool trace_non_finite = false;  // note which gradients are not finite before they are added to others'
 };
 
 /// Not thread-safe by itself: GradHooks calls it under one lock.
@@ -101,7 +102,8 @@ class GradReducer {
   virtual at::Tensor gradient(size_t group, const Interval& part) const {
     return gradient(group).narrow(0, part.begin, part.numel());
   }
-  bool keeps_on_host() const { return options_.keep_on_host; }
+  /// Whether the sums are in host memory, which stages 2 and 3 alone do.
+  bool keeps_on_host() const { return store_.partitions_gradients() && use_.offload.takes_all(); }
 
   /// Stages 2 and 3: calls `listener`, in the boundary's backward, with each part of what this rank keeps as
   /// soon as nothing is added to it any more. From the first call to clear() another gradient of such a part
@@ -132,7 +134,7 @@ class GradReducer {
  protected:
   using Works = std::vector<comm::Work>;
 
-  GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options);
+  GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options, SumUse use);
 
   virtual void take_gradient(size_t group, size_t param) = 0;
   /// Launches the buckets that are complete, unless the strategy leaves that to the end of backward.
@@ -146,6 +148,10 @@ class GradReducer {
   /// Tells, by [group][param], which parameters got a gradient in this window.
   virtual const std::vector<std::vector<bool>>& used() const = 0;
 
+  /// Whether each rank gets the sum of its own elements alone; else that of all.
+  bool sums_for_owners() const { return store_.partitions_states() && options_.keys.reduce_scatter; }
+  /// Whether gradients travel together, in a buffer; else each parameter's alone.
+  bool travel_together() const;
   /// Starts the sum over the ranks of a bucket's values, in the communication dtype. values: 1-D, as space_
   /// lays them; they are multiplied by averaging.before first.
   Works start_sum(const Bucket& bucket, const at::Tensor& values);
@@ -168,6 +174,7 @@ class GradReducer {
   ParamStore& store_;
   comm::ProcessGroup group_;
   ReducerOptions options_;
+  SumUse use_;
   std::unique_ptr<BucketSpace> space_;
   std::vector<Bucket> buckets_;
   LaunchOrder order_;
@@ -194,8 +201,8 @@ class GradReducer {
 };
 
 std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group,
-                                                 ReducerOptions options);
+                                                 ReducerOptions options, SumUse use);
 std::unique_ptr<GradReducer> make_partitioned_gradients(ParamStore& store, comm::ProcessGroup group,
-                                                        ReducerOptions options);
+                                                        ReducerOptions options, SumUse use);
 
 }  // namespace deepspeed::zero

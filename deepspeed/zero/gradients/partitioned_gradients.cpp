@@ -27,13 +27,13 @@ namespace {
 
 class PartitionedGradients : public GradReducer {
  public:
-  PartitionedGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options)
-      : GradReducer(store, std::move(group), std::move(options)) {
+  PartitionedGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options, SumUse use)
+      : GradReducer(store, std::move(group), std::move(options), std::move(use)) {
     const at::Device device = store.options().device();
-    if (options_.keep_on_host && (options_.copies_to_host || !device.is_cpu()))
-      on_host_.emplace(device, options_.pin_memory);
+    if (keeps_on_host() && (use_.offload.always_copies || !device.is_cpu()))
+      on_host_.emplace(device, use_.offload.pin_memory);
     for (size_t index = 0; index < store.groups().size(); ++index) {
-      const int64_t numel = options_.owned[index].numel();
+      const int64_t numel = use_.owned[index].numel();
       const at::TensorOptions kept = kept_options(index);
       own_.push_back(on_host_ ? on_host_->make(numel, c10::typeMetaToScalarType(kept.dtype()))
                               : at::zeros({numel}, kept));
@@ -85,9 +85,7 @@ class PartitionedGradients : public GradReducer {
 
   const std::vector<std::vector<bool>>& used() const override { return used_; }
 
-  at::Tensor gradient(size_t group) const override {
-    return gradient(group, {0, options_.owned[group].numel()});
-  }
+  at::Tensor gradient(size_t group) const override { return gradient(group, {0, use_.owned[group].numel()}); }
 
   at::Tensor gradient(size_t group, const Interval& part) const override {
     if (on_host_) on_host_->wait_for(group, part);
@@ -127,7 +125,7 @@ class PartitionedGradients : public GradReducer {
     window_is_empty_ = false;
   }
 
-  bool uses_buffers() const { return options_.contiguous || !space_->is_as_in_parameter(); }
+  bool uses_buffers() const { return travel_together() || !space_->is_as_in_parameter(); }
   // One rank has nothing to wait for.
   size_t most_in_flight() const { return options_.overlap && group_.size() > 1 ? 2 : 1; }
   bool is_gathering(size_t bucket) const { return gathering_ && gathering_->bucket == bucket; }
@@ -268,8 +266,8 @@ class PartitionedGradients : public GradReducer {
 }  // namespace
 
 std::unique_ptr<GradReducer> make_partitioned_gradients(ParamStore& store, comm::ProcessGroup group,
-                                                        ReducerOptions options) {
-  return std::make_unique<PartitionedGradients>(store, std::move(group), std::move(options));
+                                                        ReducerOptions options, SumUse use) {
+  return std::make_unique<PartitionedGradients>(store, std::move(group), std::move(options), std::move(use));
 }
 
 }  // namespace deepspeed::zero

@@ -26,6 +26,8 @@ struct OptimizerOffload {
   bool always_copies = false;
 
   bool is_on() const { return device != OffloadDevice::kNone; }
+  /// Whether all slices are stepped outside of the device, where ranks may then keep their gradients too.
+  bool takes_all() const { return is_on() && ratio == 1.0; }
 };
 
 }  // namespace deepspeed::zero

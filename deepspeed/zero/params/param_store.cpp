@@ -40,7 +40,11 @@ at::Tensor flatten(const std::vector<NamedTensor>& params, const FlatLayout& lay
 }  // namespace
 
 ParamStore::ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_size, const Options& options)
-    : dtype_(options.dtype) {
+    : dtype_(options.dtype), stage_(options.stage) {
+  if (stage_ < 0 || stage_ > 2) {
+    raise<UsageError>(kParamStoreWhere, "stage ", stage_,
+                      " with parameters that are not partitioned, expected 0 to 2");
+  }
   std::unordered_set<const at::TensorImpl*> seen;
   for (auto& params : groups) {
     if (params.empty()) raise<UsageError>(kParamStoreWhere, "a parameter group is empty; give it a parameter or leave it out");

@@ -36,6 +36,7 @@ class ParamStore {
     at::ScalarType dtype =
         at::kFloat;  // of the model's parameters: fp32 (or fp64 where they are), fp16 or bf16
     bool round_robin = false;
+    int stage = 0;  // 0 to 2: what the ranks partition of the training state
   };
 
   /// Casts and flattens the groups' parameters in place; in fp64 all of a group, or none, are. Throws
@@ -45,6 +46,12 @@ class ParamStore {
   virtual ~ParamStore() = default;
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
+
+  // Which parts of the training state each rank has a partition of; other ones are whole on every rank.
+  int stage() const { return stage_; }
+  bool partitions_states() const { return stage_ >= 1; }
+  bool partitions_gradients() const { return stage_ >= 2; }
+  bool partitions_parameters() const { return stage_ == 3; }
 
   std::vector<StoredGroup>& groups() { return groups_; }
   const std::vector<StoredGroup>& groups() const { return groups_; }
@@ -89,10 +96,12 @@ class ParamStore {
   virtual std::vector<size_t> take_set(size_t) { return {}; }
 
  protected:
-  explicit ParamStore(at::ScalarType dtype) : dtype_(dtype) {}
+  /// Of stage 3.
+  explicit ParamStore(at::ScalarType dtype) : dtype_(dtype), stage_(3) {}
 
  private:
   at::ScalarType dtype_;
+  int stage_;
   std::vector<StoredGroup> groups_;
 };
 

@@ -47,11 +47,12 @@ optim::SliceState in_precision_of(optim::SliceState state, at::ScalarType master
 }  // namespace
 
 StepSlices::StepSlices(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& group,
-                       const StepSlicesOptions& options)
+                       const StepOptions& options, std::optional<at::ScalarType> accumulation_dtype)
     : store_(store),
       optimizer_(optimizer),
       group_(group),
       options_(options),
+      accumulation_dtype_(accumulation_dtype),
       transfers_(store.options().device(), options.offload.pin_memory,
                  options.offload.is_on() && options.offload.always_copies),
       worker_stream_(store.options().device()) {
@@ -87,9 +88,9 @@ std::vector<Interval> StepSlices::cuts_of(size_t group) const {
 void StepSlices::add_slices(size_t group) {
   const StoredGroup& stored = store_.groups()[group];
   const ShardLayout* const shards = store_.shards(group);
-  owned_.push_back(shards != nullptr     ? Interval{0, shards->flat_numel()}
-                   : options_.stage == 0 ? Interval{0, stored.layout.padded_numel()}
-                                         : stored.layout.partition(group_.rank()));
+  owned_.push_back(shards != nullptr            ? Interval{0, shards->flat_numel()}
+                   : store_.partitions_states() ? stored.layout.partition(group_.rank())
+                                                : Interval{0, stored.layout.padded_numel()});
   const std::vector<Interval> cuts = cuts_of(group);
   const size_t num_offloaded =
       options_.offload.is_on() ? count_within(cuts, options_.offload.ratio) : size_t{0};
@@ -109,9 +110,9 @@ void StepSlices::fill_in(Slice& slice, size_t group, const Interval& interval) {
     slice.segments.push_back({static_cast<int64_t>(piece.index), piece.in_interval, piece.offset_in_param,
                               stored.params[piece.index].tensor.sizes().vec()});
   }
-  if (options_.stage > 0 && !optimizer_.is_elementwise()) {
-    slice.cut = options_.stage == 3 ? make_cut_shards(store_, group, interval, group_)
-                                    : make_cut_parameters(store_, group, group_);
+  if (store_.partitions_states() && !optimizer_.is_elementwise()) {
+    slice.cut = store_.partitions_parameters() ? make_cut_shards(store_, group, interval, group_)
+                                               : make_cut_parameters(store_, group, group_);
     slice.flat.cut = slice.cut.get();
   }
   slice.flat.segments = &slice.segments;
@@ -192,7 +193,7 @@ void StepSlices::for_each(const std::vector<size_t>& indices, Access access,
 }
 
 void StepSlices::note_written_shards() {
-  if (options_.stage != 3) return;
+  if (!store_.partitions_parameters()) return;
   for (size_t group = 0; group < owned_.size(); ++group) {
     for (const size_t param : store_.take_set(group)) {
       const Interval place = store_.shards(group)->place(param);

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -16,34 +17,24 @@
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/offload/host_transfers.h"
-#include "deepspeed/zero/offload/optimizer_offload.h"
 #include "deepspeed/zero/offload/state_swapper.h"
 #include "deepspeed/zero/offload/step_ahead.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/update/slice_weights.h"
 #include "deepspeed/zero/update/state_slice.h"
+#include "deepspeed/zero/update/step_options.h"
 
 namespace deepspeed::zero {
-
-struct StepSlicesOptions {
-  int stage = 0;
-  bool sixteen_bit_masters = false;  // the model's own 16-bit weights are updated
-  bool split_masters = false;        // of a model in bf16: its weights are the masters' upper halves
-  OptimizerOffload offload;
-  // Of super_offload: nothing is applied where a gradient is not finite; the gradients' memory may take the
-  // new weights.
-  bool check_overflow = false;
-  bool writes_over_gradients = false;
-};
 
 class StepSlices {
  public:
   using Access = StateSwapper::Access;
 
-  /// Makes the masters. `store` and `optimizer` must outlive it. Throws IoError where offloading to a disk
-  /// cannot write them: on this rank alone.
+  /// Makes the masters. `store` and `optimizer` must outlive it. accumulation_dtype: of the gradients that
+  /// step() gets; absent: the weights' own. Throws IoError where offloading to a disk cannot write masters:
+  /// on this rank alone.
   StepSlices(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& group,
-             const StepSlicesOptions& options);
+             const StepOptions& options, std::optional<at::ScalarType> accumulation_dtype);
 
   /// In the group's flat space; at stage 3 in that of this rank's shards.
   Interval owned(size_t group) const { return owned_[group]; }
@@ -164,6 +155,11 @@ class StepSlices {
 
   // step_slices_ahead.cpp
   bool steps_ahead(const Slice& slice) const { return slice.is_offloaded && options_.offload.super_offload; }
+  /// Whether new weights wait for step() where their gradients were: taking a step back needs the gradients.
+  bool writes_over_gradients() const {
+    return store_.partitions_gradients() && options_.offload.takes_all() && !options_.check_overflow &&
+           accumulation_dtype_.value_or(store_.dtype()) == store_.dtype();
+  }
   void make_memory_for_waiting();
   StepAhead::Outcome step_in_worker(const Slice& slice, const at::Tensor& gradient, double gradient_scale);
   /// The slice as the worker steps it: its master where it is kept, the group's hyperparameters of then.
@@ -178,7 +174,8 @@ class StepSlices {
   ParamStore& store_;
   optim::Optimizer& optimizer_;
   const comm::ProcessGroup group_;
-  const StepSlicesOptions options_;
+  const StepOptions options_;
+  const std::optional<at::ScalarType> accumulation_dtype_;
   std::vector<Interval> owned_;  // [group]
   std::deque<Slice> slices_;     // of one group after the other; the flat slices point to their segments
   HostTransfers transfers_;

@@ -14,7 +14,7 @@ constexpr const char* kAheadWhere = "zero.super_offload";
 }
 
 void StepSlices::make_memory_for_waiting() {
-  if (store_.dtype() == at::kFloat || options_.writes_over_gradients) return;
+  if (store_.dtype() == at::kFloat || writes_over_gradients()) return;
   for (Slice& slice : slices_) {
     if (steps_ahead(slice))
       slice.waiting = device::empty_host(slice.interval.numel(), store_.dtype(), options_.offload.pin_memory);

@@ -270,8 +270,8 @@ TEST(ParamAccess, ParametersThatNobodyUsesStayPartitioned) {
 TEST(ParamAccess, SmallParametersStayWholeUntilTheirShardsChange) {
   testing::run_ranks(2, [](comm::World& world) {
     auto options = nothing_persistent();
-    options.pool.persistence_threshold = 8;
-    options.pool.model_persistence_threshold = 16;  // of the six small ones two
+    options.pool.keys.stage3_param_persistence_threshold = 8;
+    options.pool.keys.stage3_model_persistence_threshold = 16;  // of the six small ones two
     const auto model = make_model<Mlp>(8, 2);
     ShardStore store = shard(*model, world.group(), options);
     const at::Tensor input = some_input(3, 8);

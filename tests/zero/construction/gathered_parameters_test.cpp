@@ -140,7 +140,7 @@ TEST(GatheredParameters, ForgetWritesWhereAnExceptionEndsThem) {
       Mlp model(7, 1);
       const auto expected = copies_of(model);
       auto options = testing::nothing_persistent();
-      options.pool.persistence_threshold = 7;
+      options.pool.keys.stage3_param_persistence_threshold = 7;
       const ShardStore store = shard(model, world.group(), options);
       const auto spoil = [&] {
         const GatheredParameters gathered(model.parameters(), 0);

@@ -29,8 +29,8 @@ inline std::vector<NamedTensor> named_parameters(const torch::nn::Module& module
 /// Nothing stays whole by its size.
 inline zero::ShardStore::Options nothing_persistent(int64_t max_live_numel = 1'000'000'000) {
   zero::ShardStore::Options options;
-  options.pool.persistence_threshold = 0;
-  options.pool.max_live_numel = max_live_numel;
+  options.pool.keys.stage3_param_persistence_threshold = 0;
+  options.pool.keys.stage3_max_live_parameters = max_live_numel;
   return options;
 }
 

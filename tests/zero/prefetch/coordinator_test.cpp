@@ -26,8 +26,8 @@ int64_t num_partitioned(const ShardStore& store) {
 
 ShardStore::Options with_distances(int64_t prefetch_numel, int64_t max_reuse_distance) {
   auto options = testing::nothing_persistent();
-  options.pool.prefetch_numel = prefetch_numel;
-  options.pool.max_reuse_distance = max_reuse_distance;
+  options.pool.keys.stage3_prefetch_bucket_size = prefetch_numel;
+  options.pool.keys.stage3_max_reuse_distance = max_reuse_distance;
   return options;
 }
 
@@ -71,7 +71,7 @@ TEST(Coordinator, GathersOneParameterAheadWhereTheyComeOneAfterTheOther) {
     const c10::NoGradGuard no_grad;
     Mlp model(8, 3);
     auto options = with_distances(1000, 1000);
-    options.pool.is_sequential = true;
+    options.pool.keys.stage3_allgather_sequential = true;
     const ShardStore store = testing::shard(model, world.group(), options);
     const auto state_of = [&](size_t param) { return store.storages(0)[param]->state(); };
     for (const int pass : {1, 2}) {
@@ -191,7 +191,7 @@ TEST(Coordinator, ChangesNoResultWhateverItsLimits) {
           };
           run(expected);
           auto options = with_distances(prefetch, distance);
-          options.pool.max_live_numel = distance + prefetch;
+          options.pool.keys.stage3_max_live_parameters = distance + prefetch;
           const ShardStore store = testing::shard(model, world.group(), options);
           run(results);
           ASSERT_EQ(results.size(), expected.size());

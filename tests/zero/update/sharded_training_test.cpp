@@ -25,6 +25,7 @@ namespace {
 using ::testing::HasSubstr;
 
 struct Recipe {
+  int stage = 0;
   ZeroOptions zero;
   at::ScalarType dtype = at::kFloat;
   std::string optimizer = "AdamW";
@@ -35,12 +36,12 @@ struct Recipe {
   ParamHome home = ParamHome::kDevice;
 
   Recipe() {
-    zero.gradient_clipping = 0.0;
-    zero.reduce_bucket_numel = 150;
+    zero.update.gradient_clipping = 0.0;
+    zero.gradients.keys.reduce_bucket_size = 150;
   }
   Recipe at_stage(int stage) const {
     Recipe recipe = *this;
-    recipe.zero.stage = stage;
+    recipe.stage = stage;
     return recipe;
   }
 };
@@ -65,18 +66,20 @@ std::unique_ptr<ZeroOptimizer> optimizer_for(const torch::nn::Module& model, con
   }
   auto base = optim::make_optimizer(recipe.optimizer, {{"lr", 0.02}, {"weight_decay", 0.1}}, options);
   std::unique_ptr<ParamStore> store;
-  if (recipe.zero.stage == 3) {
+  if (recipe.stage == 3) {
     store = std::make_unique<ShardStore>(
         std::move(groups), frozen, group,
         ShardStore::Options{recipe.dtype, recipe.sub_group_numel, recipe.pool, {.place = recipe.home}});
   } else {
     for (const NamedTensor& param : frozen) param.tensor.set_data(param.tensor.to(recipe.dtype));
-    store = std::make_unique<ParamStore>(std::move(groups), group.size(), ParamStore::Options{recipe.dtype});
+    store =
+        std::make_unique<ParamStore>(std::move(groups), group.size(),
+                                     ParamStore::Options{recipe.dtype, /*round_robin=*/false, recipe.stage});
   }
   store->broadcast(group, 0);
   ZeroOptions zero = recipe.zero;
-  zero.communication_dtype = recipe.dtype;
-  zero.averaging = Averaging::mean(group.size());
+  zero.gradients.communication_dtype = recipe.dtype;
+  zero.gradients.averaging = Averaging::mean(group.size());
   return std::make_unique<ZeroOptimizer>(std::move(store), std::move(base),
                                          std::make_unique<precision::StaticLossScaler>(1.0), group, zero);
 }
@@ -137,7 +140,7 @@ TEST(ShardedTraining, EqualsStageZeroBitForBitOnOneToFourRanks) {
     testing::run_ranks(ranks, [](comm::World& world) {
       for (const bool overlap : {false, true}) {
         Recipe recipe;
-        recipe.zero.overlap_comm = overlap;
+        recipe.zero.gradients.overlap = overlap;
         EXPECT_EQ(largest_difference(train_odd_net(recipe.at_stage(3), world),
                                      train_odd_net(recipe.at_stage(0), world)),
                   0.0);
@@ -155,18 +158,18 @@ TEST(ShardedTraining, IsTheSameWhateverStaysWholeAndHoweverGradientsTravel) {
     const auto expected = train_odd_net(recipe.at_stage(0), world);
     for (const int64_t threshold : {0, 13, 100000}) {
       for (const int64_t limit : {0, 200, 1000000}) {
-        recipe.pool.persistence_threshold = threshold;
-        recipe.pool.max_live_numel = limit;
+        recipe.pool.keys.stage3_param_persistence_threshold = threshold;
+        recipe.pool.keys.stage3_max_live_parameters = limit;
         EXPECT_EQ(largest_difference(train_odd_net(recipe.at_stage(3), world), expected), 0.0);
       }
     }
     for (const int64_t bucket : {1, 1000000}) {
-      recipe.zero.reduce_bucket_numel = bucket;
+      recipe.zero.gradients.keys.reduce_bucket_size = bucket;
       EXPECT_EQ(largest_difference(train_odd_net(recipe.at_stage(3), world), expected), 0.0);
     }
-    recipe.zero.contiguous_gradients = false;
+    recipe.zero.gradients.keys.contiguous_gradients = false;
     EXPECT_EQ(largest_difference(train_odd_net(recipe.at_stage(3), world), expected), 0.0);
-    recipe.zero.reduce_scatter = false;
+    recipe.zero.gradients.keys.reduce_scatter = false;
     EXPECT_EQ(largest_difference(train_odd_net(recipe.at_stage(3), world), expected), 0.0);
   });
 }
@@ -180,22 +183,22 @@ TEST(ShardedTraining, WithTheStepInAnotherMemoryIsTheSame) {
           Recipe recipe = Recipe().at_stage(stage);
           if (masters != std::string("fp32 model")) recipe.dtype = at::kBFloat16;
           recipe.accumulation = 2;
-          recipe.zero.gradient_clipping = stage == 2 ? 0.1 : 0.0;
-          recipe.zero.sixteen_bit_masters = masters == std::string("bf16");
-          recipe.zero.split_masters = masters == std::string("split");
+          recipe.zero.update.gradient_clipping = stage == 2 ? 0.1 : 0.0;
+          recipe.zero.update.sixteen_bit_masters = masters == std::string("bf16");
+          recipe.zero.update.split_masters = masters == std::string("split");
           const auto expected = train_odd_net(recipe, world);
           recipe.sub_group_numel = 20;
-          recipe.zero.offload.device = OffloadDevice::kCpu;
-          recipe.zero.offload.piece_numel = 20;
-          recipe.zero.offload.always_copies = true;
+          recipe.zero.update.offload.device = OffloadDevice::kCpu;
+          recipe.zero.update.offload.piece_numel = 20;
+          recipe.zero.update.offload.always_copies = true;
           for (const auto home : stage == 3 ? std::vector{ParamHome::kDevice, ParamHome::kHost}
                                             : std::vector{ParamHome::kDevice}) {
             recipe.home = home;
             for (const double ratio : stage == 3 ? std::vector{1.0, 0.5, 0.0} : std::vector{1.0}) {
-              recipe.zero.offload.ratio = ratio;
+              recipe.zero.update.offload.ratio = ratio;
               for (const bool ahead : stage == 3 ? std::vector{false, true} : std::vector{false}) {
-                recipe.zero.offload.super_offload = ahead;
-                recipe.zero.offload.worker_cores = {0};
+                recipe.zero.update.offload.super_offload = ahead;
+                recipe.zero.update.offload.worker_cores = {0};
                 EXPECT_EQ(largest_difference(train_odd_net(recipe, world), expected), 0.0)
                     << "stage " << stage << " ratio " << ratio << " masters " << masters << " home "
                     << int(home) << " ahead " << ahead;
@@ -225,7 +228,7 @@ TEST(ShardedTraining, InSixteenBitsEqualsStageZero) {
     for (const bool sixteen_bit_masters : {false, true}) {
       Recipe recipe;
       recipe.dtype = at::kBFloat16;
-      recipe.zero.sixteen_bit_masters = sixteen_bit_masters;
+      recipe.zero.update.sixteen_bit_masters = sixteen_bit_masters;
       const auto results = train_odd_net(recipe.at_stage(3), world);
       EXPECT_EQ(results.back().scalar_type(), at::kBFloat16);
       EXPECT_EQ(largest_difference(results, train_odd_net(recipe.at_stage(0), world)), 0.0);
@@ -236,8 +239,8 @@ TEST(ShardedTraining, InSixteenBitsEqualsStageZero) {
 TEST(ShardedTraining, WithClippingIsAsCloseToStageZeroAsTheNormsSumIs) {
   testing::run_ranks(3, [](comm::World& world) {
     Recipe recipe;
-    recipe.zero.gradient_clipping = 0.05;
-    recipe.zero.check_overflow = true;
+    recipe.zero.update.gradient_clipping = 0.05;
+    recipe.zero.update.check_overflow = true;
     EXPECT_LT(largest_difference(train_odd_net(recipe.at_stage(3), world),
                                  train_odd_net(recipe.at_stage(0), world)),
               1e-5);
@@ -260,7 +263,7 @@ TEST(ShardedTraining, NamesTheParameterWhoseGradientIsNotFinite) {
   testing::run_ranks(2, [](comm::World& world) {
     testing::OddNet model;
     Recipe recipe;
-    recipe.zero.check_overflow = true;
+    recipe.zero.update.check_overflow = true;
     const auto optimizer = optimizer_for(model, recipe.at_stage(3), world.group());
     if (world.rank() == 1) {
       model.named_parameters()["shared.bias"].register_hook(
