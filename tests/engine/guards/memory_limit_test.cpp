@@ -7,7 +7,6 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -18,6 +17,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/sanitizer.h"
 #include "tests/support/temporary_folder.h"
 
 namespace deepspeed::testing {
@@ -64,8 +64,7 @@ constexpr int64_t kLimit = LargeMlp::kBytes - (8 << 20);
 class MemoryLimit : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr)
-      GTEST_SKIP() << "AddressSanitizer's own memory counts against the limit";
+    if (has_address_sanitizer()) GTEST_SKIP() << "AddressSanitizer's own memory counts against the limit";
   }
 };
 
