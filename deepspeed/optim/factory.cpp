@@ -97,7 +97,8 @@ std::unique_ptr<Optimizer> make_adam(bool type_is_adamw, OptimizerArguments argu
   if (torch_adam) {
     options.class_name = options.adamw_mode ? "AdamW" : "Adam";
     if (arguments.is_given("bias_correction"))
-      fail_argument("bias_correction", "is not accepted together with torch_adam, which always corrects; leave it out");
+      fail_argument("bias_correction",
+                    "is not accepted together with torch_adam, which always corrects; leave it out");
     if (options.adamw_mode && !arguments.is_given("weight_decay")) arguments.values["weight_decay"] = 0.01;
   }
   if (options.amsgrad && !torch_adam) {

@@ -28,7 +28,9 @@ constexpr double kInfoVersion = 0.4;  // of DeepSpeed 0.19.6
 using std::filesystem::path;
 
 Manifest checked_manifest(const path& folder) {
-  if (is_universal(folder)) raise<UsageError>(kSourceWhere, folder, " is a universal checkpoint already; checkpoint.load_universal = true loads it");
+  if (is_universal(folder))
+    raise<UsageError>(kSourceWhere, folder,
+                      " is a universal checkpoint already; checkpoint.load_universal = true loads it");
   Manifest manifest = read_manifest(folder);
   if (const auto damage = find_damage(folder, manifest)) raise<CheckpointError>(kSourceWhere, *damage);
   return manifest;

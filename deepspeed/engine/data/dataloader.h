@@ -57,7 +57,8 @@ int64_t dataset_size(const Dataset& dataset) {
   if constexpr (requires { size.has_value(); }) {
     if (!size.has_value()) {
       raise<UsageError>("dataloader",
-                        "the data set does not know its size, which distributed sampling needs; return the number of samples from its size()");
+                        "the data set does not know its size, which distributed sampling needs; return the "
+                        "number of samples from its size()");
     }
     return static_cast<int64_t>(*size);
   } else {
@@ -94,7 +95,8 @@ class DeepSpeedDataLoader {
         collate_(std::move(collate)),
         options_(options),
         position_(std::make_shared<LoaderPosition>()) {
-    if (options.batch_size < 1) raise<UsageError>("dataloader", "batch_size is ", options.batch_size, ", expected at least 1");
+    if (options.batch_size < 1)
+      raise<UsageError>("dataloader", "batch_size is ", options.batch_size, ", expected at least 1");
     if (options.num_local_io_workers < 0) {
       raise<UsageError>("dataloader", "num_local_io_workers is ", options.num_local_io_workers,
                         ", expected 0 or more");
@@ -107,7 +109,8 @@ class DeepSpeedDataLoader {
     sampler_.drop_last = options.drop_last;
     if (size() == 0) {
       raise<UsageError>("dataloader", "a data set of ", sampler_.dataset_size, " samples gives no batch of ",
-                        options.batch_size, " on ", options.world_size, " ranks with drop_last; leave that off, or take a smaller batch");
+                        options.batch_size, " on ", options.world_size,
+                        " ranks with drop_last; leave that off, or take a smaller batch");
     }
     if (options.num_local_io_workers > 0) {
       queue_ = std::make_unique<BatchQueue<Batch>>(options.num_local_io_workers);

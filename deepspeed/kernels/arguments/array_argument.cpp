@@ -19,7 +19,8 @@ void check_array(const char* where, const char* name, const at::Tensor& tensor,
     raise<UsageError>(where, name, " has dtype ", tensor.scalar_type(), ", expected ", expected);
   }
   if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
-    raise<UsageError>(where, name, " of shape ", tensor.sizes(), " is not dense and contiguous; pass its contiguous()");
+    raise<UsageError>(where, name, " of shape ", tensor.sizes(),
+                      " is not dense and contiguous; pass its contiguous()");
   }
 }
 

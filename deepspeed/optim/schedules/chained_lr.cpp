@@ -75,7 +75,8 @@ LrRule cosine_annealing_lr(int64_t t_max, double eta_min) {
 }
 
 ChainedLr::ChainedLr(std::vector<ParamGroup>& groups, LrRule rule) : groups_(groups), rule_(std::move(rule)) {
-  if (groups.empty()) raise<UsageError>(kChainedLrWhere, "the optimizer has no parameter group, expected at least one");
+  if (groups.empty())
+    raise<UsageError>(kChainedLrWhere, "the optimizer has no parameter group, expected at least one");
   for (const ParamGroup& group : groups) base_lr_.push_back(group.lr());
   apply_rule();
 }

@@ -23,7 +23,8 @@ void check_is_not_foreign(const LrScheduler& scheduler) {
 }
 
 void refuse_missing_scheduler() {
-  raise<UsageError>(kLrSchedulerSourceWhere, "the callable made no schedule: it returned null; return a pointer to one");
+  raise<UsageError>(kLrSchedulerSourceWhere,
+                    "the callable made no schedule: it returned null; return a pointer to one");
 }
 
 }  // namespace deepspeed::optim

@@ -115,8 +115,9 @@ class StandInOptimizer : public torch::optim::Optimizer {
  public:
   using torch::optim::Optimizer::Optimizer;
   at::Tensor step(LossClosure) override {
-    raise<UsageError>(kLrSchedulerTorchWhere,
-                      "the optimizer that a schedule was made over is stepped by the engine alone; call engine->step()");
+    raise<UsageError>(
+        kLrSchedulerTorchWhere,
+        "the optimizer that a schedule was made over is stepped by the engine alone; call engine->step()");
   }
 };
 
@@ -138,14 +139,16 @@ std::shared_ptr<LrScheduler> adapt_torch_scheduler(std::shared_ptr<torch::optim:
         "optimizer too, or a callable that makes the schedule over the torch::optim::Optimizer& it is given");
   }
   if (optimizer->param_groups().size() != groups.size() || !drives(*scheduler, *optimizer)) {
-    raise<UsageError>(kLrSchedulerTorchWhere,
-                      "the torch schedule drives another optimizer than the one passed beside it; make it over that one");
+    raise<UsageError>(
+        kLrSchedulerTorchWhere,
+        "the torch schedule drives another optimizer than the one passed beside it; make it over that one");
   }
   return std::make_shared<TorchLrScheduler>(std::move(scheduler), std::move(optimizer), groups);
 }
 
 std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(const std::vector<ParamGroup>& groups) {
-  if (groups.empty()) raise<UsageError>(kLrSchedulerTorchWhere, "the optimizer has no parameter group, expected at least one");
+  if (groups.empty())
+    raise<UsageError>(kLrSchedulerTorchWhere, "the optimizer has no parameter group, expected at least one");
   const std::vector<torch::optim::OptimizerParamGroup> empty(
       groups.size(), torch::optim::OptimizerParamGroup(std::vector<at::Tensor>{}));
   auto optimizer =

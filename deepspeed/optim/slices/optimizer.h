@@ -40,9 +40,9 @@ struct FlatSlice {
   // to nearest.
   at::Tensor master;
   at::Tensor gradient;  // (n) fp32, fp16 or bf16; fp64 for an fp64 master
-  at::Tensor
-      low_precision;  // (n) 16-bit copy of the new master to write, or undefined; for split masters the
-  // upper half, bf16, read and written (kernels/split_master.h)
+  // (n) 16-bit copy of the new master to write, or undefined; for split masters the upper half, bf16, read
+  // and written (kernels/split_master.h).
+  at::Tensor low_precision;
   const Hyperparameters* options = nullptr;  // to step it with; null: those of its group
   const std::vector<Segment>* segments = nullptr;
   const CutParameters* cut = nullptr;  // the group's; null: every segment is a whole parameter

@@ -126,7 +126,8 @@ template <class Value>
 void check_shared(const char* where, const char* name, const Value& of_group, const Value& of_all) {
   if (of_group != of_all) {
     raise<UsageError>(where, name,
-                      " of a parameter group differs from the optimizer's, which holds for all groups; set it there alone, or make two optimizers");
+                      " of a parameter group differs from the optimizer's, which holds for all groups; set "
+                      "it there alone, or make two optimizers");
   }
 }
 
@@ -209,7 +210,9 @@ template <class Options>
 void DeepSpeedOptimizer<Options>::check_options(const optim::NativeOptions& options) const {
   const auto* own = dynamic_cast<const Options*>(&options);
   if (own == nullptr) {
-    raise<UsageError>(kName<Options>, "the options of a parameter group are those of another class, expected ", kName<Options>, "Options");
+    raise<UsageError>(kName<Options>,
+                      "the options of a parameter group are those of another class, expected ",
+                      kName<Options>, "Options");
   }
   check_ranges(kName<Options>, own->hyperparameters());
   check_class_options(*own, own_defaults());

@@ -24,7 +24,8 @@ const NativeOptions& native_options(const torch::optim::OptimizerParamGroup& gro
   const auto* options = dynamic_cast<const NativeOptions*>(&group.options());
   if (options == nullptr) {
     raise<UsageError>(kNativeOptimizerWhere,
-                      "the options of a parameter group are not those of this class of optimizer; make them with its own, such as FusedAdamOptions");
+                      "the options of a parameter group are not those of this class of optimizer; make them "
+                      "with its own, such as FusedAdamOptions");
   }
   return *options;
 }

@@ -99,7 +99,10 @@ void GradReducer::on_unit_done(size_t unit) {
 
 void GradReducer::set_bucket_numel(int64_t numel) {
   constexpr const char* kWhere = "zero.grad_reducer";
-  if (open_) raise<UsageError>(kWhere, "new bucket sizes within a backward; call allreduce_gradients(bucket_size) before it or after it");
+  if (open_)
+    raise<UsageError>(
+        kWhere,
+        "new bucket sizes within a backward; call allreduce_gradients(bucket_size) before it or after it");
   if (numel < 1) raise<UsageError>(kWhere, "bucket_size ", numel, ", expected at least 1 element");
   buckets_ = lay_out(numel);
   order_ = make_order();

@@ -35,8 +35,8 @@ class HostTransfers {
 
   /// Returns host memory, (numel), for values that send() takes; send() follows before the next call.
   at::Tensor outgoing(int64_t numel, at::ScalarType dtype);
-  /// Starts the copy of `from` to `to` on the device. from: what outgoing() returned last, or host memory that
-  /// does not change until the device reaches what it is given after finish().
+  /// Starts the copy of `from` to `to` on the device. from: what outgoing() returned last, or host memory
+  /// that does not change until the device reaches what it is given after finish().
   void send(const at::Tensor& to, const at::Tensor& from);
   /// Makes the device's current stream wait for all that was sent.
   void finish();

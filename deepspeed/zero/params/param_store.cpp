@@ -47,7 +47,8 @@ ParamStore::ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_s
   }
   std::unordered_set<const at::TensorImpl*> seen;
   for (auto& params : groups) {
-    if (params.empty()) raise<UsageError>(kParamStoreWhere, "a parameter group is empty; give it a parameter or leave it out");
+    if (params.empty())
+      raise<UsageError>(kParamStoreWhere, "a parameter group is empty; give it a parameter or leave it out");
     std::vector<int64_t> numels;
     for (const NamedTensor& param : params) {
       check_param(param, options, params.front().tensor.device());

@@ -72,7 +72,10 @@ void check_sharded_param(const NamedTensor& param, const ShardStore::Options& op
 
 void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::vector<NamedTensor>& frozen,
                const ShardStore::Options& options, const comm::ProcessGroup& group) {
-  if (groups.empty() && frozen.empty()) raise<UsageError>(kShardStoreWhere, "there are no parameters; register the model's with register_module() and register_parameter()");
+  if (groups.empty() && frozen.empty())
+    raise<UsageError>(
+        kShardStoreWhere,
+        "there are no parameters; register the model's with register_module() and register_parameter()");
   const at::Device device = (groups.empty() ? frozen : groups.front()).at(0).tensor.device();
   std::unordered_set<const at::TensorImpl*> seen;
   MemoryOverlap overlap;
@@ -92,7 +95,8 @@ void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::v
 
 void check_not_empty(const std::vector<std::vector<NamedTensor>>& groups) {
   for (const auto& params : groups) {
-    if (params.empty()) raise<UsageError>(kShardStoreWhere, "a parameter group is empty; give it a parameter or leave it out");
+    if (params.empty())
+      raise<UsageError>(kShardStoreWhere, "a parameter group is empty; give it a parameter or leave it out");
   }
 }
 
