@@ -266,7 +266,7 @@ void ZeroOptimizer::note_damage_of(int64_t step_number, const std::function<void
 void ZeroOptimizer::abandon_step() {
   if (!slices_->has_begun()) return;
   slices_->end_begun();
-  damage_ = "it was begun by backward(), and a checkpoint was to be loaded before step()";
+  damage_ = "backward() had begun it when load_checkpoint() was called";
 }
 
 StepResult ZeroOptimizer::step(int64_t step_number) {

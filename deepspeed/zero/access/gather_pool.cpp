@@ -111,11 +111,10 @@ void GatherPool::check_use(const PartitionedStorage& storage, const std::string&
                              : "open a zero::ParameterAccess around the code that uses it, on all ranks");
   }
   if (!writes || storage.writable_ || storage.is_copy()) return;
-  raise<UsageError>(
-      kAccessWhere, "parameter '", storage.name_, "' is partitioned, and ", op,
-      " writes to it, which would be lost; write it inside a zero::GatheredParameters with a "
-      "modifier_rank, between passes; a model that writes its parameters within one, as an Embedding "
-      "with max_norm does, is none for stage 3");
+  raise<UsageError>(kAccessWhere, "parameter '", storage.name_, "' is partitioned, and ", op,
+                    " writes to it, which would be lost; write it inside a zero::GatheredParameters with a "
+                    "modifier_rank, between passes; stage 3 does not support models that write parameters in "
+                    "forward, such as Embedding with max_norm");
 }
 
 void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, bool writes) {
