@@ -53,6 +53,7 @@ void BlockMover::run() {
 bool BlockMover::take_in() {
   std::unique_lock lock(mutex_);
   if (ranges_.empty()) arrived_.wait(lock, [&] { return stopped_ || !inbox_.empty(); });
+  // Splicing keeps each range where it is in memory: slots_ hold iterators to ranges under way.
   ranges_.splice(ranges_.end(), inbox_);
   return !ranges_.empty();
 }

@@ -45,11 +45,13 @@ void DirectReader::wait_for(const Slot& slot) {
 }
 
 const DirectReader::Slot& DirectReader::load(uint64_t block, uint64_t last_wanted) {
+  // A jump discards what was read ahead: transfers under way still write into the buffer and must end first.
   if (block < begin_ || block > end_) {
     for (; begin_ < end_; ++begin_) wait_for(slot_of(begin_));
     begin_ = end_ = block;
     ahead_ = 0;
   } else if (block > begin_) {  // forward: worth more reading ahead
+    // Reading ahead doubles with each block, so that a caller that reads here and there pays for little.
     ahead_ = std::min<uint64_t>(2 * ahead_ + 1, kReadDepth - 1);
     for (; begin_ < block; ++begin_) wait_for(slot_of(begin_));
   }

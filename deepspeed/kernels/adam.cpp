@@ -178,16 +178,20 @@ void check_can_be_undone(const AdamTensors& tensors, const AdamStep& step) {
 void roll_back_fp32(const AdamTensors& piece, const AdamStep& step, const AdamConstants& c) {
   const at::Tensor m = piece.exp_avg.to(at::kDouble), v = piece.exp_avg_sq.to(at::kDouble);
   at::Tensor p = piece.master.to(at::kDouble);
+  // p' = (1 - decay) p - step_size m' / (sqrt(v') + eps), solved for p; eps is scaled as in the kernel.
   p.addcdiv_(m, v.sqrt().add_(double{c.eps}), double{c.step_size}).div_(1 - double{c.decoupled_decay});
   const at::Tensor g =
       piece.gradient.to(at::kDouble).mul(double{c.gradient_scale}).add_(p, double{c.l2_decay});
   piece.master.copy_(p);
   if (piece.low_precision.defined()) piece.low_precision.copy_(piece.master);
+  // Before the first step moments are 0, which the equations would only give to within roundings.
   if (step.step == 1) {
     piece.exp_avg.zero_();
     piece.exp_avg_sq.zero_();
     return;
   }
+  // m' = b1 m + (1 - b1) g and v' = b2 v + (1 - b2) g^2, solved for m and v. A rounding must not make v
+  // negative.
   piece.exp_avg.copy_(m.sub(g, double{c.one_minus_beta1}).div_(double{c.beta1}));
   piece.exp_avg_sq.copy_(v.sub(g.square(), double{c.one_minus_beta2}).div_(double{c.beta2}).clamp_min_(0));
 }

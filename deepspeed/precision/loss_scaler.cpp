@@ -32,6 +32,7 @@ bool DynamicLossScaler::is_exhausted() const {
 
 void DynamicLossScaler::update(bool overflow) {
   if (overflow) {
+    // The first hysteresis - 1 overflows are tolerated: they skip their step and leave the scale.
     if (options_.hysteresis == 1 || state_.cur_hysteresis == 1) {
       if (is_exhausted()) {
         raise<UsageError>(
@@ -44,6 +45,7 @@ void DynamicLossScaler::update(bool overflow) {
     }
     state_.last_overflow_iter = state_.cur_iter;
   } else {
+    // The scale grows after each scale_window steps without an overflow, counted from the last one.
     const int64_t stable = state_.cur_iter - state_.last_overflow_iter - 1;
     const bool grow = stable > 0 && stable % options_.scale_window == 0;
     if (grow) {

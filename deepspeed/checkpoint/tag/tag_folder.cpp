@@ -103,6 +103,8 @@ void replace_tag(const path& staging, const path& target, const path& old) {
   // After the exchange the older folder has the staging name until it is removed: the lock keeps others off
   // it.
   const StagingLock lock_of_older = wait_for_lock(target);
+  // With an exchange there is a whole tag under the name at every moment; without one there is none for a
+  // moment, which recover_tag() repairs after a crash.
   const bool exchanged = exchange(staging, target);
   if (!exchanged) {
     rename_folder(target, old);

@@ -168,6 +168,7 @@ SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, c
   if (pid < 0)
     raise<IoError>(kSpawnWhere, "rank ", command.rank, ": no new process: ", std::strerror(fork_error));
   ::setpgid(pid, pid);  // here as well, so that a signal sent next reaches the group
+  // The parent's copy of the write end must be closed, or it would never read end-of-file.
   failure.write_end.reset();
   wait_for_exec(failure.read_end.get(), command.rank, program, pid);
   if (log.get() >= 0) return {pid, -1};

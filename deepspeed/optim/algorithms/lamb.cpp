@@ -54,7 +54,8 @@ double step_size(const Hyperparameters& group, int64_t step) {
   return group.number("lr") * correction;
 }
 
-// Returns two sums of squares, (2) double, computed where the tensors lie: a CUDA device is not waited for.
+// Returns the norms of weights and change, (2) double, computed where the tensors lie: a CUDA device is not
+// waited for.
 at::Tensor norms_of(const at::Tensor& weights, const at::Tensor& change) {
   return at::stack({at::linalg_vector_norm(weights, 2, {}, false, at::kDouble),
                     at::linalg_vector_norm(change, 2, {}, false, at::kDouble)});

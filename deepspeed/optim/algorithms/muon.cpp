@@ -206,6 +206,8 @@ void Muon::step(const FlatSlice& slice, double gradient_scale) {
     if (shared == cut.end()) {
       check_whole_parameter(kMuonWhere, slice, segment);
       const at::Tensor change = change_of(slice, segment, gradient_scale);
+      // The products of the iteration are made where the model is, even if masters and momentum are in host
+      // memory.
       const at::Device device = slice.cut == nullptr ? change.device() : slice.cut->device();
       move_matrix(slice, segment,
                   orthogonalized(slice.group, segment.shape, change.to(device)).to(change.device()));

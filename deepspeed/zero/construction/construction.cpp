@@ -95,6 +95,7 @@ void Construction::make_room() {
 }
 
 void Construction::keep_limit(int64_t max_whole_bytes, bool spare_newest) {
+  // The newest tensor is spared, as its initialiser is probably about to run.
   const auto newest = newborns_.empty() ? nullptr : newborns_.back()._unsafe_get_target();
   std::vector<at::Tensor> born = whole_newborns();
   whole_bytes_ = 0;

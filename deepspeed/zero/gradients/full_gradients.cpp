@@ -133,6 +133,9 @@ class FullGradients : public GradReducer {
   void reopen_window() {
     reduced_ = false;
     if (group_.size() == 1) return;
+    // The reduction made before * after * (the sum over ranks) of each rank's gradients; this is its inverse.
+    // Where all ranks hold the result, each takes one share of it; where owners do, the others start from
+    // zeros.
     double share = 1.0 / (options_.averaging.before * options_.averaging.after);
     if (!sums_for_owners()) share /= group_.size();
     if (shows_grads() && std::abs(share - 1.0) > 1e-12) {

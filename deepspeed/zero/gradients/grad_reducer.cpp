@@ -147,6 +147,7 @@ std::function<void()> GradReducer::hand_over(size_t, const Interval&) {
 
 void GradReducer::resume() {
   paused_ = false;
+  // Backward would have brought the last parameters first; that order completes the buckets in launch order.
   for (size_t group = store_.groups().size(); group-- > 0;) {
     for (size_t param = store_.groups()[group].params.size(); param-- > 0;) {
       if (store_.groups()[group].params[param].tensor.grad().defined()) take_gradient(group, param);

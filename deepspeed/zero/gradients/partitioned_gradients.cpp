@@ -167,6 +167,7 @@ class PartitionedGradients : public GradReducer {
     Gathered gathered = std::move(*gathering_);
     gathering_.reset();
     if (group_.size() > 1) gathered.works = start_sum(buckets_[index], gathered.values);
+    // With one rank nothing travels, so the values are the sum at once.
     const bool is_there = gathered.works.empty();
     in_flight_.push_back(std::move(gathered));
     if (!options_.overlap || is_there) absorb_oldest();

@@ -26,6 +26,7 @@ void sum_rows(const comm::ProcessGroup& group, const at::Tensor& values, at::Sca
       at::nonzero(at::any(at::ne(values, 0), 1)).view({-1});  // not-a-numbers are not 0
   const std::vector<double> counts = group.all_gather_scalar(static_cast<double>(touched.numel()));
   const auto most = static_cast<int64_t>(*std::max_element(counts.begin(), counts.end()));
+  // All ranks see the same counts, so they choose the same way.
   if (most * ranks >= values.size(0)) return sum_whole(group, values, dtype);
   if (most == 0) return;
 

@@ -154,6 +154,7 @@ ShardFile::Buffer* ShardFile::find_free() {
 ShardFile::Buffer& ShardFile::take_buffer() {
   Buffer* found = find_free();
   if (found == nullptr) {
+    // Writes come first, the oldest of them; among reads the newest, which is for the farthest use.
     found = &*std::ranges::min_element(buffers_, {}, [](const Buffer& buffer) {
       return std::pair(!buffer.is_written, buffer.is_written ? buffer.age : ~buffer.age);
     });
