@@ -99,7 +99,7 @@ Option required();
 Option not_yet();
 /// Any value but the default is refused for good; `why` names the way out.
 Option never(std::string why);
-/// Of the documented values only these work so far.
+/// Only these of the documented values work so far.
 Option only(std::vector<Json> values);
 /// Any value is accepted, and none acts: loading a value that is not the default says so in one line.
 Option without_effect(std::string why);
