@@ -10,7 +10,8 @@ preset=${PRESET:-release}
 build=$root/build/$preset
 [ "${TORCH_VERSION:-2.11.0}" = 2.11.0 ] || build=$root/build/$preset-torch-$TORCH_VERSION
 # A test that fails once and passes then is reported as such: ranks meet over ports that other programs use as well.
-options=(--test-dir "$build" --output-on-failure --no-tests=error --repeat until-pass:2)
+# Many tests wait rather than compute, so more run at a time than there are cores.
+options=(--test-dir "$build" --output-on-failure --no-tests=error --repeat until-pass:2 --parallel $((2 * $(nproc))))
 case "${1:-}" in
   --list) exec ctest --test-dir "$build" --show-only ;;
   "") ;;

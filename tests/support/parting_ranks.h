@@ -4,7 +4,6 @@
 #include <chrono>
 #include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -22,15 +21,13 @@ namespace deepspeed::testing {
 inline std::vector<std::string> errors_of_two_ranks(
     const std::function<std::function<void()>(comm::World&)>& prepare) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto outcomes = fork_ranks(2, [&](int) {
+  const auto program = [&](int) {
     comm::destroy_process_group();  // the world of one that other tests of this process made
     auto world = comm::init_distributed(
         {.dist_backend = "gloo", .verbose = false, .timeout = std::chrono::seconds(120)});
-    const std::function<void()> run = prepare(world);
-    const std::string text = error_of<CommError>(run);
-    std::this_thread::sleep_for(std::chrono::seconds(1));  // the other rank looks for this one's store
-    return text;
-  });
+    return error_of<CommError>(prepare(world));
+  };
+  const auto outcomes = fork_ranks(2, program, {.end_together = true});
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
   std::vector<std::string> texts;
   for (const auto& outcome : outcomes) {

@@ -1,10 +1,13 @@
 #include "tests/support/run_ranks.h"
 
+#include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -63,7 +66,22 @@ void write_all(int fd, const std::string& text) {
   }
 }
 
-[[noreturn]] void be_rank(int rank, int fd, const std::function<std::string(int)>& body) {
+// A pipe whose ends no program that the process starts gets.
+std::array<int, 2> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw std::runtime_error(std::string("pipe: ") + std::strerror(errno));
+  return ends;
+}
+
+// Returns once the other end is closed.
+void wait_for_end_of(int fd) {
+  char byte = 0;
+  while (::read(fd, &byte, 1) > 0 || errno == EINTR) errno = 0;
+}
+
+/// may_end: read until its end before the process goes; -1: it goes at once.
+[[noreturn]] void be_rank(int rank, int fd, int may_end, const std::function<std::string(int)>& body) {
   std::vector<std::string> failures;
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
@@ -80,13 +98,16 @@ void write_all(int fd, const std::string& text) {
   const std::vector<uint8_t> message = Json::to_cbor(report);  // values and messages may hold any bytes
   write_all(fd, std::string(message.begin(), message.end()));
   std::fflush(nullptr);
+  ::close(fd);
+  if (may_end >= 0) wait_for_end_of(may_end);
   if (__gcov_dump != nullptr) __gcov_dump();
   ::_exit(0);
 }
 
-Child start_rank(int rank, int world_size, int port, const std::function<std::string(int)>& body) {
-  int ends[2];
-  if (::pipe(ends) != 0) throw std::runtime_error(std::string("pipe: ") + std::strerror(errno));
+/// may_end: a pipe that closes when the ranks may end.
+Child start_rank(int rank, int world_size, int port, const std::array<int, 2>& may_end, bool waits,
+                 const std::function<std::string(int)>& body) {
+  const auto ends = make_pipe();
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
@@ -94,8 +115,9 @@ Child start_rank(int rank, int world_size, int port, const std::function<std::st
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
     ::close(ends[0]);
+    ::close(may_end[1]);
     set_environment(rank, world_size, port);
-    be_rank(rank, ends[1], body);
+    be_rank(rank, ends[1], waits ? may_end[0] : -1, body);
   }
   ::close(ends[1]);
   return {pid, ends[0], {}};
@@ -160,30 +182,49 @@ void report_to_test(int rank, int world_size, const RankOutcome& outcome) {
   }
 }
 
+// A port that is nobody else's while this lives: the ranks may listen there, and the system gives it to no
+// other process that asks for any.
+class ReservedPort {
+ public:
+  ReservedPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    const int on = 1;  // after bind(): only then is the port this one's alone
+    if (socket_ < 0 || ::bind(socket_, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+        ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+        ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0) {
+      throw std::runtime_error(std::string("no free port: ") + std::strerror(errno));
+    }
+    port_ = ntohs(address.sin_port);
+  }
+  ~ReservedPort() { ::close(socket_); }
+  ReservedPort(const ReservedPort&) = delete;
+  ReservedPort& operator=(const ReservedPort&) = delete;
+  int port() const { return port_; }
+
+ private:
+  int socket_;
+  int port_ = 0;
+};
+
 }  // namespace
 
-int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    throw std::runtime_error(std::string("no free port: ") + std::strerror(errno));
-  }
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
+int free_port() { return ReservedPort().port(); }
 
 std::vector<RankOutcome> fork_ranks(int world_size, const std::function<std::string(int rank)>& body,
                                     const RunRanksOptions& options) {
   const auto deadline = Clock::now() + options.hang_limit;
-  const int port = free_port();
+  const ReservedPort reserved;
   std::fflush(nullptr);  // else every rank writes what is buffered here
+  const auto may_end = make_pipe();
   std::vector<Child> children;
-  for (int rank = 0; rank < world_size; ++rank) children.push_back(start_rank(rank, world_size, port, body));
+  for (int rank = 0; rank < world_size; ++rank) {
+    children.push_back(start_rank(rank, world_size, reserved.port(), may_end, options.end_together, body));
+  }
   read_all(children, deadline);
+  for (const int end : may_end) ::close(end);
   std::vector<RankOutcome> outcomes;
   for (auto& child : children) outcomes.push_back(end_rank(child));
   return outcomes;

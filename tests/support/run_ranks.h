@@ -14,6 +14,9 @@ struct RunRanksOptions {
   std::chrono::milliseconds hang_limit =
       std::chrono::seconds(60);  // then the ranks are killed and the test fails
   std::chrono::milliseconds comm_timeout = std::chrono::seconds(30);  // InitOptions::timeout of the ranks
+  /// Ranks whose body has ended live on until all have: the others may still look for their store and
+  /// connections.
+  bool end_together = false;
 };
 
 /// How one rank ended.

@@ -32,14 +32,13 @@ World join_world() { return init_distributed({.dist_backend = "gloo", .verbose =
 void expect_on_both(const std::function<void(World&, int)>& program,
                     const std::vector<std::string>& expected) {
   const auto begin = Clock::now();
-  const auto outcomes = fork_ranks(2, [&](int rank) {
-    auto world = join_world();
-    world.group().barrier();
-    const auto text = error_of<CommError>([&] { program(world, rank); });
-    // The other rank looks for this one's connections and store.
-    std::this_thread::sleep_for(1s);
-    return text;
-  });
+  const auto outcomes = fork_ranks(2,
+                                   [&](int rank) {
+                                     auto world = join_world();
+                                     world.group().barrier();
+                                     return error_of<CommError>([&] { program(world, rank); });
+                                   },
+                                   {.end_together = true});
   EXPECT_LT(Clock::now() - begin, 15s);
   for (const auto& outcome : outcomes) {
     EXPECT_TRUE(outcome.ok()) << outcome.signal;

@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 template <class Program>
 std::vector<std::string> errors_of(int stage, const Program& program) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto outcomes = testing::fork_ranks(2, [&](int rank) {
+  const auto run = [&](int rank) {
     comm::destroy_process_group();  // the world of one that other tests of this process made
     auto world = comm::init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 120s});
     const auto engine = make_engine(basic({{"zero_optimization", {{"stage", stage}}}}), world);
@@ -37,9 +37,9 @@ std::vector<std::string> errors_of(int stage, const Program& program) {
     } catch (const CommError& error) {
       text = error.what();
     }
-    std::this_thread::sleep_for(1s);  // the other rank looks for this one's store
     return text;
-  });
+  };
+  const auto outcomes = testing::fork_ranks(2, run, {.end_together = true});
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
   std::vector<std::string> texts;
   for (const auto& outcome : outcomes) {

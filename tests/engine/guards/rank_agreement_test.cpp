@@ -31,7 +31,7 @@ constexpr const char* kNoError = "no error";
 template <class Program>
 std::vector<std::string> texts_of(const Program& program) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto outcomes = testing::fork_ranks(2, [&](int rank) {
+  const auto run = [&](int rank) {
     comm::destroy_process_group();  // the world of one that other tests of this process made
     auto world = comm::init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 120s});
     std::string text = kNoError;
@@ -41,9 +41,9 @@ std::vector<std::string> texts_of(const Program& program) {
     } catch (const Error& error) {
       text = error.what();
     }
-    std::this_thread::sleep_for(500ms);  // the other rank looks for this one's store
     return text;
-  });
+  };
+  const auto outcomes = testing::fork_ranks(2, run, {.end_together = true});
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
   std::vector<std::string> texts;
   for (const auto& outcome : outcomes) {

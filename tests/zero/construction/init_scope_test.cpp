@@ -99,17 +99,16 @@ TEST(ZeroInitScope, TellsWhoUsesAnOldViewAfterItsEnd) {
 
 TEST(ZeroInitScope, RanksThatBuildDifferentModelsAreToldWithinSeconds) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto outcomes = testing::fork_ranks(2, [&](int rank) {
+  const auto run = [&](int rank) {
     comm::destroy_process_group();
     auto world = comm::init_distributed(
         {.dist_backend = "gloo", .verbose = false, .timeout = std::chrono::seconds(120)});
-    const std::string text = error_of<CommError>([&] {
+    return error_of<CommError>([&] {
       const Init init({.world = world, .max_whole_bytes = 0});
       const torch::nn::Linear a(8, 8), b(8, rank == 0 ? 8 : 9), c(8, 8), d(8, 8);
     });
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    return text;
-  });
+  };
+  const auto outcomes = testing::fork_ranks(2, run, {.end_together = true});
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
   for (const auto& outcome : outcomes) {
     EXPECT_EQ(outcome.signal, 0);
