@@ -14,12 +14,13 @@
 #include "deepspeed/launcher/plan/program.h"
 #include "deepspeed/launcher/plan/resources.h"
 
-#include "tests/launcher/error_text.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed::launcher {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 namespace fs = std::filesystem;
@@ -86,11 +87,11 @@ TEST(Resources, TakeTheNumberOfRanks) {
 }
 
 TEST(Resources, SayWhatToDoWhereGpusAreMissing) {
-  EXPECT_THAT(error_text<UsageError>([] {
+  EXPECT_THAT(error_of<UsageError>([] {
                 resolve_resources(args_with_ranks(2, true), std::nullopt, machine_with_gpus(0), std::nullopt);
               }),
               HasSubstr("--num_procs 2 runs the ranks on the CPU"));
-  EXPECT_THAT(error_text<UsageError>(
+  EXPECT_THAT(error_of<UsageError>(
                   [] { resolve_resources(args_with_ranks(3), std::nullopt, machine_with_gpus(2), "0,1"); }),
               HasSubstr("3 ranks, but 2 visible GPUs"));
 }
@@ -104,7 +105,7 @@ TEST(Resources, FollowTheFilterAndIgnoreTheVisibleDevicesAloud) {
   const auto cpu = resolve_resources(args, std::nullopt, machine_with_gpus(0), std::nullopt);
   EXPECT_THAT(cpu.nodes.front().slots, ElementsAre(1, 3));
   EXPECT_THAT(cpu.devices, IsEmpty());
-  EXPECT_THAT(error_text<UsageError>(
+  EXPECT_THAT(error_of<UsageError>(
                   [&] { resolve_resources(args, std::nullopt, machine_with_gpus(2), std::nullopt); }),
               HasSubstr("slot 3"));
 }
@@ -113,7 +114,7 @@ TEST(Resources, RefuseASlotThatTheHostfileDoesNotHave) {
   LaunchArgs args;
   args.include = "localhost:7";
   EXPECT_THAT(
-      error_text<UsageError>([&] {
+      error_of<UsageError>([&] {
         resolve_resources(args, ResourcePool{{"localhost", {0, 1, 2}}}, machine_with_gpus(0), std::nullopt);
       }),
       HasSubstr("no slot 7 on host 'localhost', which has 0,1,2"));
@@ -121,9 +122,9 @@ TEST(Resources, RefuseASlotThatTheHostfileDoesNotHave) {
 
 TEST(Resources, RefuseOtherMachinesUnlessTheFilterLeavesThemOut) {
   const ResourcePool hosts = {{"box", {0, 1}}, {"far", {0, 1}}};
-  EXPECT_THAT(error_text<NotSupportedError>(
-                  [&] { resolve_resources({}, hosts, machine_with_gpus(0), std::nullopt); }),
-              HasSubstr("host 'far' is not this machine"));
+  EXPECT_THAT(
+      error_of<NotSupportedError>([&] { resolve_resources({}, hosts, machine_with_gpus(0), std::nullopt); }),
+      HasSubstr("host 'far' is not this machine"));
   LaunchArgs args;
   args.exclude = "far@box:0";
   EXPECT_EQ(resolve_resources(args, hosts, machine_with_gpus(0), std::nullopt).nodes,
@@ -139,7 +140,7 @@ TEST(WorldLayout, CountsRanksOverHostsAndTheirSlotsInOrder) {
   EXPECT_EQ(second[2].rank, 4);
   EXPECT_EQ(second[2].local_rank, 2);
   EXPECT_EQ(second[2].slot, 5);
-  EXPECT_THAT(error_text<UsageError>([&] { layout.ranks_of(2); }), HasSubstr("node 2"));
+  EXPECT_THAT(error_of<UsageError>([&] { layout.ranks_of(2); }), HasSubstr("node 2"));
 }
 
 TEST(RankEnvironment, HoldsWhatARankNeedsToMeetTheOthers) {
@@ -195,7 +196,7 @@ TEST(MasterPort, IsReplacedWhereTheDefaultIsTakenAndAnErrorWhereAGivenOneIs) {
   EXPECT_TRUE(choice.replaces_default);
   EXPECT_NE(choice.port, listener.port);
   EXPECT_TRUE(port_is_free(choice.port));
-  EXPECT_THAT(error_text<UsageError>([&] { choose_master_port(listener.port, 29500); }),
+  EXPECT_THAT(error_of<UsageError>([&] { choose_master_port(listener.port, 29500); }),
               HasSubstr("--master_port " + std::to_string(listener.port) + " is in use"));
 }
 
@@ -215,7 +216,8 @@ TEST(MasterPort, IsLeftToTheLauncherThatChoseItFirst) {
     const PortChoice third = choose_master_port(std::nullopt, port);
     EXPECT_NE(third.port, port);
     EXPECT_NE(third.port, second.port);
-    EXPECT_THROW(choose_master_port(second.port, 29500), UsageError);
+    EXPECT_ERROR(UsageError, choose_master_port(second.port, 29500),
+                 "--master_port " + std::to_string(second.port) + " is in use", "leave the flag out");
   }
   EXPECT_EQ(PortClaim::take(port), nullptr);
 }
@@ -279,7 +281,7 @@ TEST(PlanLaunch, BindsCoresAndSetsTheThreadsToTheirNumber) {
   EXPECT_THAT(listed.ranks[1].cores, ElementsAre(2, 3));
   EXPECT_EQ(listed.ranks[1].environment.at("OMP_NUM_THREADS"), "2");
   args.bind_core_list = "2-5";
-  EXPECT_THAT(error_text<UsageError>([&] { plan_launch(args, machine_with_gpus(0), {}); }),
+  EXPECT_THAT(error_of<UsageError>([&] { plan_launch(args, machine_with_gpus(0), {}); }),
               HasSubstr("core 4"));
 }
 

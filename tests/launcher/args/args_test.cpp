@@ -7,23 +7,24 @@
 
 #include "deepspeed/base/error.h"
 
-#include "tests/launcher/error_text.h"
 #include "tests/places/places.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed::launcher {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Words = std::vector<std::string>;
 
 std::string usage_error(const Words& words) {
-  return error_text<UsageError>([&] { parse_args(words); });
+  return error_of<UsageError>([&] { parse_args(words); });
 }
 
 std::string not_supported(const Words& words) {
-  return error_text<NotSupportedError>([&] { parse_args(words); });
+  return error_of<NotSupportedError>([&] { parse_args(words); });
 }
 
 TEST(Args, LeaveEverythingAfterTheProgramToIt) {

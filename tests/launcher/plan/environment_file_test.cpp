@@ -7,13 +7,14 @@
 
 #include "deepspeed/base/error.h"
 
-#include "tests/launcher/error_text.h"
 #include "tests/launcher/node/launch_fixture.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed::launcher {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -66,7 +67,7 @@ TEST_F(EnvironmentFileTest, HaveAnotherNameWhereAVariableSaysSo) {
 TEST_F(EnvironmentFileTest, NameTheLineThatIsNoVariable) {
   for (const char* line : {"no equals sign", "=value", "1A=b", "A B=c", "export A=1"}) {
     write(work_ / ".deepspeed_env", std::string("A=1\n") + line + "\n");
-    EXPECT_THAT(error_text<UsageError>([&] { read(); }), HasSubstr(".deepspeed_env line 2: got '")) << line;
+    EXPECT_THAT(error_of<UsageError>([&] { read(); }), HasSubstr(".deepspeed_env line 2: got '")) << line;
   }
 }
 

@@ -6,12 +6,13 @@
 #include "deepspeed/launcher/plan/hostfile.h"
 #include "deepspeed/launcher/plan/resource_filter.h"
 
-#include "tests/launcher/error_text.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed::launcher {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::error_of;
 using ::testing::HasSubstr;
 
 const ResourcePool kPool = {{"worker-0", {0, 1, 2, 3}}, {"worker-1", {0, 1, 2, 3}}};
@@ -25,24 +26,24 @@ TEST(Hostfile, NamesTheLineOfABadEntry) {
   for (const char* line : {"host", "host slots=", "host slots=x", "host slots=-1", "host gpus=2",
                            " host slots=2", "host slots=99999999999"}) {
     const std::string text =
-        error_text<UsageError>([&] { parse_hostfile(std::string("a slots=1\n") + line, "hosts"); });
+        error_of<UsageError>([&] { parse_hostfile(std::string("a slots=1\n") + line, "hosts"); });
     EXPECT_THAT(text, HasSubstr("hosts line 2: bad entry")) << line;
   }
 }
 
 TEST(Hostfile, RefusesAHostThatStandsThereTwice) {
-  EXPECT_THAT(error_text<UsageError>([] { parse_hostfile("a slots=1\na slots=2\n", "hosts"); }),
+  EXPECT_THAT(error_of<UsageError>([] { parse_hostfile("a slots=1\na slots=2\n", "hosts"); }),
               HasSubstr("multiple entries for host 'a'"));
 }
 
 TEST(Hostfile, RefusesAFileWithoutHosts) {
-  EXPECT_THAT(error_text<UsageError>([] { parse_hostfile("# nothing\n", "hosts"); }),
+  EXPECT_THAT(error_of<UsageError>([] { parse_hostfile("# nothing\n", "hosts"); }),
               HasSubstr("names no host"));
 }
 
 TEST(Hostfile, IsNothingWhereTheFileIsMissingAndAnErrorWhereItCannotBeRead) {
   EXPECT_FALSE(read_hostfile("/no/such/hostfile"));
-  EXPECT_THAT(error_text<IoError>([] { read_hostfile("/tmp"); }), HasSubstr("/tmp"));
+  EXPECT_THAT(error_of<IoError>([] { read_hostfile("/tmp"); }), HasSubstr("/tmp"));
 }
 
 TEST(ResourceFilter, IncludesWhatTheTextNamesInThePoolsOrder) {
@@ -75,10 +76,10 @@ TEST(ResourceFilter, ExcludesHostsAndSlots) {
 
 TEST(ResourceFilter, NamesTheFlagAndWhatItDoesNotFind) {
   const auto include = [](const char* text) {
-    return error_text<UsageError>([&] { include_resources(kPool, text); });
+    return error_of<UsageError>([&] { include_resources(kPool, text); });
   };
   const auto exclude = [](const char* text) {
-    return error_text<UsageError>([&] { exclude_resources(kPool, text); });
+    return error_of<UsageError>([&] { exclude_resources(kPool, text); });
   };
   EXPECT_THAT(include("worker-7"), HasSubstr("--include: hostname 'worker-7' not found"));
   EXPECT_THAT(include("worker-0:1,7"),
@@ -91,7 +92,7 @@ TEST(ResourceFilter, NamesTheFlagAndWhatItDoesNotFind) {
 TEST(ResourceFilter, RefusesTextOutsideTheGrammar) {
   for (const char* text : {"worker-0:", "worker-0:a", "worker-0:1,", "worker-0:-1", ":1", "@worker-0",
                            "worker-0@", "worker-0:1:2", "worker-0: 1", "worker-0:99999999999"}) {
-    EXPECT_THAT(error_text<UsageError>([&] { include_resources(kPool, text); }),
+    EXPECT_THAT(error_of<UsageError>([&] { include_resources(kPool, text); }),
                 HasSubstr("expected NAME[:SLOT"))
         << text;
   }
@@ -105,15 +106,14 @@ TEST(CoreList, TakesCoresAndRanges) {
 
 TEST(CoreList, RefusesWhatIsNoListAndCoresThatStandThereTwice) {
   for (const char* text : {"", "a", "1,", "3-1", "-1", "1-", "1-2-3", "1 ,2", "99999999"}) {
-    EXPECT_THAT(error_text<UsageError>([&] { parse_core_list(text); }), HasSubstr("--bind_core_list"))
-        << text;
+    EXPECT_THAT(error_of<UsageError>([&] { parse_core_list(text); }), HasSubstr("--bind_core_list")) << text;
   }
-  EXPECT_THAT(error_text<UsageError>([] { parse_core_list("0-3,2"); }), HasSubstr("core 2"));
+  EXPECT_THAT(error_of<UsageError>([] { parse_core_list("0-3,2"); }), HasSubstr("core 2"));
 }
 
 TEST(CoreList, SharesNeighboursEquallyAndLeavesTheRestOut) {
   EXPECT_THAT(share_cores({0, 1, 4, 5, 6}, 2), ElementsAre(ElementsAre(0, 1), ElementsAre(4, 5)));
-  EXPECT_THAT(error_text<UsageError>([] { share_cores({0, 1}, 3); }), HasSubstr("2 cores for 3 ranks"));
+  EXPECT_THAT(error_of<UsageError>([] { share_cores({0, 1}, 3); }), HasSubstr("2 cores for 3 ranks"));
 }
 
 }  // namespace
