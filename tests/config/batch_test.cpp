@@ -63,7 +63,8 @@ TEST(Batch, RefusesWhatDoesNotMultiplyOut) {
       {{none, std::numeric_limits<int64_t>::max(), 2}, 1, "train_batch_size: train_micro_batch_size_per_gpu"},
   };
   for (const Case& c : cases) EXPECT_THAT(error_with(c.given, c.world), HasSubstr(c.key));
-  EXPECT_THROW(resolve_batch_sizes({8, none, none}, 0), UsageError);
+  EXPECT_ERROR(UsageError, resolve_batch_sizes({8, none, none}, 0),
+               "data-parallel world size: got 0, expected at least 1");
 }
 
 TEST(Batch, KeepsTheProductForEverySizeItAccepts) {

@@ -9,29 +9,22 @@
 #include "deepspeed/config/config.h"
 #include "deepspeed/config/table/read.h"
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed::config {
 
 /// Warnings of deprecated keys are many here and tell a reader of the log nothing.
 inline const bool warnings_are_off = (log::set_level(log::Level::kError), true);
 
-/// The text of the ConfigError that loading throws; empty where it throws none.
+/// The text of the ConfigError that loading throws, as testing::error_of() gives it.
 inline std::string load_error(const ConfigSource& source, int64_t world = 1) {
-  try {
-    load_config(source, world);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return testing::error_of<ConfigError>([&] { load_config(source, world); });
 }
 
-/// The same of reading alone, which asks neither what this version has nor what values demand of one another.
+/// The text of the ConfigError that reading alone throws: it asks neither what this version has nor what
+/// values demand of one another.
 inline std::string read_error(const Json& config) {
-  try {
-    read_section(all_options(), config, "");
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return testing::error_of<ConfigError>([&] { read_section(all_options(), config, ""); });
 }
 
 /// The pointer of a dotted path: "fp16.enabled" is /fp16/enabled.

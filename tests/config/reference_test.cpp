@@ -97,7 +97,7 @@ TEST(Reference, LoadsOrSaysThatAFeatureIsMissing) {
   for (const ReferenceKey& key : reference().keys) {
     for (const Json& value : key.accepted()) {
       const std::string error = load_error(config_of(key, value), 1);
-      if (error.empty()) {
+      if (error == "no error") {
         ++loaded;
       } else if (error.find(": not supported") != std::string::npos) {
         ++missing;
@@ -127,7 +127,7 @@ TEST(Reference, TakesAutoForTheDefaultWhereItIsDocumented) {
   for (const ReferenceKey& key : reference().keys) {
     if (!key.section.auto_is_default || key.section.absent || !key.default_value) continue;
     const Json config = config_of(key, "auto");
-    ASSERT_EQ(load_error(config), "") << config;
+    ASSERT_EQ(load_error(config), "no error") << config;
     EXPECT_EQ(to_json(load_config(config, 1))[pointer(key.path())], *key.default_value) << key.path();
   }
 }
@@ -137,7 +137,7 @@ TEST(Reference, TakesNullForASectionOnlyWhereItIsDocumented) {
     if (section.path.empty()) continue;
     const std::string error = load_error(config_with(section.path, nullptr));
     if (section.nullable) {
-      EXPECT_EQ(error, "") << section.path;
+      EXPECT_EQ(error, "no error") << section.path;
     } else {
       EXPECT_THAT(error, HasSubstr(section.path + ": got null, expected an object"));
     }
