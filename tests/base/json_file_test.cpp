@@ -67,8 +67,9 @@ TEST(JsonFile, BoundsDepthAndSize) {
 }
 
 TEST(JsonFile, NamesTheFileThatCannotBeRead) {
-  EXPECT_THROW(read_json_file("/no/such/file.json"), IoError);
-  EXPECT_THROW(read_json_file("/"), IoError);
+  EXPECT_ERROR(IoError, read_json_file("/no/such/file.json"), "cannot open /no/such/file.json",
+               "expected a readable JSON file");
+  EXPECT_ERROR(IoError, read_json_file("/"), "/ is a folder, expected a JSON file");
 }
 
 TEST(PositionIn, CountsLinesAndColumnsFromOne) {
