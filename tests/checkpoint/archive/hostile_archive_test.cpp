@@ -17,6 +17,7 @@
 #include "tests/checkpoint/pickle/value_comparison.h"
 #include "tests/places/places.h"
 #include "tests/support/counting_allocator.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace deepspeed::checkpoint {
@@ -118,8 +119,12 @@ TEST(HostileArchive, CutAnywhereIsRefused) {
   const std::string bytes = content_of_file(folder / "own.pt");
   for (size_t cut = 1; cut < bytes.size(); cut = cut < 600 ? cut + 1 : cut * 11 / 10) {
     std::ofstream(folder / "file.pt", std::ios::binary) << bytes.substr(0, bytes.size() - cut);
-    EXPECT_THROW(read_torch_archive(folder / "file.pt"), CheckpointError) << cut << " bytes short";
-    EXPECT_THROW(DeferredArchive(folder / "file.pt"), CheckpointError) << cut << " bytes short";
+    EXPECT_ERROR(CheckpointError, read_torch_archive(folder / "file.pt"),
+                 "file.pt\" is not a whole zip archive", "it is torn")
+        << cut << " bytes short";
+    EXPECT_ERROR(CheckpointError, DeferredArchive(folder / "file.pt"), "file.pt\" is not a whole zip archive",
+                 "it is torn")
+        << cut << " bytes short";
   }
 }
 

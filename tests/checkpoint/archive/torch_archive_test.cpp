@@ -15,6 +15,7 @@
 #include "deepspeed/base/error.h"
 
 #include "tests/checkpoint/pickle/value_comparison.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace deepspeed::checkpoint {
@@ -121,11 +122,12 @@ TEST(TorchArchive, ErrorsNameTheFile) {
 }
 
 TEST(TorchArchive, RefusesToWriteWhatNoReaderCouldRead) {
-  EXPECT_THROW(written_bytes(std::string("\xff\xfe")), UsageError);
-  EXPECT_THROW(written_bytes(at::empty({2}, at::TensorOptions().device(at::kMeta))), UsageError);
+  EXPECT_ERROR(UsageError, written_bytes(std::string("\xff\xfe")), "not UTF-8", "use Value::bytes");
+  EXPECT_ERROR(UsageError, written_bytes(at::empty({2}, at::TensorOptions().device(at::kMeta))),
+               "a tensor on the meta device has no data to save");
   Value deep;
   for (int level = 0; level < 300; ++level) deep = List{deep};
-  EXPECT_THROW(written_bytes(deep), UsageError);
+  EXPECT_ERROR(UsageError, written_bytes(deep), "nested deeper than 200 levels");
 }
 
 }  // namespace

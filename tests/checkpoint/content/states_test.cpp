@@ -197,7 +197,7 @@ TEST(OptimizerStates, ReadsTheObjectsOfAFileThatPythonWrote) {
 TEST(JsonValue, ComesBackUnchanged) {
   const Json json = Json::parse(R"({"b": [1, 2.5, "x", null, true, {"z": {}}], "a": -9007199254740993})");
   EXPECT_EQ(json_of_value(value_of_json(json)), json);
-  EXPECT_THROW(json_of_value(at::ones({2})), CheckpointError);
+  EXPECT_ERROR(CheckpointError, json_of_value(at::ones({2})), "a tensor cannot be read as JSON");
 }
 
 TEST(Layout, NamesAreDeepSpeeds) {

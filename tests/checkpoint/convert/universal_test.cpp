@@ -261,8 +261,10 @@ TEST(UniversalConversion, TakesThePlaceOfAnotherUniversalCheckpointAlone) {
 }
 
 TEST(UniversalConversion, WritesNoParameterOutsideOfItsFolder) {
-  for (const char* name : {"../../escaped", "/tmp/escaped", "..", ""})
-    EXPECT_THROW(universal_state_path("folder", name, "fp32"), CheckpointError) << name;
+  for (const std::string name : {"../../escaped", "/tmp/escaped", "..", ""})
+    EXPECT_ERROR(CheckpointError, universal_state_path("folder", name, "fp32"),
+                 "the parameter '" + name + "'", "the name of no folder")
+        << name;
 }
 
 }  // namespace

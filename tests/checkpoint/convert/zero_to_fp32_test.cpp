@@ -19,6 +19,7 @@
 #include "deepspeed/checkpoint/content/optimizer_states.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace deepspeed::checkpoint {
@@ -131,14 +132,18 @@ TEST(ZeroToFp32, NamesTheMissingFile) {
 
 TEST(ZeroToFp32, WrongNumbersOfElementsAreErrors) {
   const testing::TemporaryFolder folder;
-  for (const int64_t numel : {12, 40}) {
+  const std::pair<int64_t, const char*> cases[] = {
+      {12, "group 0 has 12 elements, too few for 'b.weight'"},
+      {40, "group 0 have 13 elements, the optimizer files hold 40"}};
+  for (const auto& [numel, complaint] : cases) {
     write_checkpoint(folder.path(), 1);
     ZeroOptimizerStates optimizer;
     optimizer.groups.resize(2);
     optimizer.groups[0].fp32 = at::zeros({numel});
     optimizer.groups[1].fp32 = at::zeros({3});
     write_torch_archive(optim_states_path(folder.path(), kTag, 0), build_optimizer_states(optimizer));
-    EXPECT_THROW(get_fp32_state_dict_from_zero_checkpoint(folder.path()), CheckpointError) << numel;
+    EXPECT_ERROR(CheckpointError, get_fp32_state_dict_from_zero_checkpoint(folder.path()), complaint)
+        << numel;
   }
 }
 
@@ -162,7 +167,7 @@ TEST(ZeroToFp32, WritesOneFileOrShardsWithAnIndex) {
   EXPECT_TRUE(at::equal(read.at("head.weight"), at::arange(5, 13, at::kFloat).view({2, 4})));
   EXPECT_EQ(parse_shard_size("5GB"), 5'000'000'000u);
   EXPECT_EQ(parse_shard_size("2MiB"), 2u << 20);
-  EXPECT_THROW(parse_shard_size("5 apples"), UsageError);
+  EXPECT_ERROR(UsageError, parse_shard_size("5 apples"), "max_shard_size is '5 apples'", "5GB, 200MiB");
 }
 
 TEST(Safetensors, ComeBackAndAnyMutationIsReadOrRefused) {
@@ -191,7 +196,7 @@ TEST(Safetensors, ComeBackAndAnyMutationIsReadOrRefused) {
     } catch (const CheckpointError&) {
     }
     std::ofstream(folder / "y.safetensors", std::ios::binary) << whole.substr(0, position);
-    EXPECT_THROW(read_safetensors(folder / "y.safetensors"), CheckpointError) << position;
+    EXPECT_ERROR(CheckpointError, read_safetensors(folder / "y.safetensors"), "y.safetensors") << position;
   }
 }
 

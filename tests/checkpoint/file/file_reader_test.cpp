@@ -107,8 +107,8 @@ TEST(FileReader, RefusesAFileOfAnotherSizeAndBytesBehindItsEnd) {
               HasSubstr("torn"));
   EXPECT_THAT(error_of<CheckpointError>([&] { FileReader(file.path()).read(UINT64_MAX, &byte, 2); }),
               HasSubstr("torn"));
-  EXPECT_THROW(FileReader(file.folder.path() / "none"), IoError);
-  EXPECT_THROW(FileReader(file.folder.path()), IoError);
+  EXPECT_ERROR(IoError, FileReader(file.folder.path() / "none"), "none\": No such file or directory");
+  EXPECT_ERROR(IoError, FileReader(file.folder.path()), "is not a regular file", file.folder.path().string());
 }
 
 }  // namespace

@@ -143,8 +143,10 @@ TEST(WeightLoading, RenamesThatGoWrongAreErrors) {
       refusal(replaced(fitting(), "other", at::ones({2, 3})), {.rename = {{"other", "embed.weight"}}}),
       HasSubstr("'embed.weight' and 'other' are both renamed to 'embed.weight'"));
   EXPECT_THAT(refusal(fitting(), {.rename = {{"typo", "embed.weight"}}}), HasSubstr("'typo'"));
-  EXPECT_THROW(load_into(Model(), fitting(), {.rename_rules = {{"(", ""}}}), UsageError);
-  EXPECT_THROW(load_into(Model(), fitting(), {.transpose = {"["}}), UsageError);
+  EXPECT_ERROR(UsageError, load_into(Model(), fitting(), {.rename_rules = {{"(", ""}}}),
+               "'(' is no regular expression");
+  EXPECT_ERROR(UsageError, load_into(Model(), fitting(), {.transpose = {"["}}),
+               "'[' is no regular expression");
   EXPECT_THAT(refusal(replaced(fitting(), std::string(500'000, 'a'), at::ones({1})),
                       {.rename_rules = {{"(a|b)*c", ""}}}),
               HasSubstr("a name of 500000 bytes"));
@@ -249,9 +251,9 @@ TEST(WeightLoading, ADamagedFileChangesNothing) {
   const auto load = [&](bool verify_first) {
     WeightLoading(open_weights(file.path()), file.targets, {.verify_first = verify_first}).run();
   };
-  EXPECT_THROW(load(true), CheckpointError);
+  EXPECT_ERROR(CheckpointError, load(true), "large.bin", "do not match their checksum");
   EXPECT_EQ(file.targets[0].tensor.max().item<float>(), 0);
-  EXPECT_THROW(load(false), CheckpointError);
+  EXPECT_ERROR(CheckpointError, load(false), "large.bin", "do not match their checksum");
   EXPECT_EQ(file.targets[0].tensor.max().item<float>(), 1);
 }
 

@@ -124,7 +124,7 @@ TEST(WeightSource, OtherFilesAndFoldersAreErrorsThatNameThem) {
     folder.write("x.bin", text);
     EXPECT_THAT(error(), HasSubstr("x.bin\" is neither")) << text;
   }
-  EXPECT_THROW(open_weights(folder / "absent.bin"), IoError);
+  EXPECT_ERROR(IoError, open_weights(folder / "absent.bin"), "absent.bin\": No such file or directory");
   const auto of_folder = [&] { return error_of<CheckpointError>([&] { open_weights(folder.path()); }); };
   EXPECT_THAT(of_folder(), AllOf(HasSubstr("model.safetensors"), HasSubstr("pytorch_model.bin")));
   folder.write("latest", "global_step5");
@@ -181,7 +181,8 @@ TEST(WeightSource, TakesTheFp32WeightsOfACheckpoint) {
   const NamedTensors expected = get_fp32_state_dict_from_zero_checkpoint(dir);
   EXPECT_EQ(weights.size(), expected.size());
   for (const auto& [name, tensor] : expected) EXPECT_TRUE(at::equal(weights.at(name), tensor)) << name;
-  EXPECT_THROW(open_zero_checkpoint(dir, "global_step9"), CheckpointError);
+  EXPECT_ERROR(CheckpointError, open_zero_checkpoint(dir, "global_step9"), "there is no checkpoint folder",
+               "global_step9");
 }
 
 }  // namespace
