@@ -8,6 +8,8 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/support/error_of.h"
+
 namespace gpt2 {
 namespace {
 
@@ -77,7 +79,8 @@ TEST(Gpt, ReadsTokenByTokenWithACacheAsAllAtOnce) {
     parts.push_back(model.logits(tokens.narrow(1, begin, length), &cache));
   EXPECT_TRUE(torch::allclose(torch::cat(parts, 1), whole, 1e-5, 1e-6));
   EXPECT_EQ(cache.length, 8);
-  EXPECT_THROW(model.logits(tokens.narrow(1, 0, 1), &cache), deepspeed::UsageError);
+  EXPECT_ERROR(deepspeed::UsageError, model.logits(tokens.narrow(1, 0, 1), &cache),
+               "shape [2, 1] behind 8 in the cache");
   cache.clear();  // what it holds is of no account
   EXPECT_TRUE(
       torch::allclose(model.logits(tokens.narrow(1, 0, 5), &cache), whole.narrow(1, 0, 5), 1e-5, 1e-6));
@@ -159,7 +162,8 @@ TEST(Gpt, RejectsWrongSizesByName) {
   config.dropout = 1.0;
   EXPECT_NE(message_of(config).find("dropout is 1"), std::string::npos);
   GPT model(small_config());
-  EXPECT_THROW(model.logits(some_tokens(1, 9)), deepspeed::UsageError);
+  EXPECT_ERROR(deepspeed::UsageError, model.logits(some_tokens(1, 9)),
+               "shape [1, 9] behind 0 in the cache, expected (batch, 1 to 8)");
 }
 
 }  // namespace

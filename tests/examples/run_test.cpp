@@ -17,6 +17,7 @@
 #include "options.h"
 #include "progress.h"
 #include "sampler.h"
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace gpt2 {
@@ -72,13 +73,15 @@ TEST(Options, ParseAndRejectWhatMissesAPart) {
   EXPECT_EQ(options.steps, 7);
   EXPECT_EQ(options.model.width, 96);
   EXPECT_EQ(options.sample.prompt, "To be");
-  EXPECT_THROW(validate(options), deepspeed::UsageError);  // no --deepspeed_config
+  EXPECT_ERROR(deepspeed::UsageError, validate(options),
+               "training needs --deepspeed_config FILE");  // no --deepspeed_config
   options.config.deepspeed_config = "ds_config.json";
   EXPECT_NO_THROW(validate(options));
   options.save_every = 5;
-  EXPECT_THROW(validate(options), deepspeed::UsageError);
-  EXPECT_THROW(validate(parse({"--fp32_weights", "x.bin", "--sample", "5"})), deepspeed::UsageError);
-  EXPECT_THROW(parse({"--steps", "0"}), CLI::ParseError);
+  EXPECT_ERROR(deepspeed::UsageError, validate(options), "--save_every needs --save_dir");
+  EXPECT_ERROR(deepspeed::UsageError, validate(parse({"--fp32_weights", "x.bin", "--sample", "5"})),
+               "--fp32_weights needs --save_dir");
+  EXPECT_ERROR(CLI::ValidationError, parse({"--steps", "0"}), "--steps: Value 0 not in range");
 }
 
 TEST_F(RunFolder, ModelFileComesBack) {
@@ -87,9 +90,12 @@ TEST_F(RunFolder, ModelFileComesBack) {
   EXPECT_EQ(read.vocabulary, kVocabulary);
   EXPECT_EQ(to_json(read), to_json({kSmall, kVocabulary}));
   EXPECT_EQ(read.config.vocabulary, 3);
-  EXPECT_THROW(read_model_file(folder / "nowhere"), deepspeed::IoError);
-  EXPECT_THROW(from_json("{\"layers\": 1}", "x.json"), deepspeed::IoError);
-  EXPECT_THROW(from_json("no json", "x.json"), deepspeed::IoError);
+  EXPECT_ERROR(deepspeed::IoError, read_model_file(folder / "nowhere"), "there is no file",
+               "nowhere/gpt2.json");
+  EXPECT_ERROR(deepspeed::IoError, from_json("{\"layers\": 1}", "x.json"), "x.json does not describe a model",
+               "'vocabulary' not found");
+  EXPECT_ERROR(deepspeed::IoError, from_json("no json", "x.json"), "x.json does not describe a model",
+               "line 1, column 2");
 }
 
 TEST_F(RunFolder, WeightsComeFromAFileOrTheErrorNamesTheParameter) {
@@ -140,8 +146,10 @@ TEST(Sampler, TakesTheLikeliestTokenAtTemperatureZero) {
   parameters["wte.weight"][1].copy_(-parameters["wte.weight"][2]);
   parameters["wte.weight"][0].zero_();
   EXPECT_EQ(sample(model, kVocabulary, {.num_tokens = 6, .temperature = 0.0}), "\nbbbbbb");
-  EXPECT_THROW(sample(model, kVocabulary, {.num_tokens = -1}), deepspeed::UsageError);
-  EXPECT_THROW(sample(model, kVocabulary, {.prompt = "z", .num_tokens = 1}), deepspeed::UsageError);
+  EXPECT_ERROR(deepspeed::UsageError, sample(model, kVocabulary, {.num_tokens = -1}), "got -1 tokens",
+               "expected neither to be negative");
+  EXPECT_ERROR(deepspeed::UsageError, sample(model, kVocabulary, {.prompt = "z", .num_tokens = 1}),
+               "byte 122 does not occur");
 }
 
 // ZeRO-Inference: no optimizer, and parameters that lie in the host's memory or on a disk between their uses.

@@ -31,9 +31,10 @@ TEST(Vocabulary, RejectsWhatItDoesNotHave) {
   const auto vocabulary = Vocabulary::of("ab");
   EXPECT_NE(error_of<deepspeed::UsageError>([&] { vocabulary.encode("abc"); }).find("byte 99"),
             std::string::npos);
-  EXPECT_THROW(vocabulary.decode(torch::tensor({2}, at::kLong)), deepspeed::UsageError);
-  EXPECT_THROW(Vocabulary({1, 1}), deepspeed::UsageError);
-  EXPECT_THROW(Vocabulary({}), deepspeed::UsageError);
+  EXPECT_ERROR(deepspeed::UsageError, vocabulary.decode(torch::tensor({2}, at::kLong)),
+               "token 2 is outside 0 to 1");
+  EXPECT_ERROR(deepspeed::UsageError, Vocabulary({1, 1}), "byte 1 stands twice");
+  EXPECT_ERROR(deepspeed::UsageError, Vocabulary({}), "the vocabulary is empty");
 }
 
 TEST(TextWindows, HoldEveryWindowThatHasATarget) {
@@ -50,7 +51,8 @@ TEST(TextWindows, SideBySideReachEachTargetOnce) {
   EXPECT_TRUE(windows.get(2).targets.equal(torch::tensor({7, 8, 9}, at::kLong)));
   EXPECT_EQ(TextWindows(torch::arange(10, at::kLong), 3, 3).size(), 3u);
   EXPECT_EQ(TextWindows(torch::arange(9, at::kLong), 3, 3).size(), 2u);
-  EXPECT_THROW(TextWindows(torch::arange(3, at::kLong), 3, 1), deepspeed::UsageError);
+  EXPECT_ERROR(deepspeed::UsageError, TextWindows(torch::arange(3, at::kLong), 3, 1),
+               "the text has 3 characters, expected at least 4");
 }
 
 TEST(TextData, HoldsOutTheLastTenth) {
@@ -84,7 +86,8 @@ TEST(ReadText, NamesTheFileThatIsMissingOrEmpty) {
 
 TEST(DefaultText, ReadsEachFileOnceInTheOrderOfNames) {
   const TemporaryFolder folder;
-  EXPECT_THROW(read_default_text(folder.path()), deepspeed::IoError);
+  EXPECT_ERROR(deepspeed::IoError, read_default_text(folder.path()),
+               "there are no texts in " + folder.path().string(), "name a text with --data FILE");
   folder.write("b", "second ");
   folder.write("a", "first ");
   fs::create_symlink("b", folder.path() / "link");
