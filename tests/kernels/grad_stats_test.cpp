@@ -10,6 +10,7 @@
 #include "deepspeed/base/error.h"
 
 #include "tests/kernels/simd_target_guard.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed::kernels {
 namespace {
@@ -74,10 +75,11 @@ TEST(GradStats, AddsDoublesUpAsTheyAre) {
 }
 
 TEST(GradStats, RejectsOtherDtypesAndStrides) {
-  EXPECT_THROW(grad_stats(at::zeros({3}, at::kLong)), UsageError);
-  EXPECT_THROW(grad_stats(at::zeros({3, 4}).t()), UsageError);
-  EXPECT_THROW(grad_stats(at::Tensor()), UsageError);
-  EXPECT_THROW(use_simd_target("no such set"), UsageError);
+  EXPECT_ERROR(UsageError, grad_stats(at::zeros({3}, at::kLong)), "gradient has dtype Long",
+               "expected Float or Half or BFloat16 or Double");
+  EXPECT_ERROR(UsageError, grad_stats(at::zeros({3, 4}).t()), "gradient of shape [4, 3] is not dense");
+  EXPECT_ERROR(UsageError, grad_stats(at::Tensor()), "gradient is undefined");
+  EXPECT_ERROR(UsageError, use_simd_target("no such set"), "no instruction set 'no such set'");
 }
 
 }  // namespace

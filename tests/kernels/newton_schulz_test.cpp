@@ -6,6 +6,8 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed::kernels {
 namespace {
 
@@ -54,8 +56,10 @@ TEST(NewtonSchulz, LeavesAMatrixOfZerosAndKeepsNan) {
 }
 
 TEST(NewtonSchulz, NamesWhatItCannotTake) {
-  EXPECT_THROW(orthogonalize(at::ones({3}), NewtonSchulzMethod::kGram), UsageError);
-  EXPECT_THROW(newton_schulz_method("test", "grams"), UsageError);
+  EXPECT_ERROR(UsageError, orthogonalize(at::ones({3}), NewtonSchulzMethod::kGram), "shape [3]",
+               "expected at least 2 dimensions");
+  EXPECT_ERROR(UsageError, newton_schulz_method("test", "grams"), "ns_method is 'grams'",
+               "\"gram\" or \"standard\"");
   EXPECT_EQ(newton_schulz_method("test", "standard"), NewtonSchulzMethod::kStandard);
 }
 
