@@ -13,6 +13,7 @@
 #include "deepspeed/config/table/named_type.h"
 
 #include "tests/optim/slices/slices.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed::optim {
 namespace {
@@ -196,10 +197,11 @@ TEST(OptimizerState, HasTheNamesThatCheckpointsUse) {
     EXPECT_EQ(optimizer->state_bytes(), static_cast<int64_t>(20 * 4 * expected.size())) << type;
     SliceState foreign = optimizer->state(0);
     foreign.tensors[0].first = "other";
-    EXPECT_THROW(optimizer->load_state(0, foreign), UsageError) << type;
+    EXPECT_ERROR(UsageError, optimizer->load_state(0, foreign), "the state holds 'other'") << type;
     foreign = optimizer->state(0);
     for (auto& [name, tensor] : foreign.tensors) tensor = at::zeros({19});
-    EXPECT_THROW(optimizer->load_state(0, foreign), UsageError) << type;
+    EXPECT_ERROR(UsageError, optimizer->load_state(0, foreign), "slice 0 has 20 elements, the state has 19")
+        << type;
   }
 }
 
@@ -220,9 +222,9 @@ TEST(OptimizerState, RejectsForeignNamesAndSizes) {
   slice.step(*optimizer, at::ones({10}));
   SliceState state = optimizer->state(0);
   state.tensors[0].first = "momentum";
-  EXPECT_THROW(optimizer->load_state(0, state), UsageError);
+  EXPECT_ERROR(UsageError, optimizer->load_state(0, state), "[optim.adam] the state holds 'momentum'");
   state.tensors = {{"exp_avg", at::zeros({9})}, {"exp_avg_sq", at::zeros({9})}};
-  EXPECT_THROW(optimizer->load_state(0, state), UsageError);
+  EXPECT_ERROR(UsageError, optimizer->load_state(0, state), "slice 0 has 10 elements, the state has 9");
 }
 
 void expect_optimizer_error(const std::string& type, const char* params, const std::string& part) {

@@ -8,6 +8,7 @@
 #include "deepspeed/optim/torch/deepspeed_optimizers.h"
 
 #include "tests/optim/torch/class_params.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed {
 namespace {
@@ -24,7 +25,8 @@ TEST(StateDtype, MomentsMayTakeTheParametersDtype) {
   const Params mixed = {at::ones({2}), at::ones({2}, at::kBFloat16)};
   DeepSpeedCPUAdam refused(mixed, DeepSpeedCPUAdamOptions().fp32_optimizer_states(false));
   set_gradients(mixed, 0);
-  EXPECT_THROW(refused.step(), UsageError);
+  EXPECT_ERROR(UsageError, refused.step(), "fp32_optimizer_states is false", "Float and BFloat16",
+               "make an optimizer for each");
 }
 
 // A state of 16 bits is the fp32 one, rounded at the end of each step: the first steps agree bit for bit.
@@ -78,7 +80,8 @@ TEST(StateDtype, OfTheParametersResumesBitForBit) {
   const Params mixed = {at::ones({2}), at::ones({2}, at::kBFloat16)};
   set_gradients(mixed, 0);
   DeepSpeedCPUAdagrad refused(mixed, DeepSpeedCPUAdagradOptions().fp32_optimizer_states(false));
-  EXPECT_THROW(refused.step(), UsageError);
+  EXPECT_ERROR(UsageError, refused.step(), "[DeepSpeedCPUAdagrad] fp32_optimizer_states is false",
+               "make an optimizer for each");
 }
 
 }  // namespace

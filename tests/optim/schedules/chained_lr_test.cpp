@@ -79,9 +79,12 @@ TEST(ChainedLr, RefusesAStateThatIsNotItsOwn) {
   for (const char* state :
        {"{}", R"({"last_batch_iteration": 3})", R"({"base_lrs": [1], "last_epoch": -1, "_last_lr": [1]})",
         R"({"base_lrs": [1, 2], "last_epoch": 1, "_last_lr": [1, 2]})"}) {
-    EXPECT_THROW(schedule->load_state_dict(Json::parse(state)), CheckpointError) << state;
+    EXPECT_ERROR(CheckpointError, schedule->load_state_dict(Json::parse(state)),
+                 "schedule of torch over 1 parameter groups",
+                 "{\"base_lrs\": [...], \"last_epoch\": n, \"_last_lr\": [...]}")
+        << state;
   }
-  EXPECT_THROW(schedule->step(4), UsageError);
+  EXPECT_ERROR(UsageError, schedule->step(4), "step(last_batch_iteration = 4)", "leave the number out");
   EXPECT_EQ(groups[0].lr(), 1.0);
 }
 

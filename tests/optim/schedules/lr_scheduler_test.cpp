@@ -8,6 +8,8 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/optim/schedules/lr_scheduler_factory.h"
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed::optim {
 namespace {
 
@@ -133,7 +135,8 @@ TEST(LrScheduler, GoesOnFromItsState) {
   scheduler->step();
   resumed->step();
   EXPECT_EQ(others[0].lr(), groups[0].lr());
-  EXPECT_THROW(resumed->load_state_dict(Json::parse("{}")), CheckpointError);
+  EXPECT_ERROR(CheckpointError, resumed->load_state_dict(Json::parse("{}")),
+               "the state {} holds no whole number 'last_batch_iteration' of at least -1");
 }
 
 // As in DeepSpeed: the groups keep their own rates until the next step, which is that of the uninterrupted
@@ -167,7 +170,9 @@ TEST(ParamGroup, RefusesARateThatIsNoNumberOrNegative) {
   ParamGroup group;
   group.set_lr(0.25);
   for (const double rate : {std::nan(""), HUGE_VAL, -HUGE_VAL, -1e-9}) {
-    EXPECT_THROW(group.set_lr(rate), UsageError) << rate;
+    EXPECT_ERROR(UsageError, group.set_lr(rate), "the learning rate is ",
+                 "expected a finite number of at least 0")
+        << rate;
   }
   EXPECT_EQ(group.lr(), 0.25);
   group.set_lr(0.0);

@@ -16,6 +16,7 @@
 
 #include "tests/optim/slices/slices.h"
 #include "tests/optim/torch/class_params.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed {
 namespace {
@@ -176,7 +177,9 @@ TEST(DeepSpeedOptimizers, ResumeBitForBitFromTorchSave) {
     for (size_t k = 0; k < params.size(); ++k) EXPECT_TRUE(at::equal(params[k], resumed[k])) << kNames[c];
     // Another class refuses the archive.
     const auto other = std::move(every_class(resumed)[(c + 1) % kNames.size()]);
-    EXPECT_THROW(other->load(read), UsageError) << kNames[c];
+    EXPECT_ERROR(UsageError, other->load(read), "the archive is of a " + kNames[c],
+                 "expected a " + other->name())
+        << kNames[c];
   }
 }
 
@@ -223,31 +226,41 @@ TEST(DeepSpeedOptimizers, AdagradTakesSparseGradientsWithoutDecay) {
   EXPECT_TRUE(at::equal(weights, dense));
   EXPECT_TRUE(weights[0].eq(1).all().item<bool>());
   EXPECT_FALSE(weights[2].eq(1).any().item<bool>());
-  EXPECT_THROW(DeepSpeedCPUAdagrad(Params{weights}, DeepSpeedCPUAdagradOptions().weight_decay(0.1)).step(),
-               NotSupportedError);
-  EXPECT_THROW(FusedLion(Params{weights}).step(), UsageError);
+  EXPECT_ERROR(NotSupportedError,
+               DeepSpeedCPUAdagrad(Params{weights}, DeepSpeedCPUAdagradOptions().weight_decay(0.1)).step(),
+               "[DeepSpeedCPUAdagrad]", "weight_decay 0.1", "set it to 0");
+  EXPECT_ERROR(UsageError, FusedLion(Params{weights}).step(), "FusedLion takes no sparse gradients",
+               "use DeepSpeedCPUAdagrad");
 }
 
 TEST(DeepSpeedOptimizers, RefuseWhatTheyCannotDo) {
   const Params params = make_params();
-  EXPECT_THROW(FusedAdam(params, FusedAdamOptions().amsgrad(true)), NotSupportedError);
-  EXPECT_THROW(DeepSpeedCPUAdam(params, DeepSpeedCPUAdamOptions().amsgrad(true)), NotSupportedError);
-  EXPECT_THROW(FusedLamb(params, FusedLambOptions().amsgrad(true)), NotSupportedError);
-  EXPECT_THROW(DeepSpeedCPUAdagrad(params, DeepSpeedCPUAdagradOptions().amsgrad(true)), NotSupportedError);
-  EXPECT_THROW(FusedAdam(params, FusedAdamOptions().betas({0.9, 1.0})), UsageError);
-  EXPECT_THROW(FusedLion(params, FusedLionOptions().lr(-1)), UsageError);
-  EXPECT_THROW(Muon(params, MuonOptions().ns_method("grams")), UsageError);
+  EXPECT_ERROR(NotSupportedError, FusedAdam(params, FusedAdamOptions().amsgrad(true)),
+               "[FusedAdam] amsgrad is not supported", "torch::optim::Adam");
+  EXPECT_ERROR(NotSupportedError, DeepSpeedCPUAdam(params, DeepSpeedCPUAdamOptions().amsgrad(true)),
+               "[DeepSpeedCPUAdam] amsgrad is not supported", "torch::optim::Adam");
+  EXPECT_ERROR(NotSupportedError, FusedLamb(params, FusedLambOptions().amsgrad(true)),
+               "[FusedLamb] amsgrad is not supported");
+  EXPECT_ERROR(NotSupportedError, DeepSpeedCPUAdagrad(params, DeepSpeedCPUAdagradOptions().amsgrad(true)),
+               "[DeepSpeedCPUAdagrad] amsgrad is not supported");
+  EXPECT_ERROR(UsageError, FusedAdam(params, FusedAdamOptions().betas({0.9, 1.0})),
+               "[FusedAdam] betas are 0.9 and 1, expected numbers in [0, 1)");
+  EXPECT_ERROR(UsageError, FusedLion(params, FusedLionOptions().lr(-1)),
+               "[FusedLion] lr is -1, expected a number of at least 0");
+  EXPECT_ERROR(UsageError, Muon(params, MuonOptions().ns_method("grams")), "[Muon] ns_method is 'grams'",
+               "\"gram\" or \"standard\"");
   std::vector<OptimizerParamGroup> foreign;
   foreign.emplace_back(params, std::make_unique<torch::optim::AdamOptions>());
-  EXPECT_THROW(FusedAdam{foreign}, UsageError);
+  EXPECT_ERROR(UsageError, FusedAdam{foreign}, "options of a parameter group are not those of this class");
   std::vector<OptimizerParamGroup> differing;
   differing.emplace_back(params, std::make_unique<FusedAdamOptions>(FusedAdamOptions().adam_w_mode(false)));
-  EXPECT_THROW(FusedAdam{differing}, UsageError);
+  EXPECT_ERROR(UsageError, FusedAdam{differing}, "[FusedAdam] adam_w_mode of a parameter group differs");
   const Params complex = {at::ones({2}, at::kComplexFloat)};
   FusedAdam optimizer(complex);
   complex[0].mutable_grad() = at::ones({2}, at::kComplexFloat);
-  EXPECT_THROW(optimizer.step(), UsageError);
-  EXPECT_THROW(optimizer.state_of(at::ones({2})), UsageError);
+  EXPECT_ERROR(UsageError, optimizer.step(), "dtype ComplexFloat",
+               "expected Float, Double, Half or BFloat16");
+  EXPECT_ERROR(UsageError, optimizer.state_of(at::ones({2})), "shape [2] is no parameter of this optimizer");
 }
 
 TEST(DeepSpeedOptimizers, StepParametersOfFp64InIt) {
@@ -290,7 +303,8 @@ TEST(DeepSpeedOptimizers, StepTheFlatSlicesOfAnEngine) {
   }
   const Params params = {at::ones({2})};
   const auto clips = std::make_shared<FusedLamb>(params, FusedLambOptions().max_grad_norm(1));
-  EXPECT_THROW(optim::TorchOptimizer(clips, {{"w", params[0]}}), UsageError);
+  EXPECT_ERROR(UsageError, optim::TorchOptimizer(clips, {{"w", params[0]}}),
+               "max_grad_norm is not accepted in an engine", "set gradient_clipping");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "deepspeed/base/error.h"
 
 #include "tests/optim/slices/slices.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed::optim {
 namespace {
@@ -165,23 +166,31 @@ TEST(TorchOptimizer, GivesAnUnknownClassWholeParameters) {
   const at::Tensor gradient = at::full({2, 3}, 2.0);
   slice.step(optimizer, gradient);
   EXPECT_TRUE(at::allclose(slice.slice.master, at::full({6}, 1 - 0.1 / std::sqrt(6.0))));
-  EXPECT_THROW(optimizer.state(0), NotSupportedError);
-  EXPECT_THROW(optimizer.load_state(0, {}), NotSupportedError);
+  EXPECT_ERROR(NotSupportedError, optimizer.state(0), "cannot read the state of the class Normalized",
+               "Adam, AdamW, SGD, RMSprop, Adagrad");
+  EXPECT_ERROR(NotSupportedError, optimizer.load_state(0, {}),
+               "cannot load the state of the class Normalized", "Adam, AdamW, SGD, RMSprop, Adagrad");
   slice.segments[0].offset_in_param = 3;
   slice.segments[0].in_slice = {0, 3};
-  EXPECT_THROW(slice.step(optimizer, gradient), UsageError) << "half a parameter";
+  EXPECT_ERROR(UsageError, slice.step(optimizer, gradient),
+               "slice 0 holds 3 of the 6 elements of parameter 0", "use ZeRO stage 0")
+      << "half a parameter";
 }
 
 TEST(TorchOptimizer, RejectsWhatItCannotRun) {
   at::Tensor parameter = at::ones({3}), stranger = at::ones({3});
-  EXPECT_THROW(TorchOptimizer(nullptr, {}), UsageError);
+  EXPECT_ERROR(UsageError, TorchOptimizer(nullptr, {}), "the optimizer is null");
   const auto sgd = std::make_shared<to::SGD>(std::vector{parameter}, to::SGDOptions(0.1).momentum(0.9));
-  EXPECT_THROW(TorchOptimizer(sgd, {{"w", stranger}}), UsageError);
+  EXPECT_ERROR(UsageError, TorchOptimizer(sgd, {{"w", stranger}}), "shape [3] that is none of the model's",
+               "model->parameters()");
   parameter.mutable_grad() = at::ones({3});
   sgd->step();
-  EXPECT_THROW(TorchOptimizer(sgd, {{"w", parameter}}), UsageError) << "it has made a step";
+  EXPECT_ERROR(UsageError, TorchOptimizer(sgd, {{"w", parameter}}), "has made steps already",
+               "pass a new one and load its state")
+      << "it has made a step";
   const auto lbfgs = std::make_shared<to::LBFGS>(std::vector{parameter});
-  EXPECT_THROW(TorchOptimizer(lbfgs, {{"w", parameter}}), NotSupportedError);
+  EXPECT_ERROR(NotSupportedError, TorchOptimizer(lbfgs, {{"w", parameter}}), "LBFGS",
+               "use a first-order optimizer");
 }
 
 }  // namespace
