@@ -6,6 +6,8 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed::precision {
 namespace {
 
@@ -21,9 +23,10 @@ TEST(CombinedGradientScale, BringsALargerNormToTheClip) {
 }
 
 TEST(CombinedGradientScale, RejectsWhatIsNoScaleNormOrClip) {
-  EXPECT_THROW(combined_gradient_scale(1, 0, 1), UsageError);
-  EXPECT_THROW(combined_gradient_scale(1, 1, -1), UsageError);
-  EXPECT_THROW(combined_gradient_scale(std::nan(""), 1, 1), UsageError);
+  EXPECT_ERROR(UsageError, combined_gradient_scale(1, 0, 1), "loss_scale is 0, expected a positive number");
+  EXPECT_ERROR(UsageError, combined_gradient_scale(1, 1, -1), "clip is -1, expected a number of at least 0");
+  EXPECT_ERROR(UsageError, combined_gradient_scale(std::nan(""), 1, 1),
+               "the norm is nan, expected a number of at least 0");
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed::precision {
 namespace {
 
@@ -47,7 +49,7 @@ TEST(DynamicLossScaler, ThrowsWhenItOverflowsAtItsMinimum) {
   scaler.update(true);
   scaler.update(true);
   EXPECT_EQ(scaler.scale(), 1);
-  EXPECT_THROW(scaler.update(true), UsageError);
+  EXPECT_ERROR(UsageError, scaler.update(true), "at its minimum, 1", "still overflow", "train with bf16");
 }
 
 TEST(DynamicLossScaler, GoesOnFromAState) {
@@ -65,9 +67,10 @@ TEST(DynamicLossScaler, GoesOnFromAState) {
 }
 
 TEST(DynamicLossScaler, RejectsOptionsThatCannotWork) {
-  EXPECT_THROW(DynamicLossScaler({.initial_scale = 0}), UsageError);
-  EXPECT_THROW(DynamicLossScaler({.scale_window = 0}), UsageError);
-  EXPECT_THROW(DynamicLossScaler({.hysteresis = 0}), UsageError);
+  EXPECT_ERROR(UsageError, DynamicLossScaler({.initial_scale = 0}), "initial_scale 0",
+               "expected positive numbers");
+  EXPECT_ERROR(UsageError, DynamicLossScaler({.scale_window = 0}), "scale_window 0", "expected at least 1");
+  EXPECT_ERROR(UsageError, DynamicLossScaler({.hysteresis = 0}), "hysteresis 0", "expected at least 1");
 }
 
 TEST(StaticLossScaler, NeverMoves) {
@@ -86,7 +89,7 @@ TEST(DynamicLossScaler, StaysAtItsMinimumWithoutAnErrorWhereAskedTo) {
   EXPECT_EQ(scaler.scale(), 1.0);
   scaler.set_raise_error_at_min_scale(true);
   EXPECT_TRUE(scaler.is_exhausted());
-  EXPECT_THROW(scaler.update(true), UsageError);
+  EXPECT_ERROR(UsageError, scaler.update(true), "at its minimum, 1", "train with bf16");
 }
 
 }  // namespace

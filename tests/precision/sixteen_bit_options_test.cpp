@@ -8,6 +8,7 @@
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/counting_allocator.h"
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/training_run.h"
@@ -36,7 +37,8 @@ TEST(AutoCast, LetsForwardTakeFloat32) {
         make_engine(basic({{"fp16", {{"enabled", true}, {"auto_cast", cast}, {"initial_scale_power", 4}}}}));
     const auto [inputs, targets] = odd_batch(0, 4);
     if (!cast) {
-      EXPECT_THROW(engine->forward(inputs, targets), c10::Error);
+      EXPECT_ERROR(c10::Error, engine->forward(inputs, targets),
+                   "must have the same dtype, but got Float and Half");
       continue;
     }
     const at::Tensor loss = engine->forward(inputs, targets);
