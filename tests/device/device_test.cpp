@@ -12,6 +12,8 @@
 #include "deepspeed/device/accelerator/rng.h"
 #include "deepspeed/device/threads/threads.h"
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed::device {
 namespace {
 
@@ -28,9 +30,9 @@ TEST(Rng, StateBringsBackTheSameNumbers) {
 }
 
 TEST(Rng, RefusesAWrongState) {
-  EXPECT_THROW(set_cpu_rng_state(at::Tensor()), UsageError);
-  EXPECT_THROW(set_cpu_rng_state(at::zeros({10}, at::kByte)), UsageError);
-  EXPECT_THROW(set_cpu_rng_state(cpu_rng_state().to(at::kInt)), UsageError);
+  EXPECT_ERROR(UsageError, set_cpu_rng_state(at::Tensor()), "has 0 elements, expected ");
+  EXPECT_ERROR(UsageError, set_cpu_rng_state(at::zeros({10}, at::kByte)), "has 10 elements, expected ");
+  EXPECT_ERROR(UsageError, set_cpu_rng_state(cpu_rng_state().to(at::kInt)), "(uint8, on the CPU)");
 }
 
 TEST(Rng, SeedsOfStreamsDifferByPurposeRankAndSeed) {
@@ -86,15 +88,15 @@ TEST(Threads, AreAnEqualShareOfTheCoresUnlessToldOtherwise) {
   EXPECT_EQ(threads_per_rank(2), 3);
   EXPECT_EQ(threads_per_rank(2, 5), 5);
   env::set("OMP_NUM_THREADS", std::string("two"));
-  EXPECT_THROW(threads_per_rank(2), UsageError);
+  EXPECT_ERROR(UsageError, threads_per_rank(2), "OMP_NUM_THREADS is 'two', expected a whole number");
   env::set("OMP_NUM_THREADS", former);
-  EXPECT_THROW(threads_per_rank(0), UsageError);
-  EXPECT_THROW(threads_per_rank(1, 0), UsageError);
+  EXPECT_ERROR(UsageError, threads_per_rank(0), "local ranks is 0, expected 1 or more");
+  EXPECT_ERROR(UsageError, threads_per_rank(1, 0), "threads is 0, expected 1 or more");
 }
 
 TEST(Cuda, IsRefusedClearlyInABuildWithoutIt) {
   if (num_cuda_devices() > 0) GTEST_SKIP() << "this build has CUDA";
-  EXPECT_THROW(set_cuda_device(0), Error);
+  EXPECT_ERROR(NotSupportedError, set_cuda_device(0), "set_cuda_device() needs CUDA", "-DDEEPSPEED_CUDA=ON");
 }
 
 }  // namespace
