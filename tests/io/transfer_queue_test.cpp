@@ -13,6 +13,7 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace deepspeed::io {
@@ -88,9 +89,10 @@ TEST_P(Queues, TellTheSystemsError) {
 TEST_P(Queues, RefuseMoreThanTheirDepthAndAWaitForNothing) {
   std::string bytes(100, 'x');
   const auto queue = make(1);
-  EXPECT_THROW(queue->wait(), UsageError);
+  EXPECT_ERROR(UsageError, queue->wait(), "no transfer is under way");
   queue->start({Transfer::Kind::kWrite, file_, bytes.data(), bytes.size(), 0, 1});
-  EXPECT_THROW(queue->start({Transfer::Kind::kWrite, file_, bytes.data(), bytes.size(), 0, 2}), UsageError);
+  EXPECT_ERROR(UsageError, queue->start({Transfer::Kind::kWrite, file_, bytes.data(), bytes.size(), 0, 2}),
+               "more than 1 transfers are under way");
 }
 
 TEST_P(Queues, FinishWhatIsUnderWayWhenTheyAreLeft) {
