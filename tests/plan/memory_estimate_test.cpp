@@ -11,6 +11,7 @@
 #include "deepspeed/initialize.h"
 #include "deepspeed/zero/params/set_values.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/formula_training.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/temporary_folder.h"
@@ -277,8 +278,9 @@ TEST(MemoryEstimate, OfAllStagesIsATable) {
 }
 
 TEST(MemoryEstimate, RefusesAWorldOfNoRanks) {
-  EXPECT_THROW(zero::estimate_model_states(describe_module(planned_model()), planned_config("AdamW", 1), 0),
-               UsageError);
+  EXPECT_ERROR(UsageError,
+               zero::estimate_model_states(describe_module(planned_model()), planned_config("AdamW", 1), 0),
+               "a world of 0 ranks, expected 1 or more");
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed::zero {
 namespace {
 
@@ -42,7 +44,8 @@ TEST(MemoryNeedsLive, CountSharedParametersOnceAndTheLargestLayer) {
   estimate_zero2_model_states_mem_needs_all_live(model, {4, 2}, 1.5, live);
   estimate_zero2_model_states_mem_needs_all_cold(7'002'000, {4, 2}, 1.5, cold);
   EXPECT_EQ(live.str(), cold.str());
-  EXPECT_THROW(estimate_zero2_model_states_mem_needs_all_live(nullptr), UsageError);
+  EXPECT_ERROR(UsageError, estimate_zero2_model_states_mem_needs_all_live(nullptr), "the model is null",
+               "shared_ptr to a torch::nn::Module");
 }
 
 }  // namespace
