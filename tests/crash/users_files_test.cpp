@@ -78,7 +78,8 @@ TEST(UsersFiles, AreOutOfReachOfATag) {
     EXPECT_THAT(names_in(world, folder.path()), ElementsAre("precious"));  // nothing was made
     engine->save_checkpoint(folder / "run", {.tag = "a"});
     engine->save_checkpoint(folder / "run", {.tag = "b"});
-    EXPECT_THROW(engine->save_16bit_model(folder / "run", "latest"), UsageError);
+    EXPECT_ERROR(UsageError, engine->save_16bit_model(folder / "run", "latest"),
+                 "save_16bit_model(): 'latest' is the name of a file of checkpoints", "choose another");
     EXPECT_EQ(checkpoint::read_latest(folder / "run"), "b");
   });
   EXPECT_EQ(text_of(folder / "precious/mp_rank_00_model_states.pt"), "another's");
@@ -135,7 +136,10 @@ TEST(UsersFiles, InsideOfAUniversalTagSurviveToo) {
                 HasSubstr("is a universal checkpoint"));
     for (const char* name : {"latest", "latest_universal", "zero_to_fp32.py"}) {
       fs::remove_all(folder / name);
-      EXPECT_THROW(checkpoint::convert_to_universal(folder / "a", folder / name), UsageError) << name;
+      EXPECT_ERROR(UsageError, checkpoint::convert_to_universal(folder / "a", folder / name),
+                   std::string("the tag \"") + name + "\" is the name of a file",
+                   "expected a plain name for a folder")
+          << name;
       EXPECT_FALSE(fs::exists(folder / name)) << name;
     }
   });
