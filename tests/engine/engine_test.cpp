@@ -11,6 +11,7 @@
 #include "deepspeed/initialize.h"
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/error_of.h"
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
 
@@ -54,10 +55,12 @@ TEST(Engine, BackwardReturnsTheDividedLoss) {
 
 TEST(Engine, StepWithoutBackwardAndBackwardWithoutScalarAreRefused) {
   const auto engine = make_engine(basic());
-  EXPECT_THROW(engine->step(), UsageError);
+  EXPECT_ERROR(UsageError, engine->step(), "step() at an accumulation boundary without any backward()");
   const auto [inputs, targets] = odd_batch(0, 4);
-  EXPECT_THROW(engine->backward(inputs), UsageError);
-  EXPECT_THROW(engine->backward(at::Tensor()), UsageError);
+  EXPECT_ERROR(UsageError, engine->backward(inputs), "backward() takes a scalar loss that needs a gradient",
+               "28 elements, requires_grad false");
+  EXPECT_ERROR(UsageError, engine->backward(at::Tensor()), "backward() takes a scalar loss",
+               "an undefined tensor");
 }
 
 TEST(Engine, WithoutOptimizerEvaluatesAndSaysWhatTrainingNeeds) {
@@ -70,15 +73,18 @@ TEST(Engine, WithoutOptimizerEvaluatesAndSaysWhatTrainingNeeds) {
   } catch (const UsageError& error) {
     EXPECT_NE(std::string(error.what()).find("optimizer"), std::string::npos);
   }
-  EXPECT_THROW(make_engine({{"train_batch_size", 4}, {"zero_optimization", {{"stage", 1}}}}), ConfigError);
+  EXPECT_ERROR(ConfigError, make_engine({{"train_batch_size", 4}, {"zero_optimization", {{"stage", 1}}}}),
+               "zero_optimization.stage 1 needs an optimizer", "or pass one to initialize()");
 }
 
 TEST(Engine, SetTrainBatchSizeChangesTheAccumulation) {
   const auto engine = make_engine(basic());
   engine->set_train_batch_size(12);
   EXPECT_EQ(engine->gradient_accumulation_steps(), 3);
-  EXPECT_THROW(engine->set_train_batch_size(13), UsageError);
-  EXPECT_THROW(engine->set_train_batch_size(0), UsageError);
+  EXPECT_ERROR(UsageError, engine->set_train_batch_size(13),
+               "set_train_batch_size(13): expected a positive multiple of micro batch 4");
+  EXPECT_ERROR(UsageError, engine->set_train_batch_size(0),
+               "set_train_batch_size(0): expected a positive multiple");
 }
 
 TEST(Engine, LearningRateFollowsTheScheduleAndSetLr) {
@@ -173,9 +179,10 @@ TEST(Engine, GroupsHaveTheirOwnHyperparameters) {
   EXPECT_EQ(engine->get_lr(), (std::vector<double>{0.0, 0.01}));
   EXPECT_TRUE(named["first.weight"].equal(first));
   EXPECT_FALSE(named["last.weight"].equal(last));
-  EXPECT_THROW(initialize(std::make_shared<OddNet>(),
+  EXPECT_ERROR(UsageError,
+               initialize(std::make_shared<OddNet>(),
                           {.config = basic(), .model_parameters = {{{torch::ones({2})}, Json::object()}}}),
-               UsageError);
+               "parameter 0 of parameter group 0 is not a parameter of the model");
 }
 
 TEST(Engine, TwoEnginesTrainIndependently) {

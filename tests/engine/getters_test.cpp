@@ -8,6 +8,7 @@
 #include <torch/optim/sgd.h>
 
 #include "tests/engine/method_table.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed {
 namespace {
@@ -173,7 +174,7 @@ const std::vector<MethodRow> kGetters = {
     {"tensor_parallel_config",
      [](TestEngine& e) { EXPECT_EQ(e.tensor_parallel_config().dtype, "torch.float16"); }},
     {"aio_config", [](TestEngine& e) { EXPECT_EQ(e.aio_config().queue_depth, 8); }},
-    {"torch_autocast_dtype", [](TestEngine& e) { EXPECT_THROW(e.torch_autocast_dtype(), UsageError); }},
+    {"torch_autocast_dtype", [](TestEngine& e) { EXPECT_ERROR(UsageError, e.torch_autocast_dtype(), "torch_autocast_dtype(): torch_autocast.enabled is false"); }},
     {"config", [](TestEngine& e) { EXPECT_EQ(e.config().raw, kMethodsConfig); }},
 };
 

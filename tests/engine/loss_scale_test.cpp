@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace deepspeed {
@@ -51,7 +52,9 @@ TEST(LossScaleAtItsMinimum, IsAnErrorOnlyWhereTheScalerSaysSoAndCheckpointsCarry
   const testing::TemporaryFolder folder;
   for (const int stage : {1, 2, 3}) {
     const auto engine = make_engine(at_minimum(stage));
-    EXPECT_THROW(overflowing_step(*engine), UsageError) << stage;
+    EXPECT_ERROR(UsageError, overflowing_step(*engine), "the gradient of 'last.bias' is not finite on rank 0",
+                 "the loss scale, 1, is at its minimum", "train with bf16")
+        << stage;
     scaler_of(*engine).set_raise_error_at_min_scale(false);
     for (int i = 0; i < 3; ++i) overflowing_step(*engine);
     EXPECT_EQ(engine->loss_scale(), 1.0);

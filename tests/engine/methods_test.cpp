@@ -8,6 +8,7 @@
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 
 #include "tests/engine/method_table.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace deepspeed {
@@ -61,8 +62,9 @@ const std::vector<MethodRow> kTraining = {
      [](TestEngine& e) {
        const auto loss = loss_of(e);
        EXPECT_TRUE(e.scale(loss).equal(loss));
-       EXPECT_THROW(e.backward(e.scale(loss)), UsageError);
-       EXPECT_THROW(e.scale(at::Tensor()), UsageError);
+       EXPECT_ERROR(UsageError, e.backward(e.scale(loss)), "a loss that scale() has scaled",
+                    "pass the loss itself, or call backward() on the scaled loss");
+       EXPECT_ERROR(UsageError, e.scale(at::Tensor()), "scale() got an undefined tensor");
      }},
     {"finish_backward",
      [](TestEngine& e) {
@@ -100,12 +102,12 @@ const std::vector<MethodRow> kTraining = {
     {"no_sync",
      [](TestEngine& e) {
        const auto scope = e.no_sync();
-       EXPECT_THROW(e.step(), UsageError);
+       EXPECT_ERROR(UsageError, e.step(), "step() inside of no_sync(): end its scope first");
      }},
     {"coalesce_grad_reduction",
      [](TestEngine& e) {
        const auto scope = e.coalesce_grad_reduction();
-       EXPECT_THROW(e.step(), UsageError);
+       EXPECT_ERROR(UsageError, e.step(), "step() inside of coalesce_grad_reduction(): end its scope first");
      }},
     {"zero_grad",
      [](TestEngine& e) {
@@ -113,7 +115,7 @@ const std::vector<MethodRow> kTraining = {
        e.zero_grad();
        EXPECT_FALSE(weight_of(e).grad().defined());
        e.set_gradient_accumulation_boundary(true);
-       EXPECT_THROW(e.step(), UsageError);
+       EXPECT_ERROR(UsageError, e.step(), "step() at an accumulation boundary without any backward()");
      }},
     {"_backward_epilogue",
      [](TestEngine& e) {
@@ -128,7 +130,7 @@ const std::vector<MethodRow> kTraining = {
        e.allreduce_gradients(/*bucket_size=*/100);
        e.step();
        EXPECT_TRUE(e.was_step_applied());
-       EXPECT_THROW(e.allreduce_gradients(0), UsageError);
+       EXPECT_ERROR(UsageError, e.allreduce_gradients(0), "bucket_size 0, expected at least 1 element");
      }},
     {"train, eval",
      [](TestEngine& e) {
@@ -152,15 +154,21 @@ const std::vector<MethodRow> kTraining = {
      [](TestEngine& e) {
        e.set_train_batch_size(16);
        EXPECT_EQ(e.get_batch_info(), std::make_tuple(16, 4, 4));
-       EXPECT_THROW(e.set_train_batch_size(5), UsageError);
+       EXPECT_ERROR(UsageError, e.set_train_batch_size(5),
+                    "set_train_batch_size(5): expected a positive multiple of micro batch 4");
      }},
     {"set_train_micro_batch_size",
      [](TestEngine& e) {
        e.set_train_micro_batch_size(3);
        EXPECT_EQ(e.get_batch_info(), std::make_tuple(6, 3, 2));
        for (const int64_t size : {int64_t{0}, int64_t{-4}, std::numeric_limits<int64_t>::max()}) {
-         EXPECT_THROW(e.set_train_micro_batch_size(size), UsageError) << size;
-         EXPECT_THROW(e.set_train_batch_size(size), UsageError) << size;
+         EXPECT_ERROR(UsageError, e.set_train_micro_batch_size(size),
+                      "set_train_micro_batch_size(" + std::to_string(size) + "): expected 1 to ")
+             << size;
+         EXPECT_ERROR(UsageError, e.set_train_batch_size(size),
+                      "set_train_batch_size(" + std::to_string(size) +
+                          "): expected a positive multiple of micro batch 3")
+             << size;
        }
        EXPECT_EQ(e.get_batch_info(), std::make_tuple(6, 3, 2));
      }},
@@ -198,7 +206,8 @@ const std::vector<MethodRow> kData = {
        const auto counts = e.deepspeed_io(Numbers{}, {.batch_size = 3, .num_local_io_workers = 2}, count);
        EXPECT_EQ(*counts->begin(), 3U);
        EXPECT_EQ(counts->size(), 3);
-       EXPECT_THROW(e.deepspeed_io(Numbers{}, {.route = "test"}), UsageError);
+       EXPECT_ERROR(UsageError, e.deepspeed_io(Numbers{}, {.route = "test"}),
+                    "deepspeed_io(): route 'test', expected \"train\", \"eval\" or \"predict\"");
        e.track_loader(loader->position());
      }},
 };
@@ -211,7 +220,7 @@ const std::vector<MethodRow> kStates = {
        for (auto& named : state) named.tensor = at::full_like(named.tensor, 0.5);
        e.load_module_state_dict(state);
        EXPECT_TRUE(weight_of(e).equal(at::full_like(weight_of(e), 0.5)));
-       EXPECT_THROW(e.load_module_state_dict({}), UsageError);
+       EXPECT_ERROR(UsageError, e.load_module_state_dict({}), "'counter' is missing", "strict = false");
      }},
     {"save_checkpoint, load_checkpoint",
      [](TestEngine& e) {
@@ -222,7 +231,7 @@ const std::vector<MethodRow> kStates = {
        const auto again = make_engine(kMethodsConfig);
        EXPECT_FALSE(again->load_checkpoint(folder.path()).path.empty());
        EXPECT_EQ(again->global_steps(), 1);
-       EXPECT_THROW(e.save_checkpoint(""), UsageError);
+       EXPECT_ERROR(UsageError, e.save_checkpoint(""), "save_checkpoint() needs a directory");
        EXPECT_TRUE(e.load_checkpoint(folder.path() / "nowhere").path.empty());
        size_t num_tensors = 0;
        again->load_checkpoint(folder.path(),
@@ -248,7 +257,8 @@ const std::vector<MethodRow> kOthers = {
        EXPECT_FALSE(e.is_compiled());
        e.compile({.backend = "eager"});
        EXPECT_TRUE(e.is_compiled());
-       EXPECT_THROW(e.compile({.schedule = Json::array({Json::array({0, "prefetch"})})}), NotSupportedError);
+       EXPECT_ERROR(NotSupportedError, e.compile({.schedule = Json::array({Json::array({0, "prefetch"})})}),
+                    "compile(): schedule", "leave it out");
      }},
     {"empty_partition_cache",
      [](TestEngine& e) {
@@ -270,8 +280,9 @@ const std::vector<MethodRow> kOthers = {
      }},
     {"offload_states, reload_states",
      [](TestEngine& e) {
-       EXPECT_THROW(e.offload_states(), UsageError);  // of stage 3 alone
-       e.reload_states(/*non_blocking=*/true);        // nothing is away
+       EXPECT_ERROR(UsageError, e.offload_states(),
+                    "zero_optimization.stage is 1, expected 3");  // of stage 3 alone
+       e.reload_states(/*non_blocking=*/true);                    // nothing is away
        train_step(e);
      }},
     waits_for("set_data_post_process_func", "the data_efficiency section",

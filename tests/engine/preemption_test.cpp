@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed {
@@ -57,8 +58,10 @@ TEST(Preemption, WithoutAHandlerTheSignalEndsTheProcess) {
 
 TEST(Preemption, RefusesSignalsThatCannotBeCaughtAndNoInterval) {
   const auto engine = make_engine(basic());
-  EXPECT_THROW(engine->install_preemption_handler({.signal = SIGKILL}), UsageError);
-  EXPECT_THROW(engine->install_preemption_handler({.check_every = 0}), UsageError);
+  EXPECT_ERROR(UsageError, engine->install_preemption_handler({.signal = SIGKILL}),
+               "signal 9 cannot be caught");
+  EXPECT_ERROR(UsageError, engine->install_preemption_handler({.check_every = 0}),
+               "check_every is 0, expected at least 1");
   EXPECT_FALSE(engine->preemption_requested());
 }
 

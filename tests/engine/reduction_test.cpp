@@ -6,6 +6,7 @@
 #include "deepspeed/base/error.h"
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed {
@@ -59,8 +60,8 @@ TEST(Reduction, NoSyncAndLaterReductionEqualAccumulation) {
         {
           const auto scope = engine.no_sync();
           engine.backward(loss(0));
-          EXPECT_THROW(engine.step(), UsageError);
-          EXPECT_THROW(static_cast<void>(engine.no_sync()), UsageError);
+          EXPECT_ERROR(UsageError, engine.step(), "step() inside of no_sync(): end its scope first");
+          EXPECT_ERROR(UsageError, static_cast<void>(engine.no_sync()), "no_sync() inside of no_sync()");
         }
         engine.set_gradient_accumulation_boundary(true);
         engine.backward(loss(1));
@@ -86,7 +87,8 @@ TEST(Reduction, NoSyncAndLaterReductionEqualAccumulation) {
       EXPECT_TRUE(asked.equal(expected)) << "stage " << stage;
     }
     const auto two = make_engine(accumulating(2), world);
-    EXPECT_THROW(static_cast<void>(two->no_sync()), UsageError);
+    EXPECT_ERROR(UsageError, static_cast<void>(two->no_sync()), "no_sync() does not fit ZeRO stage 2",
+                 "use stage 0 or 1, or coalesce_grad_reduction()");
   });
 }
 
@@ -102,7 +104,8 @@ TEST(Reduction, CoalescedBackwardsEqualOneBackwardOfTheirSum) {
         {
           const auto scope = engine.coalesce_grad_reduction();
           for (int micro = 0; micro < 2; ++micro) engine.backward(loss(micro));
-          EXPECT_THROW(engine.step(), UsageError);
+          EXPECT_ERROR(UsageError, engine.step(),
+                       "step() inside of coalesce_grad_reduction(): end its scope first");
         }
         engine.step();
       });
@@ -137,7 +140,8 @@ TEST(Reduction, UnmanagedEveryStepUpdates) {
       });
       EXPECT_TRUE(unmanaged.equal(expected)) << "stage " << stage;
       const auto engine = make_engine(config, world);
-      EXPECT_THROW(engine->set_gradient_accumulation_boundary(true), UsageError);
+      EXPECT_ERROR(UsageError, engine->set_gradient_accumulation_boundary(true),
+                   "set_gradient_accumulation_boundary() needs managed_gradient_accumulation");
       for (int i = 0; i < 3; ++i) {
         const auto [inputs, targets] = odd_batch(4 * world.rank(), 4);
         engine->backward(engine->forward(inputs, targets));

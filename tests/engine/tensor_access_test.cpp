@@ -73,10 +73,13 @@ TEST(TensorAccess, SetsWholeWeightsAndStatesAtEveryStage) {
 TEST(TensorAccess, RefusesWhatItCannotFind) {
   const auto engine = make_engine(basic());
   const auto params = engine->module().named_parameters();
-  EXPECT_THROW(safe_get_full_fp32_param(*engine, params["frozen"]), UsageError);
-  EXPECT_THROW(safe_get_full_fp32_param(*engine, at::Tensor()), UsageError);
+  EXPECT_ERROR(UsageError, safe_get_full_fp32_param(*engine, params["frozen"]),
+               "no parameter that the engine's optimizer updates");
+  EXPECT_ERROR(UsageError, safe_get_full_fp32_param(*engine, at::Tensor()),
+               "no parameter that the engine's optimizer updates");
   const at::Tensor weight = params["last.weight"];
-  EXPECT_THROW(safe_set_full_optimizer_state(*engine, weight, weight, "exp_avg"), UsageError);
+  EXPECT_ERROR(UsageError, safe_set_full_optimizer_state(*engine, weight, weight, "exp_avg"),
+               "no state 'exp_avg' before its first step");
   EXPECT_THAT(testing::error_of<UsageError>(
                   [&] { safe_set_full_fp32_param(*engine, weight, weight.view({-1}).narrow(0, 0, 3)); }),
               ::testing::AllOf(::testing::HasSubstr("'last.weight'"),
@@ -186,8 +189,11 @@ TEST(TensorAccess, GradientsAreThereFromTheBoundarysBackwardToTheStep) {
       const auto engine = make_engine(config, world);
       const at::Tensor weight = engine->module().named_parameters()["last.weight"];
       const auto refuses = [&](const char* when) {
-        EXPECT_THROW(safe_get_full_grad(*engine, weight), UsageError) << when << " at stage " << stage;
-        EXPECT_THROW(safe_set_full_grad(*engine, weight, weight), UsageError) << when;
+        EXPECT_ERROR(UsageError, safe_get_full_grad(*engine, weight), "there is no reduced gradient",
+                     "between the backward at the accumulation boundary", "and step()")
+            << when << " at stage " << stage;
+        EXPECT_ERROR(UsageError, safe_set_full_grad(*engine, weight, weight), "there is no reduced gradient")
+            << when;
       };
       refuses("before all");
       train_step(*engine);
@@ -247,7 +253,8 @@ TEST(TensorAccess, LocalPartsAreThoseOfTheWhole) {
         const zero::GatheredParameters gathered({weight});
         EXPECT_TRUE(weight.equal(values.to(weight.scalar_type())));
       }
-      EXPECT_THROW(safe_set_local_fp32_param(*engine, weight, values), UsageError);
+      EXPECT_ERROR(UsageError, safe_set_local_fp32_param(*engine, weight, values),
+                   "parameter 'last.weight': the value has 65 elements, this rank's part of it has ");
       engine->backward(loss_of(*engine, 0));
       EXPECT_TRUE(safe_get_local_grad(*engine, weight).equal(part_of(safe_get_full_grad(*engine, weight))));
       const at::Tensor gradient = (values * 1024).to(weight.scalar_type()).to(at::kFloat);

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/temporary_folder.h"
 
@@ -183,7 +184,9 @@ TEST(EngineLrScheduler, WhatWasSetByHandIsResumedExactly) {
 TEST(EngineLrScheduler, SetLrRefusesWhatIsNoRate) {
   const auto engine = testing::make_engine(basic());
   for (const double rate : {std::nan(""), HUGE_VAL, -HUGE_VAL, -0.1}) {
-    EXPECT_THROW(engine->set_lr(rate), UsageError) << rate;
+    EXPECT_ERROR(UsageError, engine->set_lr(rate), "[engine.set_lr] the learning rate is ",
+                 "expected a finite number of at least 0")
+        << rate;
   }
   EXPECT_EQ(engine->get_lr()[0], 0.01);
   engine->set_lr(0.0);
@@ -196,7 +199,8 @@ TEST(EngineLrScheduler, AStepByNumberThatItDoesNotTakeUpdatesNothing) {
   const auto [inputs, targets] = testing::odd_batch(0, 4);
   engine->backward(engine->forward(inputs, targets));
   const at::Tensor before = engine->optimizer()->master(0).clone();
-  EXPECT_THROW(engine->step({.last_batch_iteration = 3}), UsageError);
+  EXPECT_ERROR(UsageError, engine->step({.last_batch_iteration = 3}), "step(last_batch_iteration = 3)",
+               "leave the number out");
   EXPECT_TRUE(engine->optimizer()->master(0).equal(before));
   EXPECT_EQ(engine->global_steps(), 0);
   engine->step();  // the gradients are still there
@@ -208,12 +212,14 @@ TEST(EngineLrScheduler, AForeignTorchScheduleIsRefused) {
   auto model = std::make_shared<OddNet>();
   torch::optim::SGD other(std::make_shared<OddNet>()->parameters(), torch::optim::SGDOptions(0.1));
   auto schedule = std::make_shared<torch::optim::StepLR>(other, 2);
-  EXPECT_THROW(initialize(model, {.config = basic(), .lr_scheduler = schedule}), UsageError);
+  EXPECT_ERROR(UsageError, initialize(model, {.config = basic(), .lr_scheduler = schedule}),
+               "none was passed to initialize(); pass that optimizer too");
   auto own = std::make_shared<torch::optim::SGD>(model->parameters(), torch::optim::SGDOptions(0.1));
-  EXPECT_THROW(
+  EXPECT_ERROR(
+      UsageError,
       initialize(model,
                  {.config = Json{{"train_batch_size", 4}}, .optimizer = own, .lr_scheduler = schedule}),
-      UsageError);
+      "the torch schedule drives another optimizer than the one passed beside it");
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed {
 namespace {
 
@@ -89,7 +91,8 @@ TEST(DataLoader, RanksShareAGlobalBatchWhateverTheirNumber) {
 TEST(DataLoader, DropLastDropsASmallerBatch) {
   Loader loader({}, {.batch_size = 4, .drop_last = true});
   EXPECT_EQ(epoch(loader).size(), 2U);
-  EXPECT_THROW(Loader({3}, {.batch_size = 4, .drop_last = true}), UsageError);
+  EXPECT_ERROR(UsageError, Loader({3}, {.batch_size = 4, .drop_last = true}),
+               "a data set of 3 samples gives no batch of 4 on 1 ranks with drop_last");
 }
 
 TEST(DataLoader, GoesOnInTheMiddleOfAnEpochFromARestoredPosition) {
@@ -222,7 +225,7 @@ TEST(DataLoader, AnErrorOfTheDataSetReachesTheProgramAndTheBatchIsNotLost) {
     const Failing data;
     DeepSpeedDataLoader loader(data, {.batch_size = 4, .shuffle = false, .num_local_io_workers = workers});
     auto iterator = loader.begin();
-    EXPECT_THROW(++iterator, IoError);
+    EXPECT_ERROR(IoError, ++iterator, "sample 5 cannot be read");
     *data.fails = false;
     ++iterator;
     EXPECT_EQ(values(iterator->value), (std::vector<double>{4, 5, 6, 7})) << workers;
@@ -240,8 +243,9 @@ TEST(DataLoader, ASamplerChoosesTheSamplesOfEachEpoch) {
   EXPECT_EQ(epoch(loader), (std::vector<std::vector<double>>{{0, 2}, {4, 6}}));
   EXPECT_EQ(epoch(loader), (std::vector<std::vector<double>>{{6, 4}, {2, 0}}));
   Loader wrong({}, {.batch_size = 2, .data_sampler = [](int64_t) { return std::vector<int64_t>{10}; }});
-  EXPECT_THROW(wrong.begin(), UsageError);
-  EXPECT_THROW(Loader({}, {.num_local_io_workers = -1}), UsageError);
+  EXPECT_ERROR(UsageError, wrong.begin(), "data_sampler gives sample 10 of a data set of 10");
+  EXPECT_ERROR(UsageError, Loader({}, {.num_local_io_workers = -1}),
+               "num_local_io_workers is -1, expected 0 or more");
 }
 
 TEST(RepeatingLoader, AnEpochWithoutABatchIsAnError) {
@@ -261,7 +265,7 @@ TEST(RepeatingLoader, AnEpochWithoutABatchIsAnError) {
   const auto shorter = [](int64_t epoch) { return std::vector<int64_t>(epoch == 0 ? 2 : 1, 3); };
   Loader dropping({}, {.batch_size = 2, .drop_last = true, .data_sampler = shorter});
   EXPECT_EQ(epoch(dropping).size(), 1U);
-  EXPECT_THROW(epoch(dropping), UsageError);
+  EXPECT_ERROR(UsageError, epoch(dropping), "data_sampler gives 1 samples in epoch 1", "expected at least 2");
 }
 
 TEST(DataLoader, ARepeatingLoaderOverWorkersStartsAgain) {

@@ -8,6 +8,7 @@
 
 #include "deepspeed/deepspeed.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
 
@@ -53,8 +54,10 @@ TEST(AutocastFunctions, TheLastCallHolds) {
   EXPECT_FALSE(has_autocast_dtype(model->linear->weight));
   EXPECT_EQ(precision::get_autocast_dtype(model->norm->weight), at::kHalf);
   EXPECT_EQ(precision::get_autocast_dtype(model->conv->bias), at::kHalf);
-  EXPECT_THROW(init_autocast_params(model, at::kLong), UsageError);
-  EXPECT_THROW(init_autocast_params(nullptr, at::kHalf), UsageError);
+  EXPECT_ERROR(UsageError, init_autocast_params(model, at::kLong),
+               "init_autocast_params() got dtype Long, expected Half, BFloat16 or Float");
+  EXPECT_ERROR(UsageError, init_autocast_params(nullptr, at::kHalf), "the model is null",
+               "shared_ptr to a torch::nn::Module");
   EXPECT_TRUE(has_autocast_dtype(model->norm->weight)) << "what is refused changes nothing";
 }
 

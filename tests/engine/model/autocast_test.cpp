@@ -11,6 +11,7 @@
 #include "deepspeed/base/error.h"
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed {
@@ -72,7 +73,8 @@ TEST(Autocast, MarksTheParametersOfTheListedModules) {
   EXPECT_TRUE(has_autocast_dtype(param(engine, "last.bias")));
   EXPECT_FALSE(has_autocast_dtype(param(engine, "norm.weight")));
   EXPECT_FALSE(has_autocast_dtype(param(engine, "gain")));
-  EXPECT_THROW(get_autocast_dtype(param(engine, "gain")), UsageError);
+  EXPECT_ERROR(UsageError, get_autocast_dtype(param(engine, "gain")), "sizes [1] has no autocast dtype",
+               "init_autocast_params()");
 
   Json norms = autocast_sgd(autocast_to("bf16"));
   norms["torch_autocast"]["lower_precision_safe_modules"] = {"torch.nn.LayerNorm"};

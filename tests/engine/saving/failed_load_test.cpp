@@ -263,7 +263,9 @@ TEST_P(FailedLoad, InTheMiddleOfAnAccumulationLosesNoGradient) {
     };
     const auto straight = make();
     const auto interrupted = make();
-    EXPECT_THROW(interrupted->load_checkpoint(folder_.path()), CheckpointError);
+    EXPECT_ERROR(CheckpointError, interrupted->load_checkpoint(folder_.path()),
+                 "parameter group 0 are not those of FusedAdam", "holds no tensor 'exp_avg_sq'",
+                 "load_optimizer_states = false");
     train_step(*straight, 7);
     train_step(*interrupted, 7);
     EXPECT_EQ(interrupted->global_steps(), 1);
@@ -331,8 +333,11 @@ TEST(FailedLoadElsewhere, InsideOfGatheredParametersChangesNothing) {
     {
       // The last one: those before it could be set.
       const zero::GatheredParameters gathered({other.engine->module().named_parameters()["large"]});
-      EXPECT_THROW(other.engine->load_checkpoint(folder.path()), UsageError);
-      EXPECT_THROW(other.engine->load_module_state_dict(state), UsageError);
+      EXPECT_ERROR(UsageError, other.engine->load_checkpoint(folder.path()),
+                   "parameter 'large' got other values while it is gathered",
+                   "leave zero::GatheredParameters first");
+      EXPECT_ERROR(UsageError, other.engine->load_module_state_dict(state),
+                   "parameter 'large' got other values", "leave zero::GatheredParameters first");
     }
     EXPECT_EQ(whole_state(other.engine), other.before);
   });
