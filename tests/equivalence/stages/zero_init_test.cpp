@@ -171,7 +171,8 @@ TEST(BornPartitionedModel, IsUsedBeforeTheEngineTakesItOver) {
     }
     const auto engine = engine_of(model, world, config);
     EXPECT_EQ(engine->forward(batch.tokens, batch.targets).item<double>(), before);
-    EXPECT_THROW(engine_of(model, world, config), UsageError);  // it belongs to an engine now
+    EXPECT_ERROR(UsageError, engine_of(model, world, config), "parameter 'wte.weight' is with another engine",
+                 "call its destroy()");  // it belongs to an engine now
   });
 }
 
