@@ -130,7 +130,7 @@ TEST(GatheredParameters, NestWhereNobodyWrites) {
     EXPECT_NE(params[0].const_data_ptr(), nullptr);  // still whole
     EXPECT_THAT(error_of<UsageError>([&] { const GatheredParameters inner(params, 0); }),
                 AllOf(HasSubstr("'linear0.weight'"), HasSubstr("nested")));
-    EXPECT_THROW(GatheredParameters(params, 2), UsageError);
+    EXPECT_ERROR(UsageError, GatheredParameters(params, 2), "modifier_rank 2, expected 0 to 1");
   });
 }
 
@@ -148,7 +148,7 @@ TEST(GatheredParameters, ForgetWritesWhereAnExceptionEndsThem) {
         for (auto& param : model.parameters()) param.zero_();
         throw std::runtime_error("spoilt");
       };
-      EXPECT_THROW(spoil(), std::runtime_error);
+      EXPECT_ERROR(std::runtime_error, spoil(), "spoilt");
       std::vector<at::Tensor> values;
       for (const auto& param : model.parameters()) {
         const GatheredParameters gathered({param});
@@ -223,9 +223,11 @@ TEST(ShardStore, RefusesParametersThatItWouldUntie) {
     const ShardStore store({apart}, {}, world.group(), {});
     EXPECT_THAT(error_of<UsageError>([&] { ShardStore({}, apart, world.group(), {}); }),
                 HasSubstr("partitioned already"));
-    EXPECT_THROW(ShardStore({{{"c", at::ones({2}, at::kLong)}}}, {}, world.group(), {}), UsageError);
-    EXPECT_THROW(ShardStore({{{"c", memory}, {"c", memory}}}, {}, world.group(), {}), UsageError);
-    EXPECT_THROW(ShardStore({{}}, {}, world.group(), {}), UsageError);
+    EXPECT_ERROR(UsageError, ShardStore({{{"c", at::ones({2}, at::kLong)}}}, {}, world.group(), {}),
+                 "parameter 'c' is CPULongType", "expected a dense float tensor");
+    EXPECT_ERROR(UsageError, ShardStore({{{"c", memory}, {"c", memory}}}, {}, world.group(), {}),
+                 "parameter 'c' stands in the parameter groups twice");
+    EXPECT_ERROR(UsageError, ShardStore({{}}, {}, world.group(), {}), "a parameter group is empty");
   });
 }
 

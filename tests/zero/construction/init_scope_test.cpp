@@ -40,7 +40,8 @@ TEST(ZeroInitScope, NestsWhereBothSayTheSame) {
     EXPECT_TRUE(is_partitioned(a->weight));  // the outer one lives on
     EXPECT_THAT(error_of<UsageError>([&] { const Init other({.dtype = at::kHalf, .world = world}); }),
                 HasSubstr("another zero::Init lives"));
-    EXPECT_THROW(Init({.module = a.ptr(), .world = world}), UsageError);
+    EXPECT_ERROR(UsageError, Init({.module = a.ptr(), .world = world}),
+                 "module: the model is passed inside of another zero::Init", "end that first");
   });
 }
 
@@ -71,7 +72,7 @@ TEST(ZeroInitScope, EndsWithoutAWordWhereAConstructorThrows) {
       kept = a->weight;
       throw std::runtime_error("no such file");
     };
-    EXPECT_THROW(fail(), std::runtime_error);
+    EXPECT_ERROR(std::runtime_error, fail(), "no such file");
     EXPECT_THAT(error_of<UsageError>([&] { kept.sum(); }), HasSubstr("parameter 0"));
     const torch::nn::Linear plain(3, 3), other(3, 3);
     EXPECT_FALSE(is_partitioned(plain->weight));

@@ -212,7 +212,7 @@ TEST(ZeroInitUse, InsideOfGatheredParametersWhileItLivesKeepsTheModifiersValues)
             b->bias.fill_(77);
             throw std::runtime_error("spoilt");
           };
-          EXPECT_THROW(spoil(), std::runtime_error);
+          EXPECT_ERROR(std::runtime_error, spoil(), "spoilt");
         }
         const GatheredParameters gathered({a->weight, b->bias});
         EXPECT_EQ(a->weight.detach()[2][4].item<float>(), 10.0F * float(world.size() - 1) + 14);

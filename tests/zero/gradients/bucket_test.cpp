@@ -5,6 +5,8 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/zero/gradients/launch_order.h"
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed::zero {
 namespace {
 
@@ -29,7 +31,8 @@ TEST(Buckets, KeepGroupsApartAndLeaveOutEmptyParameters) {
   ASSERT_EQ(buckets.size(), 2U);
   EXPECT_EQ(buckets[0].group, 1U);
   EXPECT_EQ(buckets[1].params, (std::vector<size_t>{0}));
-  EXPECT_THROW(make_buckets({FlatLayout({2}, 1)}, 0), UsageError);
+  EXPECT_ERROR(UsageError, make_buckets({FlatLayout({2}, 1)}, 0),
+               "bucket size 0, expected at least 1 element");
 }
 
 TEST(LaunchOrder, WaitsForAnEarlierBucketWhateverComesFirst) {

@@ -4,6 +4,8 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed::zero {
 namespace {
 
@@ -63,8 +65,8 @@ TEST(FlatLayout, PartitionsCoverEveryElementOnce) {
 }
 
 TEST(FlatLayout, RefusesImpossibleSizes) {
-  EXPECT_THROW(FlatLayout({3}, 0), UsageError);
-  EXPECT_THROW(FlatLayout({-1}, 2), UsageError);
+  EXPECT_ERROR(UsageError, FlatLayout({3}, 0), "world size 0, expected at least 1");
+  EXPECT_ERROR(UsageError, FlatLayout({-1}, 2), "parameter 0 has -1 elements");
 }
 
 }  // namespace

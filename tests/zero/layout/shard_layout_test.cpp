@@ -4,6 +4,8 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed::zero {
 namespace {
 
@@ -86,9 +88,9 @@ TEST(ShardLayout, PiecesOfACutIntervalLeaveOutPadding) {
 }
 
 TEST(ShardLayout, RefusesSizesThatAreNone) {
-  EXPECT_THROW(ShardLayout({1, -2}, 2, 8), UsageError);
-  EXPECT_THROW(ShardLayout({1}, 0, 8), UsageError);
-  EXPECT_THROW(ShardLayout({1}, 2, -1), UsageError);
+  EXPECT_ERROR(UsageError, ShardLayout({1, -2}, 2, 8), "parameter 1 has -2 elements");
+  EXPECT_ERROR(UsageError, ShardLayout({1}, 0, 8), "world size 0, expected at least 1");
+  EXPECT_ERROR(UsageError, ShardLayout({1}, 2, -1), "sub_group_size -1, expected 0 or more");
 }
 
 }  // namespace
