@@ -16,6 +16,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 
+#include "deepspeed/zero/param_access.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/load_weights.h"
 #include "deepspeed/initialize.h"

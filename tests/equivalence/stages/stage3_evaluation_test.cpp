@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/zero/param_access.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/initialize.h"

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/zero/param_access.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"
