@@ -18,6 +18,7 @@
 #include "deepspeed/zero/params/trained_dtype.h"
 #include "deepspeed/zero/shards/disk_choice.h"
 #include "deepspeed/zero/shards/shard_home_options.h"
+#include "deepspeed/zero/update/slice_plan.h"
 #include "deepspeed/zero/update/step_cut.h"
 
 namespace deepspeed::zero {
@@ -98,12 +99,8 @@ class EstimatedRank {
       add(ParamHome::kDevice, layout.padded_numel() * bytes_of(dtype), &MemoryBytes::parameters);
       add_gradients(zero_.stage == 2 ? owned : layout.padded_numel(), dtype);
     }
-    const ParamHome away = zero_.offload_optimizer.device == "nvme" ? ParamHome::kDisk : ParamHome::kHost;
-    add_stepped(owned - offloaded, ParamHome::kDevice, master_bytes(/*is_offloaded=*/false, dtype),
-                state_bytes);
-    add_stepped(offloaded, away, master_bytes(/*is_offloaded=*/true, dtype), state_bytes);
-    if (options_.update.offload.super_offload && dtype_ != at::kFloat && !writes_over_gradients())
-      add(ParamHome::kHost, offloaded * bytes_of(dtype_), &MemoryBytes::swap_buffers);
+    add_stepped(owned - offloaded, dtype, plan_of(dtype, /*is_offloaded=*/false), state_bytes);
+    add_stepped(offloaded, dtype, plan_of(dtype, /*is_offloaded=*/true), state_bytes);
   }
 
   /// A parameter that stands in no group: whole, or at stage 3 its shard.
@@ -146,35 +143,25 @@ class EstimatedRank {
   void add_gradients(int64_t numel, at::ScalarType dtype) {
     const at::ScalarType kept =
         dtype == at::kDouble ? dtype : options_.gradients.accumulation_dtype.value_or(dtype);
-    add(keeps_gradients_on_host() ? ParamHome::kHost : ParamHome::kDevice, numel * bytes_of(kept),
-        &MemoryBytes::gradients);
+    const bool in_host = options_.update.offload.keeps_gradients(/*are_partitioned=*/zero_.stage >= 2);
+    add(in_host ? ParamHome::kHost : ParamHome::kDevice, numel * bytes_of(kept), &MemoryBytes::gradients);
   }
 
-  bool keeps_gradients_on_host() const { return zero_.stage >= 2 && options_.update.offload.takes_all(); }
-  bool writes_over_gradients() const {
-    return keeps_gradients_on_host() && !options_.update.check_overflow &&
-           options_.gradients.accumulation_dtype.value_or(dtype_) == dtype_;
+  /// Masters and states of elements that are stepped together, whose weights are in `dtype`.
+  void add_stepped(int64_t numel, at::ScalarType dtype, const SlicePlan& plan, int64_t state_bytes) {
+    add(plan.home, numel * plan.kept_bytes(), &MemoryBytes::master_weights);
+    add(plan.home, numel * state_bytes, &MemoryBytes::optimizer_states);
+    if (plan.has_waiting_memory) add(ParamHome::kHost, numel * bytes_of(dtype), &MemoryBytes::swap_buffers);
   }
 
-  /// Masters and states of elements that are stepped together.
-  void add_stepped(int64_t numel, ParamHome place, int64_t master_bytes, int64_t state_bytes) {
-    add(place, numel * master_bytes, &MemoryBytes::master_weights);
-    add(place, numel * state_bytes, &MemoryBytes::optimizer_states);
-  }
-
-  /// Of an element. A model in fp32 has masters where its weights do not lie where they are stepped.
-  int64_t master_bytes(bool is_offloaded, at::ScalarType dtype) const {
-    const bool steps_on_host = is_offloaded || on_cpu_;
-    const bool waits = options_.update.offload.super_offload && is_offloaded;
-    const bool lies_there = home_.place == ParamHome::kHost     ? steps_on_host
-                            : home_.place == ParamHome::kDevice ? !is_offloaded || on_cpu_
-                                                                : false;
-    const bool has_masters =
-        dtype_ == at::kFloat ? !lies_there || waits : !options_.update.sixteen_bit_masters;
-    if (!has_masters) return 0;
-    return bytes_of(options_.update.split_masters ? at::kShort
-                    : dtype == at::kDouble        ? at::kDouble
-                                                  : at::kFloat);
+  SlicePlan plan_of(at::ScalarType dtype, bool is_offloaded) const {
+    return plan_slice({.dtype = dtype,
+                       .home = home_.place,
+                       .model_on_cpu = on_cpu_,
+                       .is_offloaded = is_offloaded,
+                       .partitions_gradients = zero_.stage >= 2,
+                       .accumulation_dtype = options_.gradients.accumulation_dtype},
+                      options_.update);
   }
 
   const config::ZeroConfig& zero_;

@@ -6,6 +6,7 @@
 #include "deepspeed/engine/build/zero_options.h"
 #include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/params/trained_dtype.h"
+#include "deepspeed/zero/update/slice_plan.h"
 
 namespace deepspeed {
 namespace {
@@ -24,6 +25,7 @@ LeastBytes least_bytes(const std::vector<std::vector<NamedTensor>>& groups,
                        const config::DeepSpeedConfig& config, int ranks) {
   const zero::ZeroOptions options = zero_options(config, ranks);
   const at::ScalarType dtype = model_dtype(config);
+  const int64_t stage = config.zero_optimization.stage;
   LeastBytes bytes;
   for (const auto& params : groups) {
     for (const NamedTensor& param : params) {
@@ -32,11 +34,10 @@ LeastBytes least_bytes(const std::vector<std::vector<NamedTensor>>& groups,
       const at::ScalarType own = zero::trained_dtype(param.tensor, dtype);
       const at::ScalarType kept =
           own == at::kDouble ? own : options.gradients.accumulation_dtype.value_or(dtype);
-      bytes.parameters += (config.zero_optimization.stage == 3 ? part : numel) * item_bytes(own);
-      bytes.gradients += (config.zero_optimization.stage >= 2 ? part : numel) * item_bytes(kept);
-      if (dtype != at::kFloat && !options.update.sixteen_bit_masters)
-        bytes.masters += (config.zero_optimization.stage >= 1 ? part : numel) *
-                         item_bytes(options.update.split_masters ? at::kShort : at::kFloat);
+      bytes.parameters += (stage == 3 ? part : numel) * item_bytes(own);
+      bytes.gradients += (stage >= 2 ? part : numel) * item_bytes(kept);
+      const zero::SlicePlan plan = zero::plan_slice({.dtype = own}, options.update);
+      bytes.masters += (stage >= 1 ? part : numel) * plan.kept_bytes();
     }
   }
   return bytes;

@@ -103,7 +103,7 @@ class GradReducer {
     return gradient(group).narrow(0, part.begin, part.numel());
   }
   /// Whether the sums are in host memory, which stages 2 and 3 alone do.
-  bool keeps_on_host() const { return store_.partitions_gradients() && use_.offload.takes_all(); }
+  bool keeps_on_host() const { return use_.offload.keeps_gradients(store_.partitions_gradients()); }
 
   /// Stages 2 and 3: calls `listener`, in the boundary's backward, with each part of what this rank keeps as
   /// soon as nothing is added to it any more. From the first call to clear() another gradient of such a part

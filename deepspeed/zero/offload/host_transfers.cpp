@@ -15,11 +15,7 @@ constexpr size_t kAhead = 2;  // so many copies are started ahead of what next()
 }  // namespace
 
 HostTransfers::HostTransfers(at::Device device, bool pin_memory, bool always_copies)
-    : pin_memory_(pin_memory),
-      always_copies_(always_copies),
-      is_apart_(always_copies || !device.is_cpu()),
-      in_(device),
-      out_(device) {}
+    : pin_memory_(pin_memory), always_copies_(always_copies), in_(device), out_(device) {}
 
 at::Tensor HostTransfers::memory_of(Buffer& buffer, int64_t numel, at::ScalarType dtype) const {
   const int64_t bytes = numel * int64_t(c10::elementSize(dtype));

@@ -16,12 +16,9 @@ namespace deepspeed::zero {
 /// Makes the transfers of a step; one thread uses it.
 class HostTransfers {
  public:
-  /// device: where the model is. On a CPU nothing need be copied: is_apart() is false, unless
+  /// device: where the model is. On a CPU, whose memory is the host's, nothing is to be transferred, unless
   /// `always_copies`.
   HostTransfers(at::Device device, bool pin_memory, bool always_copies);
-
-  /// Whether the device has memory of its own. If not, nothing else here is called.
-  bool is_apart() const { return is_apart_; }
 
   /// Announces the tensors that next() will return, one after the other: 1-D, on the device or on the host
   /// already. sends_back: some of them are to go back.
@@ -53,7 +50,6 @@ class HostTransfers {
 
   const bool pin_memory_;
   const bool always_copies_;
-  const bool is_apart_;
   device::SideStream in_, out_;
   std::vector<at::Tensor> sources_;
   std::vector<at::Tensor> arriving_;  // in host memory, for the sources that were started

@@ -26,8 +26,9 @@ struct OptimizerOffload {
   bool always_copies = false;
 
   bool is_on() const { return device != OffloadDevice::kNone; }
-  /// Whether all slices are stepped outside of the device, where ranks may then keep their gradients too.
-  bool takes_all() const { return is_on() && ratio == 1.0; }
+  /// Whether the gradients that wait for the step are in host memory: all slices are stepped outside of the
+  /// device, and ranks keep no more than their own part (`are_partitioned`).
+  bool keeps_gradients(bool are_partitioned) const { return is_on() && ratio == 1.0 && are_partitioned; }
 };
 
 }  // namespace deepspeed::zero

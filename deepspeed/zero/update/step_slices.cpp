@@ -96,7 +96,7 @@ void StepSlices::add_slices(size_t group) {
       options_.offload.is_on() ? count_within(cuts, options_.offload.ratio) : size_t{0};
   for (size_t index = 0; index < cuts.size(); ++index) {
     Slice& slice = slices_.emplace_back();
-    slice.is_offloaded = index < num_offloaded;
+    slice.plan = plan_of(group, /*is_offloaded=*/index < num_offloaded);
     // A group's first slice has the group's number.
     slice.flat.id = index == 0 ? group : store_.groups().size() + slices_.size();
     fill_in(slice, group, cuts[index]);
@@ -121,22 +121,14 @@ void StepSlices::fill_in(Slice& slice, size_t group, const Interval& interval) {
   slice.flat.begin_in_whole = interval.begin;
 }
 
-bool StepSlices::is_at_weights(const Slice& slice) const {
-  // What backward still uses must not be stepped under it.
-  if (steps_ahead(slice) && store_.dtype() == at::kFloat) return false;
-  switch (store_.home()) {
-    case ParamHome::kDevice:
-      return !is_apart(slice);
-    case ParamHome::kHost:
-      return is_apart(slice) || store_.options().device().is_cpu();
-    case ParamHome::kDisk:
-      break;
-  }
-  return false;
-}
-
-bool StepSlices::keeps_master(const Slice& slice) const {
-  return store_.dtype() == at::kFloat ? !is_at_weights(slice) : !options_.sixteen_bit_masters;
+SlicePlan StepSlices::plan_of(size_t group, bool is_offloaded) const {
+  return plan_slice({.dtype = store_.groups()[group].dtype,
+                     .home = store_.home(),
+                     .model_on_cpu = store_.options().device().is_cpu(),
+                     .is_offloaded = is_offloaded,
+                     .partitions_gradients = store_.partitions_gradients(),
+                     .accumulation_dtype = accumulation_dtype_},
+                    options_);
 }
 
 SliceWeights StepSlices::weights_at(const Slice& slice, const Interval& part) const {
@@ -147,14 +139,13 @@ SliceWeights StepSlices::weights_at(const Slice& slice, const Interval& part) co
 
 at::TensorOptions StepSlices::options_at(const Slice& slice, at::ScalarType dtype) const {
   const at::TensorOptions options = store_.options().dtype(dtype);
-  return is_apart(slice) ? options.device(at::kCPU) : options;
+  return slice.plan.crosses_memory ? options.device(at::kCPU) : options;
 }
 
 void StepSlices::make_masters() {
   for_each(with_masters(), Access::kChange, [&](Slice& slice) {
     const int64_t numel = slice.interval.numel();
-    const at::ScalarType dtype = options_.split_masters ? at::kShort : store_.master_dtype(slice.flat.group);
-    slice.flat.master = at::empty({numel}, options_at(slice, dtype));
+    slice.flat.master = at::empty({numel}, options_at(slice, *slice.plan.kept_dtype));
     take_weights(slice, {0, numel});
   });
 }
@@ -167,14 +158,14 @@ std::vector<size_t> StepSlices::all() const {
 
 std::vector<size_t> StepSlices::with_masters() const {
   std::vector<size_t> indices = all();
-  std::erase_if(indices, [&](size_t index) { return !keeps_master(slices_[index]); });
+  std::erase_if(indices, [&](size_t index) { return !slices_[index].plan.keeps_masters(); });
   return indices;
 }
 
 std::vector<at::Tensor> StepSlices::swapped_tensors(size_t index) const {
   const Slice& slice = slices_[index];
   std::vector<at::Tensor> tensors;
-  if (keeps_master(slice) && slice.flat.master.defined()) tensors.push_back(slice.flat.master);
+  if (slice.plan.keeps_masters() && slice.flat.master.defined()) tensors.push_back(slice.flat.master);
   for (const auto& [name, tensor] : optimizer_.state(slice.flat.id).tensors) tensors.push_back(tensor);
   return tensors;
 }
@@ -183,7 +174,7 @@ void StepSlices::for_each(const std::vector<size_t>& indices, Access access,
                           const std::function<void(Slice&)>& work) {
   std::vector<size_t> on_disk;
   for (const size_t index : indices) {
-    if (is_on_disk(slices_[index])) {
+    if (slices_[index].plan.is_on_disk()) {
       on_disk.push_back(index);
     } else {
       work(slices_[index]);
@@ -199,7 +190,7 @@ void StepSlices::note_written_shards() {
       const Interval place = store_.shards(group)->place(param);
       for (Slice& slice : slices_) {
         const Interval common = intersect(slice.interval, place);
-        if (slice.flat.group == group && keeps_master(slice) && !common.empty())
+        if (slice.flat.group == group && slice.plan.keeps_masters() && !common.empty())
           slice.stale.push_back({common.begin - slice.interval.begin, common.end - slice.interval.begin});
       }
     }
@@ -217,7 +208,7 @@ void StepSlices::take_weights(Slice& slice, const Interval& part) const {
 
 void StepSlices::follow_weights(Slice& slice, Access access) const {
   for (const Interval& stale : slice.stale) take_weights(slice, stale);
-  if (access == Access::kChange || !is_on_disk(slice)) slice.stale.clear();
+  if (access == Access::kChange || !slice.plan.is_on_disk()) slice.stale.clear();
 }
 
 void StepSlices::step(const GradReducer& reducer, double gradient_scale) {
@@ -225,7 +216,7 @@ void StepSlices::step(const GradReducer& reducer, double gradient_scale) {
   std::vector<size_t> here, apart;
   for (const size_t index : all()) {
     if (has_begun() && ahead_->was_given(index)) continue;
-    (is_apart(slices_[index]) ? apart : here).push_back(index);
+    (slices_[index].plan.crosses_memory ? apart : here).push_back(index);
   }
   std::reverse(apart.begin(), apart.end());  // the last gradients are there first
   const auto step = [&](Slice& slice) { step_slice(slice, reducer, gradient_scale); };
@@ -244,13 +235,13 @@ void StepSlices::expect_transfers(const GradReducer& reducer, const std::vector<
   for (const size_t index : order) {
     const Slice& slice = slices_[index];
     if (!reducer.keeps_on_host()) sources.push_back(reducer.gradient(slice.flat.group, slice.interval));
-    if (fetches_weights(slice)) sources.push_back(weights_of(slice).memory());
+    if (slice.plan.route == WeightRoute::kFetched) sources.push_back(weights_of(slice).memory());
   }
-  transfers_.expect(std::move(sources), fetches_weights(slices_[order.front()]));
+  transfers_.expect(std::move(sources), slices_[order.front()].plan.route == WeightRoute::kFetched);
 }
 
 at::Tensor StepSlices::gradient_of(const Slice& slice, const GradReducer& reducer) {
-  if (is_apart(slice) && !reducer.keeps_on_host()) return transfers_.next();
+  if (slice.plan.crosses_memory && !reducer.keeps_on_host()) return transfers_.next();
   return reducer.gradient(slice.flat.group, slice.interval);
 }
 
@@ -264,38 +255,51 @@ at::Tensor StepSlices::copy_of(const SliceWeights& weights, const Slice& slice, 
 /// model in fp32 it is the master that is copied.
 at::Tensor StepSlices::memory_for_weights(const Slice& slice, const SliceWeights& weights) {
   const int64_t numel = slice.interval.numel();
-  if (is_at_weights(slice)) {
-    weights.wait_for_reads();
-    return weights.memory();
+  switch (slice.plan.route) {
+    case WeightRoute::kInPlace:
+      weights.wait_for_reads();
+      return weights.memory();
+    case WeightRoute::kFetched:
+      return transfers_.next();
+    case WeightRoute::kSent:
+      return transfers_.outgoing(numel, dtype_of(slice));
+    case WeightRoute::kWritten:
+      break;
   }
-  if (fetches_weights(slice)) return transfers_.next();
-  if (sends_weights(slice)) return transfers_.outgoing(numel, dtype_of(slice));
-  if (reads_weights(slice)) return copy_of(weights, slice, numel);
+  if (slice.plan.reads_weights()) return copy_of(weights, slice, numel);
   return at::empty({numel}, options_at(slice, dtype_of(slice)));
+}
+
+void StepSlices::pass_on_weights(const Slice& slice, const SliceWeights& weights, const at::Tensor& updated) {
+  const bool is_rounded = store_.dtype() != at::kFloat;
+  switch (slice.plan.route) {
+    case WeightRoute::kInPlace:
+      return;
+    case WeightRoute::kFetched:
+      return transfers_.send_back(weights.memory());
+    case WeightRoute::kSent:
+      if (!is_rounded) updated.copy_(slice.flat.master);
+      return transfers_.send(weights.memory(), updated);
+    case WeightRoute::kWritten:
+      return weights.write(is_rounded ? updated : slice.flat.master);
+  }
 }
 
 void StepSlices::step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale) {
   follow_weights(slice, Access::kChange);
   optim::FlatSlice& flat = slice.flat;
   const SliceWeights weights = weights_of(slice);
-  const bool is_kept = keeps_master(slice);
+  const bool is_kept = slice.plan.keeps_masters();
   const bool is_rounded = store_.dtype() != at::kFloat;
   flat.gradient = gradient_of(slice, reducer);
   at::Tensor updated;
-  if (is_rounded || sends_weights(slice) || !is_kept) updated = memory_for_weights(slice, weights);
+  if (is_rounded || slice.plan.sends_weights() || !is_kept) updated = memory_for_weights(slice, weights);
   const bool is_direct = !is_kept && is_rounded && optimizer_.steps_sixteen_bit_masters();
   // Of a model in fp32 no copy.
   if (!is_kept) flat.master = is_direct ? updated : updated.to(store_.master_dtype(flat.group));
   if (is_rounded && !is_direct) flat.low_precision = updated;
   optimizer_.step(flat, gradient_scale);
-  if (fetches_weights(slice)) {
-    transfers_.send_back(weights.memory());
-  } else if (sends_weights(slice)) {
-    if (!is_rounded) updated.copy_(flat.master);
-    transfers_.send(weights.memory(), updated);
-  } else if (!is_at_weights(slice)) {
-    weights.write(is_rounded ? updated : flat.master);
-  }
+  pass_on_weights(slice, weights, updated);
   flat.gradient.reset();
   flat.low_precision.reset();
   if (!is_kept) flat.master.reset();
@@ -317,13 +321,13 @@ void StepSlices::visit(size_t group, const Interval& part, Access access, Shown 
     follow_weights(slice, access);
     if (options_.split_masters) return visit_split(slice, part, access, shown, visit);
     const size_t id = slice.flat.id;
-    const bool is_copy = !keeps_master(slice) && store_.home() == ParamHome::kDisk;
+    const bool is_copy = !slice.plan.keeps_masters() && store_.home() == ParamHome::kDisk;
     const SliceWeights weights = weights_of(slice);
     if (access == Access::kChange) weights.wait_for_reads();
-    const at::Tensor master = keeps_master(slice) ? slice.flat.master
-                              : is_copy           ? copy_of(weights, slice, slice.interval.numel())
-                                                  : weights.memory();
-    visit({slice.interval, master, optimizer_.state(id), !is_on_disk(slice),
+    const at::Tensor master = slice.plan.keeps_masters() ? slice.flat.master
+                              : is_copy                  ? copy_of(weights, slice, slice.interval.numel())
+                                                         : weights.memory();
+    visit({slice.interval, master, optimizer_.state(id), !slice.plan.is_on_disk(),
            [&](const optim::SliceState& state) {
              optimizer_.load_state(id, in_precision_of(state, store_.master_dtype(group)));
            }});
@@ -340,7 +344,7 @@ void StepSlices::visit_split(Slice& slice, const Interval& part, Access access, 
   if (seen.empty()) seen = {slice.interval.begin, slice.interval.begin};
   const int64_t begin = seen.begin - slice.interval.begin, numel = seen.numel();
   const size_t id = slice.flat.id;
-  StateSlice shows{seen, at::Tensor(), optimizer_.state(id), !is_on_disk(slice),
+  StateSlice shows{seen, at::Tensor(), optimizer_.state(id), !slice.plan.is_on_disk(),
                    [&](const optim::SliceState& loaded) {
                      if (!(seen == slice.interval))
                        raise<UsageError>("zero.step_slices", "a state is loaded into ", numel,
@@ -350,19 +354,19 @@ void StepSlices::visit_split(Slice& slice, const Interval& part, Access access, 
   for (auto& [name, tensor] : shows.state.tensors) tensor = tensor.narrow(0, begin, numel);
   if (shown == Shown::kKept) return visit(shows);
   const SliceWeights weights = weights_at(slice, seen);
-  const at::Tensor upper = is_at_weights(slice) ? weights.memory() : copy_of(weights, slice, numel);
+  const at::Tensor upper = slice.plan.is_at_weights() ? weights.memory() : copy_of(weights, slice, numel);
   const at::Tensor lower = slice.flat.master.narrow(0, begin, numel);
   shows.master = kernels::join_master(upper, lower);
   visit(shows);
   if (access != Access::kChange) return;
   weights.wait_for_reads();
   kernels::split_master(shows.master, upper, lower);
-  if (!is_at_weights(slice)) weights.write(upper);
+  if (!slice.plan.is_at_weights()) weights.write(upper);
 }
 
 std::optional<optim::SliceState> StepSlices::state_on_disk(size_t group, const Interval& part) const {
   for (const Slice& slice : slices_) {
-    if (slice.flat.group == group && is_on_disk(slice) && !intersect(slice.interval, part).empty())
+    if (slice.flat.group == group && slice.plan.is_on_disk() && !intersect(slice.interval, part).empty())
       return optimizer_.state(slice.flat.id);
   }
   return std::nullopt;
@@ -371,7 +375,7 @@ std::optional<optim::SliceState> StepSlices::state_on_disk(size_t group, const I
 std::vector<GroupState> StepSlices::kept(size_t group) const {
   std::vector<GroupState> kept;
   for (const Slice& slice : slices_) {
-    if (slice.flat.group == group && !is_on_disk(slice))
+    if (slice.flat.group == group && !slice.plan.is_on_disk())
       kept.push_back({slice.flat.master, optimizer_.state(slice.flat.id)});
   }
   return kept;
@@ -412,7 +416,7 @@ void StepSlices::read_weights() {
 int64_t StepSlices::master_bytes() const {
   int64_t bytes = 0;
   for (const Slice& slice : slices_) {
-    if (keeps_master(slice)) bytes += static_cast<int64_t>(slice.flat.master.nbytes());
+    if (slice.plan.keeps_masters()) bytes += static_cast<int64_t>(slice.flat.master.nbytes());
   }
   return bytes;
 }

@@ -20,6 +20,7 @@
 #include "deepspeed/zero/offload/state_swapper.h"
 #include "deepspeed/zero/offload/step_ahead.h"
 #include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/update/slice_plan.h"
 #include "deepspeed/zero/update/slice_weights.h"
 #include "deepspeed/zero/update/state_slice.h"
 #include "deepspeed/zero/update/step_options.h"
@@ -98,7 +99,7 @@ class StepSlices {
  private:
   struct Slice {
     Interval interval;  // of the owned interval
-    bool is_offloaded = false;
+    SlicePlan plan;
     std::vector<optim::Segment> segments;
     std::unique_ptr<optim::CutParameters> cut;  // null where nothing can be cut
     // Its master lives for a step alone where the weights are the masters. Of split masters it is the lower
@@ -108,6 +109,7 @@ class StepSlices {
     at::Tensor waiting;           // super_offload: of new 16-bit weights, until step(), if not the gradient's
   };
 
+  SlicePlan plan_of(size_t group, bool is_offloaded) const;
   std::vector<Interval> cuts_of(size_t group) const;
   void add_slices(size_t group);
   void fill_in(Slice& slice, size_t group, const Interval& interval);
@@ -117,20 +119,6 @@ class StepSlices {
   at::TensorOptions options_at(const Slice& slice, at::ScalarType dtype) const;
   void make_masters();
 
-  bool is_apart(const Slice& slice) const { return slice.is_offloaded && transfers_.is_apart(); }
-  bool is_on_disk(const Slice& slice) const { return slice.is_offloaded && swapper_ != nullptr; }
-  /// Whether the weights lie where the slice is stepped.
-  bool is_at_weights(const Slice& slice) const;
-  /// Whether masters, or halves of them, are kept beside the weights.
-  bool keeps_master(const Slice& slice) const;
-  /// Whether it is stepped in host memory and its weights lie on the device; they are sent there, and fetched
-  /// before where they are the masters.
-  bool sends_weights(const Slice& slice) const {
-    return is_apart(slice) && store_.home() == ParamHome::kDevice;
-  }
-  bool fetches_weights(const Slice& slice) const { return reads_weights(slice) && sends_weights(slice); }
-  /// Whether a step reads the weights: they are the masters, or a half of them.
-  bool reads_weights(const Slice& slice) const { return !keeps_master(slice) || options_.split_masters; }
   SliceWeights weights_of(const Slice& slice) const { return weights_at(slice, slice.interval); }
   /// Those of a part of the slice, counted as its interval is.
   SliceWeights weights_at(const Slice& slice, const Interval& part) const;
@@ -147,6 +135,8 @@ class StepSlices {
   /// Of weights of `numel` elements, where the slice is stepped.
   at::Tensor copy_of(const SliceWeights& weights, const Slice& slice, int64_t numel) const;
   at::Tensor memory_for_weights(const Slice& slice, const SliceWeights& weights);
+  /// After a step: brings its new weights to where the model's are. updated: what memory_for_weights() gave.
+  void pass_on_weights(const Slice& slice, const SliceWeights& weights, const at::Tensor& updated);
   enum class Shown { kAll, kKept };
   void visit(size_t group, const Interval& part, Access access, Shown shown, const VisitSlice& visit);
   void visit_split(Slice& slice, const Interval& part, Access access, Shown shown, const VisitSlice& visit);
@@ -154,12 +144,6 @@ class StepSlices {
   void step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale);
 
   // step_slices_ahead.cpp
-  bool steps_ahead(const Slice& slice) const { return slice.is_offloaded && options_.offload.super_offload; }
-  /// Whether new weights wait for step() where their gradients were: taking a step back needs the gradients.
-  bool writes_over_gradients() const {
-    return store_.partitions_gradients() && options_.offload.takes_all() && !options_.check_overflow &&
-           accumulation_dtype_.value_or(store_.dtype()) == store_.dtype();
-  }
   void make_memory_for_waiting();
   StepAhead::Outcome step_in_worker(const Slice& slice, const at::Tensor& gradient, double gradient_scale);
   /// The slice as the worker steps it: its master where it is kept, the group's hyperparameters of then.

@@ -14,9 +14,8 @@ constexpr const char* kAheadWhere = "zero.super_offload";
 }
 
 void StepSlices::make_memory_for_waiting() {
-  if (store_.dtype() == at::kFloat || writes_over_gradients()) return;
   for (Slice& slice : slices_) {
-    if (steps_ahead(slice))
+    if (slice.plan.has_waiting_memory)
       slice.waiting = device::empty_host(slice.interval.numel(), store_.dtype(), options_.offload.pin_memory);
   }
 }
@@ -38,7 +37,7 @@ void StepSlices::step_ahead(GradReducer& reducer, const OwnedPart& part, double 
   }
   for (const size_t index : ahead_->note(part)) {
     Slice& slice = slices_[index];
-    if (!steps_ahead(slice)) continue;
+    if (!slice.plan.steps_early) continue;
     follow_weights(slice, Access::kChange);
     const auto wait = reducer.hand_over(slice.flat.group, slice.interval);
     const at::Tensor gradient = reducer.gradient(slice.flat.group, slice.interval);
@@ -77,7 +76,7 @@ StepAhead::Outcome StepSlices::step_in_worker(const Slice& slice, const at::Tens
   }
   const at::Tensor waiting = slice.waiting.defined() ? slice.waiting : flat.gradient;
   at::Tensor updated = waiting;
-  if (reads_weights(slice)) {
+  if (slice.plan.reads_weights()) {
     const at::Tensor weights = weights_of(slice).memory();
     if (slice.waiting.defined()) {
       updated.copy_(in_host(weights));
@@ -85,7 +84,7 @@ StepAhead::Outcome StepSlices::step_in_worker(const Slice& slice, const at::Tens
       updated = weights.is_cpu() ? weights.clone() : in_host(weights);
     }
   }
-  (keeps_master(slice) ? flat.low_precision : flat.master) = updated;
+  (slice.plan.keeps_masters() ? flat.low_precision : flat.master) = updated;
   optimizer_.step(flat, gradient_scale);
   if (!updated.is_same(waiting)) waiting.copy_(updated);
   return {outcome.sum_of_squares, true};
@@ -106,7 +105,7 @@ void StepSlices::publish(const Slice& slice, const GradReducer& reducer) {
   at::Tensor updated = store_.dtype() == at::kFloat ? slice.flat.master
                        : slice.waiting.defined()    ? slice.waiting
                                                     : reducer.gradient(slice.flat.group, slice.interval);
-  if (!sends_weights(slice)) return weights.write(updated);
+  if (!slice.plan.sends_weights()) return weights.write(updated);
   if (store_.dtype() == at::kFloat) {
     const at::Tensor outgoing = transfers_.outgoing(updated.numel(), at::kFloat);
     outgoing.copy_(updated);

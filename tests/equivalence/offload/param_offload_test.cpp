@@ -16,11 +16,11 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 
-#include "deepspeed/zero/param_access.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/load_weights.h"
 #include "deepspeed/initialize.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/param_access.h"
 
 #include "tests/support/counting_allocator.h"
 #include "tests/support/error_of.h"

@@ -8,11 +8,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "deepspeed/zero/param_access.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/initialize.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/param_access.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/odd_net.h"

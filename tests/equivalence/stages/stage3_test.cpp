@@ -9,11 +9,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "deepspeed/zero/param_access.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/param_access.h"
 
 #include "tests/support/counting_allocator.h"
 #include "tests/support/error_of.h"

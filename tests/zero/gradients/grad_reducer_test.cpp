@@ -38,28 +38,30 @@ struct ReducerCase {
   std::string name;
   int stage = 1;
   ReducerOptions options = {};
+  SumUse use = {};
 };
 
 std::vector<ReducerCase> reducer_cases(int stage) {
   const auto with = [&](const std::string& name, auto change) {
     ReducerCase one{name + " at stage " + std::to_string(stage), stage};
-    one.options.bucket_numel = 6;
-    change(one.options);
+    one.options.keys.reduce_bucket_size = 6;
+    change(one);
     return one;
   };
   std::vector<ReducerCase> cases = {
-      with("plain", [](ReducerOptions&) {}),
-      with("one bucket", [](ReducerOptions& o) { o.bucket_numel = 1000; }),
-      with("overlap", [](ReducerOptions& o) { o.overlap = true; }),
-      with("each parameter alone", [](ReducerOptions& o) { o.contiguous = false; }),
-      with("an operation for each owner", [](ReducerOptions& o) { o.owners_together = false; }),
-      with("all ranks get all", [](ReducerOptions& o) { o.to_owners = false; }),
-      with("in half", [](ReducerOptions& o) { o.communication_dtype = at::kHalf; }),
+      with("plain", [](ReducerCase&) {}),
+      with("one bucket", [](ReducerCase& c) { c.options.keys.reduce_bucket_size = 1000; }),
+      with("overlap", [](ReducerCase& c) { c.options.overlap = true; }),
+      with("each parameter alone", [](ReducerCase& c) { c.options.keys.contiguous_gradients = false; }),
+      with("an operation for each owner",
+           [](ReducerCase& c) { c.options.keys.use_multi_rank_bucket_allreduce = false; }),
+      with("all ranks get all", [](ReducerCase& c) { c.options.keys.reduce_scatter = false; }),
+      with("in half", [](ReducerCase& c) { c.options.communication_dtype = at::kHalf; }),
   };
   if (stage < 2) return cases;
-  cases.push_back(with("kept in memory of the host", [](ReducerOptions& o) {
-    o.keep_on_host = o.copies_to_host = o.overlap = true;
-    o.pin_memory = false;
+  cases.push_back(with("kept in memory of the host", [](ReducerCase& c) {
+    c.options.overlap = true;
+    c.use.offload = {.device = OffloadDevice::kCpu, .pin_memory = false, .always_copies = true};
   }));
   return cases;
 }
@@ -68,17 +70,19 @@ std::vector<ReducerCase> reducer_cases(int stage) {
 struct Reduced {
   Reduced(const ReducerCase& one, const comm::ProcessGroup& group) : rank(group.rank()), size(group.size()) {
     NamedTensors params = testing::marked_params(kReducedShapes);
-    ReducerOptions options = one.options;
+    SumUse use = one.use;
     if (one.stage == 3) {
       store = std::make_unique<ShardStore>(std::vector<NamedTensors>{params}, NamedTensors{}, group,
                                            testing::nothing_persistent());
-      options.owned = {{0, store->shards(0)->flat_numel()}};
+      use.owned = {{0, store->shards(0)->flat_numel()}};
     } else {
-      store = std::make_unique<ParamStore>(std::vector<NamedTensors>{params}, size, ParamStore::Options{});
-      options.owned = {store->groups().front().layout.partition(rank)};
+      store = std::make_unique<ParamStore>(std::vector<NamedTensors>{params}, size,
+                                           ParamStore::Options{.stage = one.stage});
+      const FlatLayout& layout = store->groups().front().layout;
+      use.owned = {one.stage == 0 ? Interval{0, layout.padded_numel()} : layout.partition(rank)};
     }
-    reducer = one.stage < 2 ? make_full_gradients(*store, group, options)
-                            : make_partitioned_gradients(*store, group, options);
+    reducer = one.stage < 2 ? make_full_gradients(*store, group, one.options, use)
+                            : make_partitioned_gradients(*store, group, one.options, use);
   }
 
   /// As autograd does: the gradient stands in the parameter, then its hook runs.
@@ -185,8 +189,7 @@ TEST(GradReducer, AveragesBeforeOrAfterTheSum) {
 TEST(GradReducer, ShowsTheWholeSumInTheParametersAtStage0) {
   testing::run_ranks(2, [](comm::World& world) {
     ReducerCase one = reducer_cases(1).front();
-    one.options.to_owners = false;
-    one.options.keep_param_grads = true;
+    one.stage = 0;
     const Reduced reduced(one, world.group());
     reduced.backward();
     for (size_t param = 0; param < kReducedShapes.size(); ++param) {
@@ -246,7 +249,7 @@ TEST(GradReducer, NamesTheParameterThatGotNone) {
   testing::run_ranks(2, [](comm::World& world) {
     for (const int stage : {1, 2, 3}) {
       ReducerCase one = reducer_cases(stage).front();
-      one.options.allow_unused = false;
+      one.options.keys.ignore_unused_parameters = false;
       const Reduced reduced(one, world.group());
       EXPECT_ERROR(UsageError, reduced.backward(1.0, /*without=*/2), "parameter 'p2' received no gradient",
                    "on rank " + std::to_string(world.rank()), "zero_optimization.ignore_unused_parameters");
@@ -258,7 +261,7 @@ TEST(GradReducer, NamesTheGradientThatWasNotFiniteBeforeItMetOthers) {
   testing::run_ranks(2, [](comm::World& world) {
     for (const int stage : {1, 2, 3}) {
       ReducerCase one = reducer_cases(stage).front();
-      one.options.trace_non_finite = true;
+      one.use.trace_non_finite = true;
       const Reduced reduced(one, world.group());
       reduced.backward();
       EXPECT_FALSE(reduced.reducer->first_non_finite());
