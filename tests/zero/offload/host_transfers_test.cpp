@@ -34,11 +34,6 @@ std::vector<at::Tensor> odd_sources() {
   return sources;
 }
 
-TEST(HostTransfers, AreNotNeededWhereTheDeviceIsTheHost) {
-  EXPECT_FALSE(HostTransfers(at::kCPU, false, /*always_copies=*/false).is_apart());
-  EXPECT_TRUE(copying_transfers().is_apart());
-}
-
 TEST(HostTransfers, GiveEachSourceInItsTurnUntilTheSecondCallFromThen) {
   HostTransfers transfers = copying_transfers();
   for (int round = 0; round < 2; ++round) {
