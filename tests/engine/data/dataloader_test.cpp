@@ -243,7 +243,7 @@ TEST(DataLoader, ASamplerChoosesTheSamplesOfEachEpoch) {
   EXPECT_EQ(epoch(loader), (std::vector<std::vector<double>>{{0, 2}, {4, 6}}));
   EXPECT_EQ(epoch(loader), (std::vector<std::vector<double>>{{6, 4}, {2, 0}}));
   Loader wrong({}, {.batch_size = 2, .data_sampler = [](int64_t) { return std::vector<int64_t>{10}; }});
-  EXPECT_ERROR(UsageError, wrong.begin(), "data_sampler gives sample 10 of a data set of 10");
+  EXPECT_ERROR(UsageError, wrong.begin(), "data_sampler gives sample 10, expected 0 to 9");
   EXPECT_ERROR(UsageError, Loader({}, {.num_local_io_workers = -1}),
                "num_local_io_workers is -1, expected 0 or more");
 }
