@@ -20,9 +20,6 @@
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/json.h"
 
-// Only a build with coverage has it: _exit() would lose the counts of a forked process.
-extern "C" void __gcov_dump() __attribute__((weak));
-
 namespace deepspeed::testing {
 namespace {
 
@@ -100,7 +97,6 @@ void wait_for_end_of(int fd) {
   std::fflush(nullptr);
   ::close(fd);
   if (may_end >= 0) wait_for_end_of(may_end);
-  if (__gcov_dump != nullptr) __gcov_dump();
   ::_exit(0);
 }
 
