@@ -9,6 +9,7 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {
@@ -208,7 +209,8 @@ TEST(Functions, TakeListsTogether) {
       expect_all(outputs[0][0], 1.0);
       expect_all(outputs[0][1], 2.0);
       EXPECT_TRUE(at::equal(outputs[1], at::tensor({0, 0, 1, 1}, at::kLong)));
-      EXPECT_THROW(all_gather_coalesced(outputs, {wide}), UsageError);
+      EXPECT_ERROR(UsageError, all_gather_coalesced(outputs, {wide}), "all_gather_coalesced",
+                   "2 outputs for 1 inputs");
     }
   });
 }
@@ -271,12 +273,17 @@ TEST(Functions, NameRanksAndScalars) {
     auto mesh = initialize_mesh_device({1, 3}, {"data_parallel", "sequence_parallel"});
     EXPECT_EQ(mesh.group("sequence_parallel").size(), 3);
     EXPECT_EQ(mesh.group("data_parallel").size(), 1);
-    EXPECT_THROW(initialize_mesh_device({3}, {"a", "b"}), UsageError);
+    EXPECT_ERROR(UsageError, initialize_mesh_device({3}, {"a", "b"}),
+                 "mesh_shape has 1 sizes and mesh_dim_names 2 names");
     EXPECT_THAT([] { log_summary(); }, ThrowsMessage<NotSupportedError>(HasSubstr("comms_logger")));
-    EXPECT_THROW(start_profiling_comms(), NotSupportedError);
-    EXPECT_THROW(stop_profiling_comms(), NotSupportedError);
-    EXPECT_THROW(start_profiling_op({"all_reduce"}), NotSupportedError);
-    EXPECT_THROW(stop_profiling_op({"all_reduce"}), NotSupportedError);
+    EXPECT_ERROR(NotSupportedError, start_profiling_comms(), "start_profiling_comms()", "comms_logger",
+                 "leave the call out");
+    EXPECT_ERROR(NotSupportedError, stop_profiling_comms(), "stop_profiling_comms()", "comms_logger",
+                 "leave the call out");
+    EXPECT_ERROR(NotSupportedError, start_profiling_op({"all_reduce"}), "start_profiling_op()",
+                 "comms_logger", "leave the call out");
+    EXPECT_ERROR(NotSupportedError, stop_profiling_op({"all_reduce"}), "stop_profiling_op()", "comms_logger",
+                 "leave the call out");
   });
 }
 

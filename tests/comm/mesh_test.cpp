@@ -8,6 +8,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/fake.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {
@@ -75,11 +76,11 @@ TEST(Group, KeepsTheOrderGivenAndIsEmptyForOthers) {
       EXPECT_EQ(group.all_gather_text(std::to_string(world.rank())), (std::vector<std::string>{"2", "0"}));
       EXPECT_EQ(group.broadcast_text(std::to_string(world.rank()), 0), "2");
     } else {
-      EXPECT_THROW(group.rank(), UsageError);
+      EXPECT_ERROR(UsageError, group.rank(), "this rank is not a member of it");
       EXPECT_EQ(alone.all_reduce_scalar(5), 5);
     }
-    EXPECT_THROW(world.new_group({0, 3}, "wrong"), UsageError);
-    EXPECT_THROW(world.new_group({0, 0}, "wrong"), UsageError);
+    EXPECT_ERROR(UsageError, world.new_group({0, 3}, "wrong"), "'wrong' names rank 3, expected 0 to 2");
+    EXPECT_ERROR(UsageError, world.new_group({0, 0}, "wrong"), "'wrong' names rank 0 twice");
   });
 }
 

@@ -13,6 +13,7 @@
 #include "deepspeed/comm/fake.h"
 #include "deepspeed/config/arguments.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {
@@ -31,7 +32,7 @@ int num_open_files() {
 
 TEST(World, OfOneOpensNothingAndComesBackOnASecondCall) {
   EXPECT_FALSE(is_initialized());
-  EXPECT_THROW(world(), UsageError);
+  EXPECT_ERROR(UsageError, world(), "call init_distributed() first");
   const int before = num_open_files();
   const auto alone = init_distributed({.verbose = false});
   EXPECT_EQ(num_open_files(), before);
@@ -42,7 +43,7 @@ TEST(World, OfOneOpensNothingAndComesBackOnASecondCall) {
   auto tensor = at::arange(3);
   alone.group().all_reduce(tensor);
   EXPECT_TRUE(at::equal(tensor, at::arange(3)));
-  EXPECT_THROW(alone.group().send(tensor, 0), UsageError);
+  EXPECT_ERROR(UsageError, alone.group().send(tensor, 0), "a rank cannot send to itself");
   destroy_process_group();
   EXPECT_FALSE(is_initialized());
 }
@@ -66,9 +67,9 @@ TEST(World, RefusesAnAcceleratorItDoesNotHave) {
 TEST(World, RefusesWhatComesAfterShutdown) {
   auto fake = make_fake_world(2);
   fake.shutdown();
-  EXPECT_THROW(fake.group().barrier(), UsageError);
-  EXPECT_THROW(fake.new_group({0}, "late"), UsageError);
-  EXPECT_THROW(World().rank(), UsageError);
+  EXPECT_ERROR(UsageError, fake.group().barrier(), "the world was left");
+  EXPECT_ERROR(UsageError, fake.new_group({0}, "late"), "'late' was asked of a world that was left");
+  EXPECT_ERROR(UsageError, World().rank(), "the world is empty; call init_distributed() first");
 }
 
 TEST(FakeWorld, BehavesAsIfAllRanksHeldTheSame) {
@@ -89,7 +90,7 @@ TEST(FakeWorld, BehavesAsIfAllRanksHeldTheSame) {
   EXPECT_TRUE(at::equal(exchanged, at::ones({4})));
   EXPECT_EQ(group.all_reduce_scalar(3), 12);
   EXPECT_EQ(group.all_reduce_scalar(3, ReduceOp::kMax), 3);
-  EXPECT_THROW(make_fake_world(2, 2), UsageError);
+  EXPECT_ERROR(UsageError, make_fake_world(2, 2), "rank 2 of a world of 2");
 }
 
 TEST(ProcessGroup, RefusesTensorsThatDoNotFit) {
@@ -131,7 +132,8 @@ TEST(Coalesced, ReducesAndBroadcastsListsInPiecesOfAnySize) {
         EXPECT_TRUE(at::equal(sent[i], one[i])) << i << " in pieces of " << piece_bytes;
       }
     }
-    EXPECT_THROW(all_reduce_coalesced(world.group(), {}, ReduceOp::kSum, 0), UsageError);
+    EXPECT_ERROR(UsageError, all_reduce_coalesced(world.group(), {}, ReduceOp::kSum, 0),
+                 "a piece of 0 bytes, expected 1 or more");
   });
 }
 
