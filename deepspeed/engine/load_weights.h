@@ -42,8 +42,8 @@ LoadedWeights load_weights(const torch::nn::ModuleHolder<Contained>& model, cons
   return load_weights(std::shared_ptr<torch::nn::Module>(model.ptr()), path, options);
 }
 
-/// As load_weights(), of the fp32 weights in a checkpoint of save_checkpoint(), ours or DeepSpeed's, of
-/// stages 0 to 2; `tag`: by default the one in `latest`. Nothing is converted to files in between.
+/// Loads the fp32 weights of a checkpoint of save_checkpoint(), ours or DeepSpeed's, of any stage, as
+/// load_weights() does. `tag`: by default the one in `latest`. Nothing is converted to files in between.
 LoadedWeights load_zero_checkpoint_weights(const std::shared_ptr<torch::nn::Module>& model,
                                            const std::filesystem::path& dir,
                                            const std::optional<std::string>& tag = std::nullopt,

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include <ATen/Parallel.h>
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -113,6 +115,9 @@ Child start_rank(int rank, int world_size, int port, const std::array<int, 2>& m
     ::close(ends[0]);
     ::close(may_end[1]);
     set_environment(rank, world_size, port);
+    // Where the parent had set a number of threads, torch makes its pool anew at the first use after a fork,
+    // and fails where two threads are the first at one moment.
+    at::init_num_threads();
     be_rank(rank, ends[1], waits ? may_end[0] : -1, body);
   }
   ::close(ends[1]);
