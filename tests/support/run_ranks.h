@@ -11,8 +11,9 @@
 namespace deepspeed::testing {
 
 struct RunRanksOptions {
-  std::chrono::milliseconds hang_limit =
-      std::chrono::seconds(60);  // then the ranks are killed and the test fails
+  // After that the ranks are killed and the test fails. Tests run beside others: what takes seconds alone may
+  // take a minute.
+  std::chrono::milliseconds hang_limit = std::chrono::minutes(3);
   std::chrono::milliseconds comm_timeout = std::chrono::seconds(30);  // InitOptions::timeout of the ranks
   /// Ranks whose body has ended live on until all have: the others may still look for their store and
   /// connections.
