@@ -33,7 +33,8 @@ GatherPool::GatherPool(comm::ProcessGroup group, const GatherPoolOptions& option
       options_(options),
       coordinator_(options.keys.stage3_max_reuse_distance),
       to_gather_(make_window(options.keys.stage3_prefetch_bucket_size, /*holds_next=*/true, &item_to_gather)),
-      to_read_(make_window(options.read_ahead_numel, /*holds_next=*/false, &item_to_read)) {
+      to_read_(make_window(options.read_ahead_numel, /*holds_next=*/false, &item_to_read)),
+      live_(options.keys.stage3_max_live_parameters) {
   const config::ParamGatherConfig& keys = options.keys;
   for (const int64_t limit : {keys.stage3_max_live_parameters, keys.stage3_param_persistence_threshold,
                               keys.stage3_model_persistence_threshold, keys.stage3_prefetch_bucket_size,
@@ -88,7 +89,7 @@ void GatherPool::close_window() {
 
 int64_t GatherPool::live_numel() const {
   const std::lock_guard lock(mutex_);
-  return live_numel_;
+  return live_.numel();
 }
 
 GatherPool::State GatherPool::state_of(const PartitionedStorage& storage) const {
@@ -138,7 +139,7 @@ void GatherPool::end_use(PartitionedStorage& storage) {
   const std::lock_guard lock(mutex_);
   --storage.num_uses_;
   // Several operators in a row may use it: the latest one stays until another is used.
-  const bool is_latest = num_windows_ > 0 && live_.back() == &storage;
+  const bool is_latest = num_windows_ > 0 && live_.latest() == &storage;
   if (!is_latest && is_done(storage)) release(storage);
 }
 
@@ -269,11 +270,9 @@ bool GatherPool::is_free_to_go(const PartitionedStorage& storage) const {
 }
 
 void GatherPool::make_room(int64_t numel) {
-  const auto is_full = [&] { return live_numel_ + numel > options_.keys.stage3_max_live_parameters; };
-  for (auto next = evictable_.begin(); next != evictable_.end() && is_full();) {
-    PartitionedStorage& storage = **next++;
+  live_.make_room(numel, [&](PartitionedStorage& storage) {
     if (is_free_to_go(storage)) release(storage);
-  }
+  });
 }
 
 void GatherPool::release(PartitionedStorage& storage) {
@@ -291,31 +290,23 @@ void GatherPool::drop(PartitionedStorage& storage) noexcept {
 }
 
 void GatherPool::add_live(PartitionedStorage& storage) {
-  storage.place_ = live_.insert(live_.end(), &storage);
-  if (!storage.persistent_) storage.evictable_place_ = evictable_.insert(evictable_.end(), &storage);
+  storage.place_ = live_.add(storage, counted_numel(storage), storage.persistent_);
   if (GatherUnit* const unit = unit_of(storage); unit != nullptr && storage.is_copy())
     unit->live_copies.insert(&storage);
-  live_numel_ += counted_numel(storage);
 }
 
 void GatherPool::remove_live(PartitionedStorage& storage) noexcept {
-  live_.erase(storage.place_);
-  if (!storage.persistent_) evictable_.erase(storage.evictable_place_);
+  live_.remove(storage.place_);
   if (GatherUnit* const unit = unit_of(storage); unit != nullptr) unit->live_copies.erase(&storage);
-  live_numel_ -= counted_numel(storage);
 }
 
-void GatherPool::note_used(PartitionedStorage& storage) {
-  live_.splice(live_.end(), live_, storage.place_);
-  if (!storage.persistent_) evictable_.splice(evictable_.end(), evictable_, storage.evictable_place_);
-}
+void GatherPool::note_used(PartitionedStorage& storage) { live_.note_used(storage.place_); }
 
 void GatherPool::release_all() {
-  for (auto next = live_.begin(); next != live_.end();) {
-    PartitionedStorage& storage = **next++;
+  live_.for_each([&](PartitionedStorage& storage) {
     if (storage.state_ == State::kGathering) abandon_gather(storage);
     if (is_free_to_go(storage) && !stays_for_backward(storage)) release(storage);
-  }
+  });
 }
 
 void GatherPool::abandon_gather(PartitionedStorage& storage) noexcept {

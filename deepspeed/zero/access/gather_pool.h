@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +24,7 @@
 #include "deepspeed/device/streams/side_stream.h"
 #include "deepspeed/zero/access/gather_bucket.h"
 #include "deepspeed/zero/access/gather_unit.h"
+#include "deepspeed/zero/access/live_set.h"
 #include "deepspeed/zero/access/partitioned_storage.h"
 #include "deepspeed/zero/prefetch/ahead_window.h"
 #include "deepspeed/zero/prefetch/coordinator.h"
@@ -155,8 +155,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void gather(GatherUnit& unit);
   /// Of keys in a trace, in their order: of a unit all; of a copy that is not made yet none.
   std::vector<PartitionedStorage*> storages_of(const std::vector<uint64_t>& keys) const;
-  /// What it takes of max_live_numel: nothing for a copy of a unit's parameter, of which ranks have different
-  /// ones.
+  /// What it takes of stage3_max_live_parameters: nothing for a copy of a unit's parameter, of which ranks
+  /// have different ones.
   static int64_t counted_numel(const PartitionedStorage& storage);
   void set_whole(PartitionedStorage& storage, at::Tensor whole);
   void give_back_one(const at::Tensor& param, PartitionedStorage& storage);
@@ -185,7 +185,6 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   // Recursive: the last handle to a copy may go while a gather of another one runs on the same thread.
   mutable std::recursive_mutex mutex_;
   int num_windows_ = 0;
-  int64_t live_numel_ = 0;
   int64_t persistent_numel_ = 0;
   uint64_t num_params_ = 0;
   std::string suspended_;  // why; "": it is not
@@ -196,8 +195,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   GatherBuffers buffers_;
   std::optional<device::SideStream> copies_;  // of shards that do not lie with their parameters
   std::unordered_map<uint64_t, PartitionedStorage*> by_key_;  // the latest of each
-  std::list<PartitionedStorage*> live_;                       // the most recently used last
-  std::list<PartitionedStorage*> evictable_;  // of these, in their order, what is not persistent
+  LiveSet<PartitionedStorage> live_;
   size_t num_units_ = 0;
   std::unordered_map<uint64_t, std::shared_ptr<GatherUnit>> units_by_key_;
   GatherUnit* current_unit_ = nullptr;  // of the latest use

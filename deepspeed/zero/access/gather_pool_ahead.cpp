@@ -54,7 +54,7 @@ void GatherPool::look_ahead() {
 
 void GatherPool::prefetch() {
   const AheadSlots& slots = to_gather_.slots();
-  const int64_t room = options_.keys.stage3_max_live_parameters - live_numel_;
+  const int64_t room = live_.room();
   std::vector<PartitionedStorage*> wanted;
   for (const size_t slot :
        options_.keys.stage3_allgather_sequential ? slots.next_to_gather(room) : slots.to_gather(room)) {

@@ -105,19 +105,18 @@ bool GatherPool::take_was_set(PartitionedStorage& storage) {
 
 void GatherPool::empty_cache() {
   const std::lock_guard lock(mutex_);
-  for (auto next = live_.begin(); next != live_.end();) {
-    PartitionedStorage& storage = **next++;
+  live_.for_each([&](PartitionedStorage& storage) {
     if (storage.state_ == State::kGathering) abandon_gather(storage);
     const bool is_idle = storage.state_ == State::kWhole && storage.num_uses_ == 0;
     if (is_idle && storage.num_holds_ == 0 && !storage.is_kept_) release(storage);
-  }
+  });
 }
 
 void GatherPool::suspend(std::string why) {
   const std::lock_guard lock(mutex_);
   empty_cache();
   if (!live_.empty()) {
-    raise<UsageError>(kHoldWhere, "parameter '", live_.front()->name_,
+    raise<UsageError>(kHoldWhere, "parameter '", live_.oldest()->name_,
                       "' is gathered; leave zero::GatheredParameters, and run backward, first");
   }
   suspended_ = std::move(why);

@@ -49,7 +49,7 @@ bool GatherPool::stays_in_unit(const PartitionedStorage& storage) const {
 void GatherPool::arrive_at(PartitionedStorage& storage) {
   GatherUnit* const unit = unit_of(storage);
   GatherUnit* const left = std::exchange(current_unit_, unit);
-  PartitionedStorage* const latest = live_.empty() ? nullptr : live_.back();
+  PartitionedStorage* const latest = live_.latest();
   const UseTrace::Entry use = unit != nullptr ? UseTrace::Entry{unit->key, unit->numel}
                                               : UseTrace::Entry{storage.key_, storage.numel_};
   if (coordinator_.note_use(use.key, use.numel) && options_.keys.log_trace_cache_warnings) {

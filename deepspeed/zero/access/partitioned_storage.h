@@ -2,13 +2,13 @@
 // the whole is gathered from the shards of all ranks while operators use it.
 #pragma once
 
-#include <list>
 #include <memory>
 #include <string>
 
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/zero/access/gather_bucket.h"
+#include "deepspeed/zero/access/live_set.h"
 #include "deepspeed/zero/shards/shard.h"
 #include "deepspeed/zero/storage/holdable_storage.h"
 
@@ -86,9 +86,8 @@ class PartitionedStorage final : public HoldableStorage,
   // While kGathering: the bucket that brings it, and its place there; null for a copy made of a whole source.
   std::shared_ptr<GatherBucket> gather_;
   size_t place_in_gather_ = 0;
-  // Its places in the pool's lists of live storages, unless kPartitioned; the second only if not persistent.
-  std::list<PartitionedStorage*>::iterator place_;
-  std::list<PartitionedStorage*>::iterator evictable_place_;
+  // Its place in the pool's set of live storages, unless kPartitioned.
+  LiveSet<PartitionedStorage>::Place place_;
 };
 
 }  // namespace deepspeed::zero
