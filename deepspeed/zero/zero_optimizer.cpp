@@ -24,14 +24,18 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
   check_options();
   on_all_ranks("offloading the optimizer", [&] {
     const c10::NoGradGuard no_grad;
-    slices_ = std::make_unique<StepSlices>(*store_, *optimizer_, group_, options_.update,
-                                           options_.gradients.accumulation_dtype);
+    const StepOptions& update = options_.update;
+    slices_ = std::make_unique<SliceSet>(*store_, *optimizer_, group_, update,
+                                         options_.gradients.accumulation_dtype);
+    stepper_ = std::make_unique<SliceStepper>(*store_, *optimizer_, *slices_, update.offload);
+    if (update.offload.super_offload)
+      early_ = std::make_unique<EarlyStep>(*store_, *optimizer_, *slices_, update);
   });
   reducer_ = make_reducer();
-  if (options_.update.offload.super_offload) {
+  if (early_) {
     reducer_->on_final([this](const OwnedPart& part) {
       const c10::NoGradGuard no_grad;
-      slices_->step_ahead(*reducer_, part, 1.0 / scaler_->scale());
+      early_->add_gradients(*reducer_, part, 1.0 / scaler_->scale());
     });
   }
   hooks_ = std::make_unique<GradHooks>(*store_, *reducer_);
@@ -126,7 +130,7 @@ GroupState ZeroOptimizer::state(size_t group, const Interval& part) const {
 void ZeroOptimizer::read_state(size_t group, const Interval& part, const VisitSlice& visit) const {
   const c10::NoGradGuard no_grad;
   check_whole();
-  slices_->visit(group, part, StepSlices::Access::kRead, visit);
+  slices_->visit(group, part, SliceSet::Access::kRead, visit);
 }
 
 bool ZeroOptimizer::makes_fp32_masters() const {
@@ -142,7 +146,7 @@ GroupState ZeroOptimizer::states_beside_masters(size_t group, const Interval& pa
 void ZeroOptimizer::change_state(size_t group, const Interval& part, const VisitSlice& visit) {
   const c10::NoGradGuard no_grad;
   check_no_step_has_begun();
-  slices_->visit(group, part, StepSlices::Access::kChange, visit);
+  slices_->visit(group, part, SliceSet::Access::kChange, visit);
 }
 
 at::Tensor ZeroOptimizer::gradient(size_t group) const {
@@ -152,7 +156,7 @@ at::Tensor ZeroOptimizer::gradient(size_t group) const {
 
 std::vector<GroupState> ZeroOptimizer::kept(size_t group) const {
   check_no_step_has_begun();
-  return slices_->kept(group);
+  return slices_->resident_state(group);
 }
 
 void ZeroOptimizer::on_all_ranks(const char* what, const std::function<void()>& work) const {
@@ -165,7 +169,7 @@ bool ZeroOptimizer::uses_disk() const {
 }
 
 void ZeroOptimizer::check_no_step_has_begun() const {
-  if (!slices_->has_begun()) return;
+  if (!has_begun()) return;
   raise<UsageError>(
       "zero.super_offload",
       "gradients, masters and states between the backward() at the accumulation boundary, which "
@@ -195,8 +199,13 @@ bool ZeroOptimizer::norm_is_wanted() const {
 at::Tensor ZeroOptimizer::sum_of_squares() const {
   const auto options = store_->options().dtype(at::kDouble);
   at::Tensor sum = at::zeros({1}, options);
-  for (size_t index = 0; index < store_->groups().size(); ++index)
-    slices_->add_squares(*reducer_, index, sum);
+  for (size_t index = 0; index < store_->groups().size(); ++index) {
+    if (has_begun()) {
+      early_->add_squares(*reducer_, index, sum);
+    } else {
+      add_squares_of(reducer_->gradient(index), sum);
+    }
+  }
   // What is not finite on one rank stays so in the sum.
   if (store_->partitions_states() && group_.size() > 1) group_.all_reduce(sum);
   return sum;
@@ -247,9 +256,13 @@ void ZeroOptimizer::skip_step(int64_t step_number) {
 
 void ZeroOptimizer::step_slices(int64_t step_number, double gradient_scale) {
   const auto step = [&] {
-    on_all_ranks("the optimizer's step", [&] { slices_->step(*reducer_, gradient_scale); });
+    on_all_ranks("the optimizer's step", [&] {
+      const std::vector<size_t> rest = has_begun() ? early_->not_begun() : slices_->all();
+      if (has_begun()) early_->publish(*reducer_, *stepper_);
+      stepper_->step(rest, *reducer_, gradient_scale);
+    });
   };
-  if (!uses_disk() && !slices_->has_begun()) return step();
+  if (!uses_disk() && !has_begun()) return step();
   note_damage_of(step_number, step);
 }
 
@@ -257,15 +270,15 @@ void ZeroOptimizer::note_damage_of(int64_t step_number, const std::function<void
   try {
     step();
   } catch (const std::exception& error) {
-    slices_->end_begun();
+    if (early_) early_->close();
     damage_ = message("step ", step_number, ": ", error.what());
     throw;
   }
 }
 
 void ZeroOptimizer::abandon_step() {
-  if (!slices_->has_begun()) return;
-  slices_->end_begun();
+  if (!has_begun()) return;
+  early_->close();
   damage_ = "backward() had begun it when load_checkpoint() was called";
 }
 
@@ -279,10 +292,10 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   }
   check_undamaged();
   if (reducer_->is_open()) reducer_->finish_backward();
-  if (slices_->has_begun()) {
+  if (has_begun()) {
     note_damage_of(step_number, [&] {
-      slices_->check_unchanged_since_begin();
-      if (options_.update.check_overflow) slices_->settle();
+      early_->check_unchanged();
+      if (options_.update.check_overflow) early_->wait_for_worker();
     });
   } else {
     slices_->note_written_shards();
@@ -299,8 +312,7 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   };
   if (norm_comes_first) take_norm();
   if (options_.update.check_overflow && !result.grad_norm->is_finite()) {
-    if (slices_->has_begun())
-      note_damage_of(step_number, [&] { slices_->take_back(*reducer_, gradient_scale); });
+    if (has_begun()) note_damage_of(step_number, [&] { early_->take_back(*reducer_, gradient_scale); });
     skip_step(step_number);
     return {};
   }
@@ -311,7 +323,7 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   }
   step_slices(step_number, gradient_scale);
   if (!norm_comes_first) take_norm();
-  slices_->end_begun();
+  if (early_) early_->close();
   gather_parameters();
   scaler_->update(false);
   result.applied = true;
@@ -332,13 +344,14 @@ void ZeroOptimizer::gather_parameters() {
 }
 
 MemoryBytes ZeroOptimizer::memory() const {
-  slices_->settle();
+  if (early_) early_->wait_for_worker();
   MemoryBytes memory;
   memory.parameters = store_->bytes();
   memory.gradients = reducer_->bytes();
   memory.master_weights = slices_->master_bytes();
   memory.optimizer_states = optimizer_->state_bytes();
-  memory.swap_buffers = slices_->swap_buffer_bytes() + store_->buffer_bytes() + slices_->waiting_bytes();
+  memory.swap_buffers = slices_->swap_buffer_bytes() + store_->buffer_bytes();
+  if (early_) memory.swap_buffers += early_->waiting_bytes();
   memory.on_disk = slices_->disk_bytes() + store_->disk_bytes();
   return memory;
 }

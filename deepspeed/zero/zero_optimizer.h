@@ -20,12 +20,14 @@
 #include "deepspeed/zero/memory_bytes.h"
 #include "deepspeed/zero/offload/optimizer_offload.h"
 #include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/update/early_step.h"
 #include "deepspeed/zero/update/grad_norm.h"
 #include "deepspeed/zero/update/partition_gather.h"
+#include "deepspeed/zero/update/slice_set.h"
+#include "deepspeed/zero/update/slice_stepper.h"
 #include "deepspeed/zero/update/state_slice.h"
 #include "deepspeed/zero/update/step_agreement.h"
 #include "deepspeed/zero/update/step_options.h"
-#include "deepspeed/zero/update/step_slices.h"
 
 namespace deepspeed::zero {
 
@@ -181,6 +183,8 @@ class ZeroOptimizer {
   std::unique_ptr<GradReducer> make_reducer();
   Interval whole(size_t group) const { return {0, owned(group).numel()}; }
   bool uses_disk() const;
+  /// Whether backward has begun a step that step() is to complete.
+  bool has_begun() const { return early_ && early_->has_begun(); }
   bool norm_is_wanted() const;
   /// Of the reduced gradients of all ranks' slices: one double on their device.
   at::Tensor sum_of_squares() const;
@@ -203,8 +207,10 @@ class ZeroOptimizer {
   std::unique_ptr<ParamStore> store_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<precision::LossScaler> scaler_;
-  std::unique_ptr<StepSlices> slices_;
-  std::string damage_;  // why a step was applied in part; empty: none was
+  std::unique_ptr<SliceSet> slices_;
+  std::unique_ptr<SliceStepper> stepper_;
+  std::unique_ptr<EarlyStep> early_;  // null without super_offload
+  std::string damage_;                // why a step was applied in part; empty: none was
   std::unique_ptr<GradReducer> reducer_;
   std::unique_ptr<GradHooks> hooks_;  // null: retired
 };
