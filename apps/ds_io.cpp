@@ -81,7 +81,7 @@ void show(const std::string& section, const std::string& output) {
   std::ofstream file(output);
   file << section << "\n";
   file.close();
-  if (!file) deepspeed::raise<deepspeed::IoError>("ds_io", "--output: cannot write ", output);
+  if (!file) deepspeed::raise<deepspeed::IoError>("--output: cannot write ", output);
   std::cout << "wrote " << output << "\n";
 }
 

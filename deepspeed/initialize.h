@@ -87,8 +87,7 @@ class DeepSpeedEngine : public Engine {
                     }) {
         return module_->forward(cast_input(at::kHalf, std::forward<Args>(args))...);
       } else {
-        raise<UsageError>("engine",
-                          "fp16.auto_cast: the model's forward() takes an argument that it changes");
+        raise<UsageError>("fp16.auto_cast: the model's forward() takes an argument that it changes");
       }
     } catch (const c10::Error& error) {
       explain_forward_error(error, config(), model());

@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
       {"AdamW, bf16 gradients, moments and copy", 20, our_adam({p, g16, m16, v16, low})},
       {"Lion, bf16 gradients, bf16 copy", 20,
        [&](int64_t) {
-         kernels::update("benchmark", {p, g16, low, {{"exp_avg", m}}}, lion);
+         kernels::update({p, g16, low, {{"exp_avg", m}}}, lion);
        }},
       {"norm of bf16 gradients", 2, [&](int64_t) { kernels::grad_stats(g16); }},
   };

@@ -19,7 +19,7 @@ std::optional<int64_t> get_int(const char* name) {
   int64_t value = 0;
   const auto [end, status] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (status != std::errc() || end != text->data() + text->size()) {
-    raise<UsageError>("env", "the variable ", name, " is '", *text, "', expected a whole number");
+    raise<UsageError>("the variable ", name, " is '", *text, "', expected a whole number");
   }
   return value;
 }

@@ -1,10 +1,13 @@
-// The errors that the library throws. Every message reads `[where] what, got, expected`, so that a log line
-// alone says which part complained and what it saw. Misuse (UsageError, ConfigError) is apart from failures
-// of the environment (IoError, CommError, CheckpointError), which a caller may want to retry or survive.
+// The errors that the library throws. Every message reads `[folder.file] what, got, expected`, so that a log
+// line alone says which part complained and what it saw. Misuse (UsageError, ConfigError) is apart from
+// failures of the environment (IoError, CommError, CheckpointError), which a caller may want to retry or
+// survive.
 #pragma once
 
+#include <source_location>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "deepspeed/base/message.h"
 
@@ -52,10 +55,40 @@ class CommError : public Error {
   using Error::Error;
 };
 
-/// Throws `ErrorType` with the text `[where] parts...`.
+/// Names the part of the library that a file of the sources is, `folder.file`: "zero.slice_set" for
+/// deepspeed/zero/update/slice_set.cpp, "engine" for deepspeed/engine/engine.cpp.
+std::string part_of_file(const char* path);
+
+/// Holds the first part of a text together with the place of the call that it is handed to.
+struct FirstPart {
+  template <class Part>
+  FirstPart(const Part& part, const std::source_location& called = std::source_location::current())
+      : text(message(part)), where(called) {}
+
+  std::string text;
+  std::source_location where;
+};
+
+/// Makes the text of an error that is thrown later or logged: `[folder.file] parts...`, after the caller's
+/// file.
+template <class... Parts>
+std::string located(const FirstPart& first, const Parts&... parts) {
+  return message("[", part_of_file(first.where.file_name()), "] ", first.text, parts...);
+}
+
+/// Throws `ErrorType` with the text `[folder.file] parts...`, after the caller's file. A ConfigError reads
+/// `[config] parts...` wherever it comes from: its first part is the key, which is what a user looks for.
 template <class ErrorType, class... Parts>
-[[noreturn]] void raise(const char* where, const Parts&... parts) {
-  throw ErrorType(message("[", where, "] ", parts...));
+[[noreturn]] void raise(const FirstPart& first, const Parts&... parts) {
+  if constexpr (std::is_same_v<ErrorType, ConfigError>)
+    throw ConfigError(message("[config] ", first.text, parts...));
+  throw ErrorType(located(first, parts...));
+}
+
+/// Throws for a function that checks on behalf of its caller, whose place is `where`.
+template <class ErrorType, class... Parts>
+[[noreturn]] void raise_at(const std::source_location& where, const Parts&... parts) {
+  throw ErrorType(message("[", part_of_file(where.file_name()), "] ", parts...));
 }
 
 }  // namespace deepspeed

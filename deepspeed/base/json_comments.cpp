@@ -25,8 +25,7 @@ size_t end_of_comment(const std::string& text, size_t begin, const std::string& 
   const size_t close = text.find("*/", begin + 2);
   if (close == std::string::npos) {
     const auto [line, column] = position_in(text, begin);
-    raise<ConfigError>("json", source, " line ", line, " column ", column,
-                       ": the comment has no end, expected */");
+    raise<ConfigError>(source, " line ", line, " column ", column, ": the comment has no end, expected */");
   }
   return close + 2;
 }

@@ -99,7 +99,7 @@ class Builder {
   [[noreturn]] void fail(const Parts&... parts) const {
     const size_t consumed = static_cast<size_t>(reached_ - text_.data());
     const auto [line, column] = position_in(text_, consumed == 0 ? 0 : consumed - 1);
-    raise<ConfigError>("json", source_, " line ", line, " column ", column, ": ", parts...);
+    raise<ConfigError>(source_, " line ", line, " column ", column, ": ", parts...);
   }
 
   std::string path() const {
@@ -157,7 +157,7 @@ std::string json_excerpt(const Json& value) {
 
 Json parse_json(const std::string& text, const std::string& source) {
   if (text.size() > kMaxJsonBytes) {
-    raise<ConfigError>("json", source, ": got more than ", kMaxJsonBytes, " bytes, expected a smaller text");
+    raise<ConfigError>(source, ": got more than ", kMaxJsonBytes, " bytes, expected a smaller text");
   }
   return Builder(blank_comments(text, source), source).build();
 }
@@ -165,12 +165,12 @@ Json parse_json(const std::string& text, const std::string& source) {
 Json read_json_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (std::filesystem::is_directory(path)) {
-    raise<IoError>("json", path.string(), " is a folder, expected a JSON file");
+    raise<IoError>(path.string(), " is a folder, expected a JSON file");
   }
-  if (!file) raise<IoError>("json", "cannot open ", path.string(), ", expected a readable JSON file");
+  if (!file) raise<IoError>("cannot open ", path.string(), ", expected a readable JSON file");
   std::string text(kMaxJsonBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) raise<IoError>("json", "cannot read ", path.string());
+  if (file.bad()) raise<IoError>("cannot read ", path.string());
   text.resize(static_cast<size_t>(file.gcount()));
   return parse_json(text, path.string());
 }

@@ -63,8 +63,7 @@ Level level_from_name(const std::string& name) {
   if (lower == "warning" || lower == "warn") return Level::kWarning;
   if (lower == "error" || lower == "critical") return Level::kError;
   if (lower == "off") return Level::kOff;
-  raise<UsageError>("log", "unknown log level '", name,
-                    "', expected debug, info, warning, error, critical or off");
+  raise<UsageError>("unknown log level '", name, "', expected debug, info, warning, error, critical or off");
 }
 
 void set_level(Level level) { current_level() = level; }

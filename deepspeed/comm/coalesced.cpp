@@ -19,7 +19,7 @@ using Piece = std::vector<at::Tensor>;
 // ranks.
 std::vector<Piece> pack(const std::vector<at::Tensor>& tensors, int64_t piece_bytes) {
   if (piece_bytes < 1) {
-    raise<UsageError>("comm.coalesced", "a piece of ", piece_bytes, " bytes, expected 1 or more");
+    raise<UsageError>("a piece of ", piece_bytes, " bytes, expected 1 or more");
   }
   struct Open {
     size_t piece;

@@ -10,8 +10,7 @@ namespace deepspeed::comm {
 
 World make_fake_world(int size, int rank) {
   if (size < 1 || rank < 0 || rank >= size) {
-    raise<UsageError>("comm.fake", "rank ", rank, " of a world of ", size,
-                      ", expected a rank from 0 to below the size");
+    raise<UsageError>("rank ", rank, " of a world of ", size, ", expected a rank from 0 to below the size");
   }
   Job job;
   job.rank = rank;

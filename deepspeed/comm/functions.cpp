@@ -17,7 +17,7 @@ Json from_text(const std::string& text) { return Json::from_cbor(text); }
 
 [[noreturn]] void refuse_profiling(const char* call) {
   raise<NotSupportedError>(
-      "comm", call,
+      call,
       "(): the log of communication (section 'comms_logger' of the config) is not supported "
       "yet; leave the call out");
 }
@@ -33,7 +33,7 @@ int get_local_rank() { return world().local_rank(); }
 int get_global_rank(const ProcessGroup& group, int group_rank) {
   const auto& ranks = or_world(group).global_ranks();
   if (group_rank < 0 || group_rank >= static_cast<int>(ranks.size())) {
-    raise<UsageError>("comm", "get_global_rank: rank ", group_rank, " of a group of ", ranks.size());
+    raise<UsageError>("get_global_rank: rank ", group_rank, " of a group of ", ranks.size());
   }
   return ranks[group_rank];
 }
@@ -53,7 +53,7 @@ ProcessGroup new_group(const std::vector<int>& ranks) {
 Mesh initialize_mesh_device(const std::vector<int>& mesh_shape,
                             const std::vector<std::string>& mesh_dim_names) {
   if (mesh_shape.size() != mesh_dim_names.size()) {
-    raise<UsageError>("comm", "initialize_mesh_device: mesh_shape has ", mesh_shape.size(),
+    raise<UsageError>("initialize_mesh_device: mesh_shape has ", mesh_shape.size(),
                       " sizes and mesh_dim_names ", mesh_dim_names.size(),
                       " names, expected one of each an axis");
   }
@@ -104,7 +104,7 @@ Work all_gather_coalesced(const std::vector<at::Tensor>& outputs, const std::vec
                           const ProcessGroup& group, bool async_op) {
   const auto chosen = or_world(group);
   if (outputs.size() != inputs.size()) {
-    raise<UsageError>("comm", "all_gather_coalesced: ", outputs.size(), " outputs for ", inputs.size(),
+    raise<UsageError>("all_gather_coalesced: ", outputs.size(), " outputs for ", inputs.size(),
                       " inputs, expected one each");
   }
   std::vector<Work> works;

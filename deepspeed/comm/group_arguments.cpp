@@ -13,8 +13,8 @@ int rank_in(const ProcessGroup& group, const char* call, const char* what, int g
   const auto& ranks = group.global_ranks();
   const auto found = std::find(ranks.begin(), ranks.end(), global_rank);
   if (found == ranks.end()) {
-    raise<UsageError>("comm", call, ": ", what, " is rank ", global_rank, ", which is not in group '",
-                      group.name(), "'");
+    raise<UsageError>(call, ": ", what, " is rank ", global_rank, ", which is not in group '", group.name(),
+                      "'");
   }
   return static_cast<int>(found - ranks.begin());
 }

@@ -51,7 +51,7 @@ ProcessGroup make_group(const Backend& backend, const Job& job, const StorePtr& 
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    raise<CommError>("comm", "the group '", group.name, "' of ", group.size(),
+    raise<CommError>("the group '", group.name, "' of ", group.size(),
                      " ranks could not be connected on rank ", group.rank, ": ", first_line(error.what()));
   }
 }
@@ -108,7 +108,7 @@ bool is_initialized() {
 World world() {
   auto& state = current();
   const std::lock_guard lock(state.mutex);
-  if (!state.world) raise<UsageError>("comm", "there is no world yet; call init_distributed() first");
+  if (!state.world) raise<UsageError>("there is no world yet; call init_distributed() first");
   return state.world;
 }
 

@@ -21,8 +21,8 @@ void check_list(const ProcessGroup& group, const char* call, const std::vector<a
            tensor.device() == like.device();
   });
   if (!fits || static_cast<int>(tensors.size()) != group.size()) {
-    raise<UsageError>("comm", call, ": expected a list of ", group.size(), " tensors, one a rank, of ",
-                      like.numel(), " elements of ", like.scalar_type(), ", got ", tensors.size(),
+    raise<UsageError>(call, ": expected a list of ", group.size(), " tensors, one a rank, of ", like.numel(),
+                      " elements of ", like.scalar_type(), ", got ", tensors.size(),
                       fits ? "" : " of other sizes, dtypes or devices");
   }
 }
@@ -53,7 +53,7 @@ std::vector<int64_t> split_sizes(const ProcessGroup& group, const at::Tensor& te
                     std::all_of(sizes.begin(), sizes.end(), [](int64_t size) { return size >= 0; }) &&
                     std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) == rows;
   if (!fits) {
-    raise<UsageError>("comm", "all_to_all_single: ", name, " has ", rows, " rows, expected ", ranks,
+    raise<UsageError>("all_to_all_single: ", name, " has ", rows, " rows, expected ", ranks,
                       " pieces that make them up");
   }
   return sizes;
@@ -152,7 +152,7 @@ Work all_to_all(const std::vector<at::Tensor>& outputs, const std::vector<at::Te
                 const ProcessGroup& group, bool async_op) {
   const c10::NoGradGuard no_grad;
   const auto chosen = or_world(group);
-  if (inputs.empty()) raise<UsageError>("comm", "all_to_all: the list of inputs is empty");
+  if (inputs.empty()) raise<UsageError>("all_to_all: the list of inputs is empty");
   check_list(chosen, "all_to_all", inputs, inputs.front());
   check_list(chosen, "all_to_all", outputs, inputs.front());
   const auto buffer = buffer_for(chosen, inputs.front());

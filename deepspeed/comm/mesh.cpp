@@ -13,8 +13,8 @@ Mesh::Mesh(const World& world, const ProcessGroup& all, std::vector<MeshAxis> ax
     for (const auto& axis : topology_.axes()) {
       product += message(product.empty() ? "" : " x ", axis.name, " ", axis.size);
     }
-    raise<UsageError>("comm.mesh", "the axes ", product, " make ", topology_.world_size(),
-                      " ranks, expected the ", world_.size(), " of the world");
+    raise<UsageError>("the axes ", product, " make ", topology_.world_size(), " ranks, expected the ",
+                      world_.size(), " of the world");
   }
   for (const auto& axis : topology_.axes()) {
     const bool has_all = all && axis.size == world_.size();

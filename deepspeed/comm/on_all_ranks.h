@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <source_location>
 #include <string>
 
 #include "deepspeed/base/error.h"
@@ -23,10 +24,10 @@ std::optional<FailedRank> run_and_tell(const ProcessGroup& group, const std::fun
 /// As run_and_tell(); where another rank failed, this one throws an `E` from `where` that names the rank,
 /// what was done ("saving") and the reason. Collective.
 template <class E = IoError>
-void on_all_ranks(const ProcessGroup& group, const char* where, const char* what,
-                  const std::function<void()>& work) {
+void on_all_ranks(const ProcessGroup& group, const char* what, const std::function<void()>& work,
+                  const std::source_location& where = std::source_location::current()) {
   if (const auto failed = run_and_tell(group, work))
-    raise<E>(where, what, " failed on rank ", failed->rank, ": ", failed->reason);
+    raise_at<E>(where, what, " failed on rank ", failed->rank, ": ", failed->reason);
 }
 
 }  // namespace deepspeed::comm

@@ -9,7 +9,7 @@ namespace {
 
 [[noreturn]] void refuse_pair(const std::string& name, const char* what) {
   raise<UsageError>(
-      "comm", "the group '", name, "': another thread ", what,
+      "the group '", name, "': another thread ", what,
       ", so that ranks may take one for the other; expected groups of one name from one thread, "
       "in one order on all ranks: give this one a name of its own (for an engine "
       "InitializeOptions::engine_name), the same on all ranks");

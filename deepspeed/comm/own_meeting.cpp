@@ -62,8 +62,8 @@ void meet_to_connect(const GroupDescription& group, const std::string& key, c10d
   if (appears(store, all_came_key(key), begin + std::min(kMeetingPatience, group.timeout))) return;
   warn_of_others(group, key, store);
   if (appears(store, all_came_key(key), begin + group.timeout)) return;
-  raise<CommError>("comm", "the group '", key, "' was not made by all of its ", group.size(),
-                   " ranks within ", static_cast<double>(group.timeout.count()) / 1000.0,
+  raise<CommError>("the group '", key, "' was not made by all of its ", group.size(), " ranks within ",
+                   static_cast<double>(group.timeout.count()) / 1000.0,
                    " s: ", describe_missing(group, key, store, /*with_idle=*/true),
                    "; expected the same names on all ranks (for engines InitializeOptions::engine_name)");
 }

@@ -7,16 +7,15 @@
 namespace deepspeed::comm {
 
 Topology::Topology(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {
-  if (axes_.empty()) raise<UsageError>("comm.topology", "no axes were given, expected one or more");
+  if (axes_.empty()) raise<UsageError>("no axes were given, expected one or more");
   for (size_t i = 0; i < axes_.size(); ++i) {
     const auto& axis = axes_[i];
     if (axis.name.empty() || axis.size < 1) {
-      raise<UsageError>("comm.topology", "axis ", i, " is '", axis.name, "' of size ", axis.size,
+      raise<UsageError>("axis ", i, " is '", axis.name, "' of size ", axis.size,
                         ", expected a name and a size of 1 or more");
     }
     for (size_t j = 0; j < i; ++j) {
-      if (axes_[j].name == axis.name)
-        raise<UsageError>("comm.topology", "the axis '", axis.name, "' appears twice");
+      if (axes_[j].name == axis.name) raise<UsageError>("the axis '", axis.name, "' appears twice");
     }
   }
 }
@@ -33,14 +32,14 @@ size_t Topology::index_of(const std::string& axis) const {
     if (axes_[i].name == axis) return i;
     known += (i == 0 ? "'" : ", '") + axes_[i].name + "'";
   }
-  raise<UsageError>("comm.topology", "there is no axis '", axis, "', expected one of ", known);
+  raise<UsageError>("there is no axis '", axis, "', expected one of ", known);
 }
 
 int Topology::axis_size(const std::string& axis) const { return axes_[index_of(axis)].size; }
 
 void Topology::check_rank(int rank) const {
   if (rank < 0 || rank >= world_size()) {
-    raise<UsageError>("comm.topology", "the rank is ", rank, ", expected 0 to ", world_size() - 1);
+    raise<UsageError>("the rank is ", rank, ", expected 0 to ", world_size() - 1);
   }
 }
 
@@ -60,13 +59,12 @@ int Topology::coordinate(int rank, const std::string& axis) const {
 
 int Topology::rank_at(const std::vector<int>& coordinates) const {
   if (coordinates.size() != axes_.size()) {
-    raise<UsageError>("comm.topology", coordinates.size(), " coordinates, expected one for each of ",
-                      axes_.size(), " axes");
+    raise<UsageError>(coordinates.size(), " coordinates, expected one for each of ", axes_.size(), " axes");
   }
   int rank = 0;
   for (size_t i = 0; i < axes_.size(); ++i) {
     if (coordinates[i] < 0 || coordinates[i] >= axes_[i].size) {
-      raise<UsageError>("comm.topology", "the coordinate on axis '", axes_[i].name, "' is ", coordinates[i],
+      raise<UsageError>("the coordinate on axis '", axes_[i].name, "' is ", coordinates[i],
                         ", expected 0 to ", axes_[i].size - 1);
     }
     rank = rank * axes_[i].size + coordinates[i];
@@ -96,7 +94,7 @@ std::vector<int> Topology::group_of(int rank, const std::vector<std::string>& ax
       if (member == rank) return group;
     }
   }
-  raise<UsageError>("comm.topology", "rank ", rank, " is in no group");
+  raise<UsageError>("rank ", rank, " is in no group");
 }
 
 }  // namespace deepspeed::comm

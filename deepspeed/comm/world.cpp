@@ -12,7 +12,7 @@ namespace {
 constexpr std::chrono::milliseconds kLeaving(500);
 
 const World::Impl& checked_world(const std::shared_ptr<World::Impl>& impl) {
-  if (!impl) raise<UsageError>("comm", "the world is empty; call init_distributed() first");
+  if (!impl) raise<UsageError>("the world is empty; call init_distributed() first");
   return *impl;
 }
 
@@ -23,14 +23,13 @@ std::vector<int> all_ranks(int size) {
 }
 
 void check_ranks(const std::vector<int>& ranks, const std::string& name, int world_size) {
-  if (ranks.empty()) raise<UsageError>("comm", "the group '", name, "' has no ranks, expected one or more");
+  if (ranks.empty()) raise<UsageError>("the group '", name, "' has no ranks, expected one or more");
   auto sorted = ranks;
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice != sorted.end())
-    raise<UsageError>("comm", "the group '", name, "' names rank ", *twice, " twice");
+  if (twice != sorted.end()) raise<UsageError>("the group '", name, "' names rank ", *twice, " twice");
   if (sorted.front() < 0 || sorted.back() >= world_size) {
-    raise<UsageError>("comm", "the group '", name, "' names rank ",
+    raise<UsageError>("the group '", name, "' names rank ",
                       sorted.front() < 0 ? sorted.front() : sorted.back(), ", expected 0 to ",
                       world_size - 1);
   }
@@ -49,7 +48,7 @@ World::Impl::Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGu
 ProcessGroup World::Impl::new_group(const std::vector<int>& global_ranks, const std::string& name) {
   check_ranks(global_ranks, name, job_.world_size);
   const std::lock_guard lock(mutex_);
-  if (!make_group_) raise<UsageError>("comm", "the group '", name, "' was asked of a world that was left");
+  if (!make_group_) raise<UsageError>("the group '", name, "' was asked of a world that was left");
   const auto index = num_groups_++;
   const bool is_member = std::find(global_ranks.begin(), global_ranks.end(), job_.rank) != global_ranks.end();
   return is_member ? make_group_({global_ranks, name, message(index, "/", name)}) : ProcessGroup();
@@ -57,7 +56,7 @@ ProcessGroup World::Impl::new_group(const std::vector<int>& global_ranks, const 
 
 World::Impl::GroupFactory World::Impl::group_factory(const std::string& name) {
   const std::lock_guard lock(mutex_);
-  if (!make_group_) raise<UsageError>("comm", "the group '", name, "' was asked of a world that was left");
+  if (!make_group_) raise<UsageError>("the group '", name, "' was asked of a world that was left");
   return make_group_;
 }
 

@@ -41,7 +41,7 @@ void apply_allgather_size(DeepSpeedConfig& config) {
   if (!config.allgather_size) return;
   const auto zero = config.raw.find("zero_optimization");
   if (zero == config.raw.end() || !zero->is_boolean()) {
-    raise<ConfigError>("config", "allgather_size: got it without zero_optimization true or false, expected ",
+    raise<ConfigError>("allgather_size: got it without zero_optimization true or false, expected ",
                        "zero_optimization.allgather_bucket_size in its place");
   }
   if (config.zero_optimization.stage > 0)
@@ -54,7 +54,7 @@ void apply_older_keys(DeepSpeedConfig& config) {
   if (config.disable_allgather) config.zero_optimization.allgather_partitions = false;
   if (!config.fp32_allreduce) return;
   if (config.communication_data_type.value_or("fp32") != "fp32") {
-    raise<ConfigError>("config", "fp32_allreduce: got true beside communication_data_type \"",
+    raise<ConfigError>("fp32_allreduce: got true beside communication_data_type \"",
                        *config.communication_data_type, "\", expected one of them");
   }
   config.communication_data_type = "fp32";

@@ -204,7 +204,7 @@ std::string help_text(const std::string& subject) {
                [&](const HelpEntry& entry) { return is_within(entry.path, subject); });
   if (shown.empty()) shown = search_help(entries, subject);
   if (shown.empty()) {
-    raise<UsageError>("config", "got ", json_excerpt(Json(subject)),
+    raise<UsageError>("got ", json_excerpt(Json(subject)),
                       ", expected a section, a key or a part of a key or its meaning",
                       help_suggestion(entries, subject));
   }

@@ -16,7 +16,7 @@ namespace {
 
 template <class... Parts>
 void require(bool condition, const Parts&... parts) {
-  if (!condition) raise<ConfigError>("config", parts...);
+  if (!condition) raise<ConfigError>(parts...);
 }
 
 void check_fp16(const Fp16Config& fp16) {

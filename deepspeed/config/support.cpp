@@ -26,9 +26,8 @@ std::string way_out_of(const Field& field) {
 
 [[noreturn]] void fail_unsupported(const Field& field, const Json& value, const std::string& path) {
   const std::string got = json_excerpt(value);
-  if (!field.refusal.empty())
-    raise<ConfigError>("config", path, ": not supported, got ", got, ": ", field.refusal);
-  raise<ConfigError>("config", path, ": not supported yet, got ", got, way_out_of(field));
+  if (!field.refusal.empty()) raise<ConfigError>(path, ": not supported, got ", got, ": ", field.refusal);
+  raise<ConfigError>(path, ": not supported yet, got ", got, way_out_of(field));
 }
 
 /// Returns the value that a key gives to the one that it stands for.

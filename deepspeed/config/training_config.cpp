@@ -49,7 +49,7 @@ const Members<FP16Config>& FP16Config::members() {
 
 void FP16Config::check_own(int64_t) const {
   if (!std::isfinite(clip) || clip < 0)
-    raise<ConfigError>("config", "clip: got ", clip, ", expected a number of at least 0");
+    raise<ConfigError>("clip: got ", clip, ", expected a number of at least 0");
 }
 
 const Members<TrainingConfig>& TrainingConfig::members() {

@@ -21,8 +21,7 @@ void catch_preemption_signal(int signal) {
   action.sa_flags = SA_RESTART;  // waits for other ranks and for files go on
   sigemptyset(&action.sa_mask);
   if (::sigaction(signal, &action, nullptr) != 0) {
-    raise<UsageError>("device.preemption_signal", "signal ", signal,
-                      " cannot be caught: ", std::strerror(errno));
+    raise<UsageError>("signal ", signal, " cannot be caught: ", std::strerror(errno));
   }
 }
 

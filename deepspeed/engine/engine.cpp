@@ -18,11 +18,7 @@
 #include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
-namespace {
-
-constexpr const char* kEngineWhere = "engine";
-
-}  // namespace
+namespace {}  // namespace
 
 Engine::Engine(EngineParts parts) : Engine(std::make_unique<TrainingState>(std::move(parts))) {}
 
@@ -50,9 +46,9 @@ void Engine::let_go_of_model() noexcept {
 }
 
 zero::ZeroOptimizer& Engine::require_optimizer(const char* call) const {
-  if (state_->is_destroyed) raise<UsageError>(kEngineWhere, call, "() after destroy()");
+  if (state_->is_destroyed) raise<UsageError>(call, "() after destroy()");
   if (!optimizer()) {
-    raise<UsageError>(kEngineWhere, call,
+    raise<UsageError>(call,
                       "() needs an optimizer: name one in the config's `optimizer` section or pass one "
                       "to initialize()");
   }
@@ -69,7 +65,7 @@ at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& optio
 
 at::Tensor Engine::scale(const at::Tensor& loss) {
   const double loss_scale = require_optimizer("scale").loss_scale();
-  if (!loss.defined()) raise<UsageError>(kEngineWhere, "scale() got an undefined tensor");
+  if (!loss.defined()) raise<UsageError>("scale() got an undefined tensor");
   return scale_loss(loss, loss_scale);
 }
 
@@ -127,8 +123,7 @@ bool Engine::preemption_requested() const { return preemption_ && preemption_->r
 
 void Engine::compile(const CompileOptions& options) {
   if (!options.schedule.is_null()) {
-    raise<NotSupportedError>(kEngineWhere,
-                             "compile(): schedule: passes over a compiled graph come with deepcompile, ",
+    raise<NotSupportedError>("compile(): schedule: passes over a compiled graph come with deepcompile, ",
                              "which does not exist yet; leave it out");
   }
   log::info("[engine] compile(backend = \"", options.backend,
@@ -216,7 +211,7 @@ std::vector<std::string> Engine::get_type() const {
 
 void Engine::set_lr(double lr) {
   zero::ZeroOptimizer& optimizer = require_optimizer("set_lr");
-  optim::check_lr("engine.set_lr", lr);
+  optim::check_lr(lr);
   for (auto& group : optimizer.param_groups()) group.set_lr(lr);
   optimizer.tell_ranks();
 }
@@ -239,8 +234,7 @@ zero::MemoryBytes Engine::memory() const {
 bool Engine::torch_autocast_enabled() const { return state_->parts.autocast.has_value(); }
 
 at::ScalarType Engine::torch_autocast_dtype() const {
-  if (!state_->parts.autocast)
-    raise<UsageError>(kEngineWhere, "torch_autocast_dtype(): torch_autocast.enabled is false");
+  if (!state_->parts.autocast) raise<UsageError>("torch_autocast_dtype(): torch_autocast.enabled is false");
   return *state_->parts.autocast;
 }
 
@@ -264,8 +258,7 @@ void Engine::set_train_batch_size(int64_t size) {
   config::DeepSpeedConfig& config = state_->parts.config;
   const int64_t unit = config.train_micro_batch_size_per_gpu * dp_world_size();
   if (size < unit || size % unit != 0) {
-    raise<UsageError>(kEngineWhere, "set_train_batch_size(", size,
-                      "): expected a positive multiple of micro batch ",
+    raise<UsageError>("set_train_batch_size(", size, "): expected a positive multiple of micro batch ",
                       config.train_micro_batch_size_per_gpu, " * ", dp_world_size(), " ranks");
   }
   config.gradient_accumulation_steps = size / unit;
@@ -278,7 +271,7 @@ void Engine::set_train_micro_batch_size(int64_t size) {
   const int64_t largest =
       std::numeric_limits<int64_t>::max() / config.gradient_accumulation_steps / dp_world_size();
   if (size < 1 || size > largest) {
-    raise<UsageError>(kEngineWhere, "set_train_micro_batch_size(", size, "): expected 1 to ", largest);
+    raise<UsageError>("set_train_micro_batch_size(", size, "): expected 1 to ", largest);
   }
   config.train_micro_batch_size_per_gpu = size;
   config.train_batch_size = size * config.gradient_accumulation_steps * dp_world_size();

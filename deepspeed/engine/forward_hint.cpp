@@ -26,7 +26,7 @@ void explain_forward_error(const c10::Error& error, const config::DeepSpeedConfi
   const std::string text = error.what_without_backtrace();
   if (other == model.buffers.end() || !is_of_mixed_types(text)) return;
   raise<UsageError>(
-      "engine.forward", "torch says: ", text, ". Buffer '", other->name, "' is ", other->tensor.scalar_type(),
+      "torch says: ", text, ". Buffer '", other->name, "' is ", other->tensor.scalar_type(),
       " and the parameters are ", dtype,
       ", which layers such as BatchNorm do not take on a CPU; set data_types.buffer_dtype to \"",
       dtype == at::kHalf ? "fp16" : "bf16", "\" in the config");

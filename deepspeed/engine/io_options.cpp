@@ -8,7 +8,7 @@ namespace deepspeed {
 
 DataLoaderOptions loader_options(const Engine& engine, const DeepSpeedIoOptions& options) {
   if (options.route != "train" && options.route != "eval" && options.route != "predict") {
-    raise<UsageError>("engine", "deepspeed_io(): route '", options.route,
+    raise<UsageError>("deepspeed_io(): route '", options.route,
                       "', expected \"train\", \"eval\" or \"predict\"");
   }
   DataLoaderOptions result;

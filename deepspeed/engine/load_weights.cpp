@@ -45,14 +45,13 @@ LoadedWeights load_weights(Engine& engine, const std::filesystem::path& path,
                            const LoadWeightsOptions& options) {
   constexpr const char* kLoading = "loading weights";
   std::optional<checkpoint::WeightLoading> loading;
-  comm::on_all_ranks<CheckpointError>(engine.data_parallel_group(), "checkpoint", kLoading, [&] {
+  comm::on_all_ranks<CheckpointError>(engine.data_parallel_group(), kLoading, [&] {
     engine.require_states_here("load_weights");
     if (engine.optimizer()) engine.optimizer()->check_no_step_has_begun();
     for (const NamedTensor& param : engine.model().parameters) zero::check_settable(param.tensor);
     loading.emplace(checkpoint::open_weights(path, options.key), targets_of(engine.model()), options);
   });
-  comm::on_all_ranks<CheckpointError>(engine.data_parallel_group(), "checkpoint", kLoading,
-                                      [&] { loading->run(); });
+  comm::on_all_ranks<CheckpointError>(engine.data_parallel_group(), kLoading, [&] { loading->run(); });
   if (engine.optimizer()) engine.optimizer()->restore_masters_from_model();
   log::info("loaded the weights of ", path.string());
   return loading->result();

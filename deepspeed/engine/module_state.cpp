@@ -12,31 +12,29 @@
 namespace deepspeed {
 namespace {
 
-constexpr const char* kModuleStateWhere = "engine.load_module_state_dict";
 using Tensors = std::unordered_map<std::string, at::Tensor>;
 
 void check_names(const Tensors& own, const Tensors& given) {
   for (const auto& [name, tensor] : given) {
     if (own.count(name) == 0)
-      raise<UsageError>(kModuleStateWhere, "the model has no tensor '", name, "'; strict = false skips it");
+      raise<UsageError>("the model has no tensor '", name, "'; strict = false skips it");
   }
   for (const auto& [name, tensor] : own) {
     if (given.count(name) == 0)
-      raise<UsageError>(kModuleStateWhere, "'", name, "' is missing; strict = false leaves it as it is");
+      raise<UsageError>("'", name, "' is missing; strict = false leaves it as it is");
   }
 }
 
 void check_value(const std::string& name, const at::Tensor& given, const at::Tensor& own) {
   if (!given.defined() || given.is_meta() || given.is_complex() != own.is_complex()) {
-    raise<UsageError>(kModuleStateWhere, "'", name, "' is ",
+    raise<UsageError>("'", name, "' is ",
                       !given.defined()  ? "undefined"
                       : given.is_meta() ? "on the meta device, which has no values"
                                         : message("of type ", given.scalar_type()),
                       ", expected values that ", own.scalar_type(), " takes");
   }
   if (given.sizes() != own.sizes()) {
-    raise<UsageError>(kModuleStateWhere, "'", name, "' has sizes ", given.sizes(), ", expected ",
-                      own.sizes());
+    raise<UsageError>("'", name, "' has sizes ", given.sizes(), ", expected ", own.sizes());
   }
   zero::check_settable(own);
 }

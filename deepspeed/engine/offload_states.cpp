@@ -13,8 +13,6 @@
 namespace deepspeed {
 namespace {
 
-constexpr const char* kOffloadStatesWhere = "engine.offload_states";
-
 bool includes(const OffloadStatesOptions& options, OffloadStateTypeEnum kind) {
   return !options.include || std::ranges::count(*options.include, kind) > 0;
 }
@@ -23,13 +21,13 @@ bool includes(const OffloadStatesOptions& options, OffloadStateTypeEnum kind) {
 void check_states_can_move(const Engine& engine) {
   const config::ZeroConfig& zero = engine.config().zero_optimization;
   if (zero.stage != 3) {
-    raise<UsageError>(kOffloadStatesWhere, "zero_optimization.stage is ", zero.stage,
+    raise<UsageError>("zero_optimization.stage is ", zero.stage,
                       ", expected 3: the states of other stages do not move");
   }
   for (const auto& [key, device] : {std::pair("offload_optimizer", zero.offload_optimizer.device),
                                     std::pair("offload_param", zero.offload_param.device)}) {
     if (device == "none") continue;
-    raise<UsageError>(kOffloadStatesWhere, "zero_optimization.", key, ".device is \"", device,
+    raise<UsageError>("zero_optimization.", key, ".device is \"", device,
                       "\", expected \"none\": what the config offloads does not move");
   }
 }
@@ -40,8 +38,7 @@ void Engine::offload_states(const OffloadStatesOptions& options) {
   check_states_can_move(*this);
   zero::ZeroOptimizer& optimizer = require_optimizer("offload_states");
   if (options.device == OffloadDeviceEnum::nvme) {
-    raise<UsageError>(kOffloadStatesWhere,
-                      "device: got nvme, expected cpu or none; for a disk see the config's ",
+    raise<UsageError>("device: got nvme, expected cpu or none; for a disk see the config's ",
                       "zero_optimization.offload_optimizer and offload_param");
   }
   if (options.device == OffloadDeviceEnum::none) {
@@ -80,12 +77,11 @@ void Engine::require_states_here(const char* call) const {
 
 void Engine::require_memory_here(const char* call) const {
   if (!parked_states_->empty()) {
-    raise<UsageError>(kOffloadStatesWhere, call,
-                      "() while states are with the host; call reload_states() first");
+    raise<UsageError>(call, "() while states are with the host; call reload_states() first");
   }
   const auto replaced = optimizer() ? optimizer()->store().name_of_replaced() : std::nullopt;
   if (!replaced) return;
-  raise<UsageError>("engine", call, "(): parameter '", *replaced,
+  raise<UsageError>(call, "(): parameter '", *replaced,
                     "' got other memory after initialize(), where training does not reach it: set_data(), "
                     "torch::load(), Module::to() and vector_to_parameters() do so. Load and convert before "
                     "initialize(), or give the engine the values: load_weights(), load_module_state_dict(); "

@@ -11,8 +11,6 @@
 namespace deepspeed {
 namespace {
 
-constexpr const char* kTensorAccessWhere = "engine.tensor_access";
-
 // Which elements of a parameter this rank owns, and where they begin in what it owns of the group.
 struct Place {
   size_t group = 0;
@@ -43,7 +41,7 @@ Place place_of(const Engine& engine, const at::Tensor& param) {
       }
     }
   }
-  raise<UsageError>(kTensorAccessWhere, "the tensor is no parameter that the engine's optimizer updates");
+  raise<UsageError>("the tensor is no parameter that the engine's optimizer updates");
 }
 
 // In what this rank owns of the group.
@@ -84,7 +82,7 @@ const std::string& name_of(const Engine& engine, const Place& place) {
 void check_numel(const Engine& engine, const Place& place, const at::Tensor& value, const char* whole,
                  int64_t numel) {
   if (value.defined() && value.numel() == numel) return;
-  raise<UsageError>(kTensorAccessWhere, "parameter '", name_of(engine, place), "': the value has ",
+  raise<UsageError>("parameter '", name_of(engine, place), "': the value has ",
                     value.defined() ? value.numel() : 0, " elements, ", whole, " has ", numel);
 }
 
@@ -101,14 +99,13 @@ at::Tensor find_state(const optim::SliceState& state, const std::string& key) {
     known += (known.empty() ? "'" : ", '") + name + "'";
   }
   if (state.tensors.empty()) return {};
-  raise<UsageError>(kTensorAccessWhere, "the optimizer has no state '", key, "'; it has ", known);
+  raise<UsageError>("the optimizer has no state '", key, "'; it has ", known);
 }
 
 // Throws before the first step.
 at::Tensor find_written_state(const optim::SliceState& state, const std::string& key) {
   at::Tensor found = find_state(state, key);
-  if (!found.defined())
-    raise<UsageError>(kTensorAccessWhere, "the optimizer has no state '", key, "' before its first step");
+  if (!found.defined()) raise<UsageError>("the optimizer has no state '", key, "' before its first step");
   return found;
 }
 
@@ -134,9 +131,9 @@ StateTensor state_named(const std::string& key) {
 
 at::Tensor reduced_gradient(const Engine& engine, const Place& place) {
   if (!engine.optimizer()->has_gradients()) {
-    raise<UsageError>(kTensorAccessWhere,
-                      "there is no reduced gradient: it is there between the backward at the accumulation "
-                      "boundary (and finish_backward(), after a direct loss.backward()) and step()");
+    raise<UsageError>(
+        "there is no reduced gradient: it is there between the backward at the accumulation "
+        "boundary (and finish_backward(), after a direct loss.backward()) and step()");
   }
   return engine.optimizer()->gradient(place.group).narrow(0, place.begin, place.elements.numel());
 }
@@ -194,7 +191,7 @@ void safe_set_full_grad(Engine& engine, const at::Tensor& param, const at::Tenso
 void safe_update_full_grad_vectorized(
     Engine& engine, const std::vector<at::Tensor>& param_list,
     const std::function<at::Tensor(const at::Tensor& gradient, const at::Tensor& param)>& update_func) {
-  if (!update_func) raise<UsageError>(kTensorAccessWhere, "update_func is empty");
+  if (!update_func) raise<UsageError>("update_func is empty");
   for (const at::Tensor& param : param_list) {
     safe_set_full_grad(engine, param, update_func(safe_get_full_grad(engine, param), param));
   }
@@ -204,7 +201,7 @@ namespace {
 
 Place local_place_of(const Engine& engine, const at::Tensor& param, const char* what) {
   if (engine.zero_optimization_stage() != 3) {
-    raise<UsageError>(kTensorAccessWhere, "safe_get_local_", what, "() and safe_set_local_", what,
+    raise<UsageError>("safe_get_local_", what, "() and safe_set_local_", what,
                       "() are of stage 3, which partitions parameters; at stage ",
                       engine.zero_optimization_stage(), " call those of full_", what);
   }

@@ -6,20 +6,15 @@
 #include "deepspeed/io/block_mover.h"
 
 namespace deepspeed::io {
-namespace {
-
-constexpr const char* kAsyncIoWhere = "io.async_io";
-
-}  // namespace
+namespace {}  // namespace
 
 AsyncIo::AsyncIo(const AsyncIoOptions& options, const std::vector<MemoryRegion>& memory) : options_(options) {
   if (options.block_bytes == 0 || options.block_bytes % kDirectAlignment != 0) {
-    raise<UsageError>(kAsyncIoWhere, "block_size is ", options.block_bytes, ", expected a multiple of ",
-                      kDirectAlignment);
+    raise<UsageError>("block_size is ", options.block_bytes, ", expected a multiple of ", kDirectAlignment);
   }
   if (options.queue_depth == 0 || options.num_threads == 0) {
-    raise<UsageError>(kAsyncIoWhere, "queue_depth is ", options.queue_depth, ", intra_op_parallelism ",
-                      options.num_threads, ", expected at least 1 of each");
+    raise<UsageError>("queue_depth is ", options.queue_depth, ", intra_op_parallelism ", options.num_threads,
+                      ", expected at least 1 of each");
   }
   for (size_t thread = 0; thread < options.num_threads; ++thread)
     movers_.push_back(std::make_unique<BlockMover>(options, memory));
@@ -43,8 +38,7 @@ uint64_t AsyncIo::start(const Transfer& transfer) {
 
 Completion AsyncIo::wait(uint64_t ticket) {
   const auto found = under_way_.find(ticket);
-  if (found == under_way_.end())
-    raise<UsageError>(kAsyncIoWhere, "no transfer with the ticket ", ticket, " is under way");
+  if (found == under_way_.end()) raise<UsageError>("no transfer with the ticket ", ticket, " is under way");
   auto parts = std::move(found->second);
   under_way_.erase(found);
   Completion all{.id = ticket};

@@ -15,8 +15,6 @@
 namespace deepspeed::io {
 namespace {
 
-constexpr const char* kDiskRateWhere = "io.disk_rate";
-
 /// A file for the measurement alone, removed at the end.
 class ScratchFile {
  public:
@@ -29,7 +27,7 @@ class ScratchFile {
   ScratchFile& operator=(const ScratchFile&) = delete;
 
   [[noreturn]] void fail(const char* what, int error) const {
-    raise<IoError>(kDiskRateWhere, what, folder_, ": ", std::strerror(error));
+    raise<IoError>(what, folder_, ": ", std::strerror(error));
   }
 
   void reserve(uint64_t bytes) const {
@@ -69,8 +67,7 @@ void fill(const AlignedBuffer& buffer) {
 DiskRate measure_disk(const std::filesystem::path& folder, const DiskRateOptions& options,
                       const AsyncIoOptions& tuning) {
   if (options.bytes == 0 || options.loops < 1) {
-    raise<UsageError>(kDiskRateWhere, options.loops, " loops over ", options.bytes,
-                      " bytes, expected at least one of each");
+    raise<UsageError>(options.loops, " loops over ", options.bytes, " bytes, expected at least one of each");
   }
   const ScratchFile file(folder);
   const AlignedBuffer written(align_up(options.bytes)), read(written.size());

@@ -17,10 +17,10 @@ std::unique_ptr<FileWriter> open_writer(const std::filesystem::path& path, const
     const int file = ::open(path.c_str(), kFlags | O_DIRECT, 0666);
     if (file >= 0) return std::make_unique<DirectWriter>(file, options);
     // EINVAL: a file system without O_DIRECT.
-    if (errno != EINVAL) raise<IoError>("io.file_writer", "cannot create ", path, ": ", std::strerror(errno));
+    if (errno != EINVAL) raise<IoError>("cannot create ", path, ": ", std::strerror(errno));
   }
   const int file = ::open(path.c_str(), kFlags, 0666);
-  if (file < 0) raise<IoError>("io.file_writer", "cannot create ", path, ": ", std::strerror(errno));
+  if (file < 0) raise<IoError>("cannot create ", path, ": ", std::strerror(errno));
   return std::make_unique<PlainWriter>(file);
 }
 

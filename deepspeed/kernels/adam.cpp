@@ -22,9 +22,6 @@
 namespace deepspeed::kernels {
 namespace {
 
-constexpr const char* kAdamWhere = "kernels.adam";
-constexpr const char* kAdamRollbackWhere = "kernels.adam_rollback";
-
 MasterForm form_of(const at::Tensor& master) {
   switch (master.scalar_type()) {
     case at::kShort:
@@ -45,39 +42,38 @@ bool is_narrow(const AdamTensors& tensors) {
 }
 
 void check_tensors(const AdamTensors& tensors) {
-  check_array(kAdamWhere, "master", tensors.master, {at::kFloat, at::kShort, at::kHalf, at::kBFloat16});
+  check_array("master", tensors.master, {at::kFloat, at::kShort, at::kHalf, at::kBFloat16});
   const int64_t numel = tensors.master.numel();
   const at::Device device = tensors.master.device();
-  check_array(kAdamWhere, "gradient", tensors.gradient, {at::kFloat, at::kHalf, at::kBFloat16});
-  check_fits(kAdamWhere, "gradient", tensors.gradient, numel, device);
-  check_array(kAdamWhere, "exp_avg", tensors.exp_avg, {at::kFloat, at::kBFloat16});
-  check_fits(kAdamWhere, "exp_avg", tensors.exp_avg, numel, device);
-  check_array(kAdamWhere, "exp_avg_sq", tensors.exp_avg_sq, {tensors.exp_avg.scalar_type()});
-  check_fits(kAdamWhere, "exp_avg_sq", tensors.exp_avg_sq, numel, device);
+  check_array("gradient", tensors.gradient, {at::kFloat, at::kHalf, at::kBFloat16});
+  check_fits("gradient", tensors.gradient, numel, device);
+  check_array("exp_avg", tensors.exp_avg, {at::kFloat, at::kBFloat16});
+  check_fits("exp_avg", tensors.exp_avg, numel, device);
+  check_array("exp_avg_sq", tensors.exp_avg_sq, {tensors.exp_avg.scalar_type()});
+  check_fits("exp_avg_sq", tensors.exp_avg_sq, numel, device);
   if (is_split(tensors)) {
-    check_array(kAdamWhere, "low_precision, the upper half of split masters,", tensors.low_precision,
-                {at::kBFloat16});
+    check_array("low_precision, the upper half of split masters,", tensors.low_precision, {at::kBFloat16});
   }
   if (tensors.low_precision.defined()) {
     if (is_narrow(tensors)) {
-      raise<UsageError>(kAdamWhere, "low_precision beside a master of dtype ", tensors.master.scalar_type(),
+      raise<UsageError>("low_precision beside a master of dtype ", tensors.master.scalar_type(),
                         ", which is no copy's source, expected none");
     }
-    check_array(kAdamWhere, "low_precision", tensors.low_precision, {at::kHalf, at::kBFloat16});
-    check_fits(kAdamWhere, "low_precision", tensors.low_precision, numel, device);
+    check_array("low_precision", tensors.low_precision, {at::kHalf, at::kBFloat16});
+    check_fits("low_precision", tensors.low_precision, numel, device);
   }
 }
 
 void check_step(const AdamStep& step) {
   if (step.step < 1) {
-    raise<UsageError>(kAdamWhere, "step is ", step.step, ", it counts from 1");
+    raise<UsageError>("step is ", step.step, ", it counts from 1");
   }
   if (step.first_index < 0) {
-    raise<UsageError>(kAdamWhere, "first_index is ", step.first_index, ", expected 0 or more");
+    raise<UsageError>("first_index is ", step.first_index, ", expected 0 or more");
   }
   for (const auto& [name, beta] : {std::pair{"beta1", step.beta1}, std::pair{"beta2", step.beta2}}) {
     if (!(beta >= 0 && beta < 1)) {
-      raise<UsageError>(kAdamWhere, name, " is ", beta, ", expected a number in [0, 1)");
+      raise<UsageError>(name, " is ", beta, ", expected a number in [0, 1)");
     }
   }
 }
@@ -90,11 +86,11 @@ AdamArrays arrays_of(const AdamTensors& tensors) {
   arrays.gradient = tensors.gradient.const_data_ptr();
   arrays.exp_avg = tensors.exp_avg.data_ptr();
   arrays.exp_avg_sq = tensors.exp_avg_sq.data_ptr();
-  arrays.gradient_type = element_type(kAdamWhere, tensors.gradient.scalar_type());
-  arrays.moment_type = element_type(kAdamWhere, tensors.exp_avg.scalar_type());
+  arrays.gradient_type = element_type(tensors.gradient.scalar_type());
+  arrays.moment_type = element_type(tensors.exp_avg.scalar_type());
   if (tensors.low_precision.defined()) {
     arrays.low_precision = tensors.low_precision.data_ptr();
-    arrays.low_precision_type = element_type(kAdamWhere, tensors.low_precision.scalar_type());
+    arrays.low_precision_type = element_type(tensors.low_precision.scalar_type());
   }
   return arrays;
 }
@@ -147,8 +143,7 @@ AdamConstants constants_of(const AdamStep& step) {
 
 void adam_double(const AdamTensors& tensors, const AdamStep& step) {
   check_step(step);
-  update(kAdamWhere,
-         {tensors.master,
+  update({tensors.master,
           tensors.gradient,
           tensors.low_precision,
           {{"exp_avg", tensors.exp_avg}, {"exp_avg_sq", tensors.exp_avg_sq}}},
@@ -157,19 +152,19 @@ void adam_double(const AdamTensors& tensors, const AdamStep& step) {
 
 void check_can_be_undone(const AdamTensors& tensors, const AdamStep& step) {
   if (tensors.exp_avg.scalar_type() != at::kFloat) {
-    raise<UsageError>(kAdamRollbackWhere, "exp_avg has dtype ", tensors.exp_avg.scalar_type(),
+    raise<UsageError>("exp_avg has dtype ", tensors.exp_avg.scalar_type(),
                       ", expected Float: 16 bits do not hold what the old values could be computed from");
   }
   if (is_narrow(tensors)) {
-    raise<UsageError>(kAdamRollbackWhere, "master has dtype ", tensors.master.scalar_type(),
+    raise<UsageError>("master has dtype ", tensors.master.scalar_type(),
                       ", expected Float: 16 bits do not hold what the old values could be computed from");
   }
   if (step.beta1 == 0 || step.beta2 == 0) {
-    raise<UsageError>(kAdamRollbackWhere, "betas are ", step.beta1, " and ", step.beta2,
+    raise<UsageError>("betas are ", step.beta1, " and ", step.beta2,
                       ", expected numbers above 0: a beta of 0 keeps nothing of the old moment");
   }
   if (step.adamw_mode && !(step.lr * step.weight_decay < 1)) {
-    raise<UsageError>(kAdamRollbackWhere, "lr * weight_decay is ", step.lr * step.weight_decay,
+    raise<UsageError>("lr * weight_decay is ", step.lr * step.weight_decay,
                       ", expected less than 1: such a step keeps nothing of the old weights");
   }
 }
@@ -237,7 +232,7 @@ void adam(const AdamTensors& tensors, const AdamStep& step) {
   } else if (device.is_cuda()) {
     adam_cuda(arrays_of(tensors), constants_of(step), device.index());
   } else {
-    raise<UsageError>(kAdamWhere, "the tensors lie on ", device, ", expected CPU or CUDA");
+    raise<UsageError>("the tensors lie on ", device, ", expected CPU or CUDA");
   }
 }
 

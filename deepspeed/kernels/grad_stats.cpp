@@ -13,17 +13,15 @@
 namespace deepspeed::kernels {
 namespace {
 
-constexpr const char* kGradStatsWhere = "kernels.grad_stats";
-
 void check_gradient(const at::Tensor& gradient) {
-  check_array(kGradStatsWhere, "gradient", gradient, {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble});
+  check_array("gradient", gradient, {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble});
   if (!gradient.is_cuda() && !gradient.is_cpu()) {
-    raise<UsageError>(kGradStatsWhere, "gradient lies on ", gradient.device(), ", expected CPU or CUDA");
+    raise<UsageError>("gradient lies on ", gradient.device(), ", expected CPU or CUDA");
   }
 }
 
 double sum_on_cpu(const at::Tensor& gradient) {
-  return sum_of_squares_cpu(gradient.const_data_ptr(), element_type(kGradStatsWhere, gradient.scalar_type()),
+  return sum_of_squares_cpu(gradient.const_data_ptr(), element_type(gradient.scalar_type()),
                             gradient.numel());
 }
 

@@ -65,16 +65,16 @@ at::ScalarType compute_dtype(const at::Device& device, NewtonSchulzMethod method
 
 }  // namespace
 
-NewtonSchulzMethod newton_schulz_method(const char* where, const std::string& name) {
+NewtonSchulzMethod newton_schulz_method(const std::string& name, const std::source_location& where) {
   if (name != "standard" && name != "gram") {
-    raise<UsageError>(where, "ns_method is '", name, "', expected \"gram\" or \"standard\"");
+    raise_at<UsageError>(where, "ns_method is '", name, "', expected \"gram\" or \"standard\"");
   }
   return name == "gram" ? NewtonSchulzMethod::kGram : NewtonSchulzMethod::kStandard;
 }
 
 at::Tensor orthogonalize(const at::Tensor& matrices, NewtonSchulzMethod method) {
   if (matrices.dim() < 2) {
-    raise<UsageError>("kernels.newton_schulz", "a tensor of shape ", matrices.sizes(),
+    raise<UsageError>("a tensor of shape ", matrices.sizes(),
                       " is no matrix, expected at least 2 dimensions");
   }
   const int64_t rows = matrices.size(-2), cols = matrices.size(-1);

@@ -4,6 +4,7 @@
 // 1e-7) with the Frobenius norm: singular values end near 1, between about 0.7 and 1.2.
 #pragma once
 
+#include <source_location>
 #include <string>
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +18,8 @@ enum class NewtonSchulzMethod {
 };
 
 /// Reads the method's name, "standard" or "gram". Throws UsageError, naming `where`, for another text.
-NewtonSchulzMethod newton_schulz_method(const char* where, const std::string& name);
+NewtonSchulzMethod newton_schulz_method(const std::string& name,
+                                        const std::source_location& where = std::source_location::current());
 
 /// Orthogonalizes `matrices`, (..., rows, cols) fp32; returns fp32 of that shape. The products are made in
 /// fp32 on CPU, on CUDA in bf16 (standard) or fp16 (gram), where the matrix units are. Throws UsageError for

@@ -11,20 +11,19 @@
 namespace deepspeed::kernels {
 namespace {
 
-constexpr const char* kSplitMasterWhere = "kernels.split_master";
 constexpr int64_t kHalfBits = 16, kHalfSpan = int64_t{1} << kHalfBits;
 constexpr int64_t kAllButSign = 0x7fff;
 constexpr int64_t kQuietNan = 0x7fc00000;
 
 void check_halves(const at::Tensor& upper, const at::Tensor& lower) {
-  check_array(kSplitMasterWhere, "upper", upper, {at::kBFloat16});
-  check_array(kSplitMasterWhere, "lower", lower, {at::kShort});
-  check_fits(kSplitMasterWhere, "lower", lower, upper.numel(), upper.device());
+  check_array("upper", upper, {at::kBFloat16});
+  check_array("lower", lower, {at::kShort});
+  check_fits("lower", lower, upper.numel(), upper.device());
 }
 
 void check_master(const at::Tensor& master, const at::Tensor& upper) {
-  check_array(kSplitMasterWhere, "master", master, {at::kFloat});
-  check_fits(kSplitMasterWhere, "master", master, upper.numel(), upper.device());
+  check_array("master", master, {at::kFloat});
+  check_fits("master", master, upper.numel(), upper.device());
 }
 
 /// Works piece by piece, so that intermediate tensors stay in the caches of a CPU and are small on a GPU.

@@ -11,59 +11,60 @@
 namespace deepspeed::kernels {
 namespace {
 
-void check_dtypes(const char* where, const UpdateTensors& tensors) {
-  check_array(where, "master", tensors.master, {at::kFloat, at::kDouble});
+void check_dtypes(const UpdateTensors& tensors, const std::source_location& where) {
+  check_array("master", tensors.master, {at::kFloat, at::kDouble}, where);
   if (tensors.master.scalar_type() == at::kFloat) {
-    check_array(where, "gradient", tensors.gradient, {at::kFloat, at::kHalf, at::kBFloat16});
+    check_array("gradient", tensors.gradient, {at::kFloat, at::kHalf, at::kBFloat16}, where);
     return;
   }
-  check_array(where, "gradient", tensors.gradient, {at::kDouble});
+  check_array("gradient", tensors.gradient, {at::kDouble}, where);
   if (tensors.low_precision.defined()) {
-    raise<UsageError>(where, "low_precision beside a master of dtype Double, expected none");
+    raise_at<UsageError>(where, "low_precision beside a master of dtype Double, expected none");
   }
 }
 
-UpdateArrays checked_arrays(const char* where, const UpdateTensors& tensors, size_t num_states) {
-  check_dtypes(where, tensors);
+UpdateArrays checked_arrays(const UpdateTensors& tensors, size_t num_states,
+                            const std::source_location& where) {
+  check_dtypes(tensors, where);
   UpdateArrays arrays;
   arrays.numel = tensors.master.numel();
   arrays.master = tensors.master.data_ptr();
   const at::Device device = tensors.master.device();
-  check_fits(where, "gradient", tensors.gradient, arrays.numel, device);
+  check_fits("gradient", tensors.gradient, arrays.numel, device, where);
   arrays.gradient = tensors.gradient.const_data_ptr();
-  arrays.gradient_type = element_type(where, tensors.gradient.scalar_type());
+  arrays.gradient_type = element_type(tensors.gradient.scalar_type(), where);
   if (tensors.states.size() != num_states) {
-    raise<UsageError>(where, "got ", tensors.states.size(), " state tensors, the rule has ", num_states);
+    raise_at<UsageError>(where, "got ", tensors.states.size(), " state tensors, the rule has ", num_states);
   }
   void** next = arrays.states;
   for (const auto& [name, state] : tensors.states) {
-    check_array(where, name, state, {tensors.master.scalar_type()});
-    check_fits(where, name, state, arrays.numel, device);
+    check_array(name, state, {tensors.master.scalar_type()}, where);
+    check_fits(name, state, arrays.numel, device, where);
     *next++ = state.data_ptr();
   }
   if (tensors.low_precision.defined()) {
-    check_array(where, "low_precision", tensors.low_precision, {at::kHalf, at::kBFloat16});
-    check_fits(where, "low_precision", tensors.low_precision, arrays.numel, device);
+    check_array("low_precision", tensors.low_precision, {at::kHalf, at::kBFloat16}, where);
+    check_fits("low_precision", tensors.low_precision, arrays.numel, device, where);
     arrays.low_precision = tensors.low_precision.data_ptr();
-    arrays.low_precision_type = element_type(where, tensors.low_precision.scalar_type());
+    arrays.low_precision_type = element_type(tensors.low_precision.scalar_type(), where);
   }
   return arrays;
 }
 
-void check_rule(const char* where, const UpdateTensors& tensors, const UpdateRule& rule) {
+void check_rule(const UpdateTensors& tensors, const UpdateRule& rule, const std::source_location& where) {
   const bool takes_float =
       std::visit([](const auto& r) { return kTakesFloat<std::decay_t<decltype(r)>>; }, rule);
   if (takes_float || tensors.master.scalar_type() != at::kFloat) return;
-  raise<UsageError>(where,
-                    "AdamRule with a master of dtype Float, expected Double; kernels::adam() is for Float");
+  raise_at<UsageError>(
+      where, "AdamRule with a master of dtype Float, expected Double; kernels::adam() is for Float");
 }
 
 }  // namespace
 
-void update(const char* where, const UpdateTensors& tensors, const UpdateRule& rule) {
+void update(const UpdateTensors& tensors, const UpdateRule& rule, const std::source_location& where) {
   const int num_states = std::visit([](const auto& r) { return r.kNumStates; }, rule);
-  const UpdateArrays arrays = checked_arrays(where, tensors, static_cast<size_t>(num_states));
-  check_rule(where, tensors, rule);
+  const UpdateArrays arrays = checked_arrays(tensors, static_cast<size_t>(num_states), where);
+  check_rule(tensors, rule, where);
   if (arrays.numel == 0) {
     return;
   }
@@ -73,7 +74,7 @@ void update(const char* where, const UpdateTensors& tensors, const UpdateRule& r
   } else if (device.is_cuda()) {
     update_cuda(arrays, rule, device.index());
   } else {
-    raise<UsageError>(where, "the tensors lie on ", device, ", expected CPU or CUDA");
+    raise_at<UsageError>(where, "the tensors lie on ", device, ", expected CPU or CUDA");
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <source_location>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
@@ -22,6 +23,7 @@ struct UpdateTensors {
 /// Applies the rule in place. Throws UsageError, naming `where` and the tensor, where sizes, dtypes, devices
 /// or the number of states do not fit. Uses at::get_num_threads() threads on CPU and the current stream on
 /// CUDA. Neither threads nor instruction sets change the result.
-void update(const char* where, const UpdateTensors& tensors, const UpdateRule& rule);
+void update(const UpdateTensors& tensors, const UpdateRule& rule,
+            const std::source_location& where = std::source_location::current());
 
 }  // namespace deepspeed::kernels

@@ -70,7 +70,7 @@ std::vector<std::vector<int>> bind_cores(const LaunchArgs& args, const Machine& 
   const std::vector<int> cores = parse_core_list(args.bind_core_list);
   for (const int core : cores) {
     if (std::find(machine.cores.begin(), machine.cores.end(), core) != machine.cores.end()) continue;
-    raise<UsageError>("launcher.command", "--bind_core_list: core ", core,
+    raise<UsageError>("--bind_core_list: core ", core,
                       " is not one that this process may run on; leave it out");
   }
   return share_cores(cores, num_ranks);
@@ -83,8 +83,7 @@ std::string log_file_prefix(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
-    raise<IoError>("launcher.command", "--enable_each_rank_log: cannot make the folder ", folder, ": ",
-                   error.message());
+    raise<IoError>("--enable_each_rank_log: cannot make the folder ", folder, ": ", error.message());
   }
   const std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -108,7 +107,7 @@ std::chrono::milliseconds signal_grace(const LaunchArgs& args, const Environment
   if (!given || given->empty()) return NodeLaunch{}.signal_grace;
   const auto seconds = parse_whole_number(*given);
   if (!seconds || *seconds < 1) {
-    raise<UsageError>("launcher.command", kStopGraceVariable, " is '", *given,
+    raise<UsageError>(kStopGraceVariable, " is '", *given,
                       "', expected a whole number of seconds, 1 or more");
   }
   return std::chrono::seconds(*seconds);

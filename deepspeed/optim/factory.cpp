@@ -49,7 +49,7 @@ struct OptimizerArguments {
 
 template <class... Parts>
 [[noreturn]] void fail_argument(const char* key, const Parts&... parts) {
-  raise<ConfigError>("config", kOptimizerParamsPath, ".", key, ": ", parts...);
+  raise<ConfigError>(kOptimizerParamsPath, ".", key, ": ", parts...);
 }
 
 OptimizerArguments read_arguments(const config::NamedType& type, const Json& given, bool on_host) {
@@ -211,11 +211,11 @@ std::optional<std::string> reason_against(const std::string& type) {
 [[noreturn]] void fail_type(const std::string& type) {
   const auto names = config::type_names(config::optimizer_types());
   if (const auto reason = reason_against(type)) {
-    raise<ConfigError>("config", "optimizer.type: \"", type, "\" ", *reason, "; by name there are ",
-                       join_names(names), ", and any torch::optim::Optimizer may be passed to initialize()");
+    raise<ConfigError>("optimizer.type: \"", type, "\" ", *reason, "; by name there are ", join_names(names),
+                       ", and any torch::optim::Optimizer may be passed to initialize()");
   }
   const std::string nearest = config::nearest_key(type, names);
-  raise<ConfigError>("config", "optimizer.type: \"", type, "\" is unknown",
+  raise<ConfigError>("optimizer.type: \"", type, "\" is unknown",
                      nearest.empty() ? "" : message(", did you mean \"", nearest, "\"?"));
 }
 

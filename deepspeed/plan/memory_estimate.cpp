@@ -191,7 +191,7 @@ std::vector<at::Tensor> frozen_of(const EngineModel& model, const std::vector<Na
 ModelStatesEstimate estimate_model_states(const EngineModel& model, const config::ConfigSource& source,
                                           int world_size, std::optional<at::DeviceType> device) {
   if (world_size < 1) {
-    raise<UsageError>("zero.estimate_model_states", "a world of ", world_size, " ranks, expected 1 or more");
+    raise<UsageError>("a world of ", world_size, " ranks, expected 1 or more");
   }
   const config::DeepSpeedConfig config = config::load_config(source, world_size);
   OptimizerGroups groups = make_param_groups(model, config, {}, nullptr);

@@ -10,26 +10,25 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr const char* kMemoryNeedsWhere = "zero.memory_needs";
 constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
 
 void check_plan(int64_t total_params, const PlannedHardware& hardware, double factor) {
   if (total_params < 0) {
-    raise<UsageError>(kMemoryNeedsWhere, "total_params is ", total_params, ", expected 0 or more");
+    raise<UsageError>("total_params is ", total_params, ", expected 0 or more");
   }
   if (hardware.num_gpus_per_node < 1 || hardware.num_nodes < 1) {
-    raise<UsageError>(kMemoryNeedsWhere, hardware.num_nodes, " nodes of ", hardware.num_gpus_per_node,
+    raise<UsageError>(hardware.num_nodes, " nodes of ", hardware.num_gpus_per_node,
                       " GPUs, expected at least one of each");
   }
   if (!(factor >= 0.0)) {
-    raise<UsageError>(kMemoryNeedsWhere, "additional_buffer_factor is ", factor, ", expected 0 or more");
+    raise<UsageError>("additional_buffer_factor is ", factor, ", expected 0 or more");
   }
 }
 
 void check_largest_layer(int64_t total_params, int64_t largest_layer_params) {
   if (largest_layer_params >= 0 && largest_layer_params <= total_params) return;
-  raise<UsageError>(kMemoryNeedsWhere, "largest_layer_params is ", largest_layer_params,
-                    ", expected 0 to total_params, ", total_params);
+  raise<UsageError>("largest_layer_params is ", largest_layer_params, ", expected 0 to total_params, ",
+                    total_params);
 }
 
 std::string describe_plan(int64_t total_params, const PlannedHardware& hardware) {

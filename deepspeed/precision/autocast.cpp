@@ -110,7 +110,7 @@ at::ScalarType get_autocast_dtype(const at::Tensor& param) {
   const auto dtype = find_autocast_dtype(param);
   if (dtype) return *dtype;
   raise<UsageError>(
-      "precision.autocast", "the parameter of sizes ", param.sizes(),
+      "the parameter of sizes ", param.sizes(),
       " has no autocast dtype; init_autocast_params() gives one to those of the listed modules");
 }
 

@@ -8,18 +8,17 @@ namespace deepspeed::precision {
 namespace {
 
 constexpr double kScaleFactor = 2.0;
-constexpr const char* kLossScalerWhere = "precision.loss_scaler";
 
 }  // namespace
 
 DynamicLossScaler::DynamicLossScaler(const DynamicLossScalerOptions& options) : options_(options) {
   if (!(options.initial_scale > 0) || !(options.min_scale > 0)) {
-    raise<UsageError>(kLossScalerWhere, "initial_scale ", options.initial_scale, " and min_scale ",
-                      options.min_scale, ", expected positive numbers");
+    raise<UsageError>("initial_scale ", options.initial_scale, " and min_scale ", options.min_scale,
+                      ", expected positive numbers");
   }
   if (options.scale_window < 1 || options.hysteresis < 1) {
-    raise<UsageError>(kLossScalerWhere, "scale_window ", options.scale_window, " and hysteresis ",
-                      options.hysteresis, ", expected at least 1");
+    raise<UsageError>("scale_window ", options.scale_window, " and hysteresis ", options.hysteresis,
+                      ", expected at least 1");
   }
   state_.cur_scale = options.initial_scale;
   state_.cur_hysteresis = options.hysteresis;
@@ -36,7 +35,7 @@ void DynamicLossScaler::update(bool overflow) {
     if (options_.hysteresis == 1 || state_.cur_hysteresis == 1) {
       if (is_exhausted()) {
         raise<UsageError>(
-            kLossScalerWhere, "the loss scale is at its minimum, ", options_.min_scale,
+            "the loss scale is at its minimum, ", options_.min_scale,
             ", and the gradients still overflow; look for non-finite losses, or train with bf16");
       }
       state_.cur_scale = std::max(state_.cur_scale / kScaleFactor, options_.min_scale);

@@ -14,8 +14,7 @@ namespace deepspeed::zero {
 
 /// Throws UsageError for a parameter that is undefined.
 inline void register_external_parameter(const torch::nn::Module&, const at::Tensor& parameter) {
-  if (!parameter.defined())
-    raise<UsageError>("zero.register_external_parameter", "got an undefined tensor, expected a parameter");
+  if (!parameter.defined()) raise<UsageError>("got an undefined tensor, expected a parameter");
 }
 inline void unregister_external_parameter(const torch::nn::Module& module, const at::Tensor& parameter) {
   register_external_parameter(module, parameter);

@@ -15,9 +15,7 @@
 #include "deepspeed/zero/storage/holdable_storage.h"
 
 namespace deepspeed::zero {
-namespace {
-constexpr const char* kGatheredWhere = "zero.GatheredParameters";
-}
+namespace {}
 
 GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
                                        std::optional<int> modifier_rank)
@@ -31,7 +29,7 @@ GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
     if (!storage || !seen.insert(storage.get()).second) continue;
     const int ranks = storage->group().size();
     if (modifier_rank && (*modifier_rank < 0 || *modifier_rank >= ranks)) {
-      raise<UsageError>(kGatheredWhere, "modifier_rank ", *modifier_rank, ", expected 0 to ", ranks - 1);
+      raise<UsageError>("modifier_rank ", *modifier_rank, ", expected 0 to ", ranks - 1);
     }
     wanted.push_back(std::move(storage));
     gathered_.push_back({param, at::Tensor()});
@@ -72,7 +70,7 @@ void GatheredParameters::close() {
     throw;
   }
   drop(/*forget_writes=*/false);
-  if (!lost.empty()) raise<UsageError>(kGatheredWhere, lost);
+  if (!lost.empty()) raise<UsageError>(lost);
 }
 
 bool GatheredParameters::is_shared_write() const {
@@ -126,7 +124,7 @@ void GatheredParameters::take_replaced() {
                         fits ? "a modifier_rank, whose values it would get" : "the same type and sizes");
     }
   }
-  if (!problem.empty()) raise<UsageError>(kGatheredWhere, problem);
+  if (!problem.empty()) raise<UsageError>(problem);
 }
 
 void GatheredParameters::drop(bool forget_writes) noexcept {

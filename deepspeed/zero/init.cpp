@@ -16,10 +16,8 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr const char* kInitWhere = "zero.Init";
-
 void refuse(bool is_asked, const char* argument, const char* way_out) {
-  if (is_asked) raise<NotSupportedError>(kInitWhere, argument, " does not exist yet; ", way_out);
+  if (is_asked) raise<NotSupportedError>(argument, " does not exist yet; ", way_out);
 }
 
 void check_arguments(const InitArguments& arguments) {
@@ -30,21 +28,20 @@ void check_arguments(const InitArguments& arguments) {
   refuse(arguments.zero_quantized_nontrainable_weights,
          "zero_quantized_nontrainable_weights: a quantized gather", "leave it out");
   if (arguments.data_parallel_group && arguments.sequence_data_parallel_group) {
-    raise<UsageError>(kInitWhere,
-                      "got both data_parallel_group and sequence_data_parallel_group, its older name; pass "
-                      "the first");
+    raise<UsageError>(
+        "got both data_parallel_group and sequence_data_parallel_group, its older name; pass "
+        "the first");
   }
   if (arguments.max_whole_bytes < 0) {
-    raise<UsageError>(kInitWhere, "max_whole_bytes: got ", arguments.max_whole_bytes, ", expected 0 or more");
+    raise<UsageError>("max_whole_bytes: got ", arguments.max_whole_bytes, ", expected 0 or more");
   }
   const std::string& remote = arguments.remote_device;
   if (remote != "none" && remote != "cpu" && remote != "nvme") {
-    raise<UsageError>(kInitWhere, "remote_device: got \"", remote,
-                      "\", expected \"none\", \"cpu\" or \"nvme\"");
+    raise<UsageError>("remote_device: got \"", remote, "\", expected \"none\", \"cpu\" or \"nvme\"");
   }
   const auto dtype = arguments.dtype.value_or(at::kFloat);
   if (dtype != at::kFloat && dtype != at::kHalf && dtype != at::kBFloat16) {
-    raise<UsageError>(kInitWhere, "dtype: got ", dtype, ", expected Float, Half or BFloat16");
+    raise<UsageError>("dtype: got ", dtype, ", expected Float, Half or BFloat16");
   }
 }
 
@@ -70,9 +67,8 @@ void set_offload(config::DeepSpeedConfig& config, const InitArguments& arguments
   config::OffloadParamConfig& offload = config.zero_optimization.offload_param;
   const std::string& remote = arguments.remote_device;
   if (offload.device != "none" && remote != "none" && offload.device != remote) {
-    raise<UsageError>(kInitWhere, "remote_device: got \"", remote,
-                      "\", and zero_optimization.offload_param.device is \"", offload.device,
-                      "\"; leave one of them out");
+    raise<UsageError>("remote_device: got \"", remote, "\", and zero_optimization.offload_param.device is \"",
+                      offload.device, "\"; leave one of them out");
   }
   if (offload.device == "none") {
     offload.device = remote;
@@ -80,13 +76,12 @@ void set_offload(config::DeepSpeedConfig& config, const InitArguments& arguments
   }
   offload.pin_memory = offload.pin_memory || arguments.pin_memory;
   if (offload.device == "none" && arguments.pin_memory) {
-    raise<UsageError>(kInitWhere,
-                      "pin_memory: got true without a remote_device, expected \"cpu\" or \"nvme\" beside it");
+    raise<UsageError>("pin_memory: got true without a remote_device, expected \"cpu\" or \"nvme\" beside it");
   }
   if (remote == "nvme" && !arguments.config_dict_or_path) {
-    raise<ConfigError>(kInitWhere,
-                       "remote_device: got \"nvme\" without config_dict_or_path, whose "
-                       "zero_optimization.offload_param.nvme_path says where the disk is");
+    raise<ConfigError>(
+        "remote_device: got \"nvme\" without config_dict_or_path, whose "
+        "zero_optimization.offload_param.nvme_path says where the disk is");
   }
   if (remote == "nvme") config::require_consistent(config, num_ranks);
 }
@@ -109,7 +104,7 @@ void Init::start(const InitArguments& arguments) {
     config = config::load_config(*arguments.config_dict_or_path, group.size());
     if (config.zero_optimization.stage != 3) {
       raise<ConfigError>(
-          "config", "zero_optimization.stage: got ", config.zero_optimization.stage,
+          "zero_optimization.stage: got ", config.zero_optimization.stage,
           ", expected 3 where a model is built under zero::Init; pass enabled = false to build "
           "it whole");
     }
@@ -126,13 +121,13 @@ void Init::start(const InitArguments& arguments) {
     return;
   }
   if (arguments.module) {
-    raise<UsageError>(kInitWhere, "module: the model is passed inside of another zero::Init; end that first");
+    raise<UsageError>("module: the model is passed inside of another zero::Init; end that first");
   }
   if (outer->options().dtype != options.dtype || outer->options().home.place != options.home.place ||
       outer->group().global_ranks() != group.global_ranks()) {
-    raise<UsageError>(kInitWhere,
-                      "another zero::Init lives on this thread, with another dtype, remote_device or other "
-                      "ranks; end it first, or pass the same");
+    raise<UsageError>(
+        "another zero::Init lives on this thread, with another dtype, remote_device or other "
+        "ranks; end it first, or pass the same");
   }
 }
 
@@ -148,7 +143,7 @@ void Init::close(const torch::nn::Module& model) { finish(&model); }
 void Init::finish(const torch::nn::Module* model) {
   if (!construction_) return;
   if (!construction_->is_of_this_thread()) {
-    raise<UsageError>(kInitWhere, "it ends on another thread than the one that it was made on");
+    raise<UsageError>("it ends on another thread than the one that it was made on");
   }
   mode_.reset();
   const auto construction = std::exchange(construction_, nullptr);

@@ -13,8 +13,6 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr const char* kMakeWholeWhere = "zero.make_whole";
-
 using Storages = std::vector<std::pair<at::Tensor, std::shared_ptr<PartitionedStorage>>>;
 
 struct OfPool {
@@ -24,7 +22,7 @@ struct OfPool {
 
 void check_can_be_whole(const PartitionedStorage& storage) {
   if (!storage.pool()->is_free()) {
-    raise<UsageError>(kMakeWholeWhere, "parameter '", storage.name(),
+    raise<UsageError>("parameter '", storage.name(),
                       "' has an engine; call its destroy(), which makes its parameters whole, or read them "
                       "inside zero::GatheredParameters");
   }
@@ -39,7 +37,7 @@ std::vector<OfPool> partitioned_among(const std::vector<at::Tensor>& params) {
     const auto record = record_of(param);
     if (!record) continue;
     auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record);
-    if (!storage) raise<UsageError>(kMakeWholeWhere, "a zero::Init builds the model still; end it first");
+    if (!storage) raise<UsageError>("a zero::Init builds the model still; end it first");
     check_can_be_whole(*storage);
     if (!seen.insert(storage.get()).second) continue;
     if (found.empty() || found.back().pool != storage->pool()) found.push_back({storage->pool(), {}});
@@ -54,8 +52,7 @@ void check_memory(const Storages& params) {
     needed += param.is_cpu() ? static_cast<int64_t>(param.nbytes()) : 0;
   const int64_t available = device::available_host_bytes();
   if (needed <= available) return;
-  raise<UsageError>(kMakeWholeWhere, "the whole model takes ", needed, " bytes on every rank, and there are ",
-                    available,
+  raise<UsageError>("the whole model takes ", needed, " bytes on every rank, and there are ", available,
                     "; leave it partitioned: destroy({.keep_partitioned = true}), which evaluates still, and "
                     "initialize() at stage 3 goes on with it");
 }
@@ -76,7 +73,7 @@ void check_unused(const std::vector<at::Tensor>& params) {
 
 void make_whole(const std::vector<at::Tensor>& params) {
   for (const OfPool& of_pool : partitioned_among(params)) {
-    comm::on_all_ranks(of_pool.pool->group(), kMakeWholeWhere, "making room for the whole model",
+    comm::on_all_ranks(of_pool.pool->group(), "making room for the whole model",
                        [&] { check_memory(of_pool.params); });
     of_pool.pool->give_back(of_pool.params);
   }

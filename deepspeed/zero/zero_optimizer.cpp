@@ -51,26 +51,25 @@ std::unique_ptr<GradReducer> ZeroOptimizer::make_reducer() {
 }
 
 void ZeroOptimizer::check_options() const {
-  constexpr const char* kWhere = "zero.optimizer";
   if (store_->partitions_states() && !optimizer_->steps_cut_parameters()) {
-    raise<UsageError>(kWhere, "optimizer ", optimizer_->name(), " needs whole parameters, which ZeRO stage ",
-                      stage(), " cuts; use stage 0");
+    raise<UsageError>("optimizer ", optimizer_->name(), " needs whole parameters, which ZeRO stage ", stage(),
+                      " cuts; use stage 0");
   }
   if (options_.update.sixteen_bit_masters && store_->dtype() == at::kFloat)
-    raise<UsageError>(kWhere, "16-bit masters of a model in fp32; enable fp16 or bf16");
+    raise<UsageError>("16-bit masters of a model in fp32; enable fp16 or bf16");
   if (options_.update.split_masters &&
       (store_->dtype() != at::kBFloat16 || options_.update.sixteen_bit_masters)) {
-    raise<UsageError>(kWhere, "split masters of a model in ", store_->dtype(),
+    raise<UsageError>("split masters of a model in ", store_->dtype(),
                       options_.update.sixteen_bit_masters ? " with 16-bit masters" : "",
                       ", expected one in BFloat16 with fp32 masters");
   }
   if (options_.update.split_masters && !optimizer_->steps_split_masters()) {
-    raise<UsageError>(kWhere, "split masters with optimizer ", optimizer_->name(),
+    raise<UsageError>("split masters with optimizer ", optimizer_->name(),
                       ", expected Adam or AdamW, without amsgrad");
   }
   if (store_->has_doubles() && optimizer_->state_dtype() != at::kFloat) {
     raise<UsageError>(
-        kWhere, "optimizer ", optimizer_->name(), " with states in ", optimizer_->state_dtype(),
+        "optimizer ", optimizer_->name(), " with states in ", optimizer_->state_dtype(),
         " of parameters in Double, whose states are Double; ask for fp32 states, or convert the ",
         "parameters to Float");
   }
@@ -79,11 +78,9 @@ void ZeroOptimizer::check_options() const {
 
 void ZeroOptimizer::check_offload() const {
   if (!options_.update.offload.is_on()) return;
-  constexpr const char* kWhere = "zero.optimizer";
-  if (!store_->partitions_states())
-    raise<UsageError>(kWhere, "offloading at stage 0, expected stage 1, 2 or 3");
+  if (!store_->partitions_states()) raise<UsageError>("offloading at stage 0, expected stage 1, 2 or 3");
   if (options_.update.offload.ratio != 1.0 && !store_->partitions_parameters()) {
-    raise<UsageError>(kWhere, "offloading of a part, ", options_.update.offload.ratio, ", at stage ", stage(),
+    raise<UsageError>("offloading of a part, ", options_.update.offload.ratio, ", at stage ", stage(),
                       ", expected stage 3");
   }
   check_super_offload();
@@ -91,28 +88,26 @@ void ZeroOptimizer::check_offload() const {
 
 void ZeroOptimizer::check_super_offload() const {
   if (!options_.update.offload.super_offload) return;
-  constexpr const char* kWhere = "zero.super_offload";
   if (!store_->partitions_gradients() || options_.update.offload.device != OffloadDevice::kCpu ||
       store_->home() == ParamHome::kDisk) {
-    raise<UsageError>(kWhere, "at stage ", stage(),
+    raise<UsageError>("at stage ", stage(),
                       ", expected stage 2 or 3, with the optimizer offloaded to the CPU and no parameters on "
                       "a disk");
   }
   if (options_.update.gradient_clipping > 0.0) {
-    raise<UsageError>(kWhere, "with clipping to ", options_.update.gradient_clipping,
+    raise<UsageError>("with clipping to ", options_.update.gradient_clipping,
                       ", whose norm is known after backward alone, expected 0");
   }
   if (store_->has_doubles()) {
-    raise<UsageError>(kWhere, "with parameters in Double, expected Float, Half or BFloat16; set ",
+    raise<UsageError>("with parameters in Double, expected Float, Half or BFloat16; set ",
                       "zero_optimization.offload_optimizer.super_offload to false");
   }
   if (!optimizer_->writes_over_gradients()) {
-    raise<UsageError>(kWhere, "with optimizer ", optimizer_->name(),
-                      ", expected Adam or AdamW, without amsgrad");
+    raise<UsageError>("with optimizer ", optimizer_->name(), ", expected Adam or AdamW, without amsgrad");
   }
   if (options_.update.check_overflow &&
       (!optimizer_->takes_steps_back() || options_.update.sixteen_bit_masters)) {
-    raise<UsageError>(kWhere, "with an overflow check, after which a step is taken back, and states of 16 ",
+    raise<UsageError>("with an overflow check, after which a step is taken back, and states of 16 ",
                       "bits, which hold too little for that; set bf16.check_grad_overflow to false");
   }
 }
@@ -161,7 +156,7 @@ std::vector<GroupState> ZeroOptimizer::kept(size_t group) const {
 
 void ZeroOptimizer::on_all_ranks(const char* what, const std::function<void()>& work) const {
   if (!uses_disk() || group_.size() == 1) return work();
-  comm::on_all_ranks(group_, "zero.optimizer", what, work);
+  comm::on_all_ranks(group_, what, work);
 }
 
 bool ZeroOptimizer::uses_disk() const {
@@ -171,7 +166,6 @@ bool ZeroOptimizer::uses_disk() const {
 void ZeroOptimizer::check_no_step_has_begun() const {
   if (!has_begun()) return;
   raise<UsageError>(
-      "zero.super_offload",
       "gradients, masters and states between the backward() at the accumulation boundary, which "
       "has begun the step, and step(): call step() first (or load a checkpoint, where that backward() "
       "failed), or "
@@ -185,8 +179,7 @@ void ZeroOptimizer::check_whole() const {
 
 void ZeroOptimizer::check_undamaged() const {
   if (damage_.empty()) return;
-  raise<UsageError>("zero.optimizer",
-                    "a step was applied in part, so that masters and states are of no use: ", damage_,
+  raise<UsageError>("a step was applied in part, so that masters and states are of no use: ", damage_,
                     "; load a checkpoint");
 }
 
@@ -245,8 +238,8 @@ void ZeroOptimizer::skip_step(int64_t step_number) {
   const std::string cause = describe_non_finite();
   zero_grad();
   if (scaler_->is_exhausted()) {
-    raise<UsageError>("zero.optimizer", "step ", step_number, ": ", cause, ", and the loss scale, ",
-                      loss_scale(), ", is at its minimum; look for non-finite losses, or train with bf16");
+    raise<UsageError>("step ", step_number, ": ", cause, ", and the loss scale, ", loss_scale(),
+                      ", is at its minimum; look for non-finite losses, or train with bf16");
   }
   if (group_.rank() == 0) {
     log::warning("step ", step_number, " is skipped: ", cause, " (loss scale ", loss_scale(), ")");
@@ -286,7 +279,6 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   const c10::NoGradGuard no_grad;
   if (!hooks_) {
     raise<UsageError>(
-        "zero.optimizer",
         "step() of an optimizer whose engine is gone, or was ended by destroy(): the model is no "
         "longer its own; make another engine by initialize()");
   }

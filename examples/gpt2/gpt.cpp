@@ -57,8 +57,7 @@ std::optional<at::Tensor> cache_mask(int64_t length, int64_t past, const at::Dev
 
 void validate(const GptConfig& config) {
   const auto positive = [](const char* name, int64_t value) {
-    if (value < 1)
-      deepspeed::raise<deepspeed::UsageError>("gpt2.config", name, " is ", value, ", expected at least 1");
+    if (value < 1) deepspeed::raise<deepspeed::UsageError>(name, " is ", value, ", expected at least 1");
   };
   positive("vocabulary", config.vocabulary);
   positive("context", config.context);
@@ -66,11 +65,11 @@ void validate(const GptConfig& config) {
   positive("heads", config.heads);
   positive("width", config.width);
   if (config.width % config.heads != 0) {
-    deepspeed::raise<deepspeed::UsageError>("gpt2.config", "width is ", config.width,
-                                            ", expected a multiple of heads (", config.heads, ")");
+    deepspeed::raise<deepspeed::UsageError>("width is ", config.width, ", expected a multiple of heads (",
+                                            config.heads, ")");
   }
   if (!(config.dropout >= 0.0 && config.dropout < 1.0)) {
-    deepspeed::raise<deepspeed::UsageError>("gpt2.config", "dropout is ", config.dropout,
+    deepspeed::raise<deepspeed::UsageError>("dropout is ", config.dropout,
                                             ", expected at least 0 and less than 1");
   }
 }
@@ -155,9 +154,9 @@ void GPT::initialize_weights() {
 at::Tensor GPT::hidden(const at::Tensor& tokens, KeyValueCache* cache) {
   const int64_t past = cache == nullptr ? 0 : cache->length;
   if (tokens.dim() != 2 || tokens.size(1) < 1 || past + tokens.size(1) > config_.context) {
-    deepspeed::raise<deepspeed::UsageError>(
-        "gpt2.forward", "tokens have the shape ", c10::str(tokens.sizes()), " behind ", past,
-        " in the cache, expected (batch, 1 to ", config_.context - past, ")");
+    deepspeed::raise<deepspeed::UsageError>("tokens have the shape ", c10::str(tokens.sizes()), " behind ",
+                                            past, " in the cache, expected (batch, 1 to ",
+                                            config_.context - past, ")");
   }
   if (cache != nullptr) cache->layers.resize(blocks_.size());
   const auto positions = at::arange(past, past + tokens.size(1), tokens.options());  // (T)

@@ -40,7 +40,7 @@ ModelFile from_json(const std::string& text, const std::string& source) {
     validate(model.config);
     return model;
   } catch (const Json::exception& error) {
-    raise<IoError>("gpt2.model_file", source, " does not describe a model: ", error.what());
+    raise<IoError>(source, " does not describe a model: ", error.what());
   }
 }
 
@@ -50,7 +50,7 @@ void write_model_file(const fs::path& folder, const ModelFile& model) {
   const fs::path file = folder / kModelFileName;
   std::ofstream stream(file);
   stream << to_json(model) << '\n';
-  if (!stream.flush()) raise<IoError>("gpt2.model_file", file.string(), " cannot be written");
+  if (!stream.flush()) raise<IoError>(file.string(), " cannot be written");
 }
 
 ModelFile read_model_file(const fs::path& folder) {
@@ -66,19 +66,19 @@ void load_weights(GPT& model, const fs::path& file) {
   for (auto& item : model.named_parameters()) {
     const auto* value = tensors.find(item.key());
     if (value == nullptr) {
-      raise<CheckpointError>("gpt2.load_weights", file.string(), " has no parameter ", item.key());
+      raise<CheckpointError>(file.string(), " has no parameter ", item.key());
     }
     const auto& tensor = value->as_tensor();
     if (tensor.sizes() != item.value().sizes()) {
-      raise<CheckpointError>("gpt2.load_weights", item.key(), " in ", file.string(), " has the shape ",
-                             c10::str(tensor.sizes()), ", expected ", c10::str(item.value().sizes()));
+      raise<CheckpointError>(item.key(), " in ", file.string(), " has the shape ", c10::str(tensor.sizes()),
+                             ", expected ", c10::str(item.value().sizes()));
     }
     item.value().copy_(tensor);
     names.insert(item.key());
   }
   for (const auto& [key, value] : tensors.items()) {
     if (!names.contains(key.as_string())) {
-      raise<CheckpointError>("gpt2.load_weights", file.string(), " has the tensor ", key.as_string(),
+      raise<CheckpointError>(file.string(), " has the tensor ", key.as_string(),
                              ", which this model does not have");
     }
   }

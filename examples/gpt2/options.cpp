@@ -79,9 +79,7 @@ void add_options(CLI::App& app, Options& options) {
 }
 
 void validate(const Options& options) {
-  const auto reject = [](const auto&... parts) {
-    deepspeed::raise<deepspeed::UsageError>("gpt2.options", parts...);
-  };
+  const auto reject = [](const auto&... parts) { deepspeed::raise<deepspeed::UsageError>(parts...); };
   if (!options.fp32_weights.empty()) {
     if (options.save_dir.empty())
       reject("--fp32_weights needs --save_dir, the folder with the run's gpt2.json");

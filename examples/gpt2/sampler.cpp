@@ -35,9 +35,8 @@ at::Tensor choose(const at::Tensor& scores, double temperature, const at::Genera
 
 std::string sample(GPT& model, const Vocabulary& vocabulary, const SampleOptions& options) {
   if (options.num_tokens < 0 || options.temperature < 0.0) {
-    deepspeed::raise<deepspeed::UsageError>("gpt2.sample", "got ", options.num_tokens,
-                                            " tokens at temperature ", options.temperature,
-                                            ", expected neither to be negative");
+    deepspeed::raise<deepspeed::UsageError>("got ", options.num_tokens, " tokens at temperature ",
+                                            options.temperature, ", expected neither to be negative");
   }
   torch::NoGradGuard no_grad;
   const bool was_training = model.is_training();

@@ -25,14 +25,14 @@ constexpr int64_t kHeldOutShare = 10;  // the last one in so many tokens is held
 
 std::string read_text(const fs::path& file) {
   std::error_code error;
-  if (!fs::exists(file, error)) raise<IoError>("gpt2.data", "there is no file ", file.string());
-  if (!fs::is_regular_file(file, error)) raise<IoError>("gpt2.data", file.string(), " is not a file");
+  if (!fs::exists(file, error)) raise<IoError>("there is no file ", file.string());
+  if (!fs::is_regular_file(file, error)) raise<IoError>(file.string(), " is not a file");
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream text;
   text << stream.rdbuf();
   // An empty file sets the fail bit of `text` only.
-  if (!stream) raise<IoError>("gpt2.data", file.string(), " cannot be read");
-  if (text.view().empty()) raise<IoError>("gpt2.data", file.string(), " is empty, expected text to train on");
+  if (!stream) raise<IoError>(file.string(), " cannot be read");
+  if (text.view().empty()) raise<IoError>(file.string(), " is empty, expected text to train on");
   return std::move(text).str();
 }
 
@@ -45,7 +45,7 @@ std::string read_default_text(const fs::path& folder) {
   std::string text;
   for (const auto& file : files) text += read_text(file);
   if (text.empty()) {
-    raise<IoError>("gpt2.data", "there are no texts in ", folder.string(), "; name a text with --data FILE");
+    raise<IoError>("there are no texts in ", folder.string(), "; name a text with --data FILE");
   }
   return text;
 }
@@ -56,11 +56,11 @@ Vocabulary Vocabulary::of(const std::string& text) {
 }
 
 Vocabulary::Vocabulary(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {
-  if (bytes_.empty()) raise<UsageError>("gpt2.vocabulary", "the vocabulary is empty");
+  if (bytes_.empty()) raise<UsageError>("the vocabulary is empty");
   token_of_.fill(-1);
   for (size_t token = 0; token < bytes_.size(); ++token) {
     auto& place = token_of_[bytes_[token]];
-    if (place >= 0) raise<UsageError>("gpt2.vocabulary", "byte ", int{bytes_[token]}, " stands twice");
+    if (place >= 0) raise<UsageError>("byte ", int{bytes_[token]}, " stands twice");
     place = static_cast<int16_t>(token);
   }
 }
@@ -71,8 +71,7 @@ at::Tensor Vocabulary::encode(const std::string& text) const {
   for (const char c : text) {
     const auto byte = static_cast<uint8_t>(c);
     if (token_of_[byte] < 0) {
-      raise<UsageError>("gpt2.vocabulary", "byte ", int{byte},
-                        " does not occur in the text that the model was trained on");
+      raise<UsageError>("byte ", int{byte}, " does not occur in the text that the model was trained on");
     }
     *out++ = token_of_[byte];
   }
@@ -85,7 +84,7 @@ std::string Vocabulary::decode(const at::Tensor& tokens) const {
   std::string text;
   for (int64_t i = 0; i < flat.numel(); ++i) {
     if (token[i] < 0 || token[i] >= size()) {
-      raise<UsageError>("gpt2.vocabulary", "token ", token[i], " is outside 0 to ", size() - 1);
+      raise<UsageError>("token ", token[i], " is outside 0 to ", size() - 1);
     }
     text.push_back(static_cast<char>(bytes_[static_cast<size_t>(token[i])]));
   }
@@ -95,13 +94,12 @@ std::string Vocabulary::decode(const at::Tensor& tokens) const {
 TextWindows::TextWindows(at::Tensor tokens, int64_t context, int64_t stride)
     : tokens_(std::move(tokens)), context_(context), stride_(stride) {
   if (context < 1 || stride < 1) {
-    raise<UsageError>("gpt2.data", "context is ", context, " and stride ", stride, ", expected at least 1");
+    raise<UsageError>("context is ", context, " and stride ", stride, ", expected at least 1");
   }
   // A window needs one token more than it has inputs: the target of its last.
   const int64_t starts = tokens_.numel() - context;
   if (starts < 1) {
-    raise<UsageError>("gpt2.data", "the text has ", tokens_.numel(), " characters, expected at least ",
-                      context + 1);
+    raise<UsageError>("the text has ", tokens_.numel(), " characters, expected at least ", context + 1);
   }
   num_windows_ = (starts + stride - 1) / stride;
 }
@@ -115,7 +113,7 @@ TextData make_text_data(const std::string& text, int64_t context) {
   const auto length = static_cast<int64_t>(text.size());
   const int64_t held_out = length / kHeldOutShare;
   if (held_out <= context) {
-    raise<UsageError>("gpt2.data", "the text has ", length, " characters, expected at least ",
+    raise<UsageError>("the text has ", length, " characters, expected at least ",
                       (context + 1) * kHeldOutShare, " for a context of ", context,
                       " (the last tenth is held out); take a longer text or a smaller --context");
   }

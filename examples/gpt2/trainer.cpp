@@ -69,7 +69,7 @@ class LossLog {
   void write(int64_t step, double loss) {
     if (file_.empty()) return;
     stream_ << step << ' ' << loss << std::endl;
-    if (!stream_) deepspeed::raise<deepspeed::IoError>("gpt2.loss_log", file_, " cannot be written");
+    if (!stream_) deepspeed::raise<deepspeed::IoError>(file_, " cannot be written");
   }
 
  private:
@@ -87,12 +87,12 @@ template <class Engine>
 std::string resume(Engine& engine, const Options& options, const ModelFile& model) {
   const auto loaded = engine.load_checkpoint(options.resume, {.tag = options.resume_tag});
   if (loaded.path.empty()) {
-    deepspeed::raise<deepspeed::CheckpointError>("gpt2.resume", "there is no checkpoint in ", options.resume);
+    deepspeed::raise<deepspeed::CheckpointError>("there is no checkpoint in ", options.resume);
   }
   const auto* trained = loaded.client_state.find(kClientKey);
   if (trained == nullptr || trained->as_string() != to_json(model)) {
     deepspeed::raise<deepspeed::CheckpointError>(
-        "gpt2.resume", loaded.path, " is of another model or another text, expected ", to_json(model));
+        loaded.path, " is of another model or another text, expected ", to_json(model));
   }
   return "resumed from " + loaded.path + " at step " + std::to_string(engine.global_steps());
 }

@@ -89,7 +89,7 @@ bool loads(const std::string& text) {
     return true;
   } catch (const ConfigError& error) {
     const std::string what = error.what();
-    const bool names_place = what.starts_with("[json] config text line ");
+    const bool names_place = what.starts_with("[config] config text line ");
     EXPECT_TRUE(names_place || what.starts_with("[config] ")) << what;
     EXPECT_NE(what.find(": "), std::string::npos) << what;
   }

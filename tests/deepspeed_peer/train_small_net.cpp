@@ -36,7 +36,7 @@ deepspeed::Json train(const Options& options) {
   const auto engine =
       std::get<0>(initialize(model, {.config = options.config, .model_parameters = groups, .world = world}));
   if (!options.load.empty() && engine->load_checkpoint(options.load).path.empty())
-    raise<CheckpointError>("train_small_net", "nothing was loaded from ", options.load);
+    raise<CheckpointError>("nothing was loaded from ", options.load);
   if (!options.resave.empty()) engine->save_checkpoint(options.resave);
   const deepspeed::testing::FormulaData data{world.size(), options.micro_batch, options.context,
                                              options.vocabulary};

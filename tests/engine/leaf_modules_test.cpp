@@ -231,12 +231,12 @@ TEST(LeafModuleMarks, AreSetFoundAndTakenAway) {
               }),
               AllOf(HasSubstr("no module of class"), HasSubstr("'Block', 'Xperts'")));
   EXPECT_ERROR(UsageError, set_z3_leaf_modules_by_name(model, {}), "the model has no module of name none");
-  EXPECT_ERROR(UsageError, get_z3_leaf_modules(nullptr), "[leaf_modules] the model is null");
+  EXPECT_ERROR(UsageError, get_z3_leaf_modules(nullptr), "[engine.leaf_modules] the model is null");
   const torch::nn::Module& module = *model;
   zero::register_external_parameter(module, model->first->weight);
   zero::unregister_external_parameter(module, model->first->weight);
   EXPECT_ERROR(UsageError, zero::register_external_parameter(module, at::Tensor()),
-               "[zero.register_external_parameter] got an undefined tensor");
+               "[zero.external_parameters] got an undefined tensor");
 }
 
 TEST(LeafModuleMarks, HoldForInitialize) {

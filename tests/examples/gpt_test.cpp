@@ -154,10 +154,10 @@ TEST(Gpt, RejectsWrongSizesByName) {
   };
   auto config = small_config();
   config.heads = 3;
-  EXPECT_EQ(message_of(config), "[gpt2.config] width is 16, expected a multiple of heads (3)");
+  EXPECT_EQ(message_of(config), "[gpt2.gpt] width is 16, expected a multiple of heads (3)");
   config = small_config();
   config.layers = 0;
-  EXPECT_EQ(message_of(config), "[gpt2.config] layers is 0, expected at least 1");
+  EXPECT_EQ(message_of(config), "[gpt2.gpt] layers is 0, expected at least 1");
   config = small_config();
   config.dropout = 1.0;
   EXPECT_NE(message_of(config).find("dropout is 1"), std::string::npos);

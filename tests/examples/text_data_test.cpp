@@ -76,7 +76,7 @@ TEST(ReadText, NamesTheFileThatIsMissingOrEmpty) {
   const TemporaryFolder folder;
   const auto missing = folder.path() / "missing.txt";
   EXPECT_EQ(error_of<deepspeed::IoError>([&] { read_text(missing); }),
-            "[gpt2.data] there is no file " + missing.string());
+            "[gpt2.text_data] there is no file " + missing.string());
   const auto empty = folder.write("empty.txt", "");
   EXPECT_NE(error_of<deepspeed::IoError>([&] { read_text(empty); }).find("is empty"), std::string::npos);
   EXPECT_NE(error_of<deepspeed::IoError>([&] { read_text(folder.path()); }).find("is not a file"),

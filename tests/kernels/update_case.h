@@ -13,8 +13,6 @@
 
 namespace deepspeed::kernels {
 
-inline constexpr const char* kWhere = "test";
-
 // One of each rule, with every constant at work.
 inline std::vector<UpdateRule> rules() {
   SgdRule sgd;
@@ -76,15 +74,14 @@ inline Arrays make(const UpdateRule& rule, int64_t numel, at::ScalarType gradien
 inline void run(const UpdateRule& rule, const Arrays& a) {
   switch (a.states.size()) {
     case 0:
-      return update(kWhere, {a.master, a.gradient, a.low_precision, {}}, rule);
+      return update({a.master, a.gradient, a.low_precision, {}}, rule);
     case 1:
-      return update(kWhere, {a.master, a.gradient, a.low_precision, {{"s0", a.states[0]}}}, rule);
+      return update({a.master, a.gradient, a.low_precision, {{"s0", a.states[0]}}}, rule);
     case 2:
-      return update(
-          kWhere, {a.master, a.gradient, a.low_precision, {{"s0", a.states[0]}, {"s1", a.states[1]}}}, rule);
+      return update({a.master, a.gradient, a.low_precision, {{"s0", a.states[0]}, {"s1", a.states[1]}}},
+                    rule);
     default:
-      return update(kWhere,
-                    {a.master,
+      return update({a.master,
                      a.gradient,
                      a.low_precision,
                      {{"s0", a.states[0]}, {"s1", a.states[1]}, {"s2", a.states[2]}}},

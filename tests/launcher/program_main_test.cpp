@@ -67,9 +67,11 @@ TEST(ProgramMain, TellsAFaultOfTheArgumentsFromAnother) {
     return status;
   };
   EXPECT_EQ(status_of([] {}, ""), 0);
-  EXPECT_EQ(status_of([] { raise<UsageError>("where", "no such size"); }, "program: [where] no such size\n"),
+  EXPECT_EQ(status_of([] { raise<UsageError>("no such size"); },
+                      "program: [launcher.program_main_test] no such size\n"),
             2);
-  EXPECT_EQ(status_of([] { raise<IoError>("where", "disk full"); }, "program: [where] disk full\n"), 1);
+  EXPECT_EQ(
+      status_of([] { raise<IoError>("disk full"); }, "program: [launcher.program_main_test] disk full\n"), 1);
   EXPECT_EQ(status_of([] { throw std::runtime_error("else"); }, "program: else\n"), 1);
 }
 

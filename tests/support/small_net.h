@@ -40,7 +40,7 @@ struct SmallNetVariant {
     if (name == "frozen") return {true, false, false};
     if (name == "shared") return {false, true, false};
     if (name == "groups") return {false, false, true};
-    raise<UsageError>("small_net", "there is no variant '", name, "'");
+    raise<UsageError>("there is no variant '", name, "'");
   }
 };
 

@@ -13,7 +13,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kDeferredWhere = "checkpoint.deferred_archive";
 constexpr int64_t kConvertedBytes = 4 * 1024 * 1024;  // read at a time where another dtype is wanted
 constexpr uint64_t kVerifiedBytes = 4 * 1024 * 1024;  // read at a time where nothing is kept
 
@@ -25,8 +24,7 @@ DeferredArchive::DeferredArchive(std::filesystem::path path, std::optional<FileS
   const auto load = [&](const std::string& key, int64_t num_bytes) {
     const std::string name = "data/" + key;
     if (zip_.size(name) != uint64_t(num_bytes)) {
-      raise<CheckpointError>(kDeferredWhere, "the storage ", key, " has ", zip_.size(name),
-                             " bytes, expected ", num_bytes);
+      raise<CheckpointError>("the storage ", key, " has ", zip_.size(name), " bytes, expected ", num_bytes);
     }
     const auto [found, is_new] = storages.try_emplace(key);
     if (!is_new) return found->second;
@@ -45,16 +43,16 @@ DeferredArchive::DeferredArchive(std::filesystem::path path, std::optional<FileS
     check_byte_order(zip_);
     value_ = unpickle(zip_.read_text("data.pkl"), load);
   } catch (const CheckpointError& error) {
-    raise<CheckpointError>(kDeferredWhere, "cannot read ", zip_.path(), ": ", error.what());
+    raise<CheckpointError>("cannot read ", zip_.path(), ": ", error.what());
   } catch (const c10::Error& error) {  // torch's own refusal, of memory for instance
-    raise<CheckpointError>(kDeferredWhere, "cannot read ", zip_.path(), ": ", error.what_without_backtrace());
+    raise<CheckpointError>("cannot read ", zip_.path(), ": ", error.what_without_backtrace());
   }
 }
 
 const std::string& DeferredArchive::record_of(const at::Tensor& tensor) const {
   const auto record = records_.find(tensor.storage().unsafeGetStorageImpl());
   if (record == records_.end())
-    raise<UsageError>(kDeferredWhere, "a tensor that is not of ", zip_.path(), " cannot be read from it");
+    raise<UsageError>("a tensor that is not of ", zip_.path(), " cannot be read from it");
   return record->second;
 }
 
@@ -69,9 +67,8 @@ void DeferredArchive::read(const at::Tensor& tensor, const Interval& elements,
                            const at::Tensor& destination) const {
   if (!tensor.is_contiguous() || elements.begin < 0 || elements.end > tensor.numel() ||
       destination.numel() != elements.numel()) {
-    raise<CheckpointError>(kDeferredWhere, zip_.path(), ": the elements ", elements.begin, " to ",
-                           elements.end, " of a tensor of ", tensor.numel(), " cannot be read into ",
-                           destination.numel());
+    raise<CheckpointError>(zip_.path(), ": the elements ", elements.begin, " to ", elements.end,
+                           " of a tensor of ", tensor.numel(), " cannot be read into ", destination.numel());
   }
   if (!tensor.is_meta()) {
     destination.copy_(tensor.view({-1}).narrow(0, elements.begin, elements.numel()));

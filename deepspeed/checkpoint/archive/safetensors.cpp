@@ -10,15 +10,13 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kSafetensorsWhere = "checkpoint.safetensors";
-
 std::string header_of(const NamedTensors& tensors) {
   Json header = {{"__metadata__", {{"format", "pt"}}}};
   uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
     const auto* type = std::ranges::find(kSafetensorsTypes, tensor.scalar_type(), &SafetensorsType::type);
     if (type == kSafetensorsTypes.end()) {
-      raise<UsageError>(kSafetensorsWhere, "'", name, "' has the dtype ", at::toString(tensor.scalar_type()),
+      raise<UsageError>("'", name, "' has the dtype ", at::toString(tensor.scalar_type()),
                         ", which safetensors cannot hold; convert it, or write a file of torch");
     }
     const uint64_t end = offset + tensor.nbytes();

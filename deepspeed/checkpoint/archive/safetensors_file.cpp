@@ -15,7 +15,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kSafetensorsFileWhere = "checkpoint.safetensors";
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own bound
 constexpr size_t kMaxSafetensorsDims = 64;
 // A JSON with keys in a tree: the project's own compares a key with all before it, and a header has many.
@@ -36,7 +35,7 @@ SafetensorsEntry parse_safetensors_entry(const std::string& name, const HeaderJs
   const auto* type =
       std::ranges::find(kSafetensorsTypes, std::string_view(type_name), &SafetensorsType::name);
   if (type == kSafetensorsTypes.end())
-    raise<CheckpointError>(kSafetensorsFileWhere, "'", name, "' has the unknown dtype ", type_name);
+    raise<CheckpointError>("'", name, "' has the unknown dtype ", type_name);
   SafetensorsEntry entry{name, type->type, json.at("shape").get<std::vector<int64_t>>(),
                          json.at("data_offsets").at(0).get<uint64_t>(),
                          json.at("data_offsets").at(1).get<uint64_t>()};
@@ -50,8 +49,7 @@ SafetensorsEntry parse_safetensors_entry(const std::string& name, const HeaderJs
         possible && size >= 0 && !__builtin_mul_overflow(num_bytes, std::max<int64_t>(size, 1), &num_bytes);
   }
   if (!possible || uint64_t(is_empty ? 0 : num_bytes) != entry.end - entry.begin) {
-    raise<CheckpointError>(kSafetensorsFileWhere, "the sizes and offsets of '", name,
-                           "' do not fit together or the file");
+    raise<CheckpointError>("the sizes and offsets of '", name, "' do not fit together or the file");
   }
   return entry;
 }
@@ -69,14 +67,13 @@ std::vector<SafetensorsEntry> parse_safetensors_header(const std::string& text, 
   uint64_t end = 0;
   for (const SafetensorsEntry& entry : entries) {
     if (entry.begin != end) {
-      raise<CheckpointError>(kSafetensorsFileWhere, "the data of '", entry.name, "' begins at byte ",
-                             entry.begin, ", expected ", end, ", where that before it ends");
+      raise<CheckpointError>("the data of '", entry.name, "' begins at byte ", entry.begin, ", expected ",
+                             end, ", where that before it ends");
     }
     end = entry.end;
   }
   if (end != data_bytes) {
-    raise<CheckpointError>(kSafetensorsFileWhere, "there are ", data_bytes,
-                           " bytes of data, the header describes ", end);
+    raise<CheckpointError>("there are ", data_bytes, " bytes of data, the header describes ", end);
   }
   return entries;
 }
@@ -88,10 +85,9 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path, std::optional<FileS
   try {
     read_header();
   } catch (const HeaderJson::exception& error) {
-    raise<CheckpointError>(kSafetensorsFileWhere, "cannot read ", file_.path(),
-                           ": its header is altered: ", error.what());
+    raise<CheckpointError>("cannot read ", file_.path(), ": its header is altered: ", error.what());
   } catch (const CheckpointError& error) {
-    raise<CheckpointError>(kSafetensorsFileWhere, "cannot read ", file_.path(), ": ", error.what());
+    raise<CheckpointError>("cannot read ", file_.path(), ": ", error.what());
   }
 }
 
@@ -100,7 +96,7 @@ void SafetensorsFile::read_header() {
   if (file_.size() >= sizeof(header_bytes)) file_.read(0, &header_bytes, sizeof(header_bytes));
   if (header_bytes == 0 || header_bytes > kMaxHeaderBytes ||
       header_bytes > file_.size() - sizeof(header_bytes)) {
-    raise<CheckpointError>(kSafetensorsFileWhere, "the header is torn");
+    raise<CheckpointError>("the header is torn");
   }
   std::string text(header_bytes, '\0');
   file_.read(sizeof(header_bytes), text.data(), header_bytes);
@@ -115,8 +111,7 @@ void SafetensorsFile::read_header() {
 
 at::Tensor SafetensorsFile::load(const std::string& name) const {
   const auto position = positions_.find(name);
-  if (position == positions_.end())
-    raise<UsageError>(kSafetensorsFileWhere, path(), " has no tensor '", name, "'");
+  if (position == positions_.end()) raise<UsageError>(path(), " has no tensor '", name, "'");
   const at::Tensor& described = tensors_[position->second].tensor;
   at::Tensor tensor = at::empty(described.sizes(), described.options().device(at::kCPU));
   if (tensor.numel() > 0) file_.read(offsets_[position->second], tensor.mutable_data_ptr(), tensor.nbytes());

@@ -18,8 +18,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kTorchArchiveWhere = "checkpoint.torch_archive";
-
 void write_records(AtomicFile& file, const ArchiveContent& content) {
   ZipWriter zip("archive", [&](const void* data, size_t size) { return file.write(data, size); });
   zip.add("data.pkl", content.pickled.data(), content.pickled.size());
@@ -46,8 +44,7 @@ class StorageCache {
   at::Storage load(const std::string& key, int64_t num_bytes) {
     const std::string name = "data/" + key;
     if (zip_.size(name) != uint64_t(num_bytes)) {
-      raise<CheckpointError>(kTorchArchiveWhere, "the storage ", key, " has ", zip_.size(name),
-                             " bytes, expected ", num_bytes);
+      raise<CheckpointError>("the storage ", key, " has ", zip_.size(name), " bytes, expected ", num_bytes);
     }
     const auto [found, is_new] = storages_.try_emplace(key);
     if (is_new) found->second = read(name, num_bytes);
@@ -109,9 +106,9 @@ Value read_torch_archive(const std::filesystem::path& path, const ReadOptions& o
     const std::string pickled = zip.read_text("data.pkl");
     return unpickle(pickled, [&](const std::string& key, int64_t size) { return storages.load(key, size); });
   } catch (const CheckpointError& error) {
-    raise<CheckpointError>(kTorchArchiveWhere, "cannot read ", path, ": ", error.what());
+    raise<CheckpointError>("cannot read ", path, ": ", error.what());
   } catch (const c10::Error& error) {  // torch's own refusal, of memory for instance
-    raise<CheckpointError>(kTorchArchiveWhere, "cannot read ", path, ": ", error.what_without_backtrace());
+    raise<CheckpointError>("cannot read ", path, ": ", error.what_without_backtrace());
   }
 }
 

@@ -17,7 +17,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kZipReaderWhere = "checkpoint.zip_reader";
 constexpr uint32_t kLocalSignature = 0x04034b50;
 constexpr uint32_t kEntrySignature = 0x02014b50;
 constexpr uint32_t kEndSignature = 0x06054b50;
@@ -65,19 +64,17 @@ ZipReader::Directory ZipReader::find_directory() const {
     return {field<uint64_t>(end64, 48), field<uint64_t>(end64, 40), field<uint64_t>(end64, 32)};
   }
   raise<CheckpointError>(
-      kZipReaderWhere, path(),
-      " is not a whole zip archive of torch.save (it is torn, or was written by torch < 1.6)");
+      path(), " is not a whole zip archive of torch.save (it is torn, or was written by torch < 1.6)");
 }
 
 ZipReader::Record ZipReader::parse_entry(const std::string& directory, size_t& cursor) const {
   const auto need = [&](uint64_t size) {
-    if (size > directory.size() - cursor)
-      raise<CheckpointError>(kZipReaderWhere, path(), " has a torn directory");
+    if (size > directory.size() - cursor) raise<CheckpointError>(path(), " has a torn directory");
   };
   need(kEntrySize);
   const char* entry = directory.data() + cursor;
   if (field<uint32_t>(entry, 0) != kEntrySignature) {
-    raise<CheckpointError>(kZipReaderWhere, path(), " has an altered directory");
+    raise<CheckpointError>(path(), " has an altered directory");
   }
   const uint64_t name_size = field<uint16_t>(entry, 28);
   const uint64_t extra_size = field<uint16_t>(entry, 30);
@@ -101,12 +98,11 @@ ZipReader::Record ZipReader::parse_entry(const std::string& directory, size_t& c
     at += 4 + part_size;
   }
   if (field<uint16_t>(entry, 10) != 0 || stored_size != record.size) {
-    raise<CheckpointError>(kZipReaderWhere, path(), ": the record '", record.full_name,
+    raise<CheckpointError>(path(), ": the record '", record.full_name,
                            "' is compressed, expected the plain records of torch.save");
   }
   if (record.size > file_.size() || record.header_offset > file_.size()) {
-    raise<CheckpointError>(kZipReaderWhere, path(), ": the record '", record.full_name,
-                           "' is larger than the file");
+    raise<CheckpointError>(path(), ": the record '", record.full_name, "' is larger than the file");
   }
   cursor += entry_size;
   return record;
@@ -114,8 +110,7 @@ ZipReader::Record ZipReader::parse_entry(const std::string& directory, size_t& c
 
 void ZipReader::read_directory() {
   const Directory directory = find_directory();
-  if (directory.size > file_.size())
-    raise<CheckpointError>(kZipReaderWhere, path(), " has an altered directory");
+  if (directory.size > file_.size()) raise<CheckpointError>(path(), " has an altered directory");
   std::string bytes(directory.size, '\0');
   file_.read(directory.offset, bytes.data(), bytes.size());
   size_t cursor = 0;
@@ -123,19 +118,18 @@ void ZipReader::read_directory() {
   for (uint64_t index = 0; index < directory.num_entries; ++index) {
     Record record = parse_entry(bytes, cursor);
     total_size += record.size;  // each is at most the file's size, so this stops before it could overflow
-    if (total_size > file_.size())
-      raise<CheckpointError>(kZipReaderWhere, path(), " has records that overlap");
+    if (total_size > file_.size()) raise<CheckpointError>(path(), " has records that overlap");
     const size_t slash = record.full_name.find('/');
     std::string name = slash == std::string::npos ? record.full_name : record.full_name.substr(slash + 1);
     if (!records_.emplace(std::move(name), std::move(record)).second) {
-      raise<CheckpointError>(kZipReaderWhere, path(), " has two records of one name");
+      raise<CheckpointError>(path(), " has two records of one name");
     }
   }
 }
 
 const ZipReader::Record& ZipReader::find(const std::string& name) const {
   const auto found = records_.find(name);
-  if (found == records_.end()) raise<CheckpointError>(kZipReaderWhere, path(), " has no record '", name, "'");
+  if (found == records_.end()) raise<CheckpointError>(path(), " has no record '", name, "'");
   return found->second;
 }
 
@@ -145,8 +139,7 @@ uint64_t ZipReader::data_offset(const Record& record) const {
   file_.read(record.header_offset, header, kLocalSize);
   const uint64_t name_size = field<uint16_t>(header, 26);
   if (field<uint32_t>(header, 0) != kLocalSignature || name_size != record.full_name.size()) {
-    raise<CheckpointError>(kZipReaderWhere, path(), ": the header of the record '", record.full_name,
-                           "' is altered");
+    raise<CheckpointError>(path(), ": the header of the record '", record.full_name, "' is altered");
   }
   record.data_offset = record.header_offset + kLocalSize + name_size + field<uint16_t>(header, 28);
   return record.data_offset;
@@ -154,7 +147,7 @@ uint64_t ZipReader::data_offset(const Record& record) const {
 
 void ZipReader::compare(const Record& record, uint32_t crc) const {
   if (crc == record.crc) return;
-  raise<CheckpointError>(kZipReaderWhere, path(), ": the bytes of the record '", record.full_name,
+  raise<CheckpointError>(path(), ": the bytes of the record '", record.full_name,
                          "' do not match their checksum; the file is altered or torn");
 }
 
@@ -177,7 +170,7 @@ void ZipReader::read(const std::string& name, void* destination) const {
 void ZipReader::read_part(const std::string& name, uint64_t offset, void* destination, uint64_t size) const {
   const Record& record = find(name);
   if (offset > record.size || size > record.size - offset) {
-    raise<CheckpointError>(kZipReaderWhere, path(), ": the record '", name, "' has ", record.size,
+    raise<CheckpointError>(path(), ": the record '", name, "' has ", record.size,
                            " bytes, expected those from ", offset, " to ", offset + size);
   }
   file_.read(data_offset(record) + offset, destination, size);

@@ -98,8 +98,7 @@ void ZipWriter::add(const std::string& name, uint64_t size,
     position_ += piece_size;
   });
   if (position_ - begin != size)
-    raise<CheckpointError>("checkpoint.zip_writer", "the record '", name, "' of ", size, " bytes came with ",
-                           position_ - begin);
+    raise<CheckpointError>("the record '", name, "' of ", size, " bytes came with ", position_ - begin);
   FieldWriter behind;
   behind.u32(0x08074b50).u32(entry.crc);
   write(is_large ? behind.u64(size).u64(size).bytes : behind.u32(size).u32(size).bytes);

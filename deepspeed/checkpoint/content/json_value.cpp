@@ -7,8 +7,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kJsonValueWhere = "checkpoint.json_value";
-
 Json array_of(const std::vector<Value>& items) {
   Json array = Json::array();
   for (const Value& item : items) array.push_back(json_of_value(item));
@@ -69,7 +67,7 @@ Json json_of_value(const Value& value) {
     if (at::isIntegralType(tensor->scalar_type(), /*includeBool=*/false)) return value.as_int();
     return value.as_double();
   }
-  raise<CheckpointError>(kJsonValueWhere, "a ", value.kind(), " cannot be read as JSON");
+  raise<CheckpointError>("a ", value.kind(), " cannot be read as JSON");
 }
 
 }  // namespace deepspeed::checkpoint

@@ -32,8 +32,7 @@ Value build_loss_scaler(const LossScalerStates& states) {
 LossScalerStates parse_loss_scaler(const Value& value) {
   const auto* object = value.get_if<Object>();
   if (object == nullptr || object->state == nullptr || object->module != kModule) {
-    raise<CheckpointError>("checkpoint.loss_scaler_states", "the loss scaler is a ", value.kind(),
-                           ", expected an object of ", kModule);
+    raise<CheckpointError>("the loss scaler is a ", value.kind(), ", expected an object of ", kModule);
   }
   const Dict& members = object->state->as_dict();
   LossScalerStates states;

@@ -16,8 +16,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kModelStatesWhere = "checkpoint.model_states";
-
 constexpr auto kOwnKeys = std::to_array<std::string_view>({"module",
                                                            "buffer_names",
                                                            "optimizer",
@@ -124,7 +122,7 @@ Value build_model_states(const ModelStates& states) {
   for (const auto& [key, value] : states.client_state.items()) {
     const auto* name = key.get_if<std::string>();
     if (name != nullptr && std::ranges::find(kOwnKeys, *name) != kOwnKeys.end()) {
-      raise<UsageError>(kModelStatesWhere, "client_state has the key '", *name,
+      raise<UsageError>("client_state has the key '", *name,
                         "', which the checkpoint itself uses; give it another name");
     }
     dict.set(key, value);

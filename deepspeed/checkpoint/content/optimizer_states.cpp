@@ -15,7 +15,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kOptimizerStatesWhere = "checkpoint.optimizer_states";
 // The keys that only files of stage 3 have.
 constexpr const char* kShardedPartitions = "fp32_flat_groups";
 constexpr const char* kShardedBaseState = "optimizer_state_dict";
@@ -72,8 +71,7 @@ void parse_fragments(const Value& value, PartitionStates& group) {
   for (const auto& [name, address] : value.as_dict().items()) {
     const auto* object = address.get_if<Object>();
     if (object == nullptr || object->state == nullptr) {
-      raise<CheckpointError>(kOptimizerStatesWhere, "the fragment of '", name.as_string(), "' is a ",
-                             address.kind());
+      raise<CheckpointError>("the fragment of '", name.as_string(), "' is a ", address.kind());
     }
     const Dict& members = object->state->as_dict();
     group.fragments.emplace_back(name.as_string(),
@@ -83,9 +81,9 @@ void parse_fragments(const Value& value, PartitionStates& group) {
 
 void parse_base_state(const Value& value, std::vector<PartitionStates>& groups) {
   if (value.get_if<Dict>() == nullptr) {
-    raise<NotSupportedError>(kOptimizerStatesWhere,
-                             "the file was written with elastic_checkpoint, which is not supported; save it "
-                             "without that option");
+    raise<NotSupportedError>(
+        "the file was written with elastic_checkpoint, which is not supported; save it "
+        "without that option");
   }
   const Dict& state = value.as_dict().at("state").as_dict();
   const std::vector<Value>& param_groups = value.as_dict().at("param_groups").as_sequence();
@@ -103,8 +101,7 @@ void parse_base_state(const Value& value, std::vector<PartitionStates>& groups) 
     }
   }
   if (partitions != groups.size()) {
-    raise<CheckpointError>(kOptimizerStatesWhere, "param_groups of ", partitions, " partitions, expected ",
-                           groups.size());
+    raise<CheckpointError>("param_groups of ", partitions, " partitions, expected ", groups.size());
   }
   for (size_t index = 0; index < groups.size(); ++index) {
     const Value* slice = state.find(int64_t(index));
@@ -122,15 +119,12 @@ void parse_base_state(const Value& value, std::vector<PartitionStates>& groups) 
 int parse_stage(const Dict& states) {
   const Value* stage = states.find("zero_stage");
   if (stage == nullptr) {
-    raise<CheckpointError>(kOptimizerStatesWhere,
-                           "the key 'zero_stage' is missing: not a file of ZeRO stage 1, 2 or 3");
+    raise<CheckpointError>("the key 'zero_stage' is missing: not a file of ZeRO stage 1, 2 or 3");
   }
   const auto* object = stage->get_if<Object>();
-  if (object != nullptr && object->arguments.size() != 1)
-    raise<CheckpointError>(kOptimizerStatesWhere, "'zero_stage' has no value");
+  if (object != nullptr && object->arguments.size() != 1) raise<CheckpointError>("'zero_stage' has no value");
   const int64_t number = object != nullptr ? object->arguments[0].as_int() : stage->as_int();
-  if (number < 1 || number > 3)
-    raise<CheckpointError>(kOptimizerStatesWhere, "'zero_stage' is ", number, ", expected 1 to 3");
+  if (number < 1 || number > 3) raise<CheckpointError>("'zero_stage' is ", number, ", expected 1 to 3");
   return int(number);
 }
 
@@ -139,8 +133,7 @@ std::vector<int64_t> numbers_of(const Value& value, size_t num_groups, const cha
   if (value.get_if<List>() == nullptr) return std::vector<int64_t>(num_groups, value.as_int());
   std::vector<int64_t> numbers = value.as_size();
   if (numbers.size() != num_groups) {
-    raise<CheckpointError>(kOptimizerStatesWhere, "'", key, "' has ", numbers.size(), " entries, expected ",
-                           num_groups);
+    raise<CheckpointError>("'", key, "' has ", numbers.size(), " entries, expected ", num_groups);
   }
   return numbers;
 }
@@ -208,7 +201,7 @@ ZeroOptimizerStates parse_partitions(const Value& value) {
   for (size_t index = 0; index < partitions.size(); ++index) {
     const at::Tensor& fp32 = partitions[index].as_tensor();
     if (fp32.dim() != 1 || counts[index] < 1) {
-      raise<CheckpointError>(kOptimizerStatesWhere, "group ", index, " has a partition of ", fp32.dim(),
+      raise<CheckpointError>("group ", index, " has a partition of ", fp32.dim(),
                              " dimensions and a partition_count of ", counts[index],
                              ", expected 1 and at least 1");
     }
@@ -235,8 +228,7 @@ ZeroOptimizerStates parse_optimizer_states(const Value& value) {
   if (const Value* mappings = zero.find("param_slice_mappings");
       mappings != nullptr && !mappings->is_none()) {
     const std::vector<Value>& groups = mappings->as_sequence();
-    if (groups.size() != num_groups)
-      raise<CheckpointError>(kOptimizerStatesWhere, "'param_slice_mappings' misses groups");
+    if (groups.size() != num_groups) raise<CheckpointError>("'param_slice_mappings' misses groups");
     for (size_t index = 0; index < num_groups; ++index) parse_fragments(groups[index], states.groups[index]);
   }
   parse_base_state(zero.at(states.zero_stage == 3 ? kShardedBaseState : "base_optimizer_state"),

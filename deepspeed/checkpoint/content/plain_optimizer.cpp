@@ -151,7 +151,7 @@ PlainOptimizerStates parse_plain_optimizer(const Value& value) {
   const char* key = by_parameter ? kMasters : kFlatMasters;
   const auto& masters = dict.at(key).as_sequence();
   if (masters.size() != states.groups.size()) {
-    raise<CheckpointError>("checkpoint", key, " has ", masters.size(), " entries, expected one for each of ",
+    raise<CheckpointError>(key, " has ", masters.size(), " entries, expected one for each of ",
                            states.groups.size(), " parameter groups");
   }
   if (by_parameter) {

@@ -17,7 +17,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kFp32WriterWhere = "checkpoint.zero_to_fp32";
 using std::filesystem::path;
 
 /// Fills shards in order; a tensor that shares another's data goes where that one is.
@@ -88,8 +87,7 @@ uint64_t parse_shard_size(const std::string& text) {
   uint64_t bytes = 0;
   if (end == 0 || end > 18 || found == kUnits.end() ||
       __builtin_mul_overflow(std::stoull(text.substr(0, end)), found->second, &bytes) || bytes == 0) {
-    raise<UsageError>(kFp32WriterWhere, "max_shard_size is '", text,
-                      "', expected a size like 5GB, 200MiB or 1000000");
+    raise<UsageError>("max_shard_size is '", text, "', expected a size like 5GB, 200MiB or 1000000");
   }
   return bytes;
 }
@@ -98,8 +96,7 @@ std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, co
                                                              const ConvertOptions& options) {
   const uint64_t max_bytes = parse_shard_size(options.max_shard_size);
   if (is_name_beside_tags(output.filename().string())) {
-    raise<UsageError>(kFp32WriterWhere, "the output ", output,
-                      " has the name of a file of checkpoints; choose another");
+    raise<UsageError>("the output ", output, " has the name of a file of checkpoints; choose another");
   }
   const Fp32Source source(dir, chosen_tag(dir, options.tag), options.exclude_frozen_parameters);
   const NamedTensors& weights = source.weights();

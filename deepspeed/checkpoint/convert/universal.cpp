@@ -36,7 +36,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kUniversalWhere = "checkpoint.universal";
 using std::filesystem::path;
 
 /// Makes the path absolute and without a slash at its end, so that it has a name and a parent.
@@ -56,8 +55,8 @@ std::vector<UniversalMarks> marks_of_all(const UniversalSource& source, bool str
   for (const std::string& pattern : patterns.unused()) {
     const std::string text =
         message("the pattern '", pattern, "' of universal_checkpoint_info fits no parameter");
-    if (strict) raise<CheckpointError>(kUniversalWhere, text, "; without strict this is a warning");
-    log::warning("[", kUniversalWhere, "] ", text);
+    if (strict) raise<CheckpointError>(text, "; without strict this is a warning");
+    log::warning(located(text));
   }
   return marks;
 }
@@ -143,7 +142,7 @@ class UniversalWriter {
 void convert_to_universal(const path& input_folder, const path& output_folder,
                           const UniversalOptions& options) {
   if (options.num_workers < 1)
-    raise<UsageError>(kUniversalWhere, "num_workers is ", options.num_workers, ", expected at least 1");
+    raise<UsageError>("num_workers is ", options.num_workers, ", expected at least 1");
   const path input = plain_folder(input_folder), output = plain_folder(output_folder);
   const path dir = output.parent_path();
   const std::string tag = output.filename();

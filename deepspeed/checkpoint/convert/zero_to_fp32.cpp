@@ -11,8 +11,7 @@ namespace deepspeed::checkpoint {
 std::string chosen_tag(const std::filesystem::path& dir, const std::optional<std::string>& tag) {
   if (tag) return *tag;
   if (const auto latest = read_latest(dir)) return *latest;
-  raise<CheckpointError>("checkpoint.zero_to_fp32", "there is no file ", latest_path(dir),
-                         "; name the tag to read");
+  raise<CheckpointError>("there is no file ", latest_path(dir), "; name the tag to read");
 }
 
 NamedTensors get_fp32_state_dict_from_zero_checkpoint(const std::filesystem::path& dir,

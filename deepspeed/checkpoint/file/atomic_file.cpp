@@ -15,8 +15,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kAtomicFileWhere = "checkpoint.atomic_file";
-
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
@@ -25,13 +23,11 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 
 void sync_folder(const std::filesystem::path& folder) {
   const int handle = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (handle < 0)
-    raise<IoError>(kAtomicFileWhere, "cannot open the folder ", folder, ": ", std::strerror(errno));
+  if (handle < 0) raise<IoError>("cannot open the folder ", folder, ": ", std::strerror(errno));
   const bool synced = ::fsync(handle) == 0 || errno == EINVAL;  // EINVAL: a file system without such a call
   const int error = errno;
   ::close(handle);
-  if (!synced)
-    raise<IoError>(kAtomicFileWhere, "cannot fsync the folder ", folder, ": ", std::strerror(error));
+  if (!synced) raise<IoError>("cannot fsync the folder ", folder, ": ", std::strerror(error));
 }
 
 void make_folders(const std::filesystem::path& folder) {
@@ -40,7 +36,7 @@ void make_folders(const std::filesystem::path& folder) {
   make_folders(folder.parent_path());
   const int error = ::mkdir(folder.c_str(), 0777) == 0 ? 0 : errno;
   if (error != 0 && !std::filesystem::is_directory(folder, unknown))
-    raise<IoError>(kAtomicFileWhere, "the folder ", folder, " cannot be made: ", std::strerror(error));
+    raise<IoError>("the folder ", folder, " cannot be made: ", std::strerror(error));
   sync_folder(folder_of(folder));
 }
 
@@ -64,7 +60,7 @@ void AtomicFile::fail(const char* action, int error) const {
     room = message("; it needs ", needed_bytes_, " bytes, ",
                    unknown ? std::string("too few") : message(space.available), " are free");
   }
-  raise<IoError>(kAtomicFileWhere, "cannot ", action, " ", path_, ": ", std::strerror(error), room);
+  raise<IoError>("cannot ", action, " ", path_, ": ", std::strerror(error), room);
 }
 
 void AtomicFile::reserve(uint64_t bytes) {

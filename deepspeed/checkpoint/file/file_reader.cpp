@@ -17,7 +17,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kFileReaderWhere = "checkpoint.file_reader";
 constexpr uint64_t kPieceBytes = 4 * kSumChunkBytes;  // stays in the cache between the read and the checksum
 
 }  // namespace
@@ -25,14 +24,14 @@ constexpr uint64_t kPieceBytes = 4 * kSumChunkBytes;  // stays in the cache betw
 FileReader::FileReader(std::filesystem::path path, std::optional<FileSums> sums)
     : path_(std::move(path)), sums_(std::move(sums)) {
   file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file_ < 0) raise<IoError>(kFileReaderWhere, "cannot open ", path_, ": ", std::strerror(errno));
+  if (file_ < 0) raise<IoError>("cannot open ", path_, ": ", std::strerror(errno));
   struct stat status {};
   const bool is_file = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
   size_ = is_file ? uint64_t(status.st_size) : 0;
   if (is_file && (!sums_ || sums_->size == size_)) return;
   ::close(file_);
-  if (!is_file) raise<IoError>(kFileReaderWhere, path_, " is not a regular file");
-  raise<CheckpointError>(kFileReaderWhere, path_, " has ", size_, " bytes, expected ", sums_->size,
+  if (!is_file) raise<IoError>(path_, " is not a regular file");
+  raise<CheckpointError>(path_, " has ", size_, " bytes, expected ", sums_->size,
                          ": it is torn or was replaced");
 }
 
@@ -67,8 +66,8 @@ void FileReader::read_plainly(uint64_t offset, char* destination, uint64_t size)
   while (size > 0) {
     const ssize_t count = ::pread(file_, destination, std::min<uint64_t>(size, 1u << 30), off_t(offset));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) raise<IoError>(kFileReaderWhere, "cannot read ", path_, ": ", std::strerror(errno));
-    if (count == 0) raise<CheckpointError>(kFileReaderWhere, path_, " became shorter while it was read");
+    if (count < 0) raise<IoError>("cannot read ", path_, ": ", std::strerror(errno));
+    if (count == 0) raise<CheckpointError>(path_, " became shorter while it was read");
     destination += count;
     offset += uint64_t(count);
     size -= uint64_t(count);
@@ -77,8 +76,8 @@ void FileReader::read_plainly(uint64_t offset, char* destination, uint64_t size)
 
 void FileReader::verify(uint64_t chunk, const char* bytes, uint64_t size) const {
   if (crc32(0, bytes, size) == sums_->crcs[chunk]) return;
-  raise<CheckpointError>(kFileReaderWhere, path_, " is altered: its bytes from ", chunk * kSumChunkBytes,
-                         " to ", chunk * kSumChunkBytes + size, " do not match their checksum");
+  raise<CheckpointError>(path_, " is altered: its bytes from ", chunk * kSumChunkBytes, " to ",
+                         chunk * kSumChunkBytes + size, " do not match their checksum");
 }
 
 const std::string& FileReader::edge_chunk(uint64_t chunk) const {
@@ -94,7 +93,7 @@ const std::string& FileReader::edge_chunk(uint64_t chunk) const {
 
 void FileReader::read(uint64_t offset, void* destination, uint64_t size) const {
   if (offset > size_ || size > size_ - offset) {
-    raise<CheckpointError>(kFileReaderWhere, path_, " is torn: it refers to bytes behind its end");
+    raise<CheckpointError>(path_, " is torn: it refers to bytes behind its end");
   }
   auto* target = static_cast<char*>(destination);
   if (!sums_) return read_plainly(offset, target, size);

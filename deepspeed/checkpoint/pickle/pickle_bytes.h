@@ -18,8 +18,7 @@ class PickleBytes {
   size_t position() const { return position_; }
 
   std::string_view take(uint64_t size) {
-    if (size > bytes_.size() - position_)
-      raise<CheckpointError>("checkpoint.pickle_bytes", "the pickle is torn at byte ", position_);
+    if (size > bytes_.size() - position_) raise<CheckpointError>("the pickle is torn at byte ", position_);
     const std::string_view part = bytes_.substr(position_, size);
     position_ += size;
     return part;
@@ -33,16 +32,14 @@ class PickleBytes {
   }
   std::string line() {
     const size_t end = bytes_.find('\n', position_);
-    if (end == std::string_view::npos)
-      raise<CheckpointError>("checkpoint.pickle_bytes", "the pickle is torn in a name");
+    if (end == std::string_view::npos) raise<CheckpointError>("the pickle is torn in a name");
     std::string text(take(end - position_));
     take(1);
     return text;
   }
   /// An integer of `size` bytes, two's complement.
   int64_t long_number(uint64_t size) {
-    if (size > 8)
-      raise<CheckpointError>("checkpoint.pickle_bytes", "an integer of ", size, " bytes, expected at most 8");
+    if (size > 8) raise<CheckpointError>("an integer of ", size, " bytes, expected at most 8");
     const std::string_view part = take(size);
     uint64_t value = 0;
     for (size_t index = 0; index < part.size(); ++index)

@@ -19,12 +19,10 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kPickleCallsWhere = "checkpoint.pickle_calls";
 using Kind = PickleNode::Kind;
 
 [[noreturn]] void raise_arguments(const PickleNode& callable) {
-  raise<CheckpointError>(kPickleCallsWhere, "'", callable.module, ".", callable.name,
-                         "' has arguments of an unknown form");
+  raise<CheckpointError>("'", callable.module, ".", callable.name, "' has arguments of an unknown form");
 }
 
 constexpr auto kCalls = std::to_array<std::pair<std::string_view, std::string_view>>({
@@ -55,7 +53,7 @@ std::vector<int64_t> dims_of(const PickleGraph& graph, uint32_t index) {
   const PickleNode& node = graph.at(index);
   if (node.kind == Kind::kLeaf) return node.leaf.as_size();
   if (node.kind != Kind::kTuple && node.kind != Kind::kList) {
-    raise<CheckpointError>(kPickleCallsWhere, "a tensor's sizes are not a tuple");
+    raise<CheckpointError>("a tensor's sizes are not a tuple");
   }
   std::vector<int64_t> dims;
   for (const uint32_t item : node.items) dims.push_back(graph.at(item).leaf.as_int());
@@ -101,8 +99,7 @@ std::vector<uint8_t> latin1_bytes(const std::string& text) {
     } else if ((lead == 0xC2 || lead == 0xC3) && at + 1 < text.size()) {
       bytes.push_back(uint8_t((lead << 6) | (uint8_t(text[++at]) & 0x3F)));
     } else {
-      raise<CheckpointError>(kPickleCallsWhere,
-                             "a text that should hold Latin-1 bytes holds other characters");
+      raise<CheckpointError>("a text that should hold Latin-1 bytes holds other characters");
     }
   }
   return bytes;
@@ -132,7 +129,7 @@ uint32_t add_global(PickleGraph& graph, std::string module, std::string name) {
     if (const auto type = dtype_of_name(name)) return graph.add_leaf(DType{*type});
   }
   if (!is_call(module, name) && !is_known_class(module, name)) {
-    raise<CheckpointError>(kPickleCallsWhere, "the file asks for '", module, ".", name,
+    raise<CheckpointError>("the file asks for '", module, ".", name,
                            "', which is not among the names that a checkpoint may hold; nothing was run");
   }
   return graph.add({.kind = Kind::kGlobal, .module = std::move(module), .name = std::move(name)});
@@ -142,7 +139,7 @@ uint32_t build_call(PickleGraph& graph, uint32_t callable_index, uint32_t argume
   // These are copies, since adding a node moves the others.
   const PickleNode callable = graph.at(callable_index);
   if (callable.kind != Kind::kGlobal || graph.at(arguments).kind != Kind::kTuple) {
-    raise<CheckpointError>(kPickleCallsWhere, "a call that is not a known name with a tuple of arguments");
+    raise<CheckpointError>("a call that is not a known name with a tuple of arguments");
   }
   const std::vector<uint32_t> items = graph.at(arguments).items;
   if (callable.name == "OrderedDict") {
@@ -171,8 +168,7 @@ void set_state(PickleGraph& graph, uint32_t object, uint32_t state) {
   PickleNode& node = graph.at(object);
   // A reader has no use for the attributes of a state_dict itself (its _metadata: module versions).
   if (node.kind == Kind::kOrderedDict) return;
-  if (node.kind != Kind::kObject)
-    raise<CheckpointError>(kPickleCallsWhere, "a value that is no object is given a state");
+  if (node.kind != Kind::kObject) raise<CheckpointError>("a value that is no object is given a state");
   node.state = state;
 }
 
@@ -180,16 +176,15 @@ uint32_t build_storage(PickleGraph& graph, uint32_t persistent_id, const Storage
   const PickleNode id = graph.at(persistent_id);
   if (id.kind != Kind::kTuple || id.items.size() != 5 ||
       graph.at(id.items[0]).leaf.as_string() != "storage" || graph.at(id.items[1]).kind != Kind::kGlobal) {
-    raise<CheckpointError>(kPickleCallsWhere, "a persistent id that is not a storage");
+    raise<CheckpointError>("a persistent id that is not a storage");
   }
   const std::string& name = graph.at(id.items[1]).name;
   const auto type = dtype_of_storage_class(name);
-  if (!type && name != "UntypedStorage")
-    raise<CheckpointError>(kPickleCallsWhere, "'", name, "' is not a storage");
+  if (!type && name != "UntypedStorage") raise<CheckpointError>("'", name, "' is not a storage");
   const int64_t numel = graph.at(id.items[4]).leaf.as_int();
   const int64_t item_size = type ? int64_t(c10::elementSize(*type)) : 1;
   if (numel < 0 || numel > std::numeric_limits<int64_t>::max() / item_size) {
-    raise<CheckpointError>(kPickleCallsWhere, "a storage of ", numel, " elements");
+    raise<CheckpointError>("a storage of ", numel, " elements");
   }
   at::Storage storage = load(graph.at(id.items[2]).leaf.as_string(), numel * item_size);
   return graph.add({.kind = Kind::kStorage,

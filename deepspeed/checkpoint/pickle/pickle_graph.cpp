@@ -9,8 +9,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kPickleGraphWhere = "checkpoint.pickle_graph";
-
 uint64_t cost_of(const PickleNode& node) {
   uint64_t bytes = sizeof(Value);
   if (const auto* text = node.leaf.get_if<std::string>()) bytes += text->size();
@@ -26,15 +24,13 @@ std::string key_text(const Value& key) {
   if (const auto* number = key.get_if<double>()) return message("float ", *number);
   if (const auto* flag = key.get_if<bool>()) return message("bool ", *flag);
   if (key.is_none()) return "None";
-  raise<CheckpointError>(kPickleGraphWhere, "a dict has a ", key.kind(),
-                         " as a key; texts, numbers, bool and None are read");
+  raise<CheckpointError>("a dict has a ", key.kind(), " as a key; texts, numbers, bool and None are read");
 }
 
 }  // namespace
 
 uint32_t PickleGraph::add(PickleNode node) {
-  if (nodes_.size() >= std::numeric_limits<uint32_t>::max())
-    raise<CheckpointError>(kPickleGraphWhere, "too many objects");
+  if (nodes_.size() >= std::numeric_limits<uint32_t>::max()) raise<CheckpointError>("too many objects");
   nodes_.push_back(std::move(node));
   return uint32_t(nodes_.size() - 1);
 }
@@ -70,13 +66,11 @@ Value PickleGraph::build(uint32_t index, Budget& budget) const {
   const PickleNode& node = at(index);
   const uint64_t cost = cost_of(node);
   if (cost > budget.bytes) {
-    raise<CheckpointError>(kPickleGraphWhere,
-                           "the pickle repeats its content endlessly, or far beyond its own size");
+    raise<CheckpointError>("the pickle repeats its content endlessly, or far beyond its own size");
   }
   budget.bytes -= cost;
   if (++budget.depth > kMaxPickleDepth) {
-    raise<CheckpointError>(kPickleGraphWhere, "the pickle is nested deeper than ", kMaxPickleDepth,
-                           " levels");
+    raise<CheckpointError>("the pickle is nested deeper than ", kMaxPickleDepth, " levels");
   }
   Value value;
   switch (node.kind) {
@@ -103,10 +97,10 @@ Value PickleGraph::build(uint32_t index, Budget& budget) const {
       break;
     }
     case PickleNode::Kind::kGlobal:
-      raise<CheckpointError>(kPickleGraphWhere, "the class '", node.module, ".", node.name,
+      raise<CheckpointError>("the class '", node.module, ".", node.name,
                              "' stands where a value is expected");
     case PickleNode::Kind::kStorage:
-      raise<CheckpointError>(kPickleGraphWhere, "a bare storage stands where a value is expected");
+      raise<CheckpointError>("a bare storage stands where a value is expected");
   }
   --budget.depth;
   return value;

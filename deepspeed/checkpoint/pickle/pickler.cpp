@@ -17,8 +17,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kPicklerWhere = "checkpoint.pickler";
-
 /// Whether every character starts and continues as UTF-8 demands; Python refuses a pickle with any other
 /// text.
 bool is_utf8(const std::string& text) {
@@ -61,7 +59,7 @@ class Pickler {
 
   void write(const Value& value) {
     if (++depth_ > kMaxPickleDepth) {
-      raise<UsageError>(kPicklerWhere, "the value is nested deeper than ", kMaxPickleDepth, " levels");
+      raise<UsageError>("the value is nested deeper than ", kMaxPickleDepth, " levels");
     }
     std::visit([this](const auto& content) { put(content); }, value.data());
     --depth_;
@@ -92,10 +90,8 @@ class Pickler {
   }
   void put(const std::string& text) {
     if (recall("text " + text)) return;
-    if (!is_utf8(text))
-      raise<UsageError>(kPicklerWhere, "a text is not UTF-8; use Value::bytes for raw bytes");
-    if (text.size() > std::numeric_limits<uint32_t>::max())
-      raise<UsageError>(kPicklerWhere, "a text exceeds 4 GiB");
+    if (!is_utf8(text)) raise<UsageError>("a text is not UTF-8; use Value::bytes for raw bytes");
+    if (text.size() > std::numeric_limits<uint32_t>::max()) raise<UsageError>("a text exceeds 4 GiB");
     op(Op::kBinUnicode);
     little_endian(uint32_t(text.size()));
     out_ += text;
@@ -157,8 +153,7 @@ class Pickler {
   }
   void put(const DType& dtype) {
     const std::string_view name = dtype_name(dtype.type);
-    if (name.empty())
-      raise<UsageError>(kPicklerWhere, "a file cannot hold the dtype ", at::toString(dtype.type));
+    if (name.empty()) raise<UsageError>("a file cannot hold the dtype ", at::toString(dtype.type));
     global("torch", std::string(name));
   }
   void put(const Object& object) {

@@ -17,8 +17,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kStoragePlanWhere = "checkpoint.storage_plan";
-
 class Collector {
  public:
   std::vector<at::Tensor> tensors;
@@ -54,17 +52,13 @@ class Collector {
 };
 
 void check(const at::Tensor& tensor, bool deferred) {
-  if (!tensor.defined())
-    raise<UsageError>(kStoragePlanWhere, "an undefined tensor cannot be saved; leave it out");
+  if (!tensor.defined()) raise<UsageError>("an undefined tensor cannot be saved; leave it out");
   if (tensor.is_meta() && !deferred)
-    raise<UsageError>(kStoragePlanWhere,
-                      "a tensor on the meta device has no data to save; give it values first");
+    raise<UsageError>("a tensor on the meta device has no data to save; give it values first");
   if (tensor.layout() != at::kStrided)
-    raise<UsageError>(kStoragePlanWhere,
-                      "only dense tensors can be saved, got a sparse one; save its to_dense()");
+    raise<UsageError>("only dense tensors can be saved, got a sparse one; save its to_dense()");
   if (dtype_name(tensor.scalar_type()).empty()) {
-    raise<UsageError>(kStoragePlanWhere, "tensors of dtype ", at::toString(tensor.scalar_type()),
-                      " cannot be saved");
+    raise<UsageError>("tensors of dtype ", at::toString(tensor.scalar_type()), " cannot be saved");
   }
 }
 

@@ -7,12 +7,11 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kTensorViewWhere = "checkpoint.tensor_view";
 constexpr size_t kMaxDims = 64;
 constexpr int64_t kMaxRepeatedNumel = int64_t{1} << 31;
 
 [[noreturn]] void raise_outside() {
-  raise<CheckpointError>(kTensorViewWhere, "a tensor reaches beyond its storage, or has impossible sizes");
+  raise<CheckpointError>("a tensor reaches beyond its storage, or has impossible sizes");
 }
 
 }  // namespace

@@ -18,7 +18,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kUnpicklerWhere = "checkpoint.unpickler";
 using Kind = PickleNode::Kind;
 using Indices = std::vector<uint32_t>;
 
@@ -31,8 +30,7 @@ class Unpickler {
       const auto op = Op(bytes_.number<uint8_t>());
       if (op == Op::kStop) break;
       if (!read_number(op) && !read_text(op) && !read_container(op) && !read_fill(op) && !read_machine(op)) {
-        raise<CheckpointError>(kUnpicklerWhere, "an unknown operation (", int(op), ") at byte ",
-                               bytes_.position() - 1);
+        raise<CheckpointError>("an unknown operation (", int(op), ") at byte ", bytes_.position() - 1);
       }
     }
     // A generous bound for honest files, which repeat at most a few small containers.
@@ -45,8 +43,7 @@ class Unpickler {
   void push_leaf(Value value) { push(graph_.add_leaf(std::move(value))); }
   void require(size_t count) const {
     const size_t floor = marks_.empty() ? 0 : marks_.back();
-    if (stack_.size() - floor < count)
-      raise<CheckpointError>(kUnpicklerWhere, "the pickle takes more than it has put");
+    if (stack_.size() - floor < count) raise<CheckpointError>("the pickle takes more than it has put");
   }
   uint32_t pop() {
     require(1);
@@ -65,7 +62,7 @@ class Unpickler {
     return items;
   }
   Indices pop_to_mark() {
-    if (marks_.empty()) raise<CheckpointError>(kUnpicklerWhere, "the pickle closes what it has not opened");
+    if (marks_.empty()) raise<CheckpointError>("the pickle closes what it has not opened");
     Indices items(stack_.begin() + int64_t(marks_.back()), stack_.end());
     stack_.resize(marks_.back());
     marks_.pop_back();
@@ -203,11 +200,11 @@ class Unpickler {
   void fill(Kind kind, const Indices& items) {
     PickleNode& target = graph_.at(top());
     const bool fits = target.kind == kind || (kind == Kind::kDict && target.kind == Kind::kOrderedDict);
-    if (!fits) raise<CheckpointError>(kUnpicklerWhere, "the pickle fills a container of another kind");
+    if (!fits) raise<CheckpointError>("the pickle fills a container of another kind");
     target.items.insert(target.items.end(), items.begin(), items.end());
   }
   static Indices pairs(Indices items) {
-    if (items.size() % 2 != 0) raise<CheckpointError>(kUnpicklerWhere, "a dict has a key without a value");
+    if (items.size() % 2 != 0) raise<CheckpointError>("a dict has a key without a value");
     return items;
   }
 
@@ -283,13 +280,12 @@ class Unpickler {
   void read_protocol() {
     const int protocol = bytes_.number<uint8_t>();
     if (protocol < 2 || protocol > 5) {
-      raise<CheckpointError>(kUnpicklerWhere, "pickle protocol ", protocol, ", expected 2 to 5");
+      raise<CheckpointError>("pickle protocol ", protocol, ", expected 2 to 5");
     }
   }
   void recall(uint32_t number) {
     const auto found = memo_.find(number);
-    if (found == memo_.end())
-      raise<CheckpointError>(kUnpicklerWhere, "the pickle refers to what it has not stored");
+    if (found == memo_.end()) raise<CheckpointError>("the pickle refers to what it has not stored");
     push(found->second);
   }
 

@@ -18,10 +18,8 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kValueWhere = "checkpoint.value";
-
 [[noreturn]] void raise_kind(const char* expected, const Value& value) {
-  raise<CheckpointError>(kValueWhere, "a ", expected, " was expected, got a ", value.kind());
+  raise<CheckpointError>("a ", expected, " was expected, got a ", value.kind());
 }
 
 bool is_scalar_tensor(const at::Tensor& tensor) {
@@ -106,7 +104,7 @@ const Value* Dict::find(int64_t key) const { return find_key(key); }
 
 const Value& Dict::at(const std::string& key) const {
   const Value* value = find(key);
-  if (value == nullptr) raise<CheckpointError>(kValueWhere, "the key '", key, "' is missing");
+  if (value == nullptr) raise<CheckpointError>("the key '", key, "' is missing");
   return *value;
 }
 

@@ -23,7 +23,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kFp32SourceWhere = "checkpoint.zero_to_fp32";
 constexpr int64_t kPieceNumel = 1 << 20;
 using std::filesystem::path;
 
@@ -33,8 +32,7 @@ auto parse_file(const DeferredArchive& file, Function parse) {
   try {
     return parse(file.value());
   } catch (const CheckpointError& error) {
-    raise<CheckpointError>(kFp32SourceWhere, file.path(),
-                           " is not a file of this kind of checkpoint: ", error.what());
+    raise<CheckpointError>(file.path(), " is not a file of this kind of checkpoint: ", error.what());
   }
 }
 
@@ -46,7 +44,7 @@ int64_t checked_numel(const std::string& name, const std::vector<int64_t>& sizes
   int64_t numel = 1;
   for (const int64_t size : sizes) {
     if (size < 0 || __builtin_mul_overflow(numel, size, &numel))
-      raise<CheckpointError>(kFp32SourceWhere, "'", name, "' has an impossible shape");
+      raise<CheckpointError>("'", name, "' has an impossible shape");
   }
   return numel;
 }
@@ -63,8 +61,7 @@ Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_fro
     return;
   }
   if (ranks_.empty()) {
-    raise<CheckpointError>(kFp32SourceWhere, "the file ", optim_states_path(dir, tag, 0),
-                           " (or that of bf16) is missing");
+    raise<CheckpointError>("the file ", optim_states_path(dir, tag, 0), " (or that of bf16) is missing");
   }
   const auto module = by_name(states_.module);
   for (const std::string& name : states_.buffer_names) {
@@ -79,7 +76,7 @@ Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_fro
   }
   if (!exclude_frozen_parameters) add_frozen();
   if (states_.param_shapes->size() != ranks_[0].groups.size()) {
-    raise<CheckpointError>(kFp32SourceWhere, "the model file has ", states_.param_shapes->size(),
+    raise<CheckpointError>("the model file has ", states_.param_shapes->size(),
                            " parameter groups, the optimizer files have ", ranks_[0].groups.size());
   }
   for (size_t group = 0; group < ranks_[0].groups.size(); ++group) add_group(group);
@@ -94,20 +91,18 @@ void Fp32Source::open_partitions(const path& dir, const std::string& tag) {
     files_.push_back(open_archive(files[rank].path, manifest_));
     ranks_.push_back(parse_file(*files_.back(), parse_partitions));
     if (ranks_[rank].groups.size() != ranks_[0].groups.size()) {
-      raise<CheckpointError>(kFp32SourceWhere, files[rank].path, " has ", ranks_[rank].groups.size(),
-                             " groups, expected ", ranks_[0].groups.size());
+      raise<CheckpointError>(files[rank].path, " has ", ranks_[rank].groups.size(), " groups, expected ",
+                             ranks_[0].groups.size());
     }
   }
   for (size_t group = 0; !ranks_.empty() && group < ranks_[0].groups.size(); ++group)
     world_size = std::max(world_size, ranks_[0].groups[group].partition_count);
   if (int64_t(ranks_.size()) < world_size) {
-    raise<CheckpointError>(kFp32SourceWhere, "the file ",
-                           optim_states_path(dir, tag, int(ranks_.size()), 0, files[0].bf16),
+    raise<CheckpointError>("the file ", optim_states_path(dir, tag, int(ranks_.size()), 0, files[0].bf16),
                            " is missing: the checkpoint is of ", world_size, " ranks");
   }
   if (int64_t(ranks_.size()) > world_size) {
-    raise<CheckpointError>(kFp32SourceWhere, "there are optimizer files of ", ranks_.size(),
-                           " ranks, expected ", world_size);
+    raise<CheckpointError>("there are optimizer files of ", ranks_.size(), " ranks, expected ", world_size);
   }
 }
 
@@ -146,11 +141,11 @@ void Fp32Source::add_frozen() {
   for (const auto& [name, sizes] : *states_.frozen_param_shapes) {
     const auto fragment = fragments.find(name);
     if (fragment == fragments.end()) {
-      raise<CheckpointError>(kFp32SourceWhere, "the frozen parameter '", name, "' has a shape, but no data");
+      raise<CheckpointError>("the frozen parameter '", name, "' has a shape, but no data");
     }
     if (fragment->second.sizes() != at::IntArrayRef(sizes)) {
-      raise<CheckpointError>(kFp32SourceWhere, "'", name, "' has the shape ", fragment->second.sizes(),
-                             ", expected ", at::IntArrayRef(sizes));
+      raise<CheckpointError>("'", name, "' has the shape ", fragment->second.sizes(), ", expected ",
+                             at::IntArrayRef(sizes));
     }
     add_of_module(name, fragment->second);
   }
@@ -186,8 +181,7 @@ void Fp32Source::add_sharded_frozen(const path& dir, const std::string& tag) {
       if (elements.empty()) continue;
       const auto fragment = fragments[rank].find(name);
       if (fragment == fragments[rank].end() || fragment->second.numel() < elements.numel()) {
-        raise<CheckpointError>(kFp32SourceWhere, model_files_[rank]->path(), " lacks data of the frozen '",
-                               name, "'");
+        raise<CheckpointError>(model_files_[rank]->path(), " lacks data of the frozen '", name, "'");
       }
       parts.push_back({model_files_[rank].get(), fragment->second, {0, elements.numel()}});
     }
@@ -246,8 +240,8 @@ void Fp32Source::add_group(size_t group) {
   for (const auto& [name, sizes] : (*states_.param_shapes)[group]) {
     const int64_t numel = checked_numel(name, sizes);
     if (numel > flat - offset) {
-      raise<CheckpointError>(kFp32SourceWhere, "group ", group, " has ", flat, " elements, too few for '",
-                             name, "', which starts at ", offset, " and has ", numel);
+      raise<CheckpointError>("group ", group, " has ", flat, " elements, too few for '", name,
+                             "', which starts at ", offset, " and has ", numel);
     }
     add(name, sizes, parts_of_group(group, {offset, offset + numel}));
     offset += numel;
@@ -256,14 +250,14 @@ void Fp32Source::add_group(size_t group) {
   const int64_t alignment = 2 * int64_t(ranks_.size());
   const auto aligned = [&](int64_t numel) { return (numel + alignment - 1) / alignment; };
   if (aligned(offset) != aligned(flat)) {
-    raise<CheckpointError>(kFp32SourceWhere, "the parameters of group ", group, " have ", offset,
+    raise<CheckpointError>("the parameters of group ", group, " have ", offset,
                            " elements, the optimizer files hold ", flat);
   }
 }
 
 const Fp32Source::Parts& Fp32Source::parts_of(const at::Tensor& weight) const {
   const auto parts = parts_.find(weight.storage().unsafeGetStorageImpl());
-  if (parts == parts_.end()) raise<UsageError>(kFp32SourceWhere, "a tensor that is not of this checkpoint");
+  if (parts == parts_.end()) raise<UsageError>("a tensor that is not of this checkpoint");
   return parts->second;
 }
 

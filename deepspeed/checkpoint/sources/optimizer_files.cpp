@@ -19,8 +19,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kOptimizerFilesWhere = "checkpoint";
-
 int64_t numel_of(const std::vector<int64_t>& sizes) {
   int64_t numel = 1;
   for (const int64_t size : sizes) numel *= size;
@@ -52,13 +50,13 @@ std::vector<std::pair<std::string, FragmentAddress>> fragments_in(const NamedSha
 template <class Failure>
 void require_groups(size_t found, size_t expected, const std::filesystem::path& file, const char* of) {
   if (found == expected) return;
-  raise<Failure>(kOptimizerFilesWhere, file, " has ", found, " parameter groups, ", of, " ", expected);
+  raise<Failure>(file, " has ", found, " parameter groups, ", of, " ", expected);
 }
 
 void require_rank_count(int64_t partition_count, int64_t num_ranks, const std::filesystem::path& file) {
   if (partition_count == num_ranks) return;
-  raise<CheckpointError>(kOptimizerFilesWhere, file.parent_path(), " has the optimizer files of ", num_ranks,
-                         " ranks, expected ", partition_count);
+  raise<CheckpointError>(file.parent_path(), " has the optimizer files of ", num_ranks, " ranks, expected ",
+                         partition_count);
 }
 
 /// Notes where the parameters of a group lie in each rank's partition. `ranks`: the contents of `files`.
@@ -73,15 +71,14 @@ void place_parameters(const NamedShapes& shapes, size_t index, const std::vector
     PartitionStates& group = ranks[rank].groups[index];
     require_rank_count(group.partition_count, num_ranks, files[rank].path);
     if (size_on(rank) != size) {
-      raise<CheckpointError>(kOptimizerFilesWhere, files[rank].path, " has ", size_on(rank),
-                             " elements of parameter group ", index, " with padding, the file of rank 0 ",
-                             size);
+      raise<CheckpointError>(files[rank].path, " has ", size_on(rank), " elements of parameter group ", index,
+                             " with padding, the file of rank 0 ", size);
     }
     group.fragments = fragments_in(shapes, {rank * size, rank * size + group.fp32.numel()});
   }
   // At the end lies padding, less than one unit of DeepSpeed's alignment.
   if (size * num_ranks >= numel && size * num_ranks - numel < 2 * num_ranks) return;
-  raise<CheckpointError>(kOptimizerFilesWhere, "parameter group ", index, " has ", numel,
+  raise<CheckpointError>("parameter group ", index, " has ", numel,
                          " elements in the model file, the optimizer files of ", files[0].path.parent_path(),
                          " hold ", size * num_ranks, " with padding");
 }
@@ -128,7 +125,7 @@ OptimizerFiles OptimizerFiles::of_partitions(const std::filesystem::path& dir, c
   const std::vector<OptimStatesFile> files = find_optim_states(dir, tag);
   require_each_rank(files, dir, tag);
   if (!shapes || files.empty()) {
-    raise<CheckpointError>(kOptimizerFilesWhere, dir / tag,
+    raise<CheckpointError>(dir / tag,
                            files.empty() ? " has no optimizer files"
                                          : " has no 'param_shapes' in its model file, which say what the "
                                            "optimizer files hold",
@@ -161,9 +158,8 @@ void OptimizerFiles::require_whole(const std::vector<NamedShapes>& shapes,
   for (const NamedShapes& group : shapes) {
     for (const auto& [name, sizes] : group) {
       if (numel(name, kMasterState) == numel_of(sizes)) continue;
-      raise<CheckpointError>(kOptimizerFilesWhere, "the optimizer files of ", folder, " hold ",
-                             numel(name, kMasterState), " elements of '", name,
-                             "', the model file says that it has ", numel_of(sizes));
+      raise<CheckpointError>("the optimizer files of ", folder, " hold ", numel(name, kMasterState),
+                             " elements of '", name, "', the model file says that it has ", numel_of(sizes));
     }
   }
 }
@@ -220,8 +216,8 @@ void OptimizerFiles::add_plain_group(size_t index, const DeferredArchive& file, 
   const bool is_flat = group.fp32_flat.defined() && group.params.size() == 1;
   if (!is_flat) drop_untrained(group, params.size());
   if (!is_flat && group.params.size() != params.size()) {
-    raise<MisfitError>(kOptimizerFilesWhere, "parameter group ", index, " of ", file.path(), " has ",
-                       group.params.size(), " parameters, the optimizer's has ", params.size());
+    raise<MisfitError>("parameter group ", index, " of ", file.path(), " has ", group.params.size(),
+                       " parameters, the optimizer's has ", params.size());
   }
   groups_[index].options = group.options;
   const int64_t group_numel = numel_of(params);
@@ -231,9 +227,9 @@ void OptimizerFiles::add_plain_group(size_t index, const DeferredArchive& file, 
     const int64_t numel = numel_of(params[param].second);
     const auto add = [&](const std::string& state, const at::Tensor& tensor, bool flat) {
       if (tensor.numel() != (flat ? group_numel : numel)) {
-        raise<MisfitError>(kOptimizerFilesWhere, "'", state, "' of ",
-                           flat ? message("parameter group ", index) : "'" + name + "'", " in ", file.path(),
-                           " has ", tensor.numel(), " elements, expected ", flat ? group_numel : numel);
+        raise<MisfitError>("'", state, "' of ", flat ? message("parameter group ", index) : "'" + name + "'",
+                           " in ", file.path(), " has ", tensor.numel(), " elements, expected ",
+                           flat ? group_numel : numel);
       }
       add_piece(name, state, file, tensor, flat ? place : 0, numel);
     };
@@ -260,8 +256,8 @@ void OptimizerFiles::add_piece(const std::string& parameter, const std::string& 
                                const DeferredArchive& file, const at::Tensor& tensor, int64_t begin,
                                int64_t numel) {
   if (begin < 0 || numel < 0 || begin > tensor.numel() || numel > tensor.numel() - begin) {
-    raise<CheckpointError>(kOptimizerFilesWhere, file.path(), ": '", state, "' of '", parameter,
-                           "' lies from element ", begin, " to ", begin + numel, " of ", tensor.numel());
+    raise<CheckpointError>(file.path(), ": '", state, "' of '", parameter, "' lies from element ", begin,
+                           " to ", begin + numel, " of ", tensor.numel());
   }
   auto& pieces = pieces_[{parameter, state}];
   const int64_t done = pieces.empty() ? 0 : pieces.back().in_param.end;
@@ -285,9 +281,9 @@ at::ScalarType OptimizerFiles::master_dtype(const std::string& parameter) const 
 void OptimizerFiles::read(const std::string& parameter, const std::string& state, const Interval& elements,
                           const at::Tensor& destination) const {
   if (elements.end > numel(parameter, state)) {
-    raise<MisfitError>(kOptimizerFilesWhere, "the optimizer files hold ", numel(parameter, state),
-                       " elements of the state '", state, "' of '", parameter, "', expected at least ",
-                       elements.end, "; load with load_optimizer_states = false");
+    raise<MisfitError>("the optimizer files hold ", numel(parameter, state), " elements of the state '",
+                       state, "' of '", parameter, "', expected at least ", elements.end,
+                       "; load with load_optimizer_states = false");
   }
   if (elements.empty()) return;
   if (const auto file = state_files_.find({parameter, state}); file != state_files_.end())

@@ -20,14 +20,14 @@ std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
     places.push_back(next);
     if (shard == 0) continue;
     if (next.sub_group == sub_groups.size() || shard > sub_groups[next.sub_group] - next.begin) {
-      raise<CheckpointError>("checkpoint", "the flat tensors of ", file, " end before parameter ",
-                             places.size() - 1, " of the model file, whose shard has ", shard, " elements");
+      raise<CheckpointError>("the flat tensors of ", file, " end before parameter ", places.size() - 1,
+                             " of the model file, whose shard has ", shard, " elements");
     }
     next.begin += shard;
   }
   skip_full();
   if (next.sub_group < sub_groups.size()) {
-    raise<CheckpointError>("checkpoint", "the flat tensors of ", file,
+    raise<CheckpointError>("the flat tensors of ", file,
                            " hold more elements than the parameters of the model file");
   }
   return places;

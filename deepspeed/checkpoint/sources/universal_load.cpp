@@ -14,7 +14,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kUniversalLoadWhere = "checkpoint.universal";
 using std::filesystem::path;
 
 /// Adds the file's name to what is wrong in it.
@@ -23,8 +22,7 @@ auto of_file(const path& file, Function parse) {
   try {
     return parse();
   } catch (const CheckpointError& error) {
-    raise<CheckpointError>(kUniversalLoadWhere, file,
-                           " is no file of a universal checkpoint: ", error.what());
+    raise<CheckpointError>(file, " is no file of a universal checkpoint: ", error.what());
   }
 }
 
@@ -57,7 +55,7 @@ OptimizerFiles OptimizerFiles::of_universal(const path& folder, const Manifest& 
   const path common = universal_optimizer_path(folder);
   if (!std::filesystem::exists(common)) {
     raise<CheckpointError>(
-        kUniversalLoadWhere, "the file ", common,
+        "the file ", common,
         " is missing: the folder is no universal checkpoint; ds_to_universal makes one, and "
         "without checkpoint.load_universal the engine loads other checkpoints");
   }
@@ -69,8 +67,8 @@ OptimizerFiles OptimizerFiles::of_universal(const path& folder, const Manifest& 
     return file.as_dict().at("param_groups").as_sequence();
   });
   if (groups.size() != params.size()) {
-    raise<CheckpointError>(kUniversalLoadWhere, common, " has ", groups.size(),
-                           " parameter groups, the optimizer has ", params.size());
+    raise<CheckpointError>(common, " has ", groups.size(), " parameter groups, the optimizer has ",
+                           params.size());
   }
   for (size_t index = 0; index < groups.size(); ++index)
     result.add_universal_group(folder, manifest, groups[index], params[index]);
@@ -101,8 +99,7 @@ void OptimizerFiles::add_universal_group(const path& folder, const Manifest& man
   for (const auto& [name, sizes] : params) {
     for (const std::string& state : expected) {
       if (state_files_.contains({name, state})) continue;
-      raise<CheckpointError>(kUniversalLoadWhere, "the file ", universal_state_path(folder, name, state),
-                             " is missing");
+      raise<CheckpointError>("the file ", universal_state_path(folder, name, state), " is missing");
     }
   }
 }
@@ -114,8 +111,8 @@ void OptimizerFiles::add_state_file(size_t group, const std::string& parameter, 
   file.zeros_follow = is_vocabulary(archive);
   file.numel = c10::multiply_integers(sizes);
   if (!fits(tensor, sizes, file.zeros_follow)) {
-    raise<CheckpointError>(kUniversalLoadWhere, file.path, " holds the sizes ", tensor.sizes(),
-                           ", the model's '", parameter, "' has ", at::IntArrayRef(sizes));
+    raise<CheckpointError>(file.path, " holds the sizes ", tensor.sizes(), ", the model's '", parameter,
+                           "' has ", at::IntArrayRef(sizes));
   }
   if (state != kMasterState) note_state(group, state, tensor.scalar_type());
   closed_bytes_ += archive.bytes_read();

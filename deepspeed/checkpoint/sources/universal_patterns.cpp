@@ -7,8 +7,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kPatternsWhere = "checkpoint.universal_checkpoint_info";
-
 const Value* find(const Value& info, const char* key) {
   const Value* value = info.is_none() ? nullptr : info.as_dict().find(key);
   return value == nullptr || value->is_none() ? nullptr : value;
@@ -19,7 +17,7 @@ void require_empty(const Value& info, const char* key) {
   if (value == nullptr) return;
   const size_t size =
       value->get_if<Dict>() != nullptr ? value->as_dict().size() : value->as_sequence().size();
-  if (size > 0) raise<NotSupportedError>(kPatternsWhere, "'", key, "' is not supported yet");
+  if (size > 0) raise<NotSupportedError>("'", key, "' is not supported yet");
 }
 
 }  // namespace
@@ -51,12 +49,11 @@ bool UniversalPatterns::match(Patterns& patterns, const std::string& parameter) 
       if (!std::regex_search(parameter, std::regex(pattern.text), std::regex_constants::match_continuous))
         continue;
     } catch (const std::regex_error& error) {
-      raise<CheckpointError>(kPatternsWhere, "the pattern '", pattern.text,
-                             "' cannot be read: ", error.what());
+      raise<CheckpointError>("the pattern '", pattern.text, "' cannot be read: ", error.what());
     }
     if (found != nullptr) {
-      raise<CheckpointError>(kPatternsWhere, "the patterns '", found->text, "' and '", pattern.text,
-                             "' both fit '", parameter, "'");
+      raise<CheckpointError>("the patterns '", found->text, "' and '", pattern.text, "' both fit '",
+                             parameter, "'");
     }
     pattern.used = true;
     found = &pattern;

@@ -22,17 +22,16 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kSourceWhere = "checkpoint.universal";
 constexpr const char* kInfo = "universal_checkpoint_info";
 constexpr double kInfoVersion = 0.4;  // of DeepSpeed 0.19.6
 using std::filesystem::path;
 
 Manifest checked_manifest(const path& folder) {
   if (is_universal(folder))
-    raise<UsageError>(kSourceWhere, folder,
+    raise<UsageError>(folder,
                       " is a universal checkpoint already; checkpoint.load_universal = true loads it");
   Manifest manifest = read_manifest(folder);
-  if (const auto damage = find_damage(folder, manifest)) raise<CheckpointError>(kSourceWhere, *damage);
+  if (const auto damage = find_damage(folder, manifest)) raise<CheckpointError>(*damage);
   return manifest;
 }
 
@@ -54,7 +53,7 @@ UniversalSource::UniversalSource(const path& tag_folder)
 void UniversalSource::open_partitions() {
   const path dir = folder_.parent_path();
   if (!states_.states.param_shapes || find_optim_states(dir, folder_.filename()).empty()) {
-    raise<CheckpointError>(kSourceWhere, folder_, " holds no optimizer states: the file ",
+    raise<CheckpointError>(folder_, " holds no optimizer states: the file ",
                            optim_states_path(dir, folder_.filename(), 0), " (or that of bf16) is missing");
   }
   optimizer_ = OptimizerFiles::of_partitions(dir, folder_.filename(), manifest_, states_.states.param_shapes);
@@ -78,8 +77,7 @@ std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer() const {
     complete = complete && !group.names.empty();
     for (const std::string& name : group.names) {
       const auto found = module_.find(name);
-      if (found == module_.end())
-        raise<CheckpointError>(kSourceWhere, model_->path(), " has no weights of '", name, "'");
+      if (found == module_.end()) raise<CheckpointError>(model_->path(), " has no weights of '", name, "'");
       of_group.emplace_back(name, found->second.sizes().vec());
     }
   }
@@ -101,7 +99,7 @@ std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer() const {
                                                                      : only->params.size() == all.size());
   if (has_all) return {all};
   raise<CheckpointError>(
-      kSourceWhere, model_->path(),
+      model_->path(),
       " does not say which parameters its optimizer has ('param_names'), and they are not "
       "all in one group; load it with load_checkpoint() and save it again, which notes them");
 }

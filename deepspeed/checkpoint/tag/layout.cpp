@@ -25,7 +25,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kLayoutWhere = "checkpoint.layout";
 constexpr const char* kUniversalSuffix = ".pt";
 constexpr const char* kRngStates = "rng_states_rank_";
 constexpr const char* kModelStates = "_model_states.pt";
@@ -44,7 +43,7 @@ std::string zero_prefix(int dp_rank, int mp_rank) {
 
 std::vector<path> files_of(const path& folder) {
   if (!std::filesystem::is_directory(folder)) {
-    raise<CheckpointError>(kLayoutWhere, "there is no checkpoint folder ", folder);
+    raise<CheckpointError>("there is no checkpoint folder ", folder);
   }
   std::vector<path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
@@ -59,7 +58,7 @@ std::vector<path> files_that_end_with(const path& folder, std::string_view endin
 }
 
 [[noreturn]] void refuse_latest(const path& latest, const std::string& what, const char* first_way_out) {
-  raise<CheckpointError>(kLayoutWhere, latest, " ", what, ", expected the name of a tag; ", first_way_out,
+  raise<CheckpointError>(latest, " ", what, ", expected the name of a tag; ", first_way_out,
                          "write the name of a folder beside it there, or pass the tag");
 }
 
@@ -69,7 +68,7 @@ std::optional<std::string> read_tag(const path& latest) {
   if (std::filesystem::is_directory(latest, unknown)) refuse_latest(latest, "is a folder", "rename it and ");
   std::ifstream file(latest);
   std::stringstream content;
-  if (!file) raise<IoError>(kLayoutWhere, latest, " cannot be read: ", std::strerror(errno));
+  if (!file) raise<IoError>(latest, " cannot be read: ", std::strerror(errno));
   content << file.rdbuf();
   std::string tag = content.str();
   while (!tag.empty() && std::isspace(static_cast<unsigned char>(tag.back())) != 0) tag.pop_back();
@@ -85,7 +84,7 @@ path universal_parameter_folder(const path& tag_folder, const std::string& param
   const bool is_name = !parameter.empty() && parameter != "." && parameter != ".." &&
                        parameter.find('/') == std::string::npos && parameter.find('\0') == std::string::npos;
   if (!is_name) {
-    raise<CheckpointError>(kLayoutWhere, "the parameter '", parameter,
+    raise<CheckpointError>("the parameter '", parameter,
                            "' cannot be in a universal checkpoint: its name is the name of no folder");
   }
   return universal_zero_folder(tag_folder) / parameter;
@@ -139,8 +138,7 @@ std::vector<OptimStatesFile> find_rank_files(const path& folder, std::string_vie
 }
 
 [[noreturn]] void refuse_model_parallel(const path& file) {
-  raise<NotSupportedError>(kLayoutWhere, "checkpoints of model parallel training are not supported yet, got ",
-                           file);
+  raise<NotSupportedError>("checkpoints of model parallel training are not supported yet, got ", file);
 }
 
 }  // namespace
@@ -246,7 +244,7 @@ std::vector<path> find_sharded_model_states(const path& dir, const std::string& 
     if (file.mp_rank != 0) refuse_model_parallel(file.path);
     const path expected = sharded_model_states_path(dir, tag, int(files.size()));
     if (file.path.filename() != expected.filename())
-      raise<CheckpointError>(kLayoutWhere, "the file ", expected, " is missing");
+      raise<CheckpointError>("the file ", expected, " is missing");
     files.push_back(file.path);
   }
   return files;
@@ -255,7 +253,7 @@ std::vector<path> find_sharded_model_states(const path& dir, const std::string& 
 path require_model_states(const path& dir, const std::string& tag) {
   const std::vector<path> files = find_model_states(dir, tag);
   const path expected = model_states_path(dir, tag);
-  if (files.empty()) raise<CheckpointError>(kLayoutWhere, "the file ", expected, " is missing");
+  if (files.empty()) raise<CheckpointError>("the file ", expected, " is missing");
   if (files.size() == 1 && files[0].filename() == expected.filename()) return files[0];
   const std::vector<path> sharded = find_sharded_model_states(dir, tag);
   if (sharded.size() != files.size()) refuse_model_parallel(files.back());
@@ -265,8 +263,8 @@ path require_model_states(const path& dir, const std::string& tag) {
 void require_each_rank(const std::vector<OptimStatesFile>& files, const path& dir, const std::string& tag) {
   for (size_t rank = 0; rank < files.size(); ++rank) {
     if (files[rank].dp_rank == int(rank) && files[rank].mp_rank == 0) continue;
-    raise<CheckpointError>(kLayoutWhere, "the file ",
-                           optim_states_path(dir, tag, int(rank), 0, files[0].bf16), " is missing");
+    raise<CheckpointError>("the file ", optim_states_path(dir, tag, int(rank), 0, files[0].bf16),
+                           " is missing");
   }
 }
 

@@ -23,7 +23,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kManifestWhere = "checkpoint.manifest";
 constexpr size_t kDigits = 8;  // a checksum has so many
 
 void append_hex(std::string& text, uint32_t value) {
@@ -33,8 +32,7 @@ void append_hex(std::string& text, uint32_t value) {
 uint32_t parse_hex(const char* digits) {
   uint32_t value = 0;
   const auto [end, error] = std::from_chars(digits, digits + kDigits, value, 16);
-  if (error != std::errc() || end != digits + kDigits)
-    raise<CheckpointError>(kManifestWhere, "a checksum is no number");
+  if (error != std::errc() || end != digits + kDigits) raise<CheckpointError>("a checksum is no number");
   return value;
 }
 
@@ -61,7 +59,7 @@ FileSums parse_sums(const Json& json) {
   const auto& digits = json.at("crc32").get_ref<const std::string&>();
   if (digits.size() / kDigits != (sums.size + kSumChunkBytes - 1) / kSumChunkBytes ||
       digits.size() % kDigits != 0)
-    raise<CheckpointError>(kManifestWhere, "checksums are missing");
+    raise<CheckpointError>("checksums are missing");
   for (size_t at = 0; at < digits.size(); at += kDigits) sums.crcs.push_back(parse_hex(digits.data() + at));
   return sums;
 }
@@ -115,13 +113,13 @@ Manifest parse_manifest(const std::string& text) {
     const Json json = Json::parse(text);
     const Json& files = json.at("files");
     if (json.at("chunk_bytes") != kSumChunkBytes || json.at("crc32") != own_sum(files))
-      raise<CheckpointError>(kManifestWhere, "it does not match its own checksum");
+      raise<CheckpointError>("it does not match its own checksum");
     Manifest manifest;
     manifest.in_turn = json.value("in_turn", false);
     for (const auto& [name, sums] : files.items()) manifest.files.emplace(name, parse_sums(sums));
     return manifest;
   } catch (const Json::exception& error) {
-    raise<CheckpointError>(kManifestWhere, error.what());
+    raise<CheckpointError>(error.what());
   }
 }
 
@@ -137,7 +135,7 @@ Manifest read_manifest(const std::filesystem::path& folder) {
   try {
     return parse_manifest(text);
   } catch (const CheckpointError& error) {
-    raise<CheckpointError>(kManifestWhere, path, " is altered or torn: ", error.what());
+    raise<CheckpointError>(path, " is altered or torn: ", error.what());
   }
 }
 

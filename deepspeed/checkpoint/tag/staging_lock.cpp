@@ -19,7 +19,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kStagingLockWhere = "checkpoint.tag_folder";
 // Another process may hold it for a moment, to remove what is left over.
 constexpr int kLockAttempts = 20;
 constexpr auto kLockPause = std::chrono::milliseconds(50);
@@ -35,8 +34,8 @@ std::string host_name() {
 [[noreturn]] void refuse_tag_of_another_job(const path& folder, const std::string& tag) {
   std::ifstream file(owner_note(folder));
   const std::string owner{std::istreambuf_iterator<char>(file), {}};
-  raise<IoError>(kStagingLockWhere, "the tag '", tag, "' in ", folder.parent_path(),
-                 " is being saved by another job", owner.empty() ? "" : " (" + owner + ")",
+  raise<IoError>("the tag '", tag, "' in ", folder.parent_path(), " is being saved by another job",
+                 owner.empty() ? "" : " (" + owner + ")",
                  "; wait until it is done, or save under another tag or into another folder");
 }
 

@@ -17,7 +17,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kTagContentWhere = "checkpoint.tag_folder";
 namespace fs = std::filesystem;
 using std::filesystem::path;
 
@@ -44,8 +43,7 @@ std::set<std::string> names_of_checkpoint(const path& folder) {
 }
 
 [[noreturn]] void refuse_to_replace(const path& target, const std::string& what) {
-  raise<UsageError>(kTagContentWhere, target, " ", what,
-                    ": a save would replace it; choose another tag, or move it away");
+  raise<UsageError>(target, " ", what, ": a save would replace it; choose another tag, or move it away");
 }
 
 /// Describes what is there: "is no checkpoint, but a folder that holds 'notes.txt'".
@@ -59,7 +57,7 @@ void sync_file(const path& file) {
   const bool synced = handle >= 0 && (::fsync(handle) == 0 || errno == EINVAL);
   const int error = errno;
   if (handle >= 0) ::close(handle);
-  if (!synced) raise<IoError>(kTagContentWhere, "cannot fsync ", file, ": ", std::strerror(error));
+  if (!synced) raise<IoError>("cannot fsync ", file, ": ", std::strerror(error));
 }
 
 void keep_file(const path& from, const path& to) {
@@ -105,7 +103,7 @@ void require_replaceable(const path& tag_folder, bool is_universal_save) {
 
 void require_no_folder(const path& latest) {
   if (!fs::is_directory(fs::symlink_status(latest))) return;
-  raise<UsageError>(kTagContentWhere, latest, " is a folder, expected the file that names the newest tag",
+  raise<UsageError>(latest, " is a folder, expected the file that names the newest tag",
                     "; rename the folder");
 }
 
@@ -117,8 +115,7 @@ void keep_others(const path& from, const path& to) {
       if (!ours.contains(name.string())) keep_entry(entry.path(), to / name);
     }
   } catch (const fs::filesystem_error& error) {
-    raise<IoError>(kTagContentWhere, "cannot keep what is in ", from,
-                   " beside the checkpoint: ", error.what());
+    raise<IoError>("cannot keep what is in ", from, " beside the checkpoint: ", error.what());
   }
 }
 

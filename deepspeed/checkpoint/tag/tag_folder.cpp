@@ -31,7 +31,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kTagFolderWhere = "checkpoint.tag_folder";
 constexpr const char* kSaving = ".saving";
 constexpr const char* kRemoved = ".removed";
 using std::filesystem::path;
@@ -44,13 +43,13 @@ std::string beside(const std::string& tag, const char* ending) {
 
 void rename_folder(const path& from, const path& to) {
   if (::rename(from.c_str(), to.c_str()) == 0) return;
-  raise<IoError>(kTagFolderWhere, "cannot rename ", from, " to ", to, ": ", std::strerror(errno));
+  raise<IoError>("cannot rename ", from, " to ", to, ": ", std::strerror(errno));
 }
 
 void remove_folder(const path& folder) {
   std::error_code error;
   std::filesystem::remove_all(folder, error);
-  if (error) raise<IoError>(kTagFolderWhere, "cannot remove ", folder, ": ", error.message());
+  if (error) raise<IoError>("cannot remove ", folder, ": ", error.message());
 }
 
 /// Exchanges two names in one step; returns false where the file system cannot.
@@ -159,7 +158,7 @@ void recover_tag(const path& dir, const std::string& tag) {
   if (std::filesystem::exists(target)) return remove_folder(old);
   // Another machine that shares the file system may be doing the same.
   if (::rename(old.c_str(), target.c_str()) != 0 && !std::filesystem::exists(target))
-    raise<IoError>(kTagFolderWhere, "cannot rename ", old, " to ", target, ": ", std::strerror(errno));
+    raise<IoError>("cannot rename ", old, " to ", target, ": ", std::strerror(errno));
   sync_folder(target.parent_path());
 }
 

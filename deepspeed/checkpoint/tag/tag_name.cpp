@@ -12,7 +12,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kTagNameWhere = "checkpoint";
 constexpr size_t kLongestTag =
     240;  // bytes: file systems end at 255, and a tag is filled under a longer name
 
@@ -58,8 +57,7 @@ void require_tag_name(const std::string& tag) {
   const std::string wrong = what_is_wrong_with(tag);
   if (wrong.empty()) return;
   const std::string text = Json(tag).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-  raise<UsageError>(kTagNameWhere, "the tag ", text, " ", wrong,
-                    "; expected a plain name for a folder, such as \"best\"");
+  raise<UsageError>("the tag ", text, " ", wrong, "; expected a plain name for a folder, such as \"best\"");
 }
 
 }  // namespace deepspeed::checkpoint

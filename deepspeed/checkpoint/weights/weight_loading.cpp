@@ -20,7 +20,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWeightLoadingWhere = "load_weights";
 constexpr size_t kNamedInMessages = 20;
 
 std::string list_of(const std::vector<std::string>& names) {
@@ -177,7 +176,7 @@ void WeightLoading::check_names(const LoadWeightsOptions& options) {
 }
 
 std::string WeightLoading::problems_text() const {
-  std::string text = message("[", kWeightLoadingWhere, "] ", source_->path(), " does not fit the model: ");
+  std::string text = located(source_->path(), " does not fit the model: ");
   for (size_t index = 0; index < std::min(problems_.size(), kNamedInMessages); ++index)
     text += (index == 0 ? "" : "; ") + problems_[index];
   if (problems_.size() > kNamedInMessages)

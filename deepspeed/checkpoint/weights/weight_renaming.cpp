@@ -7,7 +7,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWeightRenamingWhere = "load_weights";
 // Names are bounded, since they come from files and std::regex recurses for each character.
 constexpr size_t kMaxNameBytes = 1000;
 
@@ -15,14 +14,14 @@ std::regex parse_pattern(const std::string& pattern) {
   try {
     return std::regex(pattern);
   } catch (const std::regex_error& error) {
-    raise<UsageError>(kWeightRenamingWhere, "'", pattern, "' is no regular expression: ", error.what());
+    raise<UsageError>("'", pattern, "' is no regular expression: ", error.what());
   }
 }
 
 void check_length(const std::string& name) {
   if (name.size() <= kMaxNameBytes) return;
-  raise<CheckpointError>(kWeightRenamingWhere, "a weight has a name of ", name.size(), " bytes ('",
-                         name.substr(0, 60), "...'), expected at most ", kMaxNameBytes);
+  raise<CheckpointError>("a weight has a name of ", name.size(), " bytes ('", name.substr(0, 60),
+                         "...'), expected at most ", kMaxNameBytes);
 }
 
 }  // namespace

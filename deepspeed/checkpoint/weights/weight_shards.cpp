@@ -14,7 +14,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWeightShardsWhere = "checkpoint.weights";
 constexpr uint64_t kMaxIndexBytes = 100'000'000;
 namespace fs = std::filesystem;
 using WeightMap = std::map<std::string, std::set<std::string>>;  // file -> names of its weights
@@ -22,8 +21,7 @@ using IndexJson = nlohmann::json;                                // with keys in
 
 WeightMap read_weight_map(const fs::path& index) {
   const FileReader file(index);
-  if (file.size() > kMaxIndexBytes)
-    raise<CheckpointError>(kWeightShardsWhere, index, " is too large for an index");
+  if (file.size() > kMaxIndexBytes) raise<CheckpointError>(index, " is too large for an index");
   std::string text(file.size(), '\0');
   file.read(0, text.data(), text.size());
   try {
@@ -33,15 +31,14 @@ WeightMap read_weight_map(const fs::path& index) {
       files[shard.get<std::string>()].insert(name);
     return files;
   } catch (const IndexJson::exception& error) {
-    raise<CheckpointError>(kWeightShardsWhere, index, " is not an index of shards: ", error.what());
+    raise<CheckpointError>(index, " is not an index of shards: ", error.what());
   }
 }
 
 /// Checks a name that comes from a file: it must not lead out of the folder.
 void check_shard_name(const fs::path& index, const std::string& name) {
   if (!name.empty() && fs::path(name).filename() == name && name.find('\0') == std::string::npos) return;
-  raise<CheckpointError>(kWeightShardsWhere, index, " names the shard '", name,
-                         "', expected a file beside it");
+  raise<CheckpointError>(index, " names the shard '", name, "', expected a file beside it");
 }
 
 class ShardedWeights : public WeightSource {
@@ -51,8 +48,8 @@ class ShardedWeights : public WeightSource {
     for (const auto& [file, names] : files) {
       check_shard_name(index, file);
       if (!fs::is_regular_file(index.parent_path() / file)) {
-        raise<CheckpointError>(kWeightShardsWhere, "the shard ", index.parent_path() / file, " is missing; ",
-                               index.filename(), " names it for ", names.size(), " weights");
+        raise<CheckpointError>("the shard ", index.parent_path() / file, " is missing; ", index.filename(),
+                               " names it for ", names.size(), " weights");
       }
     }
     for (const auto& [file, names] : files) add_shard(index.parent_path() / file, names, key);
@@ -76,7 +73,7 @@ class ShardedWeights : public WeightSource {
       places_.emplace_back(shards_.size() - 1, place);
     }
     if (!names.empty()) {
-      raise<CheckpointError>(kWeightShardsWhere, file, " lacks '", *names.begin(), "'",
+      raise<CheckpointError>(file, " lacks '", *names.begin(), "'",
                              names.size() > 1 ? message(" and ", names.size() - 1, " other weights") : "",
                              ", which ", path_.filename(), " says it has");
     }

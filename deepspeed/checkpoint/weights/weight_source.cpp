@@ -25,7 +25,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr const char* kWeightSourceWhere = "checkpoint.weights";
 namespace fs = std::filesystem;
 
 bool holds_tensors(const Dict& dict) {
@@ -50,8 +49,7 @@ const Dict& state_dict_at(const fs::path& file, const Dict& root, const std::str
   const Value* found = root.find(key);
   const auto* dict = found == nullptr ? nullptr : found->get_if<Dict>();
   if (dict == nullptr) {
-    raise<CheckpointError>(kWeightSourceWhere, file, " holds no dict under the key '", key,
-                           "'; its keys are ", some_keys(root));
+    raise<CheckpointError>(file, " holds no dict under the key '", key, "'; its keys are ", some_keys(root));
   }
   return *dict;
 }
@@ -60,7 +58,7 @@ const Dict& state_dict_at(const fs::path& file, const Dict& root, const std::str
 const Dict& find_state_dict(const fs::path& file, const Value& value, const std::string& key) {
   const auto* root = value.get_if<Dict>();
   if (root == nullptr) {
-    raise<CheckpointError>(kWeightSourceWhere, file, " holds a ", value.kind(),
+    raise<CheckpointError>(file, " holds a ", value.kind(),
                            ", expected a state dictionary; save model.state_dict()");
   }
   if (!key.empty()) return state_dict_at(file, *root, key);
@@ -72,7 +70,7 @@ const Dict& find_state_dict(const fs::path& file, const Value& value, const std:
     const auto* dict = entry == nullptr ? nullptr : entry->get_if<Dict>();
     if (dict == nullptr || !holds_tensors(*dict)) continue;
     if (inner != nullptr) {
-      raise<CheckpointError>(kWeightSourceWhere, file,
+      raise<CheckpointError>(file,
                              " holds more than one state dictionary; name the one to load by its key, of ",
                              some_keys(*root));
     }
@@ -80,7 +78,7 @@ const Dict& find_state_dict(const fs::path& file, const Value& value, const std:
   }
   if (inner != nullptr) return *inner;
   if (root->size() == 0 || holds_tensors(*root)) return *root;
-  raise<CheckpointError>(kWeightSourceWhere, file,
+  raise<CheckpointError>(file,
                          " holds no state dictionary at its top or under a usual key; name its key, of ",
                          some_keys(*root));
 }
@@ -91,7 +89,7 @@ class TorchWeights : public WeightSource {
     for (const auto& [name, value] : find_state_dict(file, archive_.value(), key).items()) {
       const auto* text = name.get_if<std::string>();
       if (text == nullptr) {
-        raise<CheckpointError>(kWeightSourceWhere, file, " has a ", name.kind(),
+        raise<CheckpointError>(file, " has a ", name.kind(),
                                " among the names of its weights, expected texts");
       }
       if (const auto* tensor = value.get_if<at::Tensor>()) {
@@ -141,7 +139,7 @@ class Fp32Weights : public WeightSource {
 /// Reads the beginning of a file, which says what it is.
 std::string first_bytes(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) raise<IoError>(kWeightSourceWhere, "cannot open ", file, ": ", std::strerror(errno));
+  if (!stream) raise<IoError>("cannot open ", file, ": ", std::strerror(errno));
   std::string bytes(32, '\0');
   stream.read(bytes.data(), std::streamsize(bytes.size()));
   bytes.resize(size_t(stream.gcount()));
@@ -166,7 +164,7 @@ fs::path weights_in_folder(const fs::path& folder) {
     }
   }
   raise<CheckpointError>(
-      kWeightSourceWhere, folder, " holds neither ", weights_name(true), " nor ", weights_name(false),
+      folder, " holds neither ", weights_name(true), " nor ", weights_name(false),
       " nor the index of one in shards",
       fs::exists(latest_path(folder))
           ? "; it is the folder of a checkpoint: load_checkpoint() or load_state_dict_from_zero_checkpoint()"
@@ -189,16 +187,14 @@ std::unique_ptr<WeightSource> open_weight_file(const fs::path& file, const std::
     return std::make_unique<SafetensorsWeights>(file);
   if (begins_as_pickle(bytes)) {
     raise<NotSupportedError>(
-        kWeightSourceWhere, file,
+        file,
         " is in the format of torch before 1.6; convert it with: python -c \"import torch; "
         "torch.save(torch.load('old.bin', map_location='cpu', weights_only=True), 'new.bin')\"");
   }
   if (bytes.starts_with("version https://git-lfs")) {
-    raise<CheckpointError>(kWeightSourceWhere, file,
-                           " only points to the weights; fetch them with: git lfs pull");
+    raise<CheckpointError>(file, " only points to the weights; fetch them with: git lfs pull");
   }
-  raise<CheckpointError>(kWeightSourceWhere, file,
-                         " is neither a file of torch.save nor of safetensors nor an index of shards");
+  raise<CheckpointError>(file, " is neither a file of torch.save nor of safetensors nor an index of shards");
 }
 
 std::unique_ptr<WeightSource> open_zero_checkpoint(const fs::path& dir,

@@ -138,7 +138,7 @@ bool C10dGroup::has_unfinished_operations() {
 void C10dGroup::refuse_after_failure(const char* collective) {
   const std::lock_guard lock(failure_mutex_);
   if (failure_.empty()) return;
-  raise<CommError>("comm", collective, " of group '", description().name,
+  raise<CommError>(collective, " of group '", description().name,
                    "' cannot run, an earlier collective failed: ", failure_);
 }
 
@@ -228,7 +228,7 @@ void C10dGroup::wait_at(const operations::MonitoredBarrier& barrier) {
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {
-    raise<CommError>("comm", "monitored_barrier of group '", description().name,
+    raise<CommError>("monitored_barrier of group '", description().name,
                      "': the store of rank 0 does not answer (", first_line(error.what()), ")");
   }
 }

@@ -69,8 +69,8 @@ class OnOneRank {
 
   void check_peer(const char* call) const {
     if (group_.size() > 1) return;
-    raise<UsageError>("comm", call, " of group '", group_.name,
-                      "': the group has one rank, and a rank cannot ", call, " to itself");
+    raise<UsageError>(call, " of group '", group_.name, "': the group has one rank, and a rank cannot ", call,
+                      " to itself");
   }
 
   const GroupDescription& group_;

@@ -42,9 +42,9 @@ const Backend& suitable_backend(const Job& job) {
   const auto rows = std::ranges::reverse_view(kBackends);
   const Backend& found = *std::ranges::find_if(rows, [&](const Backend& row) { return row.suits(job); });
   if (found.device == at::kCPU && env::get("DS_ACCELERATOR") == "cuda") {
-    raise<NotSupportedError>("comm",
-                             "DS_ACCELERATOR is 'cuda', but this build or machine has no CUDA device; unset "
-                             "it, or set it to 'cpu'");
+    raise<NotSupportedError>(
+        "DS_ACCELERATOR is 'cuda', but this build or machine has no CUDA device; unset "
+        "it, or set it to 'cpu'");
   }
   return found;
 }
@@ -55,14 +55,14 @@ const Backend& choose_backend(const Job& job, const std::string& asked) {
   device::num_cuda_devices();  // throws where DS_ACCELERATOR names none that there is
   if (asked.empty()) return suitable_backend(job);
   if (asked == "mpi") {
-    raise<NotSupportedError>("comm",
-                             "dist_backend is 'mpi': this LibTorch has no MPI (packages of torch never do); "
-                             "use ",
-                             all_names(), ", which a program that mpirun started can use as well");
+    raise<NotSupportedError>(
+        "dist_backend is 'mpi': this LibTorch has no MPI (packages of torch never do); "
+        "use ",
+        all_names(), ", which a program that mpirun started can use as well");
   }
   const auto* found = std::ranges::find(kBackends, asked, &Backend::name);
   if (found == std::end(kBackends)) {
-    raise<UsageError>("comm", "dist_backend is '", asked, "', expected ", all_names());
+    raise<UsageError>("dist_backend is '", asked, "', expected ", all_names());
   }
   return *found;
 }

@@ -83,7 +83,7 @@ class ArgumentCheck {
  private:
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
-    raise<UsageError>("comm", name_, " of group '", group_.name, "': ", parts...);
+    raise<UsageError>(name_, " of group '", group_.name, "': ", parts...);
   }
 
   void check_tensor(const char* what, const at::Tensor& tensor) const {

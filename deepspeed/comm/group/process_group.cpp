@@ -18,7 +18,7 @@ class FinishedWork : public Work::Impl {
 
 ProcessGroup::Impl& checked(const std::shared_ptr<ProcessGroup::Impl>& impl) {
   if (!impl) {
-    raise<UsageError>("comm", "the group is empty: this rank is not a member of it, or the world was left");
+    raise<UsageError>("the group is empty: this rank is not a member of it, or the world was left");
   }
   return *impl;
 }

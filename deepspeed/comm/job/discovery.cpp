@@ -51,8 +51,8 @@ std::optional<DiscoveredPlace> mpi_place(const Variables& variables) {
   const auto rank = number(variables.rank);
   const auto size = number(variables.size);
   if (rank.has_value() != size.has_value()) {
-    raise<UsageError>("comm", "the variable ", rank ? variables.size : variables.rank, " of ",
-                      variables.launcher, " is not set, but ", rank ? variables.rank : variables.size,
+    raise<UsageError>("the variable ", rank ? variables.size : variables.rank, " of ", variables.launcher,
+                      " is not set, but ", rank ? variables.rank : variables.size,
                       " is; set both, or auto_mpi_discovery = false");
   }
   if (!rank) return std::nullopt;
@@ -97,7 +97,7 @@ std::optional<DiscoveredPlace> pmix_place() {
   if (!rank) return std::nullopt;
   const auto size = number("WORLD_SIZE");
   if (!size) {
-    raise<UsageError>("comm", "the variable PMIX_RANK is ", *rank,
+    raise<UsageError>("the variable PMIX_RANK is ", *rank,
                       ", but none tells the number of ranks; set WORLD_SIZE for all of them, or "
                       "auto_mpi_discovery = false for a world of one");
   }

@@ -44,7 +44,7 @@ void find_place(const InitOptions& options, Job& job) {
     }
   }
   if (rank.has_value() != size.has_value()) {
-    raise<UsageError>("comm", "the variable ", rank ? "WORLD_SIZE" : "RANK", " is not set, but ",
+    raise<UsageError>("the variable ", rank ? "WORLD_SIZE" : "RANK", " is not set, but ",
                       rank ? "the rank is " : "the world size is ", rank ? *rank : *size,
                       "; set both, or start the program with `deepspeed`");
   }
@@ -54,21 +54,21 @@ void find_place(const InitOptions& options, Job& job) {
   job.knows_local_rank = local_rank.has_value();
   job.local_size = local_size.value_or(1);
   if (job.world_size < 1) {
-    raise<UsageError>("comm", "WORLD_SIZE is ", job.world_size, ", expected 1 or more");
+    raise<UsageError>("WORLD_SIZE is ", job.world_size, ", expected 1 or more");
   }
   if (job.rank < 0 || job.rank >= job.world_size) {
-    raise<UsageError>("comm", "RANK is ", job.rank, ", expected 0 to ", job.world_size - 1,
-                      " for WORLD_SIZE ", job.world_size);
+    raise<UsageError>("RANK is ", job.rank, ", expected 0 to ", job.world_size - 1, " for WORLD_SIZE ",
+                      job.world_size);
   }
   if (job.local_rank < 0 || job.local_size < 1) {
-    raise<UsageError>("comm", "LOCAL_RANK is ", job.local_rank, " and LOCAL_SIZE ", job.local_size,
+    raise<UsageError>("LOCAL_RANK is ", job.local_rank, " and LOCAL_SIZE ", job.local_size,
                       ", expected 0 or more, and 1 or more");
   }
 }
 
 int checked_port(const std::string& where, int64_t port) {
   if (port < 1 || port > 65535) {
-    raise<UsageError>("comm", where, " names port ", port, ", expected 1 to 65535");
+    raise<UsageError>(where, " names port ", port, ", expected 1 to 65535");
   }
   return static_cast<int>(port);
 }
@@ -80,7 +80,7 @@ void read_tcp_address(const std::string& method, Job& job) {
   const auto* end = rest.data() + rest.size();
   if (colon == std::string::npos || colon == 0 ||
       std::from_chars(rest.data() + colon + 1, end, port).ptr != end || colon + 1 == rest.size()) {
-    raise<UsageError>("comm", "init_method is '", method, "', expected tcp://HOST:PORT");
+    raise<UsageError>("init_method is '", method, "', expected tcp://HOST:PORT");
   }
   const bool in_brackets = rest[0] == '[' && rest[colon - 1] == ']';  // as in tcp://[::1]:29500
   job.master_addr = in_brackets ? rest.substr(1, colon - 2) : rest.substr(0, colon);
@@ -97,7 +97,7 @@ void read_environment_address(const InitOptions& options, Job& job) {
   } else if (!discovered.empty()) {
     job.master_addr = discovered;
   } else {
-    raise<UsageError>("comm", "the variable MASTER_ADDR is not set, expected the host of rank 0 of the ",
+    raise<UsageError>("the variable MASTER_ADDR is not set, expected the host of rank 0 of the ",
                       job.world_size,
                       " ranks; set it for all of them (Open MPI: mpirun -x MASTER_ADDR=HOST), or start "
                       "the program with `deepspeed`");
@@ -118,11 +118,10 @@ void find_rendezvous(const InitOptions& options, Job& job) {
     job.rendezvous = Rendezvous::kFile;
     job.path = method.substr(std::string("file://").size());
     if (!job.path.starts_with('/')) {
-      raise<UsageError>("comm", "init_method is '", method, "', expected an absolute path: file:///PATH");
+      raise<UsageError>("init_method is '", method, "', expected an absolute path: file:///PATH");
     }
   } else {
-    raise<UsageError>("comm", "init_method is '", method,
-                      "', expected env://, tcp://HOST:PORT or file:///PATH");
+    raise<UsageError>("init_method is '", method, "', expected env://, tcp://HOST:PORT or file:///PATH");
   }
 }
 
@@ -132,7 +131,7 @@ milliseconds find_timeout(const InitOptions& options) {
     if (const auto minutes = env::get_int("DEEPSPEED_TIMEOUT")) timeout = std::chrono::minutes(*minutes);
   }
   if (timeout < milliseconds(1)) {
-    raise<UsageError>("comm", "the timeout (or DEEPSPEED_TIMEOUT, in minutes) is ", timeout.count(),
+    raise<UsageError>("the timeout (or DEEPSPEED_TIMEOUT, in minutes) is ", timeout.count(),
                       " ms, expected more than 0");
   }
   return timeout;

@@ -41,7 +41,7 @@ ListenTarget listen_target(const Job& job) {
 
 template <class... Parts>
 [[noreturn]] void fail_to_listen(const Job& job, const ListenTarget& target, const Parts&... parts) {
-  raise<CommError>("comm", "rank ", job.rank, " of ", job.world_size, " cannot listen at ", target.origin,
+  raise<CommError>("rank ", job.rank, " of ", job.world_size, " cannot listen at ", target.origin,
                    target.host, ", port ", job.master_port, ": ", parts...);
 }
 

@@ -40,7 +40,7 @@ void find_local_place(Job& job, c10d::Store& store, const std::string& machine) 
     }
     job.local_size = local_size;
   } catch (const std::exception& error) {
-    raise<CommError>("comm", "rank ", job.rank, " of ", job.world_size,
+    raise<CommError>("rank ", job.rank, " of ", job.world_size,
                      " could not find out which ranks share its machine: ", first_line(error.what()),
                      "; set LOCAL_RANK");
   }

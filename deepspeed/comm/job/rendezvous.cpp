@@ -31,9 +31,8 @@ std::string place_of(const Job& job) {
 }
 
 [[noreturn]] void fail(const Job& job, const std::string& reason) {
-  raise<CommError>("comm", "rank ", job.rank, " of ", job.world_size, " could not join the job at ",
-                   place_of(job), " (limit ", static_cast<double>(job.timeout.count()) / 1000.0,
-                   " s): ", reason);
+  raise<CommError>("rank ", job.rank, " of ", job.world_size, " could not join the job at ", place_of(job),
+                   " (limit ", static_cast<double>(job.timeout.count()) / 1000.0, " s): ", reason);
 }
 
 StorePtr open_store(const Job& job) {

@@ -56,13 +56,13 @@ class Barrier {
   }
 
   [[noreturn]] void fail_as_late() const {
-    raise<CommError>("comm", "monitored_barrier of group '", group_.name, "': rank ",
+    raise<CommError>("monitored_barrier of group '", group_.name, "': rank ",
                      group_.global_ranks.at(group_.rank), " came after the others had given up");
   }
 
   void fail_for(const std::string& missing) const {
     if (missing.empty()) return;
-    raise<CommError>("comm", "monitored_barrier of group '", group_.name, "': rank(s) ", missing,
+    raise<CommError>("monitored_barrier of group '", group_.name, "': rank(s) ", missing,
                      " did not come within ", static_cast<double>(timeout_.count()) / 1000.0, " s");
   }
 

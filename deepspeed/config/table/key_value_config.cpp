@@ -20,14 +20,13 @@ constexpr const char* kPrefix = "[config] ";
 }
 
 void require_dict(const Json& dict) {
-  if (!dict.is_object())
-    raise<ConfigError>("config", "got ", json_excerpt(dict), ", expected key/value pairs");
+  if (!dict.is_object()) raise<ConfigError>("got ", json_excerpt(dict), ", expected key/value pairs");
   require_bounded_depth(dict);
 }
 
 [[noreturn]] void fail_missing(const std::string& key, const std::vector<std::string>& known) {
   const std::string nearest = nearest_key(key, known);
-  raise<ConfigError>("config", path_part(key), ": unknown key, expected one that the config has",
+  raise<ConfigError>(path_part(key), ": unknown key, expected one that the config has",
                      nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
 }
 
@@ -48,8 +47,7 @@ void Config::update(Pairs pairs) {
   if (pairs.size() == 0) return;  // a class's own table is not asked for while it is being made
   Json dict = Json::object();
   for (const auto& [key, value] : pairs) {
-    if (dict.contains(key))
-      raise<ConfigError>("config", path_part(key), ": the key is given twice, expected once");
+    if (dict.contains(key)) raise<ConfigError>(path_part(key), ": the key is given twice, expected once");
     dict[key] = value;
   }
   update(dict);

@@ -36,7 +36,7 @@ std::vector<std::string> type_names(const std::vector<NamedType>& types) {
 
 Json resolve_params(const NamedType& type, const Json& given, const std::string& path) {
   if (!given.is_object() && !given.is_null()) {
-    raise<ConfigError>("config", path, ": got ", json_excerpt(given), ", expected an object");
+    raise<ConfigError>(path, ": got ", json_excerpt(given), ", expected an object");
   }
   Json values = read_section(section(path, type.meaning, type.params), without_nulls(given), path);
   for (const Field& field : type.params) {

@@ -38,8 +38,7 @@ std::string section_hint(const Field& section, const Json& given) {
                            : given == "auto"
                                ? "; the client must resolve \"auto\" before the config is loaded"
                                : "";
-  raise<ConfigError>("config", path, ": got ", json_excerpt(given), ", expected ", expected_value(field),
-                     hint);
+  raise<ConfigError>(path, ": got ", json_excerpt(given), ", expected ", expected_value(field), hint);
 }
 
 bool in_range(const Range& range, double value) {
@@ -115,7 +114,7 @@ bool answers_to(const Field& field, const std::string& key) {
 
 [[noreturn]] void fail_unknown_key(const Field& section, const std::string& key, const std::string& path) {
   const std::string where = path.empty() ? "at the top level" : "in the section " + path;
-  raise<ConfigError>("config", join(path, path_part(key)), ": unknown key, expected a documented one ", where,
+  raise<ConfigError>(join(path, path_part(key)), ": unknown key, expected a documented one ", where,
                      key_suggestion(section, key, path));
 }
 
@@ -133,9 +132,8 @@ void store(Json& values, const Field& field, Json value, const std::string& path
   const auto found = values.find(field.key);
   if (found != values.end() && !found->is_null()) {
     if (value.is_null()) return;
-    raise<ConfigError>("config", join(path, given_as), ": got it beside '",
-                       join(path, first_name_of(field, given)), "', expected one of them: both set ",
-                       field.key);
+    raise<ConfigError>(join(path, given_as), ": got it beside '", join(path, first_name_of(field, given)),
+                       "', expected one of them: both set ", field.key);
   }
   values[field.key] = std::move(value);
 }
@@ -151,7 +149,7 @@ void store_deprecated(Json& values, const Field& section, const Field& field, co
   log::warning("[config] ", old_path, " is deprecated, use ", join(path, replacement));
   for (const auto& [key, unused] : given.items()) {
     if (!answers_to(*find_field(section.children, replacement), key)) continue;
-    raise<ConfigError>("config", old_path, ": got it beside '", join(path, replacement),
+    raise<ConfigError>(old_path, ": got it beside '", join(path, replacement),
                        "', expected the latter alone: the former is its deprecated name");
   }
   values[replacement] = field.deprecation->convert(value);
@@ -160,7 +158,7 @@ void store_deprecated(Json& values, const Field& section, const Field& field, co
 void require_keys(const Field& section, const Json& values, const std::string& path) {
   for (const Field& field : section.children) {
     if (!field.required || values.contains(field.key)) continue;
-    raise<ConfigError>("config", join(path, field.key), ": missing, expected ", expected_value(field),
+    raise<ConfigError>(join(path, field.key), ": missing, expected ", expected_value(field),
                        " in the section ", path);
   }
 }
@@ -169,7 +167,7 @@ void require_keys(const Field& section, const Json& values, const std::string& p
 void require_depth(const Json& value, size_t depth, const std::string& path) {
   if (!value.is_structured()) return;
   if (depth >= kMaxJsonDepth) {
-    raise<ConfigError>("config", path.empty() ? "the value" : path, ": nested too deep, expected at most ",
+    raise<ConfigError>(path.empty() ? "the value" : path, ": nested too deep, expected at most ",
                        kMaxJsonDepth, " levels");
   }
   constexpr size_t kNamedLevels = 4;

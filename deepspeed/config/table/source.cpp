@@ -33,7 +33,7 @@ Json read_file(const std::filesystem::path& path) {
   const auto text = decode_base64(path.string());
   if (text && is_json_text(*text)) return parse_json(*text, kBase64Name);
   raise<ConfigError>(
-      "config", "got ", json_excerpt(Json(path.string())),
+      "got ", json_excerpt(Json(path.string())),
       ", expected the path of an existing file, JSON text that starts with '{', or the base64 ",
       "of such a text");
 }
@@ -64,8 +64,7 @@ Json ConfigSource::read() const {
     require_bounded_depth(std::get<Json>(source_));
     value = std::get<Json>(source_);
   }
-  if (!value.is_object())
-    raise<ConfigError>("config", "got ", json_excerpt(value), ", expected a JSON object");
+  if (!value.is_object()) raise<ConfigError>("got ", json_excerpt(value), ", expected a JSON object");
   return value;
 }
 

@@ -9,7 +9,7 @@ bool cuda_is_wanted() {
   const std::string asked = env::get("DS_ACCELERATOR").value_or("");
   if (asked.empty() || asked == "cuda") return true;
   if (asked == "cpu") return false;
-  raise<UsageError>("device", "DS_ACCELERATOR is '", asked, "', expected 'cuda', 'cpu' or nothing");
+  raise<UsageError>("DS_ACCELERATOR is '", asked, "', expected 'cuda', 'cpu' or nothing");
 }
 
 }  // namespace deepspeed::device

@@ -25,7 +25,7 @@ class LockedPages {
   explicit LockedPages(size_t bytes) : bytes_(bytes) {
     data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data_ == MAP_FAILED) {
-      raise<UsageError>("device.host_memory", "no ", bytes, " bytes of host memory: ", std::strerror(errno));
+      raise<UsageError>("no ", bytes, " bytes of host memory: ", std::strerror(errno));
     }
     ::madvise(data_, bytes, MADV_HUGEPAGE);
     try {

@@ -20,7 +20,7 @@ int64_t bytes_of_line(const char* path, const std::string& key) {
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with(key + ":")) return std::stoll(line.substr(key.size() + 1)) * 1024;
   }
-  raise<IoError>("device.memory", path, " has no line ", key, "; is /proc mounted?");
+  raise<IoError>(path, " has no line ", key, "; is /proc mounted?");
 }
 
 int64_t status_bytes(const std::string& key) { return bytes_of_line("/proc/self/status", key); }

@@ -32,9 +32,8 @@ void set_cpu_rng_state(const at::Tensor& state) {
   const std::lock_guard lock(generator.mutex());
   const auto expected = generator.get_state().numel();
   if (!state.defined() || state.scalar_type() != at::kByte || !state.is_cpu() || state.numel() != expected) {
-    raise<UsageError>("device.rng", "the state of the CPU generator has ",
-                      state.defined() ? state.numel() : 0, " elements, expected ", expected,
-                      " bytes (uint8, on the CPU)");
+    raise<UsageError>("the state of the CPU generator has ", state.defined() ? state.numel() : 0,
+                      " elements, expected ", expected, " bytes (uint8, on the CPU)");
   }
   generator.set_state(state.contiguous());
 }

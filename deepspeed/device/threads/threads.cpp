@@ -12,7 +12,7 @@ namespace deepspeed::device {
 namespace {
 
 int checked(const char* what, int64_t threads) {
-  if (threads < 1) raise<UsageError>("device.threads", what, " is ", threads, ", expected 1 or more");
+  if (threads < 1) raise<UsageError>(what, " is ", threads, ", expected 1 or more");
   return static_cast<int>(threads);
 }
 
@@ -22,8 +22,7 @@ std::optional<int> threads_of_environment() {
   if (!text) return std::nullopt;
   const auto first = text->substr(0, text->find(','));
   if (first.empty() || first.size() > 6 || first.find_first_not_of("0123456789") != std::string::npos) {
-    raise<UsageError>("device.threads", "the variable OMP_NUM_THREADS is '", *text,
-                      "', expected a whole number");
+    raise<UsageError>("the variable OMP_NUM_THREADS is '", *text, "', expected a whole number");
   }
   return checked("OMP_NUM_THREADS", std::stoi(first));
 }

@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kEndLimit(5);
 }  // namespace
 
 WorkerThreads::WorkerThreads(int count) {
-  if (count < 1) raise<UsageError>("device.worker_threads", "expected at least one thread, got ", count);
+  if (count < 1) raise<UsageError>("expected at least one thread, got ", count);
   for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
   at::get_num_threads();  // makes torch's pool of threads, a static that must outlive the hook
   exit_hook_ = std::make_unique<ExitHook>([this] {

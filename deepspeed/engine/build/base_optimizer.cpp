@@ -21,7 +21,7 @@ void check_optimizer(const config::DeepSpeedConfig& config, const std::string& n
                                                "Adagrad",   "DeepSpeedCPUAdagrad", "Muon"};
   if (config.zero_optimization.stage == 0 || config.zero_allow_untested_optimizer || tested.count(name) != 0)
     return;
-  raise<ConfigError>("config", "zero_allow_untested_optimizer: ", name, " was not tested with ZeRO stage ",
+  raise<ConfigError>("zero_allow_untested_optimizer: ", name, " was not tested with ZeRO stage ",
                      config.zero_optimization.stage, "; set it to true to use it all the same");
 }
 
@@ -54,13 +54,13 @@ std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedCon
   check_optimizer(config, optimizer->name());
   check_offloaded_optimizer(config, *optimizer, /*is_client=*/client != nullptr);
   if (config.bf16.bf16_optimizer_states && optimizer->state_dtype() != at::kBFloat16) {
-    raise<ConfigError>("config", "bf16.bf16_optimizer_states: the state of ", optimizer->name(),
+    raise<ConfigError>("bf16.bf16_optimizer_states: the state of ", optimizer->name(),
                        " is kept in float32; name Adam or AdamW in `optimizer`, or pass a FusedAdam with "
                        "moment_dtype bfloat16");
   }
   if (config.bf16.split_master_weights && !optimizer->steps_split_masters()) {
     raise<ConfigError>(
-        "config", "bf16.split_master_weights: got true with ", optimizer->name(),
+        "bf16.split_master_weights: got true with ", optimizer->name(),
         ", which steps fp32 masters alone, expected Adam or AdamW without amsgrad: name one in "
         "`optimizer`, pass a FusedAdam or DeepSpeedCPUAdam, or set the key to false");
   }

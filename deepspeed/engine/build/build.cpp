@@ -149,7 +149,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   const int64_t stage = config.zero_optimization.stage;
   // Stage 3 without one is for evaluation: it partitions parameters, the others gradients and states alone.
   if (groups.tensors.empty() && (stage == 1 || stage == 2)) {
-    raise<ConfigError>("config", "zero_optimization.stage ", stage,
+    raise<ConfigError>("zero_optimization.stage ", stage,
                        " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
   }
   std::unique_ptr<optim::Optimizer> base;

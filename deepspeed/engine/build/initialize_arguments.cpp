@@ -9,14 +9,12 @@
 namespace deepspeed {
 namespace {
 
-constexpr const char* kInitializeWhere = "initialize";
-
 comm::World join_job(const InitializeOptions& options) {
   if (options.world) return options.world;
   if (options.dist_init_required == false && !comm::is_initialized()) {
-    raise<UsageError>(kInitializeWhere,
-                      "dist_init_required: got false, but init_distributed() did not run; call it first, or "
-                      "leave dist_init_required out");
+    raise<UsageError>(
+        "dist_init_required: got false, but init_distributed() did not run; call it first, or "
+        "leave dist_init_required out");
   }
   if (options.dist_init_required == true && comm::is_initialized()) {
     log::info("[initialize] dist_init_required: the process has joined its job already");
@@ -28,12 +26,12 @@ void check_mesh(const std::vector<int64_t>& mesh, int world_size) {
   if (mesh.size() != 2 || mesh[0] < 1 || mesh[1] < 1 || mesh[0] * mesh[1] != world_size) {
     std::string given;
     for (const int64_t size : mesh) given += (given.empty() ? "" : ", ") + std::to_string(size);
-    raise<UsageError>(kInitializeWhere, "mesh_param: got (", given,
+    raise<UsageError>("mesh_param: got (", given,
                       "), expected (data parallel size, sequence parallel size) whose product is the ",
                       world_size, " ranks");
   }
   if (mesh[1] == 1) return;
-  raise<NotSupportedError>(kInitializeWhere, "mesh_param: got a sequence parallel size of ", mesh[1],
+  raise<NotSupportedError>("mesh_param: got a sequence parallel size of ", mesh[1],
                            ", but sequence parallelism does not exist yet; expected (", world_size, ", 1)");
 }
 
@@ -43,33 +41,31 @@ config::ConfigSource find_config(const InitializeOptions& options) {
   const std::string path = options.args ? options.args->config_path() : std::string();
   if (options.args && !options.args->deepspeed_config.empty() && !options.args->deepscale_config.empty()) {
     raise<UsageError>(
-        kInitializeWhere,
         "args: got both --deepspeed_config and --deepscale_config, its old name; pass the first");
   }
   const int given = (options.config ? 1 : 0) + (options.config_params ? 1 : 0) + (path.empty() ? 0 : 1);
   if (given > 1) {
-    raise<UsageError>(kInitializeWhere, "got ", given,
+    raise<UsageError>("got ", given,
                       " configs; expected one of config, config_params, and args with --deepspeed_config");
   }
   if (options.config) return *options.config;
   if (options.config_params) return *options.config_params;
   if (!path.empty()) return std::filesystem::path(path);
-  raise<UsageError>(kInitializeWhere,
-                    "got no config; pass config (a path, JSON text or a Json object), or args with "
-                    "--deepspeed_config");
+  raise<UsageError>(
+      "got no config; pass config (a path, JSON text or a Json object), or args with "
+      "--deepspeed_config");
 }
 
 comm::World find_world(const InitializeOptions& options) {
   if (options.mpu) {
     raise<NotSupportedError>(
-        kInitializeWhere,
         "mpu: tensor and pipeline parallelism do not exist yet, so that no unit of theirs "
         "can be taken; leave it out");
   }
   comm::World world = join_job(options);
   if (options.args && options.args->local_rank >= 0 && options.args->local_rank != world.local_rank()) {
-    raise<UsageError>(kInitializeWhere, "args: --local_rank is ", options.args->local_rank,
-                      ", but LOCAL_RANK says ", world.local_rank());
+    raise<UsageError>("args: --local_rank is ", options.args->local_rank, ", but LOCAL_RANK says ",
+                      world.local_rank());
   }
   if (options.mesh_param) check_mesh(*options.mesh_param, world.size());
   return world;
@@ -79,14 +75,13 @@ std::shared_ptr<torch::optim::Optimizer> find_optimizer(const EngineModel& model
                                                         const InitializeOptions& options) {
   if (!options.optimizer) return nullptr;
   if (!options.optimizer.is_callable() && !options.model_parameters.empty()) {
-    raise<UsageError>(kInitializeWhere,
-                      "pass either an optimizer, which has its own groups, or model_parameters");
+    raise<UsageError>("pass either an optimizer, which has its own groups, or model_parameters");
   }
   std::vector<at::Tensor> parameters;
   for (const ModelParameters& group : options.model_parameters) {
     if (!group.options.empty()) {
       raise<UsageError>(
-          kInitializeWhere, "model_parameters with options ", group.options.dump(),
+          "model_parameters with options ", group.options.dump(),
           " beside a callable optimizer, which takes parameters alone; leave the options out, or "
           "pass an optimizer with groups of its own");
     }

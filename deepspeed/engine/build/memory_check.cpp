@@ -65,9 +65,9 @@ void check_host_memory(const EngineModel& model, const std::vector<std::vector<N
   const LeastBytes needed = least_bytes(groups, config, world.size());
   const int64_t available = device::available_host_bytes() + bytes_given_free(groups);
   if (needed.total() <= available) return;
-  raise<UsageError>("initialize", "rank ", world.rank(), " of ", world.size(), " needs at least ",
-                    needed.total(), " bytes at zero_optimization.stage ", zero.stage, " (weights ",
-                    needed.parameters, ", gradients ", needed.gradients, ", fp32 weights ", needed.masters,
+  raise<UsageError>("rank ", world.rank(), " of ", world.size(), " needs at least ", needed.total(),
+                    " bytes at zero_optimization.stage ", zero.stage, " (weights ", needed.parameters,
+                    ", gradients ", needed.gradients, ", fp32 weights ", needed.masters,
                     ", the optimizer's states beside them), and has ", available,
                     "; use more ranks, a higher stage up to 3, or offload");
 }

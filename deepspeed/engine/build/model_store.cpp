@@ -54,7 +54,7 @@ void require_whole(const EngineModel& model, int64_t stage) {
   zero::make_whole(abandoned);
   for (const NamedTensor& param : model.parameters) {
     if (!zero::is_partitioned(param.tensor)) continue;
-    raise<UsageError>("initialize", "parameter '", param.name,
+    raise<UsageError>("parameter '", param.name,
                       "' was partitioned by zero::Init or another engine, and zero_optimization.stage is ",
                       stage, ", expected 3; else build the model without zero::Init (enabled = false), call ",
                       "the other engine's destroy(), or zero::make_whole(model->parameters())");

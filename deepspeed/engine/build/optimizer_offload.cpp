@@ -66,28 +66,27 @@ void check_offloaded_optimizer(const config::DeepSpeedConfig& config, const opti
   static const std::set<std::string> for_the_host = {"DeepSpeedCPUAdam", "DeepSpeedCPULion",
                                                      "DeepSpeedCPUAdagrad"};
   if (is_client && config.zero_force_ds_cpu_optimizer && !for_the_host.contains(optimizer.name())) {
-    raise<ConfigError>("config", kDevice, device, "\" with an optimizer of class ", optimizer.name(),
+    raise<ConfigError>(kDevice, device, "\" with an optimizer of class ", optimizer.name(),
                        " passed to initialize(), expected DeepSpeedCPUAdam, DeepSpeedCPULion or "
                        "DeepSpeedCPUAdagrad; zero_force_ds_cpu_optimizer = false takes any");
   }
   if (config.zero_optimization.offload_optimizer.super_offload && !optimizer.writes_over_gradients()) {
-    raise<ConfigError>("config", "zero_optimization.offload_optimizer.super_offload: got true with ",
-                       optimizer.name(), ", expected false, or Adam or AdamW without amsgrad");
+    raise<ConfigError>("zero_optimization.offload_optimizer.super_offload: got true with ", optimizer.name(),
+                       ", expected false, or Adam or AdamW without amsgrad");
   }
   const bool checks_overflow = config.bf16.enabled && config.bf16.check_grad_overflow;
   const bool keeps_enough = optimizer.takes_steps_back() && !config.bf16.bf16_master_weights_and_grads;
   if (config.zero_optimization.offload_optimizer.super_offload && config.gradient_clipping == 0.0 &&
       checks_overflow && !keeps_enough) {
-    raise<ConfigError>("config",
-                       "bf16.check_grad_overflow: got true beside super_offload and states of 16 bits, from "
-                       "which a step cannot be taken back, expected false");
+    raise<ConfigError>(
+        "bf16.check_grad_overflow: got true beside super_offload and states of 16 bits, from "
+        "which a step cannot be taken back, expected false");
   }
   const bool fp16_masters = config.fp16.fp16_master_weights_and_grads;
   const bool bf16_masters = config.bf16.bf16_master_weights_and_grads;
   if ((fp16_masters || bf16_masters) && optimizer.name() != "DeepSpeedCPUAdam") {
-    raise<ConfigError>("config", fp16_masters ? "fp16.fp16" : "bf16.bf16",
-                       "_master_weights_and_grads: got true with ", optimizer.name(),
-                       " and zero_optimization.offload_optimizer.device \"", device,
+    raise<ConfigError>(fp16_masters ? "fp16.fp16" : "bf16.bf16", "_master_weights_and_grads: got true with ",
+                       optimizer.name(), " and zero_optimization.offload_optimizer.device \"", device,
                        "\", expected DeepSpeedCPUAdam: name Adam or AdamW in `optimizer`");
   }
 }

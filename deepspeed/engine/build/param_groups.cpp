@@ -22,7 +22,7 @@ std::vector<NamedTensor> named(const std::vector<at::Tensor>& tensors, const Nam
   for (size_t index = 0; index < tensors.size(); ++index) {
     const auto entry = names.find(tensors[index].unsafeGetTensorImpl());
     if (entry == names.end()) {
-      raise<UsageError>("initialize", "parameter ", index, " of parameter group ", group,
+      raise<UsageError>("parameter ", index, " of parameter group ", group,
                         " is not a parameter of the model");
     }
     if (tensors[index].requires_grad()) result.push_back({entry->second, tensors[index]});
@@ -126,7 +126,7 @@ OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSp
   }
   if (client == nullptr && optim::is_muon(config.optimizer->type)) groups = split_for_muon(std::move(groups));
   if (may_have_doubles) groups = split_by_dtype(std::move(groups));
-  if (groups.tensors.empty()) raise<UsageError>("initialize", "no parameter of the model needs a gradient");
+  if (groups.tensors.empty()) raise<UsageError>("no parameter of the model needs a gradient");
   return groups;
 }
 

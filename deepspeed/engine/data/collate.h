@@ -45,7 +45,7 @@ struct Columns {
 /// of the optional, in the sizes of vectors or the keys of maps.
 template <class Example>
 Example stack_examples(std::vector<Example> examples) {
-  if (examples.empty()) raise<UsageError>("collate", "a batch of no examples, expected at least one");
+  if (examples.empty()) raise<UsageError>("a batch of no examples, expected at least one");
   collate_detail::Columns columns;
   std::string first;
   for (size_t index = 0; index < examples.size(); ++index) {
@@ -55,7 +55,7 @@ Example stack_examples(std::vector<Example> examples) {
     if (index == 0) first = columns.others;
     if (columns.others == first) continue;
     raise<UsageError>(
-        "collate", "examples 0 and ", index,
+        "examples 0 and ", index,
         " of a batch differ in more than the values of their tensors: in a number or text, of which a "
         "batch has one, in which optionals are there, or in the size of a vector or the keys of a map; "
         "make the number a tensor, or pass a collate function");

@@ -56,9 +56,9 @@ int64_t dataset_size(const Dataset& dataset) {
   const auto size = dataset.size();
   if constexpr (requires { size.has_value(); }) {
     if (!size.has_value()) {
-      raise<UsageError>("dataloader",
-                        "the data set does not know its size, which distributed sampling needs; return the "
-                        "number of samples from its size()");
+      raise<UsageError>(
+          "the data set does not know its size, which distributed sampling needs; return the "
+          "number of samples from its size()");
     }
     return static_cast<int64_t>(*size);
   } else {
@@ -96,10 +96,9 @@ class DeepSpeedDataLoader {
         options_(options),
         position_(std::make_shared<LoaderPosition>()) {
     if (options.batch_size < 1)
-      raise<UsageError>("dataloader", "batch_size is ", options.batch_size, ", expected at least 1");
+      raise<UsageError>("batch_size is ", options.batch_size, ", expected at least 1");
     if (options.num_local_io_workers < 0) {
-      raise<UsageError>("dataloader", "num_local_io_workers is ", options.num_local_io_workers,
-                        ", expected 0 or more");
+      raise<UsageError>("num_local_io_workers is ", options.num_local_io_workers, ", expected 0 or more");
     }
     position_->seed = options.seed;
     sampler_.dataset_size = loader_detail::dataset_size(dataset_);
@@ -108,7 +107,7 @@ class DeepSpeedDataLoader {
     sampler_.shuffle = options.shuffle;
     sampler_.drop_last = options.drop_last;
     if (size() == 0) {
-      raise<UsageError>("dataloader", "a data set of ", sampler_.dataset_size, " samples gives no batch of ",
+      raise<UsageError>("a data set of ", sampler_.dataset_size, " samples gives no batch of ",
                         options.batch_size, " on ", options.world_size,
                         " ranks with drop_last; leave that off, or take a smaller batch");
     }
@@ -186,14 +185,14 @@ class DeepSpeedDataLoader {
                                      : rank_indices(sampler_, position_->epoch);
     for (const int64_t index : indices_) {
       if (index < 0 || index >= sampler_.dataset_size) {
-        raise<UsageError>("dataloader", "the data_sampler gives sample ", index, ", expected 0 to ",
+        raise<UsageError>("the data_sampler gives sample ", index, ", expected 0 to ",
                           sampler_.dataset_size - 1);
       }
     }
     const size_t needed = options_.drop_last ? static_cast<size_t>(options_.batch_size) : 1;
     if (indices_.size() < needed) {
-      raise<UsageError>("dataloader", "the data_sampler gives ", indices_.size(), " samples in epoch ",
-                        position_->epoch, ", which is no batch; expected at least ", needed);
+      raise<UsageError>("the data_sampler gives ", indices_.size(), " samples in epoch ", position_->epoch,
+                        ", which is no batch; expected at least ", needed);
     }
     ask_from_position();
   }

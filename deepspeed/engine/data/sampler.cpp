@@ -18,9 +18,9 @@ uint64_t below(std::mt19937_64& engine, uint64_t limit) {
 }  // namespace
 
 std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch) {
-  if (options.dataset_size < 1) raise<UsageError>("sampler", "the data set is empty");
+  if (options.dataset_size < 1) raise<UsageError>("the data set is empty");
   if (options.rank < 0 || options.rank >= options.world_size) {
-    raise<UsageError>("sampler", "rank ", options.rank, " of ", options.world_size);
+    raise<UsageError>("rank ", options.rank, " of ", options.world_size);
   }
   std::vector<int64_t> order(static_cast<size_t>(options.dataset_size));
   std::iota(order.begin(), order.end(), int64_t{0});

@@ -21,7 +21,7 @@ struct ClaimedParams {
 
 [[noreturn]] void refuse_claim(const NamedTensor& param, int64_t stage) {
   raise<UsageError>(
-      "initialize", "parameter '", param.name, "' is with another engine, of ZeRO stage ", stage,
+      "parameter '", param.name, "' is with another engine, of ZeRO stage ", stage,
       ", which is alive: go on with that engine, or call its destroy() or let go of it before another "
       "initialize() of the model");
 }

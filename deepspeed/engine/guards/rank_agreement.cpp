@@ -121,7 +121,7 @@ std::string first_difference(int rank, const Comparison& own, int other_rank, co
   const auto place = size_t(std::find_if(texts.begin(), texts.end(), differs) - texts.begin());
   const size_t other = std::min(place, texts.size() - 1);
   const auto& ranks = group.global_ranks();
-  raise<UsageError>("initialize", "the ranks differ: ",
+  raise<UsageError>("the ranks differ: ",
                     first_difference(ranks[0], Json::parse(texts[0]).get<Comparison>(), ranks[other],
                                      Json::parse(texts[other]).get<Comparison>()),
                     "; pass the same config, model, optimizer and schedule on all ranks");

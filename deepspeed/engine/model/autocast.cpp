@@ -20,7 +20,7 @@ void init_autocast_params(const std::shared_ptr<torch::nn::Module>& model, at::S
 zero::ParamDtypes mark_autocast_params(const EngineModel& model, at::ScalarType dtype,
                                        const std::optional<std::vector<std::string>>& modules) {
   if (dtype != at::kHalf && dtype != at::kBFloat16 && dtype != at::kFloat) {
-    raise<UsageError>("engine.autocast", "init_autocast_params() got dtype ", c10::toString(dtype),
+    raise<UsageError>("init_autocast_params() got dtype ", c10::toString(dtype),
                       ", expected Half, BFloat16 or Float");
   }
   const auto classes = modules.value_or(precision::get_default_autocast_lower_precision_modules());

@@ -67,8 +67,7 @@ decltype(auto) cast_input(at::ScalarType dtype, T&& argument) {
     });
     return value;
   } else {
-    raise<UsageError>("engine.cast_inputs", "fp16.auto_cast cannot find the tensors in an argument of type ",
-                      typeid(Value).name(),
+    raise<UsageError>("fp16.auto_cast cannot find the tensors in an argument of type ", typeid(Value).name(),
                       ": write visit_tensors(MyType&, Visitor&&) beside the type, or cast them yourself");
     return std::forward<T>(argument);
   }

@@ -14,8 +14,6 @@
 namespace deepspeed {
 namespace {
 
-constexpr const char* kLeafWhere = "leaf_modules";
-
 // A torch::nn::Module has no place for a mark.
 struct LeafMarks {
   std::mutex mutex;
@@ -42,7 +40,7 @@ bool fits_any(Fits fits, const std::string& given, const std::vector<std::string
 }
 
 void require_model(const ModulePtr& model) {
-  if (!model) raise<UsageError>(kLeafWhere, "the model is null");
+  if (!model) raise<UsageError>("the model is null");
 }
 
 ModulePtrs mark_all(const ModulePtr& model, const char* what, Fits fits,
@@ -56,7 +54,7 @@ ModulePtrs mark_all(const ModulePtr& model, const char* what, Fits fits,
   if (found.empty()) {
     std::string names;
     for (const std::string& one : wanted) names += (names.empty() ? "'" : ", '") + one + "'";
-    raise<UsageError>(kLeafWhere, "the model has no module of ", what, " ", names.empty() ? "none" : names);
+    raise<UsageError>("the model has no module of ", what, " ", names.empty() ? "none" : names);
   }
   for (const ModulePtr& module : found) set_z3_leaf_module(module, is_leaf);
   return found;

@@ -12,7 +12,7 @@
 namespace deepspeed {
 
 EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module) {
-  if (!module) raise<UsageError>("initialize", "the model is null; pass a shared_ptr to a torch::nn::Module");
+  if (!module) raise<UsageError>("the model is null; pass a shared_ptr to a torch::nn::Module");
   EngineModel model;
   std::unordered_map<const at::TensorImpl*, std::string> first_names;
   for (const auto& entry : module->named_parameters(/*recurse=*/true)) {

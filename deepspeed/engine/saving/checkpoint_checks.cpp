@@ -9,11 +9,7 @@
 #include "deepspeed/engine/saving/checkpoint_io.h"
 
 namespace deepspeed {
-namespace {
-
-constexpr const char* kCheckpointChecksWhere = "checkpoint";
-
-}  // namespace
+namespace {}  // namespace
 
 void CheckpointIo::check_save(const SaveJob& job) const {
   require_no_gradients();
@@ -32,7 +28,7 @@ void CheckpointIo::require_no_gradients() const {
                             : is_paused       ? " inside of coalesce_grad_reduction()"
                                               : "";
   raise<UsageError>(
-      kCheckpointChecksWhere, "save_checkpoint()", scope,
+      "save_checkpoint()", scope,
       " after a backward() whose gradients no step() has used: a checkpoint holds none, and a "
       "resumed run would lack them; ",
       scope.empty() ? "" : "end the scope, ",

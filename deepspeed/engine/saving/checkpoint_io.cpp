@@ -9,7 +9,7 @@
 namespace deepspeed {
 
 void CheckpointIo::on_all_ranks(const char* what, const std::function<void()>& work) {
-  comm::on_all_ranks<CheckpointError>(parts_.group, "checkpoint", what, work);
+  comm::on_all_ranks<CheckpointError>(parts_.group, what, work);
 }
 
 void CheckpointIo::check_tag(const std::string& tag) const {
@@ -20,7 +20,7 @@ void CheckpointIo::check_tag(const std::string& tag) const {
     if (tags[rank] == tags[0]) continue;
     const std::string text = message("the tag '", tags[rank], "' of rank ", rank, " is not that of rank 0, '",
                                      tags[0], "': the checkpoint cannot be resumed on other ranks");
-    if (mode == "Fail") raise<CheckpointError>("checkpoint", text);
+    if (mode == "Fail") raise<CheckpointError>(text);
     log::warning("[checkpoint] ", text);
     return;
   }

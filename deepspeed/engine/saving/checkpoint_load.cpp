@@ -19,7 +19,6 @@ namespace deepspeed {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kCheckpointLoadWhere = "checkpoint";
 constexpr const char* kLoading = "loading";
 
 // What else can be loaded, for messages.
@@ -43,7 +42,7 @@ std::string CheckpointIo::chosen_tag(const std::string& directory, const LoadOpt
   if (!options.tag.empty()) return options.tag;
   if (!parts_.config.checkpoint.load_universal) return checkpoint::read_latest(directory).value_or("");
   if (const auto tag = checkpoint::read_latest_universal(directory)) return *tag;
-  raise<CheckpointError>(kCheckpointLoadWhere, "there is no ", checkpoint::latest_universal_path(directory),
+  raise<CheckpointError>("there is no ", checkpoint::latest_universal_path(directory),
                          ", which checkpoint.load_universal needs; ds_to_universal makes a universal "
                          "checkpoint of another");
 }
@@ -54,8 +53,8 @@ std::string CheckpointIo::agreed_tag(const std::string& directory, const LoadOpt
   const std::vector<std::string> tags = parts_.group.all_gather_text(tag);
   for (size_t rank = 0; rank < tags.size(); ++rank) {
     if (tags[rank] == tags[0]) continue;
-    raise<CheckpointError>(kCheckpointLoadWhere, "the tag to load from ", directory, " is '", tags[rank],
-                           "' on rank ", rank, ", and '", tags[0],
+    raise<CheckpointError>("the tag to load from ", directory, " is '", tags[rank], "' on rank ", rank,
+                           ", and '", tags[0],
                            "' on rank 0, expected the same; is the folder one that all ranks see?");
   }
   return tag;
@@ -107,10 +106,8 @@ OpenedCheckpoint CheckpointIo::open(const std::string& directory, const std::str
   opened.path = opened.is_sharded ? sharded.front() : checkpoint::model_states_path(directory, tag);
   const fs::path folder = opened.path.parent_path();
   opened.manifest = checkpoint::read_manifest(folder);
-  if (const auto damage = checkpoint::find_damage(folder, opened.manifest))
-    raise<CheckpointError>(kCheckpointLoadWhere, *damage);
-  if (!fs::exists(opened.path))
-    raise<CheckpointError>(kCheckpointLoadWhere, "the file ", opened.path, " is missing");
+  if (const auto damage = checkpoint::find_damage(folder, opened.manifest)) raise<CheckpointError>(*damage);
+  if (!fs::exists(opened.path)) raise<CheckpointError>("the file ", opened.path, " is missing");
   opened.file =
       std::make_shared<checkpoint::DeferredArchive>(opened.path, opened.manifest.sums_of(opened.path));
   opened.states = checkpoint::parse_model_states(opened.file->value());

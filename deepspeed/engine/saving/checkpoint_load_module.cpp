@@ -11,8 +11,6 @@
 namespace deepspeed {
 namespace {
 
-constexpr const char* kLoadModuleWhere = "checkpoint";
-
 // The first few of a list of names, for messages.
 std::string some(const std::vector<std::string>& names) {
   std::string text;
@@ -124,7 +122,7 @@ void CheckpointIo::check_module(const StoredModule& module, bool strict) const {
       continue;
     }
     if (entry->second.sizes() != stored.form.sizes()) {
-      raise<checkpoint::MisfitError>(kLoadModuleWhere, "'", stored.name, "' has sizes ", stored.form.sizes(),
+      raise<checkpoint::MisfitError>("'", stored.name, "' has sizes ", stored.form.sizes(),
                                      " in the file, the model's has ", entry->second.sizes());
     }
     seen.insert(stored.name);
@@ -136,7 +134,6 @@ void CheckpointIo::check_module(const StoredModule& module, bool strict) const {
   }
   if (strict && !(missing.empty() && unexpected.empty())) {
     raise<checkpoint::MisfitError>(
-        kLoadModuleWhere,
         "the file does not fit the model:", missing.empty() ? std::string() : " it lacks " + some(missing),
         unexpected.empty() ? std::string() : " it has, beyond the model, " + some(unexpected),
         "; load_module_strict = false loads what fits");

@@ -15,7 +15,6 @@ namespace deepspeed {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kLoadOptimizerWhere = "checkpoint";
 constexpr const char* kWithoutStates = "; load with load_optimizer_states = false";
 constexpr int64_t kVerifiedNumel = int64_t{1} << 20;  // read at a time where nothing is kept
 
@@ -67,7 +66,7 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(const std::string& direc
   }
   const bool loads_universal = parts_.config.checkpoint.load_universal;
   if (!loads_universal && checkpoint::is_universal(folder)) {
-    raise<CheckpointError>(kLoadOptimizerWhere, folder,
+    raise<CheckpointError>(folder,
                            " is a universal checkpoint: it loads with checkpoint.load_universal = true");
   }
   try {
@@ -75,7 +74,7 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(const std::string& direc
     if (!opened.states.optimizer.is_none())
       return checkpoint::OptimizerFiles::of_model_file(opened.file, opened.states.optimizer, shapes);
     if (checkpoint::find_optim_states(directory, tag).empty())
-      raise<CheckpointError>(kLoadOptimizerWhere, directory, "/", tag, " holds no optimizer states");
+      raise<CheckpointError>(directory, "/", tag, " holds no optimizer states");
     return checkpoint::OptimizerFiles::of_partitions(directory, tag, opened.manifest,
                                                      opened.states.states.param_shapes);
   } catch (const checkpoint::MisfitError& error) {
@@ -93,7 +92,7 @@ void CheckpointIo::check_optimizer(const OpenedCheckpoint& opened) const {
   const checkpoint::OptimizerFiles& source = *opened.optimizer;
   const auto& groups = parts_.optimizer->store().groups();
   if (source.groups().size() != groups.size()) {
-    raise<CheckpointError>(kLoadOptimizerWhere, "the checkpoint has ", source.groups().size(),
+    raise<CheckpointError>("the checkpoint has ", source.groups().size(),
                            " parameter groups, the optimizer has ", groups.size(), kWithoutStates);
   }
   for (size_t index = 0; index < groups.size(); ++index) {
@@ -103,9 +102,8 @@ void CheckpointIo::check_optimizer(const OpenedCheckpoint& opened) const {
       const auto check = [&, numel = param.tensor.numel()](const std::string& state) {
         const int64_t found = source.numel(param.name, state);
         if (found >= numel || (found == 0 && state == checkpoint::kMasterState)) return;
-        raise<CheckpointError>(kLoadOptimizerWhere, "the optimizer files hold ", found,
-                               " elements of the state '", state, "' of '", param.name, "', expected ", numel,
-                               kWithoutStates);
+        raise<CheckpointError>("the optimizer files hold ", found, " elements of the state '", state,
+                               "' of '", param.name, "', expected ", numel, kWithoutStates);
       };
       if (wants_master(opened)) check(checkpoint::kMasterState);
       for (const auto& [name, type] : source.groups()[index].states) check(name);
@@ -122,9 +120,8 @@ void CheckpointIo::check_states(const checkpoint::OptimizerFiles& source, size_t
   try {
     own.check_state(state);
   } catch (const Error& error) {
-    raise<CheckpointError>(kLoadOptimizerWhere, "the optimizer states of parameter group ", index,
-                           " are not those of ", own.name(), ", the engine's optimizer: ", error.what(),
-                           kWithoutStates);
+    raise<CheckpointError>("the optimizer states of parameter group ", index, " are not those of ",
+                           own.name(), ", the engine's optimizer: ", error.what(), kWithoutStates);
   }
 }
 
@@ -141,7 +138,7 @@ optim::Hyperparameters CheckpointIo::loaded_options(size_t group, const Json& op
     const auto& [key, before] = own.items()[i];
     const auto& after = loaded.items()[i].second;
     if (before.index() == after.index() || (is_number(before) && is_number(after))) continue;
-    raise<CheckpointError>(kLoadOptimizerWhere, where, ".", key, " is ", known[key].dump(),
+    raise<CheckpointError>(where, ".", key, " is ", known[key].dump(),
                            " in the checkpoint, which is of another kind than the engine's", kWithoutStates);
   }
   return loaded;

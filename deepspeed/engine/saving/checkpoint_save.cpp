@@ -53,10 +53,9 @@ at::Tensor in_given_order(const at::Tensor& flat, const zero::StoredGroup& group
 }  // namespace
 
 void CheckpointIo::save(const std::string& directory, const SaveOptions& options) {
-  if (directory.empty()) raise<UsageError>("checkpoint", "save_checkpoint() needs a directory");
+  if (directory.empty()) raise<UsageError>("save_checkpoint() needs a directory");
   if (parts_.pool && !parts_.optimizer) {
-    raise<UsageError>("checkpoint",
-                      state_.is_destroyed
+    raise<UsageError>(state_.is_destroyed
                           ? "save_checkpoint() at stage 3 after destroy(), which gave back the optimizer"
                           : "save_checkpoint() at stage 3 of an engine without an optimizer",
                       ": the weights would lie in its files; call save_16bit_model()");

@@ -22,7 +22,7 @@ void SaveJob::run(const comm::ProcessGroup& group) {
   const auto begin = std::chrono::steady_clock::now();
   try {
     checkpoint::Manifest written;
-    comm::on_all_ranks<CheckpointError>(group, "checkpoint", "saving", [&] {
+    comm::on_all_ranks<CheckpointError>(group, "saving", [&] {
       checkpoint::make_folders(staging());
       written = write_files();
     });
@@ -33,7 +33,7 @@ void SaveJob::run(const comm::ProcessGroup& group) {
     throw;
   }
   // `latest` names the tag only once every rank's files are there.
-  comm::on_all_ranks<CheckpointError>(group, "checkpoint", "saving", [&] {
+  comm::on_all_ranks<CheckpointError>(group, "saving", [&] {
     if (save_latest && group.rank() == 0) checkpoint::write_latest(directory, tag);
   });
   if (writes_script && group.rank() == 0) write_script();
@@ -102,7 +102,7 @@ void SaveJob::publish(const comm::ProcessGroup& group, const checkpoint::Manifes
     all.files.merge(checkpoint::parse_manifest(text).files);
   // Rank 0 first: where all machines share the file system nothing is left to the others.
   for (const bool is_first : {true, false}) {
-    comm::on_all_ranks<CheckpointError>(group, "checkpoint", "saving", [&] {
+    comm::on_all_ranks<CheckpointError>(group, "saving", [&] {
       if ((group.rank() == 0) != is_first || local_rank != 0 || !fs::exists(staging())) return;
       checkpoint::Manifest here = all;
       std::erase_if(here.files, [&](const auto& file) { return !fs::exists(staging() / file.first); });
@@ -116,7 +116,7 @@ void SaveJob::publish(const comm::ProcessGroup& group, const checkpoint::Manifes
 void SaveJob::prune(const comm::ProcessGroup& group) const {
   if (!keep_last || !in_turn) return;
   for (const bool is_first : {true, false}) {  // as in publish()
-    comm::on_all_ranks<CheckpointError>(group, "checkpoint", "saving", [&] {
+    comm::on_all_ranks<CheckpointError>(group, "saving", [&] {
       if ((group.rank() == 0) != is_first || local_rank != 0) return;
       try {
         checkpoint::prune_tags(directory, tag, *keep_last);

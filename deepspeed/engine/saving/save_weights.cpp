@@ -37,16 +37,16 @@ void CheckpointIo::gather_module(NamedTensors& tensors) const {
 void CheckpointIo::save_16bit_model(const std::string& directory, const std::string& file_name,
                                     bool exclude_frozen) {
   if (directory.empty() || file_name.empty()) {
-    raise<UsageError>("checkpoint", "save_16bit_model() needs a directory and a file name");
+    raise<UsageError>("save_16bit_model() needs a directory and a file name");
   }
   if (checkpoint::is_name_beside_tags(file_name)) {
-    raise<UsageError>("checkpoint", "save_16bit_model(): '", file_name,
+    raise<UsageError>("save_16bit_model(): '", file_name,
                       "' is the name of a file of checkpoints, which would be lost; choose another");
   }
   if (parts_.pool && !parts_.config.zero_optimization.stage3_gather_16bit_weights_on_model_save) {
-    raise<UsageError>("checkpoint",
-                      "save_16bit_model() at stage 3 gathers the whole model on rank 0; set "
-                      "zero_optimization.stage3_gather_16bit_weights_on_model_save to allow that");
+    raise<UsageError>(
+        "save_16bit_model() at stage 3 gathers the whole model on rank 0; set "
+        "zero_optimization.stage3_gather_16bit_weights_on_model_save to allow that");
   }
   NamedTensors tensors = module_tensors(exclude_frozen);
   if (parts_.pool) gather_module(tensors);

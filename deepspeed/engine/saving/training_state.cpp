@@ -18,8 +18,7 @@ TrainingState::~TrainingState() = default;
 void require_whole(const TrainingState& state, const char* call) {
   if (state.loaded_in_part.empty()) return;
   raise<UsageError>(
-      "engine", call,
-      "(): the engine holds parts of a checkpoint, since load_checkpoint() failed while it wrote: ",
+      call, "(): the engine holds parts of a checkpoint, since load_checkpoint() failed while it wrote: ",
       state.loaded_in_part,
       "; load a checkpoint with its optimizer states, or build the model and its engine anew");
 }

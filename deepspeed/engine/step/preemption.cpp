@@ -12,7 +12,7 @@ namespace deepspeed {
 
 PreemptionWatch::PreemptionWatch(const PreemptionOptions& options) : check_every_(options.check_every) {
   if (check_every_ < 1) {
-    raise<UsageError>("engine.preemption", "check_every is ", check_every_, ", expected at least 1");
+    raise<UsageError>("check_every is ", check_every_, ", expected at least 1");
   }
   device::catch_preemption_signal(options.signal);
 }

@@ -18,18 +18,15 @@
 namespace deepspeed {
 namespace {
 
-constexpr const char* kStepDriverWhere = "engine";
-
 void check_loss(const at::Tensor& loss) {
   if (!loss.defined() || loss.numel() != 1 || !loss.requires_grad()) {
-    raise<UsageError>(kStepDriverWhere, "backward() takes a scalar loss that needs a gradient, got ",
+    raise<UsageError>("backward() takes a scalar loss that needs a gradient, got ",
                       loss.defined() ? message("a tensor of ", loss.numel(), " elements, requires_grad ",
                                                loss.requires_grad() ? "true" : "false")
                                      : std::string("an undefined tensor"));
   }
   if (is_scaled_loss(loss)) {
-    raise<UsageError>(kStepDriverWhere,
-                      "backward() of a loss that scale() has scaled, which backward() does too: ",
+    raise<UsageError>("backward() of a loss that scale() has scaled, which backward() does too: ",
                       "pass the loss itself, or call backward() on the scaled loss");
   }
 }
@@ -76,7 +73,6 @@ bool StepDriver::is_boundary() const {
 void StepDriver::set_boundary(std::optional<bool> is_boundary) {
   if (!config().managed_gradient_accumulation) {
     raise<UsageError>(
-        kStepDriverWhere,
         "set_gradient_accumulation_boundary() needs managed_gradient_accumulation; without it every "
         "step() is a boundary");
   }
@@ -94,8 +90,7 @@ at::Tensor StepDriver::backward(const at::Tensor& loss, const BackwardOptions& o
       options.scale_wrt_gas ? static_cast<double>(config().gradient_accumulation_steps) : 1.0;
   if (!options.allreduce_gradients) {
     if (const int64_t stage = config().zero_optimization.stage; stage >= 2) {
-      raise<UsageError>(kStepDriverWhere,
-                        "backward() with allreduce_gradients = false does not fit ZeRO stage ", stage,
+      raise<UsageError>("backward() with allreduce_gradients = false does not fit ZeRO stage ", stage,
                         ", which partitions gradients in every backward; use stage 0 or 1");
     }
     optimizer().set_boundary(false);
@@ -134,10 +129,9 @@ void StepDriver::allreduce_gradients(std::optional<int64_t> bucket_size) {
 }
 
 std::optional<int64_t> StepDriver::step(const StepOptions& options) {
-  if (state_.in_no_sync)
-    raise<UsageError>(kStepDriverWhere, "step() inside of no_sync(): end its scope first");
+  if (state_.in_no_sync) raise<UsageError>("step() inside of no_sync(): end its scope first");
   if (optimizer().is_paused())
-    raise<UsageError>(kStepDriverWhere, "step() inside of coalesce_grad_reduction(): end its scope first");
+    raise<UsageError>("step() inside of coalesce_grad_reduction(): end its scope first");
   const auto& schedule = state_.parts.lr_scheduler;
   if (schedule) schedule->check_step(options.last_batch_iteration);
   log_memory("before step");
@@ -152,7 +146,7 @@ std::optional<int64_t> StepDriver::step(const StepOptions& options) {
     in_step_ = false;
     if (updates) {
       if (state_.counters.backwards_since_update == 0)
-        raise<UsageError>(kStepDriverWhere, "step() at an accumulation boundary without any backward()");
+        raise<UsageError>("step() at an accumulation boundary without any backward()");
       model_changes_->warn();
       optimizer().complete_window();
       samples = update(options);
@@ -195,10 +189,10 @@ void StepDriver::zero_grad() {
 void StepDriver::begin_no_sync() {
   if (const int64_t stage = config().zero_optimization.stage; stage >= 2) {
     raise<UsageError>(
-        kStepDriverWhere, "no_sync() does not fit ZeRO stage ", stage,
+        "no_sync() does not fit ZeRO stage ", stage,
         ", which partitions gradients in every backward; use stage 0 or 1, or coalesce_grad_reduction()");
   }
-  if (state_.in_no_sync) raise<UsageError>(kStepDriverWhere, "no_sync() inside of no_sync()");
+  if (state_.in_no_sync) raise<UsageError>("no_sync() inside of no_sync()");
   state_.in_no_sync = true;
   refresh();
 }
@@ -211,10 +205,10 @@ void StepDriver::end_no_sync() {
 
 void StepDriver::begin_coalescing() {
   if (!config().managed_gradient_accumulation)
-    raise<UsageError>(kStepDriverWhere, "coalesce_grad_reduction() needs managed_gradient_accumulation");
-  if (state_.in_no_sync) raise<UsageError>(kStepDriverWhere, "coalesce_grad_reduction() inside of no_sync()");
+    raise<UsageError>("coalesce_grad_reduction() needs managed_gradient_accumulation");
+  if (state_.in_no_sync) raise<UsageError>("coalesce_grad_reduction() inside of no_sync()");
   if (optimizer().is_paused())
-    raise<UsageError>(kStepDriverWhere, "coalesce_grad_reduction() inside of coalesce_grad_reduction()");
+    raise<UsageError>("coalesce_grad_reduction() inside of coalesce_grad_reduction()");
   finish_backward();
   optimizer().pause();
 }

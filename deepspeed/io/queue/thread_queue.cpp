@@ -50,8 +50,7 @@ class ThreadQueue : public TransferQueue {
   void submit() override {}
 
   void add(const Transfer& transfer) override {
-    if (num_under_way_ >= depth_)
-      raise<UsageError>("io.threads", "more than ", depth_, " transfers are under way");
+    if (num_under_way_ >= depth_) raise<UsageError>("more than ", depth_, " transfers are under way");
     {
       const std::lock_guard lock(mutex_);
       waiting_.push_back(transfer);
@@ -62,7 +61,7 @@ class ThreadQueue : public TransferQueue {
   }
 
   Completion wait() override {
-    if (num_under_way_ == 0) raise<UsageError>("io.threads", "no transfer is under way");
+    if (num_under_way_ == 0) raise<UsageError>("no transfer is under way");
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !done_.empty(); });
     const Completion completion = done_.front();

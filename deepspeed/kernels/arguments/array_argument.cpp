@@ -6,35 +6,35 @@
 
 namespace deepspeed::kernels {
 
-void check_array(const char* where, const char* name, const at::Tensor& tensor,
-                 std::initializer_list<at::ScalarType> dtypes) {
+void check_array(const char* name, const at::Tensor& tensor, std::initializer_list<at::ScalarType> dtypes,
+                 const std::source_location& where) {
   if (!tensor.defined()) {
-    raise<UsageError>(where, name, " is undefined, expected a tensor");
+    raise_at<UsageError>(where, name, " is undefined, expected a tensor");
   }
   if (std::find(dtypes.begin(), dtypes.end(), tensor.scalar_type()) == dtypes.end()) {
     std::string expected;
     for (const at::ScalarType dtype : dtypes) {
       expected += message(expected.empty() ? "" : " or ", dtype);
     }
-    raise<UsageError>(where, name, " has dtype ", tensor.scalar_type(), ", expected ", expected);
+    raise_at<UsageError>(where, name, " has dtype ", tensor.scalar_type(), ", expected ", expected);
   }
   if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
-    raise<UsageError>(where, name, " of shape ", tensor.sizes(),
-                      " is not dense and contiguous; pass its contiguous()");
+    raise_at<UsageError>(where, name, " of shape ", tensor.sizes(),
+                         " is not dense and contiguous; pass its contiguous()");
   }
 }
 
-void check_fits(const char* where, const char* name, const at::Tensor& tensor, int64_t numel,
-                const at::Device& device) {
+void check_fits(const char* name, const at::Tensor& tensor, int64_t numel, const at::Device& device,
+                const std::source_location& where) {
   if (tensor.numel() != numel) {
-    raise<UsageError>(where, name, " has ", tensor.numel(), " elements, expected ", numel);
+    raise_at<UsageError>(where, name, " has ", tensor.numel(), " elements, expected ", numel);
   }
   if (tensor.device() != device) {
-    raise<UsageError>(where, name, " lies on ", tensor.device(), ", expected ", device);
+    raise_at<UsageError>(where, name, " lies on ", tensor.device(), ", expected ", device);
   }
 }
 
-ElementType element_type(const char* where, at::ScalarType dtype) {
+ElementType element_type(at::ScalarType dtype, const std::source_location& where) {
   switch (dtype) {
     case at::kFloat:
       return ElementType::kFloat32;
@@ -45,7 +45,7 @@ ElementType element_type(const char* where, at::ScalarType dtype) {
     case at::kDouble:
       return ElementType::kFloat64;
     default:
-      raise<UsageError>(where, "dtype ", dtype, ", expected Float, Half, BFloat16 or Double");
+      raise_at<UsageError>(where, "dtype ", dtype, ", expected Float, Half, BFloat16 or Double");
   }
 }
 

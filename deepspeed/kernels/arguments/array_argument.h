@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <source_location>
 
 #include <ATen/core/Tensor.h>
 
@@ -12,14 +13,15 @@ namespace deepspeed::kernels {
 
 /// Throws UsageError, naming `where` and `name`, unless the tensor is defined, dense and contiguous and its
 /// dtype is one of `dtypes`.
-void check_array(const char* where, const char* name, const at::Tensor& tensor,
-                 std::initializer_list<at::ScalarType> dtypes);
+void check_array(const char* name, const at::Tensor& tensor, std::initializer_list<at::ScalarType> dtypes,
+                 const std::source_location& where = std::source_location::current());
 
 /// Throws UsageError unless the tensor has `numel` elements and lies on `device`.
-void check_fits(const char* where, const char* name, const at::Tensor& tensor, int64_t numel,
-                const at::Device& device);
+void check_fits(const char* name, const at::Tensor& tensor, int64_t numel, const at::Device& device,
+                const std::source_location& where = std::source_location::current());
 
 /// Throws UsageError for a dtype other than fp32, fp16, bf16 and fp64.
-ElementType element_type(const char* where, at::ScalarType dtype);
+ElementType element_type(at::ScalarType dtype,
+                         const std::source_location& where = std::source_location::current());
 
 }  // namespace deepspeed::kernels

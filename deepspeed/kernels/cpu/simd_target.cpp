@@ -38,7 +38,7 @@ void use_simd_target(const std::string& name) {
     }
   }
   if (chosen == 0 && !name.empty()) {
-    raise<UsageError>("kernels.simd_target", "no instruction set '", name,
+    raise<UsageError>("no instruction set '", name,
                       "' on this machine; simd_targets() lists those that it has");
   }
   hwy::SetSupportedTargetsForTest(chosen);

@@ -13,8 +13,7 @@ void adam_cuda(const AdamArrays& arrays, const AdamConstants& constants, int dev
   const c10::cuda::CUDAGuard guard(index);
   const cudaError_t status = launch_adam(arrays, constants, c10::cuda::getCurrentCUDAStream(index).stream());
   if (status != cudaSuccess) {
-    raise<Error>("kernels.adam", "the launch on CUDA device ", device_index,
-                 " failed: ", cudaGetErrorString(status));
+    raise<Error>("the launch on CUDA device ", device_index, " failed: ", cudaGetErrorString(status));
   }
 }
 

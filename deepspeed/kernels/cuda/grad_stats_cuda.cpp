@@ -14,11 +14,10 @@ at::Tensor sum_of_squares_cuda(const at::Tensor& values) {
   const c10::cuda::CUDAGuard guard(values.device());
   const at::Tensor block_sums = at::empty({kSumOfSquaresBlocks}, values.options().dtype(at::kDouble));
   const cudaError_t status = launch_sum_of_squares(
-      values.const_data_ptr(), element_type("kernels.grad_stats", values.scalar_type()), values.numel(),
+      values.const_data_ptr(), element_type(values.scalar_type()), values.numel(),
       block_sums.data_ptr<double>(), c10::cuda::getCurrentCUDAStream(values.device().index()).stream());
   if (status != cudaSuccess) {
-    raise<Error>("kernels.grad_stats", "the launch on ", values.device(),
-                 " failed: ", cudaGetErrorString(status));
+    raise<Error>("the launch on ", values.device(), " failed: ", cudaGetErrorString(status));
   }
   return block_sums.sum();
 }

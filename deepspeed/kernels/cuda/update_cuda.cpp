@@ -13,8 +13,7 @@ void update_cuda(const UpdateArrays& arrays, const UpdateRule& rule, int device_
   const c10::cuda::CUDAGuard guard(index);
   const cudaError_t status = launch_update(arrays, rule, c10::cuda::getCurrentCUDAStream(index).stream());
   if (status != cudaSuccess) {
-    raise<Error>("kernels.update", "the launch on CUDA device ", device_index,
-                 " failed: ", cudaGetErrorString(status));
+    raise<Error>("the launch on CUDA device ", device_index, " failed: ", cudaGetErrorString(status));
   }
 }
 

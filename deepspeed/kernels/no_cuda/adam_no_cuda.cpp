@@ -4,8 +4,7 @@
 namespace deepspeed::kernels {
 
 void adam_cuda(const AdamArrays&, const AdamConstants&, int) {
-  raise<NotSupportedError>("kernels.adam",
-                           "the tensors lie on a CUDA device, but this library was built without ",
+  raise<NotSupportedError>("the tensors lie on a CUDA device, but this library was built without ",
                            "CUDA kernels; build it with -DDEEPSPEED_CUDA=ON, or move the tensors to the CPU");
 }
 

@@ -4,8 +4,7 @@
 namespace deepspeed::kernels {
 
 at::Tensor sum_of_squares_cuda(const at::Tensor&) {
-  raise<NotSupportedError>("kernels.grad_stats",
-                           "the gradient lies on a CUDA device, but this library was built ",
+  raise<NotSupportedError>("the gradient lies on a CUDA device, but this library was built ",
                            "without CUDA kernels; build it with -DDEEPSPEED_CUDA=ON, or move it to the CPU");
 }
 

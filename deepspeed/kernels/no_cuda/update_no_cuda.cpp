@@ -4,8 +4,7 @@
 namespace deepspeed::kernels {
 
 void update_cuda(const UpdateArrays&, const UpdateRule&, int) {
-  raise<NotSupportedError>("kernels.update",
-                           "the tensors lie on a CUDA device, but this library was built without ",
+  raise<NotSupportedError>("the tensors lie on a CUDA device, but this library was built without ",
                            "CUDA kernels; build it with -DDEEPSPEED_CUDA=ON, or move the tensors to the CPU");
 }
 

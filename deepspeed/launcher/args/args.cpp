@@ -21,7 +21,6 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kArgsWhere = "launcher.args";
 /// Holds the values as CLI11 stores them, before they are checked against each other.
 struct RawArgs {
   LaunchArgs args;
@@ -100,7 +99,7 @@ std::optional<std::string> help_asked_for(const CLI::App& app, const RawArgs& ra
 }
 
 int at_least_one(const char* flag, int value) {
-  if (value < 1) raise<UsageError>(kArgsWhere, flag, " is ", value, ", expected a number of 1 or more");
+  if (value < 1) raise<UsageError>(flag, " is ", value, ", expected a number of 1 or more");
   return value;
 }
 
@@ -115,23 +114,22 @@ void forget_defaults(RawArgs& raw) {
 void check_conflicts(const RawArgs& raw) {
   const LaunchArgs& args = raw.args;
   if (args.module && args.no_python) {
-    raise<UsageError>(kArgsWhere,
-                      "--module and --no_python are both given, expected one of them: a module needs ",
+    raise<UsageError>("--module and --no_python are both given, expected one of them: a module needs ",
                       "python to run it");
   }
   if (raw.num_procs && raw.num_gpus) {
-    raise<UsageError>(kArgsWhere, "--num_procs and --num_gpus are both given, expected one of them");
+    raise<UsageError>("--num_procs and --num_gpus are both given, expected one of them");
   }
   if (args.include.empty() && args.exclude.empty()) return;
   if (!args.include.empty() && !args.exclude.empty()) {
-    raise<UsageError>(kArgsWhere, "--include and --exclude are both given, expected one of them");
+    raise<UsageError>("--include and --exclude are both given, expected one of them");
   }
   const char* filter = args.include.empty() ? "--exclude" : "--include";
   const std::pair<const char*, std::optional<int>> numbers[] = {
       {"--num_nodes", raw.num_nodes}, {"--num_procs", raw.num_procs}, {"--num_gpus", raw.num_gpus}};
   for (const auto& [flag, value] : numbers) {
     if (!value) continue;
-    raise<UsageError>(kArgsWhere, flag, " and ", filter, " are both given; ", filter,
+    raise<UsageError>(flag, " and ", filter, " are both given; ", filter,
                       " alone already says where ranks run");
   }
 }
@@ -140,11 +138,11 @@ void check_one_machine(const RawArgs& raw) {
   constexpr const char* kWayOut =
       " is not supported yet: this version starts ranks on one machine; leave the flag out";
   if (raw.num_nodes && at_least_one("--num_nodes", *raw.num_nodes) > 1)
-    raise<NotSupportedError>(kArgsWhere, "--num_nodes ", *raw.num_nodes, kWayOut);
+    raise<NotSupportedError>("--num_nodes ", *raw.num_nodes, kWayOut);
   if (!raw.node_rank) return;
   if (*raw.node_rank < 0)
-    raise<UsageError>(kArgsWhere, "--node_rank is ", *raw.node_rank, ", expected 0, this machine's number");
-  if (*raw.node_rank > 0) raise<NotSupportedError>(kArgsWhere, "--node_rank ", *raw.node_rank, kWayOut);
+    raise<UsageError>("--node_rank is ", *raw.node_rank, ", expected 0, this machine's number");
+  if (*raw.node_rank > 0) raise<NotSupportedError>("--node_rank ", *raw.node_rank, kWayOut);
 }
 
 void take_number_of_ranks(RawArgs& raw) {
@@ -156,7 +154,7 @@ void take_number_of_ranks(RawArgs& raw) {
 void take_port_and_log_level(const CLI::App& app, RawArgs& raw) {
   if (app.count("--master_port") > 0) {
     if (raw.master_port < 1 || raw.master_port > 65535) {
-      raise<UsageError>(kArgsWhere, "--master_port is ", raw.master_port, ", expected 1 to 65535");
+      raise<UsageError>("--master_port is ", raw.master_port, ", expected 1 to 65535");
     }
     raw.args.master_port = raw.master_port;
   }
@@ -172,12 +170,11 @@ void take_program(std::vector<std::string> rest, RawArgs& raw) {
   const bool explicit_end = !rest.empty() && rest.front() == "--";
   if (explicit_end) rest.erase(rest.begin());
   if (rest.empty()) {
-    raise<UsageError>(kArgsWhere,
-                      "no PROGRAM given, expected: deepspeed [flags] PROGRAM [its arguments]; see --help");
+    raise<UsageError>("no PROGRAM given, expected: deepspeed [flags] PROGRAM [its arguments]; see --help");
   }
   if (!explicit_end && rest.front().size() > 1 && rest.front()[0] == '-') {
     raise<UsageError>(
-        kArgsWhere, "unknown flag '", rest.front(),
+        "unknown flag '", rest.front(),
         "' before PROGRAM; `deepspeed --help` lists the flags, and the program's own come after PROGRAM");
   }
   raw.args.program = rest.front();
@@ -210,7 +207,7 @@ ParsedArgs parse_args(const std::vector<std::string>& words) {
   } catch (const CLI::CallForVersion&) {
     return {{}, app.version() + "\n"};
   } catch (const CLI::ParseError& error) {
-    raise<UsageError>(kArgsWhere, error.what(), "; see deepspeed --help");
+    raise<UsageError>(error.what(), "; see deepspeed --help");
   }
   if (auto text = help_asked_for(app, raw)) return {{}, std::move(text)};
   raw.args.hostfile_given = app.count("--hostfile") > 0;

@@ -46,7 +46,7 @@ void UnsupportedFlags::add_to(CLI::App& app) {
 void UnsupportedFlags::refuse_given(const CLI::App& app) const {
   for (const Flag& flag : kFlags) {
     if (app.count(flag.name) > 0) {
-      raise<NotSupportedError>("launcher.args", flag.name, " is not supported yet; ", flag.way_out);
+      raise<NotSupportedError>(flag.name, " is not supported yet; ", flag.way_out);
     }
   }
 }

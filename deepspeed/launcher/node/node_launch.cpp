@@ -16,8 +16,6 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kNodeLaunchWhere = "launcher.node_launch";
-
 /// Lists the signals that the launcher waits for in place of being interrupted. One that the caller ignores
 /// (nohup, a background job of a script) stays ignored.
 sigset_t watched_signals() {
@@ -69,8 +67,7 @@ class PidFile {
         fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
     const int error = errno;
     if (fd >= 0) ::close(fd);
-    if (!written)
-      raise<IoError>(kNodeLaunchWhere, "--save_pid: cannot write ", path_, ": ", std::strerror(error));
+    if (!written) raise<IoError>("--save_pid: cannot write ", path_, ": ", std::strerror(error));
   }
   ~PidFile() {
     if (!path_.empty()) ::unlink(path_.c_str());
@@ -108,13 +105,12 @@ ExitStatus wait_for_supervisor(pid_t supervisor, const sigset_t& watched) {
 
 int launch_node(const NodeLaunch& launch) {
   int vanish_pipe[2];
-  if (::pipe2(vanish_pipe, O_CLOEXEC) != 0)
-    raise<IoError>(kNodeLaunchWhere, "no pipe: ", std::strerror(errno));
+  if (::pipe2(vanish_pipe, O_CLOEXEC) != 0) raise<IoError>("no pipe: ", std::strerror(errno));
   const PidFile pid_file(launch.pid_file);
   const BlockedSignals signals;
   become_subreaper();
   const pid_t supervisor = ::fork();
-  if (supervisor < 0) raise<IoError>(kNodeLaunchWhere, "no new process: ", std::strerror(errno));
+  if (supervisor < 0) raise<IoError>("no new process: ", std::strerror(errno));
   if (supervisor == 0) {
     ::close(vanish_pipe[1]);
     ::_exit(run_supervisor(launch, vanish_pipe[0], signals.watched(), signals.before()));

@@ -15,8 +15,6 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kPortWhere = "launcher.port";
-
 bool can_listen(int family, const sockaddr* address, socklen_t length) {
   const int listener = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (listener < 0) return true;  // a machine without this family cannot have the port taken in it
@@ -68,8 +66,7 @@ PortChoice choose_master_port(const std::optional<int>& given, int default_port)
   const auto claim_of = [](int port) { return port_is_free(port) ? PortClaim::take(port) : nullptr; };
   if (given) {
     if (auto claim = claim_of(*given)) return {*given, false, std::move(claim)};
-    raise<UsageError>(kPortWhere, "--master_port ", *given,
-                      " is in use; leave the flag out to have a free port chosen");
+    raise<UsageError>("--master_port ", *given, " is in use; leave the flag out to have a free port chosen");
   }
   if (auto claim = claim_of(default_port)) return {default_port, false, std::move(claim)};
   // The ports tried lie below the range that the kernel hands out to outgoing connections.
@@ -79,7 +76,7 @@ PortChoice choose_master_port(const std::optional<int>& given, int default_port)
     const int port = default_port + 1 + (start + i) % kCandidates;
     if (auto claim = claim_of(port)) return {port, true, std::move(claim)};
   }
-  raise<UsageError>(kPortWhere, "port ", default_port, " and the ", kCandidates,
+  raise<UsageError>("port ", default_port, " and the ", kCandidates,
                     " after it are in use; name a free one with --master_port");
 }
 

@@ -46,7 +46,7 @@ std::vector<ProcessEntry> all_processes() {
 
 void become_subreaper() {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
-    raise<IoError>("launcher.process_tree", "cannot adopt orphaned processes: ", std::strerror(errno));
+    raise<IoError>("cannot adopt orphaned processes: ", std::strerror(errno));
   }
 }
 

@@ -23,8 +23,6 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kSpawnWhere = "launcher.spawn";
-
 /// Describes a step of the child that failed; it goes to the parent through a pipe that a successful exec
 /// closes.
 struct ChildFailure {
@@ -70,8 +68,7 @@ struct Pipe {
 
   explicit Pipe(int rank) {
     int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0)
-      raise<IoError>(kSpawnWhere, "rank ", rank, ": no pipe: ", std::strerror(errno));
+    if (::pipe2(ends, O_CLOEXEC) != 0) raise<IoError>("rank ", rank, ": no pipe: ", std::strerror(errno));
     read_end.reset(ends[0]);
     write_end.reset(ends[1]);
   }
@@ -79,7 +76,7 @@ struct Pipe {
 
 int open_or_raise(const std::string& path, int flags, int rank) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
-  if (fd < 0) raise<IoError>(kSpawnWhere, "rank ", rank, ": cannot open ", path, ": ", std::strerror(errno));
+  if (fd < 0) raise<IoError>("rank ", rank, ": cannot open ", path, ": ", std::strerror(errno));
   return fd;
 }
 
@@ -140,7 +137,7 @@ void wait_for_exec(int failure_fd, int rank, const std::string& program, pid_t p
   } while (size < 0 && errno == EINTR);
   if (size != static_cast<ssize_t>(sizeof(failure))) return;
   ::waitpid(pid, nullptr, 0);
-  raise<IoError>(kSpawnWhere, "rank ", rank, ": ", failure.step, " (", program,
+  raise<IoError>("rank ", rank, ": ", failure.step, " (", program,
                  ") failed: ", std::strerror(failure.error));
 }
 
@@ -165,8 +162,7 @@ SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, c
   if (pid == 0) run_child(plan, program.c_str());
   const int fork_error = errno;
   if (plan.cores != nullptr) CPU_FREE(plan.cores);
-  if (pid < 0)
-    raise<IoError>(kSpawnWhere, "rank ", command.rank, ": no new process: ", std::strerror(fork_error));
+  if (pid < 0) raise<IoError>("rank ", command.rank, ": no new process: ", std::strerror(fork_error));
   ::setpgid(pid, pid);  // here as well, so that a signal sent next reaches the group
   // The parent's copy of the write end must be closed, or it would never read end-of-file.
   failure.write_end.reset();

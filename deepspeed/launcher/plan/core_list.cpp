@@ -8,7 +8,6 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kCoreListWhere = "launcher.core_list";
 constexpr int kMaxCore = 65535;
 
 }  // namespace
@@ -20,12 +19,12 @@ std::vector<int> parse_core_list(const std::string& text) {
     const auto first = parse_whole_number(ends.front());
     const auto last = parse_whole_number(ends.back());
     if (ends.size() > 2 || !first || !last || *last > kMaxCore || *first > *last) {
-      raise<UsageError>(kCoreListWhere, "--bind_core_list: '", part, "' in '", text,
+      raise<UsageError>("--bind_core_list: '", part, "' in '", text,
                         "', expected cores and rising ranges such as 1,3-5");
     }
     for (int core = *first; core <= *last; ++core) {
       if (std::find(cores.begin(), cores.end(), core) != cores.end()) {
-        raise<UsageError>(kCoreListWhere, "--bind_core_list: core ", core, " stands in '", text,
+        raise<UsageError>("--bind_core_list: core ", core, " stands in '", text,
                           "' more than once, expected once");
       }
       cores.push_back(core);
@@ -37,7 +36,7 @@ std::vector<int> parse_core_list(const std::string& text) {
 std::vector<std::vector<int>> share_cores(const std::vector<int>& cores, int num_ranks) {
   const int share = static_cast<int>(cores.size()) / num_ranks;
   if (share == 0) {
-    raise<UsageError>(kCoreListWhere, "--bind_cores_to_rank: ", cores.size(), " cores for ", num_ranks,
+    raise<UsageError>("--bind_cores_to_rank: ", cores.size(), " cores for ", num_ranks,
                       " ranks, expected at least one each; start fewer ranks or leave the flag out");
   }
   std::vector<std::vector<int>> shares;

@@ -13,7 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kEnvironmentFileWhere = "launcher.environment_file";
 constexpr const char* kDefaultName = ".deepspeed_env";
 
 std::string_view trimmed(std::string_view text) {
@@ -34,8 +33,7 @@ bool is_name(std::string_view text) {
 
 void read_into(Environment& variables, const fs::path& path) {
   std::ifstream file(path);
-  if (!file)
-    raise<IoError>(kEnvironmentFileWhere, "cannot read ", path.string(), "; remove it or make it readable");
+  if (!file) raise<IoError>("cannot read ", path.string(), "; remove it or make it readable");
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
     const std::string_view entry = trimmed(line);
@@ -43,8 +41,8 @@ void read_into(Environment& variables, const fs::path& path) {
     const size_t equals = entry.find('=');
     const std::string_view name = trimmed(entry.substr(0, equals));
     if (equals == std::string_view::npos || !is_name(name)) {
-      raise<UsageError>(kEnvironmentFileWhere, path.string(), " line ", number, ": got '",
-                        entry.substr(0, 80), "', expected KEY=VALUE");
+      raise<UsageError>(path.string(), " line ", number, ": got '", entry.substr(0, 80),
+                        "', expected KEY=VALUE");
     }
     variables[std::string(name)] = trimmed(entry.substr(equals + 1));
   }

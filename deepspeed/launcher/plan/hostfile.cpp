@@ -12,7 +12,6 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kHostfileWhere = "launcher.hostfile";
 constexpr int kMaxSlots = 65536;
 
 /// Parses a line that is neither blank nor a comment; nothing where it does not fit the grammar. Text after
@@ -45,18 +44,17 @@ ResourcePool parse_hostfile(const std::string& text, const std::string& name) {
     if (start == std::string::npos || line[start] == '#') continue;
     const auto entry = start == 0 ? parse_line(line) : std::nullopt;
     if (!entry) {
-      raise<UsageError>(kHostfileWhere, name, " line ", number, ": bad entry '", line,
-                        "', expected 'HOST slots=N'");
+      raise<UsageError>(name, " line ", number, ": bad entry '", line, "', expected 'HOST slots=N'");
     }
     const auto same_host = [&](const HostSlots& other) { return other.host == entry->host; };
     if (std::any_of(pool.begin(), pool.end(), same_host)) {
-      raise<UsageError>(kHostfileWhere, name, " line ", number, ": multiple entries for host '", entry->host,
+      raise<UsageError>(name, " line ", number, ": multiple entries for host '", entry->host,
                         "', expected one with the sum of its slots");
     }
     pool.push_back(*entry);
   }
   if (pool.empty()) {
-    raise<UsageError>(kHostfileWhere, name,
+    raise<UsageError>(name,
                       " names no host, expected lines 'HOST slots=N'; remove the file to use this machine");
   }
   return pool;
@@ -68,8 +66,7 @@ std::optional<ResourcePool> read_hostfile(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   // A folder opens, but cannot be read.
-  if (!file || std::filesystem::is_directory(path, error))
-    raise<IoError>(kHostfileWhere, "cannot read the hostfile ", path);
+  if (!file || std::filesystem::is_directory(path, error)) raise<IoError>("cannot read the hostfile ", path);
   text << file.rdbuf();
   return parse_hostfile(text.str(), path);
 }

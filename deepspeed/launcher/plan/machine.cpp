@@ -38,7 +38,7 @@ std::vector<int> allowed_cores() {
     CPU_FREE(set);
     if (status == 0) return cores;
   }
-  raise<IoError>("launcher.machine", "the kernel does not tell which cores this process may use");
+  raise<IoError>("the kernel does not tell which cores this process may use");
 }
 
 /// Picks one logical CPU a core: siblings share a file's text such as "0,4" or "0-1".

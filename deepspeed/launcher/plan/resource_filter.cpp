@@ -8,13 +8,10 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kResourceFilterWhere = "launcher.resource_filter";
-
 /// Parses a node spec; whole hosts have no slots.
 HostSlots parse_node_spec(const std::string& spec, const std::string& flag) {
   const auto bad = [&](const std::string& what) {
-    raise<UsageError>(kResourceFilterWhere, flag, ": ", what, " in '", spec,
-                      "', expected NAME[:SLOT[,SLOT...]]");
+    raise<UsageError>(flag, ": ", what, " in '", spec, "', expected NAME[:SLOT[,SLOT...]]");
   };
   const auto parts = split(spec, ':');
   if (parts[0].empty() || parts[0].find_first_of(" \t") != std::string::npos) bad("no host name");
@@ -39,16 +36,15 @@ void check_hosts_exist(const ResourcePool& pool, const ResourcePool& specs, cons
     if (find_host(pool, spec.host) != pool.end()) continue;
     std::vector<std::string> known;
     for (const HostSlots& node : pool) known.push_back(node.host);
-    raise<UsageError>(kResourceFilterWhere, flag, ": hostname '", spec.host,
-                      "' not found, expected one of: ", join(known, ", "));
+    raise<UsageError>(flag, ": hostname '", spec.host, "' not found, expected one of: ", join(known, ", "));
   }
 }
 
 void check_slots_exist(const HostSlots& node, const std::vector<int>& named, const char* flag) {
   for (const int slot : named) {
     if (std::find(node.slots.begin(), node.slots.end(), slot) != node.slots.end()) continue;
-    raise<UsageError>(kResourceFilterWhere, flag, ": no slot ", slot, " on host '", node.host,
-                      "', which has ", node.slots.empty() ? "none" : join(node.slots, ","));
+    raise<UsageError>(flag, ": no slot ", slot, " on host '", node.host, "', which has ",
+                      node.slots.empty() ? "none" : join(node.slots, ","));
   }
 }
 
@@ -93,8 +89,7 @@ ResourcePool include_resources(const ResourcePool& pool, const std::string& text
     HostSlots taken{node.host, spec->slots.empty() ? node.slots : spec->slots};
     if (!taken.slots.empty()) kept.push_back(taken);
   }
-  if (kept.empty())
-    raise<UsageError>(kResourceFilterWhere, "--include '", text, "' leaves no slot to run on");
+  if (kept.empty()) raise<UsageError>("--include '", text, "' leaves no slot to run on");
   return kept;
 }
 
@@ -109,8 +104,7 @@ ResourcePool exclude_resources(const ResourcePool& pool, const std::string& text
       left.slots = spec->slots.empty() ? std::vector<int>{} : without(node, spec->slots);
     if (!left.slots.empty()) kept.push_back(left);
   }
-  if (kept.empty())
-    raise<UsageError>(kResourceFilterWhere, "--exclude '", text, "' leaves no slot to run on");
+  if (kept.empty()) raise<UsageError>("--exclude '", text, "' leaves no slot to run on");
   return kept;
 }
 

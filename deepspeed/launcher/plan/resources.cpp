@@ -9,8 +9,6 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kResourcesWhere = "launcher.resources";
-
 std::vector<std::string> names(const std::vector<int>& slots) {
   std::vector<std::string> texts;
   for (const int slot : slots) texts.push_back(std::to_string(slot));
@@ -35,12 +33,11 @@ Resources local_ranks(const LaunchArgs& args, std::vector<std::string> devices) 
   const int num_visible = static_cast<int>(devices.size());
   const int num_ranks = args.num_ranks.value_or(std::max(1, num_visible));
   if (args.num_ranks_means_gpus && num_visible == 0) {
-    raise<UsageError>(kResourcesWhere, "--num_gpus ", num_ranks, ", but no GPU is visible; --num_procs ",
-                      num_ranks, " runs the ranks on the CPU");
+    raise<UsageError>("--num_gpus ", num_ranks, ", but no GPU is visible; --num_procs ", num_ranks,
+                      " runs the ranks on the CPU");
   }
   if (num_visible > 0 && num_ranks > num_visible) {
-    raise<UsageError>(kResourcesWhere, num_ranks, " ranks, but ", num_visible, " visible GPUs (",
-                      join(devices, ","),
+    raise<UsageError>(num_ranks, " ranks, but ", num_visible, " visible GPUs (", join(devices, ","),
                       "); start fewer ranks, or set CUDA_VISIBLE_DEVICES= (empty) to run on the CPU");
   }
   if (num_visible > 0) devices.resize(static_cast<size_t>(num_ranks));
@@ -65,8 +62,7 @@ ResourcePool filter(const ResourcePool& pool, const LaunchArgs& args) {
   ResourcePool used;
   std::copy_if(pool.begin(), pool.end(), std::back_inserter(used),
                [](const HostSlots& node) { return !node.slots.empty(); });
-  if (used.empty())
-    raise<UsageError>(kResourcesWhere, "the hostfile gives every host slots=0, expected at least one slot");
+  if (used.empty()) raise<UsageError>("the hostfile gives every host slots=0, expected at least one slot");
   return used;
 }
 
@@ -74,12 +70,12 @@ void check_is_this_machine(const ResourcePool& nodes, const Machine& machine) {
   for (const HostSlots& node : nodes) {
     if (machine.is_this(node.host)) continue;
     raise<NotSupportedError>(
-        kResourcesWhere, "host '", node.host,
+        "host '", node.host,
         "' is not this machine, and more machines are not supported yet; choose this one with "
         "--include, or remove it from the hostfile (--hostfile)");
   }
   if (nodes.size() > 1) {
-    raise<UsageError>(kResourcesWhere, "the hosts '", nodes[0].host, "' and '", nodes[1].host,
+    raise<UsageError>("the hosts '", nodes[0].host, "' and '", nodes[1].host,
                       "' are both this machine; write one line with all slots in the hostfile");
   }
 }
@@ -90,8 +86,8 @@ std::vector<std::string> devices_of(const HostSlots& node, const Machine& machin
   if (machine.num_gpus == 0) return {};
   const int last = *std::max_element(node.slots.begin(), node.slots.end());
   if (last >= machine.num_gpus) {
-    raise<UsageError>(kResourcesWhere, "slot ", last, " of host '", node.host, "', but this machine has ",
-                      machine.num_gpus, " GPUs (slots 0 to ", machine.num_gpus - 1, ")");
+    raise<UsageError>("slot ", last, " of host '", node.host, "', but this machine has ", machine.num_gpus,
+                      " GPUs (slots 0 to ", machine.num_gpus - 1, ")");
   }
   return names(node.slots);
 }
@@ -109,8 +105,7 @@ Resources resolve_resources(const LaunchArgs& args, const std::optional<Resource
   if (args.num_ranks) node.slots = first_slots(*args.num_ranks);
   resources.devices = devices_of(node, machine);
   if (args.num_ranks_means_gpus && resources.devices.empty()) {
-    raise<UsageError>(kResourcesWhere,
-                      "--num_gpus, but this machine has no GPU; --num_procs runs the ranks on the CPU");
+    raise<UsageError>("--num_gpus, but this machine has no GPU; --num_procs runs the ranks on the CPU");
   }
   if (cuda_visible_devices && !resources.devices.empty()) {
     resources.warnings.push_back("CUDA_VISIBLE_DEVICES=" + *cuda_visible_devices +

@@ -7,7 +7,7 @@ namespace {
 
 const HostSlots& node_at(const ResourcePool& nodes, int node) {
   if (node < 0 || node >= static_cast<int>(nodes.size())) {
-    raise<UsageError>("launcher.world_layout", "node ", node, ", expected 0 to ", nodes.size(), " - 1");
+    raise<UsageError>("node ", node, ", expected 0 to ", nodes.size(), " - 1");
   }
   return nodes[static_cast<size_t>(node)];
 }

@@ -6,8 +6,6 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kAdagradWhere = "optim.adagrad";
-
 std::vector<ParamGroup> with_adagrad_defaults(std::vector<ParamGroup> groups) {
   set_defaults(groups, {{"lr", 1e-2},
                         {"lr_decay", 0.0},
@@ -24,12 +22,12 @@ const char* state_name(AdagradKind kind) { return kind == AdagradKind::kTorch ? 
 Adagrad::Adagrad(std::vector<ParamGroup> groups, AdagradKind kind, at::ScalarType state_dtype)
     : Optimizer(with_adagrad_defaults(std::move(groups))),
       kind_(kind),
-      states_(kAdagradWhere, {state_name(kind)}, state_dtype) {}
+      states_({state_name(kind)}, state_dtype) {}
 
 std::string Adagrad::name() const { return kind_ == AdagradKind::kTorch ? "Adagrad" : "DeepSpeedCPUAdagrad"; }
 
 void Adagrad::step(const FlatSlice& slice, double gradient_scale) {
-  const Hyperparameters& group = options_of(kAdagradWhere, *this, slice);
+  const Hyperparameters& group = options_of(*this, slice);
   SliceStates::Entry& entry = states_.of(slice, group.number("initial_accumulator_value"));
   const auto weight_decay = group.number("weight_decay");
   kernels::AdagradRule rule;
@@ -39,8 +37,7 @@ void Adagrad::step(const FlatSlice& slice, double gradient_scale) {
   rule.lr = group.number("lr") / (1 + static_cast<double>(entry.step) * group.number("lr_decay"));
   rule.eps = group.number("eps");
   const WideCopy sum(entry.tensors[0]);
-  kernels::update(kAdagradWhere,
-                  {slice.master, slice.gradient, slice.low_precision, {{state_name(kind_), sum.wide()}}},
+  kernels::update({slice.master, slice.gradient, slice.low_precision, {{state_name(kind_), sum.wide()}}},
                   rule);
   sum.store();
   ++entry.step;

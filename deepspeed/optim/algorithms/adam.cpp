@@ -22,8 +22,6 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kAdamWhere = "optim.adam";
-
 std::vector<ParamGroup> with_adam_defaults(std::vector<ParamGroup> groups) {
   set_defaults(groups, {{"lr", 1e-3},
                         {"betas", std::pair{0.9, 0.999}},
@@ -39,19 +37,17 @@ Adam::Adam(std::vector<ParamGroup> groups, const AdamOptions& options)
     : Optimizer(with_adam_defaults(std::move(groups))), options_(options) {
   if (options.moment_dtype != at::kFloat && options.moment_dtype != at::kBFloat16 &&
       options.moment_dtype != at::kHalf) {
-    raise<UsageError>(kAdamWhere, "moment_dtype is ", options.moment_dtype,
-                      ", expected Float, BFloat16 or Half");
+    raise<UsageError>("moment_dtype is ", options.moment_dtype, ", expected Float, BFloat16 or Half");
   }
   if (options.amsgrad && options.moment_dtype != at::kFloat) {
-    raise<UsageError>(kAdamWhere, "amsgrad needs moments of dtype Float, got ", options.moment_dtype);
+    raise<UsageError>("amsgrad needs moments of dtype Float, got ", options.moment_dtype);
   }
 }
 
 Adam::Moments& Adam::moments_of(const FlatSlice& slice) {
   Moments& moments = moments_[slice.id];
-  const auto options = slice.master.options()
-                           .dtype(state_dtype_of(kAdamWhere, slice, options_.moment_dtype))
-                           .requires_grad(false);
+  const auto options =
+      slice.master.options().dtype(state_dtype_of(slice, options_.moment_dtype)).requires_grad(false);
   if (!moments.exp_avg.defined()) {
     moments.exp_avg = at::zeros({slice.master.numel()}, options);
     moments.exp_avg_sq = at::zeros({slice.master.numel()}, options);
@@ -59,7 +55,7 @@ Adam::Moments& Adam::moments_of(const FlatSlice& slice) {
       moments.max_exp_avg_sq = at::zeros({slice.master.numel()}, options);
     }
   }
-  check_state_numel(kAdamWhere, slice, moments.exp_avg);
+  check_state_numel(slice, moments.exp_avg);
   if (!moments.exp_avg.options().type_equal(options) || moments.exp_avg.device() != options.device()) {
     moments.exp_avg = moments.exp_avg.to(options);  // loaded from a file
     moments.exp_avg_sq = moments.exp_avg_sq.to(options);
@@ -85,8 +81,7 @@ void Adam::step_amsgrad(const FlatSlice& slice, const Moments& moments, const ke
   rule.eps = step.eps;
   rule.step_size = step.lr / bias1;
   rule.inverse_sqrt_bias2 = 1 / std::sqrt(bias2);
-  kernels::update(kAdamWhere,
-                  {slice.master,
+  kernels::update({slice.master,
                    slice.gradient,
                    slice.low_precision,
                    {{"exp_avg", moments.exp_avg},
@@ -109,7 +104,7 @@ void Adam::step_moments(const FlatSlice& slice, const Moments& moments, const ke
 }
 
 kernels::AdamStep Adam::arguments_of(const FlatSlice& slice, int64_t number, double gradient_scale) const {
-  const Hyperparameters& group = options_of(kAdamWhere, *this, slice);
+  const Hyperparameters& group = options_of(*this, slice);
   kernels::AdamStep step;
   step.lr = group.number("lr");
   std::tie(step.beta1, step.beta2) = group.pair("betas");
@@ -166,14 +161,14 @@ std::vector<std::string> Adam::state_names() const {
   return names;
 }
 
-void Adam::check_state(const SliceState& state) const { check_state_names(kAdamWhere, state, state_names()); }
+void Adam::check_state(const SliceState& state) const { check_state_names(state, state_names()); }
 
 void Adam::load_state(size_t slice_id, const SliceState& state) {
-  const auto copies = copy_state(kAdamWhere, state, state_names(), options_.moment_dtype);
+  const auto copies = copy_state(state, state_names(), options_.moment_dtype);
   const auto it = moments_.find(slice_id);
   if (it != moments_.end() && it->second.exp_avg.numel() != copies[0].numel()) {
-    raise<UsageError>(kAdamWhere, "slice ", slice_id, " has ", it->second.exp_avg.numel(),
-                      " elements, the state has ", copies[0].numel());
+    raise<UsageError>("slice ", slice_id, " has ", it->second.exp_avg.numel(), " elements, the state has ",
+                      copies[0].numel());
   }
   moments_[slice_id] = {copies[0], copies[1], options_.amsgrad ? copies[2] : at::Tensor(), state.step};
 }

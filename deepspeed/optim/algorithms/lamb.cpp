@@ -16,8 +16,6 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kLambWhere = "optim.lamb";
-
 std::vector<ParamGroup> with_lamb_defaults(std::vector<ParamGroup> groups) {
   set_defaults(groups, {{"lr", 1e-3},
                         {"bias_correction", true},
@@ -71,20 +69,19 @@ at::Tensor coefficient(const Hyperparameters& group, const at::Tensor& norms, at
 }  // namespace
 
 Lamb::Lamb(std::vector<ParamGroup> groups)
-    : Optimizer(with_lamb_defaults(std::move(groups))), states_(kLambWhere, {"exp_avg", "exp_avg_sq"}) {}
+    : Optimizer(with_lamb_defaults(std::move(groups))), states_({"exp_avg", "exp_avg_sq"}) {}
 
 at::Tensor Lamb::change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale) {
   const SliceStates::Entry& entry = states_.of(slice);
   const at::Tensor weights = part_of(slice.master, segment);
   at::Tensor change = at::empty_like(weights);
-  kernels::update(kLambWhere,
-                  {weights,
+  kernels::update({weights,
                    part_of(slice.gradient, segment),
                    {},
                    {{"exp_avg", part_of(entry.tensors[0], segment)},
                     {"exp_avg_sq", part_of(entry.tensors[1], segment)},
                     {"update", change}}},
-                  update_rule(options_of(kLambWhere, *this, slice), gradient_scale));
+                  update_rule(options_of(*this, slice), gradient_scale));
   return change;
 }
 
@@ -114,9 +111,8 @@ std::unordered_map<int64_t, Lamb::CutChange> Lamb::changes_of_cut(const FlatSlic
 }
 
 void Lamb::step(const FlatSlice& slice, double gradient_scale) {
-  const Hyperparameters& group = options_of(kLambWhere, *this, slice);
-  const std::vector<Segment>& segments =
-      slice.cut == nullptr ? whole_parameters(kLambWhere, slice) : segments_of(kLambWhere, slice);
+  const Hyperparameters& group = options_of(*this, slice);
+  const std::vector<Segment>& segments = slice.cut == nullptr ? whole_parameters(slice) : segments_of(slice);
   SliceStates::Entry& entry = states_.of(slice);
   auto cut = changes_of_cut(slice, gradient_scale);
   kernels::SgdRule move;
@@ -131,8 +127,7 @@ void Lamb::step(const FlatSlice& slice, double gradient_scale) {
     coeffs.push_back(coefficient(group,
                                  shared != cut.end() ? shared->second.norms : norms_of(weights, change),
                                  weights.scalar_type()));
-    kernels::update(kLambWhere,
-                    {weights, change.mul_(coeffs.back()), part_of(slice.low_precision, segment), {}}, move);
+    kernels::update({weights, change.mul_(coeffs.back()), part_of(slice.low_precision, segment), {}}, move);
   }
   ++entry.step;
 }

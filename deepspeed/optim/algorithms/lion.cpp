@@ -6,8 +6,6 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kLionWhere = "optim.lion";
-
 std::vector<ParamGroup> with_lion_defaults(std::vector<ParamGroup> groups) {
   set_defaults(groups, {{"lr", 1e-3}, {"betas", std::pair{0.9, 0.999}}, {"weight_decay", 0.0}});
   return groups;
@@ -18,10 +16,10 @@ std::vector<ParamGroup> with_lion_defaults(std::vector<ParamGroup> groups) {
 Lion::Lion(std::vector<ParamGroup> groups, std::string class_name, at::ScalarType state_dtype)
     : Optimizer(with_lion_defaults(std::move(groups))),
       class_name_(std::move(class_name)),
-      states_(kLionWhere, {"exp_avg"}, state_dtype) {}
+      states_({"exp_avg"}, state_dtype) {}
 
 void Lion::step(const FlatSlice& slice, double gradient_scale) {
-  const Hyperparameters& group = options_of(kLionWhere, *this, slice);
+  const Hyperparameters& group = options_of(*this, slice);
   const auto [beta1, beta2] = group.pair("betas");
   const double lr = group.number("lr");
   kernels::LionRule rule;
@@ -34,8 +32,7 @@ void Lion::step(const FlatSlice& slice, double gradient_scale) {
   rule.decay = lr * group.number("weight_decay");
   SliceStates::Entry& entry = states_.of(slice);
   const WideCopy exp_avg(entry.tensors[0]);
-  kernels::update(kLionWhere,
-                  {slice.master, slice.gradient, slice.low_precision, {{"exp_avg", exp_avg.wide()}}}, rule);
+  kernels::update({slice.master, slice.gradient, slice.low_precision, {{"exp_avg", exp_avg.wide()}}}, rule);
   exp_avg.store();
   ++entry.step;
 }

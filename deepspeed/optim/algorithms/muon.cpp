@@ -24,7 +24,6 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kMuonWhere = "optim.muon";
 constexpr const char* kMomentum = "momentum_buffer";
 
 std::vector<ParamGroup> with_muon_defaults(std::vector<ParamGroup> groups) {
@@ -35,7 +34,7 @@ std::vector<ParamGroup> with_muon_defaults(std::vector<ParamGroup> groups) {
     if (!decided || options.flag("use_muon")) {
       set_defaults(
           one, {{"lr", 0.02}, {"momentum", 0.95}, {"weight_decay", 0.0}, {"ns_method", std::string("gram")}});
-      kernels::newton_schulz_method(kMuonWhere, options.text("ns_method"));
+      kernels::newton_schulz_method(options.text("ns_method"));
     }
     if (!decided || !options.flag("use_muon")) {
       set_defaults(one, {{decided ? "lr" : "adam_lr", 3e-4},
@@ -68,8 +67,8 @@ bool uses_muon(const std::string& param_name, int64_t num_dims) {
 
 Muon::Muon(std::vector<ParamGroup> groups)
     : Optimizer(with_muon_defaults(std::move(groups))),
-      momenta_(kMuonWhere, {kMomentum}),
-      moments_(kMuonWhere, {"exp_avg", "exp_avg_sq"}) {
+      momenta_({kMomentum}),
+      moments_({"exp_avg", "exp_avg_sq"}) {
   for (const ParamGroup& group : param_groups()) {
     initial_lrs_.push_back(group.lr());
   }
@@ -88,7 +87,7 @@ bool Muon::uses_muon_for(size_t group, int64_t param_index, size_t num_dims) con
   }
   if (options.flag("use_muon") && num_dims < 2) {
     raise<UsageError>(
-        kMuonWhere, "parameter '", param_name(group, param_index), "' has ", num_dims,
+        "parameter '", param_name(group, param_index), "' has ", num_dims,
         " dimensions, but its group has use_muon: true, which is for matrices; put it into a group with ",
         "use_muon: false");
   }
@@ -103,8 +102,7 @@ at::Tensor Muon::change_of(const FlatSlice& slice, const Segment& segment, doubl
   average.one_minus_momentum = 1 - momentum;
   const at::Tensor weights = part_of(slice.master, segment);
   at::Tensor change = at::empty_like(weights);
-  kernels::update(kMuonWhere,
-                  {weights,
+  kernels::update({weights,
                    part_of(slice.gradient, segment),
                    {},
                    {{kMomentum, part_of(momenta_.of(slice).tensors[0], segment)}, {"update", change}}},
@@ -139,8 +137,7 @@ std::unordered_map<int64_t, at::Tensor> Muon::changes_of_cut(const FlatSlice& sl
 
 at::Tensor Muon::orthogonalized(size_t group, const std::vector<int64_t>& shape,
                                 const at::Tensor& change) const {
-  const auto method =
-      kernels::newton_schulz_method(kMuonWhere, param_groups()[group].options.text("ns_method"));
+  const auto method = kernels::newton_schulz_method(param_groups()[group].options.text("ns_method"));
   return kernels::orthogonalize(change.to(at::kFloat).view(matrix_shape(shape)), method)
       .mul_(shape_factor(shape))
       .reshape({-1})
@@ -152,8 +149,7 @@ void Muon::move_matrix(const FlatSlice& slice, const Segment& segment, const at:
   kernels::SgdRule move;
   move.lr = group.number("lr");
   move.l2_decay = group.number("weight_decay");
-  kernels::update(kMuonWhere,
-                  {part_of(slice.master, segment), change, part_of(slice.low_precision, segment), {}}, move);
+  kernels::update({part_of(slice.master, segment), change, part_of(slice.low_precision, segment), {}}, move);
 }
 
 void Muon::step_adam(const FlatSlice& slice, const Segment& segment, double gradient_scale, int64_t step) {
@@ -192,8 +188,8 @@ void Muon::make_states(const FlatSlice& slice) {
 }
 
 void Muon::step(const FlatSlice& slice, double gradient_scale) {
-  options_of(kMuonWhere, *this, slice);
-  const std::vector<Segment>& segments = segments_of(kMuonWhere, slice);
+  options_of(*this, slice);
+  const std::vector<Segment>& segments = segments_of(slice);
   const int64_t step = std::max(momenta_.state(slice.id).step, moments_.state(slice.id).step) + 1;
   make_states(slice);
   const auto cut = changes_of_cut(slice, gradient_scale);
@@ -204,7 +200,7 @@ void Muon::step(const FlatSlice& slice, double gradient_scale) {
     }
     const auto shared = cut.find(segment.param_index);
     if (shared == cut.end()) {
-      check_whole_parameter(kMuonWhere, slice, segment);
+      check_whole_parameter(slice, segment);
       const at::Tensor change = change_of(slice, segment, gradient_scale);
       // The products of the iteration are made where the model is, even if masters and momentum are in host
       // memory.

@@ -10,8 +10,6 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kSgdWhere = "optim.sgd";
-
 std::vector<ParamGroup> with_sgd_defaults(std::vector<ParamGroup> groups) {
   for (ParamGroup& group : groups) {
     Hyperparameters& options = group.options;
@@ -21,7 +19,7 @@ std::vector<ParamGroup> with_sgd_defaults(std::vector<ParamGroup> groups) {
     }
     if (!options.contains("nesterov")) options.set("nesterov", false);
     if (options.flag("nesterov") && (options.number("momentum") <= 0 || options.number("dampening") != 0)) {
-      raise<UsageError>(kSgdWhere, "nesterov needs a momentum above 0 and a dampening of 0, got momentum ",
+      raise<UsageError>("nesterov needs a momentum above 0 and a dampening of 0, got momentum ",
                         options.number("momentum"), " and dampening ", options.number("dampening"));
     }
   }
@@ -46,7 +44,7 @@ kernels::MomentumSgdRule momentum_rule(const Hyperparameters& group, double grad
 Sgd::Sgd(std::vector<ParamGroup> groups) : Optimizer(with_sgd_defaults(std::move(groups))) {}
 
 void Sgd::step(const FlatSlice& slice, double gradient_scale) {
-  const Hyperparameters& group = options_of(kSgdWhere, *this, slice);
+  const Hyperparameters& group = options_of(*this, slice);
   const double momentum = group.number("momentum");
   Momentum& state = momenta_[slice.id];
   if (momentum == 0) {
@@ -54,16 +52,15 @@ void Sgd::step(const FlatSlice& slice, double gradient_scale) {
     rule.gradient_scale = gradient_scale;
     rule.l2_decay = group.number("weight_decay");
     rule.lr = group.number("lr");
-    kernels::update(kSgdWhere, {slice.master, slice.gradient, slice.low_precision, {}}, rule);
+    kernels::update({slice.master, slice.gradient, slice.low_precision, {}}, rule);
   } else {
     const bool first = !state.buffer.defined();
     if (first) {
       state.buffer = at::zeros_like(slice.master);
     }
-    check_state_numel(kSgdWhere, slice, state.buffer);
+    check_state_numel(slice, state.buffer);
     state.buffer = state.buffer.to(slice.master.options());  // it may come from a file
-    kernels::update(kSgdWhere,
-                    {slice.master, slice.gradient, slice.low_precision, {{"momentum_buffer", state.buffer}}},
+    kernels::update({slice.master, slice.gradient, slice.low_precision, {{"momentum_buffer", state.buffer}}},
                     momentum_rule(group, gradient_scale, first));
   }
   ++state.step;
@@ -83,20 +80,20 @@ SliceState Sgd::state(size_t slice_id) const {
 }
 
 void Sgd::check_state(const SliceState& state) const {
-  if (!state.tensors.empty()) check_state_names(kSgdWhere, state, {"momentum_buffer"});
+  if (!state.tensors.empty()) check_state_names(state, {"momentum_buffer"});
 }
 
 void Sgd::load_state(size_t slice_id, const SliceState& state) {
   Momentum loaded;
   loaded.step = state.step;
   if (!state.tensors.empty()) {
-    loaded.buffer = copy_state(kSgdWhere, state, {"momentum_buffer"}, at::kFloat)[0];
+    loaded.buffer = copy_state(state, {"momentum_buffer"}, at::kFloat)[0];
   }
   const auto it = momenta_.find(slice_id);
   const bool both = it != momenta_.end() && it->second.buffer.defined() && loaded.buffer.defined();
   if (both && it->second.buffer.numel() != loaded.buffer.numel()) {
-    raise<UsageError>(kSgdWhere, "slice ", slice_id, " has ", it->second.buffer.numel(),
-                      " elements, the state has ", loaded.buffer.numel());
+    raise<UsageError>("slice ", slice_id, " has ", it->second.buffer.numel(), " elements, the state has ",
+                      loaded.buffer.numel());
   }
   momenta_[slice_id] = loaded;
 }

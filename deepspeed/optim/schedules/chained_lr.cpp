@@ -11,8 +11,6 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kChainedLrWhere = "optim.lr_scheduler";
-
 bool is_rate_of_each_group(const Json& state, const char* key, size_t num_groups) {
   if (!state.contains(key) || !state[key].is_array() || state[key].size() != num_groups) return false;
   return std::ranges::all_of(state[key], [](const Json& value) { return value.is_number(); });
@@ -75,8 +73,7 @@ LrRule cosine_annealing_lr(int64_t t_max, double eta_min) {
 }
 
 ChainedLr::ChainedLr(std::vector<ParamGroup>& groups, LrRule rule) : groups_(groups), rule_(std::move(rule)) {
-  if (groups.empty())
-    raise<UsageError>(kChainedLrWhere, "the optimizer has no parameter group, expected at least one");
+  if (groups.empty()) raise<UsageError>("the optimizer has no parameter group, expected at least one");
   for (const ParamGroup& group : groups) base_lr_.push_back(group.lr());
   apply_rule();
 }
@@ -119,11 +116,11 @@ void ChainedLr::load_state_dict(const Json& state) {
                     is_rate_of_each_group(state, "_last_lr", groups_.size());
   if (!fits) {
     raise<CheckpointError>(
-        kChainedLrWhere, "the state ", state.dump(), " is not that of a schedule of torch over ",
-        groups_.size(), " parameter groups: {\"base_lrs\": [...], \"last_epoch\": n, \"_last_lr\": [...]}");
+        "the state ", state.dump(), " is not that of a schedule of torch over ", groups_.size(),
+        " parameter groups: {\"base_lrs\": [...], \"last_epoch\": n, \"_last_lr\": [...]}");
   }
   const auto rates = state["_last_lr"].get<std::vector<double>>();
-  for (const double rate : rates) check_lr(kChainedLrWhere, rate);
+  for (const double rate : rates) check_lr(rate);
   num_steps_ = state["last_epoch"].get<int64_t>();
   base_lr_ = state["base_lrs"].get<std::vector<double>>();
   for (size_t i = 0; i < groups_.size(); ++i) groups_[i].set_lr(rates[i]);

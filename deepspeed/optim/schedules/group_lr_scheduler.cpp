@@ -6,13 +6,13 @@ namespace deepspeed::optim {
 
 GroupLrScheduler::GroupLrScheduler(std::vector<ParamGroup>& groups) : groups_(groups) {
   if (groups.empty()) {
-    raise<UsageError>("optim.lr_scheduler", "the optimizer has no parameter group, expected at least one");
+    raise<UsageError>("the optimizer has no parameter group, expected at least one");
   }
 }
 
 void GroupLrScheduler::check_step(std::optional<int64_t> last_batch_iteration) const {
   if (last_batch_iteration && *last_batch_iteration < -1) {
-    raise<UsageError>("optim.lr_scheduler", "step(", *last_batch_iteration, "): expected at least -1");
+    raise<UsageError>("step(", *last_batch_iteration, "): expected at least -1");
   }
 }
 
@@ -43,7 +43,7 @@ void GroupLrScheduler::load_state_dict(const Json& state) {
   const bool fits = state.is_object() && state.contains("last_batch_iteration") &&
                     state["last_batch_iteration"].is_number_integer() && state["last_batch_iteration"] >= -1;
   if (!fits) {
-    raise<CheckpointError>("optim.lr_scheduler", "the state ", state.dump(),
+    raise<CheckpointError>("the state ", state.dump(),
                            " holds no whole number 'last_batch_iteration' of at least -1");
   }
   last_batch_iteration_ = state["last_batch_iteration"].get<int64_t>();

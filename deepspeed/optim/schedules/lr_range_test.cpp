@@ -14,11 +14,10 @@ LrRangeTest::LrRangeTest(std::vector<ParamGroup>& groups, std::vector<double> mi
       step_rate_(step_rate),
       staircase_(staircase) {
   if (step_size < 1) {
-    raise<UsageError>("optim.lr_scheduler", "lr_range_test_step_size is ", step_size,
-                      ", expected at least 1");
+    raise<UsageError>("lr_range_test_step_size is ", step_size, ", expected at least 1");
   }
   if (min_lr_.size() != groups.size()) {
-    raise<UsageError>("optim.lr_scheduler", min_lr_.size(), " rates for ", groups.size(),
+    raise<UsageError>(min_lr_.size(), " rates for ", groups.size(),
                       " parameter groups, expected one for each");
   }
   write();

@@ -58,7 +58,7 @@ class LrSchedulerAdapter : public LrScheduler {
   }
   void check_step(std::optional<int64_t> last_batch_iteration) const override {
     if (!last_batch_iteration || kStepsByNumber) return;
-    raise<UsageError>("optim.lr_scheduler", "step(last_batch_iteration = ", *last_batch_iteration,
+    raise<UsageError>("step(last_batch_iteration = ", *last_batch_iteration,
                       "): the schedule has no step(int64_t); leave the number out");
   }
   std::vector<double> get_lr() const override {

@@ -40,7 +40,7 @@ struct ScheduleParameters {
     const Json& value = values[key];
     if (value.is_number()) return std::vector<double>(groups.size(), value.get<double>());
     if (value.size() != groups.size()) {
-      raise<ConfigError>("config", kScheduleParamsPath, ".", key, ": got ", value.size(),
+      raise<ConfigError>(kScheduleParamsPath, ".", key, ": got ", value.size(),
                          " numbers, expected one for each of the ", groups.size(), " parameter groups");
     }
     return value.get<std::vector<double>>();
@@ -174,7 +174,7 @@ std::unique_ptr<LrScheduler> make_lr_scheduler(const std::string& type, const Js
   }
   if (type == "ReduceLROnPlateau") refuse_plateau_scheduler();
   const std::string nearest = config::nearest_key(type, config::type_names(types));
-  raise<ConfigError>("config", "scheduler.type: \"", type, "\" is unknown",
+  raise<ConfigError>("scheduler.type: \"", type, "\" is unknown",
                      nearest.empty() ? std::string() : message(", did you mean \"", nearest, "\"?"),
                      "; there are ", known_schedules(),
                      "; others, of torch or of your own, are passed to initialize() as lr_scheduler");

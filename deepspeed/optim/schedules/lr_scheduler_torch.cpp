@@ -18,8 +18,6 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kLrSchedulerTorchWhere = "optim.lr_scheduler";
-
 // Names what torch::optim::LRScheduler keeps protected, for objects of any class derived from it.
 struct Protected : torch::optim::LRScheduler {
   static constexpr auto kRates = &Protected::get_current_lrs;
@@ -76,9 +74,8 @@ class TorchLrScheduler : public LrScheduler {
                       state.contains("last_lr") && state["last_lr"].is_array() &&
                       state["last_lr"].size() == groups_.size();
     if (!fits) {
-      raise<CheckpointError>(kLrSchedulerTorchWhere, "the state ", state.dump(),
-                             " is not that of a torch schedule over ", groups_.size(),
-                             " parameter groups: {\"step_count\": n, \"last_lr\": [...]}");
+      raise<CheckpointError>("the state ", state.dump(), " is not that of a torch schedule over ",
+                             groups_.size(), " parameter groups: {\"step_count\": n, \"last_lr\": [...]}");
     }
     (*scheduler_).*Protected::kStepCount = state["step_count"].get<unsigned>();
     write_torch_rates(state["last_lr"].get<std::vector<double>>());
@@ -116,7 +113,6 @@ class StandInOptimizer : public torch::optim::Optimizer {
   using torch::optim::Optimizer::Optimizer;
   at::Tensor step(LossClosure) override {
     raise<UsageError>(
-        kLrSchedulerTorchWhere,
         "the optimizer that a schedule was made over is stepped by the engine alone; call engine->step()");
   }
 };
@@ -125,7 +121,7 @@ class StandInOptimizer : public torch::optim::Optimizer {
 
 void refuse_step_by_number(std::optional<int64_t> last_batch_iteration) {
   if (!last_batch_iteration) return;
-  raise<UsageError>(kLrSchedulerTorchWhere, "step(last_batch_iteration = ", *last_batch_iteration,
+  raise<UsageError>("step(last_batch_iteration = ", *last_batch_iteration,
                     "): torch's schedules go one step at a time; leave the number out");
 }
 
@@ -134,21 +130,18 @@ std::shared_ptr<LrScheduler> adapt_torch_scheduler(std::shared_ptr<torch::optim:
                                                    std::vector<ParamGroup>& groups) {
   if (optimizer == nullptr) {
     raise<UsageError>(
-        kLrSchedulerTorchWhere,
         "a schedule of torch drives a torch optimizer, and none was passed to initialize(); pass that "
         "optimizer too, or a callable that makes the schedule over the torch::optim::Optimizer& it is given");
   }
   if (optimizer->param_groups().size() != groups.size() || !drives(*scheduler, *optimizer)) {
     raise<UsageError>(
-        kLrSchedulerTorchWhere,
         "the torch schedule drives another optimizer than the one passed beside it; make it over that one");
   }
   return std::make_shared<TorchLrScheduler>(std::move(scheduler), std::move(optimizer), groups);
 }
 
 std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(const std::vector<ParamGroup>& groups) {
-  if (groups.empty())
-    raise<UsageError>(kLrSchedulerTorchWhere, "the optimizer has no parameter group, expected at least one");
+  if (groups.empty()) raise<UsageError>("the optimizer has no parameter group, expected at least one");
   const std::vector<torch::optim::OptimizerParamGroup> empty(
       groups.size(), torch::optim::OptimizerParamGroup(std::vector<at::Tensor>{}));
   auto optimizer =
@@ -161,7 +154,6 @@ std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(const std::vector<Pa
 
 void refuse_plateau_scheduler() {
   raise<NotSupportedError>(
-      kLrSchedulerTorchWhere,
       "ReduceLROnPlateauScheduler takes a metric with each step and hides its state, which no checkpoint "
       "could carry; step it in the program and give its rate to Engine::set_lr(), or pass a type of your own "
       "with "

@@ -21,12 +21,11 @@ OneCycle::OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options)
   const OneCycleOptions& o = options_;
   if (o.first_step_size < 1 || o.second_step_size < 0 || o.first_stair_count < 0 ||
       o.second_stair_count < 0 || o.decay_step_size < 0) {
-    raise<UsageError>("optim.lr_scheduler",
-                      "OneCycle needs a first step size above 0 and no negative size or count");
+    raise<UsageError>("OneCycle needs a first step size above 0 and no negative size or count");
   }
   for (const auto* numbers : {&o.min_lr, &o.max_lr, &o.min_mom, &o.max_mom}) {
     if (numbers->size() == groups.size()) continue;
-    raise<UsageError>("optim.lr_scheduler", numbers->size(), " rates or momenta for ", groups.size(),
+    raise<UsageError>(numbers->size(), " rates or momenta for ", groups.size(),
                       " parameter groups, expected one for each");
   }
   const auto has_betas = [](const ParamGroup& group) { return group.options.contains("betas"); };

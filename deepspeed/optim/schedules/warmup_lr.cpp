@@ -25,7 +25,7 @@ double steps_after(int64_t total_num_steps, const Warmup& warmup) {
 
 Warmup::Warmup(int64_t num_steps, Shape shape) : num_steps_(std::max<int64_t>(2, num_steps)), shape_(shape) {
   if (num_steps < 1) {
-    raise<UsageError>("optim.lr_scheduler", "warmup_num_steps is ", num_steps, ", expected at least 1");
+    raise<UsageError>("warmup_num_steps is ", num_steps, ", expected at least 1");
   }
 }
 
@@ -39,8 +39,8 @@ WarmupLr::WarmupLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, 
                    Warmup warmup)
     : GroupLrScheduler(groups), min_lr_(std::move(min_lr)), max_lr_(std::move(max_lr)), warmup_(warmup) {
   if (min_lr_.size() != groups.size() || max_lr_.size() != groups.size()) {
-    raise<UsageError>("optim.lr_scheduler", min_lr_.size(), " and ", max_lr_.size(), " rates for ",
-                      groups.size(), " parameter groups, expected one for each");
+    raise<UsageError>(min_lr_.size(), " and ", max_lr_.size(), " rates for ", groups.size(),
+                      " parameter groups, expected one for each");
   }
   write();
 }

@@ -40,7 +40,7 @@ void set_from_json(optim::Hyperparameters& options, const Json& given, const std
     } else if (value.is_array() && value.size() == 2 && value[0].is_number() && value[1].is_number()) {
       options.set(key, std::make_pair(value[0].get<double>(), value[1].get<double>()));
     } else {
-      raise<UsageError>("hyperparameters", where, ".", key, " is ", value.dump(),
+      raise<UsageError>(where, ".", key, " is ", value.dump(),
                         ", expected a truth value, a number, a text or a pair of numbers");
     }
   }

@@ -89,7 +89,7 @@ class Optimizer {
   /// Takes the last step() of the slice back, which had the same arguments: to within its roundings, and the
   /// first one exactly in its states. Throws UsageError where it cannot.
   virtual void take_back(const FlatSlice&, double) {
-    raise<UsageError>("optim.optimizer", name(), " takes no step back; Adam with moments in fp32 does");
+    raise<UsageError>(name(), " takes no step back; Adam with moments in fp32 does");
   }
 
   /// The state of a slice as it stands, tensors shared with the optimizer; empty before its first step.

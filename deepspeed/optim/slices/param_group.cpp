@@ -8,14 +8,13 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kParamGroupWhere = "optim.param_group";
 using Items = std::vector<std::pair<std::string, HyperparameterValue>>;
 
 const HyperparameterValue& find_value(const Items& items, const std::string& name) {
   const auto it =
       std::find_if(items.begin(), items.end(), [&](const auto& item) { return item.first == name; });
   if (it == items.end()) {
-    raise<UsageError>(kParamGroupWhere, "no hyperparameter '", name, "'; set it in the options of the group");
+    raise<UsageError>("no hyperparameter '", name, "'; set it in the options of the group");
   }
   return it->second;
 }
@@ -24,7 +23,7 @@ template <class Kind>
 const Kind& find_as(const Items& items, const std::string& name, const char* kind) {
   const Kind* value = std::get_if<Kind>(&find_value(items, name));
   if (value == nullptr) {
-    raise<UsageError>(kParamGroupWhere, "hyperparameter '", name, "' is no ", kind);
+    raise<UsageError>("hyperparameter '", name, "' is no ", kind);
   }
   return *value;
 }
@@ -62,13 +61,13 @@ const std::string& Hyperparameters::text(const std::string& name) const {
   return find_as<std::string>(items_, name, "text");
 }
 
-void check_lr(const char* where, double lr) {
+void check_lr(double lr, const std::source_location& where) {
   if (std::isfinite(lr) && lr >= 0.0) return;
-  raise<UsageError>(where, "the learning rate is ", lr, ", expected a finite number of at least 0");
+  raise_at<UsageError>(where, "the learning rate is ", lr, ", expected a finite number of at least 0");
 }
 
 void ParamGroup::set_lr(double lr) {
-  check_lr(kParamGroupWhere, lr);
+  check_lr(lr);
   options.set("lr", lr);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <variant>
@@ -30,7 +31,7 @@ class Hyperparameters {
 };
 
 /// Throws UsageError, naming `where`, for a rate that is negative or not finite.
-void check_lr(const char* where, double lr);
+void check_lr(double lr, const std::source_location& where = std::source_location::current());
 
 struct ParamGroup {
   Hyperparameters options;               // always holds "lr"

@@ -9,41 +9,42 @@
 namespace deepspeed::optim {
 namespace {
 
-const at::Tensor& find(const char* where, const SliceState& state, const std::string& name) {
+const at::Tensor& find(const SliceState& state, const std::string& name, const std::source_location& where) {
   const auto it = std::find_if(state.tensors.begin(), state.tensors.end(),
                                [&](const auto& item) { return item.first == name; });
   if (it == state.tensors.end()) {
-    raise<UsageError>(where, "the state holds no tensor '", name, "'");
+    raise_at<UsageError>(where, "the state holds no tensor '", name, "'");
   }
   if (!it->second.defined() || !at::isFloatingType(it->second.scalar_type())) {
-    raise<UsageError>(where, "state tensor '", name, "' is undefined or holds no floating point numbers");
+    raise_at<UsageError>(where, "state tensor '", name, "' is undefined or holds no floating point numbers");
   }
   return it->second;
 }
 
 }  // namespace
 
-void check_state_names(const char* where, const SliceState& state, const std::vector<std::string>& names) {
+void check_state_names(const SliceState& state, const std::vector<std::string>& names,
+                       const std::source_location& where) {
   for (const auto& [name, tensor] : state.tensors) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
-      raise<UsageError>(where, "the state holds '", name, "', which this optimizer does not know");
+      raise_at<UsageError>(where, "the state holds '", name, "', which this optimizer does not know");
     }
   }
   if (state.step < 0) {
-    raise<UsageError>(where, "the state's step is ", state.step, ", expected at least 0");
+    raise_at<UsageError>(where, "the state's step is ", state.step, ", expected at least 0");
   }
-  for (const std::string& name : names) find(where, state, name);
+  for (const std::string& name : names) find(state, name, where);
 }
 
-std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
-                                   const std::vector<std::string>& names, at::ScalarType dtype) {
-  check_state_names(where, state, names);
+std::vector<at::Tensor> copy_state(const SliceState& state, const std::vector<std::string>& names,
+                                   at::ScalarType dtype, const std::source_location& where) {
+  check_state_names(state, names, where);
   std::vector<at::Tensor> copies;
   for (const std::string& name : names) {
-    const at::Tensor& tensor = find(where, state, name);
+    const at::Tensor& tensor = find(state, name, where);
     if (!copies.empty() && tensor.numel() != copies.front().numel()) {
-      raise<UsageError>(where, "state tensor '", name, "' has ", tensor.numel(), " elements, '",
-                        names.front(), "' has ", copies.front().numel());
+      raise_at<UsageError>(where, "state tensor '", name, "' has ", tensor.numel(), " elements, '",
+                           names.front(), "' has ", copies.front().numel());
     }
     // A tensor without another handle need not be copied.
     const bool is_shared = tensor.use_count() > 1 || tensor.storage().use_count() > 1;
@@ -56,18 +57,19 @@ std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
   return copies;
 }
 
-at::ScalarType state_dtype_of(const char* where, const FlatSlice& slice, at::ScalarType dtype) {
+at::ScalarType state_dtype_of(const FlatSlice& slice, at::ScalarType dtype,
+                              const std::source_location& where) {
   if (slice.master.scalar_type() != at::kDouble) return dtype;
   if (dtype == at::kFloat) return at::kDouble;
-  raise<UsageError>(where, "a state of dtype ", dtype,
-                    " for parameters of dtype Double, whose state is Double; ",
-                    "ask for fp32 states, or convert the parameters to Float");
+  raise_at<UsageError>(where, "a state of dtype ", dtype,
+                       " for parameters of dtype Double, whose state is Double; ",
+                       "ask for fp32 states, or convert the parameters to Float");
 }
 
-void check_state_numel(const char* where, const FlatSlice& slice, const at::Tensor& state) {
+void check_state_numel(const FlatSlice& slice, const at::Tensor& state, const std::source_location& where) {
   if (state.numel() != slice.master.numel()) {
-    raise<UsageError>(where, "slice ", slice.id, " has ", slice.master.numel(), " elements, its state has ",
-                      state.numel());
+    raise_at<UsageError>(where, "slice ", slice.id, " has ", slice.master.numel(),
+                         " elements, its state has ", state.numel());
   }
 }
 

@@ -1,6 +1,7 @@
 // Reading a SliceState that comes from a checkpoint.
 #pragma once
 
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -12,16 +13,20 @@ namespace deepspeed::optim {
 
 /// Copies the named tensors, in the order of `names`, flat and of `dtype`. Throws UsageError, naming `where`
 /// and the tensor, unless the state holds exactly these, all of one size.
-std::vector<at::Tensor> copy_state(const char* where, const SliceState& state,
-                                   const std::vector<std::string>& names, at::ScalarType dtype);
+std::vector<at::Tensor> copy_state(const SliceState& state, const std::vector<std::string>& names,
+                                   at::ScalarType dtype,
+                                   const std::source_location& where = std::source_location::current());
 
 /// Returns the dtype of a slice's state: `dtype`, or fp64 where the slice's masters are fp64. Throws
 /// UsageError where they are and `dtype` is another one than fp32.
-at::ScalarType state_dtype_of(const char* where, const FlatSlice& slice, at::ScalarType dtype);
+at::ScalarType state_dtype_of(const FlatSlice& slice, at::ScalarType dtype,
+                              const std::source_location& where = std::source_location::current());
 /// Checks names and step as copy_state() does, and makes no copies. Throws UsageError.
-void check_state_names(const char* where, const SliceState& state, const std::vector<std::string>& names);
+void check_state_names(const SliceState& state, const std::vector<std::string>& names,
+                       const std::source_location& where = std::source_location::current());
 
 /// Throws UsageError unless a state tensor of a slice has the slice's size.
-void check_state_numel(const char* where, const FlatSlice& slice, const at::Tensor& state);
+void check_state_numel(const FlatSlice& slice, const at::Tensor& state,
+                       const std::source_location& where = std::source_location::current());
 
 }  // namespace deepspeed::optim

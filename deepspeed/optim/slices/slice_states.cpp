@@ -8,22 +8,23 @@
 
 namespace deepspeed::optim {
 
-SliceStates::SliceStates(const char* where, std::vector<std::string> names, at::ScalarType dtype)
-    : where_(where), names_(std::move(names)), dtype_(dtype) {
+SliceStates::SliceStates(std::vector<std::string> names, at::ScalarType dtype,
+                         const std::source_location& where)
+    : names_(std::move(names)), dtype_(dtype), where_(where) {
   if (dtype != at::kFloat && dtype != at::kHalf && dtype != at::kBFloat16) {
-    raise<UsageError>(where, "the state's dtype is ", dtype, ", expected Float, Half or BFloat16");
+    raise_at<UsageError>(where, "the state's dtype is ", dtype, ", expected Float, Half or BFloat16");
   }
 }
 
 SliceStates::Entry& SliceStates::of(const FlatSlice& slice, double initial_value) {
   Entry& entry = entries_[slice.id];
   const auto options =
-      slice.master.options().dtype(state_dtype_of(where_, slice, dtype_)).requires_grad(false);
+      slice.master.options().dtype(state_dtype_of(slice, dtype_, where_)).requires_grad(false);
   while (entry.tensors.size() < names_.size()) {
     entry.tensors.push_back(at::full({slice.master.numel()}, initial_value, options));
   }
   for (at::Tensor& tensor : entry.tensors) {
-    check_state_numel(where_, slice, tensor);
+    check_state_numel(slice, tensor, where_);
     tensor = tensor.to(options);  // it may come from a file
   }
   return entry;
@@ -43,11 +44,11 @@ SliceState SliceStates::state(size_t slice_id) const {
 }
 
 void SliceStates::load_state(size_t slice_id, const SliceState& state) {
-  auto copies = copy_state(where_, state, names_, dtype_);
+  auto copies = copy_state(state, names_, dtype_, where_);
   const auto it = entries_.find(slice_id);
   if (it != entries_.end() && it->second.tensors.front().numel() != copies.front().numel()) {
-    raise<UsageError>(where_, "slice ", slice_id, " has ", it->second.tensors.front().numel(),
-                      " elements, the state has ", copies.front().numel());
+    raise_at<UsageError>(where_, "slice ", slice_id, " has ", it->second.tensors.front().numel(),
+                         " elements, the state has ", copies.front().numel());
   }
   entries_[slice_id] = {std::move(copies), state.step};
 }
@@ -62,10 +63,11 @@ int64_t SliceStates::bytes() const {
   return bytes;
 }
 
-const Hyperparameters& options_of(const char* where, const Optimizer& optimizer, const FlatSlice& slice) {
+const Hyperparameters& options_of(const Optimizer& optimizer, const FlatSlice& slice,
+                                  const std::source_location& where) {
   if (slice.group >= optimizer.param_groups().size()) {
-    raise<UsageError>(where, "slice ", slice.id, " names group ", slice.group, " of ",
-                      optimizer.param_groups().size());
+    raise_at<UsageError>(where, "slice ", slice.id, " names group ", slice.group, " of ",
+                         optimizer.param_groups().size());
   }
   return slice.options != nullptr ? *slice.options : optimizer.param_groups()[slice.group].options;
 }

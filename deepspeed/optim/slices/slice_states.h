@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -20,9 +21,10 @@ class SliceStates {
     int64_t step = 0;
   };
 
-  /// `where` names the optimizer in errors; `names` as in checkpoints, e.g. {"exp_avg", "exp_avg_sq"}. Throws
-  /// UsageError for a dtype other than fp32, fp16 and bf16.
-  SliceStates(const char* where, std::vector<std::string> names, at::ScalarType dtype = at::kFloat);
+  /// `names` are as in checkpoints, e.g. {"exp_avg", "exp_avg_sq"}; `where` is the optimizer, for errors.
+  /// Throws UsageError for a dtype other than fp32, fp16 and bf16.
+  explicit SliceStates(std::vector<std::string> names, at::ScalarType dtype = at::kFloat,
+                       const std::source_location& where = std::source_location::current());
 
   /// The slice's entry, of zeros (or `initial_value`) at first use, on the slice's device; fp64 instead of
   /// fp32 where the slice's masters are. Throws UsageError where the slice changed its size.
@@ -32,20 +34,21 @@ class SliceStates {
   SliceState state(size_t slice_id) const;
   /// Implements Optimizer::load_state().
   void load_state(size_t slice_id, const SliceState& state);
-  void check_state(const SliceState& state) const { check_state_names(where_, state, names_); }
+  void check_state(const SliceState& state) const { check_state_names(state, names_, where_); }
   int64_t bytes() const;
   at::ScalarType dtype() const { return dtype_; }
 
  private:
-  const char* where_;
   std::vector<std::string> names_;
   at::ScalarType dtype_;
+  std::source_location where_;
   std::unordered_map<size_t, Entry> entries_;  // by slice id
 };
 
 /// The options of the slice, or else of its group. Throws UsageError where the slice names a group that is
 /// not there.
-const Hyperparameters& options_of(const char* where, const Optimizer& optimizer, const FlatSlice& slice);
+const Hyperparameters& options_of(const Optimizer& optimizer, const FlatSlice& slice,
+                                  const std::source_location& where = std::source_location::current());
 
 /// Sets the options that the groups lack.
 void set_defaults(std::vector<ParamGroup>& groups,

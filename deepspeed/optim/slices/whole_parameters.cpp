@@ -24,25 +24,27 @@ const Segment* find_segment(const FlatSlice& slice, int64_t param_index) {
   return nullptr;
 }
 
-void check_whole_parameter(const char* where, const FlatSlice& slice, const Segment& segment) {
+void check_whole_parameter(const FlatSlice& slice, const Segment& segment,
+                           const std::source_location& where) {
   if (!is_whole(segment)) {
-    raise<UsageError>(where, "slice ", slice.id, " holds ", segment.in_slice.numel(), " of the ",
-                      parameter_numel(segment), " elements of parameter ", segment.param_index,
-                      "; an optimizer that is not elementwise needs whole parameters: use ZeRO stage 0");
+    raise_at<UsageError>(where, "slice ", slice.id, " holds ", segment.in_slice.numel(), " of the ",
+                         parameter_numel(segment), " elements of parameter ", segment.param_index,
+                         "; an optimizer that is not elementwise needs whole parameters: use ZeRO stage 0");
   }
 }
 
-const std::vector<Segment>& segments_of(const char* where, const FlatSlice& slice) {
+const std::vector<Segment>& segments_of(const FlatSlice& slice, const std::source_location& where) {
   if (slice.segments == nullptr) {
-    raise<UsageError>(where, "slice ", slice.id, " names no segments, which this class of optimizer needs");
+    raise_at<UsageError>(where, "slice ", slice.id,
+                         " names no segments, which this class of optimizer needs");
   }
   return *slice.segments;
 }
 
-const std::vector<Segment>& whole_parameters(const char* where, const FlatSlice& slice) {
-  const std::vector<Segment>& segments = segments_of(where, slice);
+const std::vector<Segment>& whole_parameters(const FlatSlice& slice, const std::source_location& where) {
+  const std::vector<Segment>& segments = segments_of(slice, where);
   for (const Segment& segment : segments) {
-    check_whole_parameter(where, slice, segment);
+    check_whole_parameter(slice, segment, where);
   }
   return segments;
 }

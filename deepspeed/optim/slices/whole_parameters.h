@@ -1,6 +1,8 @@
 // For optimizers whose update of one element reads the whole parameter.
 #pragma once
 
+#include <source_location>
+
 #include "deepspeed/optim/slices/optimizer.h"
 
 namespace deepspeed::optim {
@@ -16,12 +18,15 @@ const Segment* find_segment(const FlatSlice& slice, int64_t param_index);
 
 /// The slice's segments. Throws UsageError, naming `where`, where the slice has none or one of them is a part
 /// of its parameter.
-const std::vector<Segment>& whole_parameters(const char* where, const FlatSlice& slice);
+const std::vector<Segment>& whole_parameters(
+    const FlatSlice& slice, const std::source_location& where = std::source_location::current());
 
 /// The slice's segments, whole or parts. Throws UsageError, naming `where`, where the slice has none.
-const std::vector<Segment>& segments_of(const char* where, const FlatSlice& slice);
+const std::vector<Segment>& segments_of(const FlatSlice& slice,
+                                        const std::source_location& where = std::source_location::current());
 
 /// Throws UsageError, naming `where`, for a part of a parameter.
-void check_whole_parameter(const char* where, const FlatSlice& slice, const Segment& segment);
+void check_whole_parameter(const FlatSlice& slice, const Segment& segment,
+                           const std::source_location& where = std::source_location::current());
 
 }  // namespace deepspeed::optim

@@ -25,10 +25,10 @@ at::Tensor flat_view(const at::Tensor& contiguous) { return contiguous.view({-1}
 
 }  // namespace
 
-bool CpuAdamOp::adamw_mode_of(const char* where, int64_t optimizer_id) const {
+bool CpuAdamOp::adamw_mode_of(const char* call, int64_t optimizer_id) const {
   const auto found = adamw_modes_.find(optimizer_id);
   if (found == adamw_modes_.end()) {
-    raise<UsageError>(where, "no optimizer ", optimizer_id, "; make it with create_adam()");
+    raise<UsageError>(call, "(): no optimizer ", optimizer_id, "; make it with create_adam()");
   }
   return found->second;
 }
@@ -36,7 +36,7 @@ bool CpuAdamOp::adamw_mode_of(const char* where, int64_t optimizer_id) const {
 void CpuAdamOp::create_adam(int64_t optimizer_id, double lr, double beta1, double beta2, double eps,
                             double weight_decay, bool adamw_mode, bool should_log) {
   if (!adamw_modes_.try_emplace(optimizer_id, adamw_mode).second) {
-    raise<UsageError>("create_adam", "there is an optimizer ", optimizer_id,
+    raise<UsageError>("create_adam(): there is an optimizer ", optimizer_id,
                       " already; end it with destroy_adam(), or take another number");
   }
   if (should_log) {
@@ -64,7 +64,7 @@ void CpuAdamOp::adam_rollback(int64_t optimizer_id, int64_t step, double lr, dou
   const bool adamw_mode = adamw_mode_of("adam_rollback", optimizer_id);
   for (const at::Tensor& tensor : {params, grads, exp_avg, exp_avg_sq}) {
     if (tensor.scalar_type() != at::kFloat) {
-      raise<UsageError>("adam_rollback", "a tensor has dtype ", tensor.scalar_type(),
+      raise<UsageError>("adam_rollback(): a tensor has dtype ", tensor.scalar_type(),
                         ", expected Float: 16 bits do not hold what the old values could be computed from");
     }
   }

@@ -35,7 +35,7 @@ class CpuAdamOp {
   void destroy_adam(int64_t optimizer_id);
 
  private:
-  bool adamw_mode_of(const char* where, int64_t optimizer_id) const;
+  bool adamw_mode_of(const char* call, int64_t optimizer_id) const;
 
   std::unordered_map<int64_t, bool> adamw_modes_;
 };

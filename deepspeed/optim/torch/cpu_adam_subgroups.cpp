@@ -10,8 +10,6 @@
 namespace deepspeed {
 namespace {
 
-constexpr const char* kCpuAdamWhere = "DeepSpeedCPUAdam";
-
 // The only parameter of the groups that has a gradient, and its group.
 std::pair<size_t, at::Tensor> only_parameter(const std::vector<torch::optim::OptimizerParamGroup>& groups,
                                              int64_t subgroup_id) {
@@ -20,15 +18,14 @@ std::pair<size_t, at::Tensor> only_parameter(const std::vector<torch::optim::Opt
     for (const at::Tensor& parameter : groups[g].params()) {
       if (!parameter.grad().defined()) continue;
       if (found.second.defined()) {
-        raise<UsageError>(kCpuAdamWhere, "step_subgroup(", subgroup_id,
-                          "): the groups hold several parameters with a ",
+        raise<UsageError>("step_subgroup(", subgroup_id, "): the groups hold several parameters with a ",
                           "gradient, expected the sub-group's own alone");
       }
       found = {g, parameter};
     }
   }
   if (!found.second.defined()) {
-    raise<UsageError>(kCpuAdamWhere, "step_subgroup(", subgroup_id,
+    raise<UsageError>("step_subgroup(", subgroup_id,
                       "): the groups hold no parameter with a gradient, expected the sub-group's own");
   }
   return found;
@@ -70,7 +67,7 @@ at::Tensor DeepSpeedCPUAdam::step_subgroup(int64_t subgroup_id, LossClosure clos
 void DeepSpeedCPUAdam::rollback_subgroup(int64_t subgroup_id) {
   const auto found = undos_.find(subgroup_id);
   if (found == undos_.end()) {
-    raise<UsageError>(kCpuAdamWhere, "rollback_subgroup(", subgroup_id,
+    raise<UsageError>("rollback_subgroup(", subgroup_id,
                       "): the sub-group has made no step since its last rollback or release_rollbacks()");
   }
   const at::NoGradGuard no_grad;

@@ -46,14 +46,14 @@ constexpr const char* kName<MuonOptions> = "Muon";
 
 // Returns the dtype of the states: the one that all parameters share, unless they are to be fp32. Throws
 // where the parameters' dtypes differ.
-at::ScalarType state_dtype(const char* where, bool fp32_optimizer_states, const TorchGroups& groups) {
+at::ScalarType state_dtype(const char* optimizer, bool fp32_optimizer_states, const TorchGroups& groups) {
   if (fp32_optimizer_states) return at::kFloat;
   at::ScalarType dtype = at::ScalarType::Undefined;
   for (const auto& group : groups) {
     for (const at::Tensor& parameter : group.params()) {
       if (dtype != at::ScalarType::Undefined && dtype != parameter.scalar_type()) {
-        raise<UsageError>(where, "fp32_optimizer_states is false, but the parameters are of dtypes ", dtype,
-                          " and ", parameter.scalar_type(), "; make an optimizer for each");
+        raise<UsageError>(optimizer, ": fp32_optimizer_states is false, but the parameters are of dtypes ",
+                          dtype, " and ", parameter.scalar_type(), "; make an optimizer for each");
       }
       dtype = parameter.scalar_type();
     }
@@ -102,30 +102,31 @@ Flat make_flat_optimizer(const MuonOptions&, const TorchGroups&, Groups groups) 
 }
 
 // Throws for a number out of its range.
-void check_ranges(const char* where, const optim::Hyperparameters& options) {
+void check_ranges(const char* optimizer, const optim::Hyperparameters& options) {
   for (const char* name :
        {"lr", "eps", "weight_decay", "momentum", "max_grad_norm", "max_coeff", "min_coeff"}) {
     if (options.contains(name) && !(options.number(name) >= 0)) {
-      raise<UsageError>(where, name, " is ", options.number(name), ", expected a number of at least 0");
+      raise<UsageError>(optimizer, ": ", name, " is ", options.number(name),
+                        ", expected a number of at least 0");
     }
   }
   if (options.contains("betas")) {
     const auto [beta1, beta2] = options.pair("betas");
     if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1)) {
-      raise<UsageError>(where, "betas are ", beta1, " and ", beta2, ", expected numbers in [0, 1)");
+      raise<UsageError>(optimizer, ": betas are ", beta1, " and ", beta2, ", expected numbers in [0, 1)");
     }
   }
 }
 
-[[noreturn]] void reject_amsgrad(const char* where) {
-  raise<NotSupportedError>(where, "amsgrad is not supported; use torch::optim::Adam with amsgrad");
+[[noreturn]] void reject_amsgrad(const char* optimizer) {
+  raise<NotSupportedError>(optimizer, ": amsgrad is not supported; use torch::optim::Adam with amsgrad");
 }
 
 // Throws where a group has another value than the defaults of an option that holds for all groups.
 template <class Value>
-void check_shared(const char* where, const char* name, const Value& of_group, const Value& of_all) {
+void check_shared(const char* optimizer, const char* name, const Value& of_group, const Value& of_all) {
   if (of_group != of_all) {
-    raise<UsageError>(where, name,
+    raise<UsageError>(optimizer, ": ", name,
                       " of a parameter group differs from the optimizer's, which holds for all groups; set "
                       "it there alone, or make two optimizers");
   }
@@ -146,10 +147,10 @@ void check_class_options(const DeepSpeedCPUAdamOptions& own, const DeepSpeedCPUA
 
 void check_class_options(const FusedLambOptions& own, const FusedLambOptions&) {
   if (own.amsgrad()) {
-    raise<NotSupportedError>("FusedLamb", "amsgrad is not supported by Lamb; leave it false");
+    raise<NotSupportedError>("FusedLamb: amsgrad is not supported by Lamb; leave it false");
   }
   if (own.min_coeff() > own.max_coeff()) {
-    raise<UsageError>("FusedLamb", "min_coeff is ", own.min_coeff(), ", expected at most max_coeff, ",
+    raise<UsageError>("FusedLamb: min_coeff is ", own.min_coeff(), ", expected at most max_coeff, ",
                       own.max_coeff());
   }
 }
@@ -163,19 +164,19 @@ void check_class_options(const DeepSpeedCPUAdagradOptions& own, const DeepSpeedC
   check_shared("DeepSpeedCPUAdagrad", "fp32_optimizer_states", own.fp32_optimizer_states(),
                defaults.fp32_optimizer_states());
   if (own.amsgrad()) {
-    raise<NotSupportedError>("DeepSpeedCPUAdagrad", "amsgrad is not supported by Adagrad; leave it false");
+    raise<NotSupportedError>("DeepSpeedCPUAdagrad: amsgrad is not supported by Adagrad; leave it false");
   }
 }
 
 void check_class_options(const MuonOptions& own, const MuonOptions&) {
-  kernels::newton_schulz_method("Muon", own.ns_method());
+  kernels::newton_schulz_method(own.ns_method());
 }
 
 void check_class_options(const optim::NativeOptions&, const optim::NativeOptions&) {}
 
-void check_is_on_cpu(const char* where, const at::Tensor& parameter) {
+void check_is_on_cpu(const char* optimizer, const at::Tensor& parameter) {
   if (!parameter.is_cpu()) {
-    raise<UsageError>(where, "a parameter lies on ", parameter.device(),
+    raise<UsageError>(optimizer, ": a parameter lies on ", parameter.device(),
                       ", expected CPU; use the class whose name ", "begins with Fused");
   }
 }
@@ -191,8 +192,7 @@ void check_class_parameter(const DeepSpeedCPULionOptions&, const at::Tensor& par
 void check_class_parameter(const DeepSpeedCPUAdagradOptions& own, const at::Tensor& parameter) {
   check_is_on_cpu("DeepSpeedCPUAdagrad", parameter);
   if (parameter.grad().is_sparse() && own.weight_decay() != 0) {
-    raise<NotSupportedError>("DeepSpeedCPUAdagrad", "a sparse gradient with weight_decay ",
-                             own.weight_decay(),
+    raise<NotSupportedError>("DeepSpeedCPUAdagrad: a sparse gradient with weight_decay ", own.weight_decay(),
                              ": the decay would reach every row; set it to 0 in a group of its own");
   }
 }
@@ -211,7 +211,7 @@ void DeepSpeedOptimizer<Options>::check_options(const optim::NativeOptions& opti
   const auto* own = dynamic_cast<const Options*>(&options);
   if (own == nullptr) {
     raise<UsageError>(kName<Options>,
-                      "the options of a parameter group are those of another class, expected ",
+                      ": the options of a parameter group are those of another class, expected ",
                       kName<Options>, "Options");
   }
   check_ranges(kName<Options>, own->hyperparameters());

@@ -13,8 +13,6 @@ namespace {
 using torch::serialize::InputArchive;
 using torch::serialize::OutputArchive;
 
-constexpr const char* kNativeArchiveWhere = "optim.native_optimizer";
-
 struct ToIValue {
   c10::IValue operator()(const std::pair<double, double>& pair) const {
     return std::vector<double>{pair.first, pair.second};
@@ -41,7 +39,7 @@ struct FromIValue {
 c10::IValue read(InputArchive& archive, const std::string& key) {
   c10::IValue value;
   if (!archive.try_read(key, value)) {
-    raise<UsageError>(kNativeArchiveWhere, "the archive holds no '", key, "'");
+    raise<UsageError>("the archive holds no '", key, "'");
   }
   return value;
 }
@@ -94,11 +92,11 @@ void NativeOptimizer::save(OutputArchive& archive) const {
 void NativeOptimizer::load(InputArchive& archive) {
   const std::string written_by = read(archive, "class_name").toStringRef();
   if (written_by != name()) {
-    raise<UsageError>(kNativeArchiveWhere, "the archive is of a ", written_by, ", expected a ", name());
+    raise<UsageError>("the archive is of a ", written_by, ", expected a ", name());
   }
   if (read(archive, "num_groups").toInt() != static_cast<int64_t>(param_groups().size())) {
-    raise<UsageError>(kNativeArchiveWhere, "the archive is of ", read(archive, "num_groups").toInt(),
-                      " groups, expected ", param_groups().size());
+    raise<UsageError>("the archive is of ", read(archive, "num_groups").toInt(), " groups, expected ",
+                      param_groups().size());
   }
   for (size_t g = 0; g < param_groups().size(); ++g) {
     auto& group = param_groups()[g];
@@ -106,8 +104,8 @@ void NativeOptimizer::load(InputArchive& archive) {
     archive.read("group." + std::to_string(g), written);
     const int64_t num_params = read(written, "num_params").toInt();
     if (num_params != static_cast<int64_t>(group.params().size())) {
-      raise<UsageError>(kNativeArchiveWhere, "group ", g, " of the archive has ", num_params,
-                        " parameters, expected ", group.params().size());
+      raise<UsageError>("group ", g, " of the archive has ", num_params, " parameters, expected ",
+                        group.params().size());
     }
     auto& options = dynamic_cast<NativeOptions&>(group.options());
     const Hyperparameters present = options.hyperparameters();

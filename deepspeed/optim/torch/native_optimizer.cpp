@@ -17,15 +17,13 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kNativeOptimizerWhere = "optim.native_optimizer";
-
 // Throws for options of another class, since add_param_group() takes any.
 const NativeOptions& native_options(const torch::optim::OptimizerParamGroup& group) {
   const auto* options = dynamic_cast<const NativeOptions*>(&group.options());
   if (options == nullptr) {
-    raise<UsageError>(kNativeOptimizerWhere,
-                      "the options of a parameter group are not those of this class of optimizer; make them "
-                      "with its own, such as FusedAdamOptions");
+    raise<UsageError>(
+        "the options of a parameter group are not those of this class of optimizer; make them "
+        "with its own, such as FusedAdamOptions");
   }
   return *options;
 }
@@ -42,7 +40,7 @@ at::Tensor flat_gradient(const at::Tensor& parameter) {
     gradient = gradient.to_dense();
   }
   if (!is_supported(gradient.scalar_type())) {
-    raise<UsageError>(kNativeOptimizerWhere, "a gradient has dtype ", gradient.scalar_type(),
+    raise<UsageError>("a gradient has dtype ", gradient.scalar_type(),
                       ", expected Float, Double, Half or BFloat16");
   }
   return gradient.contiguous().view({-1});
@@ -85,13 +83,11 @@ void NativeOptimizer::check_groups() const {
 
 void NativeOptimizer::check_supported(const at::Tensor& parameter, bool takes_sparse_gradients) const {
   if (parameter.layout() != at::kStrided || !is_supported(parameter.scalar_type())) {
-    raise<UsageError>(kNativeOptimizerWhere, "a parameter has dtype ", parameter.scalar_type(),
-                      " and layout ", parameter.layout(),
+    raise<UsageError>("a parameter has dtype ", parameter.scalar_type(), " and layout ", parameter.layout(),
                       ", expected Float, Double, Half or BFloat16, and Strided");
   }
   if (parameter.grad().is_sparse() && !takes_sparse_gradients) {
-    raise<UsageError>(kNativeOptimizerWhere, name(),
-                      " takes no sparse gradients; make the layer with sparse gradients off, or use ",
+    raise<UsageError>(name(), " takes no sparse gradients; make the layer with sparse gradients off, or use ",
                       "DeepSpeedCPUAdagrad without weight decay");
   }
 }
@@ -171,7 +167,7 @@ void NativeOptimizer::check_is_parameter(const at::Tensor& parameter) const {
       }
     }
   }
-  raise<UsageError>(kNativeOptimizerWhere, "a tensor of shape ", parameter.sizes(),
+  raise<UsageError>("a tensor of shape ", parameter.sizes(),
                     " is no parameter of this optimizer; add it with add_param_group() first");
 }
 
@@ -185,8 +181,8 @@ void NativeOptimizer::load_state_of(const at::Tensor& parameter, const SliceStat
   check_is_parameter(parameter);
   for (const auto& [name, tensor] : state.tensors) {
     if (tensor.numel() != parameter.numel()) {
-      raise<UsageError>(kNativeOptimizerWhere, "state tensor '", name, "' has ", tensor.numel(),
-                        " elements, the parameter has ", parameter.numel());
+      raise<UsageError>("state tensor '", name, "' has ", tensor.numel(), " elements, the parameter has ",
+                        parameter.numel());
     }
   }
   flat().load_state(slice_id(parameter), state);

@@ -25,7 +25,6 @@
 namespace deepspeed::optim {
 namespace {
 
-constexpr const char* kTorchOptimizerWhere = "optim.torch_optimizer";
 using NamedParameters = std::vector<std::pair<std::string, at::Tensor>>;
 
 std::string class_name(const torch::optim::Optimizer& optimizer) {
@@ -40,8 +39,7 @@ void check_fresh(torch::optim::Optimizer& optimizer, const TorchOptimizerClass* 
     const bool fresh =
         known != nullptr && std::string(known->name) == "Adagrad" && known->read_state(*state).step == 0;
     if (!fresh) {
-      raise<UsageError>(kTorchOptimizerWhere,
-                        "the optimizer has made steps already; pass a new one and load its state");
+      raise<UsageError>("the optimizer has made steps already; pass a new one and load its state");
     }
   }
 }
@@ -51,7 +49,7 @@ std::string name_of(const at::Tensor& parameter, const NamedParameters& named) {
     return item.second.unsafeGetTensorImpl() == parameter.unsafeGetTensorImpl();
   });
   if (it == named.end()) {
-    raise<UsageError>(kTorchOptimizerWhere, "the optimizer holds a parameter of shape ", parameter.sizes(),
+    raise<UsageError>("the optimizer holds a parameter of shape ", parameter.sizes(),
                       " that is none of the model's; make it of model->parameters()");
   }
   return it->first;
@@ -60,11 +58,10 @@ std::string name_of(const at::Tensor& parameter, const NamedParameters& named) {
 // Checks the optimizer before the base class is made of its groups.
 torch::optim::Optimizer& require(const std::shared_ptr<torch::optim::Optimizer>& optimizer) {
   if (optimizer == nullptr) {
-    raise<UsageError>(kTorchOptimizerWhere, "the optimizer is null; pass one, or name one in the config");
+    raise<UsageError>("the optimizer is null; pass one, or name one in the config");
   }
   if (dynamic_cast<torch::optim::LBFGS*>(optimizer.get()) != nullptr) {
-    raise<NotSupportedError>(kTorchOptimizerWhere,
-                             "LBFGS evaluates the loss within its step, which an engine cannot; ",
+    raise<NotSupportedError>("LBFGS evaluates the loss within its step, which an engine cannot; ",
                              "use a first-order optimizer");
   }
   return *optimizer;
@@ -95,7 +92,7 @@ std::vector<ParamGroup> read_groups(torch::optim::Optimizer& optimizer, const Na
 // Returns one tensor a segment, of the parameter's shape, over the memory of `flat`.
 std::vector<at::Tensor> cut(const FlatSlice& slice, const at::Tensor& flat) {
   std::vector<at::Tensor> views;
-  for (const Segment& segment : whole_parameters(kTorchOptimizerWhere, slice)) {
+  for (const Segment& segment : whole_parameters(slice)) {
     views.push_back(flat.narrow(0, segment.in_slice.begin, segment.in_slice.numel()).view(segment.shape));
   }
   return views;
@@ -113,13 +110,11 @@ std::unique_ptr<Optimizer> make_native(const torch::optim::Optimizer& optimizer,
     return nullptr;
   }
   if (native->state_bytes() > 0) {
-    raise<UsageError>(kTorchOptimizerWhere,
-                      "the optimizer has made steps already; pass a new one and load its state");
+    raise<UsageError>("the optimizer has made steps already; pass a new one and load its state");
   }
   for (const ParamGroup& group : groups) {
     if (group.options.contains("max_grad_norm") && group.options.number("max_grad_norm") > 0) {
-      raise<UsageError>(kTorchOptimizerWhere,
-                        "max_grad_norm is not accepted in an engine; set gradient_clipping in the config");
+      raise<UsageError>("max_grad_norm is not accepted in an engine; set gradient_clipping in the config");
     }
   }
   return native->make_flat(groups);
@@ -147,8 +142,8 @@ TorchOptimizer::TorchOptimizer(std::vector<ParamGroup> groups,
       class_(find_torch_optimizer_class(require(optimizer_))) {
   require_known_state("keep");
   if (optimizer_->param_groups().size() != param_groups().size()) {
-    raise<UsageError>(kTorchOptimizerWhere, "the optimizer has ", optimizer_->param_groups().size(),
-                      " groups, expected ", param_groups().size());
+    raise<UsageError>("the optimizer has ", optimizer_->param_groups().size(), " groups, expected ",
+                      param_groups().size());
   }
 }
 
@@ -172,8 +167,8 @@ TorchOptimizer::StandIns& TorchOptimizer::stand_ins_of(const FlatSlice& slice) {
   if (!stand_ins.tensors.empty()) {
     for (size_t i = 0; i < views.size(); ++i) {
       if (stand_ins.tensors.at(i).numel() != views[i].numel()) {
-        raise<UsageError>(kTorchOptimizerWhere, "slice ", slice.id, " changed its size from ",
-                          stand_ins.tensors[i].numel(), " to ", views[i].numel());
+        raise<UsageError>("slice ", slice.id, " changed its size from ", stand_ins.tensors[i].numel(), " to ",
+                          views[i].numel());
       }
       stand_ins.tensors[i].set_data(views[i]);  // the memory may have moved; the state hangs on the tensor
     }
@@ -188,7 +183,7 @@ TorchOptimizer::StandIns& TorchOptimizer::stand_ins_of(const FlatSlice& slice) {
     }
     auto state = class_->initial_state(group.options(), view);
     if (!stand_ins.loaded.tensors.empty()) {
-      check_state_numel(kTorchOptimizerWhere, slice, stand_ins.loaded.tensors[0].second);
+      check_state_numel(slice, stand_ins.loaded.tensors[0].second);
       for (auto& [name, tensor] : stand_ins.loaded.tensors) {
         tensor = tensor.to(slice.master.options());
       }
@@ -213,8 +208,7 @@ void TorchOptimizer::write_options(size_t group) {
 
 void TorchOptimizer::step(const FlatSlice& slice, double gradient_scale) {
   if (slice.group >= param_groups().size()) {
-    raise<UsageError>(kTorchOptimizerWhere, "slice ", slice.id, " names group ", slice.group, " of ",
-                      param_groups().size());
+    raise<UsageError>("slice ", slice.id, " names group ", slice.group, " of ", param_groups().size());
   }
   if (native_) {
     set_options(param_groups()[slice.group].options, native_->param_groups()[slice.group]);
@@ -240,7 +234,7 @@ void TorchOptimizer::step(const FlatSlice& slice, double gradient_scale) {
 
 void TorchOptimizer::require_known_state(const char* what) const {
   if (class_ == nullptr) {
-    raise<NotSupportedError>(kTorchOptimizerWhere, "cannot ", what, " the state of the class ", name(),
+    raise<NotSupportedError>("cannot ", what, " the state of the class ", name(),
                              "; known are Adam, AdamW, SGD, RMSprop, Adagrad");
   }
 }
@@ -269,7 +263,7 @@ void TorchOptimizer::check_state(const SliceState& state) const {
   require_known_state("load");
   std::vector<std::string> names;
   for (const auto& [name, tensor] : state.tensors) names.push_back(name);
-  check_state_names(kTorchOptimizerWhere, state, names);
+  check_state_names(state, names);
   if (!state.tensors.empty()) class_->make_state(state);  // checks the names
 }
 
@@ -283,7 +277,7 @@ void TorchOptimizer::load_state(size_t slice_id, const SliceState& state) {
   for (const auto& [name, tensor] : state.tensors) {
     names.push_back(name);
   }
-  const auto copies = copy_state(kTorchOptimizerWhere, state, names, at::kFloat);
+  const auto copies = copy_state(state, names, at::kFloat);
   SliceState loaded;
   loaded.step = state.step;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -296,8 +290,8 @@ void TorchOptimizer::load_state(size_t slice_id, const SliceState& state) {
   } else {
     const at::Tensor& tensor = stand_ins.tensors[0];
     if (torch_state != nullptr && copies[0].numel() != tensor.numel()) {
-      raise<UsageError>(kTorchOptimizerWhere, "slice ", slice_id, " has ", tensor.numel(),
-                        " elements, the state has ", copies[0].numel());
+      raise<UsageError>("slice ", slice_id, " has ", tensor.numel(), " elements, the state has ",
+                        copies[0].numel());
     }
     optimizer_->state().erase(tensor.unsafeGetTensorImpl());
     if (torch_state != nullptr) {

@@ -22,7 +22,6 @@ namespace deepspeed::optim {
 namespace {
 
 namespace to = torch::optim;
-constexpr const char* kTorchOptimizerClassWhere = "optim.torch_optimizer";
 
 template <class Class>
 bool is(const to::Optimizer& optimizer) {
@@ -104,13 +103,12 @@ std::unique_ptr<to::OptimizerParamState> make_state(const SliceState& from) {
       }
     }
     if (!known) {
-      raise<UsageError>(kTorchOptimizerClassWhere, "the state holds '", name,
-                        "', which this optimizer does not know");
+      raise<UsageError>("the state holds '", name, "', which this optimizer does not know");
     }
   }
   for (const auto& tensor : StateTraits<State>::tensors()) {
     if (tensor.required && !tensor.of(*state).defined()) {
-      raise<UsageError>(kTorchOptimizerClassWhere, "the state holds no tensor '", tensor.name, "'");
+      raise<UsageError>("the state holds no tensor '", tensor.name, "'");
     }
   }
   if constexpr (requires { state->step(from.step); }) {

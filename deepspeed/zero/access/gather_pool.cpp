@@ -14,8 +14,6 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr const char* kAccessWhere = "zero.access";
-
 // Bytes of a shard from which on a message of its own costs less than the copies into and out of a shared
 // one: its parameter is received where it is used.
 constexpr int64_t kTravelsAlone = 256 * 1024;
@@ -39,7 +37,7 @@ GatherPool::GatherPool(comm::ProcessGroup group, const GatherPoolOptions& option
   for (const int64_t limit : {keys.stage3_max_live_parameters, keys.stage3_param_persistence_threshold,
                               keys.stage3_model_persistence_threshold, keys.stage3_prefetch_bucket_size,
                               keys.stage3_max_reuse_distance, options.read_ahead_numel}) {
-    if (limit < 0) raise<UsageError>(kAccessWhere, "a limit of ", limit, " elements, expected 0 or more");
+    if (limit < 0) raise<UsageError>("a limit of ", limit, " elements, expected 0 or more");
   }
 }
 
@@ -50,9 +48,9 @@ std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& para
   const int64_t numel = param.numel();
   const bool fits = shard->numel() == shard_numel(numel, group_.size());
   if (numel == 0 || !fits) {
-    raise<UsageError>(kAccessWhere, "parameter '", name, "' of ", numel, " ", param.scalar_type(),
-                      " got a shard of ", shard->numel(), " ", shard->dtype(), ", expected one of ",
-                      group_.size(), " equal ones");
+    raise<UsageError>("parameter '", name, "' of ", numel, " ", param.scalar_type(), " got a shard of ",
+                      shard->numel(), " ", shard->dtype(), ", expected one of ", group_.size(),
+                      " equal ones");
   }
   const std::lock_guard lock(mutex_);
   // Over the model as a whole, small parameters that come later do not stay once the second limit is reached.
@@ -77,7 +75,7 @@ void GatherPool::open_window(AccessMode mode) {
 
 void GatherPool::close_window() {
   const std::lock_guard lock(mutex_);
-  if (num_windows_ == 0) raise<UsageError>(kAccessWhere, "no access window is open that could be closed");
+  if (num_windows_ == 0) raise<UsageError>("no access window is open that could be closed");
   if (--num_windows_ > 0) return;
   close_look_ahead();
   coordinator_.end_pass();
@@ -100,19 +98,18 @@ GatherPool::State GatherPool::state_of(const PartitionedStorage& storage) const 
 void GatherPool::check_use(const PartitionedStorage& storage, const std::string& op, bool writes) const {
   const PartitionedStorage& owner = storage.is_copy() ? *storage.source_ : storage;
   if (owner.is_given_back_) {
-    raise<UsageError>(kAccessWhere, "parameter '", owner.name_, "' is whole again, and ", op,
+    raise<UsageError>("parameter '", owner.name_, "' is whole again, and ", op,
                       " uses a tensor over what it was before: a view, or what a graph has kept of it; make "
                       "views anew, and run backward before destroy()");
   }
   if (num_windows_ == 0 && storage.num_holds_ == 0) {
-    raise<UsageError>(kAccessWhere, "parameter '", storage.name_, "' is partitioned over ", group_.size(),
-                      " ranks, and ", op, writes ? " writes it" : " uses it",
-                      " outside of an access window; ",
+    raise<UsageError>("parameter '", storage.name_, "' is partitioned over ", group_.size(), " ranks, and ",
+                      op, writes ? " writes it" : " uses it", " outside of an access window; ",
                       writes ? "write it inside a zero::GatheredParameters with a modifier_rank"
                              : "open a zero::ParameterAccess around the code that uses it, on all ranks");
   }
   if (!writes || storage.writable_ || storage.is_copy()) return;
-  raise<UsageError>(kAccessWhere, "parameter '", storage.name_, "' is partitioned, and ", op,
+  raise<UsageError>("parameter '", storage.name_, "' is partitioned, and ", op,
                     " writes to it, which would be lost; write it inside a zero::GatheredParameters with a "
                     "modifier_rank, between passes; stage 3 does not support models that write parameters in "
                     "forward, such as Embedding with max_norm");
@@ -181,8 +178,8 @@ const std::shared_ptr<Shard>& GatherPool::current_shard(const PartitionedStorage
   if (!storage.is_copy()) return storage.shard_;
   const PartitionedStorage& source = *storage.source_;
   if (is_stale(storage)) {
-    raise<UsageError>(kAccessWhere, "parameter '", source.name_, "' was changed after its copy in ",
-                      storage.dtype_, " was made, which is used still; run backward before step()");
+    raise<UsageError>("parameter '", source.name_, "' was changed after its copy in ", storage.dtype_,
+                      " was made, which is used still; run backward before step()");
   }
   return source.shard_;
 }

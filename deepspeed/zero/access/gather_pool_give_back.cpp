@@ -10,7 +10,6 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr const char* kGiveBackWhere = "zero.make_whole";
 // Elements that are gathered at one time, beside what is whole already.
 constexpr int64_t kGivenBackAtOnce = 16 << 20;
 
@@ -31,7 +30,7 @@ void GatherPool::check_unused(const PartitionedStorage& storage) const {
   const std::lock_guard lock(mutex_);
   check_not_suspended(storage);
   if (storage.num_uses_ == 0 && storage.num_holds_ == 0) return;
-  raise<UsageError>(kGiveBackWhere, "parameter '", storage.name_, "' is in use; leave ",
+  raise<UsageError>("parameter '", storage.name_, "' is in use; leave ",
                     storage.num_holds_ > 0 ? "zero::GatheredParameters" : "forward and backward", " first");
 }
 

@@ -9,21 +9,19 @@
 #include "deepspeed/zero/access/gather_pool.h"
 
 namespace deepspeed::zero {
-namespace {
-constexpr const char* kHoldWhere = "zero.access";
-}
+namespace {}
 
 void GatherPool::hold(PartitionedStorage& storage, bool writable) {
   const std::lock_guard lock(mutex_);
   if (!storage.has_storage()) {
-    raise<UsageError>(kHoldWhere, "parameter '", storage.name_, "' got other data since it was partitioned");
+    raise<UsageError>("parameter '", storage.name_, "' got other data since it was partitioned");
   }
   if (writable && storage.is_copy()) {
-    raise<UsageError>(kHoldWhere, "'", storage.name_,
+    raise<UsageError>("'", storage.name_,
                       "' is a copy of a partitioned parameter; write the parameter itself");
   }
   if (storage.writable_ || (writable && storage.num_holds_ > 0)) {
-    raise<UsageError>(kHoldWhere, "parameter '", storage.name_,
+    raise<UsageError>("parameter '", storage.name_,
                       "' is inside a zero::GatheredParameters already; one that writes cannot be nested");
   }
   make_whole(storage);
@@ -64,7 +62,7 @@ void GatherPool::shard_changed(PartitionedStorage& storage) {
   note_new_version(storage);
   if (is_its_shard(storage) || storage.state_ == State::kPartitioned) return;
   if (storage.num_uses_ > 0 || storage.num_holds_ > 0) {
-    raise<UsageError>(kHoldWhere, "parameter '", storage.name_,
+    raise<UsageError>("parameter '", storage.name_,
                       "' was updated while it is gathered; leave zero::GatheredParameters before step()");
   }
   if (storage.state_ == State::kGathering) finish_gather(storage);
@@ -74,12 +72,11 @@ void GatherPool::shard_changed(PartitionedStorage& storage) {
 void GatherPool::check_settable(const PartitionedStorage& storage) const {
   const std::lock_guard lock(mutex_);
   if (storage.is_copy()) {
-    raise<UsageError>(kHoldWhere, "'", storage.name_,
-                      "' is a copy of a partitioned parameter; set the parameter itself");
+    raise<UsageError>("'", storage.name_, "' is a copy of a partitioned parameter; set the parameter itself");
   }
   check_not_suspended(storage);
   if (storage.num_holds_ > 0) {
-    raise<UsageError>(kHoldWhere, "parameter '", storage.name_,
+    raise<UsageError>("parameter '", storage.name_,
                       "' got other values while it is gathered; leave zero::GatheredParameters first");
   }
 }
@@ -89,8 +86,8 @@ void GatherPool::set_values(PartitionedStorage& storage, const at::Tensor& value
   const c10::NoGradGuard no_grad;
   check_settable(storage);
   if (values.numel() != storage.numel_) {
-    raise<UsageError>(kHoldWhere, "parameter '", storage.name_, "' has ", storage.numel_,
-                      " elements, got values of ", values.numel());
+    raise<UsageError>("parameter '", storage.name_, "' has ", storage.numel_, " elements, got values of ",
+                      values.numel());
   }
   const Interval own = shard_elements(storage.numel_, group_.size(), group_.rank());
   storage.shard_->write(values.detach().reshape({-1}).narrow(0, own.begin, own.numel()));
@@ -116,7 +113,7 @@ void GatherPool::suspend(std::string why) {
   const std::lock_guard lock(mutex_);
   empty_cache();
   if (!live_.empty()) {
-    raise<UsageError>(kHoldWhere, "parameter '", live_.oldest()->name_,
+    raise<UsageError>("parameter '", live_.oldest()->name_,
                       "' is gathered; leave zero::GatheredParameters, and run backward, first");
   }
   suspended_ = std::move(why);
@@ -128,8 +125,7 @@ void GatherPool::resume() {
 }
 
 void GatherPool::check_not_suspended(const PartitionedStorage& storage) const {
-  if (!suspended_.empty())
-    raise<UsageError>(kHoldWhere, "parameter '", storage.name_, "' cannot be used: ", suspended_);
+  if (!suspended_.empty()) raise<UsageError>("parameter '", storage.name_, "' cannot be used: ", suspended_);
 }
 
 }  // namespace deepspeed::zero

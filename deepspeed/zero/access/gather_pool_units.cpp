@@ -8,9 +8,7 @@
 #include "deepspeed/zero/access/gather_pool.h"
 
 namespace deepspeed::zero {
-namespace {
-constexpr const char* kUnitsWhere = "zero.leaf_modules";
-}
+namespace {}
 
 size_t GatherPool::join(std::string name, const std::vector<std::shared_ptr<PartitionedStorage>>& members) {
   const std::lock_guard lock(mutex_);
@@ -20,8 +18,8 @@ size_t GatherPool::join(std::string name, const std::vector<std::shared_ptr<Part
   unit->key = ++num_params_ * PartitionedStorage::kKeysPerParam;
   for (const auto& member : members) {
     if (member->unit_) {
-      raise<UsageError>(kUnitsWhere, "parameter '", member->name_, "' is in ", member->unit_->name,
-                        " and in ", unit->name, "; one of them is to be a leaf");
+      raise<UsageError>("parameter '", member->name_, "' is in ", member->unit_->name, " and in ", unit->name,
+                        "; one of them is to be a leaf");
     }
     member->unit_ = unit;
     unit->numel += member->numel_;

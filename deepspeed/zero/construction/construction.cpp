@@ -28,7 +28,6 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr const char* kConstructionWhere = "zero.Init";
 // Each newborn that was not looked at yet takes an entry here, so tiny tensors count as this many bytes.
 constexpr int64_t kLeastBytesOfABirth = 1024;
 
@@ -54,8 +53,7 @@ Construction::Construction(comm::ProcessGroup group, const ConstructionOptions& 
     : group_(std::move(group)), options_(options) {
   const bool is_there = options_.home.place == ParamHome::kHost && options_.device.is_cpu();
   if (options_.home.place == ParamHome::kDevice || is_there) return;
-  comm::on_all_ranks(group_, kConstructionWhere, "making a place for the parameters",
-                     [&] { home_.emplace(options_.home); });
+  comm::on_all_ranks(group_, "making a place for the parameters", [&] { home_.emplace(options_.home); });
 }
 
 at::TensorOptions Construction::shard_options(const at::Tensor& param) const {
@@ -188,7 +186,7 @@ void Construction::hand_over_unset(GatherPool& pool, const at::Tensor& tensor, c
 void Construction::hand_over(GatherPool& pool, const at::Tensor& tensor, const std::string& name) const {
   const auto param = new_parameter_of(tensor);
   if (param->is_held()) {
-    raise<UsageError>(kConstructionWhere, name,
+    raise<UsageError>(name,
                       " is inside a zero::GatheredParameters at the end of the zero::Init; end that first");
   }
   param->release();

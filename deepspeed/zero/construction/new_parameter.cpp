@@ -24,8 +24,6 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr const char* kNewParameterWhere = "zero.Init";
-
 // Keeps what happens to values here apart from the constructor that runs: no autograd, no inference mode, and
 // not seen by the Construction.
 struct OutsideOfConstruction {
@@ -119,12 +117,12 @@ at::Tensor NewParameter::values() {
 Construction& NewParameter::require_construction(const std::string& op) const {
   const auto construction = construction_.lock();
   if (!construction) {
-    raise<UsageError>(kNewParameterWhere, name_, ": ", op,
+    raise<UsageError>(name_, ": ", op,
                       " uses a tensor over its data that was made before the zero::Init ended, which has "
                       "partitioned it since; make it anew from the parameter");
   }
   if (!construction->is_of_this_thread()) {
-    raise<UsageError>(kNewParameterWhere, name_, ": ", op,
+    raise<UsageError>(name_, ": ", op,
                       " uses it on another thread than that of the zero::Init, which lives still; use it "
                       "there, or end the zero::Init first");
   }
@@ -165,7 +163,7 @@ void NewParameter::drop_hold(bool forget_writes) noexcept {
 }
 
 std::string NewParameter::text_where_empty() const {
-  return message("[", kNewParameterWhere, "] ", name_,
+  return located(name_,
                  " is partitioned, and its data was read without an operator that could gather it; read it "
                  "inside zero::GatheredParameters, or let more stand whole (InitArguments::max_whole_bytes)");
 }

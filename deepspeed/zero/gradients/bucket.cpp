@@ -8,8 +8,7 @@ namespace deepspeed::zero {
 
 std::vector<Bucket> make_buckets(const std::vector<FlatLayout>& layouts, int64_t max_numel,
                                  const std::vector<std::vector<int>>& kinds) {
-  if (max_numel < 1)
-    raise<UsageError>("zero.bucket", "bucket size ", max_numel, ", expected at least 1 element");
+  if (max_numel < 1) raise<UsageError>("bucket size ", max_numel, ", expected at least 1 element");
   std::vector<Bucket> buckets;
   for (size_t group = layouts.size(); group-- > 0;) {
     const auto& params = layouts[group].params();

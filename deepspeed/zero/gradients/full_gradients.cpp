@@ -140,7 +140,6 @@ class FullGradients : public GradReducer {
     if (!sums_for_owners()) share /= group_.size();
     if (shows_grads() && std::abs(share - 1.0) > 1e-12) {
       raise<UsageError>(
-          "zero.grad_reducer",
           "a backward after the one that reduced the gradients, with gradient_allreduce_op sum at stage 0: "
           "call step() or zero_grad() between them, or set gradient_accumulation_steps");
     }

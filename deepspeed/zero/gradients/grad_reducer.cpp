@@ -98,12 +98,10 @@ void GradReducer::on_unit_done(size_t unit) {
 }
 
 void GradReducer::set_bucket_numel(int64_t numel) {
-  constexpr const char* kWhere = "zero.grad_reducer";
   if (open_)
     raise<UsageError>(
-        kWhere,
         "new bucket sizes within a backward; call allreduce_gradients(bucket_size) before it or after it");
-  if (numel < 1) raise<UsageError>(kWhere, "bucket_size ", numel, ", expected at least 1 element");
+  if (numel < 1) raise<UsageError>("bucket_size ", numel, ", expected at least 1 element");
   buckets_ = lay_out(numel);
   order_ = make_order();
   forget_bucket_sizes();
@@ -223,8 +221,8 @@ void GradReducer::check_all_used() const {
     for (size_t param = 0; param < used()[group].size(); ++param) {
       if (used()[group][param]) continue;
       raise<UsageError>(
-          "zero.grad_reducer", "parameter '", store_.groups()[group].params[param].name,
-          "' received no gradient on rank ", group_.rank(),
+          "parameter '", store_.groups()[group].params[param].name, "' received no gradient on rank ",
+          group_.rank(),
           "; zero_optimization.ignore_unused_parameters is false, set it to true to allow this");
     }
   }
@@ -234,14 +232,14 @@ void GradReducer::refuse_gradient_after_step_began(size_t group, size_t param) {
   const NamedTensor& place = store_.groups()[group].params[param];
   place.tensor.mutable_grad().reset();
   raise<UsageError>(
-      "zero.grad_reducer", "parameter '", place.name,
+      "parameter '", place.name,
       "' received a gradient in another backward() after that at the accumulation boundary, which has begun "
       "the step: call step() first, or set zero_optimization.offload_optimizer.super_offload to false");
 }
 
 void GradReducer::refuse_late_gradient(size_t group, size_t param) const {
   raise<UsageError>(
-      "zero.grad_reducer", "parameter '", store_.groups()[group].params[param].name,
+      "parameter '", store_.groups()[group].params[param].name,
       "' received another gradient after super_offload began its step: several parts of the graph that run a "
       "backward of their own use it. Set zero_optimization.offload_optimizer.super_offload to false");
 }

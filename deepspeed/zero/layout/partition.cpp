@@ -24,11 +24,10 @@ std::vector<size_t> flat_order(size_t count, int world_size, bool round_robin) {
 
 FlatLayout::FlatLayout(const std::vector<int64_t>& numels, int world_size, bool round_robin)
     : world_size_(world_size), place_(numels.size()) {
-  if (world_size < 1) raise<UsageError>("zero.partition", "world size ", world_size, ", expected at least 1");
+  if (world_size < 1) raise<UsageError>("world size ", world_size, ", expected at least 1");
   for (const size_t index : flat_order(numels.size(), world_size, round_robin)) {
     if (numels[index] < 0) {
-      raise<UsageError>("zero.partition", "parameter ", index, " has ", numels[index],
-                        " elements, expected 0 or more");
+      raise<UsageError>("parameter ", index, " has ", numels[index], " elements, expected 0 or more");
     }
     place_[index] = {numel_, numel_ + numels[index]};
     params_.push_back({index, place_[index]});

@@ -9,15 +9,14 @@ namespace deepspeed::zero {
 
 ShardLayout::ShardLayout(const std::vector<int64_t>& numels, int world_size, int64_t sub_group_numel)
     : world_size_(world_size), numels_(numels) {
-  constexpr const char* kWhere = "zero.shard_layout";
-  if (world_size < 1) raise<UsageError>(kWhere, "world size ", world_size, ", expected at least 1");
+  if (world_size < 1) raise<UsageError>("world size ", world_size, ", expected at least 1");
   if (sub_group_numel < 0) {
-    raise<UsageError>(kWhere, "sub_group_size ", sub_group_numel, ", expected 0 or more elements");
+    raise<UsageError>("sub_group_size ", sub_group_numel, ", expected 0 or more elements");
   }
   int64_t end = 0;
   for (size_t index = 0; index < numels.size(); ++index) {
     if (numels[index] < 0)
-      raise<UsageError>(kWhere, "parameter ", index, " has ", numels[index], " elements, expected 0 or more");
+      raise<UsageError>("parameter ", index, " has ", numels[index], " elements, expected 0 or more");
     const int64_t shard = deepspeed::shard_numel(numels[index], world_size);
     place_.push_back({end, end + shard});
     end += shard;

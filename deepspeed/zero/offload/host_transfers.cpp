@@ -46,8 +46,7 @@ void HostTransfers::start_next() {
 
 at::Tensor HostTransfers::next() {
   if (num_taken_ >= sources_.size())
-    raise<UsageError>("zero.host_transfers",
-                      "nothing more is expected; announce tensors with expect() first");
+    raise<UsageError>("nothing more is expected; announce tensors with expect() first");
   const size_t index = num_taken_++;
   incoming_[index % incoming_.size()].copied.wait();
   const at::Tensor result = arriving_[index];

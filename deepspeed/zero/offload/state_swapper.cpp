@@ -29,7 +29,6 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr const char* kSwapperWhere = "zero.state_swapper";
 using Clock = std::chrono::steady_clock;
 
 int open_swap_file(const std::filesystem::path& folder) {
@@ -37,8 +36,7 @@ int open_swap_file(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder, error);
   const int file = io::open_scratch_file(folder, /*needs_direct=*/false);
   if (file < 0) {
-    raise<IoError>(kSwapperWhere, "offload_optimizer.nvme_path: cannot make a file in ", folder, ": ",
-                   std::strerror(errno));
+    raise<IoError>("offload_optimizer.nvme_path: cannot make a file in ", folder, ": ", std::strerror(errno));
   }
   return file;
 }
@@ -92,18 +90,17 @@ void StateSwapper::make_slots() {
 
 void StateSwapper::add_extent(Unit& unit, const at::Tensor& tensor) {
   if (!tensor.is_contiguous() || !tensor.is_cpu()) {
-    raise<UsageError>(kSwapperWhere, "a tensor on ", tensor.device(),
-                      ", expected a contiguous one on the CPU");
+    raise<UsageError>("a tensor on ", tensor.device(), ", expected a contiguous one on the CPU");
   }
   const size_t bytes = tensor.nbytes(), reserved = io::align_up(bytes);
   if (int64_t(unit.extents.size()) >= options_.buffer_count) {
-    raise<ConfigError>(kSwapperWhere, "offload_optimizer.buffer_count is ", options_.buffer_count,
+    raise<ConfigError>("offload_optimizer.buffer_count is ", options_.buffer_count,
                        ", but each sub-group of this optimizer has more tensors on the disk; raise it");
   }
   const auto begin = uint64_t(file_bytes_);
   if (reserved > 0 && ::fallocate(file_, 0, off_t(begin), off_t(reserved)) != 0 && errno != EOPNOTSUPP) {
-    raise<IoError>(kSwapperWhere, "offload_optimizer.nvme_path: ", options_.folder, " has no room for ",
-                   reserved, " more bytes of optimizer states (", free_bytes(options_.folder),
+    raise<IoError>("offload_optimizer.nvme_path: ", options_.folder, " has no room for ", reserved,
+                   " more bytes of optimizer states (", free_bytes(options_.folder),
                    " are free): ", std::strerror(errno));
   }
   unit.extents.push_back({begin, bytes, unit.slot_bytes, tensor.sizes().vec()});
@@ -148,7 +145,7 @@ void StateSwapper::take_back(size_t number, const Slot& slot) const {
     char* const place = slot.memory.data() + extent.in_slot;
     if (tensor.const_data_ptr() == place || extent.bytes == 0) continue;
     if (tensor.nbytes() != extent.bytes || !tensor.is_contiguous() || !tensor.is_cpu()) {
-      raise<UsageError>(kSwapperWhere, "a tensor of ", tensor.nbytes(), " bytes on ", tensor.device(),
+      raise<UsageError>("a tensor of ", tensor.nbytes(), " bytes on ", tensor.device(),
                         " in the place of one of ", extent.bytes, ", expected a contiguous one on the CPU");
     }
     std::memcpy(place, tensor.const_data_ptr(), extent.bytes);
@@ -198,8 +195,8 @@ void StateSwapper::observe(const SwapSpan& span) const {
 
 void StateSwapper::check(int error, const char* what) const {
   if (error == 0) return;
-  raise<IoError>(kSwapperWhere, "offload_optimizer.nvme_path: cannot ", what, " the optimizer states in ",
-                 options_.folder, ": ", std::strerror(error));
+  raise<IoError>("offload_optimizer.nvme_path: cannot ", what, " the optimizer states in ", options_.folder,
+                 ": ", std::strerror(error));
 }
 
 /// Awaits all transfers after an error: their results no longer matter, but they use the slots.

@@ -41,7 +41,7 @@ const std::string* MemoryOverlap::find(const NamedTensor& tensor) const {
 void MemoryOverlap::add(const NamedTensor& param) {
   if (!has_memory(param.tensor)) return;
   if (const std::string* other = find(param)) {
-    raise<UsageError>("zero", "parameters '", *other, "' and '", param.name,
+    raise<UsageError>("parameters '", *other, "' and '", param.name,
                       "' share memory, and giving each memory of its own would untie them; register one "
                       "tensor in both places");
   }
@@ -60,7 +60,7 @@ void MemoryOverlap::add(const NamedTensor& param) {
 void MemoryOverlap::check(const char* what, const NamedTensor& tensor) const {
   if (!has_memory(tensor.tensor)) return;
   if (const std::string* param = find(tensor)) {
-    raise<UsageError>("zero", what, " '", tensor.name, "' shares the memory of parameter '", *param,
+    raise<UsageError>(what, " '", tensor.name, "' shares the memory of parameter '", *param,
                       "', which gets memory of its own: the two would part; make it of the parameter where "
                       "it is used, or a copy");
   }

@@ -13,13 +13,11 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr const char* kParamStoreWhere = "zero.param_store";
-
 void check_param(const NamedTensor& param, const ParamStore::Options& options, const at::Device& device) {
-  check_trained_dtype(kParamStoreWhere, param, options.dtype);
+  check_trained_dtype(param, options.dtype);
   if (param.tensor.device() == device) return;
-  raise<UsageError>(kParamStoreWhere, "parameter '", param.name, "' is on ", param.tensor.device(),
-                    ", the others on ", device, "; move the model to one device first");
+  raise<UsageError>("parameter '", param.name, "' is on ", param.tensor.device(), ", the others on ", device,
+                    "; move the model to one device first");
 }
 
 // Moves the parameters into one flat buffer, one at a time, so that at most one takes memory twice.
@@ -42,24 +40,21 @@ at::Tensor flatten(const std::vector<NamedTensor>& params, const FlatLayout& lay
 ParamStore::ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_size, const Options& options)
     : dtype_(options.dtype), stage_(options.stage) {
   if (stage_ < 0 || stage_ > 2) {
-    raise<UsageError>(kParamStoreWhere, "stage ", stage_,
-                      " with parameters that are not partitioned, expected 0 to 2");
+    raise<UsageError>("stage ", stage_, " with parameters that are not partitioned, expected 0 to 2");
   }
   std::unordered_set<const at::TensorImpl*> seen;
   for (auto& params : groups) {
-    if (params.empty())
-      raise<UsageError>(kParamStoreWhere, "a parameter group is empty; give it a parameter or leave it out");
+    if (params.empty()) raise<UsageError>("a parameter group is empty; give it a parameter or leave it out");
     std::vector<int64_t> numels;
     for (const NamedTensor& param : params) {
       check_param(param, options, params.front().tensor.device());
       if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) {
-        raise<UsageError>(kParamStoreWhere, "parameter '", param.name,
-                          "' stands in the parameter groups twice; list it once");
+        raise<UsageError>("parameter '", param.name, "' stands in the parameter groups twice; list it once");
       }
       numels.push_back(param.tensor.numel());
     }
     FlatLayout layout(numels, world_size, options.round_robin);
-    const at::ScalarType dtype = trained_dtype_of_group(kParamStoreWhere, params, options.dtype);
+    const at::ScalarType dtype = trained_dtype_of_group(params, options.dtype);
     at::Tensor flat = flatten(params, layout, dtype, params.front().tensor.device());
     groups_.push_back({std::move(params), std::move(layout), dtype, std::move(flat)});
   }

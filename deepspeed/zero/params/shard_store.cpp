@@ -26,8 +26,6 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr const char* kShardStoreWhere = "zero.shard_store";
-
 std::shared_ptr<PartitionedStorage> partitioned_storage_of(const at::Tensor& tensor) {
   return std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
 }
@@ -35,19 +33,19 @@ std::shared_ptr<PartitionedStorage> partitioned_storage_of(const at::Tensor& ten
 void check_adoptable(const NamedTensor& param, const comm::ProcessGroup& group) {
   const auto storage = partitioned_storage_of(param.tensor);
   if (!storage) {
-    raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
+    raise<UsageError>("parameter '", param.name,
                       "' is being built under a zero::Init that lives still; end it before initialize()");
   }
   if (!storage->pool()->is_free()) {
     raise<UsageError>(
-        kShardStoreWhere, "parameter '", param.name,
+        "parameter '", param.name,
         "' is partitioned already, by another engine, which has it still; call its destroy(), or "
         "drop it, first");
   }
   storage->pool()->check_unused(*storage);
   const comm::ProcessGroup& built = storage->pool()->group();
   if (built.size() != group.size() || built.rank() != group.rank()) {
-    raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
+    raise<UsageError>("parameter '", param.name,
                       "' was partitioned, by zero::Init or an earlier engine, over ", built.size(),
                       " ranks, of which this one is ", built.rank(), ", expected ", group.size(), " and ",
                       group.rank(), "; make the parameters whole first, by zero::make_whole()");
@@ -58,14 +56,14 @@ void check_sharded_param(const NamedTensor& param, const ShardStore::Options& op
                          const comm::ProcessGroup& group, const at::Device& device) {
   const at::Tensor& tensor = param.tensor;
   if (tensor.is_meta()) {
-    raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
+    raise<UsageError>("parameter '", param.name,
                       "' is on the meta device and has no values; partition the model with "
                       "zero::Init({.module = model}) and give it values, with load_weights() for example");
   }
-  check_trained_dtype(kShardStoreWhere, param, options.dtype);
+  check_trained_dtype(param, options.dtype);
   if (tensor.device() != device) {
-    raise<UsageError>(kShardStoreWhere, "parameter '", param.name, "' is on ", tensor.device(),
-                      ", the others on ", device, "; move the model to one device first");
+    raise<UsageError>("parameter '", param.name, "' is on ", tensor.device(), ", the others on ", device,
+                      "; move the model to one device first");
   }
   if (record_of(tensor)) check_adoptable(param, group);
 }
@@ -74,7 +72,6 @@ void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::v
                const ShardStore::Options& options, const comm::ProcessGroup& group) {
   if (groups.empty() && frozen.empty())
     raise<UsageError>(
-        kShardStoreWhere,
         "there are no parameters; register the model's with register_module() and register_parameter()");
   const at::Device device = (groups.empty() ? frozen : groups.front()).at(0).tensor.device();
   std::unordered_set<const at::TensorImpl*> seen;
@@ -82,8 +79,7 @@ void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::v
   const auto check = [&](const NamedTensor& param) {
     check_sharded_param(param, options, group, device);
     if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) {
-      raise<UsageError>(kShardStoreWhere, "parameter '", param.name,
-                        "' stands in the parameter groups twice; list it once");
+      raise<UsageError>("parameter '", param.name, "' stands in the parameter groups twice; list it once");
     }
     overlap.add(param);
   };
@@ -95,8 +91,7 @@ void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::v
 
 void check_not_empty(const std::vector<std::vector<NamedTensor>>& groups) {
   for (const auto& params : groups) {
-    if (params.empty())
-      raise<UsageError>(kShardStoreWhere, "a parameter group is empty; give it a parameter or leave it out");
+    if (params.empty()) raise<UsageError>("a parameter group is empty; give it a parameter or leave it out");
   }
 }
 
@@ -154,10 +149,9 @@ ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector
   const ShardLayout frozen_layout = layout_of(frozen_);
   std::vector<ShardHome::Group> homes;
   std::vector<at::ScalarType> dtypes;
-  for (const auto& params : groups)
-    dtypes.push_back(trained_dtype_of_group(kShardStoreWhere, params, options.dtype));
+  for (const auto& params : groups) dtypes.push_back(trained_dtype_of_group(params, options.dtype));
   ShardHome::Group frozen_home;
-  comm::on_all_ranks(group, kShardStoreWhere, "making places for the parameters", [&] {
+  comm::on_all_ranks(group, "making places for the parameters", [&] {
     ShardHome home(options.home);
     file_ = home.file();
     for (size_t index = 0; index < groups.size(); ++index) {

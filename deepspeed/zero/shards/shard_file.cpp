@@ -27,15 +27,12 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr const char* kShardFileWhere = "zero.shard_file";
-
 int open_shard_file(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   const int file = io::open_scratch_file(folder, /*needs_direct=*/false);
   if (file < 0) {
-    raise<IoError>(kShardFileWhere, "offload_param.nvme_path: cannot make a file in ", folder, ": ",
-                   std::strerror(errno));
+    raise<IoError>("offload_param.nvme_path: cannot make a file in ", folder, ": ", std::strerror(errno));
   }
   return file;
 }
@@ -72,7 +69,7 @@ class ShardFile::FileShard final : public Shard {
 
 ShardFile::ShardFile(ShardFileOptions options) : options_(std::move(options)) {
   if (options_.buffer_count < 1) {
-    raise<ConfigError>(kShardFileWhere, "offload_param.buffer_count is ", options_.buffer_count,
+    raise<ConfigError>("offload_param.buffer_count is ", options_.buffer_count,
                        ", expected at least 1: parameters on a disk pass through these buffers");
   }
   file_ = open_shard_file(options_.folder);
@@ -86,15 +83,15 @@ ShardFile::~ShardFile() {
 std::shared_ptr<Shard> ShardFile::add(std::string name, int64_t numel, at::ScalarType dtype) {
   const std::lock_guard lock(mutex_);
   if (numel > options_.buffer_numel) {
-    raise<ConfigError>(kShardFileWhere, "offload_param.buffer_size is ", options_.buffer_numel,
+    raise<ConfigError>("offload_param.buffer_size is ", options_.buffer_numel,
                        " elements, but each rank's shard of parameter '", name, "' has ", numel,
                        "; raise buffer_size");
   }
   const size_t reserved = io::align_up(size_t(numel) * c10::elementSize(dtype));
   const auto offset = static_cast<uint64_t>(file_bytes_);
   if (::fallocate(file_, 0, off_t(offset), off_t(reserved)) != 0 && errno != EOPNOTSUPP) {
-    raise<IoError>(kShardFileWhere, "offload_param.nvme_path: ", options_.folder, " has no room for ",
-                   reserved, " more bytes of parameters (", free_disk_bytes(options_.folder),
+    raise<IoError>("offload_param.nvme_path: ", options_.folder, " has no room for ", reserved,
+                   " more bytes of parameters (", free_disk_bytes(options_.folder),
                    " are free): ", std::strerror(errno));
   }
   file_bytes_ += static_cast<int64_t>(reserved);
@@ -185,7 +182,7 @@ void ShardFile::finish(Buffer& buffer) {
       if (other.is_written) drop(other);
     }
   }
-  raise<IoError>(kShardFileWhere, "offload_param.nvme_path: cannot ", is_written ? "write" : "read",
+  raise<IoError>("offload_param.nvme_path: cannot ", is_written ? "write" : "read",
                  " the shard of parameter '", shard.name(), "' in ", options_.folder, ": ",
                  done.error != 0 ? std::strerror(done.error) : "the file ended");
 }

@@ -14,9 +14,7 @@
 #include "deepspeed/zero/update/grad_norm.h"
 
 namespace deepspeed::zero {
-namespace {
-constexpr const char* kAheadWhere = "zero.super_offload";
-}
+namespace {}
 
 EarlyStep::EarlyStep(ParamStore& store, optim::Optimizer& optimizer, SliceSet& slices,
                      const StepOptions& options)
@@ -130,13 +128,12 @@ void EarlyStep::check_unchanged() {
       " was changed after the backward() that has begun the step; change it before that backward(), or set "
       "zero_optimization.offload_optimizer.super_offload to false";
   if (const auto group = ahead_.changed_group(optimizer_.param_groups())) {
-    raise<UsageError>(kAheadWhere, "a hyperparameter of parameter group ", *group, kWayOut);
+    raise<UsageError>("a hyperparameter of parameter group ", *group, kWayOut);
   }
   for (size_t group = 0; group < store_.groups().size(); ++group) {
     const auto changed = store_.take_set(group);
     if (changed.empty()) continue;
-    raise<UsageError>(kAheadWhere, "parameter '", store_.groups()[group].params[changed.front()].name, "'",
-                      kWayOut);
+    raise<UsageError>("parameter '", store_.groups()[group].params[changed.front()].name, "'", kWayOut);
   }
 }
 

@@ -85,7 +85,7 @@ void SliceSet::visit_split(Slice& slice, const Interval& part, Access access, Sh
   StateSlice shows{seen, at::Tensor(), optimizer_.state(id), !slice.plan.is_on_disk(),
                    [&](const optim::SliceState& loaded) {
                      if (!(seen == slice.interval))
-                       raise<UsageError>("zero.slice_set", "a state is loaded into ", numel,
+                       raise<UsageError>("a state is loaded into ", numel,
                                          " elements of a slice, expected all ", slice.interval.numel());
                      optimizer_.load_state(id, loaded);
                    }};

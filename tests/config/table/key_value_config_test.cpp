@@ -41,7 +41,7 @@ struct ModelConfig : ConfigOf<ModelConfig> {
     if (!hidden_size) hidden_size = 64 * num_layers;
   }
   void check_own(int64_t) const override {
-    if (*hidden_size % num_layers != 0) raise<ConfigError>("config", "hidden_size: got ", *hidden_size);
+    if (*hidden_size % num_layers != 0) raise<ConfigError>("hidden_size: got ", *hidden_size);
   }
 };
 

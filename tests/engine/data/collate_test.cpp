@@ -52,12 +52,12 @@ using Lists = std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>>;
 
 TEST(Collate, RefusesToStackWhatIsNotTheSameMember) {
   EXPECT_EQ(stack_examples<Either>({{of(1), {}}, {of(2), {}}}).left->size(0), 2);
-  EXPECT_ERROR(UsageError, stack_examples<Either>({{of(1), {}}, {{}, of(2)}}), "[collate] examples 0 and 1",
-               "pass a collate function");
+  EXPECT_ERROR(UsageError, stack_examples<Either>({{of(1), {}}, {{}, of(2)}}),
+               "[engine.collate] examples 0 and 1", "pass a collate function");
   EXPECT_ERROR(UsageError, stack_examples<Named>({{{"a", of(1)}}, {{"b", of(2)}}}),
-               "[collate] examples 0 and 1", "pass a collate function");
+               "[engine.collate] examples 0 and 1", "pass a collate function");
   EXPECT_ERROR(UsageError, stack_examples<Lists>({{{of(1), of(1)}, {of(1)}}, {{of(1)}, {of(1), of(1)}}}),
-               "[collate] examples 0 and 1", "pass a collate function");
+               "[engine.collate] examples 0 and 1", "pass a collate function");
 }
 
 }  // namespace

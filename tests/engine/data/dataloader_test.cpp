@@ -217,7 +217,7 @@ TEST(DataLoader, AnErrorOfTheDataSetReachesTheProgramAndTheBatchIsNotLost) {
   struct Failing : Squares {
     std::shared_ptr<std::atomic<bool>> fails = std::make_shared<std::atomic<bool>>(true);
     Pair get(size_t index) const {
-      if (index == 5 && *fails) raise<IoError>("test", "sample 5 cannot be read");
+      if (index == 5 && *fails) raise<IoError>("sample 5 cannot be read");
       return Squares::get(index);
     }
   };

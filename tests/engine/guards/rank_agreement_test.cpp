@@ -82,7 +82,7 @@ Json at_rate(double lr, int stage) {
 TEST(RankAgreement, OfTheConfigIsRequiredAndNamesTheKey) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const auto& text : texts_of(configs(at_rate(0.1, stage), at_rate(0.9, stage)))) {
-      EXPECT_THAT(text, AllOf(HasSubstr("[initialize]"),
+      EXPECT_THAT(text, AllOf(HasSubstr("[engine.rank_agreement]"),
                               HasSubstr("optimizer.params.lr is 0.1 on rank 0 and 0.9 on rank 1")))
           << stage;
     }

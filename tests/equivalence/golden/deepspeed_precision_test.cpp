@@ -38,7 +38,7 @@ const Json& golden() {
     const std::string path =
         (testing::source_folder() / "tests/golden/deepspeed_training/precision.json").string();
     std::ifstream file(path);
-    if (!file) raise<IoError>("tests.deepspeed_precision", "cannot read ", path);
+    if (!file) raise<IoError>("cannot read ", path);
     return Json::parse(file);
   }();
   return json;

@@ -25,7 +25,7 @@ std::filesystem::path golden_folder() {
 at::Tensor read_floats(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    raise<IoError>("tests.golden_training", "cannot read ", path.string());
+    raise<IoError>("cannot read ", path.string());
   }
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
   at::Tensor values = at::empty({bytes / static_cast<int64_t>(sizeof(float))}, at::kFloat);
@@ -65,7 +65,7 @@ GoldenTraining load_golden_training(const std::string& variant) {
   const std::filesystem::path path = golden_folder() / (variant + ".json");
   std::ifstream file(path);
   if (!file) {
-    raise<IoError>("tests.golden_training", "cannot read ", path.string());
+    raise<IoError>("cannot read ", path.string());
   }
   const Json json = Json::parse(file);
   GoldenTraining golden;

@@ -80,7 +80,7 @@ TEST(StateDtype, OfTheParametersResumesBitForBit) {
   const Params mixed = {at::ones({2}), at::ones({2}, at::kBFloat16)};
   set_gradients(mixed, 0);
   DeepSpeedCPUAdagrad refused(mixed, DeepSpeedCPUAdagradOptions().fp32_optimizer_states(false));
-  EXPECT_ERROR(UsageError, refused.step(), "[DeepSpeedCPUAdagrad] fp32_optimizer_states is false",
+  EXPECT_ERROR(UsageError, refused.step(), "DeepSpeedCPUAdagrad: fp32_optimizer_states is false",
                "make an optimizer for each");
 }
 

@@ -86,7 +86,7 @@ TEST(CpuAdamOp, KnowsTheNumbersOfItsOptimizers) {
   const at::Tensor t = at::ones({2});
   EXPECT_NE(error_of<UsageError>([&] { op.destroy_adam(3); }).find("no optimizer 3"), std::string::npos);
   EXPECT_ERROR(UsageError, op.adam_update(3, 1, 0.01, 0.9, 0.999, 1e-8, 0, true, t, t, t, t),
-               "[adam_update] no optimizer 3", "create_adam()");
+               "adam_update(): no optimizer 3", "create_adam()");
   op.create_adam(3);
   const at::Tensor half = at::ones({2}, at::kHalf);
   EXPECT_NE(error_of<UsageError>([&] {

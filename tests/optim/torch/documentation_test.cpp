@@ -132,7 +132,7 @@ TEST(OptimizersPage, CallsKernels) {
   lion.beta2 = 0.99;
   lion.one_minus_beta2 = 0.01;
   lion.lr = 1e-4;
-  deepspeed::kernels::update("my program", {weights, gradient, bf16_weights, {{"exp_avg", exp_avg}}}, lion);
+  deepspeed::kernels::update({weights, gradient, bf16_weights, {{"exp_avg", exp_avg}}}, lion);
   EXPECT_TRUE(at::allclose(weights, at::full({5}, 1 - 1e-3 - 1e-4 - 1e-4)));
   EXPECT_TRUE(at::equal(bf16_weights, weights.to(at::kBFloat16)));
 }

@@ -21,8 +21,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
                                                     const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                     int size) {
   if (device::num_cuda_devices() == 0) {
-    raise<NotSupportedError>("comm",
-                             "dist_backend is 'nccl', but this machine has no CUDA device; use 'gloo'");
+    raise<NotSupportedError>("dist_backend is 'nccl', but this machine has no CUDA device; use 'gloo'");
   }
   configure_watchdog();
   device::set_cuda_device(job.local_rank % device::num_cuda_devices());

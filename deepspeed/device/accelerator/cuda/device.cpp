@@ -35,7 +35,7 @@ int current_cuda_device() { return c10::cuda::current_device(); }
 
 void set_cuda_device(int index) {
   if (index < 0 || index >= num_cuda_devices()) {
-    raise<UsageError>("device", "the CUDA device is ", index, ", expected 0 to ", num_cuda_devices() - 1);
+    raise<UsageError>("the CUDA device is ", index, ", expected 0 to ", num_cuda_devices() - 1);
   }
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
 }
@@ -68,8 +68,7 @@ void lock_pages(void* data, size_t bytes) {
   const cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterPortable);
   if (error == cudaSuccess) return;
   cudaGetLastError();  // it is ours alone
-  raise<UsageError>("device", "cannot page-lock ", bytes,
-                    " bytes of host memory: ", cudaGetErrorString(error),
+  raise<UsageError>("cannot page-lock ", bytes, " bytes of host memory: ", cudaGetErrorString(error),
                     "; set pin_memory to false in the sections offload_optimizer and offload_param");
 }
 

@@ -9,7 +9,7 @@ namespace deepspeed::device {
 namespace {
 
 [[noreturn]] void refuse(const char* call) {
-  raise<NotSupportedError>("device", call,
+  raise<NotSupportedError>(call,
                            " needs CUDA, which this build does not have; build with -DDEEPSPEED_CUDA=ON");
 }
 

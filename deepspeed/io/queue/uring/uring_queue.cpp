@@ -13,8 +13,6 @@
 namespace deepspeed::io {
 namespace {
 
-constexpr const char* kUringWhere = "io.uring";
-
 class UringQueue : public TransferQueue {
  public:
   /// Makes the queue. memory: what is registered with the ring, in this order.
@@ -31,8 +29,7 @@ class UringQueue : public TransferQueue {
   }
 
   void add(const Transfer& transfer) override {
-    if (pending_.size() >= depth_)
-      raise<UsageError>(kUringWhere, "more than ", depth_, " transfers are under way");
+    if (pending_.size() >= depth_) raise<UsageError>("more than ", depth_, " transfers are under way");
     prepare(transfer);
     pending_[transfer.id] = {transfer, 0};
   }
@@ -41,19 +38,19 @@ class UringQueue : public TransferQueue {
     while (num_prepared_ > 0) {
       const int count = io_uring_submit(&ring_);
       if (count == -EINTR || count == -EAGAIN || count == -EBUSY) continue;
-      if (count < 0) raise<IoError>(kUringWhere, "transfers cannot be started: ", std::strerror(-count));
+      if (count < 0) raise<IoError>("transfers cannot be started: ", std::strerror(-count));
       num_prepared_ -= std::min(num_prepared_, size_t(count));
     }
   }
 
   Completion wait() override {
-    if (pending_.empty()) raise<UsageError>(kUringWhere, "no transfer is under way");
+    if (pending_.empty()) raise<UsageError>("no transfer is under way");
     while (true) {
       submit();
       io_uring_cqe* entry = nullptr;
       const int error = io_uring_wait_cqe(&ring_, &entry);
       if (error == -EINTR) continue;
-      if (error < 0) raise<IoError>(kUringWhere, "waiting failed: ", std::strerror(-error));
+      if (error < 0) raise<IoError>("waiting failed: ", std::strerror(-error));
       const uint64_t id = io_uring_cqe_get_data64(entry);
       const int result = entry->res;
       io_uring_cqe_seen(&ring_, entry);
