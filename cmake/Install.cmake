@@ -1,8 +1,13 @@
-# cmake --install: headers, libraries, programs and a package for find_package(deepspeed).
+# cmake --install: public headers, libraries, programs and a package for find_package(deepspeed).
 include(CMakePackageConfigHelpers)
 install(TARGETS deepspeed_core deepspeed EXPORT deepspeedTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY deepspeed/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/deepspeed FILES_MATCHING PATTERN "*.h")
+include(cmake/PublicHeaders.cmake)
+deepspeed_reached_headers(installed_headers ${DEEPSPEED_PUBLIC_HEADERS})
+foreach(header ${installed_headers})
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+endforeach()
 install(EXPORT deepspeedTargets NAMESPACE deepspeed:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/deepspeed)
 configure_package_config_file(cmake/deepspeedConfig.cmake.in ${PROJECT_BINARY_DIR}/deepspeedConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/deepspeed)

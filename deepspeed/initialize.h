@@ -1,9 +1,9 @@
 // deepspeed::initialize and the typed shells that it returns.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -11,16 +11,22 @@
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/pimpl.h>
 
-#include "deepspeed/engine/build/build.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/engine/build/initialize_options.h"
 #include "deepspeed/engine/data/dataloader.h"
 #include "deepspeed/engine/engine.h"
-#include "deepspeed/engine/forward_hint.h"
-#include "deepspeed/engine/io_options.h"
 #include "deepspeed/engine/model/cast_inputs.h"
-#include "deepspeed/engine/step/forward_scope.h"
+#include "deepspeed/engine/model/model.h"
+#include "deepspeed/engine/step/scopes.h"
+#include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/tensor/visit_tensors.h"
+#include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
+
+/// Seeds the default generators alike on every rank: before the model is built, so that all ranks build the
+/// same one. initialize() then gives each rank a stream of its own that follows from this seed.
+void manual_seed(uint64_t seed);
 
 template <class Module, class... Args>
 concept TakesInForward = requires(Module& module, Args&&... args) {
@@ -31,8 +37,9 @@ concept TakesInForward = requires(Module& module, Args&&... args) {
 template <class Module>
 class DeepSpeedEngine : public Engine {
  public:
-  DeepSpeedEngine(std::shared_ptr<Module> module, EngineParts parts)
-      : Engine(std::move(parts)), module_(std::move(module)) {}
+  /// `model` describes `module`, or the module inside of it (describe_module()).
+  DeepSpeedEngine(std::shared_ptr<Module> module, EngineModel model, const InitializeOptions& options)
+      : Engine(std::move(model), options), module_(std::move(module)) {}
 
   template <class... Args>
   auto forward(Args&&... args) {
@@ -90,7 +97,7 @@ class DeepSpeedEngine : public Engine {
         raise<UsageError>("fp16.auto_cast: the model's forward() takes an argument that it changes");
       }
     } catch (const c10::Error& error) {
-      explain_forward_error(error, config(), model());
+      explain_forward_error(*this, error);
       throw;
     }
   }
@@ -100,50 +107,64 @@ class DeepSpeedEngine : public Engine {
   std::shared_ptr<Module> module_;
 };
 
+/// What initialize() returns, for `auto [engine, optimizer, training_dataloader, lr_scheduler] =
+/// initialize(...)` or by name: `initialize(...).engine`.
+template <class Module, class Loader = void>
+struct Initialized {
+  std::shared_ptr<DeepSpeedEngine<Module>> engine;
+  std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: none was asked for, evaluation only
+  std::shared_ptr<Loader> training_dataloader;       // null without training data
+  std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: none was asked for
+};
+
 namespace initialize_detail {
 
 template <class Module>
-auto make_engine(std::shared_ptr<Module> model, EngineParts parts) {
-  auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(model), std::move(parts));
-  return std::make_tuple(engine, engine->optimizer(), std::shared_ptr<void>(), engine->lr_scheduler());
+Initialized<Module> make_engine(std::shared_ptr<Module> module, EngineModel model,
+                                const InitializeOptions& options) {
+  auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(module), std::move(model), options);
+  return {engine, engine->optimizer(), nullptr, engine->lr_scheduler()};
 }
 
 template <class Module, class Dataset, class Collate>
-auto make_engine(std::shared_ptr<Module> model, EngineParts parts, Dataset training_data,
-                 Collate collate_fn) {
-  auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(model), std::move(parts));
+Initialized<Module, DeepSpeedDataLoader<Dataset, Collate>> make_engine(std::shared_ptr<Module> module,
+                                                                       EngineModel model,
+                                                                       Dataset training_data,
+                                                                       const InitializeOptions& options,
+                                                                       Collate collate_fn) {
+  auto engine = std::make_shared<DeepSpeedEngine<Module>>(std::move(module), std::move(model), options);
   auto loader = engine->deepspeed_io(std::move(training_data), {}, std::move(collate_fn));
   engine->track_loader(loader->position());
-  return std::make_tuple(engine, engine->optimizer(), loader, engine->lr_scheduler());
+  return {engine, engine->optimizer(), std::move(loader), engine->lr_scheduler()};
 }
 
-inline std::shared_ptr<torch::nn::Module> pointer_to(const torch::nn::AnyModule& model) {
-  return model.is_empty() ? nullptr : model.ptr();
+inline EngineModel describe(const torch::nn::AnyModule& model) {
+  return describe_module(model.is_empty() ? nullptr : model.ptr());
 }
 
 }  // namespace initialize_detail
 
-/// Makes an engine for `model`, whose parameters keep their identity. Returns (engine, optimizer, loader,
-/// scheduler); the loader is null without training data, the optimizer and the schedule where none was asked
-/// for. Throws ConfigError, naming the key, and UsageError.
+/// Makes an engine for `model`, whose parameters keep their identity. Throws ConfigError, naming the key, and
+/// UsageError.
 template <class Module>
 requires std::is_base_of_v<torch::nn::Module, Module>
 auto initialize(std::shared_ptr<Module> model, const InitializeOptions& options) {
-  EngineParts parts = build_engine(describe_module(model), options);
-  return initialize_detail::make_engine(std::move(model), std::move(parts));
+  EngineModel described = describe_module(model);
+  return initialize_detail::make_engine(std::move(model), std::move(described), options);
 }
 
-/// The same with a loader over `training_data`, whose batches `collate_fn` makes (default: stack_examples()).
+/// Makes an engine and a loader over `training_data`, whose batches `collate_fn` makes (default:
+/// stack_examples()).
 template <class Module, class Dataset, class Collate = StackExamples>
 requires std::is_base_of_v<torch::nn::Module, Module>
 auto initialize(std::shared_ptr<Module> model, Dataset training_data, const InitializeOptions& options,
                 Collate collate_fn = {}) {
-  EngineParts parts = build_engine(describe_module(model), options);
-  return initialize_detail::make_engine(std::move(model), std::move(parts), std::move(training_data),
-                                        std::move(collate_fn));
+  EngineModel described = describe_module(model);
+  return initialize_detail::make_engine(std::move(model), std::move(described), std::move(training_data),
+                                        options, std::move(collate_fn));
 }
 
-/// The same for a model in a TORCH_MODULE holder, as torch's own layers are.
+/// Makes an engine for a model in a TORCH_MODULE holder, as torch's own layers are.
 template <class Module>
 auto initialize(const torch::nn::ModuleHolder<Module>& model, const InitializeOptions& options) {
   return initialize(model.is_empty() ? nullptr : model.ptr(), options);
@@ -155,33 +176,18 @@ auto initialize(const torch::nn::ModuleHolder<Module>& model, Dataset training_d
                     std::move(collate_fn));
 }
 
-/// The same for a model whose class is known at run time alone: forward() takes and returns what
+/// Makes an engine for a model whose class is known at run time alone: forward() takes and returns what
 /// torch::nn::AnyModule's does, a Tensor where nothing else is said.
 inline auto initialize(const torch::nn::AnyModule& model, const InitializeOptions& options) {
-  EngineParts parts = build_engine(describe_module(initialize_detail::pointer_to(model)), options);
-  return initialize_detail::make_engine(std::make_shared<torch::nn::AnyModule>(model), std::move(parts));
+  return initialize_detail::make_engine(std::make_shared<torch::nn::AnyModule>(model),
+                                        initialize_detail::describe(model), options);
 }
 template <class Dataset, class Collate = StackExamples>
 auto initialize(const torch::nn::AnyModule& model, Dataset training_data, const InitializeOptions& options,
                 Collate collate_fn = {}) {
-  EngineParts parts = build_engine(describe_module(initialize_detail::pointer_to(model)), options);
-  return initialize_detail::make_engine(std::make_shared<torch::nn::AnyModule>(model), std::move(parts),
-                                        std::move(training_data), std::move(collate_fn));
-}
-
-/// Entry points whose features do not exist yet.
-template <class... Args>
-void init_inference(Args&&...) {
-  refuse_later_call("init_inference", "inference",
-                    "call eval() and forward() of an engine without an optimizer");
-}
-template <class... Args>
-void default_inference_config(Args&&...) {
-  refuse_later_call("default_inference_config", "inference", "there is no inference config");
-}
-template <class... Args>
-void tp_model_init(Args&&...) {
-  refuse_later_call("tp_model_init", "tensor parallelism", "train with data parallelism, ZeRO stages 0 to 3");
+  return initialize_detail::make_engine(std::make_shared<torch::nn::AnyModule>(model),
+                                        initialize_detail::describe(model), std::move(training_data), options,
+                                        std::move(collate_fn));
 }
 
 }  // namespace deepspeed

@@ -56,7 +56,7 @@ auto make_engine(int64_t parameters, int64_t width, const Json& checkpoint) {
                        {"zero_optimization", {{"stage", 1}}},
                        {"checkpoint", checkpoint}};
   const int64_t layers = std::max<int64_t>(1, parameters / (4 * width * width));
-  return std::get<0>(deepspeed::initialize(std::make_shared<TallNet>(layers, width), {.config = config}));
+  return deepspeed::initialize(std::make_shared<TallNet>(layers, width), {.config = config}).engine;
 }
 
 /// Of 256 tokens: few, for a step.

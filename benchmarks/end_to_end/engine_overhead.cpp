@@ -44,8 +44,7 @@ class EngineLoop {
         {"train_batch_size", batch},
         {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}, {"weight_decay", 0.1}}}}},
         {"gradient_clipping", 1.0}};
-    std::tie(engine_, std::ignore, std::ignore, std::ignore) =
-        deepspeed::initialize(make_model(config), {.config = json});
+    engine_ = deepspeed::initialize(make_model(config), {.config = json}).engine;
   }
   double step(const Batch& batch) {
     const auto loss = engine_->forward(batch.tokens, batch.targets);

@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
   int64_t parameters = 0;
   for (const auto& parameter : model->parameters()) parameters += parameter.numel();
   const auto estimate = deepspeed::zero::estimate_model_states(deepspeed::describe_module(model), config, 1);
-  const auto engine = std::get<0>(deepspeed::initialize(model, {.config = config}));
+  const auto engine = deepspeed::initialize(model, {.config = config}).engine;
 
   const auto device = engine->device();
   std::vector<at::Tensor> losses;

@@ -125,8 +125,8 @@ Measured run(const Case& one, int stage, const Options& options, const deepspeed
   Measured measured;
   const auto model = one.make();
   std::shared_ptr<deepspeed::DeepSpeedEngine<Chain>> engine;
-  measured.ms[0] = timed(
-      world, [&] { engine = std::get<0>(deepspeed::initialize(model, {.config = config, .world = world})); });
+  measured.ms[0] =
+      timed(world, [&] { engine = deepspeed::initialize(model, {.config = config, .world = world}).engine; });
   std::array<std::vector<double>, 3> parts;
   for (int64_t step = 0; step < options.warmup + options.steps; ++step) {
     at::Tensor loss;

@@ -73,8 +73,9 @@ Json config_of(const Arguments& arguments, const char* device) {
 
 auto make_engine(const Arguments& arguments, const char* device) {
   torch::manual_seed(1);
-  return std::get<0>(deepspeed::initialize(std::make_shared<Layers>(arguments.width, arguments.layers),
-                                           {.config = config_of(arguments, device)}));
+  return deepspeed::initialize(std::make_shared<Layers>(arguments.width, arguments.layers),
+                               {.config = config_of(arguments, device)})
+      .engine;
 }
 
 template <class Engine>

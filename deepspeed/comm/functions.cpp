@@ -15,13 +15,6 @@ std::string to_text(const Json& object) {
 
 Json from_text(const std::string& text) { return Json::from_cbor(text); }
 
-[[noreturn]] void refuse_profiling(const char* call) {
-  raise<NotSupportedError>(
-      call,
-      "(): the log of communication (section 'comms_logger' of the config) is not supported "
-      "yet; leave the call out");
-}
-
 }  // namespace
 
 bool is_available() { return true; }
@@ -174,11 +167,5 @@ double all_reduce_scalar(double value, ReduceOp op, const ProcessGroup& group) {
 std::vector<double> all_gather_scalar(double value, const ProcessGroup& group) {
   return or_world(group).all_gather_scalar(value);
 }
-
-void log_summary(bool, bool) { refuse_profiling("log_summary"); }
-void start_profiling_comms() { refuse_profiling("start_profiling_comms"); }
-void stop_profiling_comms() { refuse_profiling("stop_profiling_comms"); }
-void start_profiling_op(const std::vector<std::string>&) { refuse_profiling("start_profiling_op"); }
-void stop_profiling_op(const std::vector<std::string>&) { refuse_profiling("stop_profiling_op"); }
 
 }  // namespace deepspeed::comm

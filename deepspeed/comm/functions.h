@@ -112,11 +112,4 @@ std::vector<Json> all_gather_object(const Json& object, const ProcessGroup& grou
 double all_reduce_scalar(double value, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {});
 std::vector<double> all_gather_scalar(double value, const ProcessGroup& group = {});
 
-// The log of communication is not supported yet: each of these throws NotSupportedError.
-void log_summary(bool show_straggler = false, bool return_dict = false);
-void start_profiling_comms();
-void stop_profiling_comms();
-void start_profiling_op(const std::vector<std::string>& op_names);
-void stop_profiling_op(const std::vector<std::string>& op_names);
-
 }  // namespace deepspeed::comm

@@ -7,6 +7,12 @@
 
 #include <utility>
 
+#include "deepspeed/config/data/tables.h"
+#include "deepspeed/config/parallel/tables.h"
+#include "deepspeed/config/tools/tables.h"
+#include "deepspeed/config/training/tables.h"
+#include "deepspeed/config/zero/tables.h"
+
 namespace deepspeed::config {
 namespace {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "deepspeed/config/config.h"
+#include "deepspeed/config/table/table.h"
 
 namespace deepspeed::config {
 

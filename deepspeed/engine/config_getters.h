@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "deepspeed/config/config.h"
+#include "deepspeed/config/zero/sections.h"
 
 namespace deepspeed {
 

@@ -7,8 +7,10 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/engine/build/build.h"
 #include "deepspeed/engine/saving/background_saver.h"
 #include "deepspeed/engine/saving/checkpoints.h"
+#include "deepspeed/engine/step/preemption.h"
 #include "deepspeed/engine/step/progress_report.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/profile/throughput.h"
@@ -18,9 +20,8 @@
 #include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
-namespace {}  // namespace
-
-Engine::Engine(EngineParts parts) : Engine(std::make_unique<TrainingState>(std::move(parts))) {}
+Engine::Engine(EngineModel model, const InitializeOptions& options)
+    : Engine(std::make_unique<TrainingState>(build_engine(std::move(model), options))) {}
 
 Engine::Engine(std::unique_ptr<TrainingState> state)
     : ConfigGetters(state->parts.config, state->parts.client_optimizer),

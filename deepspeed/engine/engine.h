@@ -15,11 +15,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/engine/config_getters.h"
-#include "deepspeed/engine/later_calls.h"
-#include "deepspeed/engine/offload_states.h"
 #include "deepspeed/engine/saving/checkpoint_options.h"
-#include "deepspeed/engine/step/gradient_scopes.h"
-#include "deepspeed/engine/step/preemption.h"
+#include "deepspeed/engine/step/scopes.h"
 #include "deepspeed/engine/step/training_options.h"
 #include "deepspeed/tensor/named_tensor.h"
 #include "deepspeed/zero/memory_bytes.h"
@@ -41,15 +38,18 @@ class ParkedStorages;
 class ZeroOptimizer;
 }  // namespace zero
 
+class PreemptionWatch;
 class StepDriver;
 struct EngineModel;
-struct EngineParts;
+struct InitializeOptions;
 struct LoaderPosition;
 struct TrainingState;
 
-class Engine : public ConfigGetters, public LaterCalls {
+class Engine : public ConfigGetters {
  public:
-  explicit Engine(EngineParts parts);
+  /// Casts, partitions and broadcasts the parameters of `model`, as initialize() does. Throws ConfigError,
+  /// naming the key, and UsageError. All ranks call it.
+  Engine(EngineModel model, const InitializeOptions& options);
   /// Talks to no rank. At stage 3 the model stays partitioned: zero::make_whole(), or initialize(), goes on
   /// with it.
   virtual ~Engine();
@@ -246,5 +246,10 @@ class Engine : public ConfigGetters, public LaterCalls {
   std::unique_ptr<PreemptionWatch> preemption_;          // null: no handler was installed
   bool is_compiled_ = false;
 };
+
+/// Throws UsageError with torch's words and the way out, for an error in a model's forward that the config's
+/// precision causes: torch's batch norm on a CPU wants its buffers in the type of its parameters. Returns for
+/// any other.
+void explain_forward_error(const Engine& engine, const c10::Error& error);
 
 }  // namespace deepspeed

@@ -1,10 +1,12 @@
-#include "deepspeed/engine/forward_hint.h"
-
 #include <algorithm>
 #include <string>
 
+#include <c10/util/Exception.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/build/zero_options.h"
+#include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/model/model.h"
 
 namespace deepspeed {
 namespace {
@@ -16,10 +18,10 @@ bool is_of_mixed_types(const std::string& text) {
 
 }  // namespace
 
-void explain_forward_error(const c10::Error& error, const config::DeepSpeedConfig& config,
-                           const EngineModel& model) {
-  const at::ScalarType dtype = model_dtype(config);
+void explain_forward_error(const Engine& engine, const c10::Error& error) {
+  const at::ScalarType dtype = model_dtype(engine.config());
   if (dtype == at::kFloat) return;
+  const EngineModel& model = engine.model();
   const auto other = std::ranges::find_if(model.buffers, [&](const NamedTensor& buffer) {
     return buffer.tensor.is_floating_point() && buffer.tensor.scalar_type() != dtype;
   });

@@ -3,6 +3,8 @@
 #include <vector>
 
 #include "deepspeed/base/log.h"
+#include "deepspeed/checkpoint/weights/weight_loading.h"
+#include "deepspeed/checkpoint/weights/weight_source.h"
 #include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model/model.h"

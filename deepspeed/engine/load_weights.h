@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "deepspeed/checkpoint/weights/weight_loading.h"
+#include "deepspeed/checkpoint/weights/load_weights_options.h"
 
 namespace torch::nn {
 class Module;

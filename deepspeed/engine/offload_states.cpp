@@ -1,11 +1,10 @@
-#include "deepspeed/engine/offload_states.h"
-
 #include <algorithm>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/saving/training_state.h"
+#include "deepspeed/engine/step/training_options.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/offload/parked_storages.h"
 #include "deepspeed/zero/params/set_values.h"

@@ -6,8 +6,6 @@
 #include "deepspeed/io/block_mover.h"
 
 namespace deepspeed::io {
-namespace {}  // namespace
-
 AsyncIo::AsyncIo(const AsyncIoOptions& options, const std::vector<MemoryRegion>& memory) : options_(options) {
   if (options.block_bytes == 0 || options.block_bytes % kDirectAlignment != 0) {
     raise<UsageError>("block_size is ", options.block_bytes, ", expected a multiple of ", kDirectAlignment);

@@ -13,7 +13,7 @@
 #include "deepspeed/engine/build/optimizer_offload.h"
 #include "deepspeed/engine/build/param_groups.h"
 #include "deepspeed/engine/build/zero_options.h"
-#include "deepspeed/engine/model/autocast.h"
+#include "deepspeed/engine/model/autocast_marks.h"
 #include "deepspeed/zero/layout/shard_layout.h"
 #include "deepspeed/zero/params/trained_dtype.h"
 #include "deepspeed/zero/shards/disk_choice.h"

@@ -8,9 +8,10 @@
 
 #include <c10/core/DeviceType.h>
 
-#include "deepspeed/config/config.h"
+#include "deepspeed/base/json.h"
+#include "deepspeed/config/table/source.h"
 #include "deepspeed/engine/model/model.h"
-#include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/memory_bytes.h"
 
 namespace deepspeed::zero {
 

@@ -6,6 +6,11 @@
 
 #include <cstdint>
 #include <iostream>
+#include <memory>
+
+namespace torch::nn {
+class Module;
+}
 
 namespace deepspeed::zero {
 
@@ -44,6 +49,17 @@ void estimate_zero2_model_states_mem_needs_all_cold(int64_t total_params,
                                                     double additional_buffer_factor = 1.5,
                                                     std::ostream& out = std::cout);
 void estimate_zero3_model_states_mem_needs_all_cold(int64_t total_params, int64_t largest_layer_params,
+                                                    const PlannedHardware& hardware = {},
+                                                    double additional_buffer_factor = 1.5,
+                                                    std::ostream& out = std::cout);
+
+/// Prints a table of all placements for a model. Throws UsageError as the functions for numbers, and where
+/// there is no model.
+void estimate_zero2_model_states_mem_needs_all_live(const std::shared_ptr<torch::nn::Module>& model,
+                                                    const PlannedHardware& hardware = {},
+                                                    double additional_buffer_factor = 1.5,
+                                                    std::ostream& out = std::cout);
+void estimate_zero3_model_states_mem_needs_all_live(const std::shared_ptr<torch::nn::Module>& model,
                                                     const PlannedHardware& hardware = {},
                                                     double additional_buffer_factor = 1.5,
                                                     std::ostream& out = std::cout);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "deepspeed/plan/memory_needs.h"
+
 namespace deepspeed::zero {
 
 ModelSize model_size(const EngineModel& model) {

@@ -1,12 +1,9 @@
-// DeepSpeed's planning functions for a model that is there: plan/memory_needs.h with its numbers.
+// The numbers of a model that is there, which the planning functions take.
 #pragma once
 
 #include <cstdint>
-#include <iostream>
-#include <memory>
 
 #include "deepspeed/engine/model/model.h"
-#include "deepspeed/plan/memory_needs.h"
 
 namespace deepspeed::zero {
 
@@ -16,16 +13,5 @@ struct ModelSize {
 };
 
 ModelSize model_size(const EngineModel& model);
-
-/// Print a table of all placements. Throw UsageError as the functions for numbers, and where there is no
-/// model.
-void estimate_zero2_model_states_mem_needs_all_live(const std::shared_ptr<torch::nn::Module>& model,
-                                                    const PlannedHardware& hardware = {},
-                                                    double additional_buffer_factor = 1.5,
-                                                    std::ostream& out = std::cout);
-void estimate_zero3_model_states_mem_needs_all_live(const std::shared_ptr<torch::nn::Module>& model,
-                                                    const PlannedHardware& hardware = {},
-                                                    double additional_buffer_factor = 1.5,
-                                                    std::ostream& out = std::cout);
 
 }  // namespace deepspeed::zero

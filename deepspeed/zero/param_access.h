@@ -7,7 +7,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/zero/prefetch/coordinator.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/zero/prefetch/access_mode.h"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace deepspeed::zero {
 
@@ -29,5 +34,15 @@ class ParameterAccess {
  private:
   std::vector<std::shared_ptr<GatherPool>> pools_;
 };
+
+/// Announces that a module uses a parameter that stands in another one, as DeepSpeed's programs do. Nothing
+/// needs it here: an operator gathers what it uses, whoever's it is. Throws UsageError for a parameter that
+/// is undefined.
+inline void register_external_parameter(const torch::nn::Module&, const at::Tensor& parameter) {
+  if (!parameter.defined()) raise<UsageError>("got an undefined tensor, expected a parameter");
+}
+inline void unregister_external_parameter(const torch::nn::Module& module, const at::Tensor& parameter) {
+  register_external_parameter(module, parameter);
+}
 
 }  // namespace deepspeed::zero

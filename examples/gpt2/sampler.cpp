@@ -75,7 +75,7 @@ std::string sample_from_file(const std::filesystem::path& weights, const std::fi
     load_weights(*model, weights);
     return sample(*model, run.vocabulary, options);
   }
-  const auto engine = std::get<0>(deepspeed::initialize(model, {.config = ds_config}));
+  const auto engine = deepspeed::initialize(model, {.config = ds_config}).engine;
   deepspeed::load_weights(*engine, weights);
   return sample(*model, run.vocabulary, options);
 }

@@ -275,15 +275,6 @@ TEST(Functions, NameRanksAndScalars) {
     EXPECT_EQ(mesh.group("data_parallel").size(), 1);
     EXPECT_ERROR(UsageError, initialize_mesh_device({3}, {"a", "b"}),
                  "mesh_shape has 1 sizes and mesh_dim_names 2 names");
-    EXPECT_THAT([] { log_summary(); }, ThrowsMessage<NotSupportedError>(HasSubstr("comms_logger")));
-    EXPECT_ERROR(NotSupportedError, start_profiling_comms(), "start_profiling_comms()", "comms_logger",
-                 "leave the call out");
-    EXPECT_ERROR(NotSupportedError, stop_profiling_comms(), "stop_profiling_comms()", "comms_logger",
-                 "leave the call out");
-    EXPECT_ERROR(NotSupportedError, start_profiling_op({"all_reduce"}), "start_profiling_op()",
-                 "comms_logger", "leave the call out");
-    EXPECT_ERROR(NotSupportedError, stop_profiling_op({"all_reduce"}), "stop_profiling_op()", "comms_logger",
-                 "leave the call out");
   });
 }
 

@@ -7,6 +7,8 @@
 
 #include <ATen/ops/full.h>
 
+#include "deepspeed/zero/zero_optimizer.h"
+
 #include "tests/engine/make_engine.h"
 
 namespace deepspeed::testing {
@@ -20,7 +22,7 @@ class WideNet : public OddNet {
 inline auto make_saved_run(const comm::World& world, Json patch = Json::object(), int stage = 1) {
   Json config = basic({{"zero_optimization", {{"stage", stage}}}, {"log_level", "off"}});
   config.merge_patch(patch);
-  return std::get<0>(initialize(std::make_shared<WideNet>(), {.config = config, .world = world}));
+  return initialize(std::make_shared<WideNet>(), {.config = config, .world = world}).engine;
 }
 
 /// Everything that this rank has to get back, as bytes.

@@ -34,7 +34,7 @@ deepspeed::Json train(const Options& options) {
   deepspeed::testing::fill_parameters(*model, options.weight_scale);
   const auto groups = deepspeed::testing::small_net_groups(*model, variant);
   const auto engine =
-      std::get<0>(initialize(model, {.config = options.config, .model_parameters = groups, .world = world}));
+      initialize(model, {.config = options.config, .model_parameters = groups, .world = world}).engine;
   if (!options.load.empty() && engine->load_checkpoint(options.load).path.empty())
     raise<CheckpointError>("nothing was loaded from ", options.load);
   if (!options.resave.empty()) engine->save_checkpoint(options.resave);

@@ -211,8 +211,7 @@ TEST(EngineGetters, FollowTheConfig) {
 TEST(EngineGetters, TheOptimizersNameIsTheClassOfTheProgramsOwn) {
   const auto name = [](const OptimizerSource& optimizer) {
     const auto model = std::make_shared<testing::OddNet>();
-    return std::get<0>(initialize(model, {.config = testing::basic(), .optimizer = optimizer}))
-        ->optimizer_name();
+    return initialize(model, {.config = testing::basic(), .optimizer = optimizer}).engine->optimizer_name();
   };
   EXPECT_EQ(name(nullptr), "adamw");  // as DeepSpeed spells the types that it reads in any case
   EXPECT_EQ(name([](std::vector<at::Tensor> parameters) {

@@ -11,8 +11,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/initialize.h"
-#include "deepspeed/zero/external_parameters.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/param_access.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/formula_training.h"
@@ -91,7 +91,7 @@ Json expert_config(int stage, const Json& zero = Json::object(), const Json& pat
 std::vector<at::Tensor> train_experts(comm::World& world, const Json& config, bool twice = false,
                                       bool direct = false) {
   const auto engine =
-      std::get<0>(initialize(std::make_shared<ExpertNet>(twice), {.config = config, .world = world}));
+      initialize(std::make_shared<ExpertNet>(twice), {.config = config, .world = world}).engine;
   const auto dtype = engine->module().first->weight.scalar_type();
   std::vector<at::Tensor> results;
   for (int64_t step = 0; step < 5; ++step) {
@@ -141,9 +141,8 @@ TEST(LeafModules, OfAnEngineThatOnlyEvaluatesAreGatheredAsOne) {
     Json config = expert_config(3, kByClass), whole = expert_config(0);
     for (Json* one : {&config, &whole}) one->erase("optimizer");
     const auto evaluator =
-        std::get<0>(initialize(std::make_shared<ExpertNet>(), {.config = config, .world = world}));
-    const auto plain =
-        std::get<0>(initialize(std::make_shared<ExpertNet>(), {.config = whole, .world = world}));
+        initialize(std::make_shared<ExpertNet>(), {.config = config, .world = world}).engine;
+    const auto plain = initialize(std::make_shared<ExpertNet>(), {.config = whole, .world = world}).engine;
     const torch::NoGradGuard no_grad;
     for (int64_t pass = 0; pass < 3; ++pass) {
       const int64_t expert = (pass + world.rank()) % 2;
@@ -190,8 +189,7 @@ TEST(LeafModules, AreNamedInEveryWay) {
 /// The texts of the errors with which two ranks end that pass these experts to forward().
 std::vector<std::string> errors_of_experts(const Json& config, const std::vector<int64_t>& which) {
   return errors_of_two_ranks([&](comm::World& world) {
-    const auto engine =
-        std::get<0>(initialize(std::make_shared<ExpertNet>(), {.config = config, .world = world}));
+    const auto engine = initialize(std::make_shared<ExpertNet>(), {.config = config, .world = world}).engine;
     const int64_t expert = which[static_cast<size_t>(world.rank())];
     return [engine, expert] { engine->backward(engine->forward(at::ones({3, 7}), expert)); };
   });
@@ -236,7 +234,7 @@ TEST(LeafModuleMarks, AreSetFoundAndTakenAway) {
   zero::register_external_parameter(module, model->first->weight);
   zero::unregister_external_parameter(module, model->first->weight);
   EXPECT_ERROR(UsageError, zero::register_external_parameter(module, at::Tensor()),
-               "[zero.external_parameters] got an undefined tensor");
+               "[zero.param_access] got an undefined tensor");
 }
 
 TEST(LeafModuleMarks, HoldForInitialize) {
@@ -244,7 +242,7 @@ TEST(LeafModuleMarks, HoldForInitialize) {
     const auto model = std::make_shared<ExpertNet>();
     set_z3_leaf_modules_by_name(model, {"a", "b"});
     set_z3_leaf_module(model->a->all[1]);  // inside of one
-    const auto engine = std::get<0>(initialize(model, {.config = expert_config(3), .world = world}));
+    const auto engine = initialize(model, {.config = expert_config(3), .world = world}).engine;
     for (int step = 0; step < 3; ++step) {
       engine->backward(engine->forward(at::ones({3, 7}), world.rank() + step));
       engine->step();

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "deepspeed/precision/loss_scaler.h"
+
 #include "tests/engine/make_engine.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"

@@ -19,7 +19,7 @@ inline Json basic(Json patch = Json::object()) {
 }
 
 inline auto make_engine(const Json& config, comm::World world = {}) {
-  return std::get<0>(initialize(std::make_shared<OddNet>(), {.config = config, .world = std::move(world)}));
+  return initialize(std::make_shared<OddNet>(), {.config = config, .world = std::move(world)}).engine;
 }
 
 template <class Engine>

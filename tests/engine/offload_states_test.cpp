@@ -28,7 +28,7 @@ Json offloading_config(int stage, Json patch = Json::object()) {
 }
 
 auto engine_of(comm::World& world, const Json& config) {
-  return std::get<0>(initialize(std::make_shared<OddNet>(), {.config = config, .world = world}));
+  return initialize(std::make_shared<OddNet>(), {.config = config, .world = world}).engine;
 }
 
 void train(DeepSpeedEngine<OddNet>& engine, int64_t step) {

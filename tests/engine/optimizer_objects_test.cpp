@@ -33,8 +33,7 @@ at::Tensor weights_after(const MakeOptimizer& make, int stage, const comm::World
                        {"gradient_clipping", 0.0},
                        {"zero_allow_untested_optimizer", true},
                        {"zero_optimization", {{"stage", stage}}}};
-  const auto engine =
-      std::get<0>(initialize(net, {.config = config, .optimizer = make(*net), .world = world}));
+  const auto engine = initialize(net, {.config = config, .optimizer = make(*net), .world = world}).engine;
   for (int step = 0; step < 4; ++step) train_step(*engine, 4 * (3 * step + world.rank()));
   return safe_get_full_fp32_param(*engine, net->named_parameters()["shared.weight"]);
 }

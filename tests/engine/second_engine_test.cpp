@@ -8,7 +8,7 @@
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/engine/saving/checkpoints.h"
 #include "deepspeed/engine/saving/training_state.h"
-#include "deepspeed/engine/step/forward_scope.h"
+#include "deepspeed/engine/step/scopes.h"
 #include "deepspeed/engine/step/step_driver.h"
 
 #include "tests/engine/make_engine.h"

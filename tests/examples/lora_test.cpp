@@ -20,7 +20,6 @@
 
 #include "deepspeed/base/json.h"
 #include "deepspeed/checkpoint/archive/torch_archive.h"
-#include "deepspeed/engine/build/seed.h"
 #include "deepspeed/initialize.h"
 
 #include "tests/places/places.h"

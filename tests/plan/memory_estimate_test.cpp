@@ -38,7 +38,7 @@ Json planned_config(const char* optimizer, int stage) {
 }
 
 zero::MemoryBytes measured(const Json& config, const comm::World& world) {
-  const auto engine = std::get<0>(initialize(planned_model(), {.config = config, .world = world}));
+  const auto engine = initialize(planned_model(), {.config = config, .world = world}).engine;
   const testing::FormulaData data{world.size(), 1, 7, 33};
   const auto batch = data.batch(0, world.rank());
   engine->backward(engine->forward(batch.tokens, batch.targets));
@@ -167,7 +167,7 @@ TEST(MemoryEstimate, SaysWhatIsInMemoryAndWhatOnTheDisk) {
         testing::run_ranks(2, [&](comm::World& world) {
           SCOPED_TRACE(message(precision, ": parameters in ", params, ", optimizer in ", optimizer));
           const auto estimate = zero::estimate_model_states(describe_module(offloaded_model()), config, 2);
-          const auto engine = std::get<0>(initialize(offloaded_model(), {.config = config, .world = world}));
+          const auto engine = initialize(offloaded_model(), {.config = config, .world = world}).engine;
           const testing::FormulaData data{world.size(), 1, 8, 128};
           const auto batch = data.batch(0, world.rank());
           engine->backward(engine->forward(batch.tokens, batch.targets));
@@ -244,7 +244,7 @@ TEST(MemoryEstimate, OfAModelThatIsEvaluatedHasItsParametersAlone) {
       const auto model = offloaded_model();
       for (const at::Tensor& param : model->parameters()) param.set_requires_grad(false);
       const auto estimate = zero::estimate_model_states(describe_module(model), config, 2);
-      const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+      const auto engine = initialize(model, {.config = config, .world = world}).engine;
       EXPECT_EQ(estimate.total(), engine->memory().parameters) << params;
       EXPECT_EQ(estimate.placed.on_disk, engine->memory().on_disk) << params;
       EXPECT_EQ(estimate.placed.on_disk > 0, params == std::string("nvme"));

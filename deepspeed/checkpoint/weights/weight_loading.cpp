@@ -16,6 +16,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/weights/weight_renaming.h"
 
 namespace deepspeed::checkpoint {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -11,34 +10,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/checkpoint/weights/weight_renaming.h"
+#include "deepspeed/checkpoint/weights/load_weights_options.h"
 #include "deepspeed/checkpoint/weights/weight_source.h"
 
 namespace deepspeed::checkpoint {
-
-struct LoadWeightsOptions {
-  /// Whether a name that only the file or only the model has is an error; false: load what both have. Shapes
-  /// and dtypes have to fit in any case.
-  bool strict = true;
-  /// Renames weights by name: name in the file -> name in the model; an empty one leaves the weight out.
-  std::map<std::string, std::string> rename = {};
-  /// Rules for all other names, applied one after the other: {{"^module\\.", ""}, {"\\.bias_mask$", ""}}.
-  std::vector<RenameRule> rename_rules = {};
-  /// Patterns of names in the model: their matrices lie transposed in the file, as those of GPT-2's Conv1D.
-  std::vector<std::string> transpose = {};
-  /// The key in a file of torch.save under which the state dictionary lies, where it is not a usual one.
-  std::string key = {};
-  /// Whether everything that has a checksum is read once before the first change, so that a damaged file
-  /// changes nothing; false: read once, and a damaged file is an error in the middle.
-  bool verify_first = true;
-};
-
-/// What strict = false left out.
-struct LoadedWeights {
-  std::vector<std::string> loaded;      // names in the model
-  std::vector<std::string> missing;     // names in the model that the files lack
-  std::vector<std::string> unexpected;  // names in the files that the model lacks
-};
 
 /// A tensor of the model with its names there; one that is shared has several, any of which the files may
 /// have.

@@ -8,15 +8,9 @@
 #include <utility>
 #include <vector>
 
-namespace deepspeed::checkpoint {
+#include "deepspeed/checkpoint/weights/load_weights_options.h"
 
-/// A rule that changes each place of a name where `pattern` fits (a regular expression in ECMAScript's
-/// grammar; ^ and $ are the name's ends) to `replacement`, in which $1, $2, ... are what the brackets of the
-/// pattern found.
-struct RenameRule {
-  std::string pattern;
-  std::string replacement;
-};
+namespace deepspeed::checkpoint {
 
 class WeightRenaming {
  public:

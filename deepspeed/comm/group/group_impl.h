@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "deepspeed/comm/group/held_values.h"
 #include "deepspeed/comm/group/process_group.h"
 
 namespace deepspeed::comm {

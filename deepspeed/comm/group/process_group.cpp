@@ -5,6 +5,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/group/group_impl.h"
+#include "deepspeed/comm/group/held_values.h"
 #include "deepspeed/comm/group/operation.h"
 
 namespace deepspeed::comm {

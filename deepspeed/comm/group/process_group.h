@@ -14,7 +14,6 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/interval.h"
-#include "deepspeed/comm/group/held_values.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -22,6 +21,7 @@ class ProcessGroup;
 
 namespace deepspeed::comm {
 
+class CurrentValues;
 struct Operation;
 
 /// kAvg divides the sum by the number of ranks: floating types alone, 16-bit ones are summed in fp32. The

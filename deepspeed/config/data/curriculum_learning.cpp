@@ -1,4 +1,4 @@
-#include "deepspeed/config/data/curriculum_learning.h"
+#include "deepspeed/config/data/tables.h"
 
 namespace deepspeed::config {
 

@@ -1,4 +1,4 @@
-#include "deepspeed/config/data/eigenvalue.h"
+#include "deepspeed/config/data/tables.h"
 
 namespace deepspeed::config {
 

@@ -1,4 +1,4 @@
-#include "deepspeed/config/data/progressive_layer_drop.h"
+#include "deepspeed/config/data/tables.h"
 
 namespace deepspeed::config {
 

@@ -1,4 +1,4 @@
-#include "deepspeed/config/parallel/activation_checkpointing.h"
+#include "deepspeed/config/parallel/tables.h"
 
 namespace deepspeed::config {
 

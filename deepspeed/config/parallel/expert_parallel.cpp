@@ -1,4 +1,4 @@
-#include "deepspeed/config/parallel/expert_parallel.h"
+#include "deepspeed/config/parallel/tables.h"
 
 namespace deepspeed::config {
 

@@ -1,4 +1,4 @@
-#include "deepspeed/config/parallel/sparse_attention.h"
+#include "deepspeed/config/parallel/tables.h"
 
 namespace deepspeed::config {
 

@@ -1,4 +1,4 @@
-#include "deepspeed/config/parallel/tensor_parallel.h"
+#include "deepspeed/config/parallel/tables.h"
 
 namespace deepspeed::config {
 namespace {

@@ -1,4 +1,4 @@
-#include "deepspeed/config/tools/autotuning.h"
+#include "deepspeed/config/tools/tables.h"
 
 namespace deepspeed::config {
 namespace {

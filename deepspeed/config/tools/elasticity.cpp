@@ -1,4 +1,4 @@
-#include "deepspeed/config/tools/elasticity.h"
+#include "deepspeed/config/tools/tables.h"
 
 namespace deepspeed::config {
 

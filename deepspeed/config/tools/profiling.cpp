@@ -1,4 +1,4 @@
-#include "deepspeed/config/tools/profiling.h"
+#include "deepspeed/config/tools/tables.h"
 
 namespace deepspeed::config {
 namespace {

@@ -1,4 +1,4 @@
-#include "deepspeed/config/training/checkpoint.h"
+#include "deepspeed/config/training/tables.h"
 
 namespace deepspeed::config {
 namespace {

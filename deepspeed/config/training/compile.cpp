@@ -1,4 +1,4 @@
-#include "deepspeed/config/training/compile.h"
+#include "deepspeed/config/training/tables.h"
 
 namespace deepspeed::config {
 

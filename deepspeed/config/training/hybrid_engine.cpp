@@ -1,4 +1,4 @@
-#include "deepspeed/config/training/hybrid_engine.h"
+#include "deepspeed/config/training/tables.h"
 
 namespace deepspeed::config {
 

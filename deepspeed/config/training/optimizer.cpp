@@ -1,6 +1,5 @@
-#include "deepspeed/config/training/optimizer.h"
-
 #include "deepspeed/config/table/named_type.h"
+#include "deepspeed/config/training/tables.h"
 
 namespace deepspeed::config {
 namespace {

@@ -1,10 +1,9 @@
-#include "deepspeed/config/training/precision.h"
-
 #include <algorithm>
 #include <cctype>
 #include <utility>
 
 #include "deepspeed/base/text.h"
+#include "deepspeed/config/training/tables.h"
 
 namespace deepspeed::config {
 namespace {

@@ -1,4 +1,4 @@
-#include "deepspeed/config/zero/leaf_module.h"
+#include "deepspeed/config/zero/tables.h"
 
 namespace deepspeed::config {
 namespace {

@@ -1,7 +1,7 @@
-#include "deepspeed/config/zero/offload.h"
-
 #include <utility>
 #include <vector>
+
+#include "deepspeed/config/zero/tables.h"
 
 namespace deepspeed::config {
 namespace {

@@ -1,4 +1,4 @@
-#include "deepspeed/config/zero/zenflow.h"
+#include "deepspeed/config/zero/tables.h"
 
 namespace deepspeed::config {
 

@@ -1,8 +1,7 @@
-#include "deepspeed/config/zero/zero.h"
-
 #include <utility>
 
 #include "deepspeed/config/table/coerce.h"
+#include "deepspeed/config/zero/tables.h"
 
 namespace deepspeed::config {
 namespace {

@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "deepspeed/base/exit_hook.h"
+namespace deepspeed {
+class ExitHook;
+}
 
 namespace deepspeed::device {
 

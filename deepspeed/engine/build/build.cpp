@@ -21,8 +21,8 @@
 #include "deepspeed/engine/guards/param_claims.h"
 #include "deepspeed/engine/guards/rank_agreement.h"
 #include "deepspeed/engine/guards/sendable.h"
-#include "deepspeed/engine/model/autocast.h"
-#include "deepspeed/engine/model/leaf_modules.h"
+#include "deepspeed/engine/model/autocast_marks.h"
+#include "deepspeed/engine/model/leaf_units.h"
 #include "deepspeed/optim/schedules/lr_scheduler_factory.h"
 #include "deepspeed/precision/loss_scaler.h"
 

@@ -1,47 +1,13 @@
 // Puts an engine together from a config and a model: precision, groups, optimizer, schedule.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <vector>
-
-#include "deepspeed/base/json.h"
-#include "deepspeed/comm/init.h"
-#include "deepspeed/config/arguments.h"
-#include "deepspeed/config/config.h"
 #include "deepspeed/engine/build/engine_parts.h"
-#include "deepspeed/engine/build/optimizer_source.h"
+#include "deepspeed/engine/build/initialize_options.h"
 #include "deepspeed/engine/model/model.h"
-#include "deepspeed/optim/schedules/lr_scheduler_source.h"
 
 namespace deepspeed {
 
-/// Parameters that share hyperparameters; `options` override those of the config's `optimizer.params`.
-struct ModelParameters {
-  std::vector<at::Tensor> params;
-  Json options = Json::object();
-};
-
-/// Arguments of initialize(), DeepSpeed's names. All but one of `config`, `args` with --deepspeed_config and
-/// `config_params` may be left out.
-struct InitializeOptions {
-  std::optional<config::ConfigSource> config = {};     // path, JSON text or Json object
-  OptimizerSource optimizer = nullptr;                 // object or callable, instead of the config's
-  std::vector<ModelParameters> model_parameters = {};  // default: one group of all that need a gradient
-  optim::LrSchedulerSource lr_scheduler = nullptr;  // object or callable, instead of the config's `scheduler`
-  int distributed_port = 29500;
-  comm::World world = {};                                  // default: init_distributed()
-  std::optional<ConfigArguments> args = {};                // what add_config_arguments() has filled in
-  std::optional<config::ConfigSource> config_params = {};  // the older name of `config`
-  std::shared_ptr<void> mpu = nullptr;                     // refused: only data parallelism exists
-  std::optional<std::vector<int64_t>> mesh_param = {};     // (ranks, 1)
-  std::optional<bool> dist_init_required = {};  // false: init_distributed() must have run; else it runs here
-  // Which engines of the ranks belong together, where several threads initialize: the same on all ranks. "":
-  // the nth of one rank and the nth of the others.
-  std::string engine_name = {};
-};
-
-/// The parts of an engine. The model's parameters are cast, flattened and broadcast from rank 0 here.
+/// Makes the parts of an engine. The model's parameters are cast, flattened and broadcast from rank 0 here.
 EngineParts build_engine(EngineModel model, const InitializeOptions& options);
 
 }  // namespace deepspeed

@@ -17,8 +17,6 @@ uint64_t default_generator_seed() {
 
 }  // namespace
 
-void manual_seed(uint64_t seed) { device::seed_generators(seed); }
-
 uint64_t start_rank_streams(const std::optional<int64_t>& config_seed, const comm::World& world) {
   const uint64_t seed = config_seed ? static_cast<uint64_t>(*config_seed) : default_generator_seed();
   if (config_seed || world.size() > 1) {

@@ -7,9 +7,25 @@
 #include <memory>
 #include <utility>
 
-#include "deepspeed/device/threads/worker_threads.h"
-
 namespace deepspeed {
+
+namespace device {
+class WorkerThreads;
+}
+
+/// Threads that make batches. Throws UsageError for a count below 1.
+class BatchThreads {
+ public:
+  explicit BatchThreads(int count);
+  /// Waits for the batches that are being made.
+  ~BatchThreads();
+  BatchThreads(const BatchThreads&) = delete;
+  BatchThreads& operator=(const BatchThreads&) = delete;
+  void add(std::function<void()> task);
+
+ private:
+  std::unique_ptr<device::WorkerThreads> threads_;
+};
 
 template <class Batch>
 class BatchQueue {
@@ -40,7 +56,7 @@ class BatchQueue {
  private:
   size_t capacity_;
   std::deque<std::future<std::shared_ptr<Batch>>> ahead_;
-  device::WorkerThreads threads_;
+  BatchThreads threads_;
 };
 
 }  // namespace deepspeed

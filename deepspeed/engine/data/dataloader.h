@@ -18,30 +18,11 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/data/batch_queue.h"
 #include "deepspeed/engine/data/collate.h"
-#include "deepspeed/engine/data/loader_position.h"
+#include "deepspeed/engine/data/loader_options.h"
 #include "deepspeed/engine/data/sampler.h"
 #include "deepspeed/tensor/visit_tensors.h"
 
 namespace deepspeed {
-
-struct DataLoaderOptions {
-  int64_t batch_size = 1;  // of this rank: the micro batch
-  int rank = 0;
-  int world_size = 1;
-  bool shuffle = true;
-  bool drop_last = false;  // drop the last batch of an epoch where it is smaller
-  uint64_t seed = 0;
-  /// Of batches that stack_examples() made; those of a collate function of the program's are left as they
-  /// are.
-  bool pin_memory = false;
-  at::Device device = at::kCPU;  // where they are handed out
-  /// The samples of this rank in an epoch, in their order; as many on every rank. Replaces the order that
-  /// follows from seed, shuffle and ranks.
-  std::function<std::vector<int64_t>(int64_t epoch)> data_sampler = nullptr;
-  /// Threads that make batches ahead of their use; 0: each is made when it is asked for. Several threads call
-  /// the data set and the collate function at a time then. The batches and their order are the same.
-  int num_local_io_workers = 0;
-};
 
 namespace loader_detail {
 

@@ -24,4 +24,14 @@ std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch);
 /// The indices of one rank.
 std::vector<int64_t> rank_indices(const SamplerOptions& options, int64_t epoch);
 
+/// Where a data loader stands in the order: what a checkpoint must carry so that a resumed run sees the same
+/// batches.
+struct LoaderPosition {
+  uint64_t seed = 0;
+  int64_t epoch = -1;            // of the current permutation; -1: none was begun
+  int64_t samples_consumed = 0;  // of this epoch, over all ranks
+  bool epoch_ended = true;
+  bool resume = false;  // set by a restored checkpoint: go on here instead of starting an epoch
+};
+
 }  // namespace deepspeed

@@ -2,6 +2,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/engine/model/autocast_marks.h"
 
 namespace deepspeed {
 

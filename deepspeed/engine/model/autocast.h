@@ -1,4 +1,4 @@
-// The config's torch_autocast section, applied to a model, and DeepSpeed's functions about it.
+// DeepSpeed's functions about the config's torch_autocast section.
 #pragma once
 
 #include <memory>
@@ -6,16 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "deepspeed/config/training/precision.h"
-#include "deepspeed/engine/model/model.h"
+#include <c10/core/ScalarType.h>
+
 #include "deepspeed/precision/autocast.h"
-#include "deepspeed/zero/gradients/grad_reducer.h"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace deepspeed {
-
-/// The dtype of the section; nothing where it is off.
-std::optional<at::ScalarType> autocast_dtype(const config::TorchAutocastConfig& config,
-                                             at::DeviceType device);
 
 /// Marks the parameters of the modules of these classes (default:
 /// get_default_autocast_lower_precision_modules()) with the dtype in which their gradients are reduced, and
@@ -29,9 +28,5 @@ void init_autocast_params(const std::shared_ptr<torch::nn::Module>& model, at::S
 using precision::get_default_autocast_lower_precision_modules;
 using precision::has_autocast_dtype;
 using precision::is_autocast_initialized;
-
-/// As init_autocast_params(); returns the marks.
-zero::ParamDtypes mark_autocast_params(const EngineModel& model, at::ScalarType dtype,
-                                       const std::optional<std::vector<std::string>>& modules = {});
 
 }  // namespace deepspeed

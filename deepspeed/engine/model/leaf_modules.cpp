@@ -10,6 +10,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/engine/model/leaf_units.h"
 
 namespace deepspeed {
 namespace {

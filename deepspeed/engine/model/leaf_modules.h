@@ -11,10 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "deepspeed/config/zero/zero.h"
-#include "deepspeed/engine/model/model.h"
-#include "deepspeed/zero/access/gather_pool.h"
-#include "deepspeed/zero/gradients/grad_reducer.h"
+#include <ATen/core/Tensor.h>
+
+namespace torch::nn {
+class Module;
+}
 
 namespace deepspeed {
 
@@ -40,12 +41,5 @@ void set_z3_leaf_module(const ModulePtr& module, bool is_leaf = true);
 bool z3_leaf_module(const ModulePtr& module);
 /// Whether the parameter is one of a marked module or its children.
 bool z3_leaf_parameter(const at::Tensor& parameter);
-
-/// Makes units of the leaves: the marked modules, those that zero_optimization.leaf_module names, and those
-/// below stage3_module_granularity_threshold (elements of their parameters / (1 + modules below them)). Of
-/// leaves inside of each other the outermost counts. Warns where what the config names is not there. Returns
-/// the number of its unit for each parameter. Throws UsageError where two leaves have a parameter in common.
-zero::ParamUnits join_leaf_modules(const EngineModel& model, const config::ZeroConfig& zero,
-                                   zero::GatherPool& pool);
 
 }  // namespace deepspeed

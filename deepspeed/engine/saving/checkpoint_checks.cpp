@@ -9,8 +9,6 @@
 #include "deepspeed/engine/saving/checkpoint_io.h"
 
 namespace deepspeed {
-namespace {}  // namespace
-
 void CheckpointIo::check_save(const SaveJob& job) const {
   require_no_gradients();
   checkpoint::require_tag_name(job.tag);

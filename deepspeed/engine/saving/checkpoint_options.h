@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "deepspeed/checkpoint/content/model_states.h"
 #include "deepspeed/checkpoint/pickle/value.h"
+#include "deepspeed/tensor/named_tensor.h"
 
 namespace deepspeed {
 

@@ -8,7 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/json.h"
-#include "deepspeed/engine/data/loader_position.h"
+#include "deepspeed/engine/data/sampler.h"
 #include "deepspeed/engine/saving/run_counters.h"
 #include "deepspeed/optim/slices/param_group.h"
 #include "deepspeed/precision/loss_scaler.h"

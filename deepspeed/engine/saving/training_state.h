@@ -6,7 +6,7 @@
 #include <string>
 
 #include "deepspeed/engine/build/engine_parts.h"
-#include "deepspeed/engine/data/loader_position.h"
+#include "deepspeed/engine/data/sampler.h"
 #include "deepspeed/engine/saving/run_counters.h"
 
 namespace deepspeed {

@@ -1,9 +1,8 @@
-#include "deepspeed/engine/step/forward_scope.h"
-
 #include <exception>
 #include <optional>
 
 #include "deepspeed/engine/autograd/backward_access.h"
+#include "deepspeed/engine/step/scopes.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/precision/autocast.h"
 #include "deepspeed/zero/param_access.h"

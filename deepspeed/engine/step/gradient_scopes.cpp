@@ -1,7 +1,7 @@
-#include "deepspeed/engine/step/gradient_scopes.h"
-
 #include <exception>
 #include <utility>
+
+#include "deepspeed/engine/step/scopes.h"
 
 namespace deepspeed {
 

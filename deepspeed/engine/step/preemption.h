@@ -1,19 +1,12 @@
 // Preemption: all ranks learn, after the same update, that one of them was asked to end.
 #pragma once
 
-#include <csignal>
 #include <cstdint>
 
 #include "deepspeed/comm/group/process_group.h"
+#include "deepspeed/engine/step/training_options.h"
 
 namespace deepspeed {
-
-struct PreemptionOptions {
-  int signal = SIGTERM;
-  /// After every so many updates the ranks begin to compare notes: one reduction of 8 bytes between CPUs,
-  /// which takes its time beside the next update.
-  int64_t check_every = 1;
-};
 
 class PreemptionWatch {
  public:

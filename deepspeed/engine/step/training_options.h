@@ -1,9 +1,11 @@
 // Arguments of the engine's calls.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "deepspeed/base/json.h"
 
@@ -37,6 +39,33 @@ struct CompileOptions {
   Json compile_kwargs = Json::object();
   Json schedule = nullptr;  // of passes over a compiled graph; null: none
   bool compiled_autograd_enabled = false;
+};
+
+/// Arguments of Engine::install_preemption_handler().
+struct PreemptionOptions {
+  int signal = SIGTERM;
+  /// After every so many updates the ranks begin to compare notes: one reduction of 8 bytes between CPUs,
+  /// which takes its time beside the next update.
+  int64_t check_every = 1;
+};
+
+/// Kinds of states that can leave the device for a while.
+enum class OffloadStateTypeEnum {
+  optim_states,           // the optimizer's: moments, ...
+  hp_params,              // fp32 masters; of a model in fp32 there are none beside the parameters
+  lp_params,              // this rank's shards of the parameters
+  lp_grads,               // this rank's shards of the reduced gradients
+  contiguous_grad_buffer  // in which gradients travel: it lives during backward alone
+};
+
+enum class OffloadDeviceEnum { none, cpu, nvme };
+
+/// Arguments of Engine::offload_states().
+struct OffloadStatesOptions {
+  std::optional<std::vector<OffloadStateTypeEnum>> include = {};  // absent: all
+  OffloadDeviceEnum device = OffloadDeviceEnum::cpu;
+  bool pin_memory = true;     // into page-locked memory
+  bool non_blocking = false;  // the copies are done where the device's current stream is
 };
 
 }  // namespace deepspeed

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/optim/schedules/lr_scheduler_torch.h"
+#include "deepspeed/optim/schedules/lr_scheduler_adapter.h"
 
 namespace deepspeed::optim {
 namespace {

@@ -1,5 +1,5 @@
 // Schedules of any type: an object with get_lr(), step(), state_dict() and load_state_dict() becomes an
-// LrScheduler.
+// LrScheduler, and so does one of torch's classes.
 #pragma once
 
 #include <concepts>
@@ -14,6 +14,12 @@
 #include "deepspeed/base/json.h"
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/optim/slices/param_group.h"
+
+namespace torch::optim {
+class LRScheduler;
+class Optimizer;
+class ReduceLROnPlateauScheduler;
+}  // namespace torch::optim
 
 namespace deepspeed::optim {
 
@@ -101,5 +107,25 @@ class LrSchedulerAdapter : public LrScheduler {
   std::vector<ParamGroup>& groups_;
   std::vector<double> last_lr_;
 };
+
+/// Makes a schedule of torch's `scheduler`, which drives `optimizer`, whose groups correspond to `groups`. A
+/// rate that was set in `groups` goes into the torch optimizer before a step, so that the schedule goes on
+/// from it. The state is {"step_count": n, "last_lr": [rate a group]}: all that torch's schedules in C++ keep
+/// between steps. Throws UsageError where there is no torch optimizer, or where the schedule drives another
+/// one.
+std::shared_ptr<LrScheduler> adapt_torch_scheduler(std::shared_ptr<torch::optim::LRScheduler> scheduler,
+                                                   std::shared_ptr<torch::optim::Optimizer> optimizer,
+                                                   std::vector<ParamGroup>& groups);
+
+/// Makes a torch optimizer with as many groups, of these rates and without parameters, for a torch schedule
+/// to drive where the optimizer itself is none of torch's. Its step() throws UsageError.
+std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(const std::vector<ParamGroup>& groups);
+
+/// Throws UsageError where there is a number: torch's schedules go one step at a time.
+void refuse_step_by_number(std::optional<int64_t> last_batch_iteration);
+
+/// Throws NotSupportedError for ReduceLROnPlateau, which needs a metric with each step, and whose state
+/// cannot be read, so that no checkpoint could carry it.
+[[noreturn]] void refuse_plateau_scheduler();
 
 }  // namespace deepspeed::optim

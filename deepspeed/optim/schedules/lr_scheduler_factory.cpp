@@ -14,7 +14,7 @@
 #include "deepspeed/config/table/nearest_key.h"
 #include "deepspeed/optim/schedules/chained_lr.h"
 #include "deepspeed/optim/schedules/lr_range_test.h"
-#include "deepspeed/optim/schedules/lr_scheduler_torch.h"
+#include "deepspeed/optim/schedules/lr_scheduler_adapter.h"
 #include "deepspeed/optim/schedules/one_cycle.h"
 #include "deepspeed/optim/schedules/warmup_lr.h"
 

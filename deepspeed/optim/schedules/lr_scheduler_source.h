@@ -10,7 +10,6 @@
 
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/optim/schedules/lr_scheduler_adapter.h"
-#include "deepspeed/optim/schedules/lr_scheduler_torch.h"
 #include "deepspeed/optim/slices/param_group.h"
 
 namespace deepspeed::optim {

@@ -4,8 +4,6 @@
 // optimizer must show in what the schedule reads (drives). step() writes the groups' rates into the torch
 // optimizer, in case the program has set one, then steps the schedule, then copies the rates back. The state
 // is the step counter and the last rates, which torch keeps protected: a derived class names them.
-#include "deepspeed/optim/schedules/lr_scheduler_torch.h"
-
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -14,6 +12,7 @@
 #include <torch/optim/schedulers/lr_scheduler.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/optim/schedules/lr_scheduler_adapter.h"
 
 namespace deepspeed::optim {
 namespace {

@@ -14,6 +14,7 @@
 #include "deepspeed/base/interval.h"
 #include "deepspeed/optim/slices/cut_parameters.h"
 #include "deepspeed/optim/slices/param_group.h"
+#include "deepspeed/optim/slices/slice_state.h"
 
 namespace deepspeed::optim {
 
@@ -48,12 +49,6 @@ struct FlatSlice {
   const CutParameters* cut = nullptr;  // the group's; null: every segment is a whole parameter
   std::optional<size_t> whole = {};
   int64_t begin_in_whole = 0;  // elements
-};
-
-/// The state of one slice: named flat tensors of its size, and the number of steps made.
-struct SliceState {
-  std::vector<std::pair<std::string, at::Tensor>> tensors;  // e.g. exp_avg, exp_avg_sq
-  int64_t step = 0;
 };
 
 class Optimizer {

@@ -5,6 +5,7 @@
 #include <c10/core/MemoryFormat.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/optim/slices/optimizer.h"
 
 namespace deepspeed::optim {
 namespace {

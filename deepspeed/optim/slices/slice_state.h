@@ -1,15 +1,23 @@
-// Reading a SliceState that comes from a checkpoint.
+// What an optimizer keeps of a slice, and how it is read where it comes from a checkpoint.
 #pragma once
 
+#include <cstdint>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/optim/slices/optimizer.h"
-
 namespace deepspeed::optim {
+
+struct FlatSlice;
+
+/// The state of one slice: named flat tensors of its size, and the number of steps made.
+struct SliceState {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;  // e.g. exp_avg, exp_avg_sq
+  int64_t step = 0;
+};
 
 /// Copies the named tensors, in the order of `names`, flat and of `dtype`. Throws UsageError, naming `where`
 /// and the tensor, unless the state holds exactly these, all of one size.

@@ -20,7 +20,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
-#include "deepspeed/config/zero/zero_gathers.h"
+#include "deepspeed/config/zero/sections.h"
 #include "deepspeed/device/streams/side_stream.h"
 #include "deepspeed/zero/access/gather_bucket.h"
 #include "deepspeed/zero/access/gather_unit.h"

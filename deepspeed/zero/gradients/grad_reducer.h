@@ -18,7 +18,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
-#include "deepspeed/config/zero/zero_gradients.h"
+#include "deepspeed/config/zero/sections.h"
 #include "deepspeed/zero/gradients/averaging.h"
 #include "deepspeed/zero/gradients/bucket.h"
 #include "deepspeed/zero/gradients/bucket_space.h"

@@ -6,13 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "deepspeed/zero/prefetch/access_mode.h"
 #include "deepspeed/zero/prefetch/use_trace.h"
 
 namespace deepspeed::zero {
-
-/// What an access window is for: passes of one kind use the parameters in one order, as a rule. kTraining is
-/// a forward and its backward in one window; kAny says nothing.
-enum class AccessMode { kAny, kTraining, kForward, kBackward, kEvaluation };
 
 /// Makes the same decisions on every rank, so that all ranks prefetch the same parameters. The caller holds a
 /// lock.

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
-#include "deepspeed/config/zero/zero_gathers.h"
+#include "deepspeed/config/zero/sections.h"
 #include "deepspeed/zero/layout/partition.h"
 
 namespace deepspeed::zero {

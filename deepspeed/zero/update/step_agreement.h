@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "deepspeed/comm/group/held_values.h"
 #include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/optim/slices/param_group.h"
 

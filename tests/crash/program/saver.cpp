@@ -25,6 +25,8 @@
 #include "deepspeed/checkpoint/file/crc32.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/initialize.h"
+#include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/zero/zero_optimizer.h"
 
 #include "tests/support/odd_net.h"
 
@@ -88,7 +90,7 @@ void train(const Arguments& arguments, int rank) {
   const comm::World world =
       comm::init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = std::chrono::seconds(30)});
   const auto net = std::make_shared<HeavyNet>(arguments.number("ballast", 2 << 20));
-  const auto engine = std::get<0>(initialize(net, {.config = config_of(arguments), .world = world}));
+  const auto engine = initialize(net, {.config = config_of(arguments), .world = world}).engine;
   say(message("rank ", rank, " ", ::getpid()));
   const std::string dir = arguments.text("dir");
   engine->load_checkpoint(dir);

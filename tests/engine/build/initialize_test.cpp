@@ -43,13 +43,13 @@ using torch::optim::SGDOptions;
 TEST(Initialize, MakesTheOptimizerByACallable) {
   const auto reference = std::make_shared<OddNet>(), model = std::make_shared<OddNet>();
   const auto sgd = std::make_shared<SGD>(reference->parameters(), SGDOptions(0.1));
-  const auto expected = std::get<0>(initialize(reference, {.config = kNoOptimizer, .optimizer = sgd}));
+  const auto expected = initialize(reference, {.config = kNoOptimizer, .optimizer = sgd}).engine;
   size_t num_params = 0;
   const auto make = [&](const std::vector<at::Tensor>& parameters) {
     num_params = parameters.size();
     return std::make_unique<SGD>(parameters, SGDOptions(0.1));
   };
-  const auto engine = std::get<0>(initialize(model, {.config = kNoOptimizer, .optimizer = make}));
+  const auto engine = initialize(model, {.config = kNoOptimizer, .optimizer = make}).engine;
   EXPECT_EQ(num_params, model->parameters().size() - 1) << "all but the frozen one";
   EXPECT_EQ(engine->get_lr(), std::vector<double>{0.1});
   for (int step = 0; step < 2; ++step) {
@@ -66,8 +66,8 @@ TEST(Initialize, GivesTheCallableTheModelParametersThatWereNamed) {
   const auto make = [](const std::vector<at::Tensor>& parameters) {
     return std::make_shared<SGD>(parameters, SGDOptions(0.1));
   };
-  const auto engine = std::get<0>(
-      initialize(model, {.config = kNoOptimizer, .optimizer = make, .model_parameters = {{{weight}}}}));
+  const auto engine =
+      initialize(model, {.config = kNoOptimizer, .optimizer = make, .model_parameters = {{{weight}}}}).engine;
   train_step(*engine);
   EXPECT_TRUE(model->named_parameters()["first.weight"].equal(other));
   refuses<UsageError>(
@@ -84,7 +84,7 @@ TEST(Initialize, TakesTheConfigFromItsArguments) {
   const std::string path = (folder.path() / "ds_config.json").string();
   std::ofstream(path) << R"({"train_batch_size": 6})";
   const auto batch_of = [](const InitializeOptions& options) {
-    return std::get<0>(initialize(std::make_shared<OddNet>(), options))->train_batch_size();
+    return initialize(std::make_shared<OddNet>(), options).engine->train_batch_size();
   };
   EXPECT_EQ(batch_of({.config = path}), 6);
   EXPECT_EQ(batch_of({.config = path.c_str()}), 6);
@@ -105,8 +105,8 @@ TEST(Initialize, SaysWhatItCannotDo) {
   refuses<NotSupportedError>({.config = json, .mpu = std::make_shared<int>(1)}, "mpu");
   refuses<UsageError>({.config = json, .mesh_param = {{2, 1}}}, "mesh_param: got (2, 1)");
   refuses<UsageError>({.config = json, .mesh_param = {{1}}}, "mesh_param: got (1)");
-  EXPECT_EQ(std::get<0>(initialize(std::make_shared<OddNet>(), {.config = json, .mesh_param = {{1, 1}}}))
-                ->dp_world_size(),
+  EXPECT_EQ(initialize(std::make_shared<OddNet>(), {.config = json, .mesh_param = {{1, 1}}})
+                .engine->dp_world_size(),
             1);
   EXPECT_THAT([&] { initialize(std::shared_ptr<OddNet>(), {.config = json}); },
               ThrowsMessage<UsageError>(HasSubstr("the model is null")));
@@ -118,7 +118,7 @@ TEST(Initialize, JoinsTheJobAsItIsTold) {
   run_ranks(2, [](comm::World&) {
     const Json json = {{"train_batch_size", 8}};
     const auto size_of = [&](const InitializeOptions& options) {
-      return std::get<0>(initialize(std::make_shared<OddNet>(), options))->dp_world_size();
+      return initialize(std::make_shared<OddNet>(), options).engine->dp_world_size();
     };
     EXPECT_EQ(size_of({.config = json, .dist_init_required = false}), 2);
     EXPECT_EQ(size_of({.config = json, .dist_init_required = true}), 2);

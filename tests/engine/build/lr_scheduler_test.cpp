@@ -46,8 +46,9 @@ std::vector<double> rates_of_steps(auto& engine, int steps) {
 TEST(EngineLrScheduler, AUsersObjectIsSteppedWithTheUpdatesAndResumed) {
   const TemporaryFolder folder;
   const auto make = [] {
-    return std::get<0>(initialize(std::make_shared<OddNet>(),
-                                  {.config = basic(), .lr_scheduler = std::make_shared<Halving>()}));
+    return initialize(std::make_shared<OddNet>(),
+                      {.config = basic(), .lr_scheduler = std::make_shared<Halving>()})
+        .engine;
   };
   const auto engine = make();
   EXPECT_EQ(rates_of_steps(*engine, 3), (std::vector<double>{0.1, 0.05, 0.025}));
@@ -100,10 +101,11 @@ TEST(EngineLrScheduler, TorchsScheduleOverTheConfigsOptimizerResumesExactlyOnTwo
         const optim::LrSchedulerSource schedule = [](torch::optim::Optimizer& optimizer) {
           return std::make_shared<torch::optim::StepLR>(optimizer, 2, 0.5);
         };
-        return std::get<0>(initialize(std::make_shared<OddNet>(),
-                                      {.config = basic({{"zero_optimization", {{"stage", stage}}}}),
-                                       .lr_scheduler = schedule,
-                                       .world = world}));
+        return initialize(std::make_shared<OddNet>(),
+                          {.config = basic({{"zero_optimization", {{"stage", stage}}}}),
+                           .lr_scheduler = schedule,
+                           .world = world})
+            .engine;
       };
       const auto engine = make();
       EXPECT_EQ(rates_of_steps(*engine, 3), (std::vector<double>{0.01, 0.01, 0.01}));
@@ -155,9 +157,9 @@ TEST(EngineLrScheduler, WhatWasSetByHandIsResumedExactly) {
         Json config = basic({{"zero_optimization", {{"stage", stage}}}, {"log_level", "error"}});
         if (!schedule.config.is_null()) config["scheduler"] = schedule.config;
         const auto make = [&] {
-          return std::get<0>(
-              initialize(std::make_shared<OddNet>(),
-                         {.config = config, .lr_scheduler = schedule.source(), .world = world}));
+          return initialize(std::make_shared<OddNet>(),
+                            {.config = config, .lr_scheduler = schedule.source(), .world = world})
+              .engine;
         };
         const auto engine = make();
         for (int i = 0; i < 3; ++i) train_step(*engine, i);
@@ -194,8 +196,9 @@ TEST(EngineLrScheduler, SetLrRefusesWhatIsNoRate) {
 }
 
 TEST(EngineLrScheduler, AStepByNumberThatItDoesNotTakeUpdatesNothing) {
-  const auto engine = std::get<0>(initialize(
-      std::make_shared<OddNet>(), {.config = basic(), .lr_scheduler = std::make_shared<Halving>()}));
+  const auto engine =
+      initialize(std::make_shared<OddNet>(), {.config = basic(), .lr_scheduler = std::make_shared<Halving>()})
+          .engine;
   const auto [inputs, targets] = testing::odd_batch(0, 4);
   engine->backward(engine->forward(inputs, targets));
   const at::Tensor before = engine->optimizer()->master(0).clone();

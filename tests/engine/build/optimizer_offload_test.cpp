@@ -33,7 +33,7 @@ auto engine_with(const Json& patch, const MakeOptimizer& make) {
   Json config = offloaded(patch);
   config.erase("optimizer");
   const auto net = std::make_shared<testing::OddNet>();
-  return std::get<0>(initialize(net, {.config = config, .optimizer = make(*net)}));
+  return initialize(net, {.config = config, .optimizer = make(*net)}).engine;
 }
 
 std::shared_ptr<torch::optim::Optimizer> torch_adamw(const testing::OddNet& net) {

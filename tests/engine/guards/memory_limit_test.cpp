@@ -91,7 +91,7 @@ void train_large_model(comm::World& world, const Json& config) {
   world.group().barrier();  // its threads have their stacks
   limit_memory(kLimit);
   const auto model = built_large_model(world, config);
-  const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+  const auto engine = initialize(model, {.config = config, .world = world}).engine;
   double first = 0.0, last = 0.0;
   for (int step = 0; step < 3; ++step) {
     const at::Tensor loss = engine->forward(at::ones({2, LargeMlp::kWidth}));
@@ -152,7 +152,7 @@ TEST_F(MemoryLimit, OfLessThanTheParametersEndsTheFirstStepOfFourRanksWithAdamIn
               limit_memory(kLimit);
               const Json config = limited_config(kLimitedAdam);
               const auto model = built_large_model(world, config);
-              const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+              const auto engine = initialize(model, {.config = config, .world = world}).engine;
               engine->backward(engine->forward(at::ones({2, LargeMlp::kWidth})));
               EXPECT_ANY_THROW(engine->step());
             },
@@ -173,7 +173,7 @@ TEST_F(MemoryLimit, OfHalfTheParametersLetsOneRankBuildAndEvaluateThemFromADisk)
         return;
       }
       const auto model = built_large_model(world, config);
-      const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+      const auto engine = initialize(model, {.config = config, .world = world}).engine;
       engine->eval();
       const c10::NoGradGuard no_grad;
       const double loss = engine->forward(at::ones({2, LargeMlp::kWidth})).item<double>();
@@ -192,7 +192,7 @@ TEST_F(MemoryLimit, OfLessThanTheParametersLeavesThemPartitionedWhereDestroyWoul
     world.group().barrier();
     limit_memory(kLimit);
     const auto model = built_large_model(world, config);
-    const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+    const auto engine = initialize(model, {.config = config, .world = world}).engine;
     const c10::NoGradGuard no_grad;
     const double loss = engine->forward(at::ones({2, LargeMlp::kWidth})).item<double>();
     EXPECT_THAT(error_of<UsageError>([&] { engine->destroy(); }),

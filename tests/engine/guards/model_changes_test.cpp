@@ -33,7 +33,7 @@ class ModelChanges : public ::testing::TestWithParam<int> {
  protected:
   void start(const std::shared_ptr<Net>& model) {
     const Json config = basic({{"log_level", "warning"}, {"zero_optimization", {{"stage", GetParam()}}}});
-    engine_ = std::get<0>(initialize(model, {.config = config}));
+    engine_ = initialize(model, {.config = config}).engine;
   }
 
   /// The log of a step.

@@ -211,7 +211,7 @@ TEST(RankAgreement, OfOptimizersAndSchedulesOfTheProgramIsRequired) {
                                                    optim::Warmup{10, optim::Warmup::Shape::kLinear});
         };
         options.lr_scheduler = warmup;
-        const auto engine = std::get<0>(initialize(std::make_shared<OddNet>(), options));
+        const auto engine = initialize(std::make_shared<OddNet>(), options).engine;
         for (int step = 0; step < 3; ++step) train_step(*engine, rank);
       },
       "lr of parameter group 0 is ");

@@ -23,7 +23,7 @@ TEST(SecondInitialize, NamesTheOtherEngineAndLeavesItAsItIs) {
     for (const int second : {0, 2, 3}) {
       SCOPED_TRACE(message(first, " and ", second));
       const auto model = std::make_shared<OddNet>();
-      const auto engine = std::get<0>(initialize(model, {.config = at_stage(first)}));
+      const auto engine = initialize(model, {.config = at_stage(first)}).engine;
       train_step(*engine);
       const std::string error =
           error_of<UsageError>([&] { initialize(model, {.config = at_stage(second)}); });
@@ -38,9 +38,9 @@ TEST(SecondInitialize, NamesTheOtherEngineAndLeavesItAsItIs) {
 TEST(SecondInitialize, OfAnEngineThatIsDestroyedTrains) {
   for (const int stage : {0, 1, 2}) {
     const auto model = std::make_shared<OddNet>();
-    const auto engine = std::get<0>(initialize(model, {.config = at_stage(stage)}));
+    const auto engine = initialize(model, {.config = at_stage(stage)}).engine;
     engine->destroy();
-    train_step(*std::get<0>(initialize(model, {.config = at_stage(stage)})));
+    train_step(*initialize(model, {.config = at_stage(stage)}).engine);
   }
 }
 
@@ -48,7 +48,7 @@ TEST(SecondInitialize, OfOtherParametersTrainsBeside) {
   const auto model = std::make_shared<OddNet>();
   auto params = model->named_parameters();
   const auto engine_of = [&](const char* name) {
-    return std::get<0>(initialize(model, {.config = at_stage(1), .model_parameters = {{{params[name]}}}}));
+    return initialize(model, {.config = at_stage(1), .model_parameters = {{{params[name]}}}}).engine;
   };
   const auto one = engine_of("first.weight"), other = engine_of("last.weight");
   const auto [inputs, targets] = odd_batch(0, 4);

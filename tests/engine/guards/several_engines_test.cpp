@@ -112,8 +112,9 @@ TEST_P(SeveralEngines, AreInitializedByThreadsThatNameThem) {
       [&](comm::World& world) {
         const auto run = [&](const std::string& name, int64_t first, bool is_late) {
           if (is_late) std::this_thread::sleep_for(300ms);
-          const auto engine = std::get<0>(initialize(
-              std::make_shared<testing::OddNet>(), {.config = config, .world = world, .engine_name = name}));
+          const auto engine = initialize(std::make_shared<testing::OddNet>(),
+                                         {.config = config, .world = world, .engine_name = name})
+                                  .engine;
           EXPECT_EQ(engine->data_parallel_group().name(), "engine '" + name + "'");
           train(*engine, first);
         };

@@ -84,7 +84,7 @@ bool travels_in_bf16(const std::shared_ptr<OddNet>& model, const Json& autocast,
                  {"gradient_clipping", 0.0},
                  {"optimizer", {{"type", "SGD"}, {"params", {{"lr", 0.0}}}}}};
   if (!autocast.is_null()) config["torch_autocast"] = autocast;
-  const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+  const auto engine = initialize(model, {.config = config, .world = world}).engine;
   const auto [inputs, targets] = odd_batch(4 * world.rank(), 4);
   engine->backward(engine->forward(inputs, targets));
   const at::Tensor gradient = safe_get_full_grad(*engine, model->named_parameters()["first.weight"]);

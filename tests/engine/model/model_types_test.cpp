@@ -59,7 +59,7 @@ TEST(ModelTypes, HoldersTrainWithTheirArgumentsInBraces) {
     auto [layer, layer_optimizer, none, no_schedule] = initialize(linear, {.config = config});
     expect_that_it_trains(*layer);
     torch::nn::Sequential layers(torch::nn::Linear(7, 3), torch::nn::Linear(3, 5));
-    expect_that_it_trains(*std::get<0>(initialize(layers, {.config = config})));
+    expect_that_it_trains(*initialize(layers, {.config = config}).engine);
   }
 }
 
@@ -70,7 +70,7 @@ TEST(ModelTypes, HoldersTakeTrainingDataAndACollateFunction) {
   const auto count = [](const std::vector<std::pair<at::Tensor, at::Tensor>>& samples) {
     return samples.size();
   };
-  const auto counts = std::get<2>(initialize(TwoLayers(), OddSamples{}, {.config = basic()}, count));
+  const auto counts = initialize(TwoLayers(), OddSamples{}, {.config = basic()}, count).training_dataloader;
   for (const size_t size : *counts) EXPECT_EQ(size, 4U);
 }
 
@@ -91,7 +91,7 @@ TEST(ModelTypes, AnAnyModuleTrainsAsItsClassDoes) {
 TEST(ModelTypes, APointerToTheBaseClassHasAllButForward) {
   const auto model = std::make_shared<TwoLayersImpl>();
   const std::shared_ptr<torch::nn::Module> base = model;
-  const auto engine = std::get<0>(initialize(base, {.config = basic()}));
+  const auto engine = initialize(base, {.config = basic()}).engine;
   const auto [inputs, targets] = odd_batch(0, 4);
   const at::Tensor before = model->in->weight.detach().clone();
   engine->backward(at::mse_loss(model->forward(inputs), targets));
@@ -110,8 +110,9 @@ struct Keeper : TwoLayersImpl {
 
 TEST(ModelTypes, AForwardMayReturnNothing) {
   for (const int stage : {0, 3}) {
-    const auto engine = std::get<0>(initialize(
-        std::make_shared<Keeper>(), {.config = basic({{"zero_optimization", {{"stage", stage}}}})}));
+    const auto engine =
+        initialize(std::make_shared<Keeper>(), {.config = basic({{"zero_optimization", {{"stage", stage}}}})})
+            .engine;
     const auto [inputs, targets] = odd_batch(0, 4);
     engine->forward(inputs);
     engine->backward(at::mse_loss(engine->module().kept, targets));
@@ -134,7 +135,7 @@ TEST(ModelTypes, EveryMemberOfAnOutputCarriesTheLossScale) {
   const Json config = basic({{"fp16", {{"enabled", true}, {"initial_scale_power", 8}}}});
   const auto norm_of = [&](bool direct) {
     at::manual_seed(3);
-    const auto engine = std::get<0>(initialize(std::make_shared<Reporting>(), {.config = config}));
+    const auto engine = initialize(std::make_shared<Reporting>(), {.config = config}).engine;
     const auto [inputs, targets] = odd_batch(0, 4);
     const at::Tensor loss = engine->forward(inputs.to(at::kHalf), targets.to(at::kHalf)).loss;
     direct ? loss.backward() : static_cast<void>(engine->backward(loss));
@@ -153,8 +154,7 @@ TEST(ModelTypes, BatchNormInHalfNamesTheKeyThatItWants) {
   };
   const at::Tensor inputs = odd_batch(0, 4).first.to(at::kBFloat16);
   const auto run = [&](Json config) {
-    const auto engine =
-        std::get<0>(initialize(std::make_shared<Normed>(), {.config = basic(std::move(config))}));
+    const auto engine = initialize(std::make_shared<Normed>(), {.config = basic(std::move(config))}).engine;
     return engine->forward(inputs).sizes().vec();
   };
   EXPECT_THAT(error_of<UsageError>([&] {

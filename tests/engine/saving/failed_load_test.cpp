@@ -51,9 +51,11 @@ LargeEngine large_engine(const comm::World& world, const Json& config, int num_g
       if (param.requires_grad()) groups[next++ % groups.size()].params.push_back(param);
     }
   }
-  return std::get<0>(initialize(
-      model,
-      {.config = config, .model_parameters = groups, .lr_scheduler = std::move(schedule), .world = world}));
+  return initialize(model, {.config = config,
+                            .model_parameters = groups,
+                            .lr_scheduler = std::move(schedule),
+                            .world = world})
+      .engine;
 }
 
 Json config_of(int stage, const char* optimizer = "AdamW", Json patch = Json::object()) {

@@ -94,7 +94,7 @@ TEST(LoadWeights, TrainOnFromThere) {
       for (const int stage : {0, 1, 2, 3}) {
         const auto model = small_net();
         if (!on_engine) load_weights(model, kGoldenFolder / "weights/safetensors_shards");
-        auto engine = std::get<0>(initialize(model, {.config = small_config(stage, "fp32"), .world = world}));
+        auto engine = initialize(model, {.config = small_config(stage, "fp32"), .world = world}).engine;
         if (on_engine) load_weights(*engine, kGoldenFolder / "weights/safetensors_shards");
         std::vector<double> losses;
         for (int64_t step = 0; step < 3; ++step) {
@@ -116,8 +116,7 @@ TEST(LoadWeights, TrainOnFromThere) {
 TEST(LoadWeights, TheFp32WeightsOfAnEngineFollow) {
   testing::run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1, 2, 3}) {
-      auto engine =
-          std::get<0>(initialize(small_net(), {.config = small_config(stage, "bf16"), .world = world}));
+      auto engine = initialize(small_net(), {.config = small_config(stage, "bf16"), .world = world}).engine;
       load_weights(*engine, kGoldenFolder / "weights/bin");
       const zero::GatheredParameters gathered(engine->module().parameters());
       expect_formula_weights(engine->module());
@@ -132,7 +131,7 @@ TEST(LoadWeights, TheFp32WeightsOfAnEngineFollow) {
 
 TEST(LoadWeights, AFailureOnOneRankIsAnErrorOnAllAndChangesNothing) {
   testing::run_ranks(2, [](comm::World& world) {
-    auto engine = std::get<0>(initialize(small_net(), {.config = small_config(1, "fp32"), .world = world}));
+    auto engine = initialize(small_net(), {.config = small_config(1, "fp32"), .world = world}).engine;
     const fs::path path = kGoldenFolder / (world.rank() == 1 ? "weights/absent.bin" : "weights/bin");
     EXPECT_THAT(error_of<Error>([&] { load_weights(*engine, path); }), HasSubstr("absent.bin"));
     EXPECT_EQ(engine->module().named_parameters()["gain"].item<float>(), 0.0F);

@@ -197,7 +197,7 @@ TEST(SharedMemory, OfOtherElementsIsNoneOfAParameter) {
     model->register_parameter("same", at::ones({1}).expand({8}));
     model->register_buffer("first", at::ones({2, 3}));
     model->register_buffer("twin", model->named_buffers()["first"].view({-1}));  // of a buffer
-    const auto engine = std::get<0>(initialize(model, {.config = of_stage(stage)}));
+    const auto engine = initialize(model, {.config = of_stage(stage)}).engine;
     engine->backward(engine->forward(at::ones({2, 4})));
     engine->step();
   }

@@ -48,8 +48,8 @@ std::shared_ptr<DeepSpeedEngine<SmallNet>> make_golden_engine(const Json& expect
   auto model = std::make_shared<SmallNet>(expected.at("vocabulary").get<int64_t>(),
                                           expected.at("width").get<int64_t>(), variant);
   const auto groups = small_net_groups(*model, variant);
-  return std::get<0>(
-      initialize(model, {.config = expected.at("ds_config"), .model_parameters = groups, .world = world}));
+  return initialize(model, {.config = expected.at("ds_config"), .model_parameters = groups, .world = world})
+      .engine;
 }
 
 class DeepSpeedCheckpoint : public ::testing::TestWithParam<const char*> {};
@@ -252,7 +252,7 @@ TEST_P(DeepSpeedUniversal, IsResumedElsewhereWithTheSameLosses) {
   run_ranks(GetParam().ranks, [&](comm::World& world) {
     auto model = std::make_shared<SmallNet>(expected.at("vocabulary").get<int64_t>(),
                                             expected.at("width").get<int64_t>());
-    const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+    const auto engine = initialize(model, {.config = config, .world = world}).engine;
     const LoadResult loaded = engine->load_checkpoint(folder);
     EXPECT_EQ(loaded.client_state.at("epoch").as_int(), 2);
     const FormulaData data{world.size(), micro_batch, expected.at("context").get<int64_t>(),

@@ -99,7 +99,7 @@ void expect_same_updates(const at::Tensor& masters, const Json& expected, double
 
 void train_and_compare(const Json& config, const Json& expected, const Bounds& bounds,
                        const comm::World& world) {
-  const auto engine = std::get<0>(initialize(make_model(), {.config = config, .world = world}));
+  const auto engine = initialize(make_model(), {.config = config, .world = world}).engine;
   const int64_t accumulation = config.at("gradient_accumulation_steps");
   const FormulaData data{world.size(), config.at("train_micro_batch_size_per_gpu"),
                          golden().at("model").at("context"), golden().at("model").at("vocabulary")};

@@ -28,8 +28,7 @@ Json moving_config(int stage, const std::string& precision, bool round_robin) {
 std::vector<double> train_part(const Json& config, int world_size, int64_t steps, const std::string& load,
                                const std::string& save) {
   const auto texts = run_ranks_collect(world_size, [&](comm::World& world) {
-    const auto engine =
-        std::get<0>(initialize(std::make_shared<OddNet>(), {.config = config, .world = world}));
+    const auto engine = initialize(std::make_shared<OddNet>(), {.config = config, .world = world}).engine;
     if (!load.empty()) engine->load_checkpoint(load);
     const auto type = engine->module().parameters().front().scalar_type();
     const int64_t micro = kGlobalBatch / world.size();

@@ -175,7 +175,7 @@ TEST(OffloadCheckpoint, OfStatesOnADiskTakesNoMemoryOfTheirSize) {
         config["zero_optimization"]["offload_param"] = {
             {"device", stage == 3 ? "nvme" : "none"}, {"nvme_path", swap.string()}, {"max_in_cpu", 0}};
         const auto engine =
-            std::get<0>(initialize(std::make_shared<TwoMatrices>(), {.config = config, .world = world}));
+            initialize(std::make_shared<TwoMatrices>(), {.config = config, .world = world}).engine;
         const auto type = precision == std::string("fp32") ? at::kFloat : at::kBFloat16;
         const auto step = [&] {
           const at::Tensor loss = engine->forward(at::ones({1, 512}).to(type));

@@ -78,7 +78,7 @@ at::Tensor engine_loss(DeepSpeedEngine<TinyGPT>& engine, int64_t batch) {
 }
 
 auto tiny_engine(comm::World& world, const Json& config, uint64_t seed) {
-  auto engine = std::get<0>(initialize(some_gpt(seed), {.config = config, .world = world}));
+  auto engine = initialize(some_gpt(seed), {.config = config, .world = world}).engine;
   engine->eval();
   return engine;
 }
@@ -155,7 +155,7 @@ TEST_P(ParamOffload, LoadsCheckpointsOfATraining) {
       const Json training = {{"train_micro_batch_size_per_gpu", 2},
                              {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}},
                              {"zero_optimization", {{"stage", stage}}}};
-      const auto trained = std::get<0>(initialize(some_gpt(3), {.config = training, .world = world}));
+      const auto trained = initialize(some_gpt(3), {.config = training, .world = world}).engine;
       trained->backward(trained->forward(at::arange(8).view({1, 8}), at::arange(1, 9).view({1, 8})));
       trained->step();
       const std::string saved = folder_ / std::to_string(stage);
@@ -223,8 +223,9 @@ TEST(ParamsOnDisk, LeaveTheBuffersAndWhatIsInUseInMemory) {
     const TemporaryFolder folder;
     run_ranks(ranks, [&](comm::World& world) {
       const AllocationCounter counter;
-      const auto engine = std::get<0>(
-          initialize(std::make_shared<Deep>(), {.config = deep_config(folder.string()), .world = world}));
+      const auto engine =
+          initialize(std::make_shared<Deep>(), {.config = deep_config(folder.string()), .world = world})
+              .engine;
       engine->eval();
       const int64_t pages = 2 * 4096;  // to align the buffers
       const int64_t buffers = 2 * Deep::kLayerBytes / world.size() + pages;
@@ -262,8 +263,7 @@ TEST(ParamsOnDisk, EvaluateAModelThatIsLargerThanTheMemory) {
       const at::Tensor x = at::ones({1, Deep::kWidth});
       const at::NoGradGuard no_grad;
       const at::Tensor expected = model->forward(x);
-      const auto engine =
-          std::get<0>(initialize(model, {.config = deep_config(folder.string()), .world = world}));
+      const auto engine = initialize(model, {.config = deep_config(folder.string()), .world = world}).engine;
       engine->eval();
       engine->forward(x);  // the first pass starts threads, and makes what a process makes once
       // From here on there is room for half of the model.

@@ -61,7 +61,7 @@ Gpt make_gpt(comm::World& world, const Json& config, uint64_t seed = 3) {
   torch::manual_seed(seed);
   auto model = std::make_shared<TinyGPT>(
       TinyGPTConfig{.vocabulary = 128, .context = 8, .width = 64, .layers = 2, .heads = 4});
-  return std::get<0>(initialize(std::move(model), {.config = config, .world = world}));
+  return initialize(std::move(model), {.config = config, .world = world}).engine;
 }
 
 /// Losses of micro steps first to first + count - 1.

@@ -165,7 +165,7 @@ class TwoLayers : public torch::nn::Module {
 };
 
 auto make_two_layers(const Json& config, const comm::World& world) {
-  return std::get<0>(initialize(std::make_shared<TwoLayers>(), {.config = config, .world = world}));
+  return initialize(std::make_shared<TwoLayers>(), {.config = config, .world = world}).engine;
 }
 
 at::Tensor rows_of(const comm::World& world, int step, at::ScalarType dtype) {

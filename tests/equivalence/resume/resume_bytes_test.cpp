@@ -39,7 +39,7 @@ auto make_wide_engine(const comm::World& world) {
   const Json config = {{"train_micro_batch_size_per_gpu", 1},
                        {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 0.001}}}}},
                        {"zero_optimization", {{"stage", 2}}}};
-  return std::get<0>(initialize(std::make_shared<WideNet>(), {.config = config, .world = world}));
+  return initialize(std::make_shared<WideNet>(), {.config = config, .world = world}).engine;
 }
 
 // Bytes that this process has read from files.

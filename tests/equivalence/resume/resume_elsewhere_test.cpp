@@ -66,8 +66,8 @@ class DamagedCheckpoint : public ::testing::Test {
   /// What both ranks complain of.
   std::string complaint() {
     const auto texts = run_ranks_collect(2, [&](comm::World& world) {
-      const auto engine = std::get<0>(
-          initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}));
+      const auto engine =
+          initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}).engine;
       return error_of<CheckpointError>([&] { engine->load_checkpoint(path_); });
     });
     EXPECT_NE(texts[0], "no error");
@@ -96,8 +96,8 @@ TEST_F(DamagedCheckpoint, WithoutLatestLoadsNothingAndNamesTheNewestWholeTag) {
   fs::remove(checkpoint::latest_path(path_));
   const auto warning = [&] {
     return run_ranks_collect(1, [&](comm::World& world) {
-      const auto engine = std::get<0>(
-          initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}));
+      const auto engine =
+          initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}).engine;
       ::testing::internal::CaptureStderr();
       const LoadResult loaded = engine->load_checkpoint(path_);
       EXPECT_TRUE(loaded.path.empty());
@@ -136,8 +136,8 @@ TEST_F(DamagedCheckpoint, NoticesEveryFlippedBitThatARankReads) {
 TEST_F(DamagedCheckpoint, LeavesTheEngineAsItWas) {
   flip_bit(checkpoint::model_states_path(path_, "global_step2"), 3000);
   run_ranks(2, [&](comm::World& world) {
-    const auto engine = std::get<0>(
-        initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}));
+    const auto engine =
+        initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}).engine;
     const at::Tensor before = engine->module().parameters().front().detach().clone();
     EXPECT_ERROR(CheckpointError, engine->load_checkpoint(path_),
                  "global_step2/mp_rank_00_model_states.pt\" is altered",
@@ -152,8 +152,8 @@ TEST_F(DamagedCheckpoint, LeavesTheEngineAsItWas) {
 TEST(SavedTag, TakesThePlaceOfAnOlderOneOfItsNameWhole) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
-    const auto engine = std::get<0>(
-        initialize(std::make_shared<OddNet>(), {.config = moving_config(1, "fp32"), .world = world}));
+    const auto engine =
+        initialize(std::make_shared<OddNet>(), {.config = moving_config(1, "fp32"), .world = world}).engine;
     for (const char* note : {"first", "second"}) {
       engine->save_checkpoint(folder.path().string(), {.tag = "best", .client_state = {{"note", note}}});
       const LoadResult loaded = engine->load_checkpoint(folder.path().string());
@@ -168,8 +168,7 @@ TEST(SavedTag, TakesThePlaceOfAnOlderOneOfItsNameWhole) {
 
 TEST(SavedTag, HoldsTheProgramsTensorsOfAnySize) {
   const TemporaryFolder folder;
-  const auto engine =
-      std::get<0>(initialize(std::make_shared<OddNet>(), {.config = moving_config(1, "fp32")}));
+  const auto engine = initialize(std::make_shared<OddNet>(), {.config = moving_config(1, "fp32")}).engine;
   const at::Tensor large = at::arange(100'000, at::kFloat);
   checkpoint::Dict inner{{"large", large}, {"list", checkpoint::List{large.narrow(0, 0, 50'000), 3}}};
   engine->save_checkpoint(folder.path().string(), {.client_state = {{"inner", inner}}});

@@ -45,8 +45,9 @@ Json resume_config(int stage, const std::string& precision) {
 struct Session {
   explicit Session(comm::World& world, const Json& config) {
     auto model = std::make_shared<OddNet>(/*dropout=*/0.3);
-    std::tie(engine, std::ignore, loader, std::ignore) =
-        initialize(model, OddSamples{}, {.config = config, .world = world});
+    const auto made = initialize(model, OddSamples{}, {.config = config, .world = world});
+    engine = made.engine;
+    loader = made.training_dataloader;
     batches.emplace(loader);
   }
 

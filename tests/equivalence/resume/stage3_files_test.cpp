@@ -38,7 +38,7 @@ Json files_config(const std::string& precision, Json zero = Json::object()) {
 }
 
 auto trained_engine(comm::World& world, const Json& config) {
-  auto engine = std::get<0>(initialize(std::make_shared<OddNet>(), {.config = config, .world = world}));
+  auto engine = initialize(std::make_shared<OddNet>(), {.config = config, .world = world}).engine;
   const auto type = engine->module().parameters().front().scalar_type();
   for (int64_t step = 0; step < 2; ++step) {
     const auto [inputs, targets] = odd_batch(8 * step + 4 * world.rank(), 4);
@@ -136,8 +136,7 @@ TEST(Stage3Checkpoint, WithoutOptimizerStatesIsReadOneTensorAtATime) {
       const auto make = [&](int stage) {
         auto model = std::make_shared<TinyGPT>(
             TinyGPTConfig{.vocabulary = 64, .context = 8, .width = 128, .layers = 10, .heads = 4});
-        return std::get<0>(
-            initialize(model, {.config = files_config("fp32", {{"stage", stage}}), .world = world}));
+        return initialize(model, {.config = files_config("fp32", {{"stage", stage}}), .world = world}).engine;
       };
       make(is_sharded ? 3 : 2)->save_checkpoint(folder.path());
       const auto engine = make(3);

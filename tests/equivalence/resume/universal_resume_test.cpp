@@ -65,7 +65,7 @@ class UniversalFolder : public ::testing::Test {
     checkpoint::convert_to_universal(folder_ / "global_step3", tag_);
   }
   static auto engine_of(const Json& config) {
-    return std::get<0>(initialize(std::make_shared<OddNet>(), {.config = config}));
+    return initialize(std::make_shared<OddNet>(), {.config = config}).engine;
   }
   std::string complaint() {
     const auto engine = engine_of(universal_config(2, "fp32"));

@@ -109,7 +109,7 @@ Json with_optimizer_of(const char* type, Json config) {
 
 std::shared_ptr<DeepSpeedEngine<MixedNet>> engine_of(const Json& config, const comm::World& world,
                                                      at::ScalarType middle = at::kFloat) {
-  return std::get<0>(initialize(std::make_shared<MixedNet>(middle), {.config = config, .world = world}));
+  return initialize(std::make_shared<MixedNet>(middle), {.config = config, .world = world}).engine;
 }
 
 /// The weights after four steps of two ranks.
@@ -185,8 +185,7 @@ TEST(Doubles, OfATorchOptimizerTrainBesideFloats) {
           std::make_shared<torch::optim::AdamW>(model->parameters(), torch::optim::AdamWOptions(0.01));
       Json config =
           sliced_at_stage(stage, {{"train_micro_batch_size_per_gpu", 4}, {"gradient_clipping", 0.0}});
-      const auto engine =
-          std::get<0>(initialize(model, {.config = config, .optimizer = adamw, .world = world}));
+      const auto engine = initialize(model, {.config = config, .optimizer = adamw, .world = world}).engine;
       train_steps(*engine, 0, 3);
       if (reference.empty()) reference = weights_of(*model);
       EXPECT_EQ(weights_of(*model), reference) << stage;
@@ -291,7 +290,7 @@ TEST(ComplexParameters, ThatAreFrozenAndBuffersAreRankZeros) {
     for (const int stage : {0, 2, 3}) {
       const auto model = std::make_shared<Rotating>(1.0 + world.rank());
       const Json config = with_optimizer_of("AdamW", sliced_at_stage(stage));
-      const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+      const auto engine = initialize(model, {.config = config, .world = world}).engine;
       EXPECT_EQ(at::real(model->frozen).sum().item<double>(), 3.0);
       EXPECT_EQ(at::real(model->buffer).sum().item<double>(), 2.0);
     }

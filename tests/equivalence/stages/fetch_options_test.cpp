@@ -57,7 +57,7 @@ CallNotes calls_of_forwards(const comm::World& world, const Json& options) {
   config["zero_optimization"].update(options);
   const auto model = std::make_shared<TinyGPT>(
       TinyGPTConfig{.vocabulary = 48, .context = 11, .width = 14, .layers = 2, .heads = 2});
-  const auto engine = std::get<0>(initialize(model, {.config = config, .world = counted}));
+  const auto engine = initialize(model, {.config = config, .world = counted}).engine;
   engine->eval();
   notes->clear();
   const FormulaData data{world.size(), 2, 11, 48};

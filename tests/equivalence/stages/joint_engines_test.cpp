@@ -87,9 +87,9 @@ void train_both_ways(const comm::World& world, const Json& config, const std::st
                      Way way = Way::kDirect, int bad_micro = -1) {
   const auto both = std::make_shared<BothTowers>(), parts = std::make_shared<BothTowers>();
   const auto initial = both->left->in->weight.detach().clone();
-  const auto one = std::get<0>(initialize(both, {.config = config, .world = world}));
-  const auto left = std::get<0>(initialize(parts->left, {.config = config, .world = world}));
-  const auto right = std::get<0>(initialize(parts->right, {.config = config, .world = world}));
+  const auto one = initialize(both, {.config = config, .world = world}).engine;
+  const auto left = initialize(parts->left, {.config = config, .world = world}).engine;
+  const auto right = initialize(parts->right, {.config = config, .world = world}).engine;
   for (int micro = 0; micro < 8; ++micro) {
     auto [inputs, targets] = odd_batch(4 * (2 * micro + world.rank()), 4);
     inputs = inputs.to(both->left->in->weight.scalar_type());
@@ -143,8 +143,8 @@ struct Towers {
   std::shared_ptr<TowerEngine> left, right;
 
   Towers(const Json& config, const comm::World& world)
-      : left(std::get<0>(initialize(models->left, {.config = config, .world = world}))),
-        right(std::get<0>(initialize(models->right, {.config = config, .world = world}))) {}
+      : left(initialize(models->left, {.config = config, .world = world}).engine),
+        right(initialize(models->right, {.config = config, .world = world}).engine) {}
 
   at::Tensor loss(int micro, const comm::World& world) {
     const auto [inputs, targets] = odd_batch(4 * (2 * micro + world.rank()), 4);
@@ -207,8 +207,8 @@ TEST(JointEngines, TakeASumOfScaledLosses) {
     std::vector<at::Tensor> weights;
     for (const bool together : {false, true}) {
       const auto models = std::make_shared<BothTowers>();
-      const auto left = std::get<0>(initialize(models->left, {.config = config, .world = world}));
-      const auto right = std::get<0>(initialize(models->right, {.config = other, .world = world}));
+      const auto left = initialize(models->left, {.config = config, .world = world}).engine;
+      const auto right = initialize(models->right, {.config = other, .world = world}).engine;
       const auto [inputs, targets] = odd_batch(4 * world.rank(), 4);
       const at::Tensor half = inputs.to(at::kHalf);
       const at::Tensor first = at::mse_loss(left->forward(half).to(at::kFloat), targets);

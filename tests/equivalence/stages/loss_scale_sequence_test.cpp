@@ -76,7 +76,7 @@ Json scaled_config(const Case& c) {
 std::vector<double> rates(Json config, const comm::World& world) {
   config.erase("fp16");
   config["zero_optimization"]["stage"] = 0;
-  const auto engine = std::get<0>(initialize(std::make_shared<OddNet>(), {.config = config, .world = world}));
+  const auto engine = initialize(std::make_shared<OddNet>(), {.config = config, .world = world}).engine;
   std::vector<double> result = engine->get_lr();
   for (int step = 0; step < kSteps; ++step) {
     const auto [inputs, targets] = odd_batch(0, 2);
@@ -90,7 +90,7 @@ std::vector<double> rates(Json config, const comm::World& world) {
 /// The number of overflows.
 int follow(const Case& c, const comm::World& world, const std::vector<double>& expected_rates) {
   const auto engine =
-      std::get<0>(initialize(std::make_shared<OddNet>(), {.config = scaled_config(c), .world = world}));
+      initialize(std::make_shared<OddNet>(), {.config = scaled_config(c), .world = world}).engine;
   ReferenceScaler reference{512, c.window, c.hysteresis, c.consecutive};
   size_t updates = 0;
   for (int step = 0; step < kSteps; ++step) {

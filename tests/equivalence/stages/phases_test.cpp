@@ -50,7 +50,7 @@ Json phase_params_on_disk(const std::string& folder) {
 }
 
 PhaseEngine phase_engine(const std::shared_ptr<OddNet>& model, comm::World& world, const Json& config) {
-  return std::get<0>(initialize(model, {.config = config, .world = world}));
+  return initialize(model, {.config = config, .world = world}).engine;
 }
 
 void train_phase(const PhaseEngine& engine, comm::World& world, int64_t first_step) {

@@ -111,7 +111,7 @@ Result train(const comm::World& world, bool recomputes, bool shares, const Json&
   config["zero_optimization"].update(zero);
   if (zero["stage"] == 3) config["zero_optimization"]["stage3_param_persistence_threshold"] = 10;
   config.merge_patch(patch);
-  const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+  const auto engine = initialize(model, {.config = config, .world = world}).engine;
   const auto type = patch.contains("bf16") ? at::kBFloat16 : at::kFloat;
   Result result;
   for (int step = 0; step < 8; ++step) {

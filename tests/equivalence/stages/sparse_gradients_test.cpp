@@ -35,7 +35,7 @@ struct WordNet : torch::nn::Module {
 
 std::vector<at::Tensor> train_words(comm::World& world, Json config, bool sparse_layer) {
   auto model = std::make_shared<WordNet>(sparse_layer);
-  const auto engine = std::get<0>(initialize(model, {.config = config, .world = world}));
+  const auto engine = initialize(model, {.config = config, .world = world}).engine;
   for (int64_t step = 0; step < 6; ++step) {
     const at::Tensor tokens = (at::arange(8).view({2, 4}) * 13 + 31 * step + 7 * world.rank()).remainder(500);
     engine->backward(engine->forward(tokens));

@@ -319,7 +319,7 @@ TEST(SplitMastersCheckpoint, TakesNoMemoryForFp32Masters) {
       config["zero_optimization"].update(offload);
       auto model = std::make_shared<TinyGPT>(
           TinyGPTConfig{.vocabulary = 128, .context = 8, .width = 64, .layers = 2, .heads = 4});
-      const auto engine = std::get<0>(initialize(std::move(model), {.config = config, .world = world}));
+      const auto engine = initialize(std::move(model), {.config = config, .world = world}).engine;
       const at::Tensor tokens = at::arange(16, at::kLong).mul(7).view({2, 8});
       engine->backward(engine->forward(tokens, tokens));
       engine->step();

@@ -36,8 +36,7 @@ Json evaluation_config(int stage, Json patch = Json::object()) {
 }
 
 auto odd_engine(comm::World& world, const Json& config, uint64_t seed = 1) {
-  auto engine =
-      std::get<0>(initialize(std::make_shared<OddNet>(0.0, seed), {.config = config, .world = world}));
+  auto engine = initialize(std::make_shared<OddNet>(0.0, seed), {.config = config, .world = world}).engine;
   engine->eval();
   return engine;
 }
@@ -51,8 +50,9 @@ at::Tensor odd_loss(OddNet& model, int64_t first) {
 /// Trains two steps at the stage and saves.
 void save_trained(comm::World& world, int stage, const std::string& folder) {
   const Json patch = {{"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}}};
-  const auto engine = std::get<0>(
-      initialize(std::make_shared<OddNet>(), {.config = evaluation_config(stage, patch), .world = world}));
+  const auto engine =
+      initialize(std::make_shared<OddNet>(), {.config = evaluation_config(stage, patch), .world = world})
+          .engine;
   for (int64_t step = 0; step < 2; ++step) {
     const auto [inputs, targets] = odd_batch(8 * step + 4 * world.rank(), 4);
     engine->backward(engine->forward(inputs, targets));
@@ -103,9 +103,9 @@ TEST_P(Stage3Evaluation, CountsTheBuffersOfParametersOnADisk) {
     config["zero_optimization"]["offload_param"] = {
         {"device", "nvme"}, {"nvme_path", folder.string()}, {"max_in_cpu", 0}, {"buffer_size", 5000}};
     config["aio"] = {{"block_size", 4096}};
-    const auto engine =
-        std::get<0>(initialize(std::make_shared<torch::nn::LinearImpl>(torch::nn::LinearOptions(70, 70)),
-                               {.config = config, .world = world}));
+    const auto engine = initialize(std::make_shared<torch::nn::LinearImpl>(torch::nn::LinearOptions(70, 70)),
+                                   {.config = config, .world = world})
+                            .engine;
     const auto memory = engine->memory();
     EXPECT_GE(memory.on_disk, 4 * 70 * 70 / world.size());
     EXPECT_GT(memory.swap_buffers, 0);

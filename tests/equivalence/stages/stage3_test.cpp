@@ -197,7 +197,7 @@ std::shared_ptr<DeepSpeedEngine<TinyGPT>> gpt_engine(int stage, const comm::Worl
                  {"gradient_clipping", 0.0},
                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}}};
   config.merge_patch(at_stage(stage, patch));
-  return std::get<0>(initialize(model, {.config = config, .world = world}));
+  return initialize(model, {.config = config, .world = world}).engine;
 }
 
 template <class Engine>
@@ -244,10 +244,10 @@ TEST(Stage3Model, KeepsIdentitySizesAndTying) {
   run_ranks(2, [](comm::World& world) {
     auto model = std::make_shared<OddNet>();
     const auto before = model->named_parameters();
-    const auto engine = std::get<0>(initialize(
-        model,
-        {.config = at_stage(3, {{"train_micro_batch_size_per_gpu", 4}, {"optimizer", {{"type", "AdamW"}}}}),
-         .world = world}));
+    const auto engine = initialize(model, {.config = at_stage(3, {{"train_micro_batch_size_per_gpu", 4},
+                                                                  {"optimizer", {{"type", "AdamW"}}}}),
+                                           .world = world})
+                            .engine;
     for (const auto& item : model->named_parameters()) {
       EXPECT_TRUE(item.value().is_same(before[item.key()])) << item.key();
       EXPECT_EQ(item.value().sizes(), before[item.key()].sizes());
@@ -389,8 +389,7 @@ TEST(Stage3Bytes, NoSecondCopyOfTheModelLivesThroughForwardAndBackward) {
                                           {"stage3_param_persistence_threshold", 0},
                                           {"stage3_prefetch_bucket_size", layer},
                                           {"stage3_max_live_parameters", 2 * layer}});
-      const auto engine =
-          std::get<0>(initialize(std::make_shared<WideMlp>(), {.config = config, .world = world}));
+      const auto engine = initialize(std::make_shared<WideMlp>(), {.config = config, .world = world}).engine;
       at::Tensor input = at::arange(2 * WideMlp::kWidth, at::kFloat).sin_().view({2, -1});
       if (!is_autocast) input = input.to(at::kBFloat16);
       int64_t between = 0, at_rest = 0, peak = 0;

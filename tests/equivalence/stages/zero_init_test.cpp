@@ -50,7 +50,7 @@ std::shared_ptr<TinyGPT> random_gpt(const comm::World& world, const Json& config
 }
 
 auto engine_of(const std::shared_ptr<TinyGPT>& model, const comm::World& world, const Json& config) {
-  return std::get<0>(initialize(model, {.config = config, .world = world}));
+  return initialize(model, {.config = config, .world = world}).engine;
 }
 
 FormulaBatch born_batch(const comm::World& world, int64_t step) {
@@ -138,8 +138,8 @@ TEST(BornPartitionedModel, KeepsFrozenAndUnusedParametersThroughTheEngine) {
       const zero::Init init({.enabled = is_born_partitioned, .world = world});
       return std::make_shared<OddNet>();
     };
-    const auto born = std::get<0>(initialize(make(true), {.config = config, .world = world}));
-    const auto whole = std::get<0>(initialize(make(false), {.config = config, .world = world}));
+    const auto born = initialize(make(true), {.config = config, .world = world}).engine;
+    const auto whole = initialize(make(false), {.config = config, .world = world}).engine;
     for (int64_t step = 0; step < 3; ++step) {
       const auto [inputs, targets] = odd_batch(12 * step + 4 * world.rank(), 4);
       for (auto* engine : {born.get(), whole.get()}) {

@@ -37,7 +37,7 @@ TEST(MuonGroups, StayAsTheyWereGiven) {
   options.model_parameters = {{{params["first.weight"]}, {{"use_muon", false}, {"lr", 0.5}}},
                               {{params["last.weight"], params["last.bias"]}, {{"weight_decay", 0.25}}},
                               {{params["gain"]}, Json::object()}};
-  const auto engine = std::get<0>(initialize(model, options));
+  const auto engine = initialize(model, options).engine;
   const auto& groups = engine->optimizer()->param_groups();
   ASSERT_EQ(groups.size(), 4U);
   EXPECT_EQ(groups[0].param_names, (Names{"first.weight"}));

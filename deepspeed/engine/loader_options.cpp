@@ -1,7 +1,6 @@
-#include "deepspeed/engine/io_options.h"
+#include "deepspeed/engine/data/loader_options.h"
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/engine/data/dataloader.h"
 #include "deepspeed/engine/engine.h"
 
 namespace deepspeed {

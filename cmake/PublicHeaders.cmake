@@ -1,0 +1,28 @@
+# The headers that programs include, and what those reach: these alone are installed.
+set(DEEPSPEED_PUBLIC_HEADERS
+  deepspeed/deepspeed.h
+  deepspeed/base/version.h
+  deepspeed/checkpoint/convert/universal.h
+  deepspeed/checkpoint/convert/zero_to_fp32.h
+  deepspeed/config/help.h
+  deepspeed/config/training_config.h
+  deepspeed/kernels/adam.h
+  deepspeed/kernels/update.h
+  deepspeed/optim/torch/cpu_adam_op.h)
+
+# Sets `result` to the headers and all headers of this project that they include.
+function(deepspeed_reached_headers result)
+  set(waiting ${ARGN})
+  set(reached "")
+  while(waiting)
+    list(POP_FRONT waiting header)
+    if(header IN_LIST reached)
+      continue()
+    endif()
+    list(APPEND reached ${header})
+    file(STRINGS ${PROJECT_SOURCE_DIR}/${header} includes REGEX "^#include \"deepspeed/")
+    list(TRANSFORM includes REPLACE "^#include \"([^\"]+)\".*" "\\1")
+    list(APPEND waiting ${includes})
+  endwhile()
+  set(${result} ${reached} PARENT_SCOPE)
+endfunction()

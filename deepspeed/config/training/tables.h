@@ -1,0 +1,20 @@
+// The tables of the sections of this folder, each in the file of its section.
+#pragma once
+
+#include "deepspeed/config/table/table.h"
+#include "deepspeed/config/training/sections.h"
+
+namespace deepspeed::config {
+
+const Table<OptimizerConfig>& optimizer_table();
+const Table<SchedulerConfig>& scheduler_table();
+const Table<Fp16Config>& fp16_table();
+const Table<Bf16Config>& bf16_table();
+const Table<AmpConfig>& amp_table();
+const Table<TorchAutocastConfig>& torch_autocast_table();
+const Table<DataTypesConfig>& data_types_table();
+const Table<CheckpointConfig>& checkpoint_table();
+const Table<CompileConfig>& compile_table();
+const Table<HybridEngineConfig>& hybrid_engine_table();
+
+}  // namespace deepspeed::config

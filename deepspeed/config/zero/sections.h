@@ -1,0 +1,207 @@
+// The section zero_optimization with those inside of it and its getters, and aio, which offloading to disks
+// uses.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deepspeed/base/json.h"
+
+namespace deepspeed::config {
+
+/// Options of asynchronous files, which offloading to NVMe uses.
+struct AioConfig {
+  int64_t block_size = 1048576;
+  int64_t queue_depth = 8;
+  int64_t intra_op_parallelism = 1;
+  bool single_submit = false;
+  bool overlap_events = true;
+  bool use_gds = false;
+};
+
+/// Options of modules that stage 3 gathers as one.
+struct LeafModuleConfig {
+  std::vector<std::string> classes;
+  std::vector<std::string> names;
+  std::vector<std::string> name_suffixes;
+};
+
+struct OffloadParamConfig {
+  std::string device = "none";
+  std::optional<std::string> nvme_path;
+  int64_t buffer_count = 5;
+  int64_t buffer_size = 100'000'000;   // elements
+  int64_t max_in_cpu = 1'000'000'000;  // elements
+  bool pin_memory = true;
+};
+
+struct OffloadOptimizerConfig {
+  std::string device = "none";
+  std::optional<std::string> nvme_path;
+  int64_t buffer_count = 4;
+  bool pin_memory = true;
+  bool pipeline_read = false;
+  bool pipeline_write = false;
+  bool fast_init = false;
+  double ratio = 1.0;
+  bool super_offload = false;
+  double cpuadam_cores_perc = 0.8;
+};
+
+/// Options that update important gradients at once and the others on the host, later.
+struct ZenflowConfig {
+  double topk_ratio = 0.1;
+  std::string select_strategy = "auto";
+  Json select_interval = "auto";
+  Json update_interval = "auto";
+  bool overlap_step = false;
+  bool offload = false;
+  double auto_ratio = 0.99;
+  int64_t full_warm_up_rounds = 0;
+  double pt_reserved_cores_perc = 0.5;
+  std::optional<int64_t> steps_per_epoch;
+};
+
+/// How gradients are summed over the ranks. Sizes are in elements.
+struct ZeroGradientConfig {
+  bool contiguous_gradients = true;
+  bool reduce_scatter = true;
+  int64_t reduce_bucket_size = 500'000'000;
+  bool use_multi_rank_bucket_allreduce = true;
+  bool ignore_unused_parameters = true;
+};
+
+/// Stages 1 and 2: how updated partitions are sent to all ranks. Sizes are in elements.
+struct PartitionGatherConfig {
+  bool allgather_partitions = true;
+  int64_t allgather_bucket_size = 500'000'000;
+};
+
+/// Stage 3: how parameters are gathered when they are used, and how long they stay. Sizes are in elements.
+struct ParamGatherConfig {
+  int64_t stage3_prefetch_bucket_size = 50'000'000;
+  int64_t stage3_param_persistence_threshold = 100'000;
+  int64_t stage3_model_persistence_threshold = std::numeric_limits<int64_t>::max();
+  int64_t stage3_max_live_parameters = 1'000'000'000;
+  int64_t stage3_max_reuse_distance = 1'000'000'000;
+  bool stage3_use_all_reduce_for_fetch_params = false;
+  bool stage3_allgather_sequential = false;
+  bool log_trace_cache_warnings = false;
+};
+
+/// Options of ZeRO. Sizes and thresholds are in elements. The keys that begin with stage3_ act at stage 3
+/// alone. Those of the bases go as they are to the part of zero/ that acts on them.
+struct ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, ParamGatherConfig {
+  int64_t stage = 0;
+  std::optional<bool> overlap_comm;  // absent: at stage 3 alone
+  bool load_from_fp32_weights = true;
+  bool elastic_checkpoint = false;
+  OffloadParamConfig offload_param;
+  OffloadOptimizerConfig offload_optimizer;
+  std::optional<ZenflowConfig> zenflow;
+  int64_t sub_group_size = 1'000'000'000;
+  bool stage3_gather_16bit_weights_on_model_save = false;
+  int64_t stage3_module_granularity_threshold = 0;
+  bool legacy_stage1 = false;
+  bool round_robin_gradients = false;
+  int64_t zero_hpz_partition_size = 1;
+  bool zero_quantized_weights = false;
+  bool zero_quantized_nontrainable_weights = false;
+  bool zero_quantized_gradients = false;
+  std::optional<Json> zeropp_loco_param;
+  int64_t mics_shard_size = -1;
+  bool mics_hierarchical_params_gather = false;
+  bool memory_efficient_linear = true;
+  bool pipeline_loading_checkpoint = false;
+  bool override_module_apply = true;
+  bool enable_sanity_checks = false;
+  bool save_muon_momentum_buffer_in_memory = false;
+  LeafModuleConfig leaf_module;
+
+  /// Whether gradients are reduced while backward goes on.
+  bool overlaps_comm() const { return overlap_comm.value_or(stage == 3); }
+};
+
+/// The getters of how gradients are summed. `Holder` derives from this and has config(), the whole config.
+template <class Holder>
+class ZeroGradientGetters {
+ public:
+  bool zero_contiguous_gradients() const { return keys().contiguous_gradients; }
+  bool zero_reduce_scatter() const { return keys().reduce_scatter; }
+  int64_t zero_reduce_bucket_size() const { return keys().reduce_bucket_size; }
+  bool zero_multi_rank_bucket_allreduce() const { return keys().use_multi_rank_bucket_allreduce; }
+  bool zero_ignore_unused_parameters() const { return keys().ignore_unused_parameters; }
+
+ private:
+  const ZeroGradientConfig& keys() const {
+    return static_cast<const Holder&>(*this).config().zero_optimization;
+  }
+};
+
+/// The getters of how parameters come together. `Holder` derives from this and has config(), the whole
+/// config.
+template <class Holder>
+class ZeroGatherGetters {
+ public:
+  bool zero_allgather_partitions() const { return partition_keys().allgather_partitions; }
+  int64_t zero_allgather_bucket_size() const { return partition_keys().allgather_bucket_size; }
+
+  int64_t zero_prefetch_bucket_size() const { return param_keys().stage3_prefetch_bucket_size; }
+  int64_t zero_param_persistence_threshold() const { return param_keys().stage3_param_persistence_threshold; }
+  int64_t zero_model_persistence_threshold() const { return param_keys().stage3_model_persistence_threshold; }
+  int64_t zero_max_live_parameters() const { return param_keys().stage3_max_live_parameters; }
+  int64_t zero_max_reuse_distance() const { return param_keys().stage3_max_reuse_distance; }
+  bool zero_allgather_sequential() const { return param_keys().stage3_allgather_sequential; }
+  bool zero_log_trace_cache_warnings() const { return param_keys().log_trace_cache_warnings; }
+
+ private:
+  const PartitionGatherConfig& partition_keys() const {
+    return static_cast<const Holder&>(*this).config().zero_optimization;
+  }
+  const ParamGatherConfig& param_keys() const {
+    return static_cast<const Holder&>(*this).config().zero_optimization;
+  }
+};
+
+/// All getters of the section. `Holder` derives from this and has config(), the whole config.
+template <class Holder>
+class ZeroGetters : public ZeroGradientGetters<Holder>, public ZeroGatherGetters<Holder> {
+ public:
+  int zero_optimization_stage() const { return static_cast<int>(keys().stage); }
+  bool zero_optimization() const { return keys().stage > 0; }
+  bool zero_optimization_partition_gradients() const { return keys().stage >= 2; }
+  bool zero_optimization_partition_weights() const { return keys().stage >= 3; }
+  bool zero_overlap_comm() const { return keys().overlaps_comm(); }
+  bool zero_round_robin_gradients() const { return keys().round_robin_gradients; }
+  bool zero_legacy_stage1() const { return keys().legacy_stage1; }
+  bool zero_load_from_fp32_weights() const { return keys().load_from_fp32_weights; }
+  bool zero_save_muon_momentum_buffer_in_memory() const { return keys().save_muon_momentum_buffer_in_memory; }
+  bool is_sanity_checks_enabled() const { return keys().enable_sanity_checks; }
+  bool zero_elastic_checkpoint() const { return keys().elastic_checkpoint; }
+  const OffloadOptimizerConfig& zero_offload_optimizer() const { return keys().offload_optimizer; }
+  const OffloadParamConfig& zero_offload_param() const { return keys().offload_param; }
+  bool zero_cpu_offload() const { return zero_offload_optimizer().device == "cpu"; }
+  bool zero_use_cpu_optimizer() const { return zero_offload_optimizer().device != "none"; }
+  bool zero_nvme_offload_optimizer() const { return zero_offload_optimizer().device == "nvme"; }
+  bool super_offload() const { return zero_offload_optimizer().super_offload; }
+  double cpuadam_cores_perc() const { return zero_offload_optimizer().cpuadam_cores_perc; }
+  double zero_partial_offload() const { return zero_offload_optimizer().ratio; }
+  int64_t zero_sub_group_size() const { return keys().sub_group_size; }
+  int64_t zero_module_granularity_threshold() const { return keys().stage3_module_granularity_threshold; }
+  bool zero_gather_16bit_weights_on_model_save() const {
+    return keys().stage3_gather_16bit_weights_on_model_save;
+  }
+  int64_t zero_hpz_partition_size() const { return keys().zero_hpz_partition_size; }
+  bool zero_quantized_weights() const { return keys().zero_quantized_weights; }
+  bool zero_quantized_gradients() const { return keys().zero_quantized_gradients; }
+  bool zero_quantized_nontrainable_weights() const { return keys().zero_quantized_nontrainable_weights; }
+  int64_t mics_shard_size() const { return keys().mics_shard_size; }
+
+ private:
+  const ZeroConfig& keys() const { return static_cast<const Holder&>(*this).config().zero_optimization; }
+};
+
+}  // namespace deepspeed::config

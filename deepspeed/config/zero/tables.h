@@ -1,0 +1,20 @@
+// The tables of the sections of this folder, each in the file of its section.
+#pragma once
+
+#include "deepspeed/base/json.h"
+#include "deepspeed/config/table/table.h"
+#include "deepspeed/config/zero/sections.h"
+
+namespace deepspeed::config {
+
+const Table<ZeroConfig>& zero_table();
+const Table<AioConfig>& aio_table();
+const Table<LeafModuleConfig>& leaf_module_table();
+const Table<OffloadParamConfig>& offload_param_table();
+const Table<OffloadOptimizerConfig>& offload_optimizer_table();
+const Table<ZenflowConfig>& zenflow_table();
+
+/// Makes an object of the section where it is the deprecated truth value: true is stage 1.
+Json zero_from_truth_value(const Json& given);
+
+}  // namespace deepspeed::config
