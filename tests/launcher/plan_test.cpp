@@ -131,6 +131,29 @@ TEST(Resources, RefuseOtherMachinesUnlessTheFilterLeavesThemOut) {
             (ResourcePool{{"box", {1}}}));
 }
 
+TEST(Resources, AreOneSlotWhereTheFilterNamesNoneAndThereIsNoGpu) {
+  LaunchArgs args;
+  args.include = "localhost";
+  EXPECT_EQ(resolve_resources(args, std::nullopt, machine_with_gpus(0), std::nullopt).nodes,
+            (ResourcePool{{"localhost", {0}}}));
+}
+
+TEST(Resources, SayWhatIsWrongWithAHostfile) {
+  const auto resolve = [](const LaunchArgs& args, const ResourcePool& hosts, int num_gpus) {
+    resolve_resources(args, hosts, machine_with_gpus(num_gpus), std::nullopt);
+  };
+  LaunchArgs included;
+  included.include = "box";
+  EXPECT_ERROR(UsageError, resolve({}, {{"box", {}}}, 0), "gives every host slots=0");
+  EXPECT_ERROR(UsageError, resolve(included, {{"box", {}}}, 0), "--include 'box' leaves no slot to run on");
+  EXPECT_ERROR(UsageError, resolve({}, {{"box", {0}}, {"localhost", {0}}}, 0), "'box' and 'localhost'",
+               "write one line with all slots");
+  EXPECT_ERROR(UsageError, resolve({}, {{"box", {0, 1, 2}}}, 2), "slot 2 of host 'box'",
+               "has 2 GPUs (slots 0 to 1)");
+  EXPECT_ERROR(UsageError, resolve(args_with_ranks(1, true), {{"box", {0}}}, 0), "this machine has no GPU",
+               "--num_procs");
+}
+
 TEST(WorldLayout, CountsRanksOverHostsAndTheirSlotsInOrder) {
   const WorldLayout layout{{{"a", {0, 3}}, {"b", {1, 2, 5}}}};
   EXPECT_EQ(layout.world_size(), 5);
