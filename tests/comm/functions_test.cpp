@@ -95,6 +95,9 @@ TEST(Functions, ExchangePiecesOfAnySize) {
           all_to_all_single(output, input, receives, {1, 1, 99});
         },
         ThrowsMessage<UsageError>(HasSubstr("input has")));
+    const auto from_each = at::zeros({3}, at::kLong);
+    all_to_all_single(from_each, at::arange(3) + 10 * rank);
+    EXPECT_TRUE(at::equal(from_each, 10 * at::arange(3) + rank));
     std::vector<at::Tensor> outputs, inputs;
     for (int i = 0; i < 3; ++i) {
       outputs.push_back(at::zeros({4}));
@@ -115,6 +118,9 @@ TEST(Functions, TakeGlobalRanksInGroups) {
     EXPECT_EQ(get_world_size(group), 2);
     EXPECT_EQ(get_rank(group), get_rank() == 2 ? 0 : 1);
     EXPECT_EQ(get_global_rank(group, 0), 2);
+    EXPECT_THAT([&] { get_global_rank(group, 2); },
+                ThrowsMessage<UsageError>(HasSubstr("rank 2 of a group of 2")));
+    EXPECT_EQ(get_world_group().size(), 3);
     const auto tensor = at::full({2}, get_rank() + 0.5);
     broadcast(tensor, 2, group);
     EXPECT_TRUE(at::equal(tensor, at::full({2}, 2.5)));

@@ -45,6 +45,7 @@ TEST(Topology, RefusesWrongAxesAndRanks) {
   EXPECT_THAT([&] { topology.axis_size("dta"); }, throws("no axis 'dta', expected one of 'pipe', 'data'"));
   EXPECT_THAT([&] { topology.coordinates(4); }, throws("the rank is 4"));
   EXPECT_THAT([&] { topology.rank_at({0, 2}); }, throws("axis 'data' is 2"));
+  EXPECT_THAT([&] { topology.rank_at({0}); }, throws("1 coordinates, expected one for each of 2 axes"));
 }
 
 TEST(Mesh, ReducesAlongItsAxes) {

@@ -38,6 +38,7 @@ class Work {
 
   /// Blocks until the result is there (CUDA: until the current stream sees it). Throws CommError.
   void wait();
+  /// Whether the result is there, without waiting. A message over Gloo says so after wait() alone.
   bool is_completed() const;
   explicit operator bool() const { return impl_ != nullptr; }
 

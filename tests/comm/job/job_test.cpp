@@ -98,6 +98,18 @@ TEST_F(JobFromEnvironment, ReadsTheLaunchersVariables) {
   EXPECT_EQ(describe_job({.timeout = 5s}).timeout, 5s);
 }
 
+TEST_F(JobFromEnvironment, RefusesNumbersThatNoJobHas) {
+  set_rank(0, 0);
+  EXPECT_THAT([] { describe_job({}); }, throws("WORLD_SIZE is 0, expected 1 or more"));
+  set_rank(0, 1);
+  env::set("LOCAL_RANK", std::string("-1"));
+  EXPECT_THAT([] { describe_job({}); }, throws("LOCAL_RANK is -1 and LOCAL_SIZE 1"));
+  set_all({{"LOCAL_RANK", "0"}, {"LOCAL_SIZE", "0"}});
+  EXPECT_THAT([] { describe_job({}); }, throws("LOCAL_RANK is 0 and LOCAL_SIZE 0"));
+  set_all({{"LOCAL_SIZE", "1"}, {"DEEPSPEED_TIMEOUT", "0"}});
+  EXPECT_THAT([] { describe_job({}); }, throws("the timeout (or DEEPSPEED_TIMEOUT, in minutes) is 0 ms"));
+}
+
 TEST_F(JobFromEnvironment, NamesTheVariableThatIsMissingOrWrong) {
   env::set("RANK", std::string("1"));
   EXPECT_THAT([] { describe_job({}); }, throws("WORLD_SIZE is not set"));
