@@ -181,6 +181,37 @@ TEST(OptimizerStates, ForeignFilesAreRefusedWithAReason) {
       ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("'zero_stage'")));
 }
 
+/// What is wrong with a file of some_optimizer_states() that has `value` under `key`.
+template <class ErrorType>
+::testing::AssertionResult refused_with(const std::string& key, const Value& value, const std::string& part) {
+  Dict zero = build_optimizer_states(some_optimizer_states()).as_dict().at("optimizer_state_dict").as_dict();
+  zero.set(key, value);
+  return testing::throws_error<ErrorType>(
+      [&] {
+        parse_optimizer_states(Dict{{"optimizer_state_dict", zero}});
+      },
+      {part});
+}
+
+TEST(OptimizerStates, ThatContradictThemselvesAreRefusedWithAReason) {
+  const Dict one_group{{"state", Dict{}}, {"param_groups", List{Dict{{"lr", 0.5}}}}};
+  const Object no_stage{"deepspeed.runtime.zero.config", "ZeroStageEnum", {}, nullptr};
+  EXPECT_TRUE(refused_with<CheckpointError>("zero_stage", no_stage, "'zero_stage' has no value"));
+  EXPECT_TRUE(refused_with<CheckpointError>("partition_count", List{1},
+                                            "'partition_count' has 1 entries, expected 2"));
+  EXPECT_TRUE(refused_with<CheckpointError>(
+      "partition_count", List{2, 0}, "group 1 has a partition of 1 dimensions and a partition_count of 0"));
+  EXPECT_TRUE(refused_with<CheckpointError>("base_optimizer_state", one_group,
+                                            "param_groups of 1 partitions, expected 2"));
+  EXPECT_TRUE(refused_with<NotSupportedError>("base_optimizer_state", List{}, "elastic_checkpoint"));
+  EXPECT_TRUE(refused_with<CheckpointError>("param_slice_mappings", List{Dict{}},
+                                            "'param_slice_mappings' misses groups"));
+  EXPECT_TRUE(refused_with<CheckpointError>("param_slice_mappings", List{Dict{{"w", 3}}, Dict{}},
+                                            "the fragment of 'w' is a int"));
+  EXPECT_TRUE(
+      refused_with<CheckpointError>("loss_scaler", 3, "the loss scaler is a int, expected an object of"));
+}
+
 TEST(OptimizerStates, ReadsTheObjectsOfAFileThatPythonWrote) {
   const Value value =
       read_torch_archive((testing::source_folder() / "tests/golden/torch_archive/optimizer.pt").string());
@@ -197,6 +228,8 @@ TEST(OptimizerStates, ReadsTheObjectsOfAFileThatPythonWrote) {
 TEST(JsonValue, ComesBackUnchanged) {
   const Json json = Json::parse(R"({"b": [1, 2.5, "x", null, true, {"z": {}}], "a": -9007199254740993})");
   EXPECT_EQ(json_of_value(value_of_json(json)), json);
+  EXPECT_EQ(json_of_value(at::full({}, 7, at::kLong)), Json(7));
+  EXPECT_EQ(json_of_value(at::full({}, 0.5)), Json(0.5));
   EXPECT_ERROR(CheckpointError, json_of_value(at::ones({2})), "a tensor cannot be read as JSON");
 }
 

@@ -7,6 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/base/error.h"
+
+#include "tests/support/error_of.h"
+
 namespace deepspeed::checkpoint {
 namespace {
 
@@ -41,6 +45,28 @@ TEST(Dict, ForgetsKeysThatAreNoLongerThere) {
   dict.set(50, 1);
   EXPECT_EQ(dict.find(50)->as_int(), 1);
   EXPECT_EQ(dict.size(), 99U);
+}
+
+TEST(Dict, KnowsKeysThatAreNoTextsAndNoWholeNumbers) {
+  Dict dict;
+  for (const Value& key : {Value(None{}), Value(0.5), Value(true)}) {
+    dict.set(key, 1);
+    dict.set(key, 2);
+  }
+  ASSERT_EQ(dict.size(), 3U);
+  for (const auto& [key, value] : dict.items()) EXPECT_EQ(value.as_int(), 2) << key.kind();
+}
+
+TEST(Value, OfAnotherKindIsRefusedByName) {
+  const Value text = "x", list = List{1};
+  EXPECT_ERROR(CheckpointError, text.as_bool(), "bool", "str");
+  EXPECT_ERROR(CheckpointError, text.as_int(), "whole number", "str");
+  EXPECT_ERROR(CheckpointError, Value(0.5).as_int(), "whole number", "float");
+  EXPECT_ERROR(CheckpointError, list.as_double(), "number", "list");
+  EXPECT_ERROR(CheckpointError, list.as_string(), "text", "list");
+  EXPECT_ERROR(CheckpointError, list.as_dict(), "dict", "list");
+  EXPECT_ERROR(CheckpointError, text.as_tensor(), "tensor", "str");
+  EXPECT_ERROR(CheckpointError, text.as_sequence(), "list", "str");
 }
 
 /// The shortest of several fillings, in processor time.
