@@ -137,6 +137,44 @@ TEST(AlteredPickle, ACallOfAnythingUnknownIsRefusedByName) {
               ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("os.system")));
 }
 
+// Opcodes: c names a class, ( ... t makes a tuple, Q loads a storage, R calls, K is a number below 256.
+TEST(AlteredPickle, ArgumentsThatFitNoTensorAreRefused) {
+  using namespace std::string_literals;
+  const StorageLoader load = [](const std::string&, int64_t num_bytes) {
+    return at::zeros({num_bytes}, at::kByte).storage();
+  };
+  const auto text = [](const std::string& word) { return "X"s + char(word.size()) + "\0\0\0"s + word; };
+  const auto storage = [&](const std::string& type, const std::string& numel) {
+    return "("s + text("storage") + "ctorch\n" + type + "\n" + text("0") + text("cpu") + numel + "tQ";
+  };
+  const auto tensor = [&](const std::string& from, const std::string& sizes) {
+    return "\x80\x02"s + "ctorch._utils\n_rebuild_tensor_v2\n(" + from + "K\0"s + sizes + "K\x01\x85\x89Nt" +
+           "R.";
+  };
+  const std::string floats = storage("FloatStorage", "K\x04");
+  EXPECT_EQ(unpickle(tensor(floats, "K\x04\x85"), load).as_tensor().numel(), 4);
+  EXPECT_ERROR(CheckpointError, unpickle(tensor(floats, "}"), load), "a tensor's sizes are not a tuple");
+  EXPECT_ERROR(CheckpointError, unpickle(tensor(storage("Tensor", "K\x04"), "K\x04\x85"), load),
+               "'Tensor' is not a storage");
+  EXPECT_ERROR(CheckpointError,
+               unpickle(tensor(storage("FloatStorage", "J\xff\xff\xff\xff"), "K\x04\x85"), load),
+               "a storage of -1 elements");
+  EXPECT_ERROR(CheckpointError, unpickle("\x80\x02"s + floats + ".", load), "a bare storage stands where");
+}
+
+TEST(AlteredPickle, KeysOfEveryPlainKindAreReadAndOthersRefused) {
+  using namespace std::string_literals;
+  // } is an empty dict, N None, \x88 True, G a double, ] an empty list, u sets what stands after (.
+  const Value value = unpickle_alone("\x80\x02}(NK\x01\x88K\x02G\x3f\xe0\0\0\0\0\0\0K\x03NK\x04u."s);
+  const Dict& dict = value.as_dict();
+  ASSERT_EQ(dict.size(), 3U);
+  EXPECT_TRUE(dict.items()[0].first.is_none());
+  EXPECT_EQ(dict.items()[0].second.as_int(), 4) << "the later value of a key stays";
+  EXPECT_TRUE(dict.items()[1].first.as_bool());
+  EXPECT_EQ(dict.items()[2].first.as_double(), 0.5);
+  EXPECT_ERROR(CheckpointError, unpickle_alone("\x80\x02}(]K\x01u."s), "a dict has a list as a key");
+}
+
 TEST(AlteredPickle, EndlessContentIsRefused) {
   using namespace std::string_literals;
   // A list that holds itself.

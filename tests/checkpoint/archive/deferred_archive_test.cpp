@@ -77,6 +77,12 @@ TEST(DeferredArchive, ReadsIntervalsInAnyDtype) {
   }
 }
 
+TEST(DeferredArchive, RefusesATensorThatIsNotItsOwn) {
+  const Written file;
+  const DeferredArchive archive(file.path());
+  EXPECT_ERROR(UsageError, archive.load(at::ones({2}).to(at::kMeta)), "a tensor that is not of", "file.pt");
+}
+
 TEST(DeferredArchive, ReadsNoMoreThanTheIntervalNeeds) {
   const Written file;
   const DeferredArchive archive(file.path(), file.sums);

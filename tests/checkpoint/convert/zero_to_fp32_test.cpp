@@ -170,6 +170,62 @@ TEST(ZeroToFp32, WritesOneFileOrShardsWithAnIndex) {
   EXPECT_ERROR(UsageError, parse_shard_size("5 apples"), "max_shard_size is '5 apples'", "5GB, 200MiB");
 }
 
+TEST(ZeroToFp32, TellsHowFarItIsAndSparesCheckpoints) {
+  const testing::TemporaryFolder folder;
+  write_checkpoint(folder.path(), 2);
+  std::vector<std::pair<uint64_t, uint64_t>> told;
+  ConvertOptions options;
+  options.progress = [&](uint64_t done, uint64_t all) { told.emplace_back(done, all); };
+  convert_zero_checkpoint_to_fp32_state_dict(folder.path(), folder / "model.bin", options);
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back().first, told.back().second);
+  for (size_t i = 1; i < told.size(); ++i) EXPECT_GT(told[i].first, told[i - 1].first);
+  EXPECT_ERROR(UsageError, convert_zero_checkpoint_to_fp32_state_dict(folder.path(), folder / "latest"),
+               "the name of a file of checkpoints", "choose another");
+}
+
+/// Writes the model file anew, after `change`.
+void change_model(const std::filesystem::path& dir, const std::function<void(ModelStates&)>& change) {
+  const std::filesystem::path file = model_states_path(dir, kTag);
+  ModelStates model = parse_model_states(read_torch_archive(file));
+  change(model);
+  write_torch_archive(file, build_model_states(model));
+}
+
+TEST(ZeroToFp32, FilesThatContradictEachOtherAreErrors) {
+  const testing::TemporaryFolder folder;
+  const auto read = [&] { get_fp32_state_dict_from_zero_checkpoint(folder.path()); };
+  write_checkpoint(folder.path(), 1);
+  change_model(folder.path(), [](ModelStates& model) { model.states.param_shapes->pop_back(); });
+  EXPECT_ERROR(CheckpointError, read(), "the model file has 1 parameter groups, the optimizer files have 2");
+  write_checkpoint(folder.path(), 1);
+  change_model(folder.path(), [](ModelStates& model) { model.states.frozen_param_fragments->clear(); });
+  EXPECT_ERROR(CheckpointError, read(), "the frozen parameter 'frozen' has a shape, but no data");
+  write_checkpoint(folder.path(), 1);
+  change_model(folder.path(), [](ModelStates& model) {
+    model.states.frozen_param_shapes = {{"frozen", {3}}};
+  });
+  EXPECT_ERROR(CheckpointError, read(), "'frozen' has the shape [2], expected [3]");
+  write_checkpoint(folder.path(), 2);
+  ZeroOptimizerStates optimizer;
+  optimizer.groups.resize(1);
+  optimizer.groups[0].fp32 = at::zeros({8});
+  write_torch_archive(optim_states_path(folder.path(), kTag, 1), build_optimizer_states(optimizer));
+  EXPECT_ERROR(CheckpointError, read(), "zero_pp_rank_1", "has 1 groups, expected 2");
+  for (const int rank : {0, 1}) std::filesystem::remove(optim_states_path(folder.path(), kTag, rank));
+  EXPECT_ERROR(CheckpointError, read(), "zero_pp_rank_0_mp_rank_00_optim_states.pt", "is missing");
+  write_torch_archive(model_states_path(folder.path(), kTag), Dict{{"module", 3}});
+  EXPECT_ERROR(CheckpointError, read(), "is not a file of this kind of checkpoint");
+}
+
+TEST(Safetensors, HoldNoTypeThatTheyHaveNoNameFor) {
+  const testing::TemporaryFolder folder;
+  EXPECT_ERROR(UsageError,
+               write_safetensors(folder / "x.safetensors", {{"z", at::ones({2}, at::kComplexFloat)}}),
+               "'z' has the dtype ComplexFloat", "which safetensors cannot hold");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 TEST(Safetensors, ComeBackAndAnyMutationIsReadOrRefused) {
   const testing::TemporaryFolder folder;
   const NamedTensors written = {{"x", at::arange(6, at::kFloat).view({2, 3})},
