@@ -15,9 +15,12 @@
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/profile/throughput.h"
 #include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/make_whole.h"
 #include "deepspeed/zero/offload/parked_storages.h"
+#include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
+#include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
 Engine::Engine(EngineModel model, const InitializeOptions& options)
@@ -142,7 +145,8 @@ void Engine::destroy(const DestroyOptions& options) {
   std::vector<at::Tensor> params;
   for (const NamedTensor& param : parts.model.parameters) params.push_back(param.tensor);
   if (parts.pool) zero::check_unused(params);
-  if (parts.optimizer && parts.optimizer->backward_is_open()) parts.optimizer->finish_backward();
+  if (parts.optimizer && parts.optimizer->gradients().is_open())
+    parts.optimizer->gradients().finish_backward();
   wait_for_checkpoint();
   if (parts.optimizer) {
     for (const at::Tensor& param : params) param.mutable_grad().reset();

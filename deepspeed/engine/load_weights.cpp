@@ -10,6 +10,7 @@
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
 
 namespace deepspeed {
 namespace {
@@ -49,12 +50,12 @@ LoadedWeights load_weights(Engine& engine, const std::filesystem::path& path,
   std::optional<checkpoint::WeightLoading> loading;
   comm::on_all_ranks<CheckpointError>(engine.data_parallel_group(), kLoading, [&] {
     engine.require_states_here("load_weights");
-    if (engine.optimizer()) engine.optimizer()->check_no_step_has_begun();
+    if (engine.optimizer()) engine.optimizer()->state().check_no_step_has_begun();
     for (const NamedTensor& param : engine.model().parameters) zero::check_settable(param.tensor);
     loading.emplace(checkpoint::open_weights(path, options.key), targets_of(engine.model()), options);
   });
   comm::on_all_ranks<CheckpointError>(engine.data_parallel_group(), kLoading, [&] { loading->run(); });
-  if (engine.optimizer()) engine.optimizer()->restore_masters_from_model();
+  if (engine.optimizer()) engine.optimizer()->state().restore_masters_from_model();
   log::info("loaded the weights of ", path.string());
   return loading->result();
 }

@@ -8,6 +8,7 @@
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
 
 namespace deepspeed {
 namespace {
@@ -67,13 +68,13 @@ void Engine::load_module_state_dict(const std::vector<NamedTensor>& state, bool 
     const auto place = own.find(name);
     if (place != own.end()) check_value(name, tensor, place->second);
   }
-  if (optimizer()) optimizer()->check_no_step_has_begun();
+  if (optimizer()) optimizer()->state().check_no_step_has_begun();
   const c10::NoGradGuard no_grad;
   for (const auto& [name, tensor] : given) {
     const auto place = own.find(name);
     if (place != own.end()) zero::set_values(place->second, tensor);
   }
-  if (optimizer()) optimizer()->restore_masters_from_model();
+  if (optimizer()) optimizer()->state().restore_masters_from_model();
 }
 
 }  // namespace deepspeed

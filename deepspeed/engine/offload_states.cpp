@@ -6,8 +6,12 @@
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/training_options.h"
 #include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/offload/parked_storages.h"
+#include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
+#include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
 
 namespace deepspeed {
 namespace {
@@ -48,14 +52,14 @@ void Engine::offload_states(const OffloadStatesOptions& options) {
   const auto park = [&](const at::Tensor& tensor) {
     parked_states_->park(tensor, options.pin_memory, options.non_blocking);
   };
-  const bool has_masters = optimizer.has_master_weights();
+  const bool has_masters = optimizer.state().has_master_weights();
   for (size_t group = 0; group < optimizer.store().groups().size(); ++group) {
-    for (const zero::GroupState& kept : optimizer.kept(group)) {
+    for (const zero::GroupState& kept : optimizer.state().resident(group)) {
       if (has_masters && includes(options, OffloadStateTypeEnum::hp_params)) park(kept.master);
       if (!includes(options, OffloadStateTypeEnum::optim_states)) continue;
       for (const auto& [name, tensor] : kept.state.tensors) park(tensor);
     }
-    if (optimizer.has_gradients() && includes(options, OffloadStateTypeEnum::lp_grads))
+    if (optimizer.gradients().has_result() && includes(options, OffloadStateTypeEnum::lp_grads))
       park(optimizer.gradient(group));
   }
   if (!includes(options, OffloadStateTypeEnum::lp_params)) return;

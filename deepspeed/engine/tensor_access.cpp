@@ -7,6 +7,10 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/engine.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
+#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
 
 namespace deepspeed {
 namespace {
@@ -23,7 +27,7 @@ Place place_in(const zero::ZeroOptimizer& optimizer, size_t group, size_t index)
   if (const zero::ShardLayout* shards = optimizer.store().shards(group))
     return {group, index, shards->elements(index, optimizer.group().rank()), shards->place(index).begin};
   const Interval in_flat = optimizer.store().groups()[group].layout.place(index);
-  const Interval owned = optimizer.owned(group);
+  const Interval owned = optimizer.state().owned(group);
   const Interval common = intersect(owned, in_flat);
   if (common.empty()) return {group, index, {}, 0};
   return {
@@ -55,8 +59,8 @@ Interval local_part(const Engine& engine, const Place& place) {
 // Where the state is on a disk, its failure on one rank is an error on all.
 zero::GroupState read_state(const Engine& engine, const Place& place) {
   zero::GroupState state;
-  engine.optimizer()->on_all_ranks("reading the optimizer's state", [&] {
-    state = engine.optimizer()->state(place.group, owned_part(place));
+  engine.optimizer()->state().on_all_ranks("reading the optimizer's state", [&] {
+    state = engine.optimizer()->state().of(place.group, owned_part(place));
   });
   return state;
 }
@@ -114,7 +118,7 @@ using StateTensor = std::function<at::Tensor(const zero::StateSlice&)>;
 // Writes `values` to the elements `part` of what this rank owns of the group.
 void set_part(Engine& engine, size_t group, const Interval& part, const at::Tensor& values,
               const StateTensor& tensor_of) {
-  engine.optimizer()->change_state(group, part, [&](const zero::StateSlice& slice) {
+  engine.optimizer()->state().change(group, part, [&](const zero::StateSlice& slice) {
     const at::Tensor tensor = tensor_of(slice);
     const Interval common = intersect(slice.interval, part);
     if (common.empty()) return;
@@ -130,7 +134,7 @@ StateTensor state_named(const std::string& key) {
 }
 
 at::Tensor reduced_gradient(const Engine& engine, const Place& place) {
-  if (!engine.optimizer()->has_gradients()) {
+  if (!engine.optimizer()->gradients().has_result()) {
     raise<UsageError>(
         "there is no reduced gradient: it is there between the backward at the accumulation "
         "boundary (and finish_backward(), after a direct loss.backward()) and step()");
@@ -150,10 +154,10 @@ void safe_set_full_fp32_param(Engine& engine, const at::Tensor& param, const at:
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
   check_numel(engine, place, value, "the parameter", param.numel());
-  engine.optimizer()->on_all_ranks("writing the master weights", [&] {
+  engine.optimizer()->state().on_all_ranks("writing the master weights", [&] {
     set_part(engine, place.group, owned_part(place), own_elements(value, place), master_of);
   });
-  engine.optimizer()->publish_masters();
+  engine.optimizer()->state().publish_masters();
 }
 
 at::Tensor safe_get_full_optimizer_state(const Engine& engine, const at::Tensor& param,
@@ -169,7 +173,7 @@ void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param, cons
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
   check_numel(engine, place, value, "the parameter", param.numel());
-  engine.optimizer()->on_all_ranks("writing the optimizer's state", [&] {
+  engine.optimizer()->state().on_all_ranks("writing the optimizer's state", [&] {
     set_part(engine, place.group, owned_part(place), own_elements(value, place),
              state_named(optim_state_key));
   });
@@ -224,7 +228,7 @@ at::Tensor local_gradient(const Engine& engine, const Place& place) {
 at::Tensor safe_get_local_fp32_param(const Engine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "fp32_param");
-  const zero::GroupState state = engine.optimizer()->state(place.group, local_part(engine, place));
+  const zero::GroupState state = engine.optimizer()->state().of(place.group, local_part(engine, place));
   return state.master.to(master_dtype(engine, place), false, /*copy=*/true);
 }
 
@@ -233,14 +237,14 @@ void safe_set_local_fp32_param(Engine& engine, const at::Tensor& param, const at
   const Place place = local_place_of(engine, param, "fp32_param");
   const Interval part = local_part(engine, place);
   set_part(engine, place.group, part, local_value(engine, place, part, value), master_of);
-  engine.optimizer()->publish_masters();
+  engine.optimizer()->state().publish_masters();
 }
 
 at::Tensor safe_get_local_optimizer_state(const Engine& engine, const at::Tensor& param,
                                           const std::string& optim_state_key) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "optimizer_state");
-  const zero::GroupState state = engine.optimizer()->state(place.group, local_part(engine, place));
+  const zero::GroupState state = engine.optimizer()->state().of(place.group, local_part(engine, place));
   const at::Tensor own = find_state(state.state, optim_state_key);
   return own.defined() ? own.clone() : at::Tensor();
 }

@@ -1,5 +1,9 @@
+// The order of events in a step: gradients that a direct backward left are reduced, the norm is taken where
+// somebody needs it (a step that overflows ends there), slices are stepped, or what backward began of them is
+// published, and at stages 1 and 2 all ranks gather the new parameters.
 #include "deepspeed/zero/zero_optimizer.h"
 
+#include <optional>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
@@ -7,31 +11,58 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/comm/on_all_ranks.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/kernels/grad_stats.h"
+#include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/precision/grad_clip.h"
+#include "deepspeed/precision/loss_scaler.h"
+#include "deepspeed/zero/gradients/grad_hooks.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
+#include "deepspeed/zero/offload/optimizer_offload.h"
+#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/step_agreement.h"
+#include "deepspeed/zero/update/early_step.h"
+#include "deepspeed/zero/update/grad_norm.h"
+#include "deepspeed/zero/update/slice_set.h"
+#include "deepspeed/zero/update/slice_stepper.h"
+#include "deepspeed/zero/zero_options.h"
+#include "deepspeed/zero/zero_state.h"
 
 namespace deepspeed::zero {
+namespace {
+
+// The parameter whose reduced gradient is not finite in this rank's slices, the nearest to the loss.
+std::optional<ParamPlace> non_finite_in_slices(const ZeroState& state, const GradReducer& reducer,
+                                               size_t num_groups) {
+  for (size_t index = num_groups; index-- > 0;) {
+    const at::Tensor gradient = reducer.gradient(index);
+    const std::vector<ParamPiece> own = state.pieces(index);
+    for (auto piece = own.rbegin(); piece != own.rend(); ++piece) {
+      const Interval place = piece->in_interval;
+      if (kernels::grad_stats(gradient.narrow(0, place.begin, place.numel())).finite) continue;
+      return ParamPlace{index, piece->index};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<optim::Optimizer> optimizer,
-                             std::unique_ptr<precision::LossScaler> scaler, comm::ProcessGroup group,
+                             std::unique_ptr<precision::LossScaler> scaler, const comm::ProcessGroup& group,
                              const ZeroOptions& options)
-    : options_(options),
-      group_(agreement_.watch(group.at_position(micro_step_))),
+    : options_(std::make_unique<const ZeroOptions>(options)),
+      micro_step_(std::make_shared<std::atomic<int64_t>>(0)),
+      agreement_(std::make_unique<StepAgreement>()),
+      group_(std::make_unique<const comm::ProcessGroup>(agreement_->watch(group.at_position(micro_step_)))),
       store_(std::move(store)),
       optimizer_(std::move(optimizer)),
       scaler_(std::move(scaler)) {
   check_options();
-  on_all_ranks("offloading the optimizer", [&] {
-    const c10::NoGradGuard no_grad;
-    const StepOptions& update = options_.update;
-    slices_ = std::make_unique<SliceSet>(*store_, *optimizer_, group_, update,
-                                         options_.gradients.accumulation_dtype);
-    stepper_ = std::make_unique<SliceStepper>(*store_, *optimizer_, *slices_, update.offload);
-    if (update.offload.super_offload)
-      early_ = std::make_unique<EarlyStep>(*store_, *optimizer_, *slices_, update);
-  });
+  state_ = std::make_unique<ZeroState>(*store_, *optimizer_, *group_, *options_);
+  stepper_ = std::make_unique<SliceStepper>(*store_, *optimizer_, state_->slices(), options_->update.offload);
   reducer_ = make_reducer();
+  early_ = state_->early_step();
   if (early_) {
     reducer_->on_final([this](const OwnedPart& part) {
       const c10::NoGradGuard no_grad;
@@ -43,11 +74,11 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
 
 std::unique_ptr<GradReducer> ZeroOptimizer::make_reducer() {
   SumUse use;
-  for (size_t index = 0; index < store_->groups().size(); ++index) use.owned.push_back(owned(index));
-  use.offload = options_.update.offload;
-  use.trace_non_finite = options_.update.check_overflow;
+  for (size_t index = 0; index < store_->groups().size(); ++index) use.owned.push_back(state_->owned(index));
+  use.offload = options_->update.offload;
+  use.trace_non_finite = options_->update.check_overflow;
   const auto make = store_->partitions_gradients() ? make_partitioned_gradients : make_full_gradients;
-  return make(*store_, group_, options_.gradients, std::move(use));
+  return make(*store_, *group_, options_->gradients, std::move(use));
 }
 
 void ZeroOptimizer::check_options() const {
@@ -55,15 +86,15 @@ void ZeroOptimizer::check_options() const {
     raise<UsageError>("optimizer ", optimizer_->name(), " needs whole parameters, which ZeRO stage ", stage(),
                       " cuts; use stage 0");
   }
-  if (options_.update.sixteen_bit_masters && store_->dtype() == at::kFloat)
+  if (options_->update.sixteen_bit_masters && store_->dtype() == at::kFloat)
     raise<UsageError>("16-bit masters of a model in fp32; enable fp16 or bf16");
-  if (options_.update.split_masters &&
-      (store_->dtype() != at::kBFloat16 || options_.update.sixteen_bit_masters)) {
+  if (options_->update.split_masters &&
+      (store_->dtype() != at::kBFloat16 || options_->update.sixteen_bit_masters)) {
     raise<UsageError>("split masters of a model in ", store_->dtype(),
-                      options_.update.sixteen_bit_masters ? " with 16-bit masters" : "",
+                      options_->update.sixteen_bit_masters ? " with 16-bit masters" : "",
                       ", expected one in BFloat16 with fp32 masters");
   }
-  if (options_.update.split_masters && !optimizer_->steps_split_masters()) {
+  if (options_->update.split_masters && !optimizer_->steps_split_masters()) {
     raise<UsageError>("split masters with optimizer ", optimizer_->name(),
                       ", expected Adam or AdamW, without amsgrad");
   }
@@ -77,25 +108,25 @@ void ZeroOptimizer::check_options() const {
 }
 
 void ZeroOptimizer::check_offload() const {
-  if (!options_.update.offload.is_on()) return;
+  if (!options_->update.offload.is_on()) return;
   if (!store_->partitions_states()) raise<UsageError>("offloading at stage 0, expected stage 1, 2 or 3");
-  if (options_.update.offload.ratio != 1.0 && !store_->partitions_parameters()) {
-    raise<UsageError>("offloading of a part, ", options_.update.offload.ratio, ", at stage ", stage(),
+  if (options_->update.offload.ratio != 1.0 && !store_->partitions_parameters()) {
+    raise<UsageError>("offloading of a part, ", options_->update.offload.ratio, ", at stage ", stage(),
                       ", expected stage 3");
   }
   check_super_offload();
 }
 
 void ZeroOptimizer::check_super_offload() const {
-  if (!options_.update.offload.super_offload) return;
-  if (!store_->partitions_gradients() || options_.update.offload.device != OffloadDevice::kCpu ||
+  if (!options_->update.offload.super_offload) return;
+  if (!store_->partitions_gradients() || options_->update.offload.device != OffloadDevice::kCpu ||
       store_->home() == ParamHome::kDisk) {
     raise<UsageError>("at stage ", stage(),
                       ", expected stage 2 or 3, with the optimizer offloaded to the CPU and no parameters on "
                       "a disk");
   }
-  if (options_.update.gradient_clipping > 0.0) {
-    raise<UsageError>("with clipping to ", options_.update.gradient_clipping,
+  if (options_->update.gradient_clipping > 0.0) {
+    raise<UsageError>("with clipping to ", options_->update.gradient_clipping,
                       ", whose norm is known after backward alone, expected 0");
   }
   if (store_->has_doubles()) {
@@ -105,8 +136,8 @@ void ZeroOptimizer::check_super_offload() const {
   if (!optimizer_->writes_over_gradients()) {
     raise<UsageError>("with optimizer ", optimizer_->name(), ", expected Adam or AdamW, without amsgrad");
   }
-  if (options_.update.check_overflow &&
-      (!optimizer_->takes_steps_back() || options_.update.sixteen_bit_masters)) {
+  if (options_->update.check_overflow &&
+      (!optimizer_->takes_steps_back() || options_->update.sixteen_bit_masters)) {
     raise<UsageError>("with an overflow check, after which a step is taken back, and states of 16 ",
                       "bits, which hold too little for that; set bf16.check_grad_overflow to false");
   }
@@ -116,76 +147,33 @@ ZeroOptimizer::~ZeroOptimizer() = default;
 
 void ZeroOptimizer::retire() noexcept { hooks_.reset(); }
 
-GroupState ZeroOptimizer::state(size_t group, const Interval& part) const {
-  const c10::NoGradGuard no_grad;
-  check_whole();
-  return slices_->state(group, part);
+std::vector<optim::ParamGroup>& ZeroOptimizer::param_groups() { return optimizer_->param_groups(); }
+
+double ZeroOptimizer::loss_scale() const { return scaler_->scale(); }
+
+int ZeroOptimizer::stage() const { return store_->stage(); }
+
+void ZeroOptimizer::set_batch(const BatchSettings& batch) {
+  agreement_->set_batch(batch);
+  tell_ranks();
 }
 
-void ZeroOptimizer::read_state(size_t group, const Interval& part, const VisitSlice& visit) const {
-  const c10::NoGradGuard no_grad;
-  check_whole();
-  slices_->visit(group, part, SliceSet::Access::kRead, visit);
+void ZeroOptimizer::tell_ranks() {
+  if (group_->size() > 1) agreement_->tell(param_groups(), loss_scale());
 }
 
-bool ZeroOptimizer::makes_fp32_masters() const {
-  return options_.update.split_masters || options_.update.sixteen_bit_masters;
-}
-
-GroupState ZeroOptimizer::states_beside_masters(size_t group, const Interval& part) const {
-  const c10::NoGradGuard no_grad;
-  check_whole();
-  return slices_->states_beside_masters(group, part);
-}
-
-void ZeroOptimizer::change_state(size_t group, const Interval& part, const VisitSlice& visit) {
-  const c10::NoGradGuard no_grad;
-  check_no_step_has_begun();
-  slices_->visit(group, part, SliceSet::Access::kChange, visit);
+void ZeroOptimizer::on_unit_done(size_t unit) {
+  if (hooks_) hooks_->on_unit_done(unit);
 }
 
 at::Tensor ZeroOptimizer::gradient(size_t group) const {
-  check_no_step_has_begun();
+  state_->check_no_step_has_begun();
   return reducer_->gradient(group);
-}
-
-std::vector<GroupState> ZeroOptimizer::kept(size_t group) const {
-  check_no_step_has_begun();
-  return slices_->resident_state(group);
-}
-
-void ZeroOptimizer::on_all_ranks(const char* what, const std::function<void()>& work) const {
-  if (!uses_disk() || group_.size() == 1) return work();
-  comm::on_all_ranks(group_, what, work);
-}
-
-bool ZeroOptimizer::uses_disk() const {
-  return options_.update.offload.device == OffloadDevice::kNvme || store_->home() == ParamHome::kDisk;
-}
-
-void ZeroOptimizer::check_no_step_has_begun() const {
-  if (!has_begun()) return;
-  raise<UsageError>(
-      "gradients, masters and states between the backward() at the accumulation boundary, which "
-      "has begun the step, and step(): call step() first (or load a checkpoint, where that backward() "
-      "failed), or "
-      "set zero_optimization.offload_optimizer.super_offload to false");
-}
-
-void ZeroOptimizer::check_whole() const {
-  check_no_step_has_begun();
-  check_undamaged();
-}
-
-void ZeroOptimizer::check_undamaged() const {
-  if (damage_.empty()) return;
-  raise<UsageError>("a step was applied in part, so that masters and states are of no use: ", damage_,
-                    "; load a checkpoint");
 }
 
 // In fp32 at stage 0 without clipping nobody needs the norm, and DeepSpeed has none to give.
 bool ZeroOptimizer::norm_is_wanted() const {
-  return options_.update.gradient_clipping > 0.0 || options_.update.check_overflow ||
+  return options_->update.gradient_clipping > 0.0 || options_->update.check_overflow ||
          store_->partitions_states() || store_->dtype() != at::kFloat;
 }
 
@@ -193,28 +181,15 @@ at::Tensor ZeroOptimizer::sum_of_squares() const {
   const auto options = store_->options().dtype(at::kDouble);
   at::Tensor sum = at::zeros({1}, options);
   for (size_t index = 0; index < store_->groups().size(); ++index) {
-    if (has_begun()) {
+    if (state_->has_begun()) {
       early_->add_squares(*reducer_, index, sum);
     } else {
       add_squares_of(reducer_->gradient(index), sum);
     }
   }
   // What is not finite on one rank stays so in the sum.
-  if (store_->partitions_states() && group_.size() > 1) group_.all_reduce(sum);
+  if (store_->partitions_states() && group_->size() > 1) group_->all_reduce(sum);
   return sum;
-}
-
-std::optional<ParamPlace> ZeroOptimizer::non_finite_in_slices() const {
-  for (size_t index = store_->groups().size(); index-- > 0;) {
-    const at::Tensor gradient = reducer_->gradient(index);
-    const std::vector<ParamPiece> own = pieces(index);
-    for (auto piece = own.rbegin(); piece != own.rend(); ++piece) {
-      const Interval place = piece->in_interval;
-      if (kernels::grad_stats(gradient.narrow(0, place.begin, place.numel())).finite) continue;
-      return ParamPlace{index, piece->index};
-    }
-  }
-  return std::nullopt;
 }
 
 std::string ZeroOptimizer::describe_non_finite() const {
@@ -223,11 +198,13 @@ std::string ZeroOptimizer::describe_non_finite() const {
     return message("the gradient of '", store_->groups()[place->group].params[place->param].name,
                    "' is not finite ", where...);
   };
-  if (group_.size() == 1) return describe(non_finite_in_slices(), "on rank 0");
+  if (group_->size() == 1)
+    return describe(non_finite_in_slices(*state_, *reducer_, store_->groups().size()), "on rank 0");
   // A sum may overflow where no summand does.
-  for (const std::string& own : {describe(reducer_->first_non_finite(), "on rank ", group_.rank()),
-                                 describe(non_finite_in_slices(), "in the sum over the ranks")}) {
-    for (const std::string& text : group_.all_gather_text(own)) {
+  for (const std::string& own : {describe(reducer_->first_non_finite(), "on rank ", group_->rank()),
+                                 describe(non_finite_in_slices(*state_, *reducer_, store_->groups().size()),
+                                          "in the sum over the ranks")}) {
+    for (const std::string& text : group_->all_gather_text(own)) {
       if (!text.empty()) return text;
     }
   }
@@ -241,7 +218,7 @@ void ZeroOptimizer::skip_step(int64_t step_number) {
     raise<UsageError>("step ", step_number, ": ", cause, ", and the loss scale, ", loss_scale(),
                       ", is at its minimum; look for non-finite losses, or train with bf16");
   }
-  if (group_.rank() == 0) {
+  if (group_->rank() == 0) {
     log::warning("step ", step_number, " is skipped: ", cause, " (loss scale ", loss_scale(), ")");
   }
   scaler_->update(true);
@@ -249,30 +226,14 @@ void ZeroOptimizer::skip_step(int64_t step_number) {
 
 void ZeroOptimizer::step_slices(int64_t step_number, double gradient_scale) {
   const auto step = [&] {
-    on_all_ranks("the optimizer's step", [&] {
-      const std::vector<size_t> rest = has_begun() ? early_->not_begun() : slices_->all();
-      if (has_begun()) early_->publish(*reducer_, *stepper_);
+    state_->on_all_ranks("the optimizer's step", [&] {
+      const std::vector<size_t> rest = state_->has_begun() ? early_->not_begun() : state_->slices().all();
+      if (state_->has_begun()) early_->publish(*reducer_, *stepper_);
       stepper_->step(rest, *reducer_, gradient_scale);
     });
   };
-  if (!uses_disk() && !has_begun()) return step();
-  note_damage_of(step_number, step);
-}
-
-void ZeroOptimizer::note_damage_of(int64_t step_number, const std::function<void()>& step) {
-  try {
-    step();
-  } catch (const std::exception& error) {
-    if (early_) early_->close();
-    damage_ = message("step ", step_number, ": ", error.what());
-    throw;
-  }
-}
-
-void ZeroOptimizer::abandon_step() {
-  if (!has_begun()) return;
-  early_->close();
-  damage_ = "backward() had begun it when load_checkpoint() was called";
+  if (!state_->uses_disk() && !state_->has_begun()) return step();
+  state_->note_damage_of(step_number, step);
 }
 
 StepResult ZeroOptimizer::step(int64_t step_number) {
@@ -282,57 +243,50 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
         "step() of an optimizer whose engine is gone, or was ended by destroy(): the model is no "
         "longer its own; make another engine by initialize()");
   }
-  check_undamaged();
+  state_->check_undamaged();
   if (reducer_->is_open()) reducer_->finish_backward();
-  if (has_begun()) {
-    note_damage_of(step_number, [&] {
+  if (state_->has_begun()) {
+    state_->note_damage_of(step_number, [&] {
       early_->check_unchanged();
-      if (options_.update.check_overflow) early_->wait_for_worker();
+      if (options_->update.check_overflow) early_->wait_for_worker();
     });
   } else {
-    slices_->note_written_shards();
+    state_->slices().note_written_shards();
   }
   StepResult result;
   // The scale that these gradients were made with, whatever the scaler decides next.
   const double scale = scaler_->scale();
   double gradient_scale = 1.0 / scale;
   // A step on the host that does not depend on the norm begins before the last gradients are there.
-  const bool norm_comes_first = options_.update.gradient_clipping > 0.0 || options_.update.check_overflow ||
-                                !options_.update.offload.is_on();
+  const bool norm_comes_first = options_->update.gradient_clipping > 0.0 || options_->update.check_overflow ||
+                                !options_->update.offload.is_on();
   const auto take_norm = [&] {
     if (norm_is_wanted()) result.grad_norm.emplace(sum_of_squares(), scale);
   };
   if (norm_comes_first) take_norm();
-  if (options_.update.check_overflow && !result.grad_norm->is_finite()) {
-    if (has_begun()) note_damage_of(step_number, [&] { early_->take_back(*reducer_, gradient_scale); });
+  if (options_->update.check_overflow && !result.grad_norm->is_finite()) {
+    if (state_->has_begun())
+      state_->note_damage_of(step_number, [&] { early_->take_back(*reducer_, gradient_scale); });
     skip_step(step_number);
     return {};
   }
   // Against a norm that is not finite there is nothing to clip.
-  if (options_.update.gradient_clipping > 0.0 && result.grad_norm->is_finite()) {
+  if (options_->update.gradient_clipping > 0.0 && result.grad_norm->is_finite()) {
     gradient_scale = precision::combined_gradient_scale(result.grad_norm->of_scaled(), scale,
-                                                        options_.update.gradient_clipping);
+                                                        options_->update.gradient_clipping);
   }
   step_slices(step_number, gradient_scale);
   if (!norm_comes_first) take_norm();
   if (early_) early_->close();
-  gather_parameters();
+  state_->gather_parameters();
   scaler_->update(false);
   result.applied = true;
   return result;
 }
 
 void ZeroOptimizer::zero_grad() {
-  check_no_step_has_begun();
+  state_->check_no_step_has_begun();
   reducer_->clear();
-}
-
-void ZeroOptimizer::gather_parameters() {
-  if (!store_->partitions_states()) return;
-  if (store_->partitions_parameters()) return store_->shards_changed();
-  for (const StoredGroup& stored : store_->groups()) {
-    gather_partitions(group_, stored.flat, stored.layout, options_.gather);
-  }
 }
 
 MemoryBytes ZeroOptimizer::memory() const {
@@ -340,26 +294,12 @@ MemoryBytes ZeroOptimizer::memory() const {
   MemoryBytes memory;
   memory.parameters = store_->bytes();
   memory.gradients = reducer_->bytes();
-  memory.master_weights = slices_->master_bytes();
+  memory.master_weights = state_->slices().master_bytes();
   memory.optimizer_states = optimizer_->state_bytes();
-  memory.swap_buffers = slices_->swap_buffer_bytes() + store_->buffer_bytes();
+  memory.swap_buffers = state_->slices().swap_buffer_bytes() + store_->buffer_bytes();
   if (early_) memory.swap_buffers += early_->waiting_bytes();
-  memory.on_disk = slices_->disk_bytes() + store_->disk_bytes();
+  memory.on_disk = state_->slices().disk_bytes() + store_->disk_bytes();
   return memory;
-}
-
-void ZeroOptimizer::publish_masters() {
-  const c10::NoGradGuard no_grad;
-  check_whole();
-  if (has_master_weights() || options_.update.offload.is_on() || store_->home() != ParamHome::kDevice)
-    on_all_ranks("reading the master weights", [&] { slices_->write_weights(); });
-  gather_parameters();
-}
-
-void ZeroOptimizer::restore_masters_from_model() {
-  const c10::NoGradGuard no_grad;
-  check_no_step_has_begun();
-  slices_->read_weights();
 }
 
 }  // namespace deepspeed::zero

@@ -7,7 +7,9 @@
 
 #include <ATen/ops/full.h>
 
+#include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
 
 #include "tests/engine/make_engine.h"
 
@@ -35,7 +37,7 @@ std::string content_of(Engine& engine) {
   };
   for (const at::Tensor& param : engine.module().parameters()) add(param);
   for (const at::Tensor& buffer : engine.module().buffers()) add(buffer);
-  add(engine.optimizer()->master(0));
+  add(engine.optimizer()->state().master(0));
   const auto state = engine.optimizer()->base_optimizer().state(0);
   bytes += std::to_string(state.step);
   for (const auto& [name, tensor] : state.tensors) add(tensor);

@@ -6,6 +6,7 @@
 #include "deepspeed/device/accelerator/memory.h"
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/zero_state.h"
 
 #include "tests/cuda/require_cuda.h"
 #include "tests/engine/make_engine.h"
@@ -199,7 +200,7 @@ TEST_F(CudaTraining, SplitMastersAreWrittenAndReadAsFp32Ones) {
           at::equal(safe_get_full_fp32_param(*plain, plain->module().named_parameters()[name]), expected))
           << name;
     }
-    EXPECT_EQ(split->memory().total(), 14 * split->optimizer()->owned(0).numel());
+    EXPECT_EQ(split->memory().total(), 14 * split->optimizer()->state().owned(0).numel());
   }
   comm::destroy_process_group();
 }

@@ -4,6 +4,7 @@
 #include "deepspeed/initialize.h"
 #include "deepspeed/plan/memory_estimate.h"
 #include "deepspeed/zero/layout/shard_layout.h"
+#include "deepspeed/zero/params/param_store.h"
 
 #include "tests/support/counting_allocator.h"
 #include "tests/support/formula_training.h"

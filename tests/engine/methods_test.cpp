@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
 
 #include "tests/engine/method_table.h"
 #include "tests/support/error_of.h"
@@ -109,7 +110,7 @@ const std::vector<MethodRow> kTraining = {
      [](TestEngine& e) {
        loss_of(e).backward();
        e._backward_epilogue();
-       EXPECT_FALSE(e.optimizer()->backward_is_open());
+       EXPECT_FALSE(e.optimizer()->gradients().is_open());
      }},
     {"allreduce_gradients",
      [](TestEngine& e) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/error_of.h"
@@ -32,7 +33,7 @@ TEST(StaleGradients, OfABackwardThatWasNotFinishedAreForgotten) {
         const auto expected = make_engine(config, world), engine = make_engine(config, world);
         loss_of(*engine, 1000 + world.rank()).backward();
         engine->zero_grad();
-        EXPECT_FALSE(engine->optimizer()->backward_is_open());
+        EXPECT_FALSE(engine->optimizer()->gradients().is_open());
         for (const auto& each : {expected, engine}) {
           each->set_gradient_accumulation_boundary(true);
           each->backward(loss_of(*each, 4 * world.rank()));

@@ -5,6 +5,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/model/cast_inputs.h"
+#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/zero_state.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/counting_allocator.h"
@@ -141,8 +143,9 @@ TEST(SixteenBitMasters, TakeAThirdOfTheBytes) {
       EXPECT_EQ(memory.gradients, 2 * padded / (stage == 2 ? 2 : 1));
       EXPECT_EQ(memory.master_weights, 0);
       EXPECT_EQ(memory.optimizer_states, (2 + 2) * padded / 2);
-      EXPECT_EQ(engine->optimizer()->master(0).scalar_type(), at::kBFloat16);
-      EXPECT_TRUE(engine->optimizer()->master(0).is_alias_of(engine->optimizer()->store().groups()[0].flat));
+      EXPECT_EQ(engine->optimizer()->state().master(0).scalar_type(), at::kBFloat16);
+      EXPECT_TRUE(
+          engine->optimizer()->state().master(0).is_alias_of(engine->optimizer()->store().groups()[0].flat));
     }
   });
 }

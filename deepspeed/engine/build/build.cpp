@@ -25,6 +25,7 @@
 #include "deepspeed/engine/model/leaf_units.h"
 #include "deepspeed/optim/schedules/lr_scheduler_factory.h"
 #include "deepspeed/precision/loss_scaler.h"
+#include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
 namespace {

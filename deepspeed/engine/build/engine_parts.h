@@ -18,7 +18,8 @@ namespace deepspeed {
 
 namespace zero {
 class GatherPool;
-}
+class ParamStore;
+}  // namespace zero
 
 /// Everything an engine is made of.
 struct EngineParts {
@@ -32,7 +33,7 @@ struct EngineParts {
   uint64_t seed = 0;
   std::optional<at::ScalarType> autocast = {};    // dtype of the config's torch_autocast
   std::shared_ptr<zero::GatherPool> pool = {};    // of stage 3; null: the parameters are not partitioned
-  std::unique_ptr<zero::ParamStore> params = {};  // of stage 3 without an optimizer, which has it else
+  std::shared_ptr<zero::ParamStore> params = {};  // of stage 3 without an optimizer, which has it else
   ParamClaims claims = {};
   std::optional<std::string> client_optimizer = {};  // class of the program's own optimizer; nothing: none
 

@@ -9,6 +9,7 @@
 #include "deepspeed/engine/guards/sendable.h"
 #include "deepspeed/zero/make_whole.h"
 #include "deepspeed/zero/params/memory_overlap.h"
+#include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/params/shard_store.h"
 #include "deepspeed/zero/shards/shard_home_options.h"

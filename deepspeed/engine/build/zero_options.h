@@ -5,7 +5,7 @@
 #include <string>
 
 #include "deepspeed/config/config.h"
-#include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_options.h"
 
 namespace deepspeed {
 

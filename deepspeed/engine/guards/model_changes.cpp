@@ -1,6 +1,7 @@
 #include "deepspeed/engine/guards/model_changes.h"
 
 #include "deepspeed/base/log.h"
+#include "deepspeed/zero/params/param_store.h"
 
 namespace deepspeed {
 namespace {

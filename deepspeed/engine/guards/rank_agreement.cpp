@@ -9,7 +9,8 @@
 #include "deepspeed/base/hash.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/config/agreed_values.h"
-#include "deepspeed/zero/update/step_agreement.h"
+#include "deepspeed/zero/step_agreement.h"
+#include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
 namespace {

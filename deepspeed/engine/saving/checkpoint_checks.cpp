@@ -7,6 +7,8 @@
 #include "deepspeed/checkpoint/tag/tag_content.h"
 #include "deepspeed/checkpoint/tag/tag_name.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
+#include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
 void CheckpointIo::check_save(const SaveJob& job) const {
@@ -18,8 +20,8 @@ void CheckpointIo::check_save(const SaveJob& job) const {
 void CheckpointIo::require_no_gradients() const {
   const zero::ZeroOptimizer* optimizer = parts_.optimizer.get();
   if (optimizer == nullptr) return;
-  const bool is_paused = optimizer->is_paused();
-  if (state_.counters.backwards_since_update == 0 && !optimizer->backward_is_open() && !is_paused) return;
+  const bool is_paused = optimizer->gradients().is_paused();
+  if (state_.counters.backwards_since_update == 0 && !optimizer->gradients().is_open() && !is_paused) return;
   const config::DeepSpeedConfig& config = parts_.config;
   const int64_t window = config.managed_gradient_accumulation ? config.gradient_accumulation_steps : 1;
   const std::string scope = state_.in_no_sync ? " inside of no_sync()"

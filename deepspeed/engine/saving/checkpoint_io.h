@@ -22,6 +22,7 @@
 #include "deepspeed/engine/saving/run_snapshot.h"
 #include "deepspeed/engine/saving/save_job.h"
 #include "deepspeed/engine/saving/training_state.h"
+#include "deepspeed/zero/update/state_slice.h"
 
 namespace deepspeed {
 

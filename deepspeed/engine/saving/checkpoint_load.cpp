@@ -13,7 +13,10 @@
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
+#include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
+#include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
 
 namespace deepspeed {
 namespace {
@@ -154,7 +157,7 @@ void CheckpointIo::take_over(const OpenedCheckpoint& opened, const RunSnapshot& 
 
 void CheckpointIo::load_weights_and_states(const OpenedCheckpoint& opened, const LoadOptions& options) {
   zero::ZeroOptimizer* optimizer = parts_.optimizer.get();
-  if (optimizer != nullptr) optimizer->abandon_step();
+  if (optimizer != nullptr) optimizer->state().abandon_step();
   if (options.custom_load_fn) {
     NamedTensors tensors;
     for (const StoredTensor& stored : opened.module) tensors.emplace_back(stored.name, stored.load());
@@ -168,7 +171,7 @@ void CheckpointIo::load_weights_and_states(const OpenedCheckpoint& opened, const
   if (opened.optimizer) load_optimizer(opened);
   const bool has_weights = !opened.is_sharded || !opened.optimizer;  // in the model's own precision
   if (!opened.optimizer || (has_weights && !parts_.config.zero_optimization.load_from_fp32_weights))
-    optimizer->restore_masters_from_model();
+    optimizer->state().restore_masters_from_model();
 }
 
 // Masters may come from another precision, or from stage 3, whose files hold them alone: the model's weights
@@ -179,8 +182,9 @@ void CheckpointIo::follow_masters(const OpenedCheckpoint& opened) {
   const bool is_universal =
       parts_.config.checkpoint.load_universal && parts_.config.zero_optimization.load_from_fp32_weights;
   const bool are_weights = uses_zero() && optimizer.store().dtype() == at::kFloat;
-  if (opened.is_sharded || is_universal || parts_.pool || optimizer.has_split_masters() || are_weights)
-    optimizer.publish_masters();
+  if (opened.is_sharded || is_universal || parts_.pool || optimizer.state().has_split_masters() ||
+      are_weights)
+    optimizer.state().publish_masters();
 }
 
 }  // namespace deepspeed

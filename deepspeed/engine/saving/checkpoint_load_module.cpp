@@ -6,7 +6,10 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/sources/misfit_error.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
+#include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
+#include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
 
 namespace deepspeed {
 namespace {
@@ -91,7 +94,7 @@ std::unordered_set<std::string> CheckpointIo::weights_in_masters(
     return names;
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const zero::StoredGroup& group = optimizer.store().groups()[index];
-    for (const zero::ParamPiece& piece : optimizer.pieces(index)) {
+    for (const zero::ParamPiece& piece : optimizer.state().pieces(index)) {
       const NamedTensor& param = group.params[piece.index];
       if (piece.in_interval.numel() == param.tensor.numel() &&
           source.numel(param.name, checkpoint::kMasterState) > 0)

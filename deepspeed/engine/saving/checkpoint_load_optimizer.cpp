@@ -10,6 +10,10 @@
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/optim/slices/hyperparameters_json.h"
+#include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
 
 namespace deepspeed {
 namespace {
@@ -85,7 +89,7 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(const std::string& direc
 }
 
 bool CheckpointIo::wants_master(const OpenedCheckpoint& opened) const {
-  return opened.reads_masters || parts_.optimizer->has_master_weights();
+  return opened.reads_masters || parts_.optimizer->state().has_master_weights();
 }
 
 void CheckpointIo::check_optimizer(const OpenedCheckpoint& opened) const {
@@ -153,7 +157,7 @@ void CheckpointIo::verify_optimizer(const OpenedCheckpoint& opened) const {
     auto states = source.groups()[index].states;
     if (wants_master(opened)) states.emplace_back(checkpoint::kMasterState, at::kFloat);
     for (const auto& [state, type] : states) {
-      for (const zero::ParamPiece& piece : optimizer.pieces(index)) {
+      for (const zero::ParamPiece& piece : optimizer.state().pieces(index)) {
         const std::string& name = params[piece.index].name;
         const Interval elements = elements_of(piece);
         if (elements.end <= source.numel(name, state)) read_and_forget(source, name, state, elements, type);
@@ -168,19 +172,19 @@ void CheckpointIo::load_optimizer(const OpenedCheckpoint& opened) {
   bool has_masters = true, has_states = true;
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const auto& group = source.groups()[index];
-    optimizer.change_state(index, [&](const zero::StateSlice& slice) {
+    optimizer.state().change(index, [&](const zero::StateSlice& slice) {
       const bool found = load_slice(source, index, slice, wants_master(opened));
       has_masters = has_masters && found;
     });
     has_states = has_states && (group.step > 0 || !group.states.empty());
   }
-  if (!has_masters) optimizer.restore_masters_from_model();  // of a model in fp32 at stage 0
-  if (has_states) optimizer.state_was_loaded();
+  if (!has_masters) optimizer.state().restore_masters_from_model();  // of a model in fp32 at stage 0
+  if (has_states) optimizer.state().was_loaded();
 }
 
 bool CheckpointIo::load_slice(const checkpoint::OptimizerFiles& source, size_t index,
                               const zero::StateSlice& slice, bool wants_master) const {
-  const auto pieces = parts_.optimizer->pieces(index, slice.interval);
+  const auto pieces = parts_.optimizer->state().pieces(index, slice.interval);
   const auto& params = parts_.optimizer->store().groups()[index].params;
   bool has_master = true;
   // The part of a state, flat, that is in the slice; what the files do not have stays.

@@ -8,6 +8,8 @@
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/device/accelerator/rng.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
+#include "deepspeed/precision/loss_scaler.h"
+#include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
 namespace {

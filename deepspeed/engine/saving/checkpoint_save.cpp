@@ -18,7 +18,12 @@
 #include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/engine/saving/saved_state.h"
 #include "deepspeed/optim/slices/hyperparameters_json.h"
+#include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/precision/loss_scaler.h"
+#include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
+#include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
 
 namespace deepspeed {
 namespace {
@@ -33,7 +38,7 @@ at::Tensor part_of(const at::Tensor& flat, const zero::StoredGroup& group, size_
 
 // Where DeepSpeed's own optimizer of 16-bit weights keeps masters and states of a group as one tensor.
 bool is_flat_in_deepspeed(const zero::ZeroOptimizer& optimizer) {
-  return optimizer.has_master_weights() && optimizer.base_optimizer().name() == "FusedAdam";
+  return optimizer.state().has_master_weights() && optimizer.base_optimizer().name() == "FusedAdam";
 }
 
 // A flat state with its parameters in the order in which they were given, without padding.
@@ -245,9 +250,9 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states(checkpoint::DeferredTe
     states.padding = group.layout.padding(parts_.data_group().rank());
     states.partition_count = parts_.data_group().size();
     const zero::GroupState own =
-        saved_state(*parts_.optimizer, index, {0, optimizer.owned(index).numel()}, deferred);
+        saved_state(*parts_.optimizer, index, {0, optimizer.state().owned(index).numel()}, deferred);
     states.fp32 = own.master.narrow(0, 0, own.master.numel() - states.padding);
-    for (const zero::ParamPiece& piece : group.layout.pieces(optimizer.owned(index))) {
+    for (const zero::ParamPiece& piece : group.layout.pieces(optimizer.state().owned(index))) {
       states.fragments.emplace_back(
           group.params[piece.index].name,
           checkpoint::FragmentAddress{piece.in_interval.numel(), piece.in_interval.begin});
@@ -278,7 +283,7 @@ checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
   const zero::ZeroOptimizer& optimizer = *parts_.optimizer;
   const bool is_flat = is_flat_in_deepspeed(optimizer);
   checkpoint::PlainOptimizerStates result;
-  result.has_masters = optimizer.has_master_weights();
+  result.has_masters = optimizer.state().has_master_weights();
   // As in DeepSpeed, where the flat form has none in bf16.
   if (result.has_masters ? !is_flat || parts_.config.fp16.enabled
                          : parts_.optimizer->loss_scaler().is_dynamic())
@@ -287,7 +292,7 @@ checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const zero::StoredGroup& group = optimizer.store().groups()[index];
     checkpoint::PlainGroupStates& states = result.groups.emplace_back();
-    const auto [master, slice] = optimizer.state(index);
+    const auto [master, slice] = optimizer.state().of(index);
     if (is_flat) {
       states.params.push_back({{}, slice.step});
       for (const auto& [name, flat] : slice.tensors)

@@ -4,7 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
+#include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
 
 namespace deepspeed {
 namespace {
@@ -33,7 +36,7 @@ DeferredTensors::Source made_masters(zero::ZeroOptimizer& optimizer, size_t grou
     const Interval wanted = shifted(part, begin);
     for (int64_t first = wanted.begin; first < wanted.end; first += kWrittenNumel) {
       const Interval piece{first, std::min(first + kWrittenNumel, wanted.end)};
-      pass_on(in_full(optimizer.state(group, piece).master), sink);
+      pass_on(in_full(optimizer.state().of(group, piece).master), sink);
     }
   };
 }
@@ -51,7 +54,7 @@ DeferredTensors::Source read_slices(zero::ZeroOptimizer& optimizer, size_t group
                                     std::string name) {
   return [&optimizer, group, begin, name = std::move(name)](const Interval& part, const PieceSink& sink) {
     const Interval wanted = shifted(part, begin);
-    optimizer.read_state(group, wanted, [&](const zero::StateSlice& slice) {
+    optimizer.state().read(group, wanted, [&](const zero::StateSlice& slice) {
       const at::Tensor whole = tensor_of(slice, name);
       const Interval common = intersect(slice.interval, wanted);
       const Interval piece{common.begin - slice.interval.begin, common.end - slice.interval.begin};
@@ -67,7 +70,7 @@ DeferredTensors::Source read_slices(zero::ZeroOptimizer& optimizer, size_t group
 
 zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const Interval& part,
                              DeferredTensors& deferred) {
-  if (const auto on_disk = optimizer.state_on_disk(group, part)) {
+  if (const auto on_disk = optimizer.state().on_disk(group, part)) {
     zero::GroupState result{deferred.add(part.numel(), optimizer.store().master_dtype(group),
                                          read_slices(optimizer, group, part.begin, "")),
                             {{}, on_disk->step}};
@@ -77,8 +80,8 @@ zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const
     }
     return result;
   }
-  if (optimizer.makes_fp32_masters()) {
-    zero::GroupState result = optimizer.states_beside_masters(group, part);
+  if (optimizer.state().makes_fp32_masters()) {
+    zero::GroupState result = optimizer.state().beside_masters(group, part);
     // Weights on a disk are read by whole slices.
     const bool reads_weights = optimizer.store().home() == zero::ParamHome::kDisk;
     result.master = deferred.add(part.numel(), at::kFloat,
@@ -86,7 +89,7 @@ zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const
                                                : made_masters(optimizer, group, part.begin));
     return result;
   }
-  zero::GroupState result = optimizer.state(group, part);
+  zero::GroupState result = optimizer.state().of(group, part);
   result.master = in_full(result.master);
   return result;
 }

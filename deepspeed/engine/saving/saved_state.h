@@ -7,13 +7,17 @@
 
 #include "deepspeed/base/interval.h"
 #include "deepspeed/checkpoint/archive/deferred_tensors.h"
-#include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/update/state_slice.h"
 
 namespace deepspeed {
 
+namespace zero {
+class ZeroOptimizer;
+}
+
 /// Of a part of what this rank owns of the group: of one sub-group at stage 3. Its tensors may be of
 /// `deferred`; they must be written before the optimizer changes, and is gone. Throws as
-/// ZeroOptimizer::state() does.
+/// ZeroState::of() does.
 zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const Interval& part,
                              checkpoint::DeferredTensors& deferred);
 

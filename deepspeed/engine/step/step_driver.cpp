@@ -13,7 +13,11 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/guards/model_changes.h"
 #include "deepspeed/profile/memory_report.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/param_access.h"
+#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/step_agreement.h"
+#include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
 namespace {
@@ -60,7 +64,8 @@ void StepDriver::refresh() {
                          .train_micro_batch_size_per_gpu = config().train_micro_batch_size_per_gpu,
                          .is_boundary = is_boundary()});
   // Unmanaged, nobody knows at a backward whether it is the last: step() reduces.
-  optimizer().set_boundary(config().managed_gradient_accumulation && !state_.in_no_sync && is_boundary());
+  optimizer().gradients().set_boundary(config().managed_gradient_accumulation && !state_.in_no_sync &&
+                                       is_boundary());
   *output_scale_ = {optimizer().loss_scale(), static_cast<double>(config().gradient_accumulation_steps)};
 }
 
@@ -93,7 +98,7 @@ at::Tensor StepDriver::backward(const at::Tensor& loss, const BackwardOptions& o
       raise<UsageError>("backward() with allreduce_gradients = false does not fit ZeRO stage ", stage,
                         ", which partitions gradients in every backward; use stage 0 or 1");
     }
-    optimizer().set_boundary(false);
+    optimizer().gradients().set_boundary(false);
   }
   const c10::AutoGradMode with_grad(true);
   {
@@ -104,7 +109,7 @@ at::Tensor StepDriver::backward(const at::Tensor& loss, const BackwardOptions& o
   }
   {
     const auto reductions = time_part(profile::StepPart::kBackwardAllreduce);
-    optimizer().finish_backward();
+    optimizer().gradients().finish_backward();
   }
   ++state_.counters.backwards_since_update;
   refresh();
@@ -115,22 +120,22 @@ at::Tensor StepDriver::backward(const at::Tensor& loss, const BackwardOptions& o
 }
 
 void StepDriver::finish_backward() {
-  if (!optimizer().backward_is_open()) return;
-  optimizer().finish_backward();
+  if (!optimizer().gradients().is_open()) return;
+  optimizer().gradients().finish_backward();
   ++state_.counters.backwards_since_update;
   refresh();
 }
 
 void StepDriver::allreduce_gradients(std::optional<int64_t> bucket_size) {
   finish_backward();
-  if (bucket_size) optimizer().set_bucket_numel(*bucket_size);
-  if (is_boundary()) optimizer().complete_window();
+  if (bucket_size) optimizer().gradients().set_bucket_numel(*bucket_size);
+  if (is_boundary()) optimizer().gradients().complete_window();
   refresh();
 }
 
 std::optional<int64_t> StepDriver::step(const StepOptions& options) {
   if (state_.in_no_sync) raise<UsageError>("step() inside of no_sync(): end its scope first");
-  if (optimizer().is_paused())
+  if (optimizer().gradients().is_paused())
     raise<UsageError>("step() inside of coalesce_grad_reduction(): end its scope first");
   const auto& schedule = state_.parts.lr_scheduler;
   if (schedule) schedule->check_step(options.last_batch_iteration);
@@ -148,7 +153,7 @@ std::optional<int64_t> StepDriver::step(const StepOptions& options) {
       if (state_.counters.backwards_since_update == 0)
         raise<UsageError>("step() at an accumulation boundary without any backward()");
       model_changes_->warn();
-      optimizer().complete_window();
+      optimizer().gradients().complete_window();
       samples = update(options);
     }
     ++state_.counters.micro_steps;
@@ -207,19 +212,19 @@ void StepDriver::begin_coalescing() {
   if (!config().managed_gradient_accumulation)
     raise<UsageError>("coalesce_grad_reduction() needs managed_gradient_accumulation");
   if (state_.in_no_sync) raise<UsageError>("coalesce_grad_reduction() inside of no_sync()");
-  if (optimizer().is_paused())
+  if (optimizer().gradients().is_paused())
     raise<UsageError>("coalesce_grad_reduction() inside of coalesce_grad_reduction()");
   finish_backward();
-  optimizer().pause();
+  optimizer().gradients().pause();
 }
 
 void StepDriver::end_coalescing(bool reduces) {
   if (reduces) {
     refresh();
-    optimizer().resume();
+    optimizer().gradients().resume();
     ++state_.counters.backwards_since_update;
   } else {
-    optimizer().resume_without_gradients();
+    optimizer().gradients().resume_without_gradients();
   }
   refresh();
 }

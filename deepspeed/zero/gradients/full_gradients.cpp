@@ -35,7 +35,7 @@ class FullGradients : public GradReducer {
   void complete_window() override {
     if (!unreduced_) return;
     set_boundary(true);
-    finish_backward();
+    reduce_backward();
   }
 
   void take_gradient(size_t group, size_t param) override {

@@ -8,6 +8,9 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "deepspeed/zero/gradients/grad_reducer.h"
+#include "deepspeed/zero/params/param_store.h"
+
 namespace deepspeed::zero {
 namespace {
 

@@ -1,11 +1,13 @@
 // Calls a reducer each time autograd has accumulated a parameter's gradient.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
-#include "deepspeed/zero/gradients/grad_reducer.h"
-
 namespace deepspeed::zero {
+
+class GradReducer;
+class ParamStore;
 
 /// Holds the hooks: they live as long as this object; afterwards the parameters behave as before.
 class GradHooks {

@@ -107,7 +107,7 @@ void GradReducer::set_bucket_numel(int64_t numel) {
   forget_bucket_sizes();
 }
 
-void GradReducer::finish_backward() {
+void GradReducer::reduce_backward() {
   complete_backward();
   has_result_ = boundary_;
   // Every rank gets through its collectives first, so that the others do not wait for one that throws.
@@ -151,7 +151,7 @@ void GradReducer::resume() {
       if (store_.groups()[group].params[param].tensor.grad().defined()) take_gradient(group, param);
     }
   }
-  finish_backward();
+  reduce_backward();
 }
 
 void GradReducer::resume_without_gradients() {

@@ -10,44 +10,22 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
-#include "deepspeed/config/zero/sections.h"
-#include "deepspeed/zero/gradients/averaging.h"
 #include "deepspeed/zero/gradients/bucket.h"
 #include "deepspeed/zero/gradients/bucket_space.h"
 #include "deepspeed/zero/gradients/launch_order.h"
 #include "deepspeed/zero/gradients/non_finite.h"
+#include "deepspeed/zero/gradients/reducer_options.h"
 #include "deepspeed/zero/offload/optimizer_offload.h"
 #include "deepspeed/zero/offload/slice_arrivals.h"
 #include "deepspeed/zero/params/param_store.h"
 
 namespace deepspeed::zero {
-
-/// Dtypes of single parameters, by the tensors of the model.
-using ParamDtypes = std::unordered_map<const at::TensorImpl*, at::ScalarType>;
-using ParamSet = std::unordered_set<const at::TensorImpl*>;
-/// Maps parameters to the number, from 1 on, of the unit (gather_unit.h) that they are in.
-using ParamUnits = std::unordered_map<const at::TensorImpl*, size_t>;
-
-/// How gradients are summed, as the config and the model say.
-struct ReducerOptions {
-  config::ZeroGradientConfig keys;
-  bool overlap = false;                             // launch a bucket as soon as its gradients are there
-  at::ScalarType communication_dtype = at::kFloat;  // fp32 means fp64 for parameters in fp64
-  ParamDtypes param_communication_dtypes;           // of parameters that travel in a dtype of their own
-  ParamSet by_rows;                                 // parameters whose gradient travels as its touched rows
-  ParamUnits units;  // of leaf modules: which of their gradients exist differs from rank to rank
-  // The dtype of the sums that are kept. Absent, and for parameters in fp64, it is the parameters' own.
-  std::optional<at::ScalarType> accumulation_dtype;
-  Averaging averaging;
-};
 
 /// What becomes of the sums on this rank, as its optimizer says.
 struct SumUse {
@@ -92,8 +70,10 @@ class GradReducer {
   void resume_without_gradients();
 
   /// Ends a backward that has returned: missing gradients count as zeros. At the boundary all reductions are
-  /// done afterwards.
-  void finish_backward();
+  /// done afterwards. Does nothing while paused.
+  void finish_backward() {
+    if (!paused_) reduce_backward();
+  }
   /// The reduced gradient of the owned interval of a group, valid between the boundary's finish_backward()
   /// and clear().
   virtual at::Tensor gradient(size_t group) const = 0;
@@ -137,6 +117,8 @@ class GradReducer {
   GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options, SumUse use);
 
   virtual void take_gradient(size_t group, size_t param) = 0;
+  /// What finish_backward() does, whether paused or not.
+  void reduce_backward();
   /// Launches the buckets that are complete, unless the strategy leaves that to the end of backward.
   virtual void launch_complete() = 0;
   /// Reduces what finish_backward() is to reduce.

@@ -7,17 +7,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/kernels/grad_stats.h"
-
 namespace deepspeed::zero {
 
 /// sum += the squares of the gradient's elements. sum: one double on the model's device; the gradient lies
 /// there or in host memory.
-inline void add_squares_of(const at::Tensor& gradient, const at::Tensor& sum) {
-  const at::Tensor squares = kernels::sum_of_squares(gradient);
-  // A number that the host has goes with the launch; a copy of it would wait for the device.
-  squares.is_cpu() ? sum.add_(squares.item()) : sum.add_(squares);
-}
+void add_squares_of(const at::Tensor& gradient, const at::Tensor& sum);
 
 class GradNorm {
  public:

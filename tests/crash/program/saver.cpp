@@ -27,6 +27,7 @@
 #include "deepspeed/initialize.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
 
 #include "tests/support/odd_net.h"
 
@@ -81,7 +82,7 @@ std::string digest_of(Engine& engine) {
   };
   for (const at::Tensor& param : engine.module().parameters()) add(param);
   for (const at::Tensor& buffer : engine.module().buffers()) add(buffer);
-  add(engine.optimizer()->master(0));
+  add(engine.optimizer()->state().master(0));
   for (const auto& [name, state] : engine.optimizer()->base_optimizer().state(0).tensors) add(state);
   return std::to_string(crc);
 }

@@ -11,6 +11,8 @@
 
 #include <gtest/gtest.h>
 
+#include "deepspeed/zero/zero_state.h"
+
 #include "tests/engine/make_engine.h"
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
@@ -177,7 +179,7 @@ TEST(EngineLrScheduler, WhatWasSetByHandIsResumedExactly) {
         EXPECT_EQ(loaded.pair("betas"), (std::pair{0.75, 0.875}));
         EXPECT_EQ(rates_of_steps(*resumed, 4), rates_of_steps(*engine, 4));
         EXPECT_EQ(resumed->get_lr(), engine->get_lr());
-        EXPECT_TRUE(resumed->optimizer()->master(0).equal(engine->optimizer()->master(0)));
+        EXPECT_TRUE(resumed->optimizer()->state().master(0).equal(engine->optimizer()->state().master(0)));
       }
     }
   });
@@ -201,14 +203,14 @@ TEST(EngineLrScheduler, AStepByNumberThatItDoesNotTakeUpdatesNothing) {
           .engine;
   const auto [inputs, targets] = testing::odd_batch(0, 4);
   engine->backward(engine->forward(inputs, targets));
-  const at::Tensor before = engine->optimizer()->master(0).clone();
+  const at::Tensor before = engine->optimizer()->state().master(0).clone();
   EXPECT_ERROR(UsageError, engine->step({.last_batch_iteration = 3}), "step(last_batch_iteration = 3)",
                "leave the number out");
-  EXPECT_TRUE(engine->optimizer()->master(0).equal(before));
+  EXPECT_TRUE(engine->optimizer()->state().master(0).equal(before));
   EXPECT_EQ(engine->global_steps(), 0);
   engine->step();  // the gradients are still there
   EXPECT_EQ(engine->global_steps(), 1);
-  EXPECT_FALSE(engine->optimizer()->master(0).equal(before));
+  EXPECT_FALSE(engine->optimizer()->state().master(0).equal(before));
 }
 
 TEST(EngineLrScheduler, AForeignTorchScheduleIsRefused) {

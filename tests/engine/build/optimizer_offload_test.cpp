@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/optim/torch/deepspeed_optimizers.h"
 
 #include "tests/engine/make_engine.h"

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/zero_state.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/error_of.h"
@@ -161,8 +163,8 @@ TEST(ModuleState, RoundTripsAndRenewsTheMasters) {
     EXPECT_TRUE(param(fresh, "first.weight").equal(param(trained, "first.weight")));
     train_step(*fresh, 4);
     fresh->load_module_state_dict(trained->module_state_dict());
-    EXPECT_TRUE(
-        fresh->optimizer()->master(0).equal(fresh->optimizer()->store().groups()[0].flat.to(at::kFloat)));
+    EXPECT_TRUE(fresh->optimizer()->state().master(0).equal(
+        fresh->optimizer()->store().groups()[0].flat.to(at::kFloat)));
   }
 }
 

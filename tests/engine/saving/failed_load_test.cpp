@@ -14,6 +14,8 @@
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/device/accelerator/rng.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/zero_state.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/error_of.h"
@@ -81,7 +83,7 @@ std::string whole_state(LargeEngine& engine) {
     for (const at::Tensor& param : engine->module().parameters()) add(param);
   }
   for (size_t group = 0; group < engine->optimizer()->store().groups().size(); ++group) {
-    const zero::GroupState state = engine->optimizer()->state(group);
+    const zero::GroupState state = engine->optimizer()->state().of(group);
     add(state.master);
     for (const auto& [name, tensor] : state.state.tensors) add(tensor);
     bytes += std::to_string(state.state.step);
@@ -271,7 +273,7 @@ TEST_P(FailedLoad, InTheMiddleOfAnAccumulationLosesNoGradient) {
     train_step(*straight, 7);
     train_step(*interrupted, 7);
     EXPECT_EQ(interrupted->global_steps(), 1);
-    EXPECT_TRUE(interrupted->optimizer()->master(0).equal(straight->optimizer()->master(0)));
+    EXPECT_TRUE(interrupted->optimizer()->state().master(0).equal(straight->optimizer()->state().master(0)));
   });
 }
 

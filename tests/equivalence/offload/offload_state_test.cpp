@@ -9,6 +9,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/tensor_access.h"
+#include "deepspeed/zero/zero_state.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/equivalence/offload/offload_configs.h"
@@ -32,7 +33,7 @@ TEST(OffloadMemory, OfSixteenBitStatesIsEightBytesAParameter) {
     const auto engine = make_engine(config, world);
     train_step(*engine, world.rank());
     const zero::MemoryBytes memory = engine->memory();
-    const int64_t owned = engine->optimizer()->owned(0).numel();
+    const int64_t owned = engine->optimizer()->state().owned(0).numel();
     EXPECT_EQ(memory.parameters, 2 * owned);
     EXPECT_EQ(memory.gradients, 2 * owned);
     EXPECT_EQ(memory.master_weights, 0);

@@ -12,6 +12,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/zero_state.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/error_of.h"
@@ -288,7 +289,8 @@ TEST(SuperOffloadErrors, OfWhatChangesBetweenBackwardAndStep) {
       return engine;
     };
     const auto expect_that_loading_helps = [&](auto& engine) {
-      EXPECT_THAT(error_of<UsageError>([&] { engine->optimizer()->state(0); }), HasSubstr("applied in part"));
+      EXPECT_THAT(error_of<UsageError>([&] { engine->optimizer()->state().of(0); }),
+                  HasSubstr("applied in part"));
       engine->load_checkpoint(folder.string(), {.tag = "good"});
       EXPECT_NO_THROW(two_layers_step(engine, world, 1));
       const auto undisturbed = make_two_layers(two_layers_config(), world);

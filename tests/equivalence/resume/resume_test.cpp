@@ -8,7 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/initialize.h"
+#include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/zero_state.h"
 
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
@@ -121,14 +123,14 @@ TEST(ResumedMasters, AreThoseOfTheFileUnlessTheModelsAreAskedFor) {
     Session session(world, config);
     session.train(5);
     session.engine->save_checkpoint(folder.path());
-    const at::Tensor master = session.engine->optimizer()->master(0).clone();
+    const at::Tensor master = session.engine->optimizer()->state().master(0).clone();
     const at::Tensor rounded = master.to(at::kBFloat16).to(at::kFloat);
     EXPECT_FALSE(at::equal(master, rounded));
     for (const bool from_fp32 : {true, false}) {
       config["zero_optimization"]["load_from_fp32_weights"] = from_fp32;
       Session resumed(world, config);
       resumed.engine->load_checkpoint(folder.path());
-      EXPECT_TRUE(at::equal(resumed.engine->optimizer()->master(0), from_fp32 ? master : rounded))
+      EXPECT_TRUE(at::equal(resumed.engine->optimizer()->state().master(0), from_fp32 ? master : rounded))
           << from_fp32;
     }
   });

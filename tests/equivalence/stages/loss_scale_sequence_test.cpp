@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/initialize.h"
+#include "deepspeed/zero/zero_state.h"
 
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
@@ -98,7 +99,7 @@ int follow(const Case& c, const comm::World& world, const std::vector<double>& e
     auto [inputs, targets] = odd_batch(2 * (2 * step + world.rank()), 2);
     // On one rank alone.
     if (overflow && world.rank() == step % 2) targets.fill_(std::numeric_limits<float>::infinity());
-    const at::Tensor before = engine->optimizer()->master(0).clone();
+    const at::Tensor before = engine->optimizer()->state().master(0).clone();
     EXPECT_EQ(engine->loss_scale(), reference.scale) << "step " << step;
     engine->backward(engine->forward(inputs.to(at::kHalf), targets));
     engine->step();
@@ -108,7 +109,7 @@ int follow(const Case& c, const comm::World& world, const std::vector<double>& e
     EXPECT_EQ(engine->skipped_steps(), step + 1 - static_cast<int64_t>(updates));
     EXPECT_EQ(engine->global_steps(), step + 1);
     EXPECT_EQ(engine->get_lr().at(0), expected_rates.at(updates)) << "step " << step;
-    EXPECT_EQ(engine->optimizer()->master(0).equal(before), overflow) << "step " << step;
+    EXPECT_EQ(engine->optimizer()->state().master(0).equal(before), overflow) << "step " << step;
     if (::testing::Test::HasFailure()) break;
   }
   EXPECT_EQ(engine->loss_scale(), reference.scale);

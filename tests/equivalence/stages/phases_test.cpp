@@ -11,6 +11,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/initialize.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/init.h"
 #include "deepspeed/zero/make_whole.h"
 #include "deepspeed/zero/params/set_values.h"
@@ -287,7 +288,7 @@ TEST(RetiredOptimizer, TakesNoStepAndNoGradients) {
       EXPECT_THAT(error_of<UsageError>([&] { optimizer->step(4); }), HasSubstr("engine is gone"));
       EXPECT_EQ(optimizer->param_groups().front().lr(), 0.01);
       train_phase(phase_engine(model, world, phase_config(stage)), world, 3);
-      EXPECT_FALSE(optimizer->backward_is_open()) << stage;
+      EXPECT_FALSE(optimizer->gradients().is_open()) << stage;
     }
   });
 }

@@ -6,6 +6,8 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/zero_state.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/counting_allocator.h"
@@ -167,7 +169,7 @@ TEST(SplitMastersMemory, IsFourteenBytesAParameter) {
       const OddEngine engine = make_engine(split_at_stage(stage), world);
       train_step(*engine, world.rank());
       const zero::MemoryBytes memory = engine->memory();
-      const int64_t owned = engine->optimizer()->owned(0).numel();
+      const int64_t owned = engine->optimizer()->state().owned(0).numel();
       const int64_t held = memory.parameters / 2;
       EXPECT_EQ(held, stage == 3 ? owned : engine->optimizer()->store().groups()[0].layout.padded_numel());
       EXPECT_EQ(memory.gradients, 2 * (stage >= 2 ? owned : held)) << stage;

@@ -1,6 +1,8 @@
 // The engine's groups for Muon: matrices apart from the rest, unless a group says for itself.
 #include <gtest/gtest.h>
 
+#include "deepspeed/optim/slices/optimizer.h"
+
 #include "tests/engine/make_engine.h"
 
 namespace deepspeed::testing {

@@ -8,9 +8,12 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/optim/factory.h"
+#include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/param_access.h"
 #include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_options.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/formula_training.h"
@@ -93,11 +96,11 @@ std::vector<at::Tensor> train(torch::nn::Module& model, const Recipe& recipe, co
   for (int step = 0; step < recipe.steps; ++step) {
     for (int part = 0; part < recipe.accumulation; ++part, ++micro_step) {
       optimizer->set_micro_step(micro_step);
-      optimizer->set_boundary(part + 1 == recipe.accumulation);
+      optimizer->gradients().set_boundary(part + 1 == recipe.accumulation);
       const ParameterAccess access(model.parameters());
       const at::Tensor loss = loss_of(micro_step);
       loss.backward();
-      optimizer->finish_backward();
+      optimizer->gradients().finish_backward();
       results.push_back(loss.detach());
     }
     EXPECT_TRUE(optimizer->step(step).applied);
@@ -273,7 +276,7 @@ TEST(ShardedTraining, NamesTheParameterWhoseGradientIsNotFinite) {
       const ParameterAccess access(model.parameters());
       const auto [inputs, targets] = testing::odd_batch(0, 4);
       model.forward(inputs, targets).backward();
-      optimizer->finish_backward();
+      optimizer->gradients().finish_backward();
     }
     ::testing::internal::CaptureStderr();
     EXPECT_FALSE(optimizer->step(7).applied);

@@ -8,7 +8,10 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/fake.h"
 #include "deepspeed/optim/factory.h"
+#include "deepspeed/precision/loss_scaler.h"
+#include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_options.h"
 
 #include "tests/support/error_of.h"
 #include "tests/zero/params/stored_params.h"

@@ -1,4 +1,4 @@
-#include "deepspeed/zero/update/step_agreement.h"
+#include "deepspeed/zero/step_agreement.h"
 
 #include <string>
 #include <utility>

@@ -1,0 +1,35 @@
+// How gradients are summed over the ranks, as the config and the model say.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/config/zero/sections.h"
+#include "deepspeed/zero/gradients/averaging.h"
+
+namespace deepspeed::zero {
+
+/// Dtypes of single parameters, by the tensors of the model.
+using ParamDtypes = std::unordered_map<const at::TensorImpl*, at::ScalarType>;
+using ParamSet = std::unordered_set<const at::TensorImpl*>;
+/// Maps parameters to the number, from 1 on, of the unit (gather_unit.h) that they are in.
+using ParamUnits = std::unordered_map<const at::TensorImpl*, size_t>;
+
+/// How gradients are summed, as the config and the model say.
+struct ReducerOptions {
+  config::ZeroGradientConfig keys;
+  bool overlap = false;                             // launch a bucket as soon as its gradients are there
+  at::ScalarType communication_dtype = at::kFloat;  // fp32 means fp64 for parameters in fp64
+  ParamDtypes param_communication_dtypes;           // of parameters that travel in a dtype of their own
+  ParamSet by_rows;                                 // parameters whose gradient travels as its touched rows
+  ParamUnits units;  // of leaf modules: which of their gradients exist differs from rank to rank
+  // The dtype of the sums that are kept. Absent, and for parameters in fp64, it is the parameters' own.
+  std::optional<at::ScalarType> accumulation_dtype;
+  Averaging averaging;
+};
+
+}  // namespace deepspeed::zero

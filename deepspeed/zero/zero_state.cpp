@@ -1,0 +1,151 @@
+#include "deepspeed/zero/zero_state.h"
+
+#include <exception>
+
+#include <c10/core/GradMode.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/comm/group/process_group.h"
+#include "deepspeed/comm/on_all_ranks.h"
+#include "deepspeed/zero/offload/optimizer_offload.h"
+#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/update/early_step.h"
+#include "deepspeed/zero/update/partition_gather.h"
+#include "deepspeed/zero/update/slice_set.h"
+#include "deepspeed/zero/zero_options.h"
+
+namespace deepspeed::zero {
+
+ZeroState::ZeroState(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& group,
+                     const ZeroOptions& options)
+    : store_(store), group_(group), options_(options) {
+  on_all_ranks("offloading the optimizer", [&] {
+    const c10::NoGradGuard no_grad;
+    slices_ = std::make_unique<SliceSet>(store, optimizer, group, options.update,
+                                         options.gradients.accumulation_dtype);
+    if (options.update.offload.super_offload)
+      early_ = std::make_unique<EarlyStep>(store, optimizer, *slices_, options.update);
+  });
+}
+
+ZeroState::~ZeroState() = default;
+
+bool ZeroState::has_master_weights() const {
+  return store_.dtype() != at::kFloat && !options_.update.sixteen_bit_masters;
+}
+
+bool ZeroState::has_split_masters() const { return options_.update.split_masters; }
+
+bool ZeroState::makes_fp32_masters() const {
+  return options_.update.split_masters || options_.update.sixteen_bit_masters;
+}
+
+Interval ZeroState::owned(size_t group) const { return slices_->owned(group); }
+
+std::vector<ParamPiece> ZeroState::pieces(size_t group, const Interval& part) const {
+  return slices_->pieces(group, part);
+}
+
+GroupState ZeroState::of(size_t group, const Interval& part) const {
+  const c10::NoGradGuard no_grad;
+  check_whole();
+  return slices_->state(group, part);
+}
+
+GroupState ZeroState::beside_masters(size_t group, const Interval& part) const {
+  const c10::NoGradGuard no_grad;
+  check_whole();
+  return slices_->states_beside_masters(group, part);
+}
+
+std::optional<optim::SliceState> ZeroState::on_disk(size_t group, const Interval& part) const {
+  return slices_->state_on_disk(group, part);
+}
+
+std::vector<GroupState> ZeroState::resident(size_t group) const {
+  check_no_step_has_begun();
+  return slices_->resident_state(group);
+}
+
+void ZeroState::read(size_t group, const Interval& part, const VisitSlice& visit) const {
+  const c10::NoGradGuard no_grad;
+  check_whole();
+  slices_->visit(group, part, SliceSet::Access::kRead, visit);
+}
+
+void ZeroState::change(size_t group, const Interval& part, const VisitSlice& visit) {
+  const c10::NoGradGuard no_grad;
+  check_no_step_has_begun();
+  slices_->visit(group, part, SliceSet::Access::kChange, visit);
+}
+
+void ZeroState::on_all_ranks(const char* what, const std::function<void()>& work) const {
+  if (!uses_disk() || group_.size() == 1) return work();
+  comm::on_all_ranks(group_, what, work);
+}
+
+void ZeroState::publish_masters() {
+  const c10::NoGradGuard no_grad;
+  check_whole();
+  if (has_master_weights() || options_.update.offload.is_on() || store_.home() != ParamHome::kDevice)
+    on_all_ranks("reading the master weights", [&] { slices_->write_weights(); });
+  gather_parameters();
+}
+
+void ZeroState::restore_masters_from_model() {
+  const c10::NoGradGuard no_grad;
+  check_no_step_has_begun();
+  slices_->read_weights();
+}
+
+void ZeroState::check_no_step_has_begun() const {
+  if (!has_begun()) return;
+  raise<UsageError>(
+      "gradients, masters and states between the backward() at the accumulation boundary, which "
+      "has begun the step, and step(): call step() first (or load a checkpoint, where that backward() "
+      "failed), or "
+      "set zero_optimization.offload_optimizer.super_offload to false");
+}
+
+void ZeroState::check_undamaged() const {
+  if (damage_.empty()) return;
+  raise<UsageError>("a step was applied in part, so that masters and states are of no use: ", damage_,
+                    "; load a checkpoint");
+}
+
+void ZeroState::check_whole() const {
+  check_no_step_has_begun();
+  check_undamaged();
+}
+
+bool ZeroState::has_begun() const { return early_ && early_->has_begun(); }
+
+bool ZeroState::uses_disk() const {
+  return options_.update.offload.device == OffloadDevice::kNvme || store_.home() == ParamHome::kDisk;
+}
+
+void ZeroState::note_damage_of(int64_t step_number, const std::function<void()>& step) {
+  try {
+    step();
+  } catch (const std::exception& error) {
+    if (early_) early_->close();
+    damage_ = message("step ", step_number, ": ", error.what());
+    throw;
+  }
+}
+
+void ZeroState::abandon_step() {
+  if (!has_begun()) return;
+  early_->close();
+  damage_ = "backward() had begun it when load_checkpoint() was called";
+}
+
+void ZeroState::gather_parameters() {
+  if (!store_.partitions_states()) return;
+  if (store_.partitions_parameters()) return store_.shards_changed();
+  for (const StoredGroup& stored : store_.groups()) {
+    gather_partitions(group_, stored.flat, stored.layout, options_.gather);
+  }
+}
+
+}  // namespace deepspeed::zero
