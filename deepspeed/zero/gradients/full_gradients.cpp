@@ -40,7 +40,6 @@ class FullGradients : public GradReducer {
 
   void take_gradient(size_t group, size_t param) override {
     const c10::NoGradGuard no_grad;
-    open_ = true;
     if (order_.was_launched(group, param)) {
       late_[*order_.bucket_of(group, param)].insert(param);
       return;
@@ -83,14 +82,12 @@ class FullGradients : public GradReducer {
       if (shows_grads()) expose_grads();
     }
     order_.reset();
-    open_ = false;
   }
 
   // With overlap another rank may have launched buckets that this one has not: all ranks launch all of them.
   void abandon_backward() override {
     if (options_.overlap && boundary()) return complete_backward();
     order_.reset();
-    open_ = false;
   }
 
   const std::vector<std::vector<bool>>& used() const override { return written_; }

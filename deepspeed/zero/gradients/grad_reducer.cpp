@@ -4,9 +4,11 @@
 //    the same collectives in the same order whatever order their gradients come in.
 // 2. on_gradient() passes each gradient to the strategy (take_gradient), which puts it into its bucket and
 //    launches what is complete (start_sum).
-// 3. finish_backward() lets the strategy launch and await the rest; then has_result_ says that gradient()
+// 3. finish_backward() lets the strategy launch and await the rest; then has_result() says that gradient()
 //    holds the sums.
 // 4. clear() begins the next window.
+//
+// What may happen when, and what it leads to, is the table of window_state.cpp.
 //
 // start_sum() applies averaging.before, the strategies apply averaging.after. Dividing before the sum keeps
 // sums in 16 bits from overflowing, dividing after it keeps small values.
@@ -87,10 +89,22 @@ LaunchOrder GradReducer::make_order() const {
   return {buckets_, params_per_group(store_), std::move(is_gated)};
 }
 
+bool GradReducer::note(WindowEvent event) {
+  const std::optional<WindowState> next = after(state_, event);
+  if (next) state_ = *next;
+  return next.has_value();
+}
+
+void GradReducer::on_gradient(size_t group, size_t param) {
+  if (is_paused()) return;
+  if (!note(WindowEvent::kGradient)) refuse_gradient_after_step_began(group, param);
+  take_gradient(group, param);
+}
+
 void GradReducer::on_unit_done(size_t unit) {
   // A backward that accumulates nothing, such as that of torch::autograd::grad(), does not concern the
   // reducer.
-  if (paused_ || !open_) return;
+  if (!is_open()) return;
   for (size_t index = 0; index < buckets_.size(); ++index) {
     if (unit_of_bucket(buckets_[index]) == unit) order_.open_gate(index);
   }
@@ -98,7 +112,7 @@ void GradReducer::on_unit_done(size_t unit) {
 }
 
 void GradReducer::set_bucket_numel(int64_t numel) {
-  if (open_)
+  if (!note(WindowEvent::kLayBuckets))
     raise<UsageError>(
         "new bucket sizes within a backward; call allreduce_gradients(bucket_size) before it or after it");
   if (numel < 1) raise<UsageError>("bucket_size ", numel, ", expected at least 1 element");
@@ -109,19 +123,21 @@ void GradReducer::set_bucket_numel(int64_t numel) {
 
 void GradReducer::reduce_backward() {
   complete_backward();
-  has_result_ = boundary_;
+  note(boundary_ ? WindowEvent::kEndAtBoundary : WindowEvent::kEnd);
   // Every rank gets through its collectives first, so that the others do not wait for one that throws.
   if (boundary_) check_all_used();
 }
 
 void GradReducer::clear() {
   const auto listener = std::exchange(on_final_, nullptr);  // abandoned gradients must not reach the listener
-  if (open_) abandon_backward();
+  if (is_open()) {
+    abandon_backward();
+    note(WindowEvent::kEnd);
+  }
   on_final_ = listener;
   clear_window();
   non_finite_.clear();
-  has_result_ = false;
-  gave_out_ = false;
+  note(WindowEvent::kClear);
 }
 
 std::vector<OwnedPart> GradReducer::final_parts() const {
@@ -134,7 +150,7 @@ std::vector<OwnedPart> GradReducer::final_parts() const {
 }
 
 void GradReducer::give_out(const OwnedPart& part) {
-  gave_out_ = true;
+  note(WindowEvent::kFinalPart);
   on_final_(part);
 }
 
@@ -143,19 +159,25 @@ std::function<void()> GradReducer::hand_over(size_t, const Interval&) {
   return [is_there] { is_there->wait(); };
 }
 
+void GradReducer::pause() {
+  if (!note(WindowEvent::kPause)) raise<UsageError>("pause() within a backward; call it before or after it");
+}
+
 void GradReducer::resume() {
-  paused_ = false;
+  note(WindowEvent::kResume);
   // Backward would have brought the last parameters first; that order completes the buckets in launch order.
   for (size_t group = store_.groups().size(); group-- > 0;) {
     for (size_t param = store_.groups()[group].params.size(); param-- > 0;) {
-      if (store_.groups()[group].params[param].tensor.grad().defined()) take_gradient(group, param);
+      if (!store_.groups()[group].params[param].tensor.grad().defined()) continue;
+      note(WindowEvent::kGradient);
+      take_gradient(group, param);
     }
   }
   reduce_backward();
 }
 
 void GradReducer::resume_without_gradients() {
-  paused_ = false;
+  note(WindowEvent::kResume);
   for (StoredGroup& stored : store_.groups()) {
     for (NamedTensor& param : stored.params) param.tensor.mutable_grad().reset();
   }

@@ -21,6 +21,7 @@
 #include "deepspeed/zero/gradients/launch_order.h"
 #include "deepspeed/zero/gradients/non_finite.h"
 #include "deepspeed/zero/gradients/reducer_options.h"
+#include "deepspeed/zero/gradients/window_state.h"
 #include "deepspeed/zero/offload/optimizer_offload.h"
 #include "deepspeed/zero/offload/slice_arrivals.h"
 #include "deepspeed/zero/params/param_store.h"
@@ -47,12 +48,7 @@ class GradReducer {
   bool boundary() const { return boundary_; }
 
   /// The gradient of a parameter was accumulated into its grad. While paused it stays there.
-  void on_gradient(size_t group, size_t param) {
-    if (paused_) return;
-    if (has_result_ && gave_out_) refuse_gradient_after_step_began(group, param);
-    has_result_ = false;
-    take_gradient(group, param);
-  }
+  void on_gradient(size_t group, size_t param);
   /// Reduces the gradients that backwards before the boundary have only summed here. Does nothing where the
   /// last backward was at the boundary.
   virtual void complete_window() = 0;
@@ -62,8 +58,9 @@ class GradReducer {
   /// which it was not called.
   void on_unit_done(size_t unit);
 
-  void pause() { paused_ = true; }
-  bool is_paused() const { return paused_; }
+  /// Throws UsageError within a backward.
+  void pause();
+  bool is_paused() const { return zero::is_paused(state_); }
   /// Ends the pause and takes the gradients that came meanwhile, as those of one backward.
   void resume();
   /// Ends the pause and forgets the gradients that came meanwhile, and the window. Talks to no rank.
@@ -72,7 +69,7 @@ class GradReducer {
   /// Ends a backward that has returned: missing gradients count as zeros. At the boundary all reductions are
   /// done afterwards. Does nothing while paused.
   void finish_backward() {
-    if (!paused_) reduce_backward();
+    if (!is_paused()) reduce_backward();
   }
   /// The reduced gradient of the owned interval of a group, valid between the boundary's finish_backward()
   /// and clear().
@@ -96,7 +93,7 @@ class GradReducer {
   virtual std::function<void()> hand_over(size_t group, const Interval& part);
 
   /// Whether gradient() holds the reduced gradients of the window.
-  bool has_result() const { return has_result_; }
+  bool has_result() const { return zero::has_result(state_); }
   /// Starts a new accumulation window. Where a backward was not finished, all ranks first make the reductions
   /// that some of them may have begun.
   void clear();
@@ -109,7 +106,7 @@ class GradReducer {
   /// Bytes of gradients held between steps, transient buckets not counted.
   virtual int64_t bytes() const = 0;
   /// Whether a backward has begun and was not finished (a direct loss.backward()).
-  bool is_open() const { return open_; }
+  bool is_open() const { return zero::is_open(state_); }
 
  protected:
   using Works = std::vector<comm::Work>;
@@ -160,7 +157,6 @@ class GradReducer {
   std::unique_ptr<BucketSpace> space_;
   std::vector<Bucket> buckets_;
   LaunchOrder order_;
-  bool open_ = false;
 
  private:
   Works start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const;
@@ -168,6 +164,8 @@ class GradReducer {
   LaunchOrder make_order() const;
   void check_all_used() const;
   void refuse_gradient_after_step_began(size_t group, size_t param);
+  /// Whether the event may happen now; then it has.
+  bool note(WindowEvent event);
 
   struct Converted {
     const void* values;
@@ -176,10 +174,8 @@ class GradReducer {
   std::vector<Converted> converted_;
   NonFiniteGradients non_finite_;
   std::function<void(const OwnedPart&)> on_final_;
-  bool gave_out_ = false;
-  bool has_result_ = false;
-  bool boundary_ = true;
-  bool paused_ = false;
+  WindowState state_ = WindowState::kIdle;
+  bool boundary_ = true;  // of the backward that runs or comes next; it may be set at any time
 };
 
 std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group,

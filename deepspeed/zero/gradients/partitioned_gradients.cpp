@@ -46,7 +46,6 @@ class PartitionedGradients : public GradReducer {
 
   void take_gradient(size_t group, size_t param) override {
     const c10::NoGradGuard no_grad;
-    open_ = true;
     if (order_.was_launched(group, param)) {
       if (gives_out()) refuse_late_gradient(group, param);
       late_.insert(*order_.bucket_of(group, param));
@@ -75,7 +74,6 @@ class PartitionedGradients : public GradReducer {
     for (const size_t bucket : std::exchange(late_, {})) launch(bucket);
     finish_round();
     order_.reset();
-    open_ = false;
   }
 
   // Another rank may have launched buckets that this one has not: all ranks launch all of them.

@@ -291,6 +291,7 @@ TEST(GradReducer, LaysItsBucketsAnewBetweenBackwards) {
     reduced.give(3, reduced.rank + 1);
     EXPECT_TRUE(reduced.reducer->is_open());
     EXPECT_ERROR(UsageError, reduced.reducer->set_bucket_numel(5), "within a backward");
+    EXPECT_ERROR(UsageError, reduced.reducer->pause(), "within a backward");
     reduced.reducer->clear();  // all ranks make the reductions that some may have begun
     reduced.backward();
     EXPECT_THAT(reduced.result(), ElementsAreArray(reduced.expected(3)));
