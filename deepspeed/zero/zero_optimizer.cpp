@@ -21,6 +21,7 @@
 #include "deepspeed/zero/offload/optimizer_offload.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/step_agreement.h"
+#include "deepspeed/zero/step_result.h"
 #include "deepspeed/zero/update/early_step.h"
 #include "deepspeed/zero/update/grad_norm.h"
 #include "deepspeed/zero/update/slice_set.h"

@@ -14,7 +14,6 @@
 
 #include "deepspeed/optim/slices/param_group.h"
 #include "deepspeed/zero/memory_bytes.h"
-#include "deepspeed/zero/step_result.h"
 
 namespace deepspeed::comm {
 class ProcessGroup;
@@ -36,6 +35,7 @@ class SliceStepper;
 class StepAgreement;
 class ZeroState;
 struct BatchSettings;
+struct StepResult;
 struct ZeroOptions;
 
 class ZeroOptimizer {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "deepspeed/zero/step_result.h"
+
 #include "tests/engine/make_engine.h"
 #include "tests/support/run_ranks.h"
 

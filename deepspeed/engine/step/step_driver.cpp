@@ -17,6 +17,7 @@
 #include "deepspeed/zero/param_access.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/step_agreement.h"
+#include "deepspeed/zero/step_result.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {

@@ -15,6 +15,7 @@
 #include "deepspeed/zero/init.h"
 #include "deepspeed/zero/make_whole.h"
 #include "deepspeed/zero/params/set_values.h"
+#include "deepspeed/zero/step_result.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/odd_net.h"

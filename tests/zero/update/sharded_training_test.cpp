@@ -12,6 +12,7 @@
 #include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/param_access.h"
+#include "deepspeed/zero/step_result.h"
 #include "deepspeed/zero/zero_optimizer.h"
 #include "deepspeed/zero/zero_options.h"
 
