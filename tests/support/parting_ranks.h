@@ -16,16 +16,17 @@
 
 namespace deepspeed::testing {
 
-/// The texts of the CommErrors with which two ranks end, within seconds. `prepare` gives each what it runs
-/// then.
-inline std::vector<std::string> errors_of_two_ranks(
+/// Returns the texts of the errors of a class with which two ranks end, within seconds; "no error" for a rank
+/// that ends well. `prepare` gives each rank what it runs then.
+template <class ErrorType = CommError>
+std::vector<std::string> errors_of_two_ranks(
     const std::function<std::function<void()>(comm::World&)>& prepare) {
   const auto begin = std::chrono::steady_clock::now();
   const auto program = [&](int) {
     comm::destroy_process_group();  // the world of one that other tests of this process made
     auto world = comm::init_distributed(
         {.dist_backend = "gloo", .verbose = false, .timeout = std::chrono::seconds(120)});
-    return error_of<CommError>(prepare(world));
+    return error_of<ErrorType>(prepare(world));
   };
   const auto outcomes = fork_ranks(2, program, {.end_together = true});
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));

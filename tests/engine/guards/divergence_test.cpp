@@ -1,6 +1,5 @@
 // Ranks whose training programs part ways get an error that names both, long before the timeout.
-#include <chrono>
-#include <thread>
+#include <cstdlib>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +9,7 @@
 #include "deepspeed/zero/param_access.h"
 
 #include "tests/engine/make_engine.h"
-#include "tests/support/run_ranks.h"
+#include "tests/support/parting_ranks.h"
 #include "tests/support/temporary_folder.h"
 
 namespace deepspeed {
@@ -21,32 +20,14 @@ using testing::basic;
 using ::testing::HasSubstr;
 using testing::make_engine;
 using testing::train_step;
-using namespace std::chrono_literals;
 
-/// The texts of the CommErrors that `program` ends with on two ranks.
+/// Returns the texts of the CommErrors that `program` ends with on two ranks.
 template <class Program>
 std::vector<std::string> errors_of(int stage, const Program& program) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto run = [&](int rank) {
-    comm::destroy_process_group();  // the world of one that other tests of this process made
-    auto world = comm::init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 120s});
+  return testing::errors_of_two_ranks([&](comm::World& world) {
     const auto engine = make_engine(basic({{"zero_optimization", {{"stage", stage}}}}), world);
-    std::string text = "no error";
-    try {
-      program(*engine, rank, world);
-    } catch (const CommError& error) {
-      text = error.what();
-    }
-    return text;
-  };
-  const auto outcomes = testing::fork_ranks(2, run, {.end_together = true});
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
-  std::vector<std::string> texts;
-  for (const auto& outcome : outcomes) {
-    EXPECT_EQ(outcome.signal, 0);
-    texts.push_back(outcome.value);
-  }
-  return texts;
+    return [&, engine] { program(*engine, world.rank(), world); };
+  });
 }
 
 // What allreduce_gradients(bucket_size) decides is what travels: ranks that pass different sizes part ways.

@@ -11,7 +11,7 @@
 #include "deepspeed/optim/schedules/warmup_lr.h"
 
 #include "tests/engine/make_engine.h"
-#include "tests/support/run_ranks.h"
+#include "tests/support/parting_ranks.h"
 #include "tests/support/temporary_folder.h"
 
 namespace deepspeed {
@@ -27,30 +27,15 @@ using namespace std::chrono_literals;
 
 constexpr const char* kNoError = "no error";
 
-/// What `program(rank, world)` complains of on each of two ranks.
+/// Returns what `program(rank, world)` complains of on each of two ranks.
 template <class Program>
 std::vector<std::string> texts_of(const Program& program) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto run = [&](int rank) {
-    comm::destroy_process_group();  // the world of one that other tests of this process made
-    auto world = comm::init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 120s});
-    std::string text = kNoError;
-    try {
-      program(rank, world);
+  return testing::errors_of_two_ranks<Error>([&](comm::World& world) {
+    return [&] {
+      program(world.rank(), world);
       world.group().barrier();
-    } catch (const Error& error) {
-      text = error.what();
-    }
-    return text;
-  };
-  const auto outcomes = testing::fork_ranks(2, run, {.end_together = true});
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
-  std::vector<std::string> texts;
-  for (const auto& outcome : outcomes) {
-    EXPECT_EQ(outcome.signal, 0);
-    texts.push_back(outcome.value);
-  }
-  return texts;
+    };
+  });
 }
 
 template <class Program>
