@@ -20,9 +20,8 @@ const char* state_name(AdagradKind kind) { return kind == AdagradKind::kTorch ? 
 }  // namespace
 
 Adagrad::Adagrad(std::vector<ParamGroup> groups, AdagradKind kind, at::ScalarType state_dtype)
-    : Optimizer(with_adagrad_defaults(std::move(groups))),
-      kind_(kind),
-      states_({state_name(kind)}, state_dtype) {}
+    : OptimizerWithStates(with_adagrad_defaults(std::move(groups)), {state_name(kind)}, state_dtype),
+      kind_(kind) {}
 
 std::string Adagrad::name() const { return kind_ == AdagradKind::kTorch ? "Adagrad" : "DeepSpeedCPUAdagrad"; }
 

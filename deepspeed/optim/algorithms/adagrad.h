@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "deepspeed/optim/slices/optimizer.h"
-#include "deepspeed/optim/slices/slice_states.h"
+#include "deepspeed/optim/slices/optimizer_with_states.h"
 
 namespace deepspeed::optim {
 
@@ -20,7 +19,7 @@ enum class AdagradKind {
 
 /// Options of a group: lr, lr_decay, weight_decay, eps, initial_accumulator_value; what a group lacks has the
 /// default of torch and DeepSpeed (1e-2, 0, 0, 1e-10, 0). The state is fp32 unless told otherwise.
-class Adagrad : public Optimizer {
+class Adagrad : public OptimizerWithStates {
  public:
   /// A state of 16 bits is computed in fp32 and rounded to nearest: a sum of squares stops growing once it is
   /// some hundred times (bf16) or thousand times (fp16) a square.
@@ -29,16 +28,10 @@ class Adagrad : public Optimizer {
 
   std::string name() const override;
   bool is_elementwise() const override { return true; }
-  at::ScalarType state_dtype() const override { return states_.dtype(); }
   void step(const FlatSlice& slice, double gradient_scale) override;
-  SliceState state(size_t slice_id) const override { return states_.state(slice_id); }
-  void load_state(size_t slice_id, const SliceState& state) override { states_.load_state(slice_id, state); }
-  void check_state(const SliceState& state) const override { states_.check_state(state); }
-  int64_t state_bytes() const override { return states_.bytes(); }
 
  private:
   AdagradKind kind_;
-  SliceStates states_;
 };
 
 }  // namespace deepspeed::optim

@@ -69,7 +69,7 @@ at::Tensor coefficient(const Hyperparameters& group, const at::Tensor& norms, at
 }  // namespace
 
 Lamb::Lamb(std::vector<ParamGroup> groups)
-    : Optimizer(with_lamb_defaults(std::move(groups))), states_({"exp_avg", "exp_avg_sq"}) {}
+    : OptimizerWithStates(with_lamb_defaults(std::move(groups)), {"exp_avg", "exp_avg_sq"}) {}
 
 at::Tensor Lamb::change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale) {
   const SliceStates::Entry& entry = states_.of(slice);

@@ -12,15 +12,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "deepspeed/optim/slices/optimizer.h"
-#include "deepspeed/optim/slices/slice_states.h"
+#include "deepspeed/optim/slices/optimizer_with_states.h"
 
 namespace deepspeed::optim {
 
 /// Options of a group: lr, bias_correction, betas, eps, eps_inside_sqrt, weight_decay, max_coeff, min_coeff;
 /// what a group lacks has DeepSpeed's default (1e-3, true, (0.9, 0.999), 1e-8, false, 0, 10, 0.01). The state
 /// is exp_avg and exp_avg_sq, in the type of the masters.
-class Lamb : public Optimizer {
+class Lamb : public OptimizerWithStates {
  public:
   explicit Lamb(std::vector<ParamGroup> groups);
 
@@ -29,10 +28,6 @@ class Lamb : public Optimizer {
   bool steps_cut_parameters() const override { return true; }
   /// Throws UsageError where the slice cuts a parameter and has no `cut`.
   void step(const FlatSlice& slice, double gradient_scale) override;
-  SliceState state(size_t slice_id) const override { return states_.state(slice_id); }
-  void load_state(size_t slice_id, const SliceState& state) override { states_.load_state(slice_id, state); }
-  void check_state(const SliceState& state) const override { states_.check_state(state); }
-  int64_t state_bytes() const override { return states_.bytes(); }
 
   /// The trust ratios of the slice's last step, one a parameter, in the order of its segments; empty before
   /// it.
@@ -50,7 +45,6 @@ class Lamb : public Optimizer {
   /// Computes the changes and norms of the parameters that ranks share, by param_index; collective.
   std::unordered_map<int64_t, CutChange> changes_of_cut(const FlatSlice& slice, double gradient_scale);
 
-  SliceStates states_;
   std::unordered_map<size_t, std::vector<at::Tensor>> coeffs_;  // by slice id: one 0-d tensor a parameter
 };
 

@@ -14,9 +14,8 @@ std::vector<ParamGroup> with_lion_defaults(std::vector<ParamGroup> groups) {
 }  // namespace
 
 Lion::Lion(std::vector<ParamGroup> groups, std::string class_name, at::ScalarType state_dtype)
-    : Optimizer(with_lion_defaults(std::move(groups))),
-      class_name_(std::move(class_name)),
-      states_({"exp_avg"}, state_dtype) {}
+    : OptimizerWithStates(with_lion_defaults(std::move(groups)), {"exp_avg"}, state_dtype),
+      class_name_(std::move(class_name)) {}
 
 void Lion::step(const FlatSlice& slice, double gradient_scale) {
   const Hyperparameters& group = options_of(*this, slice);

@@ -9,14 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "deepspeed/optim/slices/optimizer.h"
-#include "deepspeed/optim/slices/slice_states.h"
+#include "deepspeed/optim/slices/optimizer_with_states.h"
 
 namespace deepspeed::optim {
 
 /// Options of a group: lr, betas, weight_decay; what a group lacks has DeepSpeed's default (1e-3, (0.9,
 /// 0.999), 0). The state is exp_avg, fp32 unless told otherwise.
-class Lion : public Optimizer {
+class Lion : public OptimizerWithStates {
  public:
   /// `class_name`: "FusedLion" or "DeepSpeedCPULion". A state of 16 bits is computed in fp32 and rounded to
   /// nearest.
@@ -25,16 +24,10 @@ class Lion : public Optimizer {
 
   std::string name() const override { return class_name_; }
   bool is_elementwise() const override { return true; }
-  at::ScalarType state_dtype() const override { return states_.dtype(); }
   void step(const FlatSlice& slice, double gradient_scale) override;
-  SliceState state(size_t slice_id) const override { return states_.state(slice_id); }
-  void load_state(size_t slice_id, const SliceState& state) override { states_.load_state(slice_id, state); }
-  void check_state(const SliceState& state) const override { states_.check_state(state); }
-  int64_t state_bytes() const override { return states_.bytes(); }
 
  private:
   std::string class_name_;
-  SliceStates states_;
 };
 
 }  // namespace deepspeed::optim
