@@ -22,15 +22,6 @@ class FlatBucketSpace : public BucketSpace {
            const at::Tensor& buffer) const override {
     place(bucket, param, buffer).view(gradient.sizes()).add_(gradient);
   }
-  void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const override {
-    place(bucket, param, buffer).zero_();
-  }
-
-  std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const override {
-    std::vector<at::Tensor> result;
-    for (const size_t param : bucket.params) result.push_back(place(bucket, param, buffer));
-    return result;
-  }
 
   std::vector<Interval> owned(const Bucket& bucket) const override {
     std::vector<Interval> owned;
@@ -51,7 +42,7 @@ class FlatBucketSpace : public BucketSpace {
     return {part.begin - whole.begin, part.end - whole.begin};
   }
   const FlatLayout& layout(const Bucket& bucket) const { return store_.groups()[bucket.group].layout; }
-  at::Tensor place(const Bucket& bucket, size_t param, const at::Tensor& buffer) const {
+  at::Tensor place(const Bucket& bucket, size_t param, const at::Tensor& buffer) const override {
     const Interval in_flat = layout(bucket).place(param);
     return buffer.narrow(0, in_flat.begin - bucket.in_flat.begin, in_flat.numel());
   }
@@ -89,16 +80,6 @@ class ShardBucketSpace : public BucketSpace {
     if (rest.numel() > 0) rows[whole.size(0)].narrow(0, 0, rest.numel()).add_(rest);
   }
 
-  void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const override {
-    place(bucket, param, buffer).zero_();
-  }
-
-  std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const override {
-    std::vector<at::Tensor> result;
-    for (const size_t param : bucket.params) result.push_back(place(bucket, param, buffer));
-    return result;
-  }
-
   std::vector<Interval> owned(const Bucket& bucket) const override {
     std::vector<Interval> owned;
     const int64_t numel = in_kept(bucket).numel();
@@ -119,7 +100,7 @@ class ShardBucketSpace : public BucketSpace {
   }
 
   /// (ranks, shard)
-  at::Tensor place(const Bucket& bucket, size_t param, const at::Tensor& buffer) const {
+  at::Tensor place(const Bucket& bucket, size_t param, const at::Tensor& buffer) const override {
     const Interval kept = in_kept(bucket);
     const Interval shard = store_.shards(bucket.group)->place(param);
     return buffer.view({num_ranks_, kept.numel()}).narrow(1, shard.begin - kept.begin, shard.numel());
@@ -139,6 +120,16 @@ class ShardBucketSpace : public BucketSpace {
 };
 
 }  // namespace
+
+void BucketSpace::put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const {
+  place(bucket, param, buffer).zero_();
+}
+
+std::vector<at::Tensor> BucketSpace::gradients(const Bucket& bucket, const at::Tensor& buffer) const {
+  std::vector<at::Tensor> result;
+  for (const size_t param : bucket.params) result.push_back(place(bucket, param, buffer));
+  return result;
+}
 
 std::unique_ptr<BucketSpace> make_bucket_space(const ParamStore& store, const comm::ProcessGroup& group,
                                                std::vector<Interval> owned) {

@@ -33,12 +33,16 @@ class BucketSpace {
                    const at::Tensor& buffer) const = 0;
   virtual void add(const Bucket& bucket, size_t param, const at::Tensor& gradient,
                    const at::Tensor& buffer) const = 0;
-  virtual void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const = 0;
+  void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const;
   /// Returns the gradient of each of the bucket's parameters: contiguous, or (rows, n) of contiguous rows.
-  virtual std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const = 0;
+  std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const;
   /// Returns which interval of the buffer each rank gets, by rank, ascending.
   virtual std::vector<Interval> owned(const Bucket& bucket) const = 0;
   virtual OwnPart own_part(const Bucket& bucket) const = 0;
+
+ private:
+  /// Returns the part of the buffer that a parameter's gradient has, with padding, as gradients() gives it.
+  virtual at::Tensor place(const Bucket& bucket, size_t param, const at::Tensor& buffer) const = 0;
 };
 
 /// Makes the space that fits how the store partitions: flat order, or at stage 3 each rank's shards together.
