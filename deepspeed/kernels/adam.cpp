@@ -106,11 +106,19 @@ void set_constants_of_bf16(const AdamStep& step, AdamConstants& constants) {
       moves ? constants.eps / constants.step_size : std::numeric_limits<float>::infinity();
 }
 
-AdamRule rule_of(const AdamStep& step) {
+struct BiasCorrections {
+  double first = 1.0, second = 1.0;
+};
+
+BiasCorrections corrections_of(const AdamStep& step) {
+  if (!step.bias_correction) return {};
   const double t = static_cast<double>(step.step);
-  const double bias1 = step.bias_correction ? 1 - std::pow(step.beta1, t) : 1.0;
-  const double bias2 = step.bias_correction ? 1 - std::pow(step.beta2, t) : 1.0;
-  AdamRule rule;
+  return {1 - std::pow(step.beta1, t), 1 - std::pow(step.beta2, t)};
+}
+
+template <class Rule>
+Rule rule_of(const AdamStep& step, double eps, double step_size) {
+  Rule rule;
   rule.gradient_scale = step.gradient_scale;
   rule.l2_decay = step.adamw_mode ? 0.0 : step.weight_decay;
   rule.decoupled_decay = step.adamw_mode ? step.lr * step.weight_decay : 0.0;
@@ -118,13 +126,18 @@ AdamRule rule_of(const AdamStep& step) {
   rule.one_minus_beta1 = 1 - step.beta1;
   rule.beta2 = step.beta2;
   rule.one_minus_beta2 = 1 - step.beta2;
-  rule.eps = step.eps * std::sqrt(bias2);
-  rule.step_size = step.lr * std::sqrt(bias2) / bias1;
+  rule.eps = eps;
+  rule.step_size = step_size;
   return rule;
 }
 
+AdamRule adam_rule(const AdamStep& step) {
+  const auto [bias1, bias2] = corrections_of(step);
+  return rule_of<AdamRule>(step, step.eps * std::sqrt(bias2), step.lr * std::sqrt(bias2) / bias1);
+}
+
 AdamConstants constants_of(const AdamStep& step) {
-  const AdamRule rule = rule_of(step);
+  const AdamRule rule = adam_rule(step);
   AdamConstants constants;
   constants.gradient_scale = static_cast<float>(rule.gradient_scale);
   constants.beta1 = static_cast<float>(rule.beta1);
@@ -147,7 +160,7 @@ void adam_double(const AdamTensors& tensors, const AdamStep& step) {
           tensors.gradient,
           tensors.low_precision,
           {{"exp_avg", tensors.exp_avg}, {"exp_avg_sq", tensors.exp_avg_sq}}},
-         rule_of(step));
+         adam_rule(step));
 }
 
 void check_can_be_undone(const AdamTensors& tensors, const AdamStep& step) {
@@ -199,6 +212,13 @@ void roll_back(const AdamTensors& piece, const AdamStep& step, const AdamConstan
 }
 
 }  // namespace
+
+AmsgradRule amsgrad_rule(const AdamStep& step) {
+  const auto [bias1, bias2] = corrections_of(step);
+  auto rule = rule_of<AmsgradRule>(step, step.eps, step.lr / bias1);
+  rule.inverse_sqrt_bias2 = 1 / std::sqrt(bias2);
+  return rule;
+}
 
 void adam_rollback(const AdamTensors& tensors, const AdamStep& step) {
   check_tensors(tensors);

@@ -16,6 +16,8 @@
 
 namespace deepspeed::kernels {
 
+struct AmsgradRule;
+
 /// Hyperparameters of one call. `step` counts from 1.
 struct AdamStep {
   double lr = 1e-3;
@@ -46,6 +48,9 @@ struct AdamTensors {
 /// Makes one update in place. Throws UsageError where sizes, dtypes or devices do not fit. Uses
 /// at::get_num_threads() threads on CPU and the current stream on CUDA.
 void adam(const AdamTensors& tensors, const AdamStep& step);
+
+/// Returns the rule of Adam with amsgrad (Reddi et al. 2018) for a step, to be run by update().
+AmsgradRule amsgrad_rule(const AdamStep& step);
 
 /// Takes back the step that adam() made with the same arguments, by solving its equations for the old values:
 /// right to within the roundings of that step (a first step's moments become 0), without a copy of anything.

@@ -68,26 +68,8 @@ struct AdagradRule {
   double eps = 0;
 };
 
-/// Adam for masters in double alone. g = gradient_scale * g + l2_decay * p;  s0 = beta1 * s0 + (1 - beta1) *
-/// g; s1 = beta2 * s1 + (1 - beta2) * g * g;  p -= decoupled_decay * p + step_size * s0 / (sqrt(s1) + eps)
-struct AdamRule {
-  static constexpr int kNumStates = 2;
-  double gradient_scale = 1;
-  double l2_decay = 0;
-  double beta1 = 0;
-  double one_minus_beta1 = 0;
-  double beta2 = 0;
-  double one_minus_beta2 = 0;
-  double eps = 0;  // times the root of the second bias correction
-  double decoupled_decay = 0;
-  double step_size = 0;
-};
-
-/// g = gradient_scale * g + l2_decay * p;  s0 = beta1 * s0 + (1 - beta1) * g;  s1 = beta2 * s1 + (1 - beta2)
-/// * g * g; s2 = max(s2, s1);  p -= decoupled_decay * p + step_size * s0 / (sqrt(s2) * inverse_sqrt_bias2 +
-/// eps)
-struct AmsgradRule {
-  static constexpr int kNumStates = 3;
+/// The numbers that both rules of Adam have. They say what `eps` and `step_size` hold of the corrections.
+struct AdamNumbers {
   double gradient_scale = 1;
   double l2_decay = 0;
   double beta1 = 0;
@@ -95,8 +77,22 @@ struct AmsgradRule {
   double beta2 = 0;
   double one_minus_beta2 = 0;
   double eps = 0;
-  double decoupled_decay = 0;
+  double decoupled_decay = 0;  // lr * weight_decay
   double step_size = 0;
+};
+
+/// Adam for masters in double alone. g = gradient_scale * g + l2_decay * p;  s0 = beta1 * s0 + (1 - beta1) *
+/// g; s1 = beta2 * s1 + (1 - beta2) * g * g;  p -= decoupled_decay * p + step_size * s0 / (sqrt(s1) + eps).
+/// eps and step_size come times the root of the second bias correction.
+struct AdamRule : AdamNumbers {
+  static constexpr int kNumStates = 2;
+};
+
+/// g = gradient_scale * g + l2_decay * p;  s0 = beta1 * s0 + (1 - beta1) * g;  s1 = beta2 * s1 + (1 - beta2)
+/// * g * g; s2 = max(s2, s1);  p -= decoupled_decay * p + step_size * s0 / (sqrt(s2) * inverse_sqrt_bias2 +
+/// eps)
+struct AmsgradRule : AdamNumbers {
+  static constexpr int kNumStates = 3;
   double inverse_sqrt_bias2 = 1;
 };
 

@@ -8,8 +8,6 @@
 // as an uninterrupted one.
 #include "deepspeed/optim/algorithms/adam.h"
 
-#include <cmath>
-
 #include <ATen/ops/zeros.h>
 
 #include "deepspeed/base/error.h"
@@ -67,27 +65,13 @@ Adam::Moments& Adam::moments_of(const FlatSlice& slice) {
 }
 
 void Adam::step_amsgrad(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step) {
-  const double t = static_cast<double>(step.step);
-  const double bias1 = step.bias_correction ? 1 - std::pow(step.beta1, t) : 1.0;
-  const double bias2 = step.bias_correction ? 1 - std::pow(step.beta2, t) : 1.0;
-  kernels::AmsgradRule rule;
-  rule.gradient_scale = step.gradient_scale;
-  rule.l2_decay = step.adamw_mode ? 0.0 : step.weight_decay;
-  rule.decoupled_decay = step.adamw_mode ? step.lr * step.weight_decay : 0.0;
-  rule.beta1 = step.beta1;
-  rule.one_minus_beta1 = 1 - step.beta1;
-  rule.beta2 = step.beta2;
-  rule.one_minus_beta2 = 1 - step.beta2;
-  rule.eps = step.eps;
-  rule.step_size = step.lr / bias1;
-  rule.inverse_sqrt_bias2 = 1 / std::sqrt(bias2);
   kernels::update({slice.master,
                    slice.gradient,
                    slice.low_precision,
                    {{"exp_avg", moments.exp_avg},
                     {"exp_avg_sq", moments.exp_avg_sq},
                     {"max_exp_avg_sq", moments.max_exp_avg_sq}}},
-                  rule);
+                  kernels::amsgrad_rule(step));
 }
 
 // Runs the fused kernel. It knows moments of fp32 and bf16, so those of fp16 are widened around it.
