@@ -2,7 +2,11 @@
 // valid.
 #pragma once
 
+#include <initializer_list>
 #include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
@@ -39,6 +43,16 @@ inline Json config_with(const std::string& path, const Json& value) {
   Json object = {{"train_batch_size", 8}};
   object[pointer(path)] = value;
   return object;
+}
+
+/// Holds the text of a config and what its error must say.
+struct Refused {
+  const char* text;
+  const char* error;
+};
+
+inline void expect_refused(std::initializer_list<Refused> cases) {
+  for (const Refused& c : cases) EXPECT_THAT(load_error(c.text), ::testing::HasSubstr(c.error)) << c.text;
 }
 
 }  // namespace deepspeed::config
