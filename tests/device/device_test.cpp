@@ -30,9 +30,11 @@ TEST(Rng, StateBringsBackTheSameNumbers) {
 }
 
 TEST(Rng, RefusesAWrongState) {
-  EXPECT_ERROR(UsageError, set_cpu_rng_state(at::Tensor()), "has 0 elements, expected ");
-  EXPECT_ERROR(UsageError, set_cpu_rng_state(at::zeros({10}, at::kByte)), "has 10 elements, expected ");
-  EXPECT_ERROR(UsageError, set_cpu_rng_state(cpu_rng_state().to(at::kInt)), "(uint8, on the CPU)");
+  EXPECT_ERROR(UsageError, set_cpu_rng_state(at::Tensor()), "is undefined, expected ", "cpu_rng_state()");
+  EXPECT_ERROR(UsageError, set_cpu_rng_state(at::zeros({10}, at::kByte)), "has 10 elements of Byte on cpu",
+               "pass what cpu_rng_state() returned");
+  EXPECT_ERROR(UsageError, set_cpu_rng_state(cpu_rng_state().to(at::kInt)), "elements of Int on cpu",
+               " of Byte on the CPU");
 }
 
 TEST(Rng, SeedsOfStreamsDifferByPurposeRankAndSeed) {

@@ -62,7 +62,7 @@ TEST(Sampler, TakesARankOfTheWorld) {
   options.dataset_size = 4;
   options.world_size = 2;
   options.rank = 2;
-  EXPECT_ERROR(UsageError, epoch_order(options, 0), "rank 2 of 2");
+  EXPECT_ERROR(UsageError, epoch_order(options, 0), "rank is 2, expected 0 to 1");
 }
 
 }  // namespace

@@ -7,19 +7,46 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-Json array_of(const std::vector<Value>& items) {
+/// Converts the value at `path`, which errors name: "" for the whole, "betas.0" for what lies inside.
+Json json_at(const Value& value, const std::string& path);
+
+std::string path_to(const std::string& outer, const std::string& key) {
+  return outer.empty() ? key : outer + "." + key;
+}
+
+Json array_of(const std::vector<Value>& items, const std::string& path) {
   Json array = Json::array();
-  for (const Value& item : items) array.push_back(json_of_value(item));
+  for (const Value& item : items) array.push_back(json_at(item, path_to(path, std::to_string(array.size()))));
   return array;
 }
 
-Json object_of(const Dict& dict) {
+Json object_of(const Dict& dict, const std::string& path) {
   Json object = Json::object();
   for (const auto& [key, value] : dict.items()) {
     const auto* number = key.get_if<int64_t>();
-    object[number != nullptr ? std::to_string(*number) : key.as_string()] = json_of_value(value);
+    const std::string name = number != nullptr ? std::to_string(*number) : key.as_string();
+    object[name] = json_at(value, path_to(path, name));
   }
   return object;
+}
+
+Json json_at(const Value& value, const std::string& path) {
+  if (value.is_none()) return nullptr;
+  if (const auto* flag = value.get_if<bool>()) return *flag;
+  if (const auto* number = value.get_if<int64_t>()) return *number;
+  if (const auto* number = value.get_if<double>()) return *number;
+  if (const auto* text = value.get_if<std::string>()) return *text;
+  if (const auto* list = value.get_if<List>()) return array_of(*list, path);
+  if (const auto* tuple = value.get_if<Tuple>()) return array_of(tuple->items, path);
+  if (const auto* set = value.get_if<Set>()) return array_of(set->items, path);
+  if (const auto* size = value.get_if<Size>()) return size->dims;
+  if (const auto* dict = value.get_if<Dict>()) return object_of(*dict, path);
+  if (const auto* tensor = value.get_if<at::Tensor>(); tensor != nullptr && tensor->dim() == 0) {
+    if (at::isIntegralType(tensor->scalar_type(), /*includeBool=*/false)) return value.as_int();
+    return value.as_double();
+  }
+  raise<CheckpointError>("a ", value.kind(), path.empty() ? "" : " at '" + path + "'",
+                         " cannot be read as JSON, expected numbers, texts, truth values, lists and dicts");
 }
 
 }  // namespace
@@ -52,22 +79,6 @@ Value value_of_json(const Json& json) {
   }
 }
 
-Json json_of_value(const Value& value) {
-  if (value.is_none()) return nullptr;
-  if (const auto* flag = value.get_if<bool>()) return *flag;
-  if (const auto* number = value.get_if<int64_t>()) return *number;
-  if (const auto* number = value.get_if<double>()) return *number;
-  if (const auto* text = value.get_if<std::string>()) return *text;
-  if (const auto* list = value.get_if<List>()) return array_of(*list);
-  if (const auto* tuple = value.get_if<Tuple>()) return array_of(tuple->items);
-  if (const auto* set = value.get_if<Set>()) return array_of(set->items);
-  if (const auto* size = value.get_if<Size>()) return size->dims;
-  if (const auto* dict = value.get_if<Dict>()) return object_of(*dict);
-  if (const auto* tensor = value.get_if<at::Tensor>(); tensor != nullptr && tensor->dim() == 0) {
-    if (at::isIntegralType(tensor->scalar_type(), /*includeBool=*/false)) return value.as_int();
-    return value.as_double();
-  }
-  raise<CheckpointError>("a ", value.kind(), " cannot be read as JSON");
-}
+Json json_of_value(const Value& value) { return json_at(value, ""); }
 
 }  // namespace deepspeed::checkpoint

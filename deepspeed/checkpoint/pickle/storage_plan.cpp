@@ -54,11 +54,14 @@ class Collector {
 void check(const at::Tensor& tensor, bool deferred) {
   if (!tensor.defined()) raise<UsageError>("an undefined tensor cannot be saved; leave it out");
   if (tensor.is_meta() && !deferred)
-    raise<UsageError>("a tensor on the meta device has no data to save; give it values first");
+    raise<UsageError>("a tensor on the meta device has no data to save, got one of shape ", tensor.sizes(),
+                      " and dtype ", tensor.scalar_type(), "; give it values first, as by at::zeros_like()");
   if (tensor.layout() != at::kStrided)
-    raise<UsageError>("only dense tensors can be saved, got a sparse one; save its to_dense()");
+    raise<UsageError>("only dense tensors can be saved, got one of layout ", tensor.layout(), " and shape ",
+                      tensor.sizes(), "; save its to_dense()");
   if (dtype_name(tensor.scalar_type()).empty()) {
-    raise<UsageError>("tensors of dtype ", at::toString(tensor.scalar_type()), " cannot be saved");
+    raise<UsageError>("a tensor of dtype ", tensor.scalar_type(),
+                      " cannot be saved; convert it to one that torch.load knows, such as Float");
   }
 }
 

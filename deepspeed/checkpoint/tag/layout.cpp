@@ -43,7 +43,8 @@ std::string zero_prefix(int dp_rank, int mp_rank) {
 
 std::vector<path> files_of(const path& folder) {
   if (!std::filesystem::is_directory(folder)) {
-    raise<CheckpointError>("there is no checkpoint folder ", folder);
+    raise<CheckpointError>("there is no checkpoint folder ", folder,
+                           "; pass the folder of the tags and one of ", "the tags that stand in it");
   }
   std::vector<path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());

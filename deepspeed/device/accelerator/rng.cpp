@@ -31,9 +31,13 @@ void set_cpu_rng_state(const at::Tensor& state) {
   auto generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   const auto expected = generator.get_state().numel();
-  if (!state.defined() || state.scalar_type() != at::kByte || !state.is_cpu() || state.numel() != expected) {
-    raise<UsageError>("the state of the CPU generator has ", state.defined() ? state.numel() : 0,
-                      " elements, expected ", expected, " bytes (uint8, on the CPU)");
+  constexpr const char* kWayOut = " of Byte on the CPU; pass what cpu_rng_state() returned";
+  if (!state.defined()) {
+    raise<UsageError>("the state of the CPU generator is undefined, expected ", expected, kWayOut);
+  }
+  if (state.scalar_type() != at::kByte || !state.is_cpu() || state.numel() != expected) {
+    raise<UsageError>("the state of the CPU generator has ", state.numel(), " elements of ",
+                      state.scalar_type(), " on ", state.device(), ", expected ", expected, kWayOut);
   }
   generator.set_state(state.contiguous());
 }

@@ -45,7 +45,9 @@ struct Columns {
 /// of the optional, in the sizes of vectors or the keys of maps.
 template <class Example>
 Example stack_examples(std::vector<Example> examples) {
-  if (examples.empty()) raise<UsageError>("a batch of no examples, expected at least one");
+  if (examples.empty()) {
+    raise<UsageError>("stack_examples(): examples is empty, expected at least one; make no batch of none");
+  }
   collate_detail::Columns columns;
   std::string first;
   for (size_t index = 0; index < examples.size(); ++index) {

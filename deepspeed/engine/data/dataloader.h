@@ -76,8 +76,10 @@ class DeepSpeedDataLoader {
         collate_(std::move(collate)),
         options_(options),
         position_(std::make_shared<LoaderPosition>()) {
-    if (options.batch_size < 1)
-      raise<UsageError>("batch_size is ", options.batch_size, ", expected at least 1");
+    if (options.batch_size < 1) {
+      raise<UsageError>("batch_size is ", options.batch_size,
+                        ", expected at least 1: the samples of this rank in a micro batch");
+    }
     if (options.num_local_io_workers < 0) {
       raise<UsageError>("num_local_io_workers is ", options.num_local_io_workers, ", expected 0 or more");
     }

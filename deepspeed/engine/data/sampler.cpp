@@ -18,9 +18,13 @@ uint64_t below(std::mt19937_64& engine, uint64_t limit) {
 }  // namespace
 
 std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch) {
-  if (options.dataset_size < 1) raise<UsageError>("the data set is empty");
+  if (options.dataset_size < 1) {
+    raise<UsageError>("dataset_size is ", options.dataset_size,
+                      ", expected at least 1; give the data set samples, or its size() their number");
+  }
   if (options.rank < 0 || options.rank >= options.world_size) {
-    raise<UsageError>("rank ", options.rank, " of ", options.world_size);
+    raise<UsageError>("rank is ", options.rank, ", expected 0 to ", options.world_size - 1,
+                      ", below the world_size");
   }
   std::vector<int64_t> order(static_cast<size_t>(options.dataset_size));
   std::iota(order.begin(), order.end(), int64_t{0});

@@ -38,8 +38,10 @@ void use_simd_target(const std::string& name) {
     }
   }
   if (chosen == 0 && !name.empty()) {
-    raise<UsageError>("no instruction set '", name,
-                      "' on this machine; simd_targets() lists those that it has");
+    std::string known;
+    for (const std::string& target : simd_targets()) known += (known.empty() ? "" : ", ") + target;
+    raise<UsageError>("no instruction set '", name, "' on this machine, which has ", known,
+                      "; \"\" takes the best of them");
   }
   hwy::SetSupportedTargetsForTest(chosen);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());

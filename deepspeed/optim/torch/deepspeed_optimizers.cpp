@@ -119,7 +119,8 @@ void check_ranges(const char* optimizer, const optim::Hyperparameters& options) 
 }
 
 [[noreturn]] void reject_amsgrad(const char* optimizer) {
-  raise<NotSupportedError>(optimizer, ": amsgrad is not supported; use torch::optim::Adam with amsgrad");
+  raise<NotSupportedError>(optimizer,
+                           ": amsgrad is true, expected false; use torch::optim::Adam with amsgrad");
 }
 
 // Throws where a group has another value than the defaults of an option that holds for all groups.
@@ -147,7 +148,7 @@ void check_class_options(const DeepSpeedCPUAdamOptions& own, const DeepSpeedCPUA
 
 void check_class_options(const FusedLambOptions& own, const FusedLambOptions&) {
   if (own.amsgrad()) {
-    raise<NotSupportedError>("FusedLamb: amsgrad is not supported by Lamb; leave it false");
+    raise<NotSupportedError>("FusedLamb: amsgrad is true, which Lamb does not have; leave it false");
   }
   if (own.min_coeff() > own.max_coeff()) {
     raise<UsageError>("FusedLamb: min_coeff is ", own.min_coeff(), ", expected at most max_coeff, ",
@@ -164,7 +165,8 @@ void check_class_options(const DeepSpeedCPUAdagradOptions& own, const DeepSpeedC
   check_shared("DeepSpeedCPUAdagrad", "fp32_optimizer_states", own.fp32_optimizer_states(),
                defaults.fp32_optimizer_states());
   if (own.amsgrad()) {
-    raise<NotSupportedError>("DeepSpeedCPUAdagrad: amsgrad is not supported by Adagrad; leave it false");
+    raise<NotSupportedError>(
+        "DeepSpeedCPUAdagrad: amsgrad is true, which Adagrad does not have; leave it false");
   }
 }
 

@@ -39,7 +39,7 @@ struct FromIValue {
 c10::IValue read(InputArchive& archive, const std::string& key) {
   c10::IValue value;
   if (!archive.try_read(key, value)) {
-    raise<UsageError>("the archive holds no '", key, "'");
+    raise<UsageError>("the archive holds no '", key, "'; load one that torch::save wrote of this class");
   }
   return value;
 }
@@ -92,11 +92,12 @@ void NativeOptimizer::save(OutputArchive& archive) const {
 void NativeOptimizer::load(InputArchive& archive) {
   const std::string written_by = read(archive, "class_name").toStringRef();
   if (written_by != name()) {
-    raise<UsageError>("the archive is of a ", written_by, ", expected a ", name());
+    raise<UsageError>("the archive is of a ", written_by, ", expected a ", name(),
+                      "; load it into the class that wrote it");
   }
   if (read(archive, "num_groups").toInt() != static_cast<int64_t>(param_groups().size())) {
     raise<UsageError>("the archive is of ", read(archive, "num_groups").toInt(), " groups, expected ",
-                      param_groups().size());
+                      param_groups().size(), "; make the optimizer with the groups that were saved");
   }
   for (size_t g = 0; g < param_groups().size(); ++g) {
     auto& group = param_groups()[g];
@@ -105,7 +106,7 @@ void NativeOptimizer::load(InputArchive& archive) {
     const int64_t num_params = read(written, "num_params").toInt();
     if (num_params != static_cast<int64_t>(group.params().size())) {
       raise<UsageError>("group ", g, " of the archive has ", num_params, " parameters, expected ",
-                        group.params().size());
+                        group.params().size(), "; make the group of the parameters that were saved");
     }
     auto& options = dynamic_cast<NativeOptions&>(group.options());
     const Hyperparameters present = options.hyperparameters();

@@ -7,9 +7,11 @@
 // number in the flat optimizer.
 #include "deepspeed/optim/torch/native_optimizer.h"
 
+#include <typeinfo>
 #include <utility>
 
 #include <c10/core/GradMode.h>
+#include <c10/util/Type.h>
 #include <torch/serialize/archive.h>
 
 #include "deepspeed/base/error.h"
@@ -21,9 +23,8 @@ namespace {
 const NativeOptions& native_options(const torch::optim::OptimizerParamGroup& group) {
   const auto* options = dynamic_cast<const NativeOptions*>(&group.options());
   if (options == nullptr) {
-    raise<UsageError>(
-        "the options of a parameter group are not those of this class of optimizer; make them "
-        "with its own, such as FusedAdamOptions");
+    raise<UsageError>("the options of a parameter group are ", c10::demangle(typeid(group.options()).name()),
+                      ", expected those of the optimizer's own class, such as deepspeed::FusedAdamOptions");
   }
   return *options;
 }
@@ -40,8 +41,8 @@ at::Tensor flat_gradient(const at::Tensor& parameter) {
     gradient = gradient.to_dense();
   }
   if (!is_supported(gradient.scalar_type())) {
-    raise<UsageError>("a gradient has dtype ", gradient.scalar_type(),
-                      ", expected Float, Double, Half or BFloat16");
+    raise<UsageError>("the gradient of a parameter of shape ", parameter.sizes(), " has dtype ",
+                      gradient.scalar_type(), ", expected Float, Double, Half or BFloat16");
   }
   return gradient.contiguous().view({-1});
 }
@@ -83,8 +84,9 @@ void NativeOptimizer::check_groups() const {
 
 void NativeOptimizer::check_supported(const at::Tensor& parameter, bool takes_sparse_gradients) const {
   if (parameter.layout() != at::kStrided || !is_supported(parameter.scalar_type())) {
-    raise<UsageError>("a parameter has dtype ", parameter.scalar_type(), " and layout ", parameter.layout(),
-                      ", expected Float, Double, Half or BFloat16, and Strided");
+    raise<UsageError>(name(), ": a parameter of shape ", parameter.sizes(), " has dtype ",
+                      parameter.scalar_type(), " and layout ", parameter.layout(),
+                      ", expected Float, Double, Half or BFloat16, and Strided; leave it out of the groups");
   }
   if (parameter.grad().is_sparse() && !takes_sparse_gradients) {
     raise<UsageError>(name(), " takes no sparse gradients; make the layer with sparse gradients off, or use ",

@@ -124,7 +124,7 @@ TEST(TorchArchive, ErrorsNameTheFile) {
 TEST(TorchArchive, RefusesToWriteWhatNoReaderCouldRead) {
   EXPECT_ERROR(UsageError, written_bytes(std::string("\xff\xfe")), "not UTF-8", "use Value::bytes");
   EXPECT_ERROR(UsageError, written_bytes(at::empty({2}, at::TensorOptions().device(at::kMeta))),
-               "a tensor on the meta device has no data to save");
+               "a tensor on the meta device has no data to save", "give it values first");
   EXPECT_ERROR(UsageError, written_bytes(at::Tensor()), "an undefined tensor cannot be saved");
   EXPECT_ERROR(UsageError, written_bytes(at::ones({2}).to_sparse()), "only dense tensors can be saved",
                "to_dense()");
