@@ -4,6 +4,8 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/support/error_of.h"
+
 namespace deepspeed {
 namespace {
 
@@ -16,12 +18,7 @@ TEST(Env, TreatsAnEmptyVariableAsUnset) {
 
 TEST(Env, NamesTheVariableThatIsNoNumber) {
   env::set("DEEPSPEED_TEST_VARIABLE", "12x");
-  try {
-    env::get_int("DEEPSPEED_TEST_VARIABLE");
-    FAIL() << "12x is no number";
-  } catch (const UsageError& error) {
-    EXPECT_NE(std::string(error.what()).find("DEEPSPEED_TEST_VARIABLE"), std::string::npos);
-  }
+  EXPECT_ERROR(UsageError, env::get_int("DEEPSPEED_TEST_VARIABLE"), "DEEPSPEED_TEST_VARIABLE");
   env::set("DEEPSPEED_TEST_VARIABLE", "-7");
   EXPECT_EQ(env::get_int("DEEPSPEED_TEST_VARIABLE"), -7);
 }

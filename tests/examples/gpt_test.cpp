@@ -144,13 +144,8 @@ TEST(Gpt, DropsOutInTrainingAlone) {
 }
 
 TEST(Gpt, RejectsWrongSizesByName) {
-  const auto message_of = [](GptConfig config) -> std::string {
-    try {
-      validate(config);
-    } catch (const deepspeed::UsageError& error) {
-      return error.what();
-    }
-    return "";
+  const auto message_of = [](GptConfig config) {
+    return deepspeed::testing::error_of<deepspeed::UsageError>([&] { validate(config); });
   };
   auto config = small_config();
   config.heads = 3;

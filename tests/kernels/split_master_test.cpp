@@ -16,6 +16,7 @@
 
 #include "tests/kernels/adam_case.h"
 #include "tests/kernels/simd_target_guard.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed::kernels {
 namespace {
@@ -96,12 +97,7 @@ TEST(SplitMaster, WritesIntoWhatIsThere) {
 
 TEST(SplitMaster, NamesTheHalfThatDoesNotFit) {
   const auto error_of = [](const at::Tensor& upper, const at::Tensor& lower) {
-    try {
-      join_master(upper, lower);
-    } catch (const UsageError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return testing::error_of<UsageError>([&] { join_master(upper, lower); });
   };
   EXPECT_NE(error_of(at::zeros({4}, at::kHalf), at::zeros({4}, at::kShort)).find("upper has dtype Half"),
             std::string::npos);
@@ -205,12 +201,7 @@ TEST(AdamSplitMaster, AStepIsTakenBackAsThatOfFp32Masters) {
 
 TEST(AdamSplitMaster, NeedsItsUpperHalfInBf16) {
   const auto error_of = [](const AdamTensors& tensors) {
-    try {
-      adam(tensors, {});
-    } catch (const UsageError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return testing::error_of<UsageError>([&] { adam(tensors, {}); });
   };
   AdamTensors t = split(make_tensors({8, at::kFloat, at::kFloat, at::kBFloat16}, 11));
   t.low_precision = at::zeros({8}, at::kHalf);

@@ -231,6 +231,8 @@ TEST(JsonValue, ComesBackUnchanged) {
   EXPECT_EQ(json_of_value(at::full({}, 7, at::kLong)), Json(7));
   EXPECT_EQ(json_of_value(at::full({}, 0.5)), Json(0.5));
   EXPECT_ERROR(CheckpointError, json_of_value(at::ones({2})), "a tensor cannot be read as JSON");
+  const Value inside = Dict{{"betas", Tuple{{0.9, at::ones({2})}}}};
+  EXPECT_ERROR(CheckpointError, json_of_value(inside), "a tensor at 'betas.1'", "expected numbers");
 }
 
 TEST(Layout, NamesAreDeepSpeeds) {
@@ -252,13 +254,9 @@ TEST(Layout, LatestComesBackAndAnEmptyOneIsAnError) {
   EXPECT_THAT(testing::error_of<CheckpointError>([&] { read_latest(folder.path()); }),
               ::testing::AllOf(::testing::HasSubstr("is empty"), ::testing::HasSubstr("pass the tag")));
   write_latest(folder.path(), "global\x01\x02");
-  try {
-    read_latest(folder.path());
-    ADD_FAILURE() << "no error";
-  } catch (const CheckpointError& error) {
-    EXPECT_EQ(std::string(error.what()).find('\x01'), std::string::npos) << "the error is text";
-    EXPECT_NE(std::string(error.what()).find("8 bytes that are no text"), std::string::npos) << error.what();
-  }
+  EXPECT_THAT(testing::error_of<CheckpointError>([&] { read_latest(folder.path()); }),
+              ::testing::AllOf(::testing::HasSubstr("8 bytes that are no text"),
+                               ::testing::Not(::testing::HasSubstr("\x01"))));
 }
 
 TEST(Layout, LatestThatIsAFolderIsSaidToBeOne) {

@@ -15,6 +15,7 @@
 
 #include "tests/config/load.h"
 #include "tests/places/places.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed::config {
 namespace {
@@ -304,12 +305,8 @@ TEST(HelpText, FindsByMeaningLast) {
 }
 
 TEST(HelpText, NamesTheNearestOnesOfAnUnknownOne) {
-  const auto error_of = [](const char* subject) -> std::string {
-    try {
-      return help_text(subject);
-    } catch (const UsageError& error) {
-      return error.what();
-    }
+  const auto error_of = [](const char* subject) {
+    return testing::error_of<UsageError>([&] { help_text(subject); });
   };
   EXPECT_THAT(error_of("zero_optimisation"), HasSubstr("did you mean 'zero_optimization'?"));
   EXPECT_THAT(error_of("max_relive_parameters"),

@@ -10,6 +10,7 @@
 #include "deepspeed/config/table/base64.h"
 
 #include "tests/config/load.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed::config {
 namespace {
@@ -94,12 +95,7 @@ TEST(Source, RefusesWhatIsNoObject) {
 
 TEST(Source, SaysThatAFolderIsNone) {
   const std::string folder = std::filesystem::temp_directory_path().string();
-  try {
-    load_config(folder, 1);
-    FAIL() << "expected an error";
-  } catch (const IoError& error) {
-    EXPECT_THAT(error.what(), HasSubstr(folder + " is a folder, expected a JSON file"));
-  }
+  EXPECT_ERROR(IoError, load_config(folder, 1), folder + " is a folder, expected a JSON file");
 }
 
 TEST(Source, BoundsTheDepthOfAnObject) {

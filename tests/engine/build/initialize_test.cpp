@@ -12,6 +12,7 @@
 #include "deepspeed/base/error.h"
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/temporary_folder.h"
 
@@ -131,12 +132,8 @@ TEST(Initialize, JoinsTheJobAsItIsTold) {
   const auto outcomes = fork_ranks(1, [](int) -> std::string {
     comm::destroy_process_group();  // the world of one that other tests of this process made
     const Json json = {{"train_batch_size", 8}};
-    try {
-      initialize(std::make_shared<OddNet>(), {.config = json, .dist_init_required = false});
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "no error";
+    return testing::error_of<UsageError>(
+        [&] { initialize(std::make_shared<OddNet>(), {.config = json, .dist_init_required = false}); });
   });
   EXPECT_THAT(outcomes.at(0).value, HasSubstr("dist_init_required: got false"));
 }

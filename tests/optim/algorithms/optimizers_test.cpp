@@ -224,14 +224,7 @@ TEST(Optimizers, ThoseThatNeedWholeParametersSayWhichIsCut) {
     EXPECT_FALSE(optimizer->is_elementwise());
     Group group(0, {{4, 3}}, at::detail::createCPUGenerator(1));
     group.segments[0].in_slice = {0, 6};
-    try {
-      optimizer->step(group.slice, 1.0);
-      FAIL() << type;
-    } catch (const UsageError& error) {
-      EXPECT_NE(std::string(error.what()).find("holds 6 of the 12 elements of parameter 0"),
-                std::string::npos)
-          << error.what();
-    }
+    EXPECT_ERROR(UsageError, optimizer->step(group.slice, 1.0), "holds 6 of the 12 elements of parameter 0");
     group.slice.segments = nullptr;
     EXPECT_ERROR(UsageError, optimizer->step(group.slice, 1.0), "slice 0 names no segments") << type;
   }
@@ -281,12 +274,7 @@ TEST(Optimizers, MuonNamesAParameterThatIsNoMatrix) {
   groups[0].param_names = {"norm.bias"};
   Muon muon(groups);
   Group group(0, {{4}}, at::detail::createCPUGenerator(1));
-  try {
-    muon.step(group.slice, 1.0);
-    FAIL();
-  } catch (const UsageError& error) {
-    EXPECT_NE(std::string(error.what()).find("'norm.bias'"), std::string::npos) << error.what();
-  }
+  EXPECT_ERROR(UsageError, muon.step(group.slice, 1.0), "'norm.bias'");
 }
 
 }  // namespace

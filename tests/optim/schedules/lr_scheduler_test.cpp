@@ -181,12 +181,7 @@ TEST(ParamGroup, RefusesARateThatIsNoNumberOrNegative) {
 
 void expect_schedule_error(const std::string& type, const char* params, const std::string& part) {
   auto groups = groups_with_lr({0.01});
-  try {
-    make_lr_scheduler(type, Json::parse(params), groups);
-    FAIL() << "expected an error with " << part;
-  } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
+  EXPECT_ERROR(ConfigError, make_lr_scheduler(type, Json::parse(params), groups), part);
 }
 
 TEST(LrScheduler, NamesTheKeyThatIsWrong) {
