@@ -155,20 +155,22 @@ std::unique_ptr<Optimizer> make_lamb(const OptimizerArguments& arguments, Groups
   return std::make_unique<Lamb>(std::move(groups));
 }
 
-// Gives each group of Muon only the options that its use_muon asks for.
+// Gives each group of Muon only the options that its use_muon asks for. Rates that the config lacks have the
+// defaults of Muon itself.
 std::unique_ptr<Optimizer> make_muon(const OptimizerArguments& arguments, Groups groups) {
-  const auto rate = [&](const char* own, double fallback) {
-    return arguments.maybe_number(own).value_or(arguments.maybe_number("lr").value_or(fallback));
+  const auto set_rate = [&](Groups& one, const char* option, const char* own) {
+    const auto given = arguments.maybe_number(own), lr = arguments.maybe_number("lr");
+    if (given || lr) set_defaults(one, {{option, given ? *given : *lr}});
   };
   for (ParamGroup& group : groups) {
     Groups one{std::move(group)};
     const bool decided = one[0].options.contains("use_muon");
     if (!decided || one[0].options.flag("use_muon")) {
-      set_defaults(one, {{"lr", rate("muon_lr", 0.02)}});
+      set_rate(one, "lr", "muon_lr");
       set_group_options(one, arguments, {"momentum", "weight_decay", "ns_method"});
     }
     if (!decided || !one[0].options.flag("use_muon")) {
-      set_defaults(one, {{decided ? "lr" : "adam_lr", rate("adam_lr", 3e-4)}});
+      set_rate(one, decided ? "lr" : "adam_lr", "adam_lr");
       set_group_options(one, arguments, {"betas", "eps", "weight_decay"});
     }
     group = std::move(one[0]);
