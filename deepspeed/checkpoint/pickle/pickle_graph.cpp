@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/pickle/pickler.h"
+#include "deepspeed/checkpoint/pickle/pickle_depth.h"
 
 namespace deepspeed::checkpoint {
 namespace {

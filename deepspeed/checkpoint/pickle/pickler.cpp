@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/pickle/pickle_depth.h"
 #include "deepspeed/checkpoint/pickle/pickle_names.h"
 #include "deepspeed/checkpoint/pickle/pickle_opcodes.h"
 

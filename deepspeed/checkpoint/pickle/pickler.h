@@ -12,7 +12,4 @@ namespace deepspeed::checkpoint {
 /// a file cannot hold: text that is not UTF-8, a dtype without a name, nesting deeper than a reader accepts.
 std::string pickle(const Value& value, const StoragePlan& plan);
 
-/// Deepest nesting that is written and read.
-inline constexpr int kMaxPickleDepth = 200;
-
 }  // namespace deepspeed::checkpoint
