@@ -1,4 +1,4 @@
-// Collectives over lists of tensors: many small ones travel as few flat pieces.
+// Collectives over lists of tensors let many small ones travel as few flat pieces.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,12 @@ constexpr int64_t kDefaultPieceBytes = int64_t{32} << 20;
 void all_reduce_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors,
                           ReduceOp op = ReduceOp::kSum, int64_t piece_bytes = kDefaultPieceBytes);
 
-/// The same in pieces of the default size, all started at once. The tensors hold the sums after wait().
+/// Starts all_reduce_coalesced() in pieces of the default size, all at once. The tensors hold the sums after
+/// wait().
 Work start_all_reduce_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors,
                                 ReduceOp op = ReduceOp::kSum);
 
-/// Overwrites every tensor with that of `root`, packed as above.
+/// Overwrites every tensor with that of `root`, packed as all_reduce_coalesced() does.
 void broadcast_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors, int root,
                          int64_t piece_bytes = kDefaultPieceBytes);
 

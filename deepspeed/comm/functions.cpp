@@ -1,3 +1,8 @@
+// How the functions of deepspeed.comm become calls of a group.
+//
+// Each takes the given group, or the world's, turns global ranks into ranks inside of it, starts the group's
+// operation, and waits for it unless async_op is set. reduce() is a reduction to one owner; objects travel as
+// CBOR.
 #include "deepspeed/comm/functions.h"
 
 #include "deepspeed/base/error.h"

@@ -1,4 +1,4 @@
-// The functions of deepspeed.comm: collectives over the world's group, or over the one that is given. An
+// The functions of deepspeed.comm run collectives over the world's group, or over the one that is given. An
 // empty group stands for the world's. docs/comm.md is the guide to them.
 //
 // Ranks named src or dst are global ones, as in torch.distributed. Tensors are dense and contiguous, and the
@@ -21,60 +21,61 @@
 
 namespace deepspeed::comm {
 
-/// Always: the collectives are part of this library.
+/// Returns true: the collectives are part of this library.
 bool is_available();
 int get_rank(const ProcessGroup& group = {});
 int get_world_size(const ProcessGroup& group = {});
 int get_local_rank();
-/// The global rank of the rank `group_rank` of `group`.
+/// Returns the global rank of the rank `group_rank` of `group`.
 int get_global_rank(const ProcessGroup& group, int group_rank);
-/// The global ranks of the group, in its order.
+/// Returns the global ranks of the group, in its order.
 std::vector<int> get_all_ranks_from_group(const ProcessGroup& group = {});
 ProcessGroup get_world_group();
-/// Collective: every rank of the world calls it; those that are not in `ranks` get an empty group.
+/// Makes a group. Every rank of the world calls it; those that are not in `ranks` get an empty group.
 ProcessGroup new_group(const std::vector<int>& ranks);
-/// A mesh of the world with axes of these sizes and names, e.g. {2, 4}, {"data_parallel",
+/// Makes a mesh of the world with axes of these sizes and names, e.g. {2, 4}, {"data_parallel",
 /// "sequence_parallel"}. Collective.
 Mesh initialize_mesh_device(const std::vector<int>& mesh_shape,
                             const std::vector<std::string>& mesh_dim_names);
 
 Work all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
                 bool async_op = false);
-/// DeepSpeed's name of the all_reduce of tensor-parallel inference.
+/// Is all_reduce(), under the name that DeepSpeed's tensor-parallel inference calls.
 Work inference_all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum,
                           const ProcessGroup& group = {}, bool async_op = false);
-/// Every tensor in place; they travel packed by dtype and device, and need not be contiguous.
+/// Reduces every tensor in place; they travel packed by dtype and device, and need not be contiguous.
 Work all_reduce_coalesced(const std::vector<at::Tensor>& tensors, ReduceOp op = ReduceOp::kSum,
                           const ProcessGroup& group = {}, bool async_op = false);
-/// The result goes to `dst`; the tensors of the other ranks are unspecified afterwards.
+/// Reduces to one rank. The result goes to `dst`; the tensors of the other ranks are unspecified afterwards.
 Work reduce(const at::Tensor& tensor, int dst, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
             bool async_op = false);
 Work broadcast(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, bool async_op = false);
 
-/// tensors: one a rank, overwritten with the `tensor` of each.
+/// Gathers on every rank. `tensors` has one a rank, which is overwritten with the `tensor` of each.
 Work all_gather(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor,
                 const ProcessGroup& group = {}, bool async_op = false);
-/// output: (ranks * n), input: (n).
+/// Gathers on every rank. output: (ranks * n), input: (n).
 Work all_gather_into_tensor(const at::Tensor& output, const at::Tensor& input, const ProcessGroup& group = {},
                             bool async_op = false);
-/// all_gather_into_tensor() of each pair.
+/// Calls all_gather_into_tensor() for each pair.
 Work all_gather_coalesced(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
                           const ProcessGroup& group = {}, bool async_op = false);
-/// tensors: on `dst` one a rank, overwritten with the `tensor` of each; elsewhere empty.
+/// Gathers on one rank. `tensors` has one a rank on `dst`, overwritten with the `tensor` of each, and is
+/// empty elsewhere.
 Work gather(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int dst,
             const ProcessGroup& group = {}, bool async_op = false);
-/// tensors: on `src` one a rank; elsewhere empty. Overwrites `tensor` with this rank's.
+/// Overwrites `tensor` with this rank's of `tensors`, which has one a rank on `src` and is empty elsewhere.
 Work scatter(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int src,
              const ProcessGroup& group = {}, bool async_op = false);
 
-/// tensors: one a rank. output is the reduction of this rank's over all ranks.
+/// Writes to `output` the reduction of this rank's of `tensors` (one a rank) over all ranks.
 Work reduce_scatter(const at::Tensor& output, const std::vector<at::Tensor>& tensors,
                     ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {}, bool async_op = false);
-/// output: (n), input: (ranks * n).
+/// Reduces and leaves each rank its block. output: (n), input: (ranks * n).
 Work reduce_scatter_tensor(const at::Tensor& output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum,
                            const ProcessGroup& group = {}, bool async_op = false);
 
-// Names that DeepSpeed's own code uses where torch may lack the function; here it never does.
+// DeepSpeed's own code uses these names where torch may lack the function; here it never does.
 Work allgather_fn(const at::Tensor& output, const at::Tensor& input, const ProcessGroup& group = {},
                   bool async_op = false);
 Work reduce_scatter_fn(const at::Tensor& output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum,
@@ -89,7 +90,7 @@ Work all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                        const std::vector<int64_t>& output_split_sizes = {},
                        const std::vector<int64_t>& input_split_sizes = {}, const ProcessGroup& group = {},
                        bool async_op = false);
-/// inputs: one a rank; outputs: one a rank, overwritten.
+/// Sends the i-th of `inputs` to rank i. Both lists have one a rank; `outputs` are overwritten.
 Work all_to_all(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
                 const ProcessGroup& group = {}, bool async_op = false);
 
@@ -99,16 +100,16 @@ void recv(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, int
 Work isend(const at::Tensor& tensor, int dst, const ProcessGroup& group = {}, int tag = 0);
 Work irecv(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, int tag = 0);
 Work barrier(const ProcessGroup& group = {}, bool async_op = false);
-/// See ProcessGroup::monitored_barrier().
+/// Waits as ProcessGroup::monitored_barrier() does.
 void monitored_barrier(const ProcessGroup& group = {},
                        std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
                        bool wait_all_ranks = false);
 
 /// Overwrites `objects` with those of `src`.
 void broadcast_object_list(std::vector<Json>& objects, int src, const ProcessGroup& group = {});
-/// The `object` of every rank, in rank order.
+/// Returns the `object` of every rank, in rank order.
 std::vector<Json> all_gather_object(const Json& object, const ProcessGroup& group = {});
-/// One number a rank, reduced in double, or all of them in rank order.
+/// Reduces one number a rank in double; all_gather_scalar() returns all of them in rank order.
 double all_reduce_scalar(double value, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {});
 std::vector<double> all_gather_scalar(double value, const ProcessGroup& group = {});
 

@@ -11,7 +11,7 @@
 
 namespace deepspeed::comm {
 
-/// The world that a process belongs to. Destroying the last copy aborts what is under way and never waits.
+/// Is the world that a process belongs to. Destroying the last copy aborts what is under way and never waits.
 class World {
  public:
   class Impl;
@@ -21,19 +21,20 @@ class World {
 
   int rank() const;
   int size() const;
-  // From LOCAL_RANK and LOCAL_SIZE (or LOCAL_WORLD_SIZE), or another launcher's variables; where the rank is
-  // not told, from the machines that the ranks name to each other.
+  // These come from LOCAL_RANK and LOCAL_SIZE (or LOCAL_WORLD_SIZE), or another launcher's variables; where
+  // the rank is not told, from the machines that the ranks name to each other.
   int local_rank() const;
   int local_size() const;
   const ProcessGroup& group() const;
 
-  /// A group of these global ranks. Collective: every rank of the world calls it, in the same order, also
-  /// those that are not in it (they get an empty handle).
+  /// Makes a group of these global ranks. Collective: every rank of the world calls it, in the same order,
+  /// also those that are not in it (they get an empty handle).
   ProcessGroup new_group(const std::vector<int>& global_ranks, const std::string& name) const;
-  /// A group of all ranks for a user of its own, such as an engine, whatever other groups do. Collective: the
-  /// nth call with a name on one rank meets the nth with that name on the others, so threads may call at the
-  /// same time with different names. What one rank let go of closes once all have. Throws UsageError where
-  /// another thread makes one of this name, or holds one that it made for the same `purpose`.
+  /// Makes a group of all ranks for a user of its own, such as an engine, whatever other groups do.
+  /// Collective: the nth call with a name on one rank meets the nth with that name on the others, so threads
+  /// may call at the same time with different names. What one rank let go of closes once all have. Throws
+  /// UsageError where another thread makes one of this name, or holds one that it made for the same
+  /// `purpose`.
   ProcessGroup own_group(const std::string& name, const std::string& purpose = "") const;
 
   /// Waits for the other ranks (a barrier), then leaves: the last call of a program that ends well. The
@@ -48,10 +49,10 @@ class World {
 /// a world of one that opens no socket. A second call returns the same world. Throws UsageError or CommError.
 World init_distributed(const InitOptions& options = {});
 
-/// Whether init_distributed() ran (and destroy_process_group() did not).
+/// Says whether init_distributed() ran (and destroy_process_group() did not).
 bool is_initialized();
 
-/// The world of init_distributed(). Throws UsageError before it.
+/// Returns the world of init_distributed(). Throws UsageError before it.
 World world();
 
 /// Leaves the world: no barrier, pending work is aborted.

@@ -1,4 +1,4 @@
-// The groups of a world along named axes.
+// A mesh holds the groups of a world along named axes.
 #pragma once
 
 #include <map>
@@ -10,23 +10,23 @@
 
 namespace deepspeed::comm {
 
-/// `Mesh mesh(world, {{"pipe", 2}, {"data", 4}}); mesh.group("data").all_reduce(t);`
+/// Lays ranks out: `Mesh mesh(world, {{"pipe", 2}, {"data", 4}}); mesh.group("data").all_reduce(t);`
 class Mesh {
  public:
   /// Makes the groups along every single axis. Collective: every rank calls it with the same axes. Throws
   /// UsageError where the product of the sizes is not the size of the world.
   Mesh(const World& world, std::vector<MeshAxis> axes);
-  /// As above, over `all`, a group of all ranks of the world: it serves as the group of an axis that all of
-  /// them lie on, so that no other is made.
+  /// Makes the groups over `all`, a group of all ranks of the world, which serves as the group of an axis
+  /// that all of them lie on, so that no other is made.
   Mesh(const World& world, const ProcessGroup& all, std::vector<MeshAxis> axes);
 
   const Topology& topology() const { return topology_; }
-  /// This rank's group along the axis: the ranks that differ from it on that axis alone.
+  /// Returns this rank's group along the axis: the ranks that differ from it on that axis alone.
   const ProcessGroup& group(const std::string& axis) const;
-  /// This rank's position on the axis, its rank in group(axis).
+  /// Returns this rank's position on the axis, its rank in group(axis).
   int coordinate(const std::string& axis) const;
 
-  /// This rank's group along several axes together, made anew. Collective.
+  /// Makes this rank's group along several axes together. Collective.
   ProcessGroup new_group(const std::vector<std::string>& axes) const;
 
  private:

@@ -1,4 +1,4 @@
-// Work that each rank does by itself, and whose failure on one rank all ranks learn before they meet in a
+// Each rank does this work by itself, and all ranks learn of its failure on one before they meet in a
 // collective that the failed one would not reach.
 #pragma once
 
@@ -21,8 +21,8 @@ struct FailedRank {
 /// `work` threw here; returns who failed where it ended well here but not everywhere. Collective.
 std::optional<FailedRank> run_and_tell(const ProcessGroup& group, const std::function<void()>& work);
 
-/// As run_and_tell(); where another rank failed, this one throws an `E` from `where` that names the rank,
-/// what was done ("saving") and the reason. Collective.
+/// Runs `work` as run_and_tell() does. Where another rank failed, this one throws an `E` from `where` that
+/// names the rank, what was done ("saving") and the reason. Collective.
 template <class E = IoError>
 void on_all_ranks(const ProcessGroup& group, const char* what, const std::function<void()>& work,
                   const std::source_location& where = std::source_location::current()) {

@@ -1,5 +1,5 @@
-// Which groups of a name a process made, so that ranks pair the same ones, however their threads come to
-// them. Internal to this folder.
+// A process counts the groups that it made of each name, so that ranks pair the same ones, however their
+// threads come to them. Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace deepspeed::comm {
 
-/// The nth group of a name on one rank belongs to the nth of that name on the others. One thread makes them
-/// one after the other; of two threads that do, either may be the first on a rank, so they need different
-/// names, or purposes that make a mistaken pair come to light. Any thread may call.
+/// Numbers groups by name: the nth of a name on one rank belongs to the nth of that name on the others. One
+/// thread makes them one after the other; of two threads that do, either may be the first on a rank, so they
+/// need different names, or purposes that make a mistaken pair come to light. Any thread may call.
 class OwnGroups {
  public:
   /// Counts on while it lives.
@@ -25,9 +25,9 @@ class OwnGroups {
     Making(const Making&) = delete;
     Making& operator=(const Making&) = delete;
 
-    /// From 1 on.
+    /// Returns the group's number, from 1 on.
     int64_t number() const { return number_; }
-    /// It is made; `lifetime` ends with it.
+    /// Says that the group is made; `lifetime` ends with it.
     void done(std::weak_ptr<void> lifetime);
 
    private:
@@ -48,7 +48,7 @@ class OwnGroups {
     std::list<Held> held;
   };
 
-  /// Throws UsageError where ranks could pair others.
+  /// Begins to make a group. Throws UsageError where ranks could pair others.
   int64_t begin(const std::string& name, const std::string& purpose);
 
   std::mutex mutex_;

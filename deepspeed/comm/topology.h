@@ -1,4 +1,5 @@
-// Named axes over the ranks of a world, as pure data: which ranks form which group. No communication.
+// Named axes over the ranks of a world say which ranks form which group. This is pure data, without
+// communication.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@ struct MeshAxis {
   int size = 1;
 };
 
-/// Ranks laid out over the axes in row-major order: the last axis varies fastest, so its neighbours are
+/// Lays ranks out over the axes in row-major order: the last axis varies fastest, so its neighbours are
 /// neighbouring ranks, which usually share a machine.
 class Topology {
  public:
@@ -20,18 +21,18 @@ class Topology {
 
   const std::vector<MeshAxis>& axes() const { return axes_; }
   int world_size() const;
-  /// Throws UsageError naming the known axes where there is no such axis.
+  /// Returns the size of an axis. Throws UsageError naming the known axes where there is no such axis.
   int axis_size(const std::string& axis) const;
 
-  /// The position of a rank along every axis.
+  /// Returns the position of a rank along every axis.
   std::vector<int> coordinates(int rank) const;
   int coordinate(int rank, const std::string& axis) const;
   int rank_at(const std::vector<int>& coordinates) const;
 
-  /// The groups along these axes: ranks that differ on them alone, ascending; the groups ordered by first
-  /// rank.
+  /// Returns the groups along these axes: ranks that differ on them alone, ascending; the groups ordered by
+  /// first rank.
   std::vector<std::vector<int>> groups(const std::vector<std::string>& axes) const;
-  /// The one of groups(axes) that holds `rank`.
+  /// Returns the one of groups(axes) that holds `rank`.
   std::vector<int> group_of(int rank, const std::vector<std::string>& axes) const;
 
  private:

@@ -1,4 +1,4 @@
-// What stands behind the handle World. Internal to this folder.
+// This class stands behind the handle World. Internal to this folder.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace deepspeed::comm {
 
-/// A group that a world is to make.
+/// Describes a group that a world is to make.
 struct GroupRequest {
   std::vector<int> global_ranks;
   std::string name;
@@ -26,7 +26,7 @@ class World::Impl {
   /// Makes a group, on the ranks that are in it. Any thread may call.
   using GroupFactory = std::function<ProcessGroup(const GroupRequest& request)>;
 
-  /// `guard` is null for a world without other processes.
+  /// Makes a world. `guard` is null for a world without other processes.
   Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard = nullptr);
   ~Impl();
 
@@ -34,14 +34,14 @@ class World::Impl {
   const ProcessGroup& group() const { return group_; }
   ProcessGroup new_group(const std::vector<int>& global_ranks, const std::string& name);
   ProcessGroup own_group(const std::string& name, const std::string& purpose);
-  /// From here on the calling thread only ends calls that it has begun.
+  /// Says that from here on the calling thread only ends calls that it has begun.
   void end_calls_of_this_thread();
   /// Gives up the world's group, and with it (once no other handle is left) the connections and the store.
   /// together: all ranks do so now, so that nobody can wait for this one.
   void leave(bool together);
 
  private:
-  /// Throws UsageError where the world was left.
+  /// Returns the factory. Throws UsageError where the world was left.
   GroupFactory group_factory(const std::string& name);
 
   Job job_;

@@ -1,4 +1,4 @@
-// A thread that runs functions one after the other, each with a c10d::Work to wait for. Internal to this
+// This thread runs functions one after the other, each with a c10d::Work to wait for. Internal to this
 // folder.
 #pragma once
 
@@ -9,19 +9,19 @@
 
 namespace deepspeed::comm {
 
-/// The thread starts with the first function.
+/// Runs functions on a thread, which starts with the first one.
 class BackgroundQueue {
  public:
-  /// interrupt: makes a function that waits throw soon, and later ones at once. Called from any thread when
-  /// the process exits; the queue then waits for the function to end.
+  /// Makes a queue without functions. interrupt: makes a function that waits throw soon, and later ones at
+  /// once. Called from any thread when the process exits; the queue then waits for the function to end.
   explicit BackgroundQueue(std::function<void()> interrupt);
-  /// Functions that have not begun are dropped. Waits for nothing: one that runs ends on its own, so it must
+  /// Drops functions that have not begun. It waits for nothing: one that runs ends on its own, so it must
   /// hold all that it uses.
   ~BackgroundQueue();
   BackgroundQueue(const BackgroundQueue&) = delete;
   BackgroundQueue& operator=(const BackgroundQueue&) = delete;
 
-  /// What `function` throws is thrown by the work's wait().
+  /// Queues `function`. The work's wait() throws what it throws.
   c10::intrusive_ptr<c10d::Work> run(std::function<void()> function);
 
  private:

@@ -1,3 +1,11 @@
+// How a collective of c10d runs, fails and is given up.
+//
+// run() refuses a group that has failed, notes the call in the group's history, and starts the operation
+// under a tag that holds the hash of all calls so far. wait() tells the guard that the program is blocked,
+// waits for c10d, and finishes what is left on this rank. A failure asks the guard how the ranks' calls
+// differ, and else blame() who did not report; it aborts the connections, so that the other ranks see it too,
+// and all later calls throw its text. give_up() does the same from the guard's thread. A group that ends
+// aborts what is under way and leaves c10d's own wait to a thread.
 #include "deepspeed/comm/backends/c10d_group.h"
 
 #include <iomanip>

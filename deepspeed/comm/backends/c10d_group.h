@@ -1,5 +1,5 @@
-// A group whose collectives c10d runs. Internal to this folder; the backends' own choices are in the table
-// and in the files of its rows.
+// c10d runs the collectives of this group. Internal to this folder; the backends' own choices are in the
+// table and in the files of its rows.
 #pragma once
 
 #include <mutex>
@@ -18,14 +18,14 @@ namespace deepspeed::comm {
 
 class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10dGroup> {
  public:
-  /// `group` is connected over `backend`. `store` is the group's own (prefixed) one; `key` names the group
-  /// alike on all ranks.
+  /// Makes a group. `group` is connected over `backend`. `store` is the group's own (prefixed) one; `key`
+  /// names the group alike on all ranks.
   static std::shared_ptr<C10dGroup> make(const Backend& backend, GroupDescription description,
                                          const std::string& key, c10::intrusive_ptr<c10d::ProcessGroup> group,
                                          c10::intrusive_ptr<c10d::Store> store,
                                          std::shared_ptr<DivergenceGuard> guard);
-  /// The same for a handle whose end closes nothing: the guard keeps the connections until all ranks of the
-  /// group have let go of it.
+  /// Makes a handle over the group whose end closes nothing: the guard keeps the connections until all ranks
+  /// of the group have let go of it.
   static std::shared_ptr<ProcessGroup::Impl> closing_together(std::shared_ptr<C10dGroup> group);
   /// Aborts what is under way; waits for nobody.
   ~C10dGroup() override;

@@ -1,3 +1,10 @@
+// How an operation becomes operations of a backend.
+//
+// start_on() visits the operation. Where the route has a direct exchange (Gloo), sums of floating types,
+// gathers and reductions to owners go through it; averages are sums that are divided here at the end, 16-bit
+// types in fp32; all else is the backend's own operation, once all ranks have met. A backend without it
+// (NCCL) gets its own operation for each, and reductions to unequal owners as one reduce a rank. Operations
+// that only move data travel as bytes.
 #include "deepspeed/comm/backends/collectives.h"
 
 #include <ATen/core/Tensor.h>
@@ -107,7 +114,7 @@ Started average_blocks(const Route& route, const at::Tensor& output, const at::T
                       route.backend.getSize());
 }
 
-/// Whether the intervals are the equal blocks, one a rank, that make up `numel` elements.
+/// Says whether the intervals are the equal blocks, one a rank, that make up `numel` elements.
 bool are_equal_blocks(const std::vector<Interval>& owned, int64_t numel) {
   const int64_t size = static_cast<int64_t>(owned.size());
   for (int64_t rank = 0; rank < size; ++rank) {

@@ -1,3 +1,10 @@
+// How ranks exchange blocks over Gloo's sends and receives.
+//
+// Each operation is queued, and runs on the group's thread in the order of the calls. A sum starts to send
+// every peer its interval in pieces, keeps the receives of a few pieces ahead, adds each piece in the order
+// of the ranks when all peers' parts of it are there, and waits for the sends at the end. A gather posts all
+// receives, then all sends. all_reduce() is a sum of equal intervals, then a gather of them. Every wait of an
+// operation ends at one deadline; abort() ends the one that is under way, and all later ones.
 #include "deepspeed/comm/backends/direct_exchange.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// A group that computes its collectives alone, as if all its ranks held the same tensors. With one rank that
-// is the truth. Internal to this folder.
+// This group computes its collectives alone, as if all its ranks held the same tensors. With one rank that is
+// the truth. Internal to this folder.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -10,7 +10,7 @@ namespace deepspeed::comm {
 
 class IdenticalRanksGroup : public ObservedGroup {
  public:
-  /// `c10d_group` is null for a fake group.
+  /// Makes the group. `c10d_group` is null for a fake group.
   IdenticalRanksGroup(GroupDescription description, c10::intrusive_ptr<c10d::ProcessGroup> c10d_group)
       : ObservedGroup(std::move(description)), c10d_group_(std::move(c10d_group)) {}
 

@@ -8,7 +8,8 @@
 
 namespace deepspeed::comm {
 
-/// Throws NotSupportedError in a build without CUDA and where device::num_cuda_devices() is 0.
+/// Connects the `size` ranks that share `store`. Throws NotSupportedError in a build without CUDA and where
+/// device::num_cuda_devices() is 0.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
                                                     const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                     int size);

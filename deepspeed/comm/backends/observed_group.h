@@ -1,4 +1,5 @@
-// The base of the groups of all backends: the one place where an operation starts. Internal to this folder.
+// The groups of all backends derive from this class: it is the one place where an operation starts. Internal
+// to this folder.
 #pragma once
 
 #include "deepspeed/comm/group/group_impl.h"

@@ -1,4 +1,4 @@
-// The table of backends: the one place that knows them by name. A backend is a row here and a file that makes
+// This table is the one place that knows the backends by name. A backend is a row here and a file that makes
 // it. Internal to this folder.
 #pragma once
 
@@ -11,15 +11,15 @@
 
 namespace deepspeed::comm {
 
-/// What the other files ask of a backend in place of its name.
+/// Answers what the other files ask of a backend in place of its name.
 struct Backend {
   const char* name;  // as `dist_backend` says it
   c10d::ProcessGroup::BackendType type;
   at::DeviceType device;  // of the tensors that it takes
-  /// Whether sends and receives meet by their tags. Then collectives are made of them where that is faster
-  /// (direct_exchange.h), and calls that differ never meet; else the guard compares what ranks call.
+  /// Says whether sends and receives meet by their tags. Then collectives are made of them where that is
+  /// faster (direct_exchange.h), and calls that differ never meet; else the guard compares what ranks call.
   bool meets_by_tags;
-  /// Whether it can be chosen where `dist_backend` names none.
+  /// Says whether it can be chosen where `dist_backend` names none.
   bool (*suits)(const Job& job);
   /// Connects the `size` ranks that share `store`. Throws NotSupportedError where this build or machine lacks
   /// what it needs, and c10d's errors.
@@ -27,11 +27,12 @@ struct Backend {
                                             int rank, int size);
 };
 
-/// The backend of a job: the one that is `asked` for, or, where that is empty, the last row that suits
-/// the job. Throws UsageError for an unknown name and NotSupportedError for what no build can have.
+/// Returns the backend of a job: the one that is `asked` for, or, where that is empty, the last row that
+/// suits the job. Throws UsageError for an unknown name and NotSupportedError for what no build can have.
 const Backend& choose_backend(const Job& job, const std::string& asked);
 
-/// The backend that takes the CPU tensors of a group of `chosen`: itself, or the table's first row beside it.
+/// Returns the backend that takes the CPU tensors of a group of `chosen`: itself, or the table's first row
+/// beside it.
 const Backend& cpu_backend_of(const Backend& chosen);
 
 /// Connects the ranks of a group over `chosen`, and over cpu_backend_of() it where that is another one.

@@ -1,5 +1,5 @@
-// What stands behind the handles ProcessGroup and Work. Internal to this folder: a backend derives from these
-// two.
+// These classes stand behind the handles ProcessGroup and Work. Internal to this folder: a backend derives
+// from these two.
 #pragma once
 
 #include <memory>
@@ -19,10 +19,10 @@ class Work::Impl {
   virtual bool is_completed() const = 0;
 };
 
-/// A Work whose result is there already.
+/// Returns a Work whose result is there already.
 Work finished_work();
 
-/// What every group knows about itself.
+/// Holds what every group knows about itself.
 struct GroupDescription {
   std::string name;
   std::string backend;
@@ -34,7 +34,7 @@ struct GroupDescription {
   int size() const { return static_cast<int>(global_ranks.size()); }
 };
 
-/// Where the caller of a collective is (ProcessGroup::at_position(); -1: not told), and what it holds
+/// Says where the caller of a collective is (ProcessGroup::at_position(); -1: not told), and what it holds
 /// (ProcessGroup::holding(); null: not told).
 struct Caller {
   int64_t position = -1;
@@ -50,7 +50,8 @@ class ProcessGroup::Impl {
 
   const GroupDescription& description() const { return description_; }
   virtual c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const = 0;
-  /// The handle has checked the arguments: dense, contiguous, with elements, sizes and ranks that fit.
+  /// Starts an operation. The handle has checked the arguments: dense, contiguous, with elements, sizes and
+  /// ranks that fit.
   virtual Work start(const Operation& operation, const Caller& caller) = 0;
 
  private:

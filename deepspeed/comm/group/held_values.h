@@ -1,5 +1,5 @@
-// What the ranks of a group must hold alike where they meet in a collective, beside the call itself: learning
-// rates, say. It rides on the tags of the calls (collective_call.h), so that it costs no message.
+// The ranks of a group must hold some values alike where they meet in a collective: learning rates, say. What
+// they hold rides on the tags of the calls (collective_call.h), so that it costs no message.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace deepspeed::comm {
 
-/// Values by name, as texts, in the order in which differences are named. Each name stands there once.
+/// Lists values by name, as texts, in the order in which differences are named. Each name stands there once.
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
-/// The values at one moment.
+/// Holds the values of one moment.
 struct HeldValues {
   uint64_t hash = 0;                     // the same on all ranks where the values are; not 0
   std::function<NamedTexts()> describe;  // any thread may call it
 };
 
-/// The values of now, for the handles of groups (ProcessGroup::holding()). Any thread may call.
+/// Holds the present values, for the handles of groups (ProcessGroup::holding()). Any thread may call.
 class CurrentValues {
  public:
   void set(HeldValues values) {
@@ -29,7 +29,7 @@ class CurrentValues {
     const std::lock_guard lock(mutex_);
     values_.swap(made);
   }
-  /// Null before the first set().
+  /// Returns the values, or null before the first set().
   std::shared_ptr<const HeldValues> get() const {
     const std::lock_guard lock(mutex_);
     return values_;
@@ -40,8 +40,8 @@ class CurrentValues {
   std::shared_ptr<const HeldValues> values_;
 };
 
-/// "lr is 0.1 on rank 0 and 0.9 on rank 1": the first few names whose values differ, those first that both
-/// ranks have; "" where nothing differs.
+/// Returns "lr is 0.1 on rank 0 and 0.9 on rank 1": the first few names whose values differ, those first that
+/// both ranks have; "" where nothing differs.
 std::string describe_differences(int rank, const NamedTexts& values, int other_rank, const NamedTexts& other);
 
 }  // namespace deepspeed::comm

@@ -1,3 +1,8 @@
+// What the arguments of an operation must be.
+//
+// check_arguments() visits the operation before a backend sees it, and throws for the first thing that does
+// not fit: tensors, then sizes, dtypes and devices against each other, ranks, tags, and what the reduction
+// can do.
 #include "deepspeed/comm/group/operation.h"
 
 #include <type_traits>

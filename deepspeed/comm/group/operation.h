@@ -1,5 +1,5 @@
-// What a group is asked to do, as a value: a backend is one function over these in place of one for each.
-// Internal to this folder.
+// An operation says what a group is asked to do, as a value: a backend is one function over these in place of
+// one for each. Internal to this folder.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,8 @@ namespace deepspeed::comm {
 
 struct GroupDescription;
 
-/// The functions start_...() of ProcessGroup, with their arguments. kName is how errors call them.
+/// These stand for the functions start_...() of ProcessGroup, with their arguments. kName is how errors call
+/// them.
 namespace operations {
 struct AllReduce {
   static constexpr const char* kName = "all_reduce";
@@ -64,7 +65,7 @@ struct Recv {
 struct Barrier {
   static constexpr const char* kName = "barrier";
 };
-/// It is done when it was started: the store says who is missing only to a rank that waits.
+/// Is done when it was started: the store says who is missing only to a rank that waits.
 struct MonitoredBarrier {
   static constexpr const char* kName = "monitored_barrier";
   std::chrono::milliseconds timeout;
@@ -72,7 +73,7 @@ struct MonitoredBarrier {
 };
 }  // namespace operations
 
-/// One of them; std::visit() takes it.
+/// Holds one of the operations; std::visit() takes it.
 struct Operation
     : std::variant<operations::AllReduce, operations::Broadcast, operations::AllGather,
                    operations::ReduceScatter, operations::ReduceToOwners, operations::AllToAll,
@@ -82,8 +83,8 @@ struct Operation
 
 const char* name_of(const Operation& operation);
 
-/// The tensor that all ranks' parts make up, or the message; undefined where there is none. Of the two of
-/// all_to_all, which are of one size, the output.
+/// Returns the tensor that all ranks' parts make up, or the message; undefined where there is none. For
+/// all_to_all, whose two are of one size, that is the output.
 at::Tensor whole_tensor_of(const Operation& operation);
 
 /// Throws UsageError for tensors that are not dense and contiguous, sizes, dtypes and devices that do not fit

@@ -1,5 +1,6 @@
-// A group of ranks and the collectives over it: a value handle over c10d::ProcessGroup, so that a group made
-// by Python's torch.distributed is the same object. c10d's own headers stay in this folder's .cpp files.
+// This handle is a group of ranks and the collectives over it: a value over c10d::ProcessGroup, so that a
+// group made by Python's torch.distributed is the same object. c10d's own headers stay in this folder's .cpp
+// files.
 //
 // Every wait has a timeout; its error names rank, collective and group.
 #pragma once
@@ -24,12 +25,12 @@ namespace deepspeed::comm {
 class CurrentValues;
 struct Operation;
 
-/// kAvg divides the sum by the number of ranks: floating types alone, 16-bit ones are summed in fp32. The
-/// bitwise ones take integers, over Gloo alone.
+/// Says how elements are reduced. kAvg divides the sum by the number of ranks: floating types alone, 16-bit
+/// ones are summed in fp32. The bitwise ones take integers, over Gloo alone.
 enum class ReduceOp { kSum, kMax, kMin, kProduct, kAvg, kBand, kBor, kBxor };
 
-/// A collective under way. Copies share it. The result may be read after wait() alone. Destroying an
-/// unfinished Work neither waits nor throws.
+/// Stands for a collective under way. Copies share it. The result may be read after wait() alone. Destroying
+/// an unfinished Work neither waits nor throws.
 class Work {
  public:
   class Impl;
@@ -38,7 +39,7 @@ class Work {
 
   /// Blocks until the result is there (CUDA: until the current stream sees it). Throws CommError.
   void wait();
-  /// Whether the result is there, without waiting. A message over Gloo says so after wait() alone.
+  /// Says whether the result is there, without waiting. A message over Gloo says so after wait() alone.
   bool is_completed() const;
   explicit operator bool() const { return impl_ != nullptr; }
 
@@ -46,10 +47,10 @@ class Work {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Ranks are those inside the group, 0 to size() - 1, unless a name says "global".
-/// Tensors are dense and contiguous; collectives take any float or integer dtype (16-bit ones also over
-/// Gloo). All ranks must call the same collectives in the same order; where they do not, the error names two
-/// of them and what each called, within seconds.
+/// Runs collectives over a group. Ranks are those inside the group, 0 to size() - 1, unless a name says
+/// "global". Tensors are dense and contiguous; collectives take any float or integer dtype (16-bit ones also
+/// over Gloo). All ranks must call the same collectives in the same order; where they do not, the error names
+/// two of them and what each called, within seconds.
 class ProcessGroup {
  public:
   class Impl;
@@ -61,42 +62,44 @@ class ProcessGroup {
   int size() const;
   const std::string& name() const;
   const std::string& backend() const;  // its name, as `dist_backend` says it; "fake" in a fake world
-  /// Where models of this group's ranks live. CPU tensors travel as well, whatever it is.
+  /// Says where models of this group's ranks live. CPU tensors travel as well, whatever it is.
   at::DeviceType device_type() const;
   const std::vector<int>& global_ranks() const;
   std::chrono::milliseconds timeout() const;
-  /// Expires with the last handle.
+  /// Returns what expires with the last handle.
   std::weak_ptr<void> lifetime() const { return impl_; }
 
-  /// The same group for a caller whose ranks must be at one position, e.g. in the same micro step, when they
-  /// meet in a collective: ranks that are not get an error that names both. `position` is read at each call.
+  /// Returns this group for a caller whose ranks must be at one position, e.g. in the same micro step, when
+  /// they meet in a collective: ranks that are not get an error that names both. `position` is read at each
+  /// call.
   ProcessGroup at_position(std::shared_ptr<const std::atomic<int64_t>> position) const;
-  /// The same group for a caller whose ranks must hold the same values when they meet in a collective, e.g.
-  /// learning rates: ranks that do not get an error that names the value. `values` is read at each call.
+  /// Returns this group for a caller whose ranks must hold the same values when they meet in a collective,
+  /// e.g. learning rates: ranks that do not get an error that names the value. `values` is read at each call.
   ProcessGroup holding(std::shared_ptr<const CurrentValues> values) const;
 
-  /// The group as c10d sees it (null for the fake backend).
+  /// Returns the group as c10d sees it (null for the fake backend).
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const;
 
-  // Asynchronous forms: the tensors must live, untouched, until the Work is done.
+  // These start an operation: the tensors must live, untouched, until the Work is done.
   Work start_all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;
   Work start_broadcast(const at::Tensor& tensor, int root) const;
-  /// output: (size * n), input: (n); input may be the view of output at this rank's place.
+  /// Gathers. output: (size * n), input: (n); input may be the view of output at this rank's place.
   Work start_all_gather(const at::Tensor& output, const at::Tensor& input) const;
-  /// output: (n), input: (size * n).
+  /// Reduces and leaves each rank its block. output: (n), input: (size * n).
   Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
                             ReduceOp op = ReduceOp::kSum) const;
-  /// output, input: (size * n); block i of input goes to rank i.
+  /// Exchanges blocks. output, input: (size * n); block i of input goes to rank i.
   Work start_all_to_all(const at::Tensor& output, const at::Tensor& input) const;
   Work start_barrier() const;
   // Messages between two ranks meet by their tag, from 0 to 2^30 - 1; NCCL ignores it.
   Work start_send(const at::Tensor& tensor, int destination, int tag = 0) const;
   Work start_recv(const at::Tensor& tensor, int source, int tag = 0) const;
-  /// owned: an interval of the tensor's elements a rank, ascending, without common elements. Afterwards each
-  /// rank's interval holds the sum over the ranks; the other elements are unspecified.
+  /// Sums into intervals. `owned` has an interval of the tensor's elements a rank, ascending, without common
+  /// elements. Afterwards each rank's interval holds the sum over the ranks; the other elements are
+  /// unspecified.
   Work start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) const;
 
-  // Blocking forms.
+  // These return when the operation is done.
   void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;
   void broadcast(const at::Tensor& tensor, int root) const;
   void all_gather(const at::Tensor& output, const at::Tensor& input) const;
@@ -112,15 +115,15 @@ class ProcessGroup {
   void monitored_barrier(std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
                          bool wait_all_ranks = false) const;
 
-  /// Any of these as a value (operation.h), for what stands between a caller and a group.
+  /// Starts any of these, given as a value (operation.h), for what stands between a caller and a group.
   Work start(const Operation& operation) const;
 
-  /// One number of every rank, in rank order.
+  /// Returns one number of every rank, in rank order.
   std::vector<double> all_gather_scalar(double value) const;
   double all_reduce_scalar(double value, ReduceOp op = ReduceOp::kSum) const;
-  /// `text` of rank `root` on every rank.
+  /// Returns the `text` of rank `root` on every rank.
   std::string broadcast_text(const std::string& text, int root) const;
-  /// The texts of all ranks, in rank order.
+  /// Returns the texts of all ranks, in rank order.
   std::vector<std::string> all_gather_text(const std::string& text) const;
 
  private:

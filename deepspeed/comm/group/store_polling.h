@@ -1,4 +1,5 @@
-// Waiting for a key of the store without keeping it from the process' other threads. Internal to this folder.
+// This waits for a key of the store without keeping it from the process' other threads. Internal to this
+// folder.
 #pragma once
 
 #include <chrono>

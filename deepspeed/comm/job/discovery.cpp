@@ -1,3 +1,8 @@
+// How a process finds its place among the variables of other launchers.
+//
+// discover_place() asks Open MPI's variables first, then MVAPICH2's, then those of PMI beside Slurm's, then
+// PMIx's. The first launcher whose rank and size are there decides; a rank without a size is an error.
+// Slurm's lists give the host of rank 0 and the number of tasks on this node.
 #include "deepspeed/comm/job/discovery.h"
 
 #include <charconv>

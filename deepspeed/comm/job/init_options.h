@@ -1,4 +1,4 @@
-// Arguments of init_distributed().
+// init_distributed() takes these arguments.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace deepspeed::comm {
 
-/// Names and defaults of DeepSpeed's `init_distributed`.
+/// Has the names and defaults of DeepSpeed's `init_distributed`.
 struct InitOptions {
   std::string dist_backend = {};   // "" chooses: nccl where this build and machine have a GPU, else gloo
   bool auto_mpi_discovery = true;  // where RANK is unset: rank and size from the variables of mpirun or srun

@@ -1,3 +1,9 @@
+// How options and environment describe a job.
+//
+// describe_job() reads the timeout, then the place: the options before RANK and WORLD_SIZE, and another
+// launcher's variables only where no rank is given. Then it reads the rendezvous: a world of one has none;
+// else init_method names a file or an address, and without it MASTER_ADDR does, loopback on one machine, or
+// the host that the launcher told.
 #include "deepspeed/comm/job/job.h"
 
 #include <charconv>

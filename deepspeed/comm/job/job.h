@@ -1,4 +1,4 @@
-// Which rank of which job this process is: read from the options and the environment, without any
+// A process reads here which rank of which job it is, from the options and the environment, without any
 // communication.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace deepspeed::comm {
 
 enum class Rendezvous { kNone, kTcp, kFile };
 
-/// The job a process belongs to. A job of one rank needs no rendezvous.
+/// Describes the job that a process belongs to. A job of one rank needs no rendezvous.
 struct Job {
   int rank = 0;
   int world_size = 1;
@@ -24,7 +24,7 @@ struct Job {
   std::string launcher;  // whose variables told the rank, where not RANK: "Open MPI"
   std::chrono::milliseconds timeout{0};
 
-  /// Whether all ranks run on this machine.
+  /// Says whether all ranks run on this machine.
   bool is_one_machine() const;
 };
 

@@ -1,3 +1,8 @@
+// How rank 0 opens the socket of its store.
+//
+// listen_for_ranks() resolves DEEPSPEED_LISTEN_ADDR, or else MASTER_ADDR, to addresses, IPv4 first. Where the
+// name means this machine alone but ranks come from others, it takes all addresses and warns. The first
+// address at which it can listen is taken; where there is none, the error says why and names the way out.
 #include "deepspeed/comm/job/listener.h"
 
 #include <algorithm>

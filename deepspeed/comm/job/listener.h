@@ -1,4 +1,4 @@
-// The socket at which rank 0's store waits for the other ranks. Internal to this folder.
+// Rank 0's store waits for the other ranks at this socket. Internal to this folder.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace deepspeed::comm {
 
-/// The variable that names another address than MASTER_ADDR for rank 0 to listen at.
+/// This variable names another address than MASTER_ADDR for rank 0 to listen at.
 constexpr const char* kListenVariable = "DEEPSPEED_LISTEN_ADDR";
 
 struct Listener {

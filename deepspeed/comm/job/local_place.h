@@ -1,4 +1,4 @@
-// Which ranks share a machine, where no launcher told. Internal to this folder.
+// Ranks find out here which of them share a machine, where no launcher told. Internal to this folder.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace deepspeed::comm {
 
-/// The same for two processes that share a machine, up to its next start, and its network; else different.
+/// Names the machine: the text is equal in two processes that share a machine, up to its next start, and its
+/// network, and differs in all others.
 std::string own_machine();
 
 /// Sets the local rank and size of a `job` that does not know them, from the names of the machines that all

@@ -59,8 +59,8 @@ std::string joined_key(int rank) { return "joined/" + std::to_string(rank); }
 
 std::string gave_up_key(int rank) { return "gave_up/" + std::to_string(rank); }
 
-// Whether the key came before the deadline; once the time is up, each key gets a look. Throws where the store
-// itself fails.
+// Says whether the key came before the deadline; once the time is up, each key gets a look. Throws where the
+// store itself fails.
 bool came(c10d::Store& store, const std::string& key, Clock::time_point deadline) {
   const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
   try {

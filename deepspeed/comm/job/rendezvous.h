@@ -1,4 +1,4 @@
-// The store through which the ranks of a job find each other. Internal to this folder.
+// The ranks of a job find each other through this store. Internal to this folder.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -11,7 +11,7 @@ namespace deepspeed::comm {
 /// text names the address, the port or path, this rank and the ranks that did not come.
 c10::intrusive_ptr<c10d::Store> join_job(const Job& job);
 
-/// A part of `store` of its own.
+/// Returns a part of `store` with keys of its own, under the prefix.
 c10::intrusive_ptr<c10d::Store> sub_store(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::string& prefix);
 

@@ -1,4 +1,5 @@
-// The latest collectives of one group on this rank, and which are under way. Internal to this folder.
+// A history knows the latest collectives of one group on this rank, and which are under way. Internal to this
+// folder.
 #pragma once
 
 #include <chrono>
@@ -14,38 +15,38 @@
 
 namespace deepspeed::comm {
 
-/// Any thread may call.
+/// Records the calls of a group. Any thread may call.
 class CallHistory {
  public:
   using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-  /// How far the group came, and the hash of all calls up to there (collective_call.h).
+  /// Says how far the group came, and the hash of all calls up to there (collective_call.h).
   struct Progress {
     uint64_t number = 0;
     uint64_t chain = 0;
   };
 
-  /// kept: how many calls are remembered beside those under way.
+  /// Begins empty. kept: how many calls are remembered beside those under way.
   CallHistory(std::string group_name, std::vector<int> global_ranks, size_t kept = 64);
 
   /// Notes the call that is about to start, and the calling thread; its number counts from 1.
   Progress begin(const CollectiveCall& call);
-  /// The operations of the call `number`; it is done when they are. Until then it counts as under way.
+  /// Notes the operations of the call `number`; it is done when they are. Until then it counts as under way.
   void started(uint64_t number, const Works& works);
-  /// The program waits for the call; or no longer.
+  /// Notes that the program waits for the call, or no longer.
   void set_blocked(uint64_t number, bool is_blocked);
 
-  /// Whether a call began at least `patience` ago and is not done.
+  /// Says whether a call began at least `patience` ago and is not done.
   bool has_waited(std::chrono::milliseconds patience);
   bool has_unfinished_calls() { return has_waited(std::chrono::milliseconds(0)); }
   Progress progress();
-  /// The thread of the latest call (caller_thread.h); 0: none yet.
+  /// Returns the thread of the latest call (caller_thread.h); 0: none yet.
   int64_t last_caller();
-  /// The chain up to the call `number`; nothing where it did not begin yet or is forgotten.
+  /// Returns the chain up to the call `number`; nothing where it did not begin yet or is forgotten.
   std::optional<uint64_t> chain_at(uint64_t number);
-  /// most: of the latest calls. What callers held is told of the last of these, or of all.
+  /// Reports at most `most` of the latest calls. What callers held is told of the last of these, or of all.
   GroupReport report(std::chrono::milliseconds patience, size_t most = 64, bool all_values = false);
-  /// That this rank gave up the group, after its last call.
+  /// Reports that this rank gave up the group, after its last call.
   GroupReport leaving_report();
 
  private:

@@ -1,4 +1,4 @@
-// What the collectives of a thread are about, for the texts of errors and for the comparison of what ranks
+// A thread says what its collectives are about, for the texts of errors and for the comparison of what ranks
 // call: ranks that gather different parameters of one size get an error that names both.
 #pragma once
 
@@ -15,7 +15,7 @@ class CallSubject {
   CallSubject(const CallSubject&) = delete;
   CallSubject& operator=(const CallSubject&) = delete;
 
-  /// Of this thread; "" where none lives.
+  /// Returns the text of this thread's innermost subject; "" where none lives.
   static const std::string& current();
 
  private:

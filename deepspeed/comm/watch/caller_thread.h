@@ -1,11 +1,11 @@
-// Numbers the threads of the process that call collectives. Internal to this folder.
+// This function numbers the threads of the process that call collectives. Internal to this folder.
 #pragma once
 
 #include <cstdint>
 
 namespace deepspeed::comm {
 
-/// The calling thread's number, from 1 on; no other thread of the process ever has it.
+/// Returns the calling thread's number, from 1 on; no other thread of the process ever has it.
 int64_t caller_thread();
 
 }  // namespace deepspeed::comm

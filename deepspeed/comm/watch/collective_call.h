@@ -1,4 +1,4 @@
-// What a rank calls, as far as all ranks of the group must agree on it. Internal to this folder.
+// A call says what a rank calls, as far as all ranks of the group must agree on it. Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -25,17 +25,17 @@ struct CollectiveCall {
   uint64_t held_hash() const { return held ? held->hash : 0; }
 };
 
-/// The part of a collective that lies in its arguments.
+/// Returns the part of a call that the arguments of its collective say.
 CollectiveCall call_of(const Operation& operation);
 
-/// "all_reduce #42 (sum of 1024 Float, micro step 7)"; `number` counts the group's calls from 1.
+/// Returns "all_reduce #42 (sum of 1024 Float, micro step 7)"; `number` counts the group's calls from 1.
 std::string describe(const CollectiveCall& call, uint64_t number);
 
 /// Continues the hash of a group's calls, `earlier` (0 before the first), with its call `number`: alike on
 /// all machines where all calls so far are.
 uint64_t extend_chain(uint64_t earlier, const CollectiveCall& call, uint64_t number);
 
-/// 20 bits of a chain.
+/// Returns 20 bits of a chain.
 uint32_t fingerprint(uint64_t chain);
 
 }  // namespace deepspeed::comm

@@ -1,3 +1,12 @@
+// How ranks notice that they called different collectives.
+//
+// watch() starts the guard's thread with the first group. A few times a second the thread looks (look()):
+// over NCCL it compares the hashes of all calls (check_sequences()). Where a call has been under way for a
+// second, exchange() tells this rank's report through the store, reads those of the ranks that it shares
+// groups with, and compares them; a deadlock counts once a later report shows it again. give_up() then ends
+// the groups that a verdict names, and those that wait for this rank's thread, after it told the others why.
+// explain() and leave() ask the thread for an exchange at once. A group that was let go of keeps its
+// connections until all its ranks are counted (count_let_go()).
 #include "deepspeed/comm/watch/divergence_guard.h"
 
 #include <algorithm>
@@ -59,7 +68,7 @@ struct DivergenceGuard::State {
   uint64_t num_answered = 0;                   // those that were done
   Verdicts answer;
 
-  // Of the guard's thread alone.
+  // The guard's thread alone uses what follows.
   int64_t serial = 0;
   std::map<std::pair<int, std::string>, int64_t> suspected;  // rank, deadlock: the report that showed it
   std::optional<SequenceCheck> sequences;
@@ -223,7 +232,7 @@ void DivergenceGuard::State::give_up(const Verdicts& verdicts, bool everywhere) 
   try {
     tell(own_report(kPatience));  // before the connections close: those who wait look for the reason then
   } catch (const std::exception&) {
-    // As in exchange().
+    // The store is gone with rank 0, as exchange() says.
   }
   for (const auto& [call, reason] : calls) call(reason);
 }
@@ -266,7 +275,7 @@ void DivergenceGuard::State::look() {
   try {
     count_let_go();
   } catch (const std::exception&) {
-    // As in exchange().
+    // The store is gone with rank 0, as exchange() says.
   }
 }
 

@@ -1,5 +1,5 @@
-// Notices that ranks called different collectives, or left, within seconds instead of after the timeout.
-// Internal to this folder.
+// The guard notices that ranks called different collectives, or left, within seconds instead of after the
+// timeout. Internal to this folder.
 //
 // A thread looks a few times a second whether a collective has been under way for a second; then it writes
 // this rank's latest calls into the job's store, and reads those of the ranks that wait as well. Over Gloo,
@@ -21,40 +21,40 @@
 
 namespace deepspeed::comm {
 
-/// One a world. Groups are independent of each other, but for those in which one thread calls: where it gives
-/// up one, the ranks that wait for it in another one are told.
+/// Watches the groups of a world. They are independent of each other, but for those in which one thread
+/// calls: where it gives up one, the ranks that wait for it in another one are told.
 class DivergenceGuard {
  public:
-  /// `store` is the guard's own (prefixed) one.
+  /// Takes `store`, the guard's own (prefixed) one.
   DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank);
-  /// Waits for nothing.
+  /// Ends without a wait.
   ~DivergenceGuard();
   DivergenceGuard(const DivergenceGuard&) = delete;
   DivergenceGuard& operator=(const DivergenceGuard&) = delete;
 
-  /// How calls that differ and end are found: they cannot end, or the guard compares.
+  /// Says how calls that differ are found: they cannot end, or they may and the guard compares.
   enum class Check { kByMessages, kByTheGuard };
 
-  /// The history of a new group, whose `key` is the same on all ranks. `on_divergence` is called from the
-  /// guard's thread, at most once, with the text of the error, and must not block.
+  /// Returns the history of a new group, whose `key` is the same on all ranks. `on_divergence` is called from
+  /// the guard's thread, at most once, with the text of the error, and must not block.
   std::shared_ptr<CallHistory> watch(const std::string& key, const std::string& name,
                                      const std::vector<int>& global_ranks, Check check,
                                      std::function<void(const std::string&)> on_divergence);
 
-  /// This rank calls nothing in the group `key` any more, and those that wait for it are told. The guard
-  /// keeps `connections` until every rank of the group has let go of it, so that none of them meets a closed
-  /// one while it reads what was sent. Waits for nothing.
+  /// Tells those that wait that this rank calls nothing in the group `key` any more. The guard keeps
+  /// `connections` until every rank of the group has let go of it, so that none of them meets a closed one
+  /// while it reads what was sent. Waits for nothing.
   void let_go(const std::string& key, std::shared_ptr<void> connections);
-  /// From here on the calling thread only ends calls that it has begun.
+  /// Says that from here on the calling thread only ends calls that it has begun.
   void end_calls_of_this_thread();
 
   /// Tells the other ranks what this rank called, and returns how that differs in the group `key` from what
   /// they called or whether one left, as far as they told. Takes at most `limit`.
   std::optional<std::string> explain(const std::string& key, std::chrono::milliseconds limit);
-  /// This rank leaves: those that wait for it may know, unless that is known, as all leave together. Ends the
-  /// watch and lets go of the store. Takes at most twice `limit`. A second call does nothing.
+  /// Tells those that wait that this rank leaves, unless that is known, as all leave together. Ends the watch
+  /// and lets go of the store. Takes at most twice `limit`. A second call does nothing.
   void leave(std::chrono::milliseconds limit, bool is_known);
-  /// After leave(): closes what let_go() keeps.
+  /// Closes, after leave(), what let_go() keeps.
   void close_connections();
 
  private:

@@ -1,4 +1,4 @@
-// Listens to the calls of all groups of the process, for logs of communication and profilers.
+// An observer listens to the calls of all groups of the process, for logs of communication and profilers.
 #pragma once
 
 #include <atomic>
@@ -10,23 +10,23 @@
 
 namespace deepspeed::comm {
 
-/// One call on this rank, told when it has ended. A tensor without elements makes no call.
+/// Describes one call on this rank, told when it has ended. A tensor without elements makes no call.
 struct ObservedCall {
   using Clock = std::chrono::steady_clock;
-  /// kDropped: nobody waited for it.
+  /// Says how the call ended; kDropped: nobody waited for it.
   enum class Outcome { kDone, kFailed, kDropped };
 
   const char* name = "";  // "all_gather", "reduce_scatter", ..., "send", "barrier"
-  /// Of the whole tensor: the output of an all_gather, the input of a reduce_scatter, each of the two tensors
-  /// of an all_to_all; 0 of a barrier.
+  /// Counts the whole tensor: the output of an all_gather, the input of a reduce_scatter, each of the two
+  /// tensors of an all_to_all; 0 for a barrier.
   int64_t bytes = 0;
   std::string subject;  // what it is about (call_subject.h); "": not told
   std::string group;
   int group_size = 1;
   Clock::time_point begin = {};  // when it was called
-  /// When the program came to wait for it; end - wait_begin is what the call held the program up.
+  /// Is when the program came to wait for it; end - wait_begin is what the call held the program up.
   Clock::time_point wait_begin = {};
-  /// When the wait was over. On CUDA only the current stream waits, and the program goes on at once.
+  /// Is when the wait was over. On CUDA only the current stream waits, and the program goes on at once.
   Clock::time_point end = {};
   Outcome outcome = Outcome::kDone;
 };
@@ -38,8 +38,8 @@ class CallObserver {
  public:
   using Listener = std::function<void(const ObservedCall& call)>;
 
-  /// The threads that wait for calls tell the listener, one at a time. It must neither start nor wait for a
-  /// collective, nor end the observer, nor throw.
+  /// Begins to listen. The threads that wait for calls tell the listener, one at a time. It must neither
+  /// start nor wait for a collective, nor end the observer, nor throw.
   explicit CallObserver(Listener listener);
   /// Waits for the listener where it is being told; afterwards it hears nothing more.
   ~CallObserver();
@@ -53,10 +53,10 @@ class CallObserver {
   std::shared_ptr<RegisteredListener> registered_;
 };
 
-/// A call under way and those who listened when it began. Internal to comm/.
+/// Holds a call under way and those who listened when it began. Internal to comm/.
 class Observation {
  public:
-  /// Fills in `begin`.
+  /// Begins the call and fills in `begin`.
   explicit Observation(ObservedCall call);
   /// Ends the call as dropped, unless it was moved from or has ended.
   ~Observation();

@@ -1,4 +1,4 @@
-// For threads that call collectives beside the program's own.
+// Threads that call collectives beside the program's own say so here.
 #pragma once
 
 namespace deepspeed::comm {
@@ -12,7 +12,7 @@ class OwnThread {
   OwnThread(const OwnThread&) = delete;
   OwnThread& operator=(const OwnThread&) = delete;
 
-  /// Whether one lives in the calling thread.
+  /// Says whether one lives in the calling thread.
   static bool is_here();
 };
 

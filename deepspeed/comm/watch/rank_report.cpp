@@ -1,3 +1,10 @@
+// What two ranks' reports say about their calls.
+//
+// find_divergences() compares the calls of common groups by number: other calls, other values that callers
+// held, or a call that a rank left without making. find_deadlocks() pairs the groups in which the ranks'
+// threads wait for each other. find_given_up() finds own groups that the other rank failed, or that the
+// thread which failed another group was to call. Texts name the lower rank first, so that both ranks say the
+// same.
 #include "deepspeed/comm/watch/rank_report.h"
 
 #include <algorithm>
@@ -63,7 +70,7 @@ std::optional<std::string> missing_call(const GroupReport& own, int own_rank, co
                  "': ", both(own_rank, "called " + missed, other_rank, "left " + last));
 }
 
-// Whether the thread that calls in the group `awaited` is the one that calls in `blocked`.
+// Says whether the thread that calls in the group `awaited` is the one that calls in `blocked`.
 bool is_one_thread(const RankReport& report, const std::string& awaited, const std::string& blocked) {
   const int64_t thread = thread_of(report, awaited);
   return thread > 0 && thread == thread_of(report, blocked);
@@ -84,8 +91,8 @@ std::map<std::string, std::string> blocked_calls(const RankReport& report, const
   return found;
 }
 
-// Whether the thread that calls in the group `awaited` holds the group `failed` still, which the rank gave
-// up.
+// Says whether the thread that calls in the group `awaited` holds the group `failed` still, which the rank
+// gave up.
 bool is_held_up(const RankReport& report, const std::string& awaited, const std::string& failed) {
   const auto found = report.groups.find(failed);
   return found != report.groups.end() && !found->second.left && is_one_thread(report, awaited, failed);

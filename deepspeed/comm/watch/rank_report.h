@@ -1,5 +1,5 @@
-// What a rank tells the others about its collectives, and what can be seen from two such reports. Internal to
-// this folder.
+// A report is what a rank tells the others about its collectives; two of them show how ranks differ. Internal
+// to this folder.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace deepspeed::comm {
 
-/// In place of a thread's number (caller_thread.h).
+/// Stands in place of a thread's number (caller_thread.h).
 constexpr int64_t kSeveralThreads = -1;
 
-/// The latest collectives of one group.
+/// Lists the latest collectives of one group.
 struct GroupReport {
   std::string name;
   std::vector<int> global_ranks;          // members
@@ -28,7 +28,7 @@ struct GroupReport {
   int64_t thread = 0;                     // that made the latest calls; 0: there are none
   bool left = false;                      // the rank calls nothing in the group any more
 
-  /// 0 before the first.
+  /// Returns the number of the last call, 0 before the first.
   uint64_t last_call() const { return calls.empty() ? 0 : calls.rbegin()->first; }
 };
 
@@ -39,31 +39,32 @@ struct RankReport {
   std::map<std::string, std::string> gave_up;  // the groups that this rank failed, by key, and why
 };
 
-/// What ended a group.
+/// Says what ended a group.
 struct Verdict {
   std::string group;  // its key
   std::string text;
 };
 
 Json to_json(const RankReport& report);
-/// Throws nlohmann's exception for what to_json() did not make.
+/// Reads a report. Throws nlohmann's exception for what to_json() did not make.
 RankReport report_from_json(const Json& json);
 
-/// The thread that makes this rank's calls in the group: where there are none, the only one that calls
-/// anything; kSeveralThreads where that is not one.
+/// Returns the thread that makes this rank's calls in the group: where there are none, the only one that
+/// calls anything; kSeveralThreads where that is not one.
 int64_t thread_of(const RankReport& report, const std::string& group);
 
-/// How the ranks' calls in their common groups differ: other collectives, callers that hold other values, or
-/// a collective that `other` left without calling. At most one verdict a group; none where they agree so far.
+/// Finds how the ranks' calls in their common groups differ: other collectives, callers that hold other
+/// values, or a collective that `other` left without calling. At most one verdict a group; none where they
+/// agree so far.
 std::vector<Verdict> find_divergences(const RankReport& own, const RankReport& other);
 
-/// Where a thread of each rank is blocked in a collective of a group that both are in and that the other rank
-/// has not called, although the very thread that is to call it is the other's blocked one. The verdicts are
-/// those of own groups. Certain only where a later report of `other` says the same.
+/// Finds where a thread of each rank is blocked in a collective of a group that both are in and that the
+/// other rank has not called, although the very thread that is to call it is the other's blocked one. The
+/// verdicts are those of own groups. Certain only where a later report of `other` says the same.
 std::vector<Verdict> find_deadlocks(const RankReport& own, const RankReport& other);
 
-/// Own groups that wait and that `other` gave up, or will not come to, because the thread that calls there
-/// gave up another one. with_idle: also own groups in which nothing waits any more.
+/// Finds own groups that wait and that `other` gave up, or will not come to, because the thread that calls
+/// there gave up another one. with_idle: also own groups in which nothing waits any more.
 std::vector<Verdict> find_given_up(const RankReport& own, const RankReport& other, bool with_idle = false);
 
 }  // namespace deepspeed::comm

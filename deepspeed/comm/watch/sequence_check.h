@@ -1,6 +1,6 @@
-// Finds ranks whose collectives differ although all of them end, as they may over NCCL: ranks tell each other
-// how many calls they made and the hash of all of them, so that equal counts must have equal hashes. Internal
-// to this folder.
+// This check finds ranks whose collectives differ although all of them end, as they may over NCCL: ranks tell
+// each other how many calls they made and the hash of all of them, so that equal counts must have equal
+// hashes. Internal to this folder.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace deepspeed::comm {
 
-/// One a rank, for one thread.
+/// Compares this rank's calls with its neighbours'. One thread calls it.
 class SequenceCheck {
  public:
   struct Group {
@@ -26,11 +26,11 @@ class SequenceCheck {
     std::vector<int> global_ranks;
   };
 
-  /// all_calls: the report of this rank with all calls that it remembers.
+  /// Takes this rank and all_calls: the report of this rank with all calls that it remembers.
   SequenceCheck(int rank, std::function<RankReport()> all_calls)
       : rank_(rank), all_calls_(std::move(all_calls)) {}
 
-  /// Twice a second (more calls do nothing): tells where this rank is in each group, by a key that is the
+  /// Tells, twice a second (more calls do nothing), where this rank is in each group, by a key that is the
   /// same on all ranks, and compares with the ranks before and after it in the group; a rank that differs
   /// from any differs from a neighbour. Where hashes differ, the two ranks tell all calls that they remember,
   /// and a later call returns the verdict that names the first two that differ, to all ranks of the group.
@@ -62,7 +62,7 @@ class SequenceCheck {
   Clock::time_point naming_ends_;
 };
 
-/// The value of `key`, without waiting for it.
+/// Returns the value of `key`, without waiting for it.
 std::optional<std::string> read_if_set(c10d::Store& store, const std::string& key);
 
 }  // namespace deepspeed::comm
