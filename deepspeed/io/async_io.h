@@ -1,5 +1,5 @@
-// Whole ranges of files that are read and written beside the caller, in blocks: what DeepSpeed's aio_handle
-// is for. Its tuning is that of the config's section `aio`.
+// Whole ranges of files are read and written beside the caller, in blocks: this is what DeepSpeed's
+// aio_handle is for. Its tuning is that of the config's section `aio`.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class BlockMover;
 /// Moves ranges for one thread; the destructor waits for what is under way.
 class AsyncIo {
  public:
-  /// memory: what most transfers will use, which is registered with the system. Throws UsageError for options
-  /// of 0.
+  /// Starts the threads. memory: what most transfers will use, which is registered with the system. Throws
+  /// UsageError for options of 0.
   explicit AsyncIo(const AsyncIoOptions& options, const std::vector<MemoryRegion>& memory = {});
   ~AsyncIo();
   AsyncIo(const AsyncIo&) = delete;

@@ -1,4 +1,4 @@
-// A thread that moves ranges of files in blocks, several of them under way.
+// This thread moves ranges of files in blocks, several of them under way.
 #pragma once
 
 #include <condition_variable>
@@ -37,7 +37,7 @@ class BlockMover {
   using Ranges = std::list<Range>;
 
   void run();
-  /// Waits until there is a range to move. False: there is none left, and none will come.
+  /// Waits until there is a range to move. Returns false where none is left, and none will come.
   bool take_in();
   void start_blocks();
   bool start_next_block();

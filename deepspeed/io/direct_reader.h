@@ -1,4 +1,4 @@
-// Reads a file past the page cache, ahead of a caller that goes from its beginning to its end.
+// This reader reads a file past the page cache, ahead of a caller that goes from its beginning to its end.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class DirectReader {
   /// Reads `size` bytes from `offset` on. Returns 0 or the errno of what failed; ENODATA where the file ends
   /// before.
   int read(uint64_t offset, void* destination, size_t size);
-  /// The bytes of memory that are held between calls.
+  /// Returns the bytes of memory that are held between calls.
   static size_t buffer_bytes();
 
  private:

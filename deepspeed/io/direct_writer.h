@@ -1,5 +1,5 @@
-// A FileWriter past the page cache: bytes are gathered in blocks of aligned memory, and several blocks are on
-// their way to the disk while the next is filled.
+// This FileWriter writes past the page cache: bytes are gathered in blocks of aligned memory, and several
+// blocks are on their way to the disk while the next is filled.
 #pragma once
 
 #include <memory>

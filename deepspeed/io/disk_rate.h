@@ -1,4 +1,4 @@
-// How fast a disk reads and writes with a tuning of AsyncIo.
+// This measures how fast a disk reads and writes with a tuning of AsyncIo.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace deepspeed::io {
 
-/// Bytes a second.
+/// Says how many bytes a second a disk moves.
 struct DiskRate {
   double read = 0.0;
   double write = 0.0;

@@ -1,4 +1,4 @@
-// Writes a new file from its beginning to its end.
+// A writer writes a new file from its beginning to its end.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,16 @@ enum class WriteMethod {
 
 struct WriterOptions {
   WriteMethod method = WriteMethod::kDirect;
-  /// The most bytes of memory that the writer takes for itself (kDirect); the file's size where that is less.
+  /// Bounds the bytes of memory that the writer takes for itself (kDirect); the file's size where that is
+  /// less.
   size_t buffer_bytes = size_t{64} << 20;
-  /// true: bytes are taken while others are on their way; false: a full buffer is awaited as a whole.
+  /// Says how a full buffer is treated. true: bytes are taken while others are on their way; false: a full
+  /// buffer is awaited as a whole.
   bool double_buffered = true;
 };
 
-/// A file that is written in order. Functions return 0 or the errno of what failed; after an error nothing
-/// can be written.
+/// Writes a file in order. Functions return 0 or the errno of what failed; after an error nothing can be
+/// written.
 class FileWriter {
  public:
   virtual ~FileWriter() = default;

@@ -1,4 +1,4 @@
-// A FileWriter over write(): through the page cache.
+// This FileWriter writes through the page cache, with write().
 #pragma once
 
 #include "deepspeed/io/file_writer.h"

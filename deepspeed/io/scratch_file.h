@@ -1,4 +1,4 @@
-// A file without a name: it is gone with the process, however that ends.
+// A file without a name is gone with the process, however that ends.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,7 @@
-// One fused pass of Adam or AdamW over flat slices: reads the gradient in its own dtype, scales it, updates
-// both moments and the fp32 master, and writes the 16-bit copy of the weights. A master may be split into
-// that copy and a lower half (split_master.h): its update is that of the fp32 number, bit for bit.
+// One fused pass makes a step of Adam or AdamW over flat slices: it reads the gradient in its own dtype,
+// scales it, updates both moments and the fp32 master, and writes the 16-bit copy of the weights. A master
+// may be split into that copy and a lower half (split_master.h): its update is that of the fp32 number, bit
+// for bit.
 //
 // Kingma and Ba, "Adam" (arXiv 1412.6980); Loshchilov and Hutter, "Decoupled Weight Decay" (arXiv
 // 1711.05101). With g the scaled gradient, b1, b2 the betas and t the step:
@@ -18,7 +19,7 @@ namespace deepspeed::kernels {
 
 struct AmsgradRule;
 
-/// Hyperparameters of one call. `step` counts from 1.
+/// Holds the hyperparameters of one call. `step` counts from 1.
 struct AdamStep {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -33,15 +34,15 @@ struct AdamStep {
   int64_t first_index = 0;      // index of the first element in a larger whole, for that rounding
 };
 
-/// Tensors of the update, 1-D, of n elements, contiguous, on one device.
+/// Holds the tensors of the update: 1-D, of n elements, contiguous, on one device.
 struct AdamTensors {
-  // fp32, updated in place; or int16: the lower halves of split masters; or fp64, with all else in fp64.
+  // Is fp32, updated in place; or int16: the lower halves of split masters; or fp64, with all else in fp64.
   at::Tensor master;
   at::Tensor gradient;    // fp32, fp16 or bf16, read only
   at::Tensor exp_avg;     // fp32, or bf16 (rounded stochastically), updated in place
   at::Tensor exp_avg_sq;  // dtype of exp_avg
-  // fp16 or bf16 copy of the new master, written; undefined: none. For split masters it is the upper half,
-  // bf16, which is read too. On CPU the copy may be written over the gradient, where both have 16 bits.
+  // Gets the fp16 or bf16 copy of the new master; undefined: there is none. For split masters it is the upper
+  // half, bf16, which is read too. On CPU the copy may be written over the gradient, where both have 16 bits.
   at::Tensor low_precision;
 };
 

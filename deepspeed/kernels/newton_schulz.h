@@ -1,4 +1,4 @@
-// Orthogonalization of matrices by a quintic Newton-Schulz iteration, as Muon needs it (Jordan 2024).
+// Matrices are orthogonalized by a quintic Newton-Schulz iteration, as Muon needs it (Jordan 2024).
 //
 // Five times X <- a X + b (X X') X + c (X X')^2 X with (a, b, c) = (3.4445, -4.7750, 2.0315), from X / (|X| +
 // 1e-7) with the Frobenius norm: singular values end near 1, between about 0.7 and 1.2.

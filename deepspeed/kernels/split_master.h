@@ -1,5 +1,5 @@
-// fp32 masters in two halves of 16 bits each. The upper half is a bf16 number that is a weight of a model
-// itself, the lower one, a signed number, is what the master's bits are ahead of it:
+// fp32 masters are kept in two halves of 16 bits each. The upper half is a bf16 number that is a weight of a
+// model itself, the lower one, a signed number, is what the master's bits are ahead of it:
 //   bits of the master = 2^16 * bits of the weight + lower
 // The weight is the master rounded to the nearest bf16, halves away from zero, so that `lower` lies in
 // [-2^15, 2^15) and every fp32 has one split, which joins to the same bits: zeros of both signs, subnormal

@@ -1,4 +1,4 @@
-// One pass of an update rule over flat tensors, on CPU or CUDA.
+// An update rule passes once over flat tensors, on CPU or CUDA.
 #pragma once
 
 #include <initializer_list>
@@ -11,7 +11,7 @@
 
 namespace deepspeed::kernels {
 
-/// Tensors of an update: of n elements, contiguous, on one device.
+/// Holds the tensors of an update: of n elements, contiguous, on one device.
 struct UpdateTensors {
   at::Tensor master;         // fp32 or fp64
   at::Tensor gradient;       // fp32, fp16 or bf16, read only; fp64 for an fp64 master

@@ -1,18 +1,19 @@
-// Memory that a disk can read and write without a copy in between.
+// A disk can read and write this memory without a copy in between.
 #pragma once
 
 #include <cstddef>
 
 namespace deepspeed::io {
 
-/// What O_DIRECT asks of addresses, offsets and sizes, in bytes: the largest block of common disks, a page.
+/// Is what O_DIRECT asks of addresses, offsets and sizes, in bytes: the largest block of common disks, a
+/// page.
 inline constexpr size_t kDirectAlignment = 4096;
 
 constexpr size_t align_up(size_t bytes) {
   return (bytes + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
 }
 
-/// Whole pages, zeroed. Throws IoError where there is no memory.
+/// Holds whole pages, zeroed. Throws IoError where there is no memory.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;

@@ -1,4 +1,4 @@
-// Reads and writes of files that run beside the caller, several at once.
+// Files are read and written beside the caller, several at once.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace deepspeed::io {
 
-/// One read or write. Memory and file stay the caller's and must live until it is done.
+/// Describes one read or write. Memory and file stay the caller's and must live until it is done.
 struct Transfer {
   enum class Kind { kRead, kWrite };
   Kind kind = Kind::kRead;
@@ -23,16 +23,16 @@ struct Transfer {
 
 struct Completion {
   uint64_t id = 0;
-  /// Bytes that were moved: fewer than asked for at the end of a file alone.
+  /// Counts the bytes that were moved: fewer than asked for at the end of a file alone.
   size_t bytes = 0;
   int error = 0;  // of errno; 0: none
 };
 
-/// Whether a transfer that moved so many bytes, fewer than asked for, may have a rest: a count that is not
-/// aligned means the end of the file.
+/// Says whether a transfer that moved so many bytes, fewer than asked for, may have a rest: a count that is
+/// not aligned means the end of the file.
 constexpr bool may_go_on(size_t bytes) { return bytes % kDirectAlignment == 0; }
 
-/// Memory that many transfers use. io_uring maps it once for all of them, where the system lets it.
+/// Names memory that many transfers use. io_uring maps it once for all of them, where the system lets it.
 struct MemoryRegion {
   char* data = nullptr;
   size_t size = 0;
@@ -56,7 +56,7 @@ class TransferQueue {
   virtual Completion wait() = 0;
   virtual size_t num_under_way() const = 0;
   virtual size_t depth() const = 0;
-  /// The queue's kind: "io_uring" or "threads".
+  /// Names the queue's kind: "io_uring" or "threads".
   virtual const char* name() const = 0;
 };
 

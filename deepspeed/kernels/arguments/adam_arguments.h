@@ -1,4 +1,4 @@
-// Adam's arguments as plain data: what the CPU and CUDA kernels get. No tensor type, so that nvcc never sees
+// The CPU and CUDA kernels get Adam's arguments as plain data, without a tensor type, so that nvcc never sees
 // ATen.
 #pragma once
 
@@ -8,12 +8,13 @@
 
 namespace deepspeed::kernels {
 
-/// The kinds of masters that an array can hold. Masters of 16 bits are the weights themselves, rounded to
+/// Says which kind of masters an array holds. Masters of 16 bits are the weights themselves, rounded to
 /// nearest; kLowerHalf stands for masters that are split (split_master.h) with `low_precision`, which is bf16
 /// then.
 enum class MasterForm { kFloat32, kFloat16, kBFloat16, kLowerHalf };
 
-/// Arrays of `numel` elements. `low_precision` may be null, or on CPU the gradient; nothing else overlaps.
+/// Points to arrays of `numel` elements. `low_precision` may be null, or on CPU the gradient; nothing else
+/// overlaps.
 struct AdamArrays {
   int64_t numel = 0;
   void* master = nullptr;
@@ -27,8 +28,8 @@ struct AdamArrays {
   ElementType low_precision_type = ElementType::kBFloat16;  // fp16 or bf16
 };
 
-/// What an update needs of the hyperparameters: derived in double, rounded to float once. The fraction of the
-/// update is extended by sqrt(1 - beta2^t), which saves a multiplication an element.
+/// Holds what an update needs of the hyperparameters: derived in double, rounded to float once. The fraction
+/// of the update is extended by sqrt(1 - beta2^t), which saves a multiplication an element.
 struct AdamConstants {
   float gradient_scale = 1;
   float beta1 = 0;
@@ -42,12 +43,12 @@ struct AdamConstants {
   uint64_t rounding_seed = 0;
   int64_t first_index = 0;  // the first element's index in the random numbers
 
-  // For bf16 moments, whose update is bound by arithmetic: fewer operations. The gradient is scaled, and L2
-  // decay added, only where there is L2 decay; else the scale is a part of these factors.
+  // bf16 moments, whose update is bound by arithmetic, need fewer operations by these. The gradient is
+  // scaled, and L2 decay added, only where there is L2 decay; else the scale is a part of these factors.
   float to_exp_avg = 0;         // one_minus_beta1
   float to_root_of_square = 0;  // sqrt(one_minus_beta2): its product with the gradient is squared
-  // The fraction divided by the step size: m / (inverse_step_size * sqrt(v) + eps_over_step_size). A step
-  // size of 0 is an infinite eps.
+  // These give the fraction divided by the step size: m / (inverse_step_size * sqrt(v) + eps_over_step_size).
+  // A step size of 0 is an infinite eps.
   float inverse_step_size = 1;
   float eps_over_step_size = 0;
 };

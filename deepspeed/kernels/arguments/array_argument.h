@@ -1,4 +1,4 @@
-// Checks of tensors that a kernel takes as plain arrays.
+// These functions check tensors that a kernel takes as plain arrays.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ void check_array(const char* name, const at::Tensor& tensor, std::initializer_li
 void check_fits(const char* name, const at::Tensor& tensor, int64_t numel, const at::Device& device,
                 const std::source_location& where = std::source_location::current());
 
-/// Throws UsageError for a dtype other than fp32, fp16, bf16 and fp64.
+/// Returns the element type of a dtype. Throws UsageError for a dtype other than fp32, fp16, bf16 and fp64.
 ElementType element_type(at::ScalarType dtype,
                          const std::source_location& where = std::source_location::current());
 

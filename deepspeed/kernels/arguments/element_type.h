@@ -1,4 +1,4 @@
-// The element types that kernels read and write, for code that sees raw pointers and not tensors.
+// Kernels read and write these element types; they are for code that sees raw pointers and not tensors.
 #pragma once
 
 namespace deepspeed::kernels {

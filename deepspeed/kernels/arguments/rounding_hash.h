@@ -1,5 +1,5 @@
-// The counter-based random numbers of stochastic rounding. An element's bits are a function of the seed and
-// of its index alone, so that they depend neither on threads nor on the width of the vectors. The CPU and
+// Stochastic rounding takes its random numbers from a counter. An element's bits are a function of the seed
+// and of its index alone, so that they depend neither on threads nor on the width of the vectors. The CPU and
 // CUDA kernels state the same function: with i = the low 32 bits of the index, the elements i and i ^ 4 share
 //   x = (i >> 3 << 2 | i & 3) * kHashMultiplier1 + rounding_key(seed, index >> 32);  x ^= x >> 15;  x *=
 //   kHashMultiplier2

@@ -1,7 +1,7 @@
-// The update rules of the optimizers that need no more than one pass over flat arrays, as plain data: what
-// the CPU and CUDA kernels get. Constants are derived in double and rounded to the master's type once. With p
-// the master, g the stored gradient, s0, s1, s2 the arrays beside it in the master's type, every operation
-// rounds on its own, in the order that is written here. (Adam has kernels of its own, but for double.)
+// The CPU and CUDA kernels get, as plain data, the update rules of optimizers that need no more than one pass
+// over flat arrays. Constants are derived in double and rounded to the master's type once. With p the master,
+// g the stored gradient, s0, s1, s2 the arrays beside it in the master's type, every operation rounds on its
+// own, in the order that is written here. (Adam has kernels of its own, but for double.)
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace deepspeed::kernels {
 
-/// Arrays of `numel` elements; those that a rule does not use, and `low_precision`, may be null. Nothing
-/// overlaps. Master and states are fp32; where the gradient is fp64 they are too, without a copy.
+/// Points to arrays of `numel` elements; those that a rule does not use, and `low_precision`, may be null.
+/// Nothing overlaps. Master and states are fp32; where the gradient is fp64 they are too, without a copy.
 struct UpdateArrays {
   int64_t numel = 0;
   void* master = nullptr;
@@ -23,7 +23,7 @@ struct UpdateArrays {
   ElementType low_precision_type = ElementType::kBFloat16;  // fp16 or bf16
 };
 
-/// g = gradient_scale * g + l2_decay * p;  p -= lr * g
+/// Steps SGD: g = gradient_scale * g + l2_decay * p;  p -= lr * g
 struct SgdRule {
   static constexpr int kNumStates = 0;
   double gradient_scale = 1;
@@ -31,7 +31,7 @@ struct SgdRule {
   double lr = 0;
 };
 
-/// g = gradient_scale * g + l2_decay * p;  s0 = momentum * s0 + fresh * g;
+/// Steps SGD with momentum: g = gradient_scale * g + l2_decay * p;  s0 = momentum * s0 + fresh * g;
 /// p -= lr * (direct * g + look_ahead * s0)
 struct MomentumSgdRule {
   static constexpr int kNumStates = 1;
@@ -44,7 +44,7 @@ struct MomentumSgdRule {
   double look_ahead = 1;  // the momentum with nesterov
 };
 
-/// g = gradient_scale * g;  c = beta1 * s0 + (1 - beta1) * g;  p = p - decay * p - lr * sign(c);
+/// Steps Lion: g = gradient_scale * g;  c = beta1 * s0 + (1 - beta1) * g;  p = p - decay * p - lr * sign(c);
 /// s0 = beta2 * s0 + (1 - beta2) * g.  sign(0) = 0
 struct LionRule {
   static constexpr int kNumStates = 1;
@@ -57,8 +57,8 @@ struct LionRule {
   double decay = 0;  // lr * weight_decay
 };
 
-/// g = gradient_scale * g;  d = g + l2_decay * p;  s0 += d * d;  p -= lr * (g + numerator_decay * p) /
-/// (sqrt(s0) + eps)
+/// Steps Adagrad: g = gradient_scale * g;  d = g + l2_decay * p;  s0 += d * d;
+/// p -= lr * (g + numerator_decay * p) / (sqrt(s0) + eps)
 struct AdagradRule {
   static constexpr int kNumStates = 1;
   double gradient_scale = 1;
@@ -68,7 +68,8 @@ struct AdagradRule {
   double eps = 0;
 };
 
-/// The numbers that both rules of Adam have. They say what `eps` and `step_size` hold of the corrections.
+/// Holds the numbers that both rules of Adam have; each says what bias corrections `eps` and `step_size`
+/// include.
 struct AdamNumbers {
   double gradient_scale = 1;
   double l2_decay = 0;
@@ -81,22 +82,23 @@ struct AdamNumbers {
   double step_size = 0;
 };
 
-/// Adam for masters in double alone. g = gradient_scale * g + l2_decay * p;  s0 = beta1 * s0 + (1 - beta1) *
-/// g; s1 = beta2 * s1 + (1 - beta2) * g * g;  p -= decoupled_decay * p + step_size * s0 / (sqrt(s1) + eps).
-/// eps and step_size come times the root of the second bias correction.
+/// Steps Adam, for masters in double alone: g = gradient_scale * g + l2_decay * p;
+/// s0 = beta1 * s0 + (1 - beta1) * g;  s1 = beta2 * s1 + (1 - beta2) * g * g;
+/// p -= decoupled_decay * p + step_size * s0 / (sqrt(s1) + eps). eps and step_size come times the root of the
+/// second bias correction.
 struct AdamRule : AdamNumbers {
   static constexpr int kNumStates = 2;
 };
 
-/// g = gradient_scale * g + l2_decay * p;  s0 = beta1 * s0 + (1 - beta1) * g;  s1 = beta2 * s1 + (1 - beta2)
-/// * g * g; s2 = max(s2, s1);  p -= decoupled_decay * p + step_size * s0 / (sqrt(s2) * inverse_sqrt_bias2 +
-/// eps)
+/// Steps Adam with amsgrad: g = gradient_scale * g + l2_decay * p;  s0 = beta1 * s0 + (1 - beta1) * g;
+/// s1 = beta2 * s1 + (1 - beta2) * g * g;  s2 = max(s2, s1);
+/// p -= decoupled_decay * p + step_size * s0 / (sqrt(s2) * inverse_sqrt_bias2 + eps)
 struct AmsgradRule : AdamNumbers {
   static constexpr int kNumStates = 3;
   double inverse_sqrt_bias2 = 1;
 };
 
-/// The first half of Lamb; p stays. g = gradient_scale * g;  s0 and s1 as Adam's moments;
+/// Makes the first half of Lamb; p stays. g = gradient_scale * g;  s0 and s1 as Adam's moments;
 /// s2 = s0 / (sqrt(s1 + eps_inside) + eps_outside) + weight_decay * p
 struct LambUpdateRule {
   static constexpr int kNumStates = 3;
@@ -110,7 +112,7 @@ struct LambUpdateRule {
   double weight_decay = 0;
 };
 
-/// The first part of Muon; p stays. g = gradient_scale * g;  s0 += (1 - momentum) * (g - s0);
+/// Makes the first part of Muon; p stays. g = gradient_scale * g;  s0 += (1 - momentum) * (g - s0);
 /// s1 = g + momentum * (s0 - g)
 struct MuonMomentumRule {
   static constexpr int kNumStates = 2;
@@ -122,7 +124,7 @@ struct MuonMomentumRule {
 using UpdateRule = std::variant<SgdRule, MomentumSgdRule, LionRule, AdagradRule, AmsgradRule, LambUpdateRule,
                                 MuonMomentumRule, AdamRule>;
 
-/// Whether the rule writes the master (and its copy).
+/// Says whether the rule writes the master (and its copy).
 template <class Rule>
 inline constexpr bool kWritesMaster = true;
 template <>
@@ -130,7 +132,7 @@ inline constexpr bool kWritesMaster<LambUpdateRule> = false;
 template <>
 inline constexpr bool kWritesMaster<MuonMomentumRule> = false;
 
-/// Whether the rule has a kernel for masters of fp32.
+/// Says whether the rule has a kernel for masters of fp32.
 template <class Rule>
 inline constexpr bool kTakesFloat = true;
 template <>

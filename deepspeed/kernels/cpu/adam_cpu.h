@@ -1,4 +1,4 @@
-// Adam on CPU: the vector code on at::get_num_threads() threads.
+// Adam on CPU runs the vector code on at::get_num_threads() threads.
 #pragma once
 
 #include "deepspeed/kernels/arguments/adam_arguments.h"

@@ -1,5 +1,5 @@
-// Adam's masters of every form, with the 16-bit copy that goes with them, one vector or two at a time.
-// Included once per instruction set.
+// Loads and stores Adam's masters of every form, with the 16-bit copy that goes with them, one vector or two
+// at a time. Included once per instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_ADAM_MASTERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_ADAM_MASTERS_INL_H_
 #undef DEEPSPEED_KERNELS_CPU_ADAM_MASTERS_INL_H_

@@ -1,4 +1,4 @@
-// The vector code of CPU Adam behind a plain function, which picks the best instruction set at run time.
+// A plain function hides the vector code of CPU Adam, and picks the best instruction set at run time.
 #pragma once
 
 #include <cstdint>

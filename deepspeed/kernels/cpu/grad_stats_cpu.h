@@ -1,4 +1,4 @@
-// Sum of squares on CPU on at::get_num_threads() threads.
+// The CPU sums squares on at::get_num_threads() threads.
 #pragma once
 
 #include <cstdint>

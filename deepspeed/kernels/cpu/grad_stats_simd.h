@@ -1,4 +1,4 @@
-// The vector code of grad_stats behind a plain function, which picks the best instruction set at run time.
+// A plain function hides the vector code of grad_stats, and picks the best instruction set at run time.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace deepspeed::kernels {
 
-/// Sum of squares of [begin, end) in double. The order of the sum depends on the instruction set alone.
+/// Returns the sum of squares of [begin, end) in double. The order of the sum depends on the instruction set
+/// alone.
 double sum_of_squares_simd(const void* values, ElementType type, int64_t begin, int64_t end);
 
 }  // namespace deepspeed::kernels

@@ -1,4 +1,4 @@
-// Vector conversions between fp32 and the 16-bit types, rounding to nearest even as torch does, on integer
+// Converts vectors between fp32 and the 16-bit types. It rounds to nearest even as torch does, on integer
 // lanes so that every instruction set gives the same bits (Highway's own truncate bf16). Included once per
 // instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_HALF_PRECISION_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Tags of the stored types; Bits is what lies in memory.
+// These tags name the stored types; Bits is what lies in memory.
 struct Float32 {
   using Bits = float;
 };
@@ -69,8 +69,7 @@ HWY_INLINE hn::Vec<D> widen(D d, Float16, hn::Vec<UintOf<D>> half) {
   const auto rebias = hn::Set(du, (127U - 15U) << 23);
   const auto normal = hn::Add(magnitude, rebias);
   const auto infinite_or_nan = hn::Add(normal, hn::Set(du, (128U - 16U) << 23));
-  // A subnormal half: with the exponent of 2^-14 in place and that power taken off again, the mantissa is
-  // normalised.
+  // A subnormal half is normalised: it gets the exponent of 2^-14, and that power is taken off again.
   const auto smallest_normal = hn::Set(du, 113U << 23);
   const auto subnormal = hn::BitCast(
       du, hn::Sub(hn::BitCast(d, hn::Add(magnitude, smallest_normal)), hn::BitCast(d, smallest_normal)));

@@ -1,4 +1,4 @@
-// The instruction sets that the CPU kernels are compiled for, and which of them is in use.
+// The CPU kernels are compiled for several instruction sets; this says which there are and chooses one.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace deepspeed::kernels {
 
-/// Names of those that this machine can run, best first, e.g. {"AVX2", "SSE4", "SSSE3", "SSE2"}.
+/// Returns the names of those that this machine can run, best first, e.g. {"AVX2", "SSE4", "SSSE3", "SSE2"}.
 std::vector<std::string> simd_targets();
 
 /// Makes the kernels of this process use the named one; "" goes back to the best. For tests and comparisons;

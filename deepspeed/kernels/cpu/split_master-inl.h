@@ -1,4 +1,4 @@
-// Vectors of masters that are split into two halves of 16 bits, as split_master.h says. Included once per
+// Joins and splits vectors of masters in two halves of 16 bits, as split_master.h says. Included once per
 // instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_SPLIT_MASTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_SPLIT_MASTER_INL_H_

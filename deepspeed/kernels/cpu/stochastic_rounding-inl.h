@@ -1,4 +1,4 @@
-// Stochastic rounding of Adam's moments to bf16, by the random numbers of rounding_hash.h. Included once per
+// Rounds Adam's moments to bf16 stochastically, by the random numbers of rounding_hash.h. Included once per
 // instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_STOCHASTIC_ROUNDING_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_STOCHASTIC_ROUNDING_INL_H_

@@ -1,4 +1,4 @@
-// An update rule on CPU: the vector code on at::get_num_threads() threads.
+// An update rule on CPU runs the vector code on at::get_num_threads() threads.
 #pragma once
 
 #include "deepspeed/kernels/arguments/update_rules.h"

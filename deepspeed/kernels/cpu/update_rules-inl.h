@@ -1,5 +1,5 @@
-// The rules of update_rules.h on one vector of floats or doubles: g comes scaled, p and the states are
-// updated in place. Each operation rounds on its own. Included once per instruction set.
+// Applies the rules of update_rules.h to one vector of floats or doubles: g comes scaled, p and the states
+// are updated in place. Each operation rounds on its own. Included once per instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_
 #undef DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_

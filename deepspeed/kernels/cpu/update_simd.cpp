@@ -21,7 +21,7 @@ struct NoCopy {};
 template <class Gradient>
 using ValueOf = std::conditional_t<std::is_same_v<Gradient, Float64>, double, float>;
 
-/// Where one vector of every array lies.
+/// Says where one vector of every array lies.
 template <class Gradient>
 struct Places {
   ValueOf<Gradient>* master;

@@ -1,5 +1,4 @@
-// The vector code of the update rules behind a plain function, which picks the best instruction set at run
-// time.
+// A plain function hides the vector code of the update rules, and picks the best instruction set at run time.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Loads and stores of two float vectors at once, from arrays of fp32 or 16-bit elements. A vector of 16-bit
+// Loads and stores two float vectors at once, from arrays of fp32 or 16-bit elements. A vector of 16-bit
 // elements widens to two of floats where it lies when the pair's order is that of the 128-bit blocks: on AVX2
 // the first vector then holds the elements 0-3 and 8-11, the second 4-7 and 12-15. That saves the shuffles
 // across blocks, which cost more than the arithmetic. Elsewhere the order is the natural one. A target of one
@@ -33,7 +33,7 @@ HWY_INLINE hn::Vec<UintOf<D>> pair_indices(D) {
   return hn::Add(lane, hn::And(lane, hn::Set(du, 4U)));
 }
 
-/// The distance from the indices of the first vector to those of the second.
+/// Returns the distance from the indices of the first vector to those of the second.
 template <class D>
 HWY_INLINE uint32_t pair_distance(D) {
   return 4;

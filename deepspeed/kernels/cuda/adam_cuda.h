@@ -1,4 +1,4 @@
-// Adam on CUDA, launched on the device's current stream. Without CUDA its twin in no_cuda/ throws.
+// Adam on CUDA is launched on the device's current stream. Without CUDA its twin in no_cuda/ throws.
 #pragma once
 
 #include <cstdint>

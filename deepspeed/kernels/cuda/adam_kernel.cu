@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Whether every array may be read in packs: each pointer must be a multiple of its pack.
+// Says whether every array may be read in packs: each pointer must be a multiple of its pack.
 bool is_aligned(const void* pointer, size_t element_bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % (element_bytes * kWidth) == 0;
 }

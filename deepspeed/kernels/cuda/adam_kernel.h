@@ -1,4 +1,4 @@
-// The launch of Adam's kernel: raw pointers, sizes and a stream.
+// Adam's kernel is launched with raw pointers, sizes and a stream.
 #pragma once
 
 #include <cuda_runtime_api.h>

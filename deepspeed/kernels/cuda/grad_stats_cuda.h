@@ -1,4 +1,4 @@
-// Sum of squares on CUDA. Without CUDA its twin in no_cuda/ throws.
+// Squares are summed on CUDA. Without CUDA its twin in no_cuda/ throws.
 #pragma once
 
 #include <ATen/core/Tensor.h>

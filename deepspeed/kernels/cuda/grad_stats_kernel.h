@@ -1,4 +1,4 @@
-// The launch of the sum of squares: raw pointers, sizes and a stream.
+// The sum of squares is launched with raw pointers, sizes and a stream.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace deepspeed::kernels {
 /// The kernel writes one sum a block, always of this many blocks, so that the order of the sum is fixed.
 inline constexpr int kSumOfSquaresBlocks = 1024;
 
-/// `block_sums`: kSumOfSquaresBlocks doubles on the device. Returns the launch's error.
+/// Launches the kernel. `block_sums`: kSumOfSquaresBlocks doubles on the device. Returns the launch's error.
 cudaError_t launch_sum_of_squares(const void* values, ElementType type, int64_t numel, double* block_sums,
                                   cudaStream_t stream);
 

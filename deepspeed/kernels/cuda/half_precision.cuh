@@ -1,4 +1,4 @@
-// Reads and writes of the stored types on the device, with the rounding of the CPU kernels: to nearest even.
+// Reads and writes the stored types on the device, with the rounding of the CPU kernels: to nearest even.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,7 +14,7 @@ __device__ inline float to_float(__nv_bfloat16 value) { return __bfloat162float(
 __device__ inline void round_to(float value, __half& to) { to = __float2half_rn(value); }
 __device__ inline void round_to(float value, __nv_bfloat16& to) { to = __float2bfloat16_rn(value); }
 
-/// kWidth elements that are loaded and stored at once.
+/// Holds kWidth elements that are loaded and stored at once.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Pack {
   T at[kWidth];

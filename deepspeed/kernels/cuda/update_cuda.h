@@ -1,4 +1,5 @@
-// An update rule on CUDA, launched on the device's current stream. Without CUDA its twin in no_cuda/ throws.
+// An update rule on CUDA is launched on the device's current stream. Without CUDA its twin in no_cuda/
+// throws.
 #pragma once
 
 #include "deepspeed/kernels/arguments/update_rules.h"

@@ -1,4 +1,4 @@
-// The launch of an update rule's kernel: raw pointers, sizes and a stream.
+// An update rule's kernel is launched with raw pointers, sizes and a stream.
 #pragma once
 
 #include <cuda_runtime_api.h>

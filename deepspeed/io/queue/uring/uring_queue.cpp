@@ -124,7 +124,7 @@ class UringQueue : public TransferQueue {
   std::unordered_map<uint64_t, Pending> pending_;  // by id
 };
 
-/// Whether the system lets the ring keep the memory: a container may limit what is locked.
+/// Says whether the system lets the ring keep the memory: a container may limit what is locked.
 bool register_memory(io_uring& ring, const std::vector<MemoryRegion>& memory) {
   std::vector<iovec> buffers;
   for (const MemoryRegion& region : memory) buffers.push_back({region.data, region.size});
