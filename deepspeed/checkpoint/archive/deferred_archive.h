@@ -1,4 +1,4 @@
-// A file of torch.save whose large tensors stay in the file until parts of them are asked for.
+// This reads a file of torch.save whose large tensors stay in the file until parts of them are asked for.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ namespace deepspeed::checkpoint {
 /// Holds one file open. Not for two threads at once.
 class DeferredArchive {
  public:
-  /// Storages of more bytes are deferred: their tensors in value() are on the meta device.
+  /// Bounds what is read at once. Storages of more bytes are deferred: their tensors in value() are on the
+  /// meta device.
   static constexpr int64_t kDeferredBytes = 64 * 1024;
 
   /// Reads everything but the deferred storages. Throws as read_torch_archive(). With `sums` all that is read

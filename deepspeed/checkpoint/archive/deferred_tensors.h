@@ -1,4 +1,4 @@
-// Tensors of a file that take no memory of their size: their elements are made, or read from elsewhere, piece
+// Tensors of a file can take no memory of their size: their elements are made, or read from elsewhere, piece
 // by piece while the file is written.
 #pragma once
 

@@ -17,7 +17,7 @@ uint64_t snapshot_bytes(const at::Tensor& record) {
   return (record.nbytes() + kSnapshotAlignment - 1) / kSnapshotAlignment * kSnapshotAlignment;
 }
 
-/// Whether a record's data lies on the meta device, to be made while it is written.
+/// Says whether a record's data lies on the meta device, to be made while it is written.
 void fill(const at::Tensor& copy, const ArchiveContent& content, const at::Tensor& record) {
   auto* to = static_cast<char*>(copy.mutable_data_ptr());
   content.stream(record, [&](const void* data, size_t size) {

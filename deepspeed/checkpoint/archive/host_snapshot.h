@@ -1,4 +1,4 @@
-// A copy of what files will hold, in host memory: training goes on while it is written.
+// A snapshot copies what files will hold to host memory: training goes on while it is written.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace deepspeed::checkpoint {
 /// Holds the copies. Their memory is kept for the next snapshot, which overwrites this one.
 class HostSnapshot {
  public:
-  /// Bytes of host memory that a snapshot of `contents` takes beyond what is held already.
+  /// Returns the bytes of host memory that a snapshot of `contents` takes beyond what is held already.
   uint64_t missing_bytes(const std::vector<ArchiveContent>& contents) const;
   /// Copies the records and puts the copies in their place. Copies from a device may be on their way when it
   /// returns: finish() waits for them.

@@ -1,4 +1,4 @@
-// The safetensors format: 8 bytes of little-endian header length, a JSON header, the tensors' bytes.
+// The safetensors format has 8 bytes of little-endian header length, a JSON header, the tensors' bytes.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A file of safetensors whose tensors stay in it until they are asked for.
+// This reads a file of safetensors whose tensors stay in it until they are asked for.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class SafetensorsFile {
   explicit SafetensorsFile(std::filesystem::path path, std::optional<FileSums> sums = std::nullopt);
 
   const std::filesystem::path& path() const { return file_.path(); }
-  /// Names, sizes and dtypes in the order of the data; on the meta device.
+  /// Returns names, sizes and dtypes in the order of the data, on the meta device.
   const NamedTensors& tensors() const { return tensors_; }
   bool has(const std::string& name) const { return positions_.contains(name); }
   /// Loads one tensor to the CPU. Throws UsageError where the file has none of that name.

@@ -1,4 +1,4 @@
-// The dtypes of safetensors and their names in a header.
+// safetensors has these dtypes, with these names in a header.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Files of torch.save: a zip archive of a pickle (protocol 2) and one record a storage. Written files load
+// A file of torch.save is a zip archive of a pickle (protocol 2) and one record a storage. Written files load
 // with torch.load(weights_only=True); reading builds values and tensors only and never executes anything.
 #pragma once
 
@@ -31,7 +31,7 @@ TensorStream stream_of(TensorProvider provide);
 FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
                              const TensorProvider& provide = nullptr, const io::WriterOptions& options = {});
 
-/// What a file will hold: its pickle, and the storages that the pickle refers to.
+/// Holds what a file will have: its pickle, and the storages that the pickle refers to.
 struct ArchiveContent {
   std::string pickled;
   std::vector<at::Tensor> records;  // 1-D, contiguous, on the tensors' own device

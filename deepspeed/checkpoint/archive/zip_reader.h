@@ -1,6 +1,6 @@
-// Reads the records of an uncompressed zip archive, as torch.save writes it. torch's own reader does not
-// compare the records' checksums (it is built without that check), so a flipped bit would pass; this one
-// compares them.
+// This reader reads the records of an uncompressed zip archive, as torch.save writes it. torch's own reader
+// does not compare the records' checksums (it is built without that check), so a flipped bit would pass; this
+// one compares them.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,11 @@ class ZipReader {
   uint64_t bytes_read() const { return file_.bytes_read(); }
   /// Frees the memory that holds bytes read ahead.
   void release() const { file_.release(); }
-  /// Whether there is a record. Names are relative to the archive's top folder: "data.pkl", "data/0".
+  /// Says whether there is a record of that name. Names are relative to the archive's top folder: "data.pkl",
+  /// "data/0".
   bool has(const std::string& name) const { return records_.contains(name); }
-  /// Bytes of a record, never more than the file has. Throws CheckpointError where there is no such record.
+  /// Returns the bytes of a record, never more than the file has. Throws CheckpointError where there is no
+  /// such record.
   uint64_t size(const std::string& name) const { return find(name).size; }
   /// Reads a whole record into `destination` (`size(name)` bytes) and checks its checksum.
   void read(const std::string& name, void* destination) const;

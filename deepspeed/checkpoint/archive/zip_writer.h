@@ -1,6 +1,6 @@
-// Writes the uncompressed zip archives of torch.save: each record on a multiple of 64 bytes, 64-bit sizes
-// where they are needed. As in torch's files, a record's sizes and checksum stand behind it and in the
-// directory, so that its bytes need be passed over once. Format: PKWARE's APPNOTE 6.3.
+// This writer writes the uncompressed zip archives of torch.save: each record on a multiple of 64 bytes,
+// 64-bit sizes where they are needed. As in torch's files, a record's sizes and checksum stand behind it and
+// in the directory, so that its bytes need be passed over once. Format: PKWARE's APPNOTE 6.3.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class ZipWriter {
   /// Takes the bytes in order, and returns their CRC-32.
   using Sink = std::function<uint32_t(const void* data, size_t size)>;
 
-  /// `folder`: the archive's top folder, of which all records are.
+  /// Begins an archive. `folder`: its top folder, of which all records are.
   ZipWriter(std::string folder, Sink sink) : folder_(std::move(folder)), sink_(std::move(sink)) {}
 
   void add(const std::string& name, const void* data, uint64_t size);

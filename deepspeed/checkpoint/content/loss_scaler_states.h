@@ -1,4 +1,4 @@
-// DeepSpeed's loss scaler objects in a file.
+// A file holds DeepSpeed's loss scaler objects.
 #pragma once
 
 #include "deepspeed/checkpoint/content/optimizer_states.h"
@@ -7,7 +7,7 @@ namespace deepspeed::checkpoint {
 
 Value build_loss_scaler(const LossScalerStates& states);
 
-/// Throws CheckpointError for an object of another class or without its members.
+/// Reads a loss scaler. Throws CheckpointError for an object of another class or without its members.
 LossScalerStates parse_loss_scaler(const Value& value);
 
 }  // namespace deepspeed::checkpoint

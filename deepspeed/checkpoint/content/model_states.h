@@ -1,5 +1,5 @@
-// The content of a model_states file as plain data; model_states.cpp knows the file's keys. At stage 3, where
-// each rank has one, the file holds shapes and shards of frozen parameters in place of weights.
+// This is the content of a model_states file as plain data; model_states.cpp knows the file's keys. At stage
+// 3, where each rank has one, the file holds shapes and shards of frozen parameters in place of weights.
 #pragma once
 
 #include <optional>
@@ -16,11 +16,11 @@ namespace deepspeed::checkpoint {
 
 using NamedShapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
 
-/// What describes the weights: all that zero_to_fp32 needs of the file.
+/// Holds what describes the weights: all that zero_to_fp32 needs of the file.
 struct ModuleStates {
   NamedTensors module;  // parameters and buffers in the module's order and dtype, aliases included
   std::vector<std::string> buffer_names;  // which entries of `module` are buffers
-  /// ZeRO only: for each parameter group the trainable parameters in the order of the flat space.
+  /// Lists, for ZeRO only, for each parameter group the trainable parameters in the order of the flat space.
   std::optional<std::vector<NamedShapes>> param_shapes;
   std::optional<NamedShapes> frozen_param_shapes;
   std::optional<NamedTensors> frozen_param_fragments;  // whole tensors, on the CPU
@@ -42,10 +42,10 @@ struct ModelStates {
   Dict client_state;  // the caller's values; reading collects every key that is not DeepSpeed's
 };
 
-/// The value to write. Throws UsageError where a key of `client_state` is one of DeepSpeed's own.
+/// Returns the value to write. Throws UsageError where a key of `client_state` is one of DeepSpeed's own.
 Value build_model_states(const ModelStates& states);
 
-/// Throws CheckpointError naming the key that is missing or of another kind.
+/// Reads the content of a file. Throws CheckpointError naming the key that is missing or of another kind.
 ModelStates parse_model_states(const Value& value);
 ModuleStates parse_module_states(const Value& value);
 

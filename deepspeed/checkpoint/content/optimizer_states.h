@@ -1,5 +1,5 @@
-// The content of an optim_states file of ZeRO stages 1 to 3 (one rank's partitions), as plain data; the keys
-// of the file stand in optimizer_states.cpp.
+// This is the content of an optim_states file of ZeRO stages 1 to 3 (one rank's partitions), as plain data;
+// the keys of the file stand in optimizer_states.cpp.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Members of DeepSpeed's LossScaler (not dynamic: only `cur_scale` counts) and DynamicLossScaler.
+/// Has the members of DeepSpeed's LossScaler (not dynamic: only `cur_scale` counts) and DynamicLossScaler.
 struct LossScalerStates {
   bool dynamic = false;
   double cur_scale = 1.0;
@@ -30,21 +30,22 @@ struct LossScalerStates {
   at::ScalarType dtype = at::kHalf;
 };
 
-/// Where this rank's part of a parameter lies in its partition, in elements.
+/// Says where this rank's part of a parameter lies in its partition, in elements.
 struct FragmentAddress {
   int64_t numel = 0;
   int64_t start = 0;
   friend bool operator==(const FragmentAddress&, const FragmentAddress&) = default;
 };
 
-/// One rank's part of a parameter group, or at stage 3 of one of its sub-groups.
+/// Holds one rank's part of a parameter group, or at stage 3 of one of its sub-groups.
 struct PartitionStates {
   at::Tensor fp32;              // (numel of the partition - padding), fp32; at stage 3 with padding
   size_t param_group = 0;       // stage 3: the optimizer's group that this is a sub-group of
   int64_t padding = 0;          // elements at the end of this rank's partition that belong to no parameter
   int64_t partition_count = 1;  // ranks that share the group
   std::vector<std::pair<std::string, FragmentAddress>> fragments;
-  /// The optimizer's own state, empty before its first step: "exp_avg", ... over the whole padded partition.
+  /// Holds the optimizer's own state, empty before its first step: "exp_avg", ... over the whole padded
+  /// partition.
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::optional<int64_t> step;
   Json options = Json::object();  // hyperparameters of the group: "lr", "betas", ...
@@ -62,11 +63,11 @@ struct ZeroOptimizerStates {
 
 Value build_optimizer_states(const ZeroOptimizerStates& states);
 
-/// Throws CheckpointError naming what is missing or of another kind, NotSupportedError for files of
-/// DeepSpeed's elastic_checkpoint.
+/// Reads the content of a file. Throws CheckpointError naming what is missing or of another kind,
+/// NotSupportedError for files of DeepSpeed's elastic_checkpoint.
 ZeroOptimizerStates parse_optimizer_states(const Value& value);
 
-/// The weights alone, without state and options: all that zero_to_fp32 needs of the file.
+/// Reads the weights alone, without state and options: all that zero_to_fp32 needs of the file.
 ZeroOptimizerStates parse_partitions(const Value& value);
 
 }  // namespace deepspeed::checkpoint

@@ -1,4 +1,4 @@
-// The `optimizer` entry of a model file at stage 0: a torch optimizer's state_dict with one state a
+// The `optimizer` entry of a model file at stage 0 is a torch optimizer's state_dict with one state a
 // parameter; in 16-bit precision wrapped, with the fp32 masters and the loss scaler beside it. DeepSpeed's
 // wrapper of FusedAdam keeps a group's masters and states flat, as those of one parameter; its wrapper of
 // other optimizers keeps them by parameter. A scaler without masters, of fp16 autocast, is one more entry of
@@ -40,7 +40,7 @@ struct PlainOptimizerStates {
 
 Value build_plain_optimizer(const PlainOptimizerStates& states);
 
-/// Throws CheckpointError naming what is missing or of another kind.
+/// Reads the entry. Throws CheckpointError naming what is missing or of another kind.
 PlainOptimizerStates parse_plain_optimizer(const Value& value);
 
 }  // namespace deepspeed::checkpoint

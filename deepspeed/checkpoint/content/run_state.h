@@ -1,6 +1,6 @@
-// What a rank needs to go on exactly where it stood, beside weights and optimizer: random streams,
-// the position of the data loader and that in the accumulation window. A file of our own, one a rank, that
-// DeepSpeed's patterns pass over.
+// A rank needs this to go on exactly where it stood, beside weights and optimizer: random streams, the
+// position of the data loader and that in the accumulation window. It lies in a file of our own, one a rank,
+// that DeepSpeed's patterns pass over.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct RunState {
 };
 
 Value build_run_state(const RunState& state);
-/// Throws CheckpointError naming what is missing or of another kind.
+/// Reads the state. Throws CheckpointError naming what is missing or of another kind.
 RunState parse_run_state(const Value& value);
 
 }  // namespace deepspeed::checkpoint

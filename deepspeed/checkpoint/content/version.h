@@ -1,4 +1,4 @@
-// The version of DeepSpeed whose file format is written.
+// Files are written in the format of this version of DeepSpeed.
 #pragma once
 
 namespace deepspeed::checkpoint {

@@ -1,5 +1,5 @@
-// Turns a checkpoint of stages 0 to 3 into a universal one, which loads at any stage on any number of ranks,
-// here and in DeepSpeed: checkpoint.load_universal.
+// The conversion turns a checkpoint of stages 0 to 3 into a universal one, which loads at any stage on any
+// number of ranks, here and in DeepSpeed (checkpoint.load_universal).
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 namespace deepspeed::checkpoint {
 
 struct UniversalOptions {
-  /// Threads that write parameters. Each holds one state of one parameter at a time.
+  /// Counts the threads that write parameters. Each holds one state of one parameter at a time.
   int num_workers = 2;
-  /// A pattern of `universal_checkpoint_info` that fits no parameter is an error; false: a warning.
+  /// Makes a pattern of `universal_checkpoint_info` that fits no parameter an error; false: a warning.
   bool strict = true;
-  /// Called after each parameter, by one thread at a time.
+  /// Is called after each parameter, by one thread at a time.
   std::function<void(size_t done, size_t all)> progress = nullptr;
 };
 

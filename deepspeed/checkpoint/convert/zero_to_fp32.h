@@ -1,4 +1,4 @@
-// Turns a checkpoint folder of stages 0 to 3 into one set of fp32 weights by name.
+// The conversion turns a checkpoint folder of stages 0 to 3 into one set of fp32 weights by name.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct ConvertOptions {
   std::string max_shard_size = "5GB";  // "5GB", "200MiB", or bytes
   bool safe_serialization = false;     // safetensors
   bool exclude_frozen_parameters = false;
-  /// Called after each piece with the bytes of weights that are written, and of all.
+  /// Is called after each piece with the bytes of weights that are written, and of all.
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// The Python script beside `latest` that DeepSpeed's users know: it calls the program zero_to_fp32.
+// DeepSpeed's users know the Python script beside `latest`: it calls the program zero_to_fp32.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Replaces a file so that a reader, even after a crash, finds the old content or the whole new one.
+// This replaces a file so that a reader, even after a crash, finds the old content or the whole new one.
 #pragma once
 
 #include <cstddef>

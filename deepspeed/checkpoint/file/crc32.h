@@ -1,4 +1,4 @@
-// The checksum of zip records (CRC-32, polynomial 0xEDB88320).
+// Zip records have this checksum (CRC-32, polynomial 0xEDB88320).
 #pragma once
 
 #include <cstddef>

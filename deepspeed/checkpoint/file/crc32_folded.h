@@ -1,4 +1,5 @@
-// CRC-32 of long runs of bytes by carry-less products; twins in x86/ and no_x86/. Internal to crc32.cpp.
+// CRC-32 of long runs of bytes is made by carry-less products; twins lie in x86/ and no_x86/. Internal to
+// crc32.cpp.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +7,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Whether this processor has the instructions.
+/// Says whether this processor has the instructions.
 bool can_fold_crc32();
 
 /// Continues the inverted state `state` over `size` bytes: a multiple of 16, at least 64.

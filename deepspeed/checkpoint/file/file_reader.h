@@ -1,4 +1,4 @@
-// Reads parts of a file, and verifies them where its checksums are known.
+// This reader reads parts of a file, and verifies them where its checksums are known.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace deepspeed::checkpoint {
 /// the kernel's read-ahead loses most of the disk's bandwidth. Not for two threads at once.
 class FileReader {
  public:
-  /// Throws IoError where the file cannot be opened, CheckpointError where `sums` are of a file of another
-  /// size.
+  /// Opens the file. Throws IoError where it cannot be opened, CheckpointError where `sums` are of a file of
+  /// another size.
   explicit FileReader(std::filesystem::path path, std::optional<FileSums> sums = std::nullopt);
   ~FileReader();
   FileReader(const FileReader&) = delete;
@@ -25,9 +25,9 @@ class FileReader {
 
   const std::filesystem::path& path() const { return path_; }
   uint64_t size() const { return size_; }
-  /// Whether what is read is compared with checksums.
+  /// Says whether what is read is compared with checksums.
   bool is_verified() const { return sums_.has_value(); }
-  /// Bytes read from the file so far.
+  /// Returns the bytes that were read from the file so far.
   uint64_t bytes_read() const { return bytes_read_; }
 
   /// Reads `size` bytes from `offset` on. Throws CheckpointError where they lie behind the end, or differ
@@ -37,7 +37,7 @@ class FileReader {
   void release() const { direct_.reset(); }
 
  private:
-  /// Whether the page cache has all of these bytes.
+  /// Says whether the page cache has all of these bytes.
   bool is_cached(uint64_t offset, uint64_t size) const;
   bool read_directly(uint64_t offset, char* destination, uint64_t size) const;
   void read_plainly(uint64_t offset, char* destination, uint64_t size) const;

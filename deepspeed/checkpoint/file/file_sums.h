@@ -1,4 +1,4 @@
-// Checksums of a file in chunks, so that a part of it can be verified without reading the rest.
+// A file's checksums are made in chunks, so that a part of it can be verified without reading the rest.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Bytes of a chunk; the last one of a file may be shorter.
+/// Is the bytes of a chunk; the last one of a file may be shorter.
 inline constexpr uint64_t kSumChunkBytes = 256 * 1024;
 
 struct FileSums {
@@ -19,7 +19,7 @@ struct FileSums {
 /// Sums bytes as they are written one after the other.
 class FileSummer {
  public:
-  /// The CRC-32 of these bytes alone.
+  /// Adds bytes and returns the CRC-32 of these alone.
   uint32_t add(const void* data, size_t size);
   FileSums finish();
 

@@ -1,4 +1,4 @@
-// A pickle's bytes, read from front to back; nothing is read behind their end.
+// A pickle's bytes are read from front to back, and nothing behind their end.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// A cursor over the bytes. All members throw CheckpointError where the bytes end too soon.
+/// Is a cursor over the bytes. All members throw CheckpointError where the bytes end too soon.
 class PickleBytes {
  public:
   explicit PickleBytes(std::string_view bytes) : bytes_(bytes) {}
@@ -37,7 +37,7 @@ class PickleBytes {
     take(1);
     return text;
   }
-  /// An integer of `size` bytes, two's complement.
+  /// Reads an integer of `size` bytes, two's complement.
   int64_t long_number(uint64_t size) {
     if (size > 8) raise<CheckpointError>("an integer of ", size, " bytes, expected at most 8");
     const std::string_view part = take(size);

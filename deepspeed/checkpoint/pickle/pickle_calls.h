@@ -1,5 +1,5 @@
-// What the calls inside a pickle build. A pickle names a function and its arguments; nothing is ever called:
-// each name of a fixed list is answered here by building the value that it stands for.
+// Calls inside a pickle build values here. A pickle names a function and its arguments; nothing is ever
+// called: each name of a fixed list is answered here by building the value that it stands for.
 #pragma once
 
 #include <functional>

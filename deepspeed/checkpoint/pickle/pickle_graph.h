@@ -1,5 +1,6 @@
-// The objects that a pickle builds while it is read. They refer to each other by number, since a pickle fills
-// a container after others already hold it; at the end the graph becomes a Value, within bounds.
+// A graph holds the objects that a pickle builds while it is read. They refer to each other by number, since
+// a pickle fills a container after others already hold it; at the end the graph becomes a Value, within
+// bounds.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The names that may stand in a checkpoint's pickle: dtypes, storage classes, and classes kept as Object.
+// These names may stand in a checkpoint's pickle: dtypes, storage classes, and classes kept as Object.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ std::optional<at::ScalarType> dtype_of_name(std::string_view name);
 std::string_view storage_class(at::ScalarType type);
 std::optional<at::ScalarType> dtype_of_storage_class(std::string_view name);
 
-/// Whether `module.name` is a class whose instances stand in checkpoints and are read as Object.
+/// Says whether `module.name` is a class whose instances stand in checkpoints and are read as Object.
 bool is_known_class(std::string_view module, std::string_view name);
 
 }  // namespace deepspeed::checkpoint

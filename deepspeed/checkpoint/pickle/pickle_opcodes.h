@@ -1,4 +1,4 @@
-// The operation codes of Python's pickle, protocols 2 to 5, that stand in checkpoint files.
+// These operation codes of Python's pickle, protocols 2 to 5, stand in checkpoint files.
 #pragma once
 
 #include <cstdint>

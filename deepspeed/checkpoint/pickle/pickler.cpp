@@ -18,7 +18,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-/// Whether every character starts and continues as UTF-8 demands; Python refuses a pickle with any other
+/// Says whether every character starts and continues as UTF-8 demands; Python refuses a pickle with any other
 /// text.
 bool is_utf8(const std::string& text) {
   for (size_t at = 0; at < text.size();) {

@@ -1,4 +1,4 @@
-// Writes a value as Python's pickle does it, protocol 2, with tensors as torch.save writes them.
+// The pickler writes a value as Python's pickle does it, protocol 2, with tensors as torch.save writes them.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Decides which records a file needs for the tensors of a value, and where each tensor lies in them.
+// A plan decides which records a file needs for the tensors of a value, and where each tensor lies in them.
 //
 // Tensors of one storage that overlap (tied weights, a view and its whole) share a record; tensors that lie
 // side by side in one storage (parameters in a flat buffer) get a record each, so that no file drags a whole
@@ -27,7 +27,7 @@ class StoragePlan {
   explicit StoragePlan(const Value& value, bool deferred = false);
 
   const Placement& placement(const at::Tensor& tensor) const;
-  /// Elements of each record: 1-D, contiguous, on the tensor's own device.
+  /// Returns the elements of each record: 1-D, contiguous, on the tensor's own device.
   const std::vector<at::Tensor>& records() const { return records_; }
 
  private:

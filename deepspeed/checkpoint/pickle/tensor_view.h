@@ -1,4 +1,4 @@
-// A tensor over bytes that were read from a file, with every number checked before it is used.
+// A tensor is made over bytes that were read from a file, with every number checked before it is used.
 #pragma once
 
 #include <cstdint>

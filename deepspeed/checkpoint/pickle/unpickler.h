@@ -1,4 +1,5 @@
-// Reads what Python's pickle and torch.save write (protocols 2 to 5), without executing anything.
+// The unpickler reads what Python's pickle and torch.save write (protocols 2 to 5), without executing
+// anything.
 #pragma once
 
 #include <string_view>

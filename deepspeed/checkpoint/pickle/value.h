@@ -1,4 +1,4 @@
-// A value of a checkpoint file: what Python's pickle can hold, without anything that could run.
+// A value of a checkpoint file is what Python's pickle can hold, without anything that could run.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct Size {
 struct DType {
   at::ScalarType type;
 };
-/// A dict in insertion order; `ordered` writes a collections.OrderedDict.
+/// Is a dict in insertion order; `ordered` writes a collections.OrderedDict.
 class Dict {
  public:
   Dict() = default;
@@ -50,11 +50,11 @@ class Dict {
   }
   /// Sets the value of a key, or replaces it.
   void set(Value key, Value value);
-  /// The value of a text key, or null.
+  /// Returns the value of a text key, or null.
   const Value* find(const std::string& key) const;
-  /// The value of an integer key, or null.
+  /// Returns the value of an integer key, or null.
   const Value* find(int64_t key) const;
-  /// The value of a text key. Throws CheckpointError, naming the key, where it is absent.
+  /// Returns the value of a text key. Throws CheckpointError, naming the key, where it is absent.
   const Value& at(const std::string& key) const;
 
  private:
@@ -62,19 +62,19 @@ class Dict {
 
   void forget_places();
   void note_places();
-  /// The place of a key among the items; size() where there is none.
+  /// Returns the place of a key among the items; size() where there is none.
   size_t place_of(const Value& key) const;
   size_t place_of_key(const Key& key) const;
   const Value* find_key(const Key& key) const;
 
   std::vector<std::pair<Value, Value>> items_;
   bool ordered_ = false;
-  // The places of the first num_noted_ items, once set() has found the dict not small: a module of thousands
-  // of tensors is then filled in a time that grows with their number, not with its square.
+  // Holds the places of the first num_noted_ items, once set() has found the dict not small: a module of
+  // thousands of tensors is then filled in a time that grows with their number, not with its square.
   std::unordered_map<Key, size_t> places_;
   size_t num_noted_ = 0;
 };
-/// An instance of a class, by name: `deepspeed.runtime.fp16.loss_scaler.LossScaler` with its attributes.
+/// Is an instance of a class, by name: `deepspeed.runtime.fp16.loss_scaler.LossScaler` with its attributes.
 /// Reading builds one for the classes that are known to stand in checkpoints and refuses every other by its
 /// name.
 struct Object {
@@ -115,18 +115,18 @@ class Value {
   }
   bool is_none() const { return std::holds_alternative<None>(data_); }
 
-  // Typed reading; throws CheckpointError that says what was expected and what stands there.
+  // These read by type, and throw a CheckpointError that says what was expected and what stands there.
   bool as_bool() const;
   int64_t as_int() const;    // also a whole double or a 0-d integer tensor
   double as_double() const;  // also an integer or a 0-d tensor
   const std::string& as_string() const;
   const at::Tensor& as_tensor() const;
   const Dict& as_dict() const;
-  /// Items of a list or a tuple.
+  /// Returns the items of a list or a tuple.
   const std::vector<Value>& as_sequence() const;
   std::vector<int64_t> as_size() const;  // torch.Size, or a sequence of integers
 
-  /// The kind as messages name it: "dict", "tensor", "int", ...
+  /// Names the kind as messages do: "dict", "tensor", "int", ...
   std::string kind() const;
 
  private:

@@ -1,4 +1,4 @@
-// The fp32 weights of a checkpoint folder of stages 0 to 3, in its files until they are read.
+// The fp32 weights of a checkpoint folder of stages 0 to 3 stay in its files until they are read.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,9 @@ class Fp32Source {
   /// counts do not fit, NotSupportedError for model parallel checkpoints.
   Fp32Source(const std::filesystem::path& dir, const std::string& tag, bool exclude_frozen_parameters);
 
-  /// The weights in DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared ones
-  /// (which share their tensor); at stage 0 in the module's own order. All are fp32 and on the meta device.
+  /// Returns the weights in DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared
+  /// ones (which share their tensor); at stage 0 in the module's own order. All are fp32 and on the meta
+  /// device.
   const NamedTensors& weights() const { return weights_; }
   /// Loads the data of a weight, or of a view of its whole storage, in its sizes.
   at::Tensor load(const at::Tensor& weight) const;
@@ -34,7 +35,7 @@ class Fp32Source {
   void stream(const at::Tensor& weight, const PieceSink& sink) const;
 
  private:
-  /// Elements of a weight that lie together in a file.
+  /// Names elements of a weight that lie together in a file.
   struct Part {
     const DeferredArchive* archive = nullptr;
     at::Tensor tensor;

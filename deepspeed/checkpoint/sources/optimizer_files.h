@@ -1,5 +1,5 @@
-// What a checkpoint holds of the optimizer, by parameter: files of any stage and any number of ranks look
-// alike, and each reader takes the intervals that it needs.
+// A checkpoint's optimizer is read by parameter: files of any stage and any number of ranks look alike, and
+// each reader takes the intervals that it needs.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@
 
 namespace deepspeed::checkpoint {
 
-/// The name of the fp32 master weights among the states of a parameter.
+/// Names the fp32 master weights among the states of a parameter.
 inline constexpr const char* kMasterState = "fp32";
-/// The steps that were taken, in a universal checkpoint a file beside the states.
+/// Names the steps that were taken, in a universal checkpoint a file beside the states.
 inline constexpr const char* kStepState = "step";
 
 class OptimizerFiles {
@@ -55,21 +55,22 @@ class OptimizerFiles {
 
   const std::vector<Group>& groups() const { return groups_; }
   const std::optional<LossScalerStates>& loss_scaler() const { return loss_scaler_; }
-  /// Whether the last step was skipped because of gradients that were not finite; stage 0 does not say so.
+  /// Says whether the last step was skipped because of gradients that were not finite; stage 0 does not say
+  /// so.
   bool overflow() const { return overflow_; }
-  /// The number of elements that the files hold of a parameter's state; 0 where they have none.
+  /// Returns the number of elements that the files hold of a parameter's state; 0 where they have none.
   int64_t numel(const std::string& parameter, const std::string& state) const;
-  /// Gives the type of a parameter's masters in the files: fp64, or fp32 where they are that or narrower.
+  /// Returns the type of a parameter's masters in the files: fp64, or fp32 where they are that or narrower.
   at::ScalarType master_dtype(const std::string& parameter) const;
   /// Copies elements of a parameter's state into `destination` (1-D, as many, any dtype and device). Throws
   /// CheckpointError, naming the parameter, where the files do not hold them all.
   void read(const std::string& parameter, const std::string& state, const Interval& elements,
             const at::Tensor& destination) const;
-  /// Bytes read from the files so far.
+  /// Returns the bytes that were read from the files so far.
   uint64_t bytes_read() const;
 
  private:
-  /// Elements of a parameter that lie together in a file.
+  /// Names elements of a parameter that lie together in a file.
   struct Piece {
     const DeferredArchive* file = nullptr;
     at::Tensor tensor;
@@ -77,7 +78,7 @@ class OptimizerFiles {
     Interval in_param;
   };
 
-  /// A file of one state of one parameter. There may be thousands: none stays open.
+  /// Names the file of one state of one parameter. There may be thousands: none stays open.
   struct StateFile {
     std::filesystem::path path;
     std::optional<FileSums> sums;

@@ -1,6 +1,6 @@
-// Where the parameters lie in the optimizer files of stage 3: each padded by itself to a multiple of the
-// ranks and cut into equal shards, those of a rank one after the other in the flat tensors of its file, one a
-// sub-group. A pure value.
+// In the optimizer files of stage 3 each parameter is padded by itself to a multiple of the ranks and cut
+// into equal shards. Those of a rank lie one after the other in the flat tensors of its file, one a
+// sub-group.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// The place of one parameter's shard; the same on every rank.
+/// Says where one parameter's shard lies, alike on every rank.
 struct ShardPlace {
   size_t sub_group = 0;
   int64_t begin = 0;  // in its flat tensor

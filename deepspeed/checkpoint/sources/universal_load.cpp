@@ -39,7 +39,7 @@ bool is_vocabulary(const DeferredArchive& file) {
   return mark != nullptr && mark->as_bool();
 }
 
-/// Whether the tensor holds a parameter of that shape: as it is, flat, or without its padding's rows.
+/// Says whether the tensor holds a parameter of that shape: as it is, flat, or without its padding's rows.
 bool fits(const at::Tensor& tensor, const std::vector<int64_t>& sizes, bool vocabulary) {
   const at::IntArrayRef expected(sizes);
   if (tensor.sizes() == expected) return true;

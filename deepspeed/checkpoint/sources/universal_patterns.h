@@ -1,5 +1,5 @@
-// How training in tensor parallel cuts parameters, by patterns over their names: the
-// `universal_checkpoint_info` of a model file. A universal checkpoint notes it beside each parameter.
+// Patterns over names say how training in tensor parallel cuts parameters: the `universal_checkpoint_info` of
+// a model file. A universal checkpoint notes it beside each parameter.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// The entries that stand beside the tensor of a parameter in its file.
+/// Holds the entries that stand beside the tensor of a parameter in its file.
 struct UniversalMarks {
   Dict marks = {};                             // "cat_dim", ...
   std::optional<int64_t> rows = std::nullopt;  // rows of a vocabulary: the rest is padding and stays out
@@ -19,13 +19,13 @@ struct UniversalMarks {
 
 class UniversalPatterns {
  public:
-  /// `info`: a dict, or None. Throws CheckpointError for patterns that cannot be read, NotSupportedError for
-  /// those of parameters made of several.
+  /// Reads the patterns. `info`: a dict, or None. Throws CheckpointError for patterns that cannot be read,
+  /// NotSupportedError for those of parameters made of several.
   explicit UniversalPatterns(const Value& info);
 
   /// Returns a parameter's marks. Throws CheckpointError where two patterns of a kind fit the name.
   UniversalMarks marks_of(const std::string& parameter);
-  /// Patterns that fitted no name so far.
+  /// Returns the patterns that fitted no name so far.
   std::vector<std::string> unused() const;
 
  private:

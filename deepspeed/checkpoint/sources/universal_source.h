@@ -1,4 +1,4 @@
-// A checkpoint folder of stages 0 to 3, by parameter: what a universal checkpoint is made of.
+// A universal checkpoint is made of a checkpoint folder of stages 0 to 3, read by parameter.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class UniversalSource {
   /// together, NotSupportedError for model parallel checkpoints.
   explicit UniversalSource(const std::filesystem::path& tag_folder);
 
-  /// The trained parameters of all groups.
+  /// Returns the trained parameters of all groups.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   /// Lists a parameter's states with their dtypes: "fp32" first, then the optimizer's.
   std::vector<std::pair<std::string, at::ScalarType>> states(const Parameter& parameter) const;
@@ -41,11 +41,12 @@ class UniversalSource {
   /// Loads a whole state in the parameter's sizes.
   at::Tensor load(const Parameter& parameter, const std::string& state) const;
 
-  /// The content of the model file without an optimizer of stage 0, with a `universal_checkpoint_info`, and
-  /// with whole weights where stage 3 has shards; its large tensors come from load_of_model().
+  /// Returns the content of the model file without an optimizer of stage 0, with a
+  /// `universal_checkpoint_info`, and with whole weights where stage 3 has shards; its large tensors come
+  /// from load_of_model().
   Dict model_file() const;
   at::Tensor load_of_model(const at::Tensor& deferred) const;
-  /// The content of zero/optimizer_state.pt.
+  /// Returns the content of zero/optimizer_state.pt.
   Dict optimizer_state() const;
 
  private:

@@ -1,4 +1,4 @@
-// Names and places of checkpoint files, as DeepSpeed has them; no other file spells one.
+// This file spells the names and places of checkpoint files, as DeepSpeed has them; no other does.
 //
 //   <dir>/latest                                              the tag of the newest checkpoint
 //   <dir>/zero_to_fp32.py                                     calls the program of that name
@@ -7,7 +7,7 @@
 //   <dir>/<tag>/[bf16_]zero_pp_rank_D_mp_rank_00_optim_states.pt
 //   <dir>/<tag>/rng_states_rank_D_mp_rank_00.pt               ours; DeepSpeed's patterns pass over it
 //
-// A universal checkpoint, which holds the optimizer by parameter:
+// A universal checkpoint holds the optimizer by parameter:
 //   <dir>/latest_universal
 //   <dir>/<tag>/mp_rank_00_model_states.pt
 //   <dir>/<tag>/zero/optimizer_state.pt                       what all parameters share
@@ -25,28 +25,29 @@ namespace deepspeed::checkpoint {
 
 std::filesystem::path model_states_path(const std::filesystem::path& dir, const std::string& tag,
                                         int mp_rank = 0);
-/// The model file of one rank of stage 3.
+/// Returns the path of the model file of one rank of stage 3.
 std::filesystem::path sharded_model_states_path(const std::filesystem::path& dir, const std::string& tag,
                                                 int dp_rank, int mp_rank = 0);
-/// The optimizer file of a rank. `bf16`: the training ran in bf16, which DeepSpeed marks in the name.
+/// Returns the path of the optimizer file of a rank. `bf16`: the training ran in bf16, which DeepSpeed marks
+/// in the name.
 std::filesystem::path optim_states_path(const std::filesystem::path& dir, const std::string& tag, int dp_rank,
                                         int mp_rank = 0, bool bf16 = false);
 std::filesystem::path rng_states_path(const std::filesystem::path& dir, const std::string& tag, int dp_rank,
                                       int mp_rank = 0);
 
-/// The path <folder of a tag>/manifest.json, a file of ours.
+/// Returns the path <folder of a tag>/manifest.json, a file of ours.
 std::filesystem::path manifest_path(const std::filesystem::path& tag_folder);
 
-/// Whether a file of a tag's ranks has such a name: of the model, the optimizer or random streams.
+/// Says whether a file of a tag's ranks has such a name: of the model, the optimizer or random streams.
 bool is_checkpoint_file(const std::string& name);
 
-/// The tag that a save gets by default: "global_step{global_steps}".
+/// Returns the tag that a save gets by default: "global_step{global_steps}".
 std::string default_tag(int64_t global_steps);
 bool is_default_tag(const std::string& tag);
 
 std::filesystem::path latest_path(const std::filesystem::path& dir);
-/// The tag that `latest` names; nothing where there is no such file. Throws CheckpointError for one that is
-/// empty, a folder or no text, IoError for one that cannot be read.
+/// Returns the tag that `latest` names; nothing where there is no such file. Throws CheckpointError for one
+/// that is empty, a folder or no text, IoError for one that cannot be read.
 std::optional<std::string> read_latest(const std::filesystem::path& dir);
 /// Replaces a small file beside the tags in one durable step. No other process takes what is written for a
 /// leftover meanwhile.
@@ -57,19 +58,20 @@ void write_latest(const std::filesystem::path& dir, const std::string& tag);
 std::filesystem::path zero_to_fp32_script_path(const std::filesystem::path& dir);
 
 std::filesystem::path latest_universal_path(const std::filesystem::path& dir);
-/// The universal checkpoint that `latest_universal` names. Throws as read_latest().
+/// Returns the tag of the universal checkpoint that `latest_universal` names. Throws as read_latest().
 std::optional<std::string> read_latest_universal(const std::filesystem::path& dir);
 /// Replaces `latest_universal` in one durable step.
 void write_latest_universal(const std::filesystem::path& dir, const std::string& tag);
 
-/// The path <folder of a tag>/zero, which holds the parameters of a universal checkpoint.
+/// Returns the path <folder of a tag>/zero, which holds the parameters of a universal checkpoint.
 std::filesystem::path universal_zero_folder(const std::filesystem::path& tag_folder);
 std::filesystem::path universal_optimizer_path(const std::filesystem::path& tag_folder);
-/// The file of one state of a parameter. Throws CheckpointError for a name that cannot be that of a folder.
+/// Returns the path of the file of one state of a parameter. Throws CheckpointError for a name that cannot be
+/// that of a folder.
 std::filesystem::path universal_state_path(const std::filesystem::path& tag_folder,
                                            const std::string& parameter, const std::string& state);
 bool is_universal(const std::filesystem::path& tag_folder);
-/// Each state of a parameter with its file, by name; empty where the folder has no such parameter.
+/// Lists each state of a parameter with its file, by name; empty where the folder has no such parameter.
 std::vector<std::pair<std::string, std::filesystem::path>> find_universal_states(
     const std::filesystem::path& tag_folder, const std::string& parameter);
 
@@ -79,19 +81,19 @@ struct OptimStatesFile {
   int mp_rank = 0;
   bool bf16 = false;
 };
-/// The optimizer files of a tag, by model-parallel and data-parallel rank.
+/// Lists the optimizer files of a tag, by model-parallel and data-parallel rank.
 std::vector<OptimStatesFile> find_optim_states(const std::filesystem::path& dir, const std::string& tag);
-/// The files with the random streams of a tag's ranks.
+/// Lists the files with the random streams of a tag's ranks.
 std::vector<std::filesystem::path> find_rng_states(const std::filesystem::path& dir, const std::string& tag);
-/// The model files of a tag in the order of their names.
+/// Lists the model files of a tag in the order of their names.
 std::vector<std::filesystem::path> find_model_states(const std::filesystem::path& dir,
                                                      const std::string& tag);
 
-/// The model file of each rank of stage 3; empty for a tag of another stage. Throws CheckpointError, naming
-/// the file, where one between others is missing, NotSupportedError for model parallel training.
+/// Lists the model file of each rank of stage 3; empty for a tag of another stage. Throws CheckpointError,
+/// naming the file, where one between others is missing, NotSupportedError for model parallel training.
 std::vector<std::filesystem::path> find_sharded_model_states(const std::filesystem::path& dir,
                                                              const std::string& tag);
-/// The model file of a tag, at stage 3 that of rank 0. Throws CheckpointError, naming it, where it is
+/// Returns the model file of a tag, at stage 3 that of rank 0. Throws CheckpointError, naming it, where it is
 /// missing, NotSupportedError for model parallel training.
 std::filesystem::path require_model_states(const std::filesystem::path& dir, const std::string& tag);
 /// Throws CheckpointError, naming the file, where `files` (of find_optim_states()) misses a rank between
@@ -99,10 +101,10 @@ std::filesystem::path require_model_states(const std::filesystem::path& dir, con
 void require_each_rank(const std::vector<OptimStatesFile>& files, const std::filesystem::path& dir,
                        const std::string& tag);
 
-/// The name of a file of weights: "pytorch_model.bin" or "model.safetensors", with several shards
+/// Returns the name of a file of weights: "pytorch_model.bin" or "model.safetensors", with several shards
 /// "pytorch_model-00001-of-00003.bin" (`shard` counts from 0).
 std::string weights_name(bool safe_serialization, size_t shard = 0, size_t num_shards = 1);
-/// The name of the index of several shards: "pytorch_model.bin.index.json".
+/// Returns the name of the index of several shards: "pytorch_model.bin.index.json".
 std::string weights_index_name(bool safe_serialization);
 
 }  // namespace deepspeed::checkpoint

@@ -1,5 +1,5 @@
-// The files of a tag with their checksums: `<dir>/<tag>/manifest.json`, written after all of them.
-// DeepSpeed's tools pass over it; a tag without one was written by DeepSpeed.
+// A manifest lists the files of a tag with their checksums: `<dir>/<tag>/manifest.json`, written after all of
+// them. DeepSpeed's tools pass over it; a tag without one was written by DeepSpeed.
 #pragma once
 
 #include <filesystem>
@@ -16,9 +16,9 @@ struct Manifest {
   std::map<std::string, FileSums> files;  // by name inside of the tag's folder
   bool in_turn = false;                   // the training's own tag of its step, for checkpoint.keep_last
 
-  /// The checksums of a file at the top of the tag's folder; nothing for one that is not listed.
+  /// Returns the checksums of a file at the top of the tag's folder; nothing for one that is not listed.
   std::optional<FileSums> sums_of(const std::filesystem::path& file) const;
-  /// The checksums of a file that lies deeper in the tag's folder: "zero/<parameter>/fp32.pt".
+  /// Returns the checksums of a file that lies deeper in the tag's folder: "zero/<parameter>/fp32.pt".
   std::optional<FileSums> sums_of(const std::filesystem::path& file,
                                   const std::filesystem::path& tag_folder) const;
 };

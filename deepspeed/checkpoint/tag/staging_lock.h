@@ -1,4 +1,4 @@
-// Says to other processes that a tag's folder is being filled.
+// A lock says to other processes that a tag's folder is being filled.
 #pragma once
 
 #include <filesystem>
@@ -16,13 +16,13 @@ class StagingLock {
   StagingLock(StagingLock&& other) noexcept;
   StagingLock& operator=(StagingLock&& other) noexcept;
 
-  /// Whether this object has the lock. False where another one has it, or the file system has no locks.
+  /// Says whether this object has the lock. False where another one has it, or the file system has no locks.
   bool is_held() const { return handle_ >= 0; }
-  /// Whether another process has the lock.
+  /// Says whether another process has the lock.
   bool is_taken() const { return is_taken_; }
-  /// Whether the folder did not exist.
+  /// Says whether the folder did not exist.
   bool is_missing() const { return is_missing_; }
-  /// Whether the folder that it holds is the one that has this name now.
+  /// Says whether the folder that the lock holds is the one that has this name now.
   bool is_of(const std::filesystem::path& folder) const;
 
  private:

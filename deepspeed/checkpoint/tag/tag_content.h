@@ -1,4 +1,4 @@
-// Which entries of a tag's folder a save may replace, and what it keeps.
+// These functions say which entries of a tag's folder a save may replace, and keep the others.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@ void require_replaceable(const std::filesystem::path& tag_folder, bool is_univer
 /// Throws UsageError where a folder has the name of `latest` or `latest_universal`.
 void require_no_folder(const std::filesystem::path& latest);
 
-/// Whether the folder has a file that only a checkpoint has.
+/// Says whether the folder has a file that only a checkpoint has.
 bool holds_checkpoint(const std::filesystem::path& folder);
 
 /// Gives what `from` holds beside its checkpoint a place in `to` as well, durably: the same files under a

@@ -93,7 +93,7 @@ void empty_folder(const path& folder) {
   for (const path& entry : entries) remove_folder(entry);
 }
 
-/// Whether `old` is a tag that a crash between the two renames of replace_tag() has left.
+/// Says whether `old` is a tag that a crash between the two renames of replace_tag() has left.
 bool is_older_tag(const path& old) { return std::filesystem::is_directory(old) && holds_checkpoint(old); }
 
 /// Puts the filled folder in the place of an older tag. Its other files are in the new one already; those

@@ -10,7 +10,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// The name under which the folder of `tag` is filled, beside it: ".<name>.saving".
+/// Returns the name under which the folder of `tag` is filled, beside it: ".<name>.saving".
 std::string staging_tag(const std::string& tag);
 
 /// Makes the empty folder in which a tag is filled, durably with those above it. It removes what interrupted

@@ -1,13 +1,14 @@
-// Which texts can name a tag: a tag is one folder beside `latest`, under a plain name.
+// A tag is one folder beside `latest`, under a plain name; this says which texts can name one.
 #pragma once
 
 #include <string>
 
 namespace deepspeed::checkpoint {
 
-/// Whether a file of ours beside the tags has that name: `latest`, `latest_universal`, `zero_to_fp32.py`.
+/// Says whether a file of ours beside the tags has that name: `latest`, `latest_universal`,
+/// `zero_to_fp32.py`.
 bool is_name_beside_tags(const std::string& name);
-/// Whether one of these files has that name while it is written: "latest.17.tmp".
+/// Says whether a file of ours beside the tags has that name while it is written: "latest.17.tmp".
 bool is_temporary_beside_tags(const std::string& name);
 
 /// Throws UsageError, saying why, where the text can name no tag: it leads into another folder, is a name of

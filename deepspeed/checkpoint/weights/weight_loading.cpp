@@ -31,8 +31,8 @@ std::string list_of(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Whether the values can become another dtype. Floats are rounded to floats; what becomes an integer has to
-/// be a whole number, since zero_to_fp32 makes counters fp32.
+/// Says whether the values can become another dtype. Floats are rounded to floats; what becomes an integer
+/// has to be a whole number, since zero_to_fp32 makes counters fp32.
 bool can_become(at::ScalarType from, at::ScalarType to, const std::function<at::Tensor()>& load) {
   if (from == to) return true;
   if (at::isFloatingType(from) && at::isFloatingType(to)) return true;
@@ -47,7 +47,7 @@ at::Tensor turned(const at::Tensor& tensor, bool transposed) {
   return transposed && tensor.dim() == 2 ? tensor.t() : tensor;
 }
 
-/// Whether two tensors of a file are the same bytes.
+/// Says whether two tensors of a file are the same bytes.
 bool same_bytes(const at::Tensor& one, const at::Tensor& other) {
   return one.storage().is_alias_of(other.storage()) && one.storage_offset() == other.storage_offset() &&
          one.sizes() == other.sizes() && one.strides() == other.strides();

@@ -1,4 +1,4 @@
-// Copies weights from files into named tensors, once everything about them fits.
+// A loading copies weights from files into named tensors, once everything about them fits.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// A tensor of the model with its names there; one that is shared has several, any of which the files may
-/// have.
+/// Names a tensor of the model with its names there; one that is shared has several, any of which the files
+/// may have.
 struct WeightTarget {
   std::vector<std::string> names;
   at::Tensor tensor;

@@ -1,4 +1,4 @@
-// The model's names for weights that another program named.
+// A renaming gives weights that another program named the model's names.
 #pragma once
 
 #include <map>
@@ -14,8 +14,9 @@ namespace deepspeed::checkpoint {
 
 class WeightRenaming {
  public:
-  /// `exact`: name in the file -> name in the model; a name that stands there is renamed by this alone. All
-  /// others pass through `rules`, one after the other. Throws UsageError for a pattern that is none.
+  /// Checks the patterns. `exact`: name in the file -> name in the model; a name that stands there is renamed
+  /// by this alone. All others pass through `rules`, one after the other. Throws UsageError for a pattern
+  /// that is none.
   WeightRenaming(std::map<std::string, std::string> exact, const std::vector<RenameRule>& rules);
 
   /// Returns the model's name; nothing where it is empty, since the weight is left out on purpose. Throws
@@ -27,10 +28,10 @@ class WeightRenaming {
   std::vector<std::pair<std::regex, std::string>> rules_;
 };
 
-/// Whether one of several patterns fits somewhere in a name.
+/// Says whether one of several patterns fits somewhere in a name.
 class NamePatterns {
  public:
-  /// Throws UsageError for a pattern that is none.
+  /// Compiles the patterns. Throws UsageError for one that is none.
   explicit NamePatterns(const std::vector<std::string>& patterns);
   bool fit(const std::string& name) const;
 

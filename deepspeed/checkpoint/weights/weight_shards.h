@@ -1,4 +1,4 @@
-// Weights that lie in several files, with an index that says which is where.
+// Weights lie in several files, and an index says which is where.
 #pragma once
 
 #include <filesystem>

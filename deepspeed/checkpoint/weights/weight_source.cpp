@@ -146,12 +146,12 @@ std::string first_bytes(const fs::path& file) {
   return bytes;
 }
 
-/// Whether there are 8 bytes with the length of a JSON object, less than 4 GB, and its brace.
+/// Says whether there are 8 bytes with the length of a JSON object, less than 4 GB, and its brace.
 bool begins_as_safetensors(std::string_view bytes) {
   return bytes.size() > 8 && bytes[8] == '{' && bytes.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }
 
-/// Whether a pickle begins here, without the zip archive around it.
+/// Says whether a pickle begins here, without the zip archive around it.
 bool begins_as_pickle(std::string_view bytes) {
   return bytes.size() > 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5;
 }

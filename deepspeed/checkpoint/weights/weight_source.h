@@ -1,4 +1,5 @@
-// Named weights that lie in files, whatever wrote them: names, sizes and dtypes at once, data one at a time.
+// A source reads named weights from files, whatever wrote them: names, sizes and dtypes at once, data one at
+// a time.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Weights of one file or set of files. Not for two threads at once.
+/// Reads the weights of one file or set of files. Not for two threads at once.
 class WeightSource {
  public:
   explicit WeightSource(std::filesystem::path path) : path_(std::move(path)) {}
@@ -24,9 +25,9 @@ class WeightSource {
   WeightSource& operator=(const WeightSource&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// The weights with the files' sizes and dtypes; the data comes from load().
+  /// Returns the weights with the files' sizes and dtypes; the data comes from load().
   const NamedTensors& weights() const { return weights_; }
-  /// The names of entries that are no tensors.
+  /// Returns the names of entries that are no tensors.
   const std::vector<std::string>& other_entries() const { return other_entries_; }
 
   /// Loads the data of weights()[index] to the CPU. Throws CheckpointError where the file is damaged.
