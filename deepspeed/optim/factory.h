@@ -1,4 +1,4 @@
-// Makes the optimizer that the config section `optimizer` names.
+// The factory makes the optimizer that the config section `optimizer` names.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,10 @@ namespace deepspeed::optim {
 std::unique_ptr<Optimizer> make_optimizer(const std::string& type, const Json& params,
                                           std::vector<ParamGroup> groups, bool on_host = false);
 
-/// Whether the type is Adam or AdamW, in any case, with the moments that `moment_dtype` of its params names.
+/// Says whether the type is Adam or AdamW, in any case, with the moments that `moment_dtype` of its params
+/// names.
 bool is_adam(const std::string& type);
-/// Whether the type is Muon, in any case, whose groups hold matrices or others alone.
+/// Says whether the type is Muon, in any case, whose groups hold matrices or others alone.
 bool is_muon(const std::string& type);
 
 }  // namespace deepspeed::optim

@@ -1,4 +1,4 @@
-// Adagrad on flat slices (Duchi, Hazan, Singer 2011).
+// Adagrad steps flat slices (Duchi, Hazan, Singer 2011).
 //
 // With g the scaled gradient, t the step and d = g + weight_decay * p:
 //   v += d^2;   p -= lr / (1 + (t - 1) lr_decay) * n / (sqrt(v) + eps)
@@ -17,7 +17,7 @@ enum class AdagradKind {
   kDeepSpeedCpu  // "DeepSpeedCPUAdagrad", state "exp_avg_sq"
 };
 
-/// Options of a group: lr, lr_decay, weight_decay, eps, initial_accumulator_value; what a group lacks has the
+/// Reads of a group lr, lr_decay, weight_decay, eps, initial_accumulator_value; what a group lacks has the
 /// default of torch and DeepSpeed (1e-2, 0, 0, 1e-10, 0). The state is fp32 unless told otherwise.
 class Adagrad : public OptimizerWithStates {
  public:

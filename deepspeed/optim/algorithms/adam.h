@@ -1,4 +1,4 @@
-// Adam and AdamW on flat slices, over kernels::adam.
+// Adam and AdamW step flat slices by kernels::adam.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace deepspeed::optim {
 
-/// What holds for all groups. A group's options hold the rest: lr, betas, eps, weight_decay, bias_correction;
-/// what a group lacks has DeepSpeed's default (1e-3, (0.9, 0.999), 1e-8, 0, true).
+/// Says what holds for all groups. A group's options hold the rest: lr, betas, eps, weight_decay,
+/// bias_correction; what a group lacks has DeepSpeed's default (1e-3, (0.9, 0.999), 1e-8, 0, true).
 struct AdamOptions {
   std::string class_name = "FusedAdam";  // or "DeepSpeedCPUAdam", "AdamW", "Adam"
   bool adamw_mode = true;                // decoupled weight decay; else L2
   bool amsgrad = false;                  // divide by the largest second moment so far (Reddi et al. 2018)
-  // kFloat, or with half the memory kBFloat16, rounded stochastically, or kHalf, rounded to nearest: a second
-  // moment below 3e-8 is lost in kHalf.
+  // Is kFloat, or with half the memory kBFloat16, rounded stochastically, or kHalf, rounded to nearest: a
+  // second moment below 3e-8 is lost in kHalf.
   at::ScalarType moment_dtype = at::kFloat;
   uint64_t rounding_seed = 0;  // seeds the stochastic rounding
 };
 
 class Adam : public Optimizer {
  public:
-  /// Throws UsageError for a moment dtype other than fp32, bf16 and fp16, and for amsgrad with 16-bit
-  /// moments.
+  /// Makes the optimizer. Throws UsageError for a moment dtype other than fp32, bf16 and fp16, and for
+  /// amsgrad with 16-bit moments.
   Adam(std::vector<ParamGroup> groups, const AdamOptions& options);
 
   std::string name() const override { return options_.class_name; }
@@ -57,7 +57,7 @@ class Adam : public Optimizer {
 
   std::vector<std::string> state_names() const;
   Moments& moments_of(const FlatSlice& slice);
-  /// The arguments of this step of the slice, which counts from 1.
+  /// Returns the kernel's arguments for a step of the slice; `step` counts from 1.
   kernels::AdamStep arguments_of(const FlatSlice& slice, int64_t step, double gradient_scale) const;
   void step_moments(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step);
   void step_amsgrad(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step);

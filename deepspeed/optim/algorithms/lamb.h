@@ -1,5 +1,5 @@
-// Lamb on flat slices (You et al., "Large Batch Optimization for Deep Learning", arXiv 1904.00962), with the
-// bounds of the trust ratio that DeepSpeed's FusedLamb has.
+// Lamb steps flat slices (You et al., "Large Batch Optimization for Deep Learning", arXiv 1904.00962), with
+// the bounds of the trust ratio that DeepSpeed's FusedLamb has.
 //
 // With g the scaled gradient, b1, b2 the betas, t the step, for each parameter:
 //   m = b1 m + (1 - b1) g;   v = b2 v + (1 - b2) g^2
@@ -16,7 +16,7 @@
 
 namespace deepspeed::optim {
 
-/// Options of a group: lr, bias_correction, betas, eps, eps_inside_sqrt, weight_decay, max_coeff, min_coeff;
+/// Reads of a group lr, bias_correction, betas, eps, eps_inside_sqrt, weight_decay, max_coeff, min_coeff;
 /// what a group lacks has DeepSpeed's default (1e-3, true, (0.9, 0.999), 1e-8, false, 0, 10, 0.01). The state
 /// is exp_avg and exp_avg_sq, in the type of the masters.
 class Lamb : public OptimizerWithStates {
@@ -26,15 +26,15 @@ class Lamb : public OptimizerWithStates {
   std::string name() const override { return "FusedLamb"; }
   bool is_elementwise() const override { return false; }
   bool steps_cut_parameters() const override { return true; }
-  /// Throws UsageError where the slice cuts a parameter and has no `cut`.
+  /// Steps the slice. Throws UsageError where the slice cuts a parameter and has no `cut`.
   void step(const FlatSlice& slice, double gradient_scale) override;
 
-  /// The trust ratios of the slice's last step, one a parameter, in the order of its segments; empty before
-  /// it.
+  /// Returns the trust ratios of the slice's last step, one a parameter, in the order of its segments; empty
+  /// before it.
   std::vector<double> lamb_coeffs(size_t slice_id) const;
 
  private:
-  /// This rank's part of a parameter that lies on several ranks.
+  /// Holds this rank's part of a parameter that lies on several ranks.
   struct CutChange {
     at::Tensor change;  // of this rank's part
     at::Tensor norms;   // (2) double: norms of the whole parameter's weights and change

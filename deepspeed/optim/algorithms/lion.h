@@ -1,4 +1,4 @@
-// Lion on flat slices (Chen et al., "Symbolic Discovery of Optimization Algorithms", arXiv 2302.06675).
+// Lion steps flat slices (Chen et al., "Symbolic Discovery of Optimization Algorithms", arXiv 2302.06675).
 //
 // With g the scaled gradient and b1, b2 the betas:
 //   c = b1 m + (1 - b1) g;   p = p (1 - lr * weight_decay) - lr * sign(c);   m = b2 m + (1 - b2) g
@@ -13,12 +13,12 @@
 
 namespace deepspeed::optim {
 
-/// Options of a group: lr, betas, weight_decay; what a group lacks has DeepSpeed's default (1e-3, (0.9,
-/// 0.999), 0). The state is exp_avg, fp32 unless told otherwise.
+/// Reads of a group lr, betas, weight_decay; what a group lacks has DeepSpeed's default (1e-3, (0.9, 0.999),
+/// 0). The state is exp_avg, fp32 unless told otherwise.
 class Lion : public OptimizerWithStates {
  public:
-  /// `class_name`: "FusedLion" or "DeepSpeedCPULion". A state of 16 bits is computed in fp32 and rounded to
-  /// nearest.
+  /// Makes the optimizer. `class_name`: "FusedLion" or "DeepSpeedCPULion". A state of 16 bits is computed in
+  /// fp32 and rounded to nearest.
   explicit Lion(std::vector<ParamGroup> groups, std::string class_name = "FusedLion",
                 at::ScalarType state_dtype = at::kFloat);
 

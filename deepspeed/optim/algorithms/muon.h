@@ -1,5 +1,5 @@
-// Muon on flat slices (Jordan et al. 2024): momentum whose matrices are orthogonalized; Adam for what is no
-// matrix.
+// Muon steps flat slices (Jordan et al. 2024): it orthogonalizes the momentum of matrices, and takes Adam for
+// what is no matrix.
 //
 // With g the scaled gradient and mu the momentum, for each matrix:
 //   m += (1 - mu)(g - m);   u = g + mu (m - g);   u = orthogonalize(u) * sqrt(max(1, rows / cols))
@@ -18,26 +18,26 @@
 
 namespace deepspeed::optim {
 
-/// Whether Muon orthogonalizes a parameter where its group does not say so: from two dimensions up, and
+/// Says whether Muon orthogonalizes a parameter where its group does not say so: from two dimensions up, and
 /// neither "embed" nor "lm_head" in the name, in any case.
 bool uses_muon(const std::string& param_name, int64_t num_dims);
 
-/// Options of a group with `use_muon` true: lr, momentum, weight_decay, ns_method ("gram" or "standard"), by
-/// default 0.02, 0.95, 0, "gram". With `use_muon` false: lr, betas, eps, weight_decay, by default 3e-4, (0.9,
-/// 0.95), 1e-10, 0. A group without `use_muon` has all of these, and uses_muon decides for each parameter;
-/// its lr is Muon's, and adam_lr (3e-4) the others': where the lr is changed from what it was, adam_lr keeps
-/// its proportion to it. The state is momentum_buffer, or exp_avg and exp_avg_sq, fp32; all three where both
-/// kinds share a slice.
+/// Reads of a group with `use_muon` true lr, momentum, weight_decay, ns_method ("gram" or "standard"), by
+/// default 0.02, 0.95, 0, "gram". With `use_muon` false it reads lr, betas, eps, weight_decay, by default
+/// 3e-4, (0.9, 0.95), 1e-10, 0. A group without `use_muon` has all of these, and uses_muon decides for each
+/// parameter; its lr is Muon's, and adam_lr (3e-4) the others': where the lr is changed from what it was,
+/// adam_lr keeps its proportion to it. The state is momentum_buffer, or exp_avg and exp_avg_sq, fp32; all
+/// three where both kinds share a slice.
 class Muon : public Optimizer {
  public:
-  /// Throws UsageError for an ns_method that does not exist.
+  /// Makes the optimizer. Throws UsageError for an ns_method that does not exist.
   explicit Muon(std::vector<ParamGroup> groups);
 
   std::string name() const override { return "Muon"; }
   bool is_elementwise() const override { return false; }
   bool steps_cut_parameters() const override { return true; }
-  /// Throws UsageError where the slice cuts a matrix and has no `cut`, or a group with use_muon holds a
-  /// parameter of fewer than two dimensions.
+  /// Steps the slice. Throws UsageError where the slice cuts a matrix and has no `cut`, or a group with
+  /// use_muon holds a parameter of fewer than two dimensions.
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
@@ -45,7 +45,7 @@ class Muon : public Optimizer {
   int64_t state_bytes() const override { return momenta_.bytes() + moments_.bytes(); }
 
  private:
-  /// A state in two: its momentum, and all the rest, where a foreign name is an error.
+  /// Holds a state in two: its momentum, and all the rest, where a foreign name is an error.
   struct TwoStates {
     SliceState momentum, moments;
   };

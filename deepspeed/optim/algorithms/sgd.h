@@ -1,4 +1,4 @@
-// Stochastic gradient descent with momentum on flat slices; the rules and the state's name are those of
+// Stochastic gradient descent with momentum steps flat slices; the rules and the state's name are those of
 // torch's SGD.
 #pragma once
 
@@ -11,11 +11,11 @@
 
 namespace deepspeed::optim {
 
-/// Options of a group: lr, momentum, dampening, weight_decay (L2), nesterov; what a group lacks has torch's
+/// Reads of a group lr, momentum, dampening, weight_decay (L2), nesterov; what a group lacks has torch's
 /// default (1e-3, 0, 0, 0, false).
 class Sgd : public Optimizer {
  public:
-  /// Throws UsageError where nesterov is on without momentum or with dampening.
+  /// Makes the optimizer. Throws UsageError where nesterov is on without momentum or with dampening.
   explicit Sgd(std::vector<ParamGroup> groups);
 
   std::string name() const override { return "SGD"; }

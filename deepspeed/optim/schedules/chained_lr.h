@@ -1,5 +1,6 @@
-// The schedules of torch.optim.lr_scheduler that a config names: each step makes a group's next rate of its
-// last one, by the rules of torch in Python, so that a rate set by hand is where the schedule goes on.
+// These are the schedules of torch.optim.lr_scheduler that a config names: each step makes a group's next
+// rate of its last one, by the rules of torch in Python, so that a rate set by hand is where the schedule
+// goes on.
 #pragma once
 
 #include <cstdint>
@@ -31,14 +32,14 @@ LrRule polynomial_lr(int64_t total_iters, double power);
 /// Follows eta_min + (base - eta_min) * (1 + cos(pi * step / t_max)) / 2.
 LrRule cosine_annealing_lr(int64_t t_max, double eta_min);
 
-/// A schedule over an LrRule. Its state has torch's names: {"base_lrs", "last_epoch", "_step_count",
+/// Runs a schedule over an LrRule. Its state has torch's names: {"base_lrs", "last_epoch", "_step_count",
 /// "_last_lr"}.
 class ChainedLr : public LrScheduler {
  public:
-  /// `groups` must outlive the schedule. Throws UsageError where there is none.
+  /// Writes the first rates. `groups` must outlive the schedule. Throws UsageError where there is none.
   ChainedLr(std::vector<ParamGroup>& groups, LrRule rule);
 
-  /// Throws UsageError for a step by number.
+  /// Goes one step on. Throws UsageError for a step by number.
   void step(std::optional<int64_t> last_batch_iteration = {}) override;
   void check_step(std::optional<int64_t> last_batch_iteration) const override;
   std::vector<double> get_lr() const override;

@@ -1,4 +1,4 @@
-// What DeepSpeed's five schedules share: the counter, and writing the rates into the groups.
+// DeepSpeed's five schedules share this base: the counter, and writing the rates into the groups.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace deepspeed::optim {
 
-/// A schedule that is a pure function of the step t, which is -1 after construction and 0 after the first
+/// Is a schedule that is a pure function of the step t, which is -1 after construction and 0 after the first
 /// step(). A derived class calls write() at the end of its constructor.
 class GroupLrScheduler : public LrScheduler {
  public:
-  /// `groups` must outlive the schedule. Throws UsageError where there is none.
+  /// Keeps `groups`, which must outlive the schedule. Throws UsageError where there is none.
   explicit GroupLrScheduler(std::vector<ParamGroup>& groups);
 
-  /// Throws UsageError for a step below -1.
+  /// Goes to the next step, or to the one that is given. Throws UsageError for a step below -1.
   void step(std::optional<int64_t> last_batch_iteration = {}) override;
   void check_step(std::optional<int64_t> last_batch_iteration) const override;
   std::vector<double> get_lr() const override { return rates_at(last_batch_iteration_); }

@@ -1,5 +1,5 @@
-// LRRangeTest: a rate that grows, continuously or in stairs, to find the largest one that trains
-// (Smith, arXiv 1803.09820).
+// LRRangeTest lets the rate grow, continuously or in stairs, to find the largest one that trains (Smith,
+// arXiv 1803.09820).
 #pragma once
 
 #include <cstdint>

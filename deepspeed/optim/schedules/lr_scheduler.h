@@ -1,4 +1,4 @@
-// The interface of learning rate schedules. A schedule is stepped once per optimizer step that was not
+// All learning rate schedules have this interface. A schedule is stepped once per optimizer step that was not
 // skipped.
 #pragma once
 
@@ -19,9 +19,9 @@ class LrScheduler {
   virtual void step(std::optional<int64_t> last_batch_iteration = {}) = 0;
   /// Throws what step() of the same argument would, and changes nothing.
   virtual void check_step(std::optional<int64_t> /*last_batch_iteration*/) const {}
-  /// The rates for the current step, one a group.
+  /// Returns the rates for the current step, one a group.
   virtual std::vector<double> get_lr() const = 0;
-  /// The rates that were written last.
+  /// Returns the rates that were written last.
   virtual std::vector<double> get_last_lr() const = 0;
   virtual Json state_dict() const = 0;
   virtual void load_state_dict(const Json& state) = 0;

@@ -1,5 +1,5 @@
-// Schedules of any type: an object with get_lr(), step(), state_dict() and load_state_dict() becomes an
-// LrScheduler, and so does one of torch's classes.
+// Schedules can be of any type: an object with get_lr(), step(), state_dict() and load_state_dict() becomes
+// an LrScheduler, and so does one of torch's classes.
 #pragma once
 
 #include <concepts>
@@ -29,7 +29,7 @@ inline std::vector<double> rates_of_groups(double rate, size_t num_groups) {
   return std::vector<double>(num_groups, rate);
 }
 
-/// What a user's schedule must have: step(); get_lr(), one rate a group or a number for all; state_dict(),
+/// Is what a user's schedule must have: step(); get_lr(), one rate a group or a number for all; state_dict(),
 /// Json or anything that converts to Json and back; load_state_dict(), which takes that. `get_last_lr()` and
 /// `step(last_batch_iteration)` may be there as well.
 template <class T>
@@ -46,13 +46,14 @@ concept UserLrScheduler = requires(T& scheduler, const Json& json) {
 template <UserLrScheduler T>
 class LrSchedulerAdapter : public LrScheduler {
  public:
-  /// `groups` must outlive the adapter.
+  /// Writes the rates that the object has. `groups` must outlive the adapter.
   LrSchedulerAdapter(std::shared_ptr<T> scheduler, std::vector<ParamGroup>& groups)
       : scheduler_(std::move(scheduler)), groups_(groups) {
     write(/*may_be_missing=*/true);
   }
 
-  /// Throws UsageError for a step by number where the object has no step(int64_t).
+  /// Steps the object and writes its rates. Throws UsageError for a step by number where the object has no
+  /// step(int64_t).
   void step(std::optional<int64_t> last_batch_iteration = {}) override {
     check_step(last_batch_iteration);
     if (!last_batch_iteration) {

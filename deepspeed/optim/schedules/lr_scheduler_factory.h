@@ -1,4 +1,4 @@
-// Makes the schedule that the config section `scheduler` names.
+// The factory makes the schedule that the config section `scheduler` names.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What a program may pass as its schedule: an object, or a callable that makes one over the optimizer.
+// A program may pass as its schedule an object, or a callable that makes one over the optimizer.
 #pragma once
 
 #include <concepts>
@@ -14,7 +14,7 @@
 
 namespace deepspeed::optim {
 
-/// The groups, and the torch optimizer, over which a schedule is made.
+/// Names the groups, and the torch optimizer, over which a schedule is made.
 struct LrSchedulerTarget {
   std::vector<ParamGroup>& groups;  // must outlive the schedule
   std::shared_ptr<torch::optim::Optimizer> torch_optimizer =
@@ -26,8 +26,8 @@ struct LrSchedulerTarget {
 void check_is_not_foreign(const LrScheduler& scheduler);
 [[noreturn]] void refuse_missing_scheduler();
 
-/// A ready object, held by a shared_ptr: a UserLrScheduler, or a torch::optim::LRScheduler over the torch
-/// optimizer that is passed beside it. Or a callable of one argument, the parameter groups
+/// Takes a ready object, held by a shared_ptr: a UserLrScheduler, or a torch::optim::LRScheduler over the
+/// torch optimizer that is passed beside it. Or a callable of one argument, the parameter groups
 /// (std::vector<ParamGroup>&) or a torch::optim::Optimizer&, that returns such an object as a shared_ptr or
 /// unique_ptr. The callable's torch optimizer is the program's own where there is one, else a stand-in of the
 /// same groups whose rates the engine follows.
@@ -65,7 +65,7 @@ class LrSchedulerSource {
   }
 
   explicit operator bool() const { return make_ != nullptr; }
-  /// Throws UsageError for an object that is null or does not belong to the optimizer.
+  /// Makes the schedule. Throws UsageError for an object that is null or does not belong to the optimizer.
   std::shared_ptr<LrScheduler> make(const LrSchedulerTarget& target) const { return make_(target); }
 
  private:

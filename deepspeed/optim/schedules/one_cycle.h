@@ -1,4 +1,4 @@
-// OneCycle: the rate goes up and down once, the momentum against it, then both decay (Smith, arXiv
+// In OneCycle the rate goes up and down once, the momentum against it, then both decay (Smith, arXiv
 // 1803.09820).
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace deepspeed::optim {
 
-/// The config's arguments of OneCycle, named as there without the prefix "cycle_".
+/// Holds the config's arguments of OneCycle, named as there without the prefix "cycle_".
 struct OneCycleOptions {
   std::vector<double> min_lr;  // one a group
   std::vector<double> max_lr;
@@ -27,8 +27,8 @@ struct OneCycleOptions {
 
 class OneCycle : public GroupLrScheduler {
  public:
-  /// Throws UsageError for a first step below 1, negative sizes or counts, and numbers that are not one a
-  /// group.
+  /// Writes the first rates. Throws UsageError for a first step below 1, negative sizes or counts, and
+  /// numbers that are not one a group.
   OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options);
 
  protected:
@@ -41,7 +41,7 @@ class OneCycle : public GroupLrScheduler {
   double scale_at(int64_t t) const;
   double continuous_scale(int64_t batch) const;
   double momentum_at(int64_t t, size_t group) const;
-  /// Decay steps, in units of decay_step_size, since the cycle's end; 0 where there is no decay.
+  /// Returns the decay steps, in units of decay_step_size, since the cycle's end; 0 where there is no decay.
   double decay_interval(int64_t t) const;
 
   OneCycleOptions options_;

@@ -1,4 +1,4 @@
-// The schedules that begin with a warm-up: WarmupLR, WarmupDecayLR, WarmupCosineLR.
+// These schedules begin with a warm-up: WarmupLR, WarmupDecayLR, WarmupCosineLR.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace deepspeed::optim {
 
-/// The warm-up's share of the way, from 0 to 1, over `num_steps` steps: ln(t + 1) / ln(N) or t / N.
+/// Computes the warm-up's share of the way, from 0 to 1, over `num_steps` steps: ln(t + 1) / ln(N) or t / N.
 class Warmup {
  public:
   enum class Shape { kLog, kLinear };
-  /// Throws UsageError for a number of steps below 1; 1 counts as 2, since ln(1) is 0.
+  /// Sets the length. Throws UsageError for a number of steps below 1; 1 counts as 2, since ln(1) is 0.
   Warmup(int64_t num_steps, Shape shape);
 
   int64_t num_steps() const { return num_steps_; }
-  /// The share of the way at t, for 0 <= t < num_steps.
+  /// Returns the share of the way at t, for 0 <= t < num_steps.
   double at(int64_t t) const;
 
  private:
@@ -32,7 +32,7 @@ class WarmupLr : public GroupLrScheduler {
 
  protected:
   std::vector<double> rates_at(int64_t t) const override { return blend(t, 1.0); }
-  /// The rates at t, with `after` as the share once the warm-up is over.
+  /// Returns the rates at t, with `after` as the share once the warm-up is over.
   std::vector<double> blend(int64_t t, double after) const;
   const Warmup& warmup() const { return warmup_; }
 

@@ -1,5 +1,5 @@
-// Parameters that the partitions of ZeRO cut, for optimizers whose update of one element reads the whole
-// parameter: how a rank reaches the parts that lie on other ranks.
+// The partitions of ZeRO cut parameters. Optimizers whose update of one element reads the whole parameter
+// reach the parts that lie on other ranks through this interface.
 #pragma once
 
 #include <cstddef>
@@ -11,26 +11,26 @@
 
 namespace deepspeed::optim {
 
-/// A parameter of which several ranks may have a part.
+/// Names a parameter of which several ranks may have a part.
 struct CutParameter {
   int64_t param_index = 0;     // in the group's param_names
   std::vector<int64_t> shape;  // of the whole parameter
 };
 
-/// The cut parameters of one slice. All ranks call the same functions in the same order, whatever their
-/// slices hold.
+/// Reaches the cut parameters of one slice. All ranks call the same functions in the same order, whatever
+/// their slices hold.
 class CutParameters {
  public:
   virtual ~CutParameters() = default;
 
-  /// All cut parameters of the group, in flat order: the same list on every rank.
+  /// Lists all cut parameters of the group, in flat order: the same list on every rank.
   virtual const std::vector<CutParameter>& all() const = 0;
-  /// The device for large arithmetic, where the model is; the slice may be in host memory.
+  /// Returns the device for large arithmetic, where the model is; the slice may be in host memory.
   virtual at::Device device() const = 0;
   /// Adds up `values`, of one size on all ranks, in place.
   virtual void sum(const at::Tensor& values) const = 0;
 
-  /// A tensor of the sizes of one of all(), on this rank.
+  /// Holds this rank's part of a tensor that has the sizes of one of all().
   struct Part {
     size_t index = 0;   // in all()
     at::Tensor values;  // (n), fp32, this rank's elements of it; undefined where it has none

@@ -1,4 +1,4 @@
-// Hyperparameters as JSON: in model_parameters' options and in checkpoints.
+// Hyperparameters become JSON in model_parameters' options and in checkpoints.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The interface of all optimizers: they step flat slices of the parameter space and are told which parameter
-// each interval belongs to. They never see the model, the process group or the ZeRO stage.
+// All optimizers have this interface: they step flat slices of the parameter space and are told which
+// parameter each interval belongs to. They never see the model, the process group or the ZeRO stage.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace deepspeed::optim {
 
-/// An interval of a slice that belongs to one parameter.
+/// Describes an interval of a slice that belongs to one parameter.
 struct Segment {
   int64_t param_index = 0;      // in the group's param_names
   Interval in_slice;            // elements of the slice
@@ -31,18 +31,18 @@ inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
   return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
 }
 
-/// What one call updates: a contiguous piece of one group's flat space. `id` names it for the life of the
-/// optimizer (its state hangs on it); padding elements belong to no segment. Where it is one of the pieces
-/// that a larger slice was cut into, `whole` names that one, whose random numbers are used.
+/// Holds what one call updates: a contiguous piece of one group's flat space. `id` names it for the life of
+/// the optimizer (its state hangs on it); padding elements belong to no segment. Where it is one of the
+/// pieces that a larger slice was cut into, `whole` names that one, whose random numbers are used.
 struct FlatSlice {
   size_t id = 0;
   size_t group = 0;
-  // (n) fp32 or fp64, updated in place; or int16, the lower halves of split masters; or fp16 or bf16, rounded
-  // to nearest.
+  // Is (n) fp32 or fp64, updated in place; or int16, the lower halves of split masters; or fp16 or bf16,
+  // rounded to nearest.
   at::Tensor master;
   at::Tensor gradient;  // (n) fp32, fp16 or bf16; fp64 for an fp64 master
-  // (n) 16-bit copy of the new master to write, or undefined; for split masters the upper half, bf16, read
-  // and written (kernels/split_master.h).
+  // Gets the (n) 16-bit copy of the new master, or is undefined; for split masters it is the upper half,
+  // bf16, read and written (kernels/split_master.h).
   at::Tensor low_precision;
   const Hyperparameters* options = nullptr;  // to step it with; null: those of its group
   const std::vector<Segment>* segments = nullptr;
@@ -58,24 +58,24 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// DeepSpeed's name of the class, e.g. "FusedAdam".
+  /// Returns DeepSpeed's name of the class, e.g. "FusedAdam".
   virtual std::string name() const = 0;
-  /// Whether an update of one element reads that element's data alone, so that a slice may cut a parameter
-  /// anywhere.
+  /// Says whether an update of one element reads that element's data alone, so that a slice may cut a
+  /// parameter anywhere.
   virtual bool is_elementwise() const = 0;
-  /// Whether it steps slices that cut parameters: by itself, or through FlatSlice::cut.
+  /// Says whether it steps slices that cut parameters: by itself, or through FlatSlice::cut.
   virtual bool steps_cut_parameters() const { return is_elementwise(); }
-  /// Whether it steps slices whose masters are split; others get fp32 ones.
+  /// Says whether it steps slices whose masters are split; others get fp32 ones.
   virtual bool steps_split_masters() const { return false; }
-  /// Whether it steps slices whose masters are the 16-bit weights themselves; others get an fp32 copy of
+  /// Says whether it steps slices whose masters are the 16-bit weights themselves; others get an fp32 copy of
   /// them.
   virtual bool steps_sixteen_bit_masters() const { return false; }
-  /// Whether low_precision may be the gradient's memory, in host memory: it is read first, element by
+  /// Says whether low_precision may be the gradient's memory, in host memory: it is read first, element by
   /// element.
   virtual bool writes_over_gradients() const { return false; }
-  /// Whether take_back() exists for it.
+  /// Says whether the optimizer has take_back().
   virtual bool takes_steps_back() const { return false; }
-  /// The dtype of the state that grows with the parameters; kFloat means fp64 for masters of fp64.
+  /// Returns the dtype of the state that grows with the parameters; kFloat means fp64 for masters of fp64.
   virtual at::ScalarType state_dtype() const { return at::kFloat; }
 
   /// Updates one slice; the gradient is multiplied by `gradient_scale` first. State is made at first use.
@@ -87,7 +87,8 @@ class Optimizer {
     raise<UsageError>(name(), " takes no step back; Adam with moments in fp32 does");
   }
 
-  /// The state of a slice as it stands, tensors shared with the optimizer; empty before its first step.
+  /// Returns the state of a slice as it stands, tensors shared with the optimizer; empty before its first
+  /// step.
   virtual SliceState state(size_t slice_id) const = 0;
   /// Loads copies of the state's tensors; fp64 stays fp64 where the optimizer's states are fp32. Throws
   /// UsageError where names or sizes do not fit.
@@ -95,7 +96,7 @@ class Optimizer {
   /// Throws UsageError where load_state() would for the names and the step of a state, whose tensors may have
   /// no elements here.
   virtual void check_state(const SliceState& state) const = 0;
-  /// Bytes of all state tensors.
+  /// Returns the bytes of all state tensors.
   virtual int64_t state_bytes() const = 0;
 
   std::vector<ParamGroup>& param_groups() { return groups_; }

@@ -1,4 +1,5 @@
-// The base of optimizers whose whole state is one SliceStates: what Optimizer asks of a state, answered once.
+// Optimizers whose whole state is one SliceStates derive from this: it answers once what Optimizer asks of a
+// state.
 #pragma once
 
 #include <source_location>

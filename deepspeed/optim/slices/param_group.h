@@ -1,4 +1,4 @@
-// A parameter group: the hyperparameters that the parameters named in it share.
+// A parameter group holds the hyperparameters that the parameters named in it share.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace deepspeed::optim {
 
 using HyperparameterValue = std::variant<bool, int64_t, double, std::string, std::pair<double, double>>;
 
-/// Hyperparameters by name, in the order in which they were set ("lr", "betas", "eps", "weight_decay",
+/// Holds hyperparameters by name, in the order in which they were set ("lr", "betas", "eps", "weight_decay",
 /// "momentum", ...).
 class Hyperparameters {
  public:
@@ -38,7 +38,7 @@ struct ParamGroup {
   std::vector<std::string> param_names;  // in the order of the flat space
 
   double lr() const { return options.number("lr"); }
-  /// Throws UsageError for a rate that is negative or not finite.
+  /// Sets the rate. Throws UsageError for one that is negative or not finite.
   void set_lr(double lr);
 };
 

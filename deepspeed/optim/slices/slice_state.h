@@ -1,4 +1,4 @@
-// What an optimizer keeps of a slice, and how it is read where it comes from a checkpoint.
+// A slice state holds what an optimizer keeps of a slice; it is read here where it comes from a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace deepspeed::optim {
 
 struct FlatSlice;
 
-/// The state of one slice: named flat tensors of its size, and the number of steps made.
+/// Holds the state of one slice: named flat tensors of its size, and the number of steps made.
 struct SliceState {
   std::vector<std::pair<std::string, at::Tensor>> tensors;  // e.g. exp_avg, exp_avg_sq
   int64_t step = 0;

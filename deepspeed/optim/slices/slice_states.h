@@ -1,4 +1,4 @@
-// The state of an optimizer by slice: tensors of one dtype under fixed names, and the number of steps.
+// An optimizer's state lies here by slice: tensors of one dtype under fixed names, and the number of steps.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ class SliceStates {
     int64_t step = 0;
   };
 
-  /// `names` are as in checkpoints, e.g. {"exp_avg", "exp_avg_sq"}; `where` is the optimizer, for errors.
-  /// Throws UsageError for a dtype other than fp32, fp16 and bf16.
+  /// Begins empty. `names` are as in checkpoints, e.g. {"exp_avg", "exp_avg_sq"}; `where` is the optimizer,
+  /// for errors. Throws UsageError for a dtype other than fp32, fp16 and bf16.
   explicit SliceStates(std::vector<std::string> names, at::ScalarType dtype = at::kFloat,
                        const std::source_location& where = std::source_location::current());
 
-  /// The slice's entry, of zeros (or `initial_value`) at first use, on the slice's device; fp64 instead of
-  /// fp32 where the slice's masters are. Throws UsageError where the slice changed its size.
+  /// Returns the slice's entry, of zeros (or `initial_value`) at first use, on the slice's device; fp64
+  /// instead of fp32 where the slice's masters are. Throws UsageError where the slice changed its size.
   Entry& of(const FlatSlice& slice, double initial_value = 0.0);
 
   /// Implements Optimizer::state().
@@ -45,8 +45,8 @@ class SliceStates {
   std::unordered_map<size_t, Entry> entries_;  // by slice id
 };
 
-/// The options of the slice, or else of its group. Throws UsageError where the slice names a group that is
-/// not there.
+/// Returns the options of the slice, or else those of its group. Throws UsageError where the slice names a
+/// group that is not there.
 const Hyperparameters& options_of(const Optimizer& optimizer, const FlatSlice& slice,
                                   const std::source_location& where = std::source_location::current());
 

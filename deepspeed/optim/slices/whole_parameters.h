@@ -1,4 +1,4 @@
-// For optimizers whose update of one element reads the whole parameter.
+// These functions serve optimizers whose update of one element reads the whole parameter.
 #pragma once
 
 #include <source_location>
@@ -7,21 +7,21 @@
 
 namespace deepspeed::optim {
 
-/// The number of elements of the parameter that the segment belongs to.
+/// Returns the number of elements of the parameter that the segment belongs to.
 int64_t parameter_numel(const Segment& segment);
 
-/// Whether the segment is all of its parameter.
+/// Says whether the segment is all of its parameter.
 bool is_whole(const Segment& segment);
 
-/// The segment of the parameter; null where the slice has no part of it.
+/// Returns the segment of the parameter; null where the slice has no part of it.
 const Segment* find_segment(const FlatSlice& slice, int64_t param_index);
 
-/// The slice's segments. Throws UsageError, naming `where`, where the slice has none or one of them is a part
-/// of its parameter.
+/// Returns the slice's segments. Throws UsageError, naming `where`, where the slice has none or one of them
+/// is a part of its parameter.
 const std::vector<Segment>& whole_parameters(
     const FlatSlice& slice, const std::source_location& where = std::source_location::current());
 
-/// The slice's segments, whole or parts. Throws UsageError, naming `where`, where the slice has none.
+/// Returns the slice's segments, whole or parts. Throws UsageError, naming `where`, where the slice has none.
 const std::vector<Segment>& segments_of(const FlatSlice& slice,
                                         const std::source_location& where = std::source_location::current());
 

@@ -1,4 +1,4 @@
-// A 16-bit tensor as fp32, for a kernel that computes in it.
+// A wide copy is a 16-bit tensor as fp32, for a kernel that computes in it.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// The functions of DeepSpeed's cpu_adam op, for programs that keep the tensors of their optimizers
+// These are the functions of DeepSpeed's cpu_adam op, for programs that keep the tensors of their optimizers
 // themselves.
 #pragma once
 

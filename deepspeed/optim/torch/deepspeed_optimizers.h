@@ -1,4 +1,4 @@
-// DeepSpeed's optimizer classes, under its names and with its arguments, for any program on LibTorch
+// Any program on LibTorch can use DeepSpeed's optimizer classes, under its names and with its arguments
 // (docs/optimizers.md):
 //
 //   deepspeed::FusedAdam optimizer(model->parameters(), deepspeed::FusedAdamOptions().lr(1e-3));
@@ -56,8 +56,8 @@ struct FusedAdamOptions : optim::NativeOptionsOf<FusedAdamOptions> {
   TORCH_ARG(bool, adam_w_mode) = true;  // of all groups alike
   TORCH_ARG(double, weight_decay) = 0;
   TORCH_ARG(bool, amsgrad) = false;  // true is an error, as in DeepSpeed
-  /// The dtype of the moments: fp32, or bf16 with half the memory, rounded stochastically. It must be alike
-  /// in all groups. (Not in DeepSpeed.)
+  /// Is the dtype of the moments: fp32, or bf16 with half the memory, rounded stochastically. It must be
+  /// alike in all groups. (Not in DeepSpeed.)
   TORCH_ARG(at::ScalarType, moment_dtype) = at::kFloat;
 
  public:
@@ -75,8 +75,8 @@ struct DeepSpeedCPUAdamOptions : optim::NativeOptionsOf<DeepSpeedCPUAdamOptions>
   TORCH_ARG(double, weight_decay) = 0;
   TORCH_ARG(bool, amsgrad) = false;    // true is an error, as in DeepSpeed
   TORCH_ARG(bool, adamw_mode) = true;  // of all groups alike
-  /// false: moments of the parameters' dtype, which must be the same for all; bf16 is rounded stochastically,
-  /// fp16 to nearest.
+  /// Keeps moments in fp32. false: they have the parameters' dtype, which must be the same for all; bf16 is
+  /// rounded stochastically, fp16 to nearest.
   TORCH_ARG(bool, fp32_optimizer_states) = true;
 
  public:
@@ -129,7 +129,8 @@ struct DeepSpeedCPULionOptions : optim::NativeOptionsOf<DeepSpeedCPULionOptions>
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(Betas, betas) = {0.9, 0.999};
   TORCH_ARG(double, weight_decay) = 0;
-  /// false: a state of the parameters' dtype, which must be the same for all, rounded to nearest.
+  /// Keeps the state in fp32. false: it has the parameters' dtype, which must be the same for all,
+  /// and is rounded to nearest.
   TORCH_ARG(bool, fp32_optimizer_states) = true;
 
  public:
@@ -144,7 +145,8 @@ struct DeepSpeedCPUAdagradOptions : optim::NativeOptionsOf<DeepSpeedCPUAdagradOp
   TORCH_ARG(double, eps) = 1e-10;
   TORCH_ARG(double, weight_decay) = 0;
   TORCH_ARG(bool, amsgrad) = false;  // true is an error
-  /// false: a state of the parameters' dtype, which must be the same for all, rounded to nearest.
+  /// Keeps the state in fp32. false: it has the parameters' dtype, which must be the same for all,
+  /// and is rounded to nearest.
   TORCH_ARG(bool, fp32_optimizer_states) = true;
 
  public:
@@ -156,7 +158,8 @@ struct DeepSpeedCPUAdagradOptions : optim::NativeOptionsOf<DeepSpeedCPUAdagradOp
   }
 };
 
-/// Options of a group of matrices (use_muon), or of a group for Adam, whose rate is 3e-4 by default.
+/// Holds the options of a group of matrices (use_muon), or of a group for Adam, whose rate is 3e-4 by
+/// default.
 struct MuonOptions : optim::NativeOptionsOf<MuonOptions> {
   MuonOptions() : MuonOptions(true) {}
   explicit MuonOptions(bool use_muon) : lr_(use_muon ? 0.02 : 3e-4), use_muon_(use_muon) {}
@@ -181,8 +184,8 @@ struct MuonOptions : optim::NativeOptionsOf<MuonOptions> {
   }
 };
 
-/// The base of the classes below, which are made of parameters or of groups. Constructors throw where options
-/// do not fit.
+/// Is the base of the optimizer classes, which are made of parameters or of groups. Constructors throw where
+/// options do not fit.
 template <class Options>
 class DeepSpeedOptimizer : public optim::NativeOptimizer {
  public:
@@ -218,10 +221,10 @@ using DeepSpeedCPULion = DeepSpeedOptimizer<DeepSpeedCPULionOptions>;
 using DeepSpeedCPUAdagrad = DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
 using Muon = DeepSpeedOptimizer<MuonOptions>;
 
-/// A sub-group is a piece of the parameters that is stepped when its gradient is there, before those of
-/// others: the caller puts its tensor into a group, steps it with the state of its number, and may take the
-/// step back, as after an overflow that showed later. Their states are apart from those of step(), and
-/// torch::save keeps none of them.
+/// Steps parameters on the CPU, also by sub-group. A sub-group is a piece of the parameters that is stepped
+/// when its gradient is there, before those of others: the caller puts its tensor into a group, steps it with
+/// the state of its number, and may take the step back, as after an overflow that showed later. Their states
+/// are apart from those of step(), and torch::save keeps none of them.
 class DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAdamOptions> {
  public:
   using DeepSpeedOptimizer::DeepSpeedOptimizer;
@@ -237,7 +240,7 @@ class DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAdamOptions> {
   /// Frees the copies that rollbacks need: the steps made so far stand.
   void release_rollbacks() { undos_.clear(); }
 
-  /// The state of a sub-group, as state_of() gives that of a parameter.
+  /// Returns the state of a sub-group, as state_of() gives that of a parameter.
   optim::SliceState state_of_subgroup(int64_t subgroup_id) const;
   /// Loads the state of a sub-group, as load_state_of() loads that of a parameter.
   void load_state_of_subgroup(int64_t subgroup_id, const optim::SliceState& state);
@@ -258,7 +261,8 @@ class DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAdamOptions> {
 class FusedLamb : public DeepSpeedOptimizer<FusedLambOptions> {
  public:
   using DeepSpeedOptimizer::DeepSpeedOptimizer;
-  /// The trust ratios of the last step, one a parameter that had a gradient, in the order of the groups.
+  /// Returns the trust ratios of the last step, one a parameter that had a gradient, in the order of the
+  /// groups.
   std::vector<double> get_lamb_coeffs() const;
 };
 

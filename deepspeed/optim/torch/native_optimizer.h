@@ -1,5 +1,6 @@
-// This library's optimizers as torch::optim::Optimizer, for any program on LibTorch: they step the parameters
-// that they are given, one slice a parameter, with the same code that the engine runs on flat slices.
+// This library's optimizers are made torch::optim::Optimizer here, for any program on LibTorch: they step the
+// parameters that they are given, one slice a parameter, with the same code that the engine runs on flat
+// slices.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@
 
 namespace deepspeed::optim {
 
-/// The options as the optimizers see them: hyperparameters by name.
+/// Gives the options as the optimizers see them: hyperparameters by name.
 class NativeOptions : public torch::optim::OptimizerOptions {
  public:
   virtual Hyperparameters hyperparameters() const = 0;
@@ -26,8 +27,8 @@ class NativeOptions : public torch::optim::OptimizerOptions {
   virtual void set_hyperparameters(const Hyperparameters& from) = 0;
 };
 
-/// `Derived` has `lr()` and `static void visit(self, visitor)`, which calls visitor(name, value) for each
-/// option that is a group's own.
+/// Implements NativeOptions. `Derived` has `lr()` and `static void visit(self, visitor)`, which calls
+/// visitor(name, value) for each option that is a group's own.
 template <class Derived>
 class NativeOptionsOf : public NativeOptions {
  public:
@@ -63,12 +64,12 @@ class NativeOptionsOf : public NativeOptions {
 };
 
 class Optimizer;
-/// This library's Optimizer, for classes in which Optimizer names torch's.
+/// Names this library's Optimizer, for classes in which Optimizer names torch's.
 using FlatOptimizer = Optimizer;
 
-/// Parameters are fp32, fp16 or bf16, of any strides; a 16-bit parameter is updated in fp32 and rounded.
-/// Gradients are fp32, fp16 or bf16, dense or sparse; a parameter without one is left alone. torch::save and
-/// torch::load keep options and state.
+/// Steps parameters in torch's way. Parameters are fp32, fp16 or bf16, of any strides; a 16-bit parameter is
+/// updated in fp32 and rounded. Gradients are fp32, fp16 or bf16, dense or sparse; a parameter without one is
+/// left alone. torch::save and torch::load keep options and state.
 class NativeOptimizer : public torch::optim::Optimizer {
  public:
   ~NativeOptimizer() override;
@@ -81,8 +82,8 @@ class NativeOptimizer : public torch::optim::Optimizer {
   /// gradient that the class cannot step.
   at::Tensor step(LossClosure closure = nullptr) override;
 
-  /// The state of one of the parameters: flat tensors that are shared with the optimizer, and its step; empty
-  /// before the first.
+  /// Returns the state of one of the parameters: flat tensors that are shared with the optimizer, and its
+  /// step; empty before the first.
   SliceState state_of(const at::Tensor& parameter) const;
   /// Loads copies of a parameter's state. Throws UsageError where names or sizes do not fit, or the parameter
   /// is none of the optimizer's.
@@ -90,10 +91,10 @@ class NativeOptimizer : public torch::optim::Optimizer {
   int64_t state_bytes() const;
 
   void save(torch::serialize::OutputArchive& archive) const override;
-  /// Throws UsageError where the archive is of another class or of other groups.
+  /// Loads options and state. Throws UsageError where the archive is of another class or of other groups.
   void load(torch::serialize::InputArchive& archive) override;
 
-  /// DeepSpeed's name of the class.
+  /// Returns DeepSpeed's name of the class.
   std::string name() const;
   /// Makes an optimizer of this kind for flat slices, with these groups and no state: the engine steps that
   /// one.
@@ -111,15 +112,15 @@ class NativeOptimizer : public torch::optim::Optimizer {
   virtual void check_parameter(const at::Tensor& parameter, const NativeOptions& options) const = 0;
   /// Throws for parameters and gradients that no class here can step.
   void check_supported(const at::Tensor& parameter, bool takes_sparse_gradients) const;
-  /// The factor by which the gradients of the group are multiplied.
+  /// Returns the factor by which the gradients of the group are multiplied.
   virtual double gradient_scale(const torch::optim::OptimizerParamGroup& group) const;
 
-  /// The flat optimizer with the options of the groups as they stand; made at first use.
+  /// Returns the flat optimizer with the options of the groups as they stand; made at first use.
   FlatOptimizer& flat();
   const FlatOptimizer* flat_if_made() const { return flat_.get(); }
-  /// The id of a parameter's slice; none before its first step.
+  /// Returns the id of a parameter's slice; none before its first step.
   std::optional<size_t> find_slice_id(const at::Tensor& parameter) const;
-  /// An id for a slice that is no parameter's.
+  /// Returns an id for a slice that is no parameter's.
   size_t new_slice_id() { return num_slices_++; }
   /// Steps the parameter with the state of the slice. flat() must have been called.
   void step_slice(size_t slice_id, size_t group, const at::Tensor& parameter, double scale);
@@ -134,7 +135,7 @@ class NativeOptimizer : public torch::optim::Optimizer {
   size_t num_slices_ = 0;
 };
 
-/// The options of the groups, in their order, without names of parameters.
+/// Returns the options of the groups, in their order, without names of parameters.
 std::vector<ParamGroup> flat_groups(const torch::optim::Optimizer& optimizer);
 
 /// Sets the options that `from` holds; others of the group, its defaults, stay.

@@ -19,24 +19,25 @@ namespace deepspeed::optim {
 
 struct TorchOptimizerClass;
 
-/// Adam, AdamW, SGD, RMSprop and Adagrad step a slice as one flat tensor, and their state can be read and
-/// loaded; so do the classes of deepspeed_optimizers.h, whose own code steps the slices. Any other class gets
-/// one tensor a parameter, of the parameter's shape, so that slices must not cut parameters; its state cannot
-/// be read. The hyperparameters in param_groups() are the ones that hold: they are written into the torch
-/// optimizer before each step (of an unknown class the rate alone).
+/// Steps slices by a torch optimizer. Adam, AdamW, SGD, RMSprop and Adagrad step a slice as one flat tensor,
+/// and their state can be read and loaded; so do the classes of deepspeed_optimizers.h, whose own code steps
+/// the slices. Any other class gets one tensor a parameter, of the parameter's shape, so that slices must not
+/// cut parameters; its state cannot be read. The hyperparameters in param_groups() are the ones that hold:
+/// they are written into the torch optimizer before each step (of an unknown class the rate alone).
 class TorchOptimizer : public Optimizer {
  public:
-  /// `named_parameters` names the parameters that `optimizer` was made of. From here on the torch optimizer
-  /// belongs to this object: its groups hold slices. Throws UsageError for a parameter without a name or an
-  /// optimizer that has made steps already, NotSupportedError for LBFGS, whose step needs the loss.
+  /// Takes an optimizer over. `named_parameters` names the parameters that `optimizer` was made of. From here
+  /// on the torch optimizer belongs to this object: its groups hold slices. Throws UsageError for a parameter
+  /// without a name or an optimizer that has made steps already, NotSupportedError for LBFGS, whose step
+  /// needs the loss.
   TorchOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
                  const std::vector<std::pair<std::string, at::Tensor>>& named_parameters);
-  /// `optimizer` has as many groups as `groups`, without parameters: the options of `groups` hold, which must
-  /// be all those of its class, one of torch's.
+  /// Fills an optimizer without parameters. `optimizer` has as many groups as `groups`, without parameters:
+  /// the options of `groups` hold, which must be all those of its class, one of torch's.
   TorchOptimizer(std::vector<ParamGroup> groups, std::shared_ptr<torch::optim::Optimizer> optimizer);
   ~TorchOptimizer() override;
 
-  /// The class's name without namespaces, e.g. "RMSprop".
+  /// Returns the class's name without namespaces, e.g. "RMSprop".
   std::string name() const override;
   bool is_elementwise() const override;
   bool steps_cut_parameters() const override;
@@ -44,16 +45,16 @@ class TorchOptimizer : public Optimizer {
   bool steps_sixteen_bit_masters() const override { return native_ && native_->steps_sixteen_bit_masters(); }
   at::ScalarType state_dtype() const override;
   void step(const FlatSlice& slice, double gradient_scale) override;
-  /// Throws NotSupportedError for a class without a known state.
+  /// Returns the slice's state. Throws NotSupportedError for a class without a known state.
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
   void check_state(const SliceState& state) const override;
-  /// Bytes of all state tensors; 0 for a class without a known state.
+  /// Returns the bytes of all state tensors; 0 for a class without a known state.
   int64_t state_bytes() const override;
 
  private:
-  // What torch steps in place of a slice: tensors that live as long as the optimizer, since its state hangs
-  // on them.
+  // Holds what torch steps in place of a slice: tensors that live as long as the optimizer, since its state
+  // hangs on them.
   struct StandIns {
     std::vector<at::Tensor> tensors;  // views of the master's memory
     SliceState loaded;                // to be given to torch once the tensors exist

@@ -1,4 +1,4 @@
-// What the adapter must know of a class of torch::optim: C++ optimizers have no generic options and state
+// The adapter must know this of a class of torch::optim: C++ optimizers have no generic options and state
 // dictionary.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace deepspeed::optim {
 
-/// A class with functions for its options and states. Names are those of torch in Python; all of these
-/// classes update each element by itself.
+/// Describes a class with functions for its options and states. Names are those of torch in Python; all of
+/// these classes update each element by itself.
 struct TorchOptimizerClass {
   const char* name;
   bool (*matches)(const torch::optim::Optimizer& optimizer);
@@ -29,7 +29,7 @@ struct TorchOptimizerClass {
       const torch::optim::OptimizerOptions& options, const at::Tensor& parameter);
 };
 
-/// The entry of the optimizer's exact class, or null.
+/// Returns the entry of the optimizer's exact class, or null.
 const TorchOptimizerClass* find_torch_optimizer_class(const torch::optim::Optimizer& optimizer);
 
 }  // namespace deepspeed::optim
