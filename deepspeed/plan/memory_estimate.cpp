@@ -1,3 +1,9 @@
+// How the memory of a rank is estimated.
+//
+// estimate_model_states() loads the config, groups the parameters as initialize() would, and makes the
+// config's optimizer, which steps two small matrices of each group to show how many bytes of state an element
+// has. Then each group is laid out as ZeRO does at the stage, and its parameters, gradients, masters and
+// states are added up by kind and place (EstimatedRank); frozen parameters follow.
 #include "deepspeed/plan/memory_estimate.h"
 
 #include <iomanip>
@@ -50,7 +56,8 @@ int64_t bytes_of_state(optim::Optimizer& optimizer, size_t group, size_t id, int
   return optimizer.state_bytes() - before;
 }
 
-/// Of an element, asked of the optimizer itself; what does not grow with the parameters is left out.
+/// Returns the bytes of an element's state, asked of the optimizer itself; what does not grow with the
+/// parameters is left out.
 int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group, at::ScalarType masters) {
   constexpr int64_t kSmall = 8, kLarge = 16;
   const c10::NoGradGuard no_grad;
@@ -59,7 +66,7 @@ int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group, at::S
   return (large - small) / (kLarge * kLarge - kSmall * kSmall);
 }
 
-/// Of a group's flat space on one rank: how many of the elements that it updates are offloaded.
+/// Says of a group's flat space on one rank how many of the elements that it updates are offloaded.
 int64_t offloaded_of(const ShardLayout& shards, double ratio) {
   std::vector<Interval> cuts;
   for (const SubGroup& sub_group : shards.sub_groups()) cuts.push_back(sub_group.in_flat);

@@ -1,5 +1,6 @@
-// What a rank will hold of the model states under a config, before anything is allocated: the sizes of the
-// partitions as ZeRO lays them out, padding included, and what the config's optimizer keeps of an element.
+// The estimate says what a rank will hold of the model states under a config, before anything is allocated:
+// the sizes of the partitions as ZeRO lays them out, padding included, and what the config's optimizer keeps
+// of an element.
 #pragma once
 
 #include <cstdint>
@@ -15,32 +16,32 @@
 
 namespace deepspeed::zero {
 
-/// Bytes of one rank.
+/// Counts the bytes of one rank by place.
 struct PlacedBytes {
   int64_t on_device = 0;
   int64_t in_host = 0;  // of a model on the CPU all that is in memory
   int64_t on_disk = 0;
 };
 
-/// Bytes of one rank between steps, without the buffers through which a disk is read and written, and without
-/// the rest of the disk's last pages.
+/// Counts the bytes of one rank between steps, without the buffers through which a disk is read and written,
+/// and without the rest of the disk's last pages.
 struct ModelStatesEstimate {
-  // As Engine::memory() reports them after the first step.
+  // Holds the states as Engine::memory() reports them after the first step.
   MemoryBytes states;
   int64_t frozen_parameters = 0;  // in memory, of parameters that no optimizer updates
-  // Where all of it lies, frozen parameters included.
+  // Says where all of it lies, frozen parameters included.
   PlacedBytes placed;
-  /// In memory.
+  /// Returns the bytes of states and frozen parameters in memory.
   int64_t total() const { return states.total() + frozen_parameters; }
 };
 
-/// config: as initialize() takes it, with an `optimizer` unless the model is only evaluated. The parameters
-/// may be on the meta device: only their sizes are read. device: where the model will be; default: where its
-/// parameters are, and the CPU for the meta device. Throws what initialize() throws of the config, and
-/// UsageError for a world size below 1.
+/// Estimates for one config. config: as initialize() takes it, with an `optimizer` unless the model is only
+/// evaluated. The parameters may be on the meta device: only their sizes are read. device: where the model
+/// will be; default: where its parameters are, and the CPU for the meta device. Throws what initialize()
+/// throws of the config, and UsageError for a world size below 1.
 ModelStatesEstimate estimate_model_states(const EngineModel& model, const config::ConfigSource& config,
                                           int world_size, std::optional<at::DeviceType> device = {});
-/// Prints it for the config at each ZeRO stage, with the offload that the stage has.
+/// Prints the estimate for the config at each ZeRO stage, with the offload that the stage has.
 void estimate_model_states_of_all_stages(const EngineModel& model, const Json& config, int world_size,
                                          std::ostream& out = std::cout,
                                          std::optional<at::DeviceType> device = {});

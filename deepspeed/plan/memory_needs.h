@@ -1,5 +1,5 @@
-// DeepSpeed's planning functions: what a model's parameters, gradients and optimizer states take under ZeRO
-// with a 16-bit model and Adam, from its number of parameters alone.
+// DeepSpeed's planning functions say what a model's parameters, gradients and optimizer states take under
+// ZeRO with a 16-bit model and Adam, from its number of parameters alone.
 //
 // Source of the formulas: DeepSpeed 0.19.6, docs "Memory Requirements" and stage_1_and_2.py, stage3.py.
 #pragma once
@@ -14,13 +14,13 @@ class Module;
 
 namespace deepspeed::zero {
 
-/// Bytes.
+/// Counts the bytes that a training needs.
 struct MemoryNeeds {
   int64_t cpu_mem = 0;  // of one node's host
   int64_t gpu_mem = 0;  // of one device
 };
 
-/// What has the model: all nodes alike.
+/// Describes what trains the model: all nodes are alike.
 struct PlannedHardware {
   int64_t num_gpus_per_node = 1;
   int64_t num_nodes = 1;
@@ -32,12 +32,12 @@ struct Zero3Placement {
   bool zero_init = true;           // the model is built partitioned, never whole on a host
 };
 
-/// Stage 2. additional_buffer_factor: of the host's memory, for buffers beside the states. All throw
-/// UsageError for counts below 1 (parameters: below 0) and for a factor below 0.
+/// Estimates stage 2. additional_buffer_factor: of the host's memory, for buffers beside the states. All
+/// throw UsageError for counts below 1 (parameters: below 0) and for a factor below 0.
 MemoryNeeds estimate_zero2_model_states_mem_needs(int64_t total_params, const PlannedHardware& hardware = {},
                                                   bool cpu_offload = true,
                                                   double additional_buffer_factor = 1.5);
-/// Stage 3. largest_layer_params: parameters of the largest module, without its children's.
+/// Estimates stage 3. largest_layer_params: parameters of the largest module, without its children's.
 MemoryNeeds estimate_zero3_model_states_mem_needs(int64_t total_params, int64_t largest_layer_params,
                                                   const PlannedHardware& hardware = {},
                                                   const Zero3Placement& placement = {},

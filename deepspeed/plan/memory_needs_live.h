@@ -1,4 +1,4 @@
-// The numbers of a model that is there, which the planning functions take.
+// The planning functions take these numbers of a model that is there.
 #pragma once
 
 #include <cstdint>

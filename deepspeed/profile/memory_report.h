@@ -1,4 +1,4 @@
-// The memory in use, in words: DeepSpeed's memory_breakdown.
+// The memory in use is told in words: DeepSpeed's memory_breakdown.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The times of the parts of a step: DeepSpeed's wall_clock_breakdown.
+// The times of the parts of a step are measured here: DeepSpeed's wall_clock_breakdown.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace deepspeed::profile {
 
-/// The parts, in the log fwd, bwd, bwd_inner (autograd alone), bwd_allreduce (the time of reductions that
-/// autograd did not hide) and step.
+/// Names the parts, in the log fwd, bwd, bwd_inner (autograd alone), bwd_allreduce (the time of reductions
+/// that autograd did not hide) and step.
 enum class StepPart : size_t { kForward, kBackward, kBackwardInner, kBackwardAllreduce, kStep, kCount };
 
 /// Adds up what each part takes, in the micro batch and since the last update that was reported. Waits for
@@ -36,7 +36,7 @@ class StepTimers {
   std::string micro_step_line();
   /// Returns the sums since the last call: "time (ms) | fwd: 5.00 | ...".
   std::string global_line();
-  /// Milliseconds by name (fwd_microstep, ..., fwd, ...), as the last line of each kind had them.
+  /// Returns milliseconds by name (fwd_microstep, ..., fwd, ...), as the last line of each kind had them.
   const std::map<std::string, double>& last() const { return last_; }
 
  private:

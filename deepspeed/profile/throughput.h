@@ -1,4 +1,4 @@
-// Samples a second of training: DeepSpeed's timers.throughput.
+// This counts the samples a second of training: DeepSpeed's timers.throughput.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@ struct SampleRates {
 /// time between pause() and resume().
 class Throughput {
  public:
-  /// synchronized: readings wait for the device at both ends; else work that the device has not done yet
-  /// counts as done. Steps that are not read never wait.
+  /// Makes a counter. synchronized: readings wait for the device at both ends; else work that the device has
+  /// not done yet counts as done. Steps that are not read never wait.
   explicit Throughput(bool synchronized) : synchronized_(synchronized) {}
 
   /// Notes that an update of `samples` has ended.
