@@ -1,4 +1,4 @@
-// Batches made by threads ahead of their use, and handed out in the order in which they were asked for.
+// Threads make batches ahead of their use, which are handed out in the order in which they were asked for.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@ namespace device {
 class WorkerThreads;
 }
 
-/// Threads that make batches. Throws UsageError for a count below 1.
+/// Makes batches on threads. Throws UsageError for a count below 1.
 class BatchThreads {
  public:
   explicit BatchThreads(int count);
@@ -30,7 +30,7 @@ class BatchThreads {
 template <class Batch>
 class BatchQueue {
  public:
-  /// Holds at most two batches a thread.
+  /// Starts the threads. Holds at most two batches a thread.
   explicit BatchQueue(int num_threads)
       : capacity_(2 * static_cast<size_t>(num_threads)), threads_(num_threads) {}
 

@@ -1,4 +1,4 @@
-// Makes a batch of examples: every tensor of the example type stacked along a new first dimension.
+// Collation makes a batch of examples: every tensor of the example type stacked along a new first dimension.
 #pragma once
 
 #include <string>
@@ -40,9 +40,9 @@ struct Columns {
 
 }  // namespace collate_detail
 
-/// `examples`: at least one, all with tensors of the same sizes. Throws UsageError where they differ in
-/// anything else: in a number or a text, which no batch of this type holds for all of them, in what is there
-/// of the optional, in the sizes of vectors or the keys of maps.
+/// Stacks examples into a batch. `examples`: at least one, all with tensors of the same sizes. Throws
+/// UsageError where they differ in anything else: in a number or a text, which no batch of this type holds
+/// for all of them, in what is there of the optional, in the sizes of vectors or the keys of maps.
 template <class Example>
 Example stack_examples(std::vector<Example> examples) {
   if (examples.empty()) {
@@ -68,7 +68,7 @@ Example stack_examples(std::vector<Example> examples) {
   return batch;
 }
 
-/// stack_examples() as a type: how batches are made unless told otherwise.
+/// Calls stack_examples(), as a type: how batches are made unless told otherwise.
 struct StackExamples {
   template <class Example>
   Example operator()(std::vector<Example> examples) const {

@@ -1,6 +1,6 @@
-// Batches of a data set for one rank. `for (auto& batch : *loader)` is one epoch, in an order that follows
-// from the seed and the epoch alone; after a checkpoint was loaded in the middle of an epoch it is the rest
-// of that epoch.
+// A loader makes batches of a data set for one rank. `for (auto& batch : *loader)` is one epoch, in an order
+// that follows from the seed and the epoch alone; after a checkpoint was loaded in the middle of an epoch it
+// is the rest of that epoch.
 #pragma once
 
 #include <algorithm>
@@ -63,8 +63,8 @@ auto get_batch(Dataset& dataset, const Collate& collate, const std::vector<size_
 
 }  // namespace loader_detail
 
-/// `Dataset`: a torch::data data set, or any type with size() and get(index). `Collate` makes a batch, of any
-/// type, of a vector of examples, or of what a data set's get_batch(indices) gives.
+/// Loads batches. `Dataset`: a torch::data data set, or any type with size() and get(index). `Collate` makes
+/// a batch, of any type, of a vector of examples, or of what a data set's get_batch(indices) gives.
 template <class Dataset, class Collate = StackExamples>
 class DeepSpeedDataLoader {
  public:
@@ -101,7 +101,7 @@ class DeepSpeedDataLoader {
   DeepSpeedDataLoader(const DeepSpeedDataLoader&) = delete;
   DeepSpeedDataLoader& operator=(const DeepSpeedDataLoader&) = delete;
 
-  /// Batches of an epoch, the same on every rank.
+  /// Returns the number of batches of an epoch, which is equal on all ranks.
   int64_t size() const {
     const int64_t world = options_.world_size;
     const int64_t samples = options_.data_sampler ? num_sampled()
@@ -153,7 +153,7 @@ class DeepSpeedDataLoader {
   Iterator end() { return Iterator(); }
 
   Dataset& dataset() { return dataset_; }
-  /// Shared with the engine, which saves and restores it.
+  /// Returns the position, shared with the engine, which saves and restores it.
   const std::shared_ptr<LoaderPosition>& position() const { return position_; }
 
  private:
@@ -185,7 +185,7 @@ class DeepSpeedDataLoader {
     if (queue_) queue_->clear();
   }
 
-  /// The samples of the next batch that was not asked for yet; none at the end of the epoch.
+  /// Returns the samples of the next batch that was not asked for yet; none at the end of the epoch.
   std::vector<size_t> ask() {
     std::vector<size_t> batch;
     const size_t size = static_cast<size_t>(options_.batch_size);
@@ -213,7 +213,7 @@ class DeepSpeedDataLoader {
     }
   }
 
-  /// The next batch and how many samples it has; null at the end of the epoch.
+  /// Returns the next batch and how many samples it has; null at the end of the epoch.
   std::shared_ptr<Batch> take(size_t& num_samples) {
     if (!queue_) {
       const auto indices = ask();
@@ -259,13 +259,13 @@ class DeepSpeedDataLoader {
   std::unique_ptr<BatchQueue<Batch>> queue_;  // last: its threads end before what they use
 };
 
-/// Batches without end: starts the loader again when its data ends.
+/// Gives batches without end: it starts the loader again when its data ends.
 template <class Loader>
 class RepeatingLoader {
  public:
   explicit RepeatingLoader(std::shared_ptr<Loader> loader) : loader_(std::move(loader)) {}
 
-  /// The next batch, valid until the next call.
+  /// Returns the next batch, valid until the next call.
   typename Loader::Batch& next() {
     if (iterator_ != loader_->end()) ++iterator_;
     while (iterator_ == loader_->end()) iterator_ = loader_->begin();

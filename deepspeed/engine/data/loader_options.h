@@ -1,4 +1,4 @@
-// What a data loader is made with: arguments of deepspeed_io(), under DeepSpeed's names, and what follows
+// A data loader is made with these: arguments of deepspeed_io(), under DeepSpeed's names, and what follows
 // from them for one rank.
 #pragma once
 
@@ -21,15 +21,16 @@ struct DataLoaderOptions {
   bool shuffle = true;
   bool drop_last = false;  // drop the last batch of an epoch where it is smaller
   uint64_t seed = 0;
-  /// Of batches that stack_examples() made; those of a collate function of the program's are left as they
-  /// are.
+  /// Pins the memory of batches that stack_examples() made; those of a collate function of the program's are
+  /// left as they are.
   bool pin_memory = false;
   at::Device device = at::kCPU;  // where they are handed out
-  /// The samples of this rank in an epoch, in their order; as many on every rank. Replaces the order that
-  /// follows from seed, shuffle and ranks.
+  /// Gives the samples of this rank in an epoch, in their order; as many on every rank. Replaces the order
+  /// that follows from seed, shuffle and ranks.
   std::function<std::vector<int64_t>(int64_t epoch)> data_sampler = nullptr;
-  /// Threads that make batches ahead of their use; 0: each is made when it is asked for. Several threads call
-  /// the data set and the collate function at a time then. The batches and their order are the same.
+  /// Counts the threads that make batches ahead of their use; 0: each is made when it is asked for. Several
+  /// threads call the data set and the collate function at a time then. The batches and their order are the
+  /// same.
   int num_local_io_workers = 0;
 };
 
@@ -37,7 +38,7 @@ struct DeepSpeedIoOptions {
   std::optional<int64_t> batch_size = {};  // of this rank; default: the engine's micro batch
   std::string route = "train";             // "train": shuffled; "eval" and "predict": in order
   bool pin_memory = true;  // where the model lies on a CUDA device, to which batches are moved
-  /// The samples of this rank in an epoch, in order; as many on every rank.
+  /// Gives the samples of this rank in an epoch, in order; as many on every rank.
   std::function<std::vector<int64_t>(int64_t epoch)> data_sampler = nullptr;
   int num_local_io_workers = 0;  // threads that make batches ahead of their use
 };

@@ -1,4 +1,5 @@
-// Which samples each rank sees, and in which order: pure, the same on every machine.
+// The sampler says which samples each rank sees, and in which order. It is pure, and gives every machine
+// equal orders.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +17,16 @@ struct SamplerOptions {
   uint64_t seed = 0;
 };
 
-/// The order of the whole data set in one epoch: a Fisher-Yates shuffle driven by seed and epoch, padded (or
-/// cut) to a multiple of the world size. Rank r takes elements r, r + world_size, ...: the samples of one
-/// global batch are then the same whatever the number of ranks.
+/// Returns the order of the whole data set in one epoch: a Fisher-Yates shuffle driven by seed and epoch,
+/// padded (or cut) to a multiple of the world size. Rank r takes elements r, r + world_size, ...: the samples
+/// of one global batch are then the same whatever the number of ranks.
 std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch);
 
-/// The indices of one rank.
+/// Returns the indices of one rank in an epoch.
 std::vector<int64_t> rank_indices(const SamplerOptions& options, int64_t epoch);
 
-/// Where a data loader stands in the order: what a checkpoint must carry so that a resumed run sees the same
-/// batches.
+/// Says where a data loader stands in the order: what a checkpoint must carry so that a resumed run sees the
+/// same batches.
 struct LoaderPosition {
   uint64_t seed = 0;
   int64_t epoch = -1;            // of the current permutation; -1: none was begun

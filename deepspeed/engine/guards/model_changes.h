@@ -1,4 +1,4 @@
-// What a program changes of its model after initialize() without effect on the training: said once.
+// A program may change its model after initialize() without effect on the training: the log says so once.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace deepspeed {
 
 class ModelChanges {
  public:
-  /// store: of what the optimizer updates.
+  /// Notes the model as it is. store: what the optimizer updates.
   ModelChanges(const EngineModel& model, const zero::ParamStore& store);
 
   /// Warns of parameters that were registered, unfrozen or frozen since the last call, each once. Where
@@ -29,7 +29,8 @@ class ModelChanges {
   };
 
   void warn_of_registered();
-  /// Of those whose requires_grad is another one than at initialize(), the trained ones or the others.
+  /// Warns of the trained parameters, or of the others, whose requires_grad is another one than at
+  /// initialize().
   void warn_of_flags(bool is_trained, const char* what);
 
   std::vector<Known> known_;

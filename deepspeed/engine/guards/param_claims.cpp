@@ -8,7 +8,7 @@
 namespace deepspeed {
 namespace {
 
-/// Of all engines of the process: the ZeRO stage of the one that has a parameter.
+/// Maps each parameter that an engine of the process has to that engine's ZeRO stage.
 struct ClaimedParams {
   std::mutex mutex;
   std::unordered_map<const at::TensorImpl*, int64_t> stage_of;

@@ -1,5 +1,5 @@
-// Which parameters of the process an engine that is alive has taken, so that no second one takes them too:
-// the gradients and the memory of a parameter go to one.
+// Engines that are alive claim the parameters of the process, so that no second one takes them too: the
+// gradients and the memory of a parameter go to one.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ class ParamClaims {
   }
   ~ParamClaims() { release(); }
 
-  /// Throws UsageError, naming the parameter, where another engine has it. The parameter must live as long as
-  /// the claim.
+  /// Takes a parameter. Throws UsageError, naming it, where another engine has it. The parameter must live as
+  /// long as the claim.
   void add(const NamedTensor& param, int64_t stage);
-  /// Throws the same, and takes nothing.
+  /// Throws what add() would, and takes nothing.
   static void check(const NamedTensor& param);
   void release() noexcept;
 

@@ -95,7 +95,7 @@ Comparison comparison_of(const RankInput& input) {
   return {options_of(input), hyperparameters_of(input), tensors_of(input), orders_of(input)};
 }
 
-// As a number that a double holds exactly.
+// Hashes what ranks compare to a number that a double holds exactly.
 double number_of(const Comparison& comparison) {
   Hash hash;
   for (const NamedTexts& texts : comparison) {

@@ -8,7 +8,7 @@
 
 namespace deepspeed {
 
-/// What a rank brings to initialize().
+/// Holds what a rank brings to initialize().
 struct RankInput {
   const config::DeepSpeedConfig& config;
   const EngineModel& model;

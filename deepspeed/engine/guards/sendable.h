@@ -1,4 +1,4 @@
-// What ranks send of a tensor of any type: backends take no complex numbers.
+// Ranks send a tensor of any type in this form, since backends take no complex numbers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,7 +6,7 @@
 
 namespace deepspeed {
 
-/// `tensor`, or where it is complex its real and imaginary parts: the same memory.
+/// Returns `tensor`, or where it is complex its real and imaginary parts, which share its memory.
 inline at::Tensor sendable(const at::Tensor& tensor) {
   return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
 }

@@ -1,4 +1,4 @@
-// DeepSpeed's functions about the config's torch_autocast section.
+// DeepSpeed has these functions about the config's torch_autocast section.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The config's torch_autocast section, applied to a model.
+// The config's torch_autocast section is applied to a model here.
 #pragma once
 
 #include <optional>

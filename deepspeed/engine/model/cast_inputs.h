@@ -1,4 +1,4 @@
-// Casts the floating-point tensors among the arguments of forward: DeepSpeed's fp16.auto_cast.
+// This casts the floating-point tensors among the arguments of forward: DeepSpeed's fp16.auto_cast.
 //
 // Tensors are found in the standard containers that visit_tensors() knows, and in types with a function
 // visit_tensors() of their own beside them.
@@ -55,8 +55,8 @@ struct IsWalked<std::tuple<T...>> : std::bool_constant<(IsWalked<T>::value && ..
 
 }  // namespace cast_detail
 
-/// `argument` with its floating-point tensors in `dtype`; gradients flow back through the cast. Throws
-/// UsageError for a type whose tensors cannot be found.
+/// Returns `argument` with its floating-point tensors in `dtype`; gradients flow back through the cast.
+/// Throws UsageError for a type whose tensors cannot be found.
 template <class T>
 decltype(auto) cast_input(at::ScalarType dtype, T&& argument) {
   using Value = std::decay_t<T>;

@@ -1,3 +1,10 @@
+// How modules become leaves.
+//
+// Marks lie beside the modules, by address, for as long as the modules live. initialize() calls
+// join_leaf_modules(): it goes through the model's parts from the outside in, and takes those that are
+// marked, that the config names or that are too fine-grained, but for parts inside of a leaf. The partitioned
+// parameters of each leaf are joined to one unit of the pool; names of the config that fitted nothing are
+// warned of at the end.
 #include "deepspeed/engine/model/leaf_modules.h"
 
 #include <algorithm>
@@ -65,7 +72,7 @@ bool is_inside(const std::string& name, const std::string& outer) {
   return outer.empty() || name.starts_with(outer + ".");
 }
 
-/// Whether the config makes it a leaf.
+/// Says whether the config makes the module a leaf.
 class ConfiguredLeaves {
  public:
   explicit ConfiguredLeaves(const config::ZeroConfig& zero) : zero_(zero) {}

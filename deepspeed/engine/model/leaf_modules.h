@@ -1,4 +1,4 @@
-// DeepSpeed's leaf modules: at stage 3 all parameters of a leaf, its children's too, are gathered as one as
+// DeepSpeed has leaf modules: at stage 3 all parameters of a leaf, its children's too, are gathered as one as
 // soon as one of them is used. What a rank does not use of it has gradients of zero. This is for modules of
 // which ranks use different parts, such as blocks of experts.
 //
@@ -26,20 +26,20 @@ using ModulePtrs = std::vector<ModulePtr>;
 /// ("my::Experts"), or by what follows its last "::". Returns them. All throw UsageError for a model that is
 /// null, and the six that follow where no module fits.
 ModulePtrs set_z3_leaf_modules(const ModulePtr& model, const std::vector<std::string>& classes);
-/// By their names in the model ("h.0.experts").
+/// Marks modules by their names in the model ("h.0.experts").
 ModulePtrs set_z3_leaf_modules_by_name(const ModulePtr& model, const std::vector<std::string>& names);
-/// By the ends of their names ("experts").
+/// Marks modules by the ends of their names ("experts").
 ModulePtrs set_z3_leaf_modules_by_suffix(const ModulePtr& model, const std::vector<std::string>& suffixes);
-/// Takes the marks away.
+/// Takes the marks of modules of these classes away.
 ModulePtrs unset_z3_leaf_modules(const ModulePtr& model, const std::vector<std::string>& classes);
 ModulePtrs unset_z3_leaf_modules_by_name(const ModulePtr& model, const std::vector<std::string>& names);
 ModulePtrs unset_z3_leaf_modules_by_suffix(const ModulePtr& model, const std::vector<std::string>& suffixes);
 
-/// The marked ones of a model.
+/// Returns the marked modules of a model.
 ModulePtrs get_z3_leaf_modules(const ModulePtr& model);
 void set_z3_leaf_module(const ModulePtr& module, bool is_leaf = true);
 bool z3_leaf_module(const ModulePtr& module);
-/// Whether the parameter is one of a marked module or its children.
+/// Says whether the parameter is one of a marked module or its children.
 bool z3_leaf_parameter(const at::Tensor& parameter);
 
 }  // namespace deepspeed

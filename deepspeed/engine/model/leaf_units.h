@@ -1,4 +1,4 @@
-// Units of parameters that stage 3 gathers as one, of the leaf modules of a model.
+// Stage 3 gathers units of parameters as one; these are made of the leaf modules of a model.
 #pragma once
 
 #include "deepspeed/config/zero/sections.h"

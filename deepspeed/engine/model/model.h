@@ -1,5 +1,5 @@
-// What the engine knows of a model: named tensors and a switch, not its class. A torch::nn::Module becomes
-// one; a model of another front end can as well.
+// The engine knows of a model its named tensors and a switch, not its class. A torch::nn::Module becomes one;
+// a model of another front end can as well.
 #pragma once
 
 #include <functional>
@@ -16,13 +16,13 @@ class Module;
 
 namespace deepspeed {
 
-/// A module's own parameters, without its children's.
+/// Holds a module's own parameters, without its children's.
 struct ModuleParameters {
   std::string class_name;  // as C++ spells it: torch::nn::LinearImpl
   std::vector<at::Tensor> parameters;
 };
 
-/// A module with all that is below it.
+/// Describes a module with all that is below it.
 struct ModelPart {
   std::string name;        // "h.0.mlp"; "" is the model itself
   std::string class_name;  // as ModuleParameters
@@ -38,16 +38,16 @@ struct EngineModel {
   std::vector<ModuleParameters> modules;
   std::vector<ModelPart> parts;  // from the outside in
   std::function<void(bool training)> set_training;
-  /// Its parameters by name, where others are registered than at the last call, else none; null: nobody
-  /// knows.
+  /// Returns the model's parameters by name, where others are registered than at the last call, else none;
+  /// null: nobody knows.
   std::function<std::vector<NamedTensor>()> take_registered;
   std::shared_ptr<void> owner;  // keeps the model alive
 
-  /// Of the parameters; the CPU where there is none.
+  /// Returns the device of the parameters, the CPU where there are none.
   at::Device device() const { return parameters.empty() ? at::kCPU : parameters.front().tensor.device(); }
 };
 
-/// The parameters and buffers of a module and of its children.
+/// Returns the parameters and buffers of a module and of its children.
 EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module);
 
 }  // namespace deepspeed

@@ -1,4 +1,4 @@
-// Which parameters a module and its children have registered, to notice that there are others.
+// This remembers which parameters a module and its children have registered, to notice that there are others.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,8 @@ namespace deepspeed {
 class RegisteredTensors {
  public:
   explicit RegisteredTensors(const torch::nn::Module& module);
-  /// Whether they are others than at the last call, or at construction. Costs some ten nanoseconds a module.
+  /// Says whether the parameters are others than at the last call, or at construction. Costs some ten
+  /// nanoseconds a module.
   bool take_change(const torch::nn::Module& module);
 
  private:

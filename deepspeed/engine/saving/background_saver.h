@@ -1,4 +1,5 @@
-// Saves beside the training: what files will hold is copied to host memory, and written by a thread.
+// The saver saves beside the training: what files will hold is copied to host memory, and written by a
+// thread.
 #pragma once
 
 #include <future>
@@ -9,19 +10,19 @@
 
 namespace deepspeed {
 
-/// All functions are called by all ranks together, as those of the engine.
+/// Saves by a thread. All functions are called by all ranks together, as those of the engine.
 class BackgroundSaver {
  public:
-  /// The ranks' threads meet in a group of their own, the callers in `engine`. Collective.
+  /// Makes the groups: the ranks' threads meet in one of their own, the callers in `engine`. Collective.
   BackgroundSaver(const comm::World& world, const comm::ProcessGroup& engine);
   /// Waits for the save under way; its failure goes to the log.
   ~BackgroundSaver();
   BackgroundSaver(const BackgroundSaver&) = delete;
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;
 
-  /// Whether the memory of every machine takes the copies of all its ranks.
+  /// Says whether the memory of every machine takes the copies of all its ranks.
   bool has_room_for(const SaveJob& job) const;
-  /// Copies, and returns while the rest goes on. None may be under way.
+  /// Copies the contents, and returns while the rest goes on. No save may be under way.
   void start(SaveJob job);
   /// Waits for the save under way, if there is one. Throws, once, what it threw.
   void wait();

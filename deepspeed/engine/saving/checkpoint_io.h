@@ -1,5 +1,5 @@
-// The work behind save_checkpoint() and load_checkpoint() (saving/checkpoints.h): moves the plain data of
-// checkpoint/ in and out of the state of a training.
+// This class does the work behind save_checkpoint() and load_checkpoint() (saving/checkpoints.h): it moves
+// the plain data of checkpoint/ in and out of the state of a training.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,7 @@ class CheckpointIo {
  private:
   int rank() const { return parts_.group.rank(); }
   bool uses_zero() const { return parts_.config.zero_optimization.stage > 0; }
-  /// As comm::on_all_ranks(), over all ranks of the training.
+  /// Calls comm::on_all_ranks() over all ranks of the training.
   void on_all_ranks(const char* what, const std::function<void()>& work);
   void wait_for_save();
   void check_tag(const std::string& tag) const;
@@ -52,7 +52,7 @@ class CheckpointIo {
   // checkpoint_save.cpp
   SaveJob make_job(const std::string& directory, const SaveOptions& options) const;
   void begin(SaveJob& job, const SaveOptions& options);
-  /// What this rank will write, sharing the memory of the engine's tensors.
+  /// Collects what this rank will write, sharing the memory of the engine's tensors.
   void collect(SaveJob& job, const SaveOptions& options) const;
   void run(SaveJob job);
   NamedTensors module_tensors(bool exclude_frozen) const;
@@ -67,17 +67,17 @@ class CheckpointIo {
 
   // checkpoint_load.cpp
   std::string chosen_tag(const std::string& directory, const LoadOptions& options) const;
-  /// The tag that all ranks chose; "" where they found none.
+  /// Returns the tag that all ranks chose; "" where they found none.
   std::string agreed_tag(const std::string& directory, const LoadOptions& options);
   bool loads_optimizer(const LoadOptions& options) const;
   OpenedCheckpoint open(const std::string& directory, const std::string& tag,
                         const LoadOptions& options) const;
   /// Throws where the checkpoint does not fit the engine.
   void check_fit(const OpenedCheckpoint& opened, const LoadOptions& options) const;
-  /// Reads what the load will read once. Throws CheckpointError where it is damaged.
+  /// Reads once what the load will read. Throws CheckpointError where it is damaged.
   void verify(const OpenedCheckpoint& opened) const;
-  /// All that was checked, into the engine. Where the small things fail, which come first, they are put back;
-  /// where weights and states do, the engine says from then on that it holds parts.
+  /// Takes all that was checked into the engine. Where the small things fail, which come first, they are put
+  /// back; where weights and states do, the engine says from then on that it holds parts.
   void take_over(const OpenedCheckpoint& opened, const RunSnapshot& before, const LoadOptions& options);
   void load_weights_and_states(const OpenedCheckpoint& opened, const LoadOptions& options);
   void follow_masters(const OpenedCheckpoint& opened);
@@ -97,7 +97,7 @@ class CheckpointIo {
   StoredModule whole_module(const std::string& directory, const std::string& tag,
                             const checkpoint::ModuleStates& states,
                             const std::shared_ptr<checkpoint::DeferredArchive>& file, bool has_masters) const;
-  /// The model's own tensors by the names under which files have them.
+  /// Returns the model's own tensors by the names under which files have them.
   std::unordered_map<std::string, at::Tensor> own_tensors() const;
   /// Throws CheckpointError where names, with `strict`, or sizes do not fit.
   void check_module(const StoredModule& module, bool strict) const;
@@ -113,10 +113,11 @@ class CheckpointIo {
   void verify_optimizer(const OpenedCheckpoint& opened) const;
   bool wants_master(const OpenedCheckpoint& opened) const;
   void load_optimizer(const OpenedCheckpoint& opened);
-  /// Masters and states of one slice; false: the files have no master of it.
+  /// Loads masters and states of one slice. Returns false where the files have no master of it.
   bool load_slice(const checkpoint::OptimizerFiles& source, size_t group, const zero::StateSlice& slice,
                   bool wants_master) const;
-  /// The group's hyperparameters with those of the file. Throws CheckpointError where one is of another kind.
+  /// Returns the group's hyperparameters with those of the file. Throws CheckpointError where one is of
+  /// another kind.
   optim::Hyperparameters loaded_options(size_t group, const Json& options) const;
 
   TrainingState& state_;

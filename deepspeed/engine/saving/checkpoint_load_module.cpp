@@ -55,8 +55,8 @@ void CheckpointIo::open_module(const std::string& directory, const std::string& 
         {name, tensor, in_masters.contains(name) ? nullptr : loader_of(opened.file, tensor)});
 }
 
-/// Of stage 3, whose model files have shards of frozen parameters and nothing of the others. has_masters:
-/// those come with the masters.
+/// Returns the module of stage 3, whose model files have shards of frozen parameters and nothing of the
+/// others. has_masters: those come with the masters.
 StoredModule CheckpointIo::whole_module(const std::string& directory, const std::string& tag,
                                         const checkpoint::ModuleStates& states,
                                         const std::shared_ptr<checkpoint::DeferredArchive>& file,

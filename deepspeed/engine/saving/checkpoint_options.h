@@ -1,4 +1,4 @@
-// Arguments and results of Engine::save_checkpoint and load_checkpoint.
+// Engine::save_checkpoint and load_checkpoint take these arguments and give these results.
 #pragma once
 
 #include <functional>

@@ -1,3 +1,11 @@
+// How a checkpoint is saved, and what its files hold.
+//
+// save() waits for the save before, checks on all ranks that nothing would be lost, makes the tag's staging
+// folder on rank 0 (begin()), collects what this rank's files will hold (collect()), and runs the job, in the
+// background where the config asks for that and there is memory for a copy. This rank's files are the model's
+// (rank 0, at stage 3 each rank), the optimizer's partitions at stages 1 to 3 (at stage 0 the model's file
+// holds the optimizer), and the random streams. Collected tensors share the engine's memory, or are made
+// while the file is written.
 #include <filesystem>
 #include <unordered_map>
 #include <unordered_set>
@@ -36,7 +44,7 @@ at::Tensor part_of(const at::Tensor& flat, const zero::StoredGroup& group, size_
   return flat.narrow(0, place.begin, place.numel()).view(group.params[param].tensor.sizes());
 }
 
-// Where DeepSpeed's own optimizer of 16-bit weights keeps masters and states of a group as one tensor.
+// Says where DeepSpeed's own optimizer of 16-bit weights keeps masters and states of a group as one tensor.
 bool is_flat_in_deepspeed(const zero::ZeroOptimizer& optimizer) {
   return optimizer.state().has_master_weights() && optimizer.base_optimizer().name() == "FusedAdam";
 }
@@ -159,7 +167,7 @@ NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const {
   std::unordered_map<std::string, at::Tensor> by_name;
   for (const NamedTensor& param : model.parameters) {
     if (exclude_frozen && !param.tensor.requires_grad()) continue;
-    // As DeepSpeed's, the files of stage 3 hold shards, and an empty tensor in place of each weight.
+    // The files of stage 3, as DeepSpeed's, hold shards, and an empty tensor in place of each weight.
     const at::Tensor values = zero::is_partitioned(param.tensor)
                                   ? at::empty({0}, at::TensorOptions().dtype(param.tensor.scalar_type()))
                                   : param.tensor.detach();
@@ -284,7 +292,7 @@ checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
   const bool is_flat = is_flat_in_deepspeed(optimizer);
   checkpoint::PlainOptimizerStates result;
   result.has_masters = optimizer.state().has_master_weights();
-  // As in DeepSpeed, where the flat form has none in bf16.
+  // DeepSpeed's flat form has none in bf16 either.
   if (result.has_masters ? !is_flat || parts_.config.fp16.enabled
                          : parts_.optimizer->loss_scaler().is_dynamic())
     result.loss_scaler = scaler_states();

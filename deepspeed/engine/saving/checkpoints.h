@@ -1,5 +1,5 @@
-// Checkpoints of a training, whichever engine it belongs to. What the calls do and throw is said at
-// Engine::save_checkpoint() and load_checkpoint().
+// These functions save and load a training, whichever engine it belongs to. What the calls do and throw is
+// said at Engine::save_checkpoint() and load_checkpoint().
 #pragma once
 
 #include <string>

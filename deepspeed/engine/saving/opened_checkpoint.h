@@ -1,4 +1,5 @@
-// A checkpoint whose files are open and parsed: all that a load needs to know before it changes the engine.
+// A checkpoint whose files are open and parsed holds all that a load needs to know before it changes the
+// engine.
 #pragma once
 
 #include <filesystem>

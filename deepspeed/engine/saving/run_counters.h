@@ -1,4 +1,4 @@
-// How far a training has come.
+// The counters say how far a training has come.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a load changes beside weights and states, so that it can be put back: counters, schedule, rates, loss
-// scale, random streams and the place in the data.
+// A snapshot holds what a load changes beside weights and states, so that it can be put back: counters,
+// schedule, rates, loss scale, random streams and the place in the data.
 #pragma once
 
 #include <optional>

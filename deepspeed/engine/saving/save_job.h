@@ -1,4 +1,4 @@
-// The part of saving that needs no engine: from captured content to a tag that is named by `latest`.
+// A job is the part of saving that needs no engine: from captured content to a tag that is named by `latest`.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct SaveJob {
   std::vector<checkpoint::ArchiveContent> contents = {};
   checkpoint::StagingLock lock = {};  // of the folder that is filled, on rank 0
 
-  /// All ranks of `group` together, after checkpoint::begin_tag() on rank 0. Where one fails all throw, what
-  /// was written goes, and the tags before stay as they were.
+  /// Writes the tag: all ranks of `group` call it, after checkpoint::begin_tag() on rank 0. Where one fails
+  /// all throw, what was written goes, and the tags before stay as they were.
   void run(const comm::ProcessGroup& group);
   /// Removes what this machine has written.
   void abandon() const;

@@ -30,7 +30,7 @@ at::Tensor in_full(const at::Tensor& masters) {
 /// Elements of `part`, in whose group's flat space they begin at `begin`.
 Interval shifted(const Interval& part, int64_t begin) { return {begin + part.begin, begin + part.end}; }
 
-/// Of masters that are made of what is in memory.
+/// Gives masters that are made of what is in memory.
 DeferredTensors::Source made_masters(zero::ZeroOptimizer& optimizer, size_t group, int64_t begin) {
   return [&optimizer, group, begin](const Interval& part, const PieceSink& sink) {
     const Interval wanted = shifted(part, begin);
@@ -48,7 +48,7 @@ at::Tensor tensor_of(const zero::StateSlice& slice, const std::string& name) {
   return slice.master;
 }
 
-/// Of a state tensor, or with no name of the masters, read slice by slice: those on a disk are one after the
+/// Gives a state tensor, or with no name the masters, read slice by slice: those on a disk are one after the
 /// other in memory.
 DeferredTensors::Source read_slices(zero::ZeroOptimizer& optimizer, size_t group, int64_t begin,
                                     std::string name) {

@@ -1,4 +1,4 @@
-// What the optimizer keeps, as the files of a checkpoint hold it: masters in fp32, or fp64 where the
+// The files of a checkpoint hold what the optimizer keeps in this form: masters in fp32, or fp64 where the
 // parameters are, beside the states. Masters that are made of something else, and all that is on a disk, are
 // made and read while the file is written, and take no memory of their size.
 #pragma once
@@ -15,14 +15,14 @@ namespace zero {
 class ZeroOptimizer;
 }
 
-/// Of a part of what this rank owns of the group: of one sub-group at stage 3. Its tensors may be of
-/// `deferred`; they must be written before the optimizer changes, and is gone. Throws as
+/// Returns the state of a part of what this rank owns of the group: of one sub-group at stage 3. Its tensors
+/// may be of `deferred`; they must be written before the optimizer changes, and is gone. Throws as
 /// ZeroState::of() does.
 zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const Interval& part,
                              checkpoint::DeferredTensors& deferred);
 
-/// This rank's shard of a partitioned parameter, on the CPU: of `deferred` where it lies on a disk. Undefined
-/// for another tensor.
+/// Returns this rank's shard of a partitioned parameter, on the CPU: of `deferred` where it lies on a disk.
+/// Undefined for another tensor.
 at::Tensor saved_shard(const at::Tensor& param, checkpoint::DeferredTensors& deferred);
 
 }  // namespace deepspeed

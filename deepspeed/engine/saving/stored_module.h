@@ -1,5 +1,5 @@
-// The model's tensors as a checkpoint has them, read one at a time: at stage 3 the model as a whole may be
-// larger than a rank's memory.
+// A stored module has the model's tensors as a checkpoint has them, read one at a time: at stage 3 the model
+// as a whole may be larger than a rank's memory.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct StoredTensor {
 
 using StoredModule = std::vector<StoredTensor>;
 
-/// Reads one tensor of the file.
+/// Returns what reads one tensor of the file.
 inline std::function<at::Tensor()> loader_of(std::shared_ptr<const checkpoint::DeferredArchive> file,
                                              const at::Tensor& tensor) {
   return [file = std::move(file), tensor] { return file->load(tensor); };

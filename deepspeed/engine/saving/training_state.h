@@ -1,5 +1,5 @@
-// What an engine trains with and how far it has come: all that a checkpoint is made of. Engines hold one and
-// hand it to save_checkpoint() and load_checkpoint(), which know no engine.
+// A training state holds what an engine trains with and how far it has come: all that a checkpoint is made
+// of. Engines hold one and hand it to save_checkpoint() and load_checkpoint(), which know no engine.
 #pragma once
 
 #include <memory>

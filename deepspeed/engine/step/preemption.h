@@ -1,4 +1,4 @@
-// Preemption: all ranks learn, after the same update, that one of them was asked to end.
+// At a preemption all ranks learn, after the same update, that one of them was asked to end.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ class PreemptionWatch {
   /// Catches the signal. Throws UsageError for a signal that cannot be caught or check_every below 1.
   explicit PreemptionWatch(const PreemptionOptions& options);
 
-  /// After an update, on all ranks of `group`: takes the result of the comparison that an earlier update
+  /// Ends an update, on all ranks of `group`: takes the result of the comparison that an earlier update
   /// began, and begins another one.
   void end_step(const comm::ProcessGroup& group);
-  /// The same on all ranks: whether the signal had reached one of them when the last comparison began.
+  /// Says, alike on all ranks, whether the signal had reached one of them when the last comparison began.
   bool requested() const { return requested_; }
 
  private:

@@ -1,4 +1,4 @@
-// The lines that the log gets every steps_per_print updates.
+// The log gets these lines every steps_per_print updates.
 #pragma once
 
 #include <utility>

@@ -15,15 +15,15 @@ class StepDriver;
 /// While it lives, the model's forward may run. Tensors that leave it pass through output().
 class [[nodiscard]] ForwardScope {
  public:
-  /// `driver` (Engine::driver()) must outlive it. Throws UsageError where a load that failed has left parts
-  /// of a checkpoint.
+  /// Begins the forward. `driver` (Engine::driver()) must outlive the scope. Throws UsageError where a load
+  /// that failed has left parts of a checkpoint.
   explicit ForwardScope(const StepDriver& driver);
   ~ForwardScope();
   ForwardScope(const ForwardScope&) = delete;
   ForwardScope& operator=(const ForwardScope&) = delete;
 
-  /// `tensor` behind nodes that make a direct `loss.backward()` gather parameters and scale gradients as
-  /// backward() does; the values are shared.
+  /// Returns `tensor` behind nodes that make a direct `loss.backward()` gather parameters and scale gradients
+  /// as backward() does; the values are shared.
   at::Tensor output(const at::Tensor& tensor) const;
 
  private:
@@ -35,7 +35,7 @@ class [[nodiscard]] ForwardScope {
 /// While it lives, backwards add to this rank's gradients and no rank talks to another.
 class [[nodiscard]] NoSync {
  public:
-  /// `end` is called once, by the destructor.
+  /// Begins the scope. `end` is called once, by the destructor.
   explicit NoSync(std::function<void()> end);
   ~NoSync();
   NoSync(const NoSync&) = delete;
@@ -48,8 +48,8 @@ class [[nodiscard]] NoSync {
 /// While it lives, backwards leave their gradients with the parameters; its end reduces their sum once.
 class [[nodiscard]] CoalescedReduction {
  public:
-  /// `end` is called once, by the destructor: with false where an exception ends the scope, which forgets the
-  /// gradients.
+  /// Begins the scope. `end` is called once, by the destructor: with false where an exception ends the scope,
+  /// which forgets the gradients.
   explicit CoalescedReduction(std::function<void(bool reduces)> end);
   /// Throws what the reduction throws.
   ~CoalescedReduction() noexcept(false);

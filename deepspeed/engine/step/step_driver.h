@@ -1,6 +1,6 @@
-// What backward() and step() do with a training, whichever engine they belong to: the loss is scaled,
-// gradients are reduced as the stage asks, and at the accumulation boundary the parameters, the schedule and
-// the counters move on. Method names are the engine's.
+// The driver does what backward() and step() do with a training, whichever engine they belong to: the loss is
+// scaled, gradients are reduced as the stage asks, and at the accumulation boundary the parameters, the
+// schedule and the counters move on. Method names are the engine's.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,20 @@ namespace deepspeed {
 
 class ModelChanges;
 
-/// All calls but refresh(), is_boundary() and zero_grad() need an optimizer. One thread at a time.
+/// Drives a training. All calls but refresh(), is_boundary() and zero_grad() need an optimizer. One thread at
+/// a time.
 class StepDriver {
  public:
-  /// `state` must outlive it.
+  /// Takes the training. `state` must outlive the driver.
   explicit StepDriver(TrainingState& state);
   ~StepDriver();
   StepDriver(const StepDriver&) = delete;
   StepDriver& operator=(const StepDriver&) = delete;
 
   const TrainingState& state() const { return state_; }
-  /// The scale that nodes on the model's outputs give to gradients (ForwardScope).
+  /// Returns the scale that nodes on the model's outputs give to gradients (ForwardScope).
   const std::shared_ptr<OutputScale>& output_scale() const { return output_scale_; }
-  /// Null where the config does not ask for wall_clock_breakdown.
+  /// Returns the timers, or null where the config does not ask for wall_clock_breakdown.
   profile::StepTimers* timers() const { return timers_.get(); }
   /// Measures a part of a training step until the end of the scope, where the config asks for it.
   profile::StepTimers::Scope time_part(profile::StepPart part) const;
@@ -41,32 +42,34 @@ class StepDriver {
   /// Tells the optimizer and the outputs where the training is. Call it after counters, the batch or the
   /// loss scale were changed from outside, by load_checkpoint() for instance.
   void refresh();
-  /// Whether the step() to come updates the parameters.
+  /// Says whether the step() to come updates the parameters.
   bool is_boundary() const;
   /// Overrides the boundary until it is set to nothing. Throws UsageError without
   /// managed_gradient_accumulation.
   void set_boundary(std::optional<bool> is_boundary);
 
-  /// As Engine::backward().
+  /// Does what Engine::backward() says.
   at::Tensor backward(const at::Tensor& loss, const BackwardOptions& options);
   /// Completes the reductions of a direct `loss.backward()`; nothing where there was none.
   void finish_backward();
-  /// As Engine::allreduce_gradients().
+  /// Does what Engine::allreduce_gradients() says.
   void allreduce_gradients(std::optional<int64_t> bucket_size);
   /// Ends a micro step. Returns the samples of the update, or nothing where it was none.
   std::optional<int64_t> step(const StepOptions& options);
   /// Forgets the gradients of the window.
   void zero_grad();
 
-  /// From begin to end backwards only add to this rank's gradients: Engine::no_sync().
+  /// Begins a time in which backwards only add to this rank's gradients, until end_no_sync():
+  /// Engine::no_sync().
   void begin_no_sync();
   void end_no_sync();
-  /// From begin to end backwards leave their gradients with the parameters. The end reduces their sum once,
-  /// or forgets them.
+  /// Begins a time in which backwards leave their gradients with the parameters. end_coalescing() reduces
+  /// their sum once, or forgets them.
   void begin_coalescing();
   void end_coalescing(bool reduces);
 
-  /// Of the last update that was applied; nothing before the first and where it is not computed.
+  /// Returns the norm of the last update that was applied; nothing before the first and where it is not
+  /// computed.
   const std::optional<zero::GradNorm>& grad_norm() const { return grad_norm_; }
 
  private:

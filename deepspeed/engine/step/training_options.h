@@ -1,4 +1,4 @@
-// Arguments of the engine's calls.
+// The engine's calls take these arguments.
 #pragma once
 
 #include <csignal>
@@ -11,7 +11,7 @@
 
 namespace deepspeed {
 
-/// Arguments of Engine::backward().
+/// Holds the arguments of Engine::backward().
 struct BackwardOptions {
   bool retain_graph = false;
   bool scale_wrt_gas = true;        // divide the loss by the accumulation steps
@@ -19,21 +19,21 @@ struct BackwardOptions {
   bool release_loss = false;        // return no tensor
 };
 
-/// Arguments of Engine::step().
+/// Holds the arguments of Engine::step().
 struct StepOptions {
-  /// The schedule's step to go to, instead of the next one (DeepSpeed's lr_kwargs {"last_batch_iteration":
-  /// n}).
+  /// Names the schedule's step to go to, instead of the next one (DeepSpeed's lr_kwargs
+  /// {"last_batch_iteration": n}).
   std::optional<int64_t> last_batch_iteration = {};
 };
 
-/// Arguments of Engine::destroy().
+/// Holds the arguments of Engine::destroy().
 struct DestroyOptions {
-  /// Stage 3: the parameters stay partitioned, as a model wants it that is too large for the memory of a
+  /// Leaves the parameters partitioned at stage 3, as a model wants it that is too large for the memory of a
   /// rank.
   bool keep_partitioned = false;
 };
 
-/// Arguments of Engine::compile().
+/// Holds the arguments of Engine::compile().
 struct CompileOptions {
   std::string backend = "inductor";
   Json compile_kwargs = Json::object();
@@ -44,8 +44,8 @@ struct CompileOptions {
 /// Arguments of Engine::install_preemption_handler().
 struct PreemptionOptions {
   int signal = SIGTERM;
-  /// After every so many updates the ranks begin to compare notes: one reduction of 8 bytes between CPUs,
-  /// which takes its time beside the next update.
+  /// Says after how many updates, each time, the ranks begin to compare notes: one reduction of 8 bytes
+  /// between CPUs, which takes its time beside the next update.
   int64_t check_every = 1;
 };
 
