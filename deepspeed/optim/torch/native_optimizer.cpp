@@ -15,6 +15,7 @@
 #include <torch/serialize/archive.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/optim/slices/optimizer.h"
 
 namespace deepspeed::optim {
 namespace {
