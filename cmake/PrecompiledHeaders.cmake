@@ -33,7 +33,7 @@ function(deepspeed_precompile_program target)
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/program_headers.cpp
       CONTENT "// Carries the precompiled headers of programs.\n" @ONLY)
     add_library(deepspeed_program_headers STATIC ${PROJECT_BINARY_DIR}/program_headers.cpp)
-    target_link_libraries(deepspeed_program_headers PUBLIC deepspeed deepspeed_compile_options deepspeed_program_options)
+    target_link_libraries(deepspeed_program_headers PUBLIC deepspeed_usage deepspeed_compile_options deepspeed_program_options)
     deepspeed_precompile(deepspeed_program_headers ${DEEPSPEED_PCH_MODULES})
   endif()
   deepspeed_share_precompiled(${target} deepspeed_program_headers)

@@ -21,6 +21,5 @@
 #include "deepspeed/precision/autocast.h"
 #include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/init.h"
-#include "deepspeed/zero/make_whole.h"
 #include "deepspeed/zero/param_access.h"
 #include "deepspeed/zero/zero_optimizer.h"

@@ -12,6 +12,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/export.h"
 #include "deepspeed/engine/build/initialize_options.h"
 #include "deepspeed/engine/data/dataloader.h"
 #include "deepspeed/engine/engine.h"
@@ -26,7 +27,7 @@ namespace deepspeed {
 
 /// Seeds the default generators alike on every rank: before the model is built, so that all ranks build the
 /// same one. initialize() then gives each rank a stream of its own that follows from this seed.
-void manual_seed(uint64_t seed);
+DEEPSPEED_API void manual_seed(uint64_t seed);
 
 template <class Module, class... Args>
 concept TakesInForward = requires(Module& module, Args&&... args) {

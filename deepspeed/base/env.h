@@ -5,15 +5,17 @@
 #include <optional>
 #include <string>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed::env {
 
 /// The variable's value, or nothing where it is unset or empty.
-std::optional<std::string> get(const char* name);
+DEEPSPEED_API std::optional<std::string> get(const char* name);
 
 /// The variable as a whole number. Throws UsageError, naming the variable, where it is set and is no number.
-std::optional<int64_t> get_int(const char* name);
+DEEPSPEED_API std::optional<int64_t> get_int(const char* name);
 
 /// Sets (or with nothing removes) a variable of this process.
-void set(const char* name, const std::optional<std::string>& value);
+DEEPSPEED_API void set(const char* name, const std::optional<std::string>& value);
 
 }  // namespace deepspeed::env

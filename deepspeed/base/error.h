@@ -9,55 +9,56 @@
 #include <string>
 #include <type_traits>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/message.h"
 
 namespace deepspeed {
 
 /// Base of all errors of the library.
-class Error : public std::runtime_error {
+class DEEPSPEED_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 /// A call that the documentation forbids: wrong argument, wrong order, wrong state.
-class UsageError : public Error {
+class DEEPSPEED_API UsageError : public Error {
  public:
   using Error::Error;
 };
 
 /// A key of the JSON config that is unknown, has a wrong value or contradicts another one.
-class ConfigError : public Error {
+class DEEPSPEED_API ConfigError : public Error {
  public:
   using Error::Error;
 };
 
 /// A feature that a config or an argument asks for and that does not exist yet.
-class NotSupportedError : public Error {
+class DEEPSPEED_API NotSupportedError : public Error {
  public:
   using Error::Error;
 };
 
 /// A file or device that cannot be read or written.
-class IoError : public Error {
+class DEEPSPEED_API IoError : public Error {
  public:
   using Error::Error;
 };
 
 /// A checkpoint that is missing, torn, altered or does not fit.
-class CheckpointError : public Error {
+class DEEPSPEED_API CheckpointError : public Error {
  public:
   using Error::Error;
 };
 
 /// A collective or a rendezvous that failed or timed out. The state of the group is unknown afterwards.
-class CommError : public Error {
+class DEEPSPEED_API CommError : public Error {
  public:
   using Error::Error;
 };
 
 /// Names the part of the library that a file of the sources is, `folder.file`: "zero.slice_set" for
 /// deepspeed/zero/update/slice_set.cpp, "engine" for deepspeed/engine/engine.cpp.
-std::string part_of_file(const char* path);
+DEEPSPEED_API std::string part_of_file(const char* path);
 
 /// Holds the first part of a text together with the place of the call that it is handed to.
 struct FirstPart {

@@ -4,12 +4,14 @@
 #include <functional>
 #include <memory>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed {
 
 /// Calls `function` when the process ends by exit() or by a return from main(). Threads that run torch's
 /// operations end there: later, torch's own statics are destroyed under them. Hooks run newest first. A
 /// static that was made after the hook is destroyed before it runs, so a hook is made as late as can be.
-class ExitHook {
+class DEEPSPEED_API ExitHook {
  public:
   explicit ExitHook(std::function<void()> function);
   /// Takes the function back, and waits while another thread runs it.

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <string_view>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed {
 
-class Hash {
+class DEEPSPEED_API Hash {
  public:
   void add(std::string_view text) {
     for (const char character : text) add_byte(static_cast<unsigned char>(character));

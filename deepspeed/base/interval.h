@@ -1,4 +1,4 @@
-// Half-open intervals of element indices, the vocabulary of every partition.
+// Half-open intervals of element indices, the vocabulary of every partition, and the cut into equal shards.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,21 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
-/// The common part of both; empty (begin == end) where they do not meet.
+/// Returns the common part of both; empty (begin == end) where they do not meet.
 inline Interval intersect(const Interval& a, const Interval& b) {
   const int64_t begin = std::max(a.begin, b.begin);
   return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+/// Returns the elements of each shard, padding included, where stage 3 cuts a tensor into equal shards.
+constexpr int64_t shard_numel(int64_t numel, int64_t num_ranks) {
+  return (numel + num_ranks - 1) / num_ranks;
+}
+
+/// Returns the elements that a rank's shard holds; the rest of the shard is padding.
+inline Interval shard_elements(int64_t numel, int64_t num_ranks, int64_t rank) {
+  const int64_t shard = shard_numel(numel, num_ranks);
+  return {std::min(rank * shard, numel), std::min((rank + 1) * shard, numel)};
 }
 
 }  // namespace deepspeed

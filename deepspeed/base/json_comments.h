@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed {
 
 /// A place in a text: line and column, both counted from 1.
@@ -13,11 +15,11 @@ struct TextPosition {
 };
 
 /// The position of the byte at `offset`; past the end it is the position just after the last byte.
-TextPosition position_in(const std::string& text, size_t offset);
+DEEPSPEED_API TextPosition position_in(const std::string& text, size_t offset);
 
 /// `text` with every comment and trailing comma overwritten by spaces, so that what is left is strict JSON
 /// whose bytes keep their lines and columns. Throws ConfigError, naming `source` and the place, for a comment
 /// without end.
-std::string blank_comments(std::string text, const std::string& source);
+DEEPSPEED_API std::string blank_comments(std::string text, const std::string& source);
 
 }  // namespace deepspeed

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 
 namespace deepspeed {
@@ -17,16 +18,16 @@ inline constexpr size_t kMaxJsonBytes = size_t{1} << 20;
 /// Reads the value of `text`. Throws ConfigError that names `source`, the line, the column and, where one is
 /// at fault, the key: syntax errors, a key given twice in one object, numbers that no double holds, nesting
 /// beyond kMaxJsonDepth.
-Json parse_json(const std::string& text, const std::string& source);
+DEEPSPEED_API Json parse_json(const std::string& text, const std::string& source);
 
 /// Reads the value of a file, as parse_json() does. Throws IoError where the file cannot be read.
-Json read_json_file(const std::filesystem::path& path);
+DEEPSPEED_API Json read_json_file(const std::filesystem::path& path);
 
 /// Writes `key` as it stands in a dotted path: plain, or quoted and cut where it has other characters than a
 /// name.
-std::string path_part(const std::string& key);
+DEEPSPEED_API std::string path_part(const std::string& key);
 
 /// Returns the start of the value's text, for an error message.
-std::string json_excerpt(const Json& value);
+DEEPSPEED_API std::string json_excerpt(const Json& value);
 
 }  // namespace deepspeed

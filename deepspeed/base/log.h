@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/message.h"
 
 namespace deepspeed::log {
@@ -12,18 +13,18 @@ enum class Level { kDebug, kInfo, kWarning, kError, kOff };
 
 /// Finds the level of a name (debug, info, warning, error, critical, off; any case). Throws UsageError for
 /// another.
-Level level_from_name(const std::string& name);
+DEEPSPEED_API Level level_from_name(const std::string& name);
 
 /// Drops lines below `level` from now on. The default is kInfo, or the variable DEEPSPEED_LOG_LEVEL.
-void set_level(Level level);
-Level level();
+DEEPSPEED_API void set_level(Level level);
+DEEPSPEED_API Level level();
 
 /// Sets the rank named in the lines. Ranks other than 0 drop debug and info lines made without
 /// `on_every_rank`.
-void set_rank(int rank);
+DEEPSPEED_API void set_rank(int rank);
 
 /// Writes one line; warnings and errors are written on every rank.
-void write(Level level, const std::string& text, bool on_every_rank = false);
+DEEPSPEED_API void write(Level level, const std::string& text, bool on_every_rank = false);
 
 template <class... Parts>
 void debug(const Parts&... parts) {

@@ -2,9 +2,11 @@
 // against.
 #pragma once
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed {
 
 /// Returns the version, such as "0.1.0". Releases with equal first two numbers can replace each other.
-const char* version();
+DEEPSPEED_API const char* version();
 
 }  // namespace deepspeed

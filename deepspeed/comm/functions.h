@@ -14,6 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/comm/init.h"
@@ -22,95 +23,101 @@
 namespace deepspeed::comm {
 
 /// Returns true: the collectives are part of this library.
-bool is_available();
-int get_rank(const ProcessGroup& group = {});
-int get_world_size(const ProcessGroup& group = {});
-int get_local_rank();
+DEEPSPEED_API bool is_available();
+DEEPSPEED_API int get_rank(const ProcessGroup& group = {});
+DEEPSPEED_API int get_world_size(const ProcessGroup& group = {});
+DEEPSPEED_API int get_local_rank();
 /// Returns the global rank of the rank `group_rank` of `group`.
-int get_global_rank(const ProcessGroup& group, int group_rank);
+DEEPSPEED_API int get_global_rank(const ProcessGroup& group, int group_rank);
 /// Returns the global ranks of the group, in its order.
-std::vector<int> get_all_ranks_from_group(const ProcessGroup& group = {});
-ProcessGroup get_world_group();
+DEEPSPEED_API std::vector<int> get_all_ranks_from_group(const ProcessGroup& group = {});
+DEEPSPEED_API ProcessGroup get_world_group();
 /// Makes a group. Every rank of the world calls it; those that are not in `ranks` get an empty group.
-ProcessGroup new_group(const std::vector<int>& ranks);
+DEEPSPEED_API ProcessGroup new_group(const std::vector<int>& ranks);
 /// Makes a mesh of the world with axes of these sizes and names, e.g. {2, 4}, {"data_parallel",
 /// "sequence_parallel"}. Collective.
-Mesh initialize_mesh_device(const std::vector<int>& mesh_shape,
-                            const std::vector<std::string>& mesh_dim_names);
+DEEPSPEED_API Mesh initialize_mesh_device(const std::vector<int>& mesh_shape,
+                                          const std::vector<std::string>& mesh_dim_names);
 
-Work all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
-                bool async_op = false);
+DEEPSPEED_API Work all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum,
+                              const ProcessGroup& group = {}, bool async_op = false);
 /// Is all_reduce(), under the name that DeepSpeed's tensor-parallel inference calls.
-Work inference_all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum,
-                          const ProcessGroup& group = {}, bool async_op = false);
+DEEPSPEED_API Work inference_all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum,
+                                        const ProcessGroup& group = {}, bool async_op = false);
 /// Reduces every tensor in place; they travel packed by dtype and device, and need not be contiguous.
-Work all_reduce_coalesced(const std::vector<at::Tensor>& tensors, ReduceOp op = ReduceOp::kSum,
-                          const ProcessGroup& group = {}, bool async_op = false);
+DEEPSPEED_API Work all_reduce_coalesced(const std::vector<at::Tensor>& tensors, ReduceOp op = ReduceOp::kSum,
+                                        const ProcessGroup& group = {}, bool async_op = false);
 /// Reduces to one rank. The result goes to `dst`; the tensors of the other ranks are unspecified afterwards.
-Work reduce(const at::Tensor& tensor, int dst, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
-            bool async_op = false);
-Work broadcast(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, bool async_op = false);
+DEEPSPEED_API Work reduce(const at::Tensor& tensor, int dst, ReduceOp op = ReduceOp::kSum,
+                          const ProcessGroup& group = {}, bool async_op = false);
+DEEPSPEED_API Work broadcast(const at::Tensor& tensor, int src, const ProcessGroup& group = {},
+                             bool async_op = false);
 
 /// Gathers on every rank. `tensors` has one a rank, which is overwritten with the `tensor` of each.
-Work all_gather(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor,
-                const ProcessGroup& group = {}, bool async_op = false);
+DEEPSPEED_API Work all_gather(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor,
+                              const ProcessGroup& group = {}, bool async_op = false);
 /// Gathers on every rank. output: (ranks * n), input: (n).
-Work all_gather_into_tensor(const at::Tensor& output, const at::Tensor& input, const ProcessGroup& group = {},
-                            bool async_op = false);
+DEEPSPEED_API Work all_gather_into_tensor(const at::Tensor& output, const at::Tensor& input,
+                                          const ProcessGroup& group = {}, bool async_op = false);
 /// Calls all_gather_into_tensor() for each pair.
-Work all_gather_coalesced(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
-                          const ProcessGroup& group = {}, bool async_op = false);
+DEEPSPEED_API Work all_gather_coalesced(const std::vector<at::Tensor>& outputs,
+                                        const std::vector<at::Tensor>& inputs, const ProcessGroup& group = {},
+                                        bool async_op = false);
 /// Gathers on one rank. `tensors` has one a rank on `dst`, overwritten with the `tensor` of each, and is
 /// empty elsewhere.
-Work gather(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int dst,
-            const ProcessGroup& group = {}, bool async_op = false);
+DEEPSPEED_API Work gather(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int dst,
+                          const ProcessGroup& group = {}, bool async_op = false);
 /// Overwrites `tensor` with this rank's of `tensors`, which has one a rank on `src` and is empty elsewhere.
-Work scatter(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int src,
-             const ProcessGroup& group = {}, bool async_op = false);
-
-/// Writes to `output` the reduction of this rank's of `tensors` (one a rank) over all ranks.
-Work reduce_scatter(const at::Tensor& output, const std::vector<at::Tensor>& tensors,
-                    ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {}, bool async_op = false);
-/// Reduces and leaves each rank its block. output: (n), input: (ranks * n).
-Work reduce_scatter_tensor(const at::Tensor& output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum,
+DEEPSPEED_API Work scatter(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int src,
                            const ProcessGroup& group = {}, bool async_op = false);
 
+/// Writes to `output` the reduction of this rank's of `tensors` (one a rank) over all ranks.
+DEEPSPEED_API Work reduce_scatter(const at::Tensor& output, const std::vector<at::Tensor>& tensors,
+                                  ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
+                                  bool async_op = false);
+/// Reduces and leaves each rank its block. output: (n), input: (ranks * n).
+DEEPSPEED_API Work reduce_scatter_tensor(const at::Tensor& output, const at::Tensor& input,
+                                         ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
+                                         bool async_op = false);
+
 // DeepSpeed's own code uses these names where torch may lack the function; here it never does.
-Work allgather_fn(const at::Tensor& output, const at::Tensor& input, const ProcessGroup& group = {},
-                  bool async_op = false);
-Work reduce_scatter_fn(const at::Tensor& output, const at::Tensor& input, ReduceOp op = ReduceOp::kSum,
-                       const ProcessGroup& group = {}, bool async_op = false);
-bool has_all_gather_into_tensor();
-bool has_reduce_scatter_tensor();
+DEEPSPEED_API Work allgather_fn(const at::Tensor& output, const at::Tensor& input,
+                                const ProcessGroup& group = {}, bool async_op = false);
+DEEPSPEED_API Work reduce_scatter_fn(const at::Tensor& output, const at::Tensor& input,
+                                     ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
+                                     bool async_op = false);
+DEEPSPEED_API bool has_all_gather_into_tensor();
+DEEPSPEED_API bool has_reduce_scatter_tensor();
 
 /// Sends the i-th piece of input (along dimension 0) to rank i. The sizes of the pieces, one a rank, may
 /// differ; empty: equal ones. Pieces that differ travel padded to the largest, whose size the ranks first
 /// agree on, also with async_op.
-Work all_to_all_single(const at::Tensor& output, const at::Tensor& input,
-                       const std::vector<int64_t>& output_split_sizes = {},
-                       const std::vector<int64_t>& input_split_sizes = {}, const ProcessGroup& group = {},
-                       bool async_op = false);
+DEEPSPEED_API Work all_to_all_single(const at::Tensor& output, const at::Tensor& input,
+                                     const std::vector<int64_t>& output_split_sizes = {},
+                                     const std::vector<int64_t>& input_split_sizes = {},
+                                     const ProcessGroup& group = {}, bool async_op = false);
 /// Sends the i-th of `inputs` to rank i. Both lists have one a rank; `outputs` are overwritten.
-Work all_to_all(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
-                const ProcessGroup& group = {}, bool async_op = false);
+DEEPSPEED_API Work all_to_all(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                              const ProcessGroup& group = {}, bool async_op = false);
 
 /// A message meets the receive of the same tag (0 to 2^30 - 1); NCCL ignores tags.
-void send(const at::Tensor& tensor, int dst, const ProcessGroup& group = {}, int tag = 0);
-void recv(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, int tag = 0);
-Work isend(const at::Tensor& tensor, int dst, const ProcessGroup& group = {}, int tag = 0);
-Work irecv(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, int tag = 0);
-Work barrier(const ProcessGroup& group = {}, bool async_op = false);
+DEEPSPEED_API void send(const at::Tensor& tensor, int dst, const ProcessGroup& group = {}, int tag = 0);
+DEEPSPEED_API void recv(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, int tag = 0);
+DEEPSPEED_API Work isend(const at::Tensor& tensor, int dst, const ProcessGroup& group = {}, int tag = 0);
+DEEPSPEED_API Work irecv(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, int tag = 0);
+DEEPSPEED_API Work barrier(const ProcessGroup& group = {}, bool async_op = false);
 /// Waits as ProcessGroup::monitored_barrier() does.
-void monitored_barrier(const ProcessGroup& group = {},
-                       std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
-                       bool wait_all_ranks = false);
+DEEPSPEED_API void monitored_barrier(const ProcessGroup& group = {},
+                                     std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
+                                     bool wait_all_ranks = false);
 
 /// Overwrites `objects` with those of `src`.
-void broadcast_object_list(std::vector<Json>& objects, int src, const ProcessGroup& group = {});
+DEEPSPEED_API void broadcast_object_list(std::vector<Json>& objects, int src, const ProcessGroup& group = {});
 /// Returns the `object` of every rank, in rank order.
-std::vector<Json> all_gather_object(const Json& object, const ProcessGroup& group = {});
+DEEPSPEED_API std::vector<Json> all_gather_object(const Json& object, const ProcessGroup& group = {});
 /// Reduces one number a rank in double; all_gather_scalar() returns all of them in rank order.
-double all_reduce_scalar(double value, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {});
-std::vector<double> all_gather_scalar(double value, const ProcessGroup& group = {});
+DEEPSPEED_API double all_reduce_scalar(double value, ReduceOp op = ReduceOp::kSum,
+                                       const ProcessGroup& group = {});
+DEEPSPEED_API std::vector<double> all_gather_scalar(double value, const ProcessGroup& group = {});
 
 }  // namespace deepspeed::comm

@@ -6,13 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/comm/job/init_options.h"
 
 namespace deepspeed::comm {
 
 /// Is the world that a process belongs to. Destroying the last copy aborts what is under way and never waits.
-class World {
+class DEEPSPEED_API World {
  public:
   class Impl;
   World() = default;
@@ -47,15 +48,15 @@ class World {
 
 /// Joins the job that the environment (or `options`) describes; a process without RANK and WORLD_SIZE becomes
 /// a world of one that opens no socket. A second call returns the same world. Throws UsageError or CommError.
-World init_distributed(const InitOptions& options = {});
+DEEPSPEED_API World init_distributed(const InitOptions& options = {});
 
 /// Says whether init_distributed() ran (and destroy_process_group() did not).
-bool is_initialized();
+DEEPSPEED_API bool is_initialized();
 
 /// Returns the world of init_distributed(). Throws UsageError before it.
-World world();
+DEEPSPEED_API World world();
 
 /// Leaves the world: no barrier, pending work is aborted.
-void destroy_process_group();
+DEEPSPEED_API void destroy_process_group();
 
 }  // namespace deepspeed::comm

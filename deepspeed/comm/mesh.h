@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/comm/topology.h"
 
 namespace deepspeed::comm {
 
 /// Lays ranks out: `Mesh mesh(world, {{"pipe", 2}, {"data", 4}}); mesh.group("data").all_reduce(t);`
-class Mesh {
+class DEEPSPEED_API Mesh {
  public:
   /// Makes the groups along every single axis. Collective: every rank calls it with the same axes. Throws
   /// UsageError where the product of the sizes is not the size of the world.

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed::comm {
 
 struct MeshAxis {
@@ -14,7 +16,7 @@ struct MeshAxis {
 
 /// Lays ranks out over the axes in row-major order: the last axis varies fastest, so its neighbours are
 /// neighbouring ranks, which usually share a machine.
-class Topology {
+class DEEPSPEED_API Topology {
  public:
   /// Throws UsageError for no axes, an empty or repeated name, or a size below 1.
   explicit Topology(std::vector<MeshAxis> axes);

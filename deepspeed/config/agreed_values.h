@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/config/config.h"
 
 namespace deepspeed::config {
@@ -12,6 +13,6 @@ namespace deepspeed::config {
 /// Lists path and JSON text of each value, resolved and with defaults, also of optimizer.params and
 /// scheduler.params, without the keys that are a rank's own (`per_rank()` in their tables). Each path stands
 /// there once.
-std::vector<std::pair<std::string, std::string>> agreed_values(const DeepSpeedConfig& config);
+DEEPSPEED_API std::vector<std::pair<std::string, std::string>> agreed_values(const DeepSpeedConfig& config);
 
 }  // namespace deepspeed::config

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/config/data/sections.h"
 #include "deepspeed/config/parallel/sections.h"
@@ -86,9 +87,9 @@ struct DeepSpeedConfig {
 /// Reads a config for that many data-parallel ranks. Throws ConfigError that names the key's path for unknown
 /// keys, wrong types and values, contradictions and features that do not exist yet; IoError for a file that
 /// cannot be read.
-DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_world_size);
+DEEPSPEED_API DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_world_size);
 
 /// Writes the members as JSON, defaults and resolved batch sizes included. Loading it gives the same config.
-Json to_json(const DeepSpeedConfig& config);
+DEEPSPEED_API Json to_json(const DeepSpeedConfig& config);
 
 }  // namespace deepspeed::config

@@ -3,11 +3,12 @@
 
 #include <cstdint>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/config/config.h"
 
 namespace deepspeed::config {
 
 /// Throws ConfigError, naming the key, for the first combination of values that contradicts itself.
-void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_world_size);
+DEEPSPEED_API void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_world_size);
 
 }  // namespace deepspeed::config

@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <optional>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/config/table/key_value_config.h"
 
 namespace deepspeed::config {
 
 /// The batch sizes: train_batch_size = micro_batch_size * gradient_accumulation_steps * data-parallel ranks.
 /// Any two of the three give the third; train_batch_size or micro_batch_size alone gives the other two.
-class BatchConfig : public ConfigOf<BatchConfig> {
+class DEEPSPEED_API BatchConfig : public ConfigOf<BatchConfig> {
  public:
   std::optional<int64_t> train_batch_size;
   std::optional<int64_t> train_micro_batch_size_per_gpu;  // also under the key micro_batch_size
@@ -25,7 +26,7 @@ class BatchConfig : public ConfigOf<BatchConfig> {
   void check_own(int64_t world_size) const override;
 };
 
-class FP16Config : public ConfigOf<FP16Config> {
+class DEEPSPEED_API FP16Config : public ConfigOf<FP16Config> {
  public:
   bool enabled = false;
   double clip = 1.0;  // the greatest norm of the gradients; 0: any
@@ -37,7 +38,7 @@ class FP16Config : public ConfigOf<FP16Config> {
   void check_own(int64_t world_size) const override;
 };
 
-class TrainingConfig : public ConfigOf<TrainingConfig> {
+class DEEPSPEED_API TrainingConfig : public ConfigOf<TrainingConfig> {
  public:
   BatchConfig batch;
   FP16Config fp16;

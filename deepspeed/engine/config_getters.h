@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/config/zero/sections.h"
 
@@ -14,7 +15,7 @@ namespace deepspeed {
 
 /// Defaults and resolved batch sizes included. A feature that does not exist yet reads as off: a config that
 /// switches it on is refused.
-class ConfigGetters : public config::ZeroGetters<ConfigGetters> {
+class DEEPSPEED_API ConfigGetters : public config::ZeroGetters<ConfigGetters> {
  public:
   const config::DeepSpeedConfig& config() const { return config_; }
 

@@ -15,6 +15,7 @@
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/profile/throughput.h"
 #include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/make_whole.h"
 #include "deepspeed/zero/offload/parked_storages.h"

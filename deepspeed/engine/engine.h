@@ -14,6 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/engine/config_getters.h"
 #include "deepspeed/engine/saving/checkpoint_options.h"
 #include "deepspeed/engine/step/scopes.h"
@@ -45,7 +46,7 @@ struct InitializeOptions;
 struct LoaderPosition;
 struct TrainingState;
 
-class Engine : public ConfigGetters {
+class DEEPSPEED_API Engine : public ConfigGetters {
  public:
   /// Casts, partitions and broadcasts the parameters of `model`, as initialize() does. Throws ConfigError,
   /// naming the key, and UsageError. All ranks call it.
@@ -250,6 +251,6 @@ class Engine : public ConfigGetters {
 /// Throws UsageError with torch's words and the way out, for an error in a model's forward that the config's
 /// precision causes: torch's batch norm on a CPU wants its buffers in the type of its parameters. Returns for
 /// any other.
-void explain_forward_error(const Engine& engine, const c10::Error& error);
+DEEPSPEED_API void explain_forward_error(const Engine& engine, const c10::Error& error);
 
 }  // namespace deepspeed

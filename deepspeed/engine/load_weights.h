@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/checkpoint/weights/load_weights_options.h"
 
 namespace torch::nn {
@@ -27,13 +28,14 @@ using checkpoint::LoadWeightsOptions;
 /// one tensor after the other the file's copy is in memory. Returns what was loaded and, with strict = false,
 /// what was left out. Throws one CheckpointError that lists everything that does not fit; then nothing has
 /// changed.
-LoadedWeights load_weights(const std::shared_ptr<torch::nn::Module>& model, const std::filesystem::path& path,
-                           const LoadWeightsOptions& options = {});
+DEEPSPEED_API LoadedWeights load_weights(const std::shared_ptr<torch::nn::Module>& model,
+                                         const std::filesystem::path& path,
+                                         const LoadWeightsOptions& options = {});
 
 /// The same for the model of an engine; the optimizer's fp32 weights become the model's. All ranks call it,
 /// each reads the files; where it fails on one, all throw.
-LoadedWeights load_weights(Engine& engine, const std::filesystem::path& path,
-                           const LoadWeightsOptions& options = {});
+DEEPSPEED_API LoadedWeights load_weights(Engine& engine, const std::filesystem::path& path,
+                                         const LoadWeightsOptions& options = {});
 
 /// The same for a model in a TORCH_MODULE holder.
 template <class Contained>
@@ -44,10 +46,10 @@ LoadedWeights load_weights(const torch::nn::ModuleHolder<Contained>& model, cons
 
 /// Loads the fp32 weights of a checkpoint of save_checkpoint(), ours or DeepSpeed's, of any stage, as
 /// load_weights() does. `tag`: by default the one in `latest`. Nothing is converted to files in between.
-LoadedWeights load_zero_checkpoint_weights(const std::shared_ptr<torch::nn::Module>& model,
-                                           const std::filesystem::path& dir,
-                                           const std::optional<std::string>& tag = std::nullopt,
-                                           const LoadWeightsOptions& options = {});
+DEEPSPEED_API LoadedWeights load_zero_checkpoint_weights(const std::shared_ptr<torch::nn::Module>& model,
+                                                         const std::filesystem::path& dir,
+                                                         const std::optional<std::string>& tag = std::nullopt,
+                                                         const LoadWeightsOptions& options = {});
 
 /// The same under DeepSpeed's name; gives the model back.
 template <class Model>

@@ -8,6 +8,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed {
 
 class Engine;
@@ -17,27 +19,27 @@ class Engine;
 // parameters are not, and for a value of another size. What is fp32 here is fp64 of a parameter in fp64.
 
 /// The fp32 weights, a copy.
-at::Tensor safe_get_full_fp32_param(const Engine& engine, const at::Tensor& param);
+DEEPSPEED_API at::Tensor safe_get_full_fp32_param(const Engine& engine, const at::Tensor& param);
 /// Sets the fp32 weights, and the model's to them.
-void safe_set_full_fp32_param(Engine& engine, const at::Tensor& param, const at::Tensor& value);
+DEEPSPEED_API void safe_set_full_fp32_param(Engine& engine, const at::Tensor& param, const at::Tensor& value);
 /// A state of the optimizer by its name ("exp_avg", ...), a copy; an undefined tensor before the first step.
 /// Throws UsageError, naming the states that there are, for an unknown one.
-at::Tensor safe_get_full_optimizer_state(const Engine& engine, const at::Tensor& param,
-                                         const std::string& optim_state_key);
+DEEPSPEED_API at::Tensor safe_get_full_optimizer_state(const Engine& engine, const at::Tensor& param,
+                                                       const std::string& optim_state_key);
 /// Throws UsageError before the first step.
-void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param, const at::Tensor& value,
-                                   const std::string& optim_state_key);
+DEEPSPEED_API void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param,
+                                                 const at::Tensor& value, const std::string& optim_state_key);
 
 // Gradients are there from the end of the backward at the accumulation boundary (after a direct
 // loss.backward(): from Engine::finish_backward()) until step() or zero_grad(); else these calls throw
 // UsageError. They are those of the whole batch, and carry the loss scale, as in DeepSpeed.
 
 /// The gradient of the whole batch, a copy in fp32.
-at::Tensor safe_get_full_grad(const Engine& engine, const at::Tensor& param);
+DEEPSPEED_API at::Tensor safe_get_full_grad(const Engine& engine, const at::Tensor& param);
 /// What step() will use, rounded to the dtype of the sums. All ranks give the same value.
-void safe_set_full_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value);
+DEEPSPEED_API void safe_set_full_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value);
 /// Sets the gradient of each parameter to what `update_func(gradient, parameter)` returns of it.
-void safe_update_full_grad_vectorized(
+DEEPSPEED_API void safe_update_full_grad_vectorized(
     Engine& engine, const std::vector<at::Tensor>& param_list,
     const std::function<at::Tensor(const at::Tensor& gradient, const at::Tensor& param)>& update_func);
 
@@ -46,18 +48,20 @@ void safe_update_full_grad_vectorized(
 // the other stages, which partition no parameter.
 
 /// The fp32 weights, a copy.
-at::Tensor safe_get_local_fp32_param(const Engine& engine, const at::Tensor& param);
+DEEPSPEED_API at::Tensor safe_get_local_fp32_param(const Engine& engine, const at::Tensor& param);
 /// Sets the fp32 weights, and the model's to them. All ranks call it.
-void safe_set_local_fp32_param(Engine& engine, const at::Tensor& param, const at::Tensor& value);
+DEEPSPEED_API void safe_set_local_fp32_param(Engine& engine, const at::Tensor& param,
+                                             const at::Tensor& value);
 /// A state of the optimizer, a copy; an undefined tensor before the first step.
-at::Tensor safe_get_local_optimizer_state(const Engine& engine, const at::Tensor& param,
-                                          const std::string& optim_state_key);
+DEEPSPEED_API at::Tensor safe_get_local_optimizer_state(const Engine& engine, const at::Tensor& param,
+                                                        const std::string& optim_state_key);
 /// Throws UsageError before the first step.
-void safe_set_local_optimizer_state(Engine& engine, const at::Tensor& param, const at::Tensor& value,
-                                    const std::string& optim_state_key);
+DEEPSPEED_API void safe_set_local_optimizer_state(Engine& engine, const at::Tensor& param,
+                                                  const at::Tensor& value,
+                                                  const std::string& optim_state_key);
 /// The gradient of the whole batch, a copy in fp32.
-at::Tensor safe_get_local_grad(const Engine& engine, const at::Tensor& param);
+DEEPSPEED_API at::Tensor safe_get_local_grad(const Engine& engine, const at::Tensor& param);
 /// What step() will use of it.
-void safe_set_local_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value);
+DEEPSPEED_API void safe_set_local_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value);
 
 }  // namespace deepspeed

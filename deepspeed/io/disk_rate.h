@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/io/async_io.h"
 
 namespace deepspeed::io {
@@ -23,7 +24,7 @@ struct DiskRateOptions {
 /// Writes a file in `folder` past the page cache, reads it again, and removes it. Throws IoError, naming the
 /// folder: where it cannot be written, is full, has no O_DIRECT, or gave back other bytes; UsageError for
 /// options of 0.
-DiskRate measure_disk(const std::filesystem::path& folder, const DiskRateOptions& options,
-                      const AsyncIoOptions& tuning);
+DEEPSPEED_API DiskRate measure_disk(const std::filesystem::path& folder, const DiskRateOptions& options,
+                                    const AsyncIoOptions& tuning);
 
 }  // namespace deepspeed::io

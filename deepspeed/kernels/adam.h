@@ -15,6 +15,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed::kernels {
 
 struct AmsgradRule;
@@ -48,16 +50,16 @@ struct AdamTensors {
 
 /// Makes one update in place. Throws UsageError where sizes, dtypes or devices do not fit. Uses
 /// at::get_num_threads() threads on CPU and the current stream on CUDA.
-void adam(const AdamTensors& tensors, const AdamStep& step);
+DEEPSPEED_API void adam(const AdamTensors& tensors, const AdamStep& step);
 
 /// Returns the rule of Adam with amsgrad (Reddi et al. 2018) for a step, to be run by update().
-AmsgradRule amsgrad_rule(const AdamStep& step);
+DEEPSPEED_API AmsgradRule amsgrad_rule(const AdamStep& step);
 
 /// Takes back the step that adam() made with the same arguments, by solving its equations for the old values:
 /// right to within the roundings of that step (a first step's moments become 0), without a copy of anything.
 /// The gradient must be the finite one of that step; one that was not finite cannot be taken back. Works in
 /// double, piece by piece. Throws UsageError as adam() does, and for moments or masters of 16 bits, masters
 /// of fp64, betas of 0 and a decay of lr * weight_decay of 1 and more, which lose the old values.
-void adam_rollback(const AdamTensors& tensors, const AdamStep& step);
+DEEPSPEED_API void adam_rollback(const AdamTensors& tensors, const AdamStep& step);
 
 }  // namespace deepspeed::kernels

@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/kernels/arguments/update_rules.h"
 
 namespace deepspeed::kernels {
@@ -23,7 +24,7 @@ struct UpdateTensors {
 /// Applies the rule in place. Throws UsageError, naming `where` and the tensor, where sizes, dtypes, devices
 /// or the number of states do not fit. Uses at::get_num_threads() threads on CPU and the current stream on
 /// CUDA. Neither threads nor instruction sets change the result.
-void update(const UpdateTensors& tensors, const UpdateRule& rule,
-            const std::source_location& where = std::source_location::current());
+DEEPSPEED_API void update(const UpdateTensors& tensors, const UpdateRule& rule,
+                          const std::source_location& where = std::source_location::current());
 
 }  // namespace deepspeed::kernels

@@ -5,6 +5,8 @@
 #include <functional>
 #include <optional>
 
+#include "deepspeed/base/export.h"
+
 namespace CLI {
 class App;
 }
@@ -13,10 +15,10 @@ namespace deepspeed::launcher {
 
 /// Parses the command line into what `app` was given. Returns the status with which the program has to end,
 /// after help or the error was printed; nothing where it goes on.
-std::optional<int> exit_of_command_line(CLI::App& app, int argc, const char* const* argv);
+DEEPSPEED_API std::optional<int> exit_of_command_line(CLI::App& app, int argc, const char* const* argv);
 
 /// Runs the program's work and returns the status to end with. An exception becomes the line "program:
 /// reason" of the standard error; a UsageError is a fault of the arguments.
-int exit_of_work(const char* program, const std::function<void()>& work);
+DEEPSPEED_API int exit_of_work(const char* program, const std::function<void()>& work);
 
 }  // namespace deepspeed::launcher

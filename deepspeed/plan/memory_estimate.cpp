@@ -13,8 +13,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
-#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 #include "deepspeed/engine/build/base_optimizer.h"
 #include "deepspeed/engine/build/optimizer_offload.h"
 #include "deepspeed/engine/build/param_groups.h"

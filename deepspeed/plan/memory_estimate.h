@@ -9,6 +9,7 @@
 
 #include <c10/core/DeviceType.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/config/table/source.h"
 #include "deepspeed/engine/model/model.h"
@@ -39,11 +40,12 @@ struct ModelStatesEstimate {
 /// evaluated. The parameters may be on the meta device: only their sizes are read. device: where the model
 /// will be; default: where its parameters are, and the CPU for the meta device. Throws what initialize()
 /// throws of the config, and UsageError for a world size below 1.
-ModelStatesEstimate estimate_model_states(const EngineModel& model, const config::ConfigSource& config,
-                                          int world_size, std::optional<at::DeviceType> device = {});
+DEEPSPEED_API ModelStatesEstimate estimate_model_states(const EngineModel& model,
+                                                        const config::ConfigSource& config, int world_size,
+                                                        std::optional<at::DeviceType> device = {});
 /// Prints the estimate for the config at each ZeRO stage, with the offload that the stage has.
-void estimate_model_states_of_all_stages(const EngineModel& model, const Json& config, int world_size,
-                                         std::ostream& out = std::cout,
-                                         std::optional<at::DeviceType> device = {});
+DEEPSPEED_API void estimate_model_states_of_all_stages(const EngineModel& model, const Json& config,
+                                                       int world_size, std::ostream& out = std::cout,
+                                                       std::optional<at::DeviceType> device = {});
 
 }  // namespace deepspeed::zero

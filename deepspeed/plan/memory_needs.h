@@ -8,6 +8,8 @@
 #include <iostream>
 #include <memory>
 
+#include "deepspeed/base/export.h"
+
 namespace torch::nn {
 class Module;
 }
@@ -34,34 +36,35 @@ struct Zero3Placement {
 
 /// Estimates stage 2. additional_buffer_factor: of the host's memory, for buffers beside the states. All
 /// throw UsageError for counts below 1 (parameters: below 0) and for a factor below 0.
-MemoryNeeds estimate_zero2_model_states_mem_needs(int64_t total_params, const PlannedHardware& hardware = {},
-                                                  bool cpu_offload = true,
-                                                  double additional_buffer_factor = 1.5);
+DEEPSPEED_API MemoryNeeds estimate_zero2_model_states_mem_needs(int64_t total_params,
+                                                                const PlannedHardware& hardware = {},
+                                                                bool cpu_offload = true,
+                                                                double additional_buffer_factor = 1.5);
 /// Estimates stage 3. largest_layer_params: parameters of the largest module, without its children's.
-MemoryNeeds estimate_zero3_model_states_mem_needs(int64_t total_params, int64_t largest_layer_params,
-                                                  const PlannedHardware& hardware = {},
-                                                  const Zero3Placement& placement = {},
-                                                  double additional_buffer_factor = 1.5);
+DEEPSPEED_API MemoryNeeds estimate_zero3_model_states_mem_needs(int64_t total_params,
+                                                                int64_t largest_layer_params,
+                                                                const PlannedHardware& hardware = {},
+                                                                const Zero3Placement& placement = {},
+                                                                double additional_buffer_factor = 1.5);
 
 /// Prints a table of all placements.
-void estimate_zero2_model_states_mem_needs_all_cold(int64_t total_params,
-                                                    const PlannedHardware& hardware = {},
-                                                    double additional_buffer_factor = 1.5,
-                                                    std::ostream& out = std::cout);
-void estimate_zero3_model_states_mem_needs_all_cold(int64_t total_params, int64_t largest_layer_params,
-                                                    const PlannedHardware& hardware = {},
-                                                    double additional_buffer_factor = 1.5,
-                                                    std::ostream& out = std::cout);
+DEEPSPEED_API void estimate_zero2_model_states_mem_needs_all_cold(int64_t total_params,
+                                                                  const PlannedHardware& hardware = {},
+                                                                  double additional_buffer_factor = 1.5,
+                                                                  std::ostream& out = std::cout);
+DEEPSPEED_API void estimate_zero3_model_states_mem_needs_all_cold(int64_t total_params,
+                                                                  int64_t largest_layer_params,
+                                                                  const PlannedHardware& hardware = {},
+                                                                  double additional_buffer_factor = 1.5,
+                                                                  std::ostream& out = std::cout);
 
 /// Prints a table of all placements for a model. Throws UsageError as the functions for numbers, and where
 /// there is no model.
-void estimate_zero2_model_states_mem_needs_all_live(const std::shared_ptr<torch::nn::Module>& model,
-                                                    const PlannedHardware& hardware = {},
-                                                    double additional_buffer_factor = 1.5,
-                                                    std::ostream& out = std::cout);
-void estimate_zero3_model_states_mem_needs_all_live(const std::shared_ptr<torch::nn::Module>& model,
-                                                    const PlannedHardware& hardware = {},
-                                                    double additional_buffer_factor = 1.5,
-                                                    std::ostream& out = std::cout);
+DEEPSPEED_API void estimate_zero2_model_states_mem_needs_all_live(
+    const std::shared_ptr<torch::nn::Module>& model, const PlannedHardware& hardware = {},
+    double additional_buffer_factor = 1.5, std::ostream& out = std::cout);
+DEEPSPEED_API void estimate_zero3_model_states_mem_needs_all_live(
+    const std::shared_ptr<torch::nn::Module>& model, const PlannedHardware& hardware = {},
+    double additional_buffer_factor = 1.5, std::ostream& out = std::cout);
 
 }  // namespace deepspeed::zero

@@ -9,11 +9,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed::precision {
 
 /// Turns autocast to `dtype` on `device` on while it lives, and back to what was before. Cast weights are
 /// kept until the outermost scope ends.
-class AutocastScope {
+class DEEPSPEED_API AutocastScope {
  public:
   AutocastScope(at::DeviceType device, at::ScalarType dtype);
   ~AutocastScope();
@@ -27,26 +29,26 @@ class AutocastScope {
 };
 
 /// Returns torch's dtype where torch_autocast.dtype is absent: bf16 on the CPU, fp16 on CUDA.
-at::ScalarType default_autocast_dtype(at::DeviceType device);
+DEEPSPEED_API at::ScalarType default_autocast_dtype(at::DeviceType device);
 
 /// The classes whose parameters are marked where the config lists none, as DeepSpeed names them:
 /// torch.nn.Linear and the convolutions.
-std::vector<std::string> get_default_autocast_lower_precision_modules();
+DEEPSPEED_API std::vector<std::string> get_default_autocast_lower_precision_modules();
 
 /// Whether a C++ class, e.g. "torch::nn::LinearImpl" or "my::Block", is one of `names`, which may be spelled
 /// as in Python ("torch.nn.Linear", "my.Block") or as in C++.
-bool is_autocast_module(const std::string& class_name, const std::vector<std::string>& names);
+DEEPSPEED_API bool is_autocast_module(const std::string& class_name, const std::vector<std::string>& names);
 
 /// Marks a parameter: its gradient is reduced in `dtype`, by engines that are made then with torch_autocast.
-void set_autocast_dtype(const at::Tensor& param, at::ScalarType dtype);
+DEEPSPEED_API void set_autocast_dtype(const at::Tensor& param, at::ScalarType dtype);
 /// Takes the mark away, if there is one.
-void clear_autocast_dtype(const at::Tensor& param);
+DEEPSPEED_API void clear_autocast_dtype(const at::Tensor& param);
 /// The dtype of the parameter's mark, if it has one.
-std::optional<at::ScalarType> find_autocast_dtype(const at::Tensor& param);
-bool has_autocast_dtype(const at::Tensor& param);
+DEEPSPEED_API std::optional<at::ScalarType> find_autocast_dtype(const at::Tensor& param);
+DEEPSPEED_API bool has_autocast_dtype(const at::Tensor& param);
 /// The dtype of the parameter's mark. Throws UsageError for a parameter that was not marked.
-at::ScalarType get_autocast_dtype(const at::Tensor& param);
+DEEPSPEED_API at::ScalarType get_autocast_dtype(const at::Tensor& param);
 /// Whether this process has marked parameters.
-bool is_autocast_initialized();
+DEEPSPEED_API bool is_autocast_initialized();
 
 }  // namespace deepspeed::precision

@@ -1,4 +1,5 @@
-// DeepSpeed's zero.GatheredParameters: partitioned parameters whole for a scope, to be read or changed.
+// Partitioned parameters whole again: for a scope, to be read or changed, as DeepSpeed's
+// zero.GatheredParameters does, or for good.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed::zero {
 
 class HoldableStorage;
@@ -18,7 +21,7 @@ class HoldableStorage;
 /// all, and at the end its values become those of all ranks, also where it gave a parameter other memory of
 /// the same type and sizes, as torch::load() does. A write of another rank to what the modifier_rank does not
 /// write is an error at the end, on all ranks. Tensors that are not partitioned are left alone.
-class GatheredParameters {
+class DEEPSPEED_API GatheredParameters {
  public:
   /// modifier_rank: in the group over which the parameters are partitioned. Throws UsageError for a rank that
   /// is not there, and where one of the parameters is written under another GatheredParameters; CommError.
@@ -60,5 +63,13 @@ class GatheredParameters {
   std::optional<int> modifier_rank_;
   int exceptions_ = 0;  // that were under way at its begin
 };
+
+/// Makes ordinary tensors, with all their values, of the parameters among `params` that are partitioned and
+/// that no engine has: those of a zero::Init that has ended, and those of an engine that was dropped, or
+/// ended by destroy({.keep_partitioned = true}). They keep their identity; others are left alone. Every rank
+/// gets the whole model and needs the memory for it. Collective. Throws UsageError, naming the parameter,
+/// where an engine has it still or somebody uses it, and where a rank has too little memory; CommError,
+/// IoError: then some are whole already, and a further call goes on with the others.
+DEEPSPEED_API void make_whole(const std::vector<at::Tensor>& params);
 
 }  // namespace deepspeed::zero

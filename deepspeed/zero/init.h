@@ -19,6 +19,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/table/source.h"
 
@@ -79,7 +80,7 @@ struct InitArguments {
 /// - Another thread must not use what is being built; what it builds itself is not partitioned.
 /// - A second one on the same thread is a part of the first. Where an exception ends it, what was built is of
 ///   no use; no other rank is waited for.
-class Init {
+class DEEPSPEED_API Init {
  public:
   /// Collective. Throws ConfigError for another stage than 3 and for "nvme" without a disk, NotSupportedError
   /// for what does not exist yet, UsageError for arguments that contradict each other, the config or an outer

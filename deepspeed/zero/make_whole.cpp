@@ -9,6 +9,7 @@
 #include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/device/accelerator/memory.h"
 #include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/gathered_parameters.h"
 
 namespace deepspeed::zero {
 namespace {

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/export.h"
 #include "deepspeed/zero/prefetch/access_mode.h"
 
 namespace torch::nn {
@@ -22,7 +23,7 @@ class GatherPool;
 /// the same code. At its end what was gathered goes. Windows nest; the window is open for all threads. `mode`
 /// tells passes of one kind from others: from the second one of a kind on, what comes next is gathered ahead,
 /// and what is not used again soon goes.
-class ParameterAccess {
+class DEEPSPEED_API ParameterAccess {
  public:
   explicit ParameterAccess(std::shared_ptr<GatherPool> pool, AccessMode mode = AccessMode::kAny);
   /// For all parameters that were partitioned together with one of `params`; ordinary tensors need none.

@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/optim/slices/param_group.h"
 #include "deepspeed/zero/memory_bytes.h"
 
@@ -38,7 +39,7 @@ struct BatchSettings;
 struct StepResult;
 struct ZeroOptions;
 
-class ZeroOptimizer {
+class DEEPSPEED_API ZeroOptimizer {
  public:
   ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<optim::Optimizer> optimizer,
                 std::unique_ptr<precision::LossScaler> scaler, const comm::ProcessGroup& group,

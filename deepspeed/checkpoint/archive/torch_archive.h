@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/checkpoint/file/file_sums.h"
 #include "deepspeed/checkpoint/pickle/value.h"
 #include "deepspeed/io/file_writer.h"
@@ -22,17 +23,18 @@ using TensorProvider = std::function<at::Tensor(const at::Tensor& deferred)>;
 using PieceSink = std::function<void(const void* data, size_t size)>;
 using TensorStream = std::function<void(const at::Tensor& deferred, const PieceSink& sink)>;
 /// Makes a stream of a provider: one piece a tensor.
-TensorStream stream_of(TensorProvider provide);
+DEEPSPEED_API TensorStream stream_of(TensorProvider provide);
 
 /// Writes `value`. Tensors that share a storage share a record; a tensor that is a view of a larger storage
 /// is written alone (its own elements), never with the rest of that storage. Throws IoError; an existing file
 /// is replaced. Tensors on the meta device are written as `provide` gives them, one after the other, so that
 /// no two need be in memory. Returns the file's checksums.
-FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
-                             const TensorProvider& provide = nullptr, const io::WriterOptions& options = {});
+DEEPSPEED_API FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
+                                           const TensorProvider& provide = nullptr,
+                                           const io::WriterOptions& options = {});
 
 /// Holds what a file will have: its pickle, and the storages that the pickle refers to.
-struct ArchiveContent {
+struct DEEPSPEED_API ArchiveContent {
   std::string pickled;
   std::vector<at::Tensor> records;  // 1-D, contiguous, on the tensors' own device
   TensorStream stream = nullptr;    // gives the data of records on the meta device
@@ -42,10 +44,10 @@ struct ArchiveContent {
 
 /// Prepares what write_archive_content() writes later; the records share the memory of the tensors in
 /// `value`. `stream`: tensors on the meta device are written as it gives them.
-ArchiveContent make_archive_content(const Value& value, TensorStream stream = nullptr);
+DEEPSPEED_API ArchiveContent make_archive_content(const Value& value, TensorStream stream = nullptr);
 /// Writes prepared content, as write_torch_archive() does. Returns the file's checksums.
-FileSums write_archive_content(const std::filesystem::path& path, const ArchiveContent& content,
-                               const io::WriterOptions& options = {});
+DEEPSPEED_API FileSums write_archive_content(const std::filesystem::path& path, const ArchiveContent& content,
+                                             const io::WriterOptions& options = {});
 
 struct ReadOptions {
   bool tensor_data = true;  // false: tensors come on the meta device (sizes and dtypes only)
@@ -54,6 +56,6 @@ struct ReadOptions {
 
 /// Reads a file of torch.save (zip format). Throws CheckpointError, naming the file and what is wrong in it:
 /// torn, altered, an unknown global (by name), a dtype that torch does not know.
-Value read_torch_archive(const std::filesystem::path& path, const ReadOptions& options = {});
+DEEPSPEED_API Value read_torch_archive(const std::filesystem::path& path, const ReadOptions& options = {});
 
 }  // namespace deepspeed::checkpoint

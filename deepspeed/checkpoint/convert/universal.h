@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <functional>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed::checkpoint {
 
 struct UniversalOptions {
@@ -23,7 +25,8 @@ struct UniversalOptions {
 /// where a file of the input is missing, torn or altered (by its name), IoError where the output cannot be
 /// written, UsageError where something else is in the output's place, NotSupportedError for model parallel
 /// checkpoints.
-void convert_to_universal(const std::filesystem::path& input_folder,
-                          const std::filesystem::path& output_folder, const UniversalOptions& options = {});
+DEEPSPEED_API void convert_to_universal(const std::filesystem::path& input_folder,
+                                        const std::filesystem::path& output_folder,
+                                        const UniversalOptions& options = {});
 
 }  // namespace deepspeed::checkpoint

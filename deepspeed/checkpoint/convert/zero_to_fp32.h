@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/tensor/named_tensor.h"
 
 namespace deepspeed::checkpoint {
@@ -17,12 +18,12 @@ namespace deepspeed::checkpoint {
 /// Buffers, whole numbers too, and frozen parameters are cast to fp32. `tag`: by default the one that
 /// `latest` names. Throws CheckpointError where a file is missing (by its name) or shapes and counts do not
 /// fit, NotSupportedError for model parallel checkpoints.
-NamedTensors get_fp32_state_dict_from_zero_checkpoint(const std::filesystem::path& dir,
-                                                      const std::optional<std::string>& tag = std::nullopt,
-                                                      bool exclude_frozen_parameters = false);
+DEEPSPEED_API NamedTensors get_fp32_state_dict_from_zero_checkpoint(
+    const std::filesystem::path& dir, const std::optional<std::string>& tag = std::nullopt,
+    bool exclude_frozen_parameters = false);
 
 /// Returns `tag`, or the one that `latest` names. Throws CheckpointError where there is neither.
-std::string chosen_tag(const std::filesystem::path& dir, const std::optional<std::string>& tag);
+DEEPSPEED_API std::string chosen_tag(const std::filesystem::path& dir, const std::optional<std::string>& tag);
 
 struct ConvertOptions {
   std::optional<std::string> tag = std::nullopt;
@@ -37,11 +38,11 @@ struct ConvertOptions {
 /// (made where it is absent): `pytorch_model.bin` or `model.safetensors`, or shards with an index where they
 /// exceed `max_shard_size`. An `output` that ends in .bin, .pt, .pth or .safetensors is one file. Returns the
 /// files written.
-std::vector<std::filesystem::path> convert_zero_checkpoint_to_fp32_state_dict(
+DEEPSPEED_API std::vector<std::filesystem::path> convert_zero_checkpoint_to_fp32_state_dict(
     const std::filesystem::path& dir, const std::filesystem::path& output,
     const ConvertOptions& options = {});
 
 /// Reads a number of bytes: "5GB" (1e9 each), "200MiB" (2^20), "1024". Throws UsageError.
-uint64_t parse_shard_size(const std::string& text);
+DEEPSPEED_API uint64_t parse_shard_size(const std::string& text);
 
 }  // namespace deepspeed::checkpoint

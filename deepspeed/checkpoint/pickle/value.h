@@ -12,6 +12,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed::checkpoint {
 
 class Value;
@@ -35,7 +37,7 @@ struct DType {
   at::ScalarType type;
 };
 /// Is a dict in insertion order; `ordered` writes a collections.OrderedDict.
-class Dict {
+class DEEPSPEED_API Dict {
  public:
   Dict() = default;
   explicit Dict(bool ordered) : ordered_(ordered) {}
@@ -84,7 +86,7 @@ struct Object {
   std::shared_ptr<Value> state;  // __dict__ (a Dict) or null
 };
 
-class Value {
+class DEEPSPEED_API Value {
  public:
   using Variant = std::variant<None, bool, int64_t, double, std::string, std::vector<uint8_t>, at::Tensor,
                                List, Tuple, Set, Dict, Size, DType, Object>;

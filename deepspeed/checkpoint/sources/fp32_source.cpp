@@ -15,8 +15,8 @@
 
 #include <ATen/ops/empty.h>
 
-#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 #include "deepspeed/checkpoint/sources/shard_places.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 

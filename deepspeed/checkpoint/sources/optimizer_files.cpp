@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
-#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 #include "deepspeed/checkpoint/sources/misfit_error.h"
 #include "deepspeed/checkpoint/sources/shard_places.h"
 #include "deepspeed/checkpoint/tag/layout.h"

@@ -1,7 +1,7 @@
 #include "deepspeed/checkpoint/sources/shard_places.h"
 
-#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 
 namespace deepspeed::checkpoint {
 

@@ -14,6 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/interval.h"
 
 namespace c10d {
@@ -31,7 +32,7 @@ enum class ReduceOp { kSum, kMax, kMin, kProduct, kAvg, kBand, kBor, kBxor };
 
 /// Stands for a collective under way. Copies share it. The result may be read after wait() alone. Destroying
 /// an unfinished Work neither waits nor throws.
-class Work {
+class DEEPSPEED_API Work {
  public:
   class Impl;
   Work() = default;
@@ -51,7 +52,7 @@ class Work {
 /// "global". Tensors are dense and contiguous; collectives take any float or integer dtype (16-bit ones also
 /// over Gloo). All ranks must call the same collectives in the same order; where they do not, the error names
 /// two of them and what each called, within seconds.
-class ProcessGroup {
+class DEEPSPEED_API ProcessGroup {
  public:
   class Impl;
   ProcessGroup() = default;

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <string>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed::comm {
 
 /// Has the names and defaults of DeepSpeed's `init_distributed`.
-struct InitOptions {
+struct DEEPSPEED_API InitOptions {
   std::string dist_backend = {};   // "" chooses: nccl where this build and machine have a GPU, else gloo
   bool auto_mpi_discovery = true;  // where RANK is unset: rank and size from the variables of mpirun or srun
   int distributed_port = 29500;    // used where MASTER_PORT is unset

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 
 namespace deepspeed::config {
@@ -191,7 +192,7 @@ struct CompressionTrainingConfig {
 };
 
 /// Options of weights of 4 or 8 bits in inference. The section is on unless it says otherwise.
-struct WeightQuantizationConfig {
+struct DEEPSPEED_API WeightQuantizationConfig {
   bool enabled = true;
   int64_t num_bits = 8;
   Json q_type;
@@ -201,6 +202,6 @@ struct WeightQuantizationConfig {
 };
 
 /// Adds to weight_quantization its switch, which an older form leaves out.
-Json with_switch(const Json& given);
+DEEPSPEED_API Json with_switch(const Json& given);
 
 }  // namespace deepspeed::config

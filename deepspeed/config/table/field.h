@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 
 namespace deepspeed::config {
@@ -63,67 +64,68 @@ struct Field {
 using Option = std::function<void(Field&)>;
 
 /// Makes an entry. A default of null makes it nullable, except for sections.
-Field make_field(Kind kind, std::string key, Json default_value, std::string meaning,
-                 std::initializer_list<Option> options);
+DEEPSPEED_API Field make_field(Kind kind, std::string key, Json default_value, std::string meaning,
+                               std::initializer_list<Option> options);
 
 // The functions below make entries without a struct member: documented keys that are read and checked only.
-Field boolean(std::string key, Json default_value, std::string meaning,
-              std::initializer_list<Option> options = {});
-Field integer(std::string key, Json default_value, std::string meaning,
-              std::initializer_list<Option> options = {});
-Field number(std::string key, Json default_value, std::string meaning,
-             std::initializer_list<Option> options = {});
-Field text(std::string key, Json default_value, std::string meaning,
-           std::initializer_list<Option> options = {});
-Field strings(std::string key, Json default_value, std::string meaning,
-              std::initializer_list<Option> options = {});
-Field integers(std::string key, Json default_value, std::string meaning,
-               std::initializer_list<Option> options = {});
-Field object(std::string key, Json default_value, std::string meaning,
-             std::initializer_list<Option> options = {});
-Field any(std::string key, Json default_value, std::string meaning,
-          std::initializer_list<Option> options = {});
-Field section(std::string key, std::string meaning, std::vector<Field> children,
-              std::initializer_list<Option> options = {});
+DEEPSPEED_API Field boolean(std::string key, Json default_value, std::string meaning,
+                            std::initializer_list<Option> options = {});
+DEEPSPEED_API Field integer(std::string key, Json default_value, std::string meaning,
+                            std::initializer_list<Option> options = {});
+DEEPSPEED_API Field number(std::string key, Json default_value, std::string meaning,
+                           std::initializer_list<Option> options = {});
+DEEPSPEED_API Field text(std::string key, Json default_value, std::string meaning,
+                         std::initializer_list<Option> options = {});
+DEEPSPEED_API Field strings(std::string key, Json default_value, std::string meaning,
+                            std::initializer_list<Option> options = {});
+DEEPSPEED_API Field integers(std::string key, Json default_value, std::string meaning,
+                             std::initializer_list<Option> options = {});
+DEEPSPEED_API Field object(std::string key, Json default_value, std::string meaning,
+                           std::initializer_list<Option> options = {});
+DEEPSPEED_API Field any(std::string key, Json default_value, std::string meaning,
+                        std::initializer_list<Option> options = {});
+DEEPSPEED_API Field section(std::string key, std::string meaning, std::vector<Field> children,
+                            std::initializer_list<Option> options = {});
 
 // The functions below are what an entry may add.
-Option at_least(double minimum);
-Option above(double minimum);
-Option between(double minimum, double maximum);
-Option strictly_between(double minimum, double maximum);
-Option one_of(std::vector<std::string> choices);
-Option alias(std::string key);
-Option or_null();
-Option required();
+DEEPSPEED_API Option at_least(double minimum);
+DEEPSPEED_API Option above(double minimum);
+DEEPSPEED_API Option between(double minimum, double maximum);
+DEEPSPEED_API Option strictly_between(double minimum, double maximum);
+DEEPSPEED_API Option one_of(std::vector<std::string> choices);
+DEEPSPEED_API Option alias(std::string key);
+DEEPSPEED_API Option or_null();
+DEEPSPEED_API Option required();
 /// The feature does not exist yet: any value but the default is refused.
-Option not_yet();
+DEEPSPEED_API Option not_yet();
 /// Any value but the default is refused for good; `why` names the way out.
-Option never(std::string why);
+DEEPSPEED_API Option never(std::string why);
 /// Only these of the documented values work so far.
-Option only(std::vector<Json> values);
+DEEPSPEED_API Option only(std::vector<Json> values);
 /// Any value is accepted, and none acts: loading a value that is not the default says so in one line.
-Option without_effect(std::string why);
+DEEPSPEED_API Option without_effect(std::string why);
 /// Any value is accepted; values act only where one of the keys has one of the values, which `why` says.
-Option effective_where(std::vector<std::string> paths, std::vector<Json> values, std::string why);
+DEEPSPEED_API Option effective_where(std::vector<std::string> paths, std::vector<Json> values,
+                                     std::string why);
 /// Any value is accepted; values act only at this stage of ZeRO.
-Option effective_at_stage(int64_t stage);
-Option keeps_unknown_keys();
-Option auto_means_default();
-Option normalized_by(std::function<Json(const Json&)> normalize);
-Option accepted_if(std::function<bool(const Json&)> accepts, std::string wording);
-Option deprecated(std::string replacement, std::function<Json(const Json&)> convert);
+DEEPSPEED_API Option effective_at_stage(int64_t stage);
+DEEPSPEED_API Option keeps_unknown_keys();
+DEEPSPEED_API Option auto_means_default();
+DEEPSPEED_API Option normalized_by(std::function<Json(const Json&)> normalize);
+DEEPSPEED_API Option accepted_if(std::function<bool(const Json&)> accepts, std::string wording);
+DEEPSPEED_API Option deprecated(std::string replacement, std::function<Json(const Json&)> convert);
 /// The value is a rank's own, as a path or a level of the log is: the ranks' may differ.
-Option per_rank();
+DEEPSPEED_API Option per_rank();
 /// An empty text is refused.
-Option not_empty();
+DEEPSPEED_API Option not_empty();
 /// The truth values are no numbers here, though they pass for numbers elsewhere.
-Option no_truth_value();
+DEEPSPEED_API Option no_truth_value();
 
 /// What a value of the field must be, in words: "a whole number of at least 1 or null".
-std::string expected_value(const Field& field);
+DEEPSPEED_API std::string expected_value(const Field& field);
 
 /// All documented keys: a section without a name whose children are the keys of the top level
 /// (config/top_level.cpp).
-const Field& all_options();
+DEEPSPEED_API const Field& all_options();
 
 }  // namespace deepspeed::config

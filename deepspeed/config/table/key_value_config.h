@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/config/table/table.h"
 
@@ -34,7 +35,7 @@ namespace deepspeed::config {
 /// A config of key/value pairs. By itself it holds any keys. Classes that derive from ConfigOf know theirs:
 /// another key, or a value of another type or out of its range, is a ConfigError that names the key's path
 /// and the nearest known key.
-class Config {
+class DEEPSPEED_API Config {
  public:
   using Pairs = std::initializer_list<std::pair<std::string, Json>>;
 
@@ -137,10 +138,10 @@ Member<Derived> sub_config(const char* key, Inner Derived::*pointer, const char*
 
 /// Finds the present name of a key of the section. Throws ConfigError for a key that the section does not
 /// have.
-std::string present_name_in(const Field& section, const std::string& key);
+DEEPSPEED_API std::string present_name_in(const Field& section, const std::string& key);
 
 /// Reads the values of `dict` and checks them against the section; the part of ConfigOf that needs no type.
-Json read_dict(const Field& section, const Json& dict);
+DEEPSPEED_API Json read_dict(const Field& section, const Json& dict);
 
 /// The base of a config class with keys of its own, which Derived::members() names.
 template <class Derived>

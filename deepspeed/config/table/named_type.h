@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/config/table/field.h"
 
 namespace deepspeed::config {
@@ -18,20 +19,20 @@ struct NamedType {
   bool needs_untested_flag = false;  // an optimizer that wants zero_allow_untested_optimizer from stage 1 on
 };
 
-const std::vector<NamedType>& optimizer_types();
-const std::vector<NamedType>& scheduler_types();
+DEEPSPEED_API const std::vector<NamedType>& optimizer_types();
+DEEPSPEED_API const std::vector<NamedType>& scheduler_types();
 
 /// Finds a type by its name; null where there is none.
-const NamedType* find_type(const std::vector<NamedType>& types, const std::string& name);
+DEEPSPEED_API const NamedType* find_type(const std::vector<NamedType>& types, const std::string& name);
 
 /// Lists the names, in the order of the table.
-std::vector<std::string> type_names(const std::vector<NamedType>& types);
+DEEPSPEED_API std::vector<std::string> type_names(const std::vector<NamedType>& types);
 
 /// Reads the values of all parameters of the type: as given, in canonical form, else the default. null counts
 /// as absent. `path` names the object in errors: "optimizer.params". Throws ConfigError as read_section()
 /// does, and where `given` is neither an object nor null or a required parameter is missing.
-Json read_params(const NamedType& type, const Json& given, const std::string& path);
+DEEPSPEED_API Json read_params(const NamedType& type, const Json& given, const std::string& path);
 /// Reads the parameters as read_params() does, but logs nothing about values that do not act.
-Json resolve_params(const NamedType& type, const Json& given, const std::string& path);
+DEEPSPEED_API Json resolve_params(const NamedType& type, const Json& given, const std::string& path);
 
 }  // namespace deepspeed::config

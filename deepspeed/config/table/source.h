@@ -5,6 +5,7 @@
 #include <string>
 #include <variant>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 
 namespace deepspeed::config {
@@ -12,7 +13,7 @@ namespace deepspeed::config {
 /// Holds a path, JSON text, JSON text in base64, or a JSON object, and is built from each without a cast. A
 /// string is JSON text where it starts with '{' (or '[', which is an error later) after white space and
 /// comments, else the path of a file, and where there is no such file the base64 of JSON text.
-class ConfigSource {
+class DEEPSPEED_API ConfigSource {
  public:
   ConfigSource(const char* path_or_text);
   ConfigSource(std::string path_or_text);

@@ -7,17 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 
 namespace deepspeed::config {
 
-struct OptimizerConfig {
+struct DEEPSPEED_API OptimizerConfig {
   std::string type;
   Json params = Json::object();
   bool legacy_fusion = false;
 };
 
-struct SchedulerConfig {
+struct DEEPSPEED_API SchedulerConfig {
   std::string type;
   Json params = Json::object();
 };

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 
 namespace deepspeed::config {
@@ -81,7 +82,7 @@ struct PartitionGatherConfig {
 };
 
 /// Stage 3: how parameters are gathered when they are used, and how long they stay. Sizes are in elements.
-struct ParamGatherConfig {
+struct DEEPSPEED_API ParamGatherConfig {
   int64_t stage3_prefetch_bucket_size = 50'000'000;
   int64_t stage3_param_persistence_threshold = 100'000;
   int64_t stage3_model_persistence_threshold = std::numeric_limits<int64_t>::max();
@@ -94,7 +95,7 @@ struct ParamGatherConfig {
 
 /// Options of ZeRO. Sizes and thresholds are in elements. The keys that begin with stage3_ act at stage 3
 /// alone. Those of the bases go as they are to the part of zero/ that acts on them.
-struct ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, ParamGatherConfig {
+struct DEEPSPEED_API ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, ParamGatherConfig {
   int64_t stage = 0;
   std::optional<bool> overlap_comm;  // absent: at stage 3 alone
   bool load_from_fp32_weights = true;

@@ -5,31 +5,33 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed::device {
 
 /// The state of the default CPU generator: a byte tensor that torch.set_rng_state() takes.
-at::Tensor cpu_rng_state();
+DEEPSPEED_API at::Tensor cpu_rng_state();
 /// Sets the default CPU generator's state. Throws UsageError where `state` is no byte tensor of the right
 /// size.
-void set_cpu_rng_state(const at::Tensor& state);
+DEEPSPEED_API void set_cpu_rng_state(const at::Tensor& state);
 
 /// The state of the current CUDA device's default generator. Throws NotSupportedError in a build without
 /// CUDA.
-at::Tensor cuda_rng_state();
-void set_cuda_rng_state(const at::Tensor& state);
+DEEPSPEED_API at::Tensor cuda_rng_state();
+DEEPSPEED_API void set_cuda_rng_state(const at::Tensor& state);
 
 /// Seeds the default generators of the CPU and, where there are any, of all CUDA devices.
-void seed_generators(uint64_t seed);
+DEEPSPEED_API void seed_generators(uint64_t seed);
 
 /// What a stream is for; streams of different purpose, rank or seed are independent.
 enum class RngStream : uint64_t { kInitialization = 1, kDropout = 2, kData = 3 };
 
 /// The seed of a stream. Neighbouring seeds and ranks give unrelated values; the same arguments give the same
 /// one on every machine.
-uint64_t stream_seed(uint64_t seed, RngStream stream, int rank);
+DEEPSPEED_API uint64_t stream_seed(uint64_t seed, RngStream stream, int rank);
 
 /// Seeds the default generators and puts their former state back at the end of the scope.
-class SeededScope {
+class DEEPSPEED_API SeededScope {
  public:
   explicit SeededScope(uint64_t seed);
   ~SeededScope();

@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/arguments.h"
@@ -19,7 +20,7 @@
 namespace deepspeed {
 
 /// Parameters that share hyperparameters; `options` override those of the config's `optimizer.params`.
-struct ModelParameters {
+struct DEEPSPEED_API ModelParameters {
   std::vector<at::Tensor> params;
   Json options = Json::object();
 };

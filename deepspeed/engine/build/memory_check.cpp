@@ -1,7 +1,7 @@
 #include "deepspeed/engine/build/memory_check.h"
 
-#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 #include "deepspeed/device/accelerator/memory.h"
 #include "deepspeed/engine/build/zero_options.h"
 #include "deepspeed/zero/params/set_values.h"

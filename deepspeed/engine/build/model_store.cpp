@@ -7,6 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/guards/sendable.h"
+#include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/make_whole.h"
 #include "deepspeed/zero/params/memory_overlap.h"
 #include "deepspeed/zero/params/param_store.h"

@@ -10,6 +10,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
+
 namespace torch::optim {
 class Optimizer;
 }
@@ -18,7 +20,7 @@ namespace deepspeed {
 
 /// A shared_ptr to any torch::optim::Optimizer, or a callable that takes the parameters, one
 /// std::vector<at::Tensor>, and returns such an object as a shared_ptr or unique_ptr.
-class OptimizerSource {
+class DEEPSPEED_API OptimizerSource {
  public:
   using Pointer = std::shared_ptr<torch::optim::Optimizer>;
 

@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed {
 
 namespace device {
@@ -14,7 +16,7 @@ class WorkerThreads;
 }
 
 /// Makes batches on threads. Throws UsageError for a count below 1.
-class BatchThreads {
+class DEEPSPEED_API BatchThreads {
  public:
   explicit BatchThreads(int count);
   /// Waits for the batches that are being made.

@@ -10,6 +10,7 @@
 #include <ATen/ops/stack.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/export.h"
 #include "deepspeed/tensor/visit_tensors.h"
 
 namespace deepspeed {
@@ -69,7 +70,7 @@ Example stack_examples(std::vector<Example> examples) {
 }
 
 /// Calls stack_examples(), as a type: how batches are made unless told otherwise.
-struct StackExamples {
+struct DEEPSPEED_API StackExamples {
   template <class Example>
   Example operator()(std::vector<Example> examples) const {
     return stack_examples(std::move(examples));

@@ -10,6 +10,8 @@
 
 #include <c10/core/Device.h>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed {
 
 class Engine;
@@ -44,6 +46,6 @@ struct DeepSpeedIoOptions {
 };
 
 /// Adds the engine's ranks, seed and dataloader_drop_last. Throws UsageError for an unknown route.
-DataLoaderOptions loader_options(const Engine& engine, const DeepSpeedIoOptions& options);
+DEEPSPEED_API DataLoaderOptions loader_options(const Engine& engine, const DeepSpeedIoOptions& options);
 
 }  // namespace deepspeed

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed {
 
 struct SamplerOptions {
@@ -20,10 +22,10 @@ struct SamplerOptions {
 /// Returns the order of the whole data set in one epoch: a Fisher-Yates shuffle driven by seed and epoch,
 /// padded (or cut) to a multiple of the world size. Rank r takes elements r, r + world_size, ...: the samples
 /// of one global batch are then the same whatever the number of ranks.
-std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch);
+DEEPSPEED_API std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch);
 
 /// Returns the indices of one rank in an epoch.
-std::vector<int64_t> rank_indices(const SamplerOptions& options, int64_t epoch);
+DEEPSPEED_API std::vector<int64_t> rank_indices(const SamplerOptions& options, int64_t epoch);
 
 /// Says where a data loader stands in the order: what a checkpoint must carry so that a resumed run sees the
 /// same batches.

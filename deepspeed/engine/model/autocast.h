@@ -8,6 +8,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/precision/autocast.h"
 
 namespace torch::nn {
@@ -22,8 +23,8 @@ namespace deepspeed {
 /// were named. initialize() calls it where the config's torch_autocast is enabled: an engine reduces by its
 /// own config's marks alone, whatever is marked later. Throws UsageError for a model that is null and a dtype
 /// that is no floating-point one of at most 32 bits.
-void init_autocast_params(const std::shared_ptr<torch::nn::Module>& model, at::ScalarType dtype,
-                          const std::optional<std::vector<std::string>>& modules = {});
+DEEPSPEED_API void init_autocast_params(const std::shared_ptr<torch::nn::Module>& model, at::ScalarType dtype,
+                                        const std::optional<std::vector<std::string>>& modules = {});
 
 using precision::get_default_autocast_lower_precision_modules;
 using precision::has_autocast_dtype;

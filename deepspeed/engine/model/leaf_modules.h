@@ -13,6 +13,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
+
 namespace torch::nn {
 class Module;
 }
@@ -25,21 +27,26 @@ using ModulePtrs = std::vector<ModulePtr>;
 /// Marks the modules of `model`, itself included, of these classes: by full name, as C++ spells it
 /// ("my::Experts"), or by what follows its last "::". Returns them. All throw UsageError for a model that is
 /// null, and the six that follow where no module fits.
-ModulePtrs set_z3_leaf_modules(const ModulePtr& model, const std::vector<std::string>& classes);
+DEEPSPEED_API ModulePtrs set_z3_leaf_modules(const ModulePtr& model, const std::vector<std::string>& classes);
 /// Marks modules by their names in the model ("h.0.experts").
-ModulePtrs set_z3_leaf_modules_by_name(const ModulePtr& model, const std::vector<std::string>& names);
+DEEPSPEED_API ModulePtrs set_z3_leaf_modules_by_name(const ModulePtr& model,
+                                                     const std::vector<std::string>& names);
 /// Marks modules by the ends of their names ("experts").
-ModulePtrs set_z3_leaf_modules_by_suffix(const ModulePtr& model, const std::vector<std::string>& suffixes);
+DEEPSPEED_API ModulePtrs set_z3_leaf_modules_by_suffix(const ModulePtr& model,
+                                                       const std::vector<std::string>& suffixes);
 /// Takes the marks of modules of these classes away.
-ModulePtrs unset_z3_leaf_modules(const ModulePtr& model, const std::vector<std::string>& classes);
-ModulePtrs unset_z3_leaf_modules_by_name(const ModulePtr& model, const std::vector<std::string>& names);
-ModulePtrs unset_z3_leaf_modules_by_suffix(const ModulePtr& model, const std::vector<std::string>& suffixes);
+DEEPSPEED_API ModulePtrs unset_z3_leaf_modules(const ModulePtr& model,
+                                               const std::vector<std::string>& classes);
+DEEPSPEED_API ModulePtrs unset_z3_leaf_modules_by_name(const ModulePtr& model,
+                                                       const std::vector<std::string>& names);
+DEEPSPEED_API ModulePtrs unset_z3_leaf_modules_by_suffix(const ModulePtr& model,
+                                                         const std::vector<std::string>& suffixes);
 
 /// Returns the marked modules of a model.
-ModulePtrs get_z3_leaf_modules(const ModulePtr& model);
-void set_z3_leaf_module(const ModulePtr& module, bool is_leaf = true);
-bool z3_leaf_module(const ModulePtr& module);
+DEEPSPEED_API ModulePtrs get_z3_leaf_modules(const ModulePtr& model);
+DEEPSPEED_API void set_z3_leaf_module(const ModulePtr& module, bool is_leaf = true);
+DEEPSPEED_API bool z3_leaf_module(const ModulePtr& module);
 /// Says whether the parameter is one of a marked module or its children.
-bool z3_leaf_parameter(const at::Tensor& parameter);
+DEEPSPEED_API bool z3_leaf_parameter(const at::Tensor& parameter);
 
 }  // namespace deepspeed

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/tensor/named_tensor.h"
 
 namespace torch::nn {
@@ -31,7 +32,7 @@ struct ModelPart {
   bool is_leaf = false;  // marked by set_z3_leaf_modules()
 };
 
-struct EngineModel {
+struct DEEPSPEED_API EngineModel {
   std::vector<NamedTensor> parameters;  // each tensor once, under its first name, in order of registration
   std::vector<NamedTensor> buffers;
   std::vector<std::pair<std::string, std::string>> shared_parameters;  // (alias, first name)
@@ -48,6 +49,6 @@ struct EngineModel {
 };
 
 /// Returns the parameters and buffers of a module and of its children.
-EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module);
+DEEPSPEED_API EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module);
 
 }  // namespace deepspeed

@@ -8,12 +8,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed {
 
 class StepDriver;
 
 /// While it lives, the model's forward may run. Tensors that leave it pass through output().
-class [[nodiscard]] ForwardScope {
+class [[nodiscard]] DEEPSPEED_API ForwardScope {
  public:
   /// Begins the forward. `driver` (Engine::driver()) must outlive the scope. Throws UsageError where a load
   /// that failed has left parts of a checkpoint.
@@ -33,7 +35,7 @@ class [[nodiscard]] ForwardScope {
 };
 
 /// While it lives, backwards add to this rank's gradients and no rank talks to another.
-class [[nodiscard]] NoSync {
+class [[nodiscard]] DEEPSPEED_API NoSync {
  public:
   /// Begins the scope. `end` is called once, by the destructor.
   explicit NoSync(std::function<void()> end);
@@ -46,7 +48,7 @@ class [[nodiscard]] NoSync {
 };
 
 /// While it lives, backwards leave their gradients with the parameters; its end reduces their sum once.
-class [[nodiscard]] CoalescedReduction {
+class [[nodiscard]] DEEPSPEED_API CoalescedReduction {
  public:
   /// Begins the scope. `end` is called once, by the destructor: with false where an exception ends the scope,
   /// which forgets the gradients.

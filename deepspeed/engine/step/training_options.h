@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 
 namespace deepspeed {
@@ -34,7 +35,7 @@ struct DestroyOptions {
 };
 
 /// Holds the arguments of Engine::compile().
-struct CompileOptions {
+struct DEEPSPEED_API CompileOptions {
   std::string backend = "inductor";
   Json compile_kwargs = Json::object();
   Json schedule = nullptr;  // of passes over a compiled graph; null: none

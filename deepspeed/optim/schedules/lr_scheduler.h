@@ -6,11 +6,12 @@
 #include <optional>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 
 namespace deepspeed::optim {
 
-class LrScheduler {
+class DEEPSPEED_API LrScheduler {
  public:
   virtual ~LrScheduler() = default;
 

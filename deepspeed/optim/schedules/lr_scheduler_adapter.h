@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/optim/slices/param_group.h"
@@ -24,7 +25,7 @@ class ReduceLROnPlateauScheduler;
 namespace deepspeed::optim {
 
 /// Returns one rate a group, from one a group or a single one for all. Throws UsageError for another number.
-std::vector<double> rates_of_groups(const std::vector<double>& rates, size_t num_groups);
+DEEPSPEED_API std::vector<double> rates_of_groups(const std::vector<double>& rates, size_t num_groups);
 inline std::vector<double> rates_of_groups(double rate, size_t num_groups) {
   return std::vector<double>(num_groups, rate);
 }
@@ -114,19 +115,20 @@ class LrSchedulerAdapter : public LrScheduler {
 /// from it. The state is {"step_count": n, "last_lr": [rate a group]}: all that torch's schedules in C++ keep
 /// between steps. Throws UsageError where there is no torch optimizer, or where the schedule drives another
 /// one.
-std::shared_ptr<LrScheduler> adapt_torch_scheduler(std::shared_ptr<torch::optim::LRScheduler> scheduler,
-                                                   std::shared_ptr<torch::optim::Optimizer> optimizer,
-                                                   std::vector<ParamGroup>& groups);
+DEEPSPEED_API std::shared_ptr<LrScheduler> adapt_torch_scheduler(
+    std::shared_ptr<torch::optim::LRScheduler> scheduler, std::shared_ptr<torch::optim::Optimizer> optimizer,
+    std::vector<ParamGroup>& groups);
 
 /// Makes a torch optimizer with as many groups, of these rates and without parameters, for a torch schedule
 /// to drive where the optimizer itself is none of torch's. Its step() throws UsageError.
-std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(const std::vector<ParamGroup>& groups);
+DEEPSPEED_API std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(
+    const std::vector<ParamGroup>& groups);
 
 /// Throws UsageError where there is a number: torch's schedules go one step at a time.
-void refuse_step_by_number(std::optional<int64_t> last_batch_iteration);
+DEEPSPEED_API void refuse_step_by_number(std::optional<int64_t> last_batch_iteration);
 
 /// Throws NotSupportedError for ReduceLROnPlateau, which needs a metric with each step, and whose state
 /// cannot be read, so that no checkpoint could carry it.
-[[noreturn]] void refuse_plateau_scheduler();
+[[noreturn]] DEEPSPEED_API void refuse_plateau_scheduler();
 
 }  // namespace deepspeed::optim

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/optim/schedules/lr_scheduler_adapter.h"
 #include "deepspeed/optim/slices/param_group.h"
@@ -23,15 +24,15 @@ struct LrSchedulerTarget {
 
 /// Throws UsageError for one of this library's schedules that was made over other groups than `target`'s:
 /// what it writes beside the rates would be lost.
-void check_is_not_foreign(const LrScheduler& scheduler);
-[[noreturn]] void refuse_missing_scheduler();
+DEEPSPEED_API void check_is_not_foreign(const LrScheduler& scheduler);
+[[noreturn]] DEEPSPEED_API void refuse_missing_scheduler();
 
 /// Takes a ready object, held by a shared_ptr: a UserLrScheduler, or a torch::optim::LRScheduler over the
 /// torch optimizer that is passed beside it. Or a callable of one argument, the parameter groups
 /// (std::vector<ParamGroup>&) or a torch::optim::Optimizer&, that returns such an object as a shared_ptr or
 /// unique_ptr. The callable's torch optimizer is the program's own where there is one, else a stand-in of the
 /// same groups whose rates the engine follows.
-class LrSchedulerSource {
+class DEEPSPEED_API LrSchedulerSource {
  public:
   LrSchedulerSource(std::nullptr_t = nullptr) {}
 

@@ -8,13 +8,15 @@
 #include <variant>
 #include <vector>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed::optim {
 
 using HyperparameterValue = std::variant<bool, int64_t, double, std::string, std::pair<double, double>>;
 
 /// Holds hyperparameters by name, in the order in which they were set ("lr", "betas", "eps", "weight_decay",
 /// "momentum", ...).
-class Hyperparameters {
+class DEEPSPEED_API Hyperparameters {
  public:
   bool contains(const std::string& name) const;
   void set(const std::string& name, HyperparameterValue value);
@@ -31,9 +33,9 @@ class Hyperparameters {
 };
 
 /// Throws UsageError, naming `where`, for a rate that is negative or not finite.
-void check_lr(double lr, const std::source_location& where = std::source_location::current());
+DEEPSPEED_API void check_lr(double lr, const std::source_location& where = std::source_location::current());
 
-struct ParamGroup {
+struct DEEPSPEED_API ParamGroup {
   Hyperparameters options;               // always holds "lr"
   std::vector<std::string> param_names;  // in the order of the flat space
 

@@ -9,6 +9,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed::optim {
 
 struct FlatSlice;
@@ -21,20 +23,21 @@ struct SliceState {
 
 /// Copies the named tensors, in the order of `names`, flat and of `dtype`. Throws UsageError, naming `where`
 /// and the tensor, unless the state holds exactly these, all of one size.
-std::vector<at::Tensor> copy_state(const SliceState& state, const std::vector<std::string>& names,
-                                   at::ScalarType dtype,
-                                   const std::source_location& where = std::source_location::current());
+DEEPSPEED_API std::vector<at::Tensor> copy_state(
+    const SliceState& state, const std::vector<std::string>& names, at::ScalarType dtype,
+    const std::source_location& where = std::source_location::current());
 
 /// Returns the dtype of a slice's state: `dtype`, or fp64 where the slice's masters are fp64. Throws
 /// UsageError where they are and `dtype` is another one than fp32.
-at::ScalarType state_dtype_of(const FlatSlice& slice, at::ScalarType dtype,
-                              const std::source_location& where = std::source_location::current());
+DEEPSPEED_API at::ScalarType state_dtype_of(
+    const FlatSlice& slice, at::ScalarType dtype,
+    const std::source_location& where = std::source_location::current());
 /// Checks names and step as copy_state() does, and makes no copies. Throws UsageError.
-void check_state_names(const SliceState& state, const std::vector<std::string>& names,
-                       const std::source_location& where = std::source_location::current());
+DEEPSPEED_API void check_state_names(const SliceState& state, const std::vector<std::string>& names,
+                                     const std::source_location& where = std::source_location::current());
 
 /// Throws UsageError unless a state tensor of a slice has the slice's size.
-void check_state_numel(const FlatSlice& slice, const at::Tensor& state,
-                       const std::source_location& where = std::source_location::current());
+DEEPSPEED_API void check_state_numel(const FlatSlice& slice, const at::Tensor& state,
+                                     const std::source_location& where = std::source_location::current());
 
 }  // namespace deepspeed::optim

@@ -7,13 +7,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/kernels/adam.h"
 
 namespace deepspeed {
 
 /// Holds the optimizers that create_adam() made, by the caller's numbers; nothing is global. The functions
 /// throw UsageError for a number that is not there (create_adam(): that is), and where kernels::adam() would.
-class CpuAdamOp {
+class DEEPSPEED_API CpuAdamOp {
  public:
   /// Makes an optimizer under a number. Only the kind of decay is kept: each update is told its rates.
   /// should_log: a line of the log says what was made.

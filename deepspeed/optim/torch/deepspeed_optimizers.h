@@ -20,6 +20,7 @@
 
 #include <torch/arg.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/optim/torch/native_optimizer.h"
 
 namespace deepspeed {
@@ -48,7 +49,7 @@ void visit_lion_options(Self& self, const Visitor& visitor) {
 
 }  // namespace optim
 
-struct FusedAdamOptions : optim::NativeOptionsOf<FusedAdamOptions> {
+struct DEEPSPEED_API FusedAdamOptions : optim::NativeOptionsOf<FusedAdamOptions> {
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(bool, bias_correction) = true;
   TORCH_ARG(Betas, betas) = {0.9, 0.999};
@@ -67,7 +68,7 @@ struct FusedAdamOptions : optim::NativeOptionsOf<FusedAdamOptions> {
   }
 };
 
-struct DeepSpeedCPUAdamOptions : optim::NativeOptionsOf<DeepSpeedCPUAdamOptions> {
+struct DEEPSPEED_API DeepSpeedCPUAdamOptions : optim::NativeOptionsOf<DeepSpeedCPUAdamOptions> {
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(bool, bias_correction) = true;
   TORCH_ARG(Betas, betas) = {0.9, 0.999};
@@ -86,7 +87,7 @@ struct DeepSpeedCPUAdamOptions : optim::NativeOptionsOf<DeepSpeedCPUAdamOptions>
   }
 };
 
-struct FusedLambOptions : optim::NativeOptionsOf<FusedLambOptions> {
+struct DEEPSPEED_API FusedLambOptions : optim::NativeOptionsOf<FusedLambOptions> {
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(bool, bias_correction) = true;
   TORCH_ARG(Betas, betas) = {0.9, 0.999};
@@ -113,7 +114,7 @@ struct FusedLambOptions : optim::NativeOptionsOf<FusedLambOptions> {
   }
 };
 
-struct FusedLionOptions : optim::NativeOptionsOf<FusedLionOptions> {
+struct DEEPSPEED_API FusedLionOptions : optim::NativeOptionsOf<FusedLionOptions> {
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(Betas, betas) = {0.9, 0.999};
   TORCH_ARG(double, weight_decay) = 0;
@@ -125,7 +126,7 @@ struct FusedLionOptions : optim::NativeOptionsOf<FusedLionOptions> {
   }
 };
 
-struct DeepSpeedCPULionOptions : optim::NativeOptionsOf<DeepSpeedCPULionOptions> {
+struct DEEPSPEED_API DeepSpeedCPULionOptions : optim::NativeOptionsOf<DeepSpeedCPULionOptions> {
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(Betas, betas) = {0.9, 0.999};
   TORCH_ARG(double, weight_decay) = 0;
@@ -140,7 +141,7 @@ struct DeepSpeedCPULionOptions : optim::NativeOptionsOf<DeepSpeedCPULionOptions>
   }
 };
 
-struct DeepSpeedCPUAdagradOptions : optim::NativeOptionsOf<DeepSpeedCPUAdagradOptions> {
+struct DEEPSPEED_API DeepSpeedCPUAdagradOptions : optim::NativeOptionsOf<DeepSpeedCPUAdagradOptions> {
   TORCH_ARG(double, lr) = 1e-2;
   TORCH_ARG(double, eps) = 1e-10;
   TORCH_ARG(double, weight_decay) = 0;
@@ -160,7 +161,7 @@ struct DeepSpeedCPUAdagradOptions : optim::NativeOptionsOf<DeepSpeedCPUAdagradOp
 
 /// Holds the options of a group of matrices (use_muon), or of a group for Adam, whose rate is 3e-4 by
 /// default.
-struct MuonOptions : optim::NativeOptionsOf<MuonOptions> {
+struct DEEPSPEED_API MuonOptions : optim::NativeOptionsOf<MuonOptions> {
   MuonOptions() : MuonOptions(true) {}
   explicit MuonOptions(bool use_muon) : lr_(use_muon ? 0.02 : 3e-4), use_muon_(use_muon) {}
   TORCH_ARG(double, lr);
@@ -207,13 +208,13 @@ class DeepSpeedOptimizer : public optim::NativeOptimizer {
   const Options& own_defaults() const { return static_cast<const Options&>(defaults()); }
 };
 
-extern template class DeepSpeedOptimizer<FusedAdamOptions>;
-extern template class DeepSpeedOptimizer<DeepSpeedCPUAdamOptions>;
-extern template class DeepSpeedOptimizer<FusedLambOptions>;
-extern template class DeepSpeedOptimizer<FusedLionOptions>;
-extern template class DeepSpeedOptimizer<DeepSpeedCPULionOptions>;
-extern template class DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
-extern template class DeepSpeedOptimizer<MuonOptions>;
+extern template class DEEPSPEED_API DeepSpeedOptimizer<FusedAdamOptions>;
+extern template class DEEPSPEED_API DeepSpeedOptimizer<DeepSpeedCPUAdamOptions>;
+extern template class DEEPSPEED_API DeepSpeedOptimizer<FusedLambOptions>;
+extern template class DEEPSPEED_API DeepSpeedOptimizer<FusedLionOptions>;
+extern template class DEEPSPEED_API DeepSpeedOptimizer<DeepSpeedCPULionOptions>;
+extern template class DEEPSPEED_API DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
+extern template class DEEPSPEED_API DeepSpeedOptimizer<MuonOptions>;
 
 using FusedAdam = DeepSpeedOptimizer<FusedAdamOptions>;
 using FusedLion = DeepSpeedOptimizer<FusedLionOptions>;
@@ -225,7 +226,7 @@ using Muon = DeepSpeedOptimizer<MuonOptions>;
 /// when its gradient is there, before those of others: the caller puts its tensor into a group, steps it with
 /// the state of its number, and may take the step back, as after an overflow that showed later. Their states
 /// are apart from those of step(), and torch::save keeps none of them.
-class DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAdamOptions> {
+class DEEPSPEED_API DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAdamOptions> {
  public:
   using DeepSpeedOptimizer::DeepSpeedOptimizer;
 
@@ -258,7 +259,7 @@ class DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAdamOptions> {
   std::unordered_map<int64_t, Undo> undos_;
 };
 
-class FusedLamb : public DeepSpeedOptimizer<FusedLambOptions> {
+class DEEPSPEED_API FusedLamb : public DeepSpeedOptimizer<FusedLambOptions> {
  public:
   using DeepSpeedOptimizer::DeepSpeedOptimizer;
   /// Returns the trust ratios of the last step, one a parameter that had a gradient, in the order of the

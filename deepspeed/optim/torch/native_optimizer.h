@@ -14,13 +14,14 @@
 
 #include <torch/optim/optimizer.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/optim/slices/param_group.h"
 #include "deepspeed/optim/slices/slice_state.h"
 
 namespace deepspeed::optim {
 
 /// Gives the options as the optimizers see them: hyperparameters by name.
-class NativeOptions : public torch::optim::OptimizerOptions {
+class DEEPSPEED_API NativeOptions : public torch::optim::OptimizerOptions {
  public:
   virtual Hyperparameters hyperparameters() const = 0;
   /// Throws UsageError where one of the options is missing or of another kind.
@@ -70,7 +71,7 @@ using FlatOptimizer = Optimizer;
 /// Steps parameters in torch's way. Parameters are fp32, fp16 or bf16, of any strides; a 16-bit parameter is
 /// updated in fp32 and rounded. Gradients are fp32, fp16 or bf16, dense or sparse; a parameter without one is
 /// left alone. torch::save and torch::load keep options and state.
-class NativeOptimizer : public torch::optim::Optimizer {
+class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
  public:
   ~NativeOptimizer() override;
 
@@ -136,9 +137,9 @@ class NativeOptimizer : public torch::optim::Optimizer {
 };
 
 /// Returns the options of the groups, in their order, without names of parameters.
-std::vector<ParamGroup> flat_groups(const torch::optim::Optimizer& optimizer);
+DEEPSPEED_API std::vector<ParamGroup> flat_groups(const torch::optim::Optimizer& optimizer);
 
 /// Sets the options that `from` holds; others of the group, its defaults, stay.
-void set_options(const Hyperparameters& from, ParamGroup& group);
+DEEPSPEED_API void set_options(const Hyperparameters& from, ParamGroup& group);
 
 }  // namespace deepspeed::optim

@@ -3,8 +3,8 @@
 
 #include <c10/core/GradMode.h>
 
-#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 #include "deepspeed/comm/watch/call_subject.h"
 #include "deepspeed/zero/access/gather_pool.h"
 

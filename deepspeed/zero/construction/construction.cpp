@@ -19,8 +19,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
-#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/zero/construction/construction_mode.h"

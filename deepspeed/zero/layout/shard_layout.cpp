@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "deepspeed/base/equal_shards.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 
 namespace deepspeed::zero {
 

@@ -14,7 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "deepspeed/base/equal_shards.h"
+#include "deepspeed/base/interval.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/initialize.h"

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "deepspeed/base/equal_shards.h"
+#include "deepspeed/base/interval.h"
 
 #include "tests/support/counted_world.h"
 #include "tests/support/run_ranks.h"
