@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"
 
 #include "tests/engine/make_engine.h"
@@ -51,6 +52,25 @@ TEST(Engine, BackwardReturnsTheDividedLoss) {
   const auto [inputs, targets] = odd_batch(0, 4);
   const at::Tensor loss = engine->forward(inputs, targets);
   EXPECT_DOUBLE_EQ(engine->backward(loss).item<double>(), static_cast<float>(loss.item<double>() / 2));
+}
+
+TEST(Engine, OutputsOfForwardMayBeWrittenInPlace) {
+  for (const int stage : {0, 3}) {
+    const Json config = basic({{"zero_optimization", {{"stage", stage}}}});
+    const auto in_place = make_engine(config), apart = make_engine(config);
+    const auto [inputs, targets] = odd_batch(0, 4);
+    at::Tensor loss = in_place->forward(inputs, targets);
+    loss *= 2;
+    loss.div_(4);
+    in_place->backward(loss);
+    in_place->step();
+    apart->backward(apart->forward(inputs, targets) * 0.5);
+    apart->step();
+    const auto weight_of = [](Engine& engine, const OddNet& net) {
+      return safe_get_full_fp32_param(engine, net.named_parameters()["shared.weight"]);
+    };
+    EXPECT_TRUE(at::equal(weight_of(*in_place, in_place->module()), weight_of(*apart, apart->module())));
+  }
 }
 
 TEST(Engine, StepWithoutBackwardAndBackwardWithoutScalarAreRefused) {

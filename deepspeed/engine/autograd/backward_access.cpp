@@ -60,7 +60,7 @@ class OpenAccess : public torch::autograd::Function<OpenAccess> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& output,
                             PoolPtr pool) {
     save_value(context, std::move(pool));
-    return output.view_as(output);
+    return output.detach();  // no view, so that the program may write it in place: `loss *= n`
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,

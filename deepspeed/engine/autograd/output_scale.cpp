@@ -58,7 +58,7 @@ class ScaleGradient : public torch::autograd::Function<ScaleGradient> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& output,
                             Scale scale) {
     save_value(context, std::move(scale));
-    return output.view_as(output);
+    return output.detach();  // no view, so that the program may write it in place
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
