@@ -95,8 +95,7 @@ zero::ParamSet row_parameters(const config::DeepSpeedConfig& config, const Engin
     return found;
   }
   for (const ModuleParameters& module : model.modules) {
-    if (module.class_name != "torch::nn::EmbeddingImpl" && module.class_name != "torch::nn::EmbeddingBagImpl")
-      continue;
+    if (module.kind != ModuleKind::kEmbedding) continue;
     for (const at::Tensor& parameter : module.parameters) found.insert(parameter.unsafeGetTensorImpl());
   }
   return found;
@@ -143,8 +142,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
 
   const at::ScalarType dtype = model_dtype(config);
   move_to_device(model, world);
-  const TorchOptimizerPtr client = find_optimizer(model, options);
-  OptimizerGroups groups = make_param_groups(model, config, options, client.get());
+  const ClientOptimizer client{find_optimizer(model, options), options.slice_optimizer};
+  OptimizerGroups groups = make_param_groups(model, config, options, client.torch.get());
   ParamClaims claims = claim_parameters(model, groups.tensors, config.zero_optimization.stage, dtype);
   cast_buffers(model, dtype_of(config.data_types.buffer_dtype));
   const int64_t stage = config.zero_optimization.stage;
@@ -158,7 +157,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   require_agreement(group, {.config = config,
                             .model = model,
                             .optimizer = base.get(),
-                            .own_optimizer = client != nullptr,
+                            .own_optimizer = static_cast<bool>(client),
                             .own_schedule = static_cast<bool>(options.lr_scheduler)});
   check_host_memory(model, groups.tensors, config, world);
   prepare_buffers(model, data);
@@ -186,7 +185,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
                                                       make_loss_scaler(config, autocast), data, zero);
     follow_units(optimizer, store.pool);
   }
-  auto scheduler = make_scheduler(config, options, client, optimizer.get());
+  auto scheduler = make_scheduler(config, options, client.torch, optimizer.get());
   const uint64_t seed = start_rank_streams(config.seed, world);
   return {std::move(config),
           world,
@@ -200,7 +199,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
           std::move(store.pool),
           std::move(store.params),
           std::move(claims),
-          std::move(client_name)};
+          std::move(client_name),
+          std::move(groups.given)};
 }
 
 }  // namespace deepspeed

@@ -34,7 +34,7 @@ LeafMarks& leaf_marks() {
 }
 
 bool is_of_class(const std::string& class_name, const std::string& wanted) {
-  return class_name == wanted || class_name.ends_with("::" + wanted);
+  return class_name == wanted || class_name.ends_with("::" + wanted) || class_name.ends_with("." + wanted);
 }
 
 bool is_named(const std::string& name, const std::string& wanted) { return name == wanted; }

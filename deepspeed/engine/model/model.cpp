@@ -10,6 +10,15 @@
 #include "deepspeed/zero/params/named_parameters.h"
 
 namespace deepspeed {
+namespace {
+
+ModuleKind kind_of(const torch::nn::Module& module) {
+  const std::string name = module.name();
+  const bool is_embedding = name == "torch::nn::EmbeddingImpl" || name == "torch::nn::EmbeddingBagImpl";
+  return is_embedding ? ModuleKind::kEmbedding : ModuleKind::kOther;
+}
+
+}  // namespace
 
 EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module) {
   if (!module) raise<UsageError>("the model is null; pass a shared_ptr to a torch::nn::Module");
@@ -28,7 +37,7 @@ EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module) {
     if (entry.value().defined()) model.buffers.push_back({entry.key(), entry.value()});
   }
   for (const auto& part : module->modules(/*include_self=*/true)) {
-    ModuleParameters own{part->name(), {}};
+    ModuleParameters own{part->name(), kind_of(*part), {}};
     for (const at::Tensor& parameter : part->parameters(/*recurse=*/false)) {
       if (parameter.defined()) own.parameters.push_back(parameter);
     }

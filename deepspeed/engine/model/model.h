@@ -17,9 +17,16 @@ class Module;
 
 namespace deepspeed {
 
+/// Says what the engine has to know of a module's class, whatever the front end calls it.
+enum class ModuleKind {
+  kOther,
+  kEmbedding  // a step uses few rows of its weight, whose gradients sparse_gradients sends alone
+};
+
 /// Holds a module's own parameters, without its children's.
 struct ModuleParameters {
-  std::string class_name;  // as C++ spells it: torch::nn::LinearImpl
+  std::string class_name;  // as its language spells it: torch::nn::LinearImpl, torch.nn.Linear
+  ModuleKind kind = ModuleKind::kOther;
   std::vector<at::Tensor> parameters;
 };
 
