@@ -205,7 +205,7 @@ ModelStatesEstimate estimate_model_states(const EngineModel& model, const config
   const at::DeviceType built = model.device().is_meta() ? at::kCPU : model.device().type();
   EstimatedRank rank(config, world_size, device.value_or(built) == at::kCPU);
   if (!groups.tensors.empty()) {
-    const auto optimizer = make_base_optimizer(config, nullptr, model, std::move(groups.options));
+    const auto optimizer = make_base_optimizer(config, ClientOptimizer(), model, std::move(groups.options));
     for (size_t index = 0; index < groups.tensors.size(); ++index) {
       const at::ScalarType dtype = trained_dtype(groups.tensors[index].front().tensor, model_dtype(config));
       const at::ScalarType masters = dtype == at::kDouble ? at::kDouble : at::kFloat;

@@ -38,21 +38,23 @@ Json optimizer_params(const config::DeepSpeedConfig& config) {
 }  // namespace
 
 std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedConfig& config,
-                                                      const std::shared_ptr<torch::optim::Optimizer>& client,
-                                                      const EngineModel& model,
+                                                      const ClientOptimizer& client, const EngineModel& model,
                                                       std::vector<optim::ParamGroup> groups) {
   std::unique_ptr<optim::Optimizer> optimizer;
-  if (client) {
+  if (client.of_slices) {
+    optimizer = client.of_slices(std::move(groups));
+    if (!optimizer) raise<UsageError>("slice_optimizer: the callable returned no optimizer");
+  } else if (client.torch) {
     std::vector<std::pair<std::string, at::Tensor>> named;
     for (const auto& param : model.parameters) named.emplace_back(param.name, param.tensor);
-    optimizer = std::make_unique<optim::TorchOptimizer>(client, named);
+    optimizer = std::make_unique<optim::TorchOptimizer>(client.torch, named);
   } else {
     const bool on_host = config.zero_optimization.offload_optimizer.device != "none";
     optimizer =
         optim::make_optimizer(config.optimizer->type, optimizer_params(config), std::move(groups), on_host);
   }
   check_optimizer(config, optimizer->name());
-  check_offloaded_optimizer(config, *optimizer, /*is_client=*/client != nullptr);
+  check_offloaded_optimizer(config, *optimizer, /*is_client=*/static_cast<bool>(client));
   if (config.bf16.bf16_optimizer_states && optimizer->state_dtype() != at::kBFloat16) {
     raise<ConfigError>("bf16.bf16_optimizer_states: the state of ", optimizer->name(),
                        " is kept in float32; name Adam or AdamW in `optimizer`, or pass a FusedAdam with "

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "deepspeed/comm/init.h"
 #include "deepspeed/comm/mesh.h"
@@ -36,6 +37,8 @@ struct EngineParts {
   std::shared_ptr<zero::ParamStore> params = {};  // of stage 3 without an optimizer, which has it else
   ParamClaims claims = {};
   std::optional<std::string> client_optimizer = {};  // class of the program's own optimizer; nothing: none
+  std::vector<size_t> given_groups =
+      {};  // of each of the optimizer's groups: which of the program's it is of
 
   /// The ranks that hold the same layers and train them on other data: gradients and ZeRO.
   const comm::ProcessGroup& data_group() const { return mesh.group("data"); }

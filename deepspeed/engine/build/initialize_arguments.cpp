@@ -74,6 +74,7 @@ comm::World find_world(const InitializeOptions& options) {
 std::shared_ptr<torch::optim::Optimizer> find_optimizer(const EngineModel& model,
                                                         const InitializeOptions& options) {
   if (!options.optimizer) return nullptr;
+  if (options.slice_optimizer) raise<UsageError>("got optimizer and slice_optimizer; expected one of them");
   if (!options.optimizer.is_callable() && !options.model_parameters.empty()) {
     raise<UsageError>("pass either an optimizer, which has its own groups, or model_parameters");
   }

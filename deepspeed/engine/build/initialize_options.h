@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,8 +17,17 @@
 #include "deepspeed/config/table/source.h"
 #include "deepspeed/engine/build/optimizer_source.h"
 #include "deepspeed/optim/schedules/lr_scheduler_source.h"
+#include "deepspeed/optim/slices/param_group.h"
 
 namespace deepspeed {
+
+namespace optim {
+class Optimizer;
+}
+
+/// Makes an optimizer of flat slices (optim/slices/optimizer.h) over groups whose options it completes.
+using SliceOptimizerFactory =
+    std::function<std::unique_ptr<optim::Optimizer>(std::vector<optim::ParamGroup> groups)>;
 
 /// Parameters that share hyperparameters; `options` override those of the config's `optimizer.params`.
 struct DEEPSPEED_API ModelParameters {
@@ -28,8 +38,12 @@ struct DEEPSPEED_API ModelParameters {
 /// Arguments of initialize(), DeepSpeed's names. All but one of `config`, `args` with --deepspeed_config and
 /// `config_params` may be left out.
 struct InitializeOptions {
-  std::optional<config::ConfigSource> config = {};     // path, JSON text or Json object
-  OptimizerSource optimizer = nullptr;                 // object or callable, instead of the config's
+  std::optional<config::ConfigSource> config = {};  // path, JSON text or Json object
+  OptimizerSource optimizer = nullptr;              // object or callable, instead of the config's
+  /// Makes an optimizer of the program's own that every stage can step: it sees flat slices in place of
+  /// parameters, so that its updates must be elementwise where a stage cuts parameters. Not beside
+  /// `optimizer`; its groups are those of model_parameters.
+  SliceOptimizerFactory slice_optimizer = nullptr;
   std::vector<ModelParameters> model_parameters = {};  // default: one group of all that need a gradient
   optim::LrSchedulerSource lr_scheduler = nullptr;  // object or callable, instead of the config's `scheduler`
   int distributed_port = 29500;

@@ -30,11 +30,13 @@ std::vector<NamedTensor> named(const std::vector<at::Tensor>& tensors, const Nam
   return result;
 }
 
-void add_group(OptimizerGroups& groups, std::vector<NamedTensor> params, optim::ParamGroup options) {
+void add_group(OptimizerGroups& groups, std::vector<NamedTensor> params, optim::ParamGroup options,
+               size_t given) {
   if (params.empty()) return;
   for (const NamedTensor& param : params) options.param_names.push_back(param.name);
   groups.tensors.push_back(std::move(params));
   groups.options.push_back(std::move(options));
+  groups.given.push_back(given);
 }
 
 // Each group that does not say `use_muon` becomes one of matrices and one of the other parameters, so that
@@ -45,7 +47,7 @@ OptimizerGroups split_for_muon(OptimizerGroups groups) {
     optim::ParamGroup& given = groups.options[index];
     given.param_names.clear();
     if (given.options.contains("use_muon")) {
-      add_group(result, std::move(groups.tensors[index]), std::move(given));
+      add_group(result, std::move(groups.tensors[index]), std::move(given), groups.given[index]);
       continue;
     }
     std::vector<NamedTensor> matrices, others;
@@ -56,7 +58,7 @@ OptimizerGroups split_for_muon(OptimizerGroups groups) {
     for (auto* params : {&matrices, &others}) {
       optim::ParamGroup options = given;
       options.options.set("use_muon", params == &matrices);
-      add_group(result, std::move(*params), std::move(options));
+      add_group(result, std::move(*params), std::move(options), groups.given[index]);
     }
   }
   return result;
@@ -80,7 +82,7 @@ OptimizerGroups split_by_dtype(OptimizerGroups groups) {
     given.param_names.clear();
     const auto tensor_of = [](const NamedTensor& param) { return param.tensor; };
     for (auto& part : split_by_dtype(groups.tensors[index], tensor_of))
-      add_group(result, std::move(part), given);
+      add_group(result, std::move(part), given, groups.given[index]);
   }
   return result;
 }
@@ -100,7 +102,7 @@ void split_by_dtype(torch::optim::Optimizer& client) {
 OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSpeedConfig& config,
                                   const InitializeOptions& options, torch::optim::Optimizer* client) {
   OptimizerGroups groups;
-  if (client == nullptr && !config.optimizer) return groups;
+  if (client == nullptr && !options.slice_optimizer && !config.optimizer) return groups;
   Names names;
   std::vector<at::Tensor> all;
   for (const NamedTensor& param : model.parameters) {
@@ -112,19 +114,20 @@ OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSp
     if (may_have_doubles) split_by_dtype(*client);
     const auto& given = client->param_groups();
     for (size_t index = 0; index < given.size(); ++index) {
-      add_group(groups, named(given[index].params(), names, index), {});
+      add_group(groups, named(given[index].params(), names, index), {}, index);
     }
   } else if (!options.model_parameters.empty()) {
     for (size_t index = 0; index < options.model_parameters.size(); ++index) {
       const ModelParameters& given = options.model_parameters[index];
       optim::ParamGroup group;
       set_from_json(group.options, given.options, message("model_parameters[", index, "].options"));
-      add_group(groups, named(given.params, names, index), std::move(group));
+      add_group(groups, named(given.params, names, index), std::move(group), index);
     }
   } else {
-    add_group(groups, named(all, names, 0), {});
+    add_group(groups, named(all, names, 0), {}, 0);
   }
-  if (client == nullptr && optim::is_muon(config.optimizer->type)) groups = split_for_muon(std::move(groups));
+  const bool is_own = client != nullptr || options.slice_optimizer;
+  if (!is_own && optim::is_muon(config.optimizer->type)) groups = split_for_muon(std::move(groups));
   if (may_have_doubles) groups = split_by_dtype(std::move(groups));
   if (groups.tensors.empty()) raise<UsageError>("no parameter of the model needs a gradient");
   return groups;

@@ -13,6 +13,7 @@ namespace deepspeed {
 struct OptimizerGroups {
   std::vector<std::vector<NamedTensor>> tensors;  // empty: no optimizer was asked for
   std::vector<optim::ParamGroup> options;         // of the same size
+  std::vector<size_t> given;                      // of the same size: which of the program's groups it is of
 };
 
 /// From the groups of `client`, the program's own optimizer, else from `model_parameters`, else one group of

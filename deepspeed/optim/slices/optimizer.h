@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/interval.h"
 #include "deepspeed/optim/slices/cut_parameters.h"
 #include "deepspeed/optim/slices/param_group.h"
@@ -51,7 +52,7 @@ struct FlatSlice {
   int64_t begin_in_whole = 0;  // elements
 };
 
-class Optimizer {
+class DEEPSPEED_API Optimizer {
  public:
   explicit Optimizer(std::vector<ParamGroup> groups) : groups_(std::move(groups)) {}
   virtual ~Optimizer() = default;

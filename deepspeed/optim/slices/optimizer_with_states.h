@@ -7,12 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/optim/slices/slice_states.h"
 
 namespace deepspeed::optim {
 
-class OptimizerWithStates : public Optimizer {
+class DEEPSPEED_API OptimizerWithStates : public Optimizer {
  public:
   /// Takes the arguments of Optimizer and of SliceStates. Throws what they throw.
   OptimizerWithStates(std::vector<ParamGroup> groups, std::vector<std::string> names,

@@ -9,12 +9,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/optim/slices/slice_state.h"
 
 namespace deepspeed::optim {
 
-class SliceStates {
+class DEEPSPEED_API SliceStates {
  public:
   struct Entry {
     std::vector<at::Tensor> tensors;  // (n), in the order of the names
@@ -47,11 +48,12 @@ class SliceStates {
 
 /// Returns the options of the slice, or else those of its group. Throws UsageError where the slice names a
 /// group that is not there.
-const Hyperparameters& options_of(const Optimizer& optimizer, const FlatSlice& slice,
-                                  const std::source_location& where = std::source_location::current());
+DEEPSPEED_API const Hyperparameters& options_of(
+    const Optimizer& optimizer, const FlatSlice& slice,
+    const std::source_location& where = std::source_location::current());
 
 /// Sets the options that the groups lack.
-void set_defaults(std::vector<ParamGroup>& groups,
-                  const std::vector<std::pair<std::string, HyperparameterValue>>& defaults);
+DEEPSPEED_API void set_defaults(std::vector<ParamGroup>& groups,
+                                const std::vector<std::pair<std::string, HyperparameterValue>>& defaults);
 
 }  // namespace deepspeed::optim
