@@ -1,0 +1,19 @@
+// Each file of this folder adds one subject to the module `deepspeed._core`.
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+namespace deepspeed::python {
+
+namespace py = pybind11;
+
+void bind_errors(py::module_& module);
+void bind_world(py::module_& module);
+void bind_config(py::module_& module);
+void bind_zero(py::module_& module);
+void bind_engine(py::module_& module);
+void bind_schedules(py::module_& module);
+void bind_tensor_access(py::module_& module);
+void bind_tools(py::module_& module);
+
+}  // namespace deepspeed::python

@@ -1,0 +1,49 @@
+// The config, checked and resolved by the core, and the log.
+#include "deepspeed/config/config.h"
+
+#include <set>
+#include <string>
+
+#include "deepspeed/base/log.h"
+#include "deepspeed/base/version.h"
+#include "deepspeed/config/help.h"
+#include "deepspeed/config/table/nearest_key.h"
+
+#include "python/core/bindings.h"
+#include "python/core/json.h"
+
+namespace deepspeed::python {
+namespace {
+
+/// Returns the top-level keys of a config.
+std::set<std::string> config_keys() {
+  std::set<std::string> keys;
+  for (const std::string& line : config::option_list())
+    keys.insert(line.substr(0, line.find_first_of(".:[")));
+  return keys;
+}
+
+/// Returns the known top-level key whose spelling is nearest; "" where none is near.
+std::string nearest_config_key(const std::string& key) {
+  const std::set<std::string> keys = config_keys();
+  return config::nearest_key(key, {keys.begin(), keys.end()});
+}
+
+}  // namespace
+
+void bind_config(py::module_& module) {
+  module.def("version", &version);
+  module.def("config_keys", &config_keys);
+  module.def("nearest_config_key", &nearest_config_key);
+  module.def(
+      "load_config",
+      [](const py::dict& config, int64_t world_size) {
+        const config::DeepSpeedConfig loaded =
+            config::load_config(config::ConfigSource(to_json(config, "")), world_size);
+        return from_json(config::to_json(loaded));
+      },
+      py::arg("config"), py::arg("world_size"));
+  module.def("set_log_level", [](const std::string& name) { log::set_level(log::level_from_name(name)); });
+}
+
+}  // namespace deepspeed::python

@@ -1,0 +1,263 @@
+// The engine: deepspeed.runtime.engine.DeepSpeedEngine holds one and calls it.
+#include "deepspeed/engine/engine.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/engine/build/engine_parts.h"
+#include "deepspeed/engine/build/initialize_options.h"
+#include "deepspeed/engine/saving/training_state.h"
+#include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/optim/schedules/lr_scheduler.h"
+#include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/zero/param_access.h"
+#include "deepspeed/zero/zero_optimizer.h"
+
+#include "python/core/bindings.h"
+#include "python/core/hold.h"
+#include "python/core/hyperparameters.h"
+#include "python/core/json.h"
+#include "python/core/model.h"
+#include "python/core/schedule.h"
+#include "python/core/slice_optimizer.h"
+#include "python/core/values.h"
+#include "python/core/world.h"
+
+namespace deepspeed::python {
+namespace {
+
+using Named = std::vector<std::pair<std::string, at::Tensor>>;
+using EnginePtr = std::shared_ptr<Engine>;
+
+/// A forward of the engine, from its construction to close().
+class Forward {
+ public:
+  explicit Forward(const Engine& engine) { scope_.emplace(engine.driver()); }
+  at::Tensor output(const at::Tensor& tensor) const { return scope_->output(tensor); }
+  void close() { scope_.reset(); }
+
+ private:
+  std::optional<ForwardScope> scope_;
+};
+
+/// An access window of stage 3, for calls of the module that do not go through the engine.
+class Access {
+ public:
+  explicit Access(const Engine& engine) {
+    const TrainingState& state = engine.driver().state();
+    const auto mode = state.is_training ? zero::AccessMode::kForward : zero::AccessMode::kEvaluation;
+    if (state.parts.pool) window_.emplace(state.parts.pool, mode);
+  }
+  void close() { window_.reset(); }
+
+ private:
+  std::optional<zero::ParameterAccess> window_;
+};
+
+/// The scope of no_sync(), from its construction to close().
+struct OpenNoSync {
+  explicit OpenNoSync(Engine& engine) : scope(new NoSync(engine.no_sync())) {}
+  std::unique_ptr<NoSync> scope;
+};
+
+std::vector<ModelParameters> groups_of(const py::list& groups) {
+  std::vector<ModelParameters> result;
+  for (const py::handle& group : groups) {
+    const auto [params, options] = group.cast<std::pair<std::vector<at::Tensor>, py::dict>>();
+    result.push_back({params, to_json(options, "model_parameters")});
+  }
+  return result;
+}
+
+SliceOptimizerFactory factory_of(const py::dict& optimizer) {
+  return [stepper = hold(optimizer["stepper"]), name = optimizer["name"].cast<std::string>(),
+          is_elementwise = optimizer["is_elementwise"].cast<bool>()](std::vector<optim::ParamGroup> groups) {
+    return std::make_unique<SliceOptimizer>(std::move(groups), stepper, name, is_elementwise);
+  };
+}
+
+optim::LrSchedulerSource schedule_of(const py::object& make_schedule) {
+  return [make = hold(make_schedule)](std::vector<optim::ParamGroup>& groups) {
+    const py::gil_scoped_acquire gil;
+    py::list options;
+    for (const optim::ParamGroup& group : groups)
+      options.append(py::make_tuple(to_dict(group.options), py::cast(group.param_names)));
+    return std::make_shared<Schedule>(hold((*make)(options)));
+  };
+}
+
+EnginePtr make_engine(const py::dict& model, const py::dict& config, const py::list& groups,
+                      const std::optional<py::dict>& optimizer, const py::object& make_schedule) {
+  InitializeOptions options;
+  options.config = config::ConfigSource(to_json(config, ""));
+  options.world = current_world();
+  options.model_parameters = groups_of(groups);
+  if (optimizer) options.slice_optimizer = factory_of(*optimizer);
+  if (!make_schedule.is_none()) options.lr_scheduler = schedule_of(make_schedule);
+  EngineModel described = describe(model);
+  const py::gil_scoped_release release;
+  return std::make_shared<Engine>(std::move(described), options);
+}
+
+/// Returns of each group its options, the names of its parameters and the number of the client's group.
+py::list param_groups(const Engine& engine) {
+  py::list groups;
+  const std::vector<size_t>& given = engine.driver().state().parts.given_groups;
+  size_t index = 0;
+  for (const optim::ParamGroup& group : engine.optimizer()->param_groups())
+    groups.append(py::make_tuple(to_dict(group.options), py::cast(group.param_names), given.at(index++)));
+  return groups;
+}
+
+py::tuple load_checkpoint(Engine& engine, const std::string& directory, const std::string& tag, bool strict,
+                          bool optimizer_states, bool scheduler_states, bool module_only) {
+  LoadOptions options;
+  options.tag = tag;
+  options.load_module_strict = strict;
+  options.load_optimizer_states = optimizer_states;
+  options.load_lr_scheduler_states = scheduler_states;
+  options.load_module_only = module_only;
+  LoadResult result;
+  {
+    const py::gil_scoped_release release;
+    result = engine.load_checkpoint(directory, options);
+  }
+  return py::make_tuple(result.path, from_value(result.client_state));
+}
+
+void save_checkpoint(Engine& engine, const std::string& directory, const std::string& tag,
+                     const py::dict& client_state, bool save_latest, bool exclude_frozen_parameters) {
+  SaveOptions options;
+  options.tag = tag;
+  options.client_state = to_value(client_state, "client_state").as_dict();
+  options.save_latest = save_latest;
+  options.exclude_frozen_parameters = exclude_frozen_parameters;
+  const py::gil_scoped_release release;
+  engine.save_checkpoint(directory, options);
+}
+
+Named module_state_dict(const Engine& engine, bool exclude_frozen_parameters) {
+  Named names;
+  for (auto& entry : engine.module_state_dict(exclude_frozen_parameters))
+    names.emplace_back(entry.name, entry.tensor);
+  return names;
+}
+
+void load_module_state_dict(Engine& engine, const Named& state, bool strict) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, tensor] : state) tensors.push_back({name, tensor});
+  engine.load_module_state_dict(tensors, strict);
+}
+
+void bind_scopes(py::module_& module) {
+  py::class_<Forward>(module, "Forward")
+      .def(py::init<const Engine&>(), NoGil(), py::keep_alive<1, 2>())
+      .def("output", &Forward::output, NoGil())
+      .def("close", &Forward::close, NoGil());
+  py::class_<Access>(module, "Access")
+      .def(py::init<const Engine&>(), NoGil())
+      .def("close", &Access::close, NoGil());
+  py::class_<OpenNoSync>(module, "NoSync")
+      .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>())
+      .def(
+          "close", [](OpenNoSync& open) { open.scope.reset(); }, NoGil());
+}
+
+using EngineClass = py::class_<Engine, EnginePtr>;
+
+void bind_training(EngineClass& engine) {
+  engine
+      .def(
+          "backward",
+          [](Engine& self, const at::Tensor& loss, bool retain_graph, bool scale_wrt_gas) {
+            return self.backward(loss, {.retain_graph = retain_graph, .scale_wrt_gas = scale_wrt_gas});
+          },
+          NoGil())
+      .def("scale", &Engine::scale, NoGil())
+      .def("finish_backward", &Engine::finish_backward, NoGil())
+      .def("allreduce_gradients", &Engine::allreduce_gradients, NoGil())
+      .def(
+          "step",
+          [](Engine& self, std::optional<int64_t> last_batch_iteration) {
+            self.step({.last_batch_iteration = last_batch_iteration});
+          },
+          NoGil())
+      .def("zero_grad", &Engine::zero_grad, NoGil())
+      .def("train", &Engine::train, NoGil())
+      .def("is_gradient_accumulation_boundary", &Engine::is_gradient_accumulation_boundary)
+      .def("set_gradient_accumulation_boundary", &Engine::set_gradient_accumulation_boundary, NoGil())
+      .def(
+          "destroy", [](Engine& self) { self.destroy(); }, NoGil())
+      .def("empty_partition_cache", &Engine::empty_partition_cache, NoGil());
+}
+
+void bind_readings(EngineClass& engine) {
+  engine.def("get_global_grad_norm", &Engine::get_global_grad_norm, NoGil())
+      .def("was_step_applied", &Engine::was_step_applied)
+      .def("micro_steps", &Engine::micro_steps)
+      .def("global_steps", &Engine::global_steps)
+      .def("global_samples", &Engine::global_samples)
+      .def("skipped_steps", &Engine::skipped_steps)
+      .def("loss_scale", &Engine::loss_scale)
+      .def("get_lr", &Engine::get_lr)
+      .def("get_mom", &Engine::get_mom)
+      .def("set_lr", &Engine::set_lr)
+      .def("get_batch_info", &Engine::get_batch_info)
+      .def("set_train_batch_size", &Engine::set_train_batch_size)
+      .def("set_train_micro_batch_size", &Engine::set_train_micro_batch_size)
+      .def("zero_optimization_stage", [](const Engine& self) { return self.zero_optimization_stage(); })
+      .def("device", [](const Engine& self) { return self.device(); })
+      .def("seed", &Engine::seed)
+      .def("config", [](const Engine& self) { return from_json(config::to_json(self.config())); });
+}
+
+void bind_optimizer(EngineClass& engine) {
+  engine.def("has_optimizer", [](const Engine& self) { return self.optimizer() != nullptr; })
+      .def("optimizer_class", [](const Engine& self) { return self.optimizer()->base_optimizer().name(); })
+      .def("param_groups", &param_groups)
+      .def("set_group_option",
+           [](Engine& self, size_t group, const std::string& name, const py::object& value) {
+             return set_option(self.optimizer()->param_groups().at(group).options, name, value);
+           })
+      .def("has_scheduler", [](const Engine& self) { return self.lr_scheduler() != nullptr; })
+      .def(
+          "scheduler_last_lr", [](const Engine& self) { return self.lr_scheduler()->get_last_lr(); }, NoGil())
+      .def(
+          "scheduler_lr", [](const Engine& self) { return self.lr_scheduler()->get_lr(); }, NoGil())
+      .def(
+          "scheduler_step",
+          [](const Engine& self, std::optional<int64_t> iteration) { self.lr_scheduler()->step(iteration); },
+          NoGil())
+      .def("scheduler_state", [](const Engine& self) { return from_json(self.lr_scheduler()->state_dict()); })
+      .def("load_scheduler_state", [](const Engine& self, const py::dict& state) {
+        self.lr_scheduler()->load_state_dict(to_json(state, "lr_scheduler"));
+      });
+}
+
+void bind_saving(EngineClass& engine) {
+  engine.def("save_checkpoint", &save_checkpoint)
+      .def("load_checkpoint", &load_checkpoint)
+      .def("wait_for_checkpoint", &Engine::wait_for_checkpoint, NoGil())
+      .def("checkpoint_is_saved", &Engine::checkpoint_is_saved)
+      .def("save_16bit_model", &Engine::save_16bit_model, NoGil())
+      .def("module_state_dict", &module_state_dict)
+      .def("load_module_state_dict", &load_module_state_dict, NoGil());
+}
+
+}  // namespace
+
+void bind_engine(py::module_& module) {
+  bind_scopes(module);
+  EngineClass engine(module, "Engine");
+  bind_training(engine);
+  bind_readings(engine);
+  bind_optimizer(engine);
+  bind_saving(engine);
+  module.def("make_engine", &make_engine, py::arg("model"), py::arg("config"), py::arg("groups"),
+             py::arg("optimizer"), py::arg("make_schedule"));
+}
+
+}  // namespace deepspeed::python

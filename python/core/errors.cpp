@@ -1,0 +1,35 @@
+// Errors of the core become the classes of deepspeed/_errors.py.
+#include <exception>
+
+#include "deepspeed/base/error.h"
+
+#include "python/core/bindings.h"
+
+namespace deepspeed::python {
+namespace {
+
+template <class Error>
+void translate(std::exception_ptr thrown, const char* name) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    py::set_error(py::module_::import("deepspeed._errors").attr(name), error.what());
+  }
+}
+
+}  // namespace
+
+void bind_errors(py::module_&) {
+  // The translator that was registered last is asked first, so the base class comes first here.
+  py::register_exception_translator([](std::exception_ptr e) { translate<Error>(e, "DeepSpeedError"); });
+  py::register_exception_translator(
+      [](std::exception_ptr e) { translate<CheckpointError>(e, "CheckpointError"); });
+  py::register_exception_translator([](std::exception_ptr e) { translate<IoError>(e, "IoError"); });
+  py::register_exception_translator([](std::exception_ptr e) { translate<CommError>(e, "CommError"); });
+  py::register_exception_translator(
+      [](std::exception_ptr e) { translate<NotSupportedError>(e, "NotSupportedError"); });
+  py::register_exception_translator([](std::exception_ptr e) { translate<ConfigError>(e, "ConfigError"); });
+  py::register_exception_translator([](std::exception_ptr e) { translate<UsageError>(e, "UsageError"); });
+}
+
+}  // namespace deepspeed::python

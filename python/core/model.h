@@ -1,0 +1,17 @@
+// A torch.nn.Module of Python's, as the core's engine sees models.
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+#include "deepspeed/engine/model/model.h"
+
+namespace deepspeed::python {
+
+namespace py = pybind11;
+
+/// Reads what deepspeed/_model.py has collected: `parameters` and `buffers` [(name, tensor)], `shared`
+/// [(alias, first name)], `modules` [(class, is an embedding, its own parameters)], `parts` [(name, class,
+/// parameters, modules below, is a leaf)], `set_training` (callable of a bool) and `owner`.
+EngineModel describe(const py::dict& model);
+
+}  // namespace deepspeed::python

@@ -1,0 +1,14 @@
+// The module `deepspeed._core`: the engine for the Python package. The package adapts names and arguments;
+// what trains, waits and saves runs here, without the interpreter's lock.
+#include "python/core/bindings.h"
+
+PYBIND11_MODULE(_core, module) {
+  deepspeed::python::bind_errors(module);
+  deepspeed::python::bind_world(module);
+  deepspeed::python::bind_config(module);
+  deepspeed::python::bind_zero(module);
+  deepspeed::python::bind_engine(module);
+  deepspeed::python::bind_schedules(module);
+  deepspeed::python::bind_tensor_access(module);
+  deepspeed::python::bind_tools(module);
+}

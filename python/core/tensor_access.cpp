@@ -1,0 +1,47 @@
+// deepspeed.utils: what the optimizer holds of one parameter, read and written by all ranks together.
+#include "deepspeed/engine/tensor_access.h"
+
+#include <optional>
+
+#include "deepspeed/engine/engine.h"
+
+#include "python/core/bindings.h"
+#include "python/core/hold.h"
+
+namespace deepspeed::python {
+namespace {
+
+/// An undefined tensor is None.
+std::optional<at::Tensor> optional_of(at::Tensor tensor) {
+  if (!tensor.defined()) return std::nullopt;
+  return tensor;
+}
+
+}  // namespace
+
+void bind_tensor_access(py::module_& module) {
+  module.def("safe_get_full_fp32_param", &safe_get_full_fp32_param, NoGil());
+  module.def("safe_set_full_fp32_param", &safe_set_full_fp32_param, NoGil());
+  module.def(
+      "safe_get_full_optimizer_state",
+      [](const Engine& engine, const at::Tensor& param, const std::string& key) {
+        return optional_of(safe_get_full_optimizer_state(engine, param, key));
+      },
+      NoGil());
+  module.def("safe_set_full_optimizer_state", &safe_set_full_optimizer_state, NoGil());
+  module.def("safe_get_full_grad", &safe_get_full_grad, NoGil());
+  module.def("safe_set_full_grad", &safe_set_full_grad, NoGil());
+  module.def("safe_get_local_fp32_param", &safe_get_local_fp32_param, NoGil());
+  module.def("safe_set_local_fp32_param", &safe_set_local_fp32_param, NoGil());
+  module.def(
+      "safe_get_local_optimizer_state",
+      [](const Engine& engine, const at::Tensor& param, const std::string& key) {
+        return optional_of(safe_get_local_optimizer_state(engine, param, key));
+      },
+      NoGil());
+  module.def("safe_set_local_optimizer_state", &safe_set_local_optimizer_state, NoGil());
+  module.def("safe_get_local_grad", &safe_get_local_grad, NoGil());
+  module.def("safe_set_local_grad", &safe_set_local_grad, NoGil());
+}
+
+}  // namespace deepspeed::python

@@ -1,0 +1,53 @@
+// Tools on checkpoints, as functions.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deepspeed/checkpoint/convert/universal.h"
+#include "deepspeed/checkpoint/convert/zero_to_fp32.h"
+
+#include "python/core/bindings.h"
+#include "python/core/hold.h"
+
+namespace deepspeed::python {
+
+void bind_tools(py::module_& module) {
+  module.def(
+      "fp32_state_dict",
+      [](const std::string& folder, const std::optional<std::string>& tag, bool exclude_frozen_parameters) {
+        std::vector<std::pair<std::string, at::Tensor>> tensors;
+        for (const NamedTensor& entry :
+             checkpoint::get_fp32_state_dict_from_zero_checkpoint(folder, tag, exclude_frozen_parameters)) {
+          tensors.emplace_back(entry.name, entry.tensor);
+        }
+        return tensors;
+      },
+      NoGil());
+  module.def(
+      "convert_to_fp32",
+      [](const std::string& folder, const std::string& output, const std::string& max_shard_size,
+         bool safe_serialization, const std::optional<std::string>& tag, bool exclude_frozen_parameters) {
+        checkpoint::ConvertOptions options;
+        options.tag = tag;
+        options.exclude_frozen_parameters = exclude_frozen_parameters;
+        options.safe_serialization = safe_serialization;
+        options.max_shard_size = max_shard_size;
+        std::vector<std::string> files;
+        for (const auto& path :
+             checkpoint::convert_zero_checkpoint_to_fp32_state_dict(folder, output, options))
+          files.push_back(path.string());
+        return files;
+      },
+      NoGil());
+  module.def(
+      "convert_to_universal",
+      [](const std::string& input_folder, const std::string& output_folder, int num_workers, bool strict) {
+        checkpoint::UniversalOptions options;
+        options.num_workers = num_workers;
+        options.strict = strict;
+        checkpoint::convert_to_universal(input_folder, output_folder, options);
+      },
+      NoGil());
+}
+
+}  // namespace deepspeed::python

@@ -1,0 +1,140 @@
+// What stage 3 shows of parameters: scopes in which they are whole, and what is known of each.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/zero/access/partitioned_storage.h"
+#include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/init.h"
+#include "deepspeed/zero/param_access.h"
+#include "deepspeed/zero/storage/storage_record.h"
+
+#include "python/core/bindings.h"
+#include "python/core/hold.h"
+#include "python/core/json.h"
+#include "python/core/world.h"
+
+namespace deepspeed::python {
+namespace {
+
+std::shared_ptr<zero::PartitionedStorage> partitioned(const at::Tensor& tensor) {
+  return std::dynamic_pointer_cast<zero::PartitionedStorage>(zero::record_of(tensor));
+}
+
+/// Returns the name of the member of ZeroParamStatus; None for an ordinary tensor.
+std::optional<std::string> status_of(const at::Tensor& tensor) {
+  const auto record = partitioned(tensor);
+  if (!record) return std::nullopt;
+  switch (record->state()) {
+    case zero::PartitionedStorage::State::kWhole:
+      return "AVAILABLE";
+    case zero::PartitionedStorage::State::kGathering:
+      return "INFLIGHT";
+    case zero::PartitionedStorage::State::kPartitioned:
+      return "NOT_AVAILABLE";
+  }
+  return std::nullopt;
+}
+
+int64_t shard_numel(const at::Tensor& tensor) {
+  const auto record = partitioned(tensor);
+  return record && record->shard() ? record->shard()->numel() : 0;
+}
+
+/// The parameter's shard on this rank; None where it is on a disk, or the tensor is ordinary.
+std::optional<at::Tensor> shard_of(const at::Tensor& tensor) {
+  const auto record = partitioned(tensor);
+  if (!record || !record->shard()) return std::nullopt;
+  const at::Tensor memory = record->shard()->memory();
+  if (!memory.defined()) return std::nullopt;
+  return memory;
+}
+
+/// A scope of the core that Python opens and closes.
+template <class T>
+class Scope {
+ public:
+  template <class... Args>
+  explicit Scope(Args&&... args) : held_(std::make_unique<T>(std::forward<Args>(args)...)) {}
+  ~Scope() { forget(); }
+
+  /// Ends it. Collective.
+  void close() {
+    const auto held = std::move(held_);
+    if (held) held->close();
+  }
+  /// Ends it as an exception does, without a word to other ranks.
+  void forget() noexcept {
+    if (!held_) return;
+    try {
+      const auto held = std::move(held_);
+      throw Unwinding();
+    } catch (const Unwinding&) {
+    }
+  }
+
+ private:
+  struct Unwinding {};
+  std::unique_ptr<T> held_;
+};
+
+using Gathered = Scope<zero::GatheredParameters>;
+using InitScope = Scope<zero::Init>;
+
+zero::InitArguments init_arguments(const std::optional<py::dict>& config, const std::string& remote_device,
+                                   bool pin_memory, std::optional<at::ScalarType> dtype) {
+  zero::InitArguments arguments;
+  if (config) arguments.config_dict_or_path = config::ConfigSource(to_json(*config, ""));
+  arguments.remote_device = remote_device;
+  arguments.pin_memory = pin_memory;
+  arguments.dtype = dtype;
+  arguments.world = current_world();
+  return arguments;
+}
+
+std::unique_ptr<InitScope> make_init(const std::optional<py::dict>& config, const std::string& remote_device,
+                                     bool pin_memory, std::optional<at::ScalarType> dtype) {
+  zero::InitArguments arguments = init_arguments(config, remote_device, pin_memory, dtype);
+  const py::gil_scoped_release release;
+  return std::make_unique<InitScope>(std::move(arguments));
+}
+
+}  // namespace
+
+void bind_zero(py::module_& module) {
+  module.def("status_of", &status_of);
+  // A number that the parameter keeps while it is partitioned.
+  module.def("param_id", [](const at::Tensor& tensor) {
+    return static_cast<int64_t>(reinterpret_cast<intptr_t>(partitioned(tensor).get()));
+  });
+  module.def("partition_module",
+             [](const std::vector<std::pair<std::string, at::Tensor>>&, const std::optional<py::dict>&,
+                const std::string&, bool,
+                std::optional<at::ScalarType>) { raise<NotSupportedError>("zero.Init(module=...)"); });
+  module.def("shard_numel", &shard_numel);
+  module.def("is_partitioned", [](const at::Tensor& tensor) { return partitioned(tensor) != nullptr; });
+  module.def("make_whole", &zero::make_whole, NoGil());
+  module.def("shard_of", &shard_of);
+  module.def("is_persistent", [](const at::Tensor& tensor) {
+    const auto record = partitioned(tensor);
+    return record && record->is_persistent();
+  });
+  py::class_<Gathered>(module, "GatheredParameters")
+      .def(py::init<const std::vector<at::Tensor>&, std::optional<int>>(), NoGil())
+      .def("close", &Gathered::close, NoGil())
+      .def("forget", &Gathered::forget, NoGil());
+  py::class_<zero::ParameterAccess>(module, "ParameterAccess")
+      .def(py::init([](const std::vector<at::Tensor>& params) {
+             return std::make_unique<zero::ParameterAccess>(params);
+           }),
+           NoGil());
+  py::class_<InitScope>(module, "Init")
+      .def(py::init(&make_init), py::arg("config"), py::arg("remote_device"), py::arg("pin_memory"),
+           py::arg("dtype"))
+      .def("close", &InitScope::close, NoGil())
+      .def("forget", &InitScope::forget, NoGil());
+}
+
+}  // namespace deepspeed::python

@@ -1,0 +1,108 @@
+"""Which optimizer the core makes: of the config, or of what the client brought."""
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Optional
+
+import torch
+
+from deepspeed._slices import SliceStepper
+
+# Of torch's classes whose arithmetic the core has: the options that it reads, and those that must be off.
+_OF_TORCH = {
+    torch.optim.Adam: ("Adam", ("lr", "betas", "eps", "weight_decay", "amsgrad"), ("maximize", "differentiable", "decoupled_weight_decay")),
+    torch.optim.AdamW: ("AdamW", ("lr", "betas", "eps", "weight_decay", "amsgrad"), ("maximize", "differentiable")),
+    torch.optim.SGD: ("SGD", ("lr", "momentum", "dampening", "weight_decay", "nesterov"), ("maximize", "differentiable")),
+}
+
+
+@dataclasses.dataclass
+class OptimizerPlan:
+    """Is what the engine builds its optimizer of."""
+
+    config: dict  # with the section `optimizer` as the core is to have it
+    groups: list  # for the core: [(parameters, options)]
+    dicts: list  # the groups that clients see
+    client: Optional[torch.optim.Optimizer] = None
+    slice_optimizer: Optional[dict] = None  # of an optimizer that Python steps
+
+
+def plan_optimizer(config, model, optimizer, model_parameters):
+    """Plans from the arguments of initialize()."""
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        if not callable(optimizer):
+            raise TypeError(f"optimizer: got {type(optimizer).__name__}, expected a torch.optim.Optimizer or a callable")
+        optimizer = optimizer(list(model_parameters) if model_parameters is not None else _trainable(model))
+        model_parameters = None
+    if optimizer is not None:
+        return _of_client(config, optimizer)
+    if "optimizer" not in config:
+        return OptimizerPlan(config, [], [])
+    if model_parameters is None:
+        return OptimizerPlan(config, [], [{"params": _trainable(model)}])
+    given = list(model_parameters)
+    if not given or not isinstance(given[0], Mapping):
+        given = [{"params": given}]
+    dicts = [_with_list(group) for group in given]
+    groups = [(group["params"], _options(group)) for group in dicts]
+    if len(groups) == 1 and not groups[0][0]:
+        return OptimizerPlan(config, [], [{"params": _trainable(model)}])
+    return OptimizerPlan(config, groups, dicts)
+
+
+def _of_client(config, client):
+    config = {key: value for key, value in config.items() if key != "optimizer"}
+    dicts = client.param_groups
+    entry = _of_core(client)
+    if entry is None:
+        groups = [(group["params"], {"lr": float(group["lr"])}) for group in dicts]
+        made = _slice_optimizer(config, client)
+        return OptimizerPlan(config, groups, dicts, client, made)
+    name, params, keys = entry
+    config["optimizer"] = {"type": name, "params": params}
+    groups = [(group["params"], {key: _number(group[key]) for key in keys if key in group}) for group in dicts]
+    return OptimizerPlan(config, groups, dicts, client)
+
+
+def _of_core(client):
+    """Returns (type, params, keys of the groups) where the core has the optimizer's arithmetic."""
+    own = getattr(client, "_core_optimizer", None)  # a class of deepspeed.ops
+    if own is not None:
+        return own()
+    if type(client) not in _OF_TORCH:
+        return None
+    name, keys, off = _OF_TORCH[type(client)]
+    if any(group.get(key) for group in client.param_groups for key in off):
+        return None
+    return name, {"torch_adam": True} if "Adam" in name else {}, keys
+
+
+def _slice_optimizer(config, client):
+    dicts = client.param_groups
+    trainable = [index for index, group in enumerate(dicts) if any(param.requires_grad for param in group["params"])]
+    stage = (config.get("zero_optimization") or {}).get("stage", 0)
+    stepper = SliceStepper(client, lambda group: dicts[trainable[group]])
+    return dict(stepper=stepper, name=type(client).__name__, is_elementwise=stage > 0)
+
+
+def _with_list(group):
+    """Is the client's dict, whose parameters may be an iterator that one reading uses up."""
+    if not isinstance(group["params"], list):
+        params = [group["params"]] if isinstance(group["params"], torch.Tensor) else list(group["params"])
+        if isinstance(group, dict):
+            group["params"] = params
+        else:
+            group = dict(group, params=params)
+    return group
+
+
+def _options(group):
+    """Returns the options that are the core's: numbers, flags and text; names and the like stay in the dict."""
+    return {key: _number(value) for key, value in group.items() if key not in ("params", "name", "param_names", "moe")}
+
+
+def _number(value):
+    return value.item() if isinstance(value, torch.Tensor) else value
+
+
+def _trainable(model):
+    return [param for param in model.parameters() if param.requires_grad]

@@ -1,0 +1,68 @@
+"""A config as clients give it becomes a dict that the core reads."""
+import base64
+import binascii
+import collections
+import json
+import math
+import os
+from collections.abc import Mapping
+
+from deepspeed import _core
+from deepspeed.utils.logging import logger
+
+
+def dict_raise_error_on_duplicate_keys(ordered_pairs):
+    """Is an object_pairs_hook of json.load that refuses keys that stand twice in one object."""
+    counts = collections.Counter(key for key, _ in ordered_pairs)
+    twice = [key for key, count in counts.items() if count > 1]
+    if twice:
+        raise ValueError(f"Duplicate keys in DeepSpeed config: {twice}")
+    return dict(ordered_pairs)
+
+
+def read_config(config):
+    """Returns the dict of a dict or another mapping, a path, an open file, JSON text, or its base64."""
+    if isinstance(config, Mapping):
+        return config
+    if hasattr(config, "read"):
+        return json.load(config, object_pairs_hook=dict_raise_error_on_duplicate_keys)
+    text = os.fspath(config) if hasattr(config, "__fspath__") else config
+    if not isinstance(text, str):
+        raise ValueError(f"config: got {type(config).__name__}, expected a dict, a path, JSON text or its base64")
+    if os.path.exists(text):
+        with open(text) as file:
+            return json.load(file, object_pairs_hook=dict_raise_error_on_duplicate_keys)
+    if not text.lstrip().startswith("{"):
+        try:
+            text = base64.urlsafe_b64decode(text).decode()
+        except (binascii.Error, UnicodeDecodeError, ValueError):
+            raise ValueError(f"Expected a string path to an existing deepspeed config, or a dictionary or a valid "
+                             f"base64. Received: {config}") from None
+    return json.loads(text, object_pairs_hook=dict_raise_error_on_duplicate_keys)
+
+
+def without_auto(config):
+    """Leaves out what is "auto": what a client had nothing to fill in for has the default."""
+    if isinstance(config, Mapping):
+        return {key: without_auto(value) for key, value in config.items() if not _is_auto(value)}
+    return config
+
+
+def for_core(config):
+    """Returns the config as the core takes it: without autos, and without top-level keys that are the program's own."""
+    config = {key: value for key, value in without_auto(config).items() if not _is_never(key, value)}
+    for key in [key for key in config if key not in _core.config_keys()]:
+        near = _core.nearest_config_key(key)
+        logger.warning(f"config: the key {key!r} is unknown and ignored" + (f"; is {near!r} meant?" if near else ""))
+        del config[key]
+    return config
+
+
+def _is_never(key, value):
+    """Says whether a number of steps is infinite: clients switch reports off by it."""
+    return key == "steps_per_print" and isinstance(value, float) and math.isinf(value)
+
+
+def _is_auto(value):
+    return isinstance(value, str) and value == "auto"
+

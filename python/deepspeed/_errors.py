@@ -1,0 +1,53 @@
+"""Errors of the engine.
+
+Clients of DeepSpeed catch RuntimeError, AssertionError or ValueError, whichever DeepSpeed raises at the place:
+each error here is all of them.
+"""
+
+
+class DeepSpeedError(RuntimeError, AssertionError, ValueError):
+    """Is the base of all errors of the engine."""
+
+
+class UsageError(DeepSpeedError):
+    """A call had a wrong argument, or came in the wrong order or state."""
+
+
+class ConfigError(DeepSpeedError):
+    """A key of the config is unknown, has a wrong value or contradicts another one."""
+
+
+class NotSupportedError(DeepSpeedError, NotImplementedError):
+    """A config or a call asks for a feature that does not exist here."""
+
+
+class IoError(DeepSpeedError, OSError):
+    """A file or a disk cannot be read or written."""
+
+
+class CheckpointError(DeepSpeedError, FileNotFoundError):
+    """A checkpoint is missing, torn, altered or does not fit."""
+
+
+class CommError(DeepSpeedError):
+    """A collective or a rendezvous failed or timed out."""
+
+
+def not_supported(name, way_out):
+    """Makes a function that stands for the name and raises NotSupportedError when it is called."""
+
+    def refuse(*args, **kwargs):
+        raise NotSupportedError(f"{name} is not supported: {way_out}")
+
+    refuse.__name__ = refuse.__qualname__ = name.rsplit(".", 1)[-1]
+    refuse.__doc__ = f"Is not supported: {way_out}."
+    return refuse
+
+
+def not_supported_class(name, way_out, bases=()):
+    """Makes a class that stands for the name and raises NotSupportedError when it is instantiated."""
+
+    def refuse(self, *args, **kwargs):
+        raise NotSupportedError(f"{name} is not supported: {way_out}")
+
+    return type(name.rsplit(".", 1)[-1], bases, {"__init__": refuse, "__doc__": f"Is not supported: {way_out}."})

@@ -1,0 +1,41 @@
+"""What the core asks of a torch.nn.Module."""
+import torch
+
+_EMBEDDINGS = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+
+
+def class_name(module):
+    """Returns the name as configs spell it: torch.nn.Linear, my_project.model.Block."""
+    cls = type(module)
+    if cls.__module__.startswith("torch.nn.modules."):
+        return f"torch.nn.{cls.__qualname__}"
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def describe(module):
+    """Returns the dict that _core.make_engine() takes as its model."""
+    first_names = {}
+    parameters, shared = [], []
+    for name, param in module.named_parameters(remove_duplicate=False):
+        if id(param) in first_names:
+            shared.append((name, first_names[id(param)]))
+        else:
+            first_names[id(param)] = name
+            parameters.append((name, param))
+    parts, modules = [], []
+    for name, part in module.named_modules():
+        num_below = sum(1 for _ in part.modules()) - 1
+        is_leaf = bool(getattr(part, "_z3_leaf", False))
+        parts.append((name, class_name(part), list(part.parameters()), num_below, is_leaf))
+        own = list(part.parameters(recurse=False))
+        if own:
+            modules.append((class_name(part), isinstance(part, _EMBEDDINGS), own))
+    return dict(
+        parameters=parameters,
+        buffers=list(module.named_buffers()),
+        shared=shared,
+        modules=modules,
+        parts=parts,
+        set_training=lambda mode: torch.nn.Module.train(module, mode),
+        owner=module,
+    )

@@ -1,0 +1,48 @@
+"""Schedules that a client brings, for the core to step."""
+
+
+class ClientSchedule:
+    """Is what the core steps: the client's schedule, whose rates stand in the optimizer's dicts."""
+
+    def __init__(self, schedule, dicts):
+        self._schedule = schedule
+        self._dicts = dicts  # of each of the core's groups
+
+    def step(self, iteration=None):
+        if iteration is None:
+            self._schedule.step()
+        else:
+            self._schedule.step(iteration)
+
+    def rates(self):
+        return [float(group["lr"]) for group in self._dicts]
+
+    def state_dict(self):
+        return _plain(self._schedule.state_dict())
+
+    def load_state_dict(self, state):
+        self._schedule.load_state_dict(_like(state, self._schedule.state_dict()))
+
+
+def _plain(value):
+    """Leaves out what JSON does not have: callables, which torch's schedules keep out of their states too."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items() if not callable(item)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _like(value, example):
+    """Gives containers that came through JSON the types and the keys that the schedule keeps."""
+    if isinstance(example, dict) and isinstance(value, dict):
+        keys = {str(key): key for key in example}
+        items = {keys.get(key, key): item for key, item in value.items()}
+        if any(isinstance(key, int) for key in example):
+            items = {int(key): item for key, item in items.items()}
+        items = {key: _like(item, example.get(key)) for key, item in items.items()}
+        return items if type(example) is dict else type(example)(items)
+    if isinstance(example, (list, tuple)) and isinstance(value, list):
+        examples = list(example) + [None] * max(0, len(value) - len(example))
+        return type(example)(_like(item, kind) for item, kind in zip(value, examples))
+    return value

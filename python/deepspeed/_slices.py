@@ -1,0 +1,114 @@
+"""Optimizers of Python whose class the core does not know, stepped over its flat slices.
+
+ZeRO from stage 1 on partitions element by element, as DeepSpeed does with `zero_allow_untested_optimizer`: an update that
+needs whole parameters (a norm, a matrix) is right at stage 0 alone, where slices hold whole parameters.
+"""
+import torch
+
+_SCALAR = "scalar:"  # marks a state of one number, which is stored as one number an element
+
+
+class SliceStepper:
+    """Steps slices by the client's optimizer: a stand-in takes the parameters' place in its groups during a step."""
+
+    def __init__(self, client, dicts_of_groups):
+        self._client = client
+        self._dict_of = dicts_of_groups  # callable: the number of a core's group -> the client's dict
+        self._stand_ins = {}  # of each slice: [parameter]
+        self._waiting = {}  # of each slice: a loaded state that its first step will use
+
+    def step(self, slice_id, group, master, gradient, gradient_scale, places):
+        stand_ins = self._stand_ins.get(slice_id)
+        views = _views(master, places)
+        if stand_ins is None:
+            stand_ins = self._stand_ins[slice_id] = [torch.nn.Parameter(view) for view in views]
+        gradient = gradient.to(master.dtype)
+        if gradient_scale != 1.0:
+            gradient = gradient * gradient_scale
+        for stand_in, view, part in zip(stand_ins, views, _views(gradient, places)):
+            stand_in.data = view
+            stand_in.grad = part
+        if slice_id in self._waiting:
+            self._give_state(stand_ins, *self._waiting.pop(slice_id))
+        own = self._dict_of(group)
+        groups = self._client.param_groups
+        whole = [entry["params"] for entry in groups]
+        for entry in groups:
+            entry["params"] = stand_ins if entry is own else []
+        try:
+            type(self._client).step(self._client)
+        finally:
+            for entry, params in zip(groups, whole):
+                entry["params"] = params
+            for stand_in in stand_ins:
+                stand_in.grad = None
+
+    def state(self, slice_id):
+        """Returns ([(name, tensor of the slice's size)], number of steps)."""
+        if slice_id in self._waiting:
+            return self._waiting[slice_id]
+        stand_ins = self._stand_ins.get(slice_id)
+        if stand_ins is None:
+            return [], 0
+        states = [self._client.state.get(stand_in, {}) for stand_in in stand_ins]
+        step = next((int(state["step"]) for state in states if "step" in state), 0)
+        names = [name for name, value in states[0].items() if name != "step" and _is_number_or_tensor(value)]
+        return [self._joined(name, stand_ins, states) for name in names], step
+
+    def load_state(self, slice_id, tensors, step):
+        state = [(name, tensor.clone()) for name, tensor in tensors]
+        if slice_id in self._stand_ins:
+            self._give_state(self._stand_ins[slice_id], state, step)
+        else:
+            self._waiting[slice_id] = (state, step)
+
+    def check_state(self, names):
+        """Takes any names: which ones the optimizer keeps is known after its first step alone."""
+
+    def state_bytes(self):
+        total = 0
+        for stand_ins in self._stand_ins.values():
+            for stand_in in stand_ins:
+                for value in self._client.state.get(stand_in, {}).values():
+                    total += value.nbytes if isinstance(value, torch.Tensor) else 0
+        return total
+
+    @staticmethod
+    def _joined(name, stand_ins, states):
+        parts = [state[name] for state in states]
+        is_elementwise = all(
+            isinstance(part, torch.Tensor) and part.numel() == stand_in.numel() for part, stand_in in zip(parts, stand_ins)
+        )
+        if is_elementwise:
+            return name, torch.cat([part.reshape(-1) for part in parts])
+        spread = [
+            torch.full((stand_in.numel(),), float(part), device=stand_in.device) for part, stand_in in zip(parts, stand_ins)
+        ]
+        return _SCALAR + name, torch.cat(spread)
+
+    def _give_state(self, stand_ins, tensors, step):
+        begin = 0
+        for stand_in in stand_ins:
+            end = begin + stand_in.numel()
+            state = self._client.state[stand_in]
+            if step:
+                state["step"] = torch.tensor(float(step))
+            for name, tensor in tensors:
+                part = tensor[begin:end]
+                if name.startswith(_SCALAR):
+                    state[name[len(_SCALAR) :]] = part[0].clone()
+                else:
+                    state[name] = part.view(stand_in.shape).clone()
+            begin = end
+
+
+def _views(flat, places):
+    if places is None:
+        return [flat]
+    return [flat[begin:end].view(shape) for begin, end, shape in places]
+
+
+def _is_number_or_tensor(value):
+    if isinstance(value, torch.Tensor):
+        return True
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

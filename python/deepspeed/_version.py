@@ -1,0 +1,17 @@
+"""The package's version: DeepSpeed's whose names it has, and that of the engine."""
+import torch
+
+__version__ = "0.19.6+cpp0.1.0"
+git_hash = "unknown"
+git_branch = "unknown"
+TORCH = "2.11"  # the minor version that _core was built with
+
+
+def check_torch():
+    """Raises ImportError where torch is another minor version than the one of the build."""
+    found = torch.__version__
+    if not found.startswith(TORCH + "."):
+        raise ImportError(
+            f"deepspeed {__version__} was built for torch {TORCH}, and this is torch {found}: install torch=={TORCH}.*, or "
+            "build the package anew with this torch (pip install --no-build-isolation .)"
+        )

@@ -1,0 +1,110 @@
+"""The process's place among the ranks: torch.distributed's default group, and the core's world over its ranks.
+
+The core talks over connections of its own. Its collectives run on threads beside the script, which may use the default
+group at any time: two threads do not keep one order on all ranks.
+"""
+import atexit
+import os
+import socket
+import weakref
+
+import torch
+import torch.distributed as dist
+
+from deepspeed import _core
+
+engines = weakref.WeakSet()  # that live
+_joined = None  # the default group over whose ranks the core's world is
+
+
+def ensure_world(backend=None, timeout=None, init_method=None, rank=-1, world_size=-1, port=29500, auto_mpi_discovery=True):
+    """Makes the default group where there is none, and the core's world over its ranks."""
+    global _joined
+    if not dist.is_initialized():
+        _init_process_group(backend, timeout, init_method, rank, world_size, port, auto_mpi_discovery)
+    group = dist.distributed_c10d._get_default_group()
+    if _core.has_world():
+        if group is _joined:
+            return
+        _core.leave_world()  # the script has destroyed its group, and has made another
+    _join(timeout)
+    _joined = group
+    atexit.unregister(leave_world)
+    atexit.register(leave_world)
+
+
+def leave_world():
+    """Lets go of the engines and of the core's world.
+
+    Runs before the interpreter ends: threads that drop a tensor of Python's afterwards would end the process.
+    """
+    global _joined
+    _joined = None
+    for engine in list(engines):
+        engine.__dict__["_core"] = None
+    _core.leave_world()
+
+
+def _init_process_group(backend, timeout, init_method, rank, world_size, port, auto_mpi_discovery):
+    environ = os.environ
+    if init_method is None and "RANK" not in environ and auto_mpi_discovery:
+        _read_mpi_variables()
+    if init_method is None:
+        environ.setdefault("RANK", "0")
+        environ.setdefault("WORLD_SIZE", "1")
+        environ.setdefault("LOCAL_RANK", environ["RANK"])
+        environ.setdefault("MASTER_ADDR", "127.0.0.1")
+        environ.setdefault("MASTER_PORT", str(port))
+    options = dict(backend=backend or default_backend())
+    if timeout is not None:
+        options["timeout"] = timeout
+    if init_method is not None:
+        options["init_method"] = init_method
+    if rank >= 0:
+        options["rank"] = rank
+    if world_size > 0:
+        options["world_size"] = world_size
+    dist.init_process_group(**options)
+
+
+def default_backend():
+    """Returns "nccl" where the accelerator is a GPU, else "gloo"."""
+    from deepspeed.accelerator import get_accelerator
+
+    return get_accelerator().communication_backend_name()
+
+
+def _read_mpi_variables():
+    """Takes rank and size from the variables of Open MPI, MPICH or Slurm, where one of them has started the process."""
+    for rank, size, local in (
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+        ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ):
+        if rank in os.environ and size in os.environ:
+            os.environ["RANK"] = os.environ[rank]
+            os.environ["WORLD_SIZE"] = os.environ[size]
+            os.environ["LOCAL_RANK"] = os.environ.get(local, "0")
+            return
+
+
+def _join(timeout):
+    seconds = timeout.total_seconds() if timeout is not None else 1800.0
+    backend = "nccl" if "nccl" in dist.get_backend() else "gloo"
+    size = dist.get_world_size()
+    if size == 1:
+        _core.join_world(backend, "", 0, 1, seconds)
+        return
+    store = dist.distributed_c10d._get_default_store()
+    global _num_joined
+    key = f"deepspeed/address/{_num_joined}"
+    _num_joined += 1
+    if dist.get_rank() == 0:
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = probe.getsockname()[1]
+        store.set(key, f"tcp://{os.environ.get('MASTER_ADDR', '127.0.0.1')}:{port}")
+    _core.join_world(backend, store.get(key).decode(), dist.get_rank(), size, seconds)
+
+
+_num_joined = 0

@@ -1,0 +1,128 @@
+import torch
+
+from deepspeed.accelerator.abstract_accelerator import DeepSpeedAccelerator
+
+
+class CUDA_Accelerator(DeepSpeedAccelerator):
+    """A rank on one of NVIDIA's GPUs."""
+
+    _name = "cuda"
+    _communication_backend_name = "nccl"
+
+    def device(self, device_index=None):
+        return torch.cuda.device(device_index)
+
+    def set_device(self, device_index):
+        torch.cuda.set_device(device_index)
+
+    def current_device(self):
+        return torch.cuda.current_device()
+
+    def current_device_name(self):
+        return f"cuda:{torch.cuda.current_device()}"
+
+    def device_count(self):
+        return torch.cuda.device_count()
+
+    def is_available(self):
+        return torch.cuda.is_available()
+
+    def synchronize(self, device_index=None):
+        torch.cuda.synchronize(device_index)
+
+    # --- random numbers ---
+
+    def random(self):
+        return torch.random
+
+    def set_rng_state(self, new_state, device_index=None):
+        torch.cuda.set_rng_state(new_state, "cuda" if device_index is None else device_index)
+
+    def get_rng_state(self, device_index=None):
+        return torch.cuda.get_rng_state("cuda" if device_index is None else device_index)
+
+    def manual_seed(self, seed):
+        torch.cuda.manual_seed(seed)
+
+    def manual_seed_all(self, seed):
+        torch.cuda.manual_seed_all(seed)
+
+    def initial_seed(self):
+        return torch.cuda.initial_seed()
+
+    def default_generator(self, device_index):
+        return torch.cuda.default_generators[device_index]
+
+    # --- streams ---
+
+    @property
+    def Stream(self):
+        return torch.cuda.Stream
+
+    @property
+    def Event(self):
+        return torch.cuda.Event
+
+    def stream(self, stream):
+        return torch.cuda.stream(stream)
+
+    def current_stream(self, device_index=None):
+        return torch.cuda.current_stream(device_index)
+
+    def default_stream(self, device_index=None):
+        return torch.cuda.default_stream(device_index)
+
+    # --- memory ---
+
+    def empty_cache(self):
+        torch.cuda.empty_cache()
+
+    def memory_allocated(self, device_index=None):
+        return torch.cuda.memory_allocated(device_index)
+
+    def max_memory_allocated(self, device_index=None):
+        return torch.cuda.max_memory_allocated(device_index)
+
+    def reset_max_memory_allocated(self, device_index=None):
+        torch.cuda.reset_peak_memory_stats(device_index)
+
+    reset_max_memory_cached = reset_peak_memory_stats = reset_max_memory_allocated
+
+    def memory_reserved(self, device_index=None):
+        return torch.cuda.memory_reserved(device_index)
+
+    memory_cached = memory_reserved
+
+    def max_memory_reserved(self, device_index=None):
+        return torch.cuda.max_memory_reserved(device_index)
+
+    max_memory_cached = max_memory_reserved
+
+    def memory_stats(self, device_index=None):
+        return torch.cuda.memory_stats(device_index)
+
+    def total_memory(self, device_index=None):
+        return torch.cuda.get_device_properties(device_index).total_memory
+
+    def available_memory(self, device_index=None):
+        return torch.cuda.mem_get_info(device_index)[0]
+
+    def is_bf16_supported(self):
+        return torch.cuda.is_bf16_supported()
+
+    def is_fp16_supported(self):
+        return True
+
+    def range_push(self, msg):
+        torch.cuda.nvtx.range_push(msg)
+
+    def range_pop(self):
+        torch.cuda.nvtx.range_pop()
+
+    def pin_memory(self, tensor, align_bytes=1):
+        return tensor.pin_memory()
+
+    def build_extension(self):
+        from torch.utils.cpp_extension import BuildExtension
+
+        return BuildExtension

@@ -1,0 +1,3 @@
+"""Collectives: torch.distributed's, under DeepSpeed's names."""
+from deepspeed.comm import comm
+from deepspeed.comm.comm import *

@@ -1,0 +1,118 @@
+"""Base classes of what initialize() returns as the optimizer."""
+import weakref
+
+import torch
+
+
+class DeepSpeedOptimizer(torch.optim.Optimizer):
+    """Shows the core's optimizer as one of torch's.
+
+    `param_groups` are the client's own dicts, where it brought some. The core steps: what clients and their schedules write
+    into the dicts holds from the next step on, and what the core's schedule writes stands in them after it.
+    """
+
+    def __init__(self, groups, client=None):
+        # Not torch's constructor: state and parameters are the core's.
+        self.param_groups = groups
+        self.defaults = dict(client.defaults) if client is not None else _without_params(groups[0])
+        self.state = client.state if client is not None else {}
+        self.optimizer = client if client is not None else self
+        self.overflow = False  # of the last update; micro steps between updates leave it
+        self._optimizer_step_pre_hooks = {}
+        self._optimizer_step_post_hooks = {}
+        self._optimizer_state_dict_pre_hooks = {}
+        self._optimizer_state_dict_post_hooks = {}
+        self._optimizer_load_state_dict_pre_hooks = {}
+        self._optimizer_load_state_dict_post_hooks = {}
+        self._opt_called = True  # torch's schedules warn where a step came before any of this object's
+        self._engine = None
+        self._given = []  # of each of the core's groups: the number of the dict that it comes from
+        self._seen = []  # of each of the core's groups: its options when they were last compared
+
+    def _attach(self, engine):
+        """Begins to follow the engine's core, whose options are newer than the dicts: its schedule has written the first rate."""
+        self._engine = weakref.ref(engine)
+        groups = self._core.param_groups()
+        self._given = [given for _, _, given in groups]
+        self._seen = [{} for _ in groups]
+        self._pull()
+
+    @property
+    def _core(self):
+        return self._engine()._core
+
+    def _push(self):
+        """Hands the core what was written into the dicts."""
+        for index, (given, seen) in enumerate(zip(self._given, self._seen)):
+            group = self.param_groups[given]
+            for key, value in seen.items():
+                if key in group and _plain(group[key]) != value:
+                    if self._core.set_group_option(index, key, group[key]):
+                        seen[key] = _plain(group[key])
+
+    def _pull(self):
+        """Writes into the dicts what the core has changed."""
+        for (options, _, given), seen in zip(self._core.param_groups(), self._seen):
+            for key, value in options.items():
+                if key not in seen or seen[key] != value:
+                    seen[key] = value
+                    _write(self.param_groups[given], key, value)
+
+    def step(self, closure=None):
+        return self._engine().step()
+
+    def zero_grad(self, set_to_none=True):
+        self._core.zero_grad()
+
+    def add_param_group(self, param_group):
+        from deepspeed._errors import NotSupportedError
+
+        raise NotSupportedError(
+            "add_param_group() is not supported: the engine's memory is laid out for the parameters that initialize() was "
+            "given; pass all groups there, with requires_grad as it is to be"
+        )
+
+    @property
+    def cur_scale(self):
+        return self._core.loss_scale()
+
+    @property
+    def loss_scale(self):
+        return self._core.loss_scale()
+
+    @property
+    def dynamic_loss_scale(self):
+        return self._engine().dynamic_loss_scale()
+
+    def state_dict(self):
+        """Returns the groups' options. States are in checkpoints: save_checkpoint() of the engine."""
+        return {"state": {}, "param_groups": [_without_params(group) for group in self.param_groups]}
+
+    def load_state_dict(self, state_dict):
+        for group, new in zip(self.param_groups, state_dict["param_groups"]):
+            group.update(_without_params(new))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.param_groups!r})"
+
+
+class ZeROOptimizer(DeepSpeedOptimizer):
+    """Is the base of the optimizers of the ZeRO stages 1 to 3."""
+
+
+def _without_params(group):
+    return {key: value for key, value in group.items() if key != "params"}
+
+
+def _plain(value):
+    if isinstance(value, torch.Tensor):
+        return value.item()
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _write(group, key, value):
+    held = group.get(key)
+    if isinstance(held, torch.Tensor):  # a rate of a capturable optimizer: the dict keeps its tensor
+        held.fill_(value)
+    else:
+        group[key] = value

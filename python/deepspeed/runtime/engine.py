@@ -1,0 +1,300 @@
+"""DeepSpeedEngine: a torch.nn.Module around the client's, whose training the core drives."""
+import contextlib
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.utils import _pytree as pytree
+
+from deepspeed import _config, _core, _model, _world
+from deepspeed._client_optimizer import plan_optimizer
+from deepspeed._errors import NotSupportedError, UsageError
+from deepspeed._schedules import ClientSchedule
+from deepspeed.runtime.bare_calls import BareCalls
+from deepspeed.runtime.dataloader import DeepSpeedDataLoader
+from deepspeed.runtime.lr_schedules import EngineSchedule
+from deepspeed.runtime.optimizer_class import optimizer_class
+from deepspeed.runtime.saving import EngineSaving
+from deepspeed.runtime.settings import EngineSettings
+from deepspeed.utils.logging import logger
+
+
+class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
+    """Trains a module as its config says. Names and meanings of the methods are DeepSpeed's."""
+
+    def __init__(
+        self,
+        args,
+        model,
+        optimizer=None,
+        model_parameters=None,
+        training_data=None,
+        lr_scheduler=None,
+        mpu=None,
+        dist_init_required=None,
+        collate_fn=None,
+        config=None,
+        config_class=None,
+        mesh_device=None,
+        dont_change_device=False,
+    ):
+        super().__init__()
+        self.__dict__["_core"] = None
+        self.config = config
+        self.client_optimizer = optimizer
+        self.client_lr_scheduler = lr_scheduler
+        self.collate_fn = collate_fn
+        self.mpu = mpu
+        self._is_compiled = False
+        plan = plan_optimizer(_config.for_core(config), model, optimizer, model_parameters)
+        self._plan = plan
+        self._facade = None
+        self._names = {name: param for name, param in model.named_parameters()}
+        self.lr_scheduler = None
+        core = _core.make_engine(
+            _model.describe(model), plan.config, plan.groups, plan.slice_optimizer, self._schedule_maker(lr_scheduler)
+        )
+        self.__dict__["_core"] = core
+        _world.engines.add(self)
+        self.module = model
+        self.optimizer = None
+        if core.has_optimizer():
+            self.optimizer = self._facade_of(core.param_groups())
+            self.optimizer._attach(self)
+            self.basic_optimizer = self.optimizer.optimizer
+        if self.lr_scheduler is None and core.has_scheduler():
+            self.lr_scheduler = EngineSchedule.of_engine(self)
+        self._bare_calls = BareCalls(core)
+        self._runs_eagerly = core.zero_optimization_stage() == 3
+        if self._runs_eagerly:
+            self._bare_calls.watch(model)
+        self.training_dataloader = None
+        if training_data is not None:
+            self.training_dataloader = self.deepspeed_io(training_data, collate_fn=collate_fn)
+
+    # --- how it is put together ---
+
+    def _facade_of(self, core_groups):
+        """Returns the optimizer that clients see, over dicts that hold the core's options."""
+        if self._facade is None:
+            dicts = self._plan.dicts
+            for options, _, given in core_groups:
+                for key, value in options.items():
+                    dicts[given].setdefault(key, value)
+            self._facade = optimizer_class(self._plan.config)(dicts, self._plan.client)
+        return self._facade
+
+    def _schedule_maker(self, schedule):
+        """Returns the function by which the core gets the client's schedule; None where there is none."""
+        if schedule is None:
+            return None
+
+        def make(options_and_names):
+            dicts = [self._dict_with(names[0]) for _, names in options_and_names]
+            groups = [(options, names, self._index_of(own)) for (options, names), own in zip(options_and_names, dicts)]
+            facade = self._facade_of(groups)
+            made = schedule
+            if not hasattr(schedule, "step"):
+                made = schedule(self._plan.client if self._plan.client is not None else facade)
+            self.lr_scheduler = made
+            return ClientSchedule(made, dicts)
+
+        return make
+
+    def _dict_with(self, name):
+        param = self._names[name]
+        return next(group for group in self._plan.dicts if any(param is held for held in group["params"]))
+
+    def _index_of(self, group):
+        return next(index for index, held in enumerate(self._plan.dicts) if held is group)
+
+    # --- training ---
+
+    def forward(self, *inputs, **kwargs):
+        core = self._core
+        scope = _core.Forward(core)
+        self._bare_calls.depth += 1
+        try:
+            if self._casts_inputs:
+                inputs, kwargs = pytree.tree_map_only(torch.Tensor, _to_half, (inputs, kwargs))
+            output = self._run(inputs, kwargs)
+            if isinstance(output, torch.Tensor):
+                return scope.output(output)
+            return pytree.tree_map_only(torch.Tensor, scope.output, output)
+        finally:
+            self._bare_calls.depth -= 1
+            scope.close()
+
+    def _run(self, inputs, kwargs):
+        if self._runs_eagerly and "torch._dynamo" in sys.modules:
+            # Compiled kernels read memory past the dispatcher, which gathers partitioned parameters.
+            with torch.compiler.set_stance("force_eager"):
+                return self.module(*inputs, **kwargs)
+        return self.module(*inputs, **kwargs)
+
+    def backward(self, loss, retain_graph=False, scale_wrt_gas=True):
+        """Runs backward of the loss, divided by the accumulation steps and multiplied by the loss scale."""
+        self._require_optimizer("backward")
+        return self._core.backward(loss, retain_graph, scale_wrt_gas)
+
+    def scale(self, loss):
+        """Returns the loss times the loss scale, for a backward() of the script's own on it."""
+        self._require_optimizer("scale")
+        return self._core.scale(loss)
+
+    def step(self, lr_kwargs=None):
+        """Ends a micro step; at the accumulation boundary it updates the parameters and the schedule."""
+        self._require_optimizer("step")
+        core, optimizer = self._core, self.optimizer
+        optimizer._push()
+        updates, skipped = core.global_steps(), core.skipped_steps()
+        core.step(None if not lr_kwargs else lr_kwargs.get("last_batch_iteration", lr_kwargs.get("epoch")))
+        if core.global_steps() != updates:
+            optimizer.overflow = core.skipped_steps() != skipped
+        optimizer._pull()
+
+    def zero_grad(self, set_to_none=True):
+        if self.optimizer is not None:
+            self._core.zero_grad()
+
+    def train(self, mode=True):
+        core = self.__dict__.get("_core")
+        if core is not None:
+            self.training = mode
+            core.train(mode)
+        return self
+
+    def eval(self):
+        return self.train(False)
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """Until the end of the scope backwards only add to this rank's gradients; stages 0 and 1."""
+        scope = _core.NoSync(self._core)
+        try:
+            yield
+        finally:
+            scope.close()
+
+    def is_gradient_accumulation_boundary(self):
+        return self._core.is_gradient_accumulation_boundary()
+
+    def set_gradient_accumulation_boundary(self, is_boundary):
+        """Overrides the boundary until it is set again; None gives it back to the count."""
+        self._core.set_gradient_accumulation_boundary(is_boundary)
+
+    def allreduce_gradients(self, bucket_size=None):
+        self._core.allreduce_gradients(bucket_size)
+
+    def _backward_prologue(self, *_):
+        """Is called by scripts before a backward of their own: nothing is needed."""
+
+    def _backward_epilogue(self):
+        self._core.finish_backward()
+
+    def compile(self, backend="inductor", compile_kwargs=None, schedule=None, compiled_autograd_enabled=False):
+        """Compiles the module by torch.compile; at stage 3, which gathers parameters operator by operator, it stays eager."""
+        if schedule is not None:
+            raise NotSupportedError("compile(schedule=...): passes over compiled graphs are not supported; leave it out")
+        if self._runs_eagerly:
+            logger.info("compile(): at stage 3 the module runs eagerly, since compiled kernels cannot gather parameters")
+        else:
+            self.module.compile(backend=backend, **(compile_kwargs or {}))
+        self._is_compiled = True
+
+    @property
+    def is_compiled(self):
+        return self._is_compiled
+
+    def destroy(self):
+        """Gives the optimizer and its states back; the model keeps its weights."""
+        self._bare_calls.stop()
+        self._core.destroy()
+
+    def empty_partition_cache(self):
+        self._core.empty_partition_cache()
+
+    def deepspeed_io(
+        self,
+        dataset,
+        batch_size=None,
+        route="train",
+        pin_memory=True,
+        data_sampler=None,
+        collate_fn=None,
+        num_local_io_workers=None,
+    ):
+        """Returns a loader of this rank's micro batches: shuffled for the route "train", in order for "eval" and "predict"."""
+        if route not in ("train", "eval", "predict"):
+            raise UsageError(f"deepspeed_io(): route is {route!r}, expected train, eval or predict")
+        return DeepSpeedDataLoader(
+            dataset=dataset,
+            batch_size=batch_size or self.train_micro_batch_size_per_gpu(),
+            pin_memory=pin_memory and self.device.type == "cuda",
+            local_rank=self.local_rank,
+            tput_timer=None,
+            collate_fn=collate_fn or self.collate_fn,
+            num_local_io_workers=num_local_io_workers,
+            data_sampler=data_sampler,
+            data_parallel_world_size=self.dp_world_size,
+            data_parallel_rank=self.global_rank,
+            dataloader_drop_last=self.dataloader_drop_last(),
+            shuffle=route == "train",
+            seed=self._core.seed(),
+        )
+
+    # --- as a module ---
+
+    def _apply(self, fn, recurse=True):
+        """Lets a conversion pass that changes nothing; the config decides on dtypes, and the rank on the device."""
+        example = torch.empty(0, device=self.device, dtype=self._dtype)
+        made = fn(example)
+        if made.device != example.device or made.dtype != example.dtype:
+            raise UsageError(
+                f"the engine's parameters cannot go from {example.dtype} on {example.device} to {made.dtype} on {made.device}: "
+                "the config's fp16 and bf16 sections choose the dtype, and the rank the device"
+            )
+        return self
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            module = self.__dict__.get("_modules", {}).get("module")
+            if module is not None and hasattr(module, name):
+                return getattr(module, name)
+            raise
+
+    def __dir__(self):
+        return sorted(set(super().__dir__()) | set(dir(self.module)))
+
+    def state_dict(self, *args, **kwargs):
+        return self.module.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, state_dict, strict=True, **_):
+        return self.module.load_state_dict(state_dict, strict=strict)
+
+    def _require_optimizer(self, call):
+        if self.optimizer is None:
+            raise UsageError(f"must provide optimizer during init in order to use {call}")
+
+    @property
+    def local_rank(self):
+        return int(os.environ.get("LOCAL_RANK", 0))
+
+    @property
+    def global_rank(self):
+        return dist.get_rank()
+
+    @property
+    def world_size(self):
+        return dist.get_world_size()
+
+    @property
+    def data_parallel_group(self):
+        return dist.group.WORLD
+
+
+def _to_half(tensor):
+    return tensor.half() if tensor.is_floating_point() else tensor

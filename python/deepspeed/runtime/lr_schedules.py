@@ -1,0 +1,296 @@
+"""Learning rate schedules of the config, as the core computes them."""
+import argparse
+import weakref
+
+from deepspeed import _core
+
+LR_SCHEDULE = "lr_schedule"
+LR_RANGE_TEST = "LRRangeTest"
+ONE_CYCLE = "OneCycle"
+WARMUP_LR = "WarmupLR"
+WARMUP_DECAY_LR = "WarmupDecayLR"
+WARMUP_COSINE_LR = "WarmupCosineLR"
+VALID_LR_SCHEDULES = [LR_RANGE_TEST, ONE_CYCLE, WARMUP_LR, WARMUP_DECAY_LR, WARMUP_COSINE_LR]
+
+LR_RANGE_TEST_MIN_LR = "lr_range_test_min_lr"
+LR_RANGE_TEST_STEP_RATE = "lr_range_test_step_rate"
+LR_RANGE_TEST_STEP_SIZE = "lr_range_test_step_size"
+LR_RANGE_TEST_STAIRCASE = "lr_range_test_staircase"
+
+EDGE_VALUE = "edge_value"
+MID_VALUE = "mid_value"
+CYCLE_FIRST_STEP_SIZE = "cycle_first_step_size"
+CYCLE_FIRST_STAIR_COUNT = "cycle_first_stair_count"
+CYCLE_SECOND_STEP_SIZE = "cycle_second_step_size"
+CYCLE_SECOND_STAIR_COUNT = "cycle_second_stair_count"
+DECAY_STEP_SIZE = "decay_step_size"
+CYCLE_MIN_LR = "cycle_min_lr"
+CYCLE_MAX_LR = "cycle_max_lr"
+DECAY_LR_RATE = "decay_lr_rate"
+CYCLE_MIN_MOM = "cycle_min_mom"
+CYCLE_MAX_MOM = "cycle_max_mom"
+DECAY_MOM_RATE = "decay_mom_rate"
+
+WARMUP_MIN_LR = "warmup_min_lr"
+WARMUP_MAX_LR = "warmup_max_lr"
+WARMUP_NUM_STEPS = "warmup_num_steps"
+WARMUP_TYPE = "warmup_type"
+WARMUP_LOG_RATE = "log"
+WARMUP_LINEAR_RATE = "linear"
+WARMUP_MIN_RATIO = "warmup_min_ratio"
+COS_MIN_RATIO = "cos_min_ratio"
+TOTAL_NUM_STEPS = "total_num_steps"
+
+
+class EngineSchedule:
+    """Shows the schedule of an engine, which steps it with its optimizer; or steps one of a script's own optimizer."""
+
+    _type = None  # the config's name
+
+    def __init__(self, optimizer, last_batch_iteration=-1, **params):
+        self.optimizer = optimizer
+        groups = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+        self._source = _core.Schedule(self._type, params, groups)
+        if last_batch_iteration != -1:
+            self._source.step(last_batch_iteration)
+        self._write()
+
+    @classmethod
+    def of_engine(cls, engine):
+        kind = {made._type: made for made in (WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest)}[engine.scheduler_name()]
+        made = kind.__new__(kind)
+        made.optimizer = engine.optimizer
+        made._source = _ScheduleOfEngine(engine)
+        return made
+
+    @property
+    def last_batch_iteration(self):
+        return self._source.state_dict()["last_batch_iteration"]
+
+    def step(self, last_batch_iteration=None):
+        self._source.step(last_batch_iteration)
+        self._write()
+
+    def get_lr(self):
+        return self._source.get_lr()
+
+    def get_last_lr(self):
+        """Returns the rates that were written last, one a group. Raises AssertionError before the first step."""
+        rates = self._source.get_last_lr()
+        assert rates, "need to call step() first"
+        return rates
+
+    def state_dict(self):
+        return self._source.state_dict()
+
+    def load_state_dict(self, sd):
+        self._source.load_state_dict(sd)
+        self._write()
+
+    def _write(self):
+        self._source.write(self.optimizer)
+
+
+class _ScheduleOfEngine:
+    def __init__(self, engine):
+        self._engine = weakref.ref(engine)
+
+    @property
+    def _core(self):
+        return self._engine()._core
+
+    def step(self, last_batch_iteration):
+        self._core.scheduler_step(last_batch_iteration)
+
+    def get_lr(self):
+        return self._core.scheduler_lr()
+
+    def get_last_lr(self):
+        return self._core.scheduler_last_lr()
+
+    def state_dict(self):
+        return self._core.scheduler_state()
+
+    def load_state_dict(self, state):
+        self._core.load_scheduler_state(state)
+
+    def write(self, optimizer):
+        optimizer._pull()
+
+
+class WarmupLR(EngineSchedule):
+    """Raises the rate from `warmup_min_lr` to `warmup_max_lr` over `warmup_num_steps` steps, and keeps it."""
+
+    _type = WARMUP_LR
+
+    def __init__(
+        self,
+        optimizer,
+        warmup_min_lr=0.0,
+        warmup_max_lr=0.001,
+        warmup_num_steps=1000,
+        warmup_type=WARMUP_LOG_RATE,
+        last_batch_iteration=-1,
+    ):
+        super().__init__(
+            optimizer,
+            last_batch_iteration,
+            warmup_min_lr=warmup_min_lr,
+            warmup_max_lr=warmup_max_lr,
+            warmup_num_steps=warmup_num_steps,
+            warmup_type=warmup_type,
+        )
+
+
+class WarmupDecayLR(EngineSchedule):
+    """Is WarmupLR, and a linear decay to 0 at `total_num_steps`."""
+
+    _type = WARMUP_DECAY_LR
+
+    def __init__(
+        self,
+        optimizer,
+        total_num_steps,
+        warmup_min_lr=0.0,
+        warmup_max_lr=0.001,
+        warmup_num_steps=1000,
+        warmup_type=WARMUP_LOG_RATE,
+        last_batch_iteration=-1,
+    ):
+        super().__init__(
+            optimizer,
+            last_batch_iteration,
+            total_num_steps=total_num_steps,
+            warmup_min_lr=warmup_min_lr,
+            warmup_max_lr=warmup_max_lr,
+            warmup_num_steps=warmup_num_steps,
+            warmup_type=warmup_type,
+        )
+
+
+class WarmupCosineLR(EngineSchedule):
+    """Warms up to the optimizer's own rate, and goes down to `cos_min_ratio` of it along a cosine."""
+
+    _type = WARMUP_COSINE_LR
+
+    def __init__(
+        self,
+        optimizer,
+        total_num_steps,
+        warmup_min_ratio=0.0,
+        warmup_num_steps=1000,
+        cos_min_ratio=0.0001,
+        warmup_type=WARMUP_LOG_RATE,
+        last_batch_iteration=-1,
+    ):
+        super().__init__(
+            optimizer,
+            last_batch_iteration,
+            total_num_steps=total_num_steps,
+            warmup_min_ratio=warmup_min_ratio,
+            warmup_num_steps=warmup_num_steps,
+            cos_min_ratio=cos_min_ratio,
+            warmup_type=warmup_type,
+        )
+
+
+class OneCycle(EngineSchedule):
+    """Is the 1-cycle policy of rates and momenta (Smith, arXiv:1803.09820)."""
+
+    _type = ONE_CYCLE
+
+    def __init__(
+        self,
+        optimizer,
+        cycle_min_lr,
+        cycle_max_lr,
+        decay_lr_rate=0.0,
+        cycle_first_step_size=2000,
+        cycle_second_step_size=None,
+        cycle_first_stair_count=0,
+        cycle_second_stair_count=None,
+        decay_step_size=0,
+        cycle_momentum=True,
+        cycle_min_mom=0.8,
+        cycle_max_mom=0.9,
+        decay_mom_rate=0.0,
+        last_batch_iteration=-1,
+    ):
+        params = dict(
+            cycle_min_lr=cycle_min_lr,
+            cycle_max_lr=cycle_max_lr,
+            decay_lr_rate=decay_lr_rate,
+            cycle_first_step_size=cycle_first_step_size,
+            cycle_second_step_size=cycle_second_step_size,
+            cycle_first_stair_count=cycle_first_stair_count,
+            cycle_second_stair_count=cycle_second_stair_count,
+            decay_step_size=decay_step_size,
+            cycle_momentum=cycle_momentum,
+            cycle_min_mom=cycle_min_mom,
+            cycle_max_mom=cycle_max_mom,
+            decay_mom_rate=decay_mom_rate,
+        )
+        params = {key: value for key, value in params.items() if value is not None}
+        super().__init__(optimizer, last_batch_iteration, **params)
+
+
+class LRRangeTest(EngineSchedule):
+    """Raises the rate step by step, to find the largest one that trains (Smith, arXiv:1506.01186)."""
+
+    _type = LR_RANGE_TEST
+
+    def __init__(
+        self,
+        optimizer,
+        lr_range_test_min_lr=1e-3,
+        lr_range_test_step_size=2000,
+        lr_range_test_step_rate=1.0,
+        lr_range_test_staircase=False,
+        last_batch_iteration=-1,
+    ):
+        super().__init__(
+            optimizer,
+            last_batch_iteration,
+            lr_range_test_min_lr=lr_range_test_min_lr,
+            lr_range_test_step_size=lr_range_test_step_size,
+            lr_range_test_step_rate=lr_range_test_step_rate,
+            lr_range_test_staircase=lr_range_test_staircase,
+        )
+
+
+def add_tuning_arguments(parser):
+    """Adds the schedules' parameters to a parser of arguments."""
+    group = parser.add_argument_group("Convergence Tuning", "Convergence tuning configurations")
+    group.add_argument("--lr_schedule", type=str, default=None, help="LR schedule for training.")
+    for name, default in (
+        (LR_RANGE_TEST_MIN_LR, 0.001),
+        (LR_RANGE_TEST_STEP_RATE, 1.0),
+        (CYCLE_MIN_LR, 0.01),
+        (CYCLE_MAX_LR, 0.1),
+        (DECAY_LR_RATE, 0.0),
+        (CYCLE_MIN_MOM, 0.8),
+        (CYCLE_MAX_MOM, 0.9),
+        (DECAY_MOM_RATE, 0.0),
+        (WARMUP_MIN_LR, 0),
+        (WARMUP_MAX_LR, 0.001),
+    ):
+        group.add_argument(f"--{name}", type=float, default=default)
+    for name, default in (
+        (LR_RANGE_TEST_STEP_SIZE, 1000),
+        (CYCLE_FIRST_STEP_SIZE, 1000),
+        (CYCLE_FIRST_STAIR_COUNT, -1),
+        (CYCLE_SECOND_STEP_SIZE, -1),
+        (CYCLE_SECOND_STAIR_COUNT, -1),
+        (DECAY_STEP_SIZE, 1000),
+        (WARMUP_NUM_STEPS, 1000),
+    ):
+        group.add_argument(f"--{name}", type=int, default=default)
+    group.add_argument(f"--{LR_RANGE_TEST_STAIRCASE}", type=bool, default=False)
+    group.add_argument("--cycle_momentum", default=False, action="store_true")
+    group.add_argument(f"--{WARMUP_TYPE}", type=str, default=WARMUP_LOG_RATE)
+    return parser
+
+
+def parse_arguments():
+    """Reads the schedules' parameters from the command line; returns (known, unknown) arguments."""
+    return add_tuning_arguments(argparse.ArgumentParser()).parse_known_args()

@@ -1,0 +1,20 @@
+"""The class of the optimizer that initialize() returns follows the stage and the precision, as DeepSpeed's does."""
+from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
+from deepspeed.runtime.fp16.fused_optimizer import FP16_Optimizer
+from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
+from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
+
+
+def optimizer_class(config):
+    """Returns the class for a config."""
+    stage = (config.get("zero_optimization") or {}).get("stage", 0)
+    if stage == 3:
+        return DeepSpeedZeroOptimizer_Stage3
+    if stage > 0:
+        return DeepSpeedZeroOptimizer
+    if (config.get("bf16") or config.get("bfloat16") or {}).get("enabled"):
+        return BF16_Optimizer
+    if (config.get("fp16") or {}).get("enabled"):
+        return FP16_Optimizer
+    return DeepSpeedOptimizer

@@ -1,0 +1,114 @@
+"""Checkpoints of an engine, and its weights as state dicts."""
+import os
+from collections import OrderedDict
+
+import torch
+import torch.distributed as dist
+
+from deepspeed import _core
+from deepspeed.utils.logging import logger
+
+
+class EngineSaving:
+    """Saves and loads in DeepSpeed's layout; its own tools read the files."""
+
+    def save_checkpoint(self, save_dir, tag=None, client_state={}, save_latest=True, exclude_frozen_parameters=False):
+        """Writes `<save_dir>/<tag>/...` and then `<save_dir>/latest`; all ranks call it. tag: by default global_step<N>."""
+        self._core.save_checkpoint(
+            os.fspath(save_dir), "" if tag is None else str(tag), dict(client_state), save_latest, exclude_frozen_parameters
+        )
+        return True
+
+    def load_checkpoint(
+        self,
+        load_dir,
+        tag=None,
+        load_module_strict=True,
+        load_optimizer_states=True,
+        load_lr_scheduler_states=True,
+        load_module_only=False,
+        custom_load_fn=None,
+    ):
+        """Reads a checkpoint, at any number of ranks; returns (path, client state), or (None, None) where there is none."""
+        if custom_load_fn is not None:
+            from deepspeed._errors import NotSupportedError
+
+            raise NotSupportedError("load_checkpoint(custom_load_fn=...) is not supported; load into the module afterwards")
+        if tag is None and not os.path.isfile(os.path.join(load_dir, self._latest_file())):
+            logger.warning(
+                f"Unable to find latest file at {os.path.join(load_dir, self._latest_file())}, if trying to load latest "
+                "checkpoint please ensure this file exists or pass an explicit checkpoint tag when loading a checkpoint."
+            )
+            return None, None
+        path, client_state = self._core.load_checkpoint(
+            os.fspath(load_dir),
+            "" if tag is None else str(tag),
+            load_module_strict,
+            load_optimizer_states,
+            load_lr_scheduler_states,
+            load_module_only,
+        )
+        if not path:
+            return None, None
+        if self.optimizer is not None:
+            self.optimizer._pull()
+        return path, client_state
+
+    def _latest_file(self):
+        return "latest_universal" if self.load_universal_checkpoint() else "latest"
+
+    def save_16bit_model(self, save_dir, save_filename="pytorch_model.bin", exclude_frozen_parameters=False):
+        """Writes the weights in their own dtype into one file; returns False where stage 3 may not gather them."""
+        if self.zero_optimization_stage() == 3 and not self.zero_gather_16bit_weights_on_model_save():
+            logger.info(
+                "Did not save the model, since `stage3_gather_16bit_weights_on_model_save` is False: set it to True to save "
+                "16 bit weights at stage 3"
+            )
+            return False
+        self._core.save_16bit_model(os.fspath(save_dir), save_filename, exclude_frozen_parameters)
+        return True
+
+    save_fp16_model = save_16bit_model
+
+    def module_state_dict(self, destination=None, prefix="", keep_vars=False, exclude_frozen_parameters=False):
+        state = self.module.state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
+        if exclude_frozen_parameters:
+            for name, param in self.module.named_parameters():
+                if not param.requires_grad:
+                    state.pop(prefix + name, None)
+        return state
+
+    def load_module_state_dict(self, checkpoint, strict=True, custom_load_fn=None, fetch_z3_params=False):
+        state = checkpoint["module"] if "module" in checkpoint else checkpoint
+        if custom_load_fn is not None:
+            custom_load_fn(src=state, dst=self.module)
+        else:
+            self._core.load_module_state_dict([(name, tensor) for name, tensor in state.items()], strict)
+
+    def _consolidated_16bit_state_dict(self, exclude_frozen_parameters=False):
+        if self.zero_optimization_stage() == 3:
+            return self._zero3_consolidated_16bit_state_dict(exclude_frozen_parameters)
+        state = self.module_state_dict(exclude_frozen_parameters=exclude_frozen_parameters)
+        return OrderedDict((name, tensor.detach().cpu()) for name, tensor in state.items()) if dist.get_rank() == 0 else None
+
+    def _zero3_consolidated_16bit_state_dict(self, exclude_frozen_parameters=False):
+        """Returns the whole weights on the CPU of rank 0, None elsewhere. All ranks call it; one parameter at a time is whole."""
+        if self.zero_optimization_stage() != 3:
+            raise ValueError("this function requires ZeRO-3 mode")
+        keeps = dist.get_rank() == 0
+        result, first = OrderedDict(), {}
+        for name, tensor in self.module.state_dict(keep_vars=True).items():
+            if not isinstance(tensor, torch.Tensor):
+                continue
+            if exclude_frozen_parameters and isinstance(tensor, torch.nn.Parameter) and not tensor.requires_grad:
+                continue
+            if id(tensor) in first:
+                if keeps:
+                    result[name] = result[first[id(tensor)]]
+                continue
+            first[id(tensor)] = name
+            scope = _core.GatheredParameters([tensor], None)
+            if keeps:
+                result[name] = tensor.detach().cpu().clone()
+            scope.close()
+        return result if keeps else None

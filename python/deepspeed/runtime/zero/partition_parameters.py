@@ -1,0 +1,211 @@
+"""zero.Init, zero.GatheredParameters and what stage 3 shows on a parameter."""
+import enum
+
+import torch
+
+from deepspeed import _config, _core, _world
+
+
+class ZeroParamType(enum.Enum):
+    NORMAL = 1
+    PARTITIONED = 2
+    REMOTE = 3
+
+
+class ZeroParamStatus(enum.Enum):
+    AVAILABLE = 1
+    NOT_AVAILABLE = 2
+    INFLIGHT = 3
+
+
+class _OfPartitioned:
+    """An attribute of the class Parameter that partitioned ones alone have, so that hasattr(p, "ds_id") tells them apart."""
+
+    def __init__(self, name, read):
+        self._name = name
+        self._read = read
+
+    def __get__(self, param, owner=None):
+        if param is None:
+            return self
+        if not _core.is_partitioned(param):
+            raise AttributeError(f"{self._name}: the parameter is not partitioned")
+        return self._read(param)
+
+
+def _partition_numel(param):
+    return lambda: _core.shard_numel(param)
+
+
+for _name, _read in {
+    "ds_status": lambda param: ZeroParamStatus[_core.status_of(param)],
+    "ds_id": _core.param_id,
+    "ds_shape": lambda param: param.shape,
+    "ds_numel": lambda param: param.numel(),
+    "ds_tensor": _core.shard_of,
+    "ds_persist": _core.is_persistent,
+    "partition_numel": _partition_numel,
+}.items():
+    setattr(torch.nn.Parameter, _name, _OfPartitioned(_name, _read))
+
+
+_torch_repr = torch.nn.Parameter.__repr__
+
+
+def _repr(param):
+    """Names a partitioned parameter without its values, which are not here: tracebacks and debuggers print arguments."""
+    if _core.is_partitioned(param) and _core.status_of(param) != ZeroParamStatus.AVAILABLE.name:
+        return f"Parameter(partitioned, shape={tuple(param.shape)}, dtype={param.dtype}, requires_grad={param.requires_grad})"
+    return _torch_repr(param)
+
+
+torch.nn.Parameter.__repr__ = _repr
+
+
+def is_zero_param(parameter):
+    """Returns whether stage 3 has partitioned the tensor."""
+    return isinstance(parameter, torch.Tensor) and _core.is_partitioned(parameter)
+
+
+class GatheredParameters:
+    """Makes partitioned parameters whole for a scope, on every rank.
+
+    params: a tensor, or an iterable of tensors; None among them and ordinary tensors are left alone. modifier_rank: the rank
+    whose changes become those of all ranks at the end; None: changes are an error.
+    """
+
+    def __init__(self, params, modifier_rank=None, fwd_module=None, enabled=True):
+        given = [params] if isinstance(params, torch.Tensor) else list(params)
+        self.params = [param for param in given if is_zero_param(param)]
+        self.src_rank = modifier_rank
+        self.enabled = enabled and bool(self.params)
+        self._scope = None
+
+    def __enter__(self):
+        if self.enabled:
+            self._scope = _core.GatheredParameters(self.params, self.src_rank)
+
+    def __exit__(self, kind, *_):
+        scope, self._scope = self._scope, None
+        if scope is None:
+            return
+        if kind is None:
+            scope.close()
+        else:
+            scope.forget()
+
+
+class Init:
+    """Partitions the parameters of what is built in its scope, while it is built: no rank holds the model as a whole."""
+
+    def __init__(
+        self,
+        module=None,
+        data_parallel_group=None,
+        mem_efficient_linear=True,
+        remote_device=None,
+        pin_memory=False,
+        config_dict_or_path=None,
+        config=None,
+        enabled=True,
+        dtype=None,
+        mpu=None,
+        zero_param_parallel_group=None,
+        zero_quantized_weights=False,
+        zero_quantized_nontrainable_weights=False,
+        sequence_data_parallel_group=None,
+        param_swapper=None,
+    ):
+        from deepspeed._errors import NotSupportedError
+
+        for name, value in (
+            ("mpu", mpu),
+            ("zero_param_parallel_group", zero_param_parallel_group),
+            ("zero_quantized_weights", zero_quantized_weights or None),
+            ("zero_quantized_nontrainable_weights", zero_quantized_nontrainable_weights or None),
+        ):
+            if enabled and value is not None:
+                raise NotSupportedError(f"zero.Init({name}=...) is not supported; leave it out")
+        self.enabled = enabled
+        source = config_dict_or_path if config_dict_or_path is not None else config
+        self._config = None if source is None else _init_config(source)
+        self._remote_device = remote_device or "none"
+        self._pin_memory = pin_memory
+        self._dtype = dtype
+        self._scope = None
+        if enabled and module is not None:
+            _world.ensure_world()
+            _core.partition_module(_parameters(module), self._config, self._remote_device, self._pin_memory, self._dtype)
+
+    def __enter__(self):
+        if self.enabled:
+            _world.ensure_world()
+            self._scope = _core.Init(self._config, self._remote_device, self._pin_memory, self._dtype)
+        return self
+
+    def __exit__(self, kind, *_):
+        scope, self._scope = self._scope, None
+        if scope is None:
+            return
+        if kind is None:
+            scope.close()
+        else:
+            scope.forget()
+
+
+def _parameters(module):
+    return [(name, param) for name, param in module.named_parameters()]
+
+
+def _init_config(source):
+    """Fills in what a config has not yet when a model is built: its client knows no batch size then."""
+    config = _config.for_core(_config.read_config(source))
+    if not {"train_batch_size", "train_micro_batch_size_per_gpu"} & set(config):
+        config["train_micro_batch_size_per_gpu"] = 1
+    return {
+        key: value
+        for key, value in config.items()
+        if key in ("zero_optimization", "fp16", "bf16", "bfloat16", "aio", "train_batch_size", "train_micro_batch_size_per_gpu")
+    }
+
+
+def register_external_parameter(module, parameter):
+    """Announces that a module uses another one's parameter. Nothing needs it: an operator gathers what it uses."""
+    if not isinstance(parameter, torch.nn.Parameter):
+        raise RuntimeError("Parameter is not a torch.nn.Parameter")
+    _external(module)[len(_external(module))] = parameter
+
+
+def unregister_external_parameter(module, parameter):
+    """Takes an announcement back."""
+    if not isinstance(parameter, torch.nn.Parameter):
+        raise RuntimeError("Parameter is not a torch.nn.Parameter")
+    held = _external(module)
+    for key in [key for key, value in held.items() if value is parameter]:
+        del held[key]
+
+
+def _external(module):
+    if not hasattr(module, "_external_params"):
+        module._external_params = {}
+    return module._external_params
+
+
+def zero_wrapper_for_fp_tensor_constructor(fn, target_fp_dtype):
+    """Returns the function itself: constructors make what they are asked for, and zero.Init casts at its end."""
+    return fn
+
+
+_orig_torch_arange = torch.arange
+
+
+def get_accelerator():
+    from deepspeed.accelerator import get_accelerator as get
+
+    return get()
+
+
+class InsertPostInitMethodToModuleSubClasses:
+    """Stands for DeepSpeed's base of zero.Init."""
+
+

@@ -1,0 +1,74 @@
+"""The package's logger, a logging.Logger as DeepSpeed's."""
+import functools
+import logging
+import sys
+
+log_levels = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+}
+
+
+def _make_logger():
+    made = logging.getLogger("DeepSpeed")
+    made.setLevel(logging.INFO)
+    made.propagate = False
+    handler = logging.StreamHandler(stream=sys.stdout)
+    handler.setFormatter(logging.Formatter("[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"))
+    made.addHandler(handler)
+    return made
+
+
+logger = _make_logger()
+
+
+def _rank():
+    import torch.distributed as dist
+
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else -1
+
+
+def log_dist(message, ranks=None, level=logging.INFO):
+    """Logs on these ranks: all by [-1], rank 0 by [0]; before a group is there, on each process."""
+    rank = _rank()
+    if rank == -1 or not ranks or -1 in ranks or rank in ranks:
+        logger.log(level, f"[Rank {rank}] {message}")
+
+
+@functools.lru_cache(None)
+def warning_once(*args, **kwargs):
+    """Logs a warning the first time that it is given."""
+    logger.warning(*args, **kwargs)
+
+
+logger.warning_once = warning_once
+
+
+def print_configuration(args, name):
+    logger.info("{}:".format(name))
+    for arg in sorted(vars(args)):
+        logger.info("  {} {} {}".format(arg, "." * (29 - len(arg)), getattr(args, arg)))
+
+
+def get_current_level():
+    return logger.getEffectiveLevel()
+
+
+def get_log_level_from_string(log_level_str):
+    if log_level_str.lower() not in log_levels:
+        raise ValueError(f"{log_level_str} is not one of the log levels {sorted(log_levels)}")
+    return log_levels[log_level_str.lower()]
+
+
+def set_log_level_from_string(log_level_str, custom_logger=None):
+    (custom_logger or logger).setLevel(get_log_level_from_string(log_level_str))
+
+
+def should_log_le(max_log_level_str):
+    """Returns whether lines of this level, or of a less detailed one, are logged."""
+    if not isinstance(max_log_level_str, str):
+        raise ValueError("max_log_level_str must be a string")
+    return get_current_level() <= get_log_level_from_string(max_log_level_str)
