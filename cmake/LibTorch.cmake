@@ -56,7 +56,10 @@ if(NOT TARGET deepspeed::torch)
   target_link_libraries(deepspeed::torch INTERFACE
     "${DEEPSPEED_TORCH_DIR}/lib/libtorch_cpu.so" "${DEEPSPEED_TORCH_DIR}/lib/libc10.so")
   foreach(_dir ${DEEPSPEED_TORCH_LIBRARY_DIRS})
-    target_link_options(deepspeed::torch INTERFACE "LINKER:-rpath,${_dir}" "LINKER:-rpath-link,${_dir}")
+    target_link_options(deepspeed::torch INTERFACE "LINKER:-rpath-link,${_dir}")
+    if(NOT SKBUILD)  # what a wheel holds finds torch beside itself
+      target_link_options(deepspeed::torch INTERFACE "LINKER:-rpath,${_dir}")
+    endif()
   endforeach()
 
   add_library(deepspeed::torch_cuda INTERFACE IMPORTED GLOBAL)

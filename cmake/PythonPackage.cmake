@@ -1,0 +1,28 @@
+# What a wheel holds beside the files of python/deepspeed (component `python`, which pyproject.toml installs):
+#   deepspeed/_core.*.so           the engine, for Python
+#   deepspeed/bin/                 the programs
+#   deepspeed/lib/                 their libraries, and those of the system that a plain machine lacks
+# All find each other, and torch beside the package, relative to where they lie.
+set(package_programs app_deepspeed app_ds_io app_ds_to_universal app_zero_to_fp32)
+add_custom_target(python_package)
+add_dependencies(python_package _core deepspeed deepspeed_core ${package_programs})
+
+# A wheel has no symbolic links, and would hold a library as often as it has names.
+set_target_properties(deepspeed deepspeed_core PROPERTIES VERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set_target_properties(_core PROPERTIES INSTALL_RPATH "$ORIGIN/lib;$ORIGIN/../torch/lib")
+set_target_properties(deepspeed deepspeed_core PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../../torch/lib")
+set_target_properties(${package_programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN/../../torch/lib")
+install(TARGETS _core LIBRARY DESTINATION deepspeed COMPONENT python)
+install(TARGETS ${package_programs} RUNTIME DESTINATION deepspeed/bin COMPONENT python)
+install(TARGETS deepspeed deepspeed_core LIBRARY DESTINATION deepspeed/lib COMPONENT python NAMELINK_SKIP)
+
+install(CODE [[
+  file(GLOB libraries "${CMAKE_INSTALL_PREFIX}/deepspeed/lib/libdeepspeed*")
+  file(GET_RUNTIME_DEPENDENCIES LIBRARIES ${libraries} RESOLVED_DEPENDENCIES_VAR found
+       UNRESOLVED_DEPENDENCIES_VAR not_here PRE_INCLUDE_REGEXES "^lib(hwy|uring|spdlog|fmt)[.]" PRE_EXCLUDE_REGEXES ".")
+  foreach(library ${found})
+    cmake_path(GET library FILENAME name)
+    file(REAL_PATH "${library}" target)
+    file(COPY_FILE "${target}" "${CMAKE_INSTALL_PREFIX}/deepspeed/lib/${name}")
+  endforeach()
+]] COMPONENT python)
