@@ -1,0 +1,63 @@
+"""Starts programs once a rank, and reads the line of JSON that rank 0 prints."""
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+PROGRAMS = pathlib.Path(__file__).parent / "programs"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(program, *arguments, ranks=2, env=None, cwd=None):
+    """Returns the processes of a program, which know their ranks by the variables of torchrun."""
+    port = str(free_port())
+    processes = []
+    for rank in range(ranks):
+        variables = dict(
+            os.environ,
+            RANK=str(rank),
+            LOCAL_RANK=str(rank),
+            WORLD_SIZE=str(ranks),
+            LOCAL_WORLD_SIZE=str(ranks),
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=port,
+            OMP_NUM_THREADS="1",
+            **(env or {}),
+        )
+        command = [sys.executable, str(PROGRAMS / program), *map(str, arguments)]
+        processes.append(
+            subprocess.Popen(command, env=variables, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        )
+    return processes
+
+
+def finish(processes, timeout=120):
+    """Waits; returns [(exit status, output)]. Ends all where one takes too long."""
+    results = []
+    try:
+        for process in processes:
+            output, _ = process.communicate(timeout=timeout)
+            results.append((process.returncode, output))
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+    return results
+
+
+def run(program, options=None, ranks=2, timeout=120, env=None, cwd=None):
+    """Runs a program to its end; returns what rank 0 printed. A rank that fails is an AssertionError with its output."""
+    arguments = [] if options is None else [json.dumps(options)]
+    results = finish(start(program, *arguments, ranks=ranks, env=env, cwd=cwd), timeout)
+    for rank, (status, output) in enumerate(results):
+        assert status == 0, f"rank {rank} of {program} ended with {status}:\n{output[-4000:]}"
+    lines = [line for line in results[0][1].splitlines() if line.startswith("RESULT ")]
+    assert lines, f"{program} printed no result:\n{results[0][1][-4000:]}"
+    return json.loads(lines[-1][len("RESULT ") :])

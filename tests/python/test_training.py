@@ -1,0 +1,62 @@
+"""Losses of a GPT at each stage, precision and kind of optimizer, against those that DeepSpeed gave on the same data."""
+import json
+import pathlib
+
+import pytest
+
+from launching import run
+
+GOLDEN = json.loads((pathlib.Path(__file__).parent / "golden" / "losses.json").read_text())
+
+
+def expect_losses(found, expected, tolerance):
+    assert len(found["losses"]) == len(expected["losses"])
+    for step, (loss, golden) in enumerate(zip(found["losses"], expected["losses"])):
+        assert loss == pytest.approx(golden, rel=tolerance), f"micro step {step}"
+    assert found["rates"] == pytest.approx(expected["rates"], rel=1e-9)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_fp32_gives_the_losses_of_deepspeed(stage):
+    expect_losses(run("train_gpt.py", {"stage": stage}), GOLDEN["fp32"], 1e-6)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_sixteen_bits_give_the_losses_of_deepspeed(stage, dtype):
+    # DeepSpeed does not train in fp16 on a CPU: its losses in fp32 stand in for these.
+    expect_losses(run("train_gpt.py", {"stage": stage, "dtype": dtype}), GOLDEN.get(dtype, GOLDEN["fp32"]), 1e-3)
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_direct_backward_gives_the_same_losses(stage):
+    expect_losses(run("train_gpt.py", {"stage": stage, "direct": True}), GOLDEN["fp32"], 1e-6)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("client", ["AdamW", "SGD", "RMSprop", "NAdam"])
+def test_an_optimizer_of_the_script_gives_the_losses_of_deepspeed(stage, client):
+    options = {"stage": stage, "client": client, "schedule": "object"}
+    expect_losses(run("train_gpt.py", options), GOLDEN[client], 1e-6)
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_callable_schedule_gets_an_optimizer(stage):
+    expect_losses(run("train_gpt.py", {"stage": stage, "schedule": "lambda"}), GOLDEN["lambda"], 1e-6)
+
+
+@pytest.mark.parametrize("device", ["cpu", "nvme"])
+def test_offload_changes_nothing(device, tmp_path):
+    for stage in (2, 3):
+        options = {"stage": stage, "offload": device, "folder": str(tmp_path)}
+        expect_losses(run("train_gpt.py", options), GOLDEN["fp32"], 1e-6)
+
+
+@pytest.mark.parametrize("client", [None, "AdamW", "NAdam"])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_resuming_goes_on_as_if_nothing_had_happened(stage, client, tmp_path):
+    options = {"stage": stage, "client": client, "schedule": "object" if client else "config"}
+    whole = run("train_gpt.py", {**options, "save": str(tmp_path), "save_after": 10})
+    resumed = run("train_gpt.py", {**options, "load": str(tmp_path)})
+    assert resumed["losses"] == whole["losses"][10:]
+    assert resumed["rates"] == whole["rates"][10:]
