@@ -20,7 +20,6 @@ class DirectWriter : public FileWriter {
   int reserve(uint64_t bytes) override;
   int write(const void* data, size_t size) override;
   int finish() override;
-  WriteMethod method() const override { return WriteMethod::kDirect; }
 
  private:
   char* block(size_t index) const { return buffer_.data() + index * block_bytes_; }

@@ -34,7 +34,6 @@ class FileWriter {
   virtual int write(const void* data, size_t size) = 0;
   /// Ends the file: all bytes, and its length, are on the disk afterwards.
   virtual int finish() = 0;
-  virtual WriteMethod method() const = 0;
 };
 
 /// Makes the file, or empties it. Throws IoError with the path and the system's reason.

@@ -14,7 +14,6 @@ class PlainWriter : public FileWriter {
   int reserve(uint64_t bytes) override;
   int write(const void* data, size_t size) override;
   int finish() override;
-  WriteMethod method() const override { return WriteMethod::kPlain; }
 
  private:
   int keep(int error);

@@ -15,7 +15,6 @@
 #include "deepspeed/zero/storage/holdable_storage.h"
 
 namespace deepspeed::zero {
-namespace {}
 
 GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
                                        std::optional<int> modifier_rank)

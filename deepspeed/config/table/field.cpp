@@ -72,17 +72,9 @@ Field number(std::string key, Json default_value, std::string meaning,
 Field text(std::string key, Json default_value, std::string meaning, std::initializer_list<Option> options) {
   return make_field(Kind::kString, std::move(key), std::move(default_value), std::move(meaning), options);
 }
-Field strings(std::string key, Json default_value, std::string meaning,
-              std::initializer_list<Option> options) {
-  return make_field(Kind::kStringList, std::move(key), std::move(default_value), std::move(meaning), options);
-}
 Field integers(std::string key, Json default_value, std::string meaning,
                std::initializer_list<Option> options) {
   return make_field(Kind::kIntList, std::move(key), std::move(default_value), std::move(meaning), options);
-}
-Field object(std::string key, Json default_value, std::string meaning,
-             std::initializer_list<Option> options) {
-  return make_field(Kind::kObject, std::move(key), std::move(default_value), std::move(meaning), options);
 }
 Field any(std::string key, Json default_value, std::string meaning, std::initializer_list<Option> options) {
   return make_field(Kind::kAny, std::move(key), std::move(default_value), std::move(meaning), options);

@@ -76,12 +76,8 @@ DEEPSPEED_API Field number(std::string key, Json default_value, std::string mean
                            std::initializer_list<Option> options = {});
 DEEPSPEED_API Field text(std::string key, Json default_value, std::string meaning,
                          std::initializer_list<Option> options = {});
-DEEPSPEED_API Field strings(std::string key, Json default_value, std::string meaning,
-                            std::initializer_list<Option> options = {});
 DEEPSPEED_API Field integers(std::string key, Json default_value, std::string meaning,
                              std::initializer_list<Option> options = {});
-DEEPSPEED_API Field object(std::string key, Json default_value, std::string meaning,
-                           std::initializer_list<Option> options = {});
 DEEPSPEED_API Field any(std::string key, Json default_value, std::string meaning,
                         std::initializer_list<Option> options = {});
 DEEPSPEED_API Field section(std::string key, std::string meaning, std::vector<Field> children,

@@ -72,7 +72,6 @@ class ThreadQueue : public TransferQueue {
 
   size_t num_under_way() const override { return num_under_way_; }
   size_t depth() const override { return depth_; }
-  const char* name() const override { return "threads"; }
 
  private:
   /// Works until the queue ends; transfers that were started are done even then.

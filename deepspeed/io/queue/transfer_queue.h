@@ -56,8 +56,6 @@ class TransferQueue {
   virtual Completion wait() = 0;
   virtual size_t num_under_way() const = 0;
   virtual size_t depth() const = 0;
-  /// Names the queue's kind: "io_uring" or "threads".
-  virtual const char* name() const = 0;
 };
 
 /// Makes a queue over io_uring; over threads where the kernel, a container's rules or the build refuse that.

@@ -9,7 +9,6 @@
 #include "deepspeed/zero/access/gather_pool.h"
 
 namespace deepspeed::zero {
-namespace {}
 
 void GatherPool::hold(PartitionedStorage& storage, bool writable) {
   const std::lock_guard lock(mutex_);

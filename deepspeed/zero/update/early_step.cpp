@@ -14,7 +14,6 @@
 #include "deepspeed/zero/update/grad_norm.h"
 
 namespace deepspeed::zero {
-namespace {}
 
 EarlyStep::EarlyStep(ParamStore& store, optim::Optimizer& optimizer, SliceSet& slices,
                      const StepOptions& options)

@@ -74,7 +74,6 @@ class UringQueue : public TransferQueue {
 
   size_t num_under_way() const override { return pending_.size(); }
   size_t depth() const override { return depth_; }
-  const char* name() const override { return "io_uring"; }
 
  private:
   struct Pending {
