@@ -79,7 +79,7 @@ void GatherPool::close_window() {
   if (--num_windows_ > 0) return;
   close_look_ahead();
   coordinator_.end_pass();
-  current_unit_ = nullptr;
+  units_.set_current(nullptr);
   release_all();
   buffers_.drop_unused();
   read_for_next_pass();
@@ -129,7 +129,7 @@ void GatherPool::begin_use(PartitionedStorage& storage, const std::string& op, b
   storage.was_written_ = storage.was_written_ || writes;
   ++storage.num_uses_;
   // The order of a unit's parameters is that in which they are gathered, on all ranks.
-  if (!storage.unit_) note_used(storage);
+  if (units_.unit_of(storage) == nullptr) note_used(storage);
 }
 
 void GatherPool::end_use(PartitionedStorage& storage) {
@@ -141,7 +141,7 @@ void GatherPool::end_use(PartitionedStorage& storage) {
 }
 
 bool GatherPool::is_done(const PartitionedStorage& storage) const {
-  if (storage.unit_ && num_windows_ > 0) return false;  // it goes with its unit
+  if (num_windows_ > 0 && units_.unit_of(storage) != nullptr) return false;  // it goes with its unit
   if (!is_free_to_go(storage)) return false;
   return num_windows_ == 0 || !(coordinator_.stays(storage.key_) || stays_for_backward(storage));
 }
@@ -149,7 +149,8 @@ bool GatherPool::is_done(const PartitionedStorage& storage) const {
 // In 16 bits, under autocast as well, memory is what counts: of a model that is trained so nothing is whole
 // between its passes. Units are gathered by each pass.
 bool GatherPool::stays_for_backward(const PartitionedStorage& storage) const {
-  const bool may_stay = storage.dtype_ == at::kFloat && !storage.is_copy() && !storage.unit_;
+  const bool may_stay =
+      storage.dtype_ == at::kFloat && !storage.is_copy() && units_.unit_of(storage) == nullptr;
   return may_stay && coordinator_.stays_for_backward(storage.key_);
 }
 
@@ -233,7 +234,7 @@ void GatherPool::set_gathering(PartitionedStorage& storage, at::Tensor whole) {
   set_state(storage, State::kGathering);
 }
 
-std::string GatherPool::subject_of(const std::vector<PartitionedStorage*>& storages) {
+std::string GatherPool::subject_of(const std::vector<PartitionedStorage*>& storages) const {
   const GatherUnit* const unit = unit_of(*storages.front());
   const std::string of_unit =
       unit != nullptr && unit == unit_of(*storages.back()) ? unit->name + ", " : std::string();
@@ -262,8 +263,7 @@ void GatherPool::set_whole(PartitionedStorage& storage, at::Tensor whole) {
 
 bool GatherPool::is_free_to_go(const PartitionedStorage& storage) const {
   return storage.state_ == State::kWhole && storage.num_uses_ == 0 && storage.num_holds_ == 0 &&
-         !storage.persistent_ && !storage.is_kept_ &&
-         (current_unit_ == nullptr || storage.unit_.get() != current_unit_);
+         !storage.persistent_ && !storage.is_kept_ && !units_.is_in_current(storage);
 }
 
 void GatherPool::make_room(int64_t numel) {
@@ -320,7 +320,13 @@ void GatherPool::forget(PartitionedStorage& storage) noexcept {
   const auto entry = by_key_.find(storage.key_);
   if (entry != by_key_.end() && entry->second == &storage) by_key_.erase(entry);
   for (AheadWindow* const window : {&to_gather_, &to_read_}) window->forget(storage);
-  if (storage.unit_) std::erase(storage.unit_->members, &storage);
+  units_.remove_member(storage);
+}
+
+void GatherPool::note_destroyed(PartitionedStorage& storage) noexcept {
+  const std::lock_guard lock(mutex_);
+  forget(storage);
+  units_.forget(storage);
 }
 
 }  // namespace deepspeed::zero

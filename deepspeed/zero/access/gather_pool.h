@@ -23,9 +23,9 @@
 #include "deepspeed/config/zero/sections.h"
 #include "deepspeed/device/streams/side_stream.h"
 #include "deepspeed/zero/access/gather_bucket.h"
-#include "deepspeed/zero/access/gather_unit.h"
 #include "deepspeed/zero/access/live_set.h"
 #include "deepspeed/zero/access/partitioned_storage.h"
+#include "deepspeed/zero/access/unit_table.h"
 #include "deepspeed/zero/prefetch/ahead_window.h"
 #include "deepspeed/zero/prefetch/coordinator.h"
 
@@ -116,6 +116,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   std::shared_ptr<StorageRecord> cast(PartitionedStorage& storage, at::ScalarType dtype);
   /// Its storage is gone.
   void forget(PartitionedStorage& storage) noexcept;
+  /// Forgets it, and its place in a unit: it is being destroyed.
+  void note_destroyed(PartitionedStorage& storage) noexcept;
 
   // Under the lock.
   void check_not_suspended(const PartitionedStorage& storage) const;
@@ -127,7 +129,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void start_together(const std::vector<PartitionedStorage*>& gathered,
                       std::vector<std::shared_ptr<Shard>> shards);
   void set_gathering(PartitionedStorage& storage, at::Tensor whole);
-  static std::string subject_of(const std::vector<PartitionedStorage*>& storages);
+  std::string subject_of(const std::vector<PartitionedStorage*>& storages) const;
   AheadWindow make_window(int64_t max_numel, bool holds_next,
                           AheadSlots::Item (*item)(const PartitionedStorage&));
   static AheadSlots::Item item_to_gather(const PartitionedStorage& storage);
@@ -145,7 +147,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Starts reading its shard from a disk; false where there is no room.
   static bool start_read(const PartitionedStorage& storage);
   void finish_gather(PartitionedStorage& storage);
-  static GatherUnit* unit_of(const PartitionedStorage& storage);
+  /// The unit of a parameter, or of a copy's parameter.
+  GatherUnit* unit_of(const PartitionedStorage& storage) const;
   /// Whether its use says nothing new: its unit was used last, or a GatheredParameters has it, of which one
   /// rank alone may do something with it.
   bool stays_in_unit(const PartitionedStorage& storage) const;
@@ -157,7 +160,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   std::vector<PartitionedStorage*> storages_of(const std::vector<uint64_t>& keys) const;
   /// What it takes of stage3_max_live_parameters: nothing for a copy of a unit's parameter, of which ranks
   /// have different ones.
-  static int64_t counted_numel(const PartitionedStorage& storage);
+  int64_t counted_numel(const PartitionedStorage& storage) const;
   void set_whole(PartitionedStorage& storage, at::Tensor whole);
   void give_back_one(const at::Tensor& param, PartitionedStorage& storage);
   void abandon_gather(PartitionedStorage& storage) noexcept;
@@ -196,9 +199,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   std::optional<device::SideStream> copies_;  // of shards that do not lie with their parameters
   std::unordered_map<uint64_t, PartitionedStorage*> by_key_;  // the latest of each
   LiveSet<PartitionedStorage> live_;
-  size_t num_units_ = 0;
-  std::unordered_map<uint64_t, std::shared_ptr<GatherUnit>> units_by_key_;
-  GatherUnit* current_unit_ = nullptr;  // of the latest use
+  UnitTable units_;
   std::function<void(size_t)> on_unit_done_;
 };
 

@@ -8,8 +8,8 @@ namespace deepspeed::zero {
 AheadWindow GatherPool::make_window(int64_t max_numel, bool holds_next,
                                     AheadSlots::Item (*item)(const PartitionedStorage&)) {
   const auto num_storages = [this](uint64_t key) {
-    const auto unit = units_by_key_.find(key);
-    return unit != units_by_key_.end() ? unit->second->members.size() : size_t{1};
+    const GatherUnit* const unit = units_.find(key);
+    return unit != nullptr ? unit->members.size() : size_t{1};
   };
   return {max_numel, holds_next, {num_storages, [this](uint64_t key) { return storages_of({key}); }, item}};
 }

@@ -3,31 +3,17 @@
 // parameters are used in between differs from rank to rank.
 #include <utility>
 
-#include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/zero/access/gather_pool.h"
 
 namespace deepspeed::zero {
-namespace {}
 
 size_t GatherPool::join(std::string name, const std::vector<std::shared_ptr<PartitionedStorage>>& members) {
   const std::lock_guard lock(mutex_);
-  auto unit = std::make_shared<GatherUnit>();
-  unit->name = std::move(name);
-  unit->index = ++num_units_;
-  unit->key = ++num_params_ * PartitionedStorage::kKeysPerParam;
-  for (const auto& member : members) {
-    if (member->unit_) {
-      raise<UsageError>("parameter '", member->name_, "' is in ", member->unit_->name, " and in ", unit->name,
-                        "; one of them is to be a leaf");
-    }
-    member->unit_ = unit;
-    unit->numel += member->numel_;
-    unit->members.push_back(member.get());
-  }
-  units_by_key_[unit->key] = unit;
+  const uint64_t key = ++num_params_ * PartitionedStorage::kKeysPerParam;
+  const GatherUnit& unit = units_.add(std::move(name), key, members);
   close_look_ahead();
-  return unit->index;
+  return unit.index;
 }
 
 void GatherPool::on_unit_done(std::function<void(size_t unit)> call) {
@@ -35,18 +21,18 @@ void GatherPool::on_unit_done(std::function<void(size_t unit)> call) {
   on_unit_done_ = std::move(call);
 }
 
-GatherUnit* GatherPool::unit_of(const PartitionedStorage& storage) {
-  return storage.is_copy() ? storage.source_->unit_.get() : storage.unit_.get();
+GatherUnit* GatherPool::unit_of(const PartitionedStorage& storage) const {
+  return units_.unit_of(storage.is_copy() ? *storage.source_ : storage);
 }
 
 bool GatherPool::stays_in_unit(const PartitionedStorage& storage) const {
   const GatherUnit* const unit = unit_of(storage);
-  return unit != nullptr && (unit == current_unit_ || storage.num_holds_ > 0);
+  return unit != nullptr && (unit == units_.current() || storage.num_holds_ > 0);
 }
 
 void GatherPool::arrive_at(PartitionedStorage& storage) {
   GatherUnit* const unit = unit_of(storage);
-  GatherUnit* const left = std::exchange(current_unit_, unit);
+  GatherUnit* const left = units_.set_current(unit);
   PartitionedStorage* const latest = live_.latest();
   const UseTrace::Entry use = unit != nullptr ? UseTrace::Entry{unit->key, unit->numel}
                                               : UseTrace::Entry{storage.key_, storage.numel_};
@@ -98,8 +84,8 @@ void GatherPool::gather(GatherUnit& unit) {
 std::vector<PartitionedStorage*> GatherPool::storages_of(const std::vector<uint64_t>& keys) const {
   std::vector<PartitionedStorage*> next;
   for (const uint64_t key : keys) {
-    if (const auto unit = units_by_key_.find(key); unit != units_by_key_.end()) {
-      next.insert(next.end(), unit->second->members.begin(), unit->second->members.end());
+    if (const GatherUnit* const unit = units_.find(key)) {
+      next.insert(next.end(), unit->members.begin(), unit->members.end());
     } else if (const auto entry = by_key_.find(key); entry != by_key_.end()) {
       next.push_back(entry->second);
     }
@@ -107,7 +93,7 @@ std::vector<PartitionedStorage*> GatherPool::storages_of(const std::vector<uint6
   return next;
 }
 
-int64_t GatherPool::counted_numel(const PartitionedStorage& storage) {
+int64_t GatherPool::counted_numel(const PartitionedStorage& storage) const {
   return storage.is_copy() && unit_of(storage) != nullptr ? 0 : storage.numel_;
 }
 

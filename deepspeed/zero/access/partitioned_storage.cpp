@@ -28,7 +28,7 @@ PartitionedStorage::PartitionedStorage(std::shared_ptr<PartitionedStorage> sourc
       source_version_(source_->version_),
       key_(source_->key_ + 1 + static_cast<uint64_t>(dtype)) {}
 
-PartitionedStorage::~PartitionedStorage() { pool_->forget(*this); }
+PartitionedStorage::~PartitionedStorage() { pool_->note_destroyed(*this); }
 
 PartitionedStorage::State PartitionedStorage::state() const { return pool_->state_of(*this); }
 

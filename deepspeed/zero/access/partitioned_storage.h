@@ -15,7 +15,6 @@
 namespace deepspeed::zero {
 
 class GatherPool;
-struct GatherUnit;
 
 /// Made by GatherPool. Any thread may call.
 class PartitionedStorage final : public HoldableStorage,
@@ -82,7 +81,6 @@ class PartitionedStorage final : public HoldableStorage,
   bool is_given_back_ = false;  // its parameter is an ordinary tensor over other memory
   int64_t version_ = 0;         // counts the changes of the shards
   at::Tensor whole_;            // (world size * shard numel), its first numel_ elements are the parameter's
-  std::shared_ptr<GatherUnit> unit_;  // of a parameter; null: it is gathered by itself
   // While kGathering: the bucket that brings it, and its place there; null for a copy made of a whole source.
   std::shared_ptr<GatherBucket> gather_;
   size_t place_in_gather_ = 0;
