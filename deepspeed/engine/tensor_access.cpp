@@ -25,7 +25,8 @@ struct Place {
 
 Place place_in(const zero::ZeroOptimizer& optimizer, size_t group, size_t index) {
   if (const zero::ShardLayout* shards = optimizer.store().shards(group))
-    return {group, index, shards->elements(index, optimizer.group().rank()), shards->place(index).begin};
+    return {group, index, shards->elements(index, optimizer.ranks().shard.rank()),
+            shards->place(index).begin};
   const Interval in_flat = optimizer.store().groups()[group].layout.place(index);
   const Interval owned = optimizer.state().owned(group);
   const Interval common = intersect(owned, in_flat);

@@ -11,13 +11,13 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/kernels/grad_stats.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/precision/grad_clip.h"
 #include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/zero/gradients/grad_hooks.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
+#include "deepspeed/zero/layout/zero_groups.h"
 #include "deepspeed/zero/offload/optimizer_offload.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/step_agreement.h"
@@ -47,20 +47,28 @@ std::optional<ParamPlace> non_finite_in_slices(const ZeroState& state, const Gra
   return std::nullopt;
 }
 
+// The groups for the optimizer's collectives, in which ranks that are not at one step get an error.
+ZeroGroups watched(ZeroGroups ranks, const StepAgreement& agreement,
+                   const std::shared_ptr<std::atomic<int64_t>>& micro_step) {
+  for (comm::ProcessGroup* const group : {&ranks.data, &ranks.shard, &ranks.replica})
+    *group = agreement.watch(group->at_position(micro_step));
+  return ranks;
+}
+
 }  // namespace
 
 ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<optim::Optimizer> optimizer,
-                             std::unique_ptr<precision::LossScaler> scaler, const comm::ProcessGroup& group,
+                             std::unique_ptr<precision::LossScaler> scaler, const ZeroGroups& ranks,
                              const ZeroOptions& options)
     : options_(std::make_unique<const ZeroOptions>(options)),
       micro_step_(std::make_shared<std::atomic<int64_t>>(0)),
       agreement_(std::make_unique<StepAgreement>()),
-      group_(std::make_unique<const comm::ProcessGroup>(agreement_->watch(group.at_position(micro_step_)))),
+      ranks_(std::make_unique<const ZeroGroups>(watched(ranks, *agreement_, micro_step_))),
       store_(std::move(store)),
       optimizer_(std::move(optimizer)),
       scaler_(std::move(scaler)) {
   check_options();
-  state_ = std::make_unique<ZeroState>(*store_, *optimizer_, *group_, *options_);
+  state_ = std::make_unique<ZeroState>(*store_, *optimizer_, *ranks_, *options_);
   stepper_ = std::make_unique<SliceStepper>(*store_, *optimizer_, state_->slices(), options_->update.offload);
   reducer_ = make_reducer();
   early_ = state_->early_step();
@@ -79,7 +87,7 @@ std::unique_ptr<GradReducer> ZeroOptimizer::make_reducer() {
   use.offload = options_->update.offload;
   use.trace_non_finite = options_->update.check_overflow;
   const auto make = store_->partitions_gradients() ? make_partitioned_gradients : make_full_gradients;
-  return make(*store_, *group_, options_->gradients, std::move(use));
+  return make(*store_, *ranks_, options_->gradients, std::move(use));
 }
 
 void ZeroOptimizer::check_options() const {
@@ -160,7 +168,7 @@ void ZeroOptimizer::set_batch(const BatchSettings& batch) {
 }
 
 void ZeroOptimizer::tell_ranks() {
-  if (group_->size() > 1) agreement_->tell(param_groups(), loss_scale());
+  if (ranks_->data.size() > 1) agreement_->tell(param_groups(), loss_scale());
 }
 
 void ZeroOptimizer::on_unit_done(size_t unit) {
@@ -189,7 +197,7 @@ at::Tensor ZeroOptimizer::sum_of_squares() const {
     }
   }
   // What is not finite on one rank stays so in the sum.
-  if (store_->partitions_states() && group_->size() > 1) group_->all_reduce(sum);
+  if (store_->partitions_states() && ranks_->shard.size() > 1) ranks_->shard.all_reduce(sum);
   return sum;
 }
 
@@ -199,13 +207,13 @@ std::string ZeroOptimizer::describe_non_finite() const {
     return message("the gradient of '", store_->groups()[place->group].params[place->param].name,
                    "' is not finite ", where...);
   };
-  if (group_->size() == 1)
+  if (ranks_->data.size() == 1)
     return describe(non_finite_in_slices(*state_, *reducer_, store_->groups().size()), "on rank 0");
   // A sum may overflow where no summand does.
-  for (const std::string& own : {describe(reducer_->first_non_finite(), "on rank ", group_->rank()),
+  for (const std::string& own : {describe(reducer_->first_non_finite(), "on rank ", ranks_->data.rank()),
                                  describe(non_finite_in_slices(*state_, *reducer_, store_->groups().size()),
                                           "in the sum over the ranks")}) {
-    for (const std::string& text : group_->all_gather_text(own)) {
+    for (const std::string& text : ranks_->data.all_gather_text(own)) {
       if (!text.empty()) return text;
     }
   }
@@ -219,7 +227,7 @@ void ZeroOptimizer::skip_step(int64_t step_number) {
     raise<UsageError>("step ", step_number, ": ", cause, ", and the loss scale, ", loss_scale(),
                       ", is at its minimum; look for non-finite losses, or train with bf16");
   }
-  if (group_->rank() == 0) {
+  if (ranks_->data.rank() == 0) {
     log::warning("step ", step_number, " is skipped: ", cause, " (loss scale ", loss_scale(), ")");
   }
   scaler_->update(true);

@@ -16,9 +16,6 @@
 #include "deepspeed/optim/slices/param_group.h"
 #include "deepspeed/zero/memory_bytes.h"
 
-namespace deepspeed::comm {
-class ProcessGroup;
-}
 namespace deepspeed::optim {
 class Optimizer;
 }
@@ -37,12 +34,13 @@ class StepAgreement;
 class ZeroState;
 struct BatchSettings;
 struct StepResult;
+struct ZeroGroups;
 struct ZeroOptions;
 
 class DEEPSPEED_API ZeroOptimizer {
  public:
   ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<optim::Optimizer> optimizer,
-                std::unique_ptr<precision::LossScaler> scaler, const comm::ProcessGroup& group,
+                std::unique_ptr<precision::LossScaler> scaler, const ZeroGroups& ranks,
                 const ZeroOptions& options);
   ~ZeroOptimizer();
   /// Its engine is gone, or lets go of it: gradients of the model no longer come here, and step() is a
@@ -59,7 +57,7 @@ class DEEPSPEED_API ZeroOptimizer {
   double loss_scale() const;
   int stage() const;
   const ParamStore& store() const { return *store_; }
-  const comm::ProcessGroup& group() const { return *group_; }
+  const ZeroGroups& ranks() const { return *ranks_; }
   /// Where gradients are summed: when, in which buckets, and what is there of them.
   GradReducer& gradients() { return *reducer_; }
   const GradReducer& gradients() const { return *reducer_; }
@@ -109,7 +107,7 @@ class DEEPSPEED_API ZeroOptimizer {
   const std::unique_ptr<const ZeroOptions> options_;
   const std::shared_ptr<std::atomic<int64_t>> micro_step_;
   const std::unique_ptr<StepAgreement> agreement_;
-  const std::unique_ptr<const comm::ProcessGroup> group_;
+  const std::unique_ptr<const ZeroGroups> ranks_;
   const std::unique_ptr<ParamStore> store_;
   const std::unique_ptr<optim::Optimizer> optimizer_;
   const std::unique_ptr<precision::LossScaler> scaler_;

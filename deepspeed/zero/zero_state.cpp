@@ -5,8 +5,8 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/comm/on_all_ranks.h"
+#include "deepspeed/zero/layout/zero_groups.h"
 #include "deepspeed/zero/offload/optimizer_offload.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/update/early_step.h"
@@ -16,12 +16,12 @@
 
 namespace deepspeed::zero {
 
-ZeroState::ZeroState(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& group,
+ZeroState::ZeroState(ParamStore& store, optim::Optimizer& optimizer, const ZeroGroups& ranks,
                      const ZeroOptions& options)
-    : store_(store), group_(group), options_(options) {
+    : store_(store), ranks_(ranks), options_(options) {
   on_all_ranks("offloading the optimizer", [&] {
     const c10::NoGradGuard no_grad;
-    slices_ = std::make_unique<SliceSet>(store, optimizer, group, options.update,
+    slices_ = std::make_unique<SliceSet>(store, optimizer, ranks.shard, options.update,
                                          options.gradients.accumulation_dtype);
     if (options.update.offload.super_offload)
       early_ = std::make_unique<EarlyStep>(store, optimizer, *slices_, options.update);
@@ -80,8 +80,8 @@ void ZeroState::change(size_t group, const Interval& part, const VisitSlice& vis
 }
 
 void ZeroState::on_all_ranks(const char* what, const std::function<void()>& work) const {
-  if (!uses_disk() || group_.size() == 1) return work();
-  comm::on_all_ranks(group_, what, work);
+  if (!uses_disk() || ranks_.data.size() == 1) return work();
+  comm::on_all_ranks(ranks_.data, what, work);
 }
 
 void ZeroState::publish_masters() {
@@ -144,7 +144,7 @@ void ZeroState::gather_parameters() {
   if (!store_.partitions_states()) return;
   if (store_.partitions_parameters()) return store_.shards_changed();
   for (const StoredGroup& stored : store_.groups()) {
-    gather_partitions(group_, stored.flat, stored.layout, options_.gather);
+    gather_partitions(ranks_.shard, stored.flat, stored.layout, options_.gather);
   }
 }
 

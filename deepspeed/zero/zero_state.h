@@ -15,22 +15,19 @@
 #include "deepspeed/zero/layout/partition.h"
 #include "deepspeed/zero/update/state_slice.h"
 
-namespace deepspeed::comm {
-class ProcessGroup;
-}
-
 namespace deepspeed::zero {
 
 class EarlyStep;
 class ParamStore;
 class SliceSet;
+struct ZeroGroups;
 struct ZeroOptions;
 
 class ZeroState {
  public:
   /// Makes the masters. All arguments must outlive it. Throws IoError on all ranks where offloading to a disk
   /// cannot write masters.
-  ZeroState(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& group,
+  ZeroState(ParamStore& store, optim::Optimizer& optimizer, const ZeroGroups& ranks,
             const ZeroOptions& options);
   ~ZeroState();
   ZeroState(const ZeroState&) = delete;
@@ -111,7 +108,7 @@ class ZeroState {
   void check_whole() const;
 
   ParamStore& store_;
-  const comm::ProcessGroup& group_;
+  const ZeroGroups& ranks_;
   const ZeroOptions& options_;
   std::unique_ptr<SliceSet> slices_;
   std::unique_ptr<EarlyStep> early_;  // null without super_offload

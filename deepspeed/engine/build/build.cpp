@@ -25,6 +25,7 @@
 #include "deepspeed/engine/model/leaf_units.h"
 #include "deepspeed/optim/schedules/lr_scheduler_factory.h"
 #include "deepspeed/precision/loss_scaler.h"
+#include "deepspeed/zero/layout/zero_groups.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
@@ -170,7 +171,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   std::optional<std::string> client_name;
   if (base && client) client_name = base->name();
-  ModelStore store = make_store(config, std::move(groups.tensors), model, data, dtype);
+  const zero::ZeroGroups ranks(data);
+  ModelStore store = make_store(config, std::move(groups.tensors), model, ranks, dtype);
   zero::ParamUnits units;
   if (store.pool) units = join_leaf_modules(model, config.zero_optimization, *store.pool);
   if (base) {
@@ -182,7 +184,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
     zero.update.offload = optimizer_offload(config, world.rank(), autocast);
     use_cores_for_step(config, world, autocast, zero.update.offload);
     optimizer = std::make_shared<zero::ZeroOptimizer>(std::move(store.params), std::move(base),
-                                                      make_loss_scaler(config, autocast), data, zero);
+                                                      make_loss_scaler(config, autocast), ranks, zero);
     follow_units(optimizer, store.pool);
   }
   auto scheduler = make_scheduler(config, options, client.torch, optimizer.get());

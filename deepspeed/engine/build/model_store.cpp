@@ -87,7 +87,7 @@ bool is_partitioned_rest(const NamedTensor& param, at::ScalarType dtype) {
 
 // Stage 3 partitions what no optimizer updates as well, as far as it is of the model's type.
 ModelStore shard_model(const config::DeepSpeedConfig& config, std::vector<std::vector<NamedTensor>> groups,
-                       std::vector<NamedTensor> rest, const comm::ProcessGroup& group, at::ScalarType dtype,
+                       std::vector<NamedTensor> rest, const zero::ZeroGroups& ranks, at::ScalarType dtype,
                        bool on_cuda) {
   if (config.zero_optimization.round_robin_gradients) {
     log::warning(
@@ -98,11 +98,11 @@ ModelStore shard_model(const config::DeepSpeedConfig& config, std::vector<std::v
   std::vector<NamedTensor> whole = rest;
   std::erase_if(whole, is_shared_out);
   std::erase_if(rest, std::not_fn(is_shared_out));
-  prepare_rest(whole, group, dtype);
+  prepare_rest(whole, ranks.data, dtype);
   if (groups.empty() && rest.empty()) return {};
   zero::ShardStore::Options options = shard_options(config.zero_optimization, dtype);
-  options.home = zero::shard_home_options(config, dtype, group.rank(), on_cuda);
-  auto store = std::make_unique<zero::ShardStore>(std::move(groups), std::move(rest), group, options);
+  options.home = zero::shard_home_options(config, dtype, ranks.data.rank(), on_cuda);
+  auto store = std::make_unique<zero::ShardStore>(std::move(groups), std::move(rest), ranks, options);
   auto pool = store->pool();
   return {std::move(store), std::move(pool)};
 }
@@ -132,19 +132,19 @@ ParamClaims claim_parameters(const EngineModel& model, const std::vector<std::ve
 }
 
 ModelStore make_store(const config::DeepSpeedConfig& config, std::vector<std::vector<NamedTensor>> groups,
-                      const EngineModel& model, const comm::ProcessGroup& group, at::ScalarType dtype) {
+                      const EngineModel& model, const zero::ZeroGroups& ranks, at::ScalarType dtype) {
   const config::ZeroConfig& zero = config.zero_optimization;
   if (zero.stage != 3) require_whole(model, zero.stage);
   std::vector<NamedTensor> rest = rest_of(model, groups);
   check_memory_is_their_own(groups, rest, model, zero.stage);
   if (zero.stage == 3)
-    return shard_model(config, std::move(groups), std::move(rest), group, dtype, model.device().is_cuda());
-  prepare_rest(rest, group, dtype);
+    return shard_model(config, std::move(groups), std::move(rest), ranks, dtype, model.device().is_cuda());
+  prepare_rest(rest, ranks.data, dtype);
   if (groups.empty()) return {};
   auto store = std::make_unique<zero::ParamStore>(
-      std::move(groups), group.size(),
+      std::move(groups), ranks.shard.size(),
       zero::ParamStore::Options{dtype, zero.round_robin_gradients, static_cast<int>(zero.stage)});
-  store->broadcast(group, 0);
+  store->broadcast(ranks.data, 0);
   return {std::move(store), nullptr};
 }
 

@@ -4,11 +4,11 @@
 #include <memory>
 #include <vector>
 
-#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/guards/param_claims.h"
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/layout/zero_groups.h"
 #include "deepspeed/zero/params/param_store.h"
 
 namespace deepspeed {
@@ -27,6 +27,6 @@ ParamClaims claim_parameters(const EngineModel& model, const std::vector<std::ve
 /// has, and those that no optimizer updates. Stage 3 partitions both. Collective. Throws UsageError, naming
 /// the parameter, for one that does not fit, IoError on all ranks where one has no place for its shards.
 ModelStore make_store(const config::DeepSpeedConfig& config, std::vector<std::vector<NamedTensor>> groups,
-                      const EngineModel& model, const comm::ProcessGroup& group, at::ScalarType dtype);
+                      const EngineModel& model, const zero::ZeroGroups& ranks, at::ScalarType dtype);
 
 }  // namespace deepspeed

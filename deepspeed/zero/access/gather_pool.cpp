@@ -26,8 +26,8 @@ struct OrdinaryTensors {
 
 }  // namespace
 
-GatherPool::GatherPool(comm::ProcessGroup group, const GatherPoolOptions& options)
-    : group_(std::move(group)),
+GatherPool::GatherPool(comm::ProcessGroup shard_group, const GatherPoolOptions& options)
+    : shard_group_(std::move(shard_group)),
       options_(options),
       coordinator_(options.keys.stage3_max_reuse_distance),
       to_gather_(make_window(options.keys.stage3_prefetch_bucket_size, /*holds_next=*/true, &item_to_gather)),
@@ -46,10 +46,10 @@ std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& para
                                                           std::optional<at::Device> device) {
   const at::Device home = device.value_or(param.device());
   const int64_t numel = param.numel();
-  const bool fits = shard->numel() == shard_numel(numel, group_.size());
+  const bool fits = shard->numel() == shard_numel(numel, shard_group_.size());
   if (numel == 0 || !fits) {
     raise<UsageError>("parameter '", name, "' of ", numel, " ", param.scalar_type(), " got a shard of ",
-                      shard->numel(), " ", shard->dtype(), ", expected one of ", group_.size(),
+                      shard->numel(), " ", shard->dtype(), ", expected one of ", shard_group_.size(),
                       " equal ones");
   }
   const std::lock_guard lock(mutex_);
@@ -103,8 +103,9 @@ void GatherPool::check_use(const PartitionedStorage& storage, const std::string&
                       "views anew, and run backward before destroy()");
   }
   if (num_windows_ == 0 && storage.num_holds_ == 0) {
-    raise<UsageError>("parameter '", storage.name_, "' is partitioned over ", group_.size(), " ranks, and ",
-                      op, writes ? " writes it" : " uses it", " outside of an access window; ",
+    raise<UsageError>("parameter '", storage.name_, "' is partitioned over ", shard_group_.size(),
+                      " ranks, and ", op, writes ? " writes it" : " uses it",
+                      " outside of an access window; ",
                       writes ? "write it inside a zero::GatheredParameters with a modifier_rank"
                              : "open a zero::ParameterAccess around the code that uses it, on all ranks");
   }
@@ -219,8 +220,9 @@ void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered
   const comm::CallSubject subject(subject_of(gathered));
   const Fetch fetch =
       options_.keys.stage3_use_all_reduce_for_fetch_params ? Fetch::kAllReduce : Fetch::kAllGather;
-  const auto bucket = std::make_shared<GatherBucket>(group_, std::move(shards), gathered.front()->dtype_,
-                                                     gathered.front()->device_, *copies_, buffers_, fetch);
+  const auto bucket =
+      std::make_shared<GatherBucket>(shard_group_, std::move(shards), gathered.front()->dtype_,
+                                     gathered.front()->device_, *copies_, buffers_, fetch);
   for (size_t place = 0; place < gathered.size(); ++place) {
     set_gathering(*gathered[place], {});
     gathered[place]->gather_ = bucket;

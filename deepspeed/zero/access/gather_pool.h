@@ -40,9 +40,10 @@ struct GatherPoolOptions {
 /// Any thread may call.
 class GatherPool : public std::enable_shared_from_this<GatherPool> {
  public:
-  GatherPool(comm::ProcessGroup group, const GatherPoolOptions& options);
+  GatherPool(comm::ProcessGroup shard_group, const GatherPoolOptions& options);
 
-  const comm::ProcessGroup& group() const { return group_; }
+  /// The ranks over which the parameters are partitioned.
+  const comm::ProcessGroup& group() const { return shard_group_; }
   bool is_provisional() const { return options_.is_provisional; }
   /// The engine of its parameters is gone, or lets go of them: they stay partitioned, may be used in access
   /// windows, and be taken over by another engine. Talks to no rank.
@@ -183,7 +184,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void remove_live(PartitionedStorage& storage) noexcept;
   void note_used(PartitionedStorage& storage);
 
-  const comm::ProcessGroup group_;
+  const comm::ProcessGroup shard_group_;
   const GatherPoolOptions options_;
   // Recursive: the last handle to a copy may go while a gather of another one runs on the same thread.
   mutable std::recursive_mutex mutex_;

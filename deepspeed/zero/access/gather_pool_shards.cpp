@@ -34,16 +34,16 @@ void GatherPool::write_back(PartitionedStorage& storage, int modifier_rank) {
   const std::lock_guard lock(mutex_);
   const c10::NoGradGuard no_grad;
   const comm::CallSubject subject("parameter '" + storage.name_ + "'");
-  if (group_.size() > 1) group_.broadcast(storage.whole_, modifier_rank);
+  if (shard_group_.size() > 1) shard_group_.broadcast(storage.whole_, modifier_rank);
   const int64_t numel = storage.shard_->numel();
-  storage.shard_->write(storage.whole_.narrow(0, group_.rank() * numel, numel));
+  storage.shard_->write(storage.whole_.narrow(0, shard_group_.rank() * numel, numel));
   note_new_version(storage);
   storage.was_set_ = true;
   if (is_its_shard(storage)) set_whole(storage, storage.shard_->memory());
 }
 
 bool GatherPool::is_its_shard(const PartitionedStorage& storage) const {
-  if (group_.size() > 1 || storage.is_copy()) return false;
+  if (shard_group_.size() > 1 || storage.is_copy()) return false;
   const at::Tensor memory = storage.shard_->memory();
   return memory.defined() && memory.device() == storage.device_;
 }
@@ -88,7 +88,7 @@ void GatherPool::set_values(PartitionedStorage& storage, const at::Tensor& value
     raise<UsageError>("parameter '", storage.name_, "' has ", storage.numel_, " elements, got values of ",
                       values.numel());
   }
-  const Interval own = shard_elements(storage.numel_, group_.size(), group_.rank());
+  const Interval own = shard_elements(storage.numel_, shard_group_.size(), shard_group_.rank());
   storage.shard_->write(values.detach().reshape({-1}).narrow(0, own.begin, own.numel()));
   storage.was_set_ = true;
   shard_changed(storage);

@@ -8,8 +8,8 @@ namespace {
 // One parameter after the other, without gaps.
 class FlatBucketSpace : public BucketSpace {
  public:
-  FlatBucketSpace(const ParamStore& store, const comm::ProcessGroup& group, std::vector<Interval> owned)
-      : store_(store), num_ranks_(group.size()), owned_(std::move(owned)) {}
+  FlatBucketSpace(const ParamStore& store, const comm::ProcessGroup& shard_group, std::vector<Interval> owned)
+      : store_(store), num_ranks_(shard_group.size()), owned_(std::move(owned)) {}
 
   int64_t numel(const Bucket& bucket) const override { return bucket.in_flat.numel(); }
   bool is_as_in_parameter() const override { return true; }
@@ -56,8 +56,8 @@ class FlatBucketSpace : public BucketSpace {
 // keeps.
 class ShardBucketSpace : public BucketSpace {
  public:
-  ShardBucketSpace(const ParamStore& store, const comm::ProcessGroup& group)
-      : store_(store), num_ranks_(group.size()), rank_(group.rank()) {}
+  ShardBucketSpace(const ParamStore& store, const comm::ProcessGroup& shard_group)
+      : store_(store), num_ranks_(shard_group.size()), rank_(shard_group.rank()) {}
 
   int64_t numel(const Bucket& bucket) const override { return num_ranks_ * in_kept(bucket).numel(); }
   bool is_as_in_parameter() const override { return false; }  // padded
@@ -131,11 +131,11 @@ std::vector<at::Tensor> BucketSpace::gradients(const Bucket& bucket, const at::T
   return result;
 }
 
-std::unique_ptr<BucketSpace> make_bucket_space(const ParamStore& store, const comm::ProcessGroup& group,
+std::unique_ptr<BucketSpace> make_bucket_space(const ParamStore& store, const comm::ProcessGroup& shard_group,
                                                std::vector<Interval> owned) {
   if (!store.groups().empty() && store.shards(0) != nullptr)
-    return std::make_unique<ShardBucketSpace>(store, group);
-  return std::make_unique<FlatBucketSpace>(store, group, std::move(owned));
+    return std::make_unique<ShardBucketSpace>(store, shard_group);
+  return std::make_unique<FlatBucketSpace>(store, shard_group, std::move(owned));
 }
 
 }  // namespace deepspeed::zero

@@ -47,7 +47,7 @@ class BucketSpace {
 
 /// Makes the space that fits how the store partitions: flat order, or at stage 3 each rank's shards together.
 /// owned: what this rank keeps of each group. `store` must outlive it.
-std::unique_ptr<BucketSpace> make_bucket_space(const ParamStore& store, const comm::ProcessGroup& group,
+std::unique_ptr<BucketSpace> make_bucket_space(const ParamStore& store, const comm::ProcessGroup& shard_group,
                                                std::vector<Interval> owned);
 
 }  // namespace deepspeed::zero

@@ -23,8 +23,8 @@ namespace {
 
 class FullGradients : public GradReducer {
  public:
-  FullGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options, SumUse use)
-      : GradReducer(store, std::move(group), std::move(options), std::move(use)) {
+  FullGradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options, SumUse use)
+      : GradReducer(store, std::move(ranks), std::move(options), std::move(use)) {
     for (size_t index = 0; index < store.groups().size(); ++index) {
       const StoredGroup& stored = store.groups()[index];
       flat_.push_back(at::zeros({stored.layout.padded_numel()}, kept_options(index)));
@@ -129,12 +129,12 @@ class FullGradients : public GradReducer {
   // a sum, so that the next reduction leaves it as it is.
   void reopen_window() {
     reduced_ = false;
-    if (group_.size() == 1) return;
+    if (ranks_.data.size() == 1) return;
     // The reduction made before * after * (the sum over ranks) of each rank's gradients; this is its inverse.
     // Where all ranks hold the result, each takes one share of it; where owners do, the others start from
     // zeros.
     double share = 1.0 / (options_.averaging.before * options_.averaging.after);
-    if (!sums_for_owners()) share /= group_.size();
+    if (!sums_for_owners()) share /= ranks_.data.size();
     if (shows_grads() && std::abs(share - 1.0) > 1e-12) {
       raise<UsageError>(
           "a backward after the one that reduced the gradients, with gradient_allreduce_op sum at stage 0: "
@@ -160,7 +160,7 @@ class FullGradients : public GradReducer {
   }
 
   void launch(size_t bucket) {
-    if (group_.size() == 1) return;
+    if (ranks_.data.size() == 1) return;
     if (travels_by_rows(buckets_[bucket])) return sum_by_rows(buckets_[bucket], view(buckets_[bucket]));
     in_flight_.emplace_back(bucket, start_sum(buckets_[bucket], view(buckets_[bucket])));
     if (!options_.overlap) {
@@ -181,9 +181,9 @@ class FullGradients : public GradReducer {
           .copy_(dense_gradient(gradient).reshape({-1}));
       gradient.reset();
     }
-    if (group_.size() > 1 && travels_by_rows(bucket)) {
+    if (ranks_.data.size() > 1 && travels_by_rows(bucket)) {
       sum_by_rows(bucket, values);
-    } else if (group_.size() > 1) {
+    } else if (ranks_.data.size() > 1) {
       Works works = start_sum(bucket, values);
       finish_sum(values, works);
     }
@@ -217,9 +217,9 @@ class FullGradients : public GradReducer {
 
 }  // namespace
 
-std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group,
-                                                 ReducerOptions options, SumUse use) {
-  return std::make_unique<FullGradients>(store, std::move(group), std::move(options), std::move(use));
+std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options,
+                                                 SumUse use) {
+  return std::make_unique<FullGradients>(store, std::move(ranks), std::move(options), std::move(use));
 }
 
 }  // namespace deepspeed::zero

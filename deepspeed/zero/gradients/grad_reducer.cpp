@@ -67,12 +67,12 @@ std::vector<std::vector<int>> bucket_kinds(const ParamStore& store, const Reduce
 
 }  // namespace
 
-GradReducer::GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options, SumUse use)
+GradReducer::GradReducer(ParamStore& store, ZeroGroups ranks, ReducerOptions options, SumUse use)
     : store_(store),
-      group_(std::move(group)),
+      ranks_(std::move(ranks)),
       options_(std::move(options)),
       use_(std::move(use)),
-      space_(make_bucket_space(store, group_, use_.owned)),
+      space_(make_bucket_space(store, ranks_.shard, use_.owned)),
       buckets_(lay_out(options_.keys.reduce_bucket_size)),
       order_(make_order()),
       non_finite_(store) {}
@@ -185,16 +185,17 @@ void GradReducer::resume_without_gradients() {
 }
 
 GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const {
-  if (!sums_for_owners()) return {group_.start_all_reduce(travelling)};
+  if (!sums_for_owners()) return {ranks_.data.start_all_reduce(travelling)};
+  // Owners are ranks of the shard group, which has all ranks while ZeroGroups refuses replicas.
   const std::vector<Interval> owned = space_->owned(bucket);
   if (options_.keys.use_multi_rank_bucket_allreduce)
-    return {group_.start_reduce_to_owners(travelling, owned)};
+    return {ranks_.shard.start_reduce_to_owners(travelling, owned)};
   Works works;
   for (size_t owner = 0; owner < owned.size(); ++owner) {
     if (owned[owner].empty()) continue;
     std::vector<Interval> alone(owned.size());
     alone[owner] = owned[owner];
-    works.push_back(group_.start_reduce_to_owners(travelling, alone));
+    works.push_back(ranks_.shard.start_reduce_to_owners(travelling, alone));
   }
   return works;
 }
@@ -215,7 +216,7 @@ void GradReducer::sum_by_rows(const Bucket& bucket, const at::Tensor& values) {
   if (use_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
   if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
   const at::Tensor& param = store_.groups()[bucket.group].params[bucket.params[0]].tensor;
-  sum_rows(group_, values.view({param.size(0), -1}), dtype_of(bucket));
+  sum_rows(ranks_.data, values.view({param.size(0), -1}), dtype_of(bucket));
 }
 
 void GradReducer::finish_sum(const at::Tensor& values, Works& works) {
@@ -244,7 +245,7 @@ void GradReducer::check_all_used() const {
       if (used()[group][param]) continue;
       raise<UsageError>(
           "parameter '", store_.groups()[group].params[param].name, "' received no gradient on rank ",
-          group_.rank(),
+          ranks_.data.rank(),
           "; zero_optimization.ignore_unused_parameters is false, set it to true to allow this");
     }
   }

@@ -22,6 +22,7 @@
 #include "deepspeed/zero/gradients/non_finite.h"
 #include "deepspeed/zero/gradients/reducer_options.h"
 #include "deepspeed/zero/gradients/window_state.h"
+#include "deepspeed/zero/layout/zero_groups.h"
 #include "deepspeed/zero/offload/optimizer_offload.h"
 #include "deepspeed/zero/offload/slice_arrivals.h"
 #include "deepspeed/zero/params/param_store.h"
@@ -111,7 +112,7 @@ class GradReducer {
  protected:
   using Works = std::vector<comm::Work>;
 
-  GradReducer(ParamStore& store, comm::ProcessGroup group, ReducerOptions options, SumUse use);
+  GradReducer(ParamStore& store, ZeroGroups ranks, ReducerOptions options, SumUse use);
 
   virtual void take_gradient(size_t group, size_t param) = 0;
   /// What finish_backward() does, whether paused or not.
@@ -131,7 +132,7 @@ class GradReducer {
   bool sums_for_owners() const { return store_.partitions_states() && options_.keys.reduce_scatter; }
   /// Whether gradients travel together, in a buffer; else each parameter's alone.
   bool travel_together() const;
-  /// Starts the sum over the ranks of a bucket's values, in the communication dtype. values: 1-D, as space_
+  /// Starts the sum over all ranks of a bucket's values, in the communication dtype. values: 1-D, as space_
   /// lays them; they are multiplied by averaging.before first.
   Works start_sum(const Bucket& bucket, const at::Tensor& values);
   /// Whether the bucket is one parameter of `by_rows`.
@@ -151,7 +152,7 @@ class GradReducer {
   void give_out(const OwnedPart& part);
 
   ParamStore& store_;
-  comm::ProcessGroup group_;
+  ZeroGroups ranks_;
   ReducerOptions options_;
   SumUse use_;
   std::unique_ptr<BucketSpace> space_;
@@ -178,9 +179,9 @@ class GradReducer {
   bool boundary_ = true;  // of the backward that runs or comes next; it may be set at any time
 };
 
-std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, comm::ProcessGroup group,
-                                                 ReducerOptions options, SumUse use);
-std::unique_ptr<GradReducer> make_partitioned_gradients(ParamStore& store, comm::ProcessGroup group,
+std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options,
+                                                 SumUse use);
+std::unique_ptr<GradReducer> make_partitioned_gradients(ParamStore& store, ZeroGroups ranks,
                                                         ReducerOptions options, SumUse use);
 
 }  // namespace deepspeed::zero

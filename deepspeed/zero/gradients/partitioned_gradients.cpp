@@ -27,8 +27,8 @@ namespace {
 
 class PartitionedGradients : public GradReducer {
  public:
-  PartitionedGradients(ParamStore& store, comm::ProcessGroup group, ReducerOptions options, SumUse use)
-      : GradReducer(store, std::move(group), std::move(options), std::move(use)) {
+  PartitionedGradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options, SumUse use)
+      : GradReducer(store, std::move(ranks), std::move(options), std::move(use)) {
     const at::Device device = store.options().device();
     if (keeps_on_host() && (use_.offload.always_copies || !device.is_cpu()))
       on_host_.emplace(device, use_.offload.pin_memory);
@@ -125,7 +125,7 @@ class PartitionedGradients : public GradReducer {
 
   bool uses_buffers() const { return travel_together() || !space_->is_as_in_parameter(); }
   // One rank has nothing to wait for.
-  size_t most_in_flight() const { return options_.overlap && group_.size() > 1 ? 2 : 1; }
+  size_t most_in_flight() const { return options_.overlap && ranks_.data.size() > 1 ? 2 : 1; }
   bool is_gathering(size_t bucket) const { return gathering_ && gathering_->bucket == bucket; }
 
   /// Takes a buffer for the bucket, if it is the one that is launched next and there is a buffer to take.
@@ -164,7 +164,7 @@ class PartitionedGradients : public GradReducer {
     }
     Gathered gathered = std::move(*gathering_);
     gathering_.reset();
-    if (group_.size() > 1) gathered.works = start_sum(buckets_[index], gathered.values);
+    if (ranks_.data.size() > 1) gathered.works = start_sum(buckets_[index], gathered.values);
     // With one rank nothing travels, so the values are the sum at once.
     const bool is_there = gathered.works.empty();
     in_flight_.push_back(std::move(gathered));
@@ -264,9 +264,9 @@ class PartitionedGradients : public GradReducer {
 
 }  // namespace
 
-std::unique_ptr<GradReducer> make_partitioned_gradients(ParamStore& store, comm::ProcessGroup group,
+std::unique_ptr<GradReducer> make_partitioned_gradients(ParamStore& store, ZeroGroups ranks,
                                                         ReducerOptions options, SumUse use) {
-  return std::make_unique<PartitionedGradients>(store, std::move(group), std::move(options), std::move(use));
+  return std::make_unique<PartitionedGradients>(store, std::move(ranks), std::move(options), std::move(use));
 }
 
 }  // namespace deepspeed::zero

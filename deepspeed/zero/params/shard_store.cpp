@@ -30,7 +30,7 @@ std::shared_ptr<PartitionedStorage> partitioned_storage_of(const at::Tensor& ten
   return std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
 }
 
-void check_adoptable(const NamedTensor& param, const comm::ProcessGroup& group) {
+void check_adoptable(const NamedTensor& param, const comm::ProcessGroup& shard_group) {
   const auto storage = partitioned_storage_of(param.tensor);
   if (!storage) {
     raise<UsageError>("parameter '", param.name,
@@ -44,16 +44,16 @@ void check_adoptable(const NamedTensor& param, const comm::ProcessGroup& group) 
   }
   storage->pool()->check_unused(*storage);
   const comm::ProcessGroup& built = storage->pool()->group();
-  if (built.size() != group.size() || built.rank() != group.rank()) {
-    raise<UsageError>("parameter '", param.name,
-                      "' was partitioned, by zero::Init or an earlier engine, over ", built.size(),
-                      " ranks, of which this one is ", built.rank(), ", expected ", group.size(), " and ",
-                      group.rank(), "; make the parameters whole first, by zero::make_whole()");
+  if (built.size() != shard_group.size() || built.rank() != shard_group.rank()) {
+    raise<UsageError>(
+        "parameter '", param.name, "' was partitioned, by zero::Init or an earlier engine, over ",
+        built.size(), " ranks, of which this one is ", built.rank(), ", expected ", shard_group.size(),
+        " and ", shard_group.rank(), "; make the parameters whole first, by zero::make_whole()");
   }
 }
 
 void check_sharded_param(const NamedTensor& param, const ShardStore::Options& options,
-                         const comm::ProcessGroup& group, const at::Device& device) {
+                         const comm::ProcessGroup& shard_group, const at::Device& device) {
   const at::Tensor& tensor = param.tensor;
   if (tensor.is_meta()) {
     raise<UsageError>("parameter '", param.name,
@@ -65,11 +65,11 @@ void check_sharded_param(const NamedTensor& param, const ShardStore::Options& op
     raise<UsageError>("parameter '", param.name, "' is on ", tensor.device(), ", the others on ", device,
                       "; move the model to one device first");
   }
-  if (record_of(tensor)) check_adoptable(param, group);
+  if (record_of(tensor)) check_adoptable(param, shard_group);
 }
 
 void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::vector<NamedTensor>& frozen,
-               const ShardStore::Options& options, const comm::ProcessGroup& group) {
+               const ShardStore::Options& options, const comm::ProcessGroup& shard_group) {
   if (groups.empty() && frozen.empty())
     raise<UsageError>(
         "there are no parameters; register the model's with register_module() and register_parameter()");
@@ -77,7 +77,7 @@ void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::v
   std::unordered_set<const at::TensorImpl*> seen;
   MemoryOverlap overlap;
   const auto check = [&](const NamedTensor& param) {
-    check_sharded_param(param, options, group, device);
+    check_sharded_param(param, options, shard_group, device);
     if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) {
       raise<UsageError>("parameter '", param.name, "' stands in the parameter groups twice; list it once");
     }
@@ -136,22 +136,23 @@ GatherPoolOptions pool_options(const ShardStore::Options& options, int num_ranks
 }  // namespace
 
 ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector<NamedTensor> frozen,
-                       const comm::ProcessGroup& group, const Options& options)
+                       const ZeroGroups& ranks, const Options& options)
     : ParamStore(options.dtype),
+      ranks_(ranks),
       home_(options.home.place),
-      pool_(std::make_shared<GatherPool>(group, pool_options(options, group.size()))),
+      pool_(std::make_shared<GatherPool>(ranks.shard, pool_options(options, ranks.shard.size()))),
       frozen_(std::move(frozen)) {
   check_not_empty(groups);
-  check_all(groups, frozen_, options, group);
+  check_all(groups, frozen_, options, ranks.shard);
   const auto layout_of = [&](const std::vector<NamedTensor>& params) {
-    return ShardLayout(numels_of(params), group.size(), options.sub_group_numel);
+    return ShardLayout(numels_of(params), ranks.shard.size(), options.sub_group_numel);
   };
   const ShardLayout frozen_layout = layout_of(frozen_);
   std::vector<ShardHome::Group> homes;
   std::vector<at::ScalarType> dtypes;
   for (const auto& params : groups) dtypes.push_back(trained_dtype_of_group(params, options.dtype));
   ShardHome::Group frozen_home;
-  comm::on_all_ranks(group, "making places for the parameters", [&] {
+  comm::on_all_ranks(ranks.data, "making places for the parameters", [&] {
     ShardHome home(options.home);
     file_ = home.file();
     for (size_t index = 0; index < groups.size(); ++index) {
@@ -162,7 +163,7 @@ ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector
   });
   for (size_t index = 0; index < groups.size(); ++index) {
     storages_.push_back(partition(groups[index], layouts_[index], homes[index].shards, dtypes[index]));
-    FlatLayout flat_layout(numels_of(groups[index]), group.size());
+    FlatLayout flat_layout(numels_of(groups[index]), ranks.shard.size());
     this->groups().push_back(
         {std::move(groups[index]), std::move(flat_layout), dtypes[index], homes[index].flat});
   }
@@ -198,17 +199,16 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
 void ShardStore::partition_whole(const std::vector<NamedTensor>& params, size_t first, size_t end,
                                  const ShardLayout& layout, const std::vector<std::shared_ptr<Shard>>& shards,
                                  at::ScalarType dtype, Storages& storages) {
-  const comm::ProcessGroup& group = pool_->group();
   std::vector<at::Tensor> parts;
   for (size_t index = first; index < end; ++index)
     parts.push_back(params[index].tensor.detach().to(dtype).contiguous().view({-1}));
   const at::Tensor values = parts.size() == 1 ? parts.front() : at::cat(parts);
   parts.clear();
-  if (group.size() > 1) group.broadcast(values, 0);
+  if (ranks_.data.size() > 1) ranks_.data.broadcast(values, 0);
   int64_t begin = 0;
   for (size_t index = first; index < end; ++index) {
     const at::Tensor& param = params[index].tensor;
-    const Interval own = layout.elements(index, group.rank());
+    const Interval own = layout.elements(index, ranks_.shard.rank());
     shards[index]->write(values.narrow(0, begin + own.begin, own.numel()));
     // Its elements must be in the order of the shards before it is armed; no bytes are copied.
     if (!param.is_contiguous()) param.set_data(values.narrow(0, begin, param.numel()).view(param.sizes()));

@@ -9,9 +9,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/layout/shard_layout.h"
+#include "deepspeed/zero/layout/zero_groups.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/shards/shard_home.h"
 
@@ -37,7 +37,7 @@ class ShardStore : public ParamStore {
   /// another engine that lives; CommError. Where one rank cannot place its shards, e.g. since its disk is
   /// full, all throw IoError.
   ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector<NamedTensor> frozen,
-             const comm::ProcessGroup& group, const Options& options);
+             const ZeroGroups& ranks, const Options& options);
   /// The parameters stay partitioned; another store may take them over.
   ~ShardStore() override;
 
@@ -68,6 +68,7 @@ class ShardStore : public ParamStore {
                        const ShardLayout& layout, const std::vector<std::shared_ptr<Shard>>& shards,
                        at::ScalarType dtype, Storages& storages);
 
+  const ZeroGroups ranks_;
   ParamHome home_;
   std::shared_ptr<GatherPool> pool_;
   std::shared_ptr<ShardFile> file_;   // of shards on a disk

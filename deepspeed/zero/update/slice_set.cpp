@@ -12,11 +12,11 @@
 
 namespace deepspeed::zero {
 
-SliceSet::SliceSet(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& group,
+SliceSet::SliceSet(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& shard_group,
                    const StepOptions& options, std::optional<at::ScalarType> accumulation_dtype)
     : store_(store),
       optimizer_(optimizer),
-      group_(group),
+      shard_group_(shard_group),
       options_(options),
       accumulation_dtype_(accumulation_dtype) {
   for (size_t index = 0; index < store_.groups().size(); ++index) add_slices(index);
@@ -30,7 +30,7 @@ SliceSet::SliceSet(ParamStore& store, optim::Optimizer& optimizer, const comm::P
 std::vector<ParamPiece> SliceSet::pieces(size_t group, const Interval& part) const {
   const Interval interval{owned_[group].begin + part.begin, owned_[group].begin + part.end};
   const ShardLayout* const shards = store_.shards(group);
-  return shards != nullptr ? shards->pieces(interval, group_.rank())
+  return shards != nullptr ? shards->pieces(interval, shard_group_.rank())
                            : store_.groups()[group].layout.pieces(interval);
 }
 
@@ -49,7 +49,7 @@ void SliceSet::add_slices(size_t group) {
   const StoredGroup& stored = store_.groups()[group];
   const ShardLayout* const shards = store_.shards(group);
   owned_.push_back(shards != nullptr            ? Interval{0, shards->flat_numel()}
-                   : store_.partitions_states() ? stored.layout.partition(group_.rank())
+                   : store_.partitions_states() ? stored.layout.partition(shard_group_.rank())
                                                 : Interval{0, stored.layout.padded_numel()});
   const std::vector<Interval> cuts = cuts_of(group);
   const size_t num_offloaded =
@@ -71,8 +71,8 @@ void SliceSet::fill_in(Slice& slice, size_t group, const Interval& interval) {
                               stored.params[piece.index].tensor.sizes().vec()});
   }
   if (store_.partitions_states() && !optimizer_.is_elementwise()) {
-    slice.cut = store_.partitions_parameters() ? make_cut_shards(store_, group, interval, group_)
-                                               : make_cut_parameters(store_, group, group_);
+    slice.cut = store_.partitions_parameters() ? make_cut_shards(store_, group, interval, shard_group_)
+                                               : make_cut_parameters(store_, group, shard_group_);
     slice.flat.cut = slice.cut.get();
   }
   slice.flat.segments = &slice.segments;

@@ -42,7 +42,7 @@ class SliceSet {
   /// Makes the masters. `store` and `optimizer` must outlive it. accumulation_dtype: of the gradients that
   /// slices are stepped by; absent: the weights' own. Throws IoError where offloading to a disk cannot write
   /// masters: on this rank alone.
-  SliceSet(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& group,
+  SliceSet(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& shard_group,
            const StepOptions& options, std::optional<at::ScalarType> accumulation_dtype);
 
   /// In the group's flat space; at stage 3 in that of this rank's shards.
@@ -127,7 +127,7 @@ class SliceSet {
 
   ParamStore& store_;
   optim::Optimizer& optimizer_;
-  const comm::ProcessGroup group_;
+  const comm::ProcessGroup shard_group_;
   const StepOptions options_;
   const std::optional<at::ScalarType> accumulation_dtype_;
   std::vector<Interval> owned_;  // [group]

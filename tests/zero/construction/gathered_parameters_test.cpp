@@ -217,17 +217,19 @@ TEST(ShardStore, RefusesParametersThatItWouldUntie) {
     const at::Tensor memory = at::ones({10});
     const std::vector<NamedTensor> overlapping = {{"a", memory.narrow(0, 0, 6)},
                                                   {"b", memory.narrow(0, 5, 4)}};
-    EXPECT_THAT(error_of<UsageError>([&] { ShardStore({overlapping}, {}, world.group(), {}); }),
+    EXPECT_THAT(error_of<UsageError>([&] { ShardStore({overlapping}, {}, ZeroGroups(world.group()), {}); }),
                 AllOf(HasSubstr("'a'"), HasSubstr("'b'"), HasSubstr("share memory")));
     const std::vector<NamedTensor> apart = {{"a", memory.narrow(0, 0, 5)}, {"b", memory.narrow(0, 5, 4)}};
-    const ShardStore store({apart}, {}, world.group(), {});
-    EXPECT_THAT(error_of<UsageError>([&] { ShardStore({}, apart, world.group(), {}); }),
+    const ShardStore store({apart}, {}, ZeroGroups(world.group()), {});
+    EXPECT_THAT(error_of<UsageError>([&] { ShardStore({}, apart, ZeroGroups(world.group()), {}); }),
                 HasSubstr("partitioned already"));
-    EXPECT_ERROR(UsageError, ShardStore({{{"c", at::ones({2}, at::kLong)}}}, {}, world.group(), {}),
+    EXPECT_ERROR(UsageError,
+                 ShardStore({{{"c", at::ones({2}, at::kLong)}}}, {}, ZeroGroups(world.group()), {}),
                  "parameter 'c' is CPULongType", "expected a dense float tensor");
-    EXPECT_ERROR(UsageError, ShardStore({{{"c", memory}, {"c", memory}}}, {}, world.group(), {}),
+    EXPECT_ERROR(UsageError, ShardStore({{{"c", memory}, {"c", memory}}}, {}, ZeroGroups(world.group()), {}),
                  "parameter 'c' stands in the parameter groups twice");
-    EXPECT_ERROR(UsageError, ShardStore({{}}, {}, world.group(), {}), "a parameter group is empty");
+    EXPECT_ERROR(UsageError, ShardStore({{}}, {}, ZeroGroups(world.group()), {}),
+                 "a parameter group is empty");
   });
 }
 

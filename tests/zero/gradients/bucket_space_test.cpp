@@ -52,7 +52,7 @@ SpaceOfRank flat_space(int rank) {
 SpaceOfRank shard_space(int rank) {
   const comm::ProcessGroup group = comm::make_fake_world(3, rank).group();
   return {std::make_unique<ShardStore>(std::vector<NamedTensors>{testing::marked_params(kSpaceShapes)},
-                                       NamedTensors{}, group, testing::nothing_persistent()),
+                                       NamedTensors{}, ZeroGroups(group), testing::nothing_persistent()),
           group,
           {}};
 }
@@ -123,7 +123,7 @@ TEST(ShardBucketSpace, PutsTheShardsOfEachRankTogether) {
 TEST(ShardBucketSpace, CutsAShardThatTheGradientFillsInPart) {
   const Shapes shapes = {{7}};  // shards of 3: the last has one element and two of padding
   const comm::ProcessGroup group = comm::make_fake_world(3, 2).group();
-  ShardStore store({testing::marked_params(shapes)}, {}, group, testing::nothing_persistent());
+  ShardStore store({testing::marked_params(shapes)}, {}, ZeroGroups(group), testing::nothing_persistent());
   const auto space = make_bucket_space(store, group, {});
   const Bucket bucket = make_buckets(store.layouts(), 1000).front();
   const at::Tensor buffer = at::full({9}, kUntouched);

@@ -72,8 +72,8 @@ struct Reduced {
     NamedTensors params = testing::marked_params(kReducedShapes);
     SumUse use = one.use;
     if (one.stage == 3) {
-      store = std::make_unique<ShardStore>(std::vector<NamedTensors>{params}, NamedTensors{}, group,
-                                           testing::nothing_persistent());
+      store = std::make_unique<ShardStore>(std::vector<NamedTensors>{params}, NamedTensors{},
+                                           ZeroGroups(group), testing::nothing_persistent());
       use.owned = {{0, store->shards(0)->flat_numel()}};
     } else {
       store = std::make_unique<ParamStore>(std::vector<NamedTensors>{params}, size,
@@ -81,8 +81,8 @@ struct Reduced {
       const FlatLayout& layout = store->groups().front().layout;
       use.owned = {one.stage == 0 ? Interval{0, layout.padded_numel()} : layout.partition(rank)};
     }
-    reducer = one.stage < 2 ? make_full_gradients(*store, group, one.options, use)
-                            : make_partitioned_gradients(*store, group, one.options, use);
+    reducer = one.stage < 2 ? make_full_gradients(*store, ZeroGroups(group), one.options, use)
+                            : make_partitioned_gradients(*store, ZeroGroups(group), one.options, use);
   }
 
   /// As autograd does: the gradient stands in the parameter, then its hook runs.

@@ -72,7 +72,8 @@ TEST(MemoryOverlap, NamesABufferThatLooksIntoAParameter) {
 
 TEST(MemoryOverlap, KnowsPartitionedParametersByWhatTheyShare) {
   const NamedTensors params = testing::marked_params({{4}, {4}});
-  const ShardStore store({params}, {}, comm::make_fake_world(2).group(), testing::nothing_persistent());
+  const ShardStore store({params}, {}, ZeroGroups(comm::make_fake_world(2).group()),
+                         testing::nothing_persistent());
   MemoryOverlap overlap;
   for (const NamedTensor& param : params) overlap.add(param);  // empty storages both, and not the same
   const NamedTensor view{"view", params[1].tensor.detach()};

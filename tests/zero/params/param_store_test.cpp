@@ -20,7 +20,7 @@ void store(std::vector<std::vector<NamedTensor>> groups, int stage = 1) {
 
 void store_shards(std::vector<std::vector<NamedTensor>> groups) {
   const comm::World world = comm::make_fake_world(2);
-  const ShardStore made(std::move(groups), {}, world.group(), {});
+  const ShardStore made(std::move(groups), {}, ZeroGroups(world.group()), {});
 }
 
 NamedTensor param(const char* name, const at::TensorOptions& options = at::kFloat) {

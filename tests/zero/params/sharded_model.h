@@ -36,7 +36,7 @@ inline zero::ShardStore::Options nothing_persistent(int64_t max_live_numel = 1'0
 
 inline zero::ShardStore shard(const torch::nn::Module& module, const comm::ProcessGroup& group,
                               const zero::ShardStore::Options& options = nothing_persistent()) {
-  return zero::ShardStore({named_parameters(module)}, {}, group, options);
+  return zero::ShardStore({named_parameters(module)}, {}, zero::ZeroGroups(group), options);
 }
 
 /// Linear and LayerNorm layers in turn, and GELU.

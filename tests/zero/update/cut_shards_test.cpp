@@ -19,7 +19,7 @@ ShardStore make_rows(const comm::ProcessGroup& group) {
   for (const int64_t rows : {1, 2, 3, 4, 5})
     params.push_back({"p" + std::to_string(rows), at::zeros({rows, 3}).requires_grad_(true)});
   params.push_back({"empty", at::zeros({0}).requires_grad_(true)});
-  return ShardStore({params}, {}, group, testing::nothing_persistent());
+  return ShardStore({params}, {}, ZeroGroups(group), testing::nothing_persistent());
 }
 
 class CutShards : public ::testing::TestWithParam<int> {};

@@ -72,7 +72,7 @@ std::unique_ptr<ZeroOptimizer> optimizer_for(const torch::nn::Module& model, con
   std::unique_ptr<ParamStore> store;
   if (recipe.stage == 3) {
     store = std::make_unique<ShardStore>(
-        std::move(groups), frozen, group,
+        std::move(groups), frozen, ZeroGroups(group),
         ShardStore::Options{recipe.dtype, recipe.sub_group_numel, recipe.pool, {.place = recipe.home}});
   } else {
     for (const NamedTensor& param : frozen) param.tensor.set_data(param.tensor.to(recipe.dtype));
@@ -85,7 +85,8 @@ std::unique_ptr<ZeroOptimizer> optimizer_for(const torch::nn::Module& model, con
   zero.gradients.communication_dtype = recipe.dtype;
   zero.gradients.averaging = Averaging::mean(group.size());
   return std::make_unique<ZeroOptimizer>(std::move(store), std::move(base),
-                                         std::make_unique<precision::StaticLossScaler>(1.0), group, zero);
+                                         std::make_unique<precision::StaticLossScaler>(1.0),
+                                         ZeroGroups(group), zero);
 }
 
 /// Losses, then weights.

@@ -9,6 +9,7 @@
 #include "deepspeed/comm/fake.h"
 #include "deepspeed/optim/factory.h"
 #include "deepspeed/precision/loss_scaler.h"
+#include "deepspeed/zero/layout/zero_groups.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/zero_optimizer.h"
 #include "deepspeed/zero/zero_options.h"
@@ -46,7 +47,8 @@ struct HandMade {
     const ZeroOptimizer made(std::make_unique<ParamStore>(std::vector<NamedTensors>{tensors}, 2,
                                                           ParamStore::Options{dtype, false, stage}),
                              optim::make_optimizer(optimizer, params, groups),
-                             std::make_unique<precision::StaticLossScaler>(1.0), world.group(), options);
+                             std::make_unique<precision::StaticLossScaler>(1.0), ZeroGroups(world.group()),
+                             options);
   }
 };
 

@@ -1,0 +1,24 @@
+// The groups of ranks over which ZeRO shares out what it holds: a grid of shards and their replicas.
+#pragma once
+
+#include "deepspeed/comm/group/process_group.h"
+
+namespace deepspeed::zero {
+
+/// Says which ranks meet in which of ZeRO's collectives. `shard` is for what is cut: partitions are gathered,
+/// and gradients summed to their owners, over it. `replica` is for what holders of one shard add to each
+/// other. `data` is for what all ranks do alike: agreements, and values that all of them get.
+struct ZeroGroups {
+  /// Makes the groups of a model that is cut over all data-parallel ranks, so that each shard is held once.
+  explicit ZeroGroups(const comm::ProcessGroup& data_group);
+  /// Makes the groups of a model that is cut over `shard_group` and held as often as `replica_group` has
+  /// ranks. Throws UsageError where they do not fill `data_group`, NotSupportedError for more than one
+  /// replica.
+  ZeroGroups(comm::ProcessGroup data_group, comm::ProcessGroup shard_group, comm::ProcessGroup replica_group);
+
+  comm::ProcessGroup data;     // all ranks that train the same parameters on other data
+  comm::ProcessGroup shard;    // ranks that together hold everything once
+  comm::ProcessGroup replica;  // ranks that hold the same shard; without a group: this rank alone
+};
+
+}  // namespace deepspeed::zero
