@@ -4,8 +4,6 @@
 #include "deepspeed/optim/schedules/group_lr_scheduler.h"
 
 namespace deepspeed::optim {
-namespace {}
-
 std::vector<double> rates_of_groups(const std::vector<double>& rates, size_t num_groups) {
   if (rates.size() == num_groups) return rates;
   if (rates.size() == 1) return std::vector<double>(num_groups, rates.front());
