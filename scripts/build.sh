@@ -16,11 +16,19 @@ export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache} CCACHE_BASEDIR=$root CCACHE_NOHAS
 export CCACHE_SLOPPINESS=pch_defines,time_macros  # what precompiled headers need
 export CCACHE_DEPEND=1  # the compiler's own list of headers instead of a run of the preprocessor
 
+# The Python package is built where setup.sh has made an environment for its tests.
+options=(-DDEEPSPEED_TORCH_DIR="$torch_dir")
+python=$cache/python-$torch_version/bin/python
+if [ "$preset" = release ] && [ -x "$python" ]; then
+  options+=(-DDEEPSPEED_PYTHON=ON -DPython_EXECUTABLE="$python")
+fi
+
 cd "$root"
-if ! grep -qxF "DEEPSPEED_TORCH_DIR:PATH=$torch_dir" "$build/CMakeCache.txt" 2>/dev/null || [ ! -f "$build/build.ninja" ]; then
+if [ "${options[*]}" != "$(cat "$build/configured_with" 2>/dev/null)" ] || [ ! -f "$build/build.ninja" ]; then
   mkdir -p build
-  cmake --preset "$preset" -B "$build" -DDEEPSPEED_TORCH_DIR="$torch_dir" >"$build.configure.log" 2>&1 ||
+  cmake --preset "$preset" -B "$build" "${options[@]}" >"$build.configure.log" 2>&1 ||
     { tail -n 30 "$build.configure.log" >&2; exit 1; }
+  echo "${options[*]}" >"$build/configured_with"
 fi
 if [ -t 1 ]; then
   ninja -C "$build" --quiet "$@" 1>&2

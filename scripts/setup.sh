@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Prepares the machine: Debian packages and LibTorch. Does nothing, at once, where everything is there.
-# `scripts/setup.sh --tests` also installs what the tests alone need: mpirun.
+# `scripts/setup.sh --tests` also installs what the tests alone need: mpirun, and a virtual environment of Python with torch
+# (3 GB once, $CACHE/python-<version>), in which the tests of the Python package run.
 #
 # What it installs:
 #   - Debian packages (below), when run as root; else it says which are missing and stops.
@@ -18,7 +19,12 @@ cache=${DEEPSPEED_CPP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/deepspeed-cpp}
 record=$cache/torch_dir-$torch_version
 packages=(g++ cmake ninja-build ccache git ca-certificates python3 python3-pip
           nlohmann-json3-dev libcli11-dev libspdlog-dev libhwy-dev libgloo-dev liburing-dev libgtest-dev libgmock-dev)
-[ "${1:-}" != --tests ] || packages+=(openmpi-bin)
+python=$cache/python-$torch_version
+for_tests=false
+if [ "${1:-}" = --tests ]; then
+  for_tests=true
+  packages+=(openmpi-bin python3-dev python3-venv)
+fi
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -101,7 +107,21 @@ choose_torch() {
   fi
 }
 
-if [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$record")" && [ -z "$(missing_packages)" ]; then
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+requirements=$root/tests/python/requirements.txt
+
+# The stamp is a copy of what was asked for.
+has_python() { [ -x "$python/bin/python" ] && cmp -s "$requirements" "$python/requirements.txt"; }
+
+make_python() {
+  say "fetching Python's torch $torch_version with what it needs (3 GB once, into $python)"
+  python3 -m venv "$python"
+  "$python/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir "torch==$torch_version" -r "$requirements" >&2
+  cp "$requirements" "$python/requirements.txt"
+}
+
+if [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$record")" && [ -z "$(missing_packages)" ] &&
+   { ! $for_tests || has_python; }; then
   exit 0
 fi
 install_packages
@@ -109,4 +129,5 @@ torch_dir=$(choose_torch)
 mkdir -p "$cache"
 printf '%s\n' "$torch_dir" >"$record.$$"
 mv "$record.$$" "$record"
+if $for_tests && ! has_python; then make_python; fi
 say "ready: LibTorch $torch_version at $torch_dir"

@@ -6,7 +6,7 @@ from deepspeed._version import __version__, check_torch, git_branch, git_hash
 check_torch()
 
 from deepspeed import _core  # noqa: E402  -- after the check that says in one line what does not fit
-from deepspeed import accelerator, comm, utils, zero  # noqa: E402
+from deepspeed import accelerator, comm, ops, utils, zero  # noqa: E402
 from deepspeed._errors import (  # noqa: E402
     CheckpointError,
     CommError,

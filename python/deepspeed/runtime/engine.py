@@ -102,6 +102,9 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
 
         return make
 
+    def _owns(self, param):
+        return any(param is held for held in self._names.values())
+
     def _dict_with(self, name):
         param = self._names[name]
         return next(group for group in self._plan.dicts if any(param is held for held in group["params"]))

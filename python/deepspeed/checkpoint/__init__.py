@@ -1,0 +1,1 @@
+"""Checkpoints: what clients use beside the engine."""

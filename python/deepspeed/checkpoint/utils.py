@@ -1,0 +1,30 @@
+"""Names of files in a checkpoint, and tensors as torch.save should get them."""
+import os
+
+import torch
+
+
+def get_model_ckpt_name_for_rank(base_folder, mp_rank_str):
+    return os.path.join(base_folder, f"mp_rank_{mp_rank_str}_model_states.pt")
+
+
+def get_zero_ckpt_name_for_rank(base_folder, dp_rank, mp_rank):
+    return os.path.join(base_folder, f"zero_pp_rank_{dp_rank}_mp_rank_{mp_rank:02d}_optim_states.pt")
+
+
+def get_layer_ckpt_name_for_rank(base_folder, layer_id, tp_rank):
+    return os.path.join(base_folder, f"layer_{layer_id}-model_{tp_rank:02d}_model_states.pt")
+
+
+def clone_tensors_for_torch_save(item, device=torch.device("cpu")):
+    """Returns the containers with copies of their tensors.
+
+    A tensor of an engine is a view of a flat buffer, all of which torch.save would write for it. Containers keep their types.
+    """
+    if isinstance(item, torch.Tensor):
+        return item.detach().clone() if item.device == torch.device(device) else item.detach().to(device)
+    if isinstance(item, dict):
+        return type(item)((key, clone_tensors_for_torch_save(value, device)) for key, value in item.items())
+    if isinstance(item, (list, tuple)):
+        return type(item)(clone_tensors_for_torch_save(value, device) for value in item)
+    return item

@@ -1,0 +1,1 @@
+from deepspeed.ops.adagrad.cpu_adagrad import DeepSpeedCPUAdagrad

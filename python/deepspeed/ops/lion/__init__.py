@@ -1,0 +1,2 @@
+from deepspeed.ops.lion.cpu_lion import DeepSpeedCPULion
+from deepspeed.ops.lion.fused_lion import FusedLion

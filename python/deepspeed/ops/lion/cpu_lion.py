@@ -1,0 +1,12 @@
+from deepspeed.ops.core_optimizer import CoreOptimizer
+
+
+class DeepSpeedCPULion(CoreOptimizer):
+    """Is Lion on the CPU's vectors (arXiv:2302.06675)."""
+
+    optimizer_id = 0
+    _type = "Lion"
+    _keys = ("lr", "betas", "weight_decay")
+
+    def __init__(self, model_params, lr=1e-3, betas=(0.9, 0.999), weight_decay=0, fp32_optimizer_states=True):
+        super().__init__(model_params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
