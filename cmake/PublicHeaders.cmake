@@ -4,6 +4,7 @@ set(DEEPSPEED_PUBLIC_HEADERS
   deepspeed/base/version.h
   deepspeed/checkpoint/convert/universal.h
   deepspeed/checkpoint/convert/zero_to_fp32.h
+  deepspeed/comm/adopt.h
   deepspeed/config/help.h
   deepspeed/config/training_config.h
   deepspeed/kernels/adam.h

@@ -38,6 +38,14 @@ class DEEPSPEED_API World {
   /// `purpose`.
   ProcessGroup own_group(const std::string& name, const std::string& purpose = "") const;
 
+  /// Makes a group that stands for one which someone else made of these global ranks, e.g. Python's
+  /// new_group(): it shows that group (c10d_group()) and has the same backend, but connections of its own.
+  /// Collective over these ranks alone; a rank adopts the groups that it shares with others in one order.
+  /// `group` is neither used nor kept. Throws UsageError for ranks that are not those of `group`, and for a
+  /// backend that there is not.
+  ProcessGroup adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                           const std::vector<int>& global_ranks) const;
+
   /// Waits for the other ranks (a barrier), then leaves: the last call of a program that ends well. The
   /// calling thread starts no collective afterwards.
   void shutdown();
@@ -50,13 +58,14 @@ class DEEPSPEED_API World {
 /// a world of one that opens no socket. A second call returns the same world. Throws UsageError or CommError.
 DEEPSPEED_API World init_distributed(const InitOptions& options = {});
 
-/// Says whether init_distributed() ran (and destroy_process_group() did not).
+/// Says whether the process has a world: of init_distributed() or adopt_as_world(), and not left since.
 DEEPSPEED_API bool is_initialized();
 
-/// Returns the world of init_distributed(). Throws UsageError before it.
+/// Returns the world of init_distributed() or adopt_as_world(). Throws UsageError before it.
 DEEPSPEED_API World world();
 
-/// Leaves the world: no barrier, pending work is aborted.
+/// Leaves the world: no barrier, pending work is aborted. Where it was adopted (adopt.h), also the groups of
+/// engines that live on end, with an error in their next call; the given group stays as it is.
 DEEPSPEED_API void destroy_process_group();
 
 }  // namespace deepspeed::comm

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/comm/making/given_group.h"
 #include "deepspeed/comm/world_impl.h"
 
 namespace deepspeed::comm {
@@ -37,39 +39,71 @@ void check_ranks(const std::vector<int>& ranks, const std::string& name, int wor
 
 }  // namespace
 
-World::Impl::Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard)
+World::Impl::Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard,
+                  const c10::intrusive_ptr<c10d::ProcessGroup>& given)
     : job_(std::move(job)), make_group_(std::move(make_group)), guard_(std::move(guard)) {
-  group_ = new_group(all_ranks(job_.world_size), "world");
+  if (given) given_.emplace(given);
+  group_ = this->make_group(all_ranks(job_.world_size), "world", given);
   // A program that ends without destroying its world (an error that main() reports, say) still tells the
   // ranks that wait for it.
   if (guard_) exit_hook_ = std::make_unique<ExitHook>([guard = guard_] { guard->leave(kLeaving, false); });
 }
 
 ProcessGroup World::Impl::new_group(const std::vector<int>& global_ranks, const std::string& name) {
+  return make_group(global_ranks, name, nullptr);
+}
+
+ProcessGroup World::Impl::make_group(const std::vector<int>& global_ranks, const std::string& name,
+                                     const c10::intrusive_ptr<c10d::ProcessGroup>& given) {
   check_ranks(global_ranks, name, job_.world_size);
   const std::lock_guard lock(mutex_);
   if (!make_group_) raise<UsageError>("the group '", name, "' was asked of a world that was left");
   const auto index = num_groups_++;
   const bool is_member = std::find(global_ranks.begin(), global_ranks.end(), job_.rank) != global_ranks.end();
-  return is_member ? make_group_({global_ranks, name, message(index, "/", name)}) : ProcessGroup();
+  if (!is_member) return {};
+  return make_group_({global_ranks, name, message(index, "/", name), /*is_own=*/false, given});
 }
 
-World::Impl::GroupFactory World::Impl::group_factory(const std::string& name) {
+GroupFactory World::Impl::group_factory(const std::string& name) {
   const std::lock_guard lock(mutex_);
   if (!make_group_) raise<UsageError>("the group '", name, "' was asked of a world that was left");
   return make_group_;
 }
 
-ProcessGroup World::Impl::own_group(const std::string& name, const std::string& purpose) {
+ProcessGroup World::Impl::make_own_group(const std::string& purpose, GroupRequest request) {
   // It runs without the lock: threads may make theirs in one order here and in another one there.
-  const GroupFactory make_group = group_factory(name);
-  if (job_.world_size == 1) return make_group({{0}, name, "own/" + name, /*is_own=*/true});
-  OwnGroups::Making making(own_groups_, name, purpose);
+  const GroupFactory make_group = group_factory(request.name);
+  const std::string key = std::exchange(request.key, "own/" + request.key);
+  request.is_own = true;
+  if (request.global_ranks.size() == 1) return make_group(request);
+  OwnGroups::Making making(own_groups_, key, purpose);
   const int64_t number = making.number();
-  auto group = make_group({all_ranks(job_.world_size), number == 1 ? name : message(name, " #", number),
-                           message("own/", name, "/", number), /*is_own=*/true});
+  if (number > 1) request.name = message(request.name, " #", number);
+  request.key = message("own/", key, "/", number);
+  auto group = make_group(request);
   making.done(group.lifetime());
   return group;
+}
+
+ProcessGroup World::Impl::own_group(const std::string& name, const std::string& purpose) {
+  return make_own_group(purpose, {.global_ranks = all_ranks(job_.world_size), .name = name, .key = name});
+}
+
+ProcessGroup World::Impl::adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& given,
+                                      const std::vector<int>& global_ranks) {
+  const std::string name = check_given_group(given);
+  check_ranks(global_ranks, name, job_.world_size);
+  const auto place = std::ranges::find(global_ranks, job_.rank) - global_ranks.begin();
+  if (given->getSize() != std::ssize(global_ranks) || given->getRank() != place) {
+    raise<UsageError>("the group '", name, "' has ", given->getSize(), " ranks and this one is its rank ",
+                      given->getRank(), ", expected the ", global_ranks.size(),
+                      " of global_ranks, of which rank ", job_.rank, " of the world is ",
+                      place == std::ssize(global_ranks) ? "none" : message("number ", place));
+  }
+  // Groups without a name of their own differ in their ranks.
+  std::string key = name + " of ranks";
+  for (const int rank : global_ranks) key += " " + std::to_string(rank);
+  return make_own_group("", {.global_ranks = global_ranks, .name = name, .key = key, .given = given});
 }
 
 void World::Impl::end_calls_of_this_thread() {
@@ -91,6 +125,16 @@ void World::Impl::leave(bool together) {
   make_group_ = nullptr;
 }
 
+void World::Impl::end(const std::string& reason) {
+  std::shared_ptr<DivergenceGuard> guard;
+  {
+    const std::lock_guard lock(mutex_);
+    guard = guard_;
+  }
+  if (guard) guard->end_groups(reason);
+  leave(/*together=*/false);
+}
+
 int World::rank() const { return checked_world(impl_).job().rank; }
 int World::size() const { return checked_world(impl_).job().world_size; }
 int World::local_rank() const { return checked_world(impl_).job().local_rank; }
@@ -105,6 +149,12 @@ ProcessGroup World::new_group(const std::vector<int>& global_ranks, const std::s
 ProcessGroup World::own_group(const std::string& name, const std::string& purpose) const {
   checked_world(impl_);
   return impl_->own_group(name, purpose);
+}
+
+ProcessGroup World::adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                const std::vector<int>& global_ranks) const {
+  checked_world(impl_);
+  return impl_->adopt_group(group, global_ranks);
 }
 
 void World::shutdown() {

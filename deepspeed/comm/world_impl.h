@@ -1,52 +1,60 @@
 // This class stands behind the handle World. Internal to this folder.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "deepspeed/base/exit_hook.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/comm/job/job.h"
-#include "deepspeed/comm/own_groups.h"
+#include "deepspeed/comm/making/group_factory.h"
+#include "deepspeed/comm/making/own_groups.h"
 #include "deepspeed/comm/watch/divergence_guard.h"
 
 namespace deepspeed::comm {
 
-/// Describes a group that a world is to make.
-struct GroupRequest {
-  std::vector<int> global_ranks;
-  std::string name;
-  std::string key;      // alike on all ranks, and of no other group
-  bool is_own = false;  // of World::own_group()
-};
-
 class World::Impl {
  public:
-  /// Makes a group, on the ranks that are in it. Any thread may call.
-  using GroupFactory = std::function<ProcessGroup(const GroupRequest& request)>;
-
-  /// Makes a world. `guard` is null for a world without other processes.
-  Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard = nullptr);
+  /// Makes a world. `guard` is null for a world without other processes; `given` is the group that the world
+  /// was adopted from, or null.
+  Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard = nullptr,
+       const c10::intrusive_ptr<c10d::ProcessGroup>& given = nullptr);
   ~Impl();
 
   const Job& job() const { return job_; }
   const ProcessGroup& group() const { return group_; }
   ProcessGroup new_group(const std::vector<int>& global_ranks, const std::string& name);
   ProcessGroup own_group(const std::string& name, const std::string& purpose);
+  ProcessGroup adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& given,
+                           const std::vector<int>& global_ranks);
+  bool is_adopted() const { return given_.has_value(); }
+  /// Says whether the group that the world was adopted from is gone.
+  bool is_over() const { return is_adopted() && given_->expired(); }
   /// Says that from here on the calling thread only ends calls that it has begun.
   void end_calls_of_this_thread();
   /// Gives up the world's group, and with it (once no other handle is left) the connections and the store.
   /// together: all ranks do so now, so that nobody can wait for this one.
   void leave(bool together);
+  /// Leaves, and ends the groups that others hold still: their next calls throw an error with this reason.
+  void end(const std::string& reason);
 
  private:
   /// Returns the factory. Throws UsageError where the world was left.
   GroupFactory group_factory(const std::string& name);
+  ProcessGroup make_group(const std::vector<int>& global_ranks, const std::string& name,
+                          const c10::intrusive_ptr<c10d::ProcessGroup>& given);
+  /// Makes a group that the request's key and its number among those of this key tell apart.
+  ProcessGroup make_own_group(const std::string& purpose, GroupRequest request);
 
   Job job_;
   GroupFactory make_group_;
   std::shared_ptr<DivergenceGuard> guard_;
+  std::optional<c10::weak_intrusive_ptr<c10d::ProcessGroup>> given_;  // weak: its owner may destroy it
   std::unique_ptr<ExitHook> exit_hook_;
   ProcessGroup group_;
   std::mutex mutex_;

@@ -147,10 +147,11 @@ void C10dGroup::refuse_after_failure(const char* collective) {
   const std::lock_guard lock(failure_mutex_);
   if (failure_.empty()) return;
   raise<CommError>(collective, " of group '", description().name,
-                   "' cannot run, an earlier collective failed: ", failure_);
+                   "' cannot run, the group has failed: ", failure_);
 }
 
 Work C10dGroup::run(const Operation& operation, const Caller& caller) {
+  guard_->end_groups_if_due();
   refuse_after_failure(name_of(operation));
   if (const auto* barrier = std::get_if<operations::MonitoredBarrier>(&operation)) {
     wait_at(*barrier);

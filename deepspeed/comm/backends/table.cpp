@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <set>
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
@@ -65,6 +66,19 @@ const Backend& choose_backend(const Job& job, const std::string& asked) {
     raise<UsageError>("dist_backend is '", asked, "', expected ", all_names());
   }
   return *found;
+}
+
+const Backend& backend_of(c10d::ProcessGroup& group) {
+  std::set<std::string> names;
+  for (const auto& device : group.getDeviceTypes())
+    names.insert(group.getBackend(device.type())->getBackendName());
+  const auto rows = std::ranges::reverse_view(kBackends);
+  const auto found = std::ranges::find_if(rows, [&](const Backend& row) { return names.contains(row.name); });
+  if (found != rows.end()) return *found;
+  std::string given;
+  for (const std::string& name : names) given += (given.empty() ? "'" : " and '") + name + "'";
+  raise<UsageError>("the given process group has ", names.empty() ? "no backend" : "the backend " + given,
+                    ", expected ", all_names());
 }
 
 const Backend& cpu_backend_of(const Backend& chosen) {

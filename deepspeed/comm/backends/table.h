@@ -31,6 +31,10 @@ struct Backend {
 /// suits the job. Throws UsageError for an unknown name and NotSupportedError for what no build can have.
 const Backend& choose_backend(const Job& job, const std::string& asked);
 
+/// Returns the row of a group that this library did not make: the last one of which the group has a backend,
+/// for tensors of any device. Throws UsageError naming its backends where none is in the table.
+const Backend& backend_of(c10d::ProcessGroup& group);
+
 /// Returns the backend that takes the CPU tensors of a group of `chosen`: itself, or the table's first row
 /// beside it.
 const Backend& cpu_backend_of(const Backend& chosen);

@@ -8,7 +8,9 @@
 
 namespace deepspeed::comm {
 
-enum class Rendezvous { kNone, kTcp, kFile };
+/// Says where ranks meet: nowhere, at an address, over a file, or through the store of a group that others
+/// made.
+enum class Rendezvous { kNone, kTcp, kFile, kGiven };
 
 /// Describes the job that a process belongs to. A job of one rank needs no rendezvous.
 struct Job {

@@ -27,6 +27,7 @@ constexpr milliseconds kClockSlack(20);
 
 std::string place_of(const Job& job) {
   if (job.rendezvous == Rendezvous::kFile) return "the file " + job.path;
+  if (job.rendezvous == Rendezvous::kGiven) return "the store of the group to adopt";
   return message("the address ", job.master_addr, ", port ", job.master_port);
 }
 
@@ -105,6 +106,17 @@ StorePtr join_job(const Job& job) {
     store->setTimeout(job.timeout);
     wait_for_all(job, *store, deadline);
     return store;
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail(job, first_line(error.what()));
+  }
+}
+
+void meet_over(const Job& job, c10d::Store& store) {
+  const QuietBackend quiet;
+  try {
+    wait_for_all(job, store, Clock::now() + job.timeout);
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {

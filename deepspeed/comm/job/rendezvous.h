@@ -11,6 +11,9 @@ namespace deepspeed::comm {
 /// text names the address, the port or path, this rank and the ranks that did not come.
 c10::intrusive_ptr<c10d::Store> join_job(const Job& job);
 
+/// Waits until every rank is at this store, under its keys. Throws CommError as join_job() does.
+void meet_over(const Job& job, c10d::Store& store);
+
 /// Returns a part of `store` with keys of its own, under the prefix.
 c10::intrusive_ptr<c10d::Store> sub_store(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::string& prefix);

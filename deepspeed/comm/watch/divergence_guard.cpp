@@ -29,6 +29,8 @@ using std::chrono::milliseconds;
 // How long a call may be under way before the ranks compare, and how often that is looked at and told.
 constexpr milliseconds kPatience(1000);
 constexpr milliseconds kInterval(250);
+// How long groups that end wait until the others can read why.
+constexpr milliseconds kTellingTheEnd(500);
 // Calls that a group remembers where hashes are compared: more than ranks are apart when they do.
 constexpr size_t kKept = 4096;
 
@@ -51,9 +53,11 @@ struct DivergenceGuard::State {
     }
   };
   using Verdicts = std::vector<Verdict>;
+  using Endings = std::vector<std::pair<std::function<void(const std::string&)>, std::string>>;
 
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
+  ReasonToEnd reason_to_end;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -89,6 +93,11 @@ struct DivergenceGuard::State {
   void look();
   /// everywhere: also in groups where nothing is under way.
   void give_up(const Verdicts& verdicts, bool everywhere);
+  /// Notes that all groups end with this reason; returns what is to be called then.
+  Endings note_end(const std::string& reason);
+  void end_groups_if_due();
+  /// Tells the others, who look for the reason once connections close, and closes these.
+  void tell_and_end(const Endings& endings);
   void count_let_go();
   bool is_let_go_by_all(const std::string& key, bool is_counted, size_t num_ranks);
   uint64_t ask();
@@ -212,7 +221,7 @@ DivergenceGuard::State::Verdicts DivergenceGuard::State::check_sequences() {
 }
 
 void DivergenceGuard::State::give_up(const Verdicts& verdicts, bool everywhere) {
-  std::vector<std::pair<std::function<void(const std::string&)>, std::string>> calls;
+  Endings calls;
   {
     const std::lock_guard lock(mutex);
     for (const auto& [failed, reason] : verdicts) {
@@ -228,13 +237,34 @@ void DivergenceGuard::State::give_up(const Verdicts& verdicts, bool everywhere) 
       }
     }
   }
-  if (calls.empty()) return;
+  tell_and_end(calls);
+}
+
+void DivergenceGuard::State::tell_and_end(const Endings& endings) {
+  if (endings.empty()) return;
   try {
+    const QuietBackend quiet;
     tell(own_report(kPatience));  // before the connections close: those who wait look for the reason then
   } catch (const std::exception&) {
     // The store is gone with rank 0, as exchange() says.
   }
-  for (const auto& [call, reason] : calls) call(reason);
+  for (const auto& [end, reason] : endings) end(reason);
+}
+
+DivergenceGuard::State::Endings DivergenceGuard::State::note_end(const std::string& reason) {
+  Endings endings;
+  const std::lock_guard lock(mutex);
+  for (auto& [key, group] : groups) {
+    if (!group.on_divergence) continue;
+    gave_up.emplace(key, reason);
+    endings.emplace_back(std::exchange(group.on_divergence, nullptr), reason);
+  }
+  return endings;
+}
+
+void DivergenceGuard::State::end_groups_if_due() {
+  if (!reason_to_end) return;
+  if (const auto reason = reason_to_end()) tell_and_end(note_end(*reason));
 }
 
 bool DivergenceGuard::State::is_let_go_by_all(const std::string& key, bool is_counted, size_t num_ranks) {
@@ -266,6 +296,7 @@ void DivergenceGuard::State::count_let_go() {
 }  // The connections close here, without the lock.
 
 void DivergenceGuard::State::look() {
+  end_groups_if_due();
   if (const auto found = check_sequences(); !found.empty()) return give_up(found, /*everywhere=*/true);
   if (waits(kPatience)) {
     give_up(exchange(kPatience), /*everywhere=*/false);
@@ -329,10 +360,11 @@ void DivergenceGuard::State::stop() {
   changed.notify_all();
 }
 
-DivergenceGuard::DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank)
+DivergenceGuard::DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank, ReasonToEnd reason_to_end)
     : state_(std::make_shared<State>()) {
   state_->store = std::move(store);
   state_->rank = rank;
+  state_->reason_to_end = std::move(reason_to_end);
 }
 
 DivergenceGuard::~DivergenceGuard() { state_->stop(); }
@@ -354,6 +386,18 @@ void DivergenceGuard::let_go(const std::string& key, std::shared_ptr<void> conne
   if (state_->left || state_->ended || group == state_->groups.end()) return;  // they close with the argument
   group->second.is_let_go = true;
   group->second.connections = std::move(connections);
+}
+
+void DivergenceGuard::end_groups(const std::string& reason) {
+  const auto endings = state_->note_end(reason);
+  if (endings.empty()) return;
+  state_->wait_for_answer(state_->ask(), kTellingTheEnd);  // the guard's thread tells
+  for (const auto& [end, text] : endings) end(text);
+}
+
+void DivergenceGuard::end_groups_if_due() {
+  if (!state_->reason_to_end) return;
+  if (const auto reason = state_->reason_to_end()) end_groups(*reason);
 }
 
 void DivergenceGuard::end_calls_of_this_thread() {

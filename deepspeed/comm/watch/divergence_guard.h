@@ -25,8 +25,12 @@ namespace deepspeed::comm {
 /// calls: where it gives up one, the ranks that wait for it in another one are told.
 class DivergenceGuard {
  public:
-  /// Takes `store`, the guard's own (prefixed) one.
-  DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank);
+  /// Returns why all groups are to end, once they are to. Any thread may call it, at any time.
+  using ReasonToEnd = std::function<std::optional<std::string>()>;
+
+  /// Takes `store`, the guard's own (prefixed) one. `reason_to_end` may be empty: then nothing ends the
+  /// groups but what happens in them.
+  DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank, ReasonToEnd reason_to_end = {});
   /// Ends without a wait.
   ~DivergenceGuard();
   DivergenceGuard(const DivergenceGuard&) = delete;
@@ -45,6 +49,12 @@ class DivergenceGuard {
   /// `connections` until every rank of the group has let go of it, so that none of them meets a closed one
   /// while it reads what was sent. Waits for nothing.
   void let_go(const std::string& key, std::shared_ptr<void> connections);
+  /// Ends all groups: what is under way there and what comes fails with this reason, as do the calls of ranks
+  /// that wait for this one. Takes at most half a second.
+  void end_groups(const std::string& reason);
+  /// Ends all groups where there is a reason to. Groups call it before each collective; the guard's thread
+  /// looks as well, for ranks that wait for one that calls nothing.
+  void end_groups_if_due();
   /// Says that from here on the calling thread only ends calls that it has begun.
   void end_calls_of_this_thread();
 

@@ -1,5 +1,5 @@
 // Groups of all ranks that threads make and let go of, each for itself.
-#include "deepspeed/comm/own_groups.h"
+#include "deepspeed/comm/making/own_groups.h"
 
 #include <atomic>
 #include <chrono>

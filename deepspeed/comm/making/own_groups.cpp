@@ -1,4 +1,4 @@
-#include "deepspeed/comm/own_groups.h"
+#include "deepspeed/comm/making/own_groups.h"
 
 #include <utility>
 

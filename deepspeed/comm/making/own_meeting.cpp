@@ -1,4 +1,4 @@
-#include "deepspeed/comm/own_meeting.h"
+#include "deepspeed/comm/making/own_meeting.h"
 
 #include <algorithm>
 #include <chrono>

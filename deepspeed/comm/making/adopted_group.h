@@ -1,0 +1,30 @@
+// This group runs over connections of this library and shows the c10d group that it stands for. Internal to
+// this folder.
+#pragma once
+
+#include <memory>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "deepspeed/comm/group/group_impl.h"
+
+namespace deepspeed::comm {
+
+class AdoptedGroup final : public ProcessGroup::Impl {
+ public:
+  /// Makes the group of `own`, whose ranks are those of `given`. The given one is neither used nor kept.
+  AdoptedGroup(std::shared_ptr<ProcessGroup::Impl> own, const c10::intrusive_ptr<c10d::ProcessGroup>& given)
+      : Impl(own->description()), own_(std::move(own)), given_(given) {}
+
+  /// Returns the given group; null once its owner has let go of it.
+  c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const override { return given_.lock(); }
+  Work start(const Operation& operation, const Caller& caller) override {
+    return own_->start(operation, caller);
+  }
+
+ private:
+  std::shared_ptr<ProcessGroup::Impl> own_;
+  c10::weak_intrusive_ptr<c10d::ProcessGroup> given_;
+};
+
+}  // namespace deepspeed::comm
