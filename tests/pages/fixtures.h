@@ -12,6 +12,8 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
 
@@ -19,6 +21,7 @@
 
 #include "deepspeed/checkpoint/convert/universal.h"
 #include "deepspeed/checkpoint/convert/zero_to_fp32.h"
+#include "deepspeed/comm/adopt.h"
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/kernels/adam.h"
 #include "deepspeed/kernels/update.h"
@@ -176,6 +179,19 @@ class SubGroup : public Layer {
   at::Tensor piece = at::ones({8}).requires_grad_();
   deepspeed::DeepSpeedCPUAdam optimizer{std::vector<at::Tensor>{model->weight}};
   bool overflowed = true;
+};
+
+class GroupOfAScript : public EmptyFolder {
+ protected:
+  GroupOfAScript() {
+    const auto store = c10::make_intrusive<c10d::HashStore>();
+    auto options = c10d::ProcessGroupGloo::Options::create();
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+    script_group = c10::make_intrusive<c10d::ProcessGroup>(store, 0, 1);
+    script_group->setBackend(at::kCPU, c10d::ProcessGroup::BackendType::GLOO,
+                             c10::make_intrusive<c10d::ProcessGroupGloo>(store, 0, 1, options));
+  }
+  c10::intrusive_ptr<c10d::ProcessGroup> script_group;
 };
 
 class FlatTensors : public EmptyFolder {
