@@ -2,7 +2,11 @@
 #include "python/core/world.h"
 
 #include <chrono>
-#include <string>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "deepspeed/comm/adopt.h"
 
 #include "python/core/bindings.h"
 #include "python/core/hold.h"
@@ -15,16 +19,14 @@ comm::World& the_world() {
   return world;
 }
 
-void join_world(const std::string& backend, const std::string& init_method, int rank, int world_size,
-                double timeout_seconds) {
-  comm::InitOptions options;
-  options.dist_backend = backend;
-  options.init_method = init_method;
-  options.rank = rank;
-  options.world_size = world_size;
-  options.verbose = false;
-  options.timeout = std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1e3));
-  the_world() = comm::init_distributed(options);
+// Makes the world over the ranks of torch.distributed's default group. local_rank and local_size: -1 both
+// where the environment does not tell them.
+void adopt_world(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                 const c10::intrusive_ptr<c10d::Store>& store, int local_rank, int local_size,
+                 double timeout_seconds) {
+  comm::GivenGroup given{group, store, local_rank, local_size};
+  given.timeout = std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1e3));
+  the_world() = comm::adopt_as_world(given);
 }
 
 void leave_world() {
@@ -37,7 +39,7 @@ void leave_world() {
 comm::World current_world() { return the_world(); }
 
 void bind_world(py::module_& module) {
-  module.def("join_world", &join_world, NoGil());
+  module.def("adopt_world", &adopt_world, NoGil());
   module.def("leave_world", &leave_world, NoGil());
   module.def("has_world", [] { return static_cast<bool>(the_world()); });
 }

@@ -5,10 +5,8 @@ group at any time: two threads do not keep one order on all ranks.
 """
 import atexit
 import os
-import socket
 import weakref
 
-import torch
 import torch.distributed as dist
 
 from deepspeed import _core
@@ -23,11 +21,9 @@ def ensure_world(backend=None, timeout=None, init_method=None, rank=-1, world_si
     if not dist.is_initialized():
         _init_process_group(backend, timeout, init_method, rank, world_size, port, auto_mpi_discovery)
     group = dist.distributed_c10d._get_default_group()
-    if _core.has_world():
-        if group is _joined:
-            return
-        _core.leave_world()  # the script has destroyed its group, and has made another
-    _join(timeout)
+    if group is _joined and _core.has_world():
+        return
+    _join(group, timeout)  # also where the script has destroyed its group, and has made another
     _joined = group
     atexit.unregister(leave_world)
     atexit.register(leave_world)
@@ -88,23 +84,11 @@ def _read_mpi_variables():
             return
 
 
-def _join(timeout):
+def _join(group, timeout):
     seconds = timeout.total_seconds() if timeout is not None else 1800.0
-    backend = "nccl" if "nccl" in dist.get_backend() else "gloo"
-    size = dist.get_world_size()
-    if size == 1:
-        _core.join_world(backend, "", 0, 1, seconds)
-        return
     store = dist.distributed_c10d._get_default_store()
-    global _num_joined
-    key = f"deepspeed/address/{_num_joined}"
-    _num_joined += 1
-    if dist.get_rank() == 0:
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            port = probe.getsockname()[1]
-        store.set(key, f"tcp://{os.environ.get('MASTER_ADDR', '127.0.0.1')}:{port}")
-    _core.join_world(backend, store.get(key).decode(), dist.get_rank(), size, seconds)
-
-
-_num_joined = 0
+    local_rank = int(os.environ.get("LOCAL_RANK", -1))
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("LOCAL_SIZE", -1)))
+    if local_rank < 0 or local_size < 0:
+        local_rank = local_size = -1  # the core asks the ranks which of them share a machine
+    _core.adopt_world(group, store, local_rank, local_size, seconds)

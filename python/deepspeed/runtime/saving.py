@@ -14,6 +14,8 @@ class EngineSaving:
 
     def save_checkpoint(self, save_dir, tag=None, client_state={}, save_latest=True, exclude_frozen_parameters=False):
         """Writes `<save_dir>/<tag>/...` and then `<save_dir>/latest`; all ranks call it. tag: by default global_step<N>."""
+        if self.optimizer is not None:
+            self.optimizer._push()  # what a schedule of the script has written since the last step
         self._core.save_checkpoint(
             os.fspath(save_dir), "" if tag is None else str(tag), dict(client_state), save_latest, exclude_frozen_parameters
         )
