@@ -18,7 +18,7 @@ def free_port():
 def start(program, *arguments, ranks=2, env=None, cwd=None):
     """Returns the processes of a program, which know their ranks by the variables of torchrun."""
     port = str(free_port())
-    processes = []
+    processes = []  # a program is a name in the folder, or a whole path
     for rank in range(ranks):
         variables = dict(
             os.environ,

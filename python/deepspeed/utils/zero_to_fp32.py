@@ -1,0 +1,78 @@
+"""fp32 weights of a checkpoint, as state dicts and as files."""
+import glob
+import os
+import re
+from collections import OrderedDict
+
+from deepspeed import _core
+from deepspeed.utils.logging import logger
+
+
+def get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag=None, exclude_frozen_parameters=False, lazy_mode=False):
+    """Returns {name: fp32 tensor}, of a checkpoint of any stage. tag: by default the one that `latest` names."""
+    _chosen_folder(checkpoint_dir, tag)
+    return OrderedDict(_core.fp32_state_dict(os.fspath(checkpoint_dir), tag, exclude_frozen_parameters))
+
+
+def convert_zero_checkpoint_to_fp32_state_dict(
+    checkpoint_dir, output_dir, max_shard_size="5GB", safe_serialization=False, tag=None, exclude_frozen_parameters=False
+):
+    """Writes the fp32 weights as files that torch.load or safetensors read, in shards where one would be too large."""
+    _chosen_folder(checkpoint_dir, tag)
+    size = "1000PB" if max_shard_size is None else max_shard_size
+    _core.convert_to_fp32(
+        os.fspath(checkpoint_dir), os.fspath(output_dir), str(size), safe_serialization, tag, exclude_frozen_parameters
+    )
+
+
+def load_state_dict_from_zero_checkpoint(model, checkpoint_dir, tag=None):
+    """Loads the fp32 weights into the model, which goes to the CPU; returns it."""
+    logger.info("Extracting fp32 weights")
+    state = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag)
+    model = model.cpu()
+    model.load_state_dict(state, strict=False)
+    return model
+
+
+def get_checkpoint_files(checkpoint_dir, glob_pattern):
+    """Returns the files that fit a pattern, in the order of their numbers. Raises FileNotFoundError where there is none."""
+    files = sorted(glob.glob(os.path.join(checkpoint_dir, glob_pattern)), key=_numbers)
+    if not files:
+        raise FileNotFoundError(f"can't find {glob_pattern} files in directory '{checkpoint_dir}'")
+    return files
+
+
+def get_optim_files(checkpoint_dir):
+    return get_checkpoint_files(checkpoint_dir, "*_optim_states.pt")
+
+
+def get_model_state_files(checkpoint_dir):
+    return get_checkpoint_files(checkpoint_dir, "*_model_states.pt")
+
+
+def get_model_state_file(checkpoint_dir, zero_stage):
+    """Returns the file of the weights: rank 0's at stage 3."""
+    if not os.path.isdir(checkpoint_dir):
+        raise FileNotFoundError(f"Directory '{checkpoint_dir}' doesn't exist")
+    name = "mp_rank_00_model_states.pt" if zero_stage <= 2 else "zero_pp_rank_0_mp_rank_00_model_states.pt"
+    path = os.path.join(checkpoint_dir, name)
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"can't find model states file at '{path}'")
+    return path
+
+
+def _numbers(path):
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", os.path.basename(path))]
+
+
+def _chosen_folder(checkpoint_dir, tag):
+    if tag is None:
+        latest = os.path.join(checkpoint_dir, "latest")
+        if not os.path.isfile(latest):
+            raise ValueError(f"Unable to find 'latest' file at {latest}")
+        with open(latest) as file:
+            tag = file.read().strip()
+    folder = os.path.join(checkpoint_dir, tag)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"Directory '{folder}' doesn't exist")
+    return folder
