@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Sets up, builds and passes the tests. `./test.sh config` runs the modules whose names match; `./test.sh --list` names
-# them. PRESET chooses another CMake preset (PRESET=asan ./test.sh), GTEST_FILTER single tests.
+# them. `./test.sh clients` installs Accelerate, Transformers and the other clients of the Python package, and runs those. PRESET chooses another CMake preset (PRESET=asan ./test.sh), GTEST_FILTER single tests.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 preset=${PRESET:-release}
-"$root/scripts/setup.sh" --tests
+environment=--tests
+[ "${1:-}" != clients ] || environment=--clients
+"$root/scripts/setup.sh" "$environment"
 "$root/scripts/build.sh" "$preset"
 
 build=$root/build/$preset
@@ -14,7 +16,7 @@ build=$root/build/$preset
 options=(--test-dir "$build" --output-on-failure --no-tests=error --repeat until-pass:2 --parallel $((2 * $(nproc))))
 case "${1:-}" in
   --list) exec ctest --test-dir "$build" --show-only ;;
-  "") ;;
+  "") options+=(--exclude-regex '^clients[.]') ;;
   *) options+=(--tests-regex "$(IFS='|'; echo "$*")") ;;
 esac
 exec ctest "${options[@]}"

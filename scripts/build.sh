@@ -21,6 +21,8 @@ options=(-DDEEPSPEED_TORCH_DIR="$torch_dir")
 python=$cache/python-$torch_version/bin/python
 if [ "$preset" = release ] && [ -x "$python" ]; then
   options+=(-DDEEPSPEED_PYTHON=ON -DPython_EXECUTABLE="$python")
+  clients=$cache/clients-$torch_version/bin/python
+  [ ! -x "$clients" ] || options+=(-DDEEPSPEED_CLIENTS_PYTHON="$clients")
 fi
 
 cd "$root"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Prepares the machine: Debian packages and LibTorch. Does nothing, at once, where everything is there.
 # `scripts/setup.sh --tests` also installs what the tests alone need: mpirun, and a virtual environment of Python with torch
-# (3 GB once, $CACHE/python-<version>), in which the tests of the Python package run.
+# (3 GB once, $CACHE/python-<version>), in which the tests of the Python package run. `scripts/setup.sh --clients` makes another
+# one over it with Accelerate, Transformers and the other clients ($CACHE/clients-<version>).
 #
 # What it installs:
 #   - Debian packages (below), when run as root; else it says which are missing and stops.
@@ -20,8 +21,11 @@ record=$cache/torch_dir-$torch_version
 packages=(g++ cmake ninja-build ccache git ca-certificates python3 python3-pip
           nlohmann-json3-dev libcli11-dev libspdlog-dev libhwy-dev libgloo-dev liburing-dev libgtest-dev libgmock-dev)
 python=$cache/python-$torch_version
+clients=$cache/clients-$torch_version
 for_tests=false
-if [ "${1:-}" = --tests ]; then
+for_clients=false
+[ "${1:-}" != --clients ] || for_clients=true
+if [ "${1:-}" = --tests ] || $for_clients; then
   for_tests=true
   packages+=(openmpi-bin python3-dev python3-venv)
 fi
@@ -112,6 +116,8 @@ requirements=$root/tests/python/requirements.txt
 
 # The stamp is a copy of what was asked for.
 has_python() { [ -x "$python/bin/python" ] && cmp -s "$requirements" "$python/requirements.txt"; }
+client_requirements=$root/tests/python/clients/requirements.txt
+has_clients() { [ -x "$clients/bin/python" ] && cmp -s "$client_requirements" "$clients/requirements.txt"; }
 
 make_python() {
   say "fetching Python's torch $torch_version with what it needs (3 GB once, into $python)"
@@ -120,8 +126,19 @@ make_python() {
   cp "$requirements" "$python/requirements.txt"
 }
 
+make_clients() {
+  local site
+  say "fetching the clients of the Python package (into $clients)"
+  rm -rf "$clients"
+  python3 -m venv "$clients"
+  site=$("$clients/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+  "$python/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' >"$site/torch.pth"
+  "$clients/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir -r "$client_requirements" >&2
+  cp "$client_requirements" "$clients/requirements.txt"
+}
+
 if [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$record")" && [ -z "$(missing_packages)" ] &&
-   { ! $for_tests || has_python; }; then
+   { ! $for_tests || has_python; } && { ! $for_clients || has_clients; }; then
   exit 0
 fi
 install_packages
@@ -130,4 +147,5 @@ mkdir -p "$cache"
 printf '%s\n' "$torch_dir" >"$record.$$"
 mv "$record.$$" "$record"
 if $for_tests && ! has_python; then make_python; fi
+if $for_clients && ! has_clients; then make_clients; fi
 say "ready: LibTorch $torch_version at $torch_dir"

@@ -2,6 +2,9 @@
 #include "python/core/world.h"
 
 #include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -34,6 +37,13 @@ void leave_world() {
   comm::destroy_process_group();
 }
 
+/// Holds groups of torch.distributed until release(), which ends the threads of those that nobody else holds.
+/// A thread that has ended a collective drops its tensors then, for which it may need the interpreter: so the
+/// caller gives that away, and afterwards no thread is left that could ask for it too late.
+struct HeldGroups {
+  std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups;
+};
+
 }  // namespace
 
 comm::World current_world() { return the_world(); }
@@ -41,6 +51,12 @@ comm::World current_world() { return the_world(); }
 void bind_world(py::module_& module) {
   module.def("adopt_world", &adopt_world, NoGil());
   module.def("leave_world", &leave_world, NoGil());
+  py::class_<HeldGroups>(module, "HeldGroups")
+      .def(py::init([](std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups) {
+        return std::make_unique<HeldGroups>(HeldGroups{std::move(groups)});
+      }))
+      .def(
+          "release", [](HeldGroups& held) { held.groups.clear(); }, NoGil());
   module.def("has_world", [] { return static_cast<bool>(the_world()); });
 }
 

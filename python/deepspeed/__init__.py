@@ -6,7 +6,7 @@ from deepspeed._version import __version__, check_torch, git_branch, git_hash
 check_torch()
 
 from deepspeed import _core  # noqa: E402  -- after the check that says in one line what does not fit
-from deepspeed import accelerator, comm, ops, utils, zero  # noqa: E402
+from deepspeed import accelerator, comm, ops, pipe, utils, zero  # noqa: E402
 from deepspeed._errors import (  # noqa: E402
     CheckpointError,
     CommError,
@@ -19,4 +19,13 @@ from deepspeed._errors import (  # noqa: E402
 from deepspeed._initialize import add_config_arguments, initialize  # noqa: E402
 from deepspeed.accelerator import get_accelerator  # noqa: E402
 from deepspeed.comm.comm import init_distributed  # noqa: E402
+from deepspeed.launcher import runner  # noqa: E402,F401  -- clients read deepspeed.launcher.runner off the package
+from deepspeed.pipe import PipelineModule  # noqa: E402
+from deepspeed.runtime import lr_schedules  # noqa: E402,F401
+from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer, ZeROOptimizer  # noqa: E402
+from deepspeed.runtime.config import DeepSpeedConfig  # noqa: E402
 from deepspeed.runtime.engine import DeepSpeedEngine  # noqa: E402
+from deepspeed.runtime.lr_schedules import add_tuning_arguments  # noqa: E402
+from deepspeed.runtime.pipe.engine import PipelineEngine  # noqa: E402
+from deepspeed.runtime.zero import partition_parameters  # noqa: E402,F401
+from deepspeed.utils.logging import log_dist, logger  # noqa: E402

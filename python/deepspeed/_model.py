@@ -22,6 +22,7 @@ def describe(module):
         else:
             first_names[id(param)] = name
             parameters.append((name, param))
+    passing = {name for name, _, _ in passing_buffers(module)}
     parts, modules = [], []
     for name, part in module.named_modules():
         num_below = sum(1 for _ in part.modules()) - 1
@@ -32,10 +33,24 @@ def describe(module):
             modules.append((class_name(part), isinstance(part, _EMBEDDINGS), own))
     return dict(
         parameters=parameters,
-        buffers=list(module.named_buffers()),
+        buffers=[(name, buffer) for name, buffer in module.named_buffers() if name not in passing],
         shared=shared,
         modules=modules,
         parts=parts,
         set_training=lambda mode: torch.nn.Module.train(module, mode),
         owner=module,
     )
+
+
+def passing_buffers(module):
+    """Yields (name, module that has it, its name there) of the buffers that no state dict holds."""
+    for path, part in module.named_modules():
+        for name in part._non_persistent_buffers_set:
+            if part._buffers.get(name) is not None:
+                yield (f"{path}.{name}" if path else name), part, name
+
+
+def move_passing_buffers(module, device):
+    """Moves them to the device; the core moves what it saves."""
+    for _, part, name in passing_buffers(module):
+        part._buffers[name] = part._buffers[name].to(device)

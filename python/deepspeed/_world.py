@@ -30,15 +30,20 @@ def ensure_world(backend=None, timeout=None, init_method=None, rank=-1, world_si
 
 
 def leave_world():
-    """Lets go of the engines and of the core's world.
+    """Lets go of the engines, of the core's world and of torch.distributed's groups, before the interpreter ends.
 
-    Runs before the interpreter ends: threads that drop a tensor of Python's afterwards would end the process.
+    A thread of a group that drops a tensor of Python's after the interpreter's end would end the process by an abort. So
+    the groups are destroyed here, and their threads are joined.
     """
     global _joined
     _joined = None
     for engine in list(engines):
         engine.__dict__["_core"] = None
     _core.leave_world()
+    if dist.is_initialized() and dist.get_backend() == "gloo":
+        held = _core.HeldGroups(list(dist.distributed_c10d._world.pg_map))
+        dist.destroy_process_group()
+        held.release()
 
 
 def _init_process_group(backend, timeout, init_method, rank, world_size, port, auto_mpi_discovery):

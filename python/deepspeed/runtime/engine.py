@@ -56,6 +56,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
             _model.describe(model), plan.config, plan.groups, plan.slice_optimizer, self._schedule_maker(lr_scheduler)
         )
         self.__dict__["_core"] = core
+        _model.move_passing_buffers(model, core.device())
         _world.engines.add(self)
         self.module = model
         self.optimizer = None

@@ -1,0 +1,66 @@
+"""How processes begin and end: launchers, exit statuses, ranks that fail."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from launching import PROGRAMS, finish, free_port, start
+
+ENDS = PROGRAMS / "ends.py"
+TRAINED = 'RESULT {"trained": true}'
+
+
+@pytest.mark.parametrize("how, expected", [("normal", 0), ("destroy", 0), ("exception", 1), ("exit", 3), ("sigterm", -15)])
+def test_the_exit_status_is_the_scripts(how, expected):
+    for stage in (2, 3, 2):
+        for status, output in finish(start(ENDS, json.dumps({"how": how}), stage)):
+            assert status == expected, output[-2000:]
+
+
+def launch(*command, **variables):
+    environ = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    result = subprocess.run(command, env=dict(environ, **variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    assert result.returncode == 0 and TRAINED in result.stdout, result.stdout[-3000:]
+
+
+ARGUMENT = json.dumps({"how": "normal"})
+
+
+def test_torchrun():
+    port = str(free_port())
+    launch(sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", port, ENDS, ARGUMENT)
+
+
+def test_the_launcher():
+    program = pathlib.Path(os.environ["DEEPSPEED_PROGRAMS"]) / "deepspeed"
+    port = str(free_port())
+    launch(program, "--num_procs", "2", "--master_port", port, "--no_local_rank", ENDS, ARGUMENT, PYTHON=sys.executable)
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
+def test_mpirun():
+    launch(
+        "mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable, ENDS, ARGUMENT,
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
+    )
+
+
+def test_one_process_without_a_launcher():
+    launch(sys.executable, ENDS, ARGUMENT, MASTER_PORT=str(free_port()))
+
+
+def test_import_is_quick_and_brings_no_pydantic():
+    code = (
+        "import sys, torch, time; begin = time.time(); import deepspeed; "
+        "print(time.time() - begin, 'pydantic' in sys.modules)"
+    )
+    times = []
+    for _ in range(3):
+        seconds, has_pydantic = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+        assert has_pydantic == "False"
+        times.append(float(seconds))
+    assert min(times) < 0.2, times
