@@ -54,8 +54,8 @@ fs::path binary_of(const std::string& word) {
 }
 
 bool is_command(const std::string& word) {
-  static const std::set<std::string> known = {"cat",   "cd",     "cmake", "cp",     "export", "ls",  "make",
-                                              "mkdir", "mpirun", "ninja", "python", "rm",     "srun"};
+  static const std::set<std::string> known = {"cat",   "cd",     "cmake", "cp",  "export", "ls", "make",
+                                              "mkdir", "mpirun", "ninja", "pip", "python", "rm", "srun"};
   if (known.contains(word) || !binary_of(word).empty()) return true;
   if (word.find('/') == std::string::npos) return false;
   return word.ends_with(".sh") ? fs::exists(kRoot / word)
