@@ -9,6 +9,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/archive/byte_order.h"
 #include "deepspeed/checkpoint/pickle/unpickler.h"
+#include "deepspeed/checkpoint/pickle/value_children.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -106,21 +107,8 @@ at::Tensor DeferredArchive::load(const at::Tensor& tensor) const {
 }
 
 Value DeferredArchive::load(Value value) const {
-  const auto load_items = [this](std::vector<Value>& items) {
-    for (Value& item : items) item = load(std::move(item));
-  };
-  if (auto* tensor = std::get_if<at::Tensor>(&value.data())) {
-    *tensor = load(*tensor);
-  } else if (auto* list = std::get_if<List>(&value.data())) {
-    load_items(*list);
-  } else if (auto* tuple = std::get_if<Tuple>(&value.data())) {
-    load_items(tuple->items);
-  } else if (auto* dict = std::get_if<Dict>(&value.data())) {
-    for (auto& [key, item] : dict->items()) item = load(std::move(item));
-  } else if (auto* object = std::get_if<Object>(&value.data())) {
-    load_items(object->arguments);
-    if (object->state != nullptr) object->state = std::make_shared<Value>(load(*object->state));
-  }
+  if (auto* tensor = std::get_if<at::Tensor>(&value.data())) *tensor = load(*tensor);
+  change_children(value, [this](Value& child) { child = load(std::move(child)); });
   return value;
 }
 

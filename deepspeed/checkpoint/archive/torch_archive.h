@@ -1,5 +1,6 @@
 // A file of torch.save is a zip archive of a pickle (protocol 2) and one record a storage. Written files load
-// with torch.load(weights_only=True); reading builds values and tensors only and never executes anything.
+// with torch.load(weights_only=True) where they hold no objects but those that torch allows; reading builds
+// values and tensors only and never executes anything.
 #pragma once
 
 #include <filesystem>
@@ -55,7 +56,7 @@ struct ReadOptions {
 };
 
 /// Reads a file of torch.save (zip format). Throws CheckpointError, naming the file and what is wrong in it:
-/// torn, altered, an unknown global (by name), a dtype that torch does not know.
+/// torn, altered, a kind of tensor that is not read (by name), a dtype that torch does not know.
 DEEPSPEED_API Value read_torch_archive(const std::filesystem::path& path, const ReadOptions& options = {});
 
 }  // namespace deepspeed::checkpoint

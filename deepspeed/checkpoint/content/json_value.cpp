@@ -39,6 +39,7 @@ Json json_at(const Value& value, const std::string& path) {
   if (const auto* list = value.get_if<List>()) return array_of(*list, path);
   if (const auto* tuple = value.get_if<Tuple>()) return array_of(tuple->items, path);
   if (const auto* set = value.get_if<Set>()) return array_of(set->items, path);
+  if (const auto* set = value.get_if<FrozenSet>()) return array_of(set->items, path);
   if (const auto* size = value.get_if<Size>()) return size->dims;
   if (const auto* dict = value.get_if<Dict>()) return object_of(*dict, path);
   if (const auto* tensor = value.get_if<at::Tensor>(); tensor != nullptr && tensor->dim() == 0) {

@@ -25,8 +25,11 @@ Value build_loss_scaler(const LossScalerStates& states) {
     members.set("raise_error_at_min_scale", states.raise_error_at_min_scale);
     members.set("dtype", DType{states.dtype});
   }
-  return Object{
-      kModule, states.dynamic ? kDynamic : kStatic, {}, std::make_shared<Value>(std::move(members))};
+  return Object{kModule,
+                states.dynamic ? kDynamic : kStatic,
+                {},
+                std::make_shared<Value>(std::move(members)),
+                Object::Making::kNew};
 }
 
 LossScalerStates parse_loss_scaler(const Value& value) {

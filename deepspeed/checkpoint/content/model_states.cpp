@@ -12,6 +12,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/content/json_value.h"
+#include "deepspeed/checkpoint/content/tensor_entry.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -55,9 +56,11 @@ Dict dict_of_shapes(const NamedShapes& shapes) {
 
 NamedTensors tensors_of(const Value& value) {
   NamedTensors tensors;
-  for (const auto& [name, tensor] : value.as_dict().items()) {
-    // A module may keep extra state of other kinds under its own names.
-    if (tensor.get_if<at::Tensor>() != nullptr) tensors.emplace_back(name.as_string(), tensor.as_tensor());
+  for (const auto& [name, entry] : value.as_dict().items()) {
+    const std::string& text = name.as_string();
+    // A module may keep extra state of other kinds under its own names: any object under torch's name for it.
+    if (text.ends_with("_extra_state") && entry.get_if<Object>() != nullptr) continue;
+    if (const auto* tensor = tensor_entry(text, entry)) tensors.emplace_back(text, *tensor);
   }
   return tensors;
 }

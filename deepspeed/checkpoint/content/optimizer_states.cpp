@@ -11,6 +11,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/content/json_value.h"
 #include "deepspeed/checkpoint/content/loss_scaler_states.h"
+#include "deepspeed/checkpoint/content/tensor_entry.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -62,7 +63,9 @@ Dict build_fragments(const PartitionStates& group) {
   Dict fragments(/*ordered=*/true);
   for (const auto& [name, address] : group.fragments) {
     const auto members = std::make_shared<Value>(Dict{{"numel", address.numel}, {"start", address.start}});
-    fragments.set(name, Object{"deepspeed.utils.tensor_fragment", "fragment_address", {}, members});
+    fragments.set(
+        name,
+        Object{"deepspeed.utils.tensor_fragment", "fragment_address", {}, members, Object::Making::kNew});
   }
   return fragments;
 }
@@ -109,8 +112,8 @@ void parse_base_state(const Value& value, std::vector<PartitionStates>& groups) 
     for (const auto& [name, item] : slice->as_dict().items()) {
       if (name.as_string() == "step") {
         groups[index].step = item.as_int();
-      } else if (item.get_if<at::Tensor>() != nullptr) {
-        groups[index].tensors.emplace_back(name.as_string(), item.as_tensor());
+      } else if (const auto* tensor = tensor_entry(name.as_string(), item)) {
+        groups[index].tensors.emplace_back(name.as_string(), *tensor);
       }
     }
   }

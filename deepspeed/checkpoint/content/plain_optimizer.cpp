@@ -8,6 +8,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/content/json_value.h"
+#include "deepspeed/checkpoint/content/tensor_entry.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -64,7 +65,7 @@ std::vector<PlainGroupStates> parse_state_dict(const Dict& dict) {
       for (const auto& [key, item] : entry->as_dict().items()) {
         if (key.as_string() == "step") {
           param.step = item.as_int();
-        } else if (const auto* tensor = item.get_if<at::Tensor>()) {
+        } else if (const auto* tensor = tensor_entry(key.as_string(), item)) {
           param.tensors.emplace_back(key.as_string(), *tensor);
         }
       }

@@ -37,16 +37,6 @@ class PickleBytes {
     take(1);
     return text;
   }
-  /// Reads an integer of `size` bytes, two's complement.
-  int64_t long_number(uint64_t size) {
-    if (size > 8) raise<CheckpointError>("an integer of ", size, " bytes, expected at most 8");
-    const std::string_view part = take(size);
-    uint64_t value = 0;
-    for (size_t index = 0; index < part.size(); ++index)
-      value |= uint64_t(uint8_t(part[index])) << (8 * index);
-    if (size > 0 && size < 8 && (uint8_t(part.back()) & 0x80) != 0) value |= ~uint64_t{0} << (8 * size);
-    return int64_t(value);
-  }
 
  private:
   std::string_view bytes_;

@@ -1,19 +1,19 @@
-// Answers the calls of a pickle from a fixed list of names, by building values; no code runs.
+// Builds what the calls of a pickle would return; no code runs.
 //
-// The pickle first names a global (add_global): a name of the list becomes a node, any other is refused by
-// that name. A call of it with its arguments (build_call) goes to one function for each known callable:
-// tensors
-// (_rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_parameter), OrderedDict, set, Size, bytes, and objects of
-// the known classes, which keep their arguments. A later state is attached to an object or dropped
-// (set_state). Storages come from the archive by their key (build_storage), so that several tensors share
-// one.
+// A pickle names a global (add_global), and calls it with a tuple of arguments: build_call() looks the name
+// up in a table of those that stand for a tensor or a plain value, as _rebuild_tensor_v2, OrderedDict, set,
+// Size, bytes and complex do. Any other call becomes an object that keeps the callable and the arguments, as
+// one that is made by __new__ (build_new) always does. A later state is attached to an object, or dropped
+// where it is an OrderedDict's (set_state). Storages come from the archive by their key (build_storage), so
+// that several tensors share one.
 #include "deepspeed/checkpoint/pickle/pickle_calls.h"
 
 #include <array>
 #include <limits>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/pickle/pickle_names.h"
+#include "deepspeed/checkpoint/pickle/names/pickle_names.h"
+#include "deepspeed/checkpoint/pickle/pickle_bounds.h"
 #include "deepspeed/checkpoint/pickle/tensor_view.h"
 
 namespace deepspeed::checkpoint {
@@ -21,32 +21,42 @@ namespace {
 
 using Kind = PickleNode::Kind;
 
-[[noreturn]] void raise_arguments(const PickleNode& callable) {
+/// Is a call of a name that the table below knows.
+struct Call {
+  Global name;
+  uint32_t callable = 0;
+  uint32_t arguments = 0;
+  const std::vector<uint32_t>& items;  // of the tuple `arguments`; not to be read once a node was added
+};
+
+[[noreturn]] void raise_arguments(const Global& callable) {
   raise<CheckpointError>("'", callable.module, ".", callable.name, "' has arguments of an unknown form");
 }
 
-constexpr auto kCalls = std::to_array<std::pair<std::string_view, std::string_view>>({
-    {"collections", "OrderedDict"},
-    {"builtins", "set"},
-    {"builtins", "frozenset"},
-    {"_codecs", "encode"},
-    {"torch", "Size"},
-    {"torch", "device"},
-    {"torch._utils", "_rebuild_tensor_v2"},
-    {"torch._utils", "_rebuild_tensor_v3"},
-    {"torch._utils", "_rebuild_parameter"},
-    {"torch._utils", "_rebuild_parameter_with_state"},
-    {"torch._tensor", "_rebuild_from_type_v2"},
-    {"torch", "Tensor"},
-    {"torch.nn.parameter", "Parameter"},
-    {"torch.storage", "UntypedStorage"},
-});
+/// Returns the name that a node is, or null.
+const Global* name_at(const PickleGraph& graph, uint32_t index) {
+  return graph.at(index).leaf.get_if<Global>();
+}
 
-bool is_call(std::string_view module, std::string_view name) {
-  for (const auto& call : kCalls) {
-    if (call == std::pair(module, name)) return true;
+/// Keeps a call as data. Throws CheckpointError for what no Python object can be made of.
+uint32_t keep_call(PickleGraph& graph, PickleNode object) {
+  const PickleNode& callable = graph.at(object.callable);
+  const Global* name = name_at(graph, object.callable);
+  if ((name == nullptr && callable.kind != Kind::kObject) ||
+      graph.at(object.arguments).kind != Kind::kTuple) {
+    raise<CheckpointError>("a call that is not of a name or an object, with a tuple of arguments");
   }
-  return module == "torch" && dtype_of_storage_class(name).has_value();
+  for (const uint32_t item : graph.at(object.arguments).items) {
+    if (graph.at(item).kind != Kind::kStorage) continue;
+    const std::string what = name == nullptr ? "an object" : "'" + name->module + "." + name->name + "'";
+    raise<CheckpointError>("the file asks for ", what, ", a kind of tensor that cannot be read; convert it ",
+                           "to a plain tensor and save it again");
+  }
+  object.kind = Kind::kObject;
+  return graph.add(std::move(object));
+}
+uint32_t keep_call(PickleGraph& graph, const Call& call) {
+  return keep_call(graph, {.callable = call.callable, .arguments = call.arguments});
 }
 
 std::vector<int64_t> dims_of(const PickleGraph& graph, uint32_t index) {
@@ -61,32 +71,72 @@ std::vector<int64_t> dims_of(const PickleGraph& graph, uint32_t index) {
 }
 
 /// Builds a tensor from (storage, offset, sizes, strides, requires_grad, hooks[, dtype[, metadata]]).
-uint32_t build_tensor(PickleGraph& graph, const PickleNode& callable, const std::vector<uint32_t>& items) {
-  if (items.size() < 6 || graph.at(items[0]).kind != Kind::kStorage) raise_arguments(callable);
+uint32_t build_tensor(PickleGraph& graph, const Global& name, const std::vector<uint32_t>& items) {
+  if (items.size() < 6 || graph.at(items[0]).kind != Kind::kStorage) raise_arguments(name);
   const PickleNode& storage = graph.at(items[0]);
   at::ScalarType type = storage.storage_type;
-  if (callable.name == "_rebuild_tensor_v3") {
+  if (name.name == "_rebuild_tensor_v3") {
     const auto* dtype = items.size() > 6 ? graph.at(items[6]).leaf.get_if<DType>() : nullptr;
-    if (dtype == nullptr) raise_arguments(callable);
+    if (dtype == nullptr) raise_arguments(name);
     type = dtype->type;
   }
-  if (type == at::ScalarType::Undefined) raise_arguments(callable);
+  if (type == at::ScalarType::Undefined) raise_arguments(name);
   const TensorView view{type, graph.at(items[1]).leaf.as_int(), dims_of(graph, items[2]),
                         dims_of(graph, items[3])};
   return graph.add_leaf(view_of_storage(storage.storage, view));
 }
+uint32_t build_tensor(PickleGraph& graph, const Call& call) {
+  return build_tensor(graph, call.name, call.items);
+}
+
+bool is_plain_tensor_class(const Global& name) {
+  return (name.module == "torch" && name.name == "Tensor") ||
+         (name.module == "torch.nn.parameter" && name.name == "Parameter");
+}
 
 /// Builds a tensor from (call, class, its arguments, attributes). Python code hung the attributes on it; a
 /// reader has no use for them.
-uint32_t build_tensor_of_type(PickleGraph& graph, const PickleNode& callable,
-                              const std::vector<uint32_t>& items) {
-  if (items.size() != 4) raise_arguments(callable);
-  const PickleNode call = graph.at(items[0]);
-  if (call.kind != Kind::kGlobal || !call.name.starts_with("_rebuild_tensor") ||
-      graph.at(items[2]).kind != Kind::kTuple)
-    raise_arguments(callable);
-  const std::vector<uint32_t> arguments = graph.at(items[2]).items;
-  return build_tensor(graph, call, arguments);
+uint32_t build_tensor_of_type(PickleGraph& graph, const Call& call) {
+  if (call.items.size() != 4) raise_arguments(call.name);
+  const Global* inner = name_at(graph, call.items[0]);
+  const Global* type = name_at(graph, call.items[1]);
+  if (inner == nullptr || inner->module != "torch._utils" || !inner->name.starts_with("_rebuild_tensor_v") ||
+      type == nullptr || graph.at(call.items[2]).kind != Kind::kTuple) {
+    raise_arguments(call.name);
+  }
+  if (!is_plain_tensor_class(*type)) {
+    raise<CheckpointError>("the file asks for '", type->module, ".", type->name,
+                           "', a kind of tensor that cannot be read; convert it to a plain tensor and save ",
+                           "it again");
+  }
+  return build_tensor(graph, Global(*inner), graph.at(call.items[2]).items);
+}
+
+uint32_t build_parameter(PickleGraph& graph, const Call& call) {
+  if (call.items.empty()) raise_arguments(call.name);
+  graph.at(call.items[0]).leaf.as_tensor();
+  return call.items[0];
+}
+
+uint32_t build_ordered_dict(PickleGraph& graph, const Call& call) {
+  if (!call.items.empty()) raise_arguments(call.name);
+  return graph.add({.kind = Kind::kOrderedDict});
+}
+
+uint32_t build_set(PickleGraph& graph, const Call& call) {
+  PickleNode set{.kind = call.name.name == "set" ? Kind::kSet : Kind::kFrozenSet};
+  if (!call.items.empty()) {
+    const PickleNode& list = graph.at(call.items[0]);
+    if (call.items.size() != 1 || (list.kind != Kind::kList && list.kind != Kind::kTuple))
+      raise_arguments(call.name);
+    set.items = list.items;
+  }
+  return graph.add(std::move(set));
+}
+
+uint32_t build_size(PickleGraph& graph, const Call& call) {
+  if (call.items.size() != 1) raise_arguments(call.name);
+  return graph.add_leaf(Size{dims_of(graph, call.items[0])});
 }
 
 /// Converts a UTF-8 text to its Latin-1 bytes.
@@ -105,63 +155,96 @@ std::vector<uint8_t> latin1_bytes(const std::string& text) {
   return bytes;
 }
 
-uint32_t build_set(PickleGraph& graph, const PickleNode& callable, const std::vector<uint32_t>& items) {
-  PickleNode set{.kind = Kind::kSet};
-  if (!items.empty()) {
-    const PickleNode& list = graph.at(items[0]);
-    if (items.size() != 1 || (list.kind != Kind::kList && list.kind != Kind::kTuple))
-      raise_arguments(callable);
-    set.items = list.items;
-  }
-  return graph.add(std::move(set));
+uint32_t build_encoded(PickleGraph& graph, const Call& call) {
+  if (call.items.size() != 2 || graph.at(call.items[1]).leaf.as_string() != "latin1")
+    raise_arguments(call.name);
+  return graph.add_leaf(Value::bytes(latin1_bytes(graph.at(call.items[0]).leaf.as_string())));
 }
 
-uint32_t build_bytes(PickleGraph& graph, const PickleNode& callable, const std::vector<uint32_t>& items) {
-  if (items.size() != 2 || graph.at(items[1]).leaf.as_string() != "latin1") raise_arguments(callable);
-  return graph.add_leaf(Value::bytes(latin1_bytes(graph.at(items[0]).leaf.as_string())));
+/// Builds what `bytes()` returns, which is how Python writes empty ones.
+uint32_t build_empty_bytes(PickleGraph& graph, const Call& call) {
+  return call.items.empty() ? graph.add_leaf(Value::bytes({})) : keep_call(graph, call);
 }
+
+uint32_t build_bytearray(PickleGraph& graph, const Call& call) {
+  if (call.items.empty()) return graph.add_leaf(ByteArray{});
+  const auto* bytes = graph.at(call.items[0]).leaf.get_if<std::vector<uint8_t>>();
+  if (call.items.size() != 1 || bytes == nullptr) return keep_call(graph, call);
+  return graph.add_leaf(ByteArray{*bytes});
+}
+
+uint32_t build_complex(PickleGraph& graph, const Call& call) {
+  if (call.items.size() != 2) return keep_call(graph, call);
+  const auto* real = graph.at(call.items[0]).leaf.get_if<double>();
+  const auto* imaginary = graph.at(call.items[1]).leaf.get_if<double>();
+  if (real == nullptr || imaginary == nullptr) return keep_call(graph, call);
+  return graph.add_leaf(std::complex<double>(*real, *imaginary));
+}
+
+/// Builds the name of what lies inside of a class, which older protocols write as `getattr(class, name)`.
+uint32_t build_attribute(PickleGraph& graph, const Call& call) {
+  if (call.items.size() != 2) return keep_call(graph, call);
+  const Global* outer = name_at(graph, call.items[0]);
+  const auto* attribute = graph.at(call.items[1]).leaf.get_if<std::string>();
+  if (outer == nullptr || attribute == nullptr) return keep_call(graph, call);
+  return add_global(graph, {outer->module, outer->name + "." + *attribute});
+}
+
+struct KnownCall {
+  std::string_view module;
+  std::string_view name;
+  uint32_t (*build)(PickleGraph&, const Call&);
+};
+
+constexpr auto kCalls = std::to_array<KnownCall>({
+    {"torch._utils", "_rebuild_tensor_v2", build_tensor},
+    {"torch._utils", "_rebuild_tensor_v3", build_tensor},
+    {"torch._utils", "_rebuild_parameter", build_parameter},
+    {"torch._utils", "_rebuild_parameter_with_state", build_parameter},
+    {"torch._tensor", "_rebuild_from_type_v2", build_tensor_of_type},
+    {"torch", "Size", build_size},
+    {"collections", "OrderedDict", build_ordered_dict},
+    {"builtins", "set", build_set},
+    {"builtins", "frozenset", build_set},
+    {"_codecs", "encode", build_encoded},
+    {"builtins", "bytes", build_empty_bytes},
+    {"builtins", "bytearray", build_bytearray},
+    {"builtins", "complex", build_complex},
+    {"builtins", "getattr", build_attribute},
+});
 
 }  // namespace
 
-uint32_t add_global(PickleGraph& graph, std::string module, std::string name) {
-  if (module == "__builtin__") module = "builtins";  // Python 2's name, which protocol 2 writes
-  if (module == "torch") {
-    if (const auto type = dtype_of_name(name)) return graph.add_leaf(DType{*type});
+uint32_t add_global(PickleGraph& graph, Global name) {
+  if (!is_pickle_name(name.module) || !is_pickle_name(name.name)) {
+    raise<CheckpointError>(
+        "the name of a class or a function is empty, has several lines, or is longer than ", kMaxPickleName,
+        " bytes");
   }
-  if (!is_call(module, name) && !is_known_class(module, name)) {
-    raise<CheckpointError>("the file asks for '", module, ".", name,
-                           "', which is not among the names that a checkpoint may hold; nothing was run");
+  if (name.module == "torch") {
+    if (const auto type = dtype_of_name(name.name)) return graph.add_leaf(DType{*type});
   }
-  return graph.add({.kind = Kind::kGlobal, .module = std::move(module), .name = std::move(name)});
+  return graph.add_leaf(std::move(name));
 }
 
-uint32_t build_call(PickleGraph& graph, uint32_t callable_index, uint32_t arguments) {
-  // These are copies, since adding a node moves the others.
-  const PickleNode callable = graph.at(callable_index);
-  if (callable.kind != Kind::kGlobal || graph.at(arguments).kind != Kind::kTuple) {
-    raise<CheckpointError>("a call that is not a known name with a tuple of arguments");
+uint32_t build_call(PickleGraph& graph, uint32_t callable, uint32_t arguments) {
+  const Global* name = name_at(graph, callable);
+  if (name != nullptr && graph.at(arguments).kind == Kind::kTuple) {
+    for (const KnownCall& known : kCalls) {
+      if (known.module == name->module && known.name == name->name)
+        return known.build(graph, {*name, callable, arguments, graph.at(arguments).items});
+    }
   }
-  const std::vector<uint32_t> items = graph.at(arguments).items;
-  if (callable.name == "OrderedDict") {
-    if (!items.empty()) raise_arguments(callable);
-    return graph.add({.kind = Kind::kOrderedDict});
-  }
-  if (callable.module == "builtins") return build_set(graph, callable, items);
-  if (callable.module == "_codecs") return build_bytes(graph, callable, items);
-  if (callable.name.starts_with("_rebuild_tensor")) return build_tensor(graph, callable, items);
-  if (callable.name.starts_with("_rebuild_parameter")) {
-    if (items.empty()) raise_arguments(callable);
-    graph.at(items[0]).leaf.as_tensor();
-    return items[0];
-  }
-  if (callable.module == "torch" && callable.name == "Size") {
-    if (items.size() != 1) raise_arguments(callable);
-    return graph.add_leaf(Size{dims_of(graph, items[0])});
-  }
-  if (callable.name == "_rebuild_from_type_v2") return build_tensor_of_type(graph, callable, items);
-  if (callable.name.ends_with("Storage") || callable.name == "Tensor" || callable.name == "Parameter")
-    raise_arguments(callable);
-  return graph.add({.kind = Kind::kObject, .items = items, .module = callable.module, .name = callable.name});
+  return keep_call(graph, {.callable = callable, .arguments = arguments});
+}
+
+uint32_t build_new(PickleGraph& graph, uint32_t callable, uint32_t arguments, int64_t keywords) {
+  if (keywords >= 0 && graph.at(uint32_t(keywords)).kind != Kind::kDict)
+    raise<CheckpointError>("an object is made with keywords that are not a dict");
+  return keep_call(graph, {.making = keywords < 0 ? Object::Making::kNew : Object::Making::kNewWithKeywords,
+                           .callable = callable,
+                           .arguments = arguments,
+                           .keywords = keywords});
 }
 
 void set_state(PickleGraph& graph, uint32_t object, uint32_t state) {
@@ -169,18 +252,20 @@ void set_state(PickleGraph& graph, uint32_t object, uint32_t state) {
   // A reader has no use for the attributes of a state_dict itself (its _metadata: module versions).
   if (node.kind == Kind::kOrderedDict) return;
   if (node.kind != Kind::kObject) raise<CheckpointError>("a value that is no object is given a state");
+  if (node.state >= 0) raise<CheckpointError>("an object is given a state twice");
   node.state = state;
 }
 
 uint32_t build_storage(PickleGraph& graph, uint32_t persistent_id, const StorageLoader& load) {
-  const PickleNode id = graph.at(persistent_id);
+  const PickleNode& id = graph.at(persistent_id);
   if (id.kind != Kind::kTuple || id.items.size() != 5 ||
-      graph.at(id.items[0]).leaf.as_string() != "storage" || graph.at(id.items[1]).kind != Kind::kGlobal) {
+      graph.at(id.items[0]).leaf.as_string() != "storage" || name_at(graph, id.items[1]) == nullptr) {
     raise<CheckpointError>("a persistent id that is not a storage");
   }
-  const std::string& name = graph.at(id.items[1]).name;
-  const auto type = dtype_of_storage_class(name);
-  if (!type && name != "UntypedStorage") raise<CheckpointError>("'", name, "' is not a storage");
+  const auto& [module, name] = *name_at(graph, id.items[1]);
+  const auto type = module == "torch" ? dtype_of_storage_class(name) : std::nullopt;
+  if (!type && !(module == "torch.storage" && name == "UntypedStorage"))
+    raise<CheckpointError>("'", name, "' is not a storage");
   const int64_t numel = graph.at(id.items[4]).leaf.as_int();
   const int64_t item_size = type ? int64_t(c10::elementSize(*type)) : 1;
   if (numel < 0 || numel > std::numeric_limits<int64_t>::max() / item_size) {

@@ -4,106 +4,147 @@
 #include <unordered_map>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/pickle/pickle_depth.h"
+#include "deepspeed/checkpoint/pickle/dict_keys.h"
+#include "deepspeed/checkpoint/pickle/pickle_bounds.h"
 
 namespace deepspeed::checkpoint {
 namespace {
 
-uint64_t cost_of(const PickleNode& node) {
-  uint64_t bytes = sizeof(Value);
-  if (const auto* text = node.leaf.get_if<std::string>()) bytes += text->size();
-  if (const auto* raw = node.leaf.get_if<std::vector<uint8_t>>()) bytes += raw->size();
-  if (const auto* size = node.leaf.get_if<Size>()) bytes += size->dims.size() * sizeof(int64_t);
-  return bytes;
+/// Counts the bytes of a leaf beyond its Value.
+uint64_t content_bytes(const Value& leaf) {
+  if (const auto* text = leaf.get_if<std::string>()) return text->size();
+  if (const auto* raw = leaf.get_if<std::vector<uint8_t>>()) return raw->size();
+  if (const auto* array = leaf.get_if<ByteArray>()) return array->bytes.size();
+  if (const auto* number = leaf.get_if<BigInt>()) return number->bytes.size();
+  if (const auto* size = leaf.get_if<Size>()) return size->dims.size() * sizeof(int64_t);
+  if (const auto* global = leaf.get_if<Global>()) return global->module.size() + global->name.size();
+  return 0;
 }
 
-/// Returns a text that is equal for equal keys.
-std::string key_text(const Value& key) {
-  if (const auto* text = key.get_if<std::string>()) return "text " + *text;
-  if (const auto* number = key.get_if<int64_t>()) return message("int ", *number);
-  if (const auto* number = key.get_if<double>()) return message("float ", *number);
-  if (const auto* flag = key.get_if<bool>()) return message("bool ", *flag);
-  if (key.is_none()) return "None";
-  raise<CheckpointError>("a dict has a ", key.kind(), " as a key; texts, numbers, bool and None are read");
+void spend(uint64_t cost, uint64_t& bytes_left) {
+  if (cost > bytes_left) {
+    raise<CheckpointError>("the pickle repeats its content endlessly, or far beyond its own size");
+  }
+  bytes_left -= cost;
+}
+
+const char* kind_text(PickleNode::Kind kind) {
+  switch (kind) {
+    case PickleNode::Kind::kList:
+      return "a list";
+    case PickleNode::Kind::kTuple:
+      return "a tuple";
+    case PickleNode::Kind::kDict:
+    case PickleNode::Kind::kOrderedDict:
+      return "a dict";
+    case PickleNode::Kind::kObject:
+      return "an object";
+    default:
+      return "a value";
+  }
 }
 
 }  // namespace
 
 uint32_t PickleGraph::add(PickleNode node) {
   if (nodes_.size() >= std::numeric_limits<uint32_t>::max()) raise<CheckpointError>("too many objects");
+  spend(node.items.size() * sizeof(uint32_t) + content_bytes(node.leaf), left_to_add_);
   nodes_.push_back(std::move(node));
   return uint32_t(nodes_.size() - 1);
 }
 
-Value PickleGraph::value(uint32_t root, uint64_t max_bytes) const {
-  Budget budget{max_bytes};
-  return build(root, budget);
+Value PickleGraph::value(uint32_t root) const {
+  Walk walk{max_bytes_, std::vector<bool>(nodes_.size())};
+  return build(root, walk);
 }
 
-std::vector<Value> PickleGraph::build_items(const std::vector<uint32_t>& items, Budget& budget) const {
+std::vector<Value> PickleGraph::build_items(const std::vector<uint32_t>& items, Walk& walk) const {
   std::vector<Value> values;
-  for (const uint32_t item : items) values.push_back(build(item, budget));
+  for (const uint32_t item : items) values.push_back(build(item, walk));
   return values;
 }
 
-Dict PickleGraph::build_dict(const PickleNode& node, Budget& budget) const {
+Object::Pairs PickleGraph::build_pairs(const std::vector<uint32_t>& items, Walk& walk) const {
+  Object::Pairs pairs;
+  for (size_t index = 0; index + 1 < items.size(); index += 2) {
+    Value key = build(items[index], walk);
+    pairs.emplace_back(std::move(key), build(items[index + 1], walk));
+  }
+  return pairs;
+}
+
+Dict PickleGraph::build_dict(const PickleNode& node, Walk& walk) const {
   Dict dict(node.kind == PickleNode::Kind::kOrderedDict);
   std::unordered_map<std::string, size_t> positions;
-  for (size_t index = 0; index + 1 < node.items.size(); index += 2) {
-    Value key = build(node.items[index], budget);
-    Value value = build(node.items[index + 1], budget);
-    const auto [position, is_new] = positions.emplace(key_text(key), dict.size());
-    if (is_new) {
-      dict.items().emplace_back(std::move(key), std::move(value));
-    } else {
-      dict.items()[position->second].second = std::move(value);
+  for (auto& [key, value] : build_pairs(node.items, walk)) {
+    if (auto text = key_text(key)) {
+      const auto [position, is_new] = positions.emplace(std::move(*text), dict.size());
+      if (!is_new) {
+        dict.items()[position->second].second = std::move(value);
+        continue;
+      }
     }
+    dict.items().emplace_back(std::move(key), std::move(value));
   }
   return dict;
 }
 
-Value PickleGraph::build(uint32_t index, Budget& budget) const {
-  const PickleNode& node = at(index);
-  const uint64_t cost = cost_of(node);
-  if (cost > budget.bytes) {
-    raise<CheckpointError>("the pickle repeats its content endlessly, or far beyond its own size");
+Object PickleGraph::build_object(const PickleNode& node, Walk& walk) const {
+  Object object;
+  if (const auto* name = at(node.callable).leaf.get_if<Global>()) {
+    spend(content_bytes(at(node.callable).leaf), walk.bytes_left);
+    object.module = name->module;
+    object.name = name->name;
+  } else {
+    object.callable = std::make_shared<Value>(build(node.callable, walk));
   }
-  budget.bytes -= cost;
-  if (++budget.depth > kMaxPickleDepth) {
+  object.making = node.making;
+  object.arguments = build_items(at(node.arguments).items, walk);
+  if (node.keywords >= 0) object.keywords = build_pairs(at(uint32_t(node.keywords)).items, walk);
+  object.list_items = build_items(node.items, walk);
+  object.dict_items = build_pairs(node.pairs, walk);
+  if (node.state >= 0) object.state = std::make_shared<Value>(build(uint32_t(node.state), walk));
+  return object;
+}
+
+Value PickleGraph::build(uint32_t index, Walk& walk) const {
+  const PickleNode& node = at(index);
+  spend(sizeof(Value) + content_bytes(node.leaf), walk.bytes_left);
+  if (walk.is_open[index]) {
+    raise<CheckpointError>(kind_text(node.kind), " holds itself, and so is nested deeper than ",
+                           kMaxPickleDepth, " levels");
+  }
+  if (++walk.depth > kMaxPickleDepth) {
     raise<CheckpointError>("the pickle is nested deeper than ", kMaxPickleDepth, " levels");
   }
-  Value value;
+  walk.is_open[index] = true;
+  Value value = build_content(node, walk);
+  walk.is_open[index] = false;
+  --walk.depth;
+  return value;
+}
+
+Value PickleGraph::build_content(const PickleNode& node, Walk& walk) const {
   switch (node.kind) {
     case PickleNode::Kind::kLeaf:
-      value = node.leaf;
-      break;
+      return node.leaf;
     case PickleNode::Kind::kList:
-      value = List(build_items(node.items, budget));
-      break;
+      return List(build_items(node.items, walk));
     case PickleNode::Kind::kTuple:
-      value = Tuple{build_items(node.items, budget)};
-      break;
+      return Tuple{build_items(node.items, walk)};
     case PickleNode::Kind::kSet:
-      value = Set{build_items(node.items, budget)};
-      break;
+      return Set{build_items(node.items, walk)};
+    case PickleNode::Kind::kFrozenSet:
+      return FrozenSet{build_items(node.items, walk)};
     case PickleNode::Kind::kDict:
     case PickleNode::Kind::kOrderedDict:
-      value = build_dict(node, budget);
-      break;
-    case PickleNode::Kind::kObject: {
-      Object object{node.module, node.name, build_items(node.items, budget), nullptr};
-      if (node.state >= 0) object.state = std::make_shared<Value>(build(uint32_t(node.state), budget));
-      value = std::move(object);
-      break;
-    }
-    case PickleNode::Kind::kGlobal:
-      raise<CheckpointError>("the class '", node.module, ".", node.name,
-                             "' stands where a value is expected");
+      return build_dict(node, walk);
+    case PickleNode::Kind::kObject:
+      return build_object(node, walk);
     case PickleNode::Kind::kStorage:
-      raise<CheckpointError>("a bare storage stands where a value is expected");
+      break;
   }
-  --budget.depth;
-  return value;
+  raise<CheckpointError>("a bare storage stands where a value is expected");
 }
 
 }  // namespace deepspeed::checkpoint

@@ -54,6 +54,7 @@ enum class Op : uint8_t {
   kEmptySet = 0x8f,
   kAddItems = 0x90,
   kFrozenSet = 0x91,
+  kNewObjEx = 0x92,
   kStackGlobal = 0x93,
   kMemoize = 0x94,
   kFrame = 0x95,

@@ -1,9 +1,10 @@
 // Writes a value as one walk over it, in the operations that Python's own pickler would choose.
 //
 // write() dispatches by the kind of value; each put() emits operations that leave exactly one object on the
-// reader's stack. Texts, globals and tensors are memoized at their first use and recalled later, as
-// torch.load expects of storages, and so that tied tensors stay one object. Numbers take the shortest form
-// that holds them. Nesting is bounded by what our own reader accepts.
+// reader's stack. An object is its callable and arguments, the call, what is filled in, and its state. Texts,
+// globals and tensors are memoized at their first use and recalled later, as torch.load expects of storages,
+// and so that tied tensors stay one object. Numbers take the shortest form that holds them. Nesting is
+// bounded by what our own reader accepts.
 #include "deepspeed/checkpoint/pickle/pickler.h"
 
 #include <bit>
@@ -11,8 +12,8 @@
 #include <unordered_map>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/pickle/pickle_depth.h"
-#include "deepspeed/checkpoint/pickle/pickle_names.h"
+#include "deepspeed/checkpoint/pickle/names/pickle_names.h"
+#include "deepspeed/checkpoint/pickle/pickle_bounds.h"
 #include "deepspeed/checkpoint/pickle/pickle_opcodes.h"
 
 namespace deepspeed::checkpoint {
@@ -118,17 +119,41 @@ class Pickler {
   }
   void put(const List& list) {
     op(Op::kEmptyList);
-    if (list.empty()) return;
-    op(Op::kMark);
-    for (const Value& item : list) write(item);
-    op(Op::kAppends);
+    append_items(list);
   }
   void put(const Tuple& tuple) { put_tuple(tuple.items); }
-  void put(const Set& set) {
-    global("__builtin__", "set");
-    put(List(set.items));
+  void put(const Set& set) { put_set("set", set.items); }
+  void put(const FrozenSet& set) { put_set("frozenset", set.items); }
+  void put_set(const char* name, const std::vector<Value>& items) {
+    global("__builtin__", name);
+    put(List(items));
     op(Op::kTuple1);
     op(Op::kReduce);
+  }
+  void put(const ByteArray& array) {
+    global("__builtin__", "bytearray");
+    put(array.bytes);
+    op(Op::kTuple1);
+    op(Op::kReduce);
+  }
+  void put(const std::complex<double>& number) {
+    global("__builtin__", "complex");
+    put(number.real());
+    put(number.imag());
+    op(Op::kTuple2);
+    op(Op::kReduce);
+  }
+  void put(const BigInt& number) {
+    const size_t size = number.bytes.size();
+    if (size > std::numeric_limits<int32_t>::max()) raise<UsageError>("an integer exceeds 2 GiB");
+    if (size <= 0xFF) {
+      op(Op::kLong1);
+      byte(uint8_t(size));
+    } else {
+      op(Op::kLong4);
+      little_endian(uint32_t(size));
+    }
+    out_.append(number.bytes.begin(), number.bytes.end());
   }
   void put(const Dict& dict) {
     if (dict.ordered()) {
@@ -138,13 +163,7 @@ class Pickler {
     } else {
       op(Op::kEmptyDict);
     }
-    if (dict.size() == 0) return;
-    op(Op::kMark);
-    for (const auto& [key, value] : dict.items()) {
-      write(key);
-      write(value);
-    }
-    op(Op::kSetItems);
+    set_pairs(dict.items());
   }
   void put(const Size& size) {
     global("torch", "Size");
@@ -157,13 +176,32 @@ class Pickler {
     if (name.empty()) raise<UsageError>("a file cannot hold the dtype ", at::toString(dtype.type));
     global("torch", std::string(name));
   }
+  void put(const Global& name) { global(name.module, name.name); }
   void put(const Object& object) {
-    global(object.module, object.name);
+    if (object.callable) {
+      write(*object.callable);
+    } else {
+      global(object.module, object.name);
+    }
     put_tuple(object.arguments);
-    op(object.arguments.empty() ? Op::kNewObj : Op::kReduce);
+    put_making(object);
+    append_items(object.list_items);
+    set_pairs(object.dict_items);
     if (object.state == nullptr) return;
     write(*object.state);
     op(Op::kBuild);
+  }
+  void put_making(const Object& object) {
+    switch (object.making) {
+      case Object::Making::kCall:
+        return op(Op::kReduce);
+      case Object::Making::kNew:
+        return op(Op::kNewObj);
+      case Object::Making::kNewWithKeywords:
+        op(Op::kEmptyDict);
+        set_pairs(object.keywords);
+        return op(Op::kNewObjEx);  // of protocol 4, but Python reads it in every file
+    }
   }
   void put(const at::Tensor& tensor) {
     const std::string name = message("tensor ", tensor.unsafeGetTensorImpl());
@@ -199,6 +237,21 @@ class Pickler {
     op(Op::kBinPersId);
   }
 
+  void append_items(const std::vector<Value>& items) {
+    if (items.empty()) return;
+    op(Op::kMark);
+    for (const Value& item : items) write(item);
+    op(Op::kAppends);
+  }
+  void set_pairs(const Object::Pairs& pairs) {
+    if (pairs.empty()) return;
+    op(Op::kMark);
+    for (const auto& [key, value] : pairs) {
+      write(key);
+      write(value);
+    }
+    op(Op::kSetItems);
+  }
   void put_tuple(const std::vector<Value>& items) {
     begin_tuple(items.size());
     for (const Value& item : items) write(item);
@@ -218,11 +271,27 @@ class Pickler {
   }
 
   void global(const std::string& module, const std::string& name) {
-    const std::string full_name = "global " + module + " " + name;
+    const std::string full_name = "global " + module + "\n" + name;
     if (recall(full_name)) return;
-    op(Op::kGlobal);
-    out_ += module + "\n" + name + "\n";
+    check_name(module);
+    check_name(name);
+    const size_t dot = name.rfind('.');
+    if (dot == std::string::npos) {
+      op(Op::kGlobal);
+      out_ += module + "\n" + name + "\n";
+    } else {  // inside of a class, where protocol 2 has only the way through it
+      global("__builtin__", "getattr");
+      global(module, name.substr(0, dot));
+      put(name.substr(dot + 1));
+      op(Op::kTuple2);
+      op(Op::kReduce);
+    }
     memoize(full_name);
+  }
+  static void check_name(const std::string& name) {
+    if (is_pickle_name(name) && is_utf8(name)) return;
+    raise<UsageError>("a class or a function cannot have the name '", name.substr(0, 80),
+                      "', expected at most ", kMaxPickleName, " bytes of UTF-8 in one line");
   }
 
   /// Refers to something that was written before; returns false where it was not.

@@ -12,7 +12,8 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/pickle/pickle_names.h"
+#include "deepspeed/checkpoint/pickle/names/pickle_names.h"
+#include "deepspeed/checkpoint/pickle/value_children.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -22,33 +23,14 @@ class Collector {
   std::vector<at::Tensor> tensors;
 
   void visit(const Value& value) {
-    std::visit([this](const auto& content) { visit_content(content); }, value.data());
+    if (const auto* tensor = value.get_if<at::Tensor>()) {
+      if (seen_.insert(tensor->unsafeGetTensorImpl()).second) tensors.push_back(*tensor);
+    }
+    visit_children(value, [this](const Value& child) { visit(child); });
   }
 
  private:
   std::unordered_set<const void*> seen_;
-
-  template <class T>
-  void visit_content(const T&) {}
-  void visit_content(const at::Tensor& tensor) {
-    if (seen_.insert(tensor.unsafeGetTensorImpl()).second) tensors.push_back(tensor);
-  }
-  void visit_content(const List& list) { visit_items(list); }
-  void visit_content(const Tuple& tuple) { visit_items(tuple.items); }
-  void visit_content(const Set& set) { visit_items(set.items); }
-  void visit_content(const Dict& dict) {
-    for (const auto& [key, value] : dict.items()) {
-      visit(key);
-      visit(value);
-    }
-  }
-  void visit_content(const Object& object) {
-    visit_items(object.arguments);
-    if (object.state != nullptr) visit(*object.state);
-  }
-  void visit_items(const std::vector<Value>& items) {
-    for (const Value& item : items) visit(item);
-  }
 };
 
 void check(const at::Tensor& tensor, bool deferred) {

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/pickle/names/python2_names.h"
 #include "deepspeed/checkpoint/pickle/pickle_bytes.h"
 #include "deepspeed/checkpoint/pickle/pickle_opcodes.h"
 
@@ -23,7 +24,9 @@ using Indices = std::vector<uint32_t>;
 
 class Unpickler {
  public:
-  Unpickler(std::string_view bytes, const StorageLoader& load) : bytes_(bytes), load_(load) {}
+  // The bound is generous for honest files, which repeat at most a few small containers.
+  Unpickler(std::string_view bytes, const StorageLoader& load)
+      : bytes_(bytes), load_(load), graph_((uint64_t{64} << 20) + 256 * uint64_t(bytes.size())) {}
 
   Value run() {
     for (;;) {
@@ -33,8 +36,7 @@ class Unpickler {
         raise<CheckpointError>("an unknown operation (", int(op), ") at byte ", bytes_.position() - 1);
       }
     }
-    // A generous bound for honest files, which repeat at most a few small containers.
-    return graph_.value(pop(), (uint64_t{64} << 20) + 256 * uint64_t(bytes_.size()));
+    return graph_.value(pop());
   }
 
  private:
@@ -94,10 +96,10 @@ class Unpickler {
         push_leaf(int64_t{bytes_.number<uint16_t>()});
         return true;
       case Op::kLong1:
-        push_leaf(bytes_.long_number(bytes_.number<uint8_t>()));
+        push_integer(bytes_.take(bytes_.number<uint8_t>()));
         return true;
       case Op::kLong4:
-        push_leaf(bytes_.long_number(bytes_.number<uint32_t>()));
+        push_integer(bytes_.take(bytes_.number<uint32_t>()));
         return true;
       case Op::kBinFloat:
         push_leaf(std::bit_cast<double>(__builtin_bswap64(bytes_.number<uint64_t>())));
@@ -106,6 +108,8 @@ class Unpickler {
         return false;
     }
   }
+
+  void push_integer(std::string_view part) { push_leaf(Value::integer({part.begin(), part.end()})); }
 
   bool read_text(Op op) {
     switch (op) {
@@ -127,9 +131,13 @@ class Unpickler {
         push_bytes(bytes_.take(bytes_.number<uint8_t>()));
         return true;
       case Op::kBinBytes8:
-      case Op::kByteArray8:
         push_bytes(bytes_.take(bytes_.number<uint64_t>()));
         return true;
+      case Op::kByteArray8: {
+        const std::string_view part = bytes_.take(bytes_.number<uint64_t>());
+        push_leaf(ByteArray{{part.begin(), part.end()}});
+        return true;
+      }
       default:
         return false;
     }
@@ -157,7 +165,7 @@ class Unpickler {
         push_container(Kind::kTuple, pop_to_mark());
         return true;
       case Op::kFrozenSet:
-        push_container(Kind::kSet, pop_to_mark());
+        push_container(Kind::kFrozenSet, pop_to_mark());
         return true;
       case Op::kDict:
         push_container(Kind::kDict, pairs(pop_to_mark()));
@@ -199,9 +207,12 @@ class Unpickler {
   }
   void fill(Kind kind, const Indices& items) {
     PickleNode& target = graph_.at(top());
-    const bool fits = target.kind == kind || (kind == Kind::kDict && target.kind == Kind::kOrderedDict);
+    const bool fits = target.kind == kind || (kind == Kind::kDict && target.kind == Kind::kOrderedDict) ||
+                      (kind != Kind::kSet && target.kind == Kind::kObject);
     if (!fits) raise<CheckpointError>("the pickle fills a container of another kind");
-    target.items.insert(target.items.end(), items.begin(), items.end());
+    const bool sets_in_object = kind == Kind::kDict && target.kind == Kind::kObject;
+    Indices& filled = sets_in_object ? target.pairs : target.items;
+    filled.insert(filled.end(), items.begin(), items.end());
   }
   static Indices pairs(Indices items) {
     if (items.size() % 2 != 0) raise<CheckpointError>("a dict has a key without a value");
@@ -220,7 +231,7 @@ class Unpickler {
         marks_.push_back(stack_.size());
         return true;
       case Op::kPop:
-        pop();
+        drop(pop());
         return true;
       case Op::kPopMark:
         pop_to_mark();
@@ -247,22 +258,36 @@ class Unpickler {
         return read_call(op);
     }
   }
+  /// Throws where a call is dropped: it was made for what it changes, which data cannot hold.
+  void drop(uint32_t index) const {
+    if (graph_.at(index).kind == Kind::kObject)
+      raise<CheckpointError>("the pickle calls something for its effect; no call is run");
+  }
   bool read_call(Op op) {
     switch (op) {
       case Op::kGlobal: {
         std::string module = bytes_.line();
-        push(add_global(graph_, std::move(module), bytes_.line()));
+        push_global({std::move(module), bytes_.line()});
         return true;
       }
       case Op::kStackGlobal: {
         const Indices names = pop_many(2);
-        push(add_global(graph_, graph_.at(names[0]).leaf.as_string(), graph_.at(names[1]).leaf.as_string()));
+        push_global({graph_.at(names[0]).leaf.as_string(), graph_.at(names[1]).leaf.as_string()});
         return true;
       }
-      case Op::kReduce:
-      case Op::kNewObj: {
+      case Op::kReduce: {
         const Indices call = pop_many(2);
         push(build_call(graph_, call[0], call[1]));
+        return true;
+      }
+      case Op::kNewObj: {
+        const Indices call = pop_many(2);
+        push(build_new(graph_, call[0], call[1]));
+        return true;
+      }
+      case Op::kNewObjEx: {
+        const Indices call = pop_many(3);
+        push(build_new(graph_, call[0], call[1], call[2]));
         return true;
       }
       case Op::kBuild: {
@@ -277,10 +302,14 @@ class Unpickler {
         return false;
     }
   }
+  void push_global(Global name) {
+    constexpr int kFirstOfPython3 = 3;
+    push(add_global(graph_, protocol_ < kFirstOfPython3 ? python3_name(std::move(name)) : std::move(name)));
+  }
   void read_protocol() {
-    const int protocol = bytes_.number<uint8_t>();
-    if (protocol < 2 || protocol > 5) {
-      raise<CheckpointError>("pickle protocol ", protocol, ", expected 2 to 5");
+    protocol_ = bytes_.number<uint8_t>();
+    if (protocol_ < 2 || protocol_ > 5) {
+      raise<CheckpointError>("pickle protocol ", protocol_, ", expected 2 to 5");
     }
   }
   void recall(uint32_t number) {
@@ -292,6 +321,7 @@ class Unpickler {
   PickleBytes bytes_;
   const StorageLoader& load_;
   PickleGraph graph_;
+  int protocol_ = 0;
   Indices stack_;
   std::vector<size_t> marks_;
   std::unordered_map<uint32_t, uint32_t> memo_;

@@ -9,8 +9,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// Reads the value of a pickle; `load` gives the storages of its tensors. Throws CheckpointError for anything
-/// that is torn, altered, nested without end or not on the list of names that a checkpoint may hold.
+/// Reads the value of a pickle; `load` gives the storages of its tensors. Calls of unknown names become an
+/// Object. Throws CheckpointError for anything that is torn, altered or nested without end.
 Value unpickle(std::string_view bytes, const StorageLoader& load);
 
 }  // namespace deepspeed::checkpoint

@@ -114,6 +114,17 @@ Value Value::bytes(std::vector<uint8_t> value) {
   return result;
 }
 
+Value Value::integer(std::vector<uint8_t> bytes) {
+  const auto sign_of = [](uint8_t highest) { return uint8_t((highest & 0x80) != 0 ? 0xFF : 0x00); };
+  // The highest byte says nothing where it repeats the sign of the one below.
+  while (bytes.size() > 1 && bytes.back() == sign_of(bytes[bytes.size() - 2])) bytes.pop_back();
+  if (bytes.size() > sizeof(int64_t)) return BigInt{std::move(bytes)};
+  bytes.resize(sizeof(int64_t), bytes.empty() ? uint8_t{0} : sign_of(bytes.back()));
+  uint64_t number = 0;
+  for (size_t index = 0; index < bytes.size(); ++index) number |= uint64_t(bytes[index]) << (8 * index);
+  return int64_t(number);
+}
+
 bool Value::as_bool() const {
   if (const auto* flag = get_if<bool>()) return *flag;
   raise_kind("bool", *this);
@@ -171,9 +182,19 @@ std::vector<int64_t> Value::as_size() const {
 
 std::string Value::kind() const {
   static constexpr std::array<const char*, std::variant_size_v<Variant>> kNames = {
-      "None", "bool",  "int", "float", "str",        "bytes",       "tensor",
-      "list", "tuple", "set", "dict",  "torch.Size", "torch.dtype", "object"};
-  if (const auto* object = get_if<Object>()) return object->module + "." + object->name;
+      "None",        "bool",      "int",
+      "float",       "str",       "bytes",
+      "tensor",      "list",      "tuple",
+      "set",         "dict",      "torch.Size",
+      "torch.dtype", "object",    "class or function",
+      "frozenset",   "bytearray", "int beyond 64 bits",
+      "complex"};
+  if (const auto* object = get_if<Object>()) {
+    return object->callable ? "result of a " + object->callable->kind() : object->module + "." + object->name;
+  }
+  if (const auto* global = get_if<Global>()) {
+    return "class or function " + global->module + "." + global->name;
+  }
   return kNames[data_.index()];
 }
 

@@ -1,6 +1,7 @@
-// A value of a checkpoint file is what Python's pickle can hold, without anything that could run.
+// A value of a checkpoint file is what Python's pickle can hold, as data: nothing of it ever runs.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -27,6 +28,17 @@ struct Tuple {
 };
 struct Set {
   std::vector<Value> items;
+};
+struct FrozenSet {
+  std::vector<Value> items;
+};
+struct ByteArray {
+  std::vector<uint8_t> bytes;
+};
+/// Is an integer that 64 bits do not hold: two's complement, the lowest byte first, as few bytes as possible.
+/// Python's int.from_bytes(bytes, "little", signed=True) is its value.
+struct BigInt {
+  std::vector<uint8_t> bytes;
 };
 /// Stands for a torch.Size.
 struct Size {
@@ -76,20 +88,39 @@ class DEEPSPEED_API Dict {
   std::unordered_map<Key, size_t> places_;
   size_t num_noted_ = 0;
 };
-/// Is an instance of a class, by name: `deepspeed.runtime.fp16.loss_scaler.LossScaler` with its attributes.
-/// Reading builds one for the classes that are known to stand in checkpoints and refuses every other by its
-/// name.
+/// Is a class or a function, by the names under which Python 3 finds it. What lies inside of a class has
+/// dots: "Outer.Inner".
+struct Global {
+  std::string module;
+  std::string name;
+};
+/// Is any other object, as Python's __reduce_ex__(2) describes it. Reading keeps the description and calls
+/// nothing, so that whoever uses the object decides whether its callable may be called.
 struct Object {
-  std::string module;            // "deepspeed.runtime.fp16.loss_scaler"
+  /// Says how Python makes the object of its callable and its arguments.
+  enum class Making {
+    kCall,            // callable(*arguments)
+    kNew,             // callable.__new__(callable, *arguments)
+    kNewWithKeywords  // callable.__new__(callable, *arguments, **keywords)
+  };
+  using Pairs = std::vector<std::pair<Value, Value>>;
+
+  std::string module;            // of the callable: "deepspeed.runtime.fp16.loss_scaler"
   std::string name;              // "LossScaler"
-  std::vector<Value> arguments;  // of the constructor: an enum's value
-  std::shared_ptr<Value> state;  // __dict__ (a Dict) or null
+  std::vector<Value> arguments;  // an enum's value
+  std::shared_ptr<Value> state;  // for __setstate__ or __dict__; null: none
+  Making making = Making::kCall;
+  Pairs keywords = {};                        // of kNewWithKeywords
+  std::vector<Value> list_items = {};         // are appended to it: a deque's
+  Pairs dict_items = {};                      // are set in it: a defaultdict's
+  std::shared_ptr<Value> callable = nullptr;  // an object that is called; `module` and `name` are empty then
 };
 
 class DEEPSPEED_API Value {
  public:
   using Variant = std::variant<None, bool, int64_t, double, std::string, std::vector<uint8_t>, at::Tensor,
-                               List, Tuple, Set, Dict, Size, DType, Object>;
+                               List, Tuple, Set, Dict, Size, DType, Object, Global, FrozenSet, ByteArray,
+                               BigInt, std::complex<double>>;
 
   Value() : data_(None{}) {}
   Value(None none) : data_(none) {}
@@ -107,7 +138,15 @@ class DEEPSPEED_API Value {
   Value(Size value) : data_(std::move(value)) {}
   Value(DType value) : data_(value) {}
   Value(Object value) : data_(std::move(value)) {}
+  Value(Global value) : data_(std::move(value)) {}
+  Value(FrozenSet value) : data_(std::move(value)) {}
+  Value(ByteArray value) : data_(std::move(value)) {}
+  Value(BigInt value) : data_(std::move(value)) {}
+  Value(std::complex<double> value) : data_(value) {}
   static Value bytes(std::vector<uint8_t> value);
+  /// Makes an int64_t where that holds the integer, else a BigInt. `bytes`: two's complement, the lowest byte
+  /// first, of any length.
+  static Value integer(std::vector<uint8_t> bytes);
 
   const Variant& data() const { return data_; }
   Variant& data() { return data_; }
@@ -128,7 +167,7 @@ class DEEPSPEED_API Value {
   const std::vector<Value>& as_sequence() const;
   std::vector<int64_t> as_size() const;  // torch.Size, or a sequence of integers
 
-  /// Names the kind as messages do: "dict", "tensor", "int", ...
+  /// Names the kind as messages do: "dict", "tensor", "int"; an object by its callable, "argparse.Namespace".
   std::string kind() const;
 
  private:

@@ -52,7 +52,8 @@ TEST(TorchArchive, KeepsEveryKindOfPlainValue) {
       {"by number", Dict{{0, "zero"}, {1, "one"}}},
       {"size", Size{{3, 4, 5, 6}}},
       {"dtype", DType{at::kBFloat16}},
-      {"scaler", Object{"deepspeed.runtime.fp16.loss_scaler", "DynamicLossScaler", {}, state}},
+      {"scaler",
+       Object{"deepspeed.runtime.fp16.loss_scaler", "DynamicLossScaler", {}, state, Object::Making::kNew}},
       {"stage", Object{"deepspeed.runtime.zero.config", "ZeroStageEnum", {2}, nullptr}},
       {"nested", Dict{{"list", List{List{}, Dict{}, List{Dict{{"deep", 1}}}}}}},
   };

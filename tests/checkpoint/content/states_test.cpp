@@ -74,6 +74,27 @@ TEST(ModelStates, AClientKeyCannotShadowACounter) {
               ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("'global_steps'")));
 }
 
+TEST(ModelStates, KeepObjectsOfTheClientAndRefuseThemAsTensors) {
+  const Object object{"numpy._core.multiarray", "_reconstruct", {Global{"numpy", "ndarray"}}, nullptr};
+  ModelStates states = some_model_states();
+  states.client_state = Dict{{"array", object}, {"kind", Global{"numpy", "ndarray"}}, {"c", FrozenSet{{1}}}};
+  const Value built = build_model_states(states);
+  EXPECT_TRUE(same(parse_model_states(through_a_file(built)).client_state, states.client_state));
+
+  Dict file = built.as_dict();
+  Dict module = file.at("module").as_dict();
+  module.set("norm._extra_state", object);
+  file.set("module", module);
+  EXPECT_EQ(parse_model_states(file).states.module.size(), 2U) << "a module's extra state is no tensor";
+  module.set("w", object);
+  file.set("module", module);
+  EXPECT_ERROR(CheckpointError, parse_model_states(file),
+               "the entry 'w' is a numpy._core.multiarray._reconstruct", "expected a tensor");
+  Dict config = built.as_dict();
+  config.set("ds_config", Dict{{"dtype", object}});
+  EXPECT_ERROR(CheckpointError, parse_model_states(config), "_reconstruct at 'dtype' cannot be read as JSON");
+}
+
 TEST(ModelStates, AMissingKeyIsNamed) {
   EXPECT_THAT(
       [] {

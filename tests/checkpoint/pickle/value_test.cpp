@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <limits>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -67,6 +68,18 @@ TEST(Value, OfAnotherKindIsRefusedByName) {
   EXPECT_ERROR(CheckpointError, list.as_dict(), "dict", "list");
   EXPECT_ERROR(CheckpointError, text.as_tensor(), "tensor", "str");
   EXPECT_ERROR(CheckpointError, text.as_sequence(), "list", "str");
+}
+
+TEST(Value, MakesAnIntegerOfItsBytes) {
+  EXPECT_EQ(Value::integer({}).as_int(), 0);
+  EXPECT_EQ(Value::integer({0xFF}).as_int(), -1);
+  EXPECT_EQ(Value::integer({0xFF, 0x00}).as_int(), 255);
+  EXPECT_EQ(Value::integer({0x00, 0x80}).as_int(), -32768);
+  EXPECT_EQ(Value::integer(std::vector<uint8_t>(20, 0xFF)).as_int(), -1);
+  EXPECT_EQ(Value::integer({0, 0, 0, 0, 0, 0, 0, 0x80, 0xFF, 0xFF}).as_int(),
+            std::numeric_limits<int64_t>::min());
+  const Value beyond = Value::integer({0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0});
+  EXPECT_EQ(beyond.get_if<BigInt>()->bytes, (std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 0, 0x80, 0}));
 }
 
 /// The shortest of several fillings, in processor time.

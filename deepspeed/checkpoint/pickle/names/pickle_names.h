@@ -1,4 +1,4 @@
-// These names may stand in a checkpoint's pickle: dtypes, storage classes, and classes kept as Object.
+// Dtypes and storage classes have these names in the pickle of a checkpoint.
 #pragma once
 
 #include <optional>
@@ -17,8 +17,5 @@ std::optional<at::ScalarType> dtype_of_name(std::string_view name);
 /// UntypedStorage and a dtype.
 std::string_view storage_class(at::ScalarType type);
 std::optional<at::ScalarType> dtype_of_storage_class(std::string_view name);
-
-/// Says whether `module.name` is a class whose instances stand in checkpoints and are read as Object.
-bool is_known_class(std::string_view module, std::string_view name);
 
 }  // namespace deepspeed::checkpoint

@@ -1,8 +1,7 @@
-#include "deepspeed/checkpoint/pickle/pickle_names.h"
+#include "deepspeed/checkpoint/pickle/names/pickle_names.h"
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -33,17 +32,6 @@ constexpr auto kTypes = std::to_array<TypeNames>({
     {at::kFloat8_e5m2, "float8_e5m2", ""},
 });
 
-constexpr auto kClasses = std::to_array<std::pair<std::string_view, std::string_view>>({
-    {"deepspeed.runtime.fp16.loss_scaler", "LossScaler"},
-    {"deepspeed.runtime.fp16.loss_scaler", "DynamicLossScaler"},
-    {"deepspeed.runtime.fp16.loss_scaler", "LossScaleConfig"},
-    {"deepspeed.runtime.fp16.loss_scaler", "LossScaleProfile"},
-    {"deepspeed.runtime.zero.config", "ZeroStageEnum"},
-    {"deepspeed.utils.tensor_fragment", "fragment_address"},
-    {"deepspeed.checkpoint.universal_checkpoint", "SubparamShape"},
-    {"argparse", "Namespace"},
-});
-
 }  // namespace
 
 std::string_view dtype_name(at::ScalarType type) {
@@ -65,10 +53,6 @@ std::optional<at::ScalarType> dtype_of_storage_class(std::string_view name) {
   if (name.empty()) return std::nullopt;
   const auto* found = std::ranges::find(kTypes, name, &TypeNames::storage);
   return found == kTypes.end() ? std::nullopt : std::optional(found->type);
-}
-
-bool is_known_class(std::string_view module, std::string_view name) {
-  return std::ranges::find(kClasses, std::pair(module, name)) != kClasses.end();
 }
 
 }  // namespace deepspeed::checkpoint
