@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <unordered_set>
@@ -83,6 +85,10 @@ class Builder {
     reached_ = text_.data() + std::min(offset, text_.size());
     if (error.id == 406)
       fail(path(), ": got ", token.substr(0, 40), ", expected a number within the range of a double");
+    if (const char* word = word_of_python(offset)) {
+      fail(path(), ": got ", word,
+           ", which JSON does not have, expected a number, or null where the key takes it");
+    }
     std::string what = error.what();
     if (const size_t start = what.find(": "); start != std::string::npos) what.erase(0, start + 2);
     fail(what.substr(0, 200));
@@ -100,6 +106,14 @@ class Builder {
     const size_t consumed = static_cast<size_t>(reached_ - text_.data());
     const auto [line, column] = position_in(text_, consumed == 0 ? 0 : consumed - 1);
     raise<ConfigError>(source_, " line ", line, " column ", column, ": ", parts...);
+  }
+
+  /// Returns the number that Python writes without quotes, if the parser has stopped at its first letter.
+  const char* word_of_python(size_t offset) const {
+    for (const char* word : {"Infinity", "NaN"}) {
+      if (offset > 0 && text_.compare(offset - 1, std::strlen(word), word) == 0) return word;
+    }
+    return nullptr;
   }
 
   std::string path() const {
@@ -151,6 +165,10 @@ std::string path_part(const std::string& key) {
 
 std::string json_excerpt(const Json& value) {
   constexpr size_t kLongest = 80;
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    const auto number = value.get<double>();
+    return std::isnan(number) ? "NaN" : number > 0 ? "Infinity" : "-Infinity";
+  }
   const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
 }

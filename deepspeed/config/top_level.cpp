@@ -35,7 +35,7 @@ std::vector<Entry<DeepSpeedConfig>> scalar_entries() {
       entry("managed_gradient_accumulation", &C::managed_gradient_accumulation,
             "The engine counts the passes of a step; false: the caller does."),
       entry("steps_per_print", &C::steps_per_print, "Steps between two lines of progress; null: none.",
-            {at_least(1), per_rank()}),
+            {at_least(1), infinity_is_null(), per_rank()}),
       entry("dump_state", &C::dump_state, "Log the whole config at the start.", {per_rank()}),
       entry("gradient_clipping", &C::gradient_clipping, "The greatest norm of the gradients; 0: any.",
             {at_least(0)}),

@@ -1,5 +1,8 @@
 #include "deepspeed/base/json_file.h"
 
+#include <cmath>
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +15,7 @@ namespace deepspeed {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string error_of(const std::string& text) {
   return testing::error_of<ConfigError>([&] { parse_json(text, "x.json"); });
@@ -52,6 +56,22 @@ TEST(JsonFile, NamesAKeyThatIsGivenTwice) {
 TEST(JsonFile, NamesTheKeyOfANumberThatIsTooGreat) {
   EXPECT_THAT(error_of("{\"a\": {\"b\": 1e400}}"), HasSubstr("a.b: got 1e400"));
   EXPECT_THAT(error_of("{\"a\": {\"b\": -1e400}}"), HasSubstr("a.b: got -1e400"));
+}
+
+TEST(JsonFile, SaysWhatToWriteForANumberThatOnlyPythonWrites) {
+  const char* way_out = "which JSON does not have, expected a number, or null where the key takes it";
+  EXPECT_THAT(error_of("{\"a\":\n {\"b\": Infinity}}"), HasSubstr("line 2 column 8: a.b: got Infinity, "));
+  for (const char* text : {"[Infinity]", "[-Infinity]", "[NaN]"})
+    EXPECT_THAT(error_of(text), HasSubstr(way_out));
+  EXPECT_THAT(error_of("[Inf]"), Not(HasSubstr(way_out)));
+}
+
+TEST(JsonFile, ShowsNumbersThatNoTextHoldsByTheirNames) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(json_excerpt(infinity), "Infinity");
+  EXPECT_EQ(json_excerpt(-infinity), "-Infinity");
+  EXPECT_EQ(json_excerpt(std::nan("")), "NaN");
+  EXPECT_EQ(json_excerpt(0.5), "0.5");
 }
 
 TEST(JsonFile, BoundsDepthAndSize) {

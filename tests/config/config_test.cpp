@@ -1,5 +1,8 @@
 #include "deepspeed/config/config.h"
 
+#include <cmath>
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -217,6 +220,19 @@ TEST(Config, LoadsWhatItPrints) {
   const Json printed = to_json(config);
   EXPECT_EQ(printed["train_micro_batch_size_per_gpu"], 4);
   EXPECT_EQ(to_json(load_config(printed, 4)), printed);
+}
+
+// As a Python dict has it: no JSON text can.
+TEST(Config, TakesInfinityForNeverWhereAKeyHasThatMeaning) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(load_config(config_with("steps_per_print", infinity), 1).steps_per_print, std::nullopt);
+  EXPECT_EQ(load_config(config_with("steps_per_print", 5e8), 1).steps_per_print, 500'000'000);
+  EXPECT_THAT(load_error(config_with("steps_per_print", -infinity)),
+              HasSubstr("steps_per_print: got -Infinity, expected a whole number of at least 1, or null"));
+  EXPECT_THAT(load_error(config_with("train_batch_size", infinity)),
+              HasSubstr("train_batch_size: got Infinity, expected a whole number of at least 1"));
+  EXPECT_THAT(load_error(config_with("gradient_clipping", std::nan(""))),
+              HasSubstr("gradient_clipping: got NaN, expected a number"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 // expected_value() puts kind, range, choices and conditions into the words that errors and the help use.
 #include "deepspeed/config/table/field.h"
 
+#include <limits>
 #include <utility>
 
 #include "deepspeed/base/message.h"
@@ -106,6 +107,11 @@ Option alias(std::string key) {
 }
 Option or_null() {
   return [](Field& field) { field.nullable = true; };
+}
+Option infinity_is_null() {
+  return normalized_by([](const Json& value) {
+    return value == Json(std::numeric_limits<double>::infinity()) ? Json() : value;
+  });
 }
 Option required() {
   return [](Field& field) { field.required = true; };

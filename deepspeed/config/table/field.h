@@ -91,6 +91,8 @@ DEEPSPEED_API Option strictly_between(double minimum, double maximum);
 DEEPSPEED_API Option one_of(std::vector<std::string> choices);
 DEEPSPEED_API Option alias(std::string key);
 DEEPSPEED_API Option or_null();
+/// Infinity, which a Json object can hold though no JSON text can, stands for null.
+DEEPSPEED_API Option infinity_is_null();
 DEEPSPEED_API Option required();
 /// The feature does not exist yet: any value but the default is refused.
 DEEPSPEED_API Option not_yet();

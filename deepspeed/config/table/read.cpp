@@ -205,6 +205,7 @@ const Field* find_field(const std::vector<Field>& fields, const std::string& key
 std::optional<Json> canonical_value(const Field& field, const Json& as_given) {
   if (as_given.is_null() && field.nullable) return std::optional<Json>(std::in_place);
   const Json given = field.normalize ? field.normalize(as_given) : as_given;
+  if (given.is_null() && field.nullable) return std::optional<Json>(std::in_place);
   auto value = convert(field, given);
   if (!value || (field.accepts && !field.accepts(given))) return std::nullopt;
   if (value->is_number() && !in_range(field.range, value->get<double>())) return std::nullopt;
