@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <utility>
 
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -54,6 +56,41 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+/// Holds the program's sink. It is never destroyed, since threads may log while the process ends.
+struct SinkHolder {
+  std::mutex mutex;
+  std::shared_ptr<const Sink> sink = std::make_shared<const Sink>();
+};
+
+SinkHolder& sink_holder() {
+  static auto* const holder = new SinkHolder;
+  return *holder;
+}
+
+/// Returns the sink as it is now; whoever calls it holds no lock, as a sink may wait for other threads.
+std::shared_ptr<const Sink> current_sink() {
+  SinkHolder& holder = sink_holder();
+  const std::lock_guard lock(holder.mutex);
+  return holder.sink;
+}
+
+/// Says whether the sink took the line. It does not where there is none, where it throws, and for the lines
+/// that it logs itself.
+bool give_to_sink(Level level, const std::string& line) {
+  thread_local bool is_inside = false;
+  const auto sink = current_sink();
+  if (!*sink || is_inside) return false;
+  is_inside = true;
+  bool is_taken = true;
+  try {
+    (*sink)(level, line);
+  } catch (...) {
+    is_taken = false;
+  }
+  is_inside = false;
+  return is_taken;
+}
+
 }  // namespace
 
 Level level_from_name(const std::string& name) {
@@ -70,11 +107,22 @@ void set_level(Level level) { current_level() = level; }
 Level level() { return current_level(); }
 void set_rank(int rank) { current_rank = rank; }
 
+Sink set_sink(Sink sink) {
+  auto held = std::make_shared<const Sink>(std::move(sink));
+  SinkHolder& holder = sink_holder();
+  {
+    const std::lock_guard lock(holder.mutex);
+    holder.sink.swap(held);
+  }
+  return *held;
+}
+
 void write(Level level, const std::string& text, bool on_every_rank) {
   if (level < current_level() || level == Level::kOff) return;
   const int rank = current_rank;
   if (rank != 0 && level < Level::kWarning && !on_every_rank) return;
-  logger().log(to_spdlog(level), "[rank {}] {}", rank, text);
+  const std::string line = message("[rank ", rank, "] ", text);
+  if (!give_to_sink(level, line)) logger().log(to_spdlog(level), "{}", line);
 }
 
 }  // namespace deepspeed::log

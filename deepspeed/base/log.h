@@ -1,7 +1,9 @@
-// Log lines on standard error: `[time] [level] [rank N] text`. Rank 0 alone speaks unless a call or the level
-// says otherwise. The sink is spdlog's; no header of it leaks from here.
+// Log lines go to standard error: `[time] [level] [rank N] text`, or to a sink of the program's own. Rank 0
+// alone speaks unless a call or the level says otherwise. spdlog writes them; no header of it leaks from
+// here.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "deepspeed/base/export.h"
@@ -22,6 +24,14 @@ DEEPSPEED_API Level level();
 /// Sets the rank named in the lines. Ranks other than 0 drop debug and info lines made without
 /// `on_every_rank`.
 DEEPSPEED_API void set_rank(int rank);
+
+/// Takes the lines that would be written: level and `[rank N] text`. Several threads may call it at once.
+using Sink = std::function<void(Level, const std::string& line)>;
+/// Gives all lines to `sink` from now on, in place of standard error, and returns the sink before; an empty
+/// one stands for standard error. What the sink throws does not leave the log call: that line goes to
+/// standard error, as do lines that the sink itself logs. Does not wait: a call of the sink before may still
+/// be running.
+DEEPSPEED_API Sink set_sink(Sink sink);
 
 /// Writes one line; warnings and errors are written on every rank.
 DEEPSPEED_API void write(Level level, const std::string& text, bool on_every_rank = false);
