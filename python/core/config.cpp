@@ -10,6 +10,7 @@
 #include "deepspeed/config/table/nearest_key.h"
 
 #include "python/core/bindings.h"
+#include "python/core/hold.h"
 #include "python/core/json.h"
 
 namespace deepspeed::python {
@@ -43,6 +44,15 @@ void bind_config(py::module_& module) {
         return from_json(config::to_json(loaded));
       },
       py::arg("config"), py::arg("world_size"));
+  // Lines of the core go to the package's logger, whose level and handlers are the script's to choose.
+  module.def("set_log_sink", [](const py::object& write) {
+    log::set_sink([call = hold(write)](log::Level level, const std::string& line) {
+      if (Py_IsInitialized() == 0) return;
+      const py::gil_scoped_acquire gil;
+      (*call)(static_cast<int>(level), line);
+    });
+  });
+  module.def("clear_log_sink", [] { log::set_sink({}); });
   module.def("set_log_level", [](const std::string& name) { log::set_level(log::level_from_name(name)); });
 }
 

@@ -1,5 +1,8 @@
 #include "python/core/values.h"
 
+#include <complex>
+#include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -8,6 +11,8 @@
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/autograd/python_variable.h>
+
+#include <pybind11/complex.h>
 
 namespace deepspeed::python {
 namespace {
@@ -27,11 +32,90 @@ py::list list_of(const std::vector<Value>& values) {
   return list;
 }
 
+// The deepest nesting that files hold; what holds itself is nested without an end.
+constexpr int kMaxDepth = 190;
+thread_local int depth = 0;
+
+/// Counts one more level of containers while it lives.
+struct Level {
+  explicit Level(const std::string& path) {
+    if (++depth <= kMaxDepth) return;
+    --depth;
+    throw py::type_error(path.substr(0, 200) + ": nested deeper than " + std::to_string(kMaxDepth) +
+                         " levels, or holding itself: a checkpoint cannot hold it");
+  }
+  ~Level() { --depth; }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+};
+
+py::object objects() { return py::module_::import("deepspeed._objects"); }
+
+bool is_exactly(const py::handle& object, PyTypeObject* type) { return Py_TYPE(object.ptr()) == type; }
+
+bool is_ordered_dict(const py::handle& object) {
+  return py::type::of(object).is(py::module_::import("collections").attr("OrderedDict"));
+}
+
+Value from_int(const py::handle& object) {
+  const py::object bits = object.attr("bit_length")();
+  const py::object bytes =
+      object.attr("to_bytes")(bits.cast<size_t>() / 8 + 1, "little", py::arg("signed") = true);
+  const auto text = bytes.cast<std::string>();
+  return Value::integer({text.begin(), text.end()});
+}
+
+std::vector<uint8_t> bytes_of(const py::handle& object) {
+  const py::bytes bytes = py::module_::import("builtins").attr("bytes")(object);
+  const auto text = bytes.cast<std::string>();
+  return {text.begin(), text.end()};
+}
+
+using Making = checkpoint::Object::Making;
+
+Value from_object(const py::handle& object, const std::string& path) {
+  const py::tuple described = objects().attr("describe")(object, path);
+  const auto module = described[1].cast<std::string>(), name = described[2].cast<std::string>();
+  if (described[0].cast<std::string>() == "global") return checkpoint::Global{module, name};
+  checkpoint::Object made{module, name, items_of(described[4], path + "(...)"), nullptr};
+  const auto making = described[3].cast<std::string>();
+  made.making = making == "call" ? Making::kCall : making == "new" ? Making::kNew : Making::kNewWithKeywords;
+  for (const auto& [key, value] : described[5].cast<py::dict>())
+    made.keywords.emplace_back(to_value(key, path), to_value(value, path));
+  if (!described[6].is_none())
+    made.state = std::make_shared<Value>(to_value(described[6], path + ".__dict__"));
+  if (!described[7].is_none()) made.list_items = items_of(described[7], path);
+  if (!described[8].is_none()) {
+    for (const py::handle& pair : described[8].cast<py::list>()) {
+      const auto entry = pair.cast<py::tuple>();
+      made.dict_items.emplace_back(to_value(entry[0], path), to_value(entry[1], path));
+    }
+  }
+  return made;
+}
+
+py::list pairs_of(const checkpoint::Object::Pairs& pairs) {
+  py::list list;
+  for (const auto& [key, value] : pairs) list.append(py::make_tuple(from_value(key), from_value(value)));
+  return list;
+}
+
+py::object build(const checkpoint::Object& object) {
+  const py::object made =
+      object.callable ? from_value(*object.callable) : objects().attr("find")(object.module, object.name);
+  py::dict keywords;
+  for (const auto& [key, value] : object.keywords) keywords[from_value(key)] = from_value(value);
+  const char* making = object.making == Making::kCall ? "call" : "new";
+  return objects().attr("build")(made, making, py::tuple(list_of(object.arguments)), keywords,
+                                 object.state ? from_value(*object.state) : py::object(py::none()),
+                                 list_of(object.list_items), pairs_of(object.dict_items));
+}
+
 Value from_dict(const py::handle& object, const std::string& path) {
-  checkpoint::Dict dict(py::isinstance(object, py::module_::import("collections").attr("OrderedDict")));
+  checkpoint::Dict dict(is_ordered_dict(object));
   for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(object)) {
     const std::string name = path + "." + py::str(key).cast<std::string>();
-    dict.set(to_value(key, name), to_value(value, name));
+    dict.items().emplace_back(to_value(key, name), to_value(value, name));
   }
   return dict;
 }
@@ -39,28 +123,28 @@ Value from_dict(const py::handle& object, const std::string& path) {
 }  // namespace
 
 Value to_value(const py::handle& object, const std::string& path) {
+  const Level level(path);
   if (object.is_none()) return {};
-  if (py::isinstance<py::bool_>(object)) return object.cast<bool>();
   if (THPVariable_Check(object.ptr())) return THPVariable_Unpack(object.ptr());
-  if (py::isinstance<py::int_>(object)) return object.cast<int64_t>();
-  if (py::isinstance<py::float_>(object)) return object.cast<double>();
-  if (py::isinstance<py::str>(object)) return object.cast<std::string>();
-  if (py::isinstance<py::bytes>(object)) {
-    const auto text = object.cast<std::string>();
-    return Value::bytes({text.begin(), text.end()});
-  }
+  if (py::isinstance<py::bool_>(object)) return object.cast<bool>();
+  if (is_exactly(object, &PyLong_Type)) return from_int(object);
+  if (is_exactly(object, &PyFloat_Type)) return object.cast<double>();
+  if (is_exactly(object, &PyUnicode_Type)) return object.cast<std::string>();
+  if (is_exactly(object, &PyBytes_Type)) return Value::bytes(bytes_of(object));
+  if (is_exactly(object, &PyByteArray_Type)) return checkpoint::ByteArray{bytes_of(object)};
+  if (is_exactly(object, &PyComplex_Type)) return object.cast<std::complex<double>>();
   if (THPDtype_Check(object.ptr())) {
     return checkpoint::DType{reinterpret_cast<THPDtype*>(object.ptr())->scalar_type};
   }
-  if (py::isinstance<py::dict>(object)) return from_dict(object, path);
+  if (is_exactly(object, &PyDict_Type) || is_ordered_dict(object)) return from_dict(object, path);
   if (py::isinstance(object, py::module_::import("torch").attr("Size"))) {
     return checkpoint::Size{object.cast<std::vector<int64_t>>()};
   }
-  if (py::isinstance<py::tuple>(object)) return checkpoint::Tuple{items_of(object, path)};
-  if (py::isinstance<py::list>(object)) return items_of(object, path);
-  if (py::isinstance<py::set>(object)) return checkpoint::Set{items_of(object, path)};
-  throw py::type_error(path + ": " + py::str(py::type::of(object)).cast<std::string>() +
-                       " cannot stand in a checkpoint; numbers, text, tensors and containers of them can");
+  if (is_exactly(object, &PyTuple_Type)) return checkpoint::Tuple{items_of(object, path)};
+  if (is_exactly(object, &PyList_Type)) return items_of(object, path);
+  if (is_exactly(object, &PySet_Type)) return checkpoint::Set{items_of(object, path)};
+  if (is_exactly(object, &PyFrozenSet_Type)) return checkpoint::FrozenSet{items_of(object, path)};
+  return from_object(object, path);
 }
 
 py::object from_value(const Value& value) {
@@ -87,8 +171,20 @@ py::object from_value(const Value& value) {
                                            : py::object(py::dict());
           for (const auto& [key, item] : held.items()) dict[from_value(key)] = from_value(item);
           return dict;
+        } else if constexpr (std::is_same_v<T, checkpoint::FrozenSet>) {
+          return py::reinterpret_steal<py::object>(PyFrozenSet_New(list_of(held.items).ptr()));
+        } else if constexpr (std::is_same_v<T, checkpoint::ByteArray>) {
+          return py::reinterpret_steal<py::object>(PyByteArray_FromStringAndSize(
+              reinterpret_cast<const char*>(held.bytes.data()), static_cast<Py_ssize_t>(held.bytes.size())));
+        } else if constexpr (std::is_same_v<T, checkpoint::BigInt>) {
+          const py::bytes bytes(reinterpret_cast<const char*>(held.bytes.data()), held.bytes.size());
+          return py::module_::import("builtins")
+              .attr("int")
+              .attr("from_bytes")(bytes, "little", py::arg("signed") = true);
+        } else if constexpr (std::is_same_v<T, checkpoint::Global>) {
+          return objects().attr("find")(held.module, held.name);
         } else if constexpr (std::is_same_v<T, checkpoint::Object>) {
-          throw py::type_error("an object of " + held.module + "." + held.name);
+          return build(held);
         } else {
           return py::cast(held);
         }

@@ -29,3 +29,6 @@ from deepspeed.runtime.lr_schedules import add_tuning_arguments  # noqa: E402
 from deepspeed.runtime.pipe.engine import PipelineEngine  # noqa: E402
 from deepspeed.runtime.zero import partition_parameters  # noqa: E402,F401
 from deepspeed.utils.logging import log_dist, logger  # noqa: E402
+from deepspeed.utils.logging import follow_core as _follow_core  # noqa: E402
+
+_follow_core()

@@ -3,7 +3,6 @@ import base64
 import binascii
 import collections
 import json
-import math
 import os
 from collections.abc import Mapping
 
@@ -50,17 +49,12 @@ def without_auto(config):
 
 def for_core(config):
     """Returns the config as the core takes it: without autos, and without top-level keys that are the program's own."""
-    config = {key: value for key, value in without_auto(config).items() if not _is_never(key, value)}
+    config = without_auto(config)
     for key in [key for key in config if key not in _core.config_keys()]:
         near = _core.nearest_config_key(key)
         logger.warning(f"config: the key {key!r} is unknown and ignored" + (f"; is {near!r} meant?" if near else ""))
         del config[key]
     return config
-
-
-def _is_never(key, value):
-    """Says whether a number of steps is infinite: clients switch reports off by it."""
-    return key == "steps_per_print" and isinstance(value, float) and math.isinf(value)
 
 
 def _is_auto(value):

@@ -72,3 +72,14 @@ def should_log_le(max_log_level_str):
     if not isinstance(max_log_level_str, str):
         raise ValueError("max_log_level_str must be a string")
     return get_current_level() <= get_log_level_from_string(max_log_level_str)
+
+
+def follow_core():
+    """Sends the lines of the core to the logger, from here to the end of the process."""
+    import atexit
+
+    from deepspeed import _core
+
+    levels = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+    _core.set_log_sink(lambda level, line: logger.log(levels[min(level, 3)], line))
+    atexit.register(_core.clear_log_sink)

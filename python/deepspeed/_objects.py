@@ -1,0 +1,132 @@
+"""Objects of Python in checkpoints: how pickle would make them, and how they are made again.
+
+A file may name any class. Those of torch's list of safe globals, and those of the standard library and NumPy below, which
+cannot do more than hold data, are made again; of others the file is not trusted.
+"""
+import copyreg
+import importlib
+import os
+import types
+
+import torch
+
+from deepspeed._errors import CheckpointError
+from deepspeed.utils.logging import logger
+
+_PLAIN = {
+    "argparse": {"Namespace"},
+    "builtins": {"bytearray", "complex", "dict", "frozenset", "int", "float", "list", "object", "range", "set", "slice", "str", "tuple"},
+    "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
+    "copyreg": {"_reconstructor"},
+    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
+    "decimal": {"Decimal"},
+    "fractions": {"Fraction"},
+    "numpy": {"dtype", "ndarray"},
+    "numpy._core.multiarray": {"_reconstruct", "scalar"},
+    "numpy.core.multiarray": {"_reconstruct", "scalar"},
+    "numpy.dtypes": None,  # all of them
+    "numpy._core.numeric": {"_frombuffer"},
+    "pathlib": {"Path", "PosixPath", "PurePath", "PurePosixPath", "PureWindowsPath", "WindowsPath"},
+    "pathlib._local": {"Path", "PosixPath", "PurePath", "PurePosixPath"},
+    "types": {"SimpleNamespace"},
+    "uuid": {"UUID"},
+    "_codecs": {"encode"},
+}
+_FUNCTIONS = (type, types.FunctionType, types.BuiltinFunctionType)
+
+
+def describe(value, path):
+    """Returns ("global", module, name), or ("object", callable, making, arguments, keywords, state, items, pairs).
+
+    making: "call", "new" or "new with keywords"; state, items and pairs are None where there is none. Raises TypeError that
+    names `path` for what pickle cannot hold.
+    """
+    if isinstance(value, _FUNCTIONS):
+        return _global(value, path)
+    try:
+        reduced = value.__reduce_ex__(2)
+    except Exception as error:
+        raise TypeError(f"{path}: {type(value).__qualname__} cannot stand in a checkpoint: {error}") from error
+    if isinstance(reduced, str):
+        return "global", value.__module__, reduced
+    made, arguments, state, items, pairs = (tuple(reduced) + (None,) * 5)[:5]
+    if len(reduced) > 5 and reduced[5] is not None:
+        raise TypeError(f"{path}: {type(value).__qualname__} cannot stand in a checkpoint: it sets its state by a function")
+    making, keywords = "call", {}
+    if made is copyreg.__newobj__:
+        made, arguments, making = arguments[0], arguments[1:], "new"
+    elif made is copyreg.__newobj_ex__:
+        made, arguments, keywords = arguments
+        making = "new with keywords"
+    described = _global(made, path)
+    if not _is_safe(*described[1:]):
+        logger.warning_once(
+            f"{path}: an object made by {described[1]}.{described[2]} is saved, and read again only where that is a safe global: "
+            "torch.serialization.add_safe_globals()"
+        )
+    items = None if items is None else list(items)
+    pairs = None if pairs is None else list(pairs)
+    return "object", described[1], described[2], making, tuple(arguments), dict(keywords), state, items, pairs
+
+
+def find(module, name):
+    """Returns what the name stands for. Raises CheckpointError where the file would have to be trusted."""
+    if not _is_safe(module, name) and os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD") != "1":
+        raise CheckpointError(
+            f"the checkpoint holds {module}.{name}, which is no safe global: where you trust the file, call "
+            f"torch.serialization.add_safe_globals([{name}]) before, or set TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
+        )
+    found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def build(made, making, arguments, keywords, state, items, pairs):
+    """Makes an object as pickle does."""
+    value = made(*arguments) if making == "call" else made.__new__(made, *arguments, **keywords)
+    if state is not None:
+        _set_state(value, state)
+    for item in items:
+        value.append(item)
+    for key, item in pairs:
+        value[key] = item
+    return value
+
+
+def _set_state(value, state):
+    if hasattr(value, "__setstate__"):
+        value.__setstate__(state)
+        return
+    slots = None
+    if isinstance(state, tuple) and len(state) == 2:
+        state, slots = state
+    if state:
+        value.__dict__.update(state)
+    for name, item in (slots or {}).items():
+        setattr(value, name, item)
+
+
+def _global(value, path):
+    name, module = getattr(value, "__qualname__", None), getattr(value, "__module__", None)
+    if name is None or module is None or "<" in name:
+        raise TypeError(f"{path}: {value!r} cannot stand in a checkpoint: it has no name by which it could be found again")
+    return "global", module, name
+
+
+def _is_safe(module, name):
+    names = _PLAIN.get(module, ())
+    if names is None or name in names:
+        return True
+    full = f"{module}.{name}"
+    return full in torch._weights_only_unpickler._get_allowed_globals() or full in _added_by_the_program()
+
+
+def _added_by_the_program():
+    added = set()
+    for entry in torch.serialization.get_safe_globals():
+        if isinstance(entry, tuple):
+            added.add(entry[1])
+        else:
+            added.add(f"{entry.__module__}.{entry.__qualname__}")
+    return added
