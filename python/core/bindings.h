@@ -8,6 +8,7 @@ namespace deepspeed::python {
 namespace py = pybind11;
 
 void bind_errors(py::module_& module);
+void bind_interrupts(py::module_& module);
 void bind_world(py::module_& module);
 void bind_config(py::module_& module);
 void bind_zero(py::module_& module);

@@ -25,7 +25,14 @@ void bind_errors(py::module_&) {
   py::register_exception_translator(
       [](std::exception_ptr e) { translate<CheckpointError>(e, "CheckpointError"); });
   py::register_exception_translator([](std::exception_ptr e) { translate<IoError>(e, "IoError"); });
-  py::register_exception_translator([](std::exception_ptr e) { translate<CommError>(e, "CommError"); });
+  py::register_exception_translator([](std::exception_ptr e) {
+    try {
+      if (e) std::rethrow_exception(e);
+    } catch (const CommError&) {
+      // What Ctrl-C has ended (interrupts.cpp) becomes the exception of the script's handler.
+      if (PyErr_CheckSignals() == 0) translate<CommError>(e, "CommError");
+    }
+  });
   py::register_exception_translator(
       [](std::exception_ptr e) { translate<NotSupportedError>(e, "NotSupportedError"); });
   py::register_exception_translator([](std::exception_ptr e) { translate<ConfigError>(e, "ConfigError"); });

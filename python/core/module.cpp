@@ -4,6 +4,7 @@
 
 PYBIND11_MODULE(_core, module) {
   deepspeed::python::bind_errors(module);
+  deepspeed::python::bind_interrupts(module);
   deepspeed::python::bind_world(module);
   deepspeed::python::bind_config(module);
   deepspeed::python::bind_zero(module);

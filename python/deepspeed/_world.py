@@ -5,6 +5,8 @@ group at any time: two threads do not keep one order on all ranks.
 """
 import atexit
 import os
+import signal
+import threading
 import weakref
 
 import torch.distributed as dist
@@ -23,6 +25,7 @@ def ensure_world(backend=None, timeout=None, init_method=None, rank=-1, world_si
     group = dist.distributed_c10d._get_default_group()
     if group is _joined and _core.has_world():
         return
+    _watch_interrupts()
     _join(group, timeout)  # also where the script has destroyed its group, and has made another
     _joined = group
     atexit.unregister(leave_world)
@@ -44,6 +47,22 @@ def leave_world():
         held = _core.HeldGroups(list(dist.distributed_c10d._world.pg_map))
         dist.destroy_process_group()
         held.release()
+
+
+def _watch_interrupts():
+    """Lets Ctrl-C end a wait of the core; the script's handler runs as it would."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        return
+    if not getattr(handler, "_notes_interrupts", False):
+
+        def note(number, frame):
+            _core.note_interrupt()
+            return handler(number, frame)
+
+        note._notes_interrupts = True
+        signal.signal(signal.SIGINT, note)
+    _core.watch_interrupts()
 
 
 def _init_process_group(backend, timeout, init_method, rank, world_size, port, auto_mpi_discovery):

@@ -3,8 +3,10 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -19,6 +21,22 @@ def test_the_exit_status_is_the_scripts(how, expected):
     for stage in (2, 3, 2):
         for status, output in finish(start(ENDS, json.dumps({"how": how}), stage)):
             assert status == expected, output[-2000:]
+
+
+def test_ctrl_c_ends_a_wait_for_another_rank():
+    waiting, missing = start("waits.py")
+    try:
+        assert any("waiting" in line for line in iter(waiting.stdout.readline, ""))
+        time.sleep(1.0)
+        waiting.send_signal(signal.SIGINT)
+        begin = time.monotonic()
+        output, _ = waiting.communicate(timeout=30)
+        assert waiting.returncode == 7 and "interrupted" in output, output[-2000:]
+        assert time.monotonic() - begin < 20
+    finally:
+        for process in (waiting, missing):
+            process.kill()
+            process.wait()
 
 
 def launch(*command, **variables):
