@@ -13,6 +13,7 @@ void bind_world(py::module_& module);
 void bind_config(py::module_& module);
 void bind_zero(py::module_& module);
 void bind_engine(py::module_& module);
+void bind_own_optimizer(py::module_& module);
 void bind_schedules(py::module_& module);
 void bind_tensor_access(py::module_& module);
 void bind_tools(py::module_& module);

@@ -1,14 +1,15 @@
-"""Optimizers whose arithmetic the core has: an engine steps them there, at every stage."""
+"""Optimizers whose arithmetic the core has: an engine steps them there, at every stage; step() does so without one."""
 import torch
 
-from deepspeed._errors import NotSupportedError
+from deepspeed import _core
 
 
 class CoreOptimizer(torch.optim.Optimizer):
-    """Holds groups for an engine. `_type` is the config's name, `_keys` are the options that a group has."""
+    """Has the groups and the state of a torch optimizer. `_type` is the config's name, `_keys` are the options of a group."""
 
     _type = None
     _keys = ("lr", "betas", "eps", "weight_decay")
+    _is_for_cpu = False
 
     def _params(self):
         """Returns the options that hold for all groups."""
@@ -17,7 +18,53 @@ class CoreOptimizer(torch.optim.Optimizer):
     def _core_optimizer(self):
         return self._type, self._params(), self._keys
 
+    def _options(self, group):
+        return {key: group[key] for key in self._keys if key in group}
+
+    def _own(self):
+        if getattr(self, "_stepper", None) is None:
+            self._stepper = _core.OwnOptimizer(self._type, self._params(), self._options(self.param_groups[0]), self._is_for_cpu)
+            self._numbers = {}
+        return self._stepper
+
+    @torch.no_grad()
     def step(self, closure=None):
-        raise NotSupportedError(
-            f"{type(self).__name__}.step() without an engine is not supported yet: pass the optimizer to deepspeed.initialize()"
-        )
+        """Updates the parameters that have a gradient; returns the closure's loss."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    self._step_one(param, self._options(group))
+        return loss
+
+    def _step_one(self, param, options):
+        stepper = self._own()
+        if self._is_for_cpu and param.device.type != "cpu":
+            raise AssertionError(f"{type(self).__name__} steps parameters on the CPU alone, and one is on {param.device}")
+        number = self._numbers.setdefault(id(param), len(self._numbers))
+        values = param.detach()
+        wide = values.dtype in (torch.float32, torch.float64) or stepper.steps_sixteen_bits()
+        flat = values.contiguous().view(-1) if wide else values.float().view(-1)
+        if self.state.get(param) and not stepper.state(number)[0]:
+            self._load(number, param)
+        stepper.step(number, flat, param.grad.contiguous().view(-1), options, list(param.shape))
+        if flat.data_ptr() != values.data_ptr():
+            values.copy_(flat.view_as(values))
+        tensors, steps = stepper.state(number)
+        state = self.state[param]
+        state["step"] = steps
+        for name, tensor in tensors:
+            state[name] = tensor.view(param.shape) if tensor.numel() == param.numel() else tensor
+
+    def _load(self, number, param):
+        """Hands over what load_state_dict() has brought."""
+        state = self.state[param]
+        tensors = [(name, value.reshape(-1)) for name, value in state.items() if name != "step"]
+        self._own().load_state(number, tensors, int(state.get("step", 0)))
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)
+        self._stepper = None

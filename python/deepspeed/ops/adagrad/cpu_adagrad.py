@@ -5,6 +5,7 @@ class DeepSpeedCPUAdagrad(CoreOptimizer):
     """Is Adagrad on the CPU's vectors."""
 
     optimizer_id = 0
+    _is_for_cpu = True
     _type = "Adagrad"
     _keys = ("lr", "eps", "weight_decay")
 

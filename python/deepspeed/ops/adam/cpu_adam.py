@@ -5,6 +5,7 @@ class DeepSpeedCPUAdam(CoreOptimizer):
     """Is Adam, or AdamW, on the CPU's vectors."""
 
     optimizer_id = 0
+    _is_for_cpu = True
     _type = "Adam"
     _keys = ("lr", "betas", "eps", "weight_decay", "bias_correction")
 

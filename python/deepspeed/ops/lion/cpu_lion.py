@@ -5,6 +5,7 @@ class DeepSpeedCPULion(CoreOptimizer):
     """Is Lion on the CPU's vectors (arXiv:2302.06675)."""
 
     optimizer_id = 0
+    _is_for_cpu = True
     _type = "Lion"
     _keys = ("lr", "betas", "weight_decay")
 
