@@ -91,8 +91,12 @@ void set_offload(config::DeepSpeedConfig& config, const InitArguments& arguments
 Init::Init(InitArguments arguments) : exceptions_(std::uncaught_exceptions()) {
   if (!arguments.enabled) return;
   check_arguments(arguments);
+  if (arguments.module) {
+    if (!arguments.parameters.empty()) raise<UsageError>("got module and parameters; expected one of them");
+    arguments.parameters = named_parameters(*arguments.module);
+  }
   start(arguments);
-  if (arguments.module && construction_) finish(arguments.module.get());
+  if (!arguments.parameters.empty() && construction_) finish(&arguments.parameters);
 }
 
 void Init::start(const InitArguments& arguments) {
@@ -117,10 +121,10 @@ void Init::start(const InitArguments& arguments) {
   const Construction* const outer = current_construction();
   if (outer == nullptr) {
     construction_ = std::make_shared<Construction>(group, options);
-    if (!arguments.module) mode_ = std::make_unique<ConstructionMode>(construction_);
+    if (arguments.parameters.empty()) mode_ = std::make_unique<ConstructionMode>(construction_);
     return;
   }
-  if (arguments.module) {
+  if (!arguments.parameters.empty()) {
     raise<UsageError>("module: the model is passed inside of another zero::Init; end that first");
   }
   if (outer->options().dtype != options.dtype || outer->options().home.place != options.home.place ||
@@ -138,20 +142,24 @@ Init::~Init() noexcept(false) {
 
 void Init::close() { finish(nullptr); }
 
-void Init::close(const torch::nn::Module& model) { finish(&model); }
+void Init::close(const torch::nn::Module& model) {
+  const std::vector<NamedTensor> params = named_parameters(model);
+  finish(&params);
+}
 
-void Init::finish(const torch::nn::Module* model) {
+void Init::close(const std::vector<NamedTensor>& params) { finish(&params); }
+
+void Init::finish(const std::vector<NamedTensor>* params) {
   if (!construction_) return;
   if (!construction_->is_of_this_thread()) {
     raise<UsageError>("it ends on another thread than the one that it was made on");
   }
   mode_.reset();
   const auto construction = std::exchange(construction_, nullptr);
-  if (model == nullptr) return construction->hand_over();
-  const std::vector<NamedTensor> params = named_parameters(*model);
+  if (params == nullptr) return construction->hand_over();
   MemoryOverlap overlap;
-  for (const NamedTensor& param : params) overlap.add(param);
-  construction->hand_over(params);
+  for (const NamedTensor& param : *params) overlap.add(param);
+  construction->hand_over(*params);
 }
 
 }  // namespace deepspeed::zero

@@ -16,12 +16,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <c10/core/ScalarType.h>
 
 #include "deepspeed/base/export.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/table/source.h"
+#include "deepspeed/tensor/named_tensor.h"
 
 namespace torch::nn {
 class Module;
@@ -38,6 +40,8 @@ struct InitArguments {
   /// is. Those on the meta device get shards full of NaN on the rank's device, to be filled: by
   /// load_weights(), load_module_state_dict() or under GatheredParameters.
   std::shared_ptr<torch::nn::Module> module = nullptr;
+  /// The same of a model that is no torch::nn::Module: its parameters, each once.
+  std::vector<NamedTensor> parameters = {};
   comm::ProcessGroup data_parallel_group = {};  // default: all ranks
   bool mem_efficient_linear = true;             // nothing to do: backward gathers what it needs
   /// Where the shards wait from the moment on at which a parameter is partitioned: "none" on the rank's
@@ -98,10 +102,13 @@ class DEEPSPEED_API Init {
   /// The same where the model is complete: exactly its parameters are partitioned, those without a gradient
   /// too, and errors call them by their names.
   void close(const torch::nn::Module& model);
+  /// The same of a model that is no torch::nn::Module, whose parameters these are, each once.
+  void close(const std::vector<NamedTensor>& params);
 
  private:
   void start(const InitArguments& arguments);
-  void finish(const torch::nn::Module* model);
+  /// params: of the complete model; null: what was built is told from its looks.
+  void finish(const std::vector<NamedTensor>* params);
 
   std::shared_ptr<Construction> construction_;  // null: it does nothing, or no more
   std::unique_ptr<ConstructionMode> mode_;

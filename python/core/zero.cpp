@@ -101,6 +101,16 @@ std::unique_ptr<InitScope> make_init(const std::optional<py::dict>& config, cons
   return std::make_unique<InitScope>(std::move(arguments));
 }
 
+/// Partitions the parameters of a model that is built already.
+void partition_module(const std::vector<std::pair<std::string, at::Tensor>>& params,
+                      const std::optional<py::dict>& config, const std::string& remote_device,
+                      bool pin_memory, std::optional<at::ScalarType> dtype) {
+  zero::InitArguments arguments = init_arguments(config, remote_device, pin_memory, dtype);
+  for (const auto& [name, tensor] : params) arguments.parameters.push_back({name, tensor});
+  const py::gil_scoped_release release;
+  zero::Init(std::move(arguments)).close();
+}
+
 }  // namespace
 
 void bind_zero(py::module_& module) {
@@ -109,10 +119,7 @@ void bind_zero(py::module_& module) {
   module.def("param_id", [](const at::Tensor& tensor) {
     return static_cast<int64_t>(reinterpret_cast<intptr_t>(partitioned(tensor).get()));
   });
-  module.def("partition_module",
-             [](const std::vector<std::pair<std::string, at::Tensor>>&, const std::optional<py::dict>&,
-                const std::string&, bool,
-                std::optional<at::ScalarType>) { raise<NotSupportedError>("zero.Init(module=...)"); });
+  module.def("partition_module", &partition_module);
   module.def("shard_numel", &shard_numel);
   module.def("is_partitioned", [](const at::Tensor& tensor) { return partitioned(tensor) != nullptr; });
   module.def("make_whole", &zero::make_whole, NoGil());

@@ -198,7 +198,17 @@ def models_are_born_partitioned():
 
 
 @probe
-def zero_gradients_of_safe_access():
+def a_model_that_is_built_is_partitioned():
+    model, expected = make_net(), make_net()
+    deepspeed.zero.Init(module=model, config_dict_or_path={"zero_optimization": {"stage": 3}})
+    assert all(hasattr(param, "ds_id") for param in model.parameters())
+    with deepspeed.zero.GatheredParameters(list(model.parameters())):
+        for found, wanted in zip(model.parameters(), expected.parameters()):
+            assert torch.equal(found, wanted)
+
+
+@probe
+def values_and_gradients_of_safe_access():
     model = make_net()
     engine = make_engine(model=model)
     tokens, targets = batch()
