@@ -10,6 +10,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/param_access.h"
+#include "deepspeed/zero/params/named_parameters.h"
 #include "deepspeed/zero/params/set_values.h"
 
 #include "tests/support/counting_allocator.h"
@@ -256,6 +257,22 @@ TEST(ZeroInitClose, PartitionsAnOldModelAtOnce) {
       expect_values(*model, expected);
     });
   }
+}
+
+TEST(ZeroInitClose, PartitionsTheNamedParametersOfAModelOfAnotherFrontEnd) {
+  testing::run_ranks(2, [](comm::World& world) {
+    torch::manual_seed(kSeed);
+    const BuiltNet expected;
+    torch::manual_seed(kSeed);
+    const auto model = std::make_shared<BuiltNet>();
+    const Init init({.parameters = named_parameters(*model), .world = world});
+    for (const at::Tensor& param : model->parameters()) EXPECT_TRUE(is_partitioned(param));
+    expect_values(*model, expected);
+    EXPECT_THAT(error_of<UsageError>([&] {
+                  const Init both({.module = model, .parameters = named_parameters(*model), .world = world});
+                }),
+                HasSubstr("got module and parameters; expected one of them"));
+  });
 }
 
 TEST(ZeroInitClose, RefusesParametersThatItWouldUntie) {
