@@ -6,7 +6,7 @@ from deepspeed._version import __version__, check_torch, git_branch, git_hash
 check_torch()
 
 from deepspeed import _core  # noqa: E402  -- after the check that says in one line what does not fit
-from deepspeed import accelerator, comm, ops, pipe, utils, zero  # noqa: E402
+from deepspeed import _absent, accelerator, comm, ops, pipe, utils, zero  # noqa: E402
 from deepspeed._errors import (  # noqa: E402
     CheckpointError,
     CommError,
@@ -31,4 +31,5 @@ from deepspeed.runtime.zero import partition_parameters  # noqa: E402,F401
 from deepspeed.utils.logging import log_dist, logger  # noqa: E402
 from deepspeed.utils.logging import follow_core as _follow_core  # noqa: E402
 
+_absent.install()
 _follow_core()

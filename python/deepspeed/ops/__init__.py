@@ -1,2 +1,12 @@
-"""Optimizers of DeepSpeed, as classes."""
-from deepspeed.ops import adagrad, adam, lamb, lion
+"""Optimizers, and which of DeepSpeed's ops there are."""
+from deepspeed._lazy import lazy
+from deepspeed.ops import op_builder
+
+__compatible_ops__ = {name: builder.is_compatible() for name, builder in op_builder.ALL_OPS.items()}
+__compatible_ops__["deepspeed_not_implemented"] = False
+
+__getattr__ = lazy(
+    __name__,
+    submodules=("adam", "adagrad", "lamb", "lion", "transformer", "sparse_attention", "fp_quantizer"),
+    names={"DeepSpeedTransformerLayer": "deepspeed.ops.transformer", "DeepSpeedTransformerConfig": "deepspeed.ops.transformer"},
+)

@@ -1,3 +1,3 @@
-"""Pipelines: names that scripts import. The classes raise NotSupportedError when they are made."""
+"""Models as lists of layers."""
 from deepspeed.runtime.pipe.module import LayerSpec, PipelineModule, TiedLayerSpec
 from deepspeed.runtime.pipe.topology import ProcessTopology

@@ -1,6 +1,9 @@
-"""What scripts use beside the engine."""
+"""Helpers for scripts."""
+from deepspeed._lazy import lazy
 from deepspeed.runtime.dataloader import RepeatingLoader
-from deepspeed.utils.logging import log_dist, logger, set_log_level_from_string
+from deepspeed.utils.logging import log_dist, log_dist_once, logger, set_log_level_from_string
+from deepspeed.utils.init_on_device import OnDevice
+from deepspeed.utils.nvtx import instrument_w_nvtx
 from deepspeed.utils.tensor_fragment import (
     safe_get_full_fp32_param,
     safe_get_full_grad,
@@ -16,6 +19,7 @@ from deepspeed.utils.tensor_fragment import (
     safe_set_local_optimizer_state,
     safe_update_full_grad_vectorized,
 )
+from deepspeed.utils.torch import required_torch_version
 from deepspeed.utils.z3_leaf_module import (
     get_z3_leaf_modules,
     set_z3_leaf_module,
@@ -25,4 +29,14 @@ from deepspeed.utils.z3_leaf_module import (
     unset_z3_leaf_modules,
     z3_leaf_module,
     z3_leaf_parameter,
+)
+
+__getattr__ = lazy(
+    __name__,
+    submodules=("bwc", "comms_logging", "exceptions", "groups", "numa", "timer", "types", "zero_to_fp32"),
+    names={
+        "get_caller_func": "deepspeed.utils.comms_logging",
+        "get_numactl_cmd": "deepspeed.utils.numa",
+        "see_memory_usage": "deepspeed.runtime.utils",
+    },
 )

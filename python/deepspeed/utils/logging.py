@@ -74,6 +74,33 @@ def should_log_le(max_log_level_str):
     return get_current_level() <= get_log_level_from_string(max_log_level_str)
 
 
+@functools.lru_cache(None)
+def _log_once(message, ranks, level):
+    log_dist(message, ranks=list(ranks) if ranks is not None else None, level=level)
+
+
+def log_dist_once(message, ranks=None, level=logging.INFO):
+    """Logs on these ranks the first time that the message is given."""
+    _log_once(message, tuple(ranks) if ranks is not None else None, level)
+
+
+def print_dist(message, ranks=None):
+    """Prints on these ranks."""
+    rank = _rank()
+    if rank == -1 or not ranks or -1 in ranks or rank in ranks:
+        print(f"[Rank {rank}] {message}")
+
+
+def print_json_dist(message, ranks=None, path=None):
+    """Writes a dict as JSON into the file, on these ranks."""
+    import json
+
+    rank = _rank()
+    if rank == -1 or not ranks or -1 in ranks or rank in ranks:
+        with open(path, "w") as file:
+            json.dump(dict(message, rank=rank), file)
+
+
 def follow_core():
     """Sends the lines of the core to the logger, from here to the end of the process."""
     import atexit

@@ -1,87 +1,119 @@
-"""Reads and writes what the optimizer holds of one parameter, wherever its partitions lie.
+"""What an optimizer holds of one parameter, read and written while training goes on; all ranks call the full ones."""
+import torch
 
-All ranks make the calls of full values, in the same order; those of local values, at stage 3, talk to no rank.
-"""
 from deepspeed import _core, _world
-from deepspeed._errors import UsageError
+
+
+def engine_of(param):
+    """Returns the living engine whose parameter it is; None where there is none."""
+    for engine in list(_world.engines):
+        if engine.__dict__.get("_core") is None:
+            continue
+        ids = engine.__dict__.get("_param_ids")
+        if ids is None:
+            ids = engine.__dict__["_param_ids"] = {id(held) for held in engine._names.values()}
+        if id(param) in ids:
+            return engine
+    return None
 
 
 def _core_of(param):
-    """Returns the core of the engine that trains the parameter."""
-    for engine in _world.engines:
-        if engine._core is not None and engine._owns(param):
-            return engine._core
-    raise UsageError("the tensor is no parameter of an engine that lives; pass the model's own parameter")
+    engine = engine_of(param)
+    return None if engine is None or engine.optimizer is None else engine._core
 
 
 def safe_get_full_fp32_param(param):
-    """Returns a copy of the fp32 weights, in the parameter's shape."""
-    return _core.safe_get_full_fp32_param(_core_of(param), param)
+    """Returns the whole master weights in fp32; None for a parameter that no optimizer trains."""
+    core = _core_of(param)
+    return None if core is None or not param.requires_grad else _core.safe_get_full_fp32_param(core, param)
 
 
 def safe_set_full_fp32_param(param, value):
-    """Sets the fp32 weights, and the model's to them."""
-    _core.safe_set_full_fp32_param(_core_of(param), param, value)
+    """Writes the whole master weights, and with them the parameter."""
+    core = _core_of(param)
+    if core is not None:
+        _core.safe_set_full_fp32_param(core, param, value)
 
 
 def safe_get_full_optimizer_state(param, optim_state_key):
-    """Returns a copy of a state ("exp_avg", ...); None before the first step."""
-    return _core.safe_get_full_optimizer_state(_core_of(param), param, optim_state_key)
+    """Returns a whole state of the optimizer in fp32, as "exp_avg"; None before the first step."""
+    core = _core_of(param)
+    return None if core is None or not param.requires_grad else _core.safe_get_full_optimizer_state(core, param, optim_state_key)
 
 
 def safe_set_full_optimizer_state(param, value, optim_state_key):
-    """Sets a state of the optimizer."""
-    _core.safe_set_full_optimizer_state(_core_of(param), param, value, optim_state_key)
+    """Writes a whole state of the optimizer."""
+    core = _core_of(param)
+    if core is not None:
+        _core.safe_set_full_optimizer_state(core, param, value, optim_state_key)
 
 
 def safe_get_full_grad(param):
-    """Returns the gradient of the whole batch, in fp32; None where no backward of the window's end has run."""
-    try:
-        return _core.safe_get_full_grad(_core_of(param), param)
-    except UsageError:
-        if not param.requires_grad:
-            raise
-        return None
+    """Returns the whole reduced gradient, after backward and before step; None where there is none."""
+    core = _core_of(param)
+    if core is None:
+        return param.grad
+    return _defined(_core.safe_get_full_grad(core, param)) if param.requires_grad else None
 
 
 def safe_set_full_grad(param, value):
-    """Sets the gradient that step() will use."""
-    _core.safe_set_full_grad(_core_of(param), param, value)
-
-
-def safe_update_full_grad_vectorized(param_list, update_func):
-    """Sets each gradient to what `update_func(gradient, parameter)` returns of it."""
-    for param in param_list:
-        gradient = safe_get_full_grad(param)
-        if gradient is not None:
-            safe_set_full_grad(param, update_func(gradient, param))
+    """Writes the whole gradient, after backward and before step."""
+    core = _core_of(param)
+    if core is None:
+        param.grad = value
+    else:
+        _core.safe_set_full_grad(core, param, value)
 
 
 def safe_get_local_fp32_param(param):
-    """Returns a copy of this rank's part of the fp32 weights."""
-    return _core.safe_get_local_fp32_param(_core_of(param), param)
+    """Returns this rank's share of the master weights at stage 3, flat."""
+    core = _core_of(param)
+    return None if core is None or not param.requires_grad else _core.safe_get_local_fp32_param(core, param)
 
 
 def safe_set_local_fp32_param(param, value):
-    """Sets this rank's part of the fp32 weights; all ranks call it."""
-    _core.safe_set_local_fp32_param(_core_of(param), param, value)
+    """Writes this rank's share of the master weights at stage 3."""
+    _core.safe_set_local_fp32_param(_required(param), param, value)
 
 
 def safe_get_local_optimizer_state(param, optim_state_key):
-    """Returns a copy of this rank's part of a state; None before the first step."""
-    return _core.safe_get_local_optimizer_state(_core_of(param), param, optim_state_key)
+    """Returns this rank's share of a state of the optimizer at stage 3, flat."""
+    core = _core_of(param)
+    return None if core is None or not param.requires_grad else _core.safe_get_local_optimizer_state(core, param, optim_state_key)
 
 
 def safe_set_local_optimizer_state(param, value, optim_state_key):
-    """Sets this rank's part of a state."""
-    _core.safe_set_local_optimizer_state(_core_of(param), param, value, optim_state_key)
+    """Writes this rank's share of a state of the optimizer at stage 3."""
+    _core.safe_set_local_optimizer_state(_required(param), param, value, optim_state_key)
 
 
 def safe_get_local_grad(param):
-    """Returns this rank's part of the gradient."""
-    return _core.safe_get_local_grad(_core_of(param), param)
+    """Returns this rank's share of the reduced gradient at stage 3, flat."""
+    core = _core_of(param)
+    return None if core is None or not param.requires_grad else _defined(_core.safe_get_local_grad(core, param))
 
 
 def safe_set_local_grad(param, value):
-    """Sets this rank's part of the gradient that step() will use."""
-    _core.safe_set_local_grad(_core_of(param), param, value)
+    """Writes this rank's share of the reduced gradient at stage 3."""
+    _core.safe_set_local_grad(_required(param), param, value)
+
+
+def safe_update_full_grad_vectorized(param_list, update_func):
+    """Gives update_func(grad, param) each whole gradient, and writes what it returns."""
+    for param in param_list:
+        grad = safe_get_full_grad(param)
+        if grad is not None:
+            safe_set_full_grad(param, update_func(grad, param))
+
+
+def _required(param):
+    core = _core_of(param)
+    if core is None:
+        from deepspeed._errors import UsageError
+
+        raise UsageError("the tensor is no parameter of a living engine that has an optimizer")
+    return core
+
+
+def _defined(tensor):
+    return tensor if isinstance(tensor, torch.Tensor) else None

@@ -1,77 +1,87 @@
-"""Modules whose parameters stage 3 gathers as one, since ranks use different parts of them."""
-from deepspeed._errors import UsageError
+"""Modules whose parameters stage 3 gathers all at once, before the module's forward: mixtures of experts need it."""
 
 
 def z3_leaf_module(model):
-    """Returns whether the module is marked."""
+    """Returns whether the module is marked as a leaf."""
     return bool(getattr(model, "_z3_leaf", False))
 
 
 def z3_leaf_parameter(model):
-    """Returns whether the parameter is one of a marked module."""
+    """Returns whether the parameter belongs to a leaf of an engine at stage 3."""
     return hasattr(model, "ds_z3_leaf_module")
 
 
 def get_z3_leaf_modules(model):
-    """Returns the marked modules of a model."""
-    return [module for module in model.modules() if z3_leaf_module(module)]
+    """Returns the marked modules in and below the model."""
+    return [part for part in model.modules() if z3_leaf_module(part)]
 
 
 def set_z3_leaf_module(model, flag):
-    """Marks a module, or takes its mark away."""
+    """Marks one module, or takes its mark away."""
     model._z3_leaf = flag
-    for param in model.parameters():
-        if flag:
-            param.ds_z3_leaf_module = model
-        elif hasattr(param, "ds_z3_leaf_module"):
-            del param.ds_z3_leaf_module
-
-
-def _mark(model, fits, wanted, flag, raise_if_not_found):
-    found = [module for name, module in model.named_modules() if fits(name, module)]
-    if not found and raise_if_not_found:
-        raise ValueError(f"No modules of {wanted} found in model {type(model).__name__}")
-    for module in found:
-        set_z3_leaf_module(module, flag)
-    return found
-
-
-def _fits_class(classes):
-    types = tuple(kind for kind in classes if isinstance(kind, type))
-    names = [kind for kind in classes if isinstance(kind, str)]
-    if len(types) + len(names) != len(classes):
-        raise UsageError("leaf_module_classes: expected classes and names of classes")
-
-    def fits(_, module):
-        kind = type(module)
-        spellings = (kind.__name__, f"{kind.__module__}.{kind.__qualname__}")
-        return isinstance(module, types) if types and isinstance(module, types) else any(name in spellings for name in names)
-
-    return fits
 
 
 def set_z3_leaf_modules(model, leaf_module_classes, raise_if_not_found=True):
-    """Marks the modules of these classes, given as classes or by name; returns them."""
-    return _mark(model, _fits_class(leaf_module_classes), leaf_module_classes, True, raise_if_not_found)
+    """Marks the modules of these classes (or class names) before initialize(); returns them."""
+    return _mark_classes(model, leaf_module_classes, True, raise_if_not_found)
 
 
 def unset_z3_leaf_modules(model, leaf_module_classes, raise_if_not_found=True):
-    """Takes the marks of the modules of these classes away; returns them."""
-    return _mark(model, _fits_class(leaf_module_classes), leaf_module_classes, False, raise_if_not_found)
+    """Takes the marks of these classes away; returns the modules."""
+    return _mark_classes(model, leaf_module_classes, False, raise_if_not_found)
 
 
-def set_z3_leaf_modules_by_name(model, module_names, raise_if_not_found=True):
-    """Marks modules by their names in the model; returns (modules, names that fit none)."""
-    return _by_name(model, module_names, lambda name, wanted: name == wanted, raise_if_not_found)
-
-
-def set_z3_leaf_modules_by_suffix(model, module_name_suffixes, raise_if_not_found=True):
-    """Marks modules by the ends of their names; returns (modules, suffixes that fit none)."""
-    return _by_name(model, module_name_suffixes, lambda name, wanted: name.endswith(wanted), raise_if_not_found)
-
-
-def _by_name(model, names, fits, raise_if_not_found):
-    found = _mark(model, lambda name, _: any(fits(name, wanted) for wanted in names), names, True, raise_if_not_found)
-    given = [name for name, _ in model.named_modules()]
-    missing = [wanted for wanted in names if not any(fits(name, wanted) for name in given)]
+def set_z3_leaf_modules_by_name(model, module_names, flag=True, raise_if_not_found=True):
+    """Marks modules by their whole names; returns (modules, names that do not occur)."""
+    parts = dict(model.named_modules())
+    missing = [name for name in module_names if name not in parts]
+    _require(not missing or not raise_if_not_found, f"No modules named {missing} found in model {model}")
+    found = [parts[name] for name in module_names if name in parts]
+    for part in found:
+        set_z3_leaf_module(part, flag)
     return found, missing
+
+
+def set_z3_leaf_modules_by_suffix(model, module_name_suffixes, flag=True, raise_if_not_found=True):
+    """Marks modules by the ends of their names; returns (modules, ends that do not occur)."""
+    found, missing = {}, []
+    for suffix in module_name_suffixes:
+        matching = [part for name, part in model.named_modules() if name.endswith(suffix)]
+        if not matching:
+            missing.append(suffix)
+        for part in matching:
+            found[id(part)] = part
+            set_z3_leaf_module(part, flag)
+    _require(not missing or not raise_if_not_found, f"No modules matching suffixes {missing} found in model {model}")
+    return list(found.values()), missing
+
+
+def apply_zero_leaf_module_config(model, leaf_cfg):
+    """Marks what the config's section `leaf_module` names; returns the modules."""
+    if leaf_cfg is None:
+        return []
+    found = set_z3_leaf_modules(model, leaf_cfg.classes, raise_if_not_found=False) if leaf_cfg.classes else []
+    found = found + set_z3_leaf_modules_by_name(model, leaf_cfg.names, raise_if_not_found=False)[0]
+    found = found + set_z3_leaf_modules_by_suffix(model, leaf_cfg.name_suffixes, raise_if_not_found=False)[0]
+    return list({id(part): part for part in found}.values())
+
+
+def _mark_classes(model, classes, flag, raise_if_not_found):
+    assert all(isinstance(cls, (type, str)) for cls in classes), f"leaf_module_classes must be types or names, got {classes}"
+    found = [part for part in model.modules() if any(_is_of(part, cls) for cls in classes)]
+    for part in found:
+        set_z3_leaf_module(part, flag)
+    _require(found or not raise_if_not_found, f"No modules of type {classes} found in model {model}")
+    return found
+
+
+def _is_of(part, cls):
+    if isinstance(cls, type):
+        return isinstance(part, cls)
+    own = type(part)
+    return cls in (own.__name__, f"{own.__module__}.{own.__qualname__}")
+
+
+def _require(condition, text):
+    if not condition:
+        raise ValueError(text)

@@ -1,0 +1,54 @@
+"""Modules of DeepSpeed that have no counterpart here can be imported, since programs import more than they use.
+
+A finder makes each from the table of `_absent_names`. Calling one of its functions or instantiating one of its classes
+raises NotSupportedError with the way out.
+"""
+import importlib.abc
+import importlib.machinery
+import sys
+import types
+
+from deepspeed._errors import not_supported, not_supported_class
+
+
+class _AbsentModule(types.ModuleType):
+    """Makes its names when they are asked for."""
+
+    def __getattr__(self, name):
+        if name not in self.__dict__.get("__all__", ()):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        full = f"{self.__name__}.{name}"
+        make = not_supported_class if name.lstrip("_")[:1].isupper() else not_supported
+        made = make(full, self.__way_out__)
+        made.__module__ = self.__name__
+        self.__dict__[name] = made
+        return made
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Stands last on the path: it is asked for what no file has."""
+
+    def find_spec(self, fullname, path=None, target=None):
+        if not fullname.startswith("deepspeed."):
+            return None
+        from deepspeed._absent_names import find
+
+        found = find(fullname)
+        if found is None:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True, loader_state=found)
+
+    def create_module(self, spec):
+        return _AbsentModule(spec.name)
+
+    def exec_module(self, module):
+        way_out, names = module.__spec__.loader_state
+        module.__way_out__ = way_out
+        module.__all__ = names
+        module.__doc__ = f"Has no counterpart here: {way_out}."
+
+
+def install():
+    """Puts the finder behind all others, once."""
+    if not any(type(finder).__qualname__ == "_Finder" and type(finder).__module__ == __name__ for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())

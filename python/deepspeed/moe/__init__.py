@@ -1,0 +1,1 @@
+"""Mixtures of experts: parameter groups alone; the layer is not supported."""

@@ -1,0 +1,14 @@
+"""The layer of DeepSpeed's mixture of experts, by name."""
+from torch import nn
+
+from deepspeed._errors import NotSupportedError
+
+
+class MoE(nn.Module):
+    """Is not supported: expert parallelism does not exist."""
+
+    def __init__(self, hidden_size, expert, num_experts=1, ep_size=1, **_):
+        raise NotSupportedError(
+            f"moe.layer.MoE(num_experts={num_experts}, ep_size={ep_size}) is not supported: expert parallelism does not exist; "
+            "use a mixture of experts in plain torch, marked by deepspeed.utils.set_z3_leaf_modules() at stage 3"
+        )

@@ -1,0 +1,102 @@
+"""Names of DeepSpeed's builders of kernels. Nothing is built at run time: the core has its kernels compiled in.
+
+is_compatible() says whether the engine can do what the op is for; load() gives the few ops that scripts call themselves.
+"""
+import types
+
+import torch
+
+from deepspeed._errors import NotSupportedError
+
+
+class OpBuilder:
+    """Stands for an op. NAME is its key in `deepspeed.ops.__compatible_ops__`."""
+
+    NAME = ""
+    _available = False
+
+    def __init__(self, name=None):
+        self.name = name or self.NAME
+
+    def absolute_name(self):
+        return f"deepspeed.ops.{self.name}"
+
+    def is_compatible(self, verbose=False):
+        return self._available
+
+    def builder(self):
+        raise NotSupportedError(f"op_builder.{type(self).__name__}.builder() is not supported: the kernels are compiled in")
+
+    def load(self, verbose=True):
+        """Raises NotSupportedError: the engine calls its kernels itself."""
+        raise NotSupportedError(
+            f"op_builder.{type(self).__name__}.load() is not supported: the engine calls its kernels itself; use the classes of "
+            "deepspeed.ops and the keys of the config"
+        )
+
+
+class CUDAOpBuilder(OpBuilder):
+    """Is the base of builders of CUDA kernels."""
+
+
+class TorchCPUOpBuilder(CUDAOpBuilder):
+    """Is the base of builders of kernels for the CPU."""
+
+
+class UtilsBuilder(OpBuilder):
+    """Has flatten and unflatten."""
+
+    NAME = "utils"
+
+    def load(self, verbose=True):
+        return types.SimpleNamespace(
+            flatten=torch._utils._flatten_dense_tensors, unflatten=torch._utils._unflatten_dense_tensors
+        )
+
+
+def _make(class_name, op_name, available, base=CUDAOpBuilder):
+    doc = f"Stands for the op {op_name}, " + ("whose work the engine does." if available else "which does not exist here.")
+    globals()[class_name] = type(class_name, (base,), {"NAME": op_name, "_available": available, "__doc__": doc, "__module__": __name__})
+
+
+for _class_name, _op_name in {
+    "CPUAdamBuilder": "cpu_adam",
+    "CPUAdagradBuilder": "cpu_adagrad",
+    "CPULionBuilder": "cpu_lion",
+    "FusedAdamBuilder": "fused_adam",
+    "FusedLambBuilder": "fused_lamb",
+    "FusedLionBuilder": "fused_lion",
+}.items():
+    _make(_class_name, _op_name, True)
+
+for _class_name, _op_name in {
+    "AsyncIOBuilder": "async_io",
+    "DeepCompileBuilder": "dc",
+    "EvoformerAttnBuilder": "evoformer_attn",
+    "FPQuantizerBuilder": "fp_quantizer",
+    "GDSBuilder": "gds",
+    "InferenceBuilder": "transformer_inference",
+    "InferenceCoreBuilder": "inference_core_ops",
+    "InferenceCutlassBuilder": "cutlass_ops",
+    "PinMemoryBuilder": "pin_memory",
+    "QuantizerBuilder": "quantizer",
+    "RaggedOpsBuilder": "ragged_device_ops",
+    "RaggedUtilsBuilder": "ragged_ops",
+    "RandomLTDBuilder": "random_ltd",
+    "SparseAttnBuilder": "sparse_attn",
+    "SpatialInferenceBuilder": "spatial_inference",
+    "StochasticTransformerBuilder": "stochastic_transformer",
+    "TransformerBuilder": "transformer",
+}.items():
+    _make(_class_name, _op_name, False)
+
+ALL_OPS = {
+    made.NAME: made()
+    for made in list(globals().values())
+    if isinstance(made, type) and issubclass(made, OpBuilder) and made.NAME
+}
+
+
+def get_default_compute_capabilities():
+    """Returns the compute capability of the GPU, as "9.0"; "" without one."""
+    return "{}.{}".format(*torch.cuda.get_device_capability()) if torch.cuda.is_available() else ""

@@ -1,0 +1,63 @@
+"""The base of config sections as pydantic models."""
+import functools
+
+import torch
+from pydantic import BaseModel, ConfigDict, field_serializer
+
+from deepspeed.utils.logging import logger
+
+
+class DeepSpeedConfigModel(BaseModel):
+    """Refuses unknown keys, drops values that are "auto", and moves deprecated keys to the keys that replace them.
+
+    A deprecated field says in `json_schema_extra`: deprecated=True, new_param="section.key", new_param_fn (of the value),
+    set_new_param=False where the value is not to be moved, deprecated_msg.
+    """
+
+    model_config = ConfigDict(
+        validate_default=True,
+        validate_assignment=True,
+        use_enum_values=True,
+        populate_by_name=True,
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        protected_namespaces=(),
+    )
+
+    def __init__(self, strict=False, **data):
+        if not strict:
+            data = {key: value for key, value in data.items() if not _is_auto(key, value)}
+        super().__init__(**data)
+        for name, field in type(self).model_fields.items():
+            extra = field.json_schema_extra
+            if isinstance(extra, dict) and extra.get("deprecated") and name in self.model_fields_set:
+                self._replace(name, extra)
+
+    def _replace(self, name, extra):
+        new_name = extra.get("new_param", "")
+        note = f", use {new_name}" if new_name else ""
+        logger.warning(f"Config parameter {name} is deprecated{note}. {extra.get('deprecated_msg', '')}".rstrip())
+        if not new_name or not extra.get("set_new_param", True):
+            return
+        value = extra.get("new_param_fn", lambda given: given)(getattr(self, name))
+        delattr(self, name)
+        *sections, key = new_name.split(".")
+        section = functools.reduce(getattr, sections, self)
+        assert key not in section.model_fields_set, f"the deprecated key {name!r} and {new_name!r}, which replaces it, are both given"
+        setattr(section, key, value)
+
+    @field_serializer("dtype", check_fields=False)
+    def serialize_torch_dtype(dtype: torch.dtype) -> str:
+        return str(dtype)
+
+
+def _is_auto(key, value):
+    return isinstance(value, str) and value == "auto" and key != "replace_method"
+
+
+def get_config_default(config, field_name):
+    """Returns the default of a field of a model's class."""
+    field = config.model_fields.get(field_name)
+    assert field is not None, f"'{field_name}' is not a field in {config}"
+    assert not field.is_required(), f"'{field_name}' is a required field and does not have a default value"
+    return field.get_default()

@@ -1,0 +1,145 @@
+"""Norms of gradients and weights over the ranks, clipping, and a search for infinities."""
+import math
+
+import torch
+import torch.distributed as dist
+
+from deepspeed.utils.bwc import bwc_tensor_model_parallel_rank
+
+
+def is_model_parallel_parameter(p):
+    """Returns whether each rank of the tensor parallel group has another part of the parameter."""
+    return bool(getattr(p, "model_parallel", False) or getattr(p, "tensor_model_parallel", False))
+
+
+def get_global_norm(norm_list):
+    """Returns the L2 norm of norms."""
+    return math.sqrt(sum(float(norm) ** 2 for norm in norm_list))
+
+
+def _counted(parameters, mpu):
+    """Leaves out what other ranks of the model's group count already."""
+    first = bwc_tensor_model_parallel_rank(mpu) == 0
+    return [param for param in parameters if mpu is None or first or is_model_parallel_parameter(param)]
+
+
+def _norm(tensors, norm_type, device, group):
+    is_max = norm_type == math.inf
+    if not tensors:
+        total = torch.zeros((), device=device)
+    elif is_max:
+        total = torch.stack([tensor.detach().float().abs().max() for tensor in tensors]).max()
+    else:
+        total = torch.stack([tensor.detach().float().norm(norm_type) ** norm_type for tensor in tensors]).sum()
+    if group is not None:
+        dist.all_reduce(total, op=dist.ReduceOp.MAX if is_max else dist.ReduceOp.SUM, group=group)
+    return total if is_max else total ** (1.0 / norm_type)
+
+
+def _mean_over_experts(norm):
+    """Makes norms alike on the ranks that hold other experts each."""
+    from deepspeed.utils import groups
+
+    group = groups._get_data_parallel_group()
+    norm = norm / dist.get_world_size(group=group)
+    dist.all_reduce(norm, group=group)
+    return norm
+
+
+def clip_grad_norm_(parameters, max_norm, norm_type=2, mpu=None):
+    """Scales gradients down to a norm of max_norm over the model's ranks; returns the norm before."""
+    params = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+    params = [param for param in params if param.grad is not None]
+    device = params[0].grad.device if params else "cpu"
+    grads = [param.grad for param in _counted(params, mpu)]
+    group = mpu.get_model_parallel_group() if mpu is not None else None
+    norm = _norm(grads, float(norm_type), device, group)
+    if any(getattr(param, "allreduce", True) is False for param in params) and dist.is_initialized():
+        norm = _mean_over_experts(norm)
+    factor = float(max_norm) / (norm + 1e-6)
+    if factor < 1:
+        for param in params:
+            param.grad.detach().mul_(factor.to(param.grad.device))
+    return norm
+
+
+def get_grad_norm(parameters, norm_type=2, mpu=None):
+    """Returns the norm of gradients over the model's ranks; -1 where it is infinite or not a number."""
+    params = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+    return _finite(_of(_counted([param for param in params if param.grad is not None], mpu), "grad", norm_type, mpu))
+
+
+def get_weight_norm(parameters, norm_type=2, mpu=None):
+    """Returns the norm of weights over the model's ranks; -1 where it is infinite or not a number."""
+    params = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+    return _finite(_of(_counted(params, mpu), "data", norm_type, mpu))
+
+
+def _of(params, attribute, norm_type, mpu):
+    tensors = [getattr(param, attribute) for param in params]
+    group = mpu.get_model_parallel_group() if mpu is not None else None
+    return _norm(tensors, float(norm_type), tensors[0].device if tensors else "cpu", group)
+
+
+def _finite(norm):
+    value = norm.item()
+    return value if math.isfinite(value) else -1
+
+
+def get_global_norm_of_tensors(input_tensors, norm_type=2, mpu=None, use_graph=False, moe_ep_group=None):
+    """Returns the norm of tensors over the model's ranks; -1 where it is infinite or not a number."""
+    tensors = list(input_tensors)
+    group = mpu.get_model_parallel_group() if mpu is not None else moe_ep_group
+    norm = _norm(tensors, float(norm_type), tensors[0].device if tensors else "cpu", group)
+    return torch.where(torch.isfinite(norm), norm, torch.full_like(norm, -1.0))
+
+
+def clip_tensors_by_global_norm(input_tensors, max_norm=1.0, global_norm=None, mpu=None, eps=1e-6, use_graph=False):
+    """Scales tensors down to a norm of max_norm; returns the norm before."""
+    tensors = list(input_tensors)
+    if global_norm is None:
+        global_norm = get_global_norm_of_tensors(tensors, mpu=mpu)
+    factor = max_norm / (float(global_norm) + eps)
+    if factor < 1:
+        for tensor in tensors:
+            tensor.detach().mul_(factor)
+    return global_norm
+
+
+def has_inf_or_nan(x):
+    """Returns a tensor that says whether one of the values is infinite or not a number."""
+    return ~torch.isfinite(x.float()).all()
+
+
+class CheckOverflow:
+    """Asks whether a gradient of any rank is infinite or not a number."""
+
+    def __init__(self, param_groups=None, mpu=None, zero_reduce_scatter=False, deepspeed=None):
+        self.mpu = mpu
+        self.params = [param for group in param_groups or [] for param in group]
+
+    def check_using_norm(self, norm_group, reduce_overflow=True):
+        """Takes norms as get_weight_norm() returns them: -1 stands for infinite."""
+        return self._anywhere(any(norm == -1 for norm in norm_group), reduce_overflow)
+
+    def check(self, param_groups=None):
+        params = self.params if param_groups is None else [param for group in param_groups for param in group]
+        return self.has_overflow(params)
+
+    def has_overflow_serial(self, params):
+        return any(param.grad is not None and bool(has_inf_or_nan(param.grad)) for param in params)
+
+    def has_overflow(self, params, has_moe_params=None):
+        return self._anywhere(self.has_overflow_serial(params), True)
+
+    def _anywhere(self, here, reduce_overflow):
+        flag = torch.tensor([float(here)])
+        if dist.is_initialized() and (reduce_overflow or self._has_experts()):
+            from deepspeed.accelerator import get_accelerator
+
+            flag = flag.to(get_accelerator().current_device_name())
+            dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+        return bool(flag.item())
+
+    def _has_experts(self):
+        return any(getattr(param, "allreduce", True) is False for param in self.params)

@@ -1,0 +1,93 @@
+"""Divisions of a list into consecutive parts, and of a tensor over the ranks of a group."""
+import itertools
+
+import torch
+import torch.distributed as dist
+
+
+def prefix_sum_inc(weights):
+    """Returns the running sums, each with its own element."""
+    return list(itertools.accumulate(weights))
+
+
+def partition_uniform(num_items, num_parts):
+    """Returns num_parts + 1 bounds; the sizes differ by one at most, and the first parts are the larger ones."""
+    size, rest = divmod(num_items, num_parts)
+    return [index * size + min(index, rest) for index in range(num_parts + 1)]
+
+
+def partition_balanced(weights, num_parts):
+    """Returns num_parts + 1 bounds whose parts have the smallest sum of squared weights, by dynamic programming."""
+    count = len(weights)
+    if count <= num_parts:
+        return partition_uniform(count, num_parts)
+    sums = [0] + prefix_sum_inc(weights)
+    best = [0] + [float("inf")] * count  # of the first i items in the parts so far
+    begins = []  # of each part: where it begins if it ends before item i
+    for _ in range(num_parts):
+        new, choice = [0] + [float("inf")] * count, [0] * (count + 1)
+        for end in range(1, count + 1):
+            for begin in range(end + 1):
+                cost = best[begin] + (sums[end] - sums[begin]) ** 2
+                if cost < new[end]:
+                    new[end], choice[end] = cost, begin
+        best = new
+        begins.append(choice)
+    bounds = [count]
+    for choice in reversed(begins):
+        bounds.append(choice[bounds[-1]])
+    return bounds[::-1]
+
+
+class PartitionedTensor:
+    """Holds this rank's share of a tensor; full() gathers it. The meta tensor lets another rank make one of its share."""
+
+    def __init__(self, tensor, group, partition_meta=None):
+        self.group = group
+        self.num_parts = dist.get_world_size(group=group)
+        self.rank = dist.get_rank(group=group)
+        self.orig_size = list(tensor.size())
+        self.orig_device = tensor.device
+        bounds = partition_uniform(tensor.numel(), self.num_parts)
+        self.partition = bounds
+        self.local_data = tensor.detach().reshape(-1)[bounds[self.rank] : bounds[self.rank + 1]].clone()
+        self.even_split = tensor.numel() % self.num_parts == 0
+
+    @classmethod
+    def from_meta(cls, meta, local_part, group, device=None):
+        """Makes one of a share and of what to_meta() returned on the rank that had the tensor."""
+        numbers = meta.tolist()
+        made = cls.__new__(cls)
+        made.group = group
+        made.orig_size = numbers[1 : 1 + numbers[0]]
+        rest = numbers[1 + numbers[0] :]
+        made.num_parts, made.rank, made.partition = rest[0], dist.get_rank(group=group), rest[2:]
+        made.local_data = local_part
+        made.orig_device = torch.device(device) if device is not None else local_part.device
+        made.even_split = made.partition[-1] % made.num_parts == 0
+        return made
+
+    def to_meta(self):
+        """Returns dimensions, shape, number of parts, rank and bounds in one tensor of whole numbers."""
+        numbers = [len(self.orig_size), *self.orig_size, self.num_parts, self.rank, *self.partition]
+        return torch.tensor(numbers, dtype=torch.long, device=self.local_data.device)
+
+    def full(self, device=None):
+        """Gathers the tensor. Collective over the group."""
+        size = max(end - begin for begin, end in zip(self.partition, self.partition[1:]))
+        own = self.local_data.new_zeros(size)
+        own[: self.local_data.numel()] = self.local_data
+        parts = [torch.empty_like(own) for _ in range(self.num_parts)]
+        dist.all_gather(parts, own, group=self.group)
+        sizes = [end - begin for begin, end in zip(self.partition, self.partition[1:])]
+        whole = torch.cat([part[:count] for part, count in zip(parts, sizes)])
+        return whole.view(self.orig_size).to(device or self.orig_device)
+
+    def data(self):
+        return self.local_data
+
+    def local_size(self):
+        return self.local_data.size()
+
+    def full_size(self):
+        return self.orig_size

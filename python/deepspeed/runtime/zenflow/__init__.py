@@ -1,0 +1,1 @@
+"""ZenFlow: its config alone; the engine refuses it."""

@@ -1,0 +1,37 @@
+"""Section leaf_module of zero_optimization, as a pydantic model."""
+from typing import List
+
+from pydantic import Field, model_validator
+
+from deepspeed.runtime.config_model import DeepSpeedConfigModel
+
+_MODELS = "transformers.models."
+DEFAULT_LEAF_MODULE_CLASSES = [
+    _MODELS + "mixtral.modeling_mixtral.MixtralSparseMoeBlock",
+    _MODELS + "qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",
+    _MODELS + "qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock",
+]
+DEFAULT_LEAF_MODULE_NAMES = []
+DEFAULT_LEAF_MODULE_NAME_SUFFIXES = []
+
+
+class DeepSpeedZeroLeafModuleConfig(DeepSpeedConfigModel):
+    """Names the modules whose parameters are gathered all at once: by class, by name, by the end of the name."""
+
+    classes: List[str] = Field(default_factory=lambda: list(DEFAULT_LEAF_MODULE_CLASSES))
+    names: List[str] = Field(default_factory=lambda: list(DEFAULT_LEAF_MODULE_NAMES))
+    name_suffixes: List[str] = Field(default_factory=lambda: list(DEFAULT_LEAF_MODULE_NAME_SUFFIXES))
+
+    @model_validator(mode="before")
+    def _as_lists(cls, values):
+        """Takes one text for a list of one, and keeps the first of equal entries."""
+        if values is None:
+            return {}
+        if not isinstance(values, dict):
+            raise TypeError(f"leaf_module: got {type(values).__name__}, expected a mapping")
+        made = dict(values)
+        for key in ("classes", "names", "name_suffixes"):
+            if key in made:
+                given = [made[key]] if isinstance(made[key], str) else made[key]
+                made[key] = list(dict.fromkeys(map(str, given)))
+        return made

@@ -1,0 +1,41 @@
+"""Sections offload_param and offload_optimizer of zero_optimization, as pydantic models."""
+from pathlib import Path
+from typing import Optional
+
+from pydantic import Field, model_validator
+
+from deepspeed.runtime.config_model import DeepSpeedConfigModel
+from deepspeed.runtime.config_utils import pp_int
+from deepspeed.runtime.zero.offload_enums import OffloadDeviceEnum, OffloadStateTypeEnum
+
+
+class DeepSpeedZeroOffloadParamConfig(DeepSpeedConfigModel):
+    """Says where the shards of parameters live at stage 3."""
+
+    device: OffloadDeviceEnum = "none"
+    nvme_path: Optional[Path] = None
+    buffer_count: int = Field(5, ge=0)
+    buffer_size: int = Field(pp_int(1e8), ge=0)
+    max_in_cpu: int = Field(pp_int(1e9), ge=0)
+    pin_memory: bool = True
+
+
+class DeepSpeedZeroOffloadOptimizerConfig(DeepSpeedConfigModel):
+    """Says where the optimizer's states live, and how they are moved."""
+
+    device: OffloadDeviceEnum = "none"
+    nvme_path: Optional[Path] = None
+    buffer_count: int = Field(4, ge=0)
+    pin_memory: bool = True
+    pipeline_read: bool = False
+    pipeline_write: bool = False
+    fast_init: bool = False
+    ratio: float = Field(1.0, ge=0.0, le=1.0)
+    super_offload: bool = False
+    cpuadam_cores_perc: float = Field(0.8, ge=0.0, le=1.0)
+
+    @model_validator(mode="after")
+    def set_pipeline(self):
+        """Fills in `pipeline`, which is no key: whether reads or writes overlap the step."""
+        self.__dict__["pipeline"] = self.pipeline_read or self.pipeline_write
+        return self

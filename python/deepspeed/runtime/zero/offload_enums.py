@@ -1,0 +1,20 @@
+"""Places and kinds of what can be offloaded."""
+import enum
+
+
+class OffloadDeviceEnum(str, enum.Enum):
+    """Is a place: the rank's device, memory of the CPU, or a disk."""
+
+    none = "none"
+    cpu = "cpu"
+    nvme = "nvme"
+
+
+class OffloadStateTypeEnum(str, enum.Enum):
+    """Is a kind of memory that engine.offload_states() moves."""
+
+    optim_states = "optim_states"
+    hp_params = "hp_params"
+    lp_params = "lp_params"
+    lp_grads = "lp_grads"
+    contiguous_grad_buffer = "contiguous_grad_buffer"

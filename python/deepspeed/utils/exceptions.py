@@ -1,0 +1,5 @@
+"""Errors of older calls."""
+
+
+class DeprecatedException(Exception):
+    """A call no longer exists."""

@@ -1,0 +1,33 @@
+"""Construction of a module on another device, in another dtype."""
+import contextlib
+
+import torch
+
+
+class OnDevice:
+    """In its scope tensors are made on `device` ("meta": without memory) in `dtype`."""
+
+    def __init__(self, dtype, device="meta", enabled=True):
+        self.dtype = dtype
+        self.device = device
+        self.enabled = enabled
+        self._scopes = None
+        self._old_dtype = None
+
+    def __enter__(self):
+        if not self.enabled:
+            return self
+        self._scopes = contextlib.ExitStack()
+        self._scopes.enter_context(torch.device(self.device))
+        if self.dtype is not None and self.dtype.is_floating_point:
+            self._old_dtype = torch.get_default_dtype()
+            torch.set_default_dtype(self.dtype)
+        return self
+
+    def __exit__(self, *_):
+        if not self.enabled:
+            return False
+        if self._old_dtype is not None:
+            torch.set_default_dtype(self._old_dtype)
+        self._scopes.close()
+        return False

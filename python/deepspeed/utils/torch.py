@@ -1,0 +1,31 @@
+"""Small helpers around torch."""
+import torch
+
+
+def required_torch_version(min_version=None, max_version=None):
+    """Returns whether torch's version (major.minor) lies in the closed range; one of the bounds must be given."""
+    assert min_version or max_version, "Must provide a min_version or max_version argument"
+    found = _numbers(torch.__version__)
+    if min_version and found < _numbers(min_version):
+        return False
+    return not (max_version and found > _numbers(max_version))
+
+
+def _numbers(version):
+    parts = str(version).split("+")[0].split(".")
+    return tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in parts[:2])
+
+
+def is_functorch_transforming():
+    """Returns whether a transform of torch.func is running."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def register_grad_hook(param, hook):
+    """Calls hook(param) whenever backward has added to its gradient; returns the handle."""
+    return param.register_post_accumulate_grad_hook(lambda held: hook(held))
+
+
+def jit_script_compat(fn):
+    """Returns the function compiled by torch.compile."""
+    return torch.compile(fn)
