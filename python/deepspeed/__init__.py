@@ -1,12 +1,22 @@
 """DeepSpeed on the C++ engine of deepspeed-cpp."""
 import torch  # isort: skip  -- its libraries must be loaded before _core, which uses them
 
-from deepspeed._version import __version__, check_torch, git_branch, git_hash
+from deepspeed._version import (
+    __version__,
+    __version_major__,
+    __version_minor__,
+    __version_patch__,
+    check_torch,
+    git_branch,
+    git_hash,
+)
 
 check_torch()
 
 from deepspeed import _core  # noqa: E402  -- after the check that says in one line what does not fit
 from deepspeed import _absent, accelerator, comm, ops, pipe, utils, zero  # noqa: E402
+from deepspeed._version import git_branch as __git_branch__  # noqa: E402,F401
+from deepspeed._version import git_hash as __git_hash__  # noqa: E402,F401
 from deepspeed._errors import (  # noqa: E402
     CheckpointError,
     CommError,

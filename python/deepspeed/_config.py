@@ -24,20 +24,32 @@ def read_config(config):
     if isinstance(config, Mapping):
         return config
     if hasattr(config, "read"):
-        return json.load(config, object_pairs_hook=dict_raise_error_on_duplicate_keys)
+        return _parse(config.read())
     text = os.fspath(config) if hasattr(config, "__fspath__") else config
     if not isinstance(text, str):
         raise ValueError(f"config: got {type(config).__name__}, expected a dict, a path, JSON text or its base64")
     if os.path.exists(text):
         with open(text) as file:
-            return json.load(file, object_pairs_hook=dict_raise_error_on_duplicate_keys)
+            return _parse(file.read(), text)
     if not text.lstrip().startswith("{"):
         try:
             text = base64.urlsafe_b64decode(text).decode()
         except (binascii.Error, UnicodeDecodeError, ValueError):
             raise ValueError(f"Expected a string path to an existing deepspeed config, or a dictionary or a valid "
                              f"base64. Received: {config}") from None
-    return json.loads(text, object_pairs_hook=dict_raise_error_on_duplicate_keys)
+    return _parse(text)
+
+
+def _parse(text, where="config"):
+    """Reads JSON, or HJSON where its package is installed: JSON with comments, and without quotes and commas."""
+    try:
+        return json.loads(text, object_pairs_hook=dict_raise_error_on_duplicate_keys)
+    except json.JSONDecodeError as error:
+        try:
+            import hjson
+        except ImportError:
+            raise ValueError(f"{where}: is not JSON: {error}; if it is HJSON, install the package hjson") from None
+        return hjson.loads(text, object_pairs_hook=dict_raise_error_on_duplicate_keys)
 
 
 def without_auto(config):

@@ -2,6 +2,7 @@
 import torch
 
 __version__ = "0.19.6+cpp0.1.0"
+__version_major__, __version_minor__, __version_patch__ = (int(part) for part in __version__.partition("+")[0].split("."))
 git_hash = "unknown"
 git_branch = "unknown"
 TORCH = "2.11"  # the minor version that _core was built with

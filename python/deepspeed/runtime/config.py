@@ -1,16 +1,21 @@
 """DeepSpeedConfig: a config, read, checked and resolved by the core."""
+import functools
+
 import torch.distributed as dist
 
 from deepspeed import _config, _core
+from deepspeed._errors import ConfigError as DeepSpeedConfigError
+from deepspeed.runtime.optimizer_names import *  # noqa: F401,F403  -- scripts read them here
+
+_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
 
 class DeepSpeedConfig:
-    """Shows the config's keys as attributes. Raises ConfigError, naming the key."""
+    """Shows the config's keys as attributes, defaults included. Raises ConfigError, naming the key."""
 
     def __init__(self, config, mpu=None, mesh_device=None):
         given = _config.read_config(config)
-        size = dist.get_world_size() if dist.is_initialized() else 1
-        self._fill(given, _core.load_config(_config.for_core(given), size))
+        self._fill(given, _core.load_config(_config.for_core(given), _world_size()))
 
     @classmethod
     def of_resolved(cls, given, resolved):
@@ -20,5 +25,107 @@ class DeepSpeedConfig:
 
     def _fill(self, given, resolved):
         self._param_dict = given
+        self.world_size = _world_size()
         for key, value in resolved.items():
             setattr(self, key, value)
+
+    def __getattr__(self, name):
+        """Finds DeepSpeed's further names: a section's model, or a key that lies in a section."""
+        if name in _SECTIONS and not name.startswith("__"):
+            return _SECTIONS[name](self._param_dict)
+        if name in _PATHS:
+            return functools.reduce(lambda section, key: (section or {}).get(key), _PATHS[name], self.__dict__)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def zero_enabled(self):
+        return self.zero_optimization_stage > 0
+
+    def _configure_train_batch_size(self):
+        """Finds what is None among the three batch sizes, from the others. Raises ConfigError where they do not fit."""
+        given = {key: getattr(self, key) for key in _BATCH if getattr(self, key) is not None}
+        resolved = _core.load_config(given, self.world_size)
+        for key in _BATCH:
+            setattr(self, key, resolved[key])
+
+    def print_user_config(self):
+        from deepspeed.utils.logging import print_json_dist
+
+        print_json_dist(self._param_dict)
+
+
+def _zero_config(given):
+    from deepspeed.runtime.zero.config import get_zero_config
+
+    return get_zero_config(given)
+
+
+def _bfloat16_config(given):
+    from deepspeed.runtime.precision_config import get_bfloat16_config
+
+    return get_bfloat16_config(given)
+
+
+def _float16_config(given):
+    from deepspeed.runtime.precision_config import get_float16_config
+
+    return get_float16_config(given)
+
+
+_SECTIONS = {"zero_config": _zero_config, "bfloat16_config": _bfloat16_config, "float16_config": _float16_config}
+
+# Where a name of DeepSpeed's lies in the resolved config.
+_PATHS = {
+    "zero_optimization_stage": ("zero_optimization", "stage"),
+    "optimizer_name": ("optimizer", "type"),
+    "optimizer_params": ("optimizer", "params"),
+    "scheduler_name": ("scheduler", "type"),
+    "scheduler_params": ("scheduler", "params"),
+    "sparse_gradients_enabled": ("sparse_gradients",),
+    "amp_enabled": ("amp", "enabled"),
+    "eigenvalue_enabled": ("eigenvalue", "enabled"),
+    "eigenvalue_verbose": ("eigenvalue", "verbose"),
+    "pld_enabled": ("progressive_layer_drop", "enabled"),
+    "grad_accum_dtype": ("data_types", "grad_accum_dtype"),
+    "param_dtype": ("data_types", "param_dtype"),
+    "buffer_dtype": ("data_types", "buffer_dtype"),
+    "load_universal_checkpoint": ("checkpoint", "load_universal"),
+    "use_node_local_storage": ("checkpoint", "use_node_local_storage"),
+    "aio_config": ("aio",),
+    "activation_checkpointing_config": ("activation_checkpointing",),
+    "comms_config": ("comms_logger",),
+    "flops_profiler_config": ("flops_profiler",),
+    "checkpoint_config": ("checkpoint",),
+    "compile_config": ("compile",),
+    "timers_config": ("timers",),
+    "nebula_config": ("nebula",),
+    "tensor_parallel_config": ("tensor_parallel",),
+    "expert_parallel_config": ("expert_parallel",),
+}
+
+
+@functools.lru_cache(maxsize=1)
+def _defaults():
+    return _core.load_config({"train_batch_size": 1}, 1)
+
+
+def default_of(key):
+    """Returns what holds where a config does not name the top-level key; None where there is no default."""
+    return _defaults().get(key)
+
+
+def _world_size():
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def __getattr__(name):
+    """Makes get_<key>(param_dict): the value of a top-level key in a config, else its default."""
+    key = name.removeprefix("get_")
+    if key == name or key not in _core.config_keys():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def get(param_dict):
+        return param_dict.get(key, default_of(key))
+
+    get.__name__ = get.__qualname__ = name
+    return get

@@ -17,7 +17,7 @@ from deepspeed.runtime.lr_schedules import EngineSchedule
 from deepspeed.runtime.optimizer_class import optimizer_class
 from deepspeed.runtime.saving import EngineSaving
 from deepspeed.runtime.settings import EngineSettings
-from deepspeed.utils.logging import logger
+from deepspeed.utils.logging import logger, set_log_level_from_string
 
 
 class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
@@ -47,6 +47,8 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
         self.collate_fn = collate_fn
         self.mpu = mpu
         self._is_compiled = False
+        if config.get("log_level") is not None:
+            set_log_level_from_string(config["log_level"])
         plan = plan_optimizer(_config.for_core(config), model, optimizer, model_parameters)
         self._plan = plan
         self._facade = None
@@ -202,7 +204,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
         if schedule is not None:
             raise NotSupportedError("compile(schedule=...): passes over compiled graphs are not supported; leave it out")
         if self._runs_eagerly:
-            logger.info("compile(): at stage 3 the module runs eagerly, since compiled kernels cannot gather parameters")
+            logger.warning("compile(): at stage 3 the module runs eagerly, since compiled kernels cannot gather parameters")
         else:
             self.module.compile(backend=backend, **(compile_kwargs or {}))
         self._is_compiled = True

@@ -173,7 +173,7 @@ class EngineSettings:
         return self.config.get("steps_per_print", 10)
 
     def gradient_clipping(self):
-        return self._key("gradient_clipping")
+        return self._config.gradient_clipping
 
     def gradient_predivide_factor(self):
         return self._key("gradient_predivide_factor")
@@ -187,11 +187,25 @@ class EngineSettings:
     def sparse_gradients_enabled(self):
         return self._key("sparse_gradients")
 
+    @property
+    def sparse_tensor_module_names(self):
+        """Returns the weights whose gradients the ranks exchange as the rows that were used."""
+        if not self.sparse_gradients_enabled():
+            return set()
+        kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+        return {f"{name}.weight" for name, module in self.module.named_modules() if isinstance(module, kinds)}
+
     def wall_clock_breakdown(self):
         return self._key("wall_clock_breakdown")
 
     def memory_breakdown(self):
         return self._key("memory_breakdown")
+
+    def log_level(self):
+        return self._config.log_level
+
+    def managed_gradient_accumulation(self):
+        return self._config.managed_gradient_accumulation
 
     def dump_state(self):
         return self._key("dump_state")

@@ -14,7 +14,7 @@ log_levels = {
 
 def _make_logger():
     made = logging.getLogger("DeepSpeed")
-    made.setLevel(logging.INFO)
+    made.setLevel(logging.WARNING)
     made.propagate = False
     handler = logging.StreamHandler(stream=sys.stdout)
     handler.setFormatter(logging.Formatter("[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"))

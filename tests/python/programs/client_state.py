@@ -105,6 +105,7 @@ def main():
     handler = logging.Handler()
     handler.emit = lambda record: lines.append((record.levelname, record.getMessage()))
     deepspeed.logger.addHandler(handler)
+    deepspeed.logger.setLevel("INFO")
     engine.save_checkpoint(folder, tag="logged")
     assert any(level == "INFO" and "logged" in line for level, line in lines), lines
     print('RESULT {"passed": true}')

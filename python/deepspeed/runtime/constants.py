@@ -1,0 +1,18 @@
+"""The config's keys and their defaults: X is the name of a key, and X_DEFAULT what holds where a config does not name it.
+
+Both come from the core, so they cannot differ from what an engine does.
+"""
+ROUTE_TRAIN = "train"
+ROUTE_EVAL = "eval"
+ROUTE_PREDICT = "predict"
+ROUTE_ENCODE = "encode"
+
+
+def __getattr__(name):
+    from deepspeed.runtime.config import default_of
+    from deepspeed import _core
+
+    key = name.removesuffix("_DEFAULT").lower()
+    if not name.isupper() or key not in _core.config_keys():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return default_of(key) if name.endswith("_DEFAULT") else key

@@ -1,0 +1,52 @@
+"""SparseTensor: the rows of a 2-dimensional tensor that are not zero."""
+import torch
+
+
+class SparseTensor:
+    """Holds indices [n] of rows, and values [n, columns], of a dense or a COO tensor [rows, columns]."""
+
+    def __init__(self, dense_tensor=None):
+        self.orig_dense_tensor = dense_tensor
+        self.indices = self.values = self.dense_size = None
+        if dense_tensor is None:
+            return
+        self.is_sparse = dense_tensor.is_sparse
+        self.dtype = dense_tensor.dtype
+        self.dense_size = list(dense_tensor.shape)
+        if self.is_sparse:
+            whole = dense_tensor.coalesce()
+            self.indices, self.values = whole.indices().flatten(), whole.values()
+        else:
+            self.indices = (dense_tensor != 0).any(dim=1).nonzero().flatten()
+            self.values = dense_tensor[self.indices]
+
+    @staticmethod
+    def type():
+        return "deepspeed.SparseTensor"
+
+    def to_coo_tensor(self):
+        return torch.sparse_coo_tensor(self.indices.unsqueeze(0), self.values, self.dense_size)
+
+    def to_dense(self):
+        """Returns the dense tensor; values of a row that stands twice are added up."""
+        return self.values.new_zeros(self.dense_size).index_add_(0, self.indices, self.values)
+
+    def sparse_size(self):
+        """Returns (elements held, elements of the dense tensor)."""
+        return self.indices.numel() + self.values.numel(), self.dense_size[0] * self.dense_size[1]
+
+    def add(self, b):
+        """Adds another one of the same dense size."""
+        if self.dense_size != b.dense_size:
+            raise ValueError(f"SparseTensor.add(): got the dense size {b.dense_size}, expected {self.dense_size}")
+        self.indices = torch.cat([self.indices, b.indices])
+        self.values = torch.cat([self.values, b.values])
+
+    def __repr__(self):
+        held, dense = self.sparse_size()
+        return (
+            f"DeepSpeed.SparseTensor(indices_size={self.indices.size()}, values_size={self.values.size()}, "
+            f"dense_size={self.dense_size}, device={self.indices.device}, reduction_factor={dense / held})"
+        )
+
+    __str__ = __repr__

@@ -1,0 +1,76 @@
+"""What a script reads of a config without an engine: DeepSpeedConfig, getters, constants, HJSON."""
+import builtins
+import logging
+
+import pytest
+import torch
+
+import deepspeed
+from deepspeed.runtime import config as config_names
+from deepspeed.runtime import constants
+from deepspeed.runtime.sparse_tensor import SparseTensor
+
+CONFIG = {"train_batch_size": 4, "optimizer": {"type": "Adam", "params": {"lr": 0.5}}}
+
+
+def test_a_config_shows_keys_and_sections():
+    config = deepspeed.DeepSpeedConfig({**CONFIG, "zero_optimization": {"stage": 2}})
+    assert (config.train_batch_size, config.train_micro_batch_size_per_gpu, config.gradient_accumulation_steps) == (4, 4, 1)
+    assert (config.zero_optimization_stage, config.zero_enabled, config.optimizer_name) == (2, True, "Adam")
+    assert config.optimizer_params == {"lr": 0.5} and config.scheduler_name is None
+    assert config.zero_config.stage == 2 and not config.bfloat16_config.enabled and not config.float16_config.enabled
+    with pytest.raises(AttributeError, match="no_such_key"):
+        config.no_such_key
+
+
+def test_batch_sizes_are_found_from_one_another():
+    config = deepspeed.DeepSpeedConfig(CONFIG)
+    config.train_batch_size, config.train_micro_batch_size_per_gpu, config.gradient_accumulation_steps = 12, None, 3
+    config._configure_train_batch_size()
+    assert config.train_micro_batch_size_per_gpu == 4
+    config.train_batch_size = 13
+    with pytest.raises(AssertionError, match="train_batch_size"):
+        config._configure_train_batch_size()
+
+
+def test_getters_and_constants_know_the_cores_defaults():
+    assert config_names.get_gradient_clipping({}) == constants.GRADIENT_CLIPPING_DEFAULT == 1.0
+    assert config_names.get_gradient_clipping({"gradient_clipping": 0.5}) == 0.5
+    assert constants.TRAIN_BATCH_SIZE == "train_batch_size" and config_names.ADAM_OPTIMIZER == "adam"
+    with pytest.raises(AttributeError, match="get_no_such_key"):
+        config_names.get_no_such_key
+    with pytest.raises(AttributeError, match="NO_SUCH_KEY"):
+        constants.NO_SUCH_KEY
+
+
+def test_hjson_asks_for_its_package(tmp_path, monkeypatch):
+    path = tmp_path / "config.json"
+    path.write_text("{\n  # a comment\n  train_batch_size: 2\n}")
+    real = builtins.__import__
+
+    def without_hjson(name, *rest):
+        if name == "hjson":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without_hjson)
+    with pytest.raises(ValueError, match=f"{path}: is not JSON.*install the package hjson"):
+        deepspeed.DeepSpeedConfig(str(path))
+
+
+def test_the_level_of_the_log_is_deepspeeds():
+    assert deepspeed.logger.getEffectiveLevel() == logging.WARNING
+    model = torch.nn.Linear(2, 2)
+    engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={**CONFIG, "log_level": "error"})[0]
+    try:
+        assert engine.log_level() == "error" and deepspeed.logger.getEffectiveLevel() == logging.ERROR
+    finally:
+        deepspeed.logger.setLevel(logging.WARNING)
+
+
+def test_sparse_tensors_hold_the_rows_that_are_not_zero():
+    dense = torch.tensor([[0.0, 0.0], [1.0, -1.0], [2.0, 0.0]])
+    sparse = SparseTensor(dense)
+    assert sparse.indices.tolist() == [1, 2]
+    sparse.add(SparseTensor(dense))
+    assert torch.equal(sparse.to_dense(), 2 * dense) and torch.equal(sparse.to_coo_tensor().to_dense(), 2 * dense)
