@@ -191,3 +191,22 @@ def test_compiled_models_train():
     engine = make({**CONFIG, "zero_optimization": {"stage": 1}}, model=model)[0]
     engine.compile(backend="aot_eager")
     assert step(engine) > step(engine)
+
+
+def test_the_optimizer_has_the_class_that_deepspeed_makes():
+    from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
+
+    def made(params=None, **sections):
+        section = {"type": "Adam", "params": {"lr": 0.01, **(params or {})}}
+        return make({**CONFIG, "optimizer": section, **sections})[1]
+
+    assert isinstance(made(), FusedAdam) and made().adam_w_mode
+    assert isinstance(made({"torch_adam": True, "adam_w_mode": False}), torch.optim.Adam)
+    zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
+    partitioned = made(zero_optimization=zero)
+    assert isinstance(partitioned, deepspeed.ZeROOptimizer) and type(partitioned.optimizer) is DeepSpeedCPUAdam
+    model = torch.nn.Linear(4, 3)
+    own = torch.optim.Adam(model.parameters(), lr=0.01)
+    engine, optimizer, _, _ = make({"train_micro_batch_size_per_gpu": 2}, model=model, optimizer=own)
+    assert optimizer == own and isinstance(optimizer, torch.optim.Adam)
+    assert step(engine) > step(engine)

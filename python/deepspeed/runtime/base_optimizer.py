@@ -11,12 +11,12 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
     into the dicts holds from the next step on, and what the core's schedule writes stands in them after it.
     """
 
-    def __init__(self, groups, client=None):
+    def __init__(self, groups, basic=None):
         # Not torch's constructor: state and parameters are the core's.
         self.param_groups = groups
-        self.defaults = dict(client.defaults) if client is not None else _without_params(groups[0])
-        self.state = client.state if client is not None else {}
-        self.optimizer = client if client is not None else self
+        self.defaults = dict(basic.defaults) if basic is not None else _without_params(groups[0])
+        self.state = basic.state if basic is not None else {}
+        self.optimizer = basic if basic is not None else self
         self.overflow = False  # of the last update; micro steps between updates leave it
         self._optimizer_step_pre_hooks = {}
         self._optimizer_step_post_hooks = {}
@@ -91,6 +91,12 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict):
         for group, new in zip(self.param_groups, state_dict["param_groups"]):
             group.update(_without_params(new))
+
+    def __eq__(self, other):
+        """Equals the optimizer below it, which is what DeepSpeed returns without ZeRO and 16 bits."""
+        return other is self or other is self.optimizer
+
+    __hash__ = object.__hash__
 
     def __repr__(self):
         return f"{type(self).__name__}({self.param_groups!r})"

@@ -12,6 +12,7 @@ from deepspeed._client_optimizer import plan_optimizer
 from deepspeed._errors import NotSupportedError, UsageError
 from deepspeed._schedules import ClientSchedule
 from deepspeed.runtime.bare_calls import BareCalls
+from deepspeed.runtime.basic_optimizer import basic_optimizer
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
 from deepspeed.runtime.lr_schedules import EngineSchedule
 from deepspeed.runtime.optimizer_class import optimizer_class
@@ -85,7 +86,11 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
             for options, _, given in core_groups:
                 for key, value in options.items():
                     dicts[given].setdefault(key, value)
-            self._facade = optimizer_class(self._plan.config)(dicts, self._plan.client)
+            client = self._plan.client
+            basic = client if client is not None else basic_optimizer(self._plan.config, dicts)
+            self._facade = optimizer_class(self._plan.config, basic)(dicts, basic)
+            if basic is not client:
+                basic.step = self._facade.step
         return self._facade
 
     def _schedule_maker(self, schedule):

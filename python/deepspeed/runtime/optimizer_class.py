@@ -1,4 +1,6 @@
 """The class of the optimizer that initialize() returns follows the stage and the precision, as DeepSpeed's does."""
+import functools
+
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from deepspeed.runtime.fp16.fused_optimizer import FP16_Optimizer
@@ -6,8 +8,8 @@ from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
 from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
 
 
-def optimizer_class(config):
-    """Returns the class for a config."""
+def optimizer_class(config, basic):
+    """Returns the class for a config; `basic` is the optimizer below, None where there is none."""
     stage = (config.get("zero_optimization") or {}).get("stage", 0)
     if stage == 3:
         return DeepSpeedZeroOptimizer_Stage3
@@ -17,4 +19,17 @@ def optimizer_class(config):
         return BF16_Optimizer
     if (config.get("fp16") or {}).get("enabled"):
         return FP16_Optimizer
-    return DeepSpeedOptimizer
+    return DeepSpeedOptimizer if basic is None else _of_kind(type(basic))
+
+
+@functools.lru_cache(maxsize=None)
+def _of_kind(kind):
+    """Is a class of the kind's name: without ZeRO and 16 bits DeepSpeed returns the optimizer below itself."""
+    members = {"__module__": kind.__module__, "__doc__": DeepSpeedOptimizer.__doc__, "__getattr__": _of_basic}
+    return type(kind.__name__, (DeepSpeedOptimizer, kind), members)
+
+
+def _of_basic(facade, name):
+    if name == "optimizer":
+        raise AttributeError(name)
+    return getattr(facade.optimizer, name)

@@ -1,0 +1,52 @@
+"""The optimizer below an engine's: of the class that DeepSpeed makes for the config, over the engine's groups.
+
+It shows the class and the options; its arithmetic and its state are the core's.
+"""
+import inspect
+
+import torch
+
+
+def basic_optimizer(config, groups):
+    """Returns the object for a config's section `optimizer`; None where the core alone knows its type."""
+    section = config.get("optimizer")
+    kind = _class_of(section, _offloads(config)) if section else None
+    if kind is None or not any(group["params"] for group in groups):
+        return None
+    accepted = inspect.signature(kind.__init__).parameters
+    options = {key: _as_given(value) for key, value in (section.get("params") or {}).items() if key in accepted}
+    if "adam_w_mode" in accepted:
+        options["adam_w_mode"] = _decouples(section)
+    return kind(groups, **options)
+
+
+def _class_of(section, on_cpu):
+    from deepspeed.ops import adagrad, adam, lamb, lion
+
+    name, params = section["type"].lower(), section.get("params") or {}
+    if name in ("adam", "adamw"):
+        if params.get("torch_adam"):
+            return torch.optim.AdamW if _decouples(section) else torch.optim.Adam
+        return adam.DeepSpeedCPUAdam if on_cpu else adam.FusedAdam
+    of_cpu_or_device = {
+        "adagrad": (adagrad.DeepSpeedCPUAdagrad, torch.optim.Adagrad),
+        "lion": (lion.DeepSpeedCPULion, lion.FusedLion),
+        "lamb": (lamb.FusedLamb, lamb.FusedLamb),
+    }
+    if name in of_cpu_or_device:
+        return of_cpu_or_device[name][0 if on_cpu else 1]
+    return getattr(torch.optim, section["type"], None)
+
+
+def _decouples(section):
+    return section["type"].lower() == "adamw" or (section.get("params") or {}).get("adam_w_mode", True)
+
+
+def _offloads(config):
+    zero = config.get("zero_optimization") or {}
+    device = (zero.get("offload_optimizer") or {}).get("device", "none")
+    return bool(zero.get("cpu_offload")) or device in ("cpu", "nvme")
+
+
+def _as_given(value):
+    return tuple(value) if isinstance(value, list) else value
