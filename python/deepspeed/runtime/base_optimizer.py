@@ -11,12 +11,14 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
     into the dicts holds from the next step on, and what the core's schedule writes stands in them after it.
     """
 
-    def __init__(self, groups, basic=None):
-        # Not torch's constructor: state and parameters are the core's.
+    def __init__(self, groups, client=None, make_basic=None):
+        # Not torch's constructor: state and parameters are the core's, and it would import the whole of torch.compile.
         self.param_groups = groups
-        self.defaults = dict(basic.defaults) if basic is not None else _without_params(groups[0])
-        self.state = basic.state if basic is not None else {}
-        self.optimizer = basic if basic is not None else self
+        self.defaults = dict(client.defaults) if client is not None else _without_params(groups[0])
+        self.state = client.state if client is not None else {}
+        self._client = client
+        self._make_basic = make_basic
+        self._basic = None
         self.overflow = False  # of the last update; micro steps between updates leave it
         self._optimizer_step_pre_hooks = {}
         self._optimizer_step_post_hooks = {}
@@ -40,6 +42,17 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
     @property
     def _core(self):
         return self._engine()._core
+
+    @property
+    def optimizer(self):
+        """The optimizer below: the client's, else one of the class that DeepSpeed would make; this one where there is none."""
+        if self._make_basic is None:
+            return self
+        if self._basic is None:
+            self._basic = self._make_basic()
+            if self._client is None:
+                self._basic.step = self.step
+        return self._basic
 
     def _push(self):
         """Hands the core what was written into the dicts."""
@@ -94,7 +107,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     def __eq__(self, other):
         """Equals the optimizer below it, which is what DeepSpeed returns without ZeRO and 16 bits."""
-        return other is self or other is self.optimizer
+        return other is self or (self._client is not None and other is self._client)
 
     __hash__ = object.__hash__
 

@@ -7,12 +7,15 @@ import inspect
 import torch
 
 
-def basic_optimizer(config, groups):
-    """Returns the object for a config's section `optimizer`; None where the core alone knows its type."""
+def basic_class(config):
+    """Returns the class for a config's section `optimizer`; None where there is none, or the core alone knows its type."""
     section = config.get("optimizer")
-    kind = _class_of(section, _offloads(config)) if section else None
-    if kind is None or not any(group["params"] for group in groups):
-        return None
+    return _class_of(section, _offloads(config)) if section else None
+
+
+def make_basic(kind, config, groups):
+    """Constructs the class over the groups' own dicts."""
+    section = config["optimizer"]
     accepted = inspect.signature(kind.__init__).parameters
     options = {key: _as_given(value) for key, value in (section.get("params") or {}).items() if key in accepted}
     if "adam_w_mode" in accepted:

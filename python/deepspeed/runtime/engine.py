@@ -12,7 +12,7 @@ from deepspeed._client_optimizer import plan_optimizer
 from deepspeed._errors import NotSupportedError, UsageError
 from deepspeed._schedules import ClientSchedule
 from deepspeed.runtime.bare_calls import BareCalls
-from deepspeed.runtime.basic_optimizer import basic_optimizer
+from deepspeed.runtime.basic_optimizer import basic_class, make_basic
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
 from deepspeed.runtime.lr_schedules import EngineSchedule
 from deepspeed.runtime.optimizer_class import optimizer_class
@@ -66,7 +66,6 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
         if core.has_optimizer():
             self.optimizer = self._facade_of(core.param_groups())
             self.optimizer._attach(self)
-            self.basic_optimizer = self.optimizer.optimizer
         if self.lr_scheduler is None and core.has_scheduler():
             self.lr_scheduler = EngineSchedule.of_engine(self)
         self._bare_calls = BareCalls(core)
@@ -86,11 +85,10 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
             for options, _, given in core_groups:
                 for key, value in options.items():
                     dicts[given].setdefault(key, value)
-            client = self._plan.client
-            basic = client if client is not None else basic_optimizer(self._plan.config, dicts)
-            self._facade = optimizer_class(self._plan.config, basic)(dicts, basic)
-            if basic is not client:
-                basic.step = self._facade.step
+            config, client = self._plan.config, self._plan.client
+            kind = basic_class(config) if client is None else type(client)
+            make = (lambda: client) if client is not None else kind and (lambda: make_basic(kind, config, dicts))
+            self._facade = optimizer_class(config, kind)(dicts, client, make)
         return self._facade
 
     def _schedule_maker(self, schedule):

@@ -9,7 +9,7 @@ from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
 
 
 def optimizer_class(config, basic):
-    """Returns the class for a config; `basic` is the optimizer below, None where there is none."""
+    """Returns the class for a config; `basic` is the class of the optimizer below, None where there is none."""
     stage = (config.get("zero_optimization") or {}).get("stage", 0)
     if stage == 3:
         return DeepSpeedZeroOptimizer_Stage3
@@ -19,7 +19,7 @@ def optimizer_class(config, basic):
         return BF16_Optimizer
     if (config.get("fp16") or {}).get("enabled"):
         return FP16_Optimizer
-    return DeepSpeedOptimizer if basic is None else _of_kind(type(basic))
+    return DeepSpeedOptimizer if basic is None else _of_kind(basic)
 
 
 @functools.lru_cache(maxsize=None)
@@ -30,6 +30,6 @@ def _of_kind(kind):
 
 
 def _of_basic(facade, name):
-    if name == "optimizer":
+    if name.startswith("_"):
         raise AttributeError(name)
     return getattr(facade.optimizer, name)

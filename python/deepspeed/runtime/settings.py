@@ -157,6 +157,10 @@ class EngineSettings:
         section = self._resolved().get("optimizer")
         return section["type"] if section else None
 
+    @property
+    def basic_optimizer(self):
+        return self.optimizer.optimizer if self.optimizer is not None else None
+
     def optimizer_params(self):
         section = self._resolved().get("optimizer")
         return section["params"] if section else None
