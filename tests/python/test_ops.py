@@ -62,3 +62,40 @@ def test_sixteen_bits_are_updated_in_fp32_and_rounded(dtype):
     for a, b in zip(found, expected):
         assert a.dtype == dtype
         torch.testing.assert_close(a.float(), b, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("decouples", [True, False])
+def test_a_subgroups_step_is_taken_back(decouples):
+    param = torch.nn.Parameter(torch.linspace(-1, 1, 64))
+    optimizer = DeepSpeedCPUAdam([param], lr=0.1, weight_decay=0.1, adamw_mode=decouples)
+    before = []
+    for number in range(3):
+        before.append(param.detach().clone())
+        param.grad = torch.full((64,), 0.5 + number)
+        optimizer.step_subgroup(7)
+    assert optimizer.state[7]["step"] == 3
+    kept = {name: optimizer.state[7][name].clone() for name in ("exp_avg", "exp_avg_sq")}
+    stepped = param.detach().clone()
+    optimizer.rollback_subgroup(7)
+    torch.testing.assert_close(param.detach(), before[2])
+    optimizer.step_subgroup(7)
+    torch.testing.assert_close(param.detach(), stepped)
+    torch.testing.assert_close(optimizer.state[7]["exp_avg"].view(-1), kept["exp_avg"].view(-1))
+    with pytest.raises(RuntimeError, match="sub_group_id 8"):
+        optimizer.rollback_subgroup(8)
+
+
+def test_sparse_gradients_go_where_they_mean_something():
+    def stepped(kind, **options):
+        torch.manual_seed(1)
+        embedding = torch.nn.Embedding(6, 3, sparse=True)
+        optimizer = kind(embedding.parameters(), lr=0.1, **options)
+        for tokens in ([1, 2], [2, 5]):
+            optimizer.zero_grad()
+            embedding(torch.tensor(tokens)).square().sum().backward()
+            optimizer.step()
+        return embedding.weight.detach()
+
+    torch.testing.assert_close(stepped(DeepSpeedCPUAdagrad), stepped(torch.optim.Adagrad))
+    with pytest.raises(RuntimeError, match="sparse gradients"):
+        stepped(DeepSpeedCPUAdam)

@@ -10,6 +10,7 @@ class CoreOptimizer(torch.optim.Optimizer):
     _type = None
     _keys = ("lr", "betas", "eps", "weight_decay")
     _is_for_cpu = False
+    _takes_sparse = False  # whether an element whose gradient is 0 stays as it is, so that a sparse gradient may become dense
 
     def _params(self):
         """Returns the options that hold for all groups."""
@@ -30,38 +31,46 @@ class CoreOptimizer(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure=None):
         """Updates the parameters that have a gradient; returns the closure's loss."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = self._loss_of(closure)
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
-                    self._step_one(param, self._options(group))
+                    self._step_one(param, self._options(group), param)
         return loss
 
-    def _step_one(self, param, options):
+    @staticmethod
+    def _loss_of(closure):
+        if closure is None:
+            return None
+        with torch.enable_grad():
+            return closure()
+
+    def _step_one(self, param, options, key):
+        """Steps a parameter whose state stands under the key."""
         stepper = self._own()
+        if param.grad.is_sparse and not self._takes_sparse:
+            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients; use an embedding with sparse=False")
         if self._is_for_cpu and param.device.type != "cpu":
             raise AssertionError(f"{type(self).__name__} steps parameters on the CPU alone, and one is on {param.device}")
-        number = self._numbers.setdefault(id(param), len(self._numbers))
+        number = self._numbers.setdefault(key, len(self._numbers))
         values = param.detach()
         wide = values.dtype in (torch.float32, torch.float64) or stepper.steps_sixteen_bits()
         flat = values.contiguous().view(-1) if wide else values.float().view(-1)
-        if self.state.get(param) and not stepper.state(number)[0]:
-            self._load(number, param)
-        stepper.step(number, flat, param.grad.contiguous().view(-1), options, list(param.shape))
+        if self.state.get(key) and not stepper.state(number)[0]:
+            self._load(number, key)
+        grad = param.grad.to_dense() if param.grad.is_sparse else param.grad
+        stepper.step(number, flat, grad.contiguous().view(-1), options, list(param.shape))
         if flat.data_ptr() != values.data_ptr():
             values.copy_(flat.view_as(values))
         tensors, steps = stepper.state(number)
-        state = self.state[param]
+        state = self.state[key]
         state["step"] = steps
         for name, tensor in tensors:
             state[name] = tensor.view(param.shape) if tensor.numel() == param.numel() else tensor
 
-    def _load(self, number, param):
-        """Hands over what load_state_dict() has brought."""
-        state = self.state[param]
+    def _load(self, number, key):
+        """Hands over what load_state_dict() or the script has brought."""
+        state = self.state[key]
         tensors = [(name, value.reshape(-1)) for name, value in state.items() if name != "step"]
         self._own().load_state(number, tensors, int(state.get("step", 0)))
 

@@ -6,6 +6,7 @@ class DeepSpeedCPUAdagrad(CoreOptimizer):
 
     optimizer_id = 0
     _is_for_cpu = True
+    _takes_sparse = True
     _type = "Adagrad"
     _keys = ("lr", "eps", "weight_decay")
 

@@ -1,3 +1,6 @@
+import torch
+
+from deepspeed.ops.adam.rollback import roll_back
 from deepspeed.ops.core_optimizer import CoreOptimizer
 
 
@@ -31,3 +34,27 @@ class DeepSpeedCPUAdam(CoreOptimizer):
         if not self.fp32_optimizer_states:
             params["fp32_optimizer_states"] = False
         return params
+
+    @torch.no_grad()
+    def step_subgroup(self, subgroup_id, closure=None):
+        """Steps the parameters, with the state that stands under the number of a subgroup; for one parameter at a time."""
+        loss = self._loss_of(closure)
+        for group, param in self._with_gradients():
+            self._step_one(param, self._options(group), subgroup_id)
+        return loss
+
+    def rollback_subgroup(self, sub_group_id, closure=None):
+        """Takes the subgroup's last step back. Raises RuntimeError where there is none."""
+        loss = self._loss_of(closure)
+        state = self.state[sub_group_id] if sub_group_id in self.state else {}
+        if not state:
+            raise RuntimeError(f"Cannot rollback optimizer state for sub_group_id {sub_group_id}: it was not stepped")
+        if state["step"] <= 0:
+            raise RuntimeError(f"Cannot rollback sub_group_id {sub_group_id}: step count is {state['step']}")
+        for group, param in self._with_gradients():
+            roll_back(param, param.grad, state, group, self.adam_w_mode)
+            self._load(self._numbers[sub_group_id], sub_group_id)
+        return loss
+
+    def _with_gradients(self):
+        return [(group, param) for group in self.param_groups for param in group["params"] if param.grad is not None]
