@@ -249,7 +249,6 @@ _NAMES = {
         "runtime.progressive_layer_drop": "ProgressiveLayerDrop",
         "runtime.quantize": "Quantizer",
         "runtime.zenflow.zenflow_utils": "_split_affinity",
-        "runtime.zero.muon.muon_optimizer": "MuonWithAuxAdam",
         "runtime.zero.muon.original_muon": "muon_update",
     },
 }

@@ -210,3 +210,30 @@ def test_the_optimizer_has_the_class_that_deepspeed_makes():
     engine, optimizer, _, _ = make({"train_micro_batch_size_per_gpu": 2}, model=model, optimizer=own)
     assert optimizer == own and isinstance(optimizer, torch.optim.Adam)
     assert step(engine) > step(engine)
+
+
+def test_muon_shows_a_group_of_matrices_and_one_for_adam():
+    from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam
+
+    def run(groups=None, **arguments):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 3)
+        config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1}}
+        if groups is None:
+            config["optimizer"] = {"type": "Muon", "params": {"muon_lr": 0.04, "adam_lr": 0.001}}
+        else:
+            arguments["optimizer"] = MuonWithAuxAdam(groups(model))
+        engine, optimizer, _, _ = make(config, model=model, **arguments)
+        losses = [step(engine) for _ in range(3)]
+        return losses, optimizer
+
+    losses, optimizer = run()
+    assert {group["use_muon"]: group["lr"] for group in optimizer.param_groups} == {True: 0.04, False: 0.001}
+    assert type(optimizer.optimizer) is MuonWithAuxAdam and losses[2] < losses[0]
+    own, _ = run(lambda model: [
+        {"params": [model.weight], "use_muon": True, "lr": 0.04},
+        {"params": [model.bias], "use_muon": False, "lr": 0.001},
+    ])
+    assert own == losses
+    halved, _ = run(lr_scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5))
+    assert halved[:2] == losses[:2] and halved[2] != losses[2]

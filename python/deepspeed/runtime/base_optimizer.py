@@ -35,7 +35,8 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         """Begins to follow the engine's core, whose options are newer than the dicts: its schedule has written the first rate."""
         self._engine = weakref.ref(engine)
         groups = self._core.param_groups()
-        self._given = [given for _, _, given in groups]
+        given = [index for _, _, index in groups]
+        self._given = given if len(set(given)) == len(given) else list(range(len(groups)))
         self._seen = [{} for _ in groups]
         self._pull()
 
@@ -65,7 +66,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     def _pull(self):
         """Writes into the dicts what the core has changed."""
-        for (options, _, given), seen in zip(self._core.param_groups(), self._seen):
+        for (options, _, _), given, seen in zip(self._core.param_groups(), self._given, self._seen):
             for key, value in options.items():
                 if key not in seen or seen[key] != value:
                     seen[key] = value

@@ -38,6 +38,10 @@ def _class_of(section, on_cpu):
     }
     if name in of_cpu_or_device:
         return of_cpu_or_device[name][0 if on_cpu else 1]
+    if name == "muon":
+        from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam
+
+        return MuonWithAuxAdam
     return getattr(torch.optim, section["type"], None)
 
 

@@ -81,15 +81,25 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
     def _facade_of(self, core_groups):
         """Returns the optimizer that clients see, over dicts that hold the core's options."""
         if self._facade is None:
-            dicts = self._plan.dicts
-            for options, _, given in core_groups:
-                for key, value in options.items():
-                    dicts[given].setdefault(key, value)
+            dicts = self._dicts_for(core_groups)
             config, client = self._plan.config, self._plan.client
             kind = basic_class(config) if client is None else type(client)
             make = (lambda: client) if client is not None else kind and (lambda: make_basic(kind, config, dicts))
             self._facade = optimizer_class(config, kind)(dicts, client, make)
         return self._facade
+
+    def _dicts_for(self, core_groups):
+        """Returns the client's dicts, filled up; where the core has split one of them (Muon), a dict for each of the core's."""
+        dicts, given = self._plan.dicts, [index for _, _, index in core_groups]
+        if len(set(given)) < len(given):
+            self._plan.dicts = dicts = [
+                {**dicts[index], **options, "params": [self._names[name] for name in names]} for options, names, index in core_groups
+            ]
+            return dicts
+        for options, _, index in core_groups:
+            for key, value in options.items():
+                dicts[index].setdefault(key, value)
+        return dicts
 
     def _schedule_maker(self, schedule):
         """Returns the function by which the core gets the client's schedule; None where there is none."""
@@ -104,7 +114,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
             if not hasattr(schedule, "step"):
                 made = schedule(self._plan.client if self._plan.client is not None else facade)
             self.lr_scheduler = made
-            return ClientSchedule(made, dicts)
+            return ClientSchedule(made, [self._dict_with(names[0]) for _, names in options_and_names])
 
         return make
 
