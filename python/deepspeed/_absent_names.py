@@ -63,8 +63,8 @@ _NAMES = {
         "compression.scheduler": "compression_scheduler",
     },
     "INFERENCE": {
-        "inference.config": "DeepSpeedInferenceConfig DeepSpeedMoEConfig",
-        "inference.engine": "InferenceEngine",
+        "inference.config": "DeepSpeedInferenceConfig DeepSpeedMoEConfig default_inference_config",
+        "inference.engine": "InferenceEngine init_inference",
         "inference.quantization.layers": "QuantizedLinear",
         "inference.quantization.quantization": "_init_group_wise_weight_quantization",
         "inference.quantization.utils": "DeQuantizer Quantizer",
@@ -169,7 +169,7 @@ _NAMES = {
             "GateUpPack_LinearLayer LinearAllreduce LinearLayer LmHeadLinearAllreduce SubParamLinearAllreduce "
             "SubParamLinearLayer Yuan_LinearAllreduce Yuan_LinearLayer _build_param_uc_restore_meta "
             "_get_param_uc_conversion_meta _subparam_shard_widths collect_autotp_universal_checkpoint_info "
-            "fused_LinearLayer is_autotp_training_mode set_autotp_mode"
+            "fused_LinearLayer is_autotp_training_mode set_autotp_mode tp_model_init"
         ),
         "module_inject.replace_module": "replace_transformer_layer revert_transformer_layer",
         "module_inject.tp_plan_converter": "TPPlanConverter",
@@ -203,7 +203,6 @@ _NAMES = {
         "ops.triton_ops.swiglu_triton": "swiglu",
     },
     "COMPRESSED_COMM": {
-        "runtime.comm.coalesced_collectives": "all_to_all_quant_reduce reduce_scatter_coalesced",
         "runtime.comm.compressed": "CompressedBackend",
         "runtime.comm.mpi": "MpiBackend",
         "runtime.comm.nccl": "NcclBackend",

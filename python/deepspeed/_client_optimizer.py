@@ -54,7 +54,7 @@ def _of_client(config, client):
     dicts = client.param_groups
     entry = _of_core(client)
     if entry is None:
-        groups = [(group["params"], {"lr": float(group["lr"])}) for group in dicts]
+        groups = [(group["params"], {"lr": float(group.get("lr", 0.0))}) for group in dicts]  # a stepper may have no rate
         made = _slice_optimizer(config, client)
         return OptimizerPlan(config, groups, dicts, client, made)
     name, params, keys = entry

@@ -74,3 +74,11 @@ def test_sparse_tensors_hold_the_rows_that_are_not_zero():
     assert sparse.indices.tolist() == [1, 2]
     sparse.add(SparseTensor(dense))
     assert torch.equal(sparse.to_dense(), 2 * dense) and torch.equal(sparse.to_coo_tensor().to_dense(), 2 * dense)
+
+
+def test_names_of_the_package_come_when_they_are_asked_for():
+    assert deepspeed.checkpointing.checkpoint and deepspeed.OnDevice
+    for name in ("init_inference", "tp_model_init", "InferenceEngine", "DeepSpeedTransformerLayer"):
+        with pytest.raises(NotImplementedError, match="is not supported: "):
+            getattr(deepspeed, name)(None)
+    assert not hasattr(deepspeed, "no_such_name")

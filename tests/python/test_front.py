@@ -237,3 +237,21 @@ def test_muon_shows_a_group_of_matrices_and_one_for_adam():
     assert own == losses
     halved, _ = run(lr_scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5))
     assert halved[:2] == losses[:2] and halved[2] != losses[2]
+
+
+def test_the_loss_scale_is_shown_as_deepspeed_does():
+    engine, optimizer, _, _ = make({**CONFIG, "fp16": {"enabled": True, "initial_scale_power": 4, "loss_scale_window": 2}})
+    view = optimizer.loss_scale_config
+    assert (view.cur_scale, view.cur_iter, view.dynamic_loss_scale, view.scale_window) == (16, 0, True, 2)
+    for _ in range(2):
+        step(engine, torch.ones(2, 4, dtype=torch.half))
+    assert (optimizer.loss_scaler.cur_scale, optimizer.loss_scaler.cur_iter) == (32, 2)
+
+
+def test_gradients_are_scattered_in_one_collective():
+    from deepspeed.runtime.comm.coalesced_collectives import reduce_scatter_coalesced
+
+    make()
+    given = [torch.arange(6.0).view(2, 3), torch.ones(1)]
+    parts = reduce_scatter_coalesced(given)
+    assert [part.tolist() for part in parts] == [[0, 1, 2, 3, 4, 5], [1]]

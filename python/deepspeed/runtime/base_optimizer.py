@@ -95,6 +95,14 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         return self._core.loss_scale()
 
     @property
+    def loss_scaler(self):
+        from deepspeed.runtime.loss_scale_view import LossScaleView
+
+        return LossScaleView(self._engine())
+
+    loss_scale_config = loss_scaler
+
+    @property
     def dynamic_loss_scale(self):
         return self._engine().dynamic_loss_scale()
 

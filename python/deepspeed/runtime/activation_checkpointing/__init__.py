@@ -1,1 +1,4 @@
 """Activation checkpointing."""
+from deepspeed._lazy import lazy
+
+__getattr__ = lazy(__name__, submodules=("checkpointing",))

@@ -1,0 +1,1 @@
+"""Collectives of several tensors at once."""
