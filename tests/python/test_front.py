@@ -243,9 +243,9 @@ def test_the_loss_scale_is_shown_as_deepspeed_does():
     engine, optimizer, _, _ = make({**CONFIG, "fp16": {"enabled": True, "initial_scale_power": 4, "loss_scale_window": 2}})
     view = optimizer.loss_scale_config
     assert (view.cur_scale, view.cur_iter, view.dynamic_loss_scale, view.scale_window) == (16, 0, True, 2)
-    for _ in range(2):
+    for _ in range(3):
         step(engine, torch.ones(2, 4, dtype=torch.half))
-    assert (optimizer.loss_scaler.cur_scale, optimizer.loss_scaler.cur_iter) == (32, 2)
+    assert (optimizer.loss_scaler.cur_scale, optimizer.loss_scaler.cur_iter) == (32, 3)
 
 
 def test_gradients_are_scattered_in_one_collective():
