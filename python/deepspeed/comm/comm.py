@@ -1,44 +1,52 @@
-"""Collectives of scripts run over torch.distributed's groups; the engine's have connections of their own."""
+"""Collectives of scripts run over torch.distributed's groups; the engine's have connections of their own.
+
+Those that move data take DeepSpeed's arguments `prof`, `log_name` and `debug` too, and are timed while the log is on
+(configure(enabled=True), log_summary()).
+"""
 import os
 
 import torch.distributed as dist
 from torch.distributed import (
     P2POp,
     ReduceOp,
-    all_gather,
-    all_gather_into_tensor,
-    all_gather_object,
-    all_reduce,
-    all_reduce_coalesced,
-    all_to_all,
-    all_to_all_single,
-    barrier,
     batch_isend_irecv,
-    broadcast,
-    broadcast_object_list,
     destroy_process_group,
-    gather,
     get_backend,
     get_rank,
     get_world_size,
-    irecv,
     is_available,
     is_initialized,
-    isend,
-    monitored_barrier,
     new_group,
-    recv,
-    reduce,
-    reduce_scatter,
-    reduce_scatter_tensor,
-    scatter,
-    send,
 )
 from torch.distributed.distributed_c10d import default_pg_timeout
 from torch.distributed.distributed_c10d import _get_global_rank as get_global_rank
 from torch.distributed.distributed_c10d import get_process_group_ranks as get_all_ranks_from_group
 
 from deepspeed import _world
+from deepspeed.comm.constants import *
+from deepspeed.comm.logged import comms_logger, timed_op
+from deepspeed.comm.utils import *
+
+all_gather = timed_op(dist.all_gather)
+all_gather_into_tensor = timed_op(dist.all_gather_into_tensor, keywords={"tensor": "input_tensor"})
+all_gather_object = timed_op(dist.all_gather_object)
+all_reduce = timed_op(dist.all_reduce)
+all_reduce_coalesced = timed_op(dist.all_reduce_coalesced)
+all_to_all = timed_op(dist.all_to_all)
+all_to_all_single = timed_op(dist.all_to_all_single, keywords={"tensor": "input"})
+barrier = timed_op(dist.barrier)
+broadcast = timed_op(dist.broadcast)
+broadcast_object_list = timed_op(dist.broadcast_object_list)
+gather = timed_op(dist.gather)
+irecv = timed_op(dist.irecv)
+isend = timed_op(dist.isend)
+monitored_barrier = timed_op(dist.monitored_barrier)
+recv = timed_op(dist.recv)
+reduce = timed_op(dist.reduce)
+reduce_scatter = timed_op(dist.reduce_scatter)
+reduce_scatter_tensor = timed_op(dist.reduce_scatter_tensor, keywords={"output_tensor": "output", "tensor": "input"})
+scatter = timed_op(dist.scatter)
+send = timed_op(dist.send)
 
 
 def init_distributed(
@@ -72,8 +80,9 @@ def get_world_group():
     return dist.group.WORLD
 
 
-def inference_all_reduce(tensor, op=ReduceOp.SUM, group=None):
-    return all_reduce(tensor, op=op, group=group)
+@timed_op
+def inference_all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
+    return dist.all_reduce(tensor, op=op, group=group, async_op=async_op)
 
 
 def allgather_fn(output_tensor, input_tensor, group=None, async_op=False, debug=None):
@@ -81,7 +90,7 @@ def allgather_fn(output_tensor, input_tensor, group=None, async_op=False, debug=
 
 
 def reduce_scatter_fn(output_tensor, tensor, op=ReduceOp.SUM, group=None, async_op=False, prof=False, debug=None):
-    return reduce_scatter_tensor(output_tensor, tensor, op=op, group=group, async_op=async_op)
+    return reduce_scatter_tensor(output_tensor, tensor, op=op, group=group, async_op=async_op, prof=prof)
 
 
 def all_gather_coalesced(output_tensors, input_tensors, group=None, async_op=False):
@@ -104,12 +113,42 @@ def has_coalescing_manager():
     return False
 
 
-def configure(deepspeed_config=None, enabled=None, prof_all=None, prof_ops=None, verbose=None, debug=None):
-    """Configures the log of collectives. Raises NotSupportedError where it is switched on: there is none yet."""
-    if enabled or (deepspeed_config is not None and getattr(getattr(deepspeed_config, "comms_config", None), "comms_logger_enabled", False)):
-        from deepspeed._errors import NotSupportedError
+def has_all_reduce_coalesced():
+    return True
 
-        raise NotSupportedError("comms_logger is not supported yet; leave it off")
+
+def configure(deepspeed_config=None, enabled=None, prof_all=None, prof_ops=None, verbose=None, debug=None):
+    """Configures the log of this module's collectives; those of the engine are not in it."""
+    if deepspeed_config is not None:
+        comms_logger.configure(deepspeed_config.comms_config)
+    given = dict(enabled=enabled, prof_all=prof_all, prof_ops=prof_ops, verbose=verbose, debug=debug)
+    for name, value in given.items():
+        if value is not None:
+            setattr(comms_logger, name, value)
+
+
+def log_summary(show_straggler=False, return_dict=False):
+    """Prints the log on rank 0, and returns it where return_dict is set. Collective."""
+    barrier(log_name="log_summary_barrier")
+    result = comms_logger.log_all(print_log=get_rank() == 0, show_straggler=show_straggler, return_dict=return_dict)
+    barrier(log_name="log_summary_barrier")
+    return result
+
+
+def reset_log():
+    comms_logger.reset_data()
+
+
+def has_comm_data():
+    return comms_logger.has_data()
+
+
+def get_comm_operation_count():
+    return comms_logger.get_total_operations()
+
+
+def get_logged_comm_ops():
+    return comms_logger.get_operation_names()
 
 
 def initialize_mesh_device(mesh_shape, mesh_dim_names):

@@ -44,14 +44,24 @@ class TorchCPUOpBuilder(CUDAOpBuilder):
 
 
 class UtilsBuilder(OpBuilder):
-    """Has flatten and unflatten."""
+    """Has flatten, unflatten and cast_to_byte_tensor."""
 
     NAME = "utils"
+    _available = True
 
     def load(self, verbose=True):
         return types.SimpleNamespace(
-            flatten=torch._utils._flatten_dense_tensors, unflatten=torch._utils._unflatten_dense_tensors
+            flatten=torch._utils._flatten_dense_tensors,
+            unflatten=torch._utils._unflatten_dense_tensors,
+            cast_to_byte_tensor=_bytes_of,
         )
+
+
+def _bytes_of(tensors):
+    """Returns the memory of a tensor, or of each tensor of a list, as a flat tensor of bytes that shares it."""
+    if isinstance(tensors, torch.Tensor):
+        return tensors.view(-1).view(torch.uint8)
+    return [_bytes_of(tensor) for tensor in tensors]
 
 
 def _make(class_name, op_name, available, base=CUDAOpBuilder):

@@ -33,7 +33,7 @@ from deepspeed.utils.z3_leaf_module import (
 
 __getattr__ = lazy(
     __name__,
-    submodules=("bwc", "comms_logging", "exceptions", "groups", "numa", "timer", "types", "zero_to_fp32"),
+    submodules=("bwc", "comms_logging", "exceptions", "groups", "numa", "pin_memory", "timer", "types", "zero_to_fp32"),
     names={
         "get_caller_func": "deepspeed.utils.comms_logging",
         "get_numactl_cmd": "deepspeed.utils.numa",

@@ -6,9 +6,9 @@ _CHECKPOINT_BASE_GB = 32
 
 
 def _fmt_bytes(num_bytes):
-    for unit, size in (("GB", 1024**3), ("MB", 1024**2), ("KB", 1024)):
+    for unit, size, digits in (("GB", 1024**3, 3), ("MB", 1024**2, 2), ("KB", 1024, 1)):
         if num_bytes >= size:
-            return f"{num_bytes / size:.2f} {unit}"
+            return f"{num_bytes / size:.{digits}f} {unit}"
     return f"{num_bytes} B"
 
 
@@ -17,21 +17,20 @@ class _PinnedMemoryTracker:
         self.reset()
 
     def reset(self):
-        self.total_bytes = 0
-        self.count = 0
-        self.next_checkpoint_gb = _CHECKPOINT_BASE_GB
+        self._bytes = 0
+        self._calls = 0
+        self._next_checkpoint = _CHECKPOINT_BASE_GB * _GB
 
     def track(self, num_bytes):
-        self.total_bytes += int(num_bytes)
-        self.count += 1
-        if self.total_bytes >= self.next_checkpoint_gb * _GB:
-            self.log_summary(tag=f"checkpoint {self.next_checkpoint_gb} GB")
-            while self.total_bytes >= self.next_checkpoint_gb * _GB:
-                self.next_checkpoint_gb *= 2
+        self._bytes += int(num_bytes)
+        self._calls += 1
+        while self._bytes >= self._next_checkpoint:
+            self.log_summary(tag=f"checkpoint {_fmt_bytes(self._next_checkpoint)}")
+            self._next_checkpoint *= 2
 
     def log_summary(self, tag=""):
         mark = f" [{tag}]" if tag else ""
-        logger.info(f"Pinned host memory{mark}: {_fmt_bytes(self.total_bytes)} in {self.count} allocations")
+        logger.info(f"Pinned host memory{mark}: {_fmt_bytes(self._bytes)} in {self._calls} allocations")
 
 
 _tracker = _PinnedMemoryTracker()

@@ -1,0 +1,21 @@
+"""The section comms_logger of a config."""
+from deepspeed.runtime.config_utils import DeepSpeedConfigModel
+
+
+class CommsLoggerConfig(DeepSpeedConfigModel):
+    """Says which collectives of a script are logged."""
+
+    enabled: bool = False
+    prof_all: bool = True
+    prof_ops: list = []
+    verbose: bool = False
+    debug: bool = False
+
+
+class DeepSpeedCommsConfig:
+    """Reads the section of a config; without it nothing is logged."""
+
+    def __init__(self, ds_config):
+        self.comms_logger_enabled = "comms_logger" in ds_config
+        if self.comms_logger_enabled:
+            self.comms_logger = CommsLoggerConfig(**ds_config["comms_logger"])

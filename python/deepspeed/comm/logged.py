@@ -1,0 +1,37 @@
+"""Collectives that a CommsLogger times."""
+import functools
+import time
+
+from deepspeed.accelerator import get_accelerator
+from deepspeed.comm.utils import get_msg_size_from_args
+from deepspeed.utils.comms_logging import CommsLogger, get_caller_func
+
+comms_logger = CommsLogger()
+
+
+def timed_op(func, record_name=None, keywords=None):
+    """Lets a collective take prof, log_name and debug beside its own arguments; while the log is on, its calls are timed.
+
+    keywords: {DeepSpeed's name of an argument: the function's}.
+    """
+    name = record_name or func.__name__
+
+    @functools.wraps(func)
+    def call(*args, prof=False, log_name=name, debug=None, **kwargs):
+        for own, other in (keywords or {}).items():
+            if own in kwargs:
+                kwargs[other] = kwargs.pop(own)
+        if not (comms_logger.enabled and (prof or comms_logger.prof_all or log_name in comms_logger.prof_ops)):
+            return func(*args, **kwargs)
+        if comms_logger.debug:
+            log_name = f"{log_name} | [Caller Func: {get_caller_func(2)}]"
+        get_accelerator().synchronize()
+        begin = time.perf_counter()
+        try:
+            return func(*args, **kwargs)
+        finally:
+            get_accelerator().synchronize()
+            milliseconds = max((time.perf_counter() - begin) * 1e3, 1e-6)
+            comms_logger.append(func.__name__, log_name, milliseconds, get_msg_size_from_args(func, *args, **kwargs))
+
+    return call

@@ -1,0 +1,19 @@
+"""Page-locked memory by mlock, which does not exist here: torch's pinned memory is what accelerators hand out."""
+import os
+
+from deepspeed._errors import NotSupportedError, not_supported_class
+
+_WAY_OUT = "unset DS_PIN_MEMORY_BACKEND, and get_accelerator().pin_memory() pins by torch"
+
+NativePinnedMemory = not_supported_class("deepspeed.utils.pin_memory.NativePinnedMemory", _WAY_OUT)
+
+
+def get_native_pinned_memory():
+    """Raises NotSupportedError."""
+    return NativePinnedMemory()
+
+
+def get_active_native_pinned_memory():
+    """Returns None, since torch pins. Raises NotSupportedError where DS_PIN_MEMORY_BACKEND asks for "native"."""
+    if os.environ.get("DS_PIN_MEMORY_BACKEND", "torch").strip().lower() == "native":
+        raise NotSupportedError(f"DS_PIN_MEMORY_BACKEND=native is not supported: {_WAY_OUT}")
