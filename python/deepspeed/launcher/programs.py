@@ -3,31 +3,34 @@ import os
 import sys
 
 
-def _exec(name, *arguments):
+def run(name, words):
+    """Becomes the program."""
     folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin")
     program = os.path.join(folder, name)
-    os.execv(program, [program, *arguments, *sys.argv[1:]])
+    os.environ.setdefault("PYTHON", sys.executable)  # by which the launcher runs scripts
+    os.execv(program, [program, *words])
 
 
 def deepspeed():
     """Starts a script once a rank and watches over the ranks; scripts run by the Python of this package."""
-    os.environ.setdefault("PYTHON", sys.executable)
-    _exec("deepspeed")
+    from deepspeed.launcher import runner
+
+    runner.main()
 
 
 def zero_to_fp32():
     """Writes the fp32 weights of a checkpoint."""
-    _exec("zero_to_fp32")
+    run("zero_to_fp32", sys.argv[1:])
 
 
 def ds_to_universal():
     """Turns a checkpoint into a universal one."""
-    _exec("ds_to_universal")
+    run("ds_to_universal", sys.argv[1:])
 
 
 def ds_io():
     """Measures the disk of a folder."""
-    _exec("ds_io")
+    run("ds_io", sys.argv[1:])
 
 
 def ds_report():
