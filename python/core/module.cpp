@@ -12,5 +12,6 @@ PYBIND11_MODULE(_core, module) {
   deepspeed::python::bind_own_optimizer(module);
   deepspeed::python::bind_schedules(module);
   deepspeed::python::bind_tensor_access(module);
+  deepspeed::python::bind_owned_state(module);
   deepspeed::python::bind_tools(module);
 }

@@ -1,0 +1,110 @@
+// What this rank's optimizer owns, as flat tensors: the optimizers of deepspeed.runtime show it under the
+// names of DeepSpeed's own.
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include "deepspeed/engine/engine.h"
+#include "deepspeed/zero/layout/shard_layout.h"
+#include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
+
+#include "python/core/bindings.h"
+#include "python/core/hold.h"
+
+namespace deepspeed::python {
+namespace {
+
+// Name of a parameter, and the interval of the part in which its elements lie.
+using Piece = std::tuple<std::string, int64_t, int64_t>;
+
+/// Consecutive elements that DeepSpeed keeps as one tensor: a sub-group at stage 3, else what is owned of a
+/// group.
+struct Part {
+  size_t group = 0;
+  Interval interval;               // of what this rank owns of the group
+  std::vector<std::string> names;  // of the parameters that lie in it on some rank, in flat order
+};
+
+zero::ZeroOptimizer& optimizer_of(const Engine& engine) {
+  engine.require_states_here("reading the optimizer's state");
+  return *engine.optimizer();
+}
+
+std::vector<std::string> names_of(const zero::StoredGroup& group) {
+  std::vector<std::string> names;
+  for (const zero::PlacedParam& placed : group.layout.params())
+    names.push_back(group.params[placed.index].name);
+  return names;
+}
+
+std::vector<Part> parts_of(const zero::ZeroOptimizer& optimizer) {
+  std::vector<Part> parts;
+  const auto& groups = optimizer.store().groups();
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const zero::ShardLayout* shards = optimizer.store().shards(group);
+    if (shards == nullptr) {
+      parts.push_back({group, {0, optimizer.state().owned(group).numel()}, names_of(groups[group])});
+      continue;
+    }
+    for (const zero::SubGroup& sub_group : shards->sub_groups()) {
+      Part& part = parts.emplace_back(Part{group, sub_group.in_flat, {}});
+      for (size_t index = 0; index < sub_group.num_params; ++index)
+        part.names.push_back(groups[group].params[sub_group.first_param + index].name);
+    }
+  }
+  return parts;
+}
+
+std::vector<Piece> pieces_of(const zero::ZeroOptimizer& optimizer, size_t group, const Interval& part) {
+  std::vector<Piece> pieces;
+  for (const zero::ParamPiece& piece : optimizer.state().pieces(group, part)) {
+    const std::string& name = optimizer.store().groups()[group].params[piece.index].name;
+    pieces.emplace_back(name, piece.in_interval.begin, piece.in_interval.end);
+  }
+  return pieces;
+}
+
+py::list owned_parts(const Engine& engine) {
+  const zero::ZeroOptimizer& optimizer = optimizer_of(engine);
+  py::list parts;
+  for (const Part& part : parts_of(optimizer)) {
+    parts.append(py::make_tuple(part.group, part.interval.begin, part.interval.end, part.names,
+                                pieces_of(optimizer, part.group, part.interval)));
+  }
+  return parts;
+}
+
+using NamedStates = std::vector<std::pair<std::string, at::Tensor>>;
+
+std::tuple<at::Tensor, NamedStates, int64_t> owned_part(const Engine& engine, size_t group, int64_t begin,
+                                                        int64_t end) {
+  const c10::NoGradGuard no_grad;
+  const zero::GroupState state = optimizer_of(engine).state().of(group, {begin, end});
+  return {state.master, state.state.tensors, state.state.step};
+}
+
+std::optional<at::Tensor> flat_weights(const Engine& engine, size_t group) {
+  const at::Tensor& flat = optimizer_of(engine).store().groups().at(group).flat;
+  if (!flat.defined()) return std::nullopt;
+  return flat.detach();
+}
+
+}  // namespace
+
+void bind_owned_state(py::module_& module) {
+  // Of each part: group, begin and end in what this rank owns of it, names of the parameters, and their
+  // pieces.
+  module.def("owned_parts", &owned_parts);
+  // Master, states and the number of steps; shared with the optimizer where they lie in memory as one tensor.
+  module.def("owned_part", &owned_part, NoGil());
+  // All weights of a group; at stage 3 this rank's shards. None where they are on a disk.
+  module.def("flat_weights", &flat_weights, NoGil());
+}
+
+}  // namespace deepspeed::python

@@ -1,0 +1,90 @@
+"""Files of a checkpoint's folder, and states that are joined."""
+import os
+import re
+from collections import OrderedDict
+
+import torch
+
+from deepspeed.checkpoint.constants import (
+    BF16_ZERO_FILE_PREFIX,
+    FP16_ZERO_FILE_PREFIX,
+    MODEL_FILE_PREFIX,
+    ZERO_FILE_PREFIX,
+)
+
+
+def basic_folder_validation(dir):
+    assert os.path.exists(dir), f"{dir} path does not exist"
+    assert os.path.isdir(dir), f"{dir} is not a folder"
+
+
+def get_files(dir):
+    """Returns the paths of all files in the folder and below it."""
+    return [os.path.join(root, name) for root, _, names in os.walk(dir) for name in names]
+
+
+def get_files_with_prefix(all_files, prefix):
+    return sorted(path for path in all_files if os.path.basename(path).startswith(prefix))
+
+
+def validate_files(file_list):
+    for path in file_list:
+        if not os.path.isfile(path):
+            print(f"Error: {path} is not existent")
+
+
+def sort_zero_files(files, prefix):
+    """Sorts optimizer files by the numbers of their ranks. Raises ValueError for a name without them."""
+    pattern = re.compile(f"{prefix}([0-9]+)_{MODEL_FILE_PREFIX}([0-9]+)")
+
+    def ranks(path):
+        match = pattern.search(path)
+        if match is None:
+            raise ValueError(f"Cannot parse dp_rank and mp_rank from {path}")
+        return int(match[1]), int(match[2])
+
+    return sorted(files, key=ranks)
+
+
+def get_zero_files(dir):
+    """Returns the optimizer files of ZeRO, by rank; [] where there is none."""
+    files = get_files(dir)
+    for prefix in (ZERO_FILE_PREFIX, FP16_ZERO_FILE_PREFIX, BF16_ZERO_FILE_PREFIX):
+        found = get_files_with_prefix(files, prefix)
+        if found:
+            return sort_zero_files(found, prefix)
+    return []
+
+
+def partition_data(data_list, num_partitions):
+    """Cuts a list into consecutive parts of one size."""
+    assert len(data_list) % num_partitions == 0, f"{len(data_list)} elements cannot be cut into {num_partitions} equal parts"
+    size = len(data_list) // num_partitions
+    return [data_list[begin : begin + size] for begin in range(0, len(data_list), size)]
+
+
+def merge_state_dict(dict_a, dict_b, key_list):
+    """Returns the keys of dict_b, joined with those of dict_a that it has too."""
+    merged = ((key, merge_state(dict_a[key], value, [str(key)]) if key in dict_a else value) for key, value in dict_b.items())
+    return type(dict_a)(merged)
+
+
+def merge_state_list(list_a, list_b, key_list):
+    if len(list_a) != len(list_b):
+        place = ".".join(key_list)
+        raise ValueError(f"{place}: Cannot merge lists of different lengths, a = {len(list_a)} b = {len(list_b)}")
+    return [merge_state(a, b, key_list) for a, b in zip(list_a, list_b)]
+
+
+def merge_state(state_a, state_b, key_list=[]):
+    """Joins two states of one structure: tensors one after the other, of everything else the first."""
+    if type(state_a) is not type(state_b):
+        place = ".".join(key_list)
+        raise ValueError(f"{place}: Cannot merge two states of types {type(state_a)} and type {type(state_b)}")
+    if type(state_a) in (dict, OrderedDict):
+        return merge_state_dict(state_a, state_b, key_list)
+    if type(state_a) in (list, tuple):
+        return type(state_a)(merge_state_list(state_a, state_b, key_list))
+    if isinstance(state_a, torch.Tensor):
+        return torch.cat([state_a, state_b], 0)
+    return state_a
