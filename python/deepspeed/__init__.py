@@ -33,7 +33,7 @@ from deepspeed.launcher import runner  # noqa: E402,F401  -- clients read deepsp
 from deepspeed.pipe import PipelineModule  # noqa: E402
 from deepspeed.runtime import lr_schedules  # noqa: E402,F401
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer, ZeROOptimizer  # noqa: E402
-from deepspeed.runtime.config import DeepSpeedConfig  # noqa: E402
+from deepspeed.runtime.config import DeepSpeedConfig, DeepSpeedConfigError  # noqa: E402
 from deepspeed.runtime.engine import DeepSpeedEngine  # noqa: E402
 from deepspeed.runtime.lr_schedules import add_tuning_arguments  # noqa: E402
 from deepspeed.runtime.pipe.engine import PipelineEngine  # noqa: E402

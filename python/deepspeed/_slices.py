@@ -16,12 +16,14 @@ class SliceStepper:
         self._dict_of = dicts_of_groups  # callable: the number of a core's group -> the client's dict
         self._stand_ins = {}  # of each slice: [parameter]
         self._waiting = {}  # of each slice: a loaded state that its first step will use
+        self._group_of = {}  # of each slice: the number of the core's group
 
     def step(self, slice_id, group, master, gradient, gradient_scale, places):
         stand_ins = self._stand_ins.get(slice_id)
         views = _views(master, places)
         if stand_ins is None:
             stand_ins = self._stand_ins[slice_id] = [torch.nn.Parameter(view) for view in views]
+            self._group_of[slice_id] = group
         gradient = gradient.to(master.dtype)
         if gradient_scale != 1.0:
             gradient = gradient * gradient_scale
@@ -42,6 +44,10 @@ class SliceStepper:
                 entry["params"] = params
             for stand_in in stand_ins:
                 stand_in.grad = None
+
+    def stand_ins(self):
+        """Returns (the number of the core's group, parameters that the client's state is of) of the slices that were stepped."""
+        return [(self._group_of[slice_id], stand_ins) for slice_id, stand_ins in self._stand_ins.items()]
 
     def state(self, slice_id):
         """Returns ([(name, tensor of the slice's size)], number of steps)."""

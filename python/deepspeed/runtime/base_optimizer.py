@@ -3,19 +3,26 @@ import weakref
 
 import torch
 
+from deepspeed.runtime.owned_state import OwnedState, StateView
+
 
 class DeepSpeedOptimizer(torch.optim.Optimizer):
     """Shows the core's optimizer as one of torch's.
 
     `param_groups` are the client's own dicts, where it brought some. The core steps: what clients and their schedules write
-    into the dicts holds from the next step on, and what the core's schedule writes stands in them after it.
+    into the dicts holds from the next step on, and what the core's schedule writes stands in them after it. `state` shows the
+    core's states, of the parameters, or of the flat tensors where DeepSpeed keeps such.
     """
+
+    _keeps_flat = False
 
     def __init__(self, groups, client=None, make_basic=None):
         # Not torch's constructor: state and parameters are the core's, and it would import the whole of torch.compile.
         self.param_groups = groups
         self.defaults = dict(client.defaults) if client is not None else _without_params(groups[0])
-        self.state = client.state if client is not None else {}
+        self._owned = None
+        self._whole_params = None  # the groups' parameters while flat tensors stand in their place
+        self.state = {}
         self._client = client
         self._make_basic = make_basic
         self._basic = None
@@ -39,6 +46,13 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         self._given = given if len(set(given)) == len(given) else list(range(len(groups)))
         self._seen = [{} for _ in groups]
         self._pull()
+        counts_in_tensors = type(self._client).__module__.startswith("torch.optim")
+        self._owned = OwnedState(lambda: self._core, engine._names, counts_in_tensors)
+        # A client that Python steps keeps its states itself, of stand-ins of the slices.
+        self._steps_in_python = engine._plan.slice_optimizer is not None
+        self.state = self._client.state if self._steps_in_python else StateView(self._read_states)
+        if self._client is not None:
+            self._show_states_in(self._client)
 
     @property
     def _core(self):
@@ -53,7 +67,43 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
             self._basic = self._make_basic()
             if self._client is None:
                 self._basic.step = self.step
+                self._show_states_in(self._basic)
         return self._basic
+
+    def _read_states(self):
+        if self._engine is None or self._engine() is None or self._core is None:
+            return []
+        return self._owned.states_of_parts() if self._keeps_flat else self._owned.states_of_params()
+
+    def _show_states_in(self, basic):
+        """Lets the optimizer below show the states; while it writes its state_dict, its groups hold what they are of."""
+        basic.state = self.state
+        basic._optimizer_state_dict_pre_hooks[id(self)] = lambda _: self._set_fp32_optimizer_param_groups()
+        basic._optimizer_state_dict_post_hooks[id(self)] = lambda *_: self._clear_fp32_optimizer_param_groups()
+
+    def _state_keys(self):
+        """Returns of each of the core's groups the tensors that `state` is of."""
+        keys = [[] for _ in self._given]
+        if self._steps_in_python:
+            for group, stand_ins in self._engine()._plan.slice_optimizer["stepper"].stand_ins():
+                keys[group].extend(stand_ins)
+        else:
+            for part, params, master in zip(self._owned.parts(), self._owned.params(), self._owned.masters()):
+                keys[part.group].extend([master] if self._keeps_flat else params)
+        return keys
+
+    def _set_fp32_optimizer_param_groups(self):
+        """Puts what `state` is of into the groups, until _clear_fp32_optimizer_param_groups() gives them their parameters back."""
+        if self._whole_params is None:
+            self._whole_params = [group["params"] for group in self.param_groups]
+            for given, keys in zip(self._given, self._state_keys()):
+                self.param_groups[given]["params"] = keys
+
+    def _clear_fp32_optimizer_param_groups(self):
+        if self._whole_params is not None:
+            for group, params in zip(self.param_groups, self._whole_params):
+                group["params"] = params
+            self._whole_params = None
 
     def _push(self):
         """Hands the core what was written into the dicts."""
@@ -126,6 +176,8 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
 class ZeROOptimizer(DeepSpeedOptimizer):
     """Is the base of the optimizers of the ZeRO stages 1 to 3."""
+
+    _keeps_flat = True
 
 
 def _without_params(group):

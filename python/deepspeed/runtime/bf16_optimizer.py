@@ -1,5 +1,21 @@
+"""The optimizer of a model in bf16 without ZeRO."""
 from deepspeed.runtime.base_optimizer import ZeROOptimizer
 
 
 class BF16_Optimizer(ZeROOptimizer):
-    """Is the optimizer of a model in bf16 at stage 0."""
+    """Is the optimizer of a model in bf16 at stage 0. Lists have an entry a group."""
+
+    @property
+    def bf16_groups(self):
+        """The parameters."""
+        return self._owned.params()
+
+    @property
+    def bf16_groups_flat(self):
+        """The flat tensor that the parameters are views of."""
+        return self._owned.weights()
+
+    @property
+    def fp32_groups_flat_partition(self):
+        """The master weights."""
+        return self._owned.masters()

@@ -13,6 +13,7 @@ from deepspeed._errors import NotSupportedError, UsageError
 from deepspeed._schedules import ClientSchedule
 from deepspeed.runtime.bare_calls import BareCalls
 from deepspeed.runtime.basic_optimizer import basic_class, make_basic
+from deepspeed.runtime.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
 from deepspeed.runtime.lr_schedules import EngineSchedule
 from deepspeed.runtime.optimizer_class import optimizer_class

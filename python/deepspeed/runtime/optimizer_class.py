@@ -4,6 +4,7 @@ import functools
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from deepspeed.runtime.fp16.fused_optimizer import FP16_Optimizer
+from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
 from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
 from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
 
@@ -18,7 +19,7 @@ def optimizer_class(config, basic):
     if (config.get("bf16") or config.get("bfloat16") or {}).get("enabled"):
         return BF16_Optimizer
     if (config.get("fp16") or {}).get("enabled"):
-        return FP16_Optimizer
+        return FP16_Optimizer if basic is not None and basic.__name__ == "FusedAdam" else FP16_UnfusedOptimizer
     return DeepSpeedOptimizer if basic is None else _of_kind(basic)
 
 

@@ -6,14 +6,18 @@ import torch
 import torch.distributed as dist
 
 from deepspeed import _core
+from deepspeed._errors import UsageError
+from deepspeed.runtime.checkpoint_names import CheckpointNames
 from deepspeed.utils.logging import logger
 
 
-class EngineSaving:
+class EngineSaving(CheckpointNames):
     """Saves and loads in DeepSpeed's layout; its own tools read the files."""
 
     def save_checkpoint(self, save_dir, tag=None, client_state={}, save_latest=True, exclude_frozen_parameters=False):
         """Writes `<save_dir>/<tag>/...` and then `<save_dir>/latest`; all ranks call it. tag: by default global_step<N>."""
+        if not save_dir:
+            raise UsageError(f"save_checkpoint(): save_dir is {save_dir!r}, expected a folder")
         if self.optimizer is not None:
             self.optimizer._push()  # what a schedule of the script has written since the last step
         self._core.save_checkpoint(

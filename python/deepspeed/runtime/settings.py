@@ -199,6 +199,14 @@ class EngineSettings:
         kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
         return {f"{name}.weight" for name, module in self.module.named_modules() if isinstance(module, kinds)}
 
+    @property
+    def sparse_tensor_module_names(self):
+        """The names of the embeddings' weights whose gradients may be sparse."""
+        if not self.sparse_gradients_enabled():
+            return set()
+        embeddings = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+        return {f"{name}.weight" for name, module in self.module.named_modules() if isinstance(module, embeddings)}
+
     def wall_clock_breakdown(self):
         return self._key("wall_clock_breakdown")
 

@@ -1,5 +1,16 @@
+"""The optimizer of a model in fp16 without ZeRO, above other optimizers than a fused Adam."""
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 
 
 class FP16_UnfusedOptimizer(DeepSpeedOptimizer):
-    """Is the name of DeepSpeed for optimizers that need whole parameters; here they are FP16_Optimizer too."""
+    """Is the optimizer of a model in fp16 at stage 0 whose states are of whole parameters. Lists have an entry a group."""
+
+    @property
+    def fp16_groups(self):
+        """The parameters."""
+        return self._owned.params()
+
+    @property
+    def fp32_groups(self):
+        """The master weights of the parameters, in their shapes."""
+        return self._owned.masters_of_params()

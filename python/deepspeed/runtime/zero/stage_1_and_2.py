@@ -1,5 +1,35 @@
+"""The optimizer of ZeRO stages 1 and 2."""
+import torch.distributed as dist
+
 from deepspeed.runtime.base_optimizer import ZeROOptimizer
 
 
 class DeepSpeedZeroOptimizer(ZeROOptimizer):
-    """Is the optimizer of ZeRO stages 1 and 2."""
+    """Is the optimizer of ZeRO stages 1 and 2. Lists have an entry a group."""
+
+    nccl_start_alignment_factor = 2
+
+    @property
+    def bit16_groups(self):
+        """The parameters."""
+        return self._owned.params()
+
+    @property
+    def bit16_groups_flat(self):
+        """The flat tensor that the parameters are views of."""
+        return self._owned.weights()
+
+    @property
+    def parallel_partitioned_bit16_groups(self):
+        """The partitions of the flat tensor, one a rank."""
+        return [list(flat.chunk(dist.get_world_size())) for flat in self.bit16_groups_flat]
+
+    @property
+    def single_partition_of_fp32_groups(self):
+        """This rank's partition of the master weights, with the zeros at its end."""
+        return self._owned.masters()
+
+    @property
+    def partition_size(self):
+        """Elements of a partition."""
+        return [part.end - part.begin for part in self._owned.parts()]

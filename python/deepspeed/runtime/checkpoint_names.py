@@ -1,0 +1,51 @@
+"""Paths of the files of an engine's checkpoints, and what their keys say of parallelism."""
+import os
+
+import torch.distributed as dist
+
+from deepspeed.checkpoint.constants import CHECKPOINT_PARALLEL_DIMS, CHECKPOINT_PP_DEGREE, CHECKPOINT_TP_DEGREE
+
+
+def checkpoint_parallel_metadata(mpu):
+    """Returns the key of a model's file that tells the degrees of pipeline and tensor parallelism."""
+    from deepspeed.utils.bwc import bwc_pipeline_parallel_world_size, bwc_tensor_model_parallel_world_size
+
+    degrees = {
+        CHECKPOINT_PP_DEGREE: bwc_pipeline_parallel_world_size(mpu),
+        CHECKPOINT_TP_DEGREE: bwc_tensor_model_parallel_world_size(mpu),
+    }
+    return {CHECKPOINT_PARALLEL_DIMS: degrees}
+
+
+class CheckpointNames:
+    """Names the files as the core does. dp_rank and mp_rank: ranks of data and of model parallelism."""
+
+    checkpoint_mp_rank = 0
+
+    def _get_zero_ckpt_prefix(self, dp_rank, bf16_mode):
+        return f"{'bf16_' if bf16_mode else ''}zero_pp_rank_{dp_rank}"
+
+    def _get_rank_zero_ckpt_name(self, checkpoints_path, tag, mp_rank, dp_rank, bf16_mode):
+        name = f"{self._get_zero_ckpt_prefix(dp_rank, bf16_mode)}_mp_rank_{mp_rank:02d}_optim_states.pt"
+        return os.path.join(checkpoints_path, str(tag), name)
+
+    def _get_zero_ckpt_name(self, checkpoints_path, tag):
+        """Returns the path of this rank's optimizer file."""
+        return self._get_rank_zero_ckpt_name(checkpoints_path, tag, 0, dist.get_rank(), self.bfloat16_enabled())
+
+    def _get_ckpt_name(self, checkpoints_path, tag, mp_placeholder=None, pp_placeholder=None):
+        """Returns the path of the model's file: at stage 3 this rank's. A placeholder stands in a rank's place, as in a pattern."""
+        mp_rank = mp_placeholder if mp_placeholder is not None else "00"
+        name = f"mp_rank_{mp_rank}_model_states.pt"
+        if self.zero_optimization_partition_weights():
+            rank = pp_placeholder if pp_placeholder is not None else dist.get_rank()
+            name = f"zero_pp_rank_{rank}_{name}"
+        return os.path.join(checkpoints_path, str(tag), name)
+
+    def _get_optimizer_ckpt_name(self, checkpoints_path, tag, expp_rank):
+        """Returns the path that an optimizer of experts has in DeepSpeed; nothing is written there."""
+        return os.path.join(checkpoints_path, str(tag), f"expp_rank_{expp_rank}_mp_rank_00_optim_states.pt")
+
+    def _get_zero_param_shapes(self):
+        """Returns {name: shape} of each of the optimizer's groups; at stage 3 of each sub-group."""
+        return self.optimizer._owned.shapes()

@@ -1,0 +1,122 @@
+"""What this rank's optimizer owns, as tensors under the names that DeepSpeed's optimizers have for them.
+
+They are views of the core's memory where it keeps a part as one tensor, else copies: of masters that are kept as halves, and of
+what is on a disk. Reading is what they are for: the core does not learn of what is written into them.
+"""
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from deepspeed import _core
+
+
+@dataclass
+class Part:
+    """Is what DeepSpeed keeps as one flat tensor: a sub-group at stage 3, else this rank's partition of a group."""
+
+    group: int
+    begin: int  # of what this rank owns of the group
+    end: int
+    names: list  # of the parameters, in flat order
+    pieces: list  # (name, begin, end) of the elements that this rank owns
+
+
+class OwnedState:
+    """Reads parts, masters and states. core: callable, returns the core's engine; params: {name: parameter}."""
+
+    def __init__(self, core, params, counts_in_tensors):
+        self._core = core
+        self._params = params
+        self._counts_in_tensors = counts_in_tensors  # as torch's optimizers count their steps
+        self._parts = None
+        self._seen = weakref.WeakValueDictionary()  # tensors that somebody holds, by their memory: one place is one object
+
+    def parts(self):
+        if self._parts is None:
+            self._parts = [Part(*part) for part in _core.owned_parts(self._core())]
+        return self._parts
+
+    def params(self):
+        """Returns the parameters of each part."""
+        return [[self._params[name] for name in part.names] for part in self.parts()]
+
+    def shapes(self):
+        """Returns {name: shape} of each part."""
+        return [{name: self._params[name].shape for name in part.names} for part in self.parts()]
+
+    def masters(self):
+        """Returns the flat master weights of each part."""
+        return [self._read(part)[0] for part in self.parts()]
+
+    def masters_of_params(self):
+        """Returns the master weights of each part's parameters, in their shapes, where this rank owns all of them."""
+        return [self._cut(part, master) for part, master in zip(self.parts(), self.masters())]
+
+    def weights(self):
+        """Returns the flat weights of each part in the model's dtype: at stage 3 this rank's shards, else all of a group."""
+        flats = [_core.flat_weights(self._core(), part.group) for part in self.parts()]
+        if self._core().zero_optimization_stage() < 3:
+            return [self._known(flat) for flat in flats]
+        return [None if flat is None else self._known(flat[part.begin : part.end]) for part, flat in zip(self.parts(), flats)]
+
+    def states_of_parts(self):
+        """Returns [(flat master, its states)] of the parts that were stepped."""
+        read = [self._read(part) for part in self.parts()]
+        return [(master, self._with_step(dict(tensors), step)) for master, tensors, step in read if tensors or step]
+
+    def states_of_params(self):
+        """Returns [(parameter, its states in its shape)] of the parameters that were stepped."""
+        found = []
+        for part in self.parts():
+            _, tensors, step = self._read(part)
+            cut = {name: self._cut(part, flat) for name, flat in tensors}
+            for index, (name, _, _) in enumerate(part.pieces if tensors or step else ()):
+                states = {key: values[index] for key, values in cut.items()}
+                found.append((self._params[name], self._with_step(states, step)))
+        return found
+
+    def _read(self, part):
+        master, tensors, step = _core.owned_part(self._core(), part.group, part.begin, part.end)
+        return self._known(master), [(name, self._known(tensor)) for name, tensor in tensors], step
+
+    def _known(self, tensor):
+        if tensor is None:
+            return None
+        key = tensor.data_ptr(), tensor.numel(), tensor.dtype
+        return self._seen.setdefault(key, tensor) if tensor.numel() else tensor
+
+    def _cut(self, part, flat):
+        return [flat[begin:end].view(self._params[name].shape) for name, begin, end in part.pieces]
+
+    def _with_step(self, states, step):
+        return {"step": torch.tensor(float(step)) if self._counts_in_tensors else step, **states}
+
+
+class StateView(Mapping):
+    """Is an optimizer's `state`: {flat master, or parameter: {name: tensor}}, read from the core when it is asked for."""
+
+    def __init__(self, read):
+        self._read = read  # callable, returns [(tensor, states)]
+
+    def __getitem__(self, tensor):
+        for key, states in self._read():
+            if key is tensor:
+                return states
+        raise KeyError(tensor)
+
+    def __contains__(self, tensor):
+        return any(key is tensor for key, _ in self._read())
+
+    def __iter__(self):
+        return (key for key, _ in self._read())
+
+    def __len__(self):
+        return len(self._read())
+
+    def items(self):
+        return self._read()
+
+    def values(self):
+        return [states for _, states in self._read()]
