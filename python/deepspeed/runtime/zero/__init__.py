@@ -1,1 +1,17 @@
 """ZeRO."""
+from deepspeed._lazy import lazy
+
+_OF_PARAMETERS = (
+    "GatheredParameters",
+    "Init",
+    "ZeroParamStatus",
+    "ZeroParamType",
+    "register_external_parameter",
+    "unregister_external_parameter",
+)
+
+__getattr__ = lazy(
+    __name__,
+    submodules=("config", "offload_config", "partition_parameters", "stage3", "stage_1_and_2", "utils"),
+    names={name: f"{__name__}.partition_parameters" for name in _OF_PARAMETERS},
+)
