@@ -33,6 +33,12 @@ class DeepSpeedAccelerator:
     def is_triton_supported(self):
         return False
 
+    def prefer_triton_grouped_mm(self):
+        return False
+
+    def is_fp64_supported(self):
+        return True
+
     def supported_dtypes(self):
         return [torch.float, torch.half, torch.bfloat16]
 
@@ -42,8 +48,37 @@ class DeepSpeedAccelerator:
     def lazy_call(self, callback):
         callback()
 
+    # --- pinned memory, which is torch's ---
+
+    def pin_memory(self, tensor, align_bytes=1, make_copy=True, match_shape=True):
+        """Returns a copy in pinned memory; a CPU, which copies to no device, gives the tensor back. The keywords change nothing."""
+        from deepspeed.utils.pin_memory import get_active_native_pinned_memory
+        from deepspeed.utils.pin_memory_tracker import track_pinned_memory
+
+        get_active_native_pinned_memory()  # raises where DS_PIN_MEMORY_BACKEND asks for another kind
+        pinned = self._pin(tensor)
+        if pinned is not tensor:
+            track_pinned_memory(pinned.nbytes)
+        return pinned
+
+    def _pin(self, tensor):
+        return tensor
+
+    def unpin_memory(self, tensor):
+        """Does nothing: torch gives pinned memory back with its tensor."""
+
     def is_pinned(self, tensor):
-        return tensor.is_pinned()
+        """Returns whether it lies in pinned memory; a meta or fake tensor lies in none."""
+        from torch._subclasses.fake_tensor import is_fake
+
+        return not tensor.is_meta and not is_fake(tensor) and tensor.is_pinned()
+
+    def register_host_memory(self, pointer, num_bytes):
+        """Returns False: memory of others is not pinned."""
+        return False
+
+    def unregister_host_memory(self, pointer):
+        """Does nothing: none was registered."""
 
     def on_accelerator(self, tensor):
         return tensor.device.type == self._name

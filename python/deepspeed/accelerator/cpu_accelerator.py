@@ -121,11 +121,18 @@ class CPU_Accelerator(DeepSpeedAccelerator):
     def range_pop(self):
         pass
 
-    def pin_memory(self, tensor, align_bytes=1):
-        return tensor
+    # --- graphs, of which a CPU has none ---
 
-    def is_pinned(self, tensor):
-        return tensor.is_pinned()
+    def create_graph(self):
+        return None
+
+    def capture_to_graph(self, graph, pool=None, stream=None):
+        from contextlib import nullcontext
+
+        return nullcontext()
+
+    def replay_graph(self, graph):
+        """Does nothing: what was captured ran at once."""
 
     def build_extension(self):
         from torch.utils.cpp_extension import BuildExtension

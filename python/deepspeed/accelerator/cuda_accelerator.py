@@ -2,12 +2,21 @@ import torch
 
 from deepspeed.accelerator.abstract_accelerator import DeepSpeedAccelerator
 
+try:
+    import nvtx
+except ImportError:
+    nvtx = None
+
 
 class CUDA_Accelerator(DeepSpeedAccelerator):
     """A rank on one of NVIDIA's GPUs."""
 
     _name = "cuda"
     _communication_backend_name = "nccl"
+    supports_nvtx_domain = True
+
+    def __init__(self):
+        self._nvtx_domains = {}
 
     def device(self, device_index=None):
         return torch.cuda.device(device_index)
@@ -113,14 +122,38 @@ class CUDA_Accelerator(DeepSpeedAccelerator):
     def is_fp16_supported(self):
         return True
 
-    def range_push(self, msg):
-        torch.cuda.nvtx.range_push(msg)
-
-    def range_pop(self):
-        torch.cuda.nvtx.range_pop()
-
-    def pin_memory(self, tensor, align_bytes=1):
+    def _pin(self, tensor):
         return tensor.pin_memory()
+
+    # --- ranges for NVIDIA's profilers: in a domain where the package nvtx is there, else torch's ---
+
+    def _nvtx_domain(self, domain):
+        if nvtx is None or domain is None:
+            return None
+        if domain not in self._nvtx_domains:
+            self._nvtx_domains[domain] = nvtx.get_domain(domain)
+        return self._nvtx_domains[domain]
+
+    def range_push(self, msg, domain=None, category=None):
+        of_domain = self._nvtx_domain(domain)
+        if of_domain is not None:
+            return of_domain.push_range(message=msg, category=category)
+        return torch.cuda.nvtx.range_push(msg)
+
+    def range_pop(self, domain=None):
+        of_domain = self._nvtx_domain(domain)
+        return of_domain.pop_range() if of_domain is not None else torch.cuda.nvtx.range_pop()
+
+    # --- graphs ---
+
+    def create_graph(self):
+        return torch.cuda.CUDAGraph()
+
+    def capture_to_graph(self, graph, pool=None, stream=None):
+        return torch.cuda.graph(graph, pool, stream)
+
+    def replay_graph(self, graph):
+        graph.replay()
 
     def build_extension(self):
         from torch.utils.cpp_extension import BuildExtension

@@ -5,6 +5,8 @@ from deepspeed._errors import NotSupportedError, not_supported_class
 
 _WAY_OUT = "unset DS_PIN_MEMORY_BACKEND, and get_accelerator().pin_memory() pins by torch"
 
+_shared_native_pins = None  # the one that get_native_pinned_memory() returns: none is made
+
 NativePinnedMemory = not_supported_class("deepspeed.utils.pin_memory.NativePinnedMemory", _WAY_OUT)
 
 

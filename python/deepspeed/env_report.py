@@ -1,0 +1,99 @@
+"""ds_report: what is installed, which ops the engine has, and what of the machine matters to it."""
+import argparse
+import os
+import platform
+import shutil
+
+import torch
+
+import deepspeed
+from deepspeed import git_version_info
+from deepspeed.accelerator import get_accelerator
+
+_WIDTH = 33
+_SHM_WANTED = 512 * 1024**2
+
+
+def op_report(verbose=True):
+    """Prints of each op whether the engine has it; nothing is compiled at run time."""
+    print("DeepSpeed C++ op report: kernels are compiled into the engine")
+    for name, is_there in sorted(deepspeed.ops.__compatible_ops__.items()):
+        if name != "deepspeed_not_implemented":
+            print(f"{name} {'.' * max(_WIDTH - len(name), 1)} {'yes' if is_there else 'no'}")
+
+
+def ds_report():
+    op_report()
+
+
+def human_readable_size(size):
+    """Returns bytes as people read them, as "1.50 GB"."""
+    units = ("B", "KB", "MB", "GB", "TB")
+    index = 0
+    while size >= 1024 and index < len(units) - 1:
+        size /= 1024
+        index += 1
+    return f"{size:.2f} {units[index]}"
+
+
+def get_shm_size():
+    """Returns (size of /dev/shm, warnings): NCCL and data loaders pass data through it."""
+    try:
+        stats = os.statvfs("/dev/shm")
+    except OSError:
+        return "UNKNOWN", []
+    size = stats.f_frsize * stats.f_blocks
+    if size >= _SHM_WANTED:
+        return human_readable_size(size), []
+    return human_readable_size(size), ["/dev/shm may be too small; in a container start it with --shm-size=1gb or more"]
+
+
+def nvcc_version():
+    """Returns where nvcc is: the engine needs none, since its kernels are compiled in."""
+    return shutil.which("nvcc") or "not installed, and not needed"
+
+
+def _lines():
+    accelerator = get_accelerator()
+    yield "torch install path", torch.__path__
+    yield "torch version", torch.__version__
+    yield "deepspeed install path", deepspeed.__path__
+    yield "deepspeed info", f"{deepspeed.__version__}, {git_version_info.git_hash}, {git_version_info.git_branch}"
+    yield "torch cuda version", torch.version.cuda
+    yield "nvcc", nvcc_version()
+    yield "accelerator", accelerator.device_name()
+    yield "number of devices", accelerator.device_count()
+    yield "collectives", accelerator.communication_backend_name()
+    yield "python", platform.python_version()
+    yield "shared memory (/dev/shm) size", get_shm_size()[0]
+
+
+def debug_report():
+    """Prints paths, versions and the device."""
+    print("DeepSpeed general environment info:")
+    for name, value in _lines():
+        print(f"{name} {'.' * max(_WIDTH - len(name), 1)} {value}")
+    for warning in get_shm_size()[1]:
+        print(f"[WARNING] {warning}")
+
+
+def parse_arguments(args=None):
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hide_operator_status", action="store_true", help="do not list the ops")
+    parser.add_argument("--hide_errors_and_warnings", action="store_true", help="is taken; the list of ops has none")
+    return parser.parse_args(args)
+
+
+def main(hide_operator_status=False, hide_errors_and_warnings=False):
+    if not hide_operator_status:
+        op_report(verbose=not hide_errors_and_warnings)
+    debug_report()
+
+
+def cli_main():
+    args = parse_arguments()
+    main(args.hide_operator_status, args.hide_errors_and_warnings)
+
+
+if __name__ == "__main__":
+    main()
