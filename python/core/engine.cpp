@@ -1,6 +1,7 @@
 // The engine: deepspeed.runtime.engine.DeepSpeedEngine holds one and calls it.
 #include "deepspeed/engine/engine.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,6 +63,46 @@ struct OpenNoSync {
   explicit OpenNoSync(Engine& engine) : scope(new NoSync(engine.no_sync())) {}
   std::unique_ptr<NoSync> scope;
 };
+
+struct OpenCoalescedReduction {
+  explicit OpenCoalescedReduction(Engine& engine)
+      : scope(new CoalescedReduction(engine.coalesce_grad_reduction())) {}
+  ~OpenCoalescedReduction() { forget(); }
+
+  /// Ends the scope as an exception does: the gradients are forgotten.
+  void forget() noexcept {
+    if (!scope) return;
+    try {
+      const auto held = std::move(scope);
+      throw Unwinding();
+    } catch (const Unwinding&) {
+    }
+  }
+
+  struct Unwinding {};
+  std::unique_ptr<CoalescedReduction> scope;
+};
+
+const std::vector<std::pair<std::string, OffloadStateTypeEnum>> kStateTypes = {
+    {"optim_states", OffloadStateTypeEnum::optim_states},
+    {"hp_params", OffloadStateTypeEnum::hp_params},
+    {"lp_params", OffloadStateTypeEnum::lp_params},
+    {"lp_grads", OffloadStateTypeEnum::lp_grads},
+    {"contiguous_grad_buffer", OffloadStateTypeEnum::contiguous_grad_buffer},
+};
+
+void offload_states(Engine& engine, const std::optional<std::vector<std::string>>& include, bool pin_memory,
+                    bool non_blocking) {
+  OffloadStatesOptions options;
+  options.pin_memory = pin_memory;
+  options.non_blocking = non_blocking;
+  if (include) {
+    options.include.emplace();
+    for (const auto& [name, type] : kStateTypes)
+      if (std::ranges::count(*include, name) > 0) options.include->push_back(type);
+  }
+  engine.offload_states(options);
+}
 
 std::vector<ModelParameters> groups_of(const py::list& groups) {
   std::vector<ModelParameters> result;
@@ -164,6 +205,11 @@ void bind_scopes(py::module_& module) {
       .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>())
       .def(
           "close", [](OpenNoSync& open) { open.scope.reset(); }, NoGil());
+  py::class_<OpenCoalescedReduction>(module, "CoalescedReduction")
+      .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>())
+      .def(
+          "close", [](OpenCoalescedReduction& open) { open.scope.reset(); }, NoGil())
+      .def("forget", &OpenCoalescedReduction::forget, NoGil());
 }
 
 using EngineClass = py::class_<Engine, EnginePtr>;
@@ -191,6 +237,8 @@ void bind_training(EngineClass& engine) {
       .def("set_gradient_accumulation_boundary", &Engine::set_gradient_accumulation_boundary, NoGil())
       .def(
           "destroy", [](Engine& self) { self.destroy(); }, NoGil())
+      .def("offload_states", &offload_states, NoGil())
+      .def("reload_states", &Engine::reload_states, NoGil())
       .def("empty_partition_cache", &Engine::empty_partition_cache, NoGil());
 }
 

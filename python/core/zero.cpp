@@ -115,10 +115,7 @@ void partition_module(const std::vector<std::pair<std::string, at::Tensor>>& par
 
 void bind_zero(py::module_& module) {
   module.def("status_of", &status_of);
-  // A number that the parameter keeps while it is partitioned.
-  module.def("param_id", [](const at::Tensor& tensor) {
-    return static_cast<int64_t>(reinterpret_cast<intptr_t>(partitioned(tensor).get()));
-  });
+  module.def("param_id", [](const at::Tensor& tensor) { return partitioned(tensor)->id(); });
   module.def("partition_module", &partition_module);
   module.def("shard_numel", &shard_numel);
   module.def("is_partitioned", [](const at::Tensor& tensor) { return partitioned(tensor) != nullptr; });

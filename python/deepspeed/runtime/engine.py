@@ -69,6 +69,8 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
             self.optimizer._attach(self)
         if self.lr_scheduler is None and core.has_scheduler():
             self.lr_scheduler = EngineSchedule.of_engine(self)
+        if self.torch_autocast_enabled():
+            self._mark_autocast(model)
         self._bare_calls = BareCalls(core)
         self._runs_eagerly = core.zero_optimization_stage() == 3
         if self._runs_eagerly:
@@ -78,6 +80,12 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
             self.training_dataloader = self.deepspeed_io(training_data, collate_fn=collate_fn)
 
     # --- how it is put together ---
+
+    def _mark_autocast(self, model):
+        from deepspeed.runtime.torch_autocast import mark_parameters
+
+        dtype = {"float16": torch.float16, "fp16": torch.float16}.get(str(self._key("torch_autocast", "dtype")).removeprefix("torch."))
+        mark_parameters(model, dtype or torch.bfloat16, self._key("torch_autocast", "lower_precision_safe_modules"))
 
     def _facade_of(self, core_groups):
         """Returns the optimizer that clients see, over dicts that hold the core's options."""
@@ -197,6 +205,17 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
         finally:
             scope.close()
 
+    @contextlib.contextmanager
+    def coalesce_grad_reduction(self):
+        """Until the end of the scope backwards leave their gradients with the parameters; its end reduces their sum once."""
+        scope = _core.CoalescedReduction(self._core)
+        try:
+            yield
+        except BaseException:
+            scope.forget()
+            raise
+        scope.close()
+
     def is_gradient_accumulation_boundary(self):
         return self._core.is_gradient_accumulation_boundary()
 
@@ -231,6 +250,20 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
         """Gives the optimizer and its states back; the model keeps its weights."""
         self._bare_calls.stop()
         self._core.destroy()
+
+    def offload_states(self, include=None, device=None, pin_memory=True, non_blocking=False):
+        """Stage 3: moves states of these kinds (OffloadStateTypeEnum; None: all) to the CPU, until reload_states()."""
+        if getattr(device, "value", device) == "nvme":
+            raise ValueError("offload_states(device=nvme) is not supported: use the config's offload sections for a disk")
+        if getattr(device, "value", device) == "none":
+            logger.warning("offload_states(): the device is none, so nothing moves")
+            return
+        kinds = None if include is None else [getattr(kind, "value", kind) for kind in include]
+        self._core.offload_states(kinds, pin_memory, non_blocking)
+
+    def reload_states(self, non_blocking=False):
+        """Moves back what offload_states() has moved."""
+        self._core.reload_states(non_blocking)
 
     def empty_partition_cache(self):
         self._core.empty_partition_cache()

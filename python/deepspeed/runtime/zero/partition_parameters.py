@@ -1,9 +1,14 @@
 """zero.Init, zero.GatheredParameters and what stage 3 shows on a parameter."""
 import enum
+import os
 
 import torch
 
 from deepspeed import _config, _core, _world
+from deepspeed._errors import UsageError, not_supported_class
+from deepspeed._lazy import lazy
+
+__getattr__ = lazy(__name__, names={"zero3_linear_wrap": "deepspeed.runtime.zero.linear"})
 
 
 class ZeroParamType(enum.Enum):
@@ -126,6 +131,9 @@ class Init:
         ):
             if enabled and value is not None:
                 raise NotSupportedError(f"zero.Init({name}=...) is not supported; leave it out")
+        error = _contradicting_single_rank_pg_error(_ranks(data_parallel_group), data_parallel_group, os.environ)
+        if enabled and error is not None:
+            raise UsageError(error)
         self.enabled = enabled
         source = config_dict_or_path if config_dict_or_path is not None else config
         self._config = None if source is None else _init_config(source)
@@ -151,6 +159,21 @@ class Init:
             scope.close()
         else:
             scope.forget()
+
+
+def _ranks(group):
+    return torch.distributed.get_world_size(group) if torch.distributed.is_initialized() else None
+
+
+def _contradicting_single_rank_pg_error(dp_world_size, explicit_process_group, env):
+    """Returns what to say where the launcher has started several ranks and the group has one of them; else None."""
+    launched = str(env.get("WORLD_SIZE") or "")
+    if dp_world_size != 1 or explicit_process_group is not None or not launched.isdigit() or int(launched) <= 1:
+        return None
+    return (
+        f"zero.Init: the launcher says WORLD_SIZE={launched}, and the process group has one rank, so that each rank would hold "
+        "the whole model: call deepspeed.init_distributed() before, or pass data_parallel_group="
+    )
 
 
 def _parameters(module):
@@ -209,3 +232,25 @@ class InsertPostInitMethodToModuleSubClasses:
     """Stands for DeepSpeed's base of zero.Init."""
 
 
+class MultipleAllGatherHandles:
+    """Waits for several handles of collectives as for one."""
+
+    def __init__(self, handles):
+        self.handles = handles
+
+    def wait(self, handle_dependency=True):
+        for handle in self.handles:
+            handle.wait(handle_dependency=handle_dependency)
+
+
+CUDAQuantizer = not_supported_class("CUDAQuantizer", "quantized gathers (zero_quantized_weights) do not exist yet; leave them out")
+MiCS_Init = not_supported_class("MiCS_Init", "MiCS does not exist; use zero.Init and stage 3, which shards over all ranks")
+
+partitioned_param_data_shape = [0]  # of DeepSpeed's partitioned parameters; here a parameter keeps its shape
+
+
+def get_allgather_dtype(param, param_ds_tensor):
+    """Returns the dtype in which the ranks exchange the parameter."""
+    from deepspeed.runtime.torch_autocast import get_comm_dtype, has_comm_dtype
+
+    return get_comm_dtype(param) if has_comm_dtype(param) else param_ds_tensor.dtype
