@@ -154,13 +154,22 @@ py::list param_groups(const Engine& engine) {
 }
 
 py::tuple load_checkpoint(Engine& engine, const std::string& directory, const std::string& tag, bool strict,
-                          bool optimizer_states, bool scheduler_states, bool module_only) {
+                          bool optimizer_states, bool scheduler_states, bool module_only,
+                          const py::object& custom_load_fn) {
   LoadOptions options;
   options.tag = tag;
   options.load_module_strict = strict;
   options.load_optimizer_states = optimizer_states;
   options.load_lr_scheduler_states = scheduler_states;
   options.load_module_only = module_only;
+  if (!custom_load_fn.is_none()) {
+    options.custom_load_fn = [load = hold(custom_load_fn)](const NamedTensors& tensors) {
+      const py::gil_scoped_acquire gil;
+      py::list named;
+      for (const NamedTensor& entry : tensors) named.append(py::make_tuple(entry.name, entry.tensor));
+      (*load)(named);
+    };
+  }
   LoadResult result;
   {
     const py::gil_scoped_release release;
@@ -176,6 +185,7 @@ void save_checkpoint(Engine& engine, const std::string& directory, const std::st
   options.client_state = to_value(client_state, "client_state").as_dict();
   options.save_latest = save_latest;
   options.exclude_frozen_parameters = exclude_frozen_parameters;
+  options.without_waiting_gradients = true;  // scripts of DeepSpeed save at any time
   const py::gil_scoped_release release;
   engine.save_checkpoint(directory, options);
 }

@@ -11,17 +11,27 @@
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
-void CheckpointIo::check_save(const SaveJob& job) const {
-  require_no_gradients();
+void CheckpointIo::check_save(const SaveJob& job, const SaveOptions& options) const {
+  if (has_waiting_gradients()) {
+    if (!options.without_waiting_gradients) refuse_waiting_gradients();
+    if (rank() == 0)
+      log::warning(
+          "[checkpoint] ", job.directory, "/", job.tag,
+          " lacks the gradients of the accumulation window that is open: a run that resumes begins it anew");
+  }
   checkpoint::require_tag_name(job.tag);
   require_place(job);
 }
 
-void CheckpointIo::require_no_gradients() const {
+bool CheckpointIo::has_waiting_gradients() const {
   const zero::ZeroOptimizer* optimizer = parts_.optimizer.get();
-  if (optimizer == nullptr) return;
-  const bool is_paused = optimizer->gradients().is_paused();
-  if (state_.counters.backwards_since_update == 0 && !optimizer->gradients().is_open() && !is_paused) return;
+  if (optimizer == nullptr) return false;
+  return state_.counters.backwards_since_update != 0 || optimizer->gradients().is_open() ||
+         optimizer->gradients().is_paused();
+}
+
+void CheckpointIo::refuse_waiting_gradients() const {
+  const bool is_paused = parts_.optimizer->gradients().is_paused();
   const config::DeepSpeedConfig& config = parts_.config;
   const int64_t window = config.managed_gradient_accumulation ? config.gradient_accumulation_steps : 1;
   const std::string scope = state_.in_no_sync ? " inside of no_sync()"

@@ -45,8 +45,9 @@ class CheckpointIo {
   // checkpoint_checks.cpp
   /// Throws UsageError where a save would lose something: gradients that no file holds, or what is not a
   /// checkpoint in the tag's place. Nothing is written then.
-  void check_save(const SaveJob& job) const;
-  void require_no_gradients() const;
+  void check_save(const SaveJob& job, const SaveOptions& options) const;
+  bool has_waiting_gradients() const;
+  [[noreturn]] void refuse_waiting_gradients() const;
   void require_place(const SaveJob& job) const;
 
   // checkpoint_save.cpp

@@ -76,7 +76,7 @@ void CheckpointIo::save(const std::string& directory, const SaveOptions& options
   wait_for_save();
   SaveJob job = make_job(directory, options);
   check_tag(job.tag);
-  on_all_ranks("saving", [&] { check_save(job); });
+  on_all_ranks("saving", [&] { check_save(job, options); });
   const auto& writer = parts_.config.checkpoint.writer;
   if (writer && writer->type == "MOCK") {
     on_all_ranks("saving", [&] { collect(job, options); });
@@ -156,7 +156,7 @@ void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
     run.loader = checkpoint::LoaderState{position->seed, position->epoch, position->samples_consumed,
                                          position->epoch_ended};
   }
-  if (parts_.config.managed_gradient_accumulation)
+  if (parts_.config.managed_gradient_accumulation && !has_waiting_gradients())
     run.micro_steps = state_.counters.micro_steps % parts_.config.gradient_accumulation_steps;
   add(checkpoint::rng_states_path(job.directory, job.tag, rank()), checkpoint::build_run_state(run));
 }

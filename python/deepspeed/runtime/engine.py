@@ -49,8 +49,10 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
         self.collate_fn = collate_fn
         self.mpu = mpu
         self._is_compiled = False
+        self._is_destroyed = False
         if config.get("log_level") is not None:
             set_log_level_from_string(config["log_level"])
+        _end_engines_of(model)
         plan = plan_optimizer(_config.for_core(config), model, optimizer, model_parameters)
         self._plan = plan
         self._facade = None
@@ -250,6 +252,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
         """Gives the optimizer and its states back; the model keeps its weights."""
         self._bare_calls.stop()
         self._core.destroy()
+        self._is_destroyed = True
 
     def offload_states(self, include=None, device=None, pin_memory=True, non_blocking=False):
         """Stage 3: moves states of these kinds (OffloadStateTypeEnum; None: all) to the CPU, until reload_states()."""
@@ -351,3 +354,11 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
 
 def _to_half(tensor):
     return tensor.half() if tensor.is_floating_point() else tensor
+
+
+def _end_engines_of(model):
+    """Destroys an engine that the module has already: scripts initialize a module again and forget the engine that they had."""
+    for engine in list(_world.engines):
+        if engine.__dict__.get("_core") is not None and engine.module is model and not engine._is_destroyed:
+            logger.warning("initialize() takes the module from the engine that it had, which is destroyed")
+            engine.destroy()

@@ -15,7 +15,10 @@ class EngineSaving(CheckpointNames):
     """Saves and loads in DeepSpeed's layout; its own tools read the files."""
 
     def save_checkpoint(self, save_dir, tag=None, client_state={}, save_latest=True, exclude_frozen_parameters=False):
-        """Writes `<save_dir>/<tag>/...` and then `<save_dir>/latest`; all ranks call it. tag: by default global_step<N>."""
+        """Writes `<save_dir>/<tag>/...` and then `<save_dir>/latest`; all ranks call it. tag: by default global_step<N>.
+
+        Gradients of an accumulation window that is open are not in it, with a warning: a run that resumes begins the window anew.
+        """
         if not save_dir:
             raise UsageError(f"save_checkpoint(): save_dir is {save_dir!r}, expected a folder")
         if self.optimizer is not None:
@@ -36,10 +39,9 @@ class EngineSaving(CheckpointNames):
         custom_load_fn=None,
     ):
         """Reads a checkpoint, at any number of ranks; returns (path, client state), or (None, None) where there is none."""
+        load = None
         if custom_load_fn is not None:
-            from deepspeed._errors import NotSupportedError
-
-            raise NotSupportedError("load_checkpoint(custom_load_fn=...) is not supported; load into the module afterwards")
+            load = lambda tensors: custom_load_fn(src=OrderedDict(tensors), dst=self.module)
         if tag is None and not os.path.isfile(os.path.join(load_dir, self._latest_file())):
             logger.warning(
                 f"Unable to find latest file at {os.path.join(load_dir, self._latest_file())}, if trying to load latest "
@@ -53,6 +55,7 @@ class EngineSaving(CheckpointNames):
             load_optimizer_states,
             load_lr_scheduler_states,
             load_module_only,
+            load,
         )
         if not path:
             return None, None

@@ -103,6 +103,8 @@ class DeepSpeedZeroConfig(DeepSpeedConfigModel):
     def _fill_in(self):
         if self.overlap_comm is None:
             self.overlap_comm = self.stage == ZeroStageEnum.weights
+        if self.elastic_checkpoint:
+            logger.warning("elastic_checkpoint: elastic checkpointing is deprecated, since checkpoints of any number of ranks load")
         ratio = self.offload_optimizer.ratio if self.offload_optimizer else 1.0
         assert ratio == 1.0 or self.stage == ZeroStageEnum.weights, "offload_optimizer.ratio below 1 is for stage 3 alone"
         return self
