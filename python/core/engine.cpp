@@ -22,6 +22,7 @@
 #include "python/core/hyperparameters.h"
 #include "python/core/json.h"
 #include "python/core/model.h"
+#include "python/core/optimizer_of.h"
 #include "python/core/schedule.h"
 #include "python/core/slice_optimizer.h"
 #include "python/core/values.h"
@@ -148,7 +149,7 @@ py::list param_groups(const Engine& engine) {
   py::list groups;
   const std::vector<size_t>& given = engine.driver().state().parts.given_groups;
   size_t index = 0;
-  for (const optim::ParamGroup& group : engine.optimizer()->param_groups())
+  for (const optim::ParamGroup& group : optimizer_of(engine, "param_groups").param_groups())
     groups.append(py::make_tuple(to_dict(group.options), py::cast(group.param_names), given.at(index++)));
   return groups;
 }
@@ -274,11 +275,13 @@ void bind_readings(EngineClass& engine) {
 
 void bind_optimizer(EngineClass& engine) {
   engine.def("has_optimizer", [](const Engine& self) { return self.optimizer() != nullptr; })
-      .def("optimizer_class", [](const Engine& self) { return self.optimizer()->base_optimizer().name(); })
+      .def("optimizer_class",
+           [](const Engine& self) { return optimizer_of(self, "optimizer_class").base_optimizer().name(); })
       .def("param_groups", &param_groups)
       .def("set_group_option",
            [](Engine& self, size_t group, const std::string& name, const py::object& value) {
-             return set_option(self.optimizer()->param_groups().at(group).options, name, value);
+             return set_option(optimizer_of(self, "param_groups").param_groups().at(group).options, name,
+                               value);
            })
       .def("has_scheduler", [](const Engine& self) { return self.lr_scheduler() != nullptr; })
       .def(

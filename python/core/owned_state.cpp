@@ -16,6 +16,7 @@
 
 #include "python/core/bindings.h"
 #include "python/core/hold.h"
+#include "python/core/optimizer_of.h"
 
 namespace deepspeed::python {
 namespace {
@@ -31,9 +32,9 @@ struct Part {
   std::vector<std::string> names;  // of the parameters that lie in it on some rank, in flat order
 };
 
-zero::ZeroOptimizer& optimizer_of(const Engine& engine) {
+zero::ZeroOptimizer& state_of(const Engine& engine) {
   engine.require_states_here("reading the optimizer's state");
-  return *engine.optimizer();
+  return optimizer_of(engine, "reading the optimizer's state");
 }
 
 std::vector<std::string> names_of(const zero::StoredGroup& group) {
@@ -71,7 +72,7 @@ std::vector<Piece> pieces_of(const zero::ZeroOptimizer& optimizer, size_t group,
 }
 
 py::list owned_parts(const Engine& engine) {
-  const zero::ZeroOptimizer& optimizer = optimizer_of(engine);
+  const zero::ZeroOptimizer& optimizer = state_of(engine);
   py::list parts;
   for (const Part& part : parts_of(optimizer)) {
     parts.append(py::make_tuple(part.group, part.interval.begin, part.interval.end, part.names,
@@ -85,12 +86,12 @@ using NamedStates = std::vector<std::pair<std::string, at::Tensor>>;
 std::tuple<at::Tensor, NamedStates, int64_t> owned_part(const Engine& engine, size_t group, int64_t begin,
                                                         int64_t end) {
   const c10::NoGradGuard no_grad;
-  const zero::GroupState state = optimizer_of(engine).state().of(group, {begin, end});
+  const zero::GroupState state = state_of(engine).state().of(group, {begin, end});
   return {state.master, state.state.tensors, state.state.step};
 }
 
 std::optional<at::Tensor> flat_weights(const Engine& engine, size_t group) {
-  const at::Tensor& flat = optimizer_of(engine).store().groups().at(group).flat;
+  const at::Tensor& flat = state_of(engine).store().groups().at(group).flat;
   if (!flat.defined()) return std::nullopt;
   return flat.detach();
 }

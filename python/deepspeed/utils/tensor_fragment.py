@@ -1,7 +1,17 @@
 """What an optimizer holds of one parameter, read and written while training goes on; all ranks call the full ones."""
+from dataclasses import dataclass
+
 import torch
 
 from deepspeed import _core, _world
+
+
+@dataclass
+class fragment_address:
+    """Says where a parameter's elements lie in a flat partition; optimizer files hold such."""
+
+    numel: int
+    start: int
 
 
 def engine_of(param):

@@ -1,0 +1,115 @@
+"""The launcher's functions in Python: which slots, which command, and the launch of one machine's ranks."""
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from deepspeed.launcher import multinode_runner, runner
+
+HOSTS = {"one": [0, 1], "two": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    "include, exclude, expected",
+    [
+        ("", "", HOSTS),
+        ("two:1", "", {"two": [1]}),
+        ("two@one:0", "", {"one": [0], "two": [0, 1]}),
+        ("", "one", {"two": [0, 1]}),
+        ("", "one:0@two:0,1", {"one": [1]}),
+    ],
+)
+def test_filters_choose_slots(include, exclude, expected):
+    assert runner.parse_resource_filter(HOSTS, include, exclude) == expected
+
+
+@pytest.mark.parametrize("include, exclude", [("one", "two"), ("three", ""), ("", "one:2")])
+def test_filters_refuse_what_is_not_there(include, exclude):
+    with pytest.raises(ValueError):
+        runner.parse_resource_filter(HOSTS, include, exclude)
+
+
+def test_an_included_slot_may_be_beyond_the_hostfiles_number():
+    assert runner.parse_inclusion_exclusion({"one": 2, "two": 2}, "one:3", "") == {"one": [3]}
+
+
+def test_a_hostfile_has_one_line_a_host(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text("# comment\none slots=2\n\ntwo slots=4\n")
+    assert runner.fetch_hostfile(str(path)) == {"one": 2, "two": 4}
+    assert runner.fetch_hostfile(str(tmp_path / "missing")) is None
+    path.write_text("one slots=2\none slots=4\n")
+    with pytest.raises(ValueError, match="one"):
+        runner.fetch_hostfile(str(path))
+
+
+def commands(*words):
+    args = runner.parse_args([*words, "train.py", "--name", "a b"])
+    word = runner.encode_world_info(HOSTS)
+    for kind in runner._RUNNERS.values():
+        made = kind(args, word, {"one": 2, "two": 2})
+        made.add_export("KEY", "value")
+        yield made.name, made.get_cmd({}, HOSTS)
+
+
+def test_commands_of_several_machines_start_all_ranks_and_end_with_the_script():
+    starts = {"openmpi": ["mpirun", "-n", "4"], "mpich": ["mpirun", "-n", "4"], "impi": ["mpirun", "-ppn", "2"]}
+    starts.update(slurm=["srun", "-n", "4"], mvapich=["mpirun", "-np", "4"])
+    for name, command in commands():
+        assert command[:3] == starts[name] and command[-3:] == ["train.py", "--name", "a b"]
+        assert any("value" in word for word in command)
+
+
+def test_pdsh_starts_the_launch_of_each_machine():
+    args = runner.parse_args(["--master_addr", "10.0.0.1", "--no_local_rank", "train.py", "a b"])
+    command, kill, environment = multinode_runner.PDSHRunner(args, "word").get_cmd({}, HOSTS)
+    assert command[0] == kill[0] == "pdsh" and "one,two" in command and environment["PDSH_RCMD_TYPE"] == "ssh"
+    assert {"--world_info=word", "--node_rank=%n", "--master_addr=10.0.0.1", "--no_local_rank"} <= set(command)
+    assert command[-1] == '"a b"'  # a shell on the other machine reads it
+
+
+def test_the_programs_command_line_says_the_same():
+    args = runner.parse_args(["--num_gpus", "2", "--master_port", "29501", "--module", "-q", "package.train", "--num_gpus", "7"])
+    args.log_level = "error"
+    words = runner.program_words(args)
+    assert words == ["--num_procs", "2", "--master_port", "29501", "--log_level", "error", "--module", "package.train", "--num_gpus", "7"]
+
+
+def test_contradictions_are_errors_before_anything_starts():
+    for words in (["--num_nodes", "1", "-i", "one", "x.py"], ["--elastic_training", "x.py"], ["--autotuning", "run", "x.py"]):
+        with pytest.raises(ValueError):
+            runner.main(words)
+
+
+SCRIPT = """
+import json, os, sys
+place = {key: os.environ[key] for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_SIZE", "CROSS_RANK", "MASTER_PORT")}
+open(os.path.join(sys.argv[-1], place["RANK"]), "w").write(json.dumps([place, sys.argv[1:-1]]))
+if place["RANK"] == "3":
+    sys.exit(5)
+import time
+time.sleep(0 if "2" not in sys.argv[-2:] else 60)
+"""
+
+
+def launch(tmp_path, world, node_rank, word):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    where = [f"--world_info={runner.encode_world_info(world)}", f"--node_rank={node_rank}", "--master_port=29507", "-q"]
+    command = [sys.executable, "-m", "deepspeed.launcher.launch", *where, str(script), word, str(tmp_path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=dict(os.environ, DS_ACCELERATOR="cpu"))
+
+
+def test_launch_starts_the_ranks_of_its_machine(tmp_path):
+    done = launch(tmp_path, {"one": [0], "two": [0, 1]}, 1, "a b")
+    assert done.returncode == 0, done.stderr
+    place, arguments = json.loads((tmp_path / "2").read_text())
+    assert not (tmp_path / "0").exists() and arguments == ["--local_rank=1", "a b"]
+    assert place == dict(RANK="2", LOCAL_RANK="1", WORLD_SIZE="3", LOCAL_SIZE="2", CROSS_RANK="1", MASTER_PORT="29507")
+
+
+def test_a_rank_that_fails_ends_the_launch_with_its_code(tmp_path):
+    done = launch(tmp_path, {"one": [0, 1, 2, 3]}, 0, "2")
+    assert done.returncode == 5, done.stderr

@@ -1,0 +1,93 @@
+"""Names beside the engine: groups, the log of collectives, timers, descriptions of checkpoints, ds_report."""
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import deepspeed
+import deepspeed.comm as dist
+from deepspeed.checkpoint import DeepSpeedCheckpoint, get_model_3d_descriptor, model_3d_desc
+from deepspeed.utils import groups
+from deepspeed.utils.timer import SynchronizedWallClockTimer, trim_mean
+
+
+@pytest.fixture(autouse=True)
+def world():
+    deepspeed.init_distributed()
+
+
+def test_each_rank_holds_the_whole_model():
+    assert groups._get_data_parallel_world_size() == dist.get_world_size() == 1
+    assert groups.get_tensor_model_parallel_world_size() == groups._get_sequence_parallel_world_size() == 1
+    assert groups._get_data_parallel_group() is groups._get_data_parallel_group()
+    with pytest.raises(deepspeed.NotSupportedError):
+        groups._create_expert_and_data_parallel(2)
+
+
+def test_expert_groups_cut_data_parallel_groups():
+    runs, same = groups._get_expert_parallel_ranks(8, 2, 2)
+    assert runs == [[0, 2], [4, 6], [1, 3], [5, 7]] and same == [[0, 4], [2, 6], [1, 5], [3, 7]]
+    runs, _ = groups._get_expert_parallel_ranks(8, 1, 2, use_data_before_expert_parallel_=True)
+    assert runs == [[0, 4], [1, 5], [2, 6], [3, 7]]
+
+
+def test_collectives_of_scripts_are_logged_while_the_log_is_on(capsys):
+    tensor = torch.ones(256)
+    dist.all_reduce(tensor)
+    assert not dist.has_comm_data()
+    dist.configure(enabled=True)
+    try:
+        dist.all_reduce(tensor)
+        dist.broadcast(tensor, 0, log_name="weights")
+        dist.configure(prof_all=False, prof_ops=["weights"])
+        dist.all_reduce(tensor)
+        dist.broadcast(tensor, src=0, log_name="weights")
+        summary = dist.log_summary(show_straggler=True, return_dict=True)["summary"]
+    finally:
+        dist.configure(enabled=False, prof_all=True, prof_ops=[])
+    assert {name: sizes[1024]["count"] for name, sizes in summary.items()} == {"all_reduce": 1, "weights": 2}
+    assert "weights" in capsys.readouterr().out
+    dist.reset_log()
+    assert dist.get_comm_operation_count() == 0
+
+
+def test_timers_add_up_and_leave_lists_as_they_are():
+    timer = SynchronizedWallClockTimer()("step")
+    for _ in range(2):
+        timer.start()
+        timer.stop()
+    assert len(timer.elapsed_records) == 2 and timer.elapsed(reset=True) > 0 and timer.elapsed() == 0
+    values = [9.0, 1.0, 2.0, 3.0, 0.0]
+    assert trim_mean(values, 0.2) == 2.0 and values == [9.0, 1.0, 2.0, 3.0, 0.0]
+
+
+def test_a_checkpoint_of_an_engine_is_described(tmp_path):
+    model = torch.nn.Linear(3, 2)
+    config = {"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "Adam"}, "zero_optimization": {"stage": 1}}
+    engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
+    engine.save_checkpoint(tmp_path, tag="a", client_state={"iteration": 7, "universal_checkpoint_info": {"source": "script"}})
+    described = DeepSpeedCheckpoint(str(tmp_path / "a"))
+    assert get_model_3d_descriptor(str(tmp_path / "a")).get_desc() == "PP,TP,DP = (1, 1, 1)"
+    assert described.get_iteration() == 7 and described.get_checkpoint_info("universal_checkpoint_info") == {"source": "script"}
+    state = described.get_zero_checkpoint_state(0, 0, 0)["optimizer_state_dict"]
+    assert torch.equal(state["single_partition_of_fp32_groups"][0][:6], model.weight.detach().reshape(-1))
+
+
+def test_degrees_contract_to_fewer_places():
+    maps = model_3d_desc(pp_degree=2, tp_degree=2, dp_degree=1).reshape(model_3d_desc(1, 1, 1))
+    assert maps[0].get_data(0, 0) == [0, 1, 2, 3]
+    assert not model_3d_desc(1, 1, 1).can_reshape(model_3d_desc(1, 2, 1))[0]
+
+
+def test_ds_report_names_ops_and_versions():
+    printed = subprocess.run([sys.executable, "-m", "deepspeed.env_report"], capture_output=True, text=True, check=True).stdout
+    assert "fused_adam" in printed and torch.__version__ in printed and deepspeed.__version__ in printed
+
+
+def test_pinned_memory_is_torchs(monkeypatch):
+    accelerator = deepspeed.get_accelerator()
+    assert not accelerator.is_pinned(torch.zeros(2, device="meta"))
+    monkeypatch.setenv("DS_PIN_MEMORY_BACKEND", "native")
+    with pytest.raises(deepspeed.NotSupportedError, match="DS_PIN_MEMORY_BACKEND"):
+        accelerator.pin_memory(torch.zeros(2))
