@@ -6,6 +6,7 @@ group at any time: two threads do not keep one order on all ranks.
 import atexit
 import os
 import signal
+import socket
 import threading
 import weakref
 
@@ -74,7 +75,7 @@ def _init_process_group(backend, timeout, init_method, rank, world_size, port, a
         environ.setdefault("WORLD_SIZE", "1")
         environ.setdefault("LOCAL_RANK", environ["RANK"])
         environ.setdefault("MASTER_ADDR", "127.0.0.1")
-        environ.setdefault("MASTER_PORT", str(port))
+        environ.setdefault("MASTER_PORT", str(_free_port() if environ["WORLD_SIZE"] == "1" else port))
     options = dict(backend=backend or default_backend())
     if timeout is not None:
         options["timeout"] = timeout
@@ -92,6 +93,13 @@ def default_backend():
     from deepspeed.accelerator import get_accelerator
 
     return get_accelerator().communication_backend_name()
+
+
+def _free_port():
+    """Returns a port that nobody listens on: a process alone must not fail over another job's."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def _read_mpi_variables():
@@ -113,6 +121,6 @@ def _join(group, timeout):
     store = dist.distributed_c10d._get_default_store()
     local_rank = int(os.environ.get("LOCAL_RANK", -1))
     local_size = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("LOCAL_SIZE", -1)))
-    if local_rank < 0 or local_size < 0:
+    if not 0 <= local_rank < local_size <= group.size():
         local_rank = local_size = -1  # the core asks the ranks which of them share a machine
     _core.adopt_world(group, store, local_rank, local_size, seconds)

@@ -255,3 +255,21 @@ def test_gradients_are_scattered_in_one_collective():
     given = [torch.arange(6.0).view(2, 3), torch.ones(1)]
     parts = reduce_scatter_coalesced(given)
     assert [part.tolist() for part in parts] == [[0, 1, 2, 3, 4, 5], [1]]
+
+
+def test_a_process_alone_takes_a_free_port_and_leaves_a_launchers_other_numbers_aside():
+    import os
+    import socket
+    import subprocess
+    import sys
+
+    with socket.socket() as busy:
+        try:
+            busy.bind(("127.0.0.1", 29500))
+            busy.listen()
+        except OSError:
+            pass  # somebody else has it, which is as good
+        program = "import deepspeed; deepspeed.init_distributed(dist_backend='gloo'); deepspeed.zero.Init().__enter__()"
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("MASTER_", "RANK", "WORLD_SIZE"))}
+        done = subprocess.run([sys.executable, "-c", program], env={**kept, "LOCAL_SIZE": "2"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
