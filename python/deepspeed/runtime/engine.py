@@ -53,6 +53,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
         if config.get("log_level") is not None:
             set_log_level_from_string(config["log_level"])
         _end_engines_of(model)
+        _mark_leaves(model, (config.get("zero_optimization") or {}).get("leaf_module"))
         plan = plan_optimizer(_config.for_core(config), model, optimizer, model_parameters)
         self._plan = plan
         self._facade = None
@@ -350,6 +351,14 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
     @property
     def data_parallel_group(self):
         return dist.group.WORLD
+
+
+def _mark_leaves(model, section):
+    if section:
+        from deepspeed.runtime.zero.leaf_module_config import DeepSpeedZeroLeafModuleConfig
+        from deepspeed.utils.z3_leaf_module import apply_zero_leaf_module_config
+
+        apply_zero_leaf_module_config(model, DeepSpeedZeroLeafModuleConfig(**section))
 
 
 def _to_half(tensor):
