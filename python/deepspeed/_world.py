@@ -6,7 +6,6 @@ group at any time: two threads do not keep one order on all ranks.
 import atexit
 import os
 import signal
-import socket
 import threading
 import weakref
 
@@ -70,17 +69,21 @@ def _init_process_group(backend, timeout, init_method, rank, world_size, port, a
     environ = os.environ
     if init_method is None and "RANK" not in environ and auto_mpi_discovery:
         _read_mpi_variables()
+    is_alone = init_method is None and environ.get("WORLD_SIZE", "1") == "1" and rank <= 0 and world_size <= 1
     if init_method is None:
         environ.setdefault("RANK", "0")
         environ.setdefault("WORLD_SIZE", "1")
         environ.setdefault("LOCAL_RANK", environ["RANK"])
         environ.setdefault("MASTER_ADDR", "127.0.0.1")
-        environ.setdefault("MASTER_PORT", str(_free_port() if environ["WORLD_SIZE"] == "1" else port))
+        environ.setdefault("MASTER_PORT", str(port))
     options = dict(backend=backend or default_backend())
     if timeout is not None:
         options["timeout"] = timeout
     if init_method is not None:
         options["init_method"] = init_method
+    if is_alone:  # nobody else comes to a port, which another program of this machine may have
+        options["store"] = dist.HashStore()
+        rank, world_size = 0, 1
     if rank >= 0:
         options["rank"] = rank
     if world_size > 0:
@@ -93,13 +96,6 @@ def default_backend():
     from deepspeed.accelerator import get_accelerator
 
     return get_accelerator().communication_backend_name()
-
-
-def _free_port():
-    """Returns a port that nobody listens on: a process alone must not fail over another job's."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _read_mpi_variables():

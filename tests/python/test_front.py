@@ -257,7 +257,7 @@ def test_gradients_are_scattered_in_one_collective():
     assert [part.tolist() for part in parts] == [[0, 1, 2, 3, 4, 5], [1]]
 
 
-def test_a_process_alone_takes_a_free_port_and_leaves_a_launchers_other_numbers_aside():
+def test_a_process_alone_needs_no_port_and_leaves_a_launchers_other_numbers_aside():
     import os
     import socket
     import subprocess
