@@ -39,9 +39,10 @@ class EngineSaving(CheckpointNames):
         custom_load_fn=None,
     ):
         """Reads a checkpoint, at any number of ranks; returns (path, client state), or (None, None) where there is none."""
-        load = None
-        if custom_load_fn is not None:
-            load = lambda tensors: custom_load_fn(src=OrderedDict(tensors), dst=self.module)
+
+        def load(tensors):
+            custom_load_fn(src=OrderedDict(tensors), dst=self.module)
+
         if tag is None and not os.path.isfile(os.path.join(load_dir, self._latest_file())):
             logger.warning(
                 f"Unable to find latest file at {os.path.join(load_dir, self._latest_file())}, if trying to load latest "
@@ -55,7 +56,7 @@ class EngineSaving(CheckpointNames):
             load_optimizer_states,
             load_lr_scheduler_states,
             load_module_only,
-            load,
+            None if custom_load_fn is None else load,
         )
         if not path:
             return None, None
