@@ -1,41 +1,59 @@
-"""What the engine's torch_autocast says about a parameter: the dtype in which ranks exchange it."""
+"""torch.autocast as the config's section `torch_autocast` asks for it; the core keeps which parameters it marks."""
 import torch
+
+from deepspeed import _core
 
 LOWER_PRECISION_SAFE_MODULES = [torch.nn.Linear, torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d]
 PARAM_COMM_DTYPE_ATTR_NAME = "comm_dtype"
 
 
+class _OfMarked:
+    """Is an attribute of the class Parameter that marked ones alone have, so that hasattr(p, "comm_dtype") tells them apart."""
+
+    def __get__(self, param, owner=None):
+        if param is None:
+            return self
+        dtype = _core.find_autocast_dtype(param)
+        if dtype is None:
+            raise AttributeError(f"{PARAM_COMM_DTYPE_ATTR_NAME}: the parameter is not marked")
+        return dtype
+
+    def __set__(self, param, dtype):
+        _core.set_autocast_dtype(param, dtype)
+
+    def __delete__(self, param):
+        _core.clear_autocast_dtype(param)
+
+
+setattr(torch.nn.Parameter, PARAM_COMM_DTYPE_ATTR_NAME, _OfMarked())
+
+
 def get_default_autocast_lower_precision_modules():
-    return [f"{kind.__module__}.{kind.__name__}" for kind in LOWER_PRECISION_SAFE_MODULES]
+    """Returns the names of the classes whose parameters are marked where the config lists none."""
+    return [f"{cls.__module__}.{cls.__name__}" for cls in LOWER_PRECISION_SAFE_MODULES]
 
 
-def mark_parameters(module, dtype, names=None):
-    """Notes the dtype on the parameters of modules that may compute in it; names: of classes, None for the usual ones."""
-    wanted = set(names if names is not None else get_default_autocast_lower_precision_modules())
-    for part in module.modules():
-        kind = type(part)
-        if f"{kind.__module__}.{kind.__name__}" in wanted or kind in _imported(wanted):
-            for param in part.parameters(recurse=False):
-                setattr(param, PARAM_COMM_DTYPE_ATTR_NAME, dtype)
-
-
-def _imported(names):
-    """Returns the classes of names under which a package shows classes that live in other modules."""
-    import importlib
-
-    found = set()
-    for name in names:
-        place, _, kind = name.rpartition(".")
-        try:
-            found.add(getattr(importlib.import_module(place), kind))
-        except (ImportError, AttributeError, ValueError) as error:
-            raise ValueError(f"torch_autocast.lower_precision_safe_modules: there is no class {name!r}: {error}") from None
-    return found
+def is_autocast_initialized():
+    """Returns whether this process has marked parameters."""
+    return _core.is_autocast_initialized()
 
 
 def has_comm_dtype(param):
-    return hasattr(param, PARAM_COMM_DTYPE_ATTR_NAME)
+    """Returns whether the parameter is marked: its gradients travel in the lower precision."""
+    return _core.find_autocast_dtype(param) is not None
 
 
 def get_comm_dtype(param):
-    return getattr(param, PARAM_COMM_DTYPE_ATTR_NAME, param.dtype)
+    """Returns the dtype in which the parameter's gradients travel; its own where it is not marked."""
+    marked = _core.find_autocast_dtype(param)
+    return param.dtype if marked is None else marked
+
+
+def get_all_comm_dtypes(params):
+    """Returns the dtypes of all of them, as a set."""
+    return {get_comm_dtype(param) for param in params}
+
+
+def sort_dtypes(dtypes):
+    """Sorts dtypes by name, so that all ranks have one order."""
+    return sorted(dtypes, key=str)

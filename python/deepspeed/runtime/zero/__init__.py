@@ -1,22 +1,36 @@
-"""ZeRO."""
+"""ZeRO. Names are imported when they are asked for."""
 from deepspeed._lazy import lazy
 
-_OF_PARAMETERS = (
-    "GatheredParameters",
-    "Init",
-    "ZeroParamStatus",
-    "ZeroParamType",
-    "register_external_parameter",
-    "unregister_external_parameter",
-)
+_PARAMETERS = "deepspeed.runtime.zero.partition_parameters"
 
 __getattr__ = lazy(
     __name__,
-    submodules=("config", "linear", "offload_config", "partition_parameters", "stage3", "stage_1_and_2", "tiling", "utils"),
+    submodules=(
+        "config",
+        "leaf_module_config",
+        "linear",
+        "mics",
+        "offload_config",
+        "offload_states",
+        "parameter_offload",
+        "partition_parameters",
+        "stage3",
+        "stage_1_and_2",
+        "tiling",
+        "utils",
+    ),
     names={
-        **{name: f"{__name__}.partition_parameters" for name in _OF_PARAMETERS},
-        "TiledLinear": f"{__name__}.tiling",
-        "TiledLinearReturnBias": f"{__name__}.tiling",
-        "unwrap_model_for_generation": f"{__name__}.unwrap_model",
+        "DeepSpeedTensorOverride": _PARAMETERS,
+        "GatheredParameters": _PARAMETERS,
+        "Init": _PARAMETERS,
+        "ZeroParamStatus": _PARAMETERS,
+        "ZeroParamType": _PARAMETERS,
+        "register_external_parameter": _PARAMETERS,
+        "unregister_external_parameter": _PARAMETERS,
+        "DeepSpeedZeRoOffload": "deepspeed.runtime.zero.parameter_offload",
+        "MiCS_Init": "deepspeed.runtime.zero.mics",
+        "TiledLinear": "deepspeed.runtime.zero.tiling",
+        "TiledLinearReturnBias": "deepspeed.runtime.zero.tiling",
+        "unwrap_model_for_generation": "deepspeed.runtime.zero.stage3",
     },
 )

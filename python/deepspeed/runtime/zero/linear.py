@@ -1,18 +1,75 @@
-"""Names of the linear layer that DeepSpeed puts in place of torch's at stage 3. Here torch's own gathers its weight."""
-import functools
+"""A linear layer as a function of autograd's own kind, which torch.func can transform.
+
+Nothing here needs it to save memory: what stage 3 saves for backward are partitioned tensors, for any operator.
+"""
+import math
 
 import torch
 
 from deepspeed.accelerator import get_accelerator
 
-autocast_custom_fwd = functools.partial(torch.amp.custom_fwd, device_type=get_accelerator().device_name())
-autocast_custom_bwd = functools.partial(torch.amp.custom_bwd, device_type=get_accelerator().device_name())
+
+class LinearFunctionForZeroStage3(torch.autograd.Function):
+    """Computes input @ weight.T + bias. Backward runs under the autocast of the forward."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(input, weight, bias=None):
+        if bias is not None and input.dim() == 2:
+            return torch.addmm(bias, input, weight.t())
+        product = input.matmul(weight.t())
+        return product if bias is None else product + bias
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        device = get_accelerator().device_name()
+        ctx._fwd_used_autocast = torch.is_autocast_enabled(device)
+        ctx._dtype = torch.get_autocast_dtype(device)
+        input, weight, *bias = inputs
+        ctx._has_bias = bool(bias) and bias[0] is not None
+        ctx.save_for_backward(input, weight)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        input, weight = ctx.saved_tensors
+        with torch.autocast(get_accelerator().device_name(), enabled=ctx._fwd_used_autocast, dtype=ctx._dtype):
+            of_input = grad_output.matmul(weight) if ctx.needs_input_grad[0] else None
+            of_weight = _rows(grad_output).t().matmul(_rows(input)) if ctx.needs_input_grad[1] else None
+            of_bias = _rows(grad_output).sum(0) if ctx._has_bias and ctx.needs_input_grad[2] else None
+        return of_input, of_weight, of_bias
+
+
+def _rows(tensor):
+    """Returns the tensor as a matrix of its last dimension."""
+    return tensor.reshape(-1, tensor.shape[-1])
 
 
 def zero3_linear_wrap(input, weight, bias=None):
-    """Is torch.nn.functional.linear: input [..., in], weight [out, in], bias [out]."""
-    return torch.nn.functional.linear(input, weight, bias)
+    """Does what torch.nn.functional.linear does."""
+    return LinearFunctionForZeroStage3.apply(input, weight, bias)
 
 
-class LinearModuleForZeroStage3(torch.nn.Linear):
-    """Is torch.nn.Linear."""
+class LinearModuleForZeroStage3(torch.nn.Module):
+    """Is torch.nn.Linear over LinearFunctionForZeroStage3."""
+
+    def __init__(self, in_features, out_features, bias=True):
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = torch.nn.Parameter(torch.empty(out_features, in_features))
+        self.register_parameter("bias", torch.nn.Parameter(torch.empty(out_features)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Draws weight and bias as torch.nn.Linear does."""
+        torch.nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.in_features)
+            torch.nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input):
+        return zero3_linear_wrap(input, self.weight, self.bias)
+
+    def extra_repr(self):
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

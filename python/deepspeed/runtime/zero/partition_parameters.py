@@ -3,12 +3,10 @@ import enum
 import os
 
 import torch
+import torch.distributed as dist
 
 from deepspeed import _config, _core, _world
-from deepspeed._errors import UsageError, not_supported_class
-from deepspeed._lazy import lazy
-
-__getattr__ = lazy(__name__, names={"zero3_linear_wrap": "deepspeed.runtime.zero.linear"})
+from deepspeed._errors import NotSupportedError, UsageError, not_supported_class
 
 
 class ZeroParamType(enum.Enum):
@@ -21,6 +19,16 @@ class ZeroParamStatus(enum.Enum):
     AVAILABLE = 1
     NOT_AVAILABLE = 2
     INFLIGHT = 3
+
+
+class DeepSpeedTensorOverride(enum.Enum):
+    """Is what zero.Init of DeepSpeed changes of the tensors that constructors make."""
+
+    dtype = 1
+    device = 2
+
+
+partitioned_param_data_shape = [0]  # as DeepSpeed shows partitioned parameters, which keep their shapes here
 
 
 class _OfPartitioned:
@@ -100,7 +108,28 @@ class GatheredParameters:
             scope.forget()
 
 
-class Init:
+CUDAQuantizer = not_supported_class(
+    "deepspeed.runtime.zero.partition_parameters.CUDAQuantizer",
+    "parameters are gathered in their own dtype; leave zero_quantized_weights out of the config",
+)
+
+
+class MultipleAllGatherHandles:
+    """Waits for several handles of gathers."""
+
+    def __init__(self, handles):
+        self.handles = handles
+
+    def wait(self, handle_dependency=True):
+        for handle in self.handles:
+            handle.wait(handle_dependency=handle_dependency)
+
+
+class InsertPostInitMethodToModuleSubClasses:
+    """Is the base of zero.Init. Its subclasses' __init__ is not wrapped: the core sees parameters where they are born."""
+
+
+class Init(InsertPostInitMethodToModuleSubClasses):
     """Partitions the parameters of what is built in its scope, while it is built: no rank holds the model as a whole."""
 
     def __init__(
@@ -121,8 +150,6 @@ class Init:
         sequence_data_parallel_group=None,
         param_swapper=None,
     ):
-        from deepspeed._errors import NotSupportedError
-
         for name, value in (
             ("mpu", mpu),
             ("zero_param_parallel_group", zero_param_parallel_group),
@@ -131,9 +158,7 @@ class Init:
         ):
             if enabled and value is not None:
                 raise NotSupportedError(f"zero.Init({name}=...) is not supported; leave it out")
-        error = _contradicting_single_rank_pg_error(_ranks(data_parallel_group), data_parallel_group, os.environ)
-        if enabled and error is not None:
-            raise UsageError(error)
+        self._group = data_parallel_group if data_parallel_group is not None else sequence_data_parallel_group
         self.enabled = enabled
         source = config_dict_or_path if config_dict_or_path is not None else config
         self._config = None if source is None else _init_config(source)
@@ -142,12 +167,12 @@ class Init:
         self._dtype = dtype
         self._scope = None
         if enabled and module is not None:
-            _world.ensure_world()
+            _ensure_world(self._group)
             _core.partition_module(_parameters(module), self._config, self._remote_device, self._pin_memory, self._dtype)
 
     def __enter__(self):
         if self.enabled:
-            _world.ensure_world()
+            _ensure_world(self._group)
             self._scope = _core.Init(self._config, self._remote_device, self._pin_memory, self._dtype)
         return self
 
@@ -161,19 +186,18 @@ class Init:
             scope.forget()
 
 
-def _ranks(group):
-    return torch.distributed.get_world_size(group) if torch.distributed.is_initialized() else None
-
-
-def _contradicting_single_rank_pg_error(dp_world_size, explicit_process_group, env):
-    """Returns what to say where the launcher has started several ranks and the group has one of them; else None."""
-    launched = str(env.get("WORLD_SIZE") or "")
-    if dp_world_size != 1 or explicit_process_group is not None or not launched.isdigit() or int(launched) <= 1:
-        return None
-    return (
-        f"zero.Init: the launcher says WORLD_SIZE={launched}, and the process group has one rank, so that each rank would hold "
-        "the whole model: call deepspeed.init_distributed() before, or pass data_parallel_group="
-    )
+def _ensure_world(group):
+    """Joins the ranks over which parameters are partitioned, which are all of them."""
+    _world.ensure_world()
+    ranks = dist.get_world_size()
+    wrong = _contradicting_single_rank_pg_error(ranks, group)
+    if wrong is not None:
+        raise UsageError(wrong)
+    if group is not None and dist.get_world_size(group=group) != ranks:
+        raise NotSupportedError(
+            f"zero.Init(data_parallel_group=...) of {dist.get_world_size(group=group)} among {ranks} ranks is not supported: "
+            "parameters are partitioned over all ranks; leave it out"
+        )
 
 
 def _parameters(module):
@@ -196,22 +220,28 @@ def register_external_parameter(module, parameter):
     """Announces that a module uses another one's parameter. Nothing needs it: an operator gathers what it uses."""
     if not isinstance(parameter, torch.nn.Parameter):
         raise RuntimeError("Parameter is not a torch.nn.Parameter")
-    _external(module)[len(_external(module))] = parameter
+    _external(module)[id(parameter)] = parameter
 
 
 def unregister_external_parameter(module, parameter):
     """Takes an announcement back."""
     if not isinstance(parameter, torch.nn.Parameter):
         raise RuntimeError("Parameter is not a torch.nn.Parameter")
-    held = _external(module)
-    for key in [key for key, value in held.items() if value is parameter]:
-        del held[key]
+    if _external(module).pop(id(parameter), None) is None:
+        raise RuntimeError("Parameter is not a registered external parameter of module.")
 
 
 def _external(module):
     if not hasattr(module, "_external_params"):
         module._external_params = {}
     return module._external_params
+
+
+def get_allgather_dtype(param, param_ds_tensor):
+    """Returns the dtype in which a parameter's shards travel when they are gathered: their own, or that of autocast."""
+    from deepspeed.runtime.torch_autocast import get_comm_dtype, has_comm_dtype
+
+    return get_comm_dtype(param) if has_comm_dtype(param) else param_ds_tensor.dtype
 
 
 def zero_wrapper_for_fp_tensor_constructor(fn, target_fp_dtype):
@@ -228,29 +258,28 @@ def get_accelerator():
     return get()
 
 
-class InsertPostInitMethodToModuleSubClasses:
-    """Stands for DeepSpeed's base of zero.Init."""
+def _contradicting_single_rank_pg_error(dp_world_size, explicit_process_group, env=None):
+    """Returns the text of an error where a launcher has started several ranks and the default group has one; else None.
+
+    Each rank would hold the whole model then. A group of one that the caller has passed itself is meant so.
+    """
+    if dp_world_size != 1 or explicit_process_group is not None:
+        return None
+    try:
+        launched = int((os.environ if env is None else env).get("WORLD_SIZE") or 1)
+    except ValueError:
+        return None
+    if launched <= 1:
+        return None
+    return (
+        f"zero.Init: the default process group has 1 rank, but the launcher has set WORLD_SIZE={launched}, so each rank would hold "
+        "the whole model; call deepspeed.init_distributed() before anything else makes a group, or pass data_parallel_group"
+    )
 
 
-class MultipleAllGatherHandles:
-    """Waits for several handles of collectives as for one."""
+def __getattr__(name):
+    if name in ("zero3_linear_wrap", "LinearFunctionForZeroStage3", "LinearModuleForZeroStage3"):
+        from deepspeed.runtime.zero import linear
 
-    def __init__(self, handles):
-        self.handles = handles
-
-    def wait(self, handle_dependency=True):
-        for handle in self.handles:
-            handle.wait(handle_dependency=handle_dependency)
-
-
-CUDAQuantizer = not_supported_class("CUDAQuantizer", "quantized gathers (zero_quantized_weights) do not exist yet; leave them out")
-MiCS_Init = not_supported_class("MiCS_Init", "MiCS does not exist; use zero.Init and stage 3, which shards over all ranks")
-
-partitioned_param_data_shape = [0]  # of DeepSpeed's partitioned parameters; here a parameter keeps its shape
-
-
-def get_allgather_dtype(param, param_ds_tensor):
-    """Returns the dtype in which the ranks exchange the parameter."""
-    from deepspeed.runtime.torch_autocast import get_comm_dtype, has_comm_dtype
-
-    return get_comm_dtype(param) if has_comm_dtype(param) else param_ds_tensor.dtype
+        return getattr(linear, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

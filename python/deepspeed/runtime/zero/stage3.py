@@ -1,21 +1,16 @@
 """The optimizer of ZeRO stage 3."""
+import contextlib
+
 from deepspeed.runtime.base_optimizer import ZeROOptimizer
+from deepspeed.runtime.zero.partition_parameters import GatheredParameters
 
 
 class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
-    """Is the optimizer of ZeRO stage 3. Lists have an entry a sub-group."""
+    """Is the optimizer of ZeRO stage 3."""
 
-    @property
-    def fp16_groups(self):
-        """The parameters."""
-        return self._owned.params()
 
-    @property
-    def fp16_partitioned_groups_flat(self):
-        """This rank's shards of the parameters, in the model's dtype; None where they are on a disk."""
-        return self._owned.weights()
-
-    @property
-    def fp32_partitioned_groups_flat(self):
-        """This rank's shards of the master weights."""
-        return self._owned.masters()
+@contextlib.contextmanager
+def unwrap_model_for_generation(model):
+    """Holds all parameters whole on every rank for a scope, so that each call of generate() need not gather them. Collective."""
+    with GatheredParameters(model.parameters()):
+        yield model

@@ -1,16 +1,25 @@
-"""A linear layer in tiles, one after another: stage 3 then gathers a tile at a time, never the whole weight."""
+"""Linear layers in tiles, which stage 3 gathers one after the other."""
 import torch
 
 from deepspeed.runtime.partitions import partition_uniform
 from deepspeed.runtime.zero.partition_parameters import GatheredParameters
 
 
-class TiledLinear(torch.nn.Module):
-    """Computes torch.nn.Linear(in_features, out_features) by out_splits x in_splits tiles of `linear_cls`.
+def split_tensor_along_last_dim(tensor, partitions, contiguous_split_chunks=False):
+    """Returns the parts of these sizes, as views or as tensors of their own memory."""
+    parts = torch.split(tensor, partitions, dim=-1)
+    return tuple(part.contiguous() for part in parts) if contiguous_split_chunks else parts
 
-    `linears[row][column]` are the tiles; the last of a row has the row's bias. input_is_already_split: forward gets a list
-    of the input's parts. combine_out_splits=False: it returns the rows' outputs as a list. init_linear: a layer whose
-    weights are copied.
+
+def _sizes(bounds):
+    return [end - begin for begin, end in zip(bounds, bounds[1:])]
+
+
+class TiledLinear(torch.nn.Module):
+    """Is a linear layer of in_splits times out_splits smaller ones; the last ones of the input have the bias.
+
+    linear_cls(in, out, bias=, **kwargs) makes a tile. input_is_already_split: forward() gets a list of in_splits tensors.
+    combine_out_splits: it returns one tensor, not a list. init_linear: a layer whose values the tiles get.
     """
 
     def __init__(
@@ -27,13 +36,15 @@ class TiledLinear(torch.nn.Module):
         **kwargs,
     ):
         super().__init__()
-        for name, splits, size in (("in_splits", in_splits, in_features), ("out_splits", out_splits, out_features)):
-            if not 1 <= splits <= size:
-                raise RuntimeError(f"TiledLinear: {name} is {splits}, expected 1 to {size}")
-        self.in_features, self.out_features, self.use_bias = in_features, out_features, bias
+        _check_splits("in_splits", in_splits, in_features)
+        _check_splits("out_splits", out_splits, out_features)
+        self.in_features, self.out_features = in_features, out_features
         self.in_splits, self.out_splits = in_splits, out_splits
-        self.input_is_already_split, self.combine_out_splits = input_is_already_split, combine_out_splits
-        self.in_parts, self.out_parts = partition_uniform(in_features, in_splits), partition_uniform(out_features, out_splits)
+        self.use_bias = bias
+        self.input_is_already_split = input_is_already_split
+        self.combine_out_splits = combine_out_splits
+        self.in_parts = partition_uniform(in_features, in_splits)
+        self.out_parts = partition_uniform(out_features, out_splits)
         self.linears = torch.nn.ModuleList(
             torch.nn.ModuleList(
                 linear_cls(columns, rows, bias=bias and index == in_splits - 1, **kwargs)
@@ -45,52 +56,68 @@ class TiledLinear(torch.nn.Module):
             self.copy_params_from(init_linear)
 
     def forward(self, input_):
-        inputs = input_
-        if not self.input_is_already_split:
-            inputs = torch.split(input_, _sizes(self.in_parts), dim=-1)
-        if len(inputs) != self.in_splits:
-            raise ValueError(f"TiledLinear: got {len(inputs)} parts of the input, expected {self.in_splits}")
+        inputs = self._inputs(input_)
         outputs = []
-        for row in self.linears:
+        for out_id, row in enumerate(self.linears):
             output = None
-            for tile, part in zip(row, inputs):
-                output = self._add(output, tile(part))
+            for in_id, tile in enumerate(row):
+                output = self._reduce_local_output(in_id=in_id, out_id=out_id, current_out=output, new_out=tile(inputs[in_id]))
             outputs.append(output)
-        return self._combine(outputs) if self.combine_out_splits else outputs
+        return self._combine_output_splits(outputs) if self.combine_out_splits else outputs
 
-    def _add(self, output, new):
-        return new if output is None else output + new
+    def _inputs(self, given):
+        if self.in_splits == 1:
+            return [given]
+        if not self.input_is_already_split:
+            return self._split_global_input(given, _sizes(self.in_parts))
+        assert len(given) == self.in_splits, f"forward() got {len(given)} parts of the input, expected in_splits={self.in_splits}"
+        return given
 
-    def _combine(self, outputs):
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+    def _split_global_input(self, input, split_sizes):
+        """Cuts the input; classes whose inputs are no tensors override it."""
+        return split_tensor_along_last_dim(input, split_sizes)
+
+    def _reduce_local_output(self, in_id, out_id, current_out, new_out):
+        """Adds a tile's output to those before it; classes whose tiles return more override it."""
+        return new_out if current_out is None else current_out + new_out
+
+    def _combine_output_splits(self, outputs):
+        """Joins the outputs; classes whose tiles return more override it."""
+        return torch.cat(outputs, dim=-1)
 
     @torch.no_grad()
     def copy_params_from(self, other):
-        """Copies the weight and the bias of a layer of the same size. At stage 3 collective; rank 0's values are taken."""
-        if tuple(other.weight.shape) != (self.out_features, self.in_features) or (other.bias is not None) != self.use_bias:
-            raise ValueError(f"copy_params_from(): got {other}, expected {self.in_features} -> {self.out_features}, bias={self.use_bias}")
-        for row, tiles in enumerate(self.linears):
-            rows = slice(self.out_parts[row], self.out_parts[row + 1])
-            for column, tile in enumerate(tiles):
-                columns = slice(self.in_parts[column], self.in_parts[column + 1])
-                with GatheredParameters(list(tile.parameters()), modifier_rank=0):
-                    tile.weight.copy_(other.weight[rows, columns])
-                    if tile.bias is not None:
-                        tile.bias.copy_(other.bias[rows])
+        """Gives the tiles the values of a linear layer. Collective at stage 3, where rank 0's values are taken."""
+        shape = (self.out_features, self.in_features)
+        assert tuple(other.weight.shape) == shape, f"copy_params_from() got a weight {tuple(other.weight.shape)}, expected {shape}"
+        assert (getattr(other, "bias", None) is not None) == self.use_bias, f"copy_params_from() expected bias={self.use_bias}"
+        for begin, end, row in zip(self.out_parts, self.out_parts[1:], self.linears):
+            for first, last, tile in zip(self.in_parts, self.in_parts[1:], row):
+                _copy(tile.weight, other.weight[begin:end, first:last])
+            if self.use_bias:
+                _copy(row[-1].bias, other.bias[begin:end])
 
 
 class TiledLinearReturnBias(TiledLinear):
-    """Is TiledLinear of layers that return (output, bias) and leave the addition to their caller."""
+    """Is a TiledLinear whose tiles return (output, bias or None), as layers of Megatron-LM do."""
 
-    def _add(self, output, new):
-        if output is None:
-            return new
-        return output[0] + new[0], new[1] if new[1] is not None else output[1]
+    def _reduce_local_output(self, in_id, out_id, current_out, new_out):
+        tensor, bias = new_out
+        before, bias_before = current_out if current_out is not None else (None, None)
+        summed = super()._reduce_local_output(in_id=in_id, out_id=out_id, current_out=before, new_out=tensor)
+        return summed, bias if bias is not None else bias_before
 
-    def _combine(self, outputs):
+    def _combine_output_splits(self, outputs):
         biases = [bias for _, bias in outputs if bias is not None]
-        return super()._combine([output for output, _ in outputs]), super()._combine(biases) if biases else None
+        combine = super()._combine_output_splits
+        return combine([tensor for tensor, _ in outputs]), combine(biases) if biases else None
 
 
-def _sizes(parts):
-    return [end - begin for begin, end in zip(parts, parts[1:])]
+def _check_splits(name, splits, features):
+    if not 1 <= splits <= features:
+        raise RuntimeError(f"{name} is {splits}, expected 1 to {features}")
+
+
+def _copy(param, values):
+    with GatheredParameters(param, modifier_rank=0):
+        param.copy_(values)

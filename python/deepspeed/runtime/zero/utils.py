@@ -1,26 +1,101 @@
-"""What of ZeRO is asked for beside the engine."""
+"""Helpers of ZeRO."""
+import torch
 import torch.distributed as dist
 
-from deepspeed._errors import CheckpointError
+from deepspeed._lazy import lazy
+from deepspeed.runtime.zero.partition_parameters import is_zero_param
+
+__getattr__ = lazy(__name__, names={"ZERO_SUPPORTED_OPTIMIZERS": "deepspeed.runtime.zero.supported_optimizers"})
 
 
-class ZeRORuntimeException(CheckpointError):
-    """Is the name of DeepSpeed for optimizer states that fit another number of ranks; here such states load."""
+class ZeRORuntimeException(Exception):
+    """Is the base of what DeepSpeed raises where ZeRO cannot go on; errors of the engine are DeepSpeedError."""
+
+
+def is_zero_supported_optimizer(optimizer):
+    """Returns whether the optimizer's class runs at all stages without zero_allow_untested_optimizer."""
+    from deepspeed.runtime.zero.supported_optimizers import ZERO_SUPPORTED_OPTIMIZERS
+
+    return type(optimizer) in ZERO_SUPPORTED_OPTIMIZERS
+
+
+def get_norm_dtype():
+    """Returns the dtype in which norms are summed."""
+    return torch.double
 
 
 def get_lst_from_rank0(lst):
-    """Returns rank 0's list of whole numbers on all ranks, which each call it with a list of that length."""
-    import torch
+    """Returns rank 0's list of whole numbers, on all ranks; the lists have one length. Collective."""
+    held = [list(lst)]
+    dist.broadcast_object_list(held, src=0)
+    return held[0]
 
-    from deepspeed.accelerator import get_accelerator
 
-    numbers = torch.tensor(lst, dtype=torch.int, device=get_accelerator().current_device_name())
-    dist.broadcast(numbers, src=0)
-    return list(numbers.cpu().numpy())
+def assert_lst_len_same_as_other_ranks(lst):
+    """Raises RuntimeError where the list's length is not rank 0's. Collective."""
+    expected = get_lst_from_rank0([len(lst)])[0]
+    if len(lst) != expected:
+        raise RuntimeError(f"rank {dist.get_rank()} has a list of {len(lst)}, rank 0 one of {expected}")
 
 
 def assert_ints_same_as_other_ranks(ints):
-    """Raises RuntimeError where this rank's numbers differ from rank 0's. Collective."""
-    of_rank0 = get_lst_from_rank0(ints)
-    if ints != of_rank0:
-        raise RuntimeError(f"disagreement between rank0 and rank{dist.get_rank()}: rank0: {of_rank0}, rank{dist.get_rank()}: {ints}")
+    """Raises RuntimeError where the list is not rank 0's. Collective."""
+    expected = get_lst_from_rank0(ints)
+    if list(ints) != expected:
+        raise RuntimeError(f"rank {dist.get_rank()} has {list(ints)}, rank 0 has {expected}")
+
+
+def is_builtin_type(obj):
+    """Returns whether the object's class is Python's own."""
+    return type(obj).__module__ == "builtins"
+
+
+def isinstance_namedtuple(obj):
+    """Returns whether the object is of a class that namedtuple made."""
+    return isinstance(obj, tuple) and hasattr(obj, "_fields") and hasattr(obj, "_asdict")
+
+
+def apply_to_tensors_only(function, value, warning_msg_fn=None):
+    """Returns lists, tuples and dicts with function(tensor) in place of each tensor; dicts are changed in place.
+
+    warning_msg_fn(object) makes the text of a warning for other objects, whose tensors are not seen.
+    """
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        made = [apply_to_tensors_only(function, item) for item in value]
+        return type(value)(*made) if isinstance_namedtuple(value) else type(value)(made)
+    if isinstance(value, dict):
+        for key in value:
+            value[key] = apply_to_tensors_only(function, value[key])
+        return value
+    if warning_msg_fn is not None and not is_builtin_type(value):
+        from deepspeed.utils.logging import logger
+
+        logger.warning_once(warning_msg_fn(value))
+    return value
+
+
+def get_mapping_to_flat_buffer(tensors):
+    """Returns (tensor, offset, elements) of each, in a buffer that holds all of them one after the other."""
+    places, offset = [], 0
+    for tensor in tensors:
+        places.append((tensor, offset, tensor.numel()))
+        offset += tensor.numel()
+    return places
+
+
+def defragment(tensors):
+    """Moves tensors of one dtype and device into one new buffer, which they are views of then; returns it."""
+    if len({(tensor.dtype, tensor.device) for tensor in tensors}) != 1:
+        raise ValueError("defragment() needs tensors of one dtype on one device")
+    places = get_mapping_to_flat_buffer(tensors)
+    device = tensors[0].device
+    on_host = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype)
+    for tensor, offset, count in places:
+        on_host[offset : offset + count].copy_(tensor.detach().reshape(-1))
+        tensor.data = torch.empty(0, dtype=tensor.dtype, device=device)  # the old memory goes before the new one comes
+    buffer = on_host.to(device)
+    for tensor, offset, count in places:
+        tensor.data = buffer[offset : offset + count]
+    return buffer
