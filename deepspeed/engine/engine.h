@@ -118,6 +118,9 @@ class DEEPSPEED_API Engine : public ConfigGetters {
   /// for a device `nvme`, beside the config's offload sections, and where parameters are gathered.
   void offload_states(const OffloadStatesOptions& options = {});
   void reload_states(bool non_blocking = false);
+  /// Where this rank's states of the kind are now, each device once; empty where it has none in memory.
+  /// Throws UsageError without an optimizer.
+  std::vector<at::Device> state_devices(OffloadStateTypeEnum kind) const;
   /// Throws UsageError, naming `call`, between the two, where a parameter of the model got other memory
   /// after initialize(), naming it, and where a checkpoint was loaded in part.
   void require_states_here(const char* call) const;

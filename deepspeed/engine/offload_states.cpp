@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <functional>
+#include <vector>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
@@ -35,6 +37,31 @@ void check_states_can_move(const Engine& engine) {
   }
 }
 
+constexpr OffloadStateTypeEnum kMovableKinds[] = {
+    OffloadStateTypeEnum::hp_params, OffloadStateTypeEnum::optim_states, OffloadStateTypeEnum::lp_grads,
+    OffloadStateTypeEnum::lp_params};
+
+/// Calls `visit` with each tensor of the kind that this rank has in memory. Gradients travel in buffers that
+/// are gone between backwards, so there is nothing of that kind.
+void visit_states(const Engine& engine, const zero::ZeroOptimizer& optimizer, OffloadStateTypeEnum kind,
+                  const std::function<void(const at::Tensor&)>& visit) {
+  using enum OffloadStateTypeEnum;
+  const bool has_masters = optimizer.state().has_master_weights();
+  for (size_t group = 0; group < optimizer.store().groups().size(); ++group) {
+    for (const zero::GroupState& kept : optimizer.state().resident(group)) {
+      if (kind == hp_params && has_masters) visit(kept.master);
+      if (kind != optim_states) continue;
+      for (const auto& [name, tensor] : kept.state.tensors) visit(tensor);
+    }
+    if (kind == lp_grads && optimizer.gradients().has_result()) visit(optimizer.gradient(group));
+  }
+  if (kind != lp_params) return;
+  for (const NamedTensor& param : engine.model().parameters) {
+    if (zero::held_bytes(param.tensor) == 0) continue;
+    visit(zero::is_partitioned(param.tensor) ? zero::shard_of(param.tensor) : param.tensor);
+  }
+}
+
 }  // namespace
 
 void Engine::offload_states(const OffloadStatesOptions& options) {
@@ -52,20 +79,23 @@ void Engine::offload_states(const OffloadStatesOptions& options) {
   const auto park = [&](const at::Tensor& tensor) {
     parked_states_->park(tensor, options.pin_memory, options.non_blocking);
   };
-  const bool has_masters = optimizer.state().has_master_weights();
-  for (size_t group = 0; group < optimizer.store().groups().size(); ++group) {
-    for (const zero::GroupState& kept : optimizer.state().resident(group)) {
-      if (has_masters && includes(options, OffloadStateTypeEnum::hp_params)) park(kept.master);
-      if (!includes(options, OffloadStateTypeEnum::optim_states)) continue;
-      for (const auto& [name, tensor] : kept.state.tensors) park(tensor);
+  for (const OffloadStateTypeEnum kind : kMovableKinds) {
+    if (!includes(options, kind)) continue;
+    if (kind == OffloadStateTypeEnum::lp_params) {
+      state_->parts.pool->suspend(
+          "its shards were moved to the host by offload_states(); call reload_states() first");
     }
-    if (optimizer.gradients().has_result() && includes(options, OffloadStateTypeEnum::lp_grads))
-      park(optimizer.gradient(group));
+    visit_states(*this, optimizer, kind, park);
   }
-  if (!includes(options, OffloadStateTypeEnum::lp_params)) return;
-  state_->parts.pool->suspend(
-      "its shards were moved to the host by offload_states(); call reload_states() first");
-  for (const NamedTensor& param : model().parameters) park(zero::shard_of(param.tensor));
+}
+
+std::vector<at::Device> Engine::state_devices(OffloadStateTypeEnum kind) const {
+  if (!optimizer()) raise<UsageError>("state_devices() needs an optimizer");
+  std::vector<at::Device> devices;
+  visit_states(*this, *optimizer(), kind, [&](const at::Tensor& tensor) {
+    if (std::ranges::count(devices, tensor.device()) == 0) devices.push_back(tensor.device());
+  });
+  return devices;
 }
 
 void Engine::reload_states(bool non_blocking) {

@@ -1,20 +1,21 @@
 // The engine: deepspeed.runtime.engine.DeepSpeedEngine holds one and calls it.
 #include "deepspeed/engine/engine.h"
 
-#include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/engine/build/engine_parts.h"
 #include "deepspeed/engine/build/initialize_options.h"
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/engine/step/training_options.h"
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/optim/slices/optimizer.h"
-#include "deepspeed/zero/param_access.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 #include "python/core/bindings.h"
@@ -22,7 +23,6 @@
 #include "python/core/hyperparameters.h"
 #include "python/core/json.h"
 #include "python/core/model.h"
-#include "python/core/optimizer_of.h"
 #include "python/core/schedule.h"
 #include "python/core/slice_optimizer.h"
 #include "python/core/values.h"
@@ -33,77 +33,6 @@ namespace {
 
 using Named = std::vector<std::pair<std::string, at::Tensor>>;
 using EnginePtr = std::shared_ptr<Engine>;
-
-/// A forward of the engine, from its construction to close().
-class Forward {
- public:
-  explicit Forward(const Engine& engine) { scope_.emplace(engine.driver()); }
-  at::Tensor output(const at::Tensor& tensor) const { return scope_->output(tensor); }
-  void close() { scope_.reset(); }
-
- private:
-  std::optional<ForwardScope> scope_;
-};
-
-/// An access window of stage 3, for calls of the module that do not go through the engine.
-class Access {
- public:
-  explicit Access(const Engine& engine) {
-    const TrainingState& state = engine.driver().state();
-    const auto mode = state.is_training ? zero::AccessMode::kForward : zero::AccessMode::kEvaluation;
-    if (state.parts.pool) window_.emplace(state.parts.pool, mode);
-  }
-  void close() { window_.reset(); }
-
- private:
-  std::optional<zero::ParameterAccess> window_;
-};
-
-/// The scope of no_sync(), from its construction to close().
-struct OpenNoSync {
-  explicit OpenNoSync(Engine& engine) : scope(new NoSync(engine.no_sync())) {}
-  std::unique_ptr<NoSync> scope;
-};
-
-struct OpenCoalescedReduction {
-  explicit OpenCoalescedReduction(Engine& engine)
-      : scope(new CoalescedReduction(engine.coalesce_grad_reduction())) {}
-  ~OpenCoalescedReduction() { forget(); }
-
-  /// Ends the scope as an exception does: the gradients are forgotten.
-  void forget() noexcept {
-    if (!scope) return;
-    try {
-      const auto held = std::move(scope);
-      throw Unwinding();
-    } catch (const Unwinding&) {
-    }
-  }
-
-  struct Unwinding {};
-  std::unique_ptr<CoalescedReduction> scope;
-};
-
-const std::vector<std::pair<std::string, OffloadStateTypeEnum>> kStateTypes = {
-    {"optim_states", OffloadStateTypeEnum::optim_states},
-    {"hp_params", OffloadStateTypeEnum::hp_params},
-    {"lp_params", OffloadStateTypeEnum::lp_params},
-    {"lp_grads", OffloadStateTypeEnum::lp_grads},
-    {"contiguous_grad_buffer", OffloadStateTypeEnum::contiguous_grad_buffer},
-};
-
-void offload_states(Engine& engine, const std::optional<std::vector<std::string>>& include, bool pin_memory,
-                    bool non_blocking) {
-  OffloadStatesOptions options;
-  options.pin_memory = pin_memory;
-  options.non_blocking = non_blocking;
-  if (include) {
-    options.include.emplace();
-    for (const auto& [name, type] : kStateTypes)
-      if (std::ranges::count(*include, name) > 0) options.include->push_back(type);
-  }
-  engine.offload_states(options);
-}
 
 std::vector<ModelParameters> groups_of(const py::list& groups) {
   std::vector<ModelParameters> result;
@@ -149,28 +78,19 @@ py::list param_groups(const Engine& engine) {
   py::list groups;
   const std::vector<size_t>& given = engine.driver().state().parts.given_groups;
   size_t index = 0;
-  for (const optim::ParamGroup& group : optimizer_of(engine, "param_groups").param_groups())
+  for (const optim::ParamGroup& group : engine.optimizer()->param_groups())
     groups.append(py::make_tuple(to_dict(group.options), py::cast(group.param_names), given.at(index++)));
   return groups;
 }
 
 py::tuple load_checkpoint(Engine& engine, const std::string& directory, const std::string& tag, bool strict,
-                          bool optimizer_states, bool scheduler_states, bool module_only,
-                          const py::object& custom_load_fn) {
+                          bool optimizer_states, bool scheduler_states, bool module_only) {
   LoadOptions options;
   options.tag = tag;
   options.load_module_strict = strict;
   options.load_optimizer_states = optimizer_states;
   options.load_lr_scheduler_states = scheduler_states;
   options.load_module_only = module_only;
-  if (!custom_load_fn.is_none()) {
-    options.custom_load_fn = [load = hold(custom_load_fn)](const NamedTensors& tensors) {
-      const py::gil_scoped_acquire gil;
-      py::list named;
-      for (const NamedTensor& entry : tensors) named.append(py::make_tuple(entry.name, entry.tensor));
-      (*load)(named);
-    };
-  }
   LoadResult result;
   {
     const py::gil_scoped_release release;
@@ -186,7 +106,6 @@ void save_checkpoint(Engine& engine, const std::string& directory, const std::st
   options.client_state = to_value(client_state, "client_state").as_dict();
   options.save_latest = save_latest;
   options.exclude_frozen_parameters = exclude_frozen_parameters;
-  options.without_waiting_gradients = true;  // scripts of DeepSpeed save at any time
   const py::gil_scoped_release release;
   engine.save_checkpoint(directory, options);
 }
@@ -204,23 +123,39 @@ void load_module_state_dict(Engine& engine, const Named& state, bool strict) {
   engine.load_module_state_dict(tensors, strict);
 }
 
-void bind_scopes(py::module_& module) {
-  py::class_<Forward>(module, "Forward")
-      .def(py::init<const Engine&>(), NoGil(), py::keep_alive<1, 2>())
-      .def("output", &Forward::output, NoGil())
-      .def("close", &Forward::close, NoGil());
-  py::class_<Access>(module, "Access")
-      .def(py::init<const Engine&>(), NoGil())
-      .def("close", &Access::close, NoGil());
-  py::class_<OpenNoSync>(module, "NoSync")
-      .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>())
-      .def(
-          "close", [](OpenNoSync& open) { open.scope.reset(); }, NoGil());
-  py::class_<OpenCoalescedReduction>(module, "CoalescedReduction")
-      .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>())
-      .def(
-          "close", [](OpenCoalescedReduction& open) { open.scope.reset(); }, NoGil())
-      .def("forget", &OpenCoalescedReduction::forget, NoGil());
+OffloadStateTypeEnum state_kind(const std::string& name) {
+  using enum OffloadStateTypeEnum;
+  static const std::map<std::string, OffloadStateTypeEnum> kinds = {
+      {"optim_states", optim_states},
+      {"hp_params", hp_params},
+      {"lp_params", lp_params},
+      {"lp_grads", lp_grads},
+      {"contiguous_grad_buffer", contiguous_grad_buffer}};
+  const auto found = kinds.find(name);
+  if (found == kinds.end()) raise<UsageError>("unknown kind of states '", name, "'");
+  return found->second;
+}
+
+OffloadDeviceEnum state_place(const std::string& name) {
+  if (name == "cpu") return OffloadDeviceEnum::cpu;
+  if (name == "nvme") return OffloadDeviceEnum::nvme;
+  if (name == "none") return OffloadDeviceEnum::none;
+  raise<UsageError>("offload_states(): device is '", name, "', expected cpu");
+}
+
+void offload_states(Engine& engine, const std::optional<std::vector<std::string>>& include,
+                    const std::string& device, bool pin_memory, bool non_blocking) {
+  OffloadStatesOptions options{
+      .device = state_place(device), .pin_memory = pin_memory, .non_blocking = non_blocking};
+  if (include) {
+    options.include.emplace();
+    for (const std::string& name : *include) options.include->push_back(state_kind(name));
+  }
+  engine.offload_states(options);
+}
+
+std::vector<at::Device> state_devices(const Engine& engine, const std::string& kind) {
+  return engine.state_devices(state_kind(kind));
 }
 
 using EngineClass = py::class_<Engine, EnginePtr>;
@@ -248,9 +183,9 @@ void bind_training(EngineClass& engine) {
       .def("set_gradient_accumulation_boundary", &Engine::set_gradient_accumulation_boundary, NoGil())
       .def(
           "destroy", [](Engine& self) { self.destroy(); }, NoGil())
+      .def("empty_partition_cache", &Engine::empty_partition_cache, NoGil())
       .def("offload_states", &offload_states, NoGil())
-      .def("reload_states", &Engine::reload_states, NoGil())
-      .def("empty_partition_cache", &Engine::empty_partition_cache, NoGil());
+      .def("reload_states", &Engine::reload_states, NoGil());
 }
 
 void bind_readings(EngineClass& engine) {
@@ -268,6 +203,8 @@ void bind_readings(EngineClass& engine) {
       .def("set_train_batch_size", &Engine::set_train_batch_size)
       .def("set_train_micro_batch_size", &Engine::set_train_micro_batch_size)
       .def("zero_optimization_stage", [](const Engine& self) { return self.zero_optimization_stage(); })
+      .def("state_devices", &state_devices)
+      .def("torch_autocast_dtype", [](const Engine& self) { return self.torch_autocast_dtype(); })
       .def("device", [](const Engine& self) { return self.device(); })
       .def("seed", &Engine::seed)
       .def("config", [](const Engine& self) { return from_json(config::to_json(self.config())); });
@@ -275,13 +212,11 @@ void bind_readings(EngineClass& engine) {
 
 void bind_optimizer(EngineClass& engine) {
   engine.def("has_optimizer", [](const Engine& self) { return self.optimizer() != nullptr; })
-      .def("optimizer_class",
-           [](const Engine& self) { return optimizer_of(self, "optimizer_class").base_optimizer().name(); })
+      .def("optimizer_class", [](const Engine& self) { return self.optimizer()->base_optimizer().name(); })
       .def("param_groups", &param_groups)
       .def("set_group_option",
            [](Engine& self, size_t group, const std::string& name, const py::object& value) {
-             return set_option(optimizer_of(self, "param_groups").param_groups().at(group).options, name,
-                               value);
+             return set_option(self.optimizer()->param_groups().at(group).options, name, value);
            })
       .def("has_scheduler", [](const Engine& self) { return self.lr_scheduler() != nullptr; })
       .def(
@@ -311,7 +246,6 @@ void bind_saving(EngineClass& engine) {
 }  // namespace
 
 void bind_engine(py::module_& module) {
-  bind_scopes(module);
   EngineClass engine(module, "Engine");
   bind_training(engine);
   bind_readings(engine);

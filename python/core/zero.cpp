@@ -6,6 +6,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/zero/access/partitioned_storage.h"
+#include "deepspeed/zero/construction/construction.h"
+#include "deepspeed/zero/construction/construction_mode.h"
 #include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/init.h"
 #include "deepspeed/zero/param_access.h"
@@ -23,8 +25,21 @@ std::shared_ptr<zero::PartitionedStorage> partitioned(const at::Tensor& tensor) 
   return std::dynamic_pointer_cast<zero::PartitionedStorage>(zero::record_of(tensor));
 }
 
+std::shared_ptr<zero::NewParameter> born_under_init(const at::Tensor& tensor) {
+  return std::dynamic_pointer_cast<zero::NewParameter>(zero::record_of(tensor));
+}
+
+/// Partitions a parameter that was born under the zero::Init of this thread and is whole still. Collective
+/// where it is one.
+void partition_newborn(const at::Tensor& tensor) {
+  if (zero::Construction* const construction = zero::current_construction())
+    construction->partition_if_born_here(tensor);
+}
+
 /// Returns the name of the member of ZeroParamStatus; None for an ordinary tensor.
 std::optional<std::string> status_of(const at::Tensor& tensor) {
+  if (const auto newborn = born_under_init(tensor))
+    return newborn->is_whole() ? "AVAILABLE" : "NOT_AVAILABLE";
   const auto record = partitioned(tensor);
   if (!record) return std::nullopt;
   switch (record->state()) {
@@ -38,16 +53,23 @@ std::optional<std::string> status_of(const at::Tensor& tensor) {
   return std::nullopt;
 }
 
-int64_t shard_numel(const at::Tensor& tensor) {
+/// The shard of a parameter; null for other tensors.
+std::shared_ptr<zero::Shard> shard(const at::Tensor& tensor) {
+  if (const auto newborn = born_under_init(tensor)) return newborn->shard();
   const auto record = partitioned(tensor);
-  return record && record->shard() ? record->shard()->numel() : 0;
+  return record ? record->shard() : nullptr;
+}
+
+int64_t shard_numel(const at::Tensor& tensor) {
+  const auto own = shard(tensor);
+  return own ? own->numel() : 0;
 }
 
 /// The parameter's shard on this rank; None where it is on a disk, or the tensor is ordinary.
 std::optional<at::Tensor> shard_of(const at::Tensor& tensor) {
-  const auto record = partitioned(tensor);
-  if (!record || !record->shard()) return std::nullopt;
-  const at::Tensor memory = record->shard()->memory();
+  const auto own = shard(tensor);
+  if (!own) return std::nullopt;
+  const at::Tensor memory = own->memory();
   if (!memory.defined()) return std::nullopt;
   return memory;
 }
@@ -115,10 +137,13 @@ void partition_module(const std::vector<std::pair<std::string, at::Tensor>>& par
 
 void bind_zero(py::module_& module) {
   module.def("status_of", &status_of);
-  module.def("param_id", [](const at::Tensor& tensor) { return partitioned(tensor)->id(); });
+  module.def("param_id", [](const at::Tensor& tensor) {
+    return std::dynamic_pointer_cast<zero::HoldableStorage>(zero::record_of(tensor))->id();
+  });
+  module.def("partition_newborn", &partition_newborn, NoGil());
   module.def("partition_module", &partition_module);
   module.def("shard_numel", &shard_numel);
-  module.def("is_partitioned", [](const at::Tensor& tensor) { return partitioned(tensor) != nullptr; });
+  module.def("is_partitioned", [](const at::Tensor& tensor) { return zero::record_of(tensor) != nullptr; });
   module.def("make_whole", &zero::make_whole, NoGil());
   module.def("shard_of", &shard_of);
   module.def("is_persistent", [](const at::Tensor& tensor) {

@@ -249,7 +249,6 @@ _NAMES = {
         "runtime.quantize": "Quantizer",
         "runtime.zenflow.zenflow_utils": "_split_affinity",
         "runtime.zero.muon.original_muon": "muon_update",
-        "runtime.zero.parameter_offload": "DeepSpeedZeRoOffload ZeROOrderedDict ensure_zero_ordered_dict",
     },
 }
 

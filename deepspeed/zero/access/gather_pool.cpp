@@ -62,6 +62,7 @@ std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& para
                                                       std::move(shard), persistent);
   storage->key_ = ++num_params_ * PartitionedStorage::kKeysPerParam;
   by_key_[storage->key_] = storage.get();
+  storage->take_id_of(param);
   arm(param, storage, at::TensorOptions(home).dtype(storage->dtype_));
   return storage;
 }

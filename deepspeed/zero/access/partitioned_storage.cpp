@@ -1,6 +1,5 @@
 #include "deepspeed/zero/access/partitioned_storage.h"
 
-#include <atomic>
 #include <utility>
 
 #include "deepspeed/base/message.h"
@@ -8,17 +7,10 @@
 
 namespace deepspeed::zero {
 
-namespace {
-
-std::atomic<int64_t> next_param_id{0};
-
-}  // namespace
-
 PartitionedStorage::PartitionedStorage(std::shared_ptr<GatherPool> pool, std::string name, int64_t numel,
                                        at::Device device, std::shared_ptr<Shard> shard, bool persistent)
     : pool_(std::move(pool)),
       name_(std::move(name)),
-      id_(next_param_id.fetch_add(1)),
       numel_(numel),
       dtype_(shard->dtype()),
       device_(device),
@@ -28,7 +20,6 @@ PartitionedStorage::PartitionedStorage(std::shared_ptr<GatherPool> pool, std::st
 PartitionedStorage::PartitionedStorage(std::shared_ptr<PartitionedStorage> source, at::ScalarType dtype)
     : pool_(source->pool_),
       name_(message(source->name_, " in ", c10::toString(dtype))),
-      id_(source->id_),
       numel_(source->numel_),
       dtype_(dtype),
       device_(source->device_),

@@ -34,9 +34,6 @@ class PartitionedStorage final : public HoldableStorage,
   int64_t numel() const { return numel_; }
   /// The shard of a parameter; null for a copy.
   const std::shared_ptr<Shard>& shard() const { return shard_; }
-  /// A number that no other parameter of the process has; equal on ranks that partition the same parameters in
-  /// the same order.
-  int64_t id() const { return id_; }
   /// Whether it stays whole once it was gathered, until the shards change.
   bool is_persistent() const { return persistent_; }
   const std::shared_ptr<GatherPool>& pool() const { return pool_; }
@@ -64,7 +61,6 @@ class PartitionedStorage final : public HoldableStorage,
 
   const std::shared_ptr<GatherPool> pool_;
   const std::string name_;
-  const int64_t id_;
   const int64_t numel_;
   const at::ScalarType dtype_;
   const at::Device device_;

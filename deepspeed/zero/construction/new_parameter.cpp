@@ -59,6 +59,7 @@ std::shared_ptr<NewParameter> NewParameter::partition(const at::Tensor& param, s
   if (!param.is_contiguous()) param.set_data(values);
   made->take_shard(values.view({-1}));
   values.reset();
+  made->take_id_of(param);
   arm(param, made);
   return made;
 }

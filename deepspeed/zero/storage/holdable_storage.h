@@ -1,7 +1,10 @@
 // A storage whose whole data GatheredParameters can hold.
 #pragma once
 
+#include <cstdint>
 #include <string>
+
+#include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/zero/storage/storage_record.h"
@@ -10,6 +13,12 @@ namespace deepspeed::zero {
 
 class HoldableStorage : public StorageRecord {
  public:
+  /// The number of the parameter, from 0 on, which it keeps while it is partitioned, whoever partitions it
+  /// anew. Ranks that partition the same parameters in the same order give them the same numbers.
+  int64_t id() const { return id_; }
+  /// Takes over the number of `param`, or a new one where it is not partitioned yet; before arm().
+  void take_id_of(const at::Tensor& param);
+
   /// The name of the parameter.
   virtual const std::string& name() const = 0;
   /// The group over which the parameter is partitioned.
@@ -24,6 +33,9 @@ class HoldableStorage : public StorageRecord {
   /// Ends a hold. forget_writes: values that were written and not written back are dropped, on this rank
   /// alone.
   virtual void drop_hold(bool forget_writes) noexcept = 0;
+
+ private:
+  int64_t id_ = -1;
 };
 
 }  // namespace deepspeed::zero

@@ -72,8 +72,6 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
             self.optimizer._attach(self)
         if self.lr_scheduler is None and core.has_scheduler():
             self.lr_scheduler = EngineSchedule.of_engine(self)
-        if self.torch_autocast_enabled():
-            self._mark_autocast(model)
         self._bare_calls = BareCalls(core)
         self._runs_eagerly = core.zero_optimization_stage() == 3
         if self._runs_eagerly:
@@ -83,12 +81,6 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
             self.training_dataloader = self.deepspeed_io(training_data, collate_fn=collate_fn)
 
     # --- how it is put together ---
-
-    def _mark_autocast(self, model):
-        from deepspeed.runtime.torch_autocast import mark_parameters
-
-        dtype = {"float16": torch.float16, "fp16": torch.float16}.get(str(self._key("torch_autocast", "dtype")).removeprefix("torch."))
-        mark_parameters(model, dtype or torch.bfloat16, self._key("torch_autocast", "lower_precision_safe_modules"))
 
     def _facade_of(self, core_groups):
         """Returns the optimizer that clients see, over dicts that hold the core's options."""

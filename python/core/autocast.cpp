@@ -1,0 +1,16 @@
+// Marks of torch_autocast on parameters.
+#include "deepspeed/precision/autocast.h"
+
+#include "python/core/bindings.h"
+#include "python/core/hold.h"
+
+namespace deepspeed::python {
+
+void bind_autocast(py::module_& module) {
+  module.def("find_autocast_dtype", &precision::find_autocast_dtype);
+  module.def("set_autocast_dtype", &precision::set_autocast_dtype);
+  module.def("clear_autocast_dtype", &precision::clear_autocast_dtype);
+  module.def("is_autocast_initialized", &precision::is_autocast_initialized);
+}
+
+}  // namespace deepspeed::python

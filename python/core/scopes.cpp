@@ -1,0 +1,93 @@
+// Scopes of a training step that Python opens and closes: each begins with its construction.
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "deepspeed/engine/build/engine_parts.h"
+#include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/saving/training_state.h"
+#include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/zero/param_access.h"
+
+#include "python/core/bindings.h"
+#include "python/core/hold.h"
+
+namespace deepspeed::python {
+namespace {
+
+/// A forward of the engine, from its construction to close().
+class Forward {
+ public:
+  explicit Forward(const Engine& engine) { scope_.emplace(engine.driver()); }
+  at::Tensor output(const at::Tensor& tensor) const { return scope_->output(tensor); }
+  void close() { scope_.reset(); }
+
+ private:
+  std::optional<ForwardScope> scope_;
+};
+
+/// An access window of stage 3, for calls of the module that do not go through the engine.
+class Access {
+ public:
+  explicit Access(const Engine& engine) {
+    const TrainingState& state = engine.driver().state();
+    const auto mode = state.is_training ? zero::AccessMode::kForward : zero::AccessMode::kEvaluation;
+    if (state.parts.pool) window_.emplace(state.parts.pool, mode);
+  }
+  void close() { window_.reset(); }
+
+ private:
+  std::optional<zero::ParameterAccess> window_;
+};
+
+/// The scope of coalesce_grad_reduction(), from its construction to close() or forget().
+class OpenCoalescedReduction {
+ public:
+  explicit OpenCoalescedReduction(Engine& engine)
+      : scope_(new CoalescedReduction(engine.coalesce_grad_reduction())) {}
+  ~OpenCoalescedReduction() { forget(); }
+
+  /// Reduces the sums. Collective.
+  void close() { delete scope_.release(); }  // a unique_ptr's own reset() may not throw
+  /// Ends it as an exception does: the gradients are forgotten.
+  void forget() noexcept {
+    if (!scope_) return;
+    try {
+      const auto held = std::move(scope_);
+      throw Unwinding();
+    } catch (const Unwinding&) {
+    }
+  }
+
+ private:
+  struct Unwinding {};
+  std::unique_ptr<CoalescedReduction> scope_;
+};
+
+/// The scope of no_sync(), from its construction to close().
+struct OpenNoSync {
+  explicit OpenNoSync(Engine& engine) : scope(new NoSync(engine.no_sync())) {}
+  std::unique_ptr<NoSync> scope;
+};
+
+}  // namespace
+
+void bind_scopes(py::module_& module) {
+  py::class_<Forward>(module, "Forward")
+      .def(py::init<const Engine&>(), NoGil(), py::keep_alive<1, 2>())
+      .def("output", &Forward::output, NoGil())
+      .def("close", &Forward::close, NoGil());
+  py::class_<Access>(module, "Access")
+      .def(py::init<const Engine&>(), NoGil())
+      .def("close", &Access::close, NoGil());
+  py::class_<OpenNoSync>(module, "NoSync")
+      .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>())
+      .def(
+          "close", [](OpenNoSync& open) { open.scope.reset(); }, NoGil());
+  py::class_<OpenCoalescedReduction>(module, "CoalescedReduction")
+      .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>())
+      .def("close", &OpenCoalescedReduction::close, NoGil())
+      .def("forget", &OpenCoalescedReduction::forget, NoGil());
+}
+
+}  // namespace deepspeed::python
