@@ -247,15 +247,10 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
         self._core.destroy()
         self._is_destroyed = True
 
-    def offload_states(self, include=None, device=None, pin_memory=True, non_blocking=False):
+    def offload_states(self, include=None, device="cpu", pin_memory=True, non_blocking=False):
         """Stage 3: moves states of these kinds (OffloadStateTypeEnum; None: all) to the CPU, until reload_states()."""
-        if getattr(device, "value", device) == "nvme":
-            raise ValueError("offload_states(device=nvme) is not supported: use the config's offload sections for a disk")
-        if getattr(device, "value", device) == "none":
-            logger.warning("offload_states(): the device is none, so nothing moves")
-            return
         kinds = None if include is None else [getattr(kind, "value", kind) for kind in include]
-        self._core.offload_states(kinds, pin_memory, non_blocking)
+        self._core.offload_states(kinds, getattr(device, "value", device), pin_memory, non_blocking)
 
     def reload_states(self, non_blocking=False):
         """Moves back what offload_states() has moved."""
