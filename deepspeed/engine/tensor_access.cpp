@@ -7,6 +7,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/saving/training_state.h"
+#include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/zero_optimizer.h"
@@ -143,6 +145,13 @@ at::Tensor reduced_gradient(const Engine& engine, const Place& place) {
   return engine.optimizer()->gradient(place.group).narrow(0, place.begin, place.elements.numel());
 }
 
+// Inside of no_sync() and coalesce_grad_reduction(), what this rank has summed; else undefined.
+at::Tensor unreduced_gradient(const Engine& engine, const Place& place) {
+  const zero::GradReducer& gradients = engine.optimizer()->gradients();
+  if (!engine.driver().state().in_no_sync && !gradients.is_paused()) return {};
+  return gradients.local_gradient(place.group, place.index);
+}
+
 }  // namespace
 
 at::Tensor safe_get_full_fp32_param(const Engine& engine, const at::Tensor& param) {
@@ -183,6 +192,8 @@ void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param, cons
 at::Tensor safe_get_full_grad(const Engine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
+  if (const at::Tensor local = unreduced_gradient(engine, place); local.defined())
+    return local.to(master_dtype(engine, place), /*non_blocking=*/false, /*copy=*/true);
   return gather(engine, param, reduced_gradient(engine, place), place, master_dtype(engine, place));
 }
 

@@ -32,7 +32,8 @@ DEEPSPEED_API void safe_set_full_optimizer_state(Engine& engine, const at::Tenso
 
 // Gradients are there from the end of the backward at the accumulation boundary (after a direct
 // loss.backward(): from Engine::finish_backward()) until step() or zero_grad(); else these calls throw
-// UsageError. They are those of the whole batch, and carry the loss scale, as in DeepSpeed.
+// UsageError. They are those of the whole batch, and carry the loss scale, as in DeepSpeed. Inside of no_sync()
+// and coalesce_grad_reduction() safe_get_full_grad() returns what this rank alone has summed.
 
 /// The gradient of the whole batch, a copy in fp32.
 DEEPSPEED_API at::Tensor safe_get_full_grad(const Engine& engine, const at::Tensor& param);

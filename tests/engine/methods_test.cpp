@@ -90,7 +90,8 @@ const std::vector<MethodRow> kTraining = {
     {"no_sync",
      [](TestEngine& e) {
        const auto scope = e.no_sync();
-       EXPECT_ERROR(UsageError, e.step(), "step() inside of no_sync(): end its scope first");
+       EXPECT_ERROR(UsageError, e.step(),
+                    "It is illegal to call Engine.step() inside no_sync context manager");
      }},
     {"coalesce_grad_reduction",
      [](TestEngine& e) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/engine/tensor_access.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/error_of.h"
@@ -60,8 +61,10 @@ TEST(Reduction, NoSyncAndLaterReductionEqualAccumulation) {
         {
           const auto scope = engine.no_sync();
           engine.backward(loss(0));
-          EXPECT_ERROR(UsageError, engine.step(), "step() inside of no_sync(): end its scope first");
-          EXPECT_ERROR(UsageError, static_cast<void>(engine.no_sync()), "no_sync() inside of no_sync()");
+          EXPECT_ERROR(UsageError, engine.step(),
+                       "It is illegal to call Engine.step() inside no_sync context manager");
+          EXPECT_ERROR(UsageError, static_cast<void>(engine.no_sync()),
+                       "no_sync context manager reentry is unsupported");
         }
         engine.set_gradient_accumulation_boundary(true);
         engine.backward(loss(1));
@@ -87,8 +90,34 @@ TEST(Reduction, NoSyncAndLaterReductionEqualAccumulation) {
       EXPECT_TRUE(asked.equal(expected)) << "stage " << stage;
     }
     const auto two = make_engine(accumulating(2), world);
-    EXPECT_ERROR(UsageError, static_cast<void>(two->no_sync()), "no_sync() does not fit ZeRO stage 2",
+    EXPECT_ERROR(UsageError, static_cast<void>(two->no_sync()),
+                 "no_sync context manager is incompatible with ZeRO stage 2",
                  "use stage 0 or 1, or coalesce_grad_reduction()");
+  });
+}
+
+/// Two equal backwards in a scope, after each of which the gradient is read.
+template <class Scope>
+void check_own_sums(const Json& config, const comm::World& world, const Scope& begin) {
+  const auto engine = make_engine(config, world);
+  const at::Tensor weight = engine->module().named_parameters()["last.weight"];
+  const auto scope = begin(*engine);
+  const auto backward = [&] {
+    const auto [inputs, targets] = odd_batch(4 * world.rank(), 4);
+    engine->backward(engine->forward(inputs, targets));
+    return safe_get_full_grad(*engine, weight);
+  };
+  const at::Tensor once = backward();
+  EXPECT_GT(once.abs().sum().item<double>(), 0);
+  EXPECT_TRUE(backward().equal(2 * once));
+}
+
+TEST(Reduction, ScopesShowWhatTheRankAloneHasSummed) {
+  testing::run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1})
+      check_own_sums(with_sgd(stage), world, [](auto& engine) { return engine.no_sync(); });
+    for (const int stage : {0, 1, 2})
+      check_own_sums(with_sgd(stage), world, [](auto& engine) { return engine.coalesce_grad_reduction(); });
   });
 }
 

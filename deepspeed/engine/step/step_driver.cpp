@@ -135,7 +135,9 @@ void StepDriver::allreduce_gradients(std::optional<int64_t> bucket_size) {
 }
 
 std::optional<int64_t> StepDriver::step(const StepOptions& options) {
-  if (state_.in_no_sync) raise<UsageError>("step() inside of no_sync(): end its scope first");
+  if (state_.in_no_sync)
+    raise<UsageError>(
+        "It is illegal to call Engine.step() inside no_sync context manager: end its scope first");
   if (optimizer().gradients().is_paused())
     raise<UsageError>("step() inside of coalesce_grad_reduction(): end its scope first");
   const auto& schedule = state_.parts.lr_scheduler;
@@ -195,10 +197,11 @@ void StepDriver::zero_grad() {
 void StepDriver::begin_no_sync() {
   if (const int64_t stage = config().zero_optimization.stage; stage >= 2) {
     raise<UsageError>(
-        "no_sync() does not fit ZeRO stage ", stage,
+        "no_sync context manager is incompatible with ZeRO stage ", stage,
         ", which partitions gradients in every backward; use stage 0 or 1, or coalesce_grad_reduction()");
   }
-  if (state_.in_no_sync) raise<UsageError>("no_sync() inside of no_sync()");
+  if (state_.in_no_sync)
+    raise<UsageError>("no_sync context manager reentry is unsupported: end the outer scope first");
   state_.in_no_sync = true;
   refresh();
 }

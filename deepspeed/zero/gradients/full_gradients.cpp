@@ -63,6 +63,12 @@ class FullGradients : public GradReducer {
     launch_complete();
   }
 
+  at::Tensor local_gradient(size_t group, size_t param) const override {
+    if (is_paused()) return GradReducer::local_gradient(group, param);
+    if (reduced_ || !written_[group][param]) return {};
+    return place(group, param).view(store_.groups()[group].params[param].tensor.sizes());
+  }
+
   void launch_complete() override {
     if (!options_.overlap || !boundary()) return;
     while (const auto bucket = order_.take_complete()) launch(*bucket);

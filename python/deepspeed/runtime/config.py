@@ -28,6 +28,7 @@ class DeepSpeedConfig:
         self.world_size = _world_size()
         for key, value in resolved.items():
             setattr(self, key, value)
+        self.log_level = given.get("log_level")
 
     def __getattr__(self, name):
         """Finds DeepSpeed's further names: a section's model, or a key that lies in a section."""
