@@ -1,10 +1,12 @@
 """deepspeed.initialize and the arguments of a script's command line."""
+import contextlib
 import os
 
 import torch.distributed as dist
 
 from deepspeed import _config, _world
 from deepspeed.runtime.engine import DeepSpeedEngine
+from deepspeed.runtime.zero.partition_parameters import init_paused
 
 
 def initialize(
@@ -42,19 +44,27 @@ def initialize(
         )
     _world.ensure_world(port=distributed_port)
     _check_local_rank(args)
-    engine = DeepSpeedEngine(
-        args=args,
-        model=model,
-        optimizer=optimizer,
-        model_parameters=model_parameters,
-        training_data=training_data,
-        lr_scheduler=lr_scheduler,
-        mpu=mpu,
-        dist_init_required=dist_init_required,
-        collate_fn=collate_fn,
-        config=_config.read_config(config),
-    )
+    config = _config.read_config(config)
+    # Stage 3 takes parameters over that a zero.Init around this call has partitioned; other stages want them whole.
+    with init_paused() if _stage_of(config) == 3 else contextlib.nullcontext():
+        engine = DeepSpeedEngine(
+            args=args,
+            model=model,
+            optimizer=optimizer,
+            model_parameters=model_parameters,
+            training_data=training_data,
+            lr_scheduler=lr_scheduler,
+            mpu=mpu,
+            dist_init_required=dist_init_required,
+            collate_fn=collate_fn,
+            config=config,
+        )
     return engine, engine.optimizer, engine.training_dataloader, engine.lr_scheduler
+
+
+def _stage_of(config):
+    zero = config.get("zero_optimization")
+    return zero.get("stage", 0) if isinstance(zero, dict) else 0
 
 
 def _find_config(args, config):

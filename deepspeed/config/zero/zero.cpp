@@ -105,7 +105,7 @@ std::vector<Entry<ZeroConfig>> entries() {
       entry("log_trace_cache_warnings", &C::log_trace_cache_warnings,
             "Warn where stage 3 records a new trace.", {effective_at_stage(3), per_rank()}),
       entry("enable_sanity_checks", &C::enable_sanity_checks, "Check the state of stage 3 as it goes.",
-            {not_yet()}),
+            {without_effect("each use of a parameter is checked anyway")}),
       entry("save_muon_momentum_buffer_in_memory", &C::save_muon_momentum_buffer_in_memory,
             "Keep Muon's momentum on the device.", {not_yet()}),
       section_entry("leaf_module", &C::leaf_module, leaf_module_table(),

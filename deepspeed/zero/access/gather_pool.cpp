@@ -112,7 +112,8 @@ void GatherPool::check_use(const PartitionedStorage& storage, const std::string&
   }
   if (!writes || storage.writable_ || storage.is_copy()) return;
   raise<UsageError>("parameter '", storage.name_, "' is partitioned, and ", op,
-                    " writes to it, which would be lost; write it inside a zero::GatheredParameters with a "
+                    " writes to it, an in-place modification which would be lost; write it inside a "
+                    "zero::GatheredParameters with a "
                     "modifier_rank, between passes; stage 3 does not support models that write parameters in "
                     "forward, such as Embedding with max_norm");
 }

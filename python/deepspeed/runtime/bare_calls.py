@@ -11,17 +11,18 @@ class BareCalls:
         self._core = weakref.ref(core)
         self.depth = 0
         self._window = None
-        self._handles = []
+        self.forward_hooks = []  # handles of the hooks on modules
+        self.backward_hooks = []  # none: the core sees backward where operators use parameters
 
     def watch(self, module):
         for part in module.modules():
-            self._handles.append(part.register_forward_pre_hook(self._enter))
-            self._handles.append(part.register_forward_hook(self._leave, always_call=True))
+            self.forward_hooks.append(part.register_forward_pre_hook(self._enter))
+            self.forward_hooks.append(part.register_forward_hook(self._leave, always_call=True))
 
     def stop(self):
-        for handle in self._handles:
+        for handle in self.forward_hooks:
             handle.remove()
-        self._handles.clear()
+        self.forward_hooks.clear()
 
     def _enter(self, *_):
         if self.depth == 0:

@@ -19,10 +19,12 @@ from deepspeed.runtime.lr_schedules import EngineSchedule
 from deepspeed.runtime.optimizer_class import optimizer_class
 from deepspeed.runtime.saving import EngineSaving
 from deepspeed.runtime.settings import EngineSettings
+from deepspeed.runtime.state_moves import EngineStateMoves
 from deepspeed.utils.logging import logger, set_log_level_from_string
+from deepspeed.utils.z3_leaf_module import mark_configured_leaf_modules
 
 
-class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
+class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.Module):
     """Trains a module as its config says. Names and meanings of the methods are DeepSpeed's."""
 
     def __init__(
@@ -53,7 +55,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
         if config.get("log_level") is not None:
             set_log_level_from_string(config["log_level"])
         _end_engines_of(model)
-        _mark_leaves(model, (config.get("zero_optimization") or {}).get("leaf_module"))
+        mark_configured_leaf_modules(model, config)
         plan = plan_optimizer(_config.for_core(config), model, optimizer, model_parameters)
         self._plan = plan
         self._facade = None
@@ -247,15 +249,6 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
         self._core.destroy()
         self._is_destroyed = True
 
-    def offload_states(self, include=None, device="cpu", pin_memory=True, non_blocking=False):
-        """Stage 3: moves states of these kinds (OffloadStateTypeEnum; None: all) to the CPU, until reload_states()."""
-        kinds = None if include is None else [getattr(kind, "value", kind) for kind in include]
-        self._core.offload_states(kinds, getattr(device, "value", device), pin_memory, non_blocking)
-
-    def reload_states(self, non_blocking=False):
-        """Moves back what offload_states() has moved."""
-        self._core.reload_states(non_blocking)
-
     def empty_partition_cache(self):
         self._core.empty_partition_cache()
 
@@ -338,14 +331,6 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, torch.nn.Module):
     @property
     def data_parallel_group(self):
         return dist.group.WORLD
-
-
-def _mark_leaves(model, section):
-    if section:
-        from deepspeed.runtime.zero.leaf_module_config import DeepSpeedZeroLeafModuleConfig
-        from deepspeed.utils.z3_leaf_module import apply_zero_leaf_module_config
-
-        apply_zero_leaf_module_config(model, DeepSpeedZeroLeafModuleConfig(**section))
 
 
 def _to_half(tensor):

@@ -1,4 +1,5 @@
 """Modules whose parameters stage 3 gathers all at once, before the module's forward: mixtures of experts need it."""
+import types
 
 
 def z3_leaf_module(model):
@@ -64,6 +65,19 @@ def apply_zero_leaf_module_config(model, leaf_cfg):
     found = found + set_z3_leaf_modules_by_name(model, leaf_cfg.names, raise_if_not_found=False)[0]
     found = found + set_z3_leaf_modules_by_suffix(model, leaf_cfg.name_suffixes, raise_if_not_found=False)[0]
     return list({id(part): part for part in found}.values())
+
+
+def mark_configured_leaf_modules(model, config):
+    """Marks what the section `leaf_module` of a config's zero_optimization names, so that z3_leaf_module() tells of it."""
+    zero = config.get("zero_optimization")
+    section = zero.get("leaf_module") if isinstance(zero, dict) and zero.get("stage") == 3 else None
+    if isinstance(section, dict):
+        names = {key: _as_list(section.get(key)) for key in ("classes", "names", "name_suffixes")}
+        apply_zero_leaf_module_config(model, types.SimpleNamespace(**names))
+
+
+def _as_list(given):
+    return [given] if isinstance(given, str) else list(given or ())
 
 
 def _mark_classes(model, classes, flag, raise_if_not_found):

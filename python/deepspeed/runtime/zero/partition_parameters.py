@@ -1,24 +1,18 @@
-"""zero.Init, zero.GatheredParameters and what stage 3 shows on a parameter."""
+"""zero.Init and zero.GatheredParameters."""
+import contextlib
 import enum
 import os
+import threading
 
 import torch
 import torch.distributed as dist
 
 from deepspeed import _config, _core, _world
 from deepspeed._errors import NotSupportedError, UsageError, not_supported_class
+from deepspeed.runtime.zero.parameter_attributes import ZeroParamStatus, ZeroParamType, is_zero_param  # noqa: F401
 
 
-class ZeroParamType(enum.Enum):
-    NORMAL = 1
-    PARTITIONED = 2
-    REMOTE = 3
-
-
-class ZeroParamStatus(enum.Enum):
-    AVAILABLE = 1
-    NOT_AVAILABLE = 2
-    INFLIGHT = 3
+_of_thread = threading.local()
 
 
 class DeepSpeedTensorOverride(enum.Enum):
@@ -29,55 +23,6 @@ class DeepSpeedTensorOverride(enum.Enum):
 
 
 partitioned_param_data_shape = [0]  # as DeepSpeed shows partitioned parameters, which keep their shapes here
-
-
-class _OfPartitioned:
-    """An attribute of the class Parameter that partitioned ones alone have, so that hasattr(p, "ds_id") tells them apart."""
-
-    def __init__(self, name, read):
-        self._name = name
-        self._read = read
-
-    def __get__(self, param, owner=None):
-        if param is None:
-            return self
-        if not _core.is_partitioned(param):
-            raise AttributeError(f"{self._name}: the parameter is not partitioned")
-        return self._read(param)
-
-
-def _partition_numel(param):
-    return lambda: _core.shard_numel(param)
-
-
-for _name, _read in {
-    "ds_status": lambda param: ZeroParamStatus[_core.status_of(param)],
-    "ds_id": _core.param_id,
-    "ds_shape": lambda param: param.shape,
-    "ds_numel": lambda param: param.numel(),
-    "ds_tensor": _core.shard_of,
-    "ds_persist": _core.is_persistent,
-    "partition_numel": _partition_numel,
-}.items():
-    setattr(torch.nn.Parameter, _name, _OfPartitioned(_name, _read))
-
-
-_torch_repr = torch.nn.Parameter.__repr__
-
-
-def _repr(param):
-    """Names a partitioned parameter without its values, which are not here: tracebacks and debuggers print arguments."""
-    if _core.is_partitioned(param) and _core.status_of(param) != ZeroParamStatus.AVAILABLE.name:
-        return f"Parameter(partitioned, shape={tuple(param.shape)}, dtype={param.dtype}, requires_grad={param.requires_grad})"
-    return _torch_repr(param)
-
-
-torch.nn.Parameter.__repr__ = _repr
-
-
-def is_zero_param(parameter):
-    """Returns whether stage 3 has partitioned the tensor."""
-    return isinstance(parameter, torch.Tensor) and _core.is_partitioned(parameter)
 
 
 class GatheredParameters:
@@ -173,10 +118,20 @@ class Init(InsertPostInitMethodToModuleSubClasses):
     def __enter__(self):
         if self.enabled:
             _ensure_world(self._group)
-            self._scope = _core.Init(self._config, self._remote_device, self._pin_memory, self._dtype)
+            self._open()
+            _open_inits().append(self)
         return self
 
+    def _open(self):
+        self._scope = _core.Init(self._config, self._remote_device, self._pin_memory, self._dtype)
+
+    def _close(self):
+        scope, self._scope = self._scope, None
+        scope.close()
+
     def __exit__(self, kind, *_):
+        if self in _open_inits():
+            _open_inits().remove(self)
         scope, self._scope = self._scope, None
         if scope is None:
             return
@@ -184,6 +139,24 @@ class Init(InsertPostInitMethodToModuleSubClasses):
             scope.close()
         else:
             scope.forget()
+
+
+def _open_inits():
+    """Returns the zero.Inits that are open on this thread, the outermost first."""
+    if not hasattr(_of_thread, "inits"):
+        _of_thread.inits = []
+    return _of_thread.inits
+
+
+@contextlib.contextmanager
+def init_paused():
+    """Ends the zero.Inits of this thread, so that an engine can take over what they built, and begins them anew at the end."""
+    paused = [init for init in _open_inits() if init._scope is not None]
+    for init in reversed(paused):
+        init._close()
+    yield
+    for init in paused:
+        init._open()
 
 
 def _ensure_world(group):
@@ -249,7 +222,14 @@ def zero_wrapper_for_fp_tensor_constructor(fn, target_fp_dtype):
     return fn
 
 
+_orig_torch_tensor = torch.tensor
+_orig_torch_empty = torch.empty
+_orig_torch_zeros = torch.zeros
+_orig_torch_ones = torch.ones
+_orig_torch_full = torch.full
 _orig_torch_arange = torch.arange
+_orig_torch_eye = torch.eye
+_orig_torch_randn = torch.randn
 
 
 def get_accelerator():

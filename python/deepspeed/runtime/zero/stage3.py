@@ -8,9 +8,21 @@ from deepspeed.runtime.zero.partition_parameters import GatheredParameters
 class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
     """Is the optimizer of ZeRO stage 3."""
 
+    @property
+    def parameter_offload(self):
+        """Is the object that has the hooks on the modules: its forward_hooks and backward_hooks."""
+        return self._engine()._bare_calls
+
 
 @contextlib.contextmanager
 def unwrap_model_for_generation(model):
-    """Holds all parameters whole on every rank for a scope, so that each call of generate() need not gather them. Collective."""
+    """Holds all parameters of an engine whole for a scope, so that no call of generate() gathers them. Collective."""
+    calls = model._bare_calls
+    is_watched = bool(calls.forward_hooks)
     with GatheredParameters(model.parameters()):
-        yield model
+        calls.stop()
+        try:
+            yield model
+        finally:
+            if is_watched:
+                calls.watch(model.module)

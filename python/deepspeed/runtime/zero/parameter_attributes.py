@@ -1,0 +1,73 @@
+"""What stage 3 shows on a parameter: its number, its state, its shard, and DeepSpeed's methods to gather it."""
+import enum
+
+import torch
+
+from deepspeed import _core
+from deepspeed.runtime.zero import parameter_methods as _methods
+
+
+class ZeroParamType(enum.Enum):
+    NORMAL = 1
+    PARTITIONED = 2
+    REMOTE = 3
+
+
+class ZeroParamStatus(enum.Enum):
+    AVAILABLE = 1
+    NOT_AVAILABLE = 2
+    INFLIGHT = 3
+
+
+def is_zero_param(parameter):
+    """Returns whether stage 3 has partitioned the tensor. Asked of a parameter that zero.Init has whole still, it does so now."""
+    if not isinstance(parameter, torch.Tensor):
+        return False
+    if not _core.is_partitioned(parameter):
+        _core.partition_newborn(parameter)
+    return _core.is_partitioned(parameter)
+
+
+class _OfPartitioned:
+    """An attribute of the class Parameter that partitioned ones alone have, so that hasattr(p, "ds_id") tells them apart."""
+
+    def __init__(self, name, read):
+        self._name = name
+        self._read = read
+
+    def __get__(self, param, owner=None):
+        if param is None:
+            return self
+        if not is_zero_param(param):
+            raise AttributeError(f"{self._name}: the parameter is not partitioned")
+        return self._read(param)
+
+
+for _name, _read in {
+    "ds_status": lambda param: ZeroParamStatus[_core.status_of(param)],
+    "ds_id": _core.param_id,
+    "ds_shape": lambda param: param.shape,
+    "ds_numel": lambda param: param.numel(),
+    "ds_tensor": _core.shard_of,
+    "ds_persist": _core.is_persistent,
+    "partition_numel": _methods.partition_numel,
+    "all_gather": _methods.all_gather_of,
+    "all_gather_coalesced": _methods.all_gather_coalesced_of,
+    "partition": _methods.partition_of,
+    "convert_to_zero_parameters": _methods.convert_to_zero_parameters_of,
+    "ds_summary": _methods.ds_summary_of,
+}.items():
+    setattr(torch.nn.Parameter, _name, _OfPartitioned(_name, _read))
+
+
+_torch_repr = torch.nn.Parameter.__repr__
+
+
+def _repr(param):
+    """Names a partitioned parameter without its values, which are not here: tracebacks and debuggers print arguments."""
+    if _core.is_partitioned(param) and _core.status_of(param) != ZeroParamStatus.AVAILABLE.name:
+        return f"Parameter(partitioned, shape={tuple(param.shape)}, dtype={param.dtype}, requires_grad={param.requires_grad})"
+    return _torch_repr(param)
+
+
+torch.nn.Parameter.__repr__ = _repr

@@ -1,0 +1,82 @@
+"""Methods of a partitioned parameter: each function here gives the method of one parameter."""
+import torch
+
+from deepspeed import _core
+from deepspeed._errors import NotSupportedError
+
+_gathered = torch.utils.weak.WeakIdKeyDictionary()  # the scopes that all_gather() has opened, until partition()
+
+
+def partition_numel(param):
+    """Returns the method that tells how many elements a rank has of the parameter."""
+    return lambda: _core.shard_numel(param)
+
+
+class _Whole:
+    """Is what all_gather() returns: the parameters are whole already."""
+
+    def wait(self, handle_dependency=True):
+        """Returns at once."""
+
+
+def all_gather_of(param):
+    """Returns the method that makes parameters whole until partition(). Collective."""
+
+    def all_gather(param_list=None, async_op=False, **_):
+        wanted = [param] if param_list is None else list(param_list)
+        for one in wanted:
+            if one not in _gathered:
+                _gathered[one] = _core.GatheredParameters([one], None)
+        return _Whole() if async_op else None
+
+    return all_gather
+
+
+def all_gather_coalesced_of(param):
+    """Returns the method that makes several parameters whole and gives a handle to wait for."""
+    return lambda params, **_: all_gather_of(param)(params, async_op=True)
+
+
+def partition_of(param):
+    """Returns the method that ends what all_gather() has begun. Collective."""
+
+    def partition(param_list=None, has_been_updated=False, **_):
+        if has_been_updated:
+            raise NotSupportedError(
+                "partition(has_been_updated=True) is not supported: change parameters inside of GatheredParameters with a modifier_rank"
+            )
+        for one in [param] if param_list is None else param_list:
+            if one in _gathered:
+                _gathered.pop(one).close()
+
+    return partition
+
+
+def ds_summary_of(param):
+    """Returns the method that describes the parameter in a dict."""
+
+    def ds_summary(slice_shape=None, use_debug_name=False, **_):
+        return {
+            "id": param.ds_id,
+            "status": param.ds_status.name,
+            "numel": param.numel(),
+            "ds_numel": param.numel(),
+            "shape": tuple(param.shape),
+            "ds_shape": tuple(param.shape),
+            "requires_grad": param.requires_grad,
+            "grad_shape": tuple(param.grad.shape) if param.grad is not None else None,
+            "persist": param.ds_persist,
+            "ds_tensor.shape": tuple(param.ds_tensor.shape) if param.ds_tensor is not None else None,
+        }
+
+    return ds_summary
+
+
+def convert_to_zero_parameters_of(param):
+    """Returns the method that partitions more parameters, until an engine takes them over. Collective."""
+
+    def convert_to_zero_parameters(param_list):
+        given = [(f"parameter {index} of convert_to_zero_parameters()", one) for index, one in enumerate(param_list)]
+        _core.partition_module([entry for entry in given if not _core.is_partitioned(entry[1])], None, "none", False, None)
+
+    return convert_to_zero_parameters
