@@ -23,6 +23,7 @@
 #include "python/core/hyperparameters.h"
 #include "python/core/json.h"
 #include "python/core/model.h"
+#include "python/core/optimizer_of.h"
 #include "python/core/schedule.h"
 #include "python/core/slice_optimizer.h"
 #include "python/core/values.h"
@@ -78,19 +79,28 @@ py::list param_groups(const Engine& engine) {
   py::list groups;
   const std::vector<size_t>& given = engine.driver().state().parts.given_groups;
   size_t index = 0;
-  for (const optim::ParamGroup& group : engine.optimizer()->param_groups())
+  for (const optim::ParamGroup& group : optimizer_of(engine, "param_groups").param_groups())
     groups.append(py::make_tuple(to_dict(group.options), py::cast(group.param_names), given.at(index++)));
   return groups;
 }
 
 py::tuple load_checkpoint(Engine& engine, const std::string& directory, const std::string& tag, bool strict,
-                          bool optimizer_states, bool scheduler_states, bool module_only) {
+                          bool optimizer_states, bool scheduler_states, bool module_only,
+                          const py::object& custom_load_fn) {
   LoadOptions options;
   options.tag = tag;
   options.load_module_strict = strict;
   options.load_optimizer_states = optimizer_states;
   options.load_lr_scheduler_states = scheduler_states;
   options.load_module_only = module_only;
+  if (!custom_load_fn.is_none()) {
+    options.custom_load_fn = [load = hold(custom_load_fn)](const NamedTensors& tensors) {
+      const py::gil_scoped_acquire gil;
+      py::list named;
+      for (const NamedTensor& entry : tensors) named.append(py::make_tuple(entry.name, entry.tensor));
+      (*load)(named);
+    };
+  }
   LoadResult result;
   {
     const py::gil_scoped_release release;
@@ -106,6 +116,7 @@ void save_checkpoint(Engine& engine, const std::string& directory, const std::st
   options.client_state = to_value(client_state, "client_state").as_dict();
   options.save_latest = save_latest;
   options.exclude_frozen_parameters = exclude_frozen_parameters;
+  options.without_waiting_gradients = true;  // scripts of DeepSpeed save at any time
   const py::gil_scoped_release release;
   engine.save_checkpoint(directory, options);
 }
@@ -212,11 +223,13 @@ void bind_readings(EngineClass& engine) {
 
 void bind_optimizer(EngineClass& engine) {
   engine.def("has_optimizer", [](const Engine& self) { return self.optimizer() != nullptr; })
-      .def("optimizer_class", [](const Engine& self) { return self.optimizer()->base_optimizer().name(); })
+      .def("optimizer_class",
+           [](const Engine& self) { return optimizer_of(self, "optimizer_class").base_optimizer().name(); })
       .def("param_groups", &param_groups)
       .def("set_group_option",
            [](Engine& self, size_t group, const std::string& name, const py::object& value) {
-             return set_option(self.optimizer()->param_groups().at(group).options, name, value);
+             return set_option(optimizer_of(self, "param_groups").param_groups().at(group).options, name,
+                               value);
            })
       .def("has_scheduler", [](const Engine& self) { return self.lr_scheduler() != nullptr; })
       .def(
