@@ -1,7 +1,9 @@
 """deepspeed.initialize and the arguments of a script's command line."""
 import contextlib
 import os
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
+import torch
 import torch.distributed as dist
 
 from deepspeed import _config, _world
@@ -10,20 +12,20 @@ from deepspeed.runtime.zero.partition_parameters import init_paused
 
 
 def initialize(
-    args=None,
-    model=None,
-    optimizer=None,
-    model_parameters=None,
-    training_data=None,
-    lr_scheduler=None,
-    distributed_port=29500,
-    mpu=None,
-    dist_init_required=None,
-    collate_fn=None,
-    config=None,
-    mesh_param=None,
-    config_params=None,
-):
+    args: Any = None,
+    model: Optional[torch.nn.Module] = None,
+    optimizer: Union[torch.optim.Optimizer, Callable[[Any], torch.optim.Optimizer], None] = None,
+    model_parameters: Optional[Iterable[Any]] = None,
+    training_data: Optional[torch.utils.data.Dataset] = None,
+    lr_scheduler: Any = None,
+    distributed_port: int = 29500,
+    mpu: Any = None,
+    dist_init_required: Optional[bool] = None,
+    collate_fn: Optional[Callable[[List[Any]], Any]] = None,
+    config: Union[str, Dict[str, Any], None] = None,
+    mesh_param: Optional[Tuple[int, int]] = None,
+    config_params: Union[str, Dict[str, Any], None] = None,
+) -> Tuple[DeepSpeedEngine, Any, Any, Any]:
     """Makes an engine for `model`, whose parameters keep their identity.
 
     config: a dict, a path, JSON text or its base64. optimizer: an object or a callable of the parameters, instead of the

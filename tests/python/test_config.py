@@ -82,3 +82,23 @@ def test_names_of_the_package_come_when_they_are_asked_for():
         with pytest.raises(NotImplementedError, match="is not supported: "):
             getattr(deepspeed, name)(None)
     assert not hasattr(deepspeed, "no_such_name")
+
+
+def test_the_stub_names_what_the_compiled_module_has():
+    import ast
+    import pathlib
+
+    from deepspeed import _core
+
+    source = pathlib.Path(deepspeed.__file__).resolve().with_name("_core.pyi").read_text()
+    named = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef):
+            named[node.name] = {part.name for part in node.body if isinstance(part, ast.FunctionDef)} - {"__init__"}
+        elif isinstance(node, ast.FunctionDef):
+            named[node.name] = set()
+    for name in (name for name in dir(_core) if not name.startswith("_")):
+        assert name in named, f"_core.pyi lacks {name}; write it anew with pybind11-stubgen"
+        members = {part for part in vars(getattr(_core, name)) if not part.startswith("_")} if isinstance(getattr(_core, name), type) else set()
+        assert members <= named[name], f"_core.pyi lacks {members - named[name]} of {name}"
+    assert set(named) <= set(dir(_core)), set(named) - set(dir(_core))

@@ -2,6 +2,7 @@
 import contextlib
 import os
 import sys
+from typing import Dict, Iterator, Optional
 
 import torch
 import torch.distributed as dist
@@ -158,17 +159,17 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
                 return self.module(*inputs, **kwargs)
         return self.module(*inputs, **kwargs)
 
-    def backward(self, loss, retain_graph=False, scale_wrt_gas=True):
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True) -> torch.Tensor:
         """Runs backward of the loss, divided by the accumulation steps and multiplied by the loss scale."""
         self._require_optimizer("backward")
         return self._core.backward(loss, retain_graph, scale_wrt_gas)
 
-    def scale(self, loss):
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """Returns the loss times the loss scale, for a backward() of the script's own on it."""
         self._require_optimizer("scale")
         return self._core.scale(loss)
 
-    def step(self, lr_kwargs=None):
+    def step(self, lr_kwargs: Optional[Dict[str, int]] = None) -> None:
         """Ends a micro step; at the accumulation boundary it updates the parameters and the schedule."""
         self._require_optimizer("step")
         core, optimizer = self._core, self.optimizer
@@ -179,22 +180,22 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
             optimizer.overflow = core.skipped_steps() != skipped
         optimizer._pull()
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         if self.optimizer is not None:
             self._core.zero_grad()
 
-    def train(self, mode=True):
+    def train(self, mode: bool = True) -> "DeepSpeedEngine":
         core = self.__dict__.get("_core")
         if core is not None:
             self.training = mode
             core.train(mode)
         return self
 
-    def eval(self):
+    def eval(self) -> "DeepSpeedEngine":
         return self.train(False)
 
     @contextlib.contextmanager
-    def no_sync(self):
+    def no_sync(self) -> Iterator[None]:
         """Until the end of the scope backwards only add to this rank's gradients; stages 0 and 1."""
         scope = _core.NoSync(self._core)
         try:
@@ -203,7 +204,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
             scope.close()
 
     @contextlib.contextmanager
-    def coalesce_grad_reduction(self):
+    def coalesce_grad_reduction(self) -> Iterator[None]:
         """Until the end of the scope backwards leave their gradients with the parameters; its end reduces their sum once."""
         scope = _core.CoalescedReduction(self._core)
         try:
@@ -213,10 +214,10 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
             raise
         scope.close()
 
-    def is_gradient_accumulation_boundary(self):
+    def is_gradient_accumulation_boundary(self) -> bool:
         return self._core.is_gradient_accumulation_boundary()
 
-    def set_gradient_accumulation_boundary(self, is_boundary):
+    def set_gradient_accumulation_boundary(self, is_boundary: Optional[bool]) -> None:
         """Overrides the boundary until it is set again; None gives it back to the count."""
         self._core.set_gradient_accumulation_boundary(is_boundary)
 
@@ -243,13 +244,13 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
     def is_compiled(self):
         return self._is_compiled
 
-    def destroy(self):
+    def destroy(self) -> None:
         """Gives the optimizer and its states back; the model keeps its weights."""
         self._bare_calls.stop()
         self._core.destroy()
         self._is_destroyed = True
 
-    def empty_partition_cache(self):
+    def empty_partition_cache(self) -> None:
         self._core.empty_partition_cache()
 
     def deepspeed_io(

@@ -1,6 +1,7 @@
 """Checkpoints of an engine, and its weights as state dicts."""
 import os
 from collections import OrderedDict
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -14,7 +15,14 @@ from deepspeed.utils.logging import logger
 class EngineSaving(CheckpointNames):
     """Saves and loads in DeepSpeed's layout; its own tools read the files."""
 
-    def save_checkpoint(self, save_dir, tag=None, client_state={}, save_latest=True, exclude_frozen_parameters=False):
+    def save_checkpoint(
+        self,
+        save_dir: str,
+        tag: Optional[str] = None,
+        client_state: Dict[str, Any] = {},
+        save_latest: bool = True,
+        exclude_frozen_parameters: bool = False,
+    ) -> bool:
         """Writes `<save_dir>/<tag>/...` and then `<save_dir>/latest`; all ranks call it. tag: by default global_step<N>.
 
         Gradients of an accumulation window that is open are not in it, with a warning: a run that resumes begins the window anew.
@@ -30,14 +38,14 @@ class EngineSaving(CheckpointNames):
 
     def load_checkpoint(
         self,
-        load_dir,
-        tag=None,
-        load_module_strict=True,
-        load_optimizer_states=True,
-        load_lr_scheduler_states=True,
-        load_module_only=False,
-        custom_load_fn=None,
-    ):
+        load_dir: str,
+        tag: Optional[str] = None,
+        load_module_strict: bool = True,
+        load_optimizer_states: bool = True,
+        load_lr_scheduler_states: bool = True,
+        load_module_only: bool = False,
+        custom_load_fn: Optional[Callable[..., Any]] = None,
+    ) -> Tuple[Optional[str], Optional[Dict[str, Any]]]:
         """Reads a checkpoint, at any number of ranks; returns (path, client state), or (None, None) where there is none."""
 
         def load(tensors):
@@ -70,7 +78,7 @@ class EngineSaving(CheckpointNames):
     def save_16bit_model(self, save_dir, save_filename="pytorch_model.bin", exclude_frozen_parameters=False):
         """Writes the weights in their own dtype into one file; returns False where stage 3 may not gather them."""
         if self.zero_optimization_stage() == 3 and not self.zero_gather_16bit_weights_on_model_save():
-            logger.info(
+            logger.warning(
                 "Did not save the model, since `stage3_gather_16bit_weights_on_model_save` is False: set it to True to save "
                 "16 bit weights at stage 3"
             )

@@ -1,4 +1,6 @@
 """What a script asks an engine about its config and its counters."""
+from typing import List, Optional, Tuple
+
 import torch
 import torch.distributed as dist
 
@@ -32,16 +34,16 @@ class EngineSettings:
     dp_world_size = property(lambda self: dist.get_world_size())
     mp_world_size = property(lambda self: 1)
 
-    def train_batch_size(self):
+    def train_batch_size(self) -> int:
         return self._core.get_batch_info()[0]
 
-    def train_micro_batch_size_per_gpu(self):
+    def train_micro_batch_size_per_gpu(self) -> int:
         return self._core.get_batch_info()[1]
 
-    def gradient_accumulation_steps(self):
+    def gradient_accumulation_steps(self) -> int:
         return self._core.get_batch_info()[2]
 
-    def get_batch_info(self):
+    def get_batch_info(self) -> Tuple[int, int, int]:
         """Returns (train batch, micro batch of a rank, accumulation steps)."""
         return self._core.get_batch_info()
 
@@ -53,14 +55,14 @@ class EngineSettings:
         """Keeps the accumulation steps, and changes the train batch with the micro batch."""
         self._core.set_train_micro_batch_size(micro_batch_size)
 
-    def was_step_applied(self):
+    def was_step_applied(self) -> bool:
         return self._core.was_step_applied()
 
-    def get_global_grad_norm(self):
+    def get_global_grad_norm(self) -> Optional[float]:
         """Returns the L2 norm of the last update's gradients before clipping; None before the first one."""
         return self._core.get_global_grad_norm()
 
-    def get_lr(self):
+    def get_lr(self) -> List[float]:
         return self._core.get_lr()
 
     def get_mom(self):
@@ -74,18 +76,18 @@ class EngineSettings:
         if self.optimizer is not None:
             self.optimizer._pull()
 
-    def loss_scale(self):
+    def loss_scale(self) -> float:
         return self._core.loss_scale()
 
     # --- precision ---
 
-    def fp16_enabled(self):
+    def fp16_enabled(self) -> bool:
         return self._key("fp16", "enabled")
 
     def fp16_auto_cast(self):
         return self._key("fp16", "auto_cast")
 
-    def bfloat16_enabled(self):
+    def bfloat16_enabled(self) -> bool:
         return self._key("bf16", "enabled")
 
     def amp_enabled(self):
@@ -97,7 +99,7 @@ class EngineSettings:
     def torch_autocast_enabled(self):
         return self._key("torch_autocast", "enabled")
 
-    def dynamic_loss_scale(self):
+    def dynamic_loss_scale(self) -> bool:
         return self.fp16_enabled() and self._key("fp16", "loss_scale") == 0
 
     def initial_dynamic_scale(self):
@@ -119,16 +121,16 @@ class EngineSettings:
 
     # --- ZeRO ---
 
-    def zero_optimization(self):
+    def zero_optimization(self) -> bool:
         return self.zero_optimization_stage() > 0
 
-    def zero_optimization_stage(self):
+    def zero_optimization_stage(self) -> int:
         return self._core.zero_optimization_stage()
 
-    def zero_optimization_partition_gradients(self):
+    def zero_optimization_partition_gradients(self) -> bool:
         return self.zero_optimization_stage() >= 2
 
-    def zero_optimization_partition_weights(self):
+    def zero_optimization_partition_weights(self) -> bool:
         return self.zero_optimization_stage() >= 3
 
     def zero_gather_16bit_weights_on_model_save(self):
@@ -137,7 +139,7 @@ class EngineSettings:
     def zero_allow_untested_optimizer(self):
         return self._key("zero_allow_untested_optimizer")
 
-    def zero_cpu_offload(self):
+    def zero_cpu_offload(self) -> bool:
         return self.zero_offload_optimizer_device() == "cpu"
 
     def zero_use_cpu_optimizer(self):
@@ -176,7 +178,7 @@ class EngineSettings:
     def steps_per_print(self):
         return self.config.get("steps_per_print", 10)
 
-    def gradient_clipping(self):
+    def gradient_clipping(self) -> float:
         return self._config.gradient_clipping
 
     def gradient_predivide_factor(self):
