@@ -58,6 +58,11 @@ def run(program, options=None, ranks=2, timeout=120, env=None, cwd=None):
     results = finish(start(program, *arguments, ranks=ranks, env=env, cwd=cwd), timeout)
     for rank, (status, output) in enumerate(results):
         assert status == 0, f"rank {rank} of {program} ended with {status}:\n{output[-4000:]}"
-    lines = [line for line in results[0][1].splitlines() if line.startswith("RESULT ")]
-    assert lines, f"{program} printed no result:\n{results[0][1][-4000:]}"
+    return result_of(results[0][1])
+
+
+def result_of(output):
+    """Returns what the last line of a result holds."""
+    lines = [line for line in output.splitlines() if line.startswith("RESULT ")]
+    assert lines, f"no result was printed:\n{output[-4000:]}"
     return json.loads(lines[-1][len("RESULT ") :])

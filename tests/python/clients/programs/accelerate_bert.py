@@ -12,9 +12,8 @@ from accelerate.utils import DummyOptim, DummyScheduler, InitProcessGroupKwargs,
 from transformers import BertConfig, BertForSequenceClassification
 
 
-def make_model():
-    torch.manual_seed(11)
-    config = BertConfig(
+def architecture():
+    return BertConfig(
         vocab_size=50,
         hidden_size=32,
         num_hidden_layers=2,
@@ -25,7 +24,11 @@ def make_model():
         attention_probs_dropout_prob=0.0,
         num_labels=2,
     )
-    return BertForSequenceClassification(config)
+
+
+def make_model():
+    torch.manual_seed(11)
+    return BertForSequenceClassification(architecture())
 
 
 class Texts(torch.utils.data.Dataset):
