@@ -16,6 +16,7 @@
 #include "deepspeed/engine/step/training_options.h"
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 #include "python/core/bindings.h"
@@ -71,7 +72,9 @@ EnginePtr make_engine(const py::dict& model, const py::dict& config, const py::l
   if (!make_schedule.is_none()) options.lr_scheduler = schedule_of(make_schedule);
   EngineModel described = describe(model);
   const py::gil_scoped_release release;
-  return std::make_shared<Engine>(std::move(described), options);
+  auto engine = std::make_shared<Engine>(std::move(described), options);
+  if (const auto& pool = engine->driver().state().parts.pool) pool->let_read_persistent();
+  return engine;
 }
 
 /// Returns of each group its options, the names of its parameters and the number of the client's group.

@@ -9,6 +9,7 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/engine/engine.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/layout/shard_layout.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/zero_optimizer.h"
@@ -96,6 +97,13 @@ std::optional<at::Tensor> flat_weights(const Engine& engine, size_t group) {
   return flat.detach();
 }
 
+/// This rank's part of the reduced gradients of a group; None where there are none.
+std::optional<at::Tensor> owned_gradient(const Engine& engine, size_t group) {
+  const zero::ZeroOptimizer& optimizer = state_of(engine);
+  if (!optimizer.gradients().has_result()) return std::nullopt;
+  return optimizer.gradient(group);
+}
+
 }  // namespace
 
 void bind_owned_state(py::module_& module) {
@@ -104,6 +112,7 @@ void bind_owned_state(py::module_& module) {
   module.def("owned_parts", &owned_parts);
   // Master, states and the number of steps; shared with the optimizer where they lie in memory as one tensor.
   module.def("owned_part", &owned_part, NoGil());
+  module.def("owned_gradient", &owned_gradient, NoGil());
   // All weights of a group; at stage 3 this rank's shards. None where they are on a disk.
   module.def("flat_weights", &flat_weights, NoGil());
 }

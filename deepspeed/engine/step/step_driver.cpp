@@ -139,7 +139,7 @@ std::optional<int64_t> StepDriver::step(const StepOptions& options) {
     raise<UsageError>(
         "It is illegal to call Engine.step() inside no_sync context manager: end its scope first");
   if (optimizer().gradients().is_paused())
-    raise<UsageError>("step() inside of coalesce_grad_reduction(): end its scope first");
+    raise<UsageError>("step() inside of coalesce_grad_reduction(): end its scope first, as with no_sync()");
   const auto& schedule = state_.parts.lr_scheduler;
   if (schedule) schedule->check_step(options.last_batch_iteration);
   log_memory("before step");
@@ -202,6 +202,9 @@ void StepDriver::begin_no_sync() {
   }
   if (state_.in_no_sync)
     raise<UsageError>("no_sync context manager reentry is unsupported: end the outer scope first");
+  if (state_.parts.optimizer && optimizer().gradients().is_paused())
+    raise<UsageError>(
+        "no_sync() inside of coalesce_grad_reduction(): nested scopes are unsupported, end the outer one");
   state_.in_no_sync = true;
   refresh();
 }
@@ -215,9 +218,12 @@ void StepDriver::end_no_sync() {
 void StepDriver::begin_coalescing() {
   if (!config().managed_gradient_accumulation)
     raise<UsageError>("coalesce_grad_reduction() needs managed_gradient_accumulation");
-  if (state_.in_no_sync) raise<UsageError>("coalesce_grad_reduction() inside of no_sync()");
+  if (state_.in_no_sync)
+    raise<UsageError>(
+        "coalesce_grad_reduction() inside of no_sync(): nested scopes are unsupported, end the outer one");
   if (optimizer().gradients().is_paused())
-    raise<UsageError>("coalesce_grad_reduction() inside of coalesce_grad_reduction()");
+    raise<UsageError>(
+        "coalesce_grad_reduction() inside of coalesce_grad_reduction(): nested scopes are unsupported");
   finish_backward();
   optimizer().gradients().pause();
 }

@@ -67,6 +67,11 @@ std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& para
   return storage;
 }
 
+void GatherPool::let_read_persistent() {
+  const std::lock_guard lock(mutex_);
+  lets_read_persistent_ = true;
+}
+
 void GatherPool::open_window(AccessMode mode) {
   const std::lock_guard lock(mutex_);
   if (++num_windows_ > 1) return;
@@ -103,7 +108,8 @@ void GatherPool::check_use(const PartitionedStorage& storage, const std::string&
                       " uses a tensor over what it was before: a view, or what a graph has kept of it; make "
                       "views anew, and run backward before destroy()");
   }
-  if (num_windows_ == 0 && storage.num_holds_ == 0) {
+  const bool is_readable = lets_read_persistent_ && storage.persistent_ && !writes;
+  if (num_windows_ == 0 && storage.num_holds_ == 0 && !is_readable) {
     raise<UsageError>("parameter '", storage.name_, "' is partitioned over ", shard_group_.size(),
                       " ranks, and ", op, writes ? " writes it" : " uses it",
                       " outside of an access window; ",

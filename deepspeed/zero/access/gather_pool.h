@@ -73,6 +73,10 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// backward does not use soon.
   void close_window();
 
+  /// From here on persistent parameters may be read outside of windows too. One that is not whole is gathered
+  /// then, so that all ranks read it.
+  void let_read_persistent();
+
   /// Gathers it, if it is not whole, and keeps it so until drop_hold(); collective. Its use is legal
   /// meanwhile, and writing it where `writable` says so. Throws UsageError where somebody else may write it.
   void hold(PartitionedStorage& storage, bool writable);
@@ -193,6 +197,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   uint64_t num_params_ = 0;
   std::string suspended_;  // why; "": it is not
   bool is_abandoned_ = false;
+  bool lets_read_persistent_ = false;
   Coordinator coordinator_;
   AheadWindow to_gather_;
   AheadWindow to_read_;  // from a disk

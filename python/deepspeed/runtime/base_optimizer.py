@@ -50,7 +50,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         self._owned = OwnedState(lambda: self._core, engine._names, counts_in_tensors)
         # A client that Python steps keeps its states itself, of stand-ins of the slices.
         self._steps_in_python = engine._plan.slice_optimizer is not None
-        self.state = self._client.state if self._steps_in_python else StateView(self._read_states)
+        self.state = self._client.state if self._steps_in_python else StateView(self._read_states, self._owned.states_of)
         if self._client is not None:
             self._show_states_in(self._client)
 
@@ -178,6 +178,11 @@ class ZeROOptimizer(DeepSpeedOptimizer):
     """Is the base of the optimizers of the ZeRO stages 1 to 3."""
 
     _keeps_flat = True
+
+    @property
+    def averaged_gradients(self):
+        """The reduced gradients that this rank owns: {group, or sub-group at stage 3: flat tensors of its parameters}."""
+        return self._owned.gradients()
 
 
 def _without_params(group):

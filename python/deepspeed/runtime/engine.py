@@ -23,6 +23,7 @@ from deepspeed.runtime.settings import EngineSettings
 from deepspeed.runtime.state_moves import EngineStateMoves
 from deepspeed.utils.logging import logger, set_log_level_from_string
 from deepspeed.utils.z3_leaf_module import mark_configured_leaf_modules
+from deepspeed.utils.torch import is_functorch_transforming
 
 
 class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.Module):
@@ -145,6 +146,8 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
             if self._casts_inputs:
                 inputs, kwargs = pytree.tree_map_only(torch.Tensor, _to_half, (inputs, kwargs))
             output = self._run(inputs, kwargs)
+            if is_functorch_transforming():  # the derivative is the caller's: no gradient of the engine comes of it
+                return output
             if isinstance(output, torch.Tensor):
                 return scope.output(output)
             return pytree.tree_map_only(torch.Tensor, scope.output, output)

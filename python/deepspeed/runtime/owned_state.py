@@ -61,6 +61,29 @@ class OwnedState:
             return [self._known(flat) for flat in flats]
         return [None if flat is None else self._known(flat[part.begin : part.end]) for part, flat in zip(self.parts(), flats)]
 
+    def gradients(self):
+        """Returns {number of the part: reduced gradients of its parameters, flat}; empty between step() and the next backward."""
+        found = {}
+        for index, part in enumerate(self.parts()):
+            flat = _core.owned_gradient(self._core(), part.group)
+            if flat is not None:
+                found[index] = [flat[part.begin + begin : part.begin + end] for _, begin, end in part.pieces]
+        return found
+
+    def states_of(self, param):
+        """Returns the states of a parameter of the model: this rank's elements, flat where it has not all of them."""
+        for part in self.parts():
+            place = next((piece for piece in part.pieces if self._params[piece[0]] is param), None)
+            if place is not None:
+                _, tensors, step = self._read(part)
+                states = {key: flat[place[1] : place[2]] for key, flat in tensors}
+                return self._with_step({key: self._shaped(flat, param) for key, flat in states.items()}, step)
+        raise KeyError(param)
+
+    @staticmethod
+    def _shaped(flat, param):
+        return flat.view(param.shape) if flat.numel() == param.numel() else flat
+
     def states_of_parts(self):
         """Returns [(flat master, its states)] of the parts that were stepped."""
         read = [self._read(part) for part in self.parts()]
@@ -95,16 +118,20 @@ class OwnedState:
 
 
 class StateView(Mapping):
-    """Is an optimizer's `state`: {flat master, or parameter: {name: tensor}}, read from the core when it is asked for."""
+    """Is an optimizer's `state`: {flat master, or parameter: {name: tensor}}, read from the core when it is asked for.
 
-    def __init__(self, read):
+    A parameter of the model gives its own states also where the flat master is the key.
+    """
+
+    def __init__(self, read, states_of):
         self._read = read  # callable, returns [(tensor, states)]
+        self._states_of = states_of  # callable of a parameter
 
     def __getitem__(self, tensor):
         for key, states in self._read():
             if key is tensor:
                 return states
-        raise KeyError(tensor)
+        return self._states_of(tensor)
 
     def __contains__(self, tensor):
         return any(key is tensor for key, _ in self._read())

@@ -5,6 +5,7 @@ import re
 from collections import OrderedDict
 
 from deepspeed import _core
+from deepspeed.runtime.zero.partition_parameters import GatheredParameters, is_zero_param
 from deepspeed.utils.logging import logger
 
 
@@ -26,11 +27,17 @@ def convert_zero_checkpoint_to_fp32_state_dict(
 
 
 def load_state_dict_from_zero_checkpoint(model, checkpoint_dir, tag=None):
-    """Loads the fp32 weights into the model, which goes to the CPU; returns it."""
+    """Loads the fp32 weights into the model, which goes to the CPU; returns it.
+
+    A model that stage 3 has partitioned stays where it is, and takes the weights in its own dtype; all ranks call it.
+    """
     logger.info("Extracting fp32 weights")
     state = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag)
-    model = model.cpu()
-    model.load_state_dict(state, strict=False)
+    params = list(model.parameters())
+    if not any(is_zero_param(param) for param in params):
+        model = model.cpu()
+    with GatheredParameters(params, modifier_rank=0):
+        model.load_state_dict(state, strict=False)
     return model
 
 

@@ -50,6 +50,8 @@ for _name, _read in {
     "ds_numel": lambda param: param.numel(),
     "ds_tensor": _core.shard_of,
     "ds_persist": _core.is_persistent,
+    "ds_active_sub_modules": lambda param: set(),  # modules that keep it whole: operators do, while they run
+    "is_external_param": lambda param: False,  # a parameter is gathered wherever it is used
     "partition_numel": _methods.partition_numel,
     "all_gather": _methods.all_gather_of,
     "all_gather_coalesced": _methods.all_gather_coalesced_of,
