@@ -108,7 +108,9 @@ void GatherPool::check_use(const PartitionedStorage& storage, const std::string&
                       " uses a tensor over what it was before: a view, or what a graph has kept of it; make "
                       "views anew, and run backward before destroy()");
   }
-  const bool is_readable = lets_read_persistent_ && storage.persistent_ && !writes;
+  // One rank may read it alone: only where nothing needs to be gathered.
+  const bool is_readable = lets_read_persistent_ && storage.persistent_ && !writes &&
+                           storage.state_ == PartitionedStorage::State::kWhole;
   if (num_windows_ == 0 && storage.num_holds_ == 0 && !is_readable) {
     raise<UsageError>("parameter '", storage.name_, "' is partitioned over ", shard_group_.size(),
                       " ranks, and ", op, writes ? " writes it" : " uses it",

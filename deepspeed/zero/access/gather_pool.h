@@ -73,8 +73,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// backward does not use soon.
   void close_window();
 
-  /// From here on persistent parameters may be read outside of windows too. One that is not whole is gathered
-  /// then, so that all ranks read it.
+  /// From here on persistent parameters may be read outside of windows too, while they are whole.
   void let_read_persistent();
 
   /// Gathers it, if it is not whole, and keeps it so until drop_hold(); collective. Its use is legal
