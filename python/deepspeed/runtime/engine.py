@@ -22,8 +22,8 @@ from deepspeed.runtime.saving import EngineSaving
 from deepspeed.runtime.settings import EngineSettings
 from deepspeed.runtime.state_moves import EngineStateMoves
 from deepspeed.utils.logging import logger, set_log_level_from_string
-from deepspeed.utils.z3_leaf_module import mark_configured_leaf_modules
 from deepspeed.utils.torch import is_functorch_transforming
+from deepspeed.utils.z3_leaf_module import mark_configured_leaf_modules
 
 
 class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.Module):

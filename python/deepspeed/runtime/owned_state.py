@@ -76,6 +76,8 @@ class OwnedState:
             place = next((piece for piece in part.pieces if self._params[piece[0]] is param), None)
             if place is not None:
                 _, tensors, step = self._read(part)
+                if not (tensors or step):
+                    break
                 states = {key: flat[place[1] : place[2]] for key, flat in tensors}
                 return self._with_step({key: self._shaped(flat, param) for key, flat in states.items()}, step)
         raise KeyError(param)
@@ -134,7 +136,10 @@ class StateView(Mapping):
         return self._states_of(tensor)
 
     def __contains__(self, tensor):
-        return any(key is tensor for key, _ in self._read())
+        try:
+            return bool(self[tensor])
+        except KeyError:
+            return False
 
     def __iter__(self):
         return (key for key, _ in self._read())

@@ -298,6 +298,74 @@ def compiled_modules_run_eagerly_at_stage_3():
     assert all(abs(a - b) < 1e-6 for a, b in zip(train(engine), expected))
 
 
+@probe
+def numbers_of_parameters_stay_and_are_equal_on_all_ranks():
+    with deepspeed.zero.Init():
+        inner = nn.Linear(4, 4)
+        assert hasattr(inner.weight, "ds_id"), "a submodule shows its number while the model is being built"
+        model = nn.Sequential(inner, nn.Linear(4, 2))
+    numbers = [param.ds_id for param in model.parameters()]
+    assert len(set(numbers)) == 4
+    all_ranks = [None] * deepspeed.comm.get_world_size()
+    torch.distributed.all_gather_object(all_ranks, numbers)
+    assert all(held == numbers for held in all_ranks)
+    make_engine(model=model)
+    assert [param.ds_id for param in model.parameters()] == numbers
+
+
+@probe
+def initialize_runs_inside_of_a_zero_init():
+    with deepspeed.zero.Init():
+        engine = make_engine(model=nn.Linear(4, 4))
+        later = nn.Linear(4, 4)
+    engine.backward(engine(torch.ones(2, 4)).sum())
+    engine.step()
+    assert later.weight.ds_status.name == "NOT_AVAILABLE"
+    assert engine.module.weight.ds_id < later.weight.ds_id
+
+
+@probe
+def small_parameters_are_read_anywhere():
+    settings = {"stage": 3, "stage3_param_persistence_threshold": 4}
+    engine = make_engine(model=nn.Linear(4, 4), zero_optimization=settings)
+    before = engine.module.bias.detach().clone()
+    engine.backward(engine(torch.ones(2, 4)).sum())
+    engine.step()
+    with deepspeed.zero.GatheredParameters(engine.module.bias):
+        expected = engine.module.bias.detach().clone()
+    assert torch.equal(engine.module.bias.detach().clone(), expected) and not torch.equal(before, expected)
+    for use in (lambda: engine.module.weight + 1, lambda: engine.module.bias.data.add_(1)):
+        try:
+            use()
+        except deepspeed.DeepSpeedError:
+            continue
+        raise AssertionError("a large parameter was read, or a small one written, outside of a window")
+
+
+@probe
+def parameters_gather_and_partition_themselves():
+    engine = make_engine(model=nn.Linear(4, 4))
+    weight = engine.module.weight
+    weight.all_gather()
+    assert weight.ds_status.name == "AVAILABLE" and weight.sum().isfinite()
+    assert weight.ds_summary()["id"] == weight.ds_id
+    weight.partition()
+    assert weight.ds_status.name == "NOT_AVAILABLE"
+
+
+@probe
+def generation_runs_without_hooks_on_whole_weights():
+    engine = make_engine()
+    tokens, _ = batch()
+    expected = engine.module(tokens)
+    hooks = len(engine.optimizer.parameter_offload.forward_hooks)
+    with deepspeed.zero.unwrap_model_for_generation(engine):
+        assert not engine.optimizer.parameter_offload.forward_hooks
+        assert all(param.ds_status.name == "AVAILABLE" for param in engine.parameters())
+        assert torch.equal(engine.module(tokens), expected)
+    assert len(engine.optimizer.parameter_offload.forward_hooks) == hooks > 0
+
+
 def main():
     deepspeed.init_distributed(dist_backend="gloo")
     for name in sys.argv[1:] or PROBES:

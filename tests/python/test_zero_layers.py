@@ -1,0 +1,101 @@
+"""Layers of deepspeed.zero, and what scripts differentiate by themselves."""
+import pytest
+import torch
+
+import deepspeed
+from deepspeed.runtime.zero.linear import LinearModuleForZeroStage3, zero3_linear_wrap
+from deepspeed.runtime.zero.tiling import TiledLinear, TiledLinearReturnBias
+
+
+def make(stage, model):
+    config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+        "zero_optimization": {"stage": stage},
+    }
+    return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_tiles_add_up_to_the_layer(bias):
+    layer = torch.nn.Linear(7, 5, bias=bias)
+    tiles = TiledLinear(7, 5, bias=bias, in_splits=3, out_splits=2, init_linear=layer)
+    inputs = torch.randn(4, 7)
+    torch.testing.assert_close(tiles(inputs), layer(inputs))
+    torch.testing.assert_close(
+        TiledLinear(7, 5, in_splits=3, out_splits=2, bias=bias, input_is_already_split=True, init_linear=layer)(
+            inputs.split([3, 2, 2], dim=-1)
+        ),
+        layer(inputs),
+    )
+
+
+def test_tiles_return_their_bias_apart():
+    class Apart(torch.nn.Linear):
+        def forward(self, inputs):
+            return torch.nn.functional.linear(inputs, self.weight), self.bias
+
+    layer = torch.nn.Linear(6, 4)
+    tiles = TiledLinearReturnBias(6, 4, in_splits=2, out_splits=2, linear_cls=Apart, init_linear=layer)
+    inputs = torch.randn(3, 6)
+    output, bias = tiles(inputs)
+    torch.testing.assert_close(output + bias, layer(inputs))
+
+
+@pytest.mark.parametrize("splits", [0, 5])
+def test_tiles_are_at_least_one_and_at_most_the_features(splits):
+    with pytest.raises(RuntimeError, match="in_splits"):
+        TiledLinear(4, 8, in_splits=splits)
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 4), (2, 3, 4)])
+def test_the_linear_function_has_torchs_gradients(shape):
+    layer = LinearModuleForZeroStage3(4, 3)
+    inputs = torch.randn(shape, requires_grad=True)
+    tensors = [inputs, layer.weight, layer.bias]
+    found = torch.autograd.grad(layer(inputs).square().sum(), tensors)
+    expected = torch.autograd.grad(torch.nn.functional.linear(*tensors).square().sum(), tensors)
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_linear_function_runs_backward_under_the_autocast_of_its_forward():
+    inputs, weight = torch.randn(2, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+    output = zero3_linear_wrap(inputs, weight)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = torch.autograd.grad(output.sum(), weight)[0]
+    torch.testing.assert_close(found, inputs.sum(0).expand(3, 4), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_torch_func_differentiates_through_the_engine(stage):
+    model = torch.nn.Linear(4, 1)
+    engine = make(stage, model)
+    inputs = torch.randn(3, 4)
+    found = torch.func.vmap(torch.func.grad(lambda one: engine(one).sum()))(inputs)
+    torch.testing.assert_close(found, model.weight.detach().expand(3, 4))
+    engine.backward(engine(inputs).sum())
+    engine.step()
+    assert engine.global_steps == 1
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_the_optimizer_shows_the_gradients_that_it_owns(stage):
+    model = torch.nn.Linear(4, 2)
+    engine = make(stage, model)
+    engine.backward(engine(torch.ones(2, 4)).sum())
+    (owned,) = engine.optimizer.averaged_gradients.values()
+    assert sorted(grad.tolist() for grad in owned) == [[2.0] * 2, [2.0] * 8]
+    engine.step()
+    assert engine.optimizer.averaged_gradients == {}
+
+
+def test_scopes_that_put_off_reductions_do_not_nest():
+    engine = make(1, torch.nn.Linear(4, 2))
+    with engine.coalesce_grad_reduction():
+        with pytest.raises(deepspeed.DeepSpeedError, match="no_sync.* nested"):
+            with engine.no_sync():
+                pass
+    with engine.no_sync():
+        with pytest.raises(deepspeed.DeepSpeedError, match="nested"):
+            with engine.coalesce_grad_reduction():
+                pass
