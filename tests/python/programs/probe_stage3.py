@@ -337,7 +337,7 @@ def small_parameters_are_read_anywhere():
     for use in (lambda: engine.module.weight + 1, lambda: engine.module.bias.data.add_(1)):
         try:
             use()
-        except deepspeed.DeepSpeedError:
+        except RuntimeError:
             continue
         raise AssertionError("a large parameter was read, or a small one written, outside of a window")
 
