@@ -3,11 +3,14 @@ import base64
 import binascii
 import collections
 import json
+import math
 import os
 from collections.abc import Mapping
 
 from deepspeed import _core
 from deepspeed.utils.logging import logger
+
+_PREFETCH = "stage3_prefetch_bucket_size"
 
 
 def dict_raise_error_on_duplicate_keys(ordered_pairs):
@@ -66,7 +69,16 @@ def for_core(config):
         near = _core.nearest_config_key(key)
         logger.warning(f"config: the key {key!r} is unknown and ignored" + (f"; is {near!r} meant?" if near else ""))
         del config[key]
-    return config
+    return _with_whole_sizes(config)
+
+
+def _with_whole_sizes(config):
+    """Rounds a size down that older clients compute: 0.9 times the square of the hidden size need not be a whole number."""
+    zero = config.get("zero_optimization")
+    size = zero.get(_PREFETCH) if isinstance(zero, Mapping) else None
+    if not isinstance(size, float) or not math.isfinite(size):
+        return config
+    return {**config, "zero_optimization": {**zero, _PREFETCH: int(size)}}
 
 
 def _is_auto(value):

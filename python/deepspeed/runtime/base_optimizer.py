@@ -126,7 +126,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         return self._engine().step()
 
     def zero_grad(self, set_to_none=True):
-        self._core.zero_grad()
+        self._engine().zero_grad()
 
     def add_param_group(self, param_group):
         from deepspeed._errors import NotSupportedError

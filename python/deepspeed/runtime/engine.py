@@ -10,12 +10,14 @@ from torch.utils import _pytree as pytree
 
 from deepspeed import _config, _core, _model, _world
 from deepspeed._client_optimizer import plan_optimizer
+from deepspeed._clients import enters_no_sync_everywhere
 from deepspeed._errors import NotSupportedError, UsageError
 from deepspeed._schedules import ClientSchedule
 from deepspeed.runtime.bare_calls import BareCalls
 from deepspeed.runtime.basic_optimizer import basic_class, make_basic
 from deepspeed.runtime.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
+from deepspeed.runtime.gradient_window import GradientWindow
 from deepspeed.runtime.lr_schedules import EngineSchedule
 from deepspeed.runtime.optimizer_class import optimizer_class
 from deepspeed.runtime.saving import EngineSaving
@@ -76,6 +78,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
             self.optimizer._attach(self)
         if self.lr_scheduler is None and core.has_scheduler():
             self.lr_scheduler = EngineSchedule.of_engine(self)
+        self._window = GradientWindow(core)
         self._bare_calls = BareCalls(core)
         self._runs_eagerly = core.zero_optimization_stage() == 3
         if self._runs_eagerly:
@@ -165,7 +168,8 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
     def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True) -> torch.Tensor:
         """Runs backward of the loss, divided by the accumulation steps and multiplied by the loss scale."""
         self._require_optimizer("backward")
-        return self._core.backward(loss, retain_graph, scale_wrt_gas)
+        with self._window.backward():
+            return self._core.backward(loss, retain_graph, scale_wrt_gas)
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """Returns the loss times the loss scale, for a backward() of the script's own on it."""
@@ -175,17 +179,19 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
     def step(self, lr_kwargs: Optional[Dict[str, int]] = None) -> None:
         """Ends a micro step; at the accumulation boundary it updates the parameters and the schedule."""
         self._require_optimizer("step")
+        self._window.check("step")
         core, optimizer = self._core, self.optimizer
         optimizer._push()
         updates, skipped = core.global_steps(), core.skipped_steps()
         core.step(None if not lr_kwargs else lr_kwargs.get("last_batch_iteration", lr_kwargs.get("epoch")))
         if core.global_steps() != updates:
             optimizer.overflow = core.skipped_steps() != skipped
+            self._window.begin()
         optimizer._pull()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         if self.optimizer is not None:
-            self._core.zero_grad()
+            self._window.forget()
 
     def train(self, mode: bool = True) -> "DeepSpeedEngine":
         core = self.__dict__.get("_core")
@@ -200,6 +206,9 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """Until the end of the scope backwards only add to this rank's gradients; stages 0 and 1."""
+        if enters_no_sync_everywhere():  # it means the accumulation, which the engine counts by itself
+            yield
+            return
         scope = _core.NoSync(self._core)
         try:
             yield
@@ -306,6 +315,15 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
             if module is not None and hasattr(module, name):
                 return getattr(module, name)
             raise
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(
+            "an engine cannot be copied or pickled: it holds connections to the other ranks; save_checkpoint() keeps its state, and "
+            "the weights are in engine.module, at stage 3 inside of zero.GatheredParameters"
+        )
+
+    def __deepcopy__(self, memo):
+        return self.__reduce_ex__(2)
 
     def __dir__(self):
         return sorted(set(super().__dir__()) | set(dir(self.module)))

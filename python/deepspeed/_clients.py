@@ -1,0 +1,13 @@
+"""Which client runs the training, where the habits of an older one would break it."""
+import sys
+
+
+def enters_no_sync_everywhere():
+    """Is true under Accelerate before 1.9: it enters no_sync() at all stages, and before 1.8 it steps inside of the scope."""
+    accelerate = sys.modules.get("accelerate")
+    version = getattr(accelerate, "__version__", None)
+    return version is not None and _leading_numbers(version) < (1, 9)
+
+
+def _leading_numbers(version):
+    return tuple(int(part) for part in version.split(".")[:2])
