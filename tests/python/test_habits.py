@@ -1,0 +1,88 @@
+"""Odd habits of scripts, with an engine alive: failures in the model, workers of loaders, copies, notebooks, evaluation between."""
+import copy
+import pickle
+import sys
+
+import pytest
+import torch
+
+import deepspeed
+from launching import PROGRAMS, run
+
+sys.path.insert(0, str(PROGRAMS))
+from habits import Numbers, fail_once, make_engine, micro_step  # noqa: E402
+
+BATCH = torch.ones(2, 4), torch.full((2, 3), 5.0)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_two_ranks_train_on_as_if_nothing_had_happened(stage):
+    habits = [dict(), dict(habit="forward"), dict(habit="backward"), dict(habit="eval"), dict(workers=2)]
+    habits += [dict(gas=2), dict(gas=2, habit="forward"), dict(gas=2, habit="backward"), dict(gas=2, habit="eval")]
+    habits += [dict(habit="forgotten"), dict(habit="destroyed")]
+    found = run("habits.py", [dict(stage=stage, **habit) for habit in habits])
+    assert len(found[0]) == 6 and all(losses == found[0] for losses in found[1:5])
+    assert all(losses == found[5] for losses in found[6:9]) and found[5] != found[0]
+    assert found[9][:2] == found[0][:2] and found[9] == found[10]
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_a_failed_backward_in_a_window_says_how_to_go_on(stage):
+    engine, other = make_engine(stage, gas=2), make_engine(stage, gas=2)
+    for each in (engine, other):
+        micro_step(each, *BATCH)
+    fail_once(engine, BATCH, "backward")
+    with pytest.raises(deepspeed.DeepSpeedError, match=r"step\(\) after a backward\(\) that failed.*zero_grad"):
+        engine.step()
+    with pytest.raises(deepspeed.DeepSpeedError, match=r"backward\(\) after a backward\(\) that failed.*zero_grad"):
+        micro_step(engine, *BATCH)
+    for each in (engine, other):
+        each.optimizer.zero_grad()
+    assert [micro_step(engine, *BATCH) for _ in range(3)] == [micro_step(other, *BATCH) for _ in range(3)]
+
+
+def test_a_refused_backward_leaves_the_window_as_it_is():
+    engine = make_engine(2, gas=2)
+    micro_step(engine, *BATCH)
+    with pytest.raises(deepspeed.DeepSpeedError, match="loss"):
+        engine.backward(torch.ones(3, requires_grad=True))
+    micro_step(engine, *BATCH)
+    assert engine.global_steps == 1
+
+
+@pytest.mark.parametrize("stage", [0, 2, 3])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_an_engine_is_not_copied(stage, copied):
+    engine = make_engine(stage)
+    with pytest.raises(TypeError, match="cannot be copied or pickled.*save_checkpoint"):
+        copied(engine)
+    assert micro_step(engine, *BATCH) > micro_step(engine, *BATCH)
+
+
+def test_the_module_is_copied_as_an_average_of_weights_needs_it():
+    engine = make_engine(2)
+    average = copy.deepcopy(engine.module)
+    before = average.first.weight.detach().clone()
+    micro_step(engine, *BATCH)
+    assert torch.equal(average.first.weight, before) and not torch.equal(engine.module.first.weight, before)
+    average(BATCH[0]).sum().backward()
+    assert micro_step(engine, *BATCH) > micro_step(engine, *BATCH)
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_notebook_runs_its_cell_again(stage):
+    def cell():
+        engine = make_engine(stage)
+        return engine, [micro_step(engine, *BATCH) for _ in range(3)]
+
+    first, losses = cell()
+    for _ in range(2):
+        assert cell()[1] == losses
+    assert micro_step(first, *BATCH) < losses[-1]
+
+
+def test_workers_of_a_loader_live_on_over_epochs():
+    engine = make_engine(2)
+    loader = torch.utils.data.DataLoader(Numbers(), batch_size=2, num_workers=2, persistent_workers=True)
+    losses = [[micro_step(engine, *batch) for batch in loader] for _ in range(2)]
+    assert len(losses[0]) == 12 and sum(losses[1]) < sum(losses[0])
