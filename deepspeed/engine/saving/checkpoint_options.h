@@ -14,8 +14,8 @@ struct SaveOptions {
   checkpoint::Dict client_state = {};  // the program's own values
   bool save_latest = true;
   bool exclude_frozen_parameters = false;
-  /// Saves, with a warning, where gradients wait for a step: the checkpoint lacks them, and a run that resumes
-  /// begins its accumulation window anew. false: that is a UsageError.
+  /// Saves, with a warning, where gradients wait for a step: the checkpoint lacks them, and a run that
+  /// resumes begins its accumulation window anew. false: that is a UsageError.
   bool without_waiting_gradients = false;
 };
 
