@@ -273,3 +273,24 @@ def test_a_process_alone_needs_no_port_and_leaves_a_launchers_other_numbers_asid
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("MASTER_", "RANK", "WORLD_SIZE"))}
         done = subprocess.run([sys.executable, "-c", program], env={**kept, "LOCAL_SIZE": "2"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_schedules_keep_tensors_of_rates_and_show_their_parameters():
+    def adam(lr=0.1):
+        return torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=lr, betas=(0.85, 0.99))
+
+    rate = torch.tensor(0.1, dtype=torch.float64)
+    optimizer = adam(rate)
+    schedule = WarmupLR(optimizer, warmup_max_lr=0.5, warmup_num_steps=2, warmup_type="linear")
+    for _ in range(3):
+        schedule.step()
+    assert optimizer.param_groups[0]["lr"] is rate and rate.item() == 0.5
+    assert (schedule.warmup_num_steps, schedule.warmup_type) == (2, "linear")
+    with pytest.raises(AttributeError, match="no_such_parameter"):
+        schedule.no_such_parameter
+    with pytest.raises(ValueError, match="warmup_num_steps"):
+        WarmupLR(adam(), warmup_num_steps=None)
+    cycle = OneCycle(adam(), cycle_min_lr=0.1, cycle_max_lr=0.2, cycle_min_mom=0.7, cycle_max_mom=0.9)
+    cycle.step()
+    assert cycle.get_mom() == [cycle.optimizer.param_groups[0]["betas"]] and 0.89 < cycle.get_mom()[0][0] <= 0.9
+    assert OneCycle(adam(), cycle_min_lr=0.1, cycle_max_lr=0.2, cycle_momentum=False).get_mom() is None

@@ -2,7 +2,10 @@
 import argparse
 import weakref
 
+import torch
+
 from deepspeed import _core
+from deepspeed._errors import ConfigError
 
 LR_SCHEDULE = "lr_schedule"
 LR_RANGE_TEST = "LRRangeTest"
@@ -49,6 +52,9 @@ class EngineSchedule:
 
     def __init__(self, optimizer, last_batch_iteration=-1, **params):
         self.optimizer = optimizer
+        if params.get(WARMUP_NUM_STEPS, 0) is None:
+            raise ConfigError(f"{self._type}: warmup_num_steps is None, expected a whole number of 0 or more")
+        self._params = params
         groups = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         self._source = _core.Schedule(self._type, params, groups)
         if last_batch_iteration != -1:
@@ -60,6 +66,7 @@ class EngineSchedule:
         kind = {made._type: made for made in (WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest)}[engine.scheduler_name()]
         made = kind.__new__(kind)
         made.optimizer = engine.optimizer
+        made._params = dict(engine.scheduler_params() or {})
         made._source = _ScheduleOfEngine(engine)
         return made
 
@@ -88,7 +95,18 @@ class EngineSchedule:
         self._write()
 
     def _write(self):
+        held = [group.get("lr") for group in self.optimizer.param_groups]
         self._source.write(self.optimizer)
+        for group, rate in zip(self.optimizer.param_groups, held):
+            if isinstance(rate, torch.Tensor) and group["lr"] is not rate:  # of a capturable optimizer, which keeps its tensor
+                group["lr"] = rate.fill_(group["lr"])
+
+    def __getattr__(self, name):
+        """Shows the parameters that the schedule was made with."""
+        params = self.__dict__.get("_params", {})
+        if name not in params:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return params[name]
 
 
 class _ScheduleOfEngine:
@@ -232,6 +250,12 @@ class OneCycle(EngineSchedule):
         )
         params = {key: value for key, value in params.items() if value is not None}
         super().__init__(optimizer, last_batch_iteration, **params)
+
+    def get_mom(self):
+        """Returns the momentum of each group, betas for Adam; None where the schedule leaves momenta alone."""
+        if not self._params.get("cycle_momentum", True):
+            return None
+        return [group["betas"] if "betas" in group else group["momentum"] for group in self.optimizer.param_groups]
 
 
 class LRRangeTest(EngineSchedule):
