@@ -285,6 +285,9 @@ def test_schedules_keep_tensors_of_rates_and_show_their_parameters():
     for _ in range(3):
         schedule.step()
     assert optimizer.param_groups[0]["lr"] is rate and rate.item() == 0.5
+    inherited = adam(0.3)
+    WarmupLR(inherited, warmup_num_steps=2).step(5)
+    assert inherited.param_groups[0]["lr"] == pytest.approx(0.3)
     assert (schedule.warmup_num_steps, schedule.warmup_type) == (2, "linear")
     with pytest.raises(AttributeError, match="no_such_parameter"):
         schedule.no_such_parameter

@@ -137,7 +137,10 @@ class _ScheduleOfEngine:
 
 
 class WarmupLR(EngineSchedule):
-    """Raises the rate from `warmup_min_lr` to `warmup_max_lr` over `warmup_num_steps` steps, and keeps it."""
+    """Raises the rate from `warmup_min_lr` to `warmup_max_lr` over `warmup_num_steps` steps, and keeps it.
+
+    warmup_max_lr: None is each group's own rate.
+    """
 
     _type = WARMUP_LR
 
@@ -145,7 +148,7 @@ class WarmupLR(EngineSchedule):
         self,
         optimizer,
         warmup_min_lr=0.0,
-        warmup_max_lr=0.001,
+        warmup_max_lr=None,
         warmup_num_steps=1000,
         warmup_type=WARMUP_LOG_RATE,
         last_batch_iteration=-1,
