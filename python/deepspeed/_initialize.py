@@ -46,6 +46,8 @@ def initialize(
         )
     _world.ensure_world(port=distributed_port)
     _check_local_rank(args)
+    if hasattr(args, "local_rank"):  # scripts read it, and torchrun and mpirun give no such argument
+        args.local_rank = int(os.environ.get("LOCAL_RANK", 0))
     config = _config.read_config(config)
     # Stage 3 takes parameters over that a zero.Init around this call has partitioned; other stages want them whole.
     with init_paused() if _stage_of(config) == 3 else contextlib.nullcontext():
