@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up, builds and passes the tests. `./test.sh config` runs the modules whose names match; `./test.sh --list` names
-# them. `./test.sh clients` installs Accelerate, Transformers and the other clients of the Python package, and runs those. PRESET chooses another CMake preset (PRESET=asan ./test.sh), GTEST_FILTER single tests.
+# them. `./test.sh clients` installs Accelerate (two versions), Transformers and the other clients of the Python package, and runs those. PRESET chooses another CMake preset (PRESET=asan ./test.sh), GTEST_FILTER single tests.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 preset=${PRESET:-release}

@@ -23,6 +23,8 @@ if [ "$preset" = release ] && [ -x "$python" ]; then
   options+=(-DDEEPSPEED_PYTHON=ON -DPython_EXECUTABLE="$python")
   clients=$cache/clients-$torch_version/bin/python
   [ ! -x "$clients" ] || options+=(-DDEEPSPEED_CLIENTS_PYTHON="$clients")
+  older_clients=$cache/clients-accelerate-0.30-$torch_version/bin/python
+  [ ! -x "$older_clients" ] || options+=(-DDEEPSPEED_OLDER_CLIENTS_PYTHON="$older_clients")
 fi
 
 cd "$root"

@@ -2,7 +2,8 @@
 # Prepares the machine: Debian packages and LibTorch. Does nothing, at once, where everything is there.
 # `scripts/setup.sh --tests` also installs what the tests alone need: mpirun, and a virtual environment of Python with torch
 # (3 GB once, $CACHE/python-<version>), in which the tests of the Python package run. `scripts/setup.sh --clients` makes another
-# one over it with Accelerate, Transformers and the other clients ($CACHE/clients-<version>).
+# one over it with Accelerate, Transformers and the other clients ($CACHE/clients-<version>), and a light one with an older
+# Accelerate ($CACHE/clients-accelerate-0.30-<version>).
 #
 # What it installs:
 #   - Debian packages (below), when run as root; else it says which are missing and stops.
@@ -22,6 +23,7 @@ packages=(g++ cmake ninja-build ccache git ca-certificates python3 python3-pip
           nlohmann-json3-dev libcli11-dev libspdlog-dev libhwy-dev libgloo-dev liburing-dev libgtest-dev libgmock-dev)
 python=$cache/python-$torch_version
 clients=$cache/clients-$torch_version
+older_clients=$cache/clients-accelerate-0.30-$torch_version
 for_tests=false
 for_clients=false
 [ "${1:-}" != --clients ] || for_clients=true
@@ -117,7 +119,9 @@ requirements=$root/tests/python/requirements.txt
 # The stamp is a copy of what was asked for.
 has_python() { [ -x "$python/bin/python" ] && cmp -s "$requirements" "$python/requirements.txt"; }
 client_requirements=$root/tests/python/clients/requirements.txt
-has_clients() { [ -x "$clients/bin/python" ] && cmp -s "$client_requirements" "$clients/requirements.txt"; }
+older_client_requirements=$root/tests/python/clients/requirements-accelerate-0.30.txt
+has_venv() { [ -x "$1/bin/python" ] && cmp -s "$2" "$1/requirements.txt"; }
+has_clients() { has_venv "$clients" "$client_requirements" && has_venv "$older_clients" "$older_client_requirements"; }
 
 make_python() {
   say "fetching Python's torch $torch_version with what it needs (3 GB once, into $python)"
@@ -126,15 +130,17 @@ make_python() {
   cp "$requirements" "$python/requirements.txt"
 }
 
+# Makes the virtual environment $1 of the requirements $2; torch comes from that of the tests.
 make_clients() {
   local site
-  say "fetching the clients of the Python package (into $clients)"
-  rm -rf "$clients"
-  python3 -m venv "$clients"
-  site=$("$clients/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+  if has_venv "$1" "$2"; then return; fi
+  say "fetching clients of the Python package (into $1)"
+  rm -rf "$1"
+  python3 -m venv "$1"
+  site=$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
   "$python/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' >"$site/torch.pth"
-  "$clients/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir -r "$client_requirements" >&2
-  cp "$client_requirements" "$clients/requirements.txt"
+  "$1/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir -r "$2" >&2
+  cp "$2" "$1/requirements.txt"
 }
 
 if [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$record")" && [ -z "$(missing_packages)" ] &&
@@ -147,5 +153,8 @@ mkdir -p "$cache"
 printf '%s\n' "$torch_dir" >"$record.$$"
 mv "$record.$$" "$record"
 if $for_tests && ! has_python; then make_python; fi
-if $for_clients && ! has_clients; then make_clients; fi
+if $for_clients; then
+  make_clients "$clients" "$client_requirements"
+  make_clients "$older_clients" "$older_client_requirements"
+fi
 say "ready: LibTorch $torch_version at $torch_dir"
