@@ -186,11 +186,48 @@ def test_data_of_initialize_is_loaded():
     assert sorted(torch.cat(seen)[:, 0].tolist()) == list(range(8))
 
 
-def test_compiled_models_train():
-    model = torch.nn.Linear(4, 3)
-    engine = make({**CONFIG, "zero_optimization": {"stage": 1}}, model=model)[0]
-    engine.compile(backend="aot_eager")
-    assert step(engine) > step(engine)
+class TwoLayers(torch.nn.Module):
+    """Is a class of the test's own: torch itself does not compile a bare nn.Sequential."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 8), torch.nn.Linear(8, 3)
+
+    def forward(self, inputs):
+        return self.second(F.gelu(self.first(inputs)))
+
+
+def losses_of(stage, backend=None):
+    torch.manual_seed(0)
+    engine = make({**CONFIG, "zero_optimization": {"stage": stage}}, model=TwoLayers())[0]
+    if backend is not None:
+        engine.compile(backend=backend)
+    assert engine.is_compiled == (backend is not None)
+    return [step(engine) for _ in range(4)]
+
+
+class Graphs(list):
+    """Is a backend that keeps the graphs it was given."""
+
+    def __call__(self, graph, inputs):
+        self.append(graph)
+        return graph.forward
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_compiled_models_give_the_losses_of_eager_ones(stage):
+    graphs = Graphs()
+    assert losses_of(stage, graphs) == losses_of(stage) and len(graphs) == 1
+    assert losses_of(stage, "aot_eager") == pytest.approx(losses_of(stage), rel=1e-6)
+
+
+def test_at_stage_3_compile_warns_and_stays_eager(caplog):
+    graphs = Graphs()
+    losses = losses_of(3, graphs)
+    assert [record.message for record in caplog.records if "compile()" in record.message] == [
+        "compile(): at stage 3 the module runs eagerly, since compiled kernels cannot gather parameters"
+    ]
+    assert losses == losses_of(3) and not graphs
 
 
 def test_the_optimizer_has_the_class_that_deepspeed_makes():
