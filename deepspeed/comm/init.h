@@ -37,6 +37,9 @@ class DEEPSPEED_API World {
   /// UsageError where another thread makes one of this name, or holds one that it made for the same
   /// `purpose`.
   ProcessGroup own_group(const std::string& name, const std::string& purpose = "") const;
+  /// Makes one of these global ranks, ascending. Collective over these ranks alone.
+  ProcessGroup own_group(const std::string& name, const std::string& purpose,
+                         const std::vector<int>& global_ranks) const;
 
   /// Makes a group that stands for one which someone else made of these global ranks, e.g. Python's
   /// new_group(): it shows that group (c10d_group()) and has the same backend, but connections of its own.

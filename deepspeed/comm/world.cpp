@@ -85,8 +85,14 @@ ProcessGroup World::Impl::make_own_group(const std::string& purpose, GroupReques
   return group;
 }
 
-ProcessGroup World::Impl::own_group(const std::string& name, const std::string& purpose) {
-  return make_own_group(purpose, {.global_ranks = all_ranks(job_.world_size), .name = name, .key = name});
+ProcessGroup World::Impl::own_group(const std::string& name, const std::string& purpose,
+                                    const std::vector<int>& global_ranks) {
+  check_ranks(global_ranks, name, job_.world_size);
+  std::string key = name;
+  if (int(global_ranks.size()) < job_.world_size) {
+    for (const int rank : global_ranks) key += message(key.size() == name.size() ? "/" : ",", rank);
+  }
+  return make_own_group(purpose, {.global_ranks = global_ranks, .name = name, .key = key});
 }
 
 ProcessGroup World::Impl::adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& given,
@@ -148,7 +154,13 @@ ProcessGroup World::new_group(const std::vector<int>& global_ranks, const std::s
 
 ProcessGroup World::own_group(const std::string& name, const std::string& purpose) const {
   checked_world(impl_);
-  return impl_->own_group(name, purpose);
+  return impl_->own_group(name, purpose, all_ranks(impl_->job().world_size));
+}
+
+ProcessGroup World::own_group(const std::string& name, const std::string& purpose,
+                              const std::vector<int>& global_ranks) const {
+  checked_world(impl_);
+  return impl_->own_group(name, purpose, global_ranks);
 }
 
 ProcessGroup World::adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group,

@@ -29,7 +29,8 @@ class World::Impl {
   const Job& job() const { return job_; }
   const ProcessGroup& group() const { return group_; }
   ProcessGroup new_group(const std::vector<int>& global_ranks, const std::string& name);
-  ProcessGroup own_group(const std::string& name, const std::string& purpose);
+  ProcessGroup own_group(const std::string& name, const std::string& purpose,
+                         const std::vector<int>& global_ranks);
   ProcessGroup adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& given,
                            const std::vector<int>& global_ranks);
   bool is_adopted() const { return given_.has_value(); }

@@ -1,71 +1,21 @@
 #include "deepspeed/engine/engine.h"
 
-#include <exception>
-#include <limits>
-#include <sstream>
 #include <utility>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/build/build.h"
-#include "deepspeed/engine/saving/background_saver.h"
-#include "deepspeed/engine/saving/checkpoints.h"
-#include "deepspeed/engine/step/preemption.h"
-#include "deepspeed/engine/step/progress_report.h"
 #include "deepspeed/engine/step/step_driver.h"
-#include "deepspeed/profile/throughput.h"
-#include "deepspeed/zero/access/gather_pool.h"
-#include "deepspeed/zero/gathered_parameters.h"
-#include "deepspeed/zero/gradients/grad_reducer.h"
-#include "deepspeed/zero/make_whole.h"
-#include "deepspeed/zero/offload/parked_storages.h"
-#include "deepspeed/zero/params/param_store.h"
-#include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
+
 Engine::Engine(EngineModel model, const InitializeOptions& options)
-    : Engine(std::make_unique<TrainingState>(build_engine(std::move(model), options))) {}
-
-Engine::Engine(std::unique_ptr<TrainingState> state)
-    : ConfigGetters(state->parts.config, state->parts.client_optimizer),
-      state_(std::move(state)),
-      driver_(std::make_unique<StepDriver>(*state_)),
-      parked_states_(std::make_unique<zero::ParkedStorages>()) {
-  const auto& throughput = config().timers.throughput;
-  if (throughput.enabled) throughput_ = std::make_unique<profile::Throughput>(throughput.synchronized);
-}
-
-Engine::~Engine() {
-  try {
-    if (!parked_states_->empty()) reload_states();
-  } catch (const std::exception& error) {
-    log::error("[engine] states that offload_states() moved to the host are lost: ", error.what());
-  }
-  let_go_of_model();
-}
-
-void Engine::let_go_of_model() noexcept {
-  if (optimizer()) optimizer()->retire();
-  if (state_->parts.pool) state_->parts.pool->abandon();
-}
-
-zero::ZeroOptimizer& Engine::require_optimizer(const char* call) const {
-  if (state_->is_destroyed) raise<UsageError>(call, "() after destroy()");
-  if (!optimizer()) {
-    raise<UsageError>(call,
-                      "() needs an optimizer: name one in the config's `optimizer` section or pass one "
-                      "to initialize()");
-  }
-  require_states_here(call);
-  return *optimizer();
-}
-
-// --- training ---
+    : TrainingEngine(build_engine(std::move(model), options)) {}
 
 at::Tensor Engine::backward(const at::Tensor& loss, const BackwardOptions& options) {
   require_optimizer("backward");
-  return driver_->backward(loss, options);
+  return step_driver().backward(loss, options);
 }
 
 at::Tensor Engine::scale(const at::Tensor& loss) {
@@ -76,244 +26,36 @@ at::Tensor Engine::scale(const at::Tensor& loss) {
 
 void Engine::finish_backward() {
   require_optimizer("finish_backward");
-  driver_->finish_backward();
+  step_driver().finish_backward();
 }
 
 void Engine::allreduce_gradients(std::optional<int64_t> bucket_size) {
   require_optimizer("allreduce_gradients");
-  driver_->allreduce_gradients(bucket_size);
+  step_driver().allreduce_gradients(bucket_size);
 }
 
 void Engine::step(const StepOptions& options) {
   require_optimizer("step");
-  if (const auto samples = driver_->step(options)) {
-    if (preemption_) preemption_->end_step(state_->parts.group);
-    if (throughput_) throughput_->end_step(*samples);
-    if (const auto every = steps_per_print(); every && global_steps() % *every == 0) report_progress();
-  }
-  if (driver_->timers() != nullptr) log::info(driver_->timers()->micro_step_line());
+  if (const auto samples = step_driver().step(options)) end_step(*samples);
+  if (driver().timers() != nullptr) log::info(driver().timers()->micro_step_line());
 }
 
 NoSync Engine::no_sync() {
   require_optimizer("no_sync");
-  driver_->begin_no_sync();
-  return NoSync([this] { driver_->end_no_sync(); });
+  step_driver().begin_no_sync();
+  return NoSync([this] { step_driver().end_no_sync(); });
 }
 
 CoalescedReduction Engine::coalesce_grad_reduction() {
   require_optimizer("coalesce_grad_reduction");
-  driver_->begin_coalescing();
-  return CoalescedReduction([this](bool reduces) { driver_->end_coalescing(reduces); });
+  step_driver().begin_coalescing();
+  return CoalescedReduction([this](bool reduces) { step_driver().end_coalescing(reduces); });
 }
 
-void Engine::zero_grad() { driver_->zero_grad(); }
-
-void Engine::train(bool mode) {
-  state_->parts.model.set_training(mode);
-  state_->is_training = mode;
-  if (throughput_) mode ? throughput_->resume() : throughput_->pause();
-}
-
-bool Engine::is_gradient_accumulation_boundary() const { return driver_->is_boundary(); }
+bool Engine::is_gradient_accumulation_boundary() const { return driver().is_boundary(); }
 
 void Engine::set_gradient_accumulation_boundary(std::optional<bool> is_boundary) {
-  driver_->set_boundary(is_boundary);
-}
-
-void Engine::install_preemption_handler(const PreemptionOptions& options) {
-  preemption_ = std::make_unique<PreemptionWatch>(options);
-}
-
-bool Engine::preemption_requested() const { return preemption_ && preemption_->requested(); }
-
-void Engine::compile(const CompileOptions& options) {
-  if (!options.schedule.is_null()) {
-    raise<NotSupportedError>("compile(): schedule: passes over a compiled graph come with deepcompile, ",
-                             "which does not exist yet; leave it out");
-  }
-  log::info("[engine] compile(backend = \"", options.backend,
-            "\"): the model is C++ that the compiler has optimized already; nothing is traced or generated");
-  is_compiled_ = true;
-}
-
-void Engine::empty_partition_cache() {
-  if (state_->parts.pool) state_->parts.pool->empty_cache();
-}
-
-void Engine::destroy(const DestroyOptions& options) {
-  reload_states();
-  EngineParts& parts = state_->parts;
-  std::vector<at::Tensor> params;
-  for (const NamedTensor& param : parts.model.parameters) params.push_back(param.tensor);
-  if (parts.pool) zero::check_unused(params);
-  if (parts.optimizer && parts.optimizer->gradients().is_open())
-    parts.optimizer->gradients().finish_backward();
-  wait_for_checkpoint();
-  if (parts.optimizer) {
-    for (const at::Tensor& param : params) param.mutable_grad().reset();
-  }
-  let_go_of_model();
-  parts.lr_scheduler.reset();
-  parts.optimizer.reset();
-  parts.claims.release();
-  parts.params.reset();
-  driver_->refresh();
-  state_->is_destroyed = true;
-  if (!parts.pool || options.keep_partitioned) return;
-  zero::make_whole(params);
-  parts.pool.reset();
-}
-
-// --- what happened ---
-
-int64_t Engine::micro_steps() const { return state_->counters.micro_steps; }
-int64_t Engine::global_steps() const { return state_->counters.global_steps; }
-int64_t Engine::global_samples() const { return state_->counters.global_samples; }
-int64_t Engine::skipped_steps() const { return state_->counters.skipped_steps; }
-bool Engine::was_step_applied() const { return state_->counters.step_applied; }
-
-std::optional<double> Engine::get_global_grad_norm() const {
-  const auto& norm = driver_->grad_norm();
-  return norm ? std::optional(norm->value()) : std::nullopt;
-}
-
-void Engine::report_progress() {
-  log_progress({.state = *state_,
-                .lr = get_lr(),
-                .mom = get_mom(),
-                .throughput = throughput_.get(),
-                .timers = driver_->timers()});
-}
-
-std::map<std::string, double> Engine::get_wall_clock_timers() const {
-  return driver_->timers() ? driver_->timers()->last() : std::map<std::string, double>();
-}
-
-std::vector<double> Engine::get_lr() const {
-  std::vector<double> rates;
-  for (const auto& group : require_optimizer("get_lr").param_groups()) rates.push_back(group.lr());
-  return rates;
-}
-
-std::vector<std::pair<double, double>> Engine::get_mom() const {
-  std::vector<std::pair<double, double>> result;
-  for (const auto& group : require_optimizer("get_mom").param_groups()) {
-    if (group.options.contains("betas")) {
-      result.push_back(group.options.pair("betas"));
-    } else {
-      result.emplace_back(group.options.contains("momentum") ? group.options.number("momentum") : 0.0, 0.0);
-    }
-  }
-  return result;
-}
-
-std::vector<std::string> Engine::get_type() const {
-  std::vector<std::string> types;
-  for (const auto& group : require_optimizer("get_type").param_groups()) {
-    types.push_back(group.options.contains("type") ? group.options.text("type") : std::string());
-  }
-  return types;
-}
-
-void Engine::set_lr(double lr) {
-  zero::ZeroOptimizer& optimizer = require_optimizer("set_lr");
-  optim::check_lr(lr);
-  for (auto& group : optimizer.param_groups()) group.set_lr(lr);
-  optimizer.tell_ranks();
-}
-
-double Engine::loss_scale() const { return optimizer() ? optimizer()->loss_scale() : 1.0; }
-
-zero::MemoryBytes Engine::memory() const {
-  if (optimizer()) return optimizer()->memory();
-  zero::MemoryBytes memory;
-  for (const auto& param : model().parameters) {
-    memory.parameters += zero::held_bytes(param.tensor);
-    memory.on_disk += zero::disk_bytes(param.tensor);
-  }
-  if (state_->parts.params) memory.swap_buffers = state_->parts.params->buffer_bytes();
-  return memory;
-}
-
-// --- settings ---
-
-bool Engine::torch_autocast_enabled() const { return state_->parts.autocast.has_value(); }
-
-at::ScalarType Engine::torch_autocast_dtype() const {
-  if (!state_->parts.autocast) raise<UsageError>("torch_autocast_dtype(): torch_autocast.enabled is false");
-  return *state_->parts.autocast;
-}
-
-const comm::World& Engine::world() const { return state_->parts.world; }
-const comm::ProcessGroup& Engine::data_parallel_group() const { return state_->parts.data_group(); }
-int Engine::rank() const { return world().rank(); }
-int Engine::local_rank() const { return world().local_rank(); }
-at::Device Engine::device() const { return model().device(); }
-int Engine::dp_world_size() const { return data_parallel_group().size(); }
-int Engine::get_data_parallel_rank() const { return data_parallel_group().rank(); }
-const std::shared_ptr<zero::ZeroOptimizer>& Engine::optimizer() const { return state_->parts.optimizer; }
-const std::shared_ptr<optim::LrScheduler>& Engine::lr_scheduler() const { return state_->parts.lr_scheduler; }
-const EngineModel& Engine::model() const { return state_->parts.model; }
-uint64_t Engine::seed() const { return state_->parts.seed; }
-
-std::tuple<int64_t, int64_t, int64_t> Engine::get_batch_info() const {
-  return {train_batch_size(), train_micro_batch_size_per_gpu(), gradient_accumulation_steps()};
-}
-
-void Engine::set_train_batch_size(int64_t size) {
-  config::DeepSpeedConfig& config = state_->parts.config;
-  const int64_t unit = config.train_micro_batch_size_per_gpu * dp_world_size();
-  if (size < unit || size % unit != 0) {
-    raise<UsageError>("set_train_batch_size(", size, "): expected a positive multiple of micro batch ",
-                      config.train_micro_batch_size_per_gpu, " * ", dp_world_size(), " ranks");
-  }
-  config.gradient_accumulation_steps = size / unit;
-  config.train_batch_size = size;
-  driver_->refresh();
-}
-
-void Engine::set_train_micro_batch_size(int64_t size) {
-  config::DeepSpeedConfig& config = state_->parts.config;
-  const int64_t largest =
-      std::numeric_limits<int64_t>::max() / config.gradient_accumulation_steps / dp_world_size();
-  if (size < 1 || size > largest) {
-    raise<UsageError>("set_train_micro_batch_size(", size, "): expected 1 to ", largest);
-  }
-  config.train_micro_batch_size_per_gpu = size;
-  config.train_batch_size = size * config.gradient_accumulation_steps * dp_world_size();
-  driver_->refresh();
-}
-
-// --- checkpoints ---
-
-void Engine::track_loader(std::shared_ptr<LoaderPosition> position) {
-  state_->loader_position = std::move(position);
-}
-
-void Engine::save_checkpoint(const std::string& directory, const SaveOptions& options) {
-  require_states_here("save_checkpoint");
-  deepspeed::save_checkpoint(*state_, directory, options);
-}
-
-LoadResult Engine::load_checkpoint(const std::string& directory, const LoadOptions& options) {
-  require_memory_here("load_checkpoint");  // one that failed in the middle is made good by the next
-  LoadResult result = deepspeed::load_checkpoint(*state_, directory, options);
-  driver_->refresh();
-  return result;
-}
-
-void Engine::wait_for_checkpoint() {
-  if (state_->background_saver) state_->background_saver->wait();
-}
-
-bool Engine::checkpoint_is_saved() const {
-  return !state_->background_saver || state_->background_saver->is_done();
-}
-
-void Engine::save_16bit_model(const std::string& directory, const std::string& file_name,
-                              bool exclude_frozen_parameters) {
-  require_states_here("save_16bit_model");
-  deepspeed::save_16bit_model(*state_, directory, file_name, exclude_frozen_parameters);
+  step_driver().set_boundary(is_boundary);
 }
 
 }  // namespace deepspeed

@@ -5,8 +5,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/build/zero_options.h"
-#include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model/model.h"
+#include "deepspeed/engine/training_engine.h"
 
 namespace deepspeed {
 namespace {
@@ -18,7 +18,7 @@ bool is_of_mixed_types(const std::string& text) {
 
 }  // namespace
 
-void explain_forward_error(const Engine& engine, const c10::Error& error) {
+void explain_forward_error(const TrainingEngine& engine, const c10::Error& error) {
   const at::ScalarType dtype = model_dtype(engine.config());
   if (dtype == at::kFloat) return;
   const EngineModel& model = engine.model();

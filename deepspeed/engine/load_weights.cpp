@@ -6,8 +6,8 @@
 #include "deepspeed/checkpoint/weights/weight_loading.h"
 #include "deepspeed/checkpoint/weights/weight_source.h"
 #include "deepspeed/comm/on_all_ranks.h"
-#include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model/model.h"
+#include "deepspeed/engine/training_engine.h"
 #include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"
 #include "deepspeed/zero/zero_state.h"
@@ -44,7 +44,7 @@ LoadedWeights load_weights(const std::shared_ptr<torch::nn::Module>& model, cons
   return load_from(checkpoint::open_weights(path, options.key), describe_module(model), options);
 }
 
-LoadedWeights load_weights(Engine& engine, const std::filesystem::path& path,
+LoadedWeights load_weights(TrainingEngine& engine, const std::filesystem::path& path,
                            const LoadWeightsOptions& options) {
   constexpr const char* kLoading = "loading weights";
   std::optional<checkpoint::WeightLoading> loading;

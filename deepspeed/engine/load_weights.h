@@ -18,7 +18,7 @@ class ModuleHolder;
 
 namespace deepspeed {
 
-class Engine;
+class TrainingEngine;
 using checkpoint::LoadedWeights;
 using checkpoint::LoadWeightsOptions;
 
@@ -34,7 +34,7 @@ DEEPSPEED_API LoadedWeights load_weights(const std::shared_ptr<torch::nn::Module
 
 /// The same for the model of an engine; the optimizer's fp32 weights become the model's. All ranks call it,
 /// each reads the files; where it fails on one, all throw.
-DEEPSPEED_API LoadedWeights load_weights(Engine& engine, const std::filesystem::path& path,
+DEEPSPEED_API LoadedWeights load_weights(TrainingEngine& engine, const std::filesystem::path& path,
                                          const LoadWeightsOptions& options = {});
 
 /// The same for a model in a TORCH_MODULE holder.

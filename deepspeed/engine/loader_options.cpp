@@ -1,11 +1,11 @@
 #include "deepspeed/engine/data/loader_options.h"
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/training_engine.h"
 
 namespace deepspeed {
 
-DataLoaderOptions loader_options(const Engine& engine, const DeepSpeedIoOptions& options) {
+DataLoaderOptions loader_options(const TrainingEngine& engine, const DeepSpeedIoOptions& options) {
   if (options.route != "train" && options.route != "eval" && options.route != "predict") {
     raise<UsageError>("deepspeed_io(): route '", options.route,
                       "', expected \"train\", \"eval\" or \"predict\"");

@@ -4,8 +4,8 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model/model.h"
+#include "deepspeed/engine/training_engine.h"
 #include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"
 #include "deepspeed/zero/zero_state.h"
@@ -42,7 +42,7 @@ void check_value(const std::string& name, const at::Tensor& given, const at::Ten
 
 }  // namespace
 
-std::vector<NamedTensor> Engine::module_state_dict(bool exclude_frozen_parameters) const {
+std::vector<NamedTensor> TrainingEngine::module_state_dict(bool exclude_frozen_parameters) const {
   std::vector<NamedTensor> state;
   Tensors by_name;
   for (const NamedTensor& param : model().parameters) {
@@ -58,7 +58,7 @@ std::vector<NamedTensor> Engine::module_state_dict(bool exclude_frozen_parameter
   return state;
 }
 
-void Engine::load_module_state_dict(const std::vector<NamedTensor>& state, bool strict) {
+void TrainingEngine::load_module_state_dict(const std::vector<NamedTensor>& state, bool strict) {
   require_states_here("load_module_state_dict");
   Tensors own, given;
   for (const NamedTensor& tensor : module_state_dict()) own.emplace(tensor.name, tensor.tensor);

@@ -4,9 +4,9 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/training_options.h"
+#include "deepspeed/engine/training_engine.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/offload/parked_storages.h"
@@ -23,7 +23,7 @@ bool includes(const OffloadStatesOptions& options, OffloadStateTypeEnum kind) {
 }
 
 // As in DeepSpeed: what the config offloads already stays where it is.
-void check_states_can_move(const Engine& engine) {
+void check_states_can_move(const TrainingEngine& engine) {
   const config::ZeroConfig& zero = engine.config().zero_optimization;
   if (zero.stage != 3) {
     raise<UsageError>("zero_optimization.stage is ", zero.stage,
@@ -43,8 +43,8 @@ constexpr OffloadStateTypeEnum kMovableKinds[] = {
 
 /// Calls `visit` with each tensor of the kind that this rank has in memory. Gradients travel in buffers that
 /// are gone between backwards, so there is nothing of that kind.
-void visit_states(const Engine& engine, const zero::ZeroOptimizer& optimizer, OffloadStateTypeEnum kind,
-                  const std::function<void(const at::Tensor&)>& visit) {
+void visit_states(const TrainingEngine& engine, const zero::ZeroOptimizer& optimizer,
+                  OffloadStateTypeEnum kind, const std::function<void(const at::Tensor&)>& visit) {
   using enum OffloadStateTypeEnum;
   const bool has_masters = optimizer.state().has_master_weights();
   for (size_t group = 0; group < optimizer.store().groups().size(); ++group) {
@@ -64,7 +64,7 @@ void visit_states(const Engine& engine, const zero::ZeroOptimizer& optimizer, Of
 
 }  // namespace
 
-void Engine::offload_states(const OffloadStatesOptions& options) {
+void TrainingEngine::offload_states(const OffloadStatesOptions& options) {
   check_states_can_move(*this);
   zero::ZeroOptimizer& optimizer = require_optimizer("offload_states");
   if (options.device == OffloadDeviceEnum::nvme) {
@@ -89,7 +89,7 @@ void Engine::offload_states(const OffloadStatesOptions& options) {
   }
 }
 
-std::vector<at::Device> Engine::state_devices(OffloadStateTypeEnum kind) const {
+std::vector<at::Device> TrainingEngine::state_devices(OffloadStateTypeEnum kind) const {
   if (!optimizer()) raise<UsageError>("state_devices() needs an optimizer");
   std::vector<at::Device> devices;
   visit_states(*this, *optimizer(), kind, [&](const at::Tensor& tensor) {
@@ -98,17 +98,17 @@ std::vector<at::Device> Engine::state_devices(OffloadStateTypeEnum kind) const {
   return devices;
 }
 
-void Engine::reload_states(bool non_blocking) {
+void TrainingEngine::reload_states(bool non_blocking) {
   parked_states_->restore(non_blocking);
   if (state_->parts.pool) state_->parts.pool->resume();
 }
 
-void Engine::require_states_here(const char* call) const {
+void TrainingEngine::require_states_here(const char* call) const {
   require_memory_here(call);
   require_whole(*state_, call);
 }
 
-void Engine::require_memory_here(const char* call) const {
+void TrainingEngine::require_memory_here(const char* call) const {
   if (!parked_states_->empty()) {
     raise<UsageError>(call, "() while states are with the host; call reload_states() first");
   }

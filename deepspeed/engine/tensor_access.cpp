@@ -6,9 +6,9 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/engine/training_engine.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/zero_optimizer.h"
@@ -37,7 +37,7 @@ Place place_in(const zero::ZeroOptimizer& optimizer, size_t group, size_t index)
       group, index, {common.begin - in_flat.begin, common.end - in_flat.begin}, common.begin - owned.begin};
 }
 
-Place place_of(const Engine& engine, const at::Tensor& param) {
+Place place_of(const TrainingEngine& engine, const at::Tensor& param) {
   engine.require_states_here("safe_get or safe_set");
   if (engine.optimizer() && param.defined()) {
     const auto& groups = engine.optimizer()->store().groups();
@@ -55,12 +55,12 @@ Place place_of(const Engine& engine, const at::Tensor& param) {
 Interval owned_part(const Place& place) { return {place.begin, place.begin + place.elements.numel()}; }
 
 // Of stage 3: what this rank holds of the parameter, padding included.
-Interval local_part(const Engine& engine, const Place& place) {
+Interval local_part(const TrainingEngine& engine, const Place& place) {
   return engine.optimizer()->store().shards(place.group)->place(place.index);
 }
 
 // Where the state is on a disk, its failure on one rank is an error on all.
-zero::GroupState read_state(const Engine& engine, const Place& place) {
+zero::GroupState read_state(const TrainingEngine& engine, const Place& place) {
   zero::GroupState state;
   engine.optimizer()->state().on_all_ranks("reading the optimizer's state", [&] {
     state = engine.optimizer()->state().of(place.group, owned_part(place));
@@ -70,23 +70,23 @@ zero::GroupState read_state(const Engine& engine, const Place& place) {
 
 // Every element is owned by one rank (all of them at stage 0), so that the sum over ranks is the value.
 // `own`: this rank's elements.
-at::Tensor gather(const Engine& engine, const at::Tensor& param, const at::Tensor& own, const Place& place,
-                  at::ScalarType dtype) {
+at::Tensor gather(const TrainingEngine& engine, const at::Tensor& param, const at::Tensor& own,
+                  const Place& place, at::ScalarType dtype) {
   at::Tensor full = at::zeros({param.numel()}, own.options().dtype(dtype).device(engine.device()));
   if (!place.elements.empty()) full.narrow(0, place.elements.begin, place.elements.numel()).copy_(own);
   if (engine.zero_optimization() && engine.dp_world_size() > 1) engine.data_parallel_group().all_reduce(full);
   return full.view(param.sizes());
 }
 
-at::ScalarType master_dtype(const Engine& engine, const Place& place) {
+at::ScalarType master_dtype(const TrainingEngine& engine, const Place& place) {
   return engine.optimizer()->store().master_dtype(place.group);
 }
 
-const std::string& name_of(const Engine& engine, const Place& place) {
+const std::string& name_of(const TrainingEngine& engine, const Place& place) {
   return engine.optimizer()->store().groups()[place.group].params[place.index].name;
 }
 
-void check_numel(const Engine& engine, const Place& place, const at::Tensor& value, const char* whole,
+void check_numel(const TrainingEngine& engine, const Place& place, const at::Tensor& value, const char* whole,
                  int64_t numel) {
   if (value.defined() && value.numel() == numel) return;
   raise<UsageError>("parameter '", name_of(engine, place), "': the value has ",
@@ -119,7 +119,7 @@ at::Tensor find_written_state(const optim::SliceState& state, const std::string&
 using StateTensor = std::function<at::Tensor(const zero::StateSlice&)>;
 
 // Writes `values` to the elements `part` of what this rank owns of the group.
-void set_part(Engine& engine, size_t group, const Interval& part, const at::Tensor& values,
+void set_part(TrainingEngine& engine, size_t group, const Interval& part, const at::Tensor& values,
               const StateTensor& tensor_of) {
   engine.optimizer()->state().change(group, part, [&](const zero::StateSlice& slice) {
     const at::Tensor tensor = tensor_of(slice);
@@ -136,7 +136,7 @@ StateTensor state_named(const std::string& key) {
   return [key](const zero::StateSlice& slice) { return find_written_state(slice.state, key); };
 }
 
-at::Tensor reduced_gradient(const Engine& engine, const Place& place) {
+at::Tensor reduced_gradient(const TrainingEngine& engine, const Place& place) {
   if (!engine.optimizer()->gradients().has_result()) {
     raise<UsageError>(
         "there is no reduced gradient: it is there between the backward at the accumulation "
@@ -146,7 +146,7 @@ at::Tensor reduced_gradient(const Engine& engine, const Place& place) {
 }
 
 // Inside of no_sync() and coalesce_grad_reduction(), what this rank has summed; else undefined.
-at::Tensor unreduced_gradient(const Engine& engine, const Place& place) {
+at::Tensor unreduced_gradient(const TrainingEngine& engine, const Place& place) {
   const zero::GradReducer& gradients = engine.optimizer()->gradients();
   if (!engine.driver().state().in_no_sync && !gradients.is_paused()) return {};
   return gradients.local_gradient(place.group, place.index);
@@ -154,13 +154,13 @@ at::Tensor unreduced_gradient(const Engine& engine, const Place& place) {
 
 }  // namespace
 
-at::Tensor safe_get_full_fp32_param(const Engine& engine, const at::Tensor& param) {
+at::Tensor safe_get_full_fp32_param(const TrainingEngine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
   return gather(engine, param, read_state(engine, place).master, place, master_dtype(engine, place));
 }
 
-void safe_set_full_fp32_param(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
+void safe_set_full_fp32_param(TrainingEngine& engine, const at::Tensor& param, const at::Tensor& value) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
   check_numel(engine, place, value, "the parameter", param.numel());
@@ -170,7 +170,7 @@ void safe_set_full_fp32_param(Engine& engine, const at::Tensor& param, const at:
   engine.optimizer()->state().publish_masters();
 }
 
-at::Tensor safe_get_full_optimizer_state(const Engine& engine, const at::Tensor& param,
+at::Tensor safe_get_full_optimizer_state(const TrainingEngine& engine, const at::Tensor& param,
                                          const std::string& optim_state_key) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
@@ -178,7 +178,7 @@ at::Tensor safe_get_full_optimizer_state(const Engine& engine, const at::Tensor&
   return own.defined() ? gather(engine, param, own, place, own.scalar_type()) : at::Tensor();
 }
 
-void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param, const at::Tensor& value,
+void safe_set_full_optimizer_state(TrainingEngine& engine, const at::Tensor& param, const at::Tensor& value,
                                    const std::string& optim_state_key) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
@@ -189,7 +189,7 @@ void safe_set_full_optimizer_state(Engine& engine, const at::Tensor& param, cons
   });
 }
 
-at::Tensor safe_get_full_grad(const Engine& engine, const at::Tensor& param) {
+at::Tensor safe_get_full_grad(const TrainingEngine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
   if (const at::Tensor local = unreduced_gradient(engine, place); local.defined())
@@ -197,7 +197,7 @@ at::Tensor safe_get_full_grad(const Engine& engine, const at::Tensor& param) {
   return gather(engine, param, reduced_gradient(engine, place), place, master_dtype(engine, place));
 }
 
-void safe_set_full_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
+void safe_set_full_grad(TrainingEngine& engine, const at::Tensor& param, const at::Tensor& value) {
   const c10::NoGradGuard no_grad;
   const Place place = place_of(engine, param);
   check_numel(engine, place, value, "the parameter", param.numel());
@@ -205,7 +205,7 @@ void safe_set_full_grad(Engine& engine, const at::Tensor& param, const at::Tenso
 }
 
 void safe_update_full_grad_vectorized(
-    Engine& engine, const std::vector<at::Tensor>& param_list,
+    TrainingEngine& engine, const std::vector<at::Tensor>& param_list,
     const std::function<at::Tensor(const at::Tensor& gradient, const at::Tensor& param)>& update_func) {
   if (!update_func) raise<UsageError>("update_func is empty");
   for (const at::Tensor& param : param_list) {
@@ -215,7 +215,7 @@ void safe_update_full_grad_vectorized(
 
 namespace {
 
-Place local_place_of(const Engine& engine, const at::Tensor& param, const char* what) {
+Place local_place_of(const TrainingEngine& engine, const at::Tensor& param, const char* what) {
   if (engine.zero_optimization_stage() != 3) {
     raise<UsageError>("safe_get_local_", what, "() and safe_set_local_", what,
                       "() are of stage 3, which partitions parameters; at stage ",
@@ -224,27 +224,27 @@ Place local_place_of(const Engine& engine, const at::Tensor& param, const char* 
   return place_of(engine, param);
 }
 
-at::Tensor local_value(const Engine& engine, const Place& place, const Interval& part,
+at::Tensor local_value(const TrainingEngine& engine, const Place& place, const Interval& part,
                        const at::Tensor& value) {
   check_numel(engine, place, value, "this rank's part of it", part.numel());
   return value.detach().reshape({-1});
 }
 
-at::Tensor local_gradient(const Engine& engine, const Place& place) {
+at::Tensor local_gradient(const TrainingEngine& engine, const Place& place) {
   const Interval part = local_part(engine, place);
   return reduced_gradient(engine, {place.group, place.index, {0, part.numel()}, part.begin});
 }
 
 }  // namespace
 
-at::Tensor safe_get_local_fp32_param(const Engine& engine, const at::Tensor& param) {
+at::Tensor safe_get_local_fp32_param(const TrainingEngine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "fp32_param");
   const zero::GroupState state = engine.optimizer()->state().of(place.group, local_part(engine, place));
   return state.master.to(master_dtype(engine, place), false, /*copy=*/true);
 }
 
-void safe_set_local_fp32_param(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
+void safe_set_local_fp32_param(TrainingEngine& engine, const at::Tensor& param, const at::Tensor& value) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "fp32_param");
   const Interval part = local_part(engine, place);
@@ -252,7 +252,7 @@ void safe_set_local_fp32_param(Engine& engine, const at::Tensor& param, const at
   engine.optimizer()->state().publish_masters();
 }
 
-at::Tensor safe_get_local_optimizer_state(const Engine& engine, const at::Tensor& param,
+at::Tensor safe_get_local_optimizer_state(const TrainingEngine& engine, const at::Tensor& param,
                                           const std::string& optim_state_key) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "optimizer_state");
@@ -261,7 +261,7 @@ at::Tensor safe_get_local_optimizer_state(const Engine& engine, const at::Tensor
   return own.defined() ? own.clone() : at::Tensor();
 }
 
-void safe_set_local_optimizer_state(Engine& engine, const at::Tensor& param, const at::Tensor& value,
+void safe_set_local_optimizer_state(TrainingEngine& engine, const at::Tensor& param, const at::Tensor& value,
                                     const std::string& optim_state_key) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "optimizer_state");
@@ -269,13 +269,13 @@ void safe_set_local_optimizer_state(Engine& engine, const at::Tensor& param, con
   set_part(engine, place.group, part, local_value(engine, place, part, value), state_named(optim_state_key));
 }
 
-at::Tensor safe_get_local_grad(const Engine& engine, const at::Tensor& param) {
+at::Tensor safe_get_local_grad(const TrainingEngine& engine, const at::Tensor& param) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "grad");
   return local_gradient(engine, place).to(master_dtype(engine, place), false, /*copy=*/true);
 }
 
-void safe_set_local_grad(Engine& engine, const at::Tensor& param, const at::Tensor& value) {
+void safe_set_local_grad(TrainingEngine& engine, const at::Tensor& param, const at::Tensor& value) {
   const c10::NoGradGuard no_grad;
   const Place place = local_place_of(engine, param, "grad");
   local_gradient(engine, place).copy_(local_value(engine, place, local_part(engine, place), value));

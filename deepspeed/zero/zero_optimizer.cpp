@@ -50,8 +50,8 @@ std::optional<ParamPlace> non_finite_in_slices(const ZeroState& state, const Gra
 // The groups for the optimizer's collectives, in which ranks that are not at one step get an error.
 ZeroGroups watched(ZeroGroups ranks, const StepAgreement& agreement,
                    const std::shared_ptr<std::atomic<int64_t>>& micro_step) {
-  for (comm::ProcessGroup* const group : {&ranks.data, &ranks.shard, &ranks.replica})
-    *group = agreement.watch(group->at_position(micro_step));
+  for (comm::ProcessGroup* const group : {&ranks.data, &ranks.shard, &ranks.replica, &ranks.model})
+    if (*group) *group = agreement.watch(group->at_position(micro_step));
   return ranks;
 }
 
@@ -168,7 +168,7 @@ void ZeroOptimizer::set_batch(const BatchSettings& batch) {
 }
 
 void ZeroOptimizer::tell_ranks() {
-  if (ranks_->data.size() > 1) agreement_->tell(param_groups(), loss_scale());
+  if (ranks_->data.size() > 1 || ranks_->model) agreement_->tell(param_groups(), loss_scale());
 }
 
 void ZeroOptimizer::on_unit_done(size_t unit) {
@@ -193,12 +193,24 @@ at::Tensor ZeroOptimizer::sum_of_squares() const {
     if (state_->has_begun()) {
       early_->add_squares(*reducer_, index, sum);
     } else {
-      add_squares_of(reducer_->gradient(index), sum);
+      add_squares(index, sum);
     }
   }
   // What is not finite on one rank stays so in the sum.
   if (store_->partitions_states() && ranks_->shard.size() > 1) ranks_->shard.all_reduce(sum);
+  if (ranks_->model) ranks_->model.all_reduce(sum);
   return sum;
+}
+
+void ZeroOptimizer::add_squares(size_t group, const at::Tensor& sum) const {
+  const at::Tensor gradient = reducer_->gradient(group);
+  const ParamSet& counted_elsewhere = options_->update.counted_elsewhere;
+  if (counted_elsewhere.empty()) return add_squares_of(gradient, sum);
+  for (const ParamPiece& piece : state_->pieces(group)) {
+    const at::Tensor& param = store_->groups()[group].params[piece.index].tensor;
+    if (counted_elsewhere.count(param.unsafeGetTensorImpl()) > 0) continue;
+    add_squares_of(gradient.narrow(0, piece.in_interval.begin, piece.in_interval.numel()), sum);
+  }
 }
 
 std::string ZeroOptimizer::describe_non_finite() const {
@@ -208,26 +220,39 @@ std::string ZeroOptimizer::describe_non_finite() const {
                    "' is not finite ", where...);
   };
   if (ranks_->data.size() == 1)
-    return describe(non_finite_in_slices(*state_, *reducer_, store_->groups().size()), "on rank 0");
+    return describe(non_finite_in_slices(*state_, *reducer_, store_->groups().size()), "on rank ",
+                    own_rank());
   // A sum may overflow where no summand does.
-  for (const std::string& own : {describe(reducer_->first_non_finite(), "on rank ", ranks_->data.rank()),
+  for (const std::string& own : {describe(reducer_->first_non_finite(), "on rank ", own_rank()),
                                  describe(non_finite_in_slices(*state_, *reducer_, store_->groups().size()),
                                           "in the sum over the ranks")}) {
     for (const std::string& text : ranks_->data.all_gather_text(own)) {
       if (!text.empty()) return text;
     }
   }
-  return "a gradient is not finite";
+  return {};
 }
 
+std::string ZeroOptimizer::name_non_finite() const {
+  std::string cause = describe_non_finite();
+  if (ranks_->model) {
+    for (const std::string& text : ranks_->model.all_gather_text(cause)) {
+      if (cause.empty()) cause = text;
+    }
+  }
+  return cause.empty() ? "a gradient is not finite" : cause;
+}
+
+int ZeroOptimizer::own_rank() const { return ranks_->data.global_ranks()[size_t(ranks_->data.rank())]; }
+
 void ZeroOptimizer::skip_step(int64_t step_number) {
-  const std::string cause = describe_non_finite();
+  const std::string cause = name_non_finite();
   zero_grad();
   if (scaler_->is_exhausted()) {
     raise<UsageError>("step ", step_number, ": ", cause, ", and the loss scale, ", loss_scale(),
                       ", is at its minimum; look for non-finite losses, or train with bf16");
   }
-  if (ranks_->data.rank() == 0) {
+  if (ranks_->data.rank() == 0 && (!ranks_->model || ranks_->model.rank() == 0)) {
     log::warning("step ", step_number, " is skipped: ", cause, " (loss scale ", loss_scale(), ")");
   }
   scaler_->update(true);

@@ -130,16 +130,27 @@ void follow_units(const std::shared_ptr<zero::ZeroOptimizer>& optimizer,
 }  // namespace
 
 EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
+  const RankLayout layout = find_layout(options, find_world(options));
+  if (options.mpu && layout.model.front() != find_world(options).rank()) {
+    for (const NamedTensor& param : model.parameters) {
+      if (!options.mpu->is_model_parallel_parameter(param.tensor))
+        model.counted_elsewhere.push_back(param.tensor);
+    }
+  }
+  return build_engine(std::move(model), options, layout);
+}
+
+EngineParts build_engine(EngineModel model, const InitializeOptions& options, const RankLayout& layout) {
   const config::ConfigSource source = find_config(options);
   const comm::World world = find_world(options);
   log::set_rank(world.rank());
-  config::DeepSpeedConfig config = config::load_config(source, world.size());
+  config::DeepSpeedConfig config = config::load_config(source, int64_t(layout.data.size()));
   if (config.log_level) log::set_level(log::level_from_name(*config.log_level));
   if (config.dump_state) log::info("config: ", config.raw.dump(2));
   device::set_threads_per_rank(world.local_size());
-  const comm::ProcessGroup group = make_engine_group(world, options.engine_name, config, model);
-  const comm::Mesh mesh(world, group, {{"data", world.size()}});
-  const comm::ProcessGroup& data = mesh.group("data");
+  const ParallelGroups groups_of_ranks =
+      make_engine_groups(world, options.engine_name, config, model, layout);
+  const comm::ProcessGroup& data = groups_of_ranks.data;
 
   const at::ScalarType dtype = model_dtype(config);
   move_to_device(model, world);
@@ -155,12 +166,14 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   }
   std::unique_ptr<optim::Optimizer> base;
   if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
-  require_agreement(group, {.config = config,
-                            .model = model,
-                            .optimizer = base.get(),
-                            .own_optimizer = static_cast<bool>(client),
-                            .own_schedule = static_cast<bool>(options.lr_scheduler)});
-  check_host_memory(model, groups.tensors, config, world);
+  const RankInput input{.config = config,
+                        .model = model,
+                        .optimizer = base.get(),
+                        .own_optimizer = static_cast<bool>(client),
+                        .own_schedule = static_cast<bool>(options.lr_scheduler)};
+  if (groups_of_ranks.shares_model()) require_agreement_of_options(groups_of_ranks.all, input);
+  require_agreement(data, input);
+  check_host_memory(model, groups.tensors, config, world, data.size());
   prepare_buffers(model, data);
   const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
   zero::ParamDtypes autocast_marks;
@@ -171,7 +184,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   std::optional<std::string> client_name;
   if (base && client) client_name = base->name();
-  const zero::ZeroGroups ranks(data);
+  const zero::ZeroGroups ranks(data, groups_of_ranks.model);
   ModelStore store = make_store(config, std::move(groups.tensors), model, ranks, dtype);
   zero::ParamUnits units;
   if (store.pool) units = join_leaf_modules(model, config.zero_optimization, *store.pool);
@@ -180,8 +193,12 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
     zero.gradients.param_communication_dtypes = std::move(autocast_marks);
     zero.gradients.by_rows = row_parameters(config, model);
     zero.gradients.units = std::move(units);
+    for (const at::Tensor& param : model.counted_elsewhere)
+      zero.update.counted_elsewhere.insert(param.unsafeGetTensorImpl());
     zero.update.check_overflow = zero.update.check_overflow || autocast == at::kHalf;
     zero.update.offload = optimizer_offload(config, world.rank(), autocast);
+    // Gradients of weights that ranks share change once more between backward and step.
+    if (groups_of_ranks.shares_model()) zero.update.offload.super_offload = false;
     use_cores_for_step(config, world, autocast, zero.update.offload);
     optimizer = std::make_shared<zero::ZeroOptimizer>(std::move(store.params), std::move(base),
                                                       make_loss_scaler(config, autocast), ranks, zero);
@@ -191,8 +208,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   const uint64_t seed = start_rank_streams(config.seed, world);
   return {std::move(config),
           world,
-          group,
-          mesh,
+          groups_of_ranks,
           std::move(model),
           std::move(optimizer),
           std::move(scheduler),

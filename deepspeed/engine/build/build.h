@@ -7,7 +7,11 @@
 
 namespace deepspeed {
 
-/// Makes the parts of an engine. The model's parameters are cast, flattened and broadcast from rank 0 here.
+/// Makes the parts of an engine over ranks that all hold the whole model, or share it out as options.mpu
+/// says. The model's parameters are cast, flattened and broadcast from the data-parallel rank 0 here.
 EngineParts build_engine(EngineModel model, const InitializeOptions& options);
+/// Makes the parts of an engine whose ranks share the model out as `layout` says; `model` has this rank's
+/// part of it.
+EngineParts build_engine(EngineModel model, const InitializeOptions& options, const RankLayout& layout);
 
 }  // namespace deepspeed

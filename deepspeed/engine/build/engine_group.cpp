@@ -17,9 +17,13 @@ std::string purpose_of(const config::DeepSpeedConfig& config, const EngineModel&
 
 }  // namespace
 
-comm::ProcessGroup make_engine_group(const comm::World& world, const std::string& name,
-                                     const config::DeepSpeedConfig& config, const EngineModel& model) {
-  return world.own_group(name.empty() ? "engine" : "engine '" + name + "'", purpose_of(config, model));
+ParallelGroups make_engine_groups(const comm::World& world, const std::string& name,
+                                  const config::DeepSpeedConfig& config, const EngineModel& model,
+                                  const RankLayout& layout) {
+  const std::string own_name = name.empty() ? "engine" : "engine '" + name + "'";
+  // Ranks that share a model out have other parameters each.
+  const std::string purpose = layout.model.size() == 1 ? purpose_of(config, model) : config.raw.dump();
+  return make_parallel_groups(world, layout, own_name, purpose);
 }
 
 }  // namespace deepspeed

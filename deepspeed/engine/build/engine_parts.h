@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "deepspeed/comm/init.h"
-#include "deepspeed/comm/mesh.h"
 #include "deepspeed/config/config.h"
+#include "deepspeed/engine/build/parallel_groups.h"
 #include "deepspeed/engine/guards/param_claims.h"
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/optim/schedules/lr_scheduler.h"
@@ -26,8 +26,7 @@ class ParamStore;
 struct EngineParts {
   config::DeepSpeedConfig config;
   comm::World world;
-  comm::ProcessGroup group;  // the engine's own, of all its ranks: what all must agree on, checkpoints
-  comm::Mesh mesh;           // the engine's ranks by what they share out; its axis "data" always exists
+  ParallelGroups groups;
   EngineModel model;
   std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: evaluation only
   std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: the rates stay
@@ -41,7 +40,7 @@ struct EngineParts {
       {};  // of each of the optimizer's groups: which of the program's it is of
 
   /// The ranks that hold the same layers and train them on other data: gradients and ZeRO.
-  const comm::ProcessGroup& data_group() const { return mesh.group("data"); }
+  const comm::ProcessGroup& data_group() const { return groups.data; }
 };
 
 }  // namespace deepspeed

@@ -57,11 +57,6 @@ config::ConfigSource find_config(const InitializeOptions& options) {
 }
 
 comm::World find_world(const InitializeOptions& options) {
-  if (options.mpu) {
-    raise<NotSupportedError>(
-        "mpu: tensor and pipeline parallelism do not exist yet, so that no unit of theirs "
-        "can be taken; leave it out");
-  }
   comm::World world = join_job(options);
   if (options.args && options.args->local_rank >= 0 && options.args->local_rank != world.local_rank()) {
     raise<UsageError>("args: --local_rank is ", options.args->local_rank, ", but LOCAL_RANK says ",
@@ -69,6 +64,16 @@ comm::World find_world(const InitializeOptions& options) {
   }
   if (options.mesh_param) check_mesh(*options.mesh_param, world.size());
   return world;
+}
+
+RankLayout find_layout(const InitializeOptions& options, const comm::World& world) {
+  if (!options.mpu) return data_parallel_layout(world.size(), world.rank());
+  RankLayout layout{options.mpu->get_data_parallel_group().global_ranks(),
+                    options.mpu->get_model_parallel_group().global_ranks()};
+  if (layout.data.size() * layout.model.size() == size_t(world.size())) return layout;
+  raise<UsageError>("mpu: got a data-parallel group of ", layout.data.size(),
+                    " ranks and a model-parallel one of ", layout.model.size(), ", expected a product of ",
+                    world.size(), ", the ranks of the world");
 }
 
 std::shared_ptr<torch::optim::Optimizer> find_optimizer(const EngineModel& model,

@@ -15,6 +15,7 @@
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/arguments.h"
 #include "deepspeed/config/table/source.h"
+#include "deepspeed/engine/build/mpu.h"
 #include "deepspeed/engine/build/optimizer_source.h"
 #include "deepspeed/optim/schedules/lr_scheduler_source.h"
 #include "deepspeed/optim/slices/param_group.h"
@@ -50,7 +51,7 @@ struct InitializeOptions {
   comm::World world = {};                                  // default: init_distributed()
   std::optional<ConfigArguments> args = {};                // what add_config_arguments() has filled in
   std::optional<config::ConfigSource> config_params = {};  // the older name of `config`
-  std::shared_ptr<void> mpu = nullptr;                     // refused: only data parallelism exists
+  std::shared_ptr<Mpu> mpu = nullptr;                      // of a program that shares the model out itself
   std::optional<std::vector<int64_t>> mesh_param = {};     // (ranks, 1)
   std::optional<bool> dist_init_required = {};  // false: init_distributed() must have run; else it runs here
   // Which engines of the ranks belong together, where several threads initialize: the same on all ranks. "":

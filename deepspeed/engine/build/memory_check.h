@@ -14,6 +14,7 @@ namespace deepspeed {
 /// weights, gradients and fp32 weights take more than it has, counting what the model gives free when it is
 /// partitioned. `groups`: what the optimizer updates. Where something is offloaded nothing is checked.
 void check_host_memory(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
-                       const config::DeepSpeedConfig& config, const comm::World& world);
+                       const config::DeepSpeedConfig& config, const comm::World& world,
+                       int data_parallel_size);
 
 }  // namespace deepspeed

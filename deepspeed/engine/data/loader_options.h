@@ -14,7 +14,7 @@
 
 namespace deepspeed {
 
-class Engine;
+class TrainingEngine;
 
 struct DataLoaderOptions {
   int64_t batch_size = 1;  // of this rank: the micro batch
@@ -46,6 +46,7 @@ struct DeepSpeedIoOptions {
 };
 
 /// Adds the engine's ranks, seed and dataloader_drop_last. Throws UsageError for an unknown route.
-DEEPSPEED_API DataLoaderOptions loader_options(const Engine& engine, const DeepSpeedIoOptions& options);
+DEEPSPEED_API DataLoaderOptions loader_options(const TrainingEngine& engine,
+                                               const DeepSpeedIoOptions& options);
 
 }  // namespace deepspeed

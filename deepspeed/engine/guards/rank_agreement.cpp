@@ -128,14 +128,21 @@ std::string first_difference(int rank, const Comparison& own, int other_rank, co
                     "; pass the same config, model, optimizer and schedule on all ranks");
 }
 
-}  // namespace
-
-void require_agreement(const comm::ProcessGroup& group, const RankInput& input) {
+void require_equal(const comm::ProcessGroup& group, const Comparison& own) {
   if (group.size() == 1) return;
-  const Comparison own = comparison_of(input);
   const auto numbers = group.all_gather_scalar(number_of(own));
   if (std::all_of(numbers.begin(), numbers.end(), [&](double other) { return other == numbers[0]; })) return;
   name_difference(group, own);
+}
+
+}  // namespace
+
+void require_agreement(const comm::ProcessGroup& group, const RankInput& input) {
+  require_equal(group, comparison_of(input));
+}
+
+void require_agreement_of_options(const comm::ProcessGroup& group, const RankInput& input) {
+  require_equal(group, {options_of(input), hyperparameters_of(input)});
 }
 
 }  // namespace deepspeed

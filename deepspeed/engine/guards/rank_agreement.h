@@ -22,5 +22,7 @@ struct RankInput {
 /// ranks of the group call it; one number travels where they agree, nothing in a group of one. Throws
 /// UsageError on all of them where two differ, with the keys or parameters and the values of both.
 void require_agreement(const comm::ProcessGroup& group, const RankInput& input);
+/// Compares the config and the hyperparameters alone: ranks that share a model out hold other parameters.
+void require_agreement_of_options(const comm::ProcessGroup& group, const RankInput& input);
 
 }  // namespace deepspeed

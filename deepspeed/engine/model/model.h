@@ -45,6 +45,8 @@ struct DEEPSPEED_API EngineModel {
   std::vector<std::pair<std::string, std::string>> shared_parameters;  // (alias, first name)
   std::vector<ModuleParameters> modules;
   std::vector<ModelPart> parts;  // from the outside in
+  /// Parameters of which a rank that holds another part of the model has a copy: it counts them in the norm.
+  std::vector<at::Tensor> counted_elsewhere;
   std::function<void(bool training)> set_training;
   /// Returns the model's parameters by name, where others are registered than at the last call, else none;
   /// null: nobody knows.

@@ -9,13 +9,13 @@
 namespace deepspeed {
 
 void CheckpointIo::on_all_ranks(const char* what, const std::function<void()>& work) {
-  comm::on_all_ranks<CheckpointError>(parts_.group, what, work);
+  comm::on_all_ranks<CheckpointError>(parts_.groups.all, what, work);
 }
 
 void CheckpointIo::check_tag(const std::string& tag) const {
   const std::string& mode = parts_.config.checkpoint.tag_validation;
   if (mode == "Ignore") return;
-  const std::vector<std::string> tags = parts_.group.all_gather_text(tag);
+  const std::vector<std::string> tags = parts_.groups.all.all_gather_text(tag);
   for (size_t rank = 0; rank < tags.size(); ++rank) {
     if (tags[rank] == tags[0]) continue;
     const std::string text = message("the tag '", tags[rank], "' of rank ", rank, " is not that of rank 0, '",

@@ -35,7 +35,7 @@ class CheckpointIo {
   void save_16bit_model(const std::string& directory, const std::string& file_name, bool exclude_frozen);
 
  private:
-  int rank() const { return parts_.group.rank(); }
+  int rank() const { return parts_.groups.all.rank(); }
   bool uses_zero() const { return parts_.config.zero_optimization.stage > 0; }
   /// Calls comm::on_all_ranks() over all ranks of the training.
   void on_all_ranks(const char* what, const std::function<void()>& work);

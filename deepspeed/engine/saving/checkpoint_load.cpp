@@ -53,7 +53,7 @@ std::string CheckpointIo::chosen_tag(const std::string& directory, const LoadOpt
 std::string CheckpointIo::agreed_tag(const std::string& directory, const LoadOptions& options) {
   std::string tag;
   on_all_ranks(kLoading, [&] { tag = chosen_tag(directory, options); });
-  const std::vector<std::string> tags = parts_.group.all_gather_text(tag);
+  const std::vector<std::string> tags = parts_.groups.all.all_gather_text(tag);
   for (size_t rank = 0; rank < tags.size(); ++rank) {
     if (tags[rank] == tags[0]) continue;
     raise<CheckpointError>("the tag to load from ", directory, " is '", tags[rank], "' on rank ", rank,

@@ -128,7 +128,7 @@ void CheckpointIo::run(SaveJob job) {
     log::warning("[checkpoint] there is too little host memory for a copy of what ", job.directory, "/",
                  job.tag, " will hold: it is written before the training goes on");
   }
-  job.run(parts_.group);
+  job.run(parts_.groups.all);
 }
 
 void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {

@@ -10,7 +10,7 @@ namespace deepspeed {
 TrainingState::TrainingState(EngineParts given) : parts(std::move(given)) {
   const auto& writer = parts.config.checkpoint.writer;
   if (writer && writer->decoupled)
-    background_saver = std::make_unique<BackgroundSaver>(parts.world, parts.group);
+    background_saver = std::make_unique<BackgroundSaver>(parts.world, parts.groups.all);
 }
 
 TrainingState::~TrainingState() = default;

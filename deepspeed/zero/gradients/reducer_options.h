@@ -4,18 +4,17 @@
 #include <cstddef>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/config/zero/sections.h"
 #include "deepspeed/zero/gradients/averaging.h"
+#include "deepspeed/zero/layout/param_set.h"
 
 namespace deepspeed::zero {
 
 /// Dtypes of single parameters, by the tensors of the model.
 using ParamDtypes = std::unordered_map<const at::TensorImpl*, at::ScalarType>;
-using ParamSet = std::unordered_set<const at::TensorImpl*>;
 /// Maps parameters to the number, from 1 on, of the unit (gather_unit.h) that they are in.
 using ParamUnits = std::unordered_map<const at::TensorImpl*, size_t>;
 

@@ -6,7 +6,10 @@
 
 namespace deepspeed::zero {
 
-ZeroGroups::ZeroGroups(const comm::ProcessGroup& data_group) : ZeroGroups(data_group, data_group, {}) {}
+ZeroGroups::ZeroGroups(const comm::ProcessGroup& data_group, const comm::ProcessGroup& model_group)
+    : ZeroGroups(data_group, data_group, {}) {
+  model = model_group;
+}
 
 ZeroGroups::ZeroGroups(comm::ProcessGroup data_group, comm::ProcessGroup shard_group,
                        comm::ProcessGroup replica_group)

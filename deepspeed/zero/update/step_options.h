@@ -1,6 +1,7 @@
 // How a step treats gradients, masters and states: what the config says of it.
 #pragma once
 
+#include "deepspeed/zero/layout/param_set.h"
 #include "deepspeed/zero/offload/optimizer_offload.h"
 
 namespace deepspeed::zero {
@@ -11,6 +12,7 @@ struct StepOptions {
   bool sixteen_bit_masters = false;  // no fp32 masters: the model's own 16-bit weights are updated
   bool split_masters = false;  // of a model in bf16: its weights are the upper halves of the fp32 masters
   OptimizerOffload offload;    // stages 1 to 3
+  ParamSet counted_elsewhere;  // parameters of which another rank has a copy that the norm counts
 };
 
 }  // namespace deepspeed::zero

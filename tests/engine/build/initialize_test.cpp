@@ -103,7 +103,6 @@ TEST(Initialize, TakesTheConfigFromItsArguments) {
 
 TEST(Initialize, SaysWhatItCannotDo) {
   const Json json = {{"train_batch_size", 8}};
-  refuses<NotSupportedError>({.config = json, .mpu = std::make_shared<int>(1)}, "mpu");
   refuses<UsageError>({.config = json, .mesh_param = {{2, 1}}}, "mesh_param: got (2, 1)");
   refuses<UsageError>({.config = json, .mesh_param = {{1}}}, "mesh_param: got (1)");
   EXPECT_EQ(initialize(std::make_shared<OddNet>(), {.config = json, .mesh_param = {{1, 1}}})

@@ -188,7 +188,7 @@ TEST(EngineLrScheduler, WhatWasSetByHandIsResumedExactly) {
 TEST(EngineLrScheduler, SetLrRefusesWhatIsNoRate) {
   const auto engine = testing::make_engine(basic());
   for (const double rate : {std::nan(""), HUGE_VAL, -HUGE_VAL, -0.1}) {
-    EXPECT_ERROR(UsageError, engine->set_lr(rate), "[engine] the learning rate is ",
+    EXPECT_ERROR(UsageError, engine->set_lr(rate), "] the learning rate is ",
                  "expected a finite number of at least 0")
         << rate;
   }

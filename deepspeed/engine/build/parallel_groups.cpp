@@ -1,0 +1,15 @@
+#include "deepspeed/engine/build/parallel_groups.h"
+
+namespace deepspeed {
+
+ParallelGroups make_parallel_groups(const comm::World& world, const RankLayout& layout,
+                                    const std::string& name, const std::string& purpose) {
+  ParallelGroups groups;
+  groups.all = world.own_group(name, purpose);
+  const bool is_whole = int(layout.data.size()) == world.size();
+  groups.data = is_whole ? groups.all : world.own_group(name + ".data", purpose, layout.data);
+  if (layout.model.size() > 1) groups.model = world.own_group(name + ".model", purpose, layout.model);
+  return groups;
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,26 @@
+// Which ranks of a world this one trains what with: pure data, of which the groups of an engine are made.
+#pragma once
+
+#include <vector>
+
+#include "deepspeed/base/export.h"
+
+namespace deepspeed {
+
+namespace comm {
+class Topology;
+}
+
+/// Global ranks, ascending, with this one among them.
+struct RankLayout {
+  std::vector<int> data;   // ranks that hold the same parameters and train them on other data
+  std::vector<int> model;  // ranks that hold one copy of the model together
+};
+
+/// Returns the layout of a rank where all `num_ranks` hold the whole model.
+RankLayout data_parallel_layout(int num_ranks, int rank);
+/// Returns that of a rank of a topology, whose axis "data" trains other data and whose others share out the
+/// model. Throws UsageError without such an axis.
+DEEPSPEED_API RankLayout layout_of(const comm::Topology& topology, int rank);
+
+}  // namespace deepspeed
