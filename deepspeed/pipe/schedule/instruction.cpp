@@ -8,18 +8,30 @@ using enum InstructionKind;
 
 const char* name_of(InstructionKind kind) {
   switch (kind) {
-    case kLoadMicroBatch: return "LoadMicroBatch";
-    case kRecvActivation: return "RecvActivation";
-    case kForwardPass: return "ForwardPass";
-    case kSendActivation: return "SendActivation";
-    case kRecvGrad: return "RecvGrad";
-    case kBackwardPass: return "BackwardPass";
-    case kBackwardInput: return "BackwardInput";
-    case kBackwardWeight: return "BackwardWeight";
-    case kSendGrad: return "SendGrad";
-    case kReduceTiedGrads: return "ReduceTiedGrads";
-    case kReduceGrads: return "ReduceGrads";
-    case kOptimizerStep: return "OptimizerStep";
+    case kLoadMicroBatch:
+      return "LoadMicroBatch";
+    case kRecvActivation:
+      return "RecvActivation";
+    case kForwardPass:
+      return "ForwardPass";
+    case kSendActivation:
+      return "SendActivation";
+    case kRecvGrad:
+      return "RecvGrad";
+    case kBackwardPass:
+      return "BackwardPass";
+    case kBackwardInput:
+      return "BackwardInput";
+    case kBackwardWeight:
+      return "BackwardWeight";
+    case kSendGrad:
+      return "SendGrad";
+    case kReduceTiedGrads:
+      return "ReduceTiedGrads";
+    case kReduceGrads:
+      return "ReduceGrads";
+    case kOptimizerStep:
+      return "OptimizerStep";
   }
   return "unknown";
 }

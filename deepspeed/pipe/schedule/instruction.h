@@ -1,5 +1,5 @@
-// What an engine of a pipeline does in a step of its schedule. Names and meaning are DeepSpeed's; the halves of
-// a split backward are added to them.
+// What an engine of a pipeline does in a step of its schedule. Names and meaning are DeepSpeed's; the halves
+// of a split backward are added to them.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ enum class InstructionKind {
   kOptimizerStep,    // the optimizer steps and gradients are dropped
 };
 
-/// One instruction. Kinds that concern a micro batch have all members set; for the last three kinds buffer and
-/// micro batch are -1.
+/// One instruction. Kinds that concern a micro batch have all members set; for the last three kinds buffer
+/// and micro batch are -1.
 struct Instruction {
   InstructionKind kind = InstructionKind::kOptimizerStep;
   int buffer_id = -1;    // from 0 to num_pipe_buffers() - 1
