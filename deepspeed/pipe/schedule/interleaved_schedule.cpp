@@ -30,7 +30,7 @@ int warmup_passes(const PipeShape& shape, int stage) {
 }
 
 /// Returns forwards and backwards of a stage in their order: warm up, one of each in turn, drain.
-std::vector<Pass> pass_order(const PipeShape& shape, int stage) {
+std::vector<Pass> interleaved_order(const PipeShape& shape, int stage) {
   const auto forwards = forward_order(shape);
   const size_t warmup = warmup_passes(shape, stage);
   std::vector<Pass> order(forwards.begin(), forwards.begin() + warmup);
@@ -63,7 +63,7 @@ InterleavedSchedule::InterleavedSchedule(int micro_batches, int stages, int stag
 
 Timetable InterleavedSchedule::timetable() const {
   std::vector<std::vector<Pass>> orders;
-  for (int stage = 0; stage < num_stages(); ++stage) orders.push_back(pass_order(shape(), stage));
+  for (int stage = 0; stage < num_stages(); ++stage) orders.push_back(interleaved_order(shape(), stage));
   return place_in_order(shape(), orders);
 }
 

@@ -73,10 +73,15 @@ std::vector<Instruction> TimetableSchedule::instructions_of(const Pass& pass, in
   return result;
 }
 
+TimetableRow TimetableSchedule::row() const {
+  auto rows = timetable();
+  return std::move(rows[stage()]);
+}
+
 Steps TimetableSchedule::steps() const {
   BufferAllocator buffers;
   Steps result;
-  for (const auto& pass : timetable()[stage()]) {
+  for (const auto& pass : row()) {
     auto& step = result.emplace_back();
     if (!pass) continue;
     step = instructions_of(*pass, buffers.hold(*pass));
@@ -89,7 +94,7 @@ Steps TimetableSchedule::steps() const {
 int TimetableSchedule::num_pipe_buffers() const {
   int held = 0;
   int most = 0;
-  for (const auto& pass : timetable()[stage()]) {
+  for (const auto& pass : row()) {
     if (!pass) continue;
     held += int(pass->kind == kForwardPass);
     most = std::max(most, held);

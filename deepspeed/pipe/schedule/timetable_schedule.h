@@ -36,6 +36,7 @@ class DEEPSPEED_API TimetableSchedule : public PipeSchedule {
   virtual Timetable timetable() const = 0;
 
  private:
+  TimetableRow row() const;
   std::vector<Instruction> instructions_of(const Pass& pass, int buffer) const;
   PipeShape shape_;
 };

@@ -5,10 +5,10 @@
 
 namespace deepspeed::pipe {
 
-/// Trains a batch with BackwardInput and BackwardWeight in place of BackwardPass. Only the first half is
-/// waited for by other stages; the second is done where a stage has nothing else to do, or holds as many
-/// activations as it may: those of S micro batches, the most that any stage of 1F1B holds. Source: Qi et al.,
-/// Zero Bubble Pipeline Parallelism (2023), 2.2.
+/// Trains a batch with BackwardInput and BackwardWeight in place of BackwardPass. Other stages wait for the
+/// first half alone. Stage s puts the second half off by s micro batches, so that it holds the activations of
+/// up to S micro batches, as many as the first stage of 1F1B, and fills the slots at the end that 1F1B leaves
+/// idle. Source: Qi et al., Zero Bubble Pipeline Parallelism (2023), schedule ZB-H1.
 class DEEPSPEED_API ZeroBubbleSchedule : public TimetableSchedule {
  public:
   ZeroBubbleSchedule(int micro_batches, int stages, int stage_id)
