@@ -194,6 +194,20 @@ void check_unmanaged_accumulation(const DeepSpeedConfig& config) {
           zero.stage, ", expected that to be false");
 }
 
+void check_pipeline(const PipelineConfig& pipeline) {
+  const std::string method = lowercase(pipeline.partition);
+  const bool is_known = method == "best" || method == "uniform" || method == "parameters" ||
+                        method == "profile" || method.starts_with("type:");
+  require(is_known, "pipeline.partition: got \"", pipeline.partition,
+          "\", expected \"best\", \"uniform\", \"parameters\", \"profile\" or \"type:REGEX\"");
+  const bool is_interleaved = pipeline.schedule == "interleaved";
+  require(!is_interleaved || pipeline.model_chunks > 1,
+          "pipeline.model_chunks: got 1 beside pipeline.schedule \"interleaved\", expected 2 or more");
+  require(is_interleaved || pipeline.model_chunks == 1, "pipeline.model_chunks: got ", pipeline.model_chunks,
+          " beside pipeline.schedule \"", pipeline.schedule,
+          "\", expected 1, or pipeline.schedule \"interleaved\"");
+}
+
 void check_world(const DeepSpeedConfig& config, int64_t world) {
   require(!config.data_parallel_size || *config.data_parallel_size == world, "data_parallel_size: got ",
           config.data_parallel_size.value_or(0), ", expected ", world, ", the number of data-parallel ranks");
@@ -211,6 +225,7 @@ void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_wor
   check_aio(config);
   check_sum_of_gradients(config);
   check_unmanaged_accumulation(config);
+  check_pipeline(config.pipeline);
   check_world(config, data_parallel_world_size);
 }
 

@@ -159,6 +159,24 @@ TEST(Config, KnowsTheSpellingsOfATypeAndKeepsOne) {
               HasSubstr("got \"int8\", expected one of fp32"));
 }
 
+TEST(Config, ReadsPipelinesWithAutoForTheModulesOwnChoice) {
+  const DeepSpeedConfig asked = load_config(
+      R"({"train_batch_size": 8, "pipeline": {"stages": 4, "partition": "type:Block", "schedule": "Interleaved",
+          "model_chunks": 2, "activation_checkpoint_interval": 3, "use_reentrant": false}})",
+      1);
+  EXPECT_EQ(asked.pipeline.stages, 4);
+  EXPECT_EQ(asked.pipeline.partition, "type:Block");
+  EXPECT_EQ(asked.pipeline.schedule, "interleaved");
+  EXPECT_EQ(asked.pipeline.model_chunks, 2);
+  EXPECT_EQ(asked.pipeline.activation_checkpoint_interval, 3);
+  EXPECT_FALSE(asked.pipeline.use_reentrant);
+  const DeepSpeedConfig left =
+      load_config(R"({"train_batch_size": 8, "pipeline": {"stages": "auto", "partition": "auto"}})", 1);
+  EXPECT_FALSE(left.pipeline.stages.has_value());
+  EXPECT_EQ(left.pipeline.partition, "best");
+  EXPECT_EQ(left.pipeline.schedule, "1f1b");
+}
+
 TEST(Config, ReadsEverySectionIntoItsStruct) {
   const DeepSpeedConfig config = load_config(
       R"({"train_batch_size": 8, "torch_autocast": {"lower_precision_safe_modules": ["torch.nn.Linear"]},

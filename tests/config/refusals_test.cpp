@@ -42,6 +42,24 @@ TEST(Config, NamesPathAndExpectationOfAWrongValue) {
   });
 }
 
+TEST(Config, RefusesPipelinesWhoseKeysContradictEachOther) {
+  expect_refused({
+      {R"({"train_batch_size": 8, "pipeline": {"stages": 0}})", "pipeline.stages: got 0, expected a whole"},
+      {R"({"train_batch_size": 8, "pipeline": {"schedule": "gpipe"}})",
+       "expected one of 1f1b, interleaved, zero_bubble"},
+      {R"({"train_batch_size": 8, "pipeline": {"partition": "even"}})",
+       "pipeline.partition: got \"even\", expected \"best\""},
+      {R"({"train_batch_size": 8, "pipeline": {"schedule": "interleaved"}})",
+       "pipeline.model_chunks: got 1 beside pipeline.schedule \"interleaved\", expected 2 or more"},
+      {R"({"train_batch_size": 8, "pipeline": {"model_chunks": 2}})",
+       "pipeline.model_chunks: got 2 beside pipeline.schedule \"1f1b\", expected 1"},
+      {R"({"train_batch_size": 8, "pipeline": {"activation_checkpoint_interval": -1}})",
+       "expected a whole number of at least 0"},
+      {R"({"train_batch_size": 8, "activation_checkpointing": {"number_checkpoints": 0}})",
+       "activation_checkpointing.number_checkpoints: got 0, expected a whole number of at least 1"},
+  });
+}
+
 TEST(Config, SuggestsTheNearestKnownKey) {
   expect_refused({
       {R"({"train_batchsize": 8})", "train_batchsize: unknown key"},

@@ -23,13 +23,15 @@ struct ActivationCheckpointingConfig {
 
 /// Options of pipeline parallelism.
 struct PipelineConfig {
-  Json stages = "auto";
+  std::optional<int64_t> stages;  // "auto" in a config stands for none
   std::string partition = "best";
   bool seed_layers = false;
   int64_t activation_checkpoint_interval = 0;
   bool pipe_partitioned = true;
   bool grad_partitioned = true;
   bool use_reentrant = true;
+  std::string schedule = "1f1b";
+  int64_t model_chunks = 1;
 };
 
 /// Options of the ranks that share a layer.

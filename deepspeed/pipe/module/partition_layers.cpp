@@ -1,7 +1,6 @@
 #include "deepspeed/pipe/module/partition_layers.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -9,6 +8,7 @@
 #include <regex>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 
 namespace deepspeed {
 namespace {
@@ -52,11 +52,6 @@ BestCuts add_part(const BestCuts& before, const std::vector<double>& sums, size_
     }
   }
   return result;
-}
-
-std::string in_lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
 }
 
 std::regex regex_of(const std::string& method) {
@@ -137,7 +132,7 @@ Parts partition_layers(const std::vector<LayerCost>& layers, int num_stages, con
     raise<UsageError>("partition_method '", method, "' has ", layers.size(), " layers for ", num_stages,
                       " stages, expected one or more for each stage: take fewer stages");
   }
-  const std::string kind = in_lower_case(method);
+  const std::string kind = lowercase(method);
   if (kind == "uniform") return partition_uniform(static_cast<int>(layers.size()), num_stages);
   if (kind == "parameters") return cut_by_parameters(layers, num_stages);
   if (kind.starts_with("type:")) return cut_by_type(layers, method, num_stages);

@@ -93,6 +93,21 @@ const std::set<std::string> kActs = {
     "checkpoint.writer.show_statistics",
     "checkpoint.writer.decoupled",
     "checkpoint.load_universal",
+    "activation_checkpointing.partition_activations",
+    "activation_checkpointing.cpu_checkpointing",
+    "activation_checkpointing.contiguous_memory_optimization",
+    "activation_checkpointing.number_checkpoints",
+    "activation_checkpointing.synchronize_checkpoint_boundary",
+    "activation_checkpointing.profile",
+    "pipeline.stages",
+    "pipeline.partition",
+    "pipeline.seed_layers",
+    "pipeline.activation_checkpoint_interval",
+    "pipeline.pipe_partitioned",
+    "pipeline.grad_partitioned",
+    "pipeline.use_reentrant",
+    "pipeline.schedule",
+    "pipeline.model_chunks",
     "data_types.param_dtype",  // holds the model's type against it
 };
 
