@@ -1,0 +1,27 @@
+// The ways between stages: what one stage sends of a kind to another arrives in the order of the sends.
+#pragma once
+
+#include <compare>
+
+#include "deepspeed/pipe/schedule/timetable_schedule.h"
+
+namespace deepspeed::pipe {
+
+/// A direction between two stages, for activations or for gradients.
+struct Channel {
+  int from;
+  int to;
+  bool is_gradient;
+
+  auto operator<=>(const Channel&) const = default;
+};
+
+/// Returns the channel of a send or receive of `stage`.
+inline Channel channel_of(const Instruction& instruction, int stage, int stages) {
+  const int peer = peer_of(instruction, stage, stages).stage;
+  const bool is_gradient =
+      instruction.kind == InstructionKind::kSendGrad || instruction.kind == InstructionKind::kRecvGrad;
+  return is_send(instruction.kind) ? Channel{stage, peer, is_gradient} : Channel{peer, stage, is_gradient};
+}
+
+}  // namespace deepspeed::pipe

@@ -1,0 +1,27 @@
+// Proves that the stages of a schedule work together, without running it.
+#pragma once
+
+#include <string>
+
+#include "deepspeed/base/export.h"
+#include "deepspeed/pipe/schedule/pipeline_steps.h"
+
+namespace deepspeed::pipe {
+
+/// How a send ends: at once, or when its receive has begun.
+enum class SendMode { kAsynchronous, kRendezvous };
+
+/// Returns what is wrong with a training schedule or, without a backward in it, an inference schedule; an
+/// empty text where nothing is. These hold then, for all stages together:
+///  - each micro batch goes once forward and once backward (whole, or input before weight) through each chunk
+///  of
+///    each stage, the model's first and last parts load it, and each pass has received what it needs;
+///  - on each channel (channels.h) what is sent is what is received, in this order, and not in an earlier
+///  step;
+///  - a buffer goes to another micro batch when its backward is done and its results are sent;
+///  - in training, gradients are reduced and the optimizer steps once, after all else;
+///  - stages that execute their instructions in order, with receives that wait, come to their end. This alone
+///    depends on `mode`.
+DEEPSPEED_API std::string fault_of(const PipelineSteps& pipeline, SendMode mode = SendMode::kAsynchronous);
+
+}  // namespace deepspeed::pipe

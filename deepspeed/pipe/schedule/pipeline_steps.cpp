@@ -1,0 +1,34 @@
+#include "deepspeed/pipe/schedule/pipeline_steps.h"
+
+#include "deepspeed/pipe/schedule/inference_schedule.h"
+#include "deepspeed/pipe/schedule/make_train_schedule.h"
+
+namespace deepspeed::pipe {
+namespace {
+
+void add_stage(PipelineSteps& pipeline, const PipeSchedule& schedule) {
+  pipeline.stages.push_back(schedule.steps());
+  pipeline.num_buffers.push_back(schedule.num_pipe_buffers());
+}
+
+}  // namespace
+
+PipelineSteps train_steps(const std::string& kind, int micro_batches, int stages, int model_chunks) {
+  PipelineSteps pipeline{micro_batches, model_chunks, {}, {}};
+  add_stage(pipeline, *make_train_schedule(kind, micro_batches, stages, 0, model_chunks));
+  for (int stage = 1; stage < stages; ++stage) {
+    add_stage(pipeline, *make_train_schedule(kind, micro_batches, stages, stage, model_chunks));
+  }
+  return pipeline;
+}
+
+PipelineSteps inference_steps(int micro_batches, int stages) {
+  PipelineSteps pipeline{micro_batches, 1, {}, {}};
+  add_stage(pipeline, InferenceSchedule(micro_batches, stages, 0));
+  for (int stage = 1; stage < stages; ++stage) {
+    add_stage(pipeline, InferenceSchedule(micro_batches, stages, stage));
+  }
+  return pipeline;
+}
+
+}  // namespace deepspeed::pipe

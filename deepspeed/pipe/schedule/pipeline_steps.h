@@ -1,0 +1,30 @@
+// The schedules of all stages of a pipeline together, for what looks at a pipeline from outside: checks,
+// figures and drawings.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "deepspeed/base/export.h"
+#include "deepspeed/pipe/schedule/instruction.h"
+
+namespace deepspeed::pipe {
+
+struct PipelineSteps {
+  int micro_batches;
+  int model_chunks;
+  std::vector<Steps> stages;     // the steps of each stage
+  std::vector<int> num_buffers;  // of each stage
+
+  int num_stages() const { return static_cast<int>(stages.size()); }
+};
+
+/// Makes the training schedule of each stage. Takes the arguments of make_train_schedule, and throws as it
+/// does.
+DEEPSPEED_API PipelineSteps train_steps(const std::string& kind, int micro_batches, int stages,
+                                        int model_chunks = 1);
+
+/// Makes the InferenceSchedule of each stage.
+DEEPSPEED_API PipelineSteps inference_steps(int micro_batches, int stages);
+
+}  // namespace deepspeed::pipe
