@@ -33,6 +33,11 @@ def ds_io():
     run("ds_io", sys.argv[1:])
 
 
+def ds_schedule():
+    """Draws the schedule of a pipeline."""
+    run("ds_schedule", sys.argv[1:])
+
+
 def ds_report():
     """Prints what is installed and what works here."""
     from deepspeed.env_report import cli_main
