@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/launcher/program_main.h"
-#include "deepspeed/pipe/schedule/drawing.h"
+#include "deepspeed/pipe/analysis/drawing.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Draws the schedule of a pipeline: F forward, B backward, W the gradients of weights, . idle");

@@ -62,16 +62,22 @@ bool is_command(const std::string& word) {
                                : word.starts_with("./");  // else a program of the reader's
 }
 
+// What a command prints, errors too.
+std::string output_of(const std::string& command) {
+  std::string text;
+  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  std::array<char, 4096> bytes;
+  while (const size_t count = std::fread(bytes.data(), 1, bytes.size(), pipe))
+    text.append(bytes.data(), count);
+  ::pclose(pipe);
+  return text;
+}
+
 // What a program says of its options.
 const std::string& help_of(const fs::path& binary) {
   static std::map<fs::path, std::string> known;
   const auto [entry, is_new] = known.try_emplace(binary);
-  if (!is_new) return entry->second;
-  FILE* pipe = ::popen((binary.string() + " --help 2>&1").c_str(), "r");
-  std::array<char, 4096> bytes;
-  while (const size_t count = std::fread(bytes.data(), 1, bytes.size(), pipe))
-    entry->second.append(bytes.data(), count);
-  ::pclose(pipe);
+  if (is_new) entry->second = output_of(binary.string() + " --help");
   return entry->second;
 }
 
@@ -107,6 +113,20 @@ TEST(PageCommands, NameProgramsAndOptionsThatExist) {
       }
     }
   }
+}
+
+TEST(PageCommands, DrawingsOfSchedulesAreThoseThatTheProgramPrints) {
+  int drawings = 0;
+  for (const MarkdownPage& page : read_pages(kRoot)) {
+    for (size_t i = 1; i < page.blocks.size(); ++i) {
+      const CodeBlock& command = page.blocks[i - 1];
+      if (page.blocks[i].kind != "output" || !command.text.starts_with("ds_schedule ")) continue;
+      EXPECT_EQ(page.blocks[i].text, output_of((kBuild / "bin" / command.text).string()))
+          << place_of(command);
+      ++drawings;
+    }
+  }
+  EXPECT_GE(drawings, 3);
 }
 
 TEST(PageCommands, AnUnknownOptionIsSeen) {

@@ -5,8 +5,8 @@
 //     one rank
 //     <!-- test: file NAME -->         a file of the page's project: its sh blocks are run where these files
 //     lie
-//     <!-- test: output -->            what the sh block above prints, in such a project; "..." stands for
-//     anything
+//     <!-- test: output -->            what the sh block above prints, in such a project ("..." stands for
+//     anything) or, where it is one command of ds_schedule, on any page
 //     <!-- test: error -->             texts of errors, which occur in the sources; <words> stand for what
 //     varies
 //     <!-- test: none, REASON -->      it is not tested

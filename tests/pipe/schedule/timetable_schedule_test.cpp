@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/pipe/schedule/drawing.h"
+#include "deepspeed/pipe/analysis/drawing.h"
 #include "deepspeed/pipe/schedule/interleaved_schedule.h"
 #include "deepspeed/pipe/schedule/zero_bubble_schedule.h"
 

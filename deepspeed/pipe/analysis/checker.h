@@ -4,7 +4,7 @@
 #include <string>
 
 #include "deepspeed/base/export.h"
-#include "deepspeed/pipe/schedule/pipeline_steps.h"
+#include "deepspeed/pipe/analysis/pipeline_steps.h"
 
 namespace deepspeed::pipe {
 

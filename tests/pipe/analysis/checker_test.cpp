@@ -1,5 +1,5 @@
 // All schedules up to 16 stages and 64 micro batches are proved, and the checker finds each kind of fault.
-#include "deepspeed/pipe/schedule/checker.h"
+#include "deepspeed/pipe/analysis/checker.h"
 
 #include <algorithm>
 #include <functional>

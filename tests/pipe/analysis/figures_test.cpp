@@ -1,4 +1,4 @@
-#include "deepspeed/pipe/schedule/figures.h"
+#include "deepspeed/pipe/analysis/figures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // One function for each property that fault_of() states. Each returns its first fault as a text, or nothing.
-#include "deepspeed/pipe/schedule/checker.h"
+#include "deepspeed/pipe/analysis/checker.h"
 
 #include <algorithm>
 #include <map>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "deepspeed/base/message.h"
-#include "deepspeed/pipe/schedule/channels.h"
+#include "deepspeed/pipe/analysis/channels.h"
 
 namespace deepspeed::pipe {
 

@@ -1,4 +1,6 @@
-// The ways between stages: what one stage sends of a kind to another arrives in the order of the sends.
+// The ways between stages: what one stage sends of a kind to another is received in the order of the sends.
+// Activations and gradients are apart: between two stages with several chunks both go in each direction, and
+// are not received in the order among each other in which they are sent. An engine needs a tag for each kind.
 #pragma once
 
 #include <compare>

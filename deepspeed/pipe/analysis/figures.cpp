@@ -1,11 +1,11 @@
-#include "deepspeed/pipe/schedule/figures.h"
+#include "deepspeed/pipe/analysis/figures.h"
 
 #include <algorithm>
 #include <map>
 #include <queue>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/pipe/schedule/channels.h"
+#include "deepspeed/pipe/analysis/channels.h"
 #include "deepspeed/pipe/schedule/interleaved_schedule.h"
 #include "deepspeed/pipe/schedule/make_train_schedule.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "deepspeed/base/export.h"
-#include "deepspeed/pipe/schedule/pipeline_steps.h"
+#include "deepspeed/pipe/analysis/pipeline_steps.h"
 
 namespace deepspeed::pipe {
 

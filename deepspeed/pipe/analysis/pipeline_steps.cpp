@@ -1,4 +1,4 @@
-#include "deepspeed/pipe/schedule/pipeline_steps.h"
+#include "deepspeed/pipe/analysis/pipeline_steps.h"
 
 #include "deepspeed/pipe/schedule/inference_schedule.h"
 #include "deepspeed/pipe/schedule/make_train_schedule.h"

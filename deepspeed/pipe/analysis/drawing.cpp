@@ -1,10 +1,10 @@
-#include "deepspeed/pipe/schedule/drawing.h"
+#include "deepspeed/pipe/analysis/drawing.h"
 
 #include <algorithm>
 #include <iomanip>
 #include <sstream>
 
-#include "deepspeed/pipe/schedule/figures.h"
+#include "deepspeed/pipe/analysis/figures.h"
 
 namespace deepspeed::pipe {
 
