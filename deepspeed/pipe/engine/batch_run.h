@@ -1,0 +1,76 @@
+// Executes what a schedule says that a stage does with one batch.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "deepspeed/autograd/split_backward.h"
+#include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/pipe/engine/batch_plan.h"
+#include "deepspeed/pipe/exchange/stage_links.h"
+#include "deepspeed/pipe/module/pipeline_module.h"
+#include "deepspeed/pipe/schedule/instruction.h"
+
+namespace deepspeed::pipe {
+
+struct BatchRunOptions {
+  bool is_training = true;
+  bool computes_loss = true;
+  bool keeps_outputs = false;  // of the last part
+};
+
+/// One run of a batch: instructions in their order, with receives begun ahead of them.
+class BatchRun {
+ public:
+  /// All arguments must outlive the run.
+  BatchRun(PipelineModule& module, StageLinks& links, StepDriver& driver, BatchPlan& plan,
+           const BatchRunOptions& options);
+
+  /// Executes the steps up to the reduction of gradients, which is the engine's.
+  void run(const Steps& steps);
+
+  /// Of the last stage: a scalar each micro batch, detached.
+  const std::vector<at::Tensor>& losses() const { return losses_; }
+  /// Of the last stage, each micro batch, where they were to be kept.
+  const std::vector<Tensors>& outputs() const { return kept_outputs_; }
+
+ private:
+  /// What the passes of a micro batch through a chunk leave to the next ones.
+  struct Passage {
+    Tensors inputs;
+    Tensors outputs;
+    at::Tensor loss;
+    Tensors output_grads;
+    Tensors input_grads;
+    autograd::WeightBackward later;
+  };
+
+  void execute(const Instruction& instruction);
+  void load(const Instruction& instruction);
+  void forward(const Instruction& instruction);
+  void backward(const Instruction& instruction);
+  void backward_inputs(const Instruction& instruction);
+  void backward_weights(const Instruction& instruction);
+  void forget_graph(const Instruction& instruction);
+  void expect_ahead();
+  Passage& passage(const Instruction& instruction);
+  int part_of(const Instruction& instruction) const;
+  bool is_last_part(const Instruction& instruction) const;
+  ListKind kind_of(const Instruction& instruction, int part) const;
+  /// Says, before a backward over parameters, whether it is the last one.
+  void note_weight_backward();
+
+  PipelineModule& module_;
+  StageLinks& links_;
+  StepDriver& driver_;
+  BatchPlan& plan_;
+  const BatchRunOptions options_;
+  std::map<std::pair<int, int>, Passage> passages_;  // by chunk and micro batch
+  std::deque<Instruction> coming_inputs_, coming_gradients_;  // receives that were not begun
+  int weight_backwards_left_ = 0;
+  std::vector<at::Tensor> losses_;
+  std::vector<Tensors> kept_outputs_;
+};
+
+}  // namespace deepspeed::pipe

@@ -1,0 +1,151 @@
+// Where the micro batches of a pipeline come from.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/export.h"
+#include "deepspeed/pipe/module/tensor_call.h"
+
+namespace deepspeed::pipe {
+
+/// What the first stage feeds to its first layer, and the last stage to loss_fn.
+struct MicroBatch {
+  Tensors inputs;
+  Tensors labels;
+};
+
+/// There are less micro batches than a batch takes. All ranks of the engine throw it, having trained on none.
+class DEEPSPEED_API EndOfData : public UsageError {
+ public:
+  EndOfData(const std::string& what, int num_read) : UsageError(what), num_read_(num_read) {}
+  /// How many there were; 0: the data ended between two batches.
+  int num_read() const { return num_read_; }
+
+ private:
+  int num_read_;
+};
+
+namespace data_detail {
+
+template <class T>
+concept IsPair = requires(T& batch) {
+  batch.first;
+  batch.second;
+};
+template <class T>
+concept IsExampleLike = requires(T& batch) {
+  batch.data;
+  batch.target;
+};
+template <class T>
+concept IsTupleOfTwo = requires(T& batch) {
+  requires std::tuple_size_v<T> == 2;
+  std::get<0>(batch);
+};
+template <class T>
+concept IsDereferenced = requires(T& value) {
+  static_cast<bool>(value);
+  *value;
+};
+
+}  // namespace data_detail
+
+/// Returns a batch as inputs and labels: of a pair, a tuple of two or a torch::data::Example, whose parts are
+/// tensors, lists, tuples or structs of tensors.
+template <class Batch>
+MicroBatch micro_batch_of(Batch batch) {
+  if constexpr (std::is_same_v<Batch, MicroBatch>) {
+    return batch;
+  } else if constexpr (data_detail::IsPair<Batch>) {
+    return {tensors_in(batch.first), tensors_in(batch.second)};
+  } else if constexpr (data_detail::IsExampleLike<Batch>) {
+    return {tensors_in(batch.data), tensors_in(batch.target)};
+  } else {
+    static_assert(data_detail::IsTupleOfTwo<Batch>,
+                  "a batch of a pipeline is (inputs, labels): a std::pair, a std::tuple of two, a "
+                  "torch::data::Example or a pipe::MicroBatch");
+    return {tensors_in(std::get<0>(batch)), tensors_in(std::get<1>(batch))};
+  }
+}
+
+/// Gives micro batches one after the other, until there are no more. Copies share the place.
+class DataIterator {
+ public:
+  using Next = std::function<std::optional<MicroBatch>()>;
+
+  DataIterator() = default;
+  DataIterator(std::nullptr_t) {}  // NOLINT: of a stage that reads no data
+  /// Calls `next` for each micro batch. It returns a batch (micro_batch_of()), or an optional one: without a
+  /// value there are no more.
+  template <class F>
+  requires(std::is_invocable_v<F&> && !std::is_same_v<F, DataIterator>)
+  DataIterator(F next)  // NOLINT: an iterator is what it gives
+      : next_(as_next(std::move(next))) {}
+
+  /// Gives the batches of a loader (or a container) once. It must outlive the iterator, unless it is a
+  /// shared_ptr.
+  template <class Loader>
+  static DataIterator over(Loader& loader) {
+    return DataIterator(one_round(&loader, nullptr));
+  }
+  template <class Loader>
+  static DataIterator over(std::shared_ptr<Loader> loader) {
+    return DataIterator(one_round(loader.get(), loader));
+  }
+  /// Gives them again and again.
+  template <class Loader>
+  static DataIterator repeating(std::shared_ptr<Loader> loader) {
+    auto round = std::make_shared<Next>(one_round(loader.get(), loader));
+    return DataIterator(Next([loader, round] {
+      auto batch = (*round)();
+      if (batch) return batch;
+      *round = one_round(loader.get(), loader);
+      return (*round)();
+    }));
+  }
+
+  explicit operator bool() const { return next_ != nullptr; }
+  std::optional<MicroBatch> next() const { return next_(); }
+
+ private:
+  template <class F>
+  static Next as_next(F next) {
+    if constexpr (std::is_same_v<F, Next>) {
+      return next;
+    } else {
+      return [next = std::move(next)]() mutable -> std::optional<MicroBatch> {
+        auto batch = next();
+        if constexpr (data_detail::IsDereferenced<decltype(batch)>) {
+          if (!batch) return std::nullopt;
+          return micro_batch_of(std::move(*batch));
+        } else {
+          return micro_batch_of(std::move(batch));
+        }
+      };
+    }
+  }
+
+  template <class Loader>
+  static Next one_round(Loader* loader, std::shared_ptr<void> owner) {
+    using Iterator = decltype(loader->begin());
+    auto at = std::make_shared<std::optional<Iterator>>();  // nothing: not begun
+    return [loader, owner = std::move(owner), at]() -> std::optional<MicroBatch> {
+      if (!*at) {
+        at->emplace(loader->begin());
+      } else if (**at != loader->end()) {
+        ++**at;
+      }
+      if (**at == loader->end()) return std::nullopt;
+      return micro_batch_of(std::remove_cvref_t<decltype(***at)>(***at));
+    };
+  }
+
+  Next next_;
+};
+
+}  // namespace deepspeed::pipe

@@ -1,0 +1,277 @@
+// train_batch() in order: all ranks agree on how much data there is, the schedule runs, the loss is shared, and
+// StepDriver::step() reduces what is left, sums tied gradients over the stages and updates. An error in between
+// ends the engine's groups, so that no rank waits for one that will not come.
+#include "deepspeed/pipe/engine/pipeline_engine.h"
+
+#include <exception>
+#include <sstream>
+
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/comm/on_all_ranks.h"
+#include "deepspeed/engine/build/build.h"
+#include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/pipe/engine/batch_plan.h"
+#include "deepspeed/pipe/engine/batch_run.h"
+#include "deepspeed/pipe/engine/tied_gradients.h"
+#include "deepspeed/pipe/exchange/stage_links.h"
+#include "deepspeed/pipe/schedule/make_inference_schedule.h"
+#include "deepspeed/pipe/schedule/make_train_schedule.h"
+#include "deepspeed/zero/zero_optimizer.h"
+
+namespace deepspeed {
+namespace {
+
+using pipe::PipelineModule;
+
+RankLayout layout_of(const ParallelRanks& grid) {
+  return {grid.data_parallel_group(), grid.model_parallel_group()};
+}
+
+InitializeOptions with_world(InitializeOptions options, const PipelineModule& module) {
+  if (options.mpu)
+    raise<UsageError>("mpu: a PipelineModule has a topology of its own; give it `topology` instead");
+  if (!options.world) options.world = module.world();
+  return options;
+}
+
+std::string name_of(const InitializeOptions& options) {
+  return options.engine_name.empty() ? "pipeline" : "pipeline '" + options.engine_name + "'";
+}
+
+void require_module(const std::shared_ptr<PipelineModule>& module) {
+  if (!module) raise<UsageError>("the model is null; pass a shared_ptr to a PipelineModule");
+}
+
+bool is_trained(const EngineModel& model) {
+  for (const NamedTensor& param : model.parameters) {
+    if (param.tensor.requires_grad()) return true;
+  }
+  return false;
+}
+
+// Tied weights are made alike before the engine makes masters of them.
+std::unique_ptr<pipe::TiedGradients> tie_weights(const PipelineModule& module, const InitializeOptions& options) {
+  auto tied = std::make_unique<pipe::TiedGradients>(module, name_of(options), "");
+  tied->broadcast_weights();
+  return tied;
+}
+
+}  // namespace
+
+PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const InitializeOptions& options)
+    : PipelineEngine((require_module(module), module), with_world(options, *module),
+                     tie_weights(*module, with_world(options, *module))) {}
+
+PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const InitializeOptions& options,
+                               std::unique_ptr<pipe::TiedGradients> tied)
+    : TrainingEngine(build_engine(module->model(), options, layout_of(module->grid()))),
+      module_(std::move(module)),
+      tied_(std::move(tied)) {
+  const comm::ProcessGroup& all = state().parts.groups.all;
+  comm::on_all_ranks<UsageError>(all, "making a pipeline", [&] { check_config(); });
+  const ParallelRanks& grid = module_->grid();
+  links_ = std::make_unique<pipe::StageLinks>(world(), grid,
+                                              pipe::LinkOptions{.name = name_of(options),
+                                                                .purpose = config().raw.dump(),
+                                                                .model_chunks = module_->model_chunks(),
+                                                                .device = device(),
+                                                                .dynamic_shape = module_->options().dynamic_shape});
+  planner_ = std::make_unique<pipe::BatchPlanner>(all, grid.stage_to_global(0), is_last_stage());
+  if (!tied_->empty())
+    step_driver().before_update([this] { tied_->reduce(require_optimizer("train_batch")); });
+  step_driver().set_boundary(false);
+  log_schedule();
+}
+
+PipelineEngine::~PipelineEngine() = default;
+
+void PipelineEngine::refuse(const char* call) {
+  raise<PipelineError>("Only train_batch() is accessible in pipeline mode.", " ", call,
+                       "() of a micro batch is a part of it; eval_batch() evaluates");
+}
+
+void PipelineEngine::check_config() const {
+  const auto& pipeline = config().pipeline;
+  if (const int64_t stage = config().zero_optimization.stage; stage > 2) {
+    raise<ConfigError>("zero_optimization.stage ", stage, " does not fit a pipeline, whose stages partition the "
+                       "parameters by layers already; use 0, 1 or 2");
+  }
+  if (!config().managed_gradient_accumulation)
+    raise<ConfigError>("managed_gradient_accumulation is false, which does not fit a pipeline: train_batch() "
+                       "accumulates; leave it out");
+  if (pipeline.model_chunks != module_->model_chunks()) {
+    raise<ConfigError>("pipeline.model_chunks is ", pipeline.model_chunks, ", but the PipelineModule has ",
+                       module_->model_chunks(), " model_chunks; give both the same, and set pipeline.schedule to "
+                       "\"interleaved\" for more than one");
+  }
+  if (pipeline.stages && *pipeline.stages != num_stages()) {
+    raise<ConfigError>("pipeline.stages is ", *pipeline.stages, ", but the PipelineModule has ", num_stages(),
+                       " stages; give both the same, or leave the key out");
+  }
+  if (optimizer() || is_trained(model())) return;
+  if (!client_optimizer() && !config().optimizer) return;
+  raise<UsageError>("stage ", stage_id(), " of ", num_stages(), ", ",
+                    module_->describe_layer(module_->layers().front().index), " to ",
+                    module_->describe_layer(module_->layers().back().index),
+                    ", has no parameter that is trained; choose another partition_method or less stages");
+}
+
+void PipelineEngine::log_schedule() const {
+  if (rank() != 0) return;
+  log::info("[pipe] ", num_stages(), " stages x ", dp_world_size(), " data-parallel ranks, schedule ",
+            config().pipeline.schedule, ", ", config().gradient_accumulation_steps, " micro batches");
+}
+
+// --- errors ---
+
+void PipelineEngine::give_up(const std::string& reason) const {
+  const ParallelGroups& groups = state().parts.groups;
+  links_->give_up(reason);
+  tied_->give_up(reason);
+  for (const comm::ProcessGroup* group : {&groups.data, &groups.model, &groups.all}) {
+    if (*group) group->give_up(reason);
+  }
+}
+
+void PipelineEngine::run_together(const char* call, const std::function<void()>& work) {
+  const auto tell = [&](const std::string& error) {
+    try {
+      give_up(message(call, "() of stage ", stage_id(), " of ", num_stages(), " failed on rank ", rank(), ": ",
+                      error));
+    } catch (const std::exception& failure) {
+      log::error("[pipe] the other ranks may wait: ", failure.what());
+    }
+  };
+  try {
+    work();
+  } catch (const std::exception& error) {
+    tell(error.what());
+    throw;
+  } catch (...) {
+    tell("an error of another kind");
+    throw;
+  }
+}
+
+// --- batches ---
+
+pipe::DataIterator PipelineEngine::with_batch_fn(const pipe::DataIterator& data) const {
+  if (!data || !batch_fn_) return data;
+  return pipe::DataIterator([data, batch_fn = batch_fn_]() -> std::optional<pipe::MicroBatch> {
+    auto batch = data.next();
+    if (batch) batch = batch_fn(std::move(*batch));
+    return batch;
+  });
+}
+
+at::Tensor PipelineEngine::train_batch(const pipe::DataIterator& data) {
+  if (!c10::GradMode::is_enabled())
+    raise<UsageError>("train_batch() requires gradients enabled. Use eval_batch() instead.");
+  require_optimizer("train_batch");
+  const int count = int(config().gradient_accumulation_steps);
+  pipe::BatchPlan plan = planner_->plan(with_batch_fn(data ? data : data_), count);
+  if (!state().is_training) train();
+  at::Tensor loss;
+  run_together("train_batch", [&] {
+    const auto schedule =
+        pipe::make_train_schedule(config().pipeline.schedule, count, num_stages(), stage_id(), module_->model_chunks());
+    pipe::BatchRun run(*module_, *links_, step_driver(), plan, {.is_training = true});
+    run.run(schedule->steps());
+    loss = shared_loss(run.losses(), count);
+    take_additional_losses(count);
+    update(loss);
+  });
+  return loss;
+}
+
+void PipelineEngine::update(const at::Tensor& loss) {
+  is_in_step_ = true;
+  step_driver().set_boundary(true);
+  state().counters.micro_steps += config().gradient_accumulation_steps - 1;
+  const auto samples = step_driver().step({});
+  step_driver().set_boundary(false);
+  is_in_step_ = false;
+  if (!samples) return;
+  const auto every = steps_per_print();
+  if (rank() == 0 && every && global_steps() % *every == 0)
+    log::info("steps: ", global_steps(), " loss: ", loss.item<double>());
+  end_step(*samples);
+}
+
+at::Tensor PipelineEngine::shared_means(const at::Tensor& sums, int64_t count, int num_micro_batches) const {
+  const at::Tensor means = sums.defined() ? sums.to(at::kFloat) / double(num_micro_batches)
+                                          : at::zeros({count}, at::TensorOptions().dtype(at::kFloat).device(device()));
+  const ParallelRanks& grid = module_->grid();
+  state().parts.groups.all.all_reduce(means);
+  return means / double(grid.data_parallel_size() * grid.slice_parallel_size());
+}
+
+at::Tensor PipelineEngine::shared_loss(const std::vector<at::Tensor>& losses, int num_micro_batches) const {
+  at::Tensor sum;
+  if (is_last_stage()) {
+    for (const at::Tensor& loss : losses)
+      sum = sum.defined() ? sum + loss.to(at::kFloat).reshape({1}) : loss.to(at::kFloat).reshape({1});
+  }
+  return shared_means(sum, 1, num_micro_batches).squeeze(0);
+}
+
+void PipelineEngine::take_additional_losses(int num_micro_batches) {
+  if (!module_->options().additional_losses) return;
+  const auto sums = module_->take_additional_losses();  // empty on the other stages
+  std::string own_names;
+  std::vector<at::Tensor> own;
+  for (const auto& [name, value] : sums) {
+    own_names += name + "\n";
+    own.push_back(value.detach().to(at::kFloat).reshape({}));
+  }
+  const int source = module_->grid().stage_to_global(num_stages() - 1);
+  std::istringstream names(state().parts.groups.all.broadcast_text(own_names, source));
+  std::vector<std::string> all_names;
+  for (std::string name; std::getline(names, name);) all_names.push_back(name);
+  additional_losses_.emplace();
+  if (all_names.empty()) return;
+  const at::Tensor means =
+      shared_means(own.empty() ? at::Tensor() : at::stack(own), int64_t(all_names.size()), num_micro_batches);
+  for (size_t i = 0; i < all_names.size(); ++i) (*additional_losses_)[all_names[i]] = means[int64_t(i)];
+}
+
+EvalBatchResult PipelineEngine::eval_batch(const pipe::DataIterator& data, const EvalBatchOptions& options) {
+  if (options.reduce_output && *options.reduce_output != "avg") {
+    raise<NotSupportedError>("eval_batch(): reduce_output is \"", *options.reduce_output,
+                             "\", expected \"avg\" or nothing");
+  }
+  const int count = options.num_micro_batches.value_or(int(config().gradient_accumulation_steps));
+  if (count < 1) raise<UsageError>("eval_batch(): num_micro_batches is ", count, ", expected 1 or more");
+  const c10::NoGradGuard no_grad;
+  pipe::BatchPlan plan = planner_->plan(with_batch_fn(data), count);
+  if (state().is_training) eval();
+  EvalBatchResult result;
+  run_together("eval_batch", [&] {
+    pipe::BatchRun run(*module_, *links_, step_driver(), plan,
+                       {.is_training = false,
+                        .computes_loss = options.compute_loss,
+                        .keeps_outputs = options.return_logits || !options.compute_loss});
+    run.run(pipe::make_inference_schedule(count, num_stages(), stage_id(), module_->model_chunks())->steps());
+    result.outputs = run.outputs();
+    if (!options.compute_loss) return;
+    if (!options.reduce_output) {
+      result.losses = run.losses();
+    } else if (options.bcast_loss) {
+      result.loss = shared_loss(run.losses(), count);
+    } else if (is_last_stage()) {
+      at::Tensor mean = at::stack(run.losses()).to(at::kFloat).mean().reshape({1});
+      data_parallel_group().all_reduce(mean);
+      result.loss = (mean / double(dp_world_size())).squeeze(0);
+    }
+  });
+  return result;
+}
+
+void PipelineEngine::reset_activation_shape() { links_->forget_forms(); }
+
+}  // namespace deepspeed

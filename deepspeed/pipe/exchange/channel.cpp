@@ -1,0 +1,90 @@
+#include "deepspeed/pipe/exchange/channel.h"
+
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+namespace deepspeed::pipe {
+namespace {
+
+constexpr int kTags = 1 << 20;  // messages under way have different ones
+
+int take(int& next_tag) { return std::exchange(next_tag, (next_tag + 1) % kTags); }
+
+// Bytes travel whatever the dtype is, in every backend.
+at::Tensor as_bytes(const at::Tensor& tensor) { return tensor.reshape({-1}).view(at::kByte); }
+
+bool travels(const at::Tensor& value) { return value.defined() && value.numel() > 0; }
+
+// Small integers for the form, which lie on the host where the backend takes host memory.
+at::Tensor on_device_of(const comm::ProcessGroup& group, const at::Tensor& numbers) {
+  return group.device_type() == at::kCPU ? numbers : numbers.to(group.device_type());
+}
+
+}  // namespace
+
+Sender::Sender(comm::ProcessGroup group, int receiver, size_t capacity)
+    : group_(std::move(group)), receiver_(receiver), capacity_(capacity) {}
+
+void Sender::send(const Tensors& values, bool with_form) {
+  while (under_way_.size() >= capacity_) wait_for_oldest();
+  std::vector<Message> messages;
+  if (with_form) {
+    const at::Tensor numbers = encode(form_of(values));
+    start(on_device_of(group_, at::tensor(numbers.numel(), at::kLong)), messages);
+    start(on_device_of(group_, numbers), messages);
+  }
+  for (const at::Tensor& value : values) {
+    if (travels(value)) start(value.detach().contiguous(), messages);
+  }
+  under_way_.push_back(std::move(messages));
+}
+
+void Sender::start(const at::Tensor& tensor, std::vector<Message>& messages) {
+  const at::Tensor bytes = as_bytes(tensor);
+  messages.push_back({bytes, group_.start_send(bytes, receiver_, take(next_tag_))});
+}
+
+void Sender::wait_for_oldest() {
+  for (Message& message : under_way_.front()) message.work.wait();
+  under_way_.pop_front();
+}
+
+void Sender::wait() {
+  while (!under_way_.empty()) wait_for_oldest();
+}
+
+Receiver::Receiver(comm::ProcessGroup group, int sender, at::Device device)
+    : group_(std::move(group)), sender_(sender), device_(device) {}
+
+comm::Work Receiver::start(const at::Tensor& tensor) {
+  return group_.start_recv(as_bytes(tensor), sender_, take(next_tag_));
+}
+
+void Receiver::expect(const Form& form) {
+  Expected expected{make_tensors(form, device_), {}};
+  for (const at::Tensor& value : expected.values) {
+    if (travels(value)) expected.works.push_back(start(value));
+  }
+  under_way_.push_back(std::move(expected));
+}
+
+Tensors Receiver::receive() {
+  Expected oldest = std::move(under_way_.front());
+  under_way_.pop_front();
+  for (comm::Work& work : oldest.works) work.wait();
+  return std::move(oldest.values);
+}
+
+Form Receiver::receive_form() {
+  const auto receive_numbers = [&](int64_t count) {
+    const at::Tensor numbers = on_device_of(group_, at::empty({count}, at::kLong));
+    start(numbers).wait();
+    return numbers.cpu();
+  };
+  const int64_t count = receive_numbers(1).item<int64_t>();
+  return decode(receive_numbers(count));
+}
+
+}  // namespace deepspeed::pipe

@@ -1,0 +1,41 @@
+// The form of a list of tensors: what a stage must know to receive it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/pipe/module/layer.h"
+
+namespace deepspeed::pipe {
+
+struct TensorForm {
+  bool is_defined = false;
+  at::ScalarType dtype = at::kFloat;
+  std::vector<int64_t> sizes;
+  bool requires_grad = false;  // a gradient of it goes back
+
+  bool operator==(const TensorForm&) const = default;
+  int64_t numel() const;
+};
+
+using Form = std::vector<TensorForm>;
+
+Form form_of(const Tensors& values);
+/// Returns the form of the gradients that go back for values of a form: those that need none are undefined.
+Form form_of_gradients(const Form& values);
+/// Writes a form for messages: "[2, 8] Float, [2] Long".
+std::string describe(const Form& form);
+
+/// Writes a form as numbers, (n) int64, which another rank reads.
+at::Tensor encode(const Form& form);
+Form decode(const at::Tensor& numbers);
+
+/// Returns new tensors of the form, whose values are not set. They need no gradient yet.
+Tensors make_tensors(const Form& form, at::Device device);
+/// Returns them as leaves that get gradients where the form says so.
+Tensors as_leaves(const Tensors& values, const Form& form);
+
+}  // namespace deepspeed::pipe

@@ -1,0 +1,87 @@
+#include "deepspeed/pipe/exchange/stage_links.h"
+
+#include <ATen/ops/zeros_like.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::pipe {
+
+StageLinks::StageLinks(const comm::World& world, const ParallelRanks& ranks, const LinkOptions& options)
+    : options_(options) {
+  const std::vector<int> stages = ranks.pipe_group();
+  const int num_stages = int(stages.size());
+  if (num_stages == 1) return;
+  const auto group = [&](const char* what) {
+    return world.own_group(options.name + "." + what, options.purpose, stages);
+  };
+  activations_ = group("activations");
+  gradients_ = group("gradients");
+  const bool wraps = options.model_chunks > 1;
+  if (wraps) {
+    wrap_activations_ = group("wrap_activations");
+    wrap_gradients_ = group("wrap_gradients");
+  }
+  const int stage = ranks.stage_id();
+  const int previous = (stage + num_stages - 1) % num_stages, next = (stage + 1) % num_stages;
+  // As many as the schedules have under way at most, so that a send rarely waits.
+  const size_t capacity = size_t(num_stages * options.model_chunks) + 2;
+  if (stage > 0 || wraps) {
+    inputs_ = std::make_unique<Receiver>(stage > 0 ? activations_ : wrap_activations_, previous, options.device);
+    input_grads_ = std::make_unique<Sender>(stage > 0 ? gradients_ : wrap_gradients_, previous, capacity);
+  }
+  if (stage + 1 < num_stages || wraps) {
+    const bool is_last = stage + 1 == num_stages;
+    outputs_ = std::make_unique<Sender>(is_last ? wrap_activations_ : activations_, next, capacity);
+    output_grads_ = std::make_unique<Receiver>(is_last ? wrap_gradients_ : gradients_, next, options.device);
+  }
+}
+
+void StageLinks::send_outputs(const ListKind& kind, const Tensors& outputs) {
+  const Form form = form_of(outputs);
+  const Form* const known = forms_.find(kind);
+  if (known != nullptr && *known != form && !options_.dynamic_shape) {
+    raise<UsageError>("the outputs of part ", kind.part, " of the model are ", describe(form),
+                      ", and were ", describe(*known),
+                      " for inputs of the same shapes before; set dynamic_shape of the PipelineModule to true, or "
+                      "call reset_activation_shape() on all ranks");
+  }
+  outputs_->send(outputs, known == nullptr || options_.dynamic_shape);
+  if (known == nullptr) forms_.add(kind, form);
+}
+
+bool StageLinks::expect_inputs(const ListKind& kind) {
+  const Form* const known = forms_.find(kind);
+  if (known == nullptr || options_.dynamic_shape) return false;
+  inputs_->expect(*known);
+  return true;
+}
+
+Tensors StageLinks::receive_inputs(const ListKind& kind) {
+  if (inputs_->num_expected() == 0 && !expect_inputs(kind)) {
+    forms_.add(kind, inputs_->receive_form());
+    inputs_->expect(*forms_.find(kind));
+  }
+  return as_leaves(inputs_->receive(), *forms_.find(kind));
+}
+
+void StageLinks::send_gradients(const Tensors& inputs, const Tensors& gradients) {
+  Tensors sent(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined() || !inputs[i].requires_grad()) continue;
+    sent[i] = gradients[i].defined() ? gradients[i] : at::zeros_like(inputs[i]);
+  }
+  input_grads_->send(sent, /*with_form=*/false);
+}
+
+void StageLinks::finish_sends() {
+  if (outputs_) outputs_->wait();
+  if (input_grads_) input_grads_->wait();
+}
+
+void StageLinks::give_up(const std::string& reason) const {
+  for (const comm::ProcessGroup* group : {&activations_, &gradients_, &wrap_activations_, &wrap_gradients_}) {
+    if (*group) group->give_up(reason);
+  }
+}
+
+}  // namespace deepspeed::pipe

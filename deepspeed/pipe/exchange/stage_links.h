@@ -1,0 +1,64 @@
+// The links of a stage to those before and behind it: activations go forward and gradients back, from one part
+// of the model to the next.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "deepspeed/comm/init.h"
+#include "deepspeed/pipe/exchange/channel.h"
+#include "deepspeed/pipe/exchange/forms.h"
+#include "deepspeed/pipe/topology/parallel_ranks.h"
+
+namespace deepspeed::pipe {
+
+struct LinkOptions {
+  std::string name;     // of the engine, whose groups are named after it
+  std::string purpose;  // as World::own_group() has it
+  int model_chunks = 1;
+  at::Device device = at::kCPU;
+  bool dynamic_shape = false;  // forms travel with each list
+};
+
+/// Part p of the model is chunk p / S of stage p % S. The last stage's links lead to the first one where a
+/// stage has several chunks.
+class StageLinks {
+ public:
+  /// Makes the groups of ranks that it needs. Collective over the pipeline's ranks.
+  StageLinks(const comm::World& world, const ParallelRanks& ranks, const LinkOptions& options);
+
+  /// Sends the outputs of the part `kind.part` to the next one. Throws UsageError where their form is another
+  /// one than that of the list before of this kind, unless dynamic_shape allows it.
+  void send_outputs(const ListKind& kind, const Tensors& outputs);
+  /// Begins to receive the outputs of the part before, unless their form is not known. Returns whether it was.
+  bool expect_inputs(const ListKind& kind);
+  /// Waits for them. They are leaves, which get gradients where the other stage's need them.
+  Tensors receive_inputs(const ListKind& kind);
+  size_t num_expected_inputs() const { return inputs_ ? inputs_->num_expected() : 0; }
+
+  /// Sends gradients of inputs to the part before: those that `inputs` need, zeros where one is undefined.
+  void send_gradients(const Tensors& inputs, const Tensors& gradients);
+  /// Begins to receive the gradients of outputs of this form.
+  void expect_gradients(const Form& outputs) { output_grads_->expect(form_of_gradients(outputs)); }
+  /// Waits for them; undefined for outputs that need none.
+  Tensors receive_gradients() { return output_grads_->receive(); }
+  size_t num_expected_gradients() const { return output_grads_ ? output_grads_->num_expected() : 0; }
+
+  /// Waits until all that was sent has left.
+  void finish_sends();
+  /// Forgets the forms: the next lists travel with them. All stages call it.
+  void forget_forms() { forms_.clear(); }
+  /// Ends the groups on all ranks: what waits in them fails with the reason.
+  void give_up(const std::string& reason) const;
+
+ private:
+  comm::ProcessGroup activations_, gradients_;            // between neighbours
+  comm::ProcessGroup wrap_activations_, wrap_gradients_;  // from the last stage to the first
+  LinkOptions options_;
+  KnownForms forms_;
+  // Null where there is no such neighbour.
+  std::unique_ptr<Receiver> inputs_, output_grads_;
+  std::unique_ptr<Sender> outputs_, input_grads_;
+};
+
+}  // namespace deepspeed::pipe

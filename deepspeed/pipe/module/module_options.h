@@ -1,0 +1,48 @@
+// The arguments of PipelineModule.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deepspeed/comm/init.h"
+#include "deepspeed/pipe/module/layer.h"
+#include "deepspeed/pipe/module/loss_function.h"
+#include "deepspeed/pipe/topology/process_topology.h"
+
+namespace deepspeed::pipe {
+
+/// Runs a function so that its activations are computed again in backward, not kept.
+using CheckpointFunction = std::function<Tensors(const TensorFunction& function, const Tensors& inputs)>;
+
+struct PipelineModuleOptions {
+  /// One of both is given: how many stages, whose ranks then train data-parallel, or all axes.
+  std::optional<int> num_stages = {};
+  std::optional<ProcessTopology> topology = {};
+  LossFunction loss_fn = {};  // none: the last layer gives the loss
+  /// Called on the last stage after each micro batch's loss: losses to report beside it, by name, whose means
+  /// PipelineEngine::get_additional_losses() gives.
+  std::function<std::map<std::string, at::Tensor>()> additional_losses = {};
+  bool seed_layers = false;   // each layer is built and run under a seed of its own
+  std::function<void(uint64_t)> seed_fn = {};  // default: torch::manual_seed
+  uint64_t base_seed = 1234;
+  /// "parameters", "uniform", "type:REGEX" or "profile" (partition_layers()).
+  std::string partition_method = "parameters";
+  /// Of so many layers, activations at their borders alone are kept; 0: all are.
+  int activation_checkpoint_interval = 0;
+  CheckpointFunction activation_checkpoint_func = {};  // default: checkpointing::checkpoint
+  /// Class names, in part or whole, of the layers that may be recomputed; none: all that have parameters.
+  std::vector<std::string> checkpointable_layers = {};
+  /// Whether layers may give other shapes for inputs of the same shapes; those of inputs may always change.
+  bool dynamic_shape = false;
+  /// How many parts of the model a stage holds: above 1 for the interleaved schedule.
+  int model_chunks = 1;
+  /// Inputs of the first layer for partition_method "profile", which runs each layer on them.
+  Tensors profile_inputs = {};
+  comm::World world = {};  // default: that of init_distributed()
+};
+
+}  // namespace deepspeed::pipe

@@ -1,0 +1,356 @@
+// A PipelineModule is made in four steps: the layers are shared out, those of this stage are built in their
+// order (which decides what random numbers they are made of), their models are joined into one, and the
+// weights that other stages hold as well are noted.
+#include "deepspeed/pipe/module/pipeline_module.h"
+
+#include <algorithm>
+#include <cctype>
+#include <ranges>
+#include <sstream>
+
+#include <ATen/ops/tensor.h>
+#include <c10/util/Exception.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/device/accelerator/rng.h"
+#include "deepspeed/pipe/module/layer_times.h"
+
+namespace deepspeed::pipe {
+namespace {
+
+int64_t trained_elements(const EngineModel& model) {
+  int64_t count = 0;
+  for (const NamedTensor& param : model.parameters) {
+    if (param.tensor.requires_grad()) count += param.tensor.numel();
+  }
+  return count;
+}
+
+comm::World world_of(const PipelineModuleOptions& options) {
+  return options.world ? options.world : comm::init_distributed();
+}
+
+ProcessTopology topology_of(const PipelineModuleOptions& options, int num_ranks) {
+  if (options.topology) {
+    if (options.num_stages && *options.num_stages != options.topology->get_dim("pipe")) {
+      raise<UsageError>("num_stages is ", *options.num_stages, ", but the axis \"pipe\" of `topology` has ",
+                        options.topology->get_dim("pipe"), "; give one of them");
+    }
+    if (options.topology->world_size() == num_ranks) return *options.topology;
+    raise<UsageError>("topology has ", options.topology->world_size(), " ranks, expected ", num_ranks,
+                      ", the ranks of the job");
+  }
+  if (!options.num_stages) raise<UsageError>("must provide num_stages or topology");
+  const int num_stages = *options.num_stages;
+  if (num_stages < 1 || num_ranks % num_stages != 0) {
+    raise<UsageError>("num_stages is ", num_stages, ", which does not divide the ", num_ranks,
+                      " ranks of the job; each stage has as many ranks as the others");
+  }
+  return PipeDataParallelTopology(num_stages, num_ranks / num_stages);
+}
+
+PipelineModuleOptions with_defaults(PipelineModuleOptions options) {
+  options.world = world_of(options);
+  options.topology = topology_of(options, options.world.size());
+  if (options.model_chunks < 1)
+    raise<UsageError>("model_chunks is ", options.model_chunks, ", expected 1 or more");
+  if (options.activation_checkpoint_interval < 0) {
+    raise<UsageError>("activation_checkpoint_interval is ", options.activation_checkpoint_interval,
+                      ", expected 0 (nothing is recomputed) or more");
+  }
+  return options;
+}
+
+bool is_method(std::string given, const char* method) {
+  std::ranges::transform(given, given.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  return given == method;
+}
+
+std::string shapes_of(const Tensors& tensors) {
+  std::ostringstream text;
+  for (const at::Tensor& tensor : tensors) {
+    if (&tensor != &tensors.front()) text << ", ";
+    if (tensor.defined()) {
+      text << tensor.sizes() << " " << tensor.scalar_type();
+    } else {
+      text << "an undefined tensor";
+    }
+  }
+  return text.str();
+}
+
+std::string name_in(const std::string& prefix, const std::string& name) { return prefix + "." + name; }
+
+// Adds a layer's model, whose names get the prefix, to that of the stage.
+void add_model(EngineModel& stage, const EngineModel& layer, const std::string& prefix) {
+  const auto has = [&](const at::Tensor& tensor) {
+    return std::ranges::find_if(stage.parameters, [&](const NamedTensor& known) {
+      return known.tensor.is_same(tensor);
+    });
+  };
+  for (const NamedTensor& param : layer.parameters) {
+    const auto known = has(param.tensor);
+    if (known == stage.parameters.end()) {
+      stage.parameters.push_back({name_in(prefix, param.name), param.tensor});
+    } else {
+      stage.shared_parameters.emplace_back(name_in(prefix, param.name), known->name);
+    }
+  }
+  for (const NamedTensor& buffer : layer.buffers)
+    stage.buffers.push_back({name_in(prefix, buffer.name), buffer.tensor});
+  for (const auto& [alias, owner] : layer.shared_parameters)
+    stage.shared_parameters.emplace_back(name_in(prefix, alias), name_in(prefix, owner));
+  stage.modules.insert(stage.modules.end(), layer.modules.begin(), layer.modules.end());
+  for (ModelPart part : layer.parts) {
+    part.name = part.name.empty() ? prefix : name_in(prefix, part.name);
+    stage.parts.push_back(std::move(part));
+  }
+}
+
+}  // namespace
+
+PipelineModule::PipelineModule(const torch::nn::Sequential& layers, PipelineModuleOptions options)
+    : PipelineModule(layers_of(layers), std::move(options)) {}
+
+PipelineModule::PipelineModule(std::vector<LayerSpec> layers, PipelineModuleOptions options)
+    : options_(with_defaults(std::move(options))),
+      specs_(std::move(layers)),
+      ranks_(*options_.topology, options_.world.rank()) {
+  for (const LayerSpec& spec : specs_) class_names_.push_back(spec.class_name());
+  find_ties();
+  parts_ = partition_layers(costs(), num_stages() * model_chunks(), options_.partition_method);
+  build_layers();
+  specs_.clear();
+  join_models();
+  find_tied_weights();
+}
+
+PipelineModule::~PipelineModule() = default;
+
+void PipelineModule::find_ties() {
+  for (size_t layer = 0; layer < specs_.size(); ++layer) {
+    const auto& tie = specs_[layer].tie();
+    if (!tie) continue;
+    TiedLayers& tied = ties_[tie->key];
+    tied.layers.push_back(int(layer));
+    tied.weight_attrs.insert(tie->weight_attrs.begin(), tie->weight_attrs.end());
+  }
+  for (const auto& [key, tied] : ties_) {
+    if (tied.layers.size() > 1) continue;
+    raise<UsageError>("the tied key '", key, "' is that of ", describe_layer(tied.layers.front()),
+                      " alone, expected two or more layers; make it a LayerSpec, or mend the key");
+  }
+}
+
+/// Layers that are to be built are so here once, one after the other, and dropped, which takes the random
+/// numbers that DeepSpeed takes there.
+std::vector<LayerCost> PipelineModule::costs() const {
+  std::vector<LayerCost> costs;
+  for (const std::string& name : class_names_) costs.push_back({name, 0, 0.0});
+  if (is_method(options_.partition_method, "parameters")) {
+    for (size_t layer = 0; layer < specs_.size(); ++layer)
+      costs[layer].parameters = trained_elements(specs_[layer].build().model);
+  }
+  if (is_method(options_.partition_method, "profile")) {
+    const std::vector<double> times = measure_layers();
+    for (size_t layer = 0; layer < specs_.size(); ++layer) costs[layer].seconds = times[layer];
+  }
+  return costs;
+}
+
+std::vector<double> PipelineModule::measure_layers() const {
+  if (options_.profile_inputs.empty()) {
+    raise<UsageError>("partition_method \"profile\" needs profile_inputs: inputs of the first layer, of the "
+                      "shapes of a micro batch");
+  }
+  std::vector<double> times(specs_.size());
+  const comm::World& world = options_.world;
+  if (world.rank() == 0) times = time_layers(specs_, options_.profile_inputs);
+  const at::Tensor shared = at::tensor(times, at::kDouble);
+  world.group().broadcast(shared, 0);
+  return {shared.const_data_ptr<double>(), shared.const_data_ptr<double>() + shared.numel()};
+}
+
+void PipelineModule::build_layers() {
+  for (int chunk = 0; chunk < model_chunks(); ++chunk) {
+    const size_t part = size_t(chunk * num_stages() + stage_id());
+    const size_t first = layers_.size();
+    for (int layer = parts_[part]; layer < parts_[part + 1]; ++layer) build_layer(layer);
+    chunks_.emplace_back(first, layers_.size());
+  }
+}
+
+void PipelineModule::build_layer(int index) {
+  if (options_.seed_layers) seed_for(int64_t(options_.base_seed) + index);
+  const LayerSpec& spec = specs_[size_t(index)];
+  if (!spec.tie()) {
+    layers_.push_back({index, std::to_string(index), spec.build()});
+    return;
+  }
+  const Tie& tie = *spec.tie();
+  auto found = tied_modules_.find(tie.key);
+  if (found == tied_modules_.end()) found = tied_modules_.emplace(tie.key, tie.make()).first;
+  const TiedModule& tied = found->second;
+  layers_.push_back({index, "tied_modules." + tie.key, {tied.class_name, tie.bind(tied), tied.model}});
+}
+
+void PipelineModule::join_models() {
+  std::vector<std::string> seen;
+  std::vector<EngineModel> models;
+  for (const StageLayer& layer : layers_) {
+    if (std::ranges::find(seen, layer.prefix) != seen.end()) continue;
+    seen.push_back(layer.prefix);
+    add_model(model_, layer.layer.model, layer.prefix);
+    models.push_back(layer.layer.model);
+  }
+  model_.set_training = [models](bool training) {
+    for (const EngineModel& model : models) {
+      if (model.set_training) model.set_training(training);
+    }
+  };
+  model_.take_registered = [models, seen] {
+    NamedTensors found;
+    for (size_t i = 0; i < models.size(); ++i) {
+      if (!models[i].take_registered) continue;
+      for (const NamedTensor& param : models[i].take_registered())
+        found.push_back({name_in(seen[i], param.name), param.tensor});
+    }
+    return found;
+  };
+}
+
+void PipelineModule::find_tied_weights() {
+  for (const auto& [key, tied] : tied_modules_) {
+    std::vector<int> stages;
+    for (const int layer : ties_.at(key).layers) stages.push_back(stage_of(layer));
+    std::ranges::sort(stages);
+    stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
+    if (stages.size() < 2) continue;
+    for (const std::string& attr : ties_.at(key).weight_attrs) {
+      const auto weight = std::ranges::find(tied.model.parameters, attr, &NamedTensor::name);
+      if (weight == tied.model.parameters.end()) {
+        raise<UsageError>("tied_weight_attr of the key '", key, "': ", tied.class_name, " has no parameter '",
+                          attr, "'");
+      }
+      tied_weights_.push_back({key, "tied_modules." + key + "." + attr, weight->tensor, stages});
+      if (stages.front() != stage_id()) model_.counted_elsewhere.push_back(weight->tensor);
+    }
+  }
+}
+
+int PipelineModule::stage_of(int layer) const {
+  const auto next = std::ranges::upper_bound(parts_, layer);
+  return int(next - parts_.begin() - 1) % num_stages();
+}
+
+std::string PipelineModule::describe_layer(int layer) const {
+  return message("layer ", layer, " (", class_names_[size_t(layer)], ")");
+}
+
+std::vector<at::Tensor> PipelineModule::parameters() const {
+  std::vector<at::Tensor> tensors;
+  for (const NamedTensor& param : model_.parameters) tensors.push_back(param.tensor);
+  return tensors;
+}
+
+// --- running ---
+
+void PipelineModule::set_activation_checkpointing(int interval, CheckpointFunction function) {
+  options_.activation_checkpoint_interval = interval;
+  if (function) options_.activation_checkpoint_func = std::move(function);
+}
+
+void PipelineModule::seed_for(int64_t number) const {
+  if (options_.seed_fn) {
+    options_.seed_fn(uint64_t(number));
+  } else {
+    device::seed_generators(uint64_t(number));
+  }
+}
+
+Tensors PipelineModule::forward(const Tensors& inputs, int chunk) {
+  const auto [first, last] = chunks_.at(size_t(chunk));
+  ++micro_offset_;
+  const size_t interval = size_t(options_.activation_checkpoint_interval);
+  if (interval == 0) return run_layers(first, last, inputs);
+  Tensors values = inputs;
+  for (size_t begin = first; begin < last; begin += interval) {
+    const size_t end = std::min(begin + interval, last);
+    if (!is_checkpointable(begin, end)) {
+      values = run_layers(begin, end, values);
+      continue;
+    }
+    // The seeds of the layers are those of this forward, also where it is computed again.
+    const auto run = [this, begin, end, offset = micro_offset_](const Tensors& block_inputs) {
+      const int64_t now = std::exchange(micro_offset_, offset);
+      Tensors outputs = run_layers(begin, end, block_inputs);
+      micro_offset_ = now;
+      return outputs;
+    };
+    values = options_.activation_checkpoint_func(run, values);
+  }
+  return values;
+}
+
+bool PipelineModule::is_checkpointable(size_t first, size_t last) const {
+  const auto& names = options_.checkpointable_layers;
+  const auto range = std::ranges::subrange(layers_.begin() + long(first), layers_.begin() + long(last));
+  if (names.empty())
+    return std::ranges::any_of(range, [](const StageLayer& layer) { return !layer.layer.model.parameters.empty(); });
+  return std::ranges::all_of(range, [&](const StageLayer& layer) {
+    return std::ranges::any_of(names, [&](const std::string& name) {
+      return layer.layer.class_name.find(name) != std::string::npos;
+    });
+  });
+}
+
+Tensors PipelineModule::run_layers(size_t first, size_t last, const Tensors& inputs) {
+  Tensors values = inputs;
+  for (size_t position = first; position < last; ++position) values = run_layer(position, values);
+  return values;
+}
+
+Tensors PipelineModule::run_layer(size_t position, const Tensors& inputs) {
+  const StageLayer& layer = layers_[position];
+  if (options_.seed_layers) seed_for(int64_t(options_.base_seed) * micro_offset_ + layer.index);
+  const auto refuse = [&](const std::string& why) {
+    raise<UsageError>(describe_layer(layer.index), " does not take ", shapes_of(inputs), ", which ",
+                      layer.index == 0 ? "are the inputs of the micro batch"
+                                       : message(describe_layer(layer.index - 1), " gives"),
+                      ": ", why);
+  };
+  try {
+    return layer.layer.forward(inputs);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    refuse(error.what_without_backtrace());
+  } catch (const UsageError& error) {
+    refuse(error.what());
+  }
+  return {};
+}
+
+at::Tensor PipelineModule::loss(const Tensors& outputs, const Tensors& labels) {
+  at::Tensor loss;
+  if (options_.loss_fn) {
+    loss = options_.loss_fn(outputs, labels);
+  } else if (outputs.size() == 1) {
+    loss = outputs.front();
+  }
+  if (!loss.defined() || loss.numel() != 1) {
+    raise<UsageError>(options_.loss_fn ? "loss_fn"
+                                       : message("the last layer, ", describe_layer(num_layers() - 1), ","),
+                      " gives ", loss.defined() ? shapes_of({loss}) : shapes_of(outputs), ", expected a scalar",
+                      options_.loss_fn ? "" : ": give the PipelineModule a loss_fn");
+  }
+  if (options_.additional_losses) {
+    for (const auto& [name, value] : options_.additional_losses()) {
+      at::Tensor& sum = additional_losses_[name];
+      sum = sum.defined() ? sum + value.detach() : value.detach();
+    }
+  }
+  return loss;
+}
+
+}  // namespace deepspeed::pipe

@@ -1,0 +1,127 @@
+// A model as a list of layers, of which a rank builds those of its stage.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/base/export.h"
+#include "deepspeed/engine/model/model.h"
+#include "deepspeed/pipe/module/layer_spec.h"
+#include "deepspeed/pipe/module/module_options.h"
+#include "deepspeed/pipe/module/partition_layers.h"
+#include "deepspeed/pipe/module/tied_weights.h"
+#include "deepspeed/pipe/topology/parallel_ranks.h"
+#include "deepspeed/tensor/named_tensor.h"
+
+namespace deepspeed::pipe {
+
+/// A layer that this rank has built.
+struct StageLayer {
+  int index = 0;       // in the model
+  std::string prefix;  // of its parameters' names: "3", "tied_modules.embed"
+  Layer layer;
+};
+
+/// The model of a PipelineEngine: all layers are described, those of this rank's stage are built. Layer i's
+/// parameters are named "i.name", those of a tied layer "tied_modules.KEY.name". All ranks make it with the
+/// same arguments.
+class DEEPSPEED_API PipelineModule {
+ public:
+  /// Shares the layers out and builds this rank's. Talks to the other ranks, which call it too. Throws
+  /// UsageError that names the argument: neither num_stages nor topology, stages that do not divide the ranks,
+  /// more stages than layers, a tied key that one layer alone has, tied layers of different classes.
+  PipelineModule(std::vector<LayerSpec> layers, PipelineModuleOptions options);
+  PipelineModule(const torch::nn::Sequential& layers, PipelineModuleOptions options);
+  PipelineModule(const PipelineModule&) = delete;
+  PipelineModule& operator=(const PipelineModule&) = delete;
+  ~PipelineModule();
+
+  int num_layers() const { return int(class_names_.size()); }
+  int num_stages() const { return ranks_.pipe_parallel_size(); }
+  int stage_id() const { return ranks_.stage_id(); }
+  int model_chunks() const { return options_.model_chunks; }
+  const ProcessTopology& topology() const { return ranks_.topology(); }
+  /// Returns this rank's place among stages, data-parallel ranks and slices.
+  const ParallelRanks& grid() const { return ranks_; }
+  const comm::World& world() const { return options_.world; }
+  /// Returns the boundaries of parts; part p is chunk p / num_stages() of stage p % num_stages().
+  const Parts& parts() const { return parts_; }
+  const PipelineModuleOptions& options() const { return options_; }
+  /// Returns the stage that has a layer.
+  int stage_of(int layer) const;
+  /// Describes a layer for messages: "layer 3 (torch::nn::LinearImpl)".
+  std::string describe_layer(int layer) const;
+
+  /// Runs this stage's layers of a chunk. Throws UsageError that names the layers and their shapes where one
+  /// does not take what the layer before it gives.
+  Tensors forward(const Tensors& inputs, int chunk = 0);
+  template <class... Inputs>
+  Tensors operator()(const Inputs&... inputs) {
+    return forward(Tensors{inputs...});
+  }
+  /// Returns the loss of a micro batch. Throws UsageError where there is no loss_fn and the outputs are no
+  /// scalar.
+  at::Tensor loss(const Tensors& outputs, const Tensors& labels);
+  /// Returns the sums of the additional losses since the last call; empty where there are none.
+  std::map<std::string, at::Tensor> take_additional_losses() { return std::exchange(additional_losses_, {}); }
+
+  NamedTensors named_parameters() const { return model_.parameters; }
+  NamedTensors named_buffers() const { return model_.buffers; }
+  std::vector<at::Tensor> parameters() const;
+  void train(bool mode = true) { model_.set_training(mode); }
+  void eval() { train(false); }
+
+  /// Returns this stage's layers in the order of the model.
+  const std::vector<StageLayer>& layers() const { return layers_; }
+  const std::vector<TiedWeight>& tied_weights() const { return tied_weights_; }
+  /// Returns this stage as an engine takes it.
+  const EngineModel& model() const { return model_; }
+  /// Sets how many layers' activations are recomputed together, 0: none, and by what.
+  void set_activation_checkpointing(int interval, CheckpointFunction function);
+
+ private:
+  void find_ties();
+  std::vector<LayerCost> costs() const;
+  std::vector<double> measure_layers() const;
+  void build_layers();
+  void build_layer(int index);
+  void join_models();
+  void find_tied_weights();
+  void seed_for(int64_t number) const;
+  Tensors run_layer(size_t position, const Tensors& inputs);
+  Tensors run_layers(size_t first, size_t last, const Tensors& inputs);
+  bool is_checkpointable(size_t first, size_t last) const;
+
+  PipelineModuleOptions options_;
+  std::vector<LayerSpec> specs_;  // until the stage is built: they may hold modules of other stages
+  std::vector<std::string> class_names_;  // [layer]
+  ParallelRanks ranks_;
+  Parts parts_;
+  std::vector<StageLayer> layers_;
+  std::vector<std::pair<size_t, size_t>> chunks_;  // [chunk]: first and behind the last of layers_
+  struct TiedLayers {
+    std::vector<int> layers;
+    std::set<std::string> weight_attrs;
+  };
+  std::map<std::string, TiedLayers> ties_;          // of the model, by key
+  std::map<std::string, TiedModule> tied_modules_;  // of this stage
+  std::vector<TiedWeight> tied_weights_;
+  EngineModel model_;
+  std::map<std::string, at::Tensor> additional_losses_;
+  int64_t micro_offset_ = 0;  // forwards so far, of which seed_layers makes seeds
+};
+
+}  // namespace deepspeed::pipe
+
+namespace deepspeed {
+using pipe::LayerSpec;
+using pipe::PipelineModule;
+using pipe::PipelineModuleOptions;
+using pipe::TiedLayerSpec;
+}  // namespace deepspeed
