@@ -4,7 +4,7 @@
 // under a tag that holds the hash of all calls so far. wait() tells the guard that the program is blocked,
 // waits for c10d, and finishes what is left on this rank. A failure asks the guard how the ranks' calls
 // differ, and else blame() who did not report; it aborts the connections, so that the other ranks see it too,
-// and all later calls throw its text. give_up() does the same from the guard's thread. A group that ends
+// and all later calls throw its text. end() does the same for the guard. A group that ends
 // aborts what is under way and leaves c10d's own wait to a thread.
 #include "deepspeed/comm/backends/c10d_group.h"
 
@@ -107,7 +107,7 @@ std::shared_ptr<C10dGroup> C10dGroup::make(const Backend& backend, GroupDescript
       backend.meets_by_tags ? DivergenceGuard::Check::kByMessages : DivergenceGuard::Check::kByTheGuard;
   made->calls_ = made->guard_->watch(key, made->description().name, made->description().global_ranks, check,
                                      [weak = std::weak_ptr(made)](const std::string& reason) {
-                                       if (const auto group = weak.lock()) group->give_up(reason);
+                                       if (const auto group = weak.lock()) group->end(reason);
                                      });
   return made;
 }
@@ -206,7 +206,9 @@ void C10dGroup::abort() {
   if (direct_) direct_->abort();
 }
 
-void C10dGroup::give_up(const std::string& reason) {
+void C10dGroup::give_up(const std::string& reason) { guard_->end_group(key_, reason); }
+
+void C10dGroup::end(const std::string& reason) {
   {
     const std::lock_guard lock(failure_mutex_);
     if (!failure_.empty()) return;
@@ -217,7 +219,7 @@ void C10dGroup::give_up(const std::string& reason) {
 }
 
 void C10dGroup::fail(const char* collective, milliseconds elapsed, const std::string& reason) {
-  const auto divergence = guard_->explain(key_, kTelling);  // without the lock, which give_up() may want
+  const auto divergence = guard_->explain(key_, kTelling);  // without the lock, which end() may want
   const std::lock_guard lock(failure_mutex_);
   if (failure_.empty()) {
     const auto culprits = blame(

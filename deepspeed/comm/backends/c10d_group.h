@@ -31,6 +31,7 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   ~C10dGroup() override;
 
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const override { return group_; }
+  void give_up(const std::string& reason) override;
 
   /// Turns the failure `reason` of `collective` into a CommError that names who is to blame, and makes the
   /// group unusable: later collectives throw the same error.
@@ -52,7 +53,7 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   void remember_message(const c10::intrusive_ptr<c10d::Work>& work);
   bool has_unfinished_operations();
   void abort();
-  void give_up(const std::string& reason);
+  void end(const std::string& reason);
 
   const std::string key_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;

@@ -53,6 +53,8 @@ class ProcessGroup::Impl {
   /// Starts an operation. The handle has checked the arguments: dense, contiguous, with elements, sizes and
   /// ranks that fit.
   virtual Work start(const Operation& operation, const Caller& caller) = 0;
+  /// Makes the group unusable on all ranks (ProcessGroup::give_up()). One without other ranks stays usable.
+  virtual void give_up(const std::string& reason) { static_cast<void>(reason); }
 
  private:
   GroupDescription description_;

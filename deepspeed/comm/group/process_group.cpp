@@ -68,6 +68,8 @@ ProcessGroup ProcessGroup::holding(std::shared_ptr<const CurrentValues> values) 
   return group;
 }
 
+void ProcessGroup::give_up(const std::string& reason) const { checked(impl_).give_up(reason); }
+
 Work ProcessGroup::start(const Operation& operation) const {
   Impl& group = checked(impl_);
   check_arguments(operation, group.description());

@@ -15,10 +15,12 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/export.h"
-#include "deepspeed/base/interval.h"
 
 namespace c10d {
 class ProcessGroup;
+}
+namespace deepspeed {
+struct Interval;
 }
 
 namespace deepspeed::comm {
@@ -115,6 +117,10 @@ class DEEPSPEED_API ProcessGroup {
   /// rank that comes later gets an error too. Which barrier it is counts from the group's last collective.
   void monitored_barrier(std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
                          bool wait_all_ranks = false) const;
+
+  /// Ends the group on all ranks: what is under way there and what comes fails with this reason, which names
+  /// the rank. Waits for nobody.
+  void give_up(const std::string& reason) const;
 
   /// Starts any of these, given as a value (operation.h), for what stands between a caller and a group.
   Work start(const Operation& operation) const;

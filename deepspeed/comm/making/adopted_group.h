@@ -21,6 +21,7 @@ class AdoptedGroup final : public ProcessGroup::Impl {
   Work start(const Operation& operation, const Caller& caller) override {
     return own_->start(operation, caller);
   }
+  void give_up(const std::string& reason) override { own_->give_up(reason); }
 
  private:
   std::shared_ptr<ProcessGroup::Impl> own_;

@@ -94,9 +94,11 @@ struct DivergenceGuard::State {
   /// everywhere: also in groups where nothing is under way.
   void give_up(const Verdicts& verdicts, bool everywhere);
   /// Notes that all groups end with this reason; returns what is to be called then.
-  Endings note_end(const std::string& reason);
+  Endings note_end(const std::string& reason, const std::string* only = nullptr);
   void end_groups_if_due();
   /// Tells the others, who look for the reason once connections close, and closes these.
+  /// From another thread than the guard's.
+  void tell_and_end_here(const Endings& endings);
   void tell_and_end(const Endings& endings);
   void count_let_go();
   bool is_let_go_by_all(const std::string& key, bool is_counted, size_t num_ranks);
@@ -240,6 +242,12 @@ void DivergenceGuard::State::give_up(const Verdicts& verdicts, bool everywhere) 
   tell_and_end(calls);
 }
 
+void DivergenceGuard::State::tell_and_end_here(const Endings& endings) {
+  if (endings.empty()) return;
+  wait_for_answer(ask(), kTellingTheEnd);  // the guard's thread tells
+  for (const auto& [end, reason] : endings) end(reason);
+}
+
 void DivergenceGuard::State::tell_and_end(const Endings& endings) {
   if (endings.empty()) return;
   try {
@@ -251,11 +259,12 @@ void DivergenceGuard::State::tell_and_end(const Endings& endings) {
   for (const auto& [end, reason] : endings) end(reason);
 }
 
-DivergenceGuard::State::Endings DivergenceGuard::State::note_end(const std::string& reason) {
+DivergenceGuard::State::Endings DivergenceGuard::State::note_end(const std::string& reason,
+                                                                 const std::string* only) {
   Endings endings;
   const std::lock_guard lock(mutex);
   for (auto& [key, group] : groups) {
-    if (!group.on_divergence) continue;
+    if (!group.on_divergence || (only != nullptr && key != *only)) continue;
     gave_up.emplace(key, reason);
     endings.emplace_back(std::exchange(group.on_divergence, nullptr), reason);
   }
@@ -389,10 +398,11 @@ void DivergenceGuard::let_go(const std::string& key, std::shared_ptr<void> conne
 }
 
 void DivergenceGuard::end_groups(const std::string& reason) {
-  const auto endings = state_->note_end(reason);
-  if (endings.empty()) return;
-  state_->wait_for_answer(state_->ask(), kTellingTheEnd);  // the guard's thread tells
-  for (const auto& [end, text] : endings) end(text);
+  state_->tell_and_end_here(state_->note_end(reason));
+}
+
+void DivergenceGuard::end_group(const std::string& key, const std::string& reason) {
+  state_->tell_and_end_here(state_->note_end(reason, &key));
 }
 
 void DivergenceGuard::end_groups_if_due() {

@@ -52,6 +52,8 @@ class DivergenceGuard {
   /// Ends all groups: what is under way there and what comes fails with this reason, as do the calls of ranks
   /// that wait for this one. Takes at most half a second.
   void end_groups(const std::string& reason);
+  /// Ends one group in the same way.
+  void end_group(const std::string& key, const std::string& reason);
   /// Ends all groups where there is a reason to. Groups call it before each collective; the guard's thread
   /// looks as well, for ranks that wait for one that calls nothing.
   void end_groups_if_due();

@@ -9,9 +9,9 @@
 
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/config.h"
-#include "deepspeed/engine/build/parallel_groups.h"
 #include "deepspeed/engine/guards/param_claims.h"
 #include "deepspeed/engine/model/model.h"
+#include "deepspeed/engine/ranks/parallel_groups.h"
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/zero/zero_optimizer.h"
 

@@ -5,6 +5,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/engine/ranks/mpu.h"
 
 namespace deepspeed {
 namespace {

@@ -15,7 +15,6 @@
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/arguments.h"
 #include "deepspeed/config/table/source.h"
-#include "deepspeed/engine/build/mpu.h"
 #include "deepspeed/engine/build/optimizer_source.h"
 #include "deepspeed/optim/schedules/lr_scheduler_source.h"
 #include "deepspeed/optim/slices/param_group.h"
@@ -25,6 +24,7 @@ namespace deepspeed {
 namespace optim {
 class Optimizer;
 }
+class Mpu;
 
 /// Makes an optimizer of flat slices (optim/slices/optimizer.h) over groups whose options it completes.
 using SliceOptimizerFactory =
@@ -51,8 +51,8 @@ struct InitializeOptions {
   comm::World world = {};                                  // default: init_distributed()
   std::optional<ConfigArguments> args = {};                // what add_config_arguments() has filled in
   std::optional<config::ConfigSource> config_params = {};  // the older name of `config`
-  std::shared_ptr<Mpu> mpu = nullptr;                      // of a program that shares the model out itself
-  std::optional<std::vector<int64_t>> mesh_param = {};     // (ranks, 1)
+  std::shared_ptr<Mpu> mpu = nullptr;  // of a program that shares the model out itself (engine/ranks/mpu.h)
+  std::optional<std::vector<int64_t>> mesh_param = {};  // (ranks, 1)
   std::optional<bool> dist_init_required = {};  // false: init_distributed() must have run; else it runs here
   // Which engines of the ranks belong together, where several threads initialize: the same on all ranks. "":
   // the nth of one rank and the nth of the others.

@@ -1,4 +1,4 @@
-#include "deepspeed/engine/build/engine_group.h"
+#include "deepspeed/engine/ranks/engine_group.h"
 
 #include <functional>
 #include <sstream>

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "deepspeed/config/config.h"
-#include "deepspeed/engine/build/parallel_groups.h"
 #include "deepspeed/engine/model/model.h"
+#include "deepspeed/engine/ranks/parallel_groups.h"
 
 namespace deepspeed {
 

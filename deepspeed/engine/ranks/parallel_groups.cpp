@@ -1,4 +1,4 @@
-#include "deepspeed/engine/build/parallel_groups.h"
+#include "deepspeed/engine/ranks/parallel_groups.h"
 
 namespace deepspeed {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "deepspeed/comm/init.h"
-#include "deepspeed/engine/build/rank_layout.h"
+#include "deepspeed/engine/ranks/rank_layout.h"
 
 namespace deepspeed {
 

@@ -1,4 +1,4 @@
-#include "deepspeed/engine/build/rank_layout.h"
+#include "deepspeed/engine/ranks/rank_layout.h"
 
 #include <numeric>
 #include <string>

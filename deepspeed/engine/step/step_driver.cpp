@@ -88,10 +88,7 @@ void StepDriver::set_boundary(std::optional<bool> is_boundary) {
 
 at::Tensor StepDriver::backward(const at::Tensor& loss, const BackwardOptions& options) {
   check_loss(loss);
-  log_memory("before backward");
-  const auto timing = time_part(profile::StepPart::kBackward);
   finish_backward();  // a direct loss.backward() before this one
-  optimizer().tell_ranks();
   const double divisor =
       options.scale_wrt_gas ? static_cast<double>(config().gradient_accumulation_steps) : 1.0;
   if (!options.allreduce_gradients) {
@@ -101,23 +98,38 @@ at::Tensor StepDriver::backward(const at::Tensor& loss, const BackwardOptions& o
     }
     optimizer().gradients().set_boundary(false);
   }
-  const c10::AutoGradMode with_grad(true);
-  {
-    const auto inner = time_part(profile::StepPart::kBackwardInner);
-    std::optional<zero::ParameterAccess> access;
-    if (state_.parts.pool) access.emplace(state_.parts.pool, zero::AccessMode::kBackward);
+  run_backward([&] {
     with_root_scale(loss, {optimizer().loss_scale(), divisor}).backward({}, options.retain_graph);
-  }
+  });
+  if (options.release_loss) return {};
+  const c10::NoGradGuard no_grad;
+  return divisor == 1.0 ? loss.detach() : loss.detach().div(divisor);
+}
+
+at::Tensor StepDriver::scaled_root(const at::Tensor& loss) const {
+  check_loss(loss);
+  return with_root_scale(
+      loss, {optimizer().loss_scale(), static_cast<double>(config().gradient_accumulation_steps)});
+}
+
+void StepDriver::run_backward(const std::function<void()>& run) {
+  log_memory("before backward");
   {
+    const auto timing = time_part(profile::StepPart::kBackward);
+    optimizer().tell_ranks();
+    const c10::AutoGradMode with_grad(true);
+    {
+      const auto inner = time_part(profile::StepPart::kBackwardInner);
+      std::optional<zero::ParameterAccess> access;
+      if (state_.parts.pool) access.emplace(state_.parts.pool, zero::AccessMode::kBackward);
+      run();
+    }
     const auto reductions = time_part(profile::StepPart::kBackwardAllreduce);
     optimizer().gradients().finish_backward();
   }
   ++state_.counters.backwards_since_update;
   refresh();
   log_memory("after backward");
-  if (options.release_loss) return {};
-  const c10::NoGradGuard no_grad;
-  return divisor == 1.0 ? loss.detach() : loss.detach().div(divisor);
 }
 
 void StepDriver::finish_backward() {
@@ -157,6 +169,7 @@ std::optional<int64_t> StepDriver::step(const StepOptions& options) {
         raise<UsageError>("step() at an accumulation boundary without any backward()");
       model_changes_->warn();
       optimizer().gradients().complete_window();
+      if (before_update_) before_update_();
       samples = update(options);
     }
     ++state_.counters.micro_steps;

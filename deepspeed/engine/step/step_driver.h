@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 
@@ -50,6 +52,13 @@ class StepDriver {
 
   /// Does what Engine::backward() says.
   at::Tensor backward(const at::Tensor& loss, const BackwardOptions& options);
+  /// Returns the root of a backward of this micro batch's loss, scaled as backward() does.
+  at::Tensor scaled_root(const at::Tensor& loss) const;
+  /// Runs `run`, a backward or a part of one over the model's parameters, as backward() runs autograd, and
+  /// reduces the gradients that it gives.
+  void run_backward(const std::function<void()>& run);
+  /// Has `change` called between the reduction of a window's gradients and the update. It may change them.
+  void before_update(std::function<void()> change) { before_update_ = std::move(change); }
   /// Completes the reductions of a direct `loss.backward()`; nothing where there was none.
   void finish_backward();
   /// Does what Engine::allreduce_gradients() says.
@@ -83,6 +92,7 @@ class StepDriver {
   std::unique_ptr<ModelChanges> model_changes_;  // null: nothing is trained
   std::optional<zero::GradNorm> grad_norm_;
   std::optional<bool> boundary_override_;
+  std::function<void()> before_update_;  // empty: nothing
   bool in_step_ = false;
 };
 
