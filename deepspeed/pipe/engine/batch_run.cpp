@@ -71,12 +71,14 @@ void BatchRun::execute(const Instruction& instruction) {
   expect_ahead();
   Passage& micro = passage(instruction);
   switch (instruction.kind) {
-    case InstructionKind::kLoadMicroBatch: return load(instruction);
+    case InstructionKind::kLoadMicroBatch:
+      return load(instruction);
     case InstructionKind::kRecvActivation:
       if (links_.num_expected_inputs() == 0) coming_inputs_.pop_front();
       micro.inputs = links_.receive_inputs(kind_of(instruction, part_of(instruction) - 1));
       return;
-    case InstructionKind::kForwardPass: return forward(instruction);
+    case InstructionKind::kForwardPass:
+      return forward(instruction);
     case InstructionKind::kSendActivation:
       links_.send_outputs(kind_of(instruction, part_of(instruction)), micro.outputs);
       if (!options_.is_training) passages_.erase({instruction.model_chunk, instruction.micro_batch});
@@ -88,9 +90,12 @@ void BatchRun::execute(const Instruction& instruction) {
       }
       micro.output_grads = links_.receive_gradients();
       return;
-    case InstructionKind::kBackwardPass: return backward(instruction);
-    case InstructionKind::kBackwardInput: return backward_inputs(instruction);
-    case InstructionKind::kBackwardWeight: return backward_weights(instruction);
+    case InstructionKind::kBackwardPass:
+      return backward(instruction);
+    case InstructionKind::kBackwardInput:
+      return backward_inputs(instruction);
+    case InstructionKind::kBackwardWeight:
+      return backward_weights(instruction);
     case InstructionKind::kSendGrad:
       links_.send_gradients(micro.inputs, micro.input_grads);
       micro.inputs.clear();
@@ -98,7 +103,8 @@ void BatchRun::execute(const Instruction& instruction) {
       return;
     case InstructionKind::kReduceTiedGrads:
     case InstructionKind::kReduceGrads:
-    case InstructionKind::kOptimizerStep: return;
+    case InstructionKind::kOptimizerStep:
+      return;
   }
 }
 
@@ -146,7 +152,8 @@ void BatchRun::forward(const Instruction& instruction) {
   if (!is_last_part(instruction)) return;
   if (options_.keeps_outputs) {
     Tensors& kept = kept_outputs_.emplace_back();
-    for (const at::Tensor& output : micro.outputs) kept.push_back(output.defined() ? output.detach() : output);
+    for (const at::Tensor& output : micro.outputs)
+      kept.push_back(output.defined() ? output.detach() : output);
   }
   if (options_.computes_loss) {
     const MicroBatch& batch = plan_.micro_batches[size_t(instruction.micro_batch)];
@@ -194,7 +201,7 @@ void BatchRun::forget_graph(const Instruction& instruction) {
   Passage& micro = passage(instruction);
   micro.outputs.clear();
   micro.output_grads.clear();
-  micro.loss = {};
+  micro.loss = at::Tensor();
   if (part_of(instruction) == 0) micro.inputs.clear();  // no gradients are sent
 }
 

@@ -1,8 +1,9 @@
-// train_batch() in order: all ranks agree on how much data there is, the schedule runs, the loss is shared, and
-// StepDriver::step() reduces what is left, sums tied gradients over the stages and updates. An error in between
-// ends the engine's groups, so that no rank waits for one that will not come.
+// train_batch() in order: all ranks agree on how much data there is, the schedule runs, the loss is shared,
+// and StepDriver::step() reduces what is left, sums tied gradients over the stages and updates. An error in
+// between ends the engine's groups, so that no rank waits for one that will not come.
 #include "deepspeed/pipe/engine/pipeline_engine.h"
 
+#include <cmath>
 #include <exception>
 #include <sstream>
 
@@ -15,6 +16,7 @@
 #include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/engine/build/build.h"
 #include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/pipe/analysis/figures.h"
 #include "deepspeed/pipe/engine/batch_plan.h"
 #include "deepspeed/pipe/engine/batch_run.h"
 #include "deepspeed/pipe/engine/tied_gradients.h"
@@ -39,7 +41,7 @@ InitializeOptions with_world(InitializeOptions options, const PipelineModule& mo
   return options;
 }
 
-std::string name_of(const InitializeOptions& options) {
+std::string engine_name_of(const InitializeOptions& options) {
   return options.engine_name.empty() ? "pipeline" : "pipeline '" + options.engine_name + "'";
 }
 
@@ -55,8 +57,9 @@ bool is_trained(const EngineModel& model) {
 }
 
 // Tied weights are made alike before the engine makes masters of them.
-std::unique_ptr<pipe::TiedGradients> tie_weights(const PipelineModule& module, const InitializeOptions& options) {
-  auto tied = std::make_unique<pipe::TiedGradients>(module, name_of(options), "");
+std::unique_ptr<pipe::TiedGradients> tie_weights(const PipelineModule& module,
+                                                 const InitializeOptions& options) {
+  auto tied = std::make_unique<pipe::TiedGradients>(module, engine_name_of(options), "");
   tied->broadcast_weights();
   return tied;
 }
@@ -75,12 +78,13 @@ PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const Ini
   const comm::ProcessGroup& all = state().parts.groups.all;
   comm::on_all_ranks<UsageError>(all, "making a pipeline", [&] { check_config(); });
   const ParallelRanks& grid = module_->grid();
-  links_ = std::make_unique<pipe::StageLinks>(world(), grid,
-                                              pipe::LinkOptions{.name = name_of(options),
-                                                                .purpose = config().raw.dump(),
-                                                                .model_chunks = module_->model_chunks(),
-                                                                .device = device(),
-                                                                .dynamic_shape = module_->options().dynamic_shape});
+  links_ = std::make_unique<pipe::StageLinks>(
+      world(), grid,
+      pipe::LinkOptions{.name = engine_name_of(options),
+                        .purpose = config().raw.dump(),
+                        .model_chunks = module_->model_chunks(),
+                        .device = device(),
+                        .dynamic_shape = module_->options().dynamic_shape});
   planner_ = std::make_unique<pipe::BatchPlanner>(all, grid.stage_to_global(0), is_last_stage());
   if (!tied_->empty())
     step_driver().before_update([this] { tied_->reduce(require_optimizer("train_batch")); });
@@ -98,15 +102,18 @@ void PipelineEngine::refuse(const char* call) {
 void PipelineEngine::check_config() const {
   const auto& pipeline = config().pipeline;
   if (const int64_t stage = config().zero_optimization.stage; stage > 2) {
-    raise<ConfigError>("zero_optimization.stage ", stage, " does not fit a pipeline, whose stages partition the "
+    raise<ConfigError>("zero_optimization.stage ", stage,
+                       " does not fit a pipeline, whose stages partition the "
                        "parameters by layers already; use 0, 1 or 2");
   }
   if (!config().managed_gradient_accumulation)
-    raise<ConfigError>("managed_gradient_accumulation is false, which does not fit a pipeline: train_batch() "
-                       "accumulates; leave it out");
+    raise<ConfigError>(
+        "managed_gradient_accumulation is false, which does not fit a pipeline: train_batch() "
+        "accumulates; leave it out");
   if (pipeline.model_chunks != module_->model_chunks()) {
     raise<ConfigError>("pipeline.model_chunks is ", pipeline.model_chunks, ", but the PipelineModule has ",
-                       module_->model_chunks(), " model_chunks; give both the same, and set pipeline.schedule to "
+                       module_->model_chunks(),
+                       " model_chunks; give both the same, and set pipeline.schedule to "
                        "\"interleaved\" for more than one");
   }
   if (pipeline.stages && *pipeline.stages != num_stages()) {
@@ -114,7 +121,7 @@ void PipelineEngine::check_config() const {
                        " stages; give both the same, or leave the key out");
   }
   if (optimizer() || is_trained(model())) return;
-  if (!client_optimizer() && !config().optimizer) return;
+  if (!state().parts.client_optimizer && !config().optimizer) return;
   raise<UsageError>("stage ", stage_id(), " of ", num_stages(), ", ",
                     module_->describe_layer(module_->layers().front().index), " to ",
                     module_->describe_layer(module_->layers().back().index),
@@ -123,8 +130,18 @@ void PipelineEngine::check_config() const {
 
 void PipelineEngine::log_schedule() const {
   if (rank() != 0) return;
-  log::info("[pipe] ", num_stages(), " stages x ", dp_world_size(), " data-parallel ranks, schedule ",
-            config().pipeline.schedule, ", ", config().gradient_accumulation_steps, " micro batches");
+  const std::string& kind = config().pipeline.schedule;
+  const int count = int(config().gradient_accumulation_steps), chunks = module_->model_chunks();
+  std::string peaks;
+  for (int stage = 0; stage < num_stages(); ++stage) {
+    peaks += (stage == 0 ? "" : ", ") +
+             std::to_string(pipe::peak_activations_formula(kind, count, num_stages(), stage, chunks));
+  }
+  const double bubble = pipe::bubble_formula(kind, count, num_stages(), chunks);
+  log::info("[pipe] ", num_stages(), " stages x ", dp_world_size(), " data-parallel ranks, ", count,
+            " micro batches, schedule ", kind, ": bubble ", std::round(1000 * bubble) / 10,
+            " % of the computation of equal stages; activations kept at most by stage: ", peaks,
+            chunks == 1 ? " micro batches" : " micro batches of a chunk");
 }
 
 // --- errors ---
@@ -141,8 +158,8 @@ void PipelineEngine::give_up(const std::string& reason) const {
 void PipelineEngine::run_together(const char* call, const std::function<void()>& work) {
   const auto tell = [&](const std::string& error) {
     try {
-      give_up(message(call, "() of stage ", stage_id(), " of ", num_stages(), " failed on rank ", rank(), ": ",
-                      error));
+      give_up(message(call, "() of stage ", stage_id(), " of ", num_stages(), " failed on rank ", rank(),
+                      ": ", error));
     } catch (const std::exception& failure) {
       log::error("[pipe] the other ranks may wait: ", failure.what());
     }
@@ -178,8 +195,8 @@ at::Tensor PipelineEngine::train_batch(const pipe::DataIterator& data) {
   if (!state().is_training) train();
   at::Tensor loss;
   run_together("train_batch", [&] {
-    const auto schedule =
-        pipe::make_train_schedule(config().pipeline.schedule, count, num_stages(), stage_id(), module_->model_chunks());
+    const auto schedule = pipe::make_train_schedule(config().pipeline.schedule, count, num_stages(),
+                                                    stage_id(), module_->model_chunks());
     pipe::BatchRun run(*module_, *links_, step_driver(), plan, {.is_training = true});
     run.run(schedule->steps());
     loss = shared_loss(run.losses(), count);
@@ -204,8 +221,9 @@ void PipelineEngine::update(const at::Tensor& loss) {
 }
 
 at::Tensor PipelineEngine::shared_means(const at::Tensor& sums, int64_t count, int num_micro_batches) const {
-  const at::Tensor means = sums.defined() ? sums.to(at::kFloat) / double(num_micro_batches)
-                                          : at::zeros({count}, at::TensorOptions().dtype(at::kFloat).device(device()));
+  const at::Tensor means = sums.defined()
+                               ? sums.to(at::kFloat) / double(num_micro_batches)
+                               : at::zeros({count}, at::TensorOptions().dtype(at::kFloat).device(device()));
   const ParallelRanks& grid = module_->grid();
   state().parts.groups.all.all_reduce(means);
   return means / double(grid.data_parallel_size() * grid.slice_parallel_size());

@@ -1,0 +1,17 @@
+// Pipeline parallelism: `deepspeed.pipe`. It is included beside deepspeed.h by programs that use it.
+#pragma once
+
+#include "deepspeed/pipe/initialize_pipeline.h"
+#include "deepspeed/pipe/module/pipeline_module.h"
+#include "deepspeed/pipe/topology/process_topology.h"
+
+namespace deepspeed::pipe {
+using deepspeed::EvalBatchOptions;
+using deepspeed::EvalBatchResult;
+using deepspeed::ParallelRanks;
+using deepspeed::PipeDataParallelTopology;
+using deepspeed::PipelineEngine;
+using deepspeed::PipelineError;
+using deepspeed::PipeModelDataParallelTopology;
+using deepspeed::ProcessTopology;
+}  // namespace deepspeed::pipe

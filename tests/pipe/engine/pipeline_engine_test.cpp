@@ -1,0 +1,78 @@
+// A pipeline trains as the model that it is cut of.
+#include "deepspeed/pipe/engine/pipeline_engine.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/pipe/engine/small_pipeline.h"
+#include "tests/support/error_of.h"
+#include "tests/support/run_ranks.h"
+
+namespace deepspeed::testing {
+namespace {
+
+std::vector<double> whole_losses(const PipelineRun& run, int data_ranks) {
+  std::vector<double> losses;
+  // In a process of its own: the ranks are forked of this one, which must have no threads.
+  const auto outcomes = run_ranks_collect(1, [&](comm::World&) {
+    std::ostringstream text;
+    text.precision(17);
+    for (const double loss : train_whole(run, data_ranks)) text << loss << " ";
+    return text.str();
+  });
+  std::istringstream text(outcomes.front());
+  for (double loss = 0; text >> loss;) losses.push_back(loss);
+  return losses;
+}
+
+void expect_losses(const PipelineRun& run, int num_ranks, double tolerance) {
+  const int data_ranks = num_ranks / run.num_stages;
+  const std::vector<double> expected = whole_losses(run, data_ranks);
+  ASSERT_EQ(expected.size(), size_t(run.steps));
+  run_ranks(num_ranks, [&](comm::World&) {
+    const std::vector<double> losses = train_pipeline(run);
+    for (size_t step = 0; step < losses.size(); ++step)
+      EXPECT_NEAR(losses[step], expected[step], tolerance * expected[step]) << "step " << step;
+  });
+}
+
+TEST(PipelineEngine, OneStageTrainsAsTheWholeModel) { expect_losses({.num_stages = 1}, 1, 0.0); }
+
+TEST(PipelineEngine, TwoStagesTrainAsTheWholeModelBitForBit) { expect_losses({.num_stages = 2}, 2, 0.0); }
+
+TEST(PipelineEngine, FourStagesTrainAsTheWholeModelBitForBit) {
+  expect_losses({.num_stages = 4, .micro_batches = 7}, 4, 0.0);
+}
+
+TEST(PipelineEngine, InterleavedChunksTrainAsTheWholeModelBitForBit) {
+  expect_losses({.num_stages = 2, .model_chunks = 2, .schedule = "interleaved"}, 2, 0.0);
+}
+
+TEST(PipelineEngine, ZeroBubbleTrainsAsTheWholeModelBitForBit) {
+  expect_losses({.num_stages = 4, .schedule = "zero_bubble"}, 4, 0.0);
+}
+
+TEST(PipelineEngine, TiedWeightsTrainAsOneWeight) {
+  expect_losses({.num_stages = 2, .is_tied = true}, 2, 1e-6);
+  expect_losses({.num_stages = 4, .schedule = "zero_bubble", .is_tied = true}, 4, 1e-6);
+}
+
+TEST(PipelineEngine, ClipsByTheNormOfAllStages) {
+  expect_losses({.num_stages = 2, .clipping = 0.1}, 2, 1e-6);
+  expect_losses({.num_stages = 2, .clipping = 0.1, .is_tied = true}, 2, 1e-6);
+}
+
+TEST(PipelineEngine, StagesTrainDataParallelAtEachZeroStage) {
+  for (const int stage : {0, 1, 2})
+    expect_losses({.num_stages = 2, .zero_stage = stage, .is_tied = true}, 4, 1e-6);
+}
+
+TEST(PipelineEngine, TrainsInSixteenBits) {
+  for (const char* precision : {"bf16", "fp16", "autocast"}) {
+    expect_losses({.num_stages = 2, .precision = precision}, 2, 0.0);
+    expect_losses({.num_stages = 2, .schedule = "zero_bubble", .zero_stage = 1, .precision = precision}, 2,
+                  0.0);
+  }
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
