@@ -83,7 +83,7 @@ int64_t count_of(const Dict& dict, const char* key, int64_t otherwise) {
 }
 
 void put_module_states(Dict& dict, const ModuleStates& states) {
-  dict.set("module", dict_of_tensors(states.module));
+  dict.set("module", states.has_module ? Value(dict_of_tensors(states.module)) : Value());
   List buffer_names;
   for (const std::string& name : states.buffer_names) buffer_names.emplace_back(name);
   dict.set("buffer_names", buffer_names);
@@ -106,6 +106,10 @@ void put_module_states(Dict& dict, const ModuleStates& states) {
 
 }  // namespace
 
+Value build_tensors(const NamedTensors& tensors) { return dict_of_tensors(tensors); }
+
+NamedTensors parse_tensors(const Value& value) { return tensors_of(value); }
+
 Value build_model_states(const ModelStates& states) {
   Dict dict;
   put_module_states(dict, states.states);
@@ -119,7 +123,8 @@ Value build_model_states(const ModelStates& states) {
   dict.set("global_samples", states.global_samples);
   dict.set("dp_world_size", states.dp_world_size);
   dict.set("mp_world_size", states.mp_world_size);
-  dict.set("checkpoint_parallel_dimensions", Dict{{"pp_degree", 1}, {"tp_degree", states.mp_world_size}});
+  dict.set("checkpoint_parallel_dimensions",
+           Dict{{"pp_degree", states.pp_degree}, {"tp_degree", states.mp_world_size / states.pp_degree}});
   dict.set("ds_config", value_of_json(states.ds_config));
   for (const auto& [key, value] : states.client_state.items()) {
     const auto* name = key.get_if<std::string>();
@@ -135,7 +140,8 @@ Value build_model_states(const ModelStates& states) {
 ModuleStates parse_module_states(const Value& value) {
   const Dict& dict = value.as_dict();
   ModuleStates states;
-  states.module = tensors_of(dict.at("module"));
+  states.has_module = !dict.at("module").is_none();
+  if (states.has_module) states.module = tensors_of(dict.at("module"));
   for (const Value& name : dict.at("buffer_names").as_sequence())
     states.buffer_names.push_back(name.as_string());
   if (const Value* groups = present(dict, "param_shapes")) {

@@ -18,7 +18,8 @@ using NamedShapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
 
 /// Holds what describes the weights: all that zero_to_fp32 needs of the file.
 struct ModuleStates {
-  NamedTensors module;  // parameters and buffers in the module's order and dtype, aliases included
+  bool has_module = true;  // false: the weights are in files of the layers
+  NamedTensors module;     // parameters and buffers in the module's order and dtype, aliases included
   std::vector<std::string> buffer_names;  // which entries of `module` are buffers
   /// Lists, for ZeRO only, for each parameter group the trainable parameters in the order of the flat space.
   std::optional<std::vector<NamedShapes>> param_shapes;
@@ -38,9 +39,15 @@ struct ModelStates {
   int64_t global_samples = 0;
   int64_t dp_world_size = 1;
   int64_t mp_world_size = 1;
+  int64_t pp_degree = 1;  // stages among the model-parallel ranks
   Json ds_config = Json::object();
   Dict client_state;  // the caller's values; reading collects every key that is not DeepSpeed's
 };
+
+/// Returns tensors by name as a file of weights has them, and reads them. Throws CheckpointError for what is
+/// no such value.
+Value build_tensors(const NamedTensors& tensors);
+NamedTensors parse_tensors(const Value& value);
 
 /// Returns the value to write. Throws UsageError where a key of `client_state` is one of DeepSpeed's own.
 Value build_model_states(const ModelStates& states);

@@ -119,9 +119,16 @@ class UniversalWriter {
 
   void write_common(const UniversalSource& source) {
     write(universal_optimizer_path(folder_), source.optimizer_state());
-    write(model_states_path(folder_.parent_path(), folder_.filename()), source.model_file(),
-          [&](const at::Tensor& deferred) { return source.load_of_model(deferred); });
+    for (size_t stage = 0; stage < source.num_models(); ++stage) {
+      write(model_states_path(folder_.parent_path(), folder_.filename(), int(stage)),
+            source.model_file(stage),
+            [&](const at::Tensor& deferred) { return source.load_of_model(deferred, stage); });
+    }
     const Manifest manifest = read_manifest(input_);
+    for (const LayerStatesFile& layer : find_layer_states(input_.parent_path(), input_.filename())) {
+      write(folder_ / layer.path.filename(),
+            read_torch_archive(layer.path, {.sums = manifest.sums_of(layer.path)}));
+    }
     for (const path& file : find_rng_states(input_.parent_path(), input_.filename()))
       write(folder_ / file.filename(), read_torch_archive(file, {.sums = manifest.sums_of(file)}));
   }

@@ -1,11 +1,12 @@
 // Finds the fp32 weights in the files of a checkpoint of any stage, without reading them.
 //
-// Construction opens the model file and the optimizer files of all ranks, and makes a list of parts (file,
-// tensor, elements) for each weight: at stage 0 in the module itself (add_module); at stages 1 and 2 in the
-// flat partitions, which cut a parameter anywhere (add_group); at stage 3 in the shards (add_shards). Buffers
-// come from the module, frozen parameters from their fragments, aliases share the parts of what they name.
-// All counts are compared before any data is read. stream() then reads the parts of one weight piece by
-// piece; one file at a time reads ahead, since weights follow each other file by file.
+// Construction opens the model files and the optimizer files of all ranks (of a pipeline also the layers'),
+// and makes a list of parts (file, tensor, elements) for each weight: at stage 0 in the module itself
+// (add_module); at stages 1 and 2 in the flat partitions, which cut a parameter anywhere (add_group); at
+// stage 3 in the shards (add_shards). Buffers come from the module, frozen parameters from their fragments,
+// aliases share the parts of what they name. All counts are compared before any data is read. stream() then
+// reads the parts of one weight piece by piece; one file at a time reads ahead, since weights follow each
+// other file by file.
 #include "deepspeed/checkpoint/sources/fp32_source.h"
 
 #include <algorithm>
@@ -52,57 +53,94 @@ int64_t checked_numel(const std::string& name, const std::vector<int64_t>& sizes
 }  // namespace
 
 Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_frozen_parameters)
-    : manifest_(read_manifest(dir / tag)),
-      model_(open_archive(require_model_states(dir, tag), manifest_)),
-      states_(parse_file(*model_, parse_module_states)) {
-  open_partitions(dir, tag);
-  if (!states_.param_shapes) {
+    : manifest_(read_manifest(dir / tag)) {
+  for (const path& file : require_model_states(dir, tag)) {
+    Stage& stage = stages_.emplace_back();
+    stage.mp_rank = int(stages_.size()) - 1;
+    stage.model = open_archive(file, manifest_);
+    stage.states = parse_file(*stage.model, parse_module_states);
+    open_partitions(dir, tag, stage);
+  }
+  open_module(dir, tag);
+  const Stage& first = stages_.front();
+  const bool is_plain = first.ranks.empty() && !layer_files_.empty();  // a pipeline at stage 0
+  if (!first.states.param_shapes || is_plain) {
     add_module();
+    if (!is_plain) return;
+    for (const Stage& stage : stages_) {
+      for (const auto& [alias, name] : stage.states.shared_params) add_alias(alias, name);
+    }
     return;
   }
-  if (ranks_.empty()) {
-    raise<CheckpointError>("the file ", optim_states_path(dir, tag, 0), " (or that of bf16) is missing");
+  for (const Stage& stage : stages_) {
+    if (!stage.ranks.empty()) continue;
+    raise<CheckpointError>("the file ", optim_states_path(dir, tag, 0, stage.mp_rank),
+                           " (or that of bf16) is missing");
   }
-  const auto module = by_name(states_.module);
-  for (const std::string& name : states_.buffer_names) {
-    const auto buffer = module.find(name);  // absent: a buffer that is not persistent
-    if (buffer != module.end()) add_of_module(name, buffer->second);
-  }
-  if (ranks_[0].zero_stage == 3) {
-    if (!exclude_frozen_parameters) add_sharded_frozen(dir, tag);
-    add_shards();
-    for (const auto& [alias, name] : states_.shared_params) add_alias(alias, name);
-    return;
-  }
-  if (!exclude_frozen_parameters) add_frozen();
-  if (states_.param_shapes->size() != ranks_[0].groups.size()) {
-    raise<CheckpointError>("the model file has ", states_.param_shapes->size(),
-                           " parameter groups, the optimizer files have ", ranks_[0].groups.size());
-  }
-  for (size_t group = 0; group < ranks_[0].groups.size(); ++group) add_group(group);
-  for (const auto& [alias, name] : states_.shared_params) add_alias(alias, name);
+  for (const Stage& stage : stages_) add_buffers(stage);
+  for (Stage& stage : stages_) add_stage(dir, tag, exclude_frozen_parameters, stage);
 }
 
-void Fp32Source::open_partitions(const path& dir, const std::string& tag) {
-  const std::vector<OptimStatesFile> files = find_optim_states(dir, tag);
-  require_each_rank(files, dir, tag);
+/// A pipeline has a file a layer, whose names have no prefix; buffers of tied layers are in no list.
+void Fp32Source::open_module(const path& dir, const std::string& tag) {
+  for (const Stage& stage : stages_) {
+    for (const auto& [name, tensor] : stage.states.module)
+      module_.push_back({name, tensor, stage.model.get()});
+  }
+  for (const LayerStatesFile& file : find_layer_states(dir, tag)) {
+    layer_files_.push_back(open_archive(file.path, manifest_));
+    const DeferredArchive& archive = *layer_files_.back();
+    for (const auto& [name, tensor] : parse_file(archive, parse_tensors))
+      module_.push_back({message(file.layer, ".", name), tensor, &archive});
+  }
+}
+
+void Fp32Source::add_buffers(const Stage& stage) {
+  for (const std::string& name : stage.states.buffer_names) {
+    const auto buffer = std::ranges::find(module_, name, &ModuleEntry::name);  // none: it is not persistent
+    if (buffer != module_.end()) add_of_file(name, buffer->tensor, *buffer->archive);
+  }
+}
+
+void Fp32Source::add_stage(const path& dir, const std::string& tag, bool exclude_frozen_parameters,
+                           Stage& stage) {
+  const auto& shapes = *stage.states.param_shapes;
+  if (stage.ranks[0].zero_stage == 3) {
+    if (!exclude_frozen_parameters) add_sharded_frozen(dir, tag, stage);
+    add_shards(stage);
+  } else {
+    if (!exclude_frozen_parameters) add_frozen(stage);
+    if (shapes.size() != stage.ranks[0].groups.size()) {
+      raise<CheckpointError>("the model file has ", shapes.size(),
+                             " parameter groups, the optimizer files have ", stage.ranks[0].groups.size());
+    }
+    for (size_t group = 0; group < stage.ranks[0].groups.size(); ++group) add_group(stage, group);
+  }
+  for (const auto& [alias, name] : stage.states.shared_params) add_alias(alias, name);
+}
+
+void Fp32Source::open_partitions(const path& dir, const std::string& tag, Stage& stage) const {
+  const std::vector<OptimStatesFile> files = find_optim_states(dir, tag, stage.mp_rank);
+  require_each_rank(files, dir, tag, stage.mp_rank);
+  std::vector<ZeroOptimizerStates>& ranks = stage.ranks;
   int64_t world_size = files.empty() ? 0 : 1;
   for (size_t rank = 0; rank < files.size(); ++rank) {
-    files_.push_back(open_archive(files[rank].path, manifest_));
-    ranks_.push_back(parse_file(*files_.back(), parse_partitions));
-    if (ranks_[rank].groups.size() != ranks_[0].groups.size()) {
-      raise<CheckpointError>(files[rank].path, " has ", ranks_[rank].groups.size(), " groups, expected ",
-                             ranks_[0].groups.size());
+    stage.files.push_back(open_archive(files[rank].path, manifest_));
+    ranks.push_back(parse_file(*stage.files.back(), parse_partitions));
+    if (ranks[rank].groups.size() != ranks[0].groups.size()) {
+      raise<CheckpointError>(files[rank].path, " has ", ranks[rank].groups.size(), " groups, expected ",
+                             ranks[0].groups.size());
     }
   }
-  for (size_t group = 0; !ranks_.empty() && group < ranks_[0].groups.size(); ++group)
-    world_size = std::max(world_size, ranks_[0].groups[group].partition_count);
-  if (int64_t(ranks_.size()) < world_size) {
-    raise<CheckpointError>("the file ", optim_states_path(dir, tag, int(ranks_.size()), 0, files[0].bf16),
+  for (size_t group = 0; !ranks.empty() && group < ranks[0].groups.size(); ++group)
+    world_size = std::max(world_size, ranks[0].groups[group].partition_count);
+  if (int64_t(ranks.size()) < world_size) {
+    raise<CheckpointError>("the file ",
+                           optim_states_path(dir, tag, int(ranks.size()), stage.mp_rank, files[0].bf16),
                            " is missing: the checkpoint is of ", world_size, " ranks");
   }
-  if (int64_t(ranks_.size()) > world_size) {
-    raise<CheckpointError>("there are optimizer files of ", ranks_.size(), " ranks, expected ", world_size);
+  if (int64_t(ranks.size()) > world_size) {
+    raise<CheckpointError>("there are optimizer files of ", ranks.size(), " ranks, expected ", world_size);
   }
 }
 
@@ -113,8 +151,9 @@ void Fp32Source::add(const std::string& name, const std::vector<int64_t>& sizes,
   weights_.emplace_back(name, weight);
 }
 
-void Fp32Source::add_of_module(const std::string& name, const at::Tensor& tensor) {
-  add(name, tensor.sizes().vec(), {{model_.get(), tensor, {0, tensor.numel()}}});
+void Fp32Source::add_of_file(const std::string& name, const at::Tensor& tensor,
+                             const DeferredArchive& archive) {
+  add(name, tensor.sizes().vec(), {{&archive, tensor, {0, tensor.numel()}}});
 }
 
 void Fp32Source::add_alias(const std::string& name, const std::string& of) {
@@ -125,20 +164,20 @@ void Fp32Source::add_alias(const std::string& name, const std::string& of) {
 
 void Fp32Source::add_module() {
   std::unordered_map<const void*, std::string> first_names;  // aliases stay aliases
-  for (const auto& [name, tensor] : states_.module) {
+  for (const auto& [name, tensor, archive] : module_) {
     const auto [first, is_new] = first_names.try_emplace(tensor.unsafeGetTensorImpl(), name);
     if (is_new) {
-      add_of_module(name, tensor);
+      add_of_file(name, tensor, *archive);
     } else {
       add_alias(name, first->second);
     }
   }
 }
 
-void Fp32Source::add_frozen() {
-  if (!states_.frozen_param_shapes) return add_frozen_of_module();
-  const auto fragments = by_name(states_.frozen_param_fragments.value_or(NamedTensors()));
-  for (const auto& [name, sizes] : *states_.frozen_param_shapes) {
+void Fp32Source::add_frozen(const Stage& stage) {
+  if (!stage.states.frozen_param_shapes) return add_frozen_of_module(stage);
+  const auto fragments = by_name(stage.states.frozen_param_fragments.value_or(NamedTensors()));
+  for (const auto& [name, sizes] : *stage.states.frozen_param_shapes) {
     const auto fragment = fragments.find(name);
     if (fragment == fragments.end()) {
       raise<CheckpointError>("the frozen parameter '", name, "' has a shape, but no data");
@@ -147,33 +186,33 @@ void Fp32Source::add_frozen() {
       raise<CheckpointError>("'", name, "' has the shape ", fragment->second.sizes(), ", expected ",
                              at::IntArrayRef(sizes));
     }
-    add_of_module(name, fragment->second);
+    add_of_file(name, fragment->second, *stage.model);
   }
 }
 
 /// Adds the frozen parameters that lie in the module: at stage 1 DeepSpeed leaves out their list.
-void Fp32Source::add_frozen_of_module() {
+void Fp32Source::add_frozen_of_module(const Stage& stage) {
   std::unordered_set<std::string> trained;
-  for (const NamedShapes& group : *states_.param_shapes) {
+  for (const NamedShapes& group : *stage.states.param_shapes) {
     for (const auto& [name, sizes] : group) trained.insert(name);
   }
-  for (const auto& [alias, name] : states_.shared_params) trained.insert(alias);
-  for (const auto& [name, tensor] : states_.module) {
-    if (!trained.contains(name)) add_of_module(name, tensor);
+  for (const auto& [alias, name] : stage.states.shared_params) trained.insert(alias);
+  for (const auto& [name, tensor] : stage.states.module) {
+    if (!trained.contains(name)) add_of_file(name, tensor, *stage.model);
   }
 }
 
 /// Adds frozen parameters of stage 3, whose shards are in the ranks' model files.
-void Fp32Source::add_sharded_frozen(const path& dir, const std::string& tag) {
-  if (!states_.frozen_param_shapes) return add_frozen_of_module();
+void Fp32Source::add_sharded_frozen(const path& dir, const std::string& tag, Stage& stage) {
+  if (!stage.states.frozen_param_shapes) return add_frozen_of_module(stage);
   std::vector<std::unordered_map<std::string, at::Tensor>> fragments;
-  for (const path& file : find_sharded_model_states(dir, tag)) {
-    model_files_.push_back(open_archive(file, manifest_));
-    const ModuleStates states = parse_file(*model_files_.back(), parse_module_states);
+  for (const path& file : find_sharded_model_states(dir, tag, stage.mp_rank)) {
+    stage.model_files.push_back(open_archive(file, manifest_));
+    const ModuleStates states = parse_file(*stage.model_files.back(), parse_module_states);
     fragments.push_back(by_name(states.frozen_param_fragments.value_or(NamedTensors())));
   }
   const auto num_ranks = int64_t(fragments.size());
-  for (const auto& [name, sizes] : *states_.frozen_param_shapes) {
+  for (const auto& [name, sizes] : *stage.states.frozen_param_shapes) {
     const int64_t numel = checked_numel(name, sizes);
     Parts parts;
     for (int64_t rank = 0; rank < num_ranks; ++rank) {
@@ -181,37 +220,37 @@ void Fp32Source::add_sharded_frozen(const path& dir, const std::string& tag) {
       if (elements.empty()) continue;
       const auto fragment = fragments[rank].find(name);
       if (fragment == fragments[rank].end() || fragment->second.numel() < elements.numel()) {
-        raise<CheckpointError>(model_files_[rank]->path(), " lacks data of the frozen '", name, "'");
+        raise<CheckpointError>(stage.model_files[rank]->path(), " lacks data of the frozen '", name, "'");
       }
-      parts.push_back({model_files_[rank].get(), fragment->second, {0, elements.numel()}});
+      parts.push_back({stage.model_files[rank].get(), fragment->second, {0, elements.numel()}});
     }
     add(name, sizes, std::move(parts));
   }
-  add_frozen_of_module();  // those that are not partitioned
+  add_frozen_of_module(stage);  // those that are not partitioned
 }
 
-void Fp32Source::add_shards() {
-  const auto num_ranks = int64_t(ranks_.size());
+void Fp32Source::add_shards(const Stage& stage) {
+  const auto num_ranks = int64_t(stage.ranks.size());
   std::vector<int64_t> numels;
-  for (const NamedShapes& group : *states_.param_shapes) {
+  for (const NamedShapes& group : *stage.states.param_shapes) {
     for (const auto& [name, sizes] : group) numels.push_back(checked_numel(name, sizes));
   }
   std::vector<std::vector<ShardPlace>> places;  // by rank
-  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+  for (size_t rank = 0; rank < stage.ranks.size(); ++rank) {
     std::vector<int64_t> sub_groups;
-    for (const PartitionStates& group : ranks_[rank].groups) sub_groups.push_back(group.fp32.numel());
-    places.push_back(place_shards(numels, sub_groups, num_ranks, files_[rank]->path()));
+    for (const PartitionStates& group : stage.ranks[rank].groups) sub_groups.push_back(group.fp32.numel());
+    places.push_back(place_shards(numels, sub_groups, num_ranks, stage.files[rank]->path()));
   }
   size_t param = 0;
-  for (const NamedShapes& group : *states_.param_shapes) {
+  for (const NamedShapes& group : *stage.states.param_shapes) {
     for (const auto& [name, sizes] : group) {
       Parts parts;
       for (int64_t rank = 0; rank < num_ranks; ++rank) {
         const Interval elements = shard_elements(numels[param], num_ranks, rank);
         const ShardPlace& place = places[rank][param];
         if (elements.empty()) continue;
-        parts.push_back({files_[rank].get(),
-                         ranks_[rank].groups[place.sub_group].fp32,
+        parts.push_back({stage.files[rank].get(),
+                         stage.ranks[rank].groups[place.sub_group].fp32,
                          {place.begin, place.begin + elements.numel()}});
       }
       add(name, sizes, std::move(parts));
@@ -220,34 +259,34 @@ void Fp32Source::add_shards() {
   }
 }
 
-Fp32Source::Parts Fp32Source::parts_of_group(size_t group, const Interval& elements) const {
+Fp32Source::Parts Fp32Source::parts_of_group(const Stage& stage, size_t group, const Interval& elements) {
   Parts parts;
   int64_t begin = 0;
-  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    const at::Tensor& partition = ranks_[rank].groups[group].fp32;
+  for (size_t rank = 0; rank < stage.ranks.size(); ++rank) {
+    const at::Tensor& partition = stage.ranks[rank].groups[group].fp32;
     const Interval common = intersect(elements, {begin, begin + partition.numel()});
     if (!common.empty())
-      parts.push_back({files_[rank].get(), partition, {common.begin - begin, common.end - begin}});
+      parts.push_back({stage.files[rank].get(), partition, {common.begin - begin, common.end - begin}});
     begin += partition.numel();
   }
   return parts;
 }
 
-void Fp32Source::add_group(size_t group) {
+void Fp32Source::add_group(const Stage& stage, size_t group) {
   int64_t flat = 0;
-  for (const ZeroOptimizerStates& rank : ranks_) flat += rank.groups[group].fp32.numel();
+  for (const ZeroOptimizerStates& rank : stage.ranks) flat += rank.groups[group].fp32.numel();
   int64_t offset = 0;
-  for (const auto& [name, sizes] : (*states_.param_shapes)[group]) {
+  for (const auto& [name, sizes] : (*stage.states.param_shapes)[group]) {
     const int64_t numel = checked_numel(name, sizes);
     if (numel > flat - offset) {
       raise<CheckpointError>("group ", group, " has ", flat, " elements, too few for '", name,
                              "', which starts at ", offset, " and has ", numel);
     }
-    add(name, sizes, parts_of_group(group, {offset, offset + numel}));
+    add(name, sizes, parts_of_group(stage, group, {offset, offset + numel}));
     offset += numel;
   }
   // Older files keep the padding at the end of the last partitions, at most one alignment unit of it.
-  const int64_t alignment = 2 * int64_t(ranks_.size());
+  const int64_t alignment = 2 * int64_t(stage.ranks.size());
   const auto aligned = [&](int64_t numel) { return (numel + alignment - 1) / alignment; };
   if (aligned(offset) != aligned(flat)) {
     raise<CheckpointError>("the parameters of group ", group, " have ", offset,

@@ -43,26 +43,46 @@ class Fp32Source {
   };
   using Parts = std::vector<Part>;
 
+  using Archives = std::vector<std::unique_ptr<DeferredArchive>>;
+
+  /// The files of one place among the ranks that share a model out: of a stage, or of the whole model.
+  struct Stage {
+    int mp_rank = 0;
+    std::unique_ptr<DeferredArchive> model;
+    ModuleStates states;
+    Archives files;        // the optimizer file of each data-parallel rank
+    Archives model_files;  // stage 3: each rank's, where they are needed
+    std::vector<ZeroOptimizerStates> ranks;
+  };
+  /// A tensor of the module, and the file that has it.
+  struct ModuleEntry {
+    std::string name;
+    at::Tensor tensor;
+    const DeferredArchive* archive = nullptr;
+  };
+
   const Parts& parts_of(const at::Tensor& weight) const;
   void begin_reading(const DeferredArchive& archive) const;
-  void open_partitions(const std::filesystem::path& dir, const std::string& tag);
+  void open_module(const std::filesystem::path& dir, const std::string& tag);
+  void open_partitions(const std::filesystem::path& dir, const std::string& tag, Stage& stage) const;
+  void add_buffers(const Stage& stage);
+  void add_stage(const std::filesystem::path& dir, const std::string& tag, bool exclude_frozen_parameters,
+                 Stage& stage);
   void add(const std::string& name, const std::vector<int64_t>& sizes, Parts parts);
-  void add_of_module(const std::string& name, const at::Tensor& tensor);
+  void add_of_file(const std::string& name, const at::Tensor& tensor, const DeferredArchive& archive);
   void add_alias(const std::string& name, const std::string& of);
   void add_module();
-  void add_frozen();
-  void add_frozen_of_module();
-  void add_sharded_frozen(const std::filesystem::path& dir, const std::string& tag);
-  void add_group(size_t group);
-  void add_shards();
-  Parts parts_of_group(size_t group, const Interval& elements) const;
+  void add_frozen(const Stage& stage);
+  void add_frozen_of_module(const Stage& stage);
+  void add_sharded_frozen(const std::filesystem::path& dir, const std::string& tag, Stage& stage);
+  void add_group(const Stage& stage, size_t group);
+  void add_shards(const Stage& stage);
+  static Parts parts_of_group(const Stage& stage, size_t group, const Interval& elements);
 
   Manifest manifest_;
-  std::unique_ptr<DeferredArchive> model_;
-  ModuleStates states_;
-  std::vector<std::unique_ptr<DeferredArchive>> files_;        // the optimizer file of each rank
-  std::vector<std::unique_ptr<DeferredArchive>> model_files_;  // stage 3: each rank's, where they are needed
-  std::vector<ZeroOptimizerStates> ranks_;
+  std::vector<Stage> stages_;
+  Archives layer_files_;             // of a pipeline
+  std::vector<ModuleEntry> module_;  // of all stages
   NamedTensors weights_;
   std::unordered_map<std::string, size_t> positions_;  // in weights_
   std::unordered_map<const void*, Parts> parts_;       // by storage of a weight

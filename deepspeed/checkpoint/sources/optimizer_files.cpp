@@ -121,9 +121,10 @@ size_t num_param_groups(const ZeroOptimizerStates& states) {
 
 OptimizerFiles OptimizerFiles::of_partitions(const std::filesystem::path& dir, const std::string& tag,
                                              const Manifest& manifest,
-                                             const std::optional<std::vector<NamedShapes>>& shapes) {
-  const std::vector<OptimStatesFile> files = find_optim_states(dir, tag);
-  require_each_rank(files, dir, tag);
+                                             const std::optional<std::vector<NamedShapes>>& shapes,
+                                             int mp_rank) {
+  const std::vector<OptimStatesFile> files = find_optim_states(dir, tag, mp_rank);
+  require_each_rank(files, dir, tag, mp_rank);
   if (!shapes || files.empty()) {
     raise<CheckpointError>(dir / tag,
                            files.empty() ? " has no optimizer files"
@@ -151,6 +152,23 @@ OptimizerFiles OptimizerFiles::of_partitions(const std::filesystem::path& dir, c
   for (size_t rank = 0; rank < ranks.size(); ++rank) result.add_partition(*result.files_[rank], ranks[rank]);
   result.require_whole(*shapes, dir / tag);
   return result;
+}
+
+void OptimizerFiles::join(OptimizerFiles others) {
+  if (others.groups_.size() != groups_.size()) {
+    raise<CheckpointError>("the optimizer files of one stage have ", others.groups_.size(),
+                           " parameter groups, those of another ", groups_.size(),
+                           "; load with load_optimizer_states = false");
+  }
+  for (size_t index = 0; index < groups_.size(); ++index) {
+    groups_[index].step = std::max(groups_[index].step, others.groups_[index].step);
+    for (const auto& [state, type] : others.groups_[index].states) note_state(index, state, type);
+  }
+  overflow_ = overflow_ || others.overflow_;
+  closed_bytes_ += others.closed_bytes_;
+  files_.insert(files_.end(), others.files_.begin(), others.files_.end());
+  pieces_.merge(others.pieces_);
+  state_files_.merge(others.state_files_);
 }
 
 void OptimizerFiles::require_whole(const std::vector<NamedShapes>& shapes,

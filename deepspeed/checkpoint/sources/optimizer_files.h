@@ -37,12 +37,12 @@ class OptimizerFiles {
   };
 
   /// Opens the partitions of stages 1 to 3. `shapes` (param_shapes of the model file, which has to have them)
-  /// say where the parameters lie: the param_slice_mappings of DeepSpeed's own files are wrong with
-  /// round_robin_gradients. Throws CheckpointError where a rank's file is missing or files do not fit
-  /// together.
+  /// say where the parameters of the place `mp_rank` lie: the param_slice_mappings of DeepSpeed's own files
+  /// are wrong with round_robin_gradients. Throws CheckpointError where a rank's file is missing or files do
+  /// not fit together.
   static OptimizerFiles of_partitions(const std::filesystem::path& dir, const std::string& tag,
                                       const Manifest& manifest,
-                                      const std::optional<std::vector<NamedShapes>>& shapes);
+                                      const std::optional<std::vector<NamedShapes>>& shapes, int mp_rank = 0);
   /// Reads the optimizer of stage 0, inside of the model file. `params`: for each group, in its order, the
   /// parameters that need a gradient, with their shapes. Throws CheckpointError where the file has others.
   static OptimizerFiles of_model_file(std::shared_ptr<DeferredArchive> file, const Value& optimizer,
@@ -52,6 +52,10 @@ class OptimizerFiles {
   /// Throws CheckpointError where a parameter or a file is missing or has another shape.
   static OptimizerFiles of_universal(const std::filesystem::path& folder, const Manifest& manifest,
                                      const std::vector<NamedShapes>& params);
+
+  /// Adds the files of another place among the ranks that share a model out. Of a parameter that both hold
+  /// these stay. Throws CheckpointError where those have another number of groups.
+  void join(OptimizerFiles others);
 
   const std::vector<Group>& groups() const { return groups_; }
   const std::optional<LossScalerStates>& loss_scaler() const { return loss_scaler_; }

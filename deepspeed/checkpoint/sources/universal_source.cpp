@@ -39,57 +39,78 @@ Manifest checked_manifest(const path& folder) {
 
 UniversalSource::UniversalSource(const path& tag_folder)
     : folder_(tag_folder), manifest_(checked_manifest(tag_folder)) {
-  const path file = require_model_states(folder_.parent_path(), folder_.filename());
-  model_ = std::make_shared<DeferredArchive>(file, manifest_.sums_of(file));
-  states_ = parse_model_states(model_->value());
-  module_ = by_name(states_.states.module);
-  if (states_.optimizer.is_none()) {
-    open_partitions();
-  } else {
-    open_plain_optimizer();
-  }
-}
-
-void UniversalSource::open_partitions() {
   const path dir = folder_.parent_path();
-  if (!states_.states.param_shapes || find_optim_states(dir, folder_.filename()).empty()) {
-    raise<CheckpointError>(folder_, " holds no optimizer states: the file ",
-                           optim_states_path(dir, folder_.filename(), 0), " (or that of bf16) is missing");
+  const std::string tag = folder_.filename();
+  for (const path& file : require_model_states(dir, tag)) {
+    auto archive = std::make_shared<DeferredArchive>(file, manifest_.sums_of(file));
+    stages_.push_back({archive, parse_model_states(archive->value())});
   }
-  optimizer_ = OptimizerFiles::of_partitions(dir, folder_.filename(), manifest_, states_.states.param_shapes);
-  if (!find_sharded_model_states(dir, folder_.filename()).empty())
-    whole_.emplace(dir, folder_.filename(), /*exclude_frozen_parameters=*/false);
-  add_groups(*states_.states.param_shapes);
+  const bool is_pipeline = !find_layer_states(dir, tag).empty();
+  if (!is_pipeline) module_ = by_name(stages_.front().states.states.module);
+  if (is_pipeline || !find_sharded_model_states(dir, tag).empty())
+    whole_.emplace(dir, tag, /*exclude_frozen_parameters=*/false);
+  for (size_t stage = 0; stage < stages_.size(); ++stage) {
+    const bool is_plain = !stages_[stage].states.optimizer.is_none();
+    add_groups(is_plain ? open_plain_optimizer(stages_[stage]) : open_partitions(stage));
+  }
 }
 
-void UniversalSource::open_plain_optimizer() {
-  const std::vector<NamedShapes> params = params_of_plain_optimizer();
-  optimizer_ = OptimizerFiles::of_model_file(model_, states_.optimizer, params);
-  add_groups(params);
+void UniversalSource::join(OptimizerFiles files) {
+  if (optimizer_) {
+    optimizer_->join(std::move(files));
+  } else {
+    optimizer_ = std::move(files);
+  }
 }
 
-std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer() const {
-  const PlainOptimizerStates plain = parse_plain_optimizer(states_.optimizer);
+/// Returns the form of a weight of the module; undefined where there is none of the name.
+at::Tensor UniversalSource::weight(const std::string& name) const {
+  if (const auto found = module_.find(name); found != module_.end()) return found->second;
+  if (!whole_) return {};
+  const auto found = std::ranges::find(whole_->weights(), name, &NamedTensor::name);
+  return found == whole_->weights().end() ? at::Tensor() : found->tensor;
+}
+
+std::vector<NamedShapes> UniversalSource::open_partitions(size_t stage) {
+  const path dir = folder_.parent_path();
+  const auto& shapes = stages_[stage].states.states.param_shapes;
+  if (!shapes || find_optim_states(dir, folder_.filename(), int(stage)).empty()) {
+    raise<CheckpointError>(folder_, " holds no optimizer states: the file ",
+                           optim_states_path(dir, folder_.filename(), 0, int(stage)),
+                           " (or that of bf16) is missing");
+  }
+  join(OptimizerFiles::of_partitions(dir, folder_.filename(), manifest_, shapes, int(stage)));
+  return *shapes;
+}
+
+std::vector<NamedShapes> UniversalSource::open_plain_optimizer(const Stage& stage) {
+  std::vector<NamedShapes> params = params_of_plain_optimizer(stage);
+  join(OptimizerFiles::of_model_file(stage.file, stage.states.optimizer, params));
+  return params;
+}
+
+std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer(const Stage& stage) const {
+  const PlainOptimizerStates plain = parse_plain_optimizer(stage.states.optimizer);
   std::vector<NamedShapes> params;
   bool complete = true;
   for (const PlainGroupStates& group : plain.groups) {
     NamedShapes& of_group = params.emplace_back();
     complete = complete && !group.names.empty();
     for (const std::string& name : group.names) {
-      const auto found = module_.find(name);
-      if (found == module_.end()) raise<CheckpointError>(model_->path(), " has no weights of '", name, "'");
-      of_group.emplace_back(name, found->second.sizes().vec());
+      const at::Tensor found = weight(name);
+      if (!found.defined()) raise<CheckpointError>(stage.file->path(), " has no weights of '", name, "'");
+      of_group.emplace_back(name, found.sizes().vec());
     }
   }
   if (complete) return params;
   // DeepSpeed's file does not name them. If it has one group with as many parameters as the model, these are
   // they.
-  std::unordered_set<std::string> others(states_.states.buffer_names.begin(),
-                                         states_.states.buffer_names.end());
-  for (const auto& [alias, owner] : states_.states.shared_params) others.insert(alias);
+  std::unordered_set<std::string> others(stage.states.states.buffer_names.begin(),
+                                         stage.states.states.buffer_names.end());
+  for (const auto& [alias, owner] : stage.states.states.shared_params) others.insert(alias);
   NamedShapes all;
   int64_t numel = 0;
-  for (const auto& [name, tensor] : states_.states.module) {
+  for (const auto& [name, tensor] : stage.states.states.module) {
     if (others.contains(name)) continue;
     all.emplace_back(name, tensor.sizes().vec());
     numel += tensor.numel();
@@ -99,14 +120,17 @@ std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer() const {
                                                                      : only->params.size() == all.size());
   if (has_all) return {all};
   raise<CheckpointError>(
-      model_->path(),
+      stage.file->path(),
       " does not say which parameters its optimizer has ('param_names'), and they are not "
       "all in one group; load it with load_checkpoint() and save it again, which notes them");
 }
 
 void UniversalSource::add_groups(const std::vector<NamedShapes>& groups) {
   for (size_t group = 0; group < groups.size(); ++group) {
-    for (const auto& [name, sizes] : groups[group]) parameters_.push_back({name, sizes, group});
+    for (const auto& [name, sizes] : groups[group]) {
+      const bool is_known = std::ranges::find(parameters_, name, &Parameter::name) != parameters_.end();
+      if (!is_known) parameters_.push_back({name, sizes, group});  // else tied to that of another stage
+    }
   }
 }
 
@@ -129,7 +153,11 @@ at::Tensor UniversalSource::load(const Parameter& parameter, const std::string& 
   const bool is_master = state == kMasterState;
   // Without masters the model's own weights are what the optimizer updates.
   if (is_master && optimizer_->numel(parameter.name, state) == 0)
-    return model_->load(module_.at(parameter.name)).to(master_dtype(parameter)).contiguous();
+    return whole_ ? whole_->load(weight(parameter.name))
+                  : stages_.front()
+                        .file->load(module_.at(parameter.name))
+                        .to(master_dtype(parameter))
+                        .contiguous();
   at::ScalarType type = at::kFloat;
   for (const auto& [name, its_type] : states(parameter)) {
     if (name == state) type = its_type;
@@ -139,10 +167,10 @@ at::Tensor UniversalSource::load(const Parameter& parameter, const std::string& 
   return whole;
 }
 
-Dict UniversalSource::model_file() const {
-  Dict file = model_->value().as_dict();
+Dict UniversalSource::model_file(size_t stage) const {
+  Dict file = stages_[stage].file->value().as_dict();
   file.set("optimizer", None{});
-  if (whole_) {
+  if (!file.at("module").is_none() && whole_) {
     file.set("module", whole_module(file.at("module").as_dict()));
     file.set("frozen_param_fragments", None{});
     file.set("frozen_param_shapes", None{});
@@ -175,14 +203,14 @@ Dict UniversalSource::whole_module(const Dict& module) const {
   return result;
 }
 
-at::Tensor UniversalSource::load_of_model(const at::Tensor& deferred) const {
+at::Tensor UniversalSource::load_of_model(const at::Tensor& deferred, size_t stage) const {
   const auto whole = of_whole_.find(deferred.storage().unsafeGetStorageImpl());
-  if (whole == of_whole_.end()) return model_->load(deferred);
+  if (whole == of_whole_.end()) return stages_[stage].file->load(deferred);
   return whole_->load(whole->second.second).to(deferred.scalar_type());
 }
 
 Dict UniversalSource::optimizer_state() const {
-  return states_.optimizer.is_none() ? common_of_partitions() : common_of_plain_optimizer();
+  return stages_.front().states.optimizer.is_none() ? common_of_partitions() : common_of_plain_optimizer();
 }
 
 namespace {
@@ -206,25 +234,27 @@ Dict UniversalSource::common_of_partitions() const {
   const DeferredArchive file(first, manifest_.sums_of(first));
   const Dict& states = file.value().as_dict().at("optimizer_state_dict").as_dict();
   Dict common = without_sharded(states);
-  const char* base = whole_ ? "optimizer_state_dict" : "base_optimizer_state";
+  const bool is_sharded = states.find("optimizer_state_dict") != nullptr;
+  const char* base = is_sharded ? "optimizer_state_dict" : "base_optimizer_state";
   common.set("param_groups", states.at(base).as_dict().at("param_groups"));
   return file.load(common).as_dict();
 }
 
 Dict UniversalSource::common_of_plain_optimizer() const {
-  const PlainOptimizerStates plain = parse_plain_optimizer(states_.optimizer);
+  const ModelStates& first = stages_.front().states;
+  const PlainOptimizerStates plain = parse_plain_optimizer(first.optimizer);
   ZeroOptimizerStates zero;
   zero.zero_stage = 0;
   if (plain.loss_scaler) zero.loss_scaler = *plain.loss_scaler;
   zero.clip_grad = plain.clip_grad;
-  zero.ds_version = states_.states.ds_version;
+  zero.ds_version = first.states.ds_version;
   const Value built = build_optimizer_states(zero);
   Dict common = without_sharded(built.as_dict().at("optimizer_state_dict").as_dict());
-  const Dict& optimizer = states_.optimizer.as_dict();
+  const Dict& optimizer = first.optimizer.as_dict();
   const Value* wrapped = optimizer.find("optimizer_state_dict");
   const Dict& state_dict = wrapped == nullptr ? optimizer : wrapped->as_dict();
   common.set("param_groups", state_dict.at("param_groups"));
-  return model_->load(common).as_dict();
+  return stages_.front().file->load(common).as_dict();
 }
 
 }  // namespace deepspeed::checkpoint

@@ -41,19 +41,29 @@ class UniversalSource {
   /// Loads a whole state in the parameter's sizes.
   at::Tensor load(const Parameter& parameter, const std::string& state) const;
 
-  /// Returns the content of the model file without an optimizer of stage 0, with a
+  /// Returns the number of model files: of stages of a pipeline, else 1.
+  size_t num_models() const { return stages_.size(); }
+  /// Returns the content of a model file without an optimizer of stage 0, with a
   /// `universal_checkpoint_info`, and with whole weights where stage 3 has shards; its large tensors come
   /// from load_of_model().
-  Dict model_file() const;
-  at::Tensor load_of_model(const at::Tensor& deferred) const;
+  Dict model_file(size_t stage = 0) const;
+  at::Tensor load_of_model(const at::Tensor& deferred, size_t stage = 0) const;
   /// Returns the content of zero/optimizer_state.pt.
   Dict optimizer_state() const;
 
  private:
   at::ScalarType master_dtype(const Parameter& parameter) const;
-  std::vector<NamedShapes> params_of_plain_optimizer() const;
-  void open_partitions();
-  void open_plain_optimizer();
+  /// The model file of a stage, or of the whole model.
+  struct Stage {
+    std::shared_ptr<DeferredArchive> file;
+    ModelStates states;
+  };
+
+  at::Tensor weight(const std::string& name) const;
+  std::vector<NamedShapes> params_of_plain_optimizer(const Stage& stage) const;
+  std::vector<NamedShapes> open_partitions(size_t stage);
+  std::vector<NamedShapes> open_plain_optimizer(const Stage& stage);
+  void join(OptimizerFiles files);
   void add_groups(const std::vector<NamedShapes>& groups);
   Dict whole_module(const Dict& module) const;
   Dict common_of_partitions() const;
@@ -61,12 +71,11 @@ class UniversalSource {
 
   std::filesystem::path folder_;
   Manifest manifest_;
-  std::shared_ptr<DeferredArchive> model_;
-  ModelStates states_;
-  std::unordered_map<std::string, at::Tensor> module_;
+  std::vector<Stage> stages_;
+  std::unordered_map<std::string, at::Tensor> module_;  // of a model that is no pipeline
   std::optional<OptimizerFiles> optimizer_;
   std::vector<Parameter> parameters_;
-  std::optional<Fp32Source> whole_;  // stage 3: where the module's weights are
+  std::optional<Fp32Source> whole_;  // stage 3 and pipelines: where the module's weights are
   mutable std::unordered_map<const void*, std::pair<at::Tensor, at::Tensor>>
       of_whole_;  // by tensor of whole_module(): itself, and the weight of whole_
 };

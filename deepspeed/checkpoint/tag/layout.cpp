@@ -13,6 +13,7 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -117,9 +118,18 @@ std::optional<OptimStatesFile> parse_rank_file(const path& file, std::string_vie
   return name == ending ? std::optional(std::move(parsed)) : std::nullopt;
 }
 
-bool is_plain_model_file(std::string_view name) {
+std::optional<int> mp_rank_of_plain_file(std::string_view name) {
   int mp_rank = 0;
-  return take(name, "mp_rank_") && take_number(name, mp_rank) && name == kModelStates;
+  const bool is_one = take(name, "mp_rank_") && take_number(name, mp_rank) && name == kModelStates;
+  return is_one ? std::optional(mp_rank) : std::nullopt;
+}
+
+/// The layer whose weights, or a slice of them, a file has.
+std::optional<int> layer_of_file(std::string_view name) {
+  int layer = 0;
+  const bool is_one = take(name, "layer_") && take_number(name, layer) && take(name, "-") &&
+                      name.ends_with("model_states.pt");
+  return is_one ? std::optional(layer) : std::nullopt;
 }
 
 bool is_rng_file(std::string_view name) {
@@ -156,14 +166,19 @@ path optim_states_path(const path& dir, const std::string& tag, int dp_rank, int
   return dir / tag / ((bf16 ? "bf16_" : "") + zero_prefix(dp_rank, mp_rank) + "_optim_states.pt");
 }
 
+path layer_states_path(const path& dir, const std::string& tag, int layer, const std::string& slice) {
+  return dir / tag /
+         message("layer_", digits(layer, 2), slice.empty() ? "" : "-" + slice, "-model_states.pt");
+}
+
 // The name must not begin as those of optimizer files: DeepSpeed's ds_to_universal takes all that do.
 path rng_states_path(const path& dir, const std::string& tag, int dp_rank, int mp_rank) {
   return dir / tag / message(kRngStates, dp_rank, "_mp_rank_", digits(mp_rank, 2), ".pt");
 }
 
 bool is_checkpoint_file(const std::string& name) {
-  return is_plain_model_file(name) || is_rng_file(name) || parse_rank_file(name, "model_states.pt") ||
-         parse_rank_file(name, "optim_states.pt");
+  return mp_rank_of_plain_file(name) || layer_of_file(name) || is_rng_file(name) ||
+         parse_rank_file(name, "model_states.pt") || parse_rank_file(name, "optim_states.pt");
 }
 
 std::string default_tag(int64_t global_steps) { return kDefaultTag + std::to_string(global_steps); }
@@ -224,8 +239,37 @@ std::vector<std::pair<std::string, path>> find_universal_states(const path& tag_
   return states;
 }
 
-std::vector<OptimStatesFile> find_optim_states(const path& dir, const std::string& tag) {
-  return find_rank_files(dir / tag, "optim_states.pt");
+std::vector<OptimStatesFile> find_optim_states(const path& dir, const std::string& tag,
+                                               std::optional<int> mp_rank) {
+  std::vector<OptimStatesFile> found = find_rank_files(dir / tag, "optim_states.pt");
+  if (mp_rank) std::erase_if(found, [&](const OptimStatesFile& file) { return file.mp_rank != *mp_rank; });
+  return found;
+}
+
+std::vector<int> find_mp_ranks(const path& dir, const std::string& tag) {
+  std::set<int> ranks;
+  if (std::filesystem::is_directory(dir / tag)) {
+    for (const path& file : files_of(dir / tag)) {
+      if (const auto mp_rank = mp_rank_of_plain_file(file.filename().string())) ranks.insert(*mp_rank);
+    }
+    for (const OptimStatesFile& file : find_rank_files(dir / tag, "model_states.pt"))
+      ranks.insert(file.mp_rank);
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
+std::vector<LayerStatesFile> find_layer_states(const path& dir, const std::string& tag) {
+  std::vector<LayerStatesFile> found;
+  if (!std::filesystem::is_directory(dir / tag)) return found;
+  for (const path& file : files_of(dir / tag)) {
+    const std::string name = file.filename().string();
+    const auto layer = layer_of_file(name);
+    if (!layer) continue;
+    if (file.filename() != layer_states_path(dir, tag, *layer).filename()) refuse_model_parallel(file);
+    found.push_back({file, *layer});
+  }
+  std::ranges::sort(found, {}, &LayerStatesFile::layer);
+  return found;
 }
 
 std::vector<path> find_rng_states(const path& dir, const std::string& tag) {
@@ -238,12 +282,12 @@ std::vector<path> find_model_states(const path& dir, const std::string& tag) {
   return files_that_end_with(dir / tag, kModelStates);
 }
 
-std::vector<path> find_sharded_model_states(const path& dir, const std::string& tag) {
+std::vector<path> find_sharded_model_states(const path& dir, const std::string& tag, int mp_rank) {
   std::vector<path> files;
   if (!std::filesystem::is_directory(dir / tag)) return files;
   for (const OptimStatesFile& file : find_rank_files(dir / tag, "model_states.pt")) {
-    if (file.mp_rank != 0) refuse_model_parallel(file.path);
-    const path expected = sharded_model_states_path(dir, tag, int(files.size()));
+    if (file.mp_rank != mp_rank) continue;
+    const path expected = sharded_model_states_path(dir, tag, int(files.size()), mp_rank);
     if (file.path.filename() != expected.filename())
       raise<CheckpointError>("the file ", expected, " is missing");
     files.push_back(file.path);
@@ -251,20 +295,25 @@ std::vector<path> find_sharded_model_states(const path& dir, const std::string& 
   return files;
 }
 
-path require_model_states(const path& dir, const std::string& tag) {
-  const std::vector<path> files = find_model_states(dir, tag);
-  const path expected = model_states_path(dir, tag);
-  if (files.empty()) raise<CheckpointError>("the file ", expected, " is missing");
-  if (files.size() == 1 && files[0].filename() == expected.filename()) return files[0];
-  const std::vector<path> sharded = find_sharded_model_states(dir, tag);
-  if (sharded.size() != files.size()) refuse_model_parallel(files.back());
-  return sharded[0];
+std::vector<path> require_model_states(const path& dir, const std::string& tag) {
+  const std::vector<int> mp_ranks = find_mp_ranks(dir, tag);
+  if (mp_ranks.empty()) raise<CheckpointError>("the file ", model_states_path(dir, tag), " is missing");
+  std::vector<path> files;
+  for (int mp_rank = 0; mp_rank < int(mp_ranks.size()); ++mp_rank) {
+    if (mp_ranks[size_t(mp_rank)] != mp_rank)
+      raise<CheckpointError>("the file ", model_states_path(dir, tag, mp_rank), " is missing");
+    const std::vector<path> sharded = find_sharded_model_states(dir, tag, mp_rank);
+    files.push_back(sharded.empty() ? model_states_path(dir, tag, mp_rank) : sharded.front());
+  }
+  if (files.size() > 1 && find_layer_states(dir, tag).empty()) refuse_model_parallel(files.back());
+  return files;
 }
 
-void require_each_rank(const std::vector<OptimStatesFile>& files, const path& dir, const std::string& tag) {
+void require_each_rank(const std::vector<OptimStatesFile>& files, const path& dir, const std::string& tag,
+                       int mp_rank) {
   for (size_t rank = 0; rank < files.size(); ++rank) {
-    if (files[rank].dp_rank == int(rank) && files[rank].mp_rank == 0) continue;
-    raise<CheckpointError>("the file ", optim_states_path(dir, tag, int(rank), 0, files[0].bf16),
+    if (files[rank].dp_rank == int(rank)) continue;
+    raise<CheckpointError>("the file ", optim_states_path(dir, tag, int(rank), mp_rank, files[0].bf16),
                            " is missing");
   }
 }

@@ -6,6 +6,10 @@
 //   <dir>/<tag>/zero_pp_rank_D_mp_rank_00_model_states.pt     at stage 3, one a rank
 //   <dir>/<tag>/[bf16_]zero_pp_rank_D_mp_rank_00_optim_states.pt
 //   <dir>/<tag>/rng_states_rank_D_mp_rank_00.pt               ours; DeepSpeed's patterns pass over it
+//   <dir>/<tag>/layer_LL-model_states.pt                      of a pipeline, one a layer
+//
+// Where ranks share the model out, each place among them has files of its own, with its number behind
+// "mp_rank_". Of a pipeline these are the stages; their model files hold no weights.
 //
 // A universal checkpoint holds the optimizer by parameter:
 //   <dir>/latest_universal
@@ -34,6 +38,11 @@ std::filesystem::path optim_states_path(const std::filesystem::path& dir, const 
                                         int mp_rank = 0, bool bf16 = false);
 std::filesystem::path rng_states_path(const std::filesystem::path& dir, const std::string& tag, int dp_rank,
                                       int mp_rank = 0);
+
+/// Returns the path of the weights of a layer of a pipeline. `slice` names the part of it where ranks cut its
+/// layers as well: "model_00".
+std::filesystem::path layer_states_path(const std::filesystem::path& dir, const std::string& tag, int layer,
+                                        const std::string& slice = "");
 
 /// Returns the path <folder of a tag>/manifest.json, a file of ours.
 std::filesystem::path manifest_path(const std::filesystem::path& tag_folder);
@@ -81,25 +90,40 @@ struct OptimStatesFile {
   int mp_rank = 0;
   bool bf16 = false;
 };
-/// Lists the optimizer files of a tag, by model-parallel and data-parallel rank.
-std::vector<OptimStatesFile> find_optim_states(const std::filesystem::path& dir, const std::string& tag);
+/// Lists the optimizer files of a tag, by model-parallel and data-parallel rank; with `mp_rank` those of one
+/// place among the ranks that share the model out.
+std::vector<OptimStatesFile> find_optim_states(const std::filesystem::path& dir, const std::string& tag,
+                                               std::optional<int> mp_rank = {});
+/// Lists the places among the ranks that share the model out of which a tag has model files, ascending: 0
+/// alone where each rank held it whole.
+std::vector<int> find_mp_ranks(const std::filesystem::path& dir, const std::string& tag);
+
+struct LayerStatesFile {
+  std::filesystem::path path = {};
+  int layer = 0;
+};
+/// Lists the weights of a pipeline's layers, by layer; empty for another checkpoint. Throws NotSupportedError
+/// where ranks have cut a layer.
+std::vector<LayerStatesFile> find_layer_states(const std::filesystem::path& dir, const std::string& tag);
 /// Lists the files with the random streams of a tag's ranks.
 std::vector<std::filesystem::path> find_rng_states(const std::filesystem::path& dir, const std::string& tag);
 /// Lists the model files of a tag in the order of their names.
 std::vector<std::filesystem::path> find_model_states(const std::filesystem::path& dir,
                                                      const std::string& tag);
 
-/// Lists the model file of each rank of stage 3; empty for a tag of another stage. Throws CheckpointError,
-/// naming the file, where one between others is missing, NotSupportedError for model parallel training.
+/// Lists the model file of each data-parallel rank of stage 3; empty for a tag of another stage. Throws
+/// CheckpointError, naming the file, where one between others is missing.
 std::vector<std::filesystem::path> find_sharded_model_states(const std::filesystem::path& dir,
-                                                             const std::string& tag);
-/// Returns the model file of a tag, at stage 3 that of rank 0. Throws CheckpointError, naming it, where it is
-/// missing, NotSupportedError for model parallel training.
-std::filesystem::path require_model_states(const std::filesystem::path& dir, const std::string& tag);
-/// Throws CheckpointError, naming the file, where `files` (of find_optim_states()) misses a rank between
-/// others.
+                                                             const std::string& tag, int mp_rank = 0);
+/// Returns the model file of each place of find_mp_ranks(), at stage 3 that of its first data-parallel rank.
+/// Throws CheckpointError, naming it, where one is missing, NotSupportedError for several places whose files
+/// hold weights under the same names: those that cut layers.
+std::vector<std::filesystem::path> require_model_states(const std::filesystem::path& dir,
+                                                        const std::string& tag);
+/// Throws CheckpointError, naming the file, where `files`, of find_optim_states() for one place, misses a
+/// rank between others.
 void require_each_rank(const std::vector<OptimStatesFile>& files, const std::filesystem::path& dir,
-                       const std::string& tag);
+                       const std::string& tag, int mp_rank = 0);
 
 /// Returns the name of a file of weights: "pytorch_model.bin" or "model.safetensors", with several shards
 /// "pytorch_model-00001-of-00003.bin" (`shard` counts from 0).

@@ -39,6 +39,14 @@ struct ModelPart {
   bool is_leaf = false;  // marked by set_z3_leaf_modules()
 };
 
+/// A layer of a pipeline, whose weights checkpoints have in a file of their own.
+struct StoredLayer {
+  int index = 0;                                           // in the pipeline
+  std::string slice;                                       // of it, where ranks cut layers: "model_00"
+  std::vector<std::pair<std::string, std::string>> names;  // of tensors: in the file, in the model
+  bool is_written = true;  // false: by another stage, which shares the weights
+};
+
 struct DEEPSPEED_API EngineModel {
   std::vector<NamedTensor> parameters;  // each tensor once, under its first name, in order of registration
   std::vector<NamedTensor> buffers;
@@ -47,6 +55,8 @@ struct DEEPSPEED_API EngineModel {
   std::vector<ModelPart> parts;  // from the outside in
   /// Parameters of which a rank that holds another part of the model has a copy: it counts them in the norm.
   std::vector<at::Tensor> counted_elsewhere;
+  /// Of a stage of a pipeline: what files hold in place of the model as a whole.
+  std::vector<StoredLayer> stored_layers;
   std::function<void(bool training)> set_training;
   /// Returns the model's parameters by name, where others are registered than at the last call, else none;
   /// null: nobody knows.

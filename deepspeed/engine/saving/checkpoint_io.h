@@ -57,6 +57,9 @@ class CheckpointIo {
   void collect(SaveJob& job, const SaveOptions& options) const;
   void run(SaveJob job);
   NamedTensors module_tensors(bool exclude_frozen) const;
+  /// The tensors of each layer of a pipeline that this stage writes, by their names in its file.
+  std::vector<std::pair<const StoredLayer*, NamedTensors>> layer_tensors(bool exclude_frozen) const;
+  std::vector<std::pair<std::string, std::string>> shared_params() const;
   checkpoint::ModelStates model_states(const SaveOptions& options,
                                        checkpoint::DeferredTensors& deferred) const;
   checkpoint::ZeroOptimizerStates zero_states(checkpoint::DeferredTensors& deferred) const;
@@ -94,6 +97,9 @@ class CheckpointIo {
   // checkpoint_load_module.cpp
   void open_module(const std::string& directory, const std::string& tag, const LoadOptions& options,
                    OpenedCheckpoint& opened) const;
+  StoredModule layers_module(const std::string& directory, const std::string& tag,
+                             const OpenedCheckpoint& opened,
+                             const std::unordered_set<std::string>& in_masters) const;
   std::unordered_set<std::string> weights_in_masters(const checkpoint::OptimizerFiles& source) const;
   StoredModule whole_module(const std::string& directory, const std::string& tag,
                             const checkpoint::ModuleStates& states,
@@ -105,6 +111,13 @@ class CheckpointIo {
   void load_module(const StoredModule& module);
 
   // checkpoint_load_optimizer.cpp
+  /// Which place's files this rank begins with: its own, where there are as many as here.
+  int first_mp_rank(const std::string& directory, const std::string& tag) const;
+  void require_kind(const OpenedCheckpoint& opened, const std::string& directory,
+                    const std::string& tag) const;
+  checkpoint::OptimizerFiles open_stages(const std::string& directory, const std::string& tag,
+                                         const OpenedCheckpoint& opened,
+                                         const std::vector<checkpoint::NamedShapes>& own_shapes) const;
   checkpoint::OptimizerFiles open_optimizer(const std::string& directory, const std::string& tag,
                                             const OpenedCheckpoint& opened) const;
   /// Throws CheckpointError, naming the way out, where the files have other groups or states than the

@@ -104,9 +104,11 @@ bool CheckpointIo::loads_optimizer(const LoadOptions& options) const {
 OpenedCheckpoint CheckpointIo::open(const std::string& directory, const std::string& tag,
                                     const LoadOptions& options) const {
   OpenedCheckpoint opened;
-  const std::vector<fs::path> sharded = checkpoint::find_sharded_model_states(directory, tag);
+  opened.mp_rank = first_mp_rank(directory, tag);
+  const std::vector<fs::path> sharded = checkpoint::find_sharded_model_states(directory, tag, opened.mp_rank);
   opened.is_sharded = !sharded.empty();
-  opened.path = opened.is_sharded ? sharded.front() : checkpoint::model_states_path(directory, tag);
+  opened.path =
+      opened.is_sharded ? sharded.front() : checkpoint::model_states_path(directory, tag, opened.mp_rank);
   const fs::path folder = opened.path.parent_path();
   opened.manifest = checkpoint::read_manifest(folder);
   if (const auto damage = checkpoint::find_damage(folder, opened.manifest)) raise<CheckpointError>(*damage);
@@ -114,12 +116,37 @@ OpenedCheckpoint CheckpointIo::open(const std::string& directory, const std::str
   opened.file =
       std::make_shared<checkpoint::DeferredArchive>(opened.path, opened.manifest.sums_of(opened.path));
   opened.states = checkpoint::parse_model_states(opened.file->value());
+  require_kind(opened, directory, tag);
   opened.client_state = opened.file->load(checkpoint::Value(opened.states.client_state)).as_dict();
   opened.reads_masters = uses_zero() || parts_.config.checkpoint.load_universal || opened.is_sharded;
   if (loads_optimizer(options)) opened.optimizer = open_optimizer(directory, tag, opened);
   open_module(directory, tag, options, opened);
   if (!options.load_module_only) open_run(directory, tag, opened);
   return opened;
+}
+
+int CheckpointIo::first_mp_rank(const std::string& directory, const std::string& tag) const {
+  const size_t num_places = checkpoint::find_mp_ranks(directory, tag).size();
+  return num_places == size_t(parts_.groups.model_size()) ? parts_.groups.model_rank() : 0;
+}
+
+void CheckpointIo::require_kind(const OpenedCheckpoint& opened, const std::string& directory,
+                                const std::string& tag) const {
+  const bool is_pipeline = !parts_.model.stored_layers.empty();
+  if (is_pipeline != opened.states.states.has_module) {
+    if (is_pipeline) return;
+    const size_t num_places = checkpoint::find_mp_ranks(directory, tag).size();
+    if (int(num_places) == parts_.groups.model_size()) return;
+    raise<checkpoint::MisfitError>(opened.path.parent_path(), " is a checkpoint of ", num_places,
+                                   " model-parallel ranks, the engine has ", parts_.groups.model_size(),
+                                   "; load it with as many");
+  }
+  raise<checkpoint::MisfitError>(opened.path.parent_path(),
+                                 is_pipeline
+                                     ? " is no checkpoint of a pipeline: it has the model as a whole; "
+                                       "load it into an engine of the whole model"
+                                     : " is a checkpoint of a pipeline: load it into a PipelineModule, or "
+                                       "make weights of it by zero_to_fp32");
 }
 
 void CheckpointIo::check_fit(const OpenedCheckpoint& opened, const LoadOptions& options) const {

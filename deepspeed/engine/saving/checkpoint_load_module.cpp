@@ -1,10 +1,12 @@
 // Loading a checkpoint: the model's own tensors.
 #include <algorithm>
+#include <filesystem>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/sources/misfit_error.h"
+#include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
@@ -50,9 +52,33 @@ void CheckpointIo::open_module(const std::string& directory, const std::string& 
   }
   std::unordered_set<std::string> in_masters;
   if (has_masters) in_masters = weights_in_masters(*opened.optimizer);
+  if (!states.has_module) {
+    opened.module = layers_module(directory, tag, opened, in_masters);
+    return;
+  }
   for (const auto& [name, tensor] : states.module)
     opened.module.push_back(
         {name, tensor, in_masters.contains(name) ? nullptr : loader_of(opened.file, tensor)});
+}
+
+/// Returns what this stage of a pipeline has of the files of its layers.
+StoredModule CheckpointIo::layers_module(const std::string& directory, const std::string& tag,
+                                         const OpenedCheckpoint& opened,
+                                         const std::unordered_set<std::string>& in_masters) const {
+  StoredModule module;
+  for (const StoredLayer& layer : parts_.model.stored_layers) {
+    if (layer.names.empty()) continue;
+    const auto path = checkpoint::layer_states_path(directory, tag, layer.index, layer.slice);
+    if (!std::filesystem::exists(path)) raise<CheckpointError>("the file ", path, " is missing");
+    const auto file = std::make_shared<checkpoint::DeferredArchive>(path, opened.manifest.sums_of(path));
+    std::unordered_map<std::string, std::string> in_model(layer.names.begin(), layer.names.end());
+    for (const auto& [name, tensor] : checkpoint::parse_tensors(file->value())) {
+      const auto found = in_model.find(name);
+      const std::string own = found == in_model.end() ? message(layer.index, ".", name) : found->second;
+      module.push_back({own, tensor, in_masters.contains(own) ? nullptr : loader_of(file, tensor)});
+    }
+  }
+  return module;
 }
 
 /// Returns the module of stage 3, whose model files have shards of frozen parameters and nothing of the

@@ -75,17 +75,41 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(const std::string& direc
   }
   try {
     if (loads_universal) return checkpoint::OptimizerFiles::of_universal(folder, opened.manifest, shapes);
-    if (!opened.states.optimizer.is_none())
-      return checkpoint::OptimizerFiles::of_model_file(opened.file, opened.states.optimizer, shapes);
-    if (checkpoint::find_optim_states(directory, tag).empty())
+    if (opened.states.optimizer.is_none() && checkpoint::find_optim_states(directory, tag).empty())
       raise<CheckpointError>(directory, "/", tag, " holds no optimizer states");
-    return checkpoint::OptimizerFiles::of_partitions(directory, tag, opened.manifest,
-                                                     opened.states.states.param_shapes);
+    return open_stages(directory, tag, opened, shapes);
   } catch (const checkpoint::MisfitError& error) {
     throw checkpoint::MisfitError(with_way_out(error, opened));
   } catch (const CheckpointError& error) {
     throw CheckpointError(with_way_out(error, opened));
   }
+}
+
+checkpoint::OptimizerFiles CheckpointIo::open_stages(
+    const std::string& directory, const std::string& tag, const OpenedCheckpoint& opened,
+    const std::vector<checkpoint::NamedShapes>& own_shapes) const {
+  using checkpoint::OptimizerFiles;
+  const auto open_stage = [&](int mp_rank, const std::shared_ptr<checkpoint::DeferredArchive>& file,
+                              const checkpoint::ModelStates& states) {
+    const auto& shapes = states.states.param_shapes;
+    if (states.optimizer.is_none())
+      return OptimizerFiles::of_partitions(directory, tag, opened.manifest, shapes, mp_rank);
+    return OptimizerFiles::of_model_file(file, states.optimizer, shapes.value_or(own_shapes));
+  };
+  OptimizerFiles result = open_stage(opened.mp_rank, opened.file, opened.states);
+  const auto has_all = [&] {
+    return std::ranges::all_of(own_shapes, [&](const checkpoint::NamedShapes& group) {
+      return std::ranges::all_of(
+          group, [&](const auto& param) { return result.numel(param.first, checkpoint::kMasterState) > 0; });
+    });
+  };
+  for (const int mp_rank : checkpoint::find_mp_ranks(directory, tag)) {
+    if (mp_rank == opened.mp_rank || opened.states.states.has_module || has_all()) continue;
+    const fs::path path = checkpoint::model_states_path(directory, tag, mp_rank);
+    const auto file = std::make_shared<checkpoint::DeferredArchive>(path, opened.manifest.sums_of(path));
+    result.join(open_stage(mp_rank, file, checkpoint::parse_model_states(file->value())));
+  }
+  return result;
 }
 
 bool CheckpointIo::wants_master(const OpenedCheckpoint& opened) const {

@@ -27,8 +27,15 @@ void CheckpointIo::open_run(const std::string& directory, const std::string& tag
   opened.has_own_run = std::filesystem::exists(path);
   if (!opened.has_own_run) path = checkpoint::rng_states_path(directory, tag, 0);
   if (!std::filesystem::exists(path)) return;
-  opened.run = checkpoint::parse_run_state(
-      checkpoint::read_torch_archive(path, {.sums = opened.manifest.sums_of(path)}));
+  const auto read = [&](const std::filesystem::path& file) {
+    return checkpoint::parse_run_state(
+        checkpoint::read_torch_archive(file, {.sums = opened.manifest.sums_of(file)}));
+  };
+  opened.run = read(path);
+  // Of a pipeline the first and the last stage alone read data; any stage may be one of them now.
+  const auto first = checkpoint::rng_states_path(directory, tag, 0);
+  if (!parts_.model.stored_layers.empty() && rank() != 0 && std::filesystem::exists(first))
+    opened.run->loader = read(first).loader;
 }
 
 bool CheckpointIo::loads_schedule(const OpenedCheckpoint& opened, const LoadOptions& options) const {

@@ -132,21 +132,25 @@ void CheckpointIo::run(SaveJob job) {
 }
 
 void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
-  const int data_rank = parts_.data_group().rank();
+  const int data_rank = parts_.data_group().rank(), mp_rank = parts_.groups.model_rank();
   checkpoint::DeferredTensors deferred;
   const auto add = [&](const fs::path& path, const checkpoint::Value& value) {
     job.file_names.push_back(path.filename().string());
     job.contents.push_back(checkpoint::make_archive_content(value, deferred.stream()));
   };
   if (parts_.pool) {
-    add(checkpoint::sharded_model_states_path(job.directory, job.tag, data_rank),
+    add(checkpoint::sharded_model_states_path(job.directory, job.tag, data_rank, mp_rank),
         checkpoint::build_model_states(model_states(options, deferred)));
   } else if (data_rank == 0) {
-    add(checkpoint::model_states_path(job.directory, job.tag),
+    add(checkpoint::model_states_path(job.directory, job.tag, mp_rank),
         checkpoint::build_model_states(model_states(options, deferred)));
+    for (const auto& [layer, tensors] : layer_tensors(options.exclude_frozen_parameters)) {
+      add(checkpoint::layer_states_path(job.directory, job.tag, layer->index, layer->slice),
+          checkpoint::build_tensors(tensors));
+    }
   }
   if (parts_.optimizer && uses_zero()) {
-    add(checkpoint::optim_states_path(job.directory, job.tag, data_rank, 0, parts_.config.bf16.enabled),
+    add(checkpoint::optim_states_path(job.directory, job.tag, data_rank, mp_rank, parts_.config.bf16.enabled),
         checkpoint::build_optimizer_states(zero_states(deferred)));
   }
   checkpoint::RunState run;
@@ -182,14 +186,43 @@ NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const {
   return tensors;
 }
 
+std::vector<std::pair<const StoredLayer*, NamedTensors>> CheckpointIo::layer_tensors(
+    bool exclude_frozen) const {
+  std::vector<std::pair<const StoredLayer*, NamedTensors>> found;
+  const auto tensors = by_name(module_tensors(exclude_frozen));
+  for (const StoredLayer& layer : parts_.model.stored_layers) {
+    if (!layer.is_written) continue;
+    NamedTensors& of_layer = found.emplace_back(&layer, NamedTensors()).second;
+    for (const auto& [name, in_model] : layer.names) {
+      if (const auto tensor = tensors.find(in_model); tensor != tensors.end())
+        of_layer.push_back({name, tensor->second});
+    }
+  }
+  return found;
+}
+
+/// Of a pipeline the files say under which names its layers' files have what stages share.
+std::vector<std::pair<std::string, std::string>> CheckpointIo::shared_params() const {
+  auto shared = parts_.model.shared_parameters;
+  for (const StoredLayer& layer : parts_.model.stored_layers) {
+    for (const auto& [name, in_model] : layer.names) {
+      const std::string stored = message(layer.index, ".", name);
+      if (stored != in_model && layer.is_written) shared.emplace_back(in_model, stored);
+    }
+  }
+  return shared;
+}
+
 checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options,
                                                    checkpoint::DeferredTensors& deferred) const {
   const EngineModel& model = parts_.model;
   checkpoint::ModelStates result;
-  result.states.module = module_tensors(options.exclude_frozen_parameters);
+  result.states.has_module = model.stored_layers.empty();
+  if (result.states.has_module) result.states.module = module_tensors(options.exclude_frozen_parameters);
   for (const NamedTensor& buffer : model.buffers) result.states.buffer_names.push_back(buffer.name);
-  result.states.shared_params = model.shared_parameters;
-  if (parts_.optimizer && uses_zero()) {
+  result.states.shared_params = shared_params();
+  // At stage 0 the module has them; that of a pipeline is in other files.
+  if (parts_.optimizer && (uses_zero() || !result.states.has_module)) {
     auto& shapes = result.states.param_shapes.emplace();
     for (const zero::StoredGroup& group : parts_.optimizer->store().groups()) {
       auto& of_group = shapes.emplace_back();
@@ -198,7 +231,7 @@ checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options,
         of_group.emplace_back(param.name, param.tensor.sizes().vec());
       }
     }
-    if (!options.exclude_frozen_parameters) {
+    if (uses_zero() && !options.exclude_frozen_parameters) {
       auto& frozen_shapes = result.states.frozen_param_shapes.emplace();
       auto& fragments = result.states.frozen_param_fragments.emplace();
       for (const NamedTensor& param : model.parameters) {
@@ -209,7 +242,8 @@ checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options,
         fragments.emplace_back(param.name, shard.defined() ? shard : param.tensor.detach().cpu());
       }
     }
-  } else if (parts_.optimizer) {
+  }
+  if (parts_.optimizer && !uses_zero()) {
     result.optimizer = checkpoint::build_plain_optimizer(plain_states());
   }
   if (parts_.lr_scheduler) result.lr_scheduler = parts_.lr_scheduler->state_dict();
@@ -217,6 +251,8 @@ checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options,
   result.global_steps = state_.counters.global_steps;
   result.global_samples = state_.counters.global_samples;
   result.dp_world_size = parts_.data_group().size();
+  result.mp_world_size = parts_.groups.model_size();
+  if (!model.stored_layers.empty()) result.pp_degree = result.mp_world_size;
   result.ds_config = parts_.config.raw;
   result.client_state = options.client_state;
   return result;

@@ -18,6 +18,7 @@ namespace deepspeed {
 struct OpenedCheckpoint {
   std::filesystem::path path;  // of the model file
   bool is_sharded = false;     // written at stage 3
+  int mp_rank = 0;             // of that file's place among the ranks that shared the model out
   checkpoint::Manifest manifest;
   std::shared_ptr<checkpoint::DeferredArchive> file;  // the model file
   checkpoint::ModelStates states;

@@ -39,6 +39,11 @@ void CheckpointIo::save_16bit_model(const std::string& directory, const std::str
   if (directory.empty() || file_name.empty()) {
     raise<UsageError>("save_16bit_model() needs a directory and a file name");
   }
+  if (!parts_.model.stored_layers.empty()) {
+    raise<NotSupportedError>(
+        "save_16bit_model(): the stages of a pipeline have parts of the model each; call "
+        "save_checkpoint() and make weights of it by zero_to_fp32");
+  }
   if (checkpoint::is_name_beside_tags(file_name)) {
     raise<UsageError>("save_16bit_model(): '", file_name,
                       "' is the name of a file of checkpoints, which would be lost; choose another");

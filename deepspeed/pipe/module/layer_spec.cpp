@@ -31,11 +31,16 @@ TensorFunction spec_detail::forward_of_any(const AnyModule& module) {
       return tensors_of(module.any_forward(at::Tensor(inputs[I])...), name);
     };
     switch (inputs.size()) {
-      case 1: return call(std::make_index_sequence<1>{});
-      case 2: return call(std::make_index_sequence<2>{});
-      case 3: return call(std::make_index_sequence<3>{});
-      case 4: return call(std::make_index_sequence<4>{});
-      default: break;
+      case 1:
+        return call(std::make_index_sequence<1>{});
+      case 2:
+        return call(std::make_index_sequence<2>{});
+      case 3:
+        return call(std::make_index_sequence<3>{});
+      case 4:
+        return call(std::make_index_sequence<4>{});
+      default:
+        break;
     }
     raise<UsageError>(name, " in a torch::nn::AnyModule got ", inputs.size(),
                       " tensors, expected 1 to 4: give the module itself as a layer");
@@ -76,6 +81,7 @@ Layer LayerSpec::build() const {
 TiedLayerSpec TiedLayerSpec::with_forward(std::function<TensorFunction(const TiedModule&)> bind) const {
   Tie changed = *tie();
   changed.bind = std::move(bind);
+  changed.has_forward_fn = true;
   return {class_name(), std::move(changed)};
 }
 

@@ -1,5 +1,5 @@
-// A LayerSpec describes a layer of a pipeline, which is built on the ranks of its stage alone: a model that is
-// larger than a rank's memory can be written down.
+// A LayerSpec describes a layer of a pipeline, which is built on the ranks of its stage alone: a model that
+// is larger than a rank's memory can be written down.
 #pragma once
 
 #include <concepts>
@@ -33,10 +33,11 @@ struct TiedModule {
 
 /// Says how layers that share a module are made.
 struct Tie {
-  std::string key;                         // layers of one key share one module
-  std::vector<std::string> weight_attrs;   // the parameters that stages keep alike, by their names in it
-  std::function<TiedModule()> make;        // the module, once on each stage that has one of its layers
+  std::string key;                        // layers of one key share one module
+  std::vector<std::string> weight_attrs;  // the parameters that stages keep alike, by their names in it
+  std::function<TiedModule()> make;       // the module, once on each stage that has one of its layers
   std::function<TensorFunction(const TiedModule&)> bind;  // this layer's forward over it
+  bool has_forward_fn = false;  // other than the module's own: checkpoints have no file of the layer
 };
 
 namespace spec_detail {
@@ -122,8 +123,8 @@ concept IsModulePointer = requires(Part part) {
 }  // namespace spec_detail
 
 /// An element of the list that a PipelineModule is made of. A module (a shared_ptr to one, a TORCH_MODULE
-/// holder, a torch::nn::AnyModule), a function over tensors and a layer that is not built yet, of(), all become
-/// one. A layer takes and returns a tensor, several, or a struct or tuple of tensors.
+/// holder, a torch::nn::AnyModule), a function over tensors and a layer that is not built yet, of(), all
+/// become one. A layer takes and returns a tensor, several, or a struct or tuple of tensors.
 class DEEPSPEED_API LayerSpec {
  public:
   /// A layer of another front end. `build` may be called more than once.
@@ -133,16 +134,16 @@ class DEEPSPEED_API LayerSpec {
   LayerSpec(const Part& module)  // NOLINT: an element of a list of layers
       : LayerSpec(of_module(std::shared_ptr<typename Part::element_type>(module))) {}
   template <class Holder>
-  requires std::is_base_of_v<torch::detail::ModuleHolderIndicator, Holder>
-  LayerSpec(const Holder& module)  // NOLINT
+  requires std::is_base_of_v<torch::detail::ModuleHolderIndicator, Holder> LayerSpec(
+      const Holder& module)  // NOLINT
       : LayerSpec(of_module(module.ptr())) {}
   LayerSpec(const torch::nn::AnyModule& module);  // NOLINT
   /// A function over tensors, without parameters.
   template <class F>
   requires(!std::derived_from<F, LayerSpec> && !spec_detail::IsModulePointer<F> &&
-           !std::is_base_of_v<torch::detail::ModuleHolderIndicator, F> && !std::is_same_v<F, torch::nn::AnyModule> &&
-           !std::is_base_of_v<torch::nn::Module, F>)
-  LayerSpec(F function)  // NOLINT
+           !std::is_base_of_v<torch::detail::ModuleHolderIndicator, F> &&
+           !std::is_same_v<F, torch::nn::AnyModule> && !std::is_base_of_v<torch::nn::Module, F>)
+      LayerSpec(F function)  // NOLINT
       : LayerSpec(of_function(std::move(function))) {}
 
   /// A module of this class, made of these arguments when its stage is built. `Module`: the class or its
@@ -150,7 +151,8 @@ class DEEPSPEED_API LayerSpec {
   template <class Module, class... Args>
   static LayerSpec of(Args... args) {
     using Class = spec_detail::ModuleClass<Module>;
-    static_assert(std::is_base_of_v<torch::nn::Module, Class>, "LayerSpec only supports torch::nn::Module types");
+    static_assert(std::is_base_of_v<torch::nn::Module, Class>,
+                  "LayerSpec only supports torch::nn::Module types");
     const auto make = spec_detail::builder_of<Class>(std::move(args)...);
     return {c10::demangle_type<Class>(), [make] {
               const auto module = make();
@@ -172,9 +174,10 @@ class DEEPSPEED_API LayerSpec {
  private:
   template <class Module>
   static LayerSpec of_module(const std::shared_ptr<Module>& module) {
-    static_assert(!std::is_same_v<Module, torch::nn::Module>,
-                  "a layer is a pointer to torch::nn::Module, which has no forward(): give a shared_ptr to the "
-                  "class itself, its TORCH_MODULE holder, or a torch::nn::AnyModule");
+    static_assert(
+        !std::is_same_v<Module, torch::nn::Module>,
+        "a layer is a pointer to torch::nn::Module, which has no forward(): give a shared_ptr to the "
+        "class itself, its TORCH_MODULE holder, or a torch::nn::AnyModule");
     require_module(module.get());
     const EngineModel model = describe_module(module);
     return built({module->name(), spec_detail::forward_of(module), model});

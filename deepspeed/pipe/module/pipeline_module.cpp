@@ -84,9 +84,8 @@ std::string name_in(const std::string& prefix, const std::string& name) { return
 // Adds a layer's model, whose names get the prefix, to that of the stage.
 void add_model(EngineModel& stage, const EngineModel& layer, const std::string& prefix) {
   const auto has = [&](const at::Tensor& tensor) {
-    return std::ranges::find_if(stage.parameters, [&](const NamedTensor& known) {
-      return known.tensor.is_same(tensor);
-    });
+    return std::ranges::find_if(stage.parameters,
+                                [&](const NamedTensor& known) { return known.tensor.is_same(tensor); });
   };
   for (const NamedTensor& param : layer.parameters) {
     const auto known = has(param.tensor);
@@ -122,6 +121,7 @@ PipelineModule::PipelineModule(std::vector<LayerSpec> layers, PipelineModuleOpti
   build_layers();
   specs_.clear();
   join_models();
+  describe_files();
   find_tied_weights();
 }
 
@@ -133,6 +133,8 @@ void PipelineModule::find_ties() {
     if (!tie) continue;
     TiedLayers& tied = ties_[tie->key];
     tied.layers.push_back(int(layer));
+    const bool has_file = tied.stored_as >= 0 && !specs_[size_t(tied.stored_as)].tie()->has_forward_fn;
+    if (tied.stored_as < 0 || (!has_file && !tie->has_forward_fn)) tied.stored_as = int(layer);
     tied.weight_attrs.insert(tie->weight_attrs.begin(), tie->weight_attrs.end());
   }
   for (const auto& [key, tied] : ties_) {
@@ -160,8 +162,9 @@ std::vector<LayerCost> PipelineModule::costs() const {
 
 std::vector<double> PipelineModule::measure_layers() const {
   if (options_.profile_inputs.empty()) {
-    raise<UsageError>("partition_method \"profile\" needs profile_inputs: inputs of the first layer, of the "
-                      "shapes of a micro batch");
+    raise<UsageError>(
+        "partition_method \"profile\" needs profile_inputs: inputs of the first layer, of the "
+        "shapes of a micro batch");
   }
   std::vector<double> times(specs_.size());
   const comm::World& world = options_.world;
@@ -184,25 +187,34 @@ void PipelineModule::build_layer(int index) {
   if (options_.seed_layers) seed_for(int64_t(options_.base_seed) + index);
   const LayerSpec& spec = specs_[size_t(index)];
   if (!spec.tie()) {
-    layers_.push_back({index, std::to_string(index), spec.build()});
+    layers_.push_back({.index = index, .prefix = std::to_string(index), .layer = spec.build()});
     return;
   }
   const Tie& tie = *spec.tie();
   auto found = tied_modules_.find(tie.key);
   if (found == tied_modules_.end()) found = tied_modules_.emplace(tie.key, tie.make()).first;
   const TiedModule& tied = found->second;
-  layers_.push_back({index, "tied_modules." + tie.key, {tied.class_name, tie.bind(tied), tied.model}});
+  layers_.push_back({index,
+                     "tied_modules." + tie.key,
+                     {tied.class_name, tie.bind(tied), tied.model},
+                     tie.key,
+                     tie.has_forward_fn});
 }
 
 void PipelineModule::join_models() {
   std::vector<std::string> seen;
   std::vector<EngineModel> models;
-  for (const StageLayer& layer : layers_) {
-    if (std::ranges::find(seen, layer.prefix) != seen.end()) continue;
+  const auto add = [&](const StageLayer& layer) {
+    if (std::ranges::find(seen, layer.prefix) != seen.end()) return;
     seen.push_back(layer.prefix);
     add_model(model_, layer.layer.model, layer.prefix);
     models.push_back(layer.layer.model);
+  };
+  // DeepSpeed's order, which that of optimizer states in files follows: tied modules first.
+  for (const StageLayer& layer : layers_) {
+    if (!layer.tied_key.empty()) add(layer);
   }
+  for (const StageLayer& layer : layers_) add(layer);
   model_.set_training = [models](bool training) {
     for (const EngineModel& model : models) {
       if (model.set_training) model.set_training(training);
@@ -217,6 +229,42 @@ void PipelineModule::join_models() {
     }
     return found;
   };
+}
+
+std::string PipelineModule::slice() const { return topology().get_rank_repr(grid().global_rank()); }
+
+void PipelineModule::describe_files() {
+  for (const StageLayer& layer : layers_) add_file_of(layer);
+  // A module that no layer here has a file of comes from another stage's.
+  for (const auto& [key, tied] : ties_) {
+    if (!tied_modules_.contains(key)) continue;
+    const auto stored = [&](const StoredLayer& file) { return file.index == tied.stored_as; };
+    if (std::ranges::any_of(model_.stored_layers, stored)) continue;
+    const bool has_own = std::ranges::any_of(layers_, [&, name = key](const StageLayer& layer) {
+      return layer.tied_key == name && !layer.has_forward_fn;
+    });
+    if (has_own) continue;
+    const auto layer = std::ranges::find(layers_, key, &StageLayer::tied_key);
+    StageLayer elsewhere = *layer;
+    elsewhere.index = tied.stored_as;
+    elsewhere.has_forward_fn = false;
+    add_file_of(elsewhere);
+    model_.stored_layers.back().is_written = stage_of(tied.stored_as) == stage_id();
+  }
+}
+
+void PipelineModule::add_file_of(const StageLayer& layer) {
+  const EngineModel& model = layer.layer.model;
+  if (layer.has_forward_fn || (model.parameters.empty() && model.buffers.empty())) return;
+  StoredLayer& file = model_.stored_layers.emplace_back();
+  file.index = layer.index;
+  file.slice = slice();
+  const auto add = [&](const std::string& name) {
+    file.names.emplace_back(name, name_in(layer.prefix, name));
+  };
+  for (const NamedTensor& param : model.parameters) add(param.name);
+  for (const auto& [alias, owner] : model.shared_parameters) add(alias);
+  for (const NamedTensor& buffer : model.buffers) add(buffer.name);
 }
 
 void PipelineModule::find_tied_weights() {
@@ -296,7 +344,8 @@ bool PipelineModule::is_checkpointable(size_t first, size_t last) const {
   const auto& names = options_.checkpointable_layers;
   const auto range = std::ranges::subrange(layers_.begin() + long(first), layers_.begin() + long(last));
   if (names.empty())
-    return std::ranges::any_of(range, [](const StageLayer& layer) { return !layer.layer.model.parameters.empty(); });
+    return std::ranges::any_of(range,
+                               [](const StageLayer& layer) { return !layer.layer.model.parameters.empty(); });
   return std::ranges::all_of(range, [&](const StageLayer& layer) {
     return std::ranges::any_of(names, [&](const std::string& name) {
       return layer.layer.class_name.find(name) != std::string::npos;
@@ -339,10 +388,10 @@ at::Tensor PipelineModule::loss(const Tensors& outputs, const Tensors& labels) {
     loss = outputs.front();
   }
   if (!loss.defined() || loss.numel() != 1) {
-    raise<UsageError>(options_.loss_fn ? "loss_fn"
-                                       : message("the last layer, ", describe_layer(num_layers() - 1), ","),
-                      " gives ", loss.defined() ? shapes_of({loss}) : shapes_of(outputs), ", expected a scalar",
-                      options_.loss_fn ? "" : ": give the PipelineModule a loss_fn");
+    raise<UsageError>(
+        options_.loss_fn ? "loss_fn" : message("the last layer, ", describe_layer(num_layers() - 1), ","),
+        " gives ", loss.defined() ? shapes_of({loss}) : shapes_of(outputs), ", expected a scalar",
+        options_.loss_fn ? "" : ": give the PipelineModule a loss_fn");
   }
   if (options_.additional_losses) {
     for (const auto& [name, value] : options_.additional_losses()) {

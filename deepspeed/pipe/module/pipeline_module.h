@@ -26,6 +26,8 @@ struct StageLayer {
   int index = 0;       // in the model
   std::string prefix;  // of its parameters' names: "3", "tied_modules.embed"
   Layer layer;
+  std::string tied_key = {};    // empty: not tied
+  bool has_forward_fn = false;  // of a tied layer
 };
 
 /// The model of a PipelineEngine: all layers are described, those of this rank's stage are built. Layer i's
@@ -34,8 +36,8 @@ struct StageLayer {
 class DEEPSPEED_API PipelineModule {
  public:
   /// Shares the layers out and builds this rank's. Talks to the other ranks, which call it too. Throws
-  /// UsageError that names the argument: neither num_stages nor topology, stages that do not divide the ranks,
-  /// more stages than layers, a tied key that one layer alone has, tied layers of different classes.
+  /// UsageError that names the argument: neither num_stages nor topology, stages that do not divide the
+  /// ranks, more stages than layers, a tied key that one layer alone has, tied layers of different classes.
   PipelineModule(std::vector<LayerSpec> layers, PipelineModuleOptions options);
   PipelineModule(const torch::nn::Sequential& layers, PipelineModuleOptions options);
   PipelineModule(const PipelineModule&) = delete;
@@ -80,6 +82,17 @@ class DEEPSPEED_API PipelineModule {
   /// Returns this stage's layers in the order of the model.
   const std::vector<StageLayer>& layers() const { return layers_; }
   const std::vector<TiedWeight>& tied_weights() const { return tied_weights_; }
+  /// Returns the beginning of names of files of this rank, as DeepSpeed makes it:
+  /// "DIRECTORY/TAG/module-pipe_00".
+  std::string ckpt_prefix(const std::string& checkpoints_path, const std::string& tag) const;
+  /// Returns the file of the weights of this stage's nth layer in the folder of a tag:
+  /// "DIRECTORY/layer_03-model_states.pt".
+  std::string ckpt_layer_path(const std::string& ckpt_dir, int local_layer_idx) const;
+  /// Writes a file for each layer of this stage that has weights into a folder; of the data-parallel ranks
+  /// the first one writes. load_state_dir() reads what layers have there, also those of other stages' files.
+  void save_state_dict(const std::string& save_dir, bool exclude_frozen_params = false) const;
+  /// Throws CheckpointError where a file is missing, or, if strict, where names differ; and where sizes do.
+  void load_state_dir(const std::string& load_dir, bool strict = true);
   /// Returns this stage as an engine takes it.
   const EngineModel& model() const { return model_; }
   /// Sets how many layers' activations are recomputed together, 0: none, and by what.
@@ -92,6 +105,9 @@ class DEEPSPEED_API PipelineModule {
   void build_layers();
   void build_layer(int index);
   void join_models();
+  void describe_files();
+  void add_file_of(const StageLayer& layer);
+  std::string slice() const;
   void find_tied_weights();
   void seed_for(int64_t number) const;
   Tensors run_layer(size_t position, const Tensors& inputs);
@@ -99,7 +115,7 @@ class DEEPSPEED_API PipelineModule {
   bool is_checkpointable(size_t first, size_t last) const;
 
   PipelineModuleOptions options_;
-  std::vector<LayerSpec> specs_;  // until the stage is built: they may hold modules of other stages
+  std::vector<LayerSpec> specs_;          // until the stage is built: they may hold modules of other stages
   std::vector<std::string> class_names_;  // [layer]
   ParallelRanks ranks_;
   Parts parts_;
@@ -108,6 +124,7 @@ class DEEPSPEED_API PipelineModule {
   struct TiedLayers {
     std::vector<int> layers;
     std::set<std::string> weight_attrs;
+    int stored_as = -1;  // the layer in whose file checkpoints have the module
   };
   std::map<std::string, TiedLayers> ties_;          // of the model, by key
   std::map<std::string, TiedModule> tied_modules_;  // of this stage

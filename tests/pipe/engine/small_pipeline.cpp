@@ -83,14 +83,18 @@ std::shared_ptr<PipelineModule> small_module(const PipelineRun& run) {
                                                .model_chunks = run.model_chunks});
 }
 
-std::vector<double> train_pipeline(const PipelineRun& run) {
-  const auto engine = initialize(small_module(run), {.config = small_config(run)}).engine;
+std::vector<double> train_on(PipelineEngine& engine, const PipelineRun& run, int first_step, int last_step) {
   std::vector<double> losses;
-  for (int step = 0; step < run.steps; ++step) {
-    const auto batches = small_batches(run, step, engine->get_data_parallel_rank());
-    losses.push_back(engine->train_batch(pipe::DataIterator::over(batches)).item<double>());
+  for (int step = first_step; step < last_step; ++step) {
+    const auto batches = small_batches(run, step, engine.get_data_parallel_rank());
+    losses.push_back(engine.train_batch(pipe::DataIterator::over(batches)).item<double>());
   }
   return losses;
+}
+
+std::vector<double> train_pipeline(const PipelineRun& run) {
+  const auto engine = initialize(small_module(run), {.config = small_config(run)}).engine;
+  return train_on(*engine, run, 0, run.steps);
 }
 
 namespace {

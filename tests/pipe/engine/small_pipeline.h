@@ -33,6 +33,8 @@ std::vector<pipe::MicroBatch> small_batches(const PipelineRun& run, int step, in
 Json small_config(const PipelineRun& run);
 std::shared_ptr<PipelineModule> small_module(const PipelineRun& run);
 
+/// Trains on from a step, where the engine was loaded or is new.
+std::vector<double> train_on(PipelineEngine& engine, const PipelineRun& run, int first_step, int last_step);
 /// The mean losses of the steps on a pipeline over all ranks of the world.
 std::vector<double> train_pipeline(const PipelineRun& run);
 /// Those of an engine that holds all layers, on `data_ranks` ranks' data one after the other: this rank

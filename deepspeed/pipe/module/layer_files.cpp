@@ -1,0 +1,97 @@
+// The files of a stage's layers, apart from an engine's checkpoints.
+#include <filesystem>
+#include <unordered_map>
+
+#include <c10/core/GradMode.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/content/model_states.h"
+#include "deepspeed/checkpoint/file/atomic_file.h"
+#include "deepspeed/checkpoint/tag/layout.h"
+#include "deepspeed/checkpoint/tag/manifest.h"
+#include "deepspeed/pipe/module/pipeline_module.h"
+
+namespace deepspeed::pipe {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path file_of(const fs::path& folder, int layer, const std::string& slice) {
+  return folder / checkpoint::layer_states_path("", "", layer, slice).filename();
+}
+
+std::unordered_map<std::string, at::Tensor> tensors_of(const EngineModel& model, bool exclude_frozen) {
+  std::unordered_map<std::string, at::Tensor> tensors;
+  for (const NamedTensor& param : model.parameters) {
+    if (!exclude_frozen || param.tensor.requires_grad()) tensors.emplace(param.name, param.tensor.detach());
+  }
+  for (const auto& [alias, owner] : model.shared_parameters) {
+    if (const auto found = tensors.find(owner); found != tensors.end()) tensors.emplace(alias, found->second);
+  }
+  for (const NamedTensor& buffer : model.buffers) tensors.emplace(buffer.name, buffer.tensor.detach());
+  return tensors;
+}
+
+}  // namespace
+
+std::string PipelineModule::ckpt_prefix(const std::string& checkpoints_path, const std::string& tag) const {
+  std::string name = "module";
+  const ProcessCoord place = topology().get_coord(grid().global_rank());
+  for (const std::string& axis : topology().get_axis_names()) {
+    if (axis == "data") continue;
+    const std::string number = std::to_string(place.at(axis));
+    name += "-" + axis + "_" + (number.size() < 2 ? "0" : "") + number;
+  }
+  return (fs::path(checkpoints_path) / tag / name).string();
+}
+
+std::string PipelineModule::ckpt_layer_path(const std::string& ckpt_dir, int local_layer_idx) const {
+  if (local_layer_idx < 0 || local_layer_idx >= int(layers_.size())) {
+    raise<UsageError>("ckpt_layer_path(): local_layer_idx is ", local_layer_idx, ", expected 0 to ",
+                      layers_.size() - 1, ", the layers of this stage");
+  }
+  return file_of(ckpt_dir, layers_[size_t(local_layer_idx)].index, slice()).string();
+}
+
+void PipelineModule::save_state_dict(const std::string& save_dir, bool exclude_frozen_params) const {
+  if (grid().data_parallel_id() != 0) return;
+  checkpoint::make_folders(save_dir);
+  const auto tensors = tensors_of(model_, exclude_frozen_params);
+  for (const StoredLayer& layer : model_.stored_layers) {
+    if (!layer.is_written) continue;
+    NamedTensors of_layer;
+    for (const auto& [name, in_model] : layer.names) {
+      if (const auto found = tensors.find(in_model); found != tensors.end())
+        of_layer.push_back({name, found->second});
+    }
+    checkpoint::write_torch_archive(file_of(save_dir, layer.index, layer.slice),
+                                    checkpoint::build_tensors(of_layer));
+  }
+}
+
+void PipelineModule::load_state_dir(const std::string& load_dir, bool strict) {
+  const c10::NoGradGuard no_grad;
+  const auto own = tensors_of(model_, /*exclude_frozen=*/false);
+  for (const StoredLayer& layer : model_.stored_layers) {
+    const fs::path path = file_of(load_dir, layer.index, layer.slice);
+    if (!fs::exists(path)) raise<CheckpointError>("the file ", path, " is missing");
+    const auto stored = by_name(checkpoint::parse_tensors(checkpoint::read_torch_archive(path)));
+    for (const auto& [name, in_model] : layer.names) {
+      const auto found = stored.find(name);
+      if (found == stored.end()) {
+        if (strict)
+          raise<CheckpointError>(path, " has no '", name, "'; with strict = false it keeps its values");
+        continue;
+      }
+      const at::Tensor& target = own.at(in_model);
+      if (target.sizes() != found->second.sizes()) {
+        raise<CheckpointError>("'", name, "' of ", path, " has sizes ", found->second.sizes(),
+                               ", the model's has ", target.sizes());
+      }
+      target.copy_(found->second);
+    }
+  }
+}
+
+}  // namespace deepspeed::pipe

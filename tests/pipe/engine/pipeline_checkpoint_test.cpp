@@ -1,0 +1,162 @@
+// Checkpoints of a pipeline: a file a layer, which any number of stages resumes from.
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "deepspeed/checkpoint/convert/universal.h"
+#include "deepspeed/checkpoint/sources/fp32_source.h"
+
+#include "tests/pipe/engine/small_pipeline.h"
+#include "tests/support/error_of.h"
+#include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
+
+namespace deepspeed::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string to_text(const std::vector<double>& values) {
+  std::ostringstream text;
+  text.precision(17);
+  for (const double value : values) text << value << " ";
+  return text.str();
+}
+
+std::vector<double> from_text(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<double>(stream), std::istream_iterator<double>()};
+}
+
+constexpr int kSavedAt = 3, kSteps = 6;
+
+// Trains, saves in the middle, and returns the losses after that.
+std::vector<double> train_and_save(const PipelineRun& run, int num_ranks, const std::string& folder) {
+  const auto outcomes = run_ranks_collect(num_ranks, [&](comm::World&) {
+    const auto engine = initialize(small_module(run), {.config = small_config(run)}).engine;
+    train_on(*engine, run, 0, kSavedAt);
+    engine->save_checkpoint(folder);
+    return to_text(train_on(*engine, run, kSavedAt, kSteps));
+  });
+  return from_text(outcomes.front());
+}
+
+std::vector<double> resume(PipelineRun run, int num_ranks, const std::string& folder,
+                           bool is_universal = false) {
+  const auto outcomes = run_ranks_collect(num_ranks, [&](comm::World&) {
+    Json config = small_config(run);
+    if (is_universal) config["checkpoint"] = {{"load_universal", true}};
+    const auto engine = initialize(small_module(run), {.config = config}).engine;
+    const LoadResult loaded = engine->load_checkpoint(folder);
+    EXPECT_FALSE(loaded.path.empty());
+    EXPECT_EQ(engine->global_steps(), kSavedAt);
+    return to_text(train_on(*engine, run, kSavedAt, kSteps));
+  });
+  return from_text(outcomes.front());
+}
+
+void expect_equal(const std::vector<double>& losses, const std::vector<double>& expected, double tolerance,
+                  const std::string& what) {
+  ASSERT_EQ(losses.size(), expected.size());
+  for (size_t step = 0; step < losses.size(); ++step)
+    EXPECT_NEAR(losses[step], expected[step], tolerance * expected[step]) << what << ", step " << step;
+}
+
+TEST(PipelineCheckpoint, ResumesAtOtherNumbersOfStages) {
+  for (const int zero_stage : {0, 1, 2}) {
+    const TemporaryFolder folder;
+    PipelineRun run{.num_stages = 4, .zero_stage = zero_stage, .is_tied = true};
+    const auto expected = train_and_save(run, 4, folder.path());
+    for (const int stages : {4, 3, 2, 1}) {
+      run.num_stages = stages;
+      expect_equal(resume(run, stages, folder.path()), expected, stages == 4 ? 0.0 : 1e-6,
+                   message("ZeRO ", zero_stage, ", ", stages, " stages"));
+    }
+  }
+}
+
+TEST(PipelineCheckpoint, ResumesWithAnotherScheduleRanksAndZeroStage) {
+  const TemporaryFolder folder;
+  PipelineRun run{.num_stages = 2, .zero_stage = 1, .is_tied = true};
+  const auto expected = train_and_save(run, 4, folder.path());
+  run.zero_stage = 2;
+  run.schedule = "zero_bubble";
+  expect_equal(resume(run, 4, folder.path()), expected, 1e-6, "zero_bubble at stage 2");
+  run.num_stages = 4;
+  run.model_chunks = 2;
+  run.schedule = "1f1b";
+}
+
+TEST(PipelineCheckpoint, HasDeepSpeedsFiles) {
+  const TemporaryFolder folder;
+  train_and_save({.num_stages = 2, .zero_stage = 1, .is_tied = true}, 4, folder.path());
+  const fs::path tag = folder.path() / "global_step3";
+  for (const char* name :
+       {"mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt", "layer_00-model_states.pt",
+        "layer_01-model_states.pt", "layer_06-model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt",
+        "zero_pp_rank_1_mp_rank_01_optim_states.pt"}) {
+    EXPECT_TRUE(fs::exists(tag / name)) << name;
+  }
+  EXPECT_FALSE(fs::exists(tag / "layer_07-model_states.pt")) << "the tied layer with a forward_fn has none";
+}
+
+TEST(PipelineCheckpoint, BecomesFp32WeightsAndAUniversalCheckpoint) {
+  for (const int zero_stage : {0, 1}) {
+    const TemporaryFolder folder;
+    PipelineRun run{.num_stages = 2, .zero_stage = zero_stage, .is_tied = true};
+    const auto expected = train_and_save(run, 2, folder.path());
+    const checkpoint::Fp32Source source(folder.path(), "global_step3", false);
+    const auto weights = by_name(source.weights());
+    EXPECT_EQ(weights.at("tied_modules.words.weight").sizes(), at::IntArrayRef({11, 12}));
+    EXPECT_EQ(weights.at("3.up.weight").sizes(), at::IntArrayRef({24, 12}));
+    EXPECT_EQ(weights.at("6.down.bias").sizes(), at::IntArrayRef({12}));
+    checkpoint::convert_to_universal(folder.path() / "global_step3", folder.path() / "universal");
+    for (const int stages : {1, 2, 4}) {
+      run.num_stages = stages;
+      expect_equal(resume(run, stages, folder.path(), true), expected, 1e-6,
+                   message("universal of ZeRO ", zero_stage, ", ", stages, " stages"));
+    }
+  }
+}
+
+TEST(PipelineCheckpoint, SaysWhatDoesNotFit) {
+  const TemporaryFolder folder;
+  const PipelineRun run{.num_stages = 2};
+  train_and_save(run, 2, folder.path());
+  fs::remove(folder.path() / "global_step3" / "layer_05-model_states.pt");
+  run_ranks(2, [&](comm::World&) {
+    const auto engine = initialize(small_module(run), {.config = small_config(run)}).engine;
+    EXPECT_TRUE(throws_error<CheckpointError>([&] { engine->load_checkpoint(folder.path()); },
+                                              {"layer_05-model_states.pt"}));
+    EXPECT_EQ(engine->global_steps(), 0);
+    EXPECT_TRUE(
+        throws_error<NotSupportedError>([&] { engine->save_16bit_model(folder.path()); }, {"zero_to_fp32"}));
+  });
+}
+
+TEST(PipelineCheckpoint, LayersAreSavedAndLoadedAlone) {
+  const TemporaryFolder folder;
+  run_ranks(2, [&](comm::World& world) {
+    const PipelineRun run{.num_stages = 2, .is_tied = true};
+    const auto module = small_module(run);
+    module->save_state_dict(folder.path());
+    world.group().barrier();
+    const auto other = small_module({.num_stages = 2, .is_tied = true});
+    for (const at::Tensor& param : other->parameters()) param.detach().zero_();
+    other->load_state_dir(folder.path());
+    // Before an engine makes them alike, the copies of a tied weight are those that each stage has built.
+    const at::Tensor words = module->parameters()[0].detach().clone();
+    world.group().broadcast(words, 0);
+    EXPECT_TRUE(other->parameters()[0].equal(words));
+    for (size_t i = 1; i < module->parameters().size(); ++i)
+      EXPECT_TRUE(other->parameters()[i].equal(module->parameters()[i]));
+    EXPECT_EQ(module->ckpt_prefix("here", "tag"),
+              world.rank() == 0 ? "here/tag/module-pipe_00" : "here/tag/module-pipe_01");
+    EXPECT_EQ(module->ckpt_layer_path("here", 1),
+              world.rank() == 0 ? "here/layer_01-model_states.pt" : "here/layer_05-model_states.pt");
+  });
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
