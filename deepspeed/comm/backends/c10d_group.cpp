@@ -38,8 +38,13 @@ std::string in_seconds(milliseconds time) {
 class C10dWork : public Work::Impl {
  public:
   /// number: the call's in the group's history; 0 for a message between two ranks.
-  C10dWork(const char* collective, uint64_t number, Started started, std::shared_ptr<C10dGroup> group)
-      : collective_(collective), number_(number), started_(std::move(started)), group_(std::move(group)) {}
+  C10dWork(const char* collective, uint64_t number, Started started, std::shared_ptr<C10dGroup> group,
+           std::optional<int> peer = {})
+      : collective_(collective),
+        number_(number),
+        started_(std::move(started)),
+        group_(std::move(group)),
+        peer_(peer) {}
 
   void wait() override {
     const std::lock_guard lock(mutex_);
@@ -56,7 +61,7 @@ class C10dWork : public Work::Impl {
         if (const auto error = work->exception()) std::rethrow_exception(error);
       }
     } catch (const std::exception& error) {
-      group_->fail(collective_, elapsed(), first_line(error.what()));
+      group_->fail(collective_, elapsed(), first_line(error.what()), peer_);
     }
     group_->calls().set_blocked(number_, false);
     if (started_.finish) started_.finish();
@@ -79,6 +84,7 @@ class C10dWork : public Work::Impl {
   bool done_ = false;
   Started started_;
   std::shared_ptr<C10dGroup> group_;  // keeps the connections of the operation open
+  const std::optional<int> peer_;     // in the group, of a message
 };
 
 }  // namespace
@@ -186,14 +192,16 @@ Work C10dGroup::start_collective(const Operation& operation, const Caller& calle
 Work C10dGroup::start_message(const Operation& operation) {
   const char* const name = name_of(operation);
   const at::Tensor tensor = whole_tensor_of(operation);
+  const auto* const send = std::get_if<operations::Send>(&operation);
+  const int peer = send != nullptr ? send->destination : std::get<operations::Recv>(operation).source;
   try {
     const auto backend = group_->getBackend(tensor.device().type());
     auto started = start_on({*backend, nullptr, 0, description().timeout}, operation);
     started.on_stream = !tensor.is_cpu();
     remember_message(started.works.front());
-    return Work(std::make_shared<C10dWork>(name, 0, std::move(started), shared_from_this()));
+    return Work(std::make_shared<C10dWork>(name, 0, std::move(started), shared_from_this(), peer));
   } catch (const std::exception& error) {
-    fail(name, milliseconds(0), first_line(error.what()));
+    fail(name, milliseconds(0), first_line(error.what()), peer);
   }
 }
 
@@ -218,12 +226,13 @@ void C10dGroup::end(const std::string& reason) {
   abort();  // whoever waits gets an error, and finds the reason in fail()
 }
 
-void C10dGroup::fail(const char* collective, milliseconds elapsed, const std::string& reason) {
+void C10dGroup::fail(const char* collective, milliseconds elapsed, const std::string& reason,
+                     std::optional<int> peer) {
   const auto divergence = guard_->explain(key_, kTelling);  // without the lock, which end() may want
   const std::lock_guard lock(failure_mutex_);
   if (failure_.empty()) {
     const auto culprits = blame(
-        description(), store_, [this] { abort(); }, kGrace);
+        description(), store_, [this] { abort(); }, kGrace, peer);
     failure_ = message("[comm] ", collective, " of group '", description().name, "' failed on rank ",
                        description().rank, " of ", description().size(), " after ", in_seconds(elapsed), ": ",
                        divergence.value_or(culprits), " (", reason, ")");

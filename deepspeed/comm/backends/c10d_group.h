@@ -35,8 +35,9 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
 
   /// Turns the failure `reason` of `collective` into a CommError that names who is to blame, and makes the
   /// group unusable: later collectives throw the same error.
-  [[noreturn]] void fail(const char* collective, std::chrono::milliseconds elapsed,
-                         const std::string& reason);
+  /// peer: the other rank of a message.
+  [[noreturn]] void fail(const char* collective, std::chrono::milliseconds elapsed, const std::string& reason,
+                         std::optional<int> peer = {});
   CallHistory& calls() { return *calls_; }
 
  private:

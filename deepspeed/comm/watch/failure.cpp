@@ -25,6 +25,31 @@ std::string describe_silent(const std::set<int>& silent) {
   return "no sign of life from rank" + std::string(silent.size() > 1 ? "s " : " ") + list_of(silent);
 }
 
+std::string text_of(const c10::intrusive_ptr<c10d::Store>& store, const std::string& key) {
+  const std::vector<uint8_t> bytes = store->get(key);
+  return {bytes.begin(), bytes.end()};
+}
+
+// Finds who broke a chain of messages: a rank that failed too says which rank it waited for.
+std::string follow_messages(const c10::intrusive_ptr<c10d::Store>& store, Clock::time_point deadline, int own,
+                            int suspect) {
+  std::set<int> failed = {own};
+  try {
+    while (true) {
+      while (!store->check({failure_key(suspect)})) {
+        if (Clock::now() >= deadline) return describe_silent({suspect});
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      failed.insert(suspect);
+      const std::string waited_for = text_of(store, failure_key(suspect));
+      if (waited_for.empty() || failed.count(std::stoi(waited_for)) != 0) return describe_silent({});
+      suspect = std::stoi(waited_for);
+    }
+  } catch (const std::exception&) {
+    return describe_silent({0, suspect});  // rank 0 held the store, and may have ended because of the other
+  }
+}
+
 // Runs in a thread of its own, since a store whose server hangs never answers.
 std::string ask_store(const GroupDescription& group, const c10::intrusive_ptr<c10d::Store>& store,
                       Clock::time_point deadline) {
@@ -47,21 +72,24 @@ std::string ask_store(const GroupDescription& group, const c10::intrusive_ptr<c1
 }  // namespace
 
 std::string blame(const GroupDescription& group, const c10::intrusive_ptr<c10d::Store>& store,
-                  const std::function<void()>& abort, std::chrono::milliseconds grace) {
+                  const std::function<void()>& abort, std::chrono::milliseconds grace,
+                  std::optional<int> peer) {
   const auto deadline = Clock::now() + grace;
   auto posted = std::make_shared<std::promise<void>>();
   auto answer = std::make_shared<std::promise<std::string>>();
   auto posted_future = posted->get_future();
   auto answer_future = answer->get_future();
-  std::thread([group, store, deadline, posted, answer] {
+  std::thread([group, store, deadline, posted, answer, peer] {
     const QuietBackend quiet;
+    const int own = group.global_ranks.at(group.rank);
     try {
-      store->set(failure_key(group.global_ranks.at(group.rank)), std::string("1"));
+      store->set(failure_key(own), peer ? std::to_string(group.global_ranks.at(*peer)) : std::string());
     } catch (const std::exception&) {
       // ask_store() meets the same error and names the rank.
     }
     posted->set_value();
-    answer->set_value(ask_store(group, store, deadline));
+    answer->set_value(peer ? follow_messages(store, deadline, own, group.global_ranks.at(*peer))
+                           : ask_store(group, store, deadline));
   }).detach();
   // The report first: a rank that sees closed connections asks for it at once.
   posted_future.wait_for(grace);

@@ -42,8 +42,9 @@ BatchPlan BatchPlanner::plan(const DataIterator& data, int count) {
   numbers[2] = reads_inputs_ || reads_labels_;
   try {
     if (numbers[2] != 0 && !data) {
-      raise<UsageError>("train_batch() and eval_batch() need data on the first and on the last stage: pass an "
-                        "iterator, or call set_dataloader() or set_dataiterator()");
+      raise<UsageError>(
+          "train_batch() and eval_batch() need data on the first and on the last stage: pass an "
+          "iterator, or call set_dataloader() or set_dataiterator()");
     }
     while (numbers[2] != 0 && int(plan.micro_batches.size()) < count) {
       auto batch = data.next();
@@ -51,7 +52,8 @@ BatchPlan BatchPlanner::plan(const DataIterator& data, int count) {
         numbers[0] = int64_t(Outcome::kEnded);
         break;
       }
-      if (reads_inputs_) numbers[kHead + int64_t(plan.micro_batches.size())] = number_of(form_of(batch->inputs));
+      if (reads_inputs_)
+        numbers[kHead + int64_t(plan.micro_batches.size())] = number_of(form_of(batch->inputs));
       plan.micro_batches.push_back(std::move(*batch));
     }
   } catch (...) {

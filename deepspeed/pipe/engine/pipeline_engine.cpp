@@ -15,6 +15,7 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/engine/build/build.h"
+#include "deepspeed/engine/build/initialize_arguments.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/pipe/analysis/figures.h"
 #include "deepspeed/pipe/engine/batch_plan.h"
@@ -45,6 +46,15 @@ std::string engine_name_of(const InitializeOptions& options) {
   return options.engine_name.empty() ? "pipeline" : "pipeline '" + options.engine_name + "'";
 }
 
+// "of this pipeline rank 4 is stage 0, rank 5 stage 1"
+std::string legend_of(const std::vector<int>& ranks) {
+  std::string text = "of this pipeline";
+  for (size_t stage = 0; stage < ranks.size(); ++stage)
+    text += message(stage == 0 ? " rank " : ", rank ", ranks[stage], stage == 0 ? " is stage " : " stage ",
+                    stage);
+  return text;
+}
+
 void require_module(const std::shared_ptr<PipelineModule>& module) {
   if (!module) raise<UsageError>("the model is null; pass a shared_ptr to a PipelineModule");
 }
@@ -56,9 +66,24 @@ bool is_trained(const EngineModel& model) {
   return false;
 }
 
+bool wants_optimizer(const InitializeOptions& options) {
+  return options.optimizer || options.slice_optimizer || find_config(options).read().contains("optimizer");
+}
+
+// An optimizer without parameters would be an error on that stage alone.
+void require_trained(const PipelineModule& module, const InitializeOptions& options) {
+  if (is_trained(module.model()) || !wants_optimizer(options)) return;
+  raise<UsageError>("stage ", module.stage_id(), " of ", module.num_stages(), ", ",
+                    module.describe_layer(module.layers().front().index), " to ",
+                    module.describe_layer(module.layers().back().index),
+                    ", has no parameter that is trained; choose another partition_method or less stages");
+}
+
 // Tied weights are made alike before the engine makes masters of them.
 std::unique_ptr<pipe::TiedGradients> tie_weights(const PipelineModule& module,
                                                  const InitializeOptions& options) {
+  comm::on_all_ranks<UsageError>(module.world().group(), "making a pipeline",
+                                 [&] { require_trained(module, options); });
   auto tied = std::make_unique<pipe::TiedGradients>(module, engine_name_of(options), "");
   tied->broadcast_weights();
   return tied;
@@ -120,12 +145,6 @@ void PipelineEngine::check_config() const {
     raise<ConfigError>("pipeline.stages is ", *pipeline.stages, ", but the PipelineModule has ", num_stages(),
                        " stages; give both the same, or leave the key out");
   }
-  if (optimizer() || is_trained(model())) return;
-  if (!state().parts.client_optimizer && !config().optimizer) return;
-  raise<UsageError>("stage ", stage_id(), " of ", num_stages(), ", ",
-                    module_->describe_layer(module_->layers().front().index), " to ",
-                    module_->describe_layer(module_->layers().back().index),
-                    ", has no parameter that is trained; choose another partition_method or less stages");
 }
 
 void PipelineEngine::log_schedule() const {
@@ -166,6 +185,10 @@ void PipelineEngine::run_together(const char* call, const std::function<void()>&
   };
   try {
     work();
+  } catch (const CommError& error) {
+    const std::string text = message(error.what(), "; ", legend_of(module_->grid().pipe_group()));
+    tell(text);
+    throw CommError(text);
   } catch (const std::exception& error) {
     tell(error.what());
     throw;

@@ -69,8 +69,9 @@ Form decode(const at::Tensor& numbers) {
 Tensors make_tensors(const Form& form, at::Device device) {
   Tensors values;
   for (const TensorForm& one : form) {
-    values.push_back(one.is_defined ? at::empty(one.sizes, at::TensorOptions().dtype(one.dtype).device(device))
-                                    : at::Tensor());
+    values.push_back(one.is_defined
+                         ? at::empty(one.sizes, at::TensorOptions().dtype(one.dtype).device(device))
+                         : at::Tensor());
   }
   return values;
 }

@@ -5,6 +5,19 @@
 #include "deepspeed/base/error.h"
 
 namespace deepspeed::pipe {
+namespace {
+
+// Runs a part of an exchange with a stage; its error names the stage.
+template <class Exchange>
+auto naming(const char* what, int stage, Exchange exchange) {
+  try {
+    return exchange();
+  } catch (const CommError& error) {
+    throw CommError(message("[pipe] ", what, " stage ", stage, " failed: ", error.what()));
+  }
+}
+
+}  // namespace
 
 StageLinks::StageLinks(const comm::World& world, const ParallelRanks& ranks, const LinkOptions& options)
     : options_(options) {
@@ -23,10 +36,13 @@ StageLinks::StageLinks(const comm::World& world, const ParallelRanks& ranks, con
   }
   const int stage = ranks.stage_id();
   const int previous = (stage + num_stages - 1) % num_stages, next = (stage + 1) % num_stages;
+  previous_stage_ = previous;
+  next_stage_ = next;
   // As many as the schedules have under way at most, so that a send rarely waits.
   const size_t capacity = size_t(num_stages * options.model_chunks) + 2;
   if (stage > 0 || wraps) {
-    inputs_ = std::make_unique<Receiver>(stage > 0 ? activations_ : wrap_activations_, previous, options.device);
+    inputs_ =
+        std::make_unique<Receiver>(stage > 0 ? activations_ : wrap_activations_, previous, options.device);
     input_grads_ = std::make_unique<Sender>(stage > 0 ? gradients_ : wrap_gradients_, previous, capacity);
   }
   if (stage + 1 < num_stages || wraps) {
@@ -40,28 +56,32 @@ void StageLinks::send_outputs(const ListKind& kind, const Tensors& outputs) {
   const Form form = form_of(outputs);
   const Form* const known = forms_.find(kind);
   if (known != nullptr && *known != form && !options_.dynamic_shape) {
-    raise<UsageError>("the outputs of part ", kind.part, " of the model are ", describe(form),
-                      ", and were ", describe(*known),
-                      " for inputs of the same shapes before; set dynamic_shape of the PipelineModule to true, or "
-                      "call reset_activation_shape() on all ranks");
+    raise<UsageError>(
+        "the outputs of part ", kind.part, " of the model are ", describe(form), ", and were ",
+        describe(*known),
+        " for inputs of the same shapes before; set dynamic_shape of the PipelineModule to true, or "
+        "call reset_activation_shape() on all ranks");
   }
-  outputs_->send(outputs, known == nullptr || options_.dynamic_shape);
+  naming("sending activations to", next_stage_,
+         [&] { outputs_->send(outputs, known == nullptr || options_.dynamic_shape); });
   if (known == nullptr) forms_.add(kind, form);
 }
 
 bool StageLinks::expect_inputs(const ListKind& kind) {
   const Form* const known = forms_.find(kind);
   if (known == nullptr || options_.dynamic_shape) return false;
-  inputs_->expect(*known);
+  naming("receiving activations from", previous_stage_, [&] { inputs_->expect(*known); });
   return true;
 }
 
 Tensors StageLinks::receive_inputs(const ListKind& kind) {
-  if (inputs_->num_expected() == 0 && !expect_inputs(kind)) {
-    forms_.add(kind, inputs_->receive_form());
-    inputs_->expect(*forms_.find(kind));
-  }
-  return as_leaves(inputs_->receive(), *forms_.find(kind));
+  return naming("receiving activations from", previous_stage_, [&] {
+    if (inputs_->num_expected() == 0 && !expect_inputs(kind)) {
+      forms_.add(kind, inputs_->receive_form());
+      inputs_->expect(*forms_.find(kind));
+    }
+    return as_leaves(inputs_->receive(), *forms_.find(kind));
+  });
 }
 
 void StageLinks::send_gradients(const Tensors& inputs, const Tensors& gradients) {
@@ -70,12 +90,20 @@ void StageLinks::send_gradients(const Tensors& inputs, const Tensors& gradients)
     if (!inputs[i].defined() || !inputs[i].requires_grad()) continue;
     sent[i] = gradients[i].defined() ? gradients[i] : at::zeros_like(inputs[i]);
   }
-  input_grads_->send(sent, /*with_form=*/false);
+  naming("sending gradients to", previous_stage_, [&] { input_grads_->send(sent, /*with_form=*/false); });
+}
+
+void StageLinks::expect_gradients(const Form& outputs) {
+  naming("receiving gradients from", next_stage_, [&] { output_grads_->expect(form_of_gradients(outputs)); });
+}
+
+Tensors StageLinks::receive_gradients() {
+  return naming("receiving gradients from", next_stage_, [&] { return output_grads_->receive(); });
 }
 
 void StageLinks::finish_sends() {
-  if (outputs_) outputs_->wait();
-  if (input_grads_) input_grads_->wait();
+  if (outputs_) naming("sending activations to", next_stage_, [&] { outputs_->wait(); });
+  if (input_grads_) naming("sending gradients to", previous_stage_, [&] { input_grads_->wait(); });
 }
 
 void StageLinks::give_up(const std::string& reason) const {

@@ -1,5 +1,5 @@
-// The links of a stage to those before and behind it: activations go forward and gradients back, from one part
-// of the model to the next.
+// The links of a stage to those before and behind it: activations go forward and gradients back, from one
+// part of the model to the next.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,8 @@ class StageLinks {
   /// Sends the outputs of the part `kind.part` to the next one. Throws UsageError where their form is another
   /// one than that of the list before of this kind, unless dynamic_shape allows it.
   void send_outputs(const ListKind& kind, const Tensors& outputs);
-  /// Begins to receive the outputs of the part before, unless their form is not known. Returns whether it was.
+  /// Begins to receive the outputs of the part before, unless their form is not known. Returns whether it
+  /// was.
   bool expect_inputs(const ListKind& kind);
   /// Waits for them. They are leaves, which get gradients where the other stage's need them.
   Tensors receive_inputs(const ListKind& kind);
@@ -39,9 +40,9 @@ class StageLinks {
   /// Sends gradients of inputs to the part before: those that `inputs` need, zeros where one is undefined.
   void send_gradients(const Tensors& inputs, const Tensors& gradients);
   /// Begins to receive the gradients of outputs of this form.
-  void expect_gradients(const Form& outputs) { output_grads_->expect(form_of_gradients(outputs)); }
+  void expect_gradients(const Form& outputs);
   /// Waits for them; undefined for outputs that need none.
-  Tensors receive_gradients() { return output_grads_->receive(); }
+  Tensors receive_gradients();
   size_t num_expected_gradients() const { return output_grads_ ? output_grads_->num_expected() : 0; }
 
   /// Waits until all that was sent has left.
@@ -55,6 +56,7 @@ class StageLinks {
   comm::ProcessGroup activations_, gradients_;            // between neighbours
   comm::ProcessGroup wrap_activations_, wrap_gradients_;  // from the last stage to the first
   LinkOptions options_;
+  int previous_stage_ = 0, next_stage_ = 0;
   KnownForms forms_;
   // Null where there is no such neighbour.
   std::unique_ptr<Receiver> inputs_, output_grads_;

@@ -1,0 +1,257 @@
+// What goes wrong in a pipeline ends all of its ranks with an error that says what and where.
+#include <chrono>
+#include <csignal>
+#include <regex>
+
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/linear.h>
+
+#include <gtest/gtest.h>
+
+#include "tests/pipe/engine/small_pipeline.h"
+#include "tests/support/error_of.h"
+#include "tests/support/run_ranks.h"
+
+namespace deepspeed::testing {
+namespace {
+
+using std::chrono::steady_clock;
+
+std::vector<pipe::MicroBatch> rows(int count, int64_t width) {
+  return std::vector<pipe::MicroBatch>(size_t(count), {{at::ones({2, width})}, {at::zeros({2, 1})}});
+}
+
+at::Tensor squares(const at::Tensor& outputs, const at::Tensor& labels) {
+  return (outputs - labels).pow(2).mean();
+}
+
+Json plain_config(int micro_batches = 2) {
+  return {{"train_micro_batch_size_per_gpu", 2},
+          {"gradient_accumulation_steps", micro_batches},
+          {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 0.01}}}}}};
+}
+
+std::shared_ptr<PipelineModule> two_stages(std::vector<LayerSpec> layers) {
+  return std::make_shared<PipelineModule>(
+      std::move(layers),
+      PipelineModuleOptions{.num_stages = 2, .loss_fn = squares, .partition_method = "uniform"});
+}
+
+std::vector<LayerSpec> linears() {
+  return {LayerSpec::of<torch::nn::Linear>(4, 4), LayerSpec::of<torch::nn::Linear>(4, 4),
+          LayerSpec::of<torch::nn::Linear>(4, 4), LayerSpec::of<torch::nn::Linear>(4, 1)};
+}
+
+// As run_ranks_collect(), but the ranks do not meet after `body`: an error ends their groups.
+std::vector<std::string> ranks_until_an_error(int num_ranks,
+                                              const std::function<std::string(comm::World&)>& body) {
+  const auto outcomes = fork_ranks(num_ranks,
+                                   [&](int) {
+                                     comm::World world = comm::init_distributed();
+                                     return body(world);
+                                   },
+                                   {.end_together = true});
+  std::vector<std::string> values;
+  for (const RankOutcome& outcome : outcomes) {
+    values.push_back(outcome.value);
+    for (const std::string& failure : outcome.failures) ADD_FAILURE() << failure;
+  }
+  return values;
+}
+
+TEST(PipelineErrors, LayersThatDoNotFitAreNamedWithTheirShapesOnAllRanks) {
+  const auto outcomes = ranks_until_an_error(2, [](comm::World& world) {
+    auto layers = linears();
+    layers[3] = LayerSpec::of<torch::nn::Linear>(5, 1);
+    const auto engine = initialize(two_stages(layers), {.config = plain_config()}).engine;
+    const auto batches = rows(2, 4);
+    const auto begin = steady_clock::now();
+    const std::string error =
+        world.rank() == 1
+            ? error_of<UsageError>([&] { engine->train_batch(pipe::DataIterator::over(batches)); })
+            : error_of<CommError>([&] { engine->train_batch(pipe::DataIterator::over(batches)); });
+    EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(10));
+    return error;
+  });
+  for (const std::string& error : outcomes) {
+    EXPECT_NE(error.find("layer 3 (torch::nn::LinearImpl) does not take [2, 4] Float"), std::string::npos)
+        << error;
+    EXPECT_NE(error.find("layer 2 (torch::nn::LinearImpl) gives"), std::string::npos) << error;
+  }
+  EXPECT_NE(outcomes[0].find("stage 1 of 2"), std::string::npos) << outcomes[0];
+}
+
+TEST(PipelineErrors, DataThatEndsWithinABatchIsAnErrorOnAllRanks) {
+  run_ranks(4, [](comm::World& world) {
+    const auto engine = initialize(two_stages(linears()), {.config = plain_config(3)}).engine;
+    const auto batches = rows(5, 4);
+    const auto data = pipe::DataIterator::over(batches);
+    engine->train_batch(data);
+    try {
+      engine->train_batch(data);
+      ADD_FAILURE() << "no error on rank " << world.rank();
+    } catch (const pipe::EndOfData& end) {
+      EXPECT_EQ(end.num_read(), 2);
+      EXPECT_NE(std::string(end.what()).find("ended after 2 of the 3 micro batches"), std::string::npos)
+          << end.what();
+    }
+    const auto more = rows(3, 4);
+    engine->train_batch(pipe::DataIterator::over(more));  // the engine goes on
+    EXPECT_EQ(engine->global_steps(), 2);
+    EXPECT_TRUE(throws_error<UsageError>([&] { engine->train_batch(); }, {"set_dataiterator"}));
+  });
+}
+
+TEST(PipelineErrors, ShapesMayChangeFromBatchToBatch) {
+  run_ranks(2, [](comm::World&) {
+    std::vector<LayerSpec> layers = {LayerSpec::of<torch::nn::Linear>(4, 4),
+                                     LayerSpec::of<torch::nn::Linear>(4, 1)};
+    const auto engine = initialize(two_stages(layers), {.config = plain_config()}).engine;
+    for (const int64_t rows_of : {2, 3, 2, 5}) {
+      std::vector<pipe::MicroBatch> batches(2, {{at::ones({rows_of, 4})}, {at::zeros({rows_of, 1})}});
+      batches[1].inputs[0] = at::ones({rows_of + 1, 4});
+      batches[1].labels[0] = at::zeros({rows_of + 1, 1});
+      EXPECT_GT(engine->train_batch(pipe::DataIterator::over(batches)).item<double>(), 0);
+    }
+  });
+}
+
+TEST(PipelineErrors, OutputsOfAnotherShapeForEqualInputsNeedAWord) {
+  for (const bool is_dynamic : {false, true}) {
+    ranks_until_an_error(2, [is_dynamic](comm::World& world) {
+      const auto calls = std::make_shared<int>(0);
+      const auto cut = [calls](const at::Tensor& hidden) { return hidden.slice(0, 0, 1 + (*calls)++ % 2); };
+      std::vector<LayerSpec> layers = {LayerSpec::of<torch::nn::Linear>(4, 4), cut,
+                                       LayerSpec::of<torch::nn::Linear>(4, 1), torch::nn::Identity()};
+      const auto module = std::make_shared<PipelineModule>(
+          layers, PipelineModuleOptions{
+                      .num_stages = 2,
+                      .loss_fn = [](const at::Tensor& out, const at::Tensor&) { return out.mean(); },
+                      .partition_method = "uniform",
+                      .dynamic_shape = is_dynamic});
+      const auto engine = initialize(module, {.config = plain_config()}).engine;
+      const auto batches = rows(2, 4);
+      const auto train = [&] { engine->train_batch(pipe::DataIterator::over(batches)); };
+      if (is_dynamic) {
+        train();
+      } else if (world.rank() == 0) {
+        EXPECT_TRUE(throws_error<UsageError>(train, {"[2, 4] Float", "[1, 4] Float", "dynamic_shape"}));
+      } else {
+        EXPECT_TRUE(throws_error<CommError>(train, {"stage 0 of 2", "dynamic_shape"}));
+      }
+      return std::string();
+    });
+  }
+}
+
+TEST(PipelineErrors, AKilledStageEndsTheOthersWithinSeconds) {
+  struct Bomb {
+    int64_t at;
+    bool in_backward;
+  };
+  for (const int victim : {0, 1, 2}) {
+    for (const bool in_backward : {false, true}) {
+      const auto outcomes = fork_ranks(3, [=](int rank) -> std::string {
+        comm::init_distributed();
+        const auto explode = [=](const at::Tensor& hidden) {
+          static int calls = 0;
+          const bool is_time = rank == victim && ++calls > 4;
+          if (is_time && !in_backward) std::raise(SIGKILL);
+          at::Tensor copy = hidden * 1;
+          if (is_time && copy.requires_grad())
+            copy.register_hook([](const at::Tensor&) { std::raise(SIGKILL); });
+          return copy;
+        };
+        std::vector<LayerSpec> layers;
+        for (int i = 0; i < 3; ++i) {
+          layers.push_back(LayerSpec::of<torch::nn::Linear>(4, i == 2 ? 1 : 4));
+          layers.push_back(explode);
+        }
+        const auto module = std::make_shared<PipelineModule>(
+            layers,
+            PipelineModuleOptions{.num_stages = 3, .loss_fn = squares, .partition_method = "uniform"});
+        const auto engine = initialize(module, {.config = plain_config(4)}).engine;
+        const auto begin = steady_clock::now();
+        const auto batches = rows(4, 4);
+        std::string error;
+        try {
+          for (int step = 0; step < 10; ++step) engine->train_batch(pipe::DataIterator::over(batches));
+        } catch (const CommError& failure) {
+          error = failure.what();
+        }
+        const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now() - begin);
+        return std::to_string(seconds.count()) + " s: " + error;
+      });
+      for (int rank = 0; rank < 3; ++rank) {
+        if (rank == victim) {
+          EXPECT_EQ(outcomes[size_t(rank)].signal, SIGKILL);
+          continue;
+        }
+        const std::string& text = outcomes[size_t(rank)].value;
+        EXPECT_LE(std::stoi(text), 5) << text;
+        const std::regex names_it(message("no sign of life from ranks? ([0-9], )*", victim));
+        EXPECT_TRUE(std::regex_search(text, names_it)) << "rank " << rank << ": " << text;
+        EXPECT_NE(text.find("of this pipeline rank 0 is stage 0"), std::string::npos) << text;
+      }
+    }
+  }
+}
+
+TEST(PipelineErrors, ModulesThatCannotBeCutSayWhatToChange) {
+  run_ranks(2, [](comm::World&) {
+    const auto refuses = [](std::vector<LayerSpec> layers, PipelineModuleOptions options,
+                            const std::vector<std::string>& texts) {
+      EXPECT_TRUE(throws_error<UsageError>([&] { PipelineModule(layers, options); }, texts));
+    };
+    refuses(linears(), {}, {"must provide num_stages or topology"});
+    refuses(linears(), {.num_stages = 3}, {"num_stages is 3", "2 ranks"});
+    refuses({LayerSpec::of<torch::nn::Linear>(4, 1)}, {.num_stages = 2}, {"partition_method", "1 layers"});
+    refuses(linears(), {.topology = PipeDataParallelTopology(2, 2)}, {"topology has 4 ranks, expected 2"});
+    refuses({TiedLayerSpec::of<torch::nn::Linear>("one", 4, 4), LayerSpec::of<torch::nn::Linear>(4, 1)},
+            {.num_stages = 2}, {"the tied key 'one' is that of layer 0", "two or more"});
+    refuses({TiedLayerSpec::of<torch::nn::Linear>("one", 4, 4).tied_weight_attr({"weights"}),
+             TiedLayerSpec::of<torch::nn::Linear>("one", 4, 4)},
+            {.num_stages = 2}, {"tied_weight_attr of the key 'one'", "has no parameter 'weights'"});
+    refuses(linears(), {.num_stages = 2, .partition_method = "profile"}, {"profile_inputs"});
+    refuses(linears(), {.num_stages = 2, .partition_method = "type:conv"},
+            {"partition_method", "matches no layer"});
+  });
+}
+
+TEST(PipelineErrors, ConfigsThatDoNotFitAPipelineNameTheKey) {
+  run_ranks(2, [](comm::World&) {
+    const auto refuses = [](const char* key, Json value, const char* text) {
+      Json config = plain_config();
+      config[key] = std::move(value);
+      const std::string error =
+          error_of<Error>([&] { initialize(two_stages(linears()), {.config = config}); });
+      EXPECT_NE(error.find(text), std::string::npos) << error;
+    };
+    refuses("zero_optimization", {{"stage", 3}}, "zero_optimization.stage 3 does not fit a pipeline");
+    refuses("pipeline", {{"schedule", "interleaved"}, {"model_chunks", 2}}, "pipeline.model_chunks is 2");
+    refuses("pipeline", {{"stages", 4}}, "pipeline.stages is 4");
+    refuses("managed_gradient_accumulation", false, "managed_gradient_accumulation");
+    // A stage whose layers have nothing to train.
+    std::vector<LayerSpec> layers = {LayerSpec::of<torch::nn::Linear>(4, 1), torch::nn::Identity()};
+    EXPECT_TRUE(throws_error<UsageError>([&] { initialize(two_stages(layers), {.config = plain_config()}); },
+                                         {"stage 1 of 2", "has no parameter that is trained"}));
+  });
+}
+
+TEST(PipelineErrors, CallsOfTheOtherEngineAreRefused) {
+  run_ranks(2, [](comm::World&) {
+    const auto engine = initialize(two_stages(linears()), {.config = plain_config()}).engine;
+    const at::Tensor tensor = at::ones({1});
+    constexpr const char* kText = "Only train_batch() is accessible in pipeline mode.";
+    EXPECT_TRUE(throws_error<PipelineError>([&] { engine->forward(tensor); }, {kText}));
+    EXPECT_TRUE(throws_error<PipelineError>([&] { engine->backward(tensor); }, {kText}));
+    EXPECT_TRUE(throws_error<PipelineError>([&] { engine->step(); }, {kText}));
+    const at::NoGradGuard no_grad;
+    EXPECT_TRUE(
+        throws_error<UsageError>([&] { engine->train_batch(); },
+                                 {"train_batch() requires gradients enabled. Use eval_batch() instead."}));
+  });
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
