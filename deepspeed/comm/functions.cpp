@@ -6,6 +6,7 @@
 #include "deepspeed/comm/functions.h"
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 #include "deepspeed/comm/coalesced.h"
 #include "deepspeed/comm/group/joined_work.h"
 #include "deepspeed/comm/group_arguments.h"

@@ -8,6 +8,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include "deepspeed/base/interval.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/layout/shard_layout.h"

@@ -10,6 +10,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 
+#include "deepspeed/base/interval.h"
+
 namespace deepspeed::comm {
 namespace {
 

@@ -16,6 +16,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "deepspeed/base/interval.h"
 #include "deepspeed/comm/backends/collectives.h"
 
 namespace deepspeed::comm {

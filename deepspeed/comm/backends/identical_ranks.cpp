@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 
 namespace deepspeed::comm {
 namespace {

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 #include "deepspeed/comm/group/group_impl.h"
 
 namespace deepspeed::comm {

@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 #include "deepspeed/comm/group/group_impl.h"
 #include "deepspeed/comm/group/held_values.h"
 #include "deepspeed/comm/group/operation.h"

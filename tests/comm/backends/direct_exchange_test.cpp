@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
 
 #include "tests/support/run_ranks.h"
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "deepspeed/base/interval.h"
 #include "deepspeed/comm/fake.h"
 
 namespace deepspeed::comm {
