@@ -114,6 +114,8 @@ PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const Ini
   if (!tied_->empty())
     step_driver().before_update([this] { tied_->reduce(require_optimizer("train_batch")); });
   step_driver().set_boundary(false);
+  const int64_t interval = config().pipeline.activation_checkpoint_interval;
+  if (interval > 0) module_->set_activation_checkpoint_interval(int(interval));
   log_schedule();
 }
 

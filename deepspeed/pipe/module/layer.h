@@ -1,5 +1,5 @@
-// A stage of a pipeline runs layers of this form, whatever front end they come from: a function over a list of
-// tensors, and the parameters that it uses.
+// A stage of a pipeline runs layers of this form, whatever front end they come from: a function over a list
+// of tensors, and the parameters that it uses.
 #pragma once
 
 #include <functional>

@@ -7,9 +7,9 @@
 
 namespace deepspeed::pipe {
 
-/// Returns the seconds of a forward and a backward of each layer, which is built, run on what the layer before
-/// it gives and dropped again: no two layers are in memory at once. The default generators are left as they
-/// were.
+/// Returns the seconds of a forward and a backward of each layer, which is built, run on what the layer
+/// before it gives and dropped again: no two layers are in memory at once. The default generators are left as
+/// they were.
 std::vector<double> time_layers(const std::vector<LayerSpec>& specs, const Tensors& inputs);
 
 }  // namespace deepspeed::pipe

@@ -35,11 +35,13 @@ class LossFunction {
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, LossFunction> &&
            !std::is_same_v<std::remove_cvref_t<F>, std::nullptr_t>)
-  LossFunction(F function)  // NOLINT: anything that computes a loss
+      LossFunction(F function)  // NOLINT: anything that computes a loss
       : call_(as_list_function(std::move(function))) {}
 
   explicit operator bool() const { return call_ != nullptr; }
-  at::Tensor operator()(const Tensors& outputs, const Tensors& labels) const { return call_(outputs, labels); }
+  at::Tensor operator()(const Tensors& outputs, const Tensors& labels) const {
+    return call_(outputs, labels);
+  }
 
  private:
   using Call = std::function<at::Tensor(const Tensors&, const Tensors&)>;
@@ -55,14 +57,16 @@ class LossFunction {
         return at::Tensor(function(outputs, labels));
       };
     } else if constexpr (requires(const at::Tensor& tensor) { function->forward(tensor, tensor); }) {
-      return as_list_function([module = std::move(function)](const at::Tensor& output, const at::Tensor& label) {
-        return module->forward(output, label);
-      });
+      return as_list_function(
+          [module = std::move(function)](const at::Tensor& output, const at::Tensor& label) {
+            return module->forward(output, label);
+          });
     } else {
       using Parameters = call_detail::TwoParameters<call_detail::ParametersOf<F>>;
-      static_assert(Parameters::value,
-                    "loss_fn takes the outputs of the last layer and the labels: two tensors, lists, tuples or "
-                    "structs of tensors");
+      static_assert(
+          Parameters::value,
+          "loss_fn takes the outputs of the last layer and the labels: two tensors, lists, tuples or "
+          "structs of tensors");
       return [function = std::move(function)](const Tensors& outputs, const Tensors& labels) mutable {
         return at::Tensor(function(made_of<typename Parameters::first>(outputs, "loss_fn: the outputs"),
                                    made_of<typename Parameters::second>(labels, "loss_fn: the labels")));

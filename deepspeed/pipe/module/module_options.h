@@ -26,14 +26,14 @@ struct PipelineModuleOptions {
   /// Called on the last stage after each micro batch's loss: losses to report beside it, by name, whose means
   /// PipelineEngine::get_additional_losses() gives.
   std::function<std::map<std::string, at::Tensor>()> additional_losses = {};
-  bool seed_layers = false;   // each layer is built and run under a seed of its own
+  bool seed_layers = false;                    // each layer is built and run under a seed of its own
   std::function<void(uint64_t)> seed_fn = {};  // default: torch::manual_seed
   uint64_t base_seed = 1234;
   /// "parameters", "uniform", "type:REGEX" or "profile" (partition_layers()).
   std::string partition_method = "parameters";
   /// Of so many layers, activations at their borders alone are kept; 0: all are.
   int activation_checkpoint_interval = 0;
-  CheckpointFunction activation_checkpoint_func = {};  // default: checkpointing::checkpoint
+  CheckpointFunction activation_checkpoint_func = {};  // default: as checkpointing::checkpoint does
   /// Class names, in part or whole, of the layers that may be recomputed; none: all that have parameters.
   std::vector<std::string> checkpointable_layers = {};
   /// Whether layers may give other shapes for inputs of the same shapes; those of inputs may always change.

@@ -11,6 +11,8 @@
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 
+#include "deepspeed/activation/configure.h"
+#include "deepspeed/activation/recompute.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/accelerator/rng.h"
 #include "deepspeed/pipe/module/layer_times.h"
@@ -54,6 +56,11 @@ PipelineModuleOptions with_defaults(PipelineModuleOptions options) {
   options.topology = topology_of(options, options.world.size());
   if (options.model_chunks < 1)
     raise<UsageError>("model_chunks is ", options.model_chunks, ", expected 1 or more");
+  if (!options.activation_checkpoint_func) {
+    options.activation_checkpoint_func = [](const TensorFunction& function, const Tensors& inputs) {
+      return checkpointing::recompute(function, inputs, {.keeping = checkpointing::current_keeping()});
+    };
+  }
   if (options.activation_checkpoint_interval < 0) {
     raise<UsageError>("activation_checkpoint_interval is ", options.activation_checkpoint_interval,
                       ", expected 0 (nothing is recomputed) or more");
@@ -302,11 +309,6 @@ std::vector<at::Tensor> PipelineModule::parameters() const {
 }
 
 // --- running ---
-
-void PipelineModule::set_activation_checkpointing(int interval, CheckpointFunction function) {
-  options_.activation_checkpoint_interval = interval;
-  if (function) options_.activation_checkpoint_func = std::move(function);
-}
 
 void PipelineModule::seed_for(int64_t number) const {
   if (options_.seed_fn) {

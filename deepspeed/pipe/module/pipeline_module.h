@@ -95,8 +95,10 @@ class DEEPSPEED_API PipelineModule {
   void load_state_dir(const std::string& load_dir, bool strict = true);
   /// Returns this stage as an engine takes it.
   const EngineModel& model() const { return model_; }
-  /// Sets how many layers' activations are recomputed together, 0: none, and by what.
-  void set_activation_checkpointing(int interval, CheckpointFunction function);
+  /// Sets how many layers' activations are recomputed together, 0: none.
+  void set_activation_checkpoint_interval(int interval) {
+    options_.activation_checkpoint_interval = interval;
+  }
 
  private:
   void find_ties();

@@ -1,6 +1,6 @@
-// Calls anything that takes and returns tensors with a list of them. A callable may take single tensors, up to
-// eight, one list of tensors, or one struct or tuple of them; what it returns may be of any type whose tensors
-// visit_tensors() finds.
+// Calls anything that takes and returns tensors with a list of them. A callable may take single tensors, up
+// to eight, one list of tensors, or one struct or tuple of them; what it returns may be of any type whose
+// tensors visit_tensors() finds.
 #pragma once
 
 #include <concepts>
@@ -131,7 +131,8 @@ Tensors call_with_tensors(F& function, const Tensors& inputs, const std::string&
     };
     const bool was_called = [&]<size_t... N>(std::index_sequence<N...>) {
       return (try_with(std::integral_constant<size_t, N + 1>{}) || ...);
-    }(std::make_index_sequence<call_detail::kMaxTensors>{});
+    }
+    (std::make_index_sequence<call_detail::kMaxTensors>{});
     if (was_called) return outputs;
     raise<UsageError>(what, " does not take ", inputs.size(), inputs.size() == 1 ? " tensor" : " tensors");
   }

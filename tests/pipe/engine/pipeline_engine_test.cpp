@@ -66,6 +66,12 @@ TEST(PipelineEngine, StagesTrainDataParallelAtEachZeroStage) {
     expect_losses({.num_stages = 2, .zero_stage = stage, .is_tied = true}, 4, 1e-6);
 }
 
+TEST(PipelineEngine, RecomputedLayersTrainAlike) {
+  for (const int interval : {1, 2, 4}) expect_losses({.num_stages = 2, .checkpoint_interval = interval}, 2, 0.0);
+  expect_losses({.num_stages = 2, .schedule = "zero_bubble", .zero_stage = 2, .checkpoint_interval = 2}, 2, 0.0);
+  expect_losses({.num_stages = 2, .precision = "autocast", .checkpoint_interval = 2}, 2, 0.0);
+}
+
 TEST(PipelineEngine, TrainsInSixteenBits) {
   for (const char* precision : {"bf16", "fp16", "autocast"}) {
     expect_losses({.num_stages = 2, .precision = precision}, 2, 0.0);
