@@ -10,11 +10,29 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
+#include "deepspeed/base/error.h"
+
 namespace deepspeed::autograd {
 namespace {
 
 using torch::autograd::Engine;
 using torch::autograd::SavedVariableHooks;
+
+// The output of an operator is kept without its graph, which would keep itself alive.
+class AsItIs : public SavedTensor {
+ public:
+  explicit AsItIs(const at::Tensor& tensor)
+      : value_(tensor.is_leaf() ? tensor : tensor.detach()), version_(value_._version()) {}
+  at::Tensor unpack() override {
+    if (value_._version() != version_)
+      raise<UsageError>("a tensor that backward needs was written to in place after its use");
+    return value_;
+  }
+
+ private:
+  at::Tensor value_;
+  int64_t version_;
+};
 
 std::vector<SavedTensorProvider*>& providers() {
   static thread_local std::vector<SavedTensorProvider*> stack;
@@ -75,6 +93,10 @@ void install() {
 }
 
 }  // namespace
+
+std::unique_ptr<SavedTensor> keep_as_it_is(const at::Tensor& tensor) {
+  return std::make_unique<AsItIs>(tensor);
+}
 
 SavedTensorScope::SavedTensorScope(SavedTensorProvider* provider) {
   install();

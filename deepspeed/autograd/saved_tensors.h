@@ -28,6 +28,10 @@ class SavedTensorProvider {
   virtual std::unique_ptr<SavedTensor> pack(const at::Tensor& tensor) = 0;
 };
 
+/// Keeps a tensor as torch does, with its check for writes: unpack() throws UsageError where it was written
+/// to meanwhile.
+DEEPSPEED_API std::unique_ptr<SavedTensor> keep_as_it_is(const at::Tensor& tensor);
+
 /// Puts a provider on top of this thread's stack while it lives. Null: what is saved meanwhile is kept as
 /// torch keeps it.
 class DEEPSPEED_API SavedTensorScope {

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "deepspeed/activation/offload_activations.h"
+#include "deepspeed/autograd/saved_bytes.h"
 #include "deepspeed/autograd/split_backward.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/functions.h"
@@ -224,6 +226,69 @@ TEST(Checkpoint, KeepsInputsOnTheHostAndInParts) {
     EXPECT_TRUE(throws_error<UsageError>([&] { checkpoint([](const at::Tensor& x) { return x * 2; }, odd); },
                                          {"3 elements", "2 model-parallel ranks"}));
   });
+}
+
+TEST(Checkpoint, KeepsTheBytesThatAreForetold) {
+  const int64_t hidden_bytes = 2 * 5 * 8 * int64_t(sizeof(float));
+  const auto kept_by = [](const Way& way) {
+    const Blocks blocks = make_blocks();
+    Tensors parameters;
+    for (const auto& block : blocks) {
+      for (const at::Tensor& param : block->parameters()) parameters.push_back(param);
+    }
+    const autograd::SavedBytes saved(parameters);
+    way(blocks, torch::randn({2, 5, 8}).requires_grad_());
+    return saved.bytes();
+  };
+  EXPECT_EQ(kept_by(each_block), 4 * hidden_bytes) << "the inputs of four regions";
+  const Way pairs = [](const Blocks& blocks, at::Tensor hidden) {
+    for (size_t i = 0; i < blocks.size(); i += 2) {
+      hidden = checkpoint([a = blocks[i], b = blocks[i + 1]](
+                              const at::Tensor& inner) { return b->forward(a->forward(inner)); },
+                          std::move(hidden));
+    }
+    return hidden;
+  };
+  EXPECT_EQ(kept_by(pairs), 2 * hidden_bytes);
+  // Of a block: input and two statistics of the norm, its output, what goes into and out of gelu (three times
+  // as wide), the mask of the dropout.
+  const int64_t rows = 2 * 5;
+  const int64_t of_block = 2 * hidden_bytes + 2 * 3 * hidden_bytes + 2 * rows * int64_t(sizeof(float));
+  EXPECT_GE(kept_by(plain), 4 * of_block);
+}
+
+TEST(OffloadActivations, GivesTheGradientsOfAPlainRunWithinItsBudget) {
+  int64_t copies = 0, most = 0;
+  const auto offloaded = [&](int64_t budget) -> Way {
+    return [&copies, &most, budget](const Blocks& blocks, at::Tensor hidden) {
+      checkpointing::OffloadOptions options{.budget_bytes = budget, .min_offload_bytes = 256};
+      for (const auto& block : blocks) {
+        for (const at::Tensor& param : block->parameters()) options.excluded.push_back(param);
+      }
+      const checkpointing::OffloadActivations offload(options);
+      for (const auto& block : blocks) hidden = block->forward(hidden);
+      copies = offload.num_copies();
+      most = offload.offloaded_bytes();
+      return hidden;
+    };
+  };
+  expect_equal(results_of(offloaded(1 << 20)), results_of(plain));
+  EXPECT_GT(copies, 8);
+  EXPECT_LE(most, 1 << 20);
+  expect_equal(results_of(offloaded(1000)), results_of(plain));
+  EXPECT_GT(copies, 0);
+  EXPECT_LE(most, 1000);
+  expect_equal(results_of(offloaded(0)), results_of(plain));
+  EXPECT_EQ(copies, 0);
+}
+
+TEST(OffloadActivations, NoticesThatATensorWasWrittenTo) {
+  const at::Tensor x = torch::ones({4}).requires_grad_();
+  const checkpointing::OffloadActivations offload({.budget_bytes = 0});
+  at::Tensor y = x.exp();
+  const at::Tensor z = (y * 1).sum();
+  y.mul_(2);
+  EXPECT_TRUE(throws_error<UsageError>([&] { (y.sum() + z).backward(); }, {"written to in place"}));
 }
 
 TEST(Checkpoint, RefusesOptionsThatContradictEachOther) {

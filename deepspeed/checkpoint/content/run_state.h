@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 
 #include <ATen/core/Tensor.h>
 
@@ -20,8 +22,9 @@ struct LoaderState {
 };
 
 struct RunState {
-  at::Tensor cpu_rng;   // bytes
-  at::Tensor cuda_rng;  // undefined without CUDA
+  at::Tensor cpu_rng;                                  // bytes
+  at::Tensor cuda_rng;                                 // undefined without CUDA
+  std::map<std::string, at::Tensor> rng_streams = {};  // of CudaRNGStatesTracker, by name
   std::optional<LoaderState> loader;
   int64_t micro_steps = 0;  // done in the accumulation window under way
 };

@@ -9,6 +9,7 @@
 #include "deepspeed/device/accelerator/rng.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/precision/loss_scaler.h"
+#include "deepspeed/random/rng_tracker.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
@@ -53,6 +54,7 @@ RunSnapshot CheckpointIo::run_snapshot(const OpenedCheckpoint& opened, const Loa
   if (const auto* scaler = dynamic_scaler(parts_.optimizer.get())) now.scaler = *scaler;
   now.cpu_rng = device::cpu_rng_state();
   if (opened.run && opened.run->cuda_rng.defined()) now.cuda_rng = device::cuda_rng_state();
+  now.rng_streams = get_cuda_rng_tracker().get_states();
   if (state_.loader_position) now.loader = *state_.loader_position;
   return now;
 }
@@ -79,6 +81,7 @@ void CheckpointIo::load_run(const OpenedCheckpoint& opened, const LoadOptions& o
   if (opened.has_own_run) {
     device::set_cpu_rng_state(opened.run->cpu_rng);
     if (opened.run->cuda_rng.defined()) device::set_cuda_rng_state(opened.run->cuda_rng);
+    if (!opened.run->rng_streams.empty()) get_cuda_rng_tracker().set_states(opened.run->rng_streams);
   }
   if (!state_.loader_position || !opened.run->loader) return;
   const checkpoint::LoaderState& loader = *opened.run->loader;
@@ -107,6 +110,7 @@ void CheckpointIo::put_back(const RunSnapshot& before) {
   state_.counters.backwards_since_update = backwards;
   device::set_cpu_rng_state(before.cpu_rng);
   if (before.cuda_rng.defined()) device::set_cuda_rng_state(before.cuda_rng);
+  get_cuda_rng_tracker().set_states(before.rng_streams);
   if (before.loader) *state_.loader_position = *before.loader;
 }
 

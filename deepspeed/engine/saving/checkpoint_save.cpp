@@ -28,6 +28,7 @@
 #include "deepspeed/optim/slices/hyperparameters_json.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/precision/loss_scaler.h"
+#include "deepspeed/random/rng_tracker.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"
@@ -156,6 +157,7 @@ void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
   checkpoint::RunState run;
   run.cpu_rng = device::cpu_rng_state();
   if (device::num_cuda_devices() > 0) run.cuda_rng = device::cuda_rng_state();
+  run.rng_streams = get_cuda_rng_tracker().get_states();
   if (const auto& position = state_.loader_position) {
     run.loader = checkpoint::LoaderState{position->seed, position->epoch, position->samples_consumed,
                                          position->epoch_ended};

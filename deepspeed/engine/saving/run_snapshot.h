@@ -2,7 +2,9 @@
 // schedule, rates, loss scale, random streams and the place in the data.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +23,8 @@ struct RunSnapshot {
   std::vector<optim::Hyperparameters> groups;  // [group]
   std::optional<precision::DynamicLossScaler> scaler;
   at::Tensor cpu_rng;
-  at::Tensor cuda_rng;  // undefined where it is not loaded
+  at::Tensor cuda_rng;                            // undefined where it is not loaded
+  std::map<std::string, at::Tensor> rng_streams;  // of CudaRNGStatesTracker
   std::optional<LoaderPosition> loader;
 };
 
