@@ -5,9 +5,8 @@
 //    own. Nodes that the second half does not need free what they saved as soon as they have run.
 // 3. The engine runs towards the inputs and the sinks; it asks no node for a gradient that nobody wants.
 // 4. The edges along the path are cut in the nodes that split, and a WeightHalf calls each of them again.
-// 5. WeightBackward::run() starts at the halves, at the edges that led into sinks, and at the roots that lie
-// off
-//    the path. The nodes that accumulate run there, once each.
+// 5. WeightBackward::run() starts at the halves, at the edges that led into sinks, and at the roots off the
+//    path. The nodes that accumulate run there, once each.
 #include "deepspeed/autograd/split_backward.h"
 
 #include <algorithm>

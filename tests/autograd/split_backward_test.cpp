@@ -239,6 +239,62 @@ TEST_F(SplitBackward, AccumulatesOnceAParameterInTheSecondHalf) {
   EXPECT_EQ(accumulated, 2);
 }
 
+bool lives(const c10::weak_intrusive_ptr<c10::StorageImpl>& storage) { return storage.use_count() > 0; }
+
+TEST_F(SplitBackward, FreesInEachHalfWhatTheOtherDoesNotNeed) {
+  torch::nn::Linear linear(kWidth, kWidth);
+  const auto x = at::randn({4, kWidth}).requires_grad_();
+  auto by_product = linear(x).tanh();               // the product's input
+  auto by_elements = linear(by_product).sigmoid();  // saved by the sigmoid alone
+  const auto product_input = by_product.storage().getWeakStorageImpl();
+  const auto elements = by_elements.storage().getWeakStorageImpl();
+  auto y = by_elements * 2;
+  const auto gradient = at::ones_like(y);
+  by_product = by_elements = at::Tensor();
+  WeightBackward later;
+  EXPECT_TRUE(lives(elements));
+  backward_inputs({y}, {gradient}, {x}, later);
+  EXPECT_FALSE(lives(elements));
+  EXPECT_TRUE(lives(product_input));
+  y = at::Tensor();
+  later.run();
+  EXPECT_FALSE(lives(product_input));
+}
+
+TEST_F(SplitBackward, FreesAllWhereTheSecondHalfIsDropped) {
+  torch::nn::Linear linear(kWidth, kWidth);
+  const auto x = at::randn({4, kWidth}).requires_grad_();
+  auto h = linear(x).tanh();
+  const auto storage = h.storage().getWeakStorageImpl();
+  {
+    WeightBackward later;
+    const auto y = linear(std::exchange(h, at::Tensor()));
+    backward_inputs({y}, {at::ones_like(y)}, {x}, later);
+  }
+  EXPECT_FALSE(lives(storage));
+}
+
+struct CountAccumulated : torch::autograd::PostAccumulateGradHook {
+  explicit CountAccumulated(int& given) : count(given) {}
+  void operator()(const torch::autograd::Variable&) override { ++count; }
+  int& count;
+};
+
+TEST_F(SplitBackward, CallsTheHooksAfterAccumulationOnceAParameter) {
+  torch::nn::Linear linear(kWidth, kWidth);
+  int accumulated = 0;
+  for (const auto& param : linear->parameters()) {
+    torch::autograd::impl::set_post_acc_grad_hooks(param, std::make_unique<CountAccumulated>(accumulated));
+  }
+  const auto x = at::randn({2, 3, kWidth}).requires_grad_();
+  WeightBackward later;
+  const auto y = linear(at::relu(linear(x)));  // each parameter twice
+  backward_inputs({y}, {at::ones_like(y)}, {x}, later);
+  EXPECT_EQ(accumulated, 0);
+  later.run();
+  EXPECT_EQ(accumulated, 2);
+}
+
 TEST_F(SplitBackward, LetsSecondHalvesOfMicroBatchesWait) {
   Block block;
   const Tensors params = block.parameters();
