@@ -14,6 +14,8 @@ void bind_config(py::module_& module);
 void bind_zero(py::module_& module);
 void bind_scopes(py::module_& module);
 void bind_engine(py::module_& module);
+void bind_pipeline_plans(py::module_& module);
+void bind_pipeline_engine(py::module_& module);
 void bind_autocast(py::module_& module);
 void bind_own_optimizer(py::module_& module);
 void bind_schedules(py::module_& module);

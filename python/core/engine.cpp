@@ -1,4 +1,5 @@
-// The engine: deepspeed.runtime.engine.DeepSpeedEngine holds one and calls it.
+// The engines: deepspeed.runtime.engine.DeepSpeedEngine holds one and calls it; PipelineEngine (pipeline.cpp)
+// shares what TrainingEngine has.
 #include "deepspeed/engine/engine.h"
 
 #include <map>
@@ -20,15 +21,13 @@
 #include "deepspeed/zero/zero_optimizer.h"
 
 #include "python/core/bindings.h"
+#include "python/core/engine_options.h"
 #include "python/core/hold.h"
 #include "python/core/hyperparameters.h"
 #include "python/core/json.h"
 #include "python/core/model.h"
 #include "python/core/optimizer_of.h"
-#include "python/core/schedule.h"
-#include "python/core/slice_optimizer.h"
 #include "python/core/values.h"
-#include "python/core/world.h"
 
 namespace deepspeed::python {
 namespace {
@@ -36,40 +35,9 @@ namespace {
 using Named = std::vector<std::pair<std::string, at::Tensor>>;
 using EnginePtr = std::shared_ptr<Engine>;
 
-std::vector<ModelParameters> groups_of(const py::list& groups) {
-  std::vector<ModelParameters> result;
-  for (const py::handle& group : groups) {
-    const auto [params, options] = group.cast<std::pair<std::vector<at::Tensor>, py::dict>>();
-    result.push_back({params, to_json(options, "model_parameters")});
-  }
-  return result;
-}
-
-SliceOptimizerFactory factory_of(const py::dict& optimizer) {
-  return [stepper = hold(optimizer["stepper"]), name = optimizer["name"].cast<std::string>(),
-          is_elementwise = optimizer["is_elementwise"].cast<bool>()](std::vector<optim::ParamGroup> groups) {
-    return std::make_unique<SliceOptimizer>(std::move(groups), stepper, name, is_elementwise);
-  };
-}
-
-optim::LrSchedulerSource schedule_of(const py::object& make_schedule) {
-  return [make = hold(make_schedule)](std::vector<optim::ParamGroup>& groups) {
-    const py::gil_scoped_acquire gil;
-    py::list options;
-    for (const optim::ParamGroup& group : groups)
-      options.append(py::make_tuple(to_dict(group.options), py::cast(group.param_names)));
-    return std::make_shared<Schedule>(hold((*make)(options)));
-  };
-}
-
 EnginePtr make_engine(const py::dict& model, const py::dict& config, const py::list& groups,
                       const std::optional<py::dict>& optimizer, const py::object& make_schedule) {
-  InitializeOptions options;
-  options.config = config::ConfigSource(to_json(config, ""));
-  options.world = current_world();
-  options.model_parameters = groups_of(groups);
-  if (optimizer) options.slice_optimizer = factory_of(*optimizer);
-  if (!make_schedule.is_none()) options.lr_scheduler = schedule_of(make_schedule);
+  const InitializeOptions options = initialize_options(config, groups, optimizer, make_schedule);
   EngineModel described = describe(model);
   const py::gil_scoped_release release;
   auto engine = std::make_shared<Engine>(std::move(described), options);
@@ -78,7 +46,7 @@ EnginePtr make_engine(const py::dict& model, const py::dict& config, const py::l
 }
 
 /// Returns of each group its options, the names of its parameters and the number of the client's group.
-py::list param_groups(const Engine& engine) {
+py::list param_groups(const TrainingEngine& engine) {
   py::list groups;
   const std::vector<size_t>& given = engine.driver().state().parts.given_groups;
   size_t index = 0;
@@ -87,8 +55,8 @@ py::list param_groups(const Engine& engine) {
   return groups;
 }
 
-py::tuple load_checkpoint(Engine& engine, const std::string& directory, const std::string& tag, bool strict,
-                          bool optimizer_states, bool scheduler_states, bool module_only,
+py::tuple load_checkpoint(TrainingEngine& engine, const std::string& directory, const std::string& tag,
+                          bool strict, bool optimizer_states, bool scheduler_states, bool module_only,
                           const py::object& custom_load_fn) {
   LoadOptions options;
   options.tag = tag;
@@ -112,7 +80,7 @@ py::tuple load_checkpoint(Engine& engine, const std::string& directory, const st
   return py::make_tuple(result.path, from_value(result.client_state));
 }
 
-void save_checkpoint(Engine& engine, const std::string& directory, const std::string& tag,
+void save_checkpoint(TrainingEngine& engine, const std::string& directory, const std::string& tag,
                      const py::dict& client_state, bool save_latest, bool exclude_frozen_parameters) {
   SaveOptions options;
   options.tag = tag;
@@ -124,14 +92,14 @@ void save_checkpoint(Engine& engine, const std::string& directory, const std::st
   engine.save_checkpoint(directory, options);
 }
 
-Named module_state_dict(const Engine& engine, bool exclude_frozen_parameters) {
+Named module_state_dict(const TrainingEngine& engine, bool exclude_frozen_parameters) {
   Named names;
   for (auto& entry : engine.module_state_dict(exclude_frozen_parameters))
     names.emplace_back(entry.name, entry.tensor);
   return names;
 }
 
-void load_module_state_dict(Engine& engine, const Named& state, bool strict) {
+void load_module_state_dict(TrainingEngine& engine, const Named& state, bool strict) {
   std::vector<NamedTensor> tensors;
   for (const auto& [name, tensor] : state) tensors.push_back({name, tensor});
   engine.load_module_state_dict(tensors, strict);
@@ -157,7 +125,7 @@ OffloadDeviceEnum state_place(const std::string& name) {
   raise<UsageError>("offload_states(): device is '", name, "', expected cpu");
 }
 
-void offload_states(Engine& engine, const std::optional<std::vector<std::string>>& include,
+void offload_states(TrainingEngine& engine, const std::optional<std::vector<std::string>>& include,
                     const std::string& device, bool pin_memory, bool non_blocking) {
   OffloadStatesOptions options{
       .device = state_place(device), .pin_memory = pin_memory, .non_blocking = non_blocking};
@@ -168,13 +136,14 @@ void offload_states(Engine& engine, const std::optional<std::vector<std::string>
   engine.offload_states(options);
 }
 
-std::vector<at::Device> state_devices(const Engine& engine, const std::string& kind) {
+std::vector<at::Device> state_devices(const TrainingEngine& engine, const std::string& kind) {
   return engine.state_devices(state_kind(kind));
 }
 
-using EngineClass = py::class_<Engine, EnginePtr>;
+using TrainingClass = py::class_<TrainingEngine, std::shared_ptr<TrainingEngine>>;
+using EngineClass = py::class_<Engine, TrainingEngine, EnginePtr>;
 
-void bind_training(EngineClass& engine) {
+void bind_steps(EngineClass& engine) {
   engine
       .def(
           "backward",
@@ -191,70 +160,80 @@ void bind_training(EngineClass& engine) {
             self.step({.last_batch_iteration = last_batch_iteration});
           },
           NoGil())
-      .def("zero_grad", &Engine::zero_grad, NoGil())
-      .def("train", &Engine::train, NoGil())
       .def("is_gradient_accumulation_boundary", &Engine::is_gradient_accumulation_boundary)
-      .def("set_gradient_accumulation_boundary", &Engine::set_gradient_accumulation_boundary, NoGil())
+      .def("set_gradient_accumulation_boundary", &Engine::set_gradient_accumulation_boundary, NoGil());
+}
+
+void bind_modes(TrainingClass& engine) {
+  engine.def("zero_grad", &TrainingEngine::zero_grad, NoGil())
+      .def("train", &TrainingEngine::train, NoGil())
       .def(
-          "destroy", [](Engine& self) { self.destroy(); }, NoGil())
-      .def("empty_partition_cache", &Engine::empty_partition_cache, NoGil())
+          "destroy", [](TrainingEngine& self) { self.destroy(); }, NoGil())
+      .def("empty_partition_cache", &TrainingEngine::empty_partition_cache, NoGil())
       .def("offload_states", &offload_states, NoGil())
-      .def("reload_states", &Engine::reload_states, NoGil());
+      .def("reload_states", &TrainingEngine::reload_states, NoGil());
 }
 
-void bind_readings(EngineClass& engine) {
-  engine.def("get_global_grad_norm", &Engine::get_global_grad_norm, NoGil())
-      .def("was_step_applied", &Engine::was_step_applied)
-      .def("micro_steps", &Engine::micro_steps)
-      .def("global_steps", &Engine::global_steps)
-      .def("global_samples", &Engine::global_samples)
-      .def("skipped_steps", &Engine::skipped_steps)
-      .def("loss_scale", &Engine::loss_scale)
-      .def("get_lr", &Engine::get_lr)
-      .def("get_mom", &Engine::get_mom)
-      .def("set_lr", &Engine::set_lr)
-      .def("get_batch_info", &Engine::get_batch_info)
-      .def("set_train_batch_size", &Engine::set_train_batch_size)
-      .def("set_train_micro_batch_size", &Engine::set_train_micro_batch_size)
-      .def("zero_optimization_stage", [](const Engine& self) { return self.zero_optimization_stage(); })
+void bind_readings(TrainingClass& engine) {
+  engine.def("get_global_grad_norm", &TrainingEngine::get_global_grad_norm, NoGil())
+      .def("was_step_applied", &TrainingEngine::was_step_applied)
+      .def("micro_steps", &TrainingEngine::micro_steps)
+      .def("global_steps", &TrainingEngine::global_steps)
+      .def("global_samples", &TrainingEngine::global_samples)
+      .def("skipped_steps", &TrainingEngine::skipped_steps)
+      .def("loss_scale", &TrainingEngine::loss_scale)
+      .def("get_lr", &TrainingEngine::get_lr)
+      .def("get_mom", &TrainingEngine::get_mom)
+      .def("set_lr", &TrainingEngine::set_lr)
+      .def("get_batch_info", &TrainingEngine::get_batch_info)
+      .def("set_train_batch_size", &TrainingEngine::set_train_batch_size)
+      .def("set_train_micro_batch_size", &TrainingEngine::set_train_micro_batch_size)
+      .def("zero_optimization_stage",
+           [](const TrainingEngine& self) { return self.zero_optimization_stage(); })
       .def("state_devices", &state_devices)
-      .def("torch_autocast_dtype", [](const Engine& self) { return self.torch_autocast_dtype(); })
-      .def("device", [](const Engine& self) { return self.device(); })
-      .def("seed", &Engine::seed)
-      .def("config", [](const Engine& self) { return from_json(config::to_json(self.config())); });
+      .def("torch_autocast_dtype", [](const TrainingEngine& self) { return self.torch_autocast_dtype(); })
+      .def("device", [](const TrainingEngine& self) { return self.device(); })
+      .def("seed", &TrainingEngine::seed)
+      .def("config", [](const TrainingEngine& self) { return from_json(config::to_json(self.config())); });
 }
 
-void bind_optimizer(EngineClass& engine) {
-  engine.def("has_optimizer", [](const Engine& self) { return self.optimizer() != nullptr; })
+void bind_optimizer(TrainingClass& engine) {
+  engine.def("has_optimizer", [](const TrainingEngine& self) { return self.optimizer() != nullptr; })
       .def("optimizer_class",
-           [](const Engine& self) { return optimizer_of(self, "optimizer_class").base_optimizer().name(); })
+           [](const TrainingEngine& self) {
+             return optimizer_of(self, "optimizer_class").base_optimizer().name();
+           })
       .def("param_groups", &param_groups)
       .def("set_group_option",
-           [](Engine& self, size_t group, const std::string& name, const py::object& value) {
+           [](TrainingEngine& self, size_t group, const std::string& name, const py::object& value) {
              return set_option(optimizer_of(self, "param_groups").param_groups().at(group).options, name,
                                value);
            })
-      .def("has_scheduler", [](const Engine& self) { return self.lr_scheduler() != nullptr; })
+      .def("has_scheduler", [](const TrainingEngine& self) { return self.lr_scheduler() != nullptr; })
       .def(
-          "scheduler_last_lr", [](const Engine& self) { return self.lr_scheduler()->get_last_lr(); }, NoGil())
+          "scheduler_last_lr", [](const TrainingEngine& self) { return self.lr_scheduler()->get_last_lr(); },
+          NoGil())
       .def(
-          "scheduler_lr", [](const Engine& self) { return self.lr_scheduler()->get_lr(); }, NoGil())
+          "scheduler_lr", [](const TrainingEngine& self) { return self.lr_scheduler()->get_lr(); }, NoGil())
       .def(
           "scheduler_step",
-          [](const Engine& self, std::optional<int64_t> iteration) { self.lr_scheduler()->step(iteration); },
+          [](const TrainingEngine& self, std::optional<int64_t> iteration) {
+            self.lr_scheduler()->step(iteration);
+          },
           NoGil())
-      .def("scheduler_state", [](const Engine& self) { return from_json(self.lr_scheduler()->state_dict()); })
-      .def("load_scheduler_state", [](const Engine& self, const py::dict& state) {
+      .def("scheduler_state",
+           [](const TrainingEngine& self) { return from_json(self.lr_scheduler()->state_dict()); })
+      .def("load_scheduler_state", [](const TrainingEngine& self, const py::dict& state) {
         self.lr_scheduler()->load_state_dict(to_json(state, "lr_scheduler"));
       });
 }
 
-void bind_saving(EngineClass& engine) {
+void bind_saving(TrainingClass& engine) {
   engine.def("save_checkpoint", &save_checkpoint)
       .def("load_checkpoint", &load_checkpoint)
-      .def("wait_for_checkpoint", &Engine::wait_for_checkpoint, NoGil())
-      .def("checkpoint_is_saved", &Engine::checkpoint_is_saved)
-      .def("save_16bit_model", &Engine::save_16bit_model, NoGil())
+      .def("wait_for_checkpoint", &TrainingEngine::wait_for_checkpoint, NoGil())
+      .def("checkpoint_is_saved", &TrainingEngine::checkpoint_is_saved)
+      .def("save_16bit_model", &TrainingEngine::save_16bit_model, NoGil())
       .def("module_state_dict", &module_state_dict)
       .def("load_module_state_dict", &load_module_state_dict, NoGil());
 }
@@ -262,11 +241,13 @@ void bind_saving(EngineClass& engine) {
 }  // namespace
 
 void bind_engine(py::module_& module) {
+  TrainingClass training(module, "TrainingEngine");
+  bind_modes(training);
+  bind_readings(training);
+  bind_optimizer(training);
+  bind_saving(training);
   EngineClass engine(module, "Engine");
-  bind_training(engine);
-  bind_readings(engine);
-  bind_optimizer(engine);
-  bind_saving(engine);
+  bind_steps(engine);
   module.def("make_engine", &make_engine, py::arg("model"), py::arg("config"), py::arg("groups"),
              py::arg("optimizer"), py::arg("make_schedule"));
 }

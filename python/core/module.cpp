@@ -9,6 +9,8 @@ PYBIND11_MODULE(_core, module) {
   deepspeed::python::bind_config(module);
   deepspeed::python::bind_zero(module);
   deepspeed::python::bind_engine(module);
+  deepspeed::python::bind_pipeline_plans(module);
+  deepspeed::python::bind_pipeline_engine(module);
   deepspeed::python::bind_scopes(module);
   deepspeed::python::bind_autocast(module);
   deepspeed::python::bind_own_optimizer(module);

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/training_engine.h"
 
 namespace deepspeed::python {
 
 /// Throws UsageError, naming the call, where there is none.
-inline zero::ZeroOptimizer& optimizer_of(const Engine& engine, const char* call) {
+inline zero::ZeroOptimizer& optimizer_of(const TrainingEngine& engine, const char* call) {
   if (engine.optimizer() == nullptr)
     raise<UsageError>(call, ": the engine has no optimizer; none was given, or destroy() gave it back");
   return *engine.optimizer();

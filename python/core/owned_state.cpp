@@ -9,7 +9,7 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/interval.h"
-#include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/training_engine.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/layout/shard_layout.h"
 #include "deepspeed/zero/params/param_store.h"
@@ -34,7 +34,7 @@ struct Part {
   std::vector<std::string> names;  // of the parameters that lie in it on some rank, in flat order
 };
 
-zero::ZeroOptimizer& state_of(const Engine& engine) {
+zero::ZeroOptimizer& state_of(const TrainingEngine& engine) {
   engine.require_states_here("reading the optimizer's state");
   return optimizer_of(engine, "reading the optimizer's state");
 }
@@ -73,7 +73,7 @@ std::vector<Piece> pieces_of(const zero::ZeroOptimizer& optimizer, size_t group,
   return pieces;
 }
 
-py::list owned_parts(const Engine& engine) {
+py::list owned_parts(const TrainingEngine& engine) {
   const zero::ZeroOptimizer& optimizer = state_of(engine);
   py::list parts;
   for (const Part& part : parts_of(optimizer)) {
@@ -85,21 +85,21 @@ py::list owned_parts(const Engine& engine) {
 
 using NamedStates = std::vector<std::pair<std::string, at::Tensor>>;
 
-std::tuple<at::Tensor, NamedStates, int64_t> owned_part(const Engine& engine, size_t group, int64_t begin,
-                                                        int64_t end) {
+std::tuple<at::Tensor, NamedStates, int64_t> owned_part(const TrainingEngine& engine, size_t group,
+                                                        int64_t begin, int64_t end) {
   const c10::NoGradGuard no_grad;
   const zero::GroupState state = state_of(engine).state().of(group, {begin, end});
   return {state.master, state.state.tensors, state.state.step};
 }
 
-std::optional<at::Tensor> flat_weights(const Engine& engine, size_t group) {
+std::optional<at::Tensor> flat_weights(const TrainingEngine& engine, size_t group) {
   const at::Tensor& flat = state_of(engine).store().groups().at(group).flat;
   if (!flat.defined()) return std::nullopt;
   return flat.detach();
 }
 
 /// This rank's part of the reduced gradients of a group; None where there are none.
-std::optional<at::Tensor> owned_gradient(const Engine& engine, size_t group) {
+std::optional<at::Tensor> owned_gradient(const TrainingEngine& engine, size_t group) {
   const zero::ZeroOptimizer& optimizer = state_of(engine);
   if (!optimizer.gradients().has_result()) return std::nullopt;
   return optimizer.gradient(group);

@@ -18,7 +18,7 @@ namespace {
 /// A forward of the engine, from its construction to close().
 class Forward {
  public:
-  explicit Forward(const Engine& engine) { scope_.emplace(engine.driver()); }
+  explicit Forward(const TrainingEngine& engine) { scope_.emplace(engine.driver()); }
   at::Tensor output(const at::Tensor& tensor) const { return scope_->output(tensor); }
   void close() { scope_.reset(); }
 
@@ -29,7 +29,7 @@ class Forward {
 /// An access window of stage 3, for calls of the module that do not go through the engine.
 class Access {
  public:
-  explicit Access(const Engine& engine) {
+  explicit Access(const TrainingEngine& engine) {
     const TrainingState& state = engine.driver().state();
     const auto mode = state.is_training ? zero::AccessMode::kForward : zero::AccessMode::kEvaluation;
     if (state.parts.pool) window_.emplace(state.parts.pool, mode);
@@ -74,11 +74,11 @@ struct OpenNoSync {
 
 void bind_scopes(py::module_& module) {
   py::class_<Forward>(module, "Forward")
-      .def(py::init<const Engine&>(), NoGil(), py::keep_alive<1, 2>())
+      .def(py::init<const TrainingEngine&>(), NoGil(), py::keep_alive<1, 2>())
       .def("output", &Forward::output, NoGil())
       .def("close", &Forward::close, NoGil());
   py::class_<Access>(module, "Access")
-      .def(py::init<const Engine&>(), NoGil())
+      .def(py::init<const TrainingEngine&>(), NoGil())
       .def("close", &Access::close, NoGil());
   py::class_<OpenNoSync>(module, "NoSync")
       .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>())

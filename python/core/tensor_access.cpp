@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "deepspeed/engine/engine.h"
+#include "deepspeed/engine/training_engine.h"
 
 #include "python/core/bindings.h"
 #include "python/core/hold.h"
@@ -24,7 +24,7 @@ void bind_tensor_access(py::module_& module) {
   module.def("safe_set_full_fp32_param", &safe_set_full_fp32_param, NoGil());
   module.def(
       "safe_get_full_optimizer_state",
-      [](const Engine& engine, const at::Tensor& param, const std::string& key) {
+      [](const TrainingEngine& engine, const at::Tensor& param, const std::string& key) {
         return optional_of(safe_get_full_optimizer_state(engine, param, key));
       },
       NoGil());
@@ -35,7 +35,7 @@ void bind_tensor_access(py::module_& module) {
   module.def("safe_set_local_fp32_param", &safe_set_local_fp32_param, NoGil());
   module.def(
       "safe_get_local_optimizer_state",
-      [](const Engine& engine, const at::Tensor& param, const std::string& key) {
+      [](const TrainingEngine& engine, const at::Tensor& param, const std::string& key) {
         return optional_of(safe_get_local_optimizer_state(engine, param, key));
       },
       NoGil());

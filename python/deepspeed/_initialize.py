@@ -8,6 +8,8 @@ import torch.distributed as dist
 
 from deepspeed import _config, _world
 from deepspeed.runtime.engine import DeepSpeedEngine
+from deepspeed.runtime.pipe.engine import PipelineEngine
+from deepspeed.runtime.pipe.module import PipelineModule
 from deepspeed.runtime.zero.partition_parameters import init_paused
 
 
@@ -26,7 +28,7 @@ def initialize(
     mesh_param: Optional[Tuple[int, int]] = None,
     config_params: Union[str, Dict[str, Any], None] = None,
 ) -> Tuple[DeepSpeedEngine, Any, Any, Any]:
-    """Makes an engine for `model`, whose parameters keep their identity.
+    """Makes an engine for `model`, whose parameters keep their identity: a PipelineEngine for a PipelineModule.
 
     config: a dict, a path, JSON text or its base64. optimizer: an object or a callable of the parameters, instead of the
     config's. lr_scheduler: an object or a callable of the optimizer, instead of the config's. Returns (engine, optimizer,
@@ -34,10 +36,14 @@ def initialize(
     """
     assert model is not None, "deepspeed.initialize requires a model"
     config = _find_config(args, config if config is not None else config_params)
-    if mpu is not None:
+    engine_class = DeepSpeedEngine
+    if isinstance(model, PipelineModule):
+        assert mpu is None, "mpu must be None with pipeline parallelism"
+        engine_class, mpu = PipelineEngine, model.mpu()
+    elif mpu is not None:
         from deepspeed._errors import NotSupportedError
 
-        raise NotSupportedError("initialize(mpu=...) is not supported yet: tensor and pipeline parallelism do not exist; leave it out")
+        raise NotSupportedError("initialize(mpu=...) is not supported yet: tensor parallelism does not exist; leave it out")
     _check_mesh(mesh_param)
     if dist_init_required is False:
         assert dist.is_initialized(), (
@@ -51,7 +57,7 @@ def initialize(
     config = _config.read_config(config)
     # Stage 3 takes parameters over that a zero.Init around this call has partitioned; other stages want them whole.
     with init_paused() if _stage_of(config) == 3 else contextlib.nullcontext():
-        engine = DeepSpeedEngine(
+        engine = engine_class(
             args=args,
             model=model,
             optimizer=optimizer,

@@ -9,14 +9,24 @@
 #include <vector>
 
 #include "deepspeed/comm/init.h"
+#include "deepspeed/engine/model/model.h"
 #include "deepspeed/pipe/module/layer.h"
 #include "deepspeed/pipe/module/loss_function.h"
+#include "deepspeed/pipe/module/partition_layers.h"
 #include "deepspeed/pipe/topology/process_topology.h"
 
 namespace deepspeed::pipe {
 
 /// Runs a function so that its activations are computed again in backward, not kept.
 using CheckpointFunction = std::function<Tensors(const TensorFunction& function, const Tensors& inputs)>;
+
+/// A stage that a front end has built, whose layers it runs itself: between them go values of its own
+/// language. Seeds and recomputation are its own, too.
+struct FrontEndStage {
+  Parts parts;        // as partition_layers() gives them
+  EngineModel model;  // of this stage, under the front end's names
+  std::function<Tensors(int chunk, const Tensors& inputs)> forward;
+};
 
 struct PipelineModuleOptions {
   /// One of both is given: how many stages, whose ranks then train data-parallel, or all axes.
@@ -42,6 +52,7 @@ struct PipelineModuleOptions {
   int model_chunks = 1;
   /// Inputs of the first layer for partition_method "profile", which runs each layer on them.
   Tensors profile_inputs = {};
+  std::optional<FrontEndStage> front_end = {};
   comm::World world = {};  // default: that of init_distributed()
 };
 

@@ -124,15 +124,24 @@ PipelineModule::PipelineModule(std::vector<LayerSpec> layers, PipelineModuleOpti
       ranks_(*options_.topology, options_.world.rank()) {
   for (const LayerSpec& spec : specs_) class_names_.push_back(spec.class_name());
   find_ties();
-  parts_ = partition_layers(costs(), num_stages() * model_chunks(), options_.partition_method);
+  parts_ = partition();
   build_layers();
   specs_.clear();
-  join_models();
-  describe_files();
+  if (options_.front_end) {
+    model_ = options_.front_end->model;
+  } else {
+    join_models();
+    describe_files();
+  }
   find_tied_weights();
 }
 
 PipelineModule::~PipelineModule() = default;
+Parts PipelineModule::partition() const {
+  if (options_.front_end) return options_.front_end->parts;
+  return partition_layers(costs(), num_stages() * model_chunks(), options_.partition_method);
+}
+
 
 void PipelineModule::find_ties() {
   for (size_t layer = 0; layer < specs_.size(); ++layer) {
@@ -145,7 +154,8 @@ void PipelineModule::find_ties() {
     tied.weight_attrs.insert(tie->weight_attrs.begin(), tie->weight_attrs.end());
   }
   for (const auto& [key, tied] : ties_) {
-    if (tied.layers.size() > 1) continue;
+    // DeepSpeed's programs may tie a layer to none.
+    if (tied.layers.size() > 1 || options_.front_end) continue;
     raise<UsageError>("the tied key '", key, "' is that of ", describe_layer(tied.layers.front()),
                       " alone, expected two or more layers; make it a LayerSpec, or mend the key");
   }
@@ -321,6 +331,7 @@ void PipelineModule::seed_for(int64_t number) const {
 Tensors PipelineModule::forward(const Tensors& inputs, int chunk) {
   const auto [first, last] = chunks_.at(size_t(chunk));
   ++micro_offset_;
+  if (options_.front_end) return options_.front_end->forward(chunk, inputs);
   const size_t interval = size_t(options_.activation_checkpoint_interval);
   if (interval == 0) return run_layers(first, last, inputs);
   Tensors values = inputs;

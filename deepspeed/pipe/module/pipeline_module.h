@@ -101,6 +101,7 @@ class DEEPSPEED_API PipelineModule {
   }
 
  private:
+  Parts partition() const;
   void find_ties();
   std::vector<LayerCost> costs() const;
   std::vector<double> measure_layers() const;

@@ -65,9 +65,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
         self._facade = None
         self._names = {name: param for name, param in model.named_parameters()}
         self.lr_scheduler = None
-        core = _core.make_engine(
-            _model.describe(model), plan.config, plan.groups, plan.slice_optimizer, self._schedule_maker(lr_scheduler)
-        )
+        core = self._make_core(model, plan, self._schedule_maker(lr_scheduler))
         self.__dict__["_core"] = core
         _model.move_passing_buffers(model, core.device())
         _world.engines.add(self)
@@ -85,9 +83,15 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
             self._bare_calls.watch(model)
         self.training_dataloader = None
         if training_data is not None:
-            self.training_dataloader = self.deepspeed_io(training_data, collate_fn=collate_fn)
+            self._take_training_data(training_data)
 
     # --- how it is put together ---
+
+    def _make_core(self, model, plan, make_schedule):
+        return _core.make_engine(_model.describe(model), plan.config, plan.groups, plan.slice_optimizer, make_schedule)
+
+    def _take_training_data(self, training_data):
+        self.training_dataloader = self.deepspeed_io(training_data)
 
     def _facade_of(self, core_groups):
         """Returns the optimizer that clients see, over dicts that hold the core's options."""
@@ -288,7 +292,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
             num_local_io_workers=num_local_io_workers,
             data_sampler=data_sampler,
             data_parallel_world_size=self.dp_world_size,
-            data_parallel_rank=self.global_rank,
+            data_parallel_rank=self._data_parallel_rank,
             dataloader_drop_last=self.dataloader_drop_last(),
             shuffle=route == "train",
             seed=self._core.seed(),
@@ -353,6 +357,10 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
     @property
     def data_parallel_group(self):
         return dist.group.WORLD
+
+    @property
+    def _data_parallel_rank(self):
+        return dist.get_rank()
 
 
 def _to_half(tensor):

@@ -4,6 +4,8 @@ import itertools
 import torch
 import torch.distributed as dist
 
+from deepspeed import _core
+
 
 def prefix_sum_inc(weights):
     """Returns the running sums, each with its own element."""
@@ -12,31 +14,12 @@ def prefix_sum_inc(weights):
 
 def partition_uniform(num_items, num_parts):
     """Returns num_parts + 1 bounds; the sizes differ by one at most, and the first parts are the larger ones."""
-    size, rest = divmod(num_items, num_parts)
-    return [index * size + min(index, rest) for index in range(num_parts + 1)]
+    return _core.partition_uniform(num_items, num_parts)
 
 
 def partition_balanced(weights, num_parts):
-    """Returns num_parts + 1 bounds whose parts have the smallest sum of squared weights, by dynamic programming."""
-    count = len(weights)
-    if count <= num_parts:
-        return partition_uniform(count, num_parts)
-    sums = [0] + prefix_sum_inc(weights)
-    best = [0] + [float("inf")] * count  # of the first i items in the parts so far
-    begins = []  # of each part: where it begins if it ends before item i
-    for _ in range(num_parts):
-        new, choice = [0] + [float("inf")] * count, [0] * (count + 1)
-        for end in range(1, count + 1):
-            for begin in range(end + 1):
-                cost = best[begin] + (sums[end] - sums[begin]) ** 2
-                if cost < new[end]:
-                    new[end], choice[end] = cost, begin
-        best = new
-        begins.append(choice)
-    bounds = [count]
-    for choice in reversed(begins):
-        bounds.append(choice[bounds[-1]])
-    return bounds[::-1]
+    """Returns num_parts + 1 bounds whose largest and smallest sums of weights differ as little as can be."""
+    return _core.partition_balanced(weights, num_parts)
 
 
 class PartitionedTensor:

@@ -1,130 +1,181 @@
-"""The engine of a PipelineModule: it takes whole batches from an iterator."""
+"""The engine of a PipelineModule: it takes whole batches from an iterator, and the core sends them through the stages."""
 import torch
 import torch.distributed as dist
+from torch.utils import _pytree as pytree
 
-from deepspeed._errors import UsageError
+from deepspeed import _core
+from deepspeed._errors import NotSupportedError
+from deepspeed.runtime.activation_checkpointing import checkpointing
 from deepspeed.runtime.dataloader import RepeatingLoader
 from deepspeed.runtime.engine import DeepSpeedEngine
+from deepspeed.runtime.pipe.module import PipelineError, PipelineModule
+from deepspeed.runtime.pipe.stage import Stage, is_reentrant
 
 
 class PipelineEngine(DeepSpeedEngine):
     """Trains by train_batch() and evaluates by eval_batch(); forward, backward and step on their own are errors."""
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._in_batch = False
+    def __init__(self, has_bool_tensors=False, *super_args, **super_kwargs):
+        self.__dict__["_stage"] = None
+        super().__init__(*super_args, **super_kwargs)
+        self.has_bool_tensors = has_bool_tensors
+        self.has_attention_mask = type(self.module).__name__ == "GPT2ModelPipe"
+        self.agg_train_loss = None
+        self._stage.device = self.device
+        self._stage.casts_inputs = self._casts_inputs
+        self._configure_recomputation()
+
+    # --- how it is put together ---
+
+    def _make_core(self, model, plan, make_schedule):
+        assert isinstance(model, PipelineModule), "model must base PipelineModule"
+        self.__dict__["_stage"] = Stage(model)
         self.data_iterator = None
         self.batch_fn = None
-        self.agg_train_loss = None
-        self.grid = self.module.mpu()
-        self.micro_batches = self.gradient_accumulation_steps()
-        if self.training_dataloader is not None:
-            self.set_dataloader(self.training_dataloader)
+        return _core.make_pipeline_engine(self._stage.describe(), plan.config, plan.groups, plan.slice_optimizer, make_schedule)
+
+    def _take_training_data(self, training_data):
+        """Reads them in order, and again from the begin where they end, on the first and on the last stage."""
+        sampler = torch.utils.data.distributed.DistributedSampler(
+            training_data, num_replicas=self.dp_world_size, rank=self._data_parallel_rank, shuffle=False
+        )
+        self.training_dataloader = self.deepspeed_io(training_data, data_sampler=sampler)
+        self.set_dataloader(RepeatingLoader(self.training_dataloader))
+
+    def _configure_recomputation(self):
+        """Takes what the config's section says into the module."""
+        module, section = self.module, self._resolved()["pipeline"]
+        if section["use_reentrant"] is False:
+            module.activation_checkpoint_func = checkpointing.non_reentrant_checkpoint
+        if section["activation_checkpoint_interval"] > 0:
+            module.activation_checkpoint_interval = section["activation_checkpoint_interval"]
+        module._precompute_checkpointable_values()
+
+    def _reentrant_activation_checkpointing(self):
+        """Returns whether the inputs of the first layer need a gradient, for a recomputation that may be reentrant."""
+        return is_reentrant(self.module)
+
+    # --- places ---
+
+    grid = property(lambda self: self.module.mpu())
+    num_stages = property(lambda self: self.grid.pipe_parallel_size)
+    stage_id = property(lambda self: self.grid.get_stage_id())
+    prev_stage = property(lambda self: self.stage_id - 1)
+    next_stage = property(lambda self: self.stage_id + 1)
+    is_pipe_parallel = property(lambda self: self.grid.pipe_parallel_size > 1)
+    is_data_parallel = property(lambda self: self.grid.data_parallel_size > 1)
+    is_model_parallel = property(lambda self: self.grid.model_parallel_size > 1)
+    dp_world_size = property(lambda self: self.grid.data_parallel_size)
+    mp_world_size = property(lambda self: self.grid.get_model_parallel_world_size())
+    data_parallel_group = property(lambda self: self.grid.get_data_parallel_group())
+    _data_parallel_rank = property(lambda self: self.grid.get_data_parallel_rank())
+    micro_batch_size = property(lambda self: self.train_micro_batch_size_per_gpu())
+    micro_batches = property(lambda self: self.gradient_accumulation_steps())
+
+    def is_first_stage(self):
+        return self.stage_id == 0
+
+    def is_last_stage(self):
+        return self.stage_id == self.num_stages - 1
+
+    def get_pipeline_parallel_rank(self):
+        return self.stage_id
+
+    # --- batches ---
 
     def train_batch(self, data_iter=None):
-        """Trains on as many micro batches as the accumulation steps are; returns the mean loss over them and all ranks."""
+        """Trains on as many micro batches as the accumulation steps are; returns the mean loss over them and all ranks, on all ranks.
+
+        data_iter: gives (inputs, labels); of the first and the last stage. Raises StopIteration on all ranks where the data has ended
+        before the batch, UsageError where it ends within.
+        """
+        if not torch.is_grad_enabled():
+            raise RuntimeError("train_batch() requires gradients enabled. Use eval_batch() instead.")
+        self._require_optimizer("train_batch")
         if data_iter is not None:
             self.set_dataiterator(data_iter)
         self.train()
-        losses = []
-        self._in_batch = True
-        try:
-            for _ in range(self.gradient_accumulation_steps()):
-                loss = self._loss_of(self._next_micro_batch())
-                losses.append(loss.detach())
-                super().backward(loss)
-                super().step()
-        finally:
-            self._in_batch = False
-        self.agg_train_loss = self._mean(losses)
+        core, optimizer, skipped = self._core, self.optimizer, self._core.skipped_steps()
+        optimizer._push()
+        self._stage.begin()
+        self.agg_train_loss = core.train_batch(self._stage.reader(self.data_iterator, self.batch_fn))
+        optimizer.overflow = core.skipped_steps() != skipped
+        optimizer._pull()
         return self.agg_train_loss
 
     def eval_batch(self, data_iter, return_logits=False, compute_loss=True, reduce_output="avg", bcast_loss=True, num_micro_batches=None):
-        """Evaluates the micro batches of a batch; returns the mean loss, or the outputs where compute_loss is off."""
-        was_training = self.module.training
+        """Evaluates the micro batches of a batch; returns the mean loss, or the outputs where compute_loss is off.
+
+        reduce_output: "avg", or None for a list with a value for each micro batch, on the last stage. bcast_loss: whether all stages
+        get the loss; outputs are on the last stage alone. return_logits: also returns the outputs of the last micro batch.
+        """
+        if reduce_output is not None and reduce_output.lower() != "avg":
+            raise NotSupportedError(f"reduction type {reduce_output} not supported.")
         self.eval()
-        previous, self.data_iterator = self.data_iterator, data_iter
-        outputs, losses = [], []
-        self._in_batch = True
-        try:
-            with torch.no_grad():
-                for _ in range(num_micro_batches or self.gradient_accumulation_steps()):
-                    inputs, labels = self._next_micro_batch()
-                    outputs.append(super().forward(inputs))
-                    if compute_loss and self.module.loss_fn is not None:
-                        losses.append(self.module.loss_fn(outputs[-1], labels))
-        finally:
-            self._in_batch = False
-            self.data_iterator = previous
-            self.train(was_training)
-        result = self._mean(losses) if losses else outputs
-        return (result, outputs[-1]) if return_logits else result
+        stage = self._stage
+        stage.begin(keeps_outputs=return_logits or not compute_loss)
+        loss, losses = self._core.eval_batch(
+            stage.reader(data_iter, self.batch_fn), compute_loss, reduce_output is not None, bcast_loss, num_micro_batches
+        )
+        outputs, stage.outputs = stage.outputs, []
+        if not compute_loss:
+            result = self._reduce_outputs(outputs, reduce_output) if self.is_last_stage() else None
+        elif reduce_output is None:
+            result = losses if self.is_last_stage() else None
+        else:
+            result = loss
+        if return_logits:
+            return result, outputs[-1] if outputs else None
+        return result
 
-    def _loss_of(self, batch):
-        inputs, labels = batch
-        output = super().forward(inputs)
-        return self.module.loss_fn(output, labels) if self.module.loss_fn is not None else output
-
-    def _next_micro_batch(self):
-        if self.data_iterator is None:
-            raise UsageError("train_batch(): there is no data; pass an iterator, or training_data to initialize()")
-        batch = next(self.data_iterator)
-        if self.batch_fn is not None:
-            batch = self.batch_fn(batch)
-        return tuple(_to(part, self.device) for part in batch)
-
-    def _mean(self, losses):
-        mean = torch.stack([loss.detach().float() for loss in losses]).mean()
-        if dist.get_world_size() > 1:
-            dist.all_reduce(mean)
-            mean /= dist.get_world_size()
-        return mean
+    def _reduce_outputs(self, outputs, reduce="avg"):
+        """Returns the mean over the micro batches and the data-parallel ranks, value by value."""
+        if reduce is None:
+            return outputs
+        leaves, structures = zip(*(pytree.tree_flatten(output) for output in outputs))
+        means = [torch.stack(values).mean(dim=0) for values in zip(*leaves)]
+        for mean in means:
+            if self.is_data_parallel:
+                dist.all_reduce(mean, group=self.data_parallel_group)
+                mean /= self.dp_world_size
+        return pytree.tree_unflatten(means, structures[0])
 
     def set_dataloader(self, loader):
-        """Begins to read from a loader, over and over."""
-        self.training_dataloader = loader
-        self.data_iterator = iter(RepeatingLoader(loader))
+        """Begins to read from a loader, once; a RepeatingLoader begins again by itself."""
+        if self.is_first_stage() or self.is_last_stage():
+            self.training_dataloader = loader
+            self.data_iterator = iter(loader)
 
     def set_dataiterator(self, iterator):
-        self.data_iterator = iterator
+        """Reads from an iterator."""
+        if self.is_first_stage() or self.is_last_stage():
+            self.training_dataloader = None
+            self.data_iterator = iterator
 
     def set_batch_fn(self, fn):
         """Changes each micro batch by the function before its use."""
         self.batch_fn = fn
 
-    def is_first_stage(self):
-        return True
-
-    def is_last_stage(self):
-        return True
-
-    def is_pipe_parallel(self):
-        return False
-
-    def get_additional_losses(self):
-        return self.module.get_additional_losses()
+    def set_has_attention_mask(self, value):
+        """Is there for programs that call it: masks are sent like any tensors."""
+        assert isinstance(value, bool)
+        self.has_attention_mask = value
 
     def reset_activation_shape(self):
-        """Has nothing to do: one stage sends no activations."""
+        """Has the stages tell each other the shapes of activations anew. All ranks call it."""
+        self._core.reset_activation_shape()
+
+    def get_additional_losses(self):
+        """Returns the means of what the module's get_additional_losses() gave in the last train_batch(); None where it gave none."""
+        return self._core.get_additional_losses() or None
+
+    # --- calls of the other engine ---
 
     def forward(self, *args, **kwargs):
-        return self._only_inside("forward", super().forward, *args, **kwargs)
+        raise PipelineError("Only train_batch() is accessible in pipeline mode.")
 
     def backward(self, *args, **kwargs):
-        return self._only_inside("backward", super().backward, *args, **kwargs)
+        raise PipelineError("Only train_batch() is accessible in pipeline mode.")
 
     def step(self, *args, **kwargs):
-        return self._only_inside("step", super().step, *args, **kwargs)
-
-    def _only_inside(self, name, function, *args, **kwargs):
-        if not self._in_batch:
-            from deepspeed.runtime.pipe.module import PipelineError
-
-            raise PipelineError(f"{name}() of a pipeline's engine: only train_batch() and eval_batch() can be called")
-        return function(*args, **kwargs)
-
-
-def _to(part, device):
-    if isinstance(part, torch.Tensor):
-        return part.to(device)
-    return tuple(_to(item, device) for item in part) if isinstance(part, (list, tuple)) else part
+        raise PipelineError("Only train_batch() is accessible in pipeline mode.")

@@ -1,48 +1,35 @@
-"""A model as a list of layers. One stage runs as a sequence of modules; more stages do not exist."""
+"""A model as a list of layers, of which a rank has those of its stage."""
+import functools
+import os
+
 import torch
+import torch.distributed as dist
 from torch import nn
 
-from deepspeed._errors import DeepSpeedError, NotSupportedError
-from deepspeed.runtime.utils import call_to_str
+from deepspeed import _world
+from deepspeed._errors import DeepSpeedError
+from deepspeed.runtime.activation_checkpointing import checkpointing
+from deepspeed.runtime.pipe.layer_specs import LayerSpec, TiedLayerSpec, layer_name
+from deepspeed.runtime.pipe.partition import partition_layers
+from deepspeed.runtime.pipe.recomputation import RecomputedBlocks
+from deepspeed.runtime.pipe.ties import TiedWeights, make_tied_comms
+from deepspeed.runtime.pipe.topology import PipeDataParallelTopology, PipelineParallelGrid
+from deepspeed.runtime.utils import set_random_seed
+from deepspeed.utils.logging import logger
 
 
 class PipelineError(DeepSpeedError):
     """A pipeline was used in a wrong way."""
 
 
-class LayerSpec:
-    """Holds a layer's class and arguments, so that build() makes it where it is needed."""
+class PipelineModule(TiedWeights, RecomputedBlocks, nn.Module):
+    """Runs layers one after the other, each with the output of the one before, as a pipeline of stages.
 
-    def __init__(self, typename, *module_args, **module_kwargs):
-        if not issubclass(typename, nn.Module):
-            raise RuntimeError("LayerSpec only supports torch.nn.Module types.")
-        self.typename = typename
-        self.module_args = module_args
-        self.module_kwargs = module_kwargs
-
-    def __repr__(self):
-        return call_to_str(self.typename.__name__, *self.module_args, **self.module_kwargs)
-
-    def build(self, log=False):
-        """Makes the layer."""
-        return self.typename(*self.module_args, **self.module_kwargs)
-
-
-class TiedLayerSpec(LayerSpec):
-    """Is a layer that shares its module with all layers of the key; forward_fn(module, input) is its forward there."""
-
-    def __init__(self, key, typename, *module_args, forward_fn=None, tied_weight_attr=["weight"], **module_kwargs):
-        super().__init__(typename, *module_args, **module_kwargs)
-        self.key = key
-        self.forward_fn = forward_fn
-        self.tied_weight_attr = [tied_weight_attr] if isinstance(tied_weight_attr, str) else tied_weight_attr
-
-
-class PipelineModule(nn.Module):
-    """Runs layers one after the other, each with the output of the one before.
-
-    layers: modules, LayerSpecs and functions. activation_checkpoint_interval: so many layers at a time keep their inputs
-    alone for backward; 0 switches that off. Raises NotSupportedError for more than one stage.
+    layers: modules, LayerSpecs, TiedLayerSpecs and functions. Its parameters are those of this rank's stage; those of layer i are
+    named "i.name", of a tied layer "tied_modules.KEY.name". loss_fn(outputs, labels) runs on the last stage. seed_layers: layer i is
+    built under the seed base_seed + i, by seed_fn(seed). activation_checkpoint_interval: so many layers at a time keep their inputs
+    alone for backward; 0 switches that off. model_chunks: parts of the model that a stage holds, for the schedule "interleaved".
+    All ranks make it with the same arguments.
     """
 
     def __init__(
@@ -56,60 +43,185 @@ class PipelineModule(nn.Module):
         base_seed=1234,
         partition_method="parameters",
         activation_checkpoint_interval=0,
-        activation_checkpoint_func=None,
+        activation_checkpoint_func=checkpointing.checkpoint,
         checkpointable_layers=None,
         dynamic_shape=False,
+        *,
+        model_chunks=1,
     ):
         super().__init__()
         if num_stages is None and topology is None:
             raise RuntimeError("must provide num_stages or topology")
-        stages = topology.get_dim("pipe") if topology is not None else num_stages
-        slices = topology.get_dim("model") if topology is not None else 1
-        if stages != 1 or slices > 1:
-            raise NotSupportedError(
-                f"PipelineModule(stages={stages}, slices={max(slices, 1)}) is not supported: only num_stages=1 exists; "
-                "partition the model by ZeRO stage 3 in place of a pipeline"
-            )
-        self.num_stages = 1
+        if checkpointable_layers is not None:
+            assert isinstance(checkpointable_layers, list), "param `checkpointable_layers` must be type of list."
+        self.micro_offset = 0
         self.loss_fn = loss_fn
+        self.checkpointable_layers = checkpointable_layers
+        self.seed_layers, self.seed_fn, self.base_seed = seed_layers, seed_fn, base_seed
+        self.dynamic_shape = dynamic_shape
+        self._place(num_stages, topology)
+        self._layer_specs = list(layers)
+        self._num_layers = len(self._layer_specs)
+        self._model_chunks = model_chunks
+        self._partition_layers(method=partition_method)
         self.activation_checkpoint_interval = activation_checkpoint_interval
         self.activation_checkpoint_func = activation_checkpoint_func
-        self._topo = topology
-        self._grid = None
-        self.tied_modules = nn.ModuleDict()
-        self.forward_funcs = []
-        for index, layer in enumerate(layers):
-            if seed_layers:
-                (seed_fn or torch.manual_seed)(base_seed + index)
-            self.forward_funcs.append(self._build(index, layer))
+        self.is_checkpointable_results = []
+        self.is_checkpointable_results_interval = None
+        self._build()
+        self.to(self._device())
+        self.tied_comms = make_tied_comms(self)
+        self._synchronize_tied_weights()
 
-    def _build(self, index, layer):
-        """Returns the function of a layer, whose module it registers."""
+    # --- how it is put together ---
+
+    def _place(self, num_stages, topology):
+        """Finds this rank's stage, and makes the process groups of the topology."""
+        _world.ensure_world()
+        self.world_group = dist.group.WORLD
+        self.global_rank, self.world_size = dist.get_rank(), dist.get_world_size()
+        self.local_rank = int(os.environ.get("LOCAL_RANK", 0))
+        if topology is None:
+            if self.world_size % num_stages != 0:
+                raise RuntimeError(f"num_stages ({num_stages}) must divide distributed world size ({self.world_size})")
+            topology = PipeDataParallelTopology(num_pp=num_stages, num_dp=self.world_size // num_stages)
+        self._topo = topology
+        self.num_stages = topology.get_dim("pipe")
+        self._grid = PipelineParallelGrid(topology=topology)
+        self.stage_id = self._grid.get_stage_id()
+
+    def _device(self):
+        from deepspeed.accelerator import get_accelerator
+
+        return get_accelerator().device_name(self.local_rank)
+
+    def _partition_layers(self, method="uniform"):
+        self.parts = partition_layers(self._layer_specs, self.num_stages * self._model_chunks, method)
+        self._set_bounds(start=self.parts[self.stage_id], stop=self.parts[self.stage_id + 1])
+        if self.global_rank == 0:
+            names = [layer_name(layer) or str(layer) for layer in self._layer_specs]
+            for begin, end in zip(self.parts, self.parts[1:]):
+                logger.info(f"[pipe] by the method {method} a stage has the layers {begin} to {end - 1}: {', '.join(names[begin:end])}")
+
+    def _set_bounds(self, start=None, stop=None):
+        """Sets the layers that this rank has: from `start` to before `stop`; of several chunks those of the first one."""
+        self._local_start = start
+        self._local_stop = stop
+
+    def _build(self):
+        self.forward_funcs = []
+        self.fwd_map = {}
+        self.tied_modules = nn.ModuleDict()
+        self.tied_weight_attrs = {}
+        self._chunks = []  # of each chunk, where its layers begin and end in forward_funcs
+        self._layer_indices = []  # of each of forward_funcs
+        for bounds in self._chunk_bounds():
+            begin = len(self.forward_funcs)
+            for index in range(*bounds):
+                self._build_layer(index, self._layer_specs[index])
+            self._chunks.append((begin, len(self.forward_funcs)))
+        self._active_chunk = 0
+        for param in self.parameters():
+            param.ds_pipe_replicated = False
+
+    def _chunk_bounds(self):
+        if self._model_chunks == 1:
+            return [(self._local_start or 0, self._num_layers if self._local_stop is None else self._local_stop)]
+        first = [chunk * self.num_stages + self.stage_id for chunk in range(self._model_chunks)]
+        return [(self.parts[part], self.parts[part + 1]) for part in first]
+
+    def _build_layer(self, index, layer):
+        if self.seed_layers:
+            self._seed(self.base_seed + index)
+        if isinstance(layer, PipelineModule):
+            raise NotImplementedError("RECURSIVE BUILD NOT YET IMPLEMENTED")
+        self._layer_indices.append(index)
         if isinstance(layer, TiedLayerSpec):
-            if layer.key not in self.tied_modules:
-                self.tied_modules[layer.key] = layer.build()
-            module = self.tied_modules[layer.key]
-            if layer.forward_fn is None:
-                return module
-            return lambda *inputs: layer.forward_fn(module, *inputs)
+            self.forward_funcs.append(self._tied_function(layer))
+            return
         if isinstance(layer, LayerSpec):
             layer = layer.build()
         if isinstance(layer, nn.Module):
+            self.fwd_map[str(index)] = len(self.forward_funcs)
             self.add_module(str(index), layer)
-        return layer
+        self.forward_funcs.append(layer)
+
+    def _tied_function(self, layer):
+        if layer.key not in self.tied_modules:
+            self.tied_modules[layer.key] = layer.build()
+            self.tied_weight_attrs[layer.key] = layer.tied_weight_attr
+        module = self.tied_modules[layer.key]
+        return module if layer.forward_fn is None else functools.partial(layer.forward_fn, module)
+
+    def _seed(self, seed):
+        (self.seed_fn or set_random_seed)(seed)
+
+    # --- running ---
 
     def forward(self, forward_input):
-        interval = self.activation_checkpoint_interval
-        if interval <= 0 or not torch.is_grad_enabled():
-            return _run(self.forward_funcs, forward_input)
-        from deepspeed.runtime.activation_checkpointing import checkpointing
+        self.micro_offset += 1
+        begin, end = self._chunks[self._active_chunk]
+        if self.activation_checkpoint_interval == 0:
+            return self._function(begin, end)(forward_input)
+        self._precompute_checkpointable_values()
+        value = forward_input
+        for (first, last), is_recomputed in zip(self._blocks(), self.is_checkpointable_results):
+            if not begin <= first < end:
+                continue
+            inputs = value if isinstance(value, tuple) else (value,)
+            function = self._function(first, last)
+            value = self.activation_checkpoint_func(function, *inputs) if is_recomputed else function(*inputs)
+        return value
 
-        checkpoint = self.activation_checkpoint_func or checkpointing.checkpoint
-        for begin in range(0, len(self.forward_funcs), interval):
-            functions = self.forward_funcs[begin : begin + interval]
-            inputs = forward_input if isinstance(forward_input, tuple) else (forward_input,)
-            forward_input = checkpoint(lambda *given: _run(functions, given if len(given) > 1 else given[0]), *inputs)
-        return forward_input
+    def _function(self, begin, end):
+        """Returns the layers from `begin` to before `end` as one function, whose seeds are those of this forward also in backward."""
+        offset = self.micro_offset + 1
+
+        def run(*inputs):
+            value = inputs[0] if len(inputs) == 1 else inputs
+            for position in range(begin, end):
+                self.curr_layer = self._layer_indices[position]
+                if self.seed_layers:
+                    self._seed(self.base_seed * offset + self.curr_layer)
+                value = self._run_layer(position, value)
+            return value
+
+        return run
+
+    def _run_layer(self, position, value):
+        try:
+            return self.forward_funcs[position](value)
+        except Exception as error:
+            if hasattr(error, "add_note"):
+                error.add_note(f"This was in {self._describe_layer(self.curr_layer)} of a pipeline, given {_shapes(value)}.")
+            raise
+
+    def _describe_layer(self, index):
+        return f"layer {index} ({layer_name(self._layer_specs[index])})"
+
+    def compile(self, *args, **kwargs):
+        """Compiles each layer by torch.compile."""
+        for position, layer in enumerate(self.forward_funcs):
+            if isinstance(layer, nn.Module):
+                layer.compile(*args, **kwargs)
+            else:
+                self.forward_funcs[position] = torch.compile(layer, *args, **kwargs)
+
+    def get_additional_losses(self):
+        """Returns a dict of losses to report beside the last micro batch's, or None. Models override it."""
+        return None
+
+    # --- what it is made of ---
+
+    def partitions(self):
+        """Returns the bounds of the stages' layers."""
+        return self.parts
+
+    def stage_owner(self, layer_idx):
+        """Returns the stage that has a layer."""
+        assert 0 <= layer_idx < self._num_layers
+        part = next(part for part in range(len(self.parts) - 1) if self.parts[part] <= layer_idx < self.parts[part + 1])
+        return part % self.num_stages
 
     def topology(self):
         return self._topo
@@ -118,20 +230,30 @@ class PipelineModule(nn.Module):
         return self._grid
 
     def num_pipeline_stages(self):
-        return self.num_stages
+        return self._topo.get_dim("pipe")
 
-    def set_checkpoint_interval(self, interval):
-        assert interval >= 0
-        self.activation_checkpoint_interval = interval
+    # --- names of files ---
 
-    def allreduce_tied_weight_gradients(self):
-        """Has nothing to do: tied layers of one stage share their parameters."""
+    def ckpt_prefix(self, checkpoints_path, tag):
+        """Returns what the names of all files of this rank begin with: .../tag/module-pipe_00."""
+        coord = self._topo.get_coord(rank=self.global_rank)
+        places = [f"-{axis}_{getattr(coord, axis):02d}" for axis in self._topo.get_axis_names() if axis != "data"]
+        return os.path.join(checkpoints_path, str(tag), "module" + "".join(places))
 
-    def get_additional_losses(self):
-        return None
+    def ckpt_layer_path(self, ckpt_dir, local_layer_idx):
+        """Returns the file of the layer at a place of forward_funcs: .../layer_03-model_states.pt."""
+        place = self._topo.get_rank_repr(rank=self.global_rank)
+        name = f"layer_{self._layer_indices[local_layer_idx]:02d}{'-' if place else ''}{place}-model_states.pt"
+        return os.path.join(ckpt_dir, name)
+
+    def ckpt_layer_path_list(self, ckpt_dir, local_layer_idx):
+        """Returns the files of that layer, one a slice of the model."""
+        import glob
+
+        return sorted(glob.glob(os.path.join(ckpt_dir, f"layer_{self._layer_indices[local_layer_idx]:02d}-*model_states.pt")))
 
 
-def _run(functions, value):
-    for function in functions:
-        value = function(value)
-    return value
+def _shapes(value):
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    texts = [f"{tuple(item.shape)} {item.dtype}" if isinstance(item, torch.Tensor) else type(item).__name__ for item in values]
+    return ", ".join(texts)

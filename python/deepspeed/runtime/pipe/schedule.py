@@ -1,10 +1,7 @@
-"""Orders of instructions of a pipeline's stage.
-
-A micro batch m is on its way forward at the step `stage + 2 m` of a training schedule, and on its way back at the step
-`2 stages - 1 - stage + 2 m`: a stage alternates between both, and sends in the step after the computation.
-"""
+"""Orders of instructions of a pipeline's stage: the core's schedules under DeepSpeed's names."""
 import abc
 
+from deepspeed import _core
 from deepspeed.runtime.utils import call_to_str
 
 
@@ -111,85 +108,50 @@ class PipeSchedule(abc.ABC):
         return next(self.it)
 
 
-class InferenceSchedule(PipeSchedule):
+class _CoreSchedule(PipeSchedule):
+    """Is the core's schedule of its class's name."""
+
+    def steps(self):
+        for step in _core.schedule_steps(*self._arguments()):
+            yield [_INSTRUCTIONS[name](buffer) if buffer >= 0 else _INSTRUCTIONS[name]() for name, buffer in step]
+
+    def num_pipe_buffers(self):
+        return _core.schedule_buffers(*self._arguments())
+
+    def _arguments(self):
+        return self._core_name, self.micro_batches, self.stages, self.stage_id
+
+
+class InferenceSchedule(_CoreSchedule):
     """Passes micro batches forward alone, with two buffers that take turns."""
 
-    def steps(self):
-        for step in range(self.micro_batches + self.stages - 1):
-            now, before = step - self.stage_id, step - self.stage_id - 1
-            own, other = self._buffers(step)
-            here = self._valid_micro_batch(now)
-            commands = []
-            if here and (self.is_first_stage or self.is_last_stage):
-                commands.append(LoadMicroBatch(own))
-            sends = [SendActivation(other)] if self._valid_micro_batch(before) and not self.is_last_stage else []
-            receives = [RecvActivation(own)] if here and not self.is_first_stage else []
-            commands += sends + receives if self.stage_id % 2 == 0 else receives + sends
-            if here:
-                commands.append(ForwardPass(own))
-            yield commands
-
-    def _buffers(self, step):
-        own = (step + self.stage_id % 2) % 2
-        return own, 1 - own
-
-    def num_pipe_buffers(self):
-        return 2
+    _core_name = "InferenceSchedule"
 
 
-class TrainSchedule(PipeSchedule):
+class TrainSchedule(_CoreSchedule):
     """Alternates between one forward and one backward; the last step reduces and updates."""
 
-    def steps(self):
-        last = 2 * (self.micro_batches + self.stages - 1) - 1
-        for step in range(last + 1):
-            commands = self._exchange(step)
-            micro_batch, is_forward = self._at(step)
-            if self._valid_micro_batch(micro_batch):
-                buffer = self._buffer_idx(micro_batch)
-                if is_forward and (self.is_first_stage or self.is_last_stage):
-                    commands.append(LoadMicroBatch(buffer))
-                commands.append(ForwardPass(buffer) if is_forward else BackwardPass(buffer))
-            if step == last:
-                commands += [ReduceTiedGrads(), ReduceGrads(), OptimizerStep()]
-            yield commands
-
-    def _at(self, step):
-        """Returns (micro batch, is it on its way forward); the micro batch may lie outside of the range."""
-        if step % 2 == self.stage_id % 2:
-            return (step - self.stage_id) // 2, True
-        return (step - 2 * self.stages + 1 + self.stage_id) // 2, False
-
-    def _exchange(self, step):
-        now, is_forward = self._at(step)
-        before = self._at(step - 1)[0] if step > 0 else -1
-        arrives, leaves = self._valid_micro_batch(now), self._valid_micro_batch(before)
-        commands = []
-        if is_forward and not self.is_first_stage:
-            if leaves:
-                commands.append(SendGrad(self._buffer_idx(before)))
-            if arrives:
-                commands.append(RecvActivation(self._buffer_idx(now)))
-        if not is_forward and not self.is_last_stage:
-            if arrives:
-                commands.append(RecvGrad(self._buffer_idx(now)))
-            if leaves:
-                commands.append(SendActivation(self._buffer_idx(before)))
-        return commands
-
-    def num_pipe_buffers(self):
-        return max(2, min(self.stages - self.stage_id, self.micro_batches))
+    _core_name = "TrainSchedule"
 
 
-class DataParallelSchedule(PipeSchedule):
+class DataParallelSchedule(_CoreSchedule):
     """Accumulates micro batches on one stage."""
 
-    def steps(self):
-        for micro_batch in range(self.micro_batches):
-            commands = [LoadMicroBatch(buffer_id=0), ForwardPass(buffer_id=0), BackwardPass(buffer_id=0)]
-            if micro_batch == self.micro_batches - 1:
-                commands += [ReduceGrads(), OptimizerStep()]
-            yield commands
+    _core_name = "DataParallelSchedule"
 
-    def num_pipe_buffers(self):
-        return 1
+
+_INSTRUCTIONS = {
+    kind.__name__: kind
+    for kind in (
+        OptimizerStep,
+        ReduceGrads,
+        ReduceTiedGrads,
+        LoadMicroBatch,
+        ForwardPass,
+        BackwardPass,
+        SendActivation,
+        RecvActivation,
+        SendGrad,
+        RecvGrad,
+    )
+}

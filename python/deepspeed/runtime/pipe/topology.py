@@ -1,8 +1,9 @@
-"""Ranks as points of a grid whose axes are kinds of parallelism, the last one varying fastest."""
+"""Ranks as points of a grid whose axes are kinds of parallelism, the last one varying fastest: the core's topology."""
 import collections
-import itertools
 
 import torch.distributed as dist
+
+from deepspeed import _core
 
 
 class ProcessTopology:
@@ -12,28 +13,36 @@ class ProcessTopology:
         self.axes = axes
         self.dims = dims
         self.ProcessCoord = collections.namedtuple("ProcessCoord", axes)
-        self._coords = [self.ProcessCoord(*coord) for coord in itertools.product(*map(range, dims))]
+        self._core = _core.ProcessTopology(list(axes), list(dims))
+        self._coords = [self.ProcessCoord(*coord) for coord in self._core.coords()]
         self.mapping = {coord: rank for rank, coord in enumerate(self._coords)}
+
+    def __reduce__(self):
+        return type(self)._of, (self.axes, self.dims)
+
+    @classmethod
+    def _of(cls, axes, dims):
+        """Makes one again, of a class whose own arguments may be others."""
+        made = cls.__new__(cls)
+        ProcessTopology.__init__(made, axes, dims)
+        return made
 
     def get_rank(self, **coord_kwargs):
         """Returns the rank at a whole coordinate."""
         if len(coord_kwargs) != len(self.axes):
             raise ValueError("get_rank() does not support slices. Use filter_match())")
-        coord = self.ProcessCoord(**coord_kwargs)
-        assert coord in self.mapping, f"key {coord_kwargs} invalid"
-        return self.mapping[coord]
+        return self._core.get_rank(coord_kwargs)
 
     def get_axis_names(self):
         return self.axes
 
     def get_rank_repr(self, rank, omit_axes=["data", "pipe"], inner_sep="_", outer_sep="-"):
         """Returns a rank's place as a part of file names, as "model_00"."""
-        coord = self.get_coord(rank)
-        return outer_sep.join(f"{axis}{inner_sep}{getattr(coord, axis):02d}" for axis in self.axes if axis not in omit_axes)
+        return self._core.get_rank_repr(rank, list(omit_axes), inner_sep, outer_sep)
 
     def get_dim(self, axis):
         """Returns the size of an axis; 0 where there is none of the name."""
-        return self.dims[self.axes.index(axis)] if axis in self.axes else 0
+        return self._core.get_dim(axis)
 
     def get_coord(self, rank):
         if not 0 <= rank < len(self._coords):
@@ -42,27 +51,18 @@ class ProcessTopology:
 
     def get_axis_comm_lists(self, axis):
         """Returns the lists of ranks that differ in this axis alone."""
-        if axis not in self.axes:
-            return []
-        lists = collections.defaultdict(list)
-        for rank, coord in enumerate(self._coords):
-            lists[tuple(value for name, value in zip(self.axes, coord) if name != axis)].append(rank)
-        return [lists[key] for key in sorted(lists)]
+        return self._core.get_axis_comm_lists(axis)
 
     def filter_match(self, **filter_kwargs):
         """Returns the ranks at these values of some axes."""
-        return [
-            rank
-            for rank, coord in enumerate(self._coords)
-            if all(getattr(coord, axis) == value for axis, value in filter_kwargs.items())
-        ]
+        return self._core.filter_match(filter_kwargs)
 
     def get_axis_list(self, axis, idx):
         """Returns the ranks at one value of one axis."""
-        return self.filter_match(**{axis: idx})
+        return self._core.filter_match({axis: idx})
 
     def world_size(self):
-        return len(self._coords)
+        return self._core.world_size()
 
     def __str__(self):
         return str(self.mapping)
@@ -105,11 +105,11 @@ class PipelineParallelGrid:
         self.global_rank = dist.get_rank()
         self.world_size = dist.get_world_size()
         self._topo = topology if topology is not None else _default_topology(self.world_size)
-        self.data_parallel_size = max(self._topo.get_dim("data"), 1)
-        self.pipe_parallel_size = max(self._topo.get_dim("pipe"), 1)
-        self.model_parallel_size = max(self._topo.get_dim("model"), 1)
-        self.slice_parallel_size = self.model_parallel_size
         assert self._is_grid_valid(), "Invalid Grid"
+        self._ranks = ranks = _core.ParallelRanks(self._topo._core, self.global_rank)
+        self.data_parallel_size = ranks.data_parallel_size()
+        self.pipe_parallel_size = ranks.pipe_parallel_size()
+        self.model_parallel_size = self.slice_parallel_size = ranks.slice_parallel_size()
         self.stage_id = self.get_stage_id()
         self.data_parallel_id = self.get_data_parallel_id()
         self.is_first_stage = self.stage_id == 0
@@ -117,16 +117,14 @@ class PipelineParallelGrid:
         self._make_groups()
 
     def _make_groups(self):
-        replicas = [self._topo.get_axis_list("data", index) for index in range(self.data_parallel_size)]
-        ranks, self.ds_model_proc_group = self._own(replicas)
-        self.ds_model_world_size, self.ds_model_rank = len(ranks), ranks.index(self.global_rank)
-        self.dp_groups = self._topo.get_axis_comm_lists("data")
+        replica, self.ds_model_proc_group = self._own(self._ranks.model_parallel_groups())
+        self.ds_model_world_size, self.ds_model_rank = len(replica), replica.index(self.global_rank)
+        self.dp_groups = self._ranks.data_parallel_groups()
         self.dp_group, self.dp_proc_group = self._own(self.dp_groups)
-        self.pipe_groups = self._topo.get_axis_comm_lists("pipe")
+        self.pipe_groups = self._ranks.pipe_groups()
         self.pp_group, self.pp_proc_group = self._own(self.pipe_groups)
-        self.p2p_groups = self._build_p2p_groups()
-        singles = [[rank] for rank in range(self.world_size)]
-        self.model_groups = self._topo.get_axis_comm_lists("model") if self.model_parallel_size > 1 else singles
+        self.p2p_groups = self._ranks.p2p_groups()
+        self.model_groups = self._ranks.slice_groups()
         self.slice_group, self.slice_proc_group = self._own(self.model_groups)
 
     def _own(self, lists):
@@ -138,23 +136,18 @@ class PipelineParallelGrid:
                 mine = (ranks, group)
         return mine
 
-    def _build_p2p_groups(self):
-        """Returns for each rank the pair of itself and its next stage, the last stage's being the first."""
-        following = {rank: ranks[(index + 1) % len(ranks)] for ranks in self.pipe_groups for index, rank in enumerate(ranks)}
-        return [[rank, following[rank]] for rank in range(self.world_size)]
-
     def _is_grid_valid(self):
         return self._topo.world_size() == self.world_size
 
     def get_stage_id(self):
-        return self._topo.get_coord(rank=self.global_rank).pipe
+        return self._ranks.stage_id()
 
     def get_data_parallel_id(self):
-        return self._topo.get_coord(rank=self.global_rank).data
+        return self._ranks.data_parallel_id()
 
     def stage_to_global(self, stage_id, **kwargs):
         """Returns the rank of a stage at this rank's other coordinates, or at the given ones."""
-        return self._topo.get_rank(**self._topo.get_coord(self.global_rank)._replace(pipe=stage_id, **kwargs)._asdict())
+        return self._ranks.stage_to_global(stage_id, kwargs)
 
     def topology(self):
         return self._topo
@@ -199,7 +192,7 @@ class PipelineParallelGrid:
         return self.ds_model_proc_group
 
     def get_slice_parallel_rank(self):
-        return getattr(self._topo.get_coord(rank=self.global_rank), "model", 0)
+        return self._ranks.slice_parallel_rank()
 
     def get_slice_parallel_world_size(self):
         return self.slice_parallel_size

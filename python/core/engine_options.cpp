@@ -1,0 +1,61 @@
+#include "python/core/engine_options.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/optim/schedules/lr_scheduler.h"
+#include "deepspeed/optim/slices/optimizer.h"
+
+#include "python/core/hold.h"
+#include "python/core/hyperparameters.h"
+#include "python/core/json.h"
+#include "python/core/schedule.h"
+#include "python/core/slice_optimizer.h"
+#include "python/core/world.h"
+
+namespace deepspeed::python {
+namespace {
+
+std::vector<ModelParameters> groups_of(const py::list& groups) {
+  std::vector<ModelParameters> result;
+  for (const py::handle& group : groups) {
+    const auto [params, options] = group.cast<std::pair<std::vector<at::Tensor>, py::dict>>();
+    result.push_back({params, to_json(options, "model_parameters")});
+  }
+  return result;
+}
+
+SliceOptimizerFactory factory_of(const py::dict& optimizer) {
+  return [stepper = hold(optimizer["stepper"]), name = optimizer["name"].cast<std::string>(),
+          is_elementwise = optimizer["is_elementwise"].cast<bool>()](std::vector<optim::ParamGroup> groups) {
+    return std::make_unique<SliceOptimizer>(std::move(groups), stepper, name, is_elementwise);
+  };
+}
+
+optim::LrSchedulerSource schedule_of(const py::object& make_schedule) {
+  return [make = hold(make_schedule)](std::vector<optim::ParamGroup>& groups) {
+    const py::gil_scoped_acquire gil;
+    py::list options;
+    for (const optim::ParamGroup& group : groups)
+      options.append(py::make_tuple(to_dict(group.options), py::cast(group.param_names)));
+    return std::make_shared<Schedule>(hold((*make)(options)));
+  };
+}
+
+}  // namespace
+
+InitializeOptions initialize_options(const py::dict& config, const py::list& groups,
+                                     const std::optional<py::dict>& optimizer,
+                                     const py::object& make_schedule) {
+  InitializeOptions options;
+  options.config = config::ConfigSource(to_json(config, ""));
+  options.world = current_world();
+  options.model_parameters = groups_of(groups);
+  if (optimizer) options.slice_optimizer = factory_of(*optimizer);
+  if (!make_schedule.is_none()) options.lr_scheduler = schedule_of(make_schedule);
+  return options;
+}
+
+}  // namespace deepspeed::python

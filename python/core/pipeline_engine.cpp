@@ -1,0 +1,166 @@
+// The engine of a pipeline: deepspeed.runtime.pipe.engine.PipelineEngine holds one. The core decides when a
+// stage's layers run and talks to the other stages; Python runs the layers and reads the data, with the
+// interpreter's lock, which the core does not hold.
+#include "deepspeed/pipe/engine/pipeline_engine.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/pipe/module/pipeline_module.h"
+
+#include "python/core/bindings.h"
+#include "python/core/engine_options.h"
+#include "python/core/hold.h"
+#include "python/core/model.h"
+#include "python/core/world.h"
+
+namespace deepspeed::python {
+namespace {
+
+using pipe::Tensors;
+using Optionals = std::vector<std::optional<at::Tensor>>;  // None stands for an undefined tensor
+
+py::list list_of(const Tensors& tensors) {
+  py::list list;
+  for (const at::Tensor& tensor : tensors) list.append(tensor);
+  return list;
+}
+
+Tensors tensors_of(const py::handle& list) {
+  Tensors tensors;
+  for (auto& tensor : list.cast<Optionals>()) tensors.push_back(tensor.value_or(at::Tensor()));
+  return tensors;
+}
+
+// A description of a layer: its class, the key and the weights that tie it (None: it is not tied), and its
+// model (None: another stage has it, or it is a function).
+using LayerEntry = std::tuple<std::string, std::optional<std::string>, std::vector<std::string>, py::object>;
+
+EngineModel model_of(const py::object& model) { return model.is_none() ? EngineModel{} : describe(model); }
+
+pipe::LayerSpec spec_of(const LayerEntry& entry) {
+  const auto& [class_name, key, weight_attrs, model] = entry;
+  const EngineModel described = model_of(model);
+  if (!key) {
+    return {class_name, [name = class_name, described] { return pipe::Layer{name, {}, described}; }};
+  }
+  const pipe::TiedModule tied{class_name, nullptr, described};
+  return pipe::TiedLayerSpec(class_name,
+                             pipe::Tie{*key, weight_attrs, [tied] { return tied; },
+                                       [](const pipe::TiedModule&) { return pipe::TensorFunction(); }});
+}
+
+/// Calls Python for the layers of a chunk: forward(chunk, inputs) gives the list of outputs.
+std::function<Tensors(int, const Tensors&)> forward_of(const py::dict& stage) {
+  return [forward = hold(stage["forward"])](int chunk, const Tensors& inputs) {
+    const py::gil_scoped_acquire gil;
+    return tensors_of((*forward)(chunk, list_of(inputs)));
+  };
+}
+
+/// Calls Python for the loss of the micro batch whose outputs forward() gave last.
+pipe::LossFunction loss_of(const py::dict& stage) {
+  return [loss = hold(stage["loss"])](const Tensors&, const Tensors&) {
+    const py::gil_scoped_acquire gil;
+    return (*loss)().cast<at::Tensor>();
+  };
+}
+
+std::function<std::map<std::string, at::Tensor>()> additional_losses_of(const py::dict& stage) {
+  if (stage["additional_losses"].is_none()) return {};
+  return [losses = hold(stage["additional_losses"])] {
+    const py::gil_scoped_acquire gil;
+    return (*losses)().cast<std::map<std::string, at::Tensor>>();
+  };
+}
+
+std::shared_ptr<PipelineModule> make_module(const py::dict& stage) {
+  PipelineModuleOptions options;
+  options.topology = stage["topology"].cast<ProcessTopology>();
+  options.loss_fn = loss_of(stage);
+  options.additional_losses = additional_losses_of(stage);
+  options.dynamic_shape = stage["dynamic_shape"].cast<bool>();
+  options.model_chunks = stage["model_chunks"].cast<int>();
+  options.world = current_world();
+  options.front_end =
+      pipe::FrontEndStage{stage["parts"].cast<Parts>(), describe(stage["model"]), forward_of(stage)};
+  std::vector<pipe::LayerSpec> layers;
+  for (const py::handle& entry : stage["layers"]) layers.push_back(spec_of(entry.cast<LayerEntry>()));
+  const py::gil_scoped_release release;
+  return std::make_shared<PipelineModule>(std::move(layers), std::move(options));
+}
+
+std::shared_ptr<PipelineEngine> make_pipeline_engine(const py::dict& stage, const py::dict& config,
+                                                     const py::list& groups,
+                                                     const std::optional<py::dict>& optimizer,
+                                                     const py::object& make_schedule) {
+  const InitializeOptions options = initialize_options(config, groups, optimizer, make_schedule);
+  auto module = make_module(stage);
+  const py::gil_scoped_release release;
+  return std::make_shared<PipelineEngine>(std::move(module), options);
+}
+
+/// Calls Python for each micro batch: next() gives the inputs, or None where there are no more. Labels stay
+/// with Python, which asks for no stage's but its own.
+pipe::DataIterator data_of(const py::object& next) {
+  if (next.is_none()) return {};
+  return pipe::DataIterator([next = hold(next)]() -> std::optional<pipe::MicroBatch> {
+    const py::gil_scoped_acquire gil;
+    const py::object inputs = (*next)();
+    if (inputs.is_none()) return std::nullopt;
+    return pipe::MicroBatch{tensors_of(inputs), {}};
+  });
+}
+
+at::Tensor train_batch(PipelineEngine& engine, const py::object& next) {
+  const pipe::DataIterator data = data_of(next);
+  const py::gil_scoped_release release;
+  return engine.train_batch(data);
+}
+
+/// Returns the mean loss, None where this stage does not know it, and the losses of the micro batches where
+/// they are not to be averaged.
+std::pair<std::optional<at::Tensor>, Tensors> eval_batch(PipelineEngine& engine, const py::object& next,
+                                                         bool compute_loss, bool averages, bool bcast_loss,
+                                                         std::optional<int> num_micro_batches) {
+  const pipe::DataIterator data = data_of(next);
+  EvalBatchOptions options{
+      .compute_loss = compute_loss, .bcast_loss = bcast_loss, .num_micro_batches = num_micro_batches};
+  if (!averages) options.reduce_output.reset();
+  const py::gil_scoped_release release;
+  EvalBatchResult result = engine.eval_batch(data, options);
+  std::optional<at::Tensor> loss;
+  if (result.loss.defined()) loss = result.loss;
+  return {loss, std::move(result.losses)};
+}
+
+/// Between two batches the end of the data is Python's; within one it is an error.
+void translate_end(std::exception_ptr thrown) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const pipe::EndOfData& end) {
+    if (end.num_read() > 0) throw;
+    py::set_error(PyExc_StopIteration, end.what());
+  }
+}
+
+}  // namespace
+
+void bind_pipeline_engine(py::module_& module) {
+  py::register_exception_translator(&translate_end);
+  py::class_<PipelineEngine, TrainingEngine, std::shared_ptr<PipelineEngine>>(module, "PipelineEngine")
+      .def("train_batch", &train_batch)
+      .def("eval_batch", &eval_batch)
+      .def("reset_activation_shape", &PipelineEngine::reset_activation_shape, NoGil())
+      .def("get_additional_losses", &PipelineEngine::get_additional_losses)
+      .def("is_gradient_accumulation_boundary", &PipelineEngine::is_gradient_accumulation_boundary);
+  module.def("make_pipeline_engine", &make_pipeline_engine, py::arg("stage"), py::arg("config"),
+             py::arg("groups"), py::arg("optimizer"), py::arg("make_schedule"));
+}
+
+}  // namespace deepspeed::python

@@ -1,0 +1,50 @@
+"""Layers of a pipeline that are described, and built where they are needed."""
+import torch.distributed as dist
+from torch import nn
+
+from deepspeed.runtime.utils import call_to_str
+from deepspeed.utils.logging import logger
+
+
+class LayerSpec:
+    """Holds a layer's class and arguments, so that build() makes it on the ranks of its stage alone."""
+
+    def __init__(self, typename, *module_args, **module_kwargs):
+        self.typename = typename
+        self.module_args = module_args
+        self.module_kwargs = module_kwargs
+        if not issubclass(typename, nn.Module):
+            raise RuntimeError("LayerSpec only supports torch.nn.Module types.")
+        self.global_rank = dist.get_rank() if dist.is_initialized() else -1
+
+    def __repr__(self):
+        return call_to_str(self.typename.__name__, *self.module_args, **self.module_kwargs)
+
+    def build(self, log=False):
+        """Makes the layer."""
+        if log:
+            logger.info(f"RANK={self.global_rank} building {self!r}")
+        return self.typename(*self.module_args, **self.module_kwargs)
+
+
+class TiedLayerSpec(LayerSpec):
+    """Is a layer that shares its module with all layers of the key, on other stages too.
+
+    forward_fn(module, inputs): its forward; by default the module's own. tied_weight_attr: names of the module's parameters that
+    the stages keep alike, dotted for those of modules inside of it.
+    """
+
+    def __init__(self, key, typename, *module_args, forward_fn=None, tied_weight_attr=["weight"], **module_kwargs):
+        super().__init__(typename, *module_args, **module_kwargs)
+        self.key = key
+        self.forward_fn = forward_fn
+        self.tied_weight_attr = [tied_weight_attr] if isinstance(tied_weight_attr, str) else tied_weight_attr
+
+
+def layer_name(layer):
+    """Returns the name of a layer's class, or of a function; "" where it has none."""
+    if isinstance(layer, LayerSpec):
+        return layer.typename.__name__
+    if isinstance(layer, nn.Module):
+        return type(layer).__name__
+    return getattr(layer, "__name__", "")

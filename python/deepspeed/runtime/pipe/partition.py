@@ -1,0 +1,44 @@
+"""Which layers of a pipeline each stage gets."""
+import re
+
+from torch import nn
+
+from deepspeed._errors import NotSupportedError, UsageError
+from deepspeed.runtime.partitions import partition_balanced, partition_uniform
+from deepspeed.runtime.pipe.layer_specs import LayerSpec, layer_name
+
+
+def partition_layers(layers, num_parts, method):
+    """Returns num_parts + 1 bounds. method: "uniform", "parameters" or "type:REGEX", in letters of any case."""
+    if len(layers) < num_parts:
+        raise UsageError(f"there are {len(layers)} layers for {num_parts} stages, expected one or more for each: take fewer stages")
+    kind = method.lower()
+    if kind == "uniform":
+        return partition_uniform(len(layers), num_parts)
+    if kind == "parameters":
+        return partition_balanced(count_parameters(layers), num_parts)
+    if kind.startswith("type:"):
+        found = find_layers(layers, method.split(":", 1)[1])
+        return partition_balanced([float(index in found) for index in range(len(layers))], num_parts)
+    raise NotSupportedError(
+        f"Partitioning method {method} not implemented. partition_method is one of 'uniform', 'parameters' and 'type:REGEX'"
+    )
+
+
+def count_parameters(layers):
+    """Returns how many trained elements each layer has. Described ones are built, one at a time, and dropped."""
+    counts = [0] * len(layers)
+    for index, layer in enumerate(layers):
+        module = layer.build() if isinstance(layer, LayerSpec) else layer
+        if isinstance(module, nn.Module):
+            counts[index] = sum(param.numel() for param in module.parameters() if param.requires_grad)
+    return counts
+
+
+def find_layers(layers, pattern):
+    """Returns the indices of the layers whose class name holds a match, in letters of any case."""
+    regex = re.compile(pattern, re.IGNORECASE)
+    found = [index for index, layer in enumerate(layers) if layer_name(layer) and regex.search(layer_name(layer))]
+    if not found:
+        raise RuntimeError(f"Partitioning '{pattern}' found no valid layers to partition.")
+    return found

@@ -1,0 +1,36 @@
+"""Blocks of a pipeline's layers whose activations backward computes again."""
+from torch import nn
+
+from deepspeed.runtime.activation_checkpointing import checkpointing
+
+
+class RecomputedBlocks:
+    """What a PipelineModule does by activation_checkpoint_interval: layers are recomputed in blocks of so many."""
+
+    def set_checkpoint_interval(self, interval):
+        assert interval >= 0
+        self.activation_checkpoint_interval = interval
+        self._precompute_checkpointable_values()
+
+    def _precompute_checkpointable_values(self):
+        """Notes for each block of layers whether it is recomputed."""
+        interval = self.activation_checkpoint_interval
+        if interval > 0 and self.is_checkpointable_results_interval != interval:
+            self.is_checkpointable_results = [self._is_checkpointable(self.forward_funcs[a:b]) for a, b in self._blocks()]
+            self.is_checkpointable_results_interval = interval
+
+    def _blocks(self):
+        """Returns where each block of layers begins and ends, chunk by chunk."""
+        interval = self.activation_checkpoint_interval
+        return [(at, min(at + interval, end)) for begin, end in self._chunks for at in range(begin, end, interval)]
+
+    def _is_checkpointable(self, funcs):
+        names = [type(func).__name__ for func in funcs]
+        eligible = self.checkpointable_layers
+        is_gpt = type(self).__name__ in ("GPTModelPipe", "GPT2ModelPipe")
+        if is_gpt and self.activation_checkpoint_func is not checkpointing.non_reentrant_checkpoint:
+            # The reentrant form gives an embedding no gradient, since the embedding's inputs need none.
+            return all("ParallelTransformerLayerPipe" in name or name in (eligible or ()) for name in names)
+        if eligible is not None:
+            return all(name in eligible for name in names)
+        return any(isinstance(func, nn.Module) and any(True for _ in func.parameters()) for func in funcs)

@@ -1,0 +1,145 @@
+"""A stage of a PipelineModule as the core drives it: functions over lists of tensors."""
+import collections
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from deepspeed import _model
+from deepspeed._errors import UsageError
+from deepspeed.runtime.activation_checkpointing import checkpointing
+from deepspeed.runtime.pipe import module as pipe_module
+from deepspeed.runtime.pipe.layer_specs import TiedLayerSpec, layer_name
+from deepspeed.runtime.pipe.tensor_lists import from_list, to_list
+
+
+class Stage:
+    """Runs the layers and the loss, and reads the micro batches.
+
+    Labels and the last layer's outputs stay here, since they may be any objects; the core gets tensors. Losses are computed in
+    the order of the micro batches.
+    """
+
+    def __init__(self, module):
+        self._module = module
+        self._labels = collections.deque()  # of the micro batches whose loss is still to come
+        self._output = None  # of the last micro batch, until its loss
+        self.device = None
+        self.casts_inputs = False
+        self.keeps_outputs = False
+        self.outputs = []  # of the micro batches, where they are kept
+
+    def describe(self):
+        """Returns what _core.make_pipeline_engine() takes as its stage."""
+        module = self._module
+        return dict(
+            model=_model.describe(module),
+            layers=[self._layer(index, layer) for index, layer in enumerate(module._layer_specs)],
+            parts=module.parts,
+            topology=module.topology()._core,
+            model_chunks=module._model_chunks,
+            dynamic_shape=module.dynamic_shape,
+            forward=self.forward,
+            loss=self.loss,
+            additional_losses=self._additional_losses() if _has_additional_losses(module) else None,
+        )
+
+    def _layer(self, index, layer):
+        """Returns (class, key, tied weights, model) of a layer; the key of one that is not tied is None."""
+        module = self._module
+        is_tied = isinstance(layer, TiedLayerSpec)
+        built = None
+        if index in module._layer_indices:
+            built = module.tied_modules[layer.key] if is_tied else module.forward_funcs[module._layer_indices.index(index)]
+        described = _model.describe(built) if isinstance(built, nn.Module) else None
+        names = list(layer.tied_weight_attr) if is_tied else []
+        return layer_name(layer) or str(layer), layer.key if is_tied else None, names, described
+
+    def _additional_losses(self):
+        module = self._module
+        return lambda: module.get_additional_losses() or {}
+
+    # --- data ---
+
+    def begin(self, keeps_outputs=False):
+        """Forgets what a batch has left that did not come to its end."""
+        self._labels.clear()
+        self._output = None
+        self.keeps_outputs, self.outputs = keeps_outputs, []
+
+    def reader(self, iterator, batch_fn):
+        """Returns a function that reads a micro batch and returns its inputs, None at the end; None where this stage has no data."""
+        grid = self._module.mpu()
+        if not (grid.is_first_stage or grid.is_last_stage) or (iterator is None and batch_fn is None):
+            return None
+
+        def read():
+            try:
+                batch = next(iterator) if iterator is not None else None
+            except StopIteration:
+                return None
+            if batch_fn is not None:
+                batch = batch_fn(batch)
+            if grid.is_last_stage:
+                self._labels.append(batch[1])
+            return to_list(_as_tuple(batch[0]), "the input of a micro batch") if grid.is_first_stage else []
+
+        return read
+
+    # --- running ---
+
+    def forward(self, chunk, inputs):
+        """Runs the layers of a chunk. What they get is their own to change."""
+        module = self._module
+        module._active_chunk = chunk
+        value = from_list([None if tensor is None else tensor.clone() for tensor in self._marked(chunk, inputs)])
+        if self.casts_inputs:
+            value = pytree.tree_map_only(torch.Tensor, _to_half, value)
+        output = module(value)
+        if not (module.mpu().is_last_stage and chunk == module._model_chunks - 1):
+            return to_list(output, f"what {self._last_layer(chunk)} gives")
+        self._output = output
+        if self.keeps_outputs:
+            self.outputs.append(pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, output))
+        return [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+
+    def _marked(self, chunk, inputs):
+        """Returns the inputs; those of the model need a gradient for a reentrant recomputation, which else made none at all."""
+        module = self._module
+        if chunk == 0 and module.mpu().is_first_stage and is_reentrant(module) and torch.is_grad_enabled():
+            return [tensor.detach().requires_grad_() if tensor is not None and tensor.is_floating_point() else tensor for tensor in inputs]
+        return inputs
+
+    def _last_layer(self, chunk):
+        module = self._module
+        return module._describe_layer(module._layer_indices[module._chunks[chunk][1] - 1])
+
+    def loss(self):
+        """Returns the loss of the micro batch whose outputs forward() gave last."""
+        output, self._output = self._output, None
+        labels = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(self.device), _as_tuple(self._labels.popleft()))
+        loss_fn = self._module.loss_fn
+        loss = output if loss_fn is None else loss_fn(output, labels)
+        if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+            return loss
+        given = "loss_fn" if loss_fn is not None else "the last layer, beside no loss_fn,"
+        shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise UsageError(f"{given} gives {shape}, expected a scalar; for outputs call eval_batch(compute_loss=False)")
+
+
+def is_reentrant(module):
+    """Returns whether the module recomputes activations by a function that may be reentrant."""
+    return module.activation_checkpoint_interval > 0 and module.activation_checkpoint_func is not checkpointing.non_reentrant_checkpoint
+
+
+def _has_additional_losses(module):
+    own = getattr(module.get_additional_losses, "__func__", None)
+    return own is not pipe_module.PipelineModule.get_additional_losses
+
+
+def _as_tuple(value):
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _to_half(tensor):
+    return tensor.half() if tensor.is_floating_point() else tensor

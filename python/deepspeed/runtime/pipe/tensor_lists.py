@@ -1,0 +1,29 @@
+"""Values between stages as the lists of tensors that the core sends.
+
+A tensor is a list of one. A tuple is the list of its values, None standing for no tensor; one of less than two values, or whose
+last one is None, has a None more at its end, which tells it from the others.
+"""
+import torch
+
+
+def to_list(value, what):
+    """Returns the list of a tensor, or of a tuple or list of tensors. `what` names the value in the error."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if not isinstance(value, (tuple, list)) or not all(item is None or isinstance(item, torch.Tensor) for item in value):
+        raise TypeError(f"{what} is {_describe(value)}, expected a tensor or a tuple of tensors, which stages send to each other")
+    tensors = list(value)
+    return tensors + [None] if len(tensors) < 2 or tensors[-1] is None else tensors
+
+
+def from_list(tensors):
+    """Returns the tensor or tuple of a list."""
+    if len(tensors) == 1 and tensors[0] is not None:
+        return tensors[0]
+    return tuple(tensors[:-1] if tensors[-1] is None else tensors)
+
+
+def _describe(value):
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of ({', '.join(type(item).__name__ for item in value)})"
+    return f"of the type {type(value).__name__}"

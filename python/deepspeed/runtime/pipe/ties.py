@@ -1,0 +1,67 @@
+"""Modules that layers of several stages share: each stage has one of its own, and their tied weights are kept alike."""
+import operator
+
+import torch.distributed as dist
+
+from deepspeed.runtime.pipe.layer_specs import TiedLayerSpec
+
+
+def tied_weight(module, name):
+    """Returns a weight by its dotted name."""
+    return operator.attrgetter(name)(module)
+
+
+def make_tied_comms(module):
+    """Returns for each key on this stage the ranks that share the module, their process group, the names of the weights and the module.
+
+    All ranks call it, since all of them make the groups.
+    """
+    comms = {}
+    if module.num_pipeline_stages() == 1:
+        return comms
+    grid, layers = module.mpu(), module._layer_specs
+    for key in sorted({layer.key for layer in layers if isinstance(layer, TiedLayerSpec)}):
+        sharing = [index for index, layer in enumerate(layers) if isinstance(layer, TiedLayerSpec) and layer.key == key]
+        stages = sorted({module.stage_owner(index) for index in sharing})
+        for others in _places_beside_stages(grid):
+            ranks = [grid.stage_to_global(stage_id=stage, **others) for stage in stages]
+            group = dist.new_group(ranks=ranks)
+            if module.global_rank in ranks:
+                tied, names = module.tied_modules[key], module.tied_weight_attrs[key]
+                comms[key] = {"ranks": ranks, "group": group, "weight_attr": names, "module": tied}
+                _mark_copies(tied, is_copy=module.global_rank != ranks[0])
+    return comms
+
+
+def _places_beside_stages(grid):
+    """Yields the coordinates of the axes beside "pipe"."""
+    slices = grid.get_slice_parallel_world_size()
+    for data in range(grid.data_parallel_size):
+        for index in range(slices):
+            yield {"data": data, "model": index} if slices > 1 else {"data": data}
+
+
+def _mark_copies(module, is_copy):
+    for param in module.parameters():
+        param.ds_pipe_replicated = is_copy
+
+
+class TiedWeights:
+    """What a PipelineModule offers for its tied weights."""
+
+    def get_tied_weights_and_groups(self):
+        """Returns [(weight, process group of the ranks that share it)]."""
+        return [
+            (tied_weight(comm["module"], name), comm["group"]) for comm in self.tied_comms.values() for name in comm["weight_attr"]
+        ]
+
+    def allreduce_tied_weight_gradients(self):
+        """Sums the weights' .grad over the stages. An engine does that by itself, before each update."""
+        for weight, group in self.get_tied_weights_and_groups():
+            dist.all_reduce(weight.grad, group=group)
+
+    def _synchronize_tied_weights(self):
+        """Gives all stages the weights of the first one that has them."""
+        for comm in self.tied_comms.values():
+            for name in comm["weight_attr"]:
+                dist.broadcast(tied_weight(comm["module"], name).data, src=min(comm["ranks"]), group=comm["group"])
