@@ -152,6 +152,7 @@ def train(options):
         loss_fn=loss_of,
         partition_method=options.get("partition", "type:block"),
         seed_layers=options.get("seed_layers", False),
+        seed_fn=torch.manual_seed,
         activation_checkpoint_interval=options.get("interval", 0),
         **extra,
     )
@@ -161,7 +162,7 @@ def train(options):
     source = data(engine.grid.get_data_parallel_id(), ROWS // MICRO_BATCHES // replicas)
     losses = [engine.train_batch(source).item() for _ in range(STEPS)]
     evaluated = engine.eval_batch(source).item()
-    return {"losses": losses, "eval": evaluated, "parts": model.parts, "names": [name for name, _ in model.named_parameters()]}
+    return {"losses": losses, "eval": evaluated, "parts": [int(part) for part in model.parts], "names": [name for name, _ in model.named_parameters()]}
 
 
 if __name__ == "__main__":
