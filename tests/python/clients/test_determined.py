@@ -2,6 +2,7 @@
 import pathlib
 
 import pytest
+import torch
 
 from launching import run
 
@@ -14,11 +15,32 @@ GOLDEN = [
 PROGRAM = pathlib.Path(__file__).parent / "programs" / "determined_trial.py"
 
 
-@pytest.mark.parametrize("stage", [1, 3])
-def test_trial(stage, tmp_path):
+def run_trial(options, tmp_path):
     # At each checkpoint Determined copies the current folder, which is empty here.
     variables = dict(CROSS_RANK="0", CROSS_SIZE="1", LOCAL_SIZE="2", HOME=str(tmp_path / "home"))
     (tmp_path / "here").mkdir()
-    found = run(PROGRAM, {"stage": stage}, env=variables, cwd=tmp_path / "here", timeout=240)
+    return run(PROGRAM, options, env=variables, cwd=tmp_path / "here", timeout=240)
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_trial(stage, tmp_path):
+    found = run_trial({"stage": stage}, tmp_path)
     assert found["losses"] == pytest.approx(GOLDEN, rel=1e-6)
     assert found["global_steps"] == 8
+
+
+def test_trial_of_a_pipeline(tmp_path):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    expected = []
+    for step in range(8):
+        inputs = torch.arange(16.0)[:, None] / 64 + step % 4 / 4
+        loss = torch.nn.functional.mse_loss(model(inputs), 2 * inputs)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        expected.append(loss.item())
+    found = run_trial({"stage": 1, "pipeline": True}, tmp_path)
+    assert found["losses"] == pytest.approx(expected, rel=1e-5)
+    assert found["global_steps"] == 8 and len(found["evaluated"]) == 8

@@ -2,7 +2,7 @@
 
     train_pipeline.py '{"stages": 2, "dtype": "fp32", ...}'
 
-The same program runs on DeepSpeed itself: tests/golden/write_python_losses.sh records its losses. With "plain" it trains the
+The same program runs on DeepSpeed itself: tests/golden/write_pipeline_losses.py records its losses. With "plain" it trains the
 same layers by torch alone, on all of the data.
 """
 import hashlib

@@ -53,16 +53,49 @@ class Trial(det_deepspeed.DeepSpeedTrial):
         return {"validation_loss": self._loss(iterator)}
 
 
+class PipelineTrial(Trial):
+    """Gives whole batches to a pipeline of two stages."""
+
+    def __init__(self, context, stage):
+        self.context = context
+        self.losses, self.evaluated = [], []
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(1, 4), torch.nn.Linear(4, 1)]
+        model = deepspeed.PipelineModule(layers=layers, loss_fn=torch.nn.functional.mse_loss, num_stages=2)
+        config = {
+            "train_batch_size": 16,
+            "train_micro_batch_size_per_gpu": 4,
+            "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
+            "zero_optimization": {"stage": stage},
+            "zero_allow_untested_optimizer": True,
+            "gradient_clipping": 0.0,
+        }
+        engine = deepspeed.initialize(model=model, config=config, model_parameters=[*model.parameters()])[0]
+        self.engine = context.wrap_model_engine(engine)
+
+    def train_batch(self, iterator, epoch_idx, batch_idx):
+        loss = self.engine.train_batch(iterator)
+        self.losses.append(loss.item())
+        return {"loss": loss}
+
+    def evaluate_batch(self, iterator, batch_idx):
+        loss = self.engine.eval_batch(iterator)
+        self.evaluated.append(loss.item())
+        return {"validation_loss": loss}
+
+
 def main():
-    stage = json.loads(sys.argv[1])["stage"]
+    options = json.loads(sys.argv[1])
+    stage, kind = options["stage"], PipelineTrial if options.get("pipeline") else Trial
     deepspeed.init_distributed()
     with det_deepspeed.init(distributed=core.DistributedContext.from_deepspeed()) as context:
-        trial = Trial(context, stage)
+        trial = kind(context, stage)
         det_deepspeed.Trainer(trial, context).fit(
             max_length=pytorch.Batch(8), checkpoint_period=pytorch.Batch(4), validation_period=pytorch.Batch(4)
         )
     if os.environ["RANK"] == "0":
-        print("RESULT " + json.dumps({"losses": trial.losses, "global_steps": trial.engine.global_steps}), flush=True)
+        found = {"losses": trial.losses, "evaluated": getattr(trial, "evaluated", []), "global_steps": trial.engine.global_steps}
+        print("RESULT " + json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,139 @@
+"""Pipelines of Python's layers: losses against DeepSpeed's pipeline and torch alone, and what programs meet."""
+import json
+import pathlib
+import pickle
+
+import pytest
+import torch
+
+from launching import PROGRAMS, finish, run, start
+
+import deepspeed
+from deepspeed.pipe import LayerSpec, TiedLayerSpec
+from deepspeed.runtime.pipe import schedule
+from deepspeed.runtime.pipe.tensor_lists import from_list, to_list
+from deepspeed.runtime.pipe.topology import PipeDataParallelTopology, PipeModelDataParallelTopology, ProcessTopology
+
+GOLDEN = json.loads((pathlib.Path(__file__).parent / "golden" / "pipeline_losses.json").read_text())
+INTERLEAVED = {"chunks": 2, "pipeline": {"schedule": "interleaved", "model_chunks": 2}}
+
+
+def losses_of(options):
+    found = run("train_pipeline.py", options)
+    return [*found["losses"], found["eval"]]
+
+
+def golden(name):
+    return [*GOLDEN[name]["losses"], GOLDEN[name]["eval"]]
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("fp32", {"stages": 2}),
+        ("one stage", {"stages": 1}),
+        ("clip", {"stages": 2, "zero": 1, "clip": 0.5}),
+        ("dropout", {"stages": 2, "seed_layers": True, "dropout": 0.2, "partition": "uniform"}),
+        ("parameters", {"stages": 2, "partition": "parameters"}),
+    ],
+)
+def test_losses_and_cuts_are_those_of_deepspeeds_pipeline(name, options):
+    found = run("train_pipeline.py", options)
+    assert [*found["losses"], found["eval"]] == pytest.approx(golden(name), rel=1e-6)
+    assert (found["parts"], found["names"]) == (GOLDEN[name]["parts"], GOLDEN[name]["names"])
+
+
+def test_sixteen_bits_give_the_losses_of_deepspeed():
+    assert losses_of({"stages": 2, "dtype": "bf16"}) == pytest.approx(golden("bf16"), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"zero": 2, "pipeline": {"schedule": "zero_bubble"}},
+        INTERLEAVED,
+        {"interval": 2},
+        {"pipeline": {"activation_checkpoint_interval": 1, "use_reentrant": False}},
+    ],
+    ids=["zero_bubble", "interleaved", "recomputed", "recomputed_by_config"],
+)
+def test_schedules_and_recomputation_change_no_loss(options):
+    assert losses_of({"stages": 2, **options}) == pytest.approx(golden("fp32"), rel=1e-6)
+
+
+def test_losses_are_those_of_the_layers_without_a_pipeline():
+    for name, options in (("fp32", {}), ("clip", {"clip": 0.5})):
+        assert run("train_pipeline.py", {"plain": True, **options}, ranks=1)["losses"] == pytest.approx(GOLDEN[name]["losses"], rel=1e-6)
+
+
+def test_probes_on_two_ranks():
+    for rank, (status, output) in enumerate(finish(start("probe_pipeline.py"), timeout=100)):
+        assert status == 0, f"rank {rank} ended with {status}:\n{output[-3000:]}"
+    names = [line.split()[1] for line in output.splitlines() if line.startswith("passed ")]
+    assert len(names) == (PROGRAMS / "probe_pipeline.py").read_text().count("@probe\n")
+
+
+# --- what needs no ranks ---
+
+
+def test_steps_are_lists_of_instructions_of_deepspeeds_classes():
+    steps = list(schedule.TrainSchedule(micro_batches=2, stages=2, stage_id=1))
+    assert [[repr(instruction) for instruction in step] for step in steps] == [
+        [],
+        ["RecvActivation(buffer_id=0)", "LoadMicroBatch(buffer_id=0)", "ForwardPass(buffer_id=0)"],
+        ["BackwardPass(buffer_id=0)"],
+        ["SendGrad(buffer_id=0)", "RecvActivation(buffer_id=1)", "LoadMicroBatch(buffer_id=1)", "ForwardPass(buffer_id=1)"],
+        ["BackwardPass(buffer_id=1)"],
+        ["SendGrad(buffer_id=1)", "ReduceTiedGrads()", "ReduceGrads()", "OptimizerStep()"],
+    ]
+    assert type(steps[1][0]) is schedule.RecvActivation and isinstance(steps[1][0], schedule.BufferOpInstruction)
+    assert steps[1][0].kwargs == {"buffer_id": 0} and steps[1][0].name == "RecvActivation"
+    assert schedule.TrainSchedule(8, 4, 1).num_pipe_buffers() == 3 and schedule.InferenceSchedule(8, 4, 1).num_pipe_buffers() == 2
+
+
+def test_a_schedule_of_the_script_has_its_own_steps():
+    class Forwards(schedule.PipeSchedule):
+        def steps(self):
+            for micro_batch in range(self.micro_batches):
+                yield [schedule.ForwardPass(self._buffer_idx(micro_batch))]
+
+        def num_pipe_buffers(self):
+            return 2
+
+    assert [step[0].buffer_id for step in Forwards(3, 1, 0)] == [0, 1, 0]
+
+
+def test_topologies_map_ranks_and_survive_a_copy():
+    topology = PipeModelDataParallelTopology(num_pp=2, num_mp=2, num_dp=3)
+    assert topology.get_coord(7) == topology.ProcessCoord(pipe=1, data=0, model=1)
+    assert topology.get_rank(pipe=1, data=0, model=1) == 7 and topology.mapping[topology.get_coord(7)] == 7
+    assert topology.get_rank_repr(7) == "model_01" and topology.get_dim("expert") == 0
+    copied = pickle.loads(pickle.dumps(PipeDataParallelTopology(2, 3)))
+    assert isinstance(copied, PipeDataParallelTopology) and copied.get_axis_comm_lists("data") == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(ValueError, match="does not support slices"):
+        topology.get_rank(pipe=1)
+    with pytest.raises(ValueError):
+        ProcessTopology(["a", "b"], [2])
+
+
+def test_values_come_back_from_their_lists():
+    x, y = torch.ones(2), torch.zeros(3)
+    for value in (x, (x,), (x, y), (x, None), (None, x), (x, None, None), ()):
+        back = from_list(to_list(value, "a value"))
+        assert type(back) is type(value) and (back is value or list(map(id, back)) == list(map(id, value)))
+    assert len(to_list((x, y), "a value")) == 2
+    with pytest.raises(TypeError, match=r"what layer 3 gives is a tuple of \(Tensor, int\)"):
+        to_list((x, 1), "what layer 3 gives")
+
+
+def test_specs_say_what_they_build():
+    spec = LayerSpec(torch.nn.Linear, 4, 2, bias=False)
+    assert repr(spec) == "Linear(4, 2, bias=False)" and spec.build().weight.shape == (2, 4)
+    assert TiedLayerSpec("tie", torch.nn.Linear, 4, 2, tied_weight_attr="weight").tied_weight_attr == ["weight"]
+    with pytest.raises(RuntimeError, match="only supports torch.nn.Module"):
+        LayerSpec(dict)
+
+
+def test_cuts_are_those_of_the_core():
+    assert deepspeed.runtime.utils.partition_uniform(7, 3) == [0, 3, 5, 7]
+    assert deepspeed.runtime.utils.partition_balanced([8, 1, 1, 1, 1], 2) == [0, 1, 5]
