@@ -67,7 +67,7 @@ def test_losses_are_those_of_the_layers_without_a_pipeline():
 
 
 def test_probes_on_two_ranks():
-    for rank, (status, output) in enumerate(finish(start("probe_pipeline.py"), timeout=100)):
+    for rank, (status, output) in enumerate(finish(start("probe_pipeline.py"), timeout=200)):
         assert status == 0, f"rank {rank} ended with {status}:\n{output[-3000:]}"
     names = [line.split()[1] for line in output.splitlines() if line.startswith("passed ")]
     assert len(names) == (PROGRAMS / "probe_pipeline.py").read_text().count("@probe\n")

@@ -154,20 +154,19 @@ class Fails(nn.Linear):
 
 @probe
 def an_error_of_a_layer_keeps_its_type_and_ends_the_other_stage():
-    for where in ("forward", "backward"):
-        for stage in (0, 1):
-            layers = linears(2)
-            layers[stage] = Fails(WIDTH, WIDTH)
-            engine = make_engine(layers)
-            engine.train_batch(batches(2))
-            Fails.where = where
-            if engine.stage_id == stage:
-                error = expect_error(KeyError, lambda: engine.train_batch(batches(2)), "the layer's own")
-                if where == "forward" and hasattr(error, "__notes__"):
-                    assert f"layer {stage} (Fails)" in error.__notes__[0]
-            else:
-                expect_error(deepspeed.CommError, lambda: engine.train_batch(batches(2)), f"rank {stage}", "the layer's own")
-            Fails.where = None
+    for where, stage in (("forward", 1), ("backward", 0)):
+        layers = linears(2)
+        layers[stage] = Fails(WIDTH, WIDTH)
+        engine = make_engine(layers)
+        engine.train_batch(batches(2))
+        Fails.where = where
+        if engine.stage_id == stage:
+            error = expect_error(KeyError, lambda: engine.train_batch(batches(2)), "the layer's own")
+            if where == "forward" and hasattr(error, "__notes__"):
+                assert f"layer {stage} (Fails)" in error.__notes__[0]
+        else:
+            expect_error(deepspeed.CommError, lambda: engine.train_batch(batches(2)), f"rank {stage}", "the layer's own")
+        Fails.where = None
 
 
 @probe
