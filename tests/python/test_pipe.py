@@ -66,8 +66,8 @@ def test_losses_are_those_of_the_layers_without_a_pipeline():
         assert run("train_pipeline.py", {"plain": True, **options}, ranks=1)["losses"] == pytest.approx(GOLDEN[name]["losses"], rel=1e-6)
 
 
-def test_probes_on_two_ranks():
-    for rank, (status, output) in enumerate(finish(start("probe_pipeline.py"), timeout=200)):
+def test_probes_on_two_ranks(tmp_path):
+    for rank, (status, output) in enumerate(finish(start("probe_pipeline.py", tmp_path), timeout=200)):
         assert status == 0, f"rank {rank} ended with {status}:\n{output[-3000:]}"
     names = [line.split()[1] for line in output.splitlines() if line.startswith("passed ")]
     assert len(names) == (PROGRAMS / "probe_pipeline.py").read_text().count("@probe\n")

@@ -135,8 +135,8 @@ void PipelineEngine::check_config() const {
   }
   if (!config().managed_gradient_accumulation)
     raise<ConfigError>(
-        "managed_gradient_accumulation is false, which does not fit a pipeline: train_batch() "
-        "accumulates; leave it out");
+        "managed_gradient_accumulation false is not supported with pipeline parallelism, where "
+        "train_batch() accumulates; leave it out");
   if (pipeline.model_chunks != module_->model_chunks()) {
     raise<ConfigError>("pipeline.model_chunks is ", pipeline.model_chunks, ", but the PipelineModule has ",
                        module_->model_chunks(),

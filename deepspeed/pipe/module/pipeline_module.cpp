@@ -374,7 +374,8 @@ Tensors PipelineModule::run_layers(size_t first, size_t last, const Tensors& inp
 
 Tensors PipelineModule::run_layer(size_t position, const Tensors& inputs) {
   const StageLayer& layer = layers_[position];
-  if (options_.seed_layers) seed_for(int64_t(options_.base_seed) * micro_offset_ + layer.index);
+  // The first forward counts as the second one, as in DeepSpeed.
+  if (options_.seed_layers) seed_for(int64_t(options_.base_seed) * (micro_offset_ + 1) + layer.index);
   const auto refuse = [&](const std::string& why) {
     raise<UsageError>(describe_layer(layer.index), " does not take ", shapes_of(inputs), ", which ",
                       layer.index == 0 ? "are the inputs of the micro batch"

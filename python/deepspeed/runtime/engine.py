@@ -54,6 +54,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
         self.client_lr_scheduler = lr_scheduler
         self.collate_fn = collate_fn
         self.mpu = mpu
+        self.pipeline_parallelism = False
         self._is_compiled = False
         self._is_destroyed = False
         if config.get("log_level") is not None:
@@ -213,6 +214,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
         if enters_no_sync_everywhere():  # it means the accumulation, which the engine counts by itself
             yield
             return
+        self._require_micro_steps("no_sync")
         scope = _core.NoSync(self._core)
         try:
             yield
@@ -222,6 +224,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
     @contextlib.contextmanager
     def coalesce_grad_reduction(self) -> Iterator[None]:
         """Until the end of the scope backwards leave their gradients with the parameters; its end reduces their sum once."""
+        self._require_micro_steps("coalesce_grad_reduction")
         scope = _core.CoalescedReduction(self._core)
         try:
             yield
@@ -341,6 +344,10 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
     def _require_optimizer(self, call):
         if self.optimizer is None:
             raise UsageError(f"must provide optimizer during init in order to use {call}")
+
+    def _require_micro_steps(self, call):
+        if self.pipeline_parallelism:
+            raise NotSupportedError(f"{call}() is not supported with pipeline parallelism: train_batch() reduces gradients once a batch")
 
     @property
     def local_rank(self):

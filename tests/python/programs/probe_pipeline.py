@@ -1,4 +1,4 @@
-"""Runs the probes of this file that its arguments name, on two ranks; each raises where something is wrong."""
+"""Runs the probes of this file, or those that its arguments behind a folder name, on two ranks; each raises where something is wrong."""
 import sys
 from types import SimpleNamespace
 
@@ -284,10 +284,12 @@ def a_loss_that_is_no_scalar_is_an_error():
 def calls_of_a_micro_batch_are_refused():
     engine = make_engine(linears())
     assert isinstance(engine, PipelineEngine) and isinstance(engine, deepspeed.DeepSpeedEngine)
-    for call in (engine.forward, engine.backward, engine.step):
+    for call in (engine.forward, engine.backward, engine.step, engine.scale, engine.allreduce_gradients):
         expect_error(PipelineError, call, "Only train_batch() is accessible in pipeline mode.")
     with torch.no_grad():
         expect_error(RuntimeError, lambda: engine.train_batch(batches(2)), "train_batch() requires gradients enabled")
+    for scope in (engine.no_sync(), engine.coalesce_grad_reduction()):
+        expect_error(NotImplementedError, scope.__enter__, "pipeline parallelism")
     assert not engine.is_gradient_accumulation_boundary()
 
 
@@ -357,6 +359,21 @@ def a_reentrant_recomputation_reaches_the_first_layer():
 
 
 @probe
+def files_of_layers_fit_any_cut():
+    from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine
+
+    folder, files = sys.argv[1], TorchCheckpointEngine()
+    written = PipelineModule(linears(3), num_stages=2, partition_method="uniform")  # layers 0 and 1, and layer 2
+    written.save_state_dict(folder, checkpoint_engine=files)
+    deepspeed.comm.barrier()
+    read = PipelineModule([nn.Linear(WIDTH, WIDTH) for _ in range(3)], num_stages=1)
+    read.load_state_dir(folder, checkpoint_engine=files)
+    assert all(torch.equal(old, new) for old, new in zip(nn.Sequential(*linears(3)).parameters(), read.parameters()))
+    assert written.ckpt_layer_path(folder, 0).endswith(f"layer_0{2 * written.stage_id}-model_states.pt")
+    assert written.ckpt_prefix(folder, "tag").endswith(f"tag/module-pipe_0{written.stage_id}")
+
+
+@probe
 def stages_that_do_not_fit_are_errors():
     expect_error(RuntimeError, lambda: PipelineModule(linears()), "must provide num_stages or topology")
     expect_error(RuntimeError, lambda: PipelineModule(linears(6), num_stages=3), "must divide distributed world size")
@@ -368,7 +385,7 @@ def stages_that_do_not_fit_are_errors():
 
 def main():
     deepspeed.init_distributed(dist_backend="gloo")
-    for name in sys.argv[1:] or PROBES:
+    for name in sys.argv[2:] or PROBES:
         PROBES[name]()
         print(f"passed {name}", flush=True)
 

@@ -9,6 +9,7 @@ from torch import nn
 from deepspeed import _world
 from deepspeed._errors import DeepSpeedError
 from deepspeed.runtime.activation_checkpointing import checkpointing
+from deepspeed.runtime.pipe.layer_files import LayerFiles
 from deepspeed.runtime.pipe.layer_specs import LayerSpec, TiedLayerSpec, layer_name
 from deepspeed.runtime.pipe.partition import partition_layers
 from deepspeed.runtime.pipe.recomputation import RecomputedBlocks
@@ -22,7 +23,7 @@ class PipelineError(DeepSpeedError):
     """A pipeline was used in a wrong way."""
 
 
-class PipelineModule(TiedWeights, RecomputedBlocks, nn.Module):
+class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
     """Runs layers one after the other, each with the output of the one before, as a pipeline of stages.
 
     layers: modules, LayerSpecs, TiedLayerSpecs and functions. Its parameters are those of this rank's stage; those of layer i are
@@ -231,26 +232,6 @@ class PipelineModule(TiedWeights, RecomputedBlocks, nn.Module):
 
     def num_pipeline_stages(self):
         return self._topo.get_dim("pipe")
-
-    # --- names of files ---
-
-    def ckpt_prefix(self, checkpoints_path, tag):
-        """Returns what the names of all files of this rank begin with: .../tag/module-pipe_00."""
-        coord = self._topo.get_coord(rank=self.global_rank)
-        places = [f"-{axis}_{getattr(coord, axis):02d}" for axis in self._topo.get_axis_names() if axis != "data"]
-        return os.path.join(checkpoints_path, str(tag), "module" + "".join(places))
-
-    def ckpt_layer_path(self, ckpt_dir, local_layer_idx):
-        """Returns the file of the layer at a place of forward_funcs: .../layer_03-model_states.pt."""
-        place = self._topo.get_rank_repr(rank=self.global_rank)
-        name = f"layer_{self._layer_indices[local_layer_idx]:02d}{'-' if place else ''}{place}-model_states.pt"
-        return os.path.join(ckpt_dir, name)
-
-    def ckpt_layer_path_list(self, ckpt_dir, local_layer_idx):
-        """Returns the files of that layer, one a slice of the model."""
-        import glob
-
-        return sorted(glob.glob(os.path.join(ckpt_dir, f"layer_{self._layer_indices[local_layer_idx]:02d}-*model_states.pt")))
 
 
 def _shapes(value):
