@@ -16,6 +16,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "deepspeed/autograd/split_backward.h"
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/launcher/program_main.h"
 #include "deepspeed/pipe.h"

@@ -37,14 +37,15 @@ Tensors tensors_of(const py::handle& list) {
   return tensors;
 }
 
-// A description of a layer: its class, the key and the weights that tie it (None: it is not tied), and its
-// model (None: another stage has it, or it is a function).
-using LayerEntry = std::tuple<std::string, std::optional<std::string>, std::vector<std::string>, py::object>;
+// A description of a layer: its class, the key and the weights that tie it (None: it is not tied), its model
+// (None: another stage has it, or it is a function), and whether a tied one has a forward_fn.
+using LayerEntry =
+    std::tuple<std::string, std::optional<std::string>, std::vector<std::string>, py::object, bool>;
 
 EngineModel model_of(const py::object& model) { return model.is_none() ? EngineModel{} : describe(model); }
 
 pipe::LayerSpec spec_of(const LayerEntry& entry) {
-  const auto& [class_name, key, weight_attrs, model] = entry;
+  const auto& [class_name, key, weight_attrs, model, has_forward_fn] = entry;
   const EngineModel described = model_of(model);
   if (!key) {
     return {class_name, [name = class_name, described] { return pipe::Layer{name, {}, described}; }};
@@ -52,7 +53,8 @@ pipe::LayerSpec spec_of(const LayerEntry& entry) {
   const pipe::TiedModule tied{class_name, nullptr, described};
   return pipe::TiedLayerSpec(class_name,
                              pipe::Tie{*key, weight_attrs, [tied] { return tied; },
-                                       [](const pipe::TiedModule&) { return pipe::TensorFunction(); }});
+                                       [](const pipe::TiedModule&) { return pipe::TensorFunction(); },
+                                       has_forward_fn});
 }
 
 /// Calls Python for the layers of a chunk: forward(chunk, inputs) gives the list of outputs.

@@ -74,6 +74,7 @@ void PipelineModule::load_state_dir(const std::string& load_dir, bool strict) {
   const c10::NoGradGuard no_grad;
   const auto own = tensors_of(model_, /*exclude_frozen=*/false);
   for (const StoredLayer& layer : model_.stored_layers) {
+    if (layer.names.empty()) continue;
     const fs::path path = file_of(load_dir, layer.index, layer.slice);
     if (!fs::exists(path)) raise<CheckpointError>("the file ", path, " is missing");
     const auto stored = by_name(checkpoint::parse_tensors(checkpoint::read_torch_archive(path)));

@@ -131,8 +131,8 @@ PipelineModule::PipelineModule(std::vector<LayerSpec> layers, PipelineModuleOpti
     model_ = options_.front_end->model;
   } else {
     join_models();
-    describe_files();
   }
+  describe_files();
   find_tied_weights();
 }
 
@@ -141,7 +141,6 @@ Parts PipelineModule::partition() const {
   if (options_.front_end) return options_.front_end->parts;
   return partition_layers(costs(), num_stages() * model_chunks(), options_.partition_method);
 }
-
 
 void PipelineModule::find_ties() {
   for (size_t layer = 0; layer < specs_.size(); ++layer) {
@@ -272,7 +271,8 @@ void PipelineModule::describe_files() {
 
 void PipelineModule::add_file_of(const StageLayer& layer) {
   const EngineModel& model = layer.layer.model;
-  if (layer.has_forward_fn || (model.parameters.empty() && model.buffers.empty())) return;
+  const bool is_function = !model.set_training;
+  if (layer.has_forward_fn || is_function) return;
   StoredLayer& file = model_.stored_layers.emplace_back();
   file.index = layer.index;
   file.slice = slice();

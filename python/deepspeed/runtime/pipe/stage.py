@@ -45,7 +45,7 @@ class Stage:
         )
 
     def _layer(self, index, layer):
-        """Returns (class, key, tied weights, model) of a layer; the key of one that is not tied is None."""
+        """Returns (class, key, tied weights, model, has a forward_fn) of a layer; the key of one that is not tied is None."""
         module = self._module
         is_tied = isinstance(layer, TiedLayerSpec)
         built = None
@@ -53,7 +53,8 @@ class Stage:
             built = module.tied_modules[layer.key] if is_tied else module.forward_funcs[module._layer_indices.index(index)]
         described = _model.describe(built) if isinstance(built, nn.Module) else None
         names = list(layer.tied_weight_attr) if is_tied else []
-        return layer_name(layer) or str(layer), layer.key if is_tied else None, names, described
+        has_forward_fn = is_tied and layer.forward_fn is not None
+        return layer_name(layer) or str(layer), layer.key if is_tied else None, names, described, has_forward_fn
 
     def _additional_losses(self):
         module = self._module
