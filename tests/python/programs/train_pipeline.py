@@ -162,7 +162,8 @@ def train(options):
     source = data(engine.grid.get_data_parallel_id(), ROWS // MICRO_BATCHES // replicas)
     losses = [engine.train_batch(source).item() for _ in range(STEPS)]
     evaluated = engine.eval_batch(source).item()
-    return {"losses": losses, "eval": evaluated, "parts": [int(part) for part in model.parts], "names": [name for name, _ in model.named_parameters()]}
+    names = [name for name, _ in model.named_parameters()]
+    return {"losses": losses, "eval": evaluated, "parts": [int(part) for part in model.parts], "names": names}
 
 
 if __name__ == "__main__":
