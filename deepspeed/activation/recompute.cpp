@@ -5,6 +5,7 @@
 // needs.
 #include "deepspeed/activation/recompute.h"
 
+#include <chrono>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -15,6 +16,8 @@
 #include "deepspeed/activation/kept_results.h"
 #include "deepspeed/autograd/saved_tensors.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::checkpointing {
 namespace {
@@ -34,6 +37,26 @@ struct SaveInputs : torch::autograd::Function<SaveInputs> {
   }
 };
 
+/// The borders of a region's run: waits for the device and logs the time, where the options ask for it.
+class Borders {
+ public:
+  Borders(const CheckpointOptions& options, const char* what) : options_(options), what_(what) {
+    if (options_.synchronize) device::synchronize();
+  }
+  ~Borders() {
+    if (options_.synchronize) device::synchronize();
+    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin_;
+    if (options_.profile) log::info("[activation] ", what_, ": ", time.count(), " ms");
+  }
+  Borders(const Borders&) = delete;
+  Borders& operator=(const Borders&) = delete;
+
+ private:
+  const CheckpointOptions& options_;
+  const char* what_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
 /// Thrown through the function when all that backward needs is there.
 struct RunIsLongEnough {};
 
@@ -50,9 +73,10 @@ class Region : public std::enable_shared_from_this<Region>, public autograd::Sav
         autocast_(AutocastState::now()) {}
 
   Tensors run(const Tensors& inputs) {
+    const Borders borders(keeping().options, "forward");
     save(inputs);
     const autograd::SavedTensorScope packing(this);
-    const KeepingScope keeping(options_.keeps_results ? &results_ : nullptr);
+    const KeepingScope keeping_scope(options_.keeps_results ? &results_ : nullptr);
     return function_(inputs);
   }
 
@@ -62,25 +86,26 @@ class Region : public std::enable_shared_from_this<Region>, public autograd::Sav
  private:
   class Filling;
 
-  void save(const Tensors& inputs) {
+  const Keeping& keeping() const {
     static const Keeping as_they_are;
-    const Keeping& keeping = options_.keeping ? *options_.keeping : as_they_are;
+    return options_.keeping ? *options_.keeping : as_they_are;
+  }
+
+  void save(const Tensors& inputs) {
     variable_list kept;
     for (size_t place = 0; place < inputs.size(); ++place) {
       needs_grad_.push_back(inputs[place].defined() && inputs[place].requires_grad());
-      kept_.push_back(keep_input(inputs[place], place, keeping));
+      kept_.push_back(keep_input(inputs[place], place, keeping()));
       kept.push_back(std::exchange(kept_.back().kept, at::Tensor()));
     }
     saver_ = SaveInputs::apply(at::empty({0}).requires_grad_(), kept).grad_fn();
   }
 
   Tensors restored_inputs() const {
-    static const Keeping as_they_are;
     const auto saved = static_cast<CppNode<SaveInputs>*>(saver_.get())->ctx_.get_saved_variables();
     Tensors inputs;
     for (size_t place = 0; place < saved.size(); ++place) {
-      const at::Tensor whole =
-          restore_input(kept_[place], saved[place], options_.keeping ? *options_.keeping : as_they_are);
+      const at::Tensor whole = restore_input(kept_[place], saved[place], keeping());
       inputs.push_back(whole.defined() ? whole.detach().requires_grad_(needs_grad_[place]) : whole);
     }
     return inputs;
@@ -150,6 +175,7 @@ class Region::Filling : public autograd::SavedTensorProvider {
 
 void Region::compute_again() {
   const auto alive = shared_from_this();
+  const Borders borders(keeping().options, "recomputation");
   // Before the filling provider is on: the inputs may belong to an outer region, which computes again first.
   const Tensors inputs = restored_inputs();
   Filling filling(*this);
@@ -158,7 +184,7 @@ void Region::compute_again() {
   const AutocastScope autocast(autocast_);
   const autograd::SavedTensorScope filling_scope(&filling);
   if (options_.keeps_results) results_.begin_replay();
-  const KeepingScope keeping(options_.keeps_results ? &results_ : nullptr);
+  const KeepingScope keeping_scope(options_.keeps_results ? &results_ : nullptr);
   try {
     function_(inputs);
   } catch (const RunIsLongEnough&) {
