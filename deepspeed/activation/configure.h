@@ -44,6 +44,6 @@ DEEPSPEED_API void partition_activations_in_checkpoint(bool partition_activation
 DEEPSPEED_API CheckpointOptions current_options();
 
 /// How regions keep their inputs now.
-std::shared_ptr<const Keeping> current_keeping();
+DEEPSPEED_API std::shared_ptr<const Keeping> current_keeping();
 
 }  // namespace deepspeed::checkpointing
