@@ -21,6 +21,7 @@
 
 #include "deepspeed/checkpoint/convert/universal.h"
 #include "deepspeed/checkpoint/convert/zero_to_fp32.h"
+#include "deepspeed/checkpointing.h"
 #include "deepspeed/comm/adopt.h"
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/kernels/adam.h"
