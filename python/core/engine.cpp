@@ -221,6 +221,8 @@ void bind_optimizer(TrainingClass& engine) {
             self.lr_scheduler()->step(iteration);
           },
           NoGil())
+      .def("scheduler_attributes",
+           [](const TrainingEngine& self) { return from_json(self.lr_scheduler()->attributes()); })
       .def("scheduler_state",
            [](const TrainingEngine& self) { return from_json(self.lr_scheduler()->state_dict()); })
       .def("load_scheduler_state", [](const TrainingEngine& self, const py::dict& state) {

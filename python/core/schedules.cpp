@@ -54,6 +54,7 @@ void bind_schedules(py::module_& module) {
            [](OwnSchedule& self, std::optional<int64_t> iteration) { self.schedule().step(iteration); })
       .def("get_lr", [](OwnSchedule& self) { return self.schedule().get_lr(); })
       .def("get_last_lr", [](OwnSchedule& self) { return self.schedule().get_last_lr(); })
+      .def("attributes", [](OwnSchedule& self) { return from_json(self.schedule().attributes()); })
       .def("state_dict", [](OwnSchedule& self) { return from_json(self.schedule().state_dict()); })
       .def("load_state_dict",
            [](OwnSchedule& self, const py::dict& state) {

@@ -36,6 +36,7 @@ class GroupLrScheduler : public LrScheduler {
   /// Writes options other than the rate that the schedule sets at step t.
   virtual void write_extra(int64_t /*t*/) {}
 
+  int64_t last_batch_iteration() const { return last_batch_iteration_; }
   void write();
   std::vector<ParamGroup>& groups() { return groups_; }
 

@@ -15,6 +15,9 @@ class LrRangeTest : public GroupLrScheduler {
   /// Throws UsageError for a step size below 1.
   LrRangeTest(std::vector<ParamGroup>& groups, std::vector<double> min_lr, int64_t step_size,
               double step_rate, bool staircase);
+  Json attributes() const override {
+    return {{"min_lr", min_lr_}, {"step_size", step_size_}, {"step_rate", step_rate_}, {"staircase", staircase_}};
+  }
 
  protected:
   std::vector<double> rates_at(int64_t t) const override;

@@ -24,6 +24,8 @@ class DEEPSPEED_API LrScheduler {
   virtual std::vector<double> get_lr() const = 0;
   /// Returns the rates that were written last.
   virtual std::vector<double> get_last_lr() const = 0;
+  /// Returns what it computes with, under the names that scripts of DeepSpeed read.
+  virtual Json attributes() const { return Json::object(); }
   virtual Json state_dict() const = 0;
   virtual void load_state_dict(const Json& state) = 0;
 };

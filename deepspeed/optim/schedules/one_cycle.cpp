@@ -36,6 +36,27 @@ OneCycle::OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options)
   write();
 }
 
+Json OneCycle::attributes() const {
+  const OneCycleOptions& o = options_;
+  Json shown = {{"min_lrs", o.min_lr},
+                {"max_lrs", o.max_lr},
+                {"total_size", total_size()},
+                {"step_ratio", static_cast<double>(o.first_step_size) / static_cast<double>(total_size())},
+                {"first_step_size", o.first_step_size},
+                {"second_step_size", o.second_step_size},
+                {"first_stair_count", o.first_stair_count},
+                {"second_stair_count", o.second_stair_count},
+                {"cycle_momentum", o.momentum}};
+  if (!o.momentum) return shown;
+  const int64_t t = last_batch_iteration();
+  for (size_t i = 0; i < o.max_mom.size(); ++i) {
+    shown["min_moms"].push_back({o.min_mom[i], kSecondBeta});
+    shown["max_moms"].push_back({o.max_mom[i], kSecondBeta});
+    shown["moms"].push_back({t < 0 ? o.max_mom[i] : momentum_at(t, i), kSecondBeta});
+  }
+  return shown;
+}
+
 double OneCycle::continuous_scale(int64_t batch) const {
   const double total = static_cast<double>(total_size());
   const double ratio = static_cast<double>(options_.first_step_size) / total;

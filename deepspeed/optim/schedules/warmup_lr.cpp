@@ -45,6 +45,12 @@ WarmupLr::WarmupLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, 
   write();
 }
 
+Json WarmupLr::attributes() const {
+  Json shown = {{"min_lrs", min_lr_}, {"max_lrs", max_lr_}, {"warmup_num_steps", warmup_.num_steps()}};
+  for (size_t i = 0; i < max_lr_.size(); ++i) shown["delta_lrs"].push_back(max_lr_[i] - min_lr_[i]);
+  return shown;
+}
+
 std::vector<double> WarmupLr::blend(int64_t t, double after) const {
   if (t < 0) {
     return min_lr_;
@@ -80,6 +86,12 @@ WarmupCosineLr::WarmupCosineLr(std::vector<ParamGroup>& groups, Warmup warmup, d
   }
   warn_if_shorter_than_warmup(total_num_steps, warmup);
   write();
+}
+
+Json WarmupCosineLr::attributes() const {
+  return {{"org_lrs", base_lr_},
+          {"lr_ratio", ratio_at(last_batch_iteration())},
+          {"warmup_num_steps", warmup_.num_steps()}};
 }
 
 double WarmupCosineLr::ratio_at(int64_t t) const {

@@ -29,6 +29,7 @@ class WarmupLr : public GroupLrScheduler {
  public:
   WarmupLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, std::vector<double> max_lr,
            Warmup warmup);
+  Json attributes() const override;
 
  protected:
   std::vector<double> rates_at(int64_t t) const override { return blend(t, 1.0); }
@@ -60,6 +61,8 @@ class WarmupCosineLr : public GroupLrScheduler {
  public:
   WarmupCosineLr(std::vector<ParamGroup>& groups, Warmup warmup, double warmup_min_ratio,
                  int64_t total_num_steps, double cos_min_ratio);
+  /// Holds among others "lr_ratio", what the rates are multiplied by at this step.
+  Json attributes() const override;
 
  protected:
   std::vector<double> rates_at(int64_t t) const override;

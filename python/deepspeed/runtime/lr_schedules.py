@@ -102,11 +102,13 @@ class EngineSchedule:
                 group["lr"] = rate.fill_(group["lr"])
 
     def __getattr__(self, name):
-        """Shows the parameters that the schedule was made with."""
-        params = self.__dict__.get("_params", {})
-        if name not in params:
+        """Shows what the schedule computes with, and the parameters that it was made with."""
+        if name.startswith("_"):  # of an object that is being made
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return params[name]
+        shown = {**self._params, **self._source.attributes()}
+        if name not in shown:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return shown[name]
 
 
 class _ScheduleOfEngine:
@@ -125,6 +127,9 @@ class _ScheduleOfEngine:
 
     def get_last_lr(self):
         return self._core.scheduler_last_lr()
+
+    def attributes(self):
+        return self._core.scheduler_attributes()
 
     def state_dict(self):
         return self._core.scheduler_state()
@@ -214,6 +219,10 @@ class WarmupCosineLR(EngineSchedule):
             warmup_type=warmup_type,
         )
 
+    def get_lr_ratio(self):
+        """Returns what the groups' own rates are multiplied by at this step."""
+        return self._source.attributes()["lr_ratio"]
+
 
 class OneCycle(EngineSchedule):
     """Is the 1-cycle policy of rates and momenta (Smith, arXiv:1803.09820)."""
@@ -255,10 +264,9 @@ class OneCycle(EngineSchedule):
         super().__init__(optimizer, last_batch_iteration, **params)
 
     def get_mom(self):
-        """Returns the momentum of each group, betas for Adam; None where the schedule leaves momenta alone."""
-        if not self._params.get("cycle_momentum", True):
-            return None
-        return [group["betas"] if "betas" in group else group["momentum"] for group in self.optimizer.param_groups]
+        """Returns the betas of the cycle at this step, one pair a group; None where the schedule leaves momenta alone."""
+        moms = self._source.attributes().get("moms")
+        return None if moms is None else [tuple(betas) for betas in moms]
 
 
 class LRRangeTest(EngineSchedule):
