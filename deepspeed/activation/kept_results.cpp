@@ -29,27 +29,27 @@ void keep_or_give_back(const c10::OperatorHandle& op, c10::DispatchKeySet keys, 
   if (results == nullptr) return op.redispatchBoxed(below, stack);
   const size_t num_returns = op.schema().returns().size();
   if (results->replays()) {
-    std::vector<at::Tensor> kept = results->take(&op.schema(), op.schema().name());
+    std::vector<c10::IValue> kept = results->take(&op.schema(), op.schema().name());
     torch::jit::drop(*stack, op.schema().arguments().size());
-    for (at::Tensor& tensor : kept) stack->emplace_back(std::move(tensor));
+    for (c10::IValue& value : kept) stack->emplace_back(std::move(value));
     return;
   }
   op.redispatchBoxed(below, stack);
-  std::vector<at::Tensor> copies;
+  std::vector<c10::IValue> copies;
   for (const c10::IValue& value : torch::jit::last(*stack, num_returns)) {
     const bool is_tensor = value.isTensor() && value.toTensor().defined();
-    copies.push_back(is_tensor ? at::_lazy_clone(value.toTensor()) : at::Tensor());
+    copies.push_back(is_tensor ? c10::IValue(at::_lazy_clone(value.toTensor())) : value);
   }
   results->add(&op.schema(), std::move(copies));
 }
 
 }  // namespace
 
-void KeptResults::add(const void* op, std::vector<at::Tensor> results) {
+void KeptResults::add(const void* op, std::vector<c10::IValue> results) {
   calls_.push_back({op, std::move(results)});
 }
 
-std::vector<at::Tensor> KeptResults::take(const void* op, const std::string& name) {
+std::vector<c10::IValue> KeptResults::take(const void* op, const std::string& name) {
   if (next_ >= calls_.size() || calls_[next_].op != op) {
     raise<UsageError>("a recomputed region calls ", name,
                       " where its forward did not: it must compute the same each time");
@@ -60,7 +60,9 @@ std::vector<at::Tensor> KeptResults::take(const void* op, const std::string& nam
 int64_t KeptResults::bytes() const {
   int64_t bytes = 0;
   for (const Call& call : calls_) {
-    for (const at::Tensor& tensor : call.results) bytes += tensor.defined() ? int64_t(tensor.nbytes()) : 0;
+    for (const c10::IValue& value : call.results) {
+      if (value.isTensor() && value.toTensor().defined()) bytes += int64_t(value.toTensor().nbytes());
+    }
   }
   return bytes;
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 namespace deepspeed::checkpointing {
 
@@ -20,15 +20,15 @@ class KeptResults {
     replays_ = true;
   }
   bool replays() const { return replays_; }
-  void add(const void* op, std::vector<at::Tensor> results);
+  void add(const void* op, std::vector<c10::IValue> results);
   /// Gives the results of the next call back. Throws UsageError where forward called another operator.
-  std::vector<at::Tensor> take(const void* op, const std::string& name);
+  std::vector<c10::IValue> take(const void* op, const std::string& name);
   int64_t bytes() const;
 
  private:
   struct Call {
     const void* op = nullptr;
-    std::vector<at::Tensor> results;
+    std::vector<c10::IValue> results;
   };
   std::vector<Call> calls_;
   size_t next_ = 0;

@@ -12,7 +12,7 @@ DataLoaderOptions loader_options(const TrainingEngine& engine, const DeepSpeedIo
   }
   DataLoaderOptions result;
   result.batch_size = options.batch_size.value_or(engine.train_micro_batch_size_per_gpu());
-  result.rank = engine.rank();
+  result.rank = engine.get_data_parallel_rank();
   result.world_size = engine.dp_world_size();
   result.shuffle = options.route == "train";
   result.drop_last = engine.dataloader_drop_last();

@@ -131,14 +131,14 @@ GPT::GPT(const GptConfig& config)
     list->push_back(blocks_.back());
   }
   ln_f_ = register_module("ln_f", make_layer_norm(config.width));
-  initialize_weights();
+  initialize_weights(*this, config_);
 }
 
-void GPT::initialize_weights() {
+void initialize_weights(torch::nn::Module& module, const GptConfig& config) {
   // Every block adds twice to the residual stream; its share shrinks so that the sum keeps its size at any
   // depth.
-  const double residual_deviation = kInitialDeviation / std::sqrt(2.0 * static_cast<double>(config_.layers));
-  for (auto& item : named_parameters()) {
+  const double residual_deviation = kInitialDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
+  for (auto& item : module.named_parameters()) {
     const std::string& name = item.key();
     if (name.ends_with(".bias")) {
       torch::nn::init::zeros_(item.value());

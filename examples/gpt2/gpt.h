@@ -20,6 +20,9 @@
 
 namespace gpt2 {
 
+/// Draws the weights of a module and its children as GPT-2 draws them, from torch's default generator.
+void initialize_weights(torch::nn::Module& module, const GptConfig& config);
+
 class CausalSelfAttention : public torch::nn::Module {
  public:
   explicit CausalSelfAttention(const GptConfig& config);
@@ -74,7 +77,6 @@ class GPT : public torch::nn::Module {
   const GptConfig& config() const { return config_; }
 
  private:
-  void initialize_weights();
   // (B, T) -> (B, T, C), after the last LayerNorm
   at::Tensor hidden(const at::Tensor& tokens, KeyValueCache* cache);
 

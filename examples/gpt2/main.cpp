@@ -13,6 +13,7 @@
 #include "deepspeed/launcher/program_main.h"
 
 #include "options.h"
+#include "pipeline_trainer.h"
 #include "sampler.h"
 #include "trainer.h"
 
@@ -37,7 +38,7 @@ int main(int argc, char** argv) {
     options.sample.seed = options.seed;
     gpt2::validate(options);
     if (options.fp32_weights.empty()) {
-      gpt2::train(options);
+      options.pipeline.stages > 0 ? gpt2::train_pipeline(options) : gpt2::train(options);
     } else {
       print_sample(options);
     }

@@ -39,6 +39,23 @@ void add_training_options(CLI::App& app, Options& options) {
       ->group(group);
 }
 
+void add_pipeline_options(CLI::App& app, PipelineOptions& pipeline) {
+  const std::string group = "Pipeline";
+  app.add_option("--pipeline_stages", pipeline.stages,
+                 "cut the model into so many stages; other ranks train other data")
+      ->group(group)
+      ->check(CLI::PositiveNumber);
+  app.add_option(
+         "--model_chunks", pipeline.model_chunks,
+         "parts of the model a stage, with \"pipeline\": {\"schedule\": \"interleaved\", ...} in the config")
+      ->group(group)
+      ->check(CLI::PositiveNumber);
+  app.add_option("--recompute", pipeline.recompute,
+                 "layers whose activations backward computes again together")
+      ->group(group)
+      ->check(CLI::NonNegativeNumber);
+}
+
 void add_model_options(CLI::App& app, GptConfig& model) {
   const std::string group = "Model";
   app.add_option("--layers", model.layers, "number of blocks")->group(group)->capture_default_str();
@@ -75,6 +92,7 @@ void add_options(CLI::App& app, Options& options) {
   deepspeed::add_config_arguments(app, options.config);
   add_training_options(app, options);
   add_model_options(app, options.model);
+  add_pipeline_options(app, options.pipeline);
   add_sample_options(app, options);
 }
 
@@ -88,6 +106,11 @@ void validate(const Options& options) {
     return;
   }
   if (options.config.config_path().empty()) reject("training needs --deepspeed_config FILE");
+  const auto& pipeline = options.pipeline;
+  if (pipeline.stages == 0 && (pipeline.model_chunks > 1 || pipeline.recompute > 0))
+    reject("--model_chunks and --recompute need --pipeline_stages");
+  if (pipeline.stages > 0 && (options.sample.num_tokens > 0 || options.eval_every > 0))
+    reject("--sample and --eval_every do not go with --pipeline_stages: sample from what zero_to_fp32 makes");
   if (options.save_every > 0 && options.save_dir.empty()) reject("--save_every needs --save_dir");
   if (!options.resume_tag.empty() && options.resume.empty()) reject("--resume_tag needs --resume DIR");
 }

@@ -15,6 +15,13 @@ class App;
 
 namespace gpt2 {
 
+/// The model as a pipeline.
+struct PipelineOptions {
+  int64_t stages = 0;  // 0: each rank holds the whole model
+  int64_t model_chunks = 1;
+  int64_t recompute = 0;  // layers whose activations are computed again together; 0: all are kept
+};
+
 struct Options {
   deepspeed::ConfigArguments config;  // --deepspeed_config: training needs it
   std::string data;                   // "": the texts that lie on every Debian machine
@@ -28,6 +35,7 @@ struct Options {
   std::string loss_log;
   int64_t log_every = 50;  // steps between two lines where the output is not a terminal
   uint64_t seed = 1234;
+  PipelineOptions pipeline;
   SampleOptions sample{.num_tokens = 0};
   std::string fp32_weights;  // sample from these instead of training
 };

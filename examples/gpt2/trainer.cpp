@@ -8,8 +8,6 @@
 #include "trainer.h"
 
 #include <cstdio>
-#include <fstream>
-#include <limits>
 #include <optional>
 
 #include <torch/utils.h>
@@ -17,6 +15,7 @@
 #include <deepspeed/deepspeed.h>
 
 #include "gpt.h"
+#include "loss_log.h"
 #include "model_file.h"
 #include "progress.h"
 #include "text_data.h"
@@ -58,24 +57,6 @@ HeldOut evaluate(Engine& engine, TextWindows& windows, int64_t context) {
   sum = engine.world().group().all_reduce_scalar(sum);
   return {sum / static_cast<double>(num_windows), num_windows * context};
 }
-
-/// Writes `step loss` for every step, so that two runs can be compared to the last bit.
-class LossLog {
- public:
-  explicit LossLog(const std::string& file) : file_(file) {
-    if (!file.empty()) stream_.open(file);
-    stream_.precision(std::numeric_limits<double>::max_digits10);
-  }
-  void write(int64_t step, double loss) {
-    if (file_.empty()) return;
-    stream_ << step << ' ' << loss << std::endl;
-    if (!stream_) deepspeed::raise<deepspeed::IoError>(file_, " cannot be written");
-  }
-
- private:
-  std::string file_;
-  std::ofstream stream_;
-};
 
 template <class Engine>
 void save(Engine& engine, const std::string& folder, const ModelFile& model) {

@@ -297,7 +297,10 @@ std::vector<path> find_sharded_model_states(const path& dir, const std::string& 
 
 std::vector<path> require_model_states(const path& dir, const std::string& tag) {
   const std::vector<int> mp_ranks = find_mp_ranks(dir, tag);
-  if (mp_ranks.empty()) raise<CheckpointError>("the file ", model_states_path(dir, tag), " is missing");
+  if (mp_ranks.empty()) {
+    find_model_states(dir, tag);  // throws where there is no such folder
+    raise<CheckpointError>("the file ", model_states_path(dir, tag), " is missing");
+  }
   std::vector<path> files;
   for (int mp_rank = 0; mp_rank < int(mp_ranks.size()); ++mp_rank) {
     if (mp_ranks[size_t(mp_rank)] != mp_rank)

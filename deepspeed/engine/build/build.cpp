@@ -206,7 +206,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
     follow_units(optimizer, store.pool);
   }
   auto scheduler = make_scheduler(config, options, client.torch, optimizer.get());
-  const uint64_t seed = start_rank_streams(config.seed, world);
+  const uint64_t seed = start_rank_streams(config.seed, world, groups_of_ranks.all);
   return {std::move(config),
           world,
           groups_of_ranks,

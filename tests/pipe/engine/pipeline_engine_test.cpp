@@ -1,6 +1,9 @@
 // A pipeline trains as the model that it is cut of.
 #include "deepspeed/pipe/engine/pipeline_engine.h"
 
+#include <torch/data/datasets/base.h>
+#include <torch/nn/modules/linear.h>
+
 #include <gtest/gtest.h>
 
 #include "tests/pipe/engine/small_pipeline.h"
@@ -67,9 +70,44 @@ TEST(PipelineEngine, StagesTrainDataParallelAtEachZeroStage) {
 }
 
 TEST(PipelineEngine, RecomputedLayersTrainAlike) {
-  for (const int interval : {1, 2, 4}) expect_losses({.num_stages = 2, .checkpoint_interval = interval}, 2, 0.0);
-  expect_losses({.num_stages = 2, .schedule = "zero_bubble", .zero_stage = 2, .checkpoint_interval = 2}, 2, 0.0);
+  for (const int interval : {1, 2, 4})
+    expect_losses({.num_stages = 2, .checkpoint_interval = interval}, 2, 0.0);
+  expect_losses({.num_stages = 2, .schedule = "zero_bubble", .zero_stage = 2, .checkpoint_interval = 2}, 2,
+                0.0);
   expect_losses({.num_stages = 2, .precision = "autocast", .checkpoint_interval = 2}, 2, 0.0);
+}
+
+// Gives its own numbers.
+struct Rows : torch::data::datasets::Dataset<Rows, torch::data::Example<>> {
+  torch::data::Example<> get(size_t index) override {
+    return {at::full({4}, double(index)), at::full({1}, double(index))};
+  }
+  std::optional<size_t> size() const override { return 12; }
+};
+
+TEST(PipelineEngine, ReadsItsTrainingDataByDataParallelRanks) {
+  run_ranks(4, [](comm::World& world) {
+    std::vector<LayerSpec> layers = {LayerSpec::of<torch::nn::Linear>(4, 4),
+                                     LayerSpec::of<torch::nn::Linear>(4, 1)};
+    const auto seen = std::make_shared<std::vector<double>>();
+    const auto loss = [seen](const at::Tensor& output, const at::Tensor& labels) {
+      for (int64_t i = 0; i < labels.numel(); ++i) seen->push_back(labels.flatten()[i].item<double>());
+      return (output - labels).square().mean();
+    };
+    const auto module = std::make_shared<PipelineModule>(
+        layers, PipelineModuleOptions{.num_stages = 2, .loss_fn = loss, .partition_method = "uniform"});
+    const Json config = {{"train_micro_batch_size_per_gpu", 1},
+                         {"gradient_accumulation_steps", 3},
+                         {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 0.01}}}}}};
+    const auto engine = initialize(module, Rows(), {.config = config}).engine;
+    for (int step = 0; step < 2; ++step) engine->train_batch();
+    if (!engine->is_last_stage()) return;
+    // The two data-parallel ranks have read each sample once between them.
+    const at::Tensor own = at::tensor(*seen, at::kDouble), all = at::empty({12}, at::kDouble);
+    engine->data_parallel_group().all_gather(all, own);
+    EXPECT_TRUE(std::get<0>(all.sort()).equal(at::arange(12, at::kDouble)))
+        << "rank " << world.rank() << ": " << all;
+  });
 }
 
 TEST(PipelineEngine, TrainsInSixteenBits) {
