@@ -72,6 +72,7 @@ def main():
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": options.micro_batches,
         "steps_per_print": 100000,
+        "gradient_clipping": 0.0,
         "zero_optimization": {"stage": options.zero_stage},
         "optimizer": {"type": "Adam", "params": {"lr": 1e-4, "torch_adam": True, "adam_w_mode": False}},
         "zero_allow_untested_optimizer": True,

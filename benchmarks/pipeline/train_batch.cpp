@@ -155,6 +155,7 @@ void run(const Options& options) {
   const Json config = {{"train_micro_batch_size_per_gpu", 1},
                        {"gradient_accumulation_steps", options.micro_batches},
                        {"steps_per_print", 100000},
+                       {"gradient_clipping", 0.0},
                        {"zero_optimization", {{"stage", options.zero_stage}}},
                        {"pipeline", {{"schedule", options.schedule}, {"model_chunks", options.model_chunks}}},
                        {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 1e-4}}}}}};
