@@ -1,4 +1,5 @@
-// Activation checkpointing: `deepspeed.checkpointing`. It is included beside deepspeed.h by programs that use it.
+// Activation checkpointing: `deepspeed.checkpointing`. It is included beside deepspeed.h by programs that use
+// it.
 #pragma once
 
 #include "deepspeed/activation/checkpoint.h"

@@ -12,8 +12,8 @@
 namespace deepspeed::autograd {
 
 /// Counts, while it lives, the bytes of the memory that saved tensors of this thread's operators lie in: each
-/// storage once, without those of `excluded` (the model's parameters). What an inner provider takes, as that of
-/// a recomputed region, does not count, but for what it keeps through autograd itself.
+/// storage once, without those of `excluded` (the model's parameters). What an inner provider takes, as that
+/// of a recomputed region, does not count, but for what it keeps through autograd itself.
 class DEEPSPEED_API SavedBytes {
  public:
   explicit SavedBytes(const std::vector<at::Tensor>& excluded = {});

@@ -51,10 +51,9 @@ pipe::LayerSpec spec_of(const LayerEntry& entry) {
     return {class_name, [name = class_name, described] { return pipe::Layer{name, {}, described}; }};
   }
   const pipe::TiedModule tied{class_name, nullptr, described};
-  return pipe::TiedLayerSpec(class_name,
-                             pipe::Tie{*key, weight_attrs, [tied] { return tied; },
-                                       [](const pipe::TiedModule&) { return pipe::TensorFunction(); },
-                                       has_forward_fn});
+  return pipe::TiedLayerSpec(
+      class_name, pipe::Tie{*key, weight_attrs, [tied] { return tied; },
+                            [](const pipe::TiedModule&) { return pipe::TensorFunction(); }, has_forward_fn});
 }
 
 /// Calls Python for the layers of a chunk: forward(chunk, inputs) gives the list of outputs.

@@ -16,7 +16,8 @@ class LrRangeTest : public GroupLrScheduler {
   LrRangeTest(std::vector<ParamGroup>& groups, std::vector<double> min_lr, int64_t step_size,
               double step_rate, bool staircase);
   Json attributes() const override {
-    return {{"min_lr", min_lr_}, {"step_size", step_size_}, {"step_rate", step_rate_}, {"staircase", staircase_}};
+    return {
+        {"min_lr", min_lr_}, {"step_size", step_size_}, {"step_rate", step_rate_}, {"staircase", staircase_}};
   }
 
  protected:

@@ -30,8 +30,8 @@ class OneCycle : public GroupLrScheduler {
   /// Writes the first rates. Throws UsageError for a first step below 1, negative sizes or counts, and
   /// numbers that are not one a group.
   OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options);
-  /// Holds among others "moms", the momenta of the cycle at this step: the highest before the first one, when the
-  /// groups have the lowest.
+  /// Holds among others "moms", the momenta of the cycle at this step: the highest before the first one, when
+  /// the groups have the lowest.
   Json attributes() const override;
 
  protected:

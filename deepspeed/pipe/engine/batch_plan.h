@@ -13,7 +13,7 @@ namespace deepspeed::pipe {
 /// The micro batches of a stage and the forms of the model's inputs.
 struct BatchPlan {
   std::vector<MicroBatch> micro_batches;  // of the first and the last stage
-  std::vector<int64_t> input_forms;       // [micro batch]: number of the form of the inputs, alike on all ranks
+  std::vector<int64_t> input_forms;  // [micro batch]: number of the form of the inputs, alike on all ranks
 
   int size() const { return int(input_forms.size()); }
 };
@@ -25,8 +25,9 @@ class BatchPlanner {
   /// reads_labels: this stage is the last one.
   BatchPlanner(comm::ProcessGroup ranks, int first_stage, bool reads_labels);
 
-  /// Reads `count` micro batches where this stage reads any. Collective. Throws, on all ranks alike, UsageError
-  /// where a stage that reads has no data, EndOfData where there are less than `count`, and what reading threw.
+  /// Reads `count` micro batches where this stage reads any. Collective. Throws, on all ranks alike,
+  /// UsageError where a stage that reads has no data, EndOfData where there are less than `count`, and what
+  /// reading threw.
   BatchPlan plan(const DataIterator& data, int count);
 
  private:

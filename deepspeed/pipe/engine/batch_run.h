@@ -66,7 +66,7 @@ class BatchRun {
   StepDriver& driver_;
   BatchPlan& plan_;
   const BatchRunOptions options_;
-  std::map<std::pair<int, int>, Passage> passages_;  // by chunk and micro batch
+  std::map<std::pair<int, int>, Passage> passages_;           // by chunk and micro batch
   std::deque<Instruction> coming_inputs_, coming_gradients_;  // receives that were not begun
   int weight_backwards_left_ = 0;
   std::vector<at::Tensor> losses_;

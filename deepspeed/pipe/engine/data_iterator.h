@@ -44,7 +44,7 @@ concept IsExampleLike = requires(T& batch) {
 };
 template <class T>
 concept IsTupleOfTwo = requires(T& batch) {
-  requires std::tuple_size_v<T> == 2;
+  requires(std::tuple_size_v<T> == 2);
   std::get<0>(batch);
 };
 template <class T>
@@ -84,7 +84,7 @@ class DataIterator {
   /// value there are no more.
   template <class F>
   requires(std::is_invocable_v<F&> && !std::is_same_v<F, DataIterator>)
-  DataIterator(F next)  // NOLINT: an iterator is what it gives
+      DataIterator(F next)  // NOLINT: an iterator is what it gives
       : next_(as_next(std::move(next))) {}
 
   /// Gives the batches of a loader (or a container) once. It must outlive the iterator, unless it is a

@@ -1,6 +1,6 @@
-// The engine of a model that stages share out: train_batch() sends a whole batch through the pipeline and steps
-// once. It is made of the parts of the first engine (TrainingEngine); what is its own is how gradients come
-// about.
+// The engine of a model that stages share out: train_batch() sends a whole batch through the pipeline and
+// steps once. It is made of the parts of the first engine (TrainingEngine); what is its own is how gradients
+// come about.
 #pragma once
 
 #include <functional>
@@ -26,16 +26,16 @@ class TiedGradients;
 
 class DEEPSPEED_API PipelineEngine : public TrainingEngine {
  public:
-  /// Takes the stage of `module`, whose parameters keep their identity. Collective. Throws ConfigError for ZeRO
-  /// stage 3, and what initialize() throws.
+  /// Takes the stage of `module`, whose parameters keep their identity. Collective. Throws ConfigError for
+  /// ZeRO stage 3, and what initialize() throws.
   PipelineEngine(std::shared_ptr<pipe::PipelineModule> module, const InitializeOptions& options);
   ~PipelineEngine() override;
 
-  /// Trains on gradient_accumulation_steps micro batches and steps once. Returns the mean of their losses, over
-  /// the data-parallel ranks too, on all ranks. `data`: of the first and the last stage; default: that of
-  /// set_dataloader() or set_dataiterator(). All ranks call it. Throws UsageError under a NoGradGuard,
-  /// pipe::EndOfData on all ranks where the data ends within the batch, and after an error on one rank CommError
-  /// on the others, which names it.
+  /// Trains on gradient_accumulation_steps micro batches and steps once. Returns the mean of their losses,
+  /// over the data-parallel ranks too, on all ranks. `data`: of the first and the last stage; default: that
+  /// of set_dataloader() or set_dataiterator(). All ranks call it. Throws UsageError under a NoGradGuard,
+  /// pipe::EndOfData on all ranks where the data ends within the batch, and after an error on one rank
+  /// CommError on the others, which names it.
   at::Tensor train_batch(const pipe::DataIterator& data = {});
   /// Sends micro batches forward, without gradients. All ranks call it.
   EvalBatchResult eval_batch(const pipe::DataIterator& data, const EvalBatchOptions& options = {});
@@ -47,7 +47,9 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
     data_ = pipe::DataIterator::repeating(std::move(loader));
   }
   /// Has each micro batch changed by `batch_fn` before it is used.
-  void set_batch_fn(std::function<pipe::MicroBatch(pipe::MicroBatch)> batch_fn) { batch_fn_ = std::move(batch_fn); }
+  void set_batch_fn(std::function<pipe::MicroBatch(pipe::MicroBatch)> batch_fn) {
+    batch_fn_ = std::move(batch_fn);
+  }
   /// As DeepSpeed's, for programs that call it: masks are tensors as any, of any dtype, and need no word.
   void set_has_attention_mask(bool value) { has_attention_mask_ = value; }
   bool has_attention_mask() const { return has_attention_mask_; }

@@ -24,7 +24,7 @@ struct EvalBatchOptions {
   bool compute_loss = true;  // false: the last layer's outputs take the place of losses
   /// "avg": over the micro batches and the data-parallel ranks; nothing: one result each micro batch.
   std::optional<std::string> reduce_output = "avg";
-  bool bcast_loss = true;  // to all stages; else the last stage alone has the loss
+  bool bcast_loss = true;                     // to all stages; else the last stage alone has the loss
   std::optional<int> num_micro_batches = {};  // default: gradient_accumulation_steps
 };
 
