@@ -2,6 +2,8 @@
 set(DEEPSPEED_PUBLIC_HEADERS
   deepspeed/deepspeed.h
   deepspeed/base/version.h
+  deepspeed/checkpointing.h
+  deepspeed/pipe.h
   deepspeed/checkpoint/convert/universal.h
   deepspeed/checkpoint/convert/zero_to_fp32.h
   deepspeed/comm/adopt.h

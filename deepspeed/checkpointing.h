@@ -1,14 +1,44 @@
 // Activation checkpointing: `deepspeed.checkpointing`. It is included beside deepspeed.h by programs that use
-// it.
+// it; docs/activation_checkpointing.md is the guide.
 #pragma once
 
-#include "deepspeed/activation/checkpoint.h"
-#include "deepspeed/activation/offload_activations.h"
-#include "deepspeed/random/rng_tracker.h"
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "deepspeed/activation/checkpointing.h"
+#include "deepspeed/activation/keep/activation_meter.h"
+#include "deepspeed/activation/saved_tensor_offload.h"
+#include "deepspeed/base/export.h"
+#include "deepspeed/config/table/source.h"
+#include "deepspeed/random/cuda_rng_tracker.h"
+
+namespace deepspeed {
+class Mpu;
+}
 
 namespace deepspeed::checkpointing {
+
 using deepspeed::CudaRNGStatesTracker;
 using deepspeed::get_cuda_rng_tracker;
 using deepspeed::model_parallel_cuda_manual_seed;
 using deepspeed::model_parallel_reconfigure_tp_seed;
+
+/// The arguments of DeepSpeed's configure() beside the mpu. What is not given comes from the config's section
+/// activation_checkpointing, else it is off.
+struct ConfigureOptions {
+  std::optional<config::ConfigSource> deepspeed_config = {};
+  std::optional<bool> partition_activations = {};
+  std::optional<bool> contiguous_checkpointing = {};
+  std::optional<int64_t> num_checkpoints = {};
+  std::optional<bool> checkpoint_in_cpu = {};
+  std::optional<bool> synchronize = {};
+  std::optional<bool> profile = {};
+};
+
+/// Sets how checkpoint() keeps the inputs of regions from here on, as a config says it. `mpu`: whose
+/// model-parallel ranks share them with partition_activations; null: there are none. Throws UsageError for
+/// options that contradict each other, ConfigError for a config that is wrong.
+DEEPSPEED_API void configure(const std::shared_ptr<Mpu>& mpu, const ConfigureOptions& options = {});
+
 }  // namespace deepspeed::checkpointing

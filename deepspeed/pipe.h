@@ -3,6 +3,7 @@
 
 #include "deepspeed/pipe/initialize_pipeline.h"
 #include "deepspeed/pipe/module/pipeline_module.h"
+#include "deepspeed/pipe/module/pipeline_parallel_grid.h"
 #include "deepspeed/pipe/topology/process_topology.h"
 
 namespace deepspeed::pipe {
@@ -12,6 +13,7 @@ using deepspeed::ParallelRanks;
 using deepspeed::PipeDataParallelTopology;
 using deepspeed::PipelineEngine;
 using deepspeed::PipelineError;
+using deepspeed::PipelineParallelGrid;
 using deepspeed::PipeModelDataParallelTopology;
 using deepspeed::ProcessTopology;
 }  // namespace deepspeed::pipe

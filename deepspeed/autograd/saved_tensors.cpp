@@ -1,12 +1,10 @@
-// Every saved tensor asks the default engine for hooks. HookEngine answers that question and leaves all else
-// to the engine before it, which is Python's in a process that has one. It is put in place at the first use,
-// once, and lives as long as the process.
 #include "deepspeed/autograd/saved_tensors.h"
 
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
@@ -18,38 +16,27 @@ namespace {
 using torch::autograd::Engine;
 using torch::autograd::SavedVariableHooks;
 
-// The output of an operator is kept without its graph, which would keep itself alive.
-class AsItIs : public SavedTensor {
- public:
-  explicit AsItIs(const at::Tensor& tensor)
-      : value_(tensor.is_leaf() ? tensor : tensor.detach()), version_(value_._version()) {}
-  at::Tensor unpack() override {
-    if (value_._version() != version_)
-      raise<UsageError>("a tensor that backward needs was written to in place after its use");
-    return value_;
-  }
-
- private:
-  at::Tensor value_;
-  int64_t version_;
-};
-
-std::vector<SavedTensorProvider*>& providers() {
-  static thread_local std::vector<SavedTensorProvider*> stack;
+std::vector<SavedTensorHooks*>& hooks_of_thread() {
+  thread_local std::vector<SavedTensorHooks*> stack;
   return stack;
 }
 
-class Hooks : public SavedVariableHooks {
+/// Hands one saved tensor of autograd to the hooks that were current when it was saved.
+class PackThrough : public SavedVariableHooks {
  public:
-  explicit Hooks(SavedTensorProvider& provider) : provider_(provider) {}
-  void call_pack_hook(const at::Tensor& tensor) override { saved_ = provider_.pack(tensor); }
-  at::Tensor call_unpack_hook() override { return saved_->unpack(); }
+  explicit PackThrough(SavedTensorHooks& hooks) : hooks_(&hooks) {}
+  void call_pack_hook(const at::Tensor& tensor) override {
+    packed_ = std::exchange(hooks_, nullptr)->pack(tensor);
+  }
+  at::Tensor call_unpack_hook() override { return packed_->unpack(); }
 
  private:
-  SavedTensorProvider& provider_;
-  std::unique_ptr<SavedTensor> saved_;
+  SavedTensorHooks* hooks_;
+  std::unique_ptr<PackedTensor> packed_;
 };
 
+/// Stands before the process's engine of autograd, which each saved tensor asks for default hooks; all else
+/// it leaves to that engine. Hooks that Python code has set there are the innermost ones.
 class HookEngine final : public Engine {
  public:
   explicit HookEngine(Engine& base) : base_(base) {}
@@ -69,9 +56,9 @@ class HookEngine final : public Engine {
     return base_.make_anomaly_metadata();
   }
   std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
-    if (providers().empty()) return base_.get_default_saved_variable_hooks();
-    if (providers().back() == nullptr) return nullptr;
-    return std::make_unique<Hooks>(*providers().back());
+    if (auto hooks = base_.get_default_saved_variable_hooks()) return hooks;
+    if (auto* hooks = current_saved_tensor_hooks()) return std::make_unique<PackThrough>(*hooks);
+    return nullptr;
   }
 
  private:
@@ -82,7 +69,8 @@ HookEngine* hook_engine = nullptr;
 
 Engine& get_hook_engine() { return *hook_engine; }
 
-// A stub that is set later, by Python's fork handler for instance, is followed by ours again.
+/// Puts the engine in front. Nodes keep using it, so it is never taken away; a stub that is set later, by
+/// Python's fork handler for instance, is followed by another one of ours.
 void install() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -94,15 +82,29 @@ void install() {
 
 }  // namespace
 
-std::unique_ptr<SavedTensor> keep_as_it_is(const at::Tensor& tensor) {
-  return std::make_unique<AsItIs>(tensor);
+SavedTensorHooks* current_saved_tensor_hooks() {
+  const auto& stack = hooks_of_thread();
+  return stack.empty() ? nullptr : stack.back();
 }
 
-SavedTensorScope::SavedTensorScope(SavedTensorProvider* provider) {
+SavedTensorScope::SavedTensorScope(SavedTensorHooks& hooks) {
   install();
-  providers().push_back(provider);
+  hooks_of_thread().push_back(&hooks);
 }
+SavedTensorScope::~SavedTensorScope() { hooks_of_thread().pop_back(); }
 
-SavedTensorScope::~SavedTensorScope() { providers().pop_back(); }
+NoSavedTensorHooks::NoSavedTensorHooks() { hooks_of_thread().push_back(nullptr); }
+NoSavedTensorHooks::~NoSavedTensorHooks() { hooks_of_thread().pop_back(); }
+
+KeptTensor::KeptTensor(const at::Tensor& tensor) : value_(tensor.detach()), version_(tensor._version()) {}
+
+at::Tensor KeptTensor::unpack() {
+  if (value_._version() != version_) {
+    raise<UsageError>("a tensor of ", value_.scalar_type(), " and sizes ", value_.sizes(),
+                      " that backward needs was written in place: it is at version ", value_._version(),
+                      ", expected ", version_, "; write into a clone() of it");
+  }
+  return value_;
+}
 
 }  // namespace deepspeed::autograd

@@ -1,6 +1,8 @@
-// What autograd keeps for backward, in the hands of this library: a stack of providers in each thread says
-// what becomes of the tensors that operators save, as torch.autograd.graph.saved_tensors_hooks does in
-// Python.
+// Hooks on what autograd saves for backward, in the hands of C++: a stack of providers a thread, of which the
+// innermost takes each tensor that a node saves, and gives it back when backward asks for it. It sees all
+// nodes, built-in ones and custom functions, in forward and in a recomputation.
+//
+// What custom functions keep elsewhere than by save_for_backward(), and what closures capture, is not seen.
 #pragma once
 
 #include <memory>
@@ -11,35 +13,57 @@
 
 namespace deepspeed::autograd {
 
-/// Holds one saved tensor in a form of its own.
-class SavedTensor {
+/// Stands for one tensor that a node saved, as long as the node keeps it.
+class DEEPSPEED_API PackedTensor {
  public:
-  virtual ~SavedTensor() = default;
-  /// Gives it back, as often as backward asks. The result needs no gradient.
+  virtual ~PackedTensor() = default;
+  /// Returns the tensor's value, of its sizes, dtype and device. Backward may ask several times (where the
+  /// graph is retained), from a thread of autograd's own.
   virtual at::Tensor unpack() = 0;
 };
 
-/// Takes the tensors that operators save while it is on top of its thread's stack.
-class SavedTensorProvider {
+/// Takes the tensors that are saved in its scope.
+class DEEPSPEED_API SavedTensorHooks {
  public:
-  virtual ~SavedTensorProvider() = default;
-  /// Takes a tensor, which is not to be changed and not to be kept as it is: autograd no longer notices then
-  /// that it was written to, and an operator's own output would keep itself alive.
-  virtual std::unique_ptr<SavedTensor> pack(const at::Tensor& tensor) = 0;
+  virtual ~SavedTensorHooks() = default;
+  /// Returns what stands for the tensor. Runs without gradients. Who keeps the tensor itself keeps its
+  /// detach(), since an output that holds its own node is never freed, and compares its version when it is
+  /// unpacked (KeptTensor): autograd no longer does.
+  virtual std::unique_ptr<PackedTensor> pack(const at::Tensor& tensor) = 0;
 };
 
-/// Keeps a tensor as torch does, with its check for writes: unpack() throws UsageError where it was written
-/// to meanwhile.
-DEEPSPEED_API std::unique_ptr<SavedTensor> keep_as_it_is(const at::Tensor& tensor);
-
-/// Puts a provider on top of this thread's stack while it lives. Null: what is saved meanwhile is kept as
-/// torch keeps it.
+/// Gives what this thread saves to `hooks` while it lives; scopes nest, and the innermost alone is asked.
+/// `hooks` may go before what it packed, whose unpack() must not need it then.
 class DEEPSPEED_API SavedTensorScope {
  public:
-  explicit SavedTensorScope(SavedTensorProvider* provider);
+  explicit SavedTensorScope(SavedTensorHooks& hooks);
   ~SavedTensorScope();
   SavedTensorScope(const SavedTensorScope&) = delete;
   SavedTensorScope& operator=(const SavedTensorScope&) = delete;
+};
+
+/// Turns the thread's hooks off while it lives: autograd keeps the tensors itself.
+class DEEPSPEED_API NoSavedTensorHooks {
+ public:
+  NoSavedTensorHooks();
+  ~NoSavedTensorHooks();
+  NoSavedTensorHooks(const NoSavedTensorHooks&) = delete;
+  NoSavedTensorHooks& operator=(const NoSavedTensorHooks&) = delete;
+};
+
+/// Returns the hooks that take what this thread saves now; null where autograd keeps it.
+DEEPSPEED_API SavedTensorHooks* current_saved_tensor_hooks();
+
+/// Keeps a tensor where it is. unpack() throws UsageError where it was written since, as autograd does for
+/// what it keeps itself.
+class DEEPSPEED_API KeptTensor : public PackedTensor {
+ public:
+  explicit KeptTensor(const at::Tensor& tensor);
+  at::Tensor unpack() override;
+
+ private:
+  at::Tensor value_;
+  int64_t version_;
 };
 
 }  // namespace deepspeed::autograd

@@ -73,6 +73,13 @@ void check_immediate_update(const DeepSpeedConfig& config) {
           "data_types.grad_accum_dtype, and bf16.bf16_master_weights_and_grads false");
 }
 
+void check_quantized_gathers(const ZeroConfig& zero) {
+  require(
+      !zero.zero_quantized_weights || !zero.stage3_use_all_reduce_for_fetch_params,
+      "zero_optimization.zero_quantized_weights: got true beside stage3_use_all_reduce_for_fetch_params, ",
+      "which adds up the bits of values as they are, expected one of them");
+}
+
 void check_autocast(const TorchAutocastConfig& autocast) {
   require(!autocast.enabled || autocast.dtype != "fp32",
           "torch_autocast.dtype: got fp32, expected fp16 or bf16: it is the lower precision");
@@ -87,6 +94,7 @@ void check_precision(const DeepSpeedConfig& config) {
   check_split_masters(config.bf16);
   check_immediate_update(config);
   check_autocast(config.torch_autocast);
+  check_quantized_gathers(config.zero_optimization);
 }
 
 void check_param_dtype(const DeepSpeedConfig& config) {
@@ -122,7 +130,8 @@ void check_zero(const DeepSpeedConfig& config) {
   const bool sharded_in_place = zero.stage == 1 || zero.stage == 2;
   require(!sharded_in_place || zero.allgather_bucket_size % 2 == 0,
           "zero_optimization.allgather_bucket_size: got ", zero.allgather_bucket_size,
-          ", expected an even number");
+          ", expected an even number: "
+          "allgather_bucket_size must be a multiple of nccl_start_alignment_factor, which is 2");
   require(zero.offload_optimizer.ratio == 1.0 || zero.stage == 3,
           "zero_optimization.offload_optimizer.ratio: got ", zero.offload_optimizer.ratio, " at stage ",
           zero.stage, ", expected 1.0: less needs stage 3");
@@ -181,8 +190,10 @@ void check_aio(const DeepSpeedConfig& config) {
 }
 
 void check_sum_of_gradients(const DeepSpeedConfig& config) {
-  require(config.gradient_allreduce_op != "sum" || config.zero_optimization.stage != 3,
-          "gradient_allreduce_op: got \"sum\" at stage 3, expected \"mean\", or stage 0, 1 or 2");
+  require(
+      config.gradient_allreduce_op != "sum" || config.zero_optimization.stage != 3,
+      "gradient_allreduce_op: got \"sum\" at stage 3, expected \"mean\", or stage 0, 1 or 2: a sum is not "
+      "supported with ZeRO stage 3");
 }
 
 /// Refuses keys that reduce gradients early where the caller says when a step ends.
@@ -191,7 +202,7 @@ void check_unmanaged_accumulation(const DeepSpeedConfig& config) {
   const ZeroConfig& zero = config.zero_optimization;
   require(zero.stage > 1 || !zero.overlap_comm.value_or(false),
           "managed_gradient_accumulation: got false beside zero_optimization.overlap_comm at stage ",
-          zero.stage, ", expected that to be false");
+          zero.stage, ", expected that to be false: false supports ZeRO overlap_comm only with ZeRO stage 2");
 }
 
 void check_pipeline(const PipelineConfig& pipeline) {

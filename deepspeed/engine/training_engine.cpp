@@ -1,5 +1,6 @@
 #include "deepspeed/engine/training_engine.h"
 
+#include <cmath>
 #include <exception>
 #include <limits>
 #include <sstream>
@@ -124,6 +125,7 @@ int64_t TrainingEngine::skipped_steps() const { return state_->counters.skipped_
 bool TrainingEngine::was_step_applied() const { return state_->counters.step_applied; }
 
 void TrainingEngine::end_step(int64_t samples) {
+  if (state_->parts.pool) state_->parts.pool->gather_persistent();
   if (preemption_) preemption_->end_step(state_->parts.groups.all);
   if (throughput_) throughput_->end_step(samples);
   if (const auto every = steps_per_print(); every && global_steps() % *every == 0) report_progress();
@@ -140,6 +142,15 @@ void TrainingEngine::report_progress() {
                 .mom = get_mom(),
                 .throughput = throughput_.get(),
                 .timers = driver_->timers()});
+}
+
+// Each step computes it from the number of those before it (https://arxiv.org/abs/2010.13369, equation 6).
+std::optional<double> TrainingEngine::get_pld_theta() const {
+  const auto& drop = config().progressive_layer_drop;
+  if (!drop || !drop->enabled) return std::nullopt;
+  if (global_steps() == 0) return 1.0;
+  const auto steps = static_cast<double>(global_steps() - 1);
+  return (1.0 - drop->theta) * std::exp(-drop->gamma * steps) + drop->theta;
 }
 
 std::map<std::string, double> TrainingEngine::get_wall_clock_timers() const {
@@ -256,12 +267,14 @@ void TrainingEngine::track_loader(std::shared_ptr<LoaderPosition> position) {
 void TrainingEngine::save_checkpoint(const std::string& directory, const SaveOptions& options) {
   require_states_here("save_checkpoint");
   deepspeed::save_checkpoint(*state_, directory, options);
+  if (state_->parts.pool) state_->parts.pool->gather_persistent();
 }
 
 LoadResult TrainingEngine::load_checkpoint(const std::string& directory, const LoadOptions& options) {
   require_memory_here("load_checkpoint");  // one that failed in the middle is made good by the next
   LoadResult result = deepspeed::load_checkpoint(*state_, directory, options);
   driver_->refresh();
+  if (state_->parts.pool) state_->parts.pool->gather_persistent();
   return result;
 }
 

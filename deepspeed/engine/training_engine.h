@@ -111,8 +111,9 @@ class DEEPSPEED_API TrainingEngine : public ConfigGetters {
   std::vector<std::pair<double, double>> get_mom() const;
   /// The option "type" of each group, "" where it has none.
   std::vector<std::string> get_type() const;
-  /// Share of the layers kept by progressive layer drop; nothing without it.
-  std::optional<double> get_pld_theta() const { return std::nullopt; }
+  /// The part of the layers that progressive layer drop keeps, from 1 before the first step() down to
+  /// `theta`; the model's forward asks for it and leaves layers out. Nothing without that section.
+  std::optional<double> get_pld_theta() const;
   double loss_scale() const;
   /// Milliseconds of the parts of the last micro batch (fwd_microstep, bwd_microstep, bwd_inner_microstep,
   /// bwd_allreduce_microstep, step_microstep) and of the steps of the last report (fwd, ...); empty without
@@ -148,7 +149,8 @@ class DEEPSPEED_API TrainingEngine : public ConfigGetters {
   at::Device device() const;
   int dp_world_size() const;
   int get_data_parallel_rank() const;
-  /// Its place among the ranks that hold one copy of the model together; 0 where each holds it whole.
+  /// Returns the rank's place among those that hold one copy of the model together; 0 where each holds it
+  /// whole.
   int get_model_parallel_rank() const;
   int get_tensor_parallel_rank() const { return get_model_parallel_rank(); }
   const std::shared_ptr<zero::ZeroOptimizer>& optimizer() const;

@@ -38,13 +38,18 @@ std::optional<std::string> lookup(const Environment& environment, const std::str
   return found->second;
 }
 
-Resources find_resources(const LaunchArgs& args, const Machine& machine, const Environment& environment) {
+Resources find_resources(LaunchArgs args, Machine machine, const Environment& environment) {
+  const bool on_cpu = lookup(environment, "DS_ACCELERATOR") == "cpu";
+  if (on_cpu) {  // what counts GPUs counts ranks
+    machine.num_gpus = 0;
+    args.num_ranks_means_gpus = false;
+  }
   const auto hostfile = read_hostfile(args.hostfile);
   if (!hostfile && args.hostfile_given) {
     announce(Level::kWarning, "--hostfile ", args.hostfile, " does not exist; this machine alone is used");
   }
-  const Resources resources =
-      resolve_resources(args, hostfile, machine, lookup(environment, "CUDA_VISIBLE_DEVICES"));
+  const Resources resources = resolve_resources(
+      args, hostfile, machine, on_cpu ? std::nullopt : lookup(environment, "CUDA_VISIBLE_DEVICES"));
   for (const std::string& warning : resources.warnings) announce(Level::kWarning, warning);
   return resources;
 }

@@ -24,7 +24,6 @@ void check_arguments(const InitArguments& arguments) {
   refuse(arguments.mpu != nullptr, "mpu: tensor and pipeline parallelism", "pass data_parallel_group");
   refuse(static_cast<bool>(arguments.zero_param_parallel_group),
          "zero_param_parallel_group: a second partition inside of a node", "leave it out");
-  refuse(arguments.zero_quantized_weights, "zero_quantized_weights: a quantized gather", "leave it out");
   refuse(arguments.zero_quantized_nontrainable_weights,
          "zero_quantized_nontrainable_weights: a quantized gather", "leave it out");
   if (arguments.data_parallel_group && arguments.sequence_data_parallel_group) {
@@ -115,6 +114,7 @@ void Init::start(const InitArguments& arguments) {
     if (!options.dtype) options.dtype = dtype_of(config);
     options.pool.keys = config.zero_optimization;
   }
+  if (arguments.zero_quantized_weights) options.pool.keys.zero_quantized_weights = true;
   set_offload(config, arguments, group.size());
   options.home =
       shard_home_options(config, options.dtype.value_or(at::kFloat), group.rank(), options.device.is_cuda());

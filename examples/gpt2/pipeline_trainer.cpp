@@ -8,6 +8,7 @@
 #include "gpt_layers.h"
 #include "loss_log.h"
 #include "progress.h"
+#include "run_checkpoints.h"
 #include "text_data.h"
 
 namespace gpt2 {
@@ -28,12 +29,6 @@ std::shared_ptr<deepspeed::PipelineModule> make_module(const Options& options, c
                                        .model_chunks = int(options.pipeline.model_chunks)});
 }
 
-void resume(deepspeed::PipelineEngine& engine, const Options& options) {
-  const auto loaded = engine.load_checkpoint(options.resume, {.tag = options.resume_tag});
-  if (loaded.path.empty())
-    deepspeed::raise<deepspeed::CheckpointError>("there is no checkpoint in ", options.resume);
-}
-
 }  // namespace
 
 void train_pipeline(const Options& options) {
@@ -43,10 +38,11 @@ void train_pipeline(const Options& options) {
                              options.model.context);
   GptConfig config = options.model;
   config.vocabulary = data.vocabulary.size();
+  const ModelFile model_file{config, data.vocabulary};
 
   const auto model = make_module(options, config);
-  deepspeed::manual_seed(
-      options.seed);  // layers have seeds of their own; the order of the data follows from this one
+  // Layers have seeds of their own; the order of the data follows from this one.
+  deepspeed::manual_seed(options.seed);
   const auto engine = deepspeed::initialize(model, {.config = options.config.config_path()}).engine;
   const auto loader = std::make_shared<deepspeed::DeepSpeedDataLoader<TextWindows>>(
       data.train, deepspeed::loader_options(*engine, {}));
@@ -62,7 +58,7 @@ void train_pipeline(const Options& options) {
   Progress progress(stdout, !first_rank, options.steps, options.log_every,
                     engine->train_batch_size() * config.context);
   LossLog loss_log(first_rank ? options.loss_log : "");
-  if (!options.resume.empty()) resume(*engine, options);
+  if (!options.resume.empty()) progress.note(resume(*engine, options, model_file));
   progress.note(deepspeed::message("pipeline of ", engine->num_stages(), " stages, ", engine->dp_world_size(),
                                    " data-parallel ranks"));
   progress.restart_clock();
@@ -73,7 +69,7 @@ void train_pipeline(const Options& options) {
     progress.step(step, loss, engine->get_lr().front(), engine->get_global_grad_norm());
     const bool is_due = options.save_every > 0 && step % options.save_every == 0;
     if (!options.save_dir.empty() && (is_due || step == options.steps)) {
-      engine->save_checkpoint(options.save_dir);
+      save(*engine, options.save_dir, model_file);
       progress.restart_clock();
     }
   }

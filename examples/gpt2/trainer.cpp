@@ -18,13 +18,13 @@
 #include "loss_log.h"
 #include "model_file.h"
 #include "progress.h"
+#include "run_checkpoints.h"
 #include "text_data.h"
 
 namespace gpt2 {
 namespace {
 
 constexpr int64_t kEvalBatch = 32;  // held-out windows a forward pass
-constexpr const char* kClientKey = "gpt2";
 
 struct HeldOut {
   double loss = 0.0;  // mean, nats a token
@@ -56,26 +56,6 @@ HeldOut evaluate(Engine& engine, TextWindows& windows, int64_t context) {
   engine.train();
   sum = engine.world().group().all_reduce_scalar(sum);
   return {sum / static_cast<double>(num_windows), num_windows * context};
-}
-
-template <class Engine>
-void save(Engine& engine, const std::string& folder, const ModelFile& model) {
-  if (engine.world().rank() == 0) write_model_file(folder, model);
-  engine.save_checkpoint(folder, {.tag = "", .client_state = {{kClientKey, to_json(model)}}});
-}
-
-template <class Engine>
-std::string resume(Engine& engine, const Options& options, const ModelFile& model) {
-  const auto loaded = engine.load_checkpoint(options.resume, {.tag = options.resume_tag});
-  if (loaded.path.empty()) {
-    deepspeed::raise<deepspeed::CheckpointError>("there is no checkpoint in ", options.resume);
-  }
-  const auto* trained = loaded.client_state.find(kClientKey);
-  if (trained == nullptr || trained->as_string() != to_json(model)) {
-    deepspeed::raise<deepspeed::CheckpointError>(
-        loaded.path, " is of another model or another text, expected ", to_json(model));
-  }
-  return "resumed from " + loaded.path + " at step " + std::to_string(engine.global_steps());
 }
 
 std::string describe(const GPT& model, const TextData& data) {

@@ -36,8 +36,9 @@ using Named = std::vector<std::pair<std::string, at::Tensor>>;
 using EnginePtr = std::shared_ptr<Engine>;
 
 EnginePtr make_engine(const py::dict& model, const py::dict& config, const py::list& groups,
-                      const std::optional<py::dict>& optimizer, const py::object& make_schedule) {
-  const InitializeOptions options = initialize_options(config, groups, optimizer, make_schedule);
+                      const std::optional<py::dict>& optimizer, const py::object& make_schedule,
+                      const std::shared_ptr<Mpu>& mpu) {
+  const InitializeOptions options = initialize_options(config, groups, optimizer, make_schedule, mpu);
   EngineModel described = describe(model);
   const py::gil_scoped_release release;
   auto engine = std::make_shared<Engine>(std::move(described), options);
@@ -176,6 +177,7 @@ void bind_modes(TrainingClass& engine) {
 
 void bind_readings(TrainingClass& engine) {
   engine.def("get_global_grad_norm", &TrainingEngine::get_global_grad_norm, NoGil())
+      .def("get_pld_theta", &TrainingEngine::get_pld_theta)
       .def("was_step_applied", &TrainingEngine::was_step_applied)
       .def("micro_steps", &TrainingEngine::micro_steps)
       .def("global_steps", &TrainingEngine::global_steps)
@@ -251,7 +253,7 @@ void bind_engine(py::module_& module) {
   EngineClass engine(module, "Engine");
   bind_steps(engine);
   module.def("make_engine", &make_engine, py::arg("model"), py::arg("config"), py::arg("groups"),
-             py::arg("optimizer"), py::arg("make_schedule"));
+             py::arg("optimizer"), py::arg("make_schedule"), py::arg("mpu").none(true));
 }
 
 }  // namespace deepspeed::python

@@ -48,10 +48,11 @@ optim::LrSchedulerSource schedule_of(const py::object& make_schedule) {
 
 InitializeOptions initialize_options(const py::dict& config, const py::list& groups,
                                      const std::optional<py::dict>& optimizer,
-                                     const py::object& make_schedule) {
+                                     const py::object& make_schedule, const std::shared_ptr<Mpu>& mpu) {
   InitializeOptions options;
   options.config = config::ConfigSource(to_json(config, ""));
   options.world = current_world();
+  options.mpu = mpu;
   options.model_parameters = groups_of(groups);
   if (optimizer) options.slice_optimizer = factory_of(*optimizer);
   if (!make_schedule.is_none()) options.lr_scheduler = schedule_of(make_schedule);

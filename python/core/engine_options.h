@@ -1,11 +1,13 @@
 // What deepspeed/runtime/engine.py gives beside the model, as the core's initialize() takes it.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include <torch/csrc/utils/pybind.h>
 
 #include "deepspeed/engine/build/initialize_options.h"
+#include "deepspeed/engine/ranks/mpu.h"
 
 namespace deepspeed::python {
 
@@ -13,9 +15,10 @@ namespace py = pybind11;
 
 /// `groups`: [(parameters, options)]. `optimizer`: a dict of `stepper`, `name` and `is_elementwise`, for an
 /// optimizer of Python's. `make_schedule`: a callable of [(options, names)] for a schedule of Python's, or
-/// None.
+/// None. `mpu`: null where there is none.
 InitializeOptions initialize_options(const py::dict& config, const py::list& groups,
                                      const std::optional<py::dict>& optimizer,
-                                     const py::object& make_schedule);
+                                     const py::object& make_schedule,
+                                     const std::shared_ptr<Mpu>& mpu = nullptr);
 
 }  // namespace deepspeed::python

@@ -6,12 +6,15 @@ PYBIND11_MODULE(_core, module) {
   deepspeed::python::bind_errors(module);
   deepspeed::python::bind_interrupts(module);
   deepspeed::python::bind_world(module);
+  deepspeed::python::bind_mpu(module);
   deepspeed::python::bind_config(module);
   deepspeed::python::bind_zero(module);
   deepspeed::python::bind_engine(module);
   deepspeed::python::bind_pipeline_plans(module);
   deepspeed::python::bind_pipeline_engine(module);
   deepspeed::python::bind_scopes(module);
+  deepspeed::python::bind_random(module);
+  deepspeed::python::bind_recomputation(module);
   deepspeed::python::bind_autocast(module);
   deepspeed::python::bind_own_optimizer(module);
   deepspeed::python::bind_schedules(module);

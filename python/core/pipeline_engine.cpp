@@ -3,6 +3,7 @@
 // interpreter's lock, which the core does not hold.
 #include "deepspeed/pipe/engine/pipeline_engine.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,25 +18,14 @@
 #include "python/core/engine_options.h"
 #include "python/core/hold.h"
 #include "python/core/model.h"
+#include "python/core/mpu.h"
+#include "python/core/tensor_lists.h"
 #include "python/core/world.h"
 
 namespace deepspeed::python {
 namespace {
 
 using pipe::Tensors;
-using Optionals = std::vector<std::optional<at::Tensor>>;  // None stands for an undefined tensor
-
-py::list list_of(const Tensors& tensors) {
-  py::list list;
-  for (const at::Tensor& tensor : tensors) list.append(tensor);
-  return list;
-}
-
-Tensors tensors_of(const py::handle& list) {
-  Tensors tensors;
-  for (auto& tensor : list.cast<Optionals>()) tensors.push_back(tensor.value_or(at::Tensor()));
-  return tensors;
-}
 
 // A description of a layer: its class, the key and the weights that tie it (None: it is not tied), its model
 // (None: another stage has it, or it is a function), and whether a tied one has a forward_fn.
@@ -72,6 +62,16 @@ pipe::LossFunction loss_of(const py::dict& stage) {
   };
 }
 
+std::function<bool(const at::Tensor&)> parallel_parameters_of(const EngineModel& model) {
+  std::vector<at::Tensor> marked;
+  for (const NamedTensor& param : model.parameters) {
+    if (is_marked_parallel(param.tensor)) marked.push_back(param.tensor);
+  }
+  return [marked](const at::Tensor& param) {
+    return std::ranges::any_of(marked, [&](const at::Tensor& one) { return one.is_same(param); });
+  };
+}
+
 std::function<std::map<std::string, at::Tensor>()> additional_losses_of(const py::dict& stage) {
   if (stage["additional_losses"].is_none()) return {};
   return [losses = hold(stage["additional_losses"])] {
@@ -90,6 +90,7 @@ std::shared_ptr<PipelineModule> make_module(const py::dict& stage) {
   options.world = current_world();
   options.front_end =
       pipe::FrontEndStage{stage["parts"].cast<Parts>(), describe(stage["model"]), forward_of(stage)};
+  options.is_model_parallel_parameter = parallel_parameters_of(options.front_end->model);
   std::vector<pipe::LayerSpec> layers;
   for (const py::handle& entry : stage["layers"]) layers.push_back(spec_of(entry.cast<LayerEntry>()));
   const py::gil_scoped_release release;

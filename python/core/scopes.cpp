@@ -2,12 +2,16 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "deepspeed/engine/build/engine_parts.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/access/partitioned_storage.h"
 #include "deepspeed/zero/param_access.h"
+#include "deepspeed/zero/storage/storage_record.h"
 
 #include "python/core/bindings.h"
 #include "python/core/hold.h"
@@ -38,6 +42,33 @@ class Access {
 
  private:
   std::optional<zero::ParameterAccess> window_;
+};
+
+/// A module's own parameters are whole from its construction to close(): a module may read them past the
+/// operators, as kernels do that take addresses.
+class ModuleUse {
+ public:
+  explicit ModuleUse(const std::vector<at::Tensor>& params) {
+    try {
+      for (const at::Tensor& param : params) begin(param);
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+  ~ModuleUse() { close(); }
+
+  void close() {
+    for (const auto& storage : std::exchange(used_, {})) storage->pool()->end_module(*storage);
+  }
+
+ private:
+  void begin(const at::Tensor& param) {
+    auto storage = std::dynamic_pointer_cast<zero::PartitionedStorage>(zero::record_of(param));
+    if (storage && storage->pool()->begin_module(*storage)) used_.push_back(std::move(storage));
+  }
+
+  std::vector<std::shared_ptr<zero::PartitionedStorage>> used_;
 };
 
 /// The scope of coalesce_grad_reduction(), from its construction to close() or forget().
@@ -80,6 +111,9 @@ void bind_scopes(py::module_& module) {
   py::class_<Access>(module, "Access")
       .def(py::init<const TrainingEngine&>(), NoGil())
       .def("close", &Access::close, NoGil());
+  py::class_<ModuleUse>(module, "ModuleUse")
+      .def(py::init<const std::vector<at::Tensor>&>(), NoGil())
+      .def("close", &ModuleUse::close, NoGil());
   py::class_<OpenNoSync>(module, "NoSync")
       .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>())
       .def(

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/access/partitioned_storage.h"
 #include "deepspeed/zero/construction/construction.h"
 #include "deepspeed/zero/construction/construction_mode.h"
@@ -72,6 +73,14 @@ std::optional<at::Tensor> shard_of(const at::Tensor& tensor) {
   const at::Tensor memory = own->memory();
   if (!memory.defined()) return std::nullopt;
   return memory;
+}
+
+/// Writes this rank's shard of a parameter that no zero::Init has whole still.
+void set_shard(const at::Tensor& tensor, const at::Tensor& values) {
+  const auto storage = partitioned(tensor);
+  if (!storage)
+    raise<UsageError>("set_shard() got a tensor that is not partitioned, expected a parameter of stage 3");
+  storage->pool()->set_shard(*storage, values);
 }
 
 /// A scope of the core that Python opens and closes.
@@ -146,6 +155,7 @@ void bind_zero(py::module_& module) {
   module.def("is_partitioned", [](const at::Tensor& tensor) { return zero::record_of(tensor) != nullptr; });
   module.def("make_whole", &zero::make_whole, NoGil());
   module.def("shard_of", &shard_of);
+  module.def("set_shard", &set_shard, NoGil());
   module.def("is_persistent", [](const at::Tensor& tensor) {
     const auto record = partitioned(tensor);
     return record && record->is_persistent();

@@ -230,9 +230,6 @@ _NAMES = {
         "sequence.layer": "DistributedAttention _SeqAllToAll",
     },
     "REST": {
-        "runtime.activation_checkpointing.offload_activations": (
-            "CheckpointHiddenStatesOffload get_checkpoint_hidden_states_offloading_ctx_manager"
-        ),
         "runtime.data_pipeline.curriculum_scheduler": "CurriculumScheduler",
         "runtime.data_pipeline.data_routing.basic_layer": "RandomLayerTokenDrop",
         "runtime.data_pipeline.data_routing.helper": (
@@ -244,8 +241,6 @@ _NAMES = {
             "get_dataloader_and_lr_scheduler_for_variable_batch_size_deepspeed"
         ),
         "runtime.domino.transformer": "DominoTransformer DominoTransformerLayer",
-        "runtime.eigenvalue": "Eigenvalue",
-        "runtime.progressive_layer_drop": "ProgressiveLayerDrop",
         "runtime.quantize": "Quantizer",
         "runtime.zenflow.zenflow_utils": "_split_affinity",
         "runtime.zero.muon.original_muon": "muon_update",

@@ -5,6 +5,7 @@ from typing import Any, Optional
 
 import torch
 
+from deepspeed._errors import ConfigError
 from deepspeed._slices import SliceStepper
 
 # Of torch's classes whose arithmetic the core has: the options that it reads, and those that must be off.
@@ -13,6 +14,9 @@ _OF_TORCH = {
     torch.optim.AdamW: ("AdamW", ("lr", "betas", "eps", "weight_decay", "amsgrad"), ("maximize", "differentiable")),
     torch.optim.SGD: ("SGD", ("lr", "momentum", "dampening", "weight_decay", "nesterov"), ("maximize", "differentiable")),
 }
+
+
+_OF_MUP = {"muadam": "MuAdam", "muadamw": "MuAdamW", "musgd": "MuSGD"}
 
 
 @dataclasses.dataclass
@@ -37,6 +41,8 @@ def plan_optimizer(config, model, optimizer, model_parameters):
         return _of_client(config, optimizer)
     if "optimizer" not in config:
         return OptimizerPlan(config, [], [])
+    if str(config["optimizer"].get("type")).lower() in _OF_MUP:
+        return _of_client(config, _make_mup(config["optimizer"], _trainable(model) if model_parameters is None else model_parameters))
     if model_parameters is None:
         return OptimizerPlan(config, [], [{"params": _trainable(model)}])
     given = list(model_parameters)
@@ -47,6 +53,16 @@ def plan_optimizer(config, model, optimizer, model_parameters):
     if len(groups) == 1 and not groups[0][0]:
         return OptimizerPlan(config, [], [{"params": _trainable(model)}])
     return OptimizerPlan(config, groups, dicts)
+
+
+def _make_mup(section, parameters):
+    """Makes one of muP's optimizers: one of torch's, whose groups have the rates that the widths ask for."""
+    name = _OF_MUP[section["type"].lower()]
+    try:
+        import mup
+    except ImportError:
+        raise ConfigError(f"optimizer.type: {name} needs the package mup: install it (pip install mup)") from None
+    return getattr(mup, name)(list(parameters), **section.get("params", {}))
 
 
 def _of_client(config, client):

@@ -31,7 +31,8 @@ def initialize(
     """Makes an engine for `model`, whose parameters keep their identity: a PipelineEngine for a PipelineModule.
 
     config: a dict, a path, JSON text or its base64. optimizer: an object or a callable of the parameters, instead of the
-    config's. lr_scheduler: an object or a callable of the optimizer, instead of the config's. Returns (engine, optimizer,
+    config's. lr_scheduler: an object or a callable of the optimizer, instead of the config's. mpu: of a script whose ranks share
+    the model out: its data- and model-parallel groups, as Megatron's. Returns (engine, optimizer,
     training_dataloader, lr_scheduler). Raises ConfigError, naming the key, and UsageError.
     """
     assert model is not None, "deepspeed.initialize requires a model"
@@ -40,10 +41,6 @@ def initialize(
     if isinstance(model, PipelineModule):
         assert mpu is None, "mpu must be None with pipeline parallelism"
         engine_class, mpu = PipelineEngine, model.mpu()
-    elif mpu is not None:
-        from deepspeed._errors import NotSupportedError
-
-        raise NotSupportedError("initialize(mpu=...) is not supported yet: tensor parallelism does not exist; leave it out")
     _check_mesh(mesh_param)
     if dist_init_required is False:
         assert dist.is_initialized(), (

@@ -3,7 +3,11 @@
 ZeRO from stage 1 on partitions element by element, as DeepSpeed does with `zero_allow_untested_optimizer`: an update that
 needs whole parameters (a norm, a matrix) is right at stage 0 alone, where slices hold whole parameters.
 """
+import contextlib
+
 import torch
+
+from deepspeed.utils.logging import logger
 
 _SCALAR = "scalar:"  # marks a state of one number, which is stored as one number an element
 
@@ -17,11 +21,17 @@ class SliceStepper:
         self._stand_ins = {}  # of each slice: [parameter]
         self._waiting = {}  # of each slice: a loaded state that its first step will use
         self._group_of = {}  # of each slice: the number of the core's group
+        self._params_by_rows = {}  # {address: parameter}
+
+    def give_rows(self, params):
+        """From here on the optimizer gets the gradients of these parameters sparse: of the rows that a batch has used."""
+        self._params_by_rows = {param.data_ptr(): param for param in params}
 
     def step(self, slice_id, group, master, gradient, gradient_scale, places):
         stand_ins = self._stand_ins.get(slice_id)
         views = _views(master, places)
-        if stand_ins is None:
+        is_new = stand_ins is None
+        if is_new:
             stand_ins = self._stand_ins[slice_id] = [torch.nn.Parameter(view) for view in views]
             self._group_of[slice_id] = group
         gradient = gradient.to(master.dtype)
@@ -29,7 +39,7 @@ class SliceStepper:
             gradient = gradient * gradient_scale
         for stand_in, view, part in zip(stand_ins, views, _views(gradient, places)):
             stand_in.data = view
-            stand_in.grad = part
+            stand_in.grad = part.to_sparse(1) if view.data_ptr() in self._params_by_rows else part
         if slice_id in self._waiting:
             self._give_state(stand_ins, *self._waiting.pop(slice_id))
         own = self._dict_of(group)
@@ -37,13 +47,33 @@ class SliceStepper:
         whole = [entry["params"] for entry in groups]
         for entry in groups:
             entry["params"] = stand_ins if entry is own else []
+        before = master.clone() if is_new else None
         try:
-            type(self._client).step(self._client)
+            with self._rows_in_params():
+                type(self._client).step(self._client)
         finally:
             for entry, params in zip(groups, whole):
                 entry["params"] = params
             for stand_in in stand_ins:
                 stand_in.grad = None
+        has_rate = "lr" not in self._client.defaults or own["lr"] != 0
+        if is_new and has_rate and gradient.any() and torch.equal(before, master):
+            logger.warning(
+                f"{type(self._client).__name__}.step() changed nothing of its param_groups, whose gradients are not zero: an "
+                "optimizer that steps others inside of it, which hold parameters themselves, trains at stage 0 in fp32 alone"
+            )
+
+    @contextlib.contextmanager
+    def _rows_in_params(self):
+        """Until the end of the scope the parameters themselves have sparse gradients, for optimizers inside of the client's."""
+        dense = [(param, param.grad) for param in self._params_by_rows.values() if param.grad is not None]
+        for param, gradient in dense:
+            param.grad = gradient.to_sparse(1)
+        try:
+            yield
+        finally:
+            for param, gradient in dense:
+                param.grad = gradient
 
     def stand_ins(self):
         """Returns (the number of the core's group, parameters that the client's state is of) of the slices that were stepped."""

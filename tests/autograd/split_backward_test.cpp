@@ -8,17 +8,14 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/rsqrt.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/nn/functional/activation.h>
 #include <torch/nn/functional/dropout.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
 
 #include <gtest/gtest.h>
 
@@ -26,6 +23,7 @@
 #include "deepspeed/precision/autocast.h"
 
 #include "tests/autograd/backward_pair.h"
+#include "tests/autograd/gpt_block.h"
 #include "tests/support/error_of.h"
 
 namespace deepspeed::testing {
@@ -33,32 +31,6 @@ namespace {
 
 using autograd::backward_inputs;
 using autograd::WeightBackward;
-
-constexpr int64_t kWidth = 16;
-
-/// A block of a GPT: layer norms, linear layers on three dimensions, attention.
-struct Block {
-  torch::nn::LayerNorm first{torch::nn::LayerNormOptions({kWidth})};
-  torch::nn::LayerNorm second{torch::nn::LayerNormOptions({kWidth})};
-  torch::nn::Linear qkv{kWidth, 3 * kWidth}, projection{kWidth, kWidth};
-  torch::nn::Linear up{kWidth, 4 * kWidth}, down{4 * kWidth, kWidth};
-
-  at::Tensor operator()(at::Tensor x) {
-    const int64_t batch = x.size(0), length = x.size(1), heads = 2;
-    const auto q = qkv(first(x)).view({batch, length, 3, heads, kWidth / heads}).permute({2, 0, 3, 1, 4});
-    const auto attended = at::scaled_dot_product_attention(q[0], q[1], q[2], {}, 0.0, /*is_causal=*/true);
-    x = x + projection(attended.transpose(1, 2).reshape({batch, length, kWidth}));
-    return x + down(torch::nn::functional::gelu(up(second(x))));
-  }
-  Tensors parameters() {
-    Tensors all;
-    const auto add = [&](const auto& module) {
-      for (const auto& param : module->parameters()) all.push_back(param);
-    };
-    add(first), add(second), add(qkv), add(projection), add(up), add(down);
-    return all;
-  }
-};
 
 class SplitBackward : public ::testing::Test {
  protected:

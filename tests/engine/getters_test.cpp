@@ -1,4 +1,5 @@
 // The getters of the config on the engine, each with its value.
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -226,6 +227,15 @@ TEST(EngineGetters, QuantizeTrainingIsNotWeightQuantization) {
   Json config = kMethodsConfig;
   config["weight_quantization"] = {{"enabled", false}};
   EXPECT_FALSE(make_engine(config)->quantize_training());
+}
+
+TEST(ProgressiveLayerDrop, KeepsFewerLayersWithEachStep) {
+  const Json section = {{"enabled", true}, {"theta", 0.5}, {"gamma", 0.1}};
+  const auto engine = make_engine(testing::basic({{"progressive_layer_drop", section}}));
+  for (const double expected : {1.0, 1.0, 0.5 * std::exp(-0.1) + 0.5, 0.5 * std::exp(-0.2) + 0.5}) {
+    EXPECT_DOUBLE_EQ(engine->get_pld_theta().value(), expected);
+    testing::train_step(*engine);
+  }
 }
 
 }  // namespace

@@ -73,5 +73,25 @@ TEST(StaleGradients, UnusedParametersAreNoErrorOfZeroGrad) {
                "zero_optimization.ignore_unused_parameters");
 }
 
+TEST(ReplacedGradients, OfStage0AreThoseOfTheStep) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int accumulation : {1, 2}) {
+      Json config = small_buckets(0, false, accumulation);
+      config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 1.0}}}};
+      const auto engine = make_engine(config, world);
+      engine->backward(loss_of(*engine, 4 * world.rank()));
+      for (int step = 1; step < accumulation; ++step) {
+        engine->step();
+        engine->backward(loss_of(*engine, 4 * world.rank()));
+      }
+      const at::Tensor weight = engine->module().named_parameters()["first.weight"];
+      const at::Tensor before = weight.detach().clone();
+      weight.mutable_grad() = at::full_like(before, 0.25);
+      engine->step();
+      EXPECT_TRUE(at::allclose(weight, before - 0.25)) << accumulation;
+    }
+  });
+}
+
 }  // namespace
 }  // namespace deepspeed::testing

@@ -50,6 +50,15 @@ expect("deepspeed-cpp ${VERSION}" ${WORK}/prefix/bin/deepspeed --version)
 run(${WORK}/prefix/bin/zero_to_fp32 --help)
 run(${WORK}/prefix/bin/ds_to_universal --help)
 
+# Each header that programs are told to include compiles from the archive alone.
+file(WRITE ${WORK}/headers/headers.cpp "#include <deepspeed/checkpointing.h>\n#include <deepspeed/deepspeed.h>\n#include <deepspeed/pipe.h>\n")
+file(WRITE ${WORK}/headers/CMakeLists.txt
+  "cmake_minimum_required(VERSION 3.20)\nproject(headers CXX)\nfind_package(deepspeed REQUIRED)\n"
+  "add_library(headers OBJECT headers.cpp)\ntarget_link_libraries(headers PRIVATE deepspeed::deepspeed)\n")
+run(${CMAKE_COMMAND} -S ${WORK}/headers -B ${WORK}/headers_build -G Ninja
+    "-DCMAKE_PREFIX_PATH=${WORK}/prefix\;${WORK}/torch" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+run(${CMAKE_COMMAND} --build ${WORK}/headers_build)
+
 # The next patch takes the place of this one under the same SONAMEs.
 string(REGEX REPLACE "[.][0-9]+$" "" series ${VERSION})
 foreach(library deepspeed deepspeed_core)

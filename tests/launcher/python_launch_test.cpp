@@ -34,6 +34,15 @@ TEST_F(PythonLaunchTest, RunsAScriptWithTheInterpreterThatPythonNames) {
   EXPECT_EQ(file("args1"), "-u\n" + script + "\n--local_rank=1\n--lr\n0.1\na b\n");
 }
 
+TEST_F(PythonLaunchTest, CountsRanksByGpusWhereTheCpuIsTheAccelerator) {
+  variables_["PYTHON"] = interpreter_;
+  variables_["DS_ACCELERATOR"] = "cpu";
+  variables_["CUDA_VISIBLE_DEVICES"] = "0";
+  start({"--num_gpus", "2", folder_ / "train.py"});
+  EXPECT_EQ(wait(), 0) << err();
+  EXPECT_NE(file("args1"), "");
+}
+
 TEST_F(PythonLaunchTest, LeavesTheLocalRankOutWhenAsked) {
   variables_["PYTHON"] = interpreter_;
   start({"--num_procs", "1", "--no_local_rank", folder_ / "train.py", "x"});

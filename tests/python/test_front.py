@@ -3,6 +3,9 @@ import base64
 import collections
 import inspect
 import json
+import math
+import sys
+import types
 
 import pytest
 import torch
@@ -69,7 +72,7 @@ def test_config_errors_name_the_key_and_have_the_kinds_that_scripts_catch(tmp_pa
     path.write_text('{"train_batch_size": 1, "train_batch_size": 2}')
     with pytest.raises(ValueError, match="Duplicate keys in DeepSpeed config"):
         make(str(path))
-    with pytest.raises(NotImplementedError, match="mpu"):
+    with pytest.raises(ValueError, match="mpu: object has no get_model_parallel_group"):
         make(mpu=object())
 
 
@@ -124,6 +127,16 @@ def test_schedules_drive_an_optimizer_without_an_engine():
     assert 0.1 <= optimizer.param_groups[0]["lr"] <= 0.3
 
 
+def test_an_unknown_warm_up_is_logarithmic():
+    optimizers = [torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0) for _ in range(2)]
+    unknown, known = (WarmupLR(mine, warmup_num_steps=4, warmup_type=kind) for mine, kind in zip(optimizers, ("cubic", "log")))
+    assert unknown.warmup_type == "log"
+    for schedule in (unknown, known):
+        schedule.step()
+        schedule.step()
+    assert unknown.get_last_lr() == known.get_last_lr() and 0 < unknown.get_last_lr()[0] < 1
+
+
 def final_weights(habit):
     torch.manual_seed(0)
     model = torch.nn.Linear(4, 3)
@@ -152,6 +165,159 @@ def test_overflow_is_about_the_last_update():
     for _ in range(3):
         step(engine, torch.ones(2, 4).half())
         assert optimizer.overflow is False
+
+
+class KeptLayers(torch.nn.Linear):
+    """Notes the keyword arguments of its forward."""
+
+    def forward(self, inputs, **options):
+        self.options = options
+        return super().forward(inputs)
+
+
+def test_forward_is_told_which_part_of_the_layers_progressive_layer_drop_keeps():
+    engine = make({**CONFIG, "progressive_layer_drop": {"enabled": True, "theta": 0.5, "gamma": 0.1}}, KeptLayers(4, 3))[0]
+    seen = []
+    for _ in range(3):
+        step(engine)
+        assert engine.module.options["progressive_layer_drop"] is True
+        seen.append(engine.module.options["pld_theta"])
+    assert seen == pytest.approx([1.0, 1.0, 0.5 * math.exp(-0.1) + 0.5])
+    assert engine.get_pld_theta() == pytest.approx(0.5 * math.exp(-0.2) + 0.5)
+    plain = make(model=KeptLayers(4, 3))[0]
+    step(plain)
+    assert plain.module.options == {} and plain.get_pld_theta() is None
+
+
+def test_the_optimizers_of_mup_scale_rates_by_width(monkeypatch):
+    def mu_sgd(params, lr, momentum=0.0):
+        """Is as mup's: the weight of a wide layer gets a group and a rate of its own."""
+        wide = [param for param in params if param.ndim == 2]
+        rest = [param for param in params if param.ndim != 2]
+        return torch.optim.SGD([{"params": wide, "lr": lr / 4}, {"params": rest}], lr=lr, momentum=momentum)
+
+    monkeypatch.setitem(sys.modules, "mup", types.SimpleNamespace(MuSGD=mu_sgd))
+    config = {"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0, "optimizer": {"type": "MuSGD", "params": {"lr": 0.1}}}
+    engine, optimizer, _, _ = make(config)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.025, 0.1]
+    before = [param.detach().clone() for param in engine.module.parameters()]
+    engine.backward(engine(torch.ones(2, 4)).sum())
+    engine.step()
+    moved = [(old - new).abs().max().item() for old, new in zip(before, engine.module.parameters())]
+    assert moved == pytest.approx([0.05, 0.2])
+    monkeypatch.setitem(sys.modules, "mup", None)
+    with pytest.raises(deepspeed.ConfigError, match="optimizer.type: MuSGD needs the package mup"):
+        make(config)
+
+
+def test_the_timer_of_the_throughput_counts_from_where_it_is_asked_for():
+    engine = make({**CONFIG, "gradient_accumulation_steps": 2})[0]
+    step(engine)
+    timer = engine.tput_timer
+    assert timer.batch_size == 4 and timer.micro_step_count == 0
+    for _ in range(2 * (timer.start_step + 1) - 1):
+        step(engine)
+    assert timer.micro_step_count == 5 and timer.global_step_count == 3
+    assert timer.avg_samples_per_sec() > 0 and engine.tput_timer is timer
+
+
+def test_a_module_gets_the_types_that_the_config_says():
+    engine = make({**CONFIG, "bf16": {"enabled": True}, "data_types": {"buffer_dtype": "fp16"}})[0]
+    engine._assert_valid_mixed_precision_config()
+    assert engine._mixed_precision_dtypes() == (torch.bfloat16, torch.float16)
+    other = torch.nn.BatchNorm1d(2)
+    engine.module = other
+    engine._cast_module_mixed_precision(*engine._mixed_precision_dtypes(), False)
+    kinds = {name: tensor.dtype for name, tensor in other.state_dict().items()}
+    assert kinds == {
+        "weight": torch.bfloat16,
+        "bias": torch.bfloat16,
+        "running_mean": torch.float16,
+        "running_var": torch.float16,
+        "num_batches_tracked": torch.int64,
+    }
+
+
+def test_losses_are_scaled_one_number_at_a_time():
+    engine = make({**CONFIG, "zero_optimization": {"stage": 1}, "fp16": {"enabled": True, "loss_scale": 8}})[0]
+    assert engine.optimizer.needs_scaler() and engine.scale(torch.ones(1)).item() == 8
+    with pytest.raises(AssertionError, match=r"shape \(2,\), expected a scalar tensor"):
+        engine.scale(torch.ones(2))
+    plain = make({**CONFIG, "zero_optimization": {"stage": 1}})[0]
+    assert not plain.optimizer.needs_scaler()
+
+
+class Combined(torch.optim.Optimizer):
+    """Steps two optimizers that hold the parameters themselves."""
+
+    def __init__(self, dense, sparse):
+        super().__init__([*dense, *sparse], {})
+        self.parts = [torch.optim.Adam(dense, lr=0.1), torch.optim.SparseAdam(sparse, lr=0.1)]
+
+    def step(self, closure=None):
+        for part in self.parts:
+            part.step()
+
+
+class Bag(torch.nn.Module):
+    """Is linear over a sum of embeddings."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.embedding = torch.nn.EmbeddingBag(6, 4, mode="sum", sparse=True)
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, tokens):
+        return self.linear(self.embedding(tokens))
+
+
+TOKENS = torch.tensor([[1, 2], [2, 5]])
+
+
+def final_embedding(model, step_once):
+    for _ in range(3):
+        step_once(F.mse_loss(model(TOKENS), torch.zeros(2, 3)))
+    return model.embedding.weight.detach().clone()
+
+
+@pytest.mark.parametrize("is_combined", [False, True])
+def test_optimizers_of_the_script_get_sparse_gradients(is_combined):
+    def optimizer_of(model):
+        sparse, dense = [model.embedding.weight], list(model.linear.parameters())
+        for param in dense:
+            param.requires_grad_(is_combined)
+        return Combined(dense, sparse) if is_combined else torch.optim.SparseAdam(sparse, lr=0.1)
+
+    plain, model = Bag(), Bag()
+    optimizer = optimizer_of(plain)
+
+    def step_plain(loss):
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    expected = final_embedding(plain, step_plain)
+    config = {"train_micro_batch_size_per_gpu": 2, "sparse_gradients": True, "gradient_clipping": 0}
+    engine = make(config, model, optimizer=optimizer_of(model))[0]
+
+    def step_engine(loss):
+        engine.backward(loss)
+        engine.step()
+
+    found = final_embedding(engine, step_engine)
+    torch.testing.assert_close(found, expected)
+    assert torch.equal(found[[0, 3, 4]], Bag().embedding.weight[[0, 3, 4]])
+
+
+def test_an_optimizer_that_steps_past_its_groups_is_warned_of(caplog):
+    model = Bag()
+    optimizer = Combined(list(model.linear.parameters()), [model.embedding.weight])
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": True}
+    engine = make(config, model, optimizer=optimizer)[0]
+    engine.backward(engine(TOKENS).sum())
+    engine.step()
+    assert "Combined.step() changed nothing" in caplog.text
 
 
 def test_add_param_group_is_refused_with_the_way_out():

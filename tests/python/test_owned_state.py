@@ -102,12 +102,19 @@ def test_groups_hold_the_masters_between_set_and_clear():
 
 
 def test_sixteen_bits_without_zero():
-    fused, unfused, bf16 = make(**FP16), make(kind="Lamb", **FP16), make(**BF16)
+    fused, unfused, bf16 = make(**FP16), make(kind="Lamb", **FP16), make(kind="Lamb", **BF16)
     assert isinstance(fused.optimizer, FP16_Optimizer) and fused.optimizer.fp32_groups_flat[0].dtype == torch.float32
     assert isinstance(unfused.optimizer, FP16_UnfusedOptimizer)
     shapes = [master.shape for master in unfused.optimizer.fp32_groups[0]]
     assert shapes == [param.shape for param in unfused.module.parameters()]
-    assert isinstance(bf16.optimizer, BF16_Optimizer) and bf16.optimizer.bf16_groups_flat[0].dtype == torch.bfloat16
+    assert isinstance(bf16.optimizer, FP16_UnfusedOptimizer) and bf16.optimizer.low_precision_dtype == torch.bfloat16
+
+
+def test_bf16_with_sums_in_fp32_has_a_class_of_its_own_at_stage_1():
+    in_fp32 = {"data_types": {"grad_accum_dtype": "fp32"}, **BF16}
+    first, second = make(1, **in_fp32), make(2, **in_fp32)
+    assert isinstance(first.optimizer, BF16_Optimizer) and not isinstance(second.optimizer, BF16_Optimizer)
+    assert first.optimizer.bf16_groups_flat[0].dtype == torch.bfloat16
 
 
 def test_nothing_is_shown_after_destroy():

@@ -43,6 +43,20 @@ def test_losses_and_cuts_are_those_of_deepspeeds_pipeline(name, options):
     assert (found["parts"], found["names"]) == (GOLDEN[name]["parts"], GOLDEN[name]["names"])
 
 
+def test_fifty_steps_stay_with_deepspeeds_pipeline():
+    assert losses_of({"stages": 2, "steps": 50}) == pytest.approx(golden("50 steps"), rel=1e-4)
+
+
+SMALL = {"zero": 1, "blocks": 1, "partition": "uniform"}
+
+
+@pytest.mark.parametrize("stages", [2, 1])
+def test_a_checkpoint_of_deepspeeds_pipeline_goes_on(stages):
+    folder = pathlib.Path(__file__).parent / "golden" / "pipeline_checkpoint"
+    rest = run("train_pipeline.py", {**SMALL, "stages": stages, "load": str(folder)})["losses"]
+    assert rest == pytest.approx(GOLDEN["saved"]["losses"][4:], rel=1e-6)
+
+
 def test_sixteen_bits_give_the_losses_of_deepspeed():
     assert losses_of({"stages": 2, "dtype": "bf16"}) == pytest.approx(golden("bf16"), rel=1e-3)
 

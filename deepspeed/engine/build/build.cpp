@@ -12,6 +12,7 @@
 #include "deepspeed/engine/build/base_optimizer.h"
 #include "deepspeed/engine/build/initialize_arguments.h"
 #include "deepspeed/engine/build/memory_check.h"
+#include "deepspeed/engine/build/model_precision.h"
 #include "deepspeed/engine/build/model_store.h"
 #include "deepspeed/engine/build/optimizer_offload.h"
 #include "deepspeed/engine/build/param_groups.h"
@@ -131,19 +132,20 @@ void follow_units(const std::shared_ptr<zero::ZeroOptimizer>& optimizer,
 }  // namespace
 
 EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
-  const RankLayout layout = find_layout(options, find_world(options));
-  if (options.mpu && layout.model.front() != find_world(options).rank()) {
+  const comm::World world = find_world(options);
+  const RankLayout layout = find_layout(options, world);
+  if (options.mpu && layout.model.front() != world.rank()) {
     for (const NamedTensor& param : model.parameters) {
       if (!options.mpu->is_model_parallel_parameter(param.tensor))
         model.counted_elsewhere.push_back(param.tensor);
     }
   }
-  return build_engine(std::move(model), options, layout);
+  return build_engine(std::move(model), options, world, layout);
 }
 
-EngineParts build_engine(EngineModel model, const InitializeOptions& options, const RankLayout& layout) {
+EngineParts build_engine(EngineModel model, const InitializeOptions& options, const comm::World& world,
+                         const RankLayout& layout) {
   const config::ConfigSource source = find_config(options);
-  const comm::World world = find_world(options);
   log::set_rank(world.rank());
   config::DeepSpeedConfig config = config::load_config(source, int64_t(layout.data.size()));
   if (config.log_level) log::set_level(log::level_from_name(*config.log_level));
@@ -153,6 +155,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
       make_engine_groups(world, options.engine_name, config, model, layout);
   const comm::ProcessGroup& data = groups_of_ranks.data;
 
+  follow_model_precision(config, model);
   const at::ScalarType dtype = model_dtype(config);
   move_to_device(model, world);
   const ClientOptimizer client{find_optimizer(model, options), options.slice_optimizer};

@@ -55,7 +55,7 @@ struct DEEPSPEED_API EngineModel {
   std::vector<ModelPart> parts;  // from the outside in
   /// Parameters of which a rank that holds another part of the model has a copy: it counts them in the norm.
   std::vector<at::Tensor> counted_elsewhere;
-  /// Of a stage of a pipeline: what files hold in place of the model as a whole.
+  /// Lists the files that hold a stage of a pipeline in place of the model as a whole; empty for others.
   std::vector<StoredLayer> stored_layers;
   std::function<void(bool training)> set_training;
   /// Returns the model's parameters by name, where others are registered than at the last call, else none;

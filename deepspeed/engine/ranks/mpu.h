@@ -17,6 +17,9 @@ class DEEPSPEED_API Mpu {
   virtual comm::ProcessGroup get_data_parallel_group() const = 0;
   /// Returns the ranks that hold one copy of the model together.
   virtual comm::ProcessGroup get_model_parallel_group() const = 0;
+  /// Returns those of them that share layers out, which get the same activations: all, unless some hold other
+  /// layers.
+  virtual comm::ProcessGroup get_tensor_model_parallel_group() const { return get_model_parallel_group(); }
   /// Says whether the ranks of the model-parallel group hold parts of this parameter, which the norm adds up;
   /// else all of them hold it alike, and their first one counts it.
   virtual bool is_model_parallel_parameter(const at::Tensor& param) const = 0;
@@ -25,6 +28,8 @@ class DEEPSPEED_API Mpu {
   int get_data_parallel_world_size() const { return get_data_parallel_group().size(); }
   int get_model_parallel_rank() const { return get_model_parallel_group().rank(); }
   int get_model_parallel_world_size() const { return get_model_parallel_group().size(); }
+  int get_tensor_model_parallel_rank() const { return get_tensor_model_parallel_group().rank(); }
+  int get_tensor_model_parallel_world_size() const { return get_tensor_model_parallel_group().size(); }
 };
 
 }  // namespace deepspeed

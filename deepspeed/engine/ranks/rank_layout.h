@@ -3,13 +3,7 @@
 
 #include <vector>
 
-#include "deepspeed/base/export.h"
-
 namespace deepspeed {
-
-namespace comm {
-class Topology;
-}
 
 /// Global ranks, ascending, with this one among them.
 struct RankLayout {
@@ -19,8 +13,5 @@ struct RankLayout {
 
 /// Returns the layout of a rank where all `num_ranks` hold the whole model.
 RankLayout data_parallel_layout(int num_ranks, int rank);
-/// Returns that of a rank of a topology, whose axis "data" trains other data and whose others share out the
-/// model. Throws UsageError without such an axis.
-DEEPSPEED_API RankLayout layout_of(const comm::Topology& topology, int rank);
 
 }  // namespace deepspeed

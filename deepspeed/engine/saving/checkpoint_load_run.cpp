@@ -9,7 +9,7 @@
 #include "deepspeed/device/accelerator/rng.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/precision/loss_scaler.h"
-#include "deepspeed/random/rng_tracker.h"
+#include "deepspeed/random/cuda_rng_tracker.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {

@@ -28,7 +28,7 @@
 #include "deepspeed/optim/slices/hyperparameters_json.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/precision/loss_scaler.h"
-#include "deepspeed/random/rng_tracker.h"
+#include "deepspeed/random/cuda_rng_tracker.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"

@@ -15,6 +15,7 @@ struct ForwardScope::Scopes {
   profile::StepTimers::Scope timing;
   std::optional<zero::ParameterAccess> access;
   std::optional<precision::AutocastScope> autocast;
+  std::unique_ptr<activation::CountActivations> count;
   int exceptions = std::uncaught_exceptions();
 };
 
@@ -29,6 +30,7 @@ ForwardScope::ForwardScope(const StepDriver& driver) : driver_(driver) {
   }
   if (state.parts.autocast)
     scopes_->autocast.emplace(state.parts.model.device().type(), *state.parts.autocast);
+  if (state.is_training) scopes_->count = driver.activations().count_forward();
 }
 
 ForwardScope::~ForwardScope() {

@@ -38,7 +38,10 @@ void check_loss(const at::Tensor& loss) {
 
 }  // namespace
 
-StepDriver::StepDriver(TrainingState& state) : state_(state) {
+StepDriver::StepDriver(TrainingState& state)
+    : state_(state),
+      activations_({.is_on = state.parts.optimizer && state.parts.groups.data.rank() == 0,
+                    .every_step = state.parts.config.memory_breakdown}) {
   if (config().wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
   if (state_.parts.optimizer)
     model_changes_ = std::make_unique<ModelChanges>(state_.parts.model, optimizer().store());
@@ -183,6 +186,7 @@ int64_t StepDriver::update(const StepOptions& options) {
   RunCounters& counters = state_.counters;
   const zero::StepResult result = optimizer().step(counters.global_steps + 1);
   optimizer().zero_grad();
+  activations_.end_step();
   counters.step_applied = result.applied;
   if (!result.applied) {
     ++counters.skipped_steps;

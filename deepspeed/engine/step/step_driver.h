@@ -13,6 +13,7 @@
 
 #include "deepspeed/engine/autograd/output_scale.h"
 #include "deepspeed/engine/saving/training_state.h"
+#include "deepspeed/engine/step/activation_report.h"
 #include "deepspeed/engine/step/training_options.h"
 #include "deepspeed/profile/step_timers.h"
 #include "deepspeed/zero/update/grad_norm.h"
@@ -40,6 +41,9 @@ class StepDriver {
   profile::StepTimers::Scope time_part(profile::StepPart part) const;
   /// Logs the memory in use, where the config asks for memory_breakdown.
   void log_memory(const char* when) const;
+
+  /// Returns what counts the activations of forwards.
+  const ActivationReport& activations() const { return activations_; }
 
   /// Tells the optimizer and the outputs where the training is. Call it after counters, the batch or the
   /// loss scale were changed from outside, by load_checkpoint() for instance.
@@ -89,6 +93,7 @@ class StepDriver {
   TrainingState& state_;
   std::shared_ptr<OutputScale> output_scale_ = std::make_shared<OutputScale>();
   std::unique_ptr<profile::StepTimers> timers_;
+  ActivationReport activations_;
   std::unique_ptr<ModelChanges> model_changes_;  // null: nothing is trained
   std::optional<zero::GradNorm> grad_norm_;
   std::optional<bool> boundary_override_;

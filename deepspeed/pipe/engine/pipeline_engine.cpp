@@ -97,7 +97,7 @@ PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const Ini
 
 PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const InitializeOptions& options,
                                std::unique_ptr<pipe::TiedGradients> tied)
-    : TrainingEngine(build_engine(module->model(), options, layout_of(module->grid()))),
+    : TrainingEngine(build_engine(module->model(), options, find_world(options), layout_of(module->grid()))),
       module_(std::move(module)),
       tied_(std::move(tied)) {
   const comm::ProcessGroup& all = state().parts.groups.all;
@@ -132,6 +132,11 @@ void PipelineEngine::check_config() const {
     raise<ConfigError>("zero_optimization.stage ", stage,
                        " does not fit a pipeline, whose stages partition the "
                        "parameters by layers already; use 0, 1 or 2");
+  }
+  if (const auto& drop = config().progressive_layer_drop; drop && drop->enabled) {
+    raise<ConfigError>(
+        "progressive_layer_drop is not supported with pipeline parallelism, whose stages hold ",
+        "their layers; leave it out");
   }
   if (!config().managed_gradient_accumulation)
     raise<ConfigError>(
@@ -220,15 +225,23 @@ at::Tensor PipelineEngine::train_batch(const pipe::DataIterator& data) {
   if (!state().is_training) train();
   at::Tensor loss;
   run_together("train_batch", [&] {
-    const auto schedule = pipe::make_train_schedule(config().pipeline.schedule, count, num_stages(),
-                                                    stage_id(), module_->model_chunks());
     pipe::BatchRun run(*module_, *links_, step_driver(), plan, {.is_training = true});
-    run.run(schedule->steps());
+    run.run(train_steps(count));
     loss = shared_loss(run.losses(), count);
     take_additional_losses(count);
     update(loss);
   });
   return loss;
+}
+
+const pipe::Steps& PipelineEngine::train_steps(int num_micro_batches) {
+  if (steps_of_ != num_micro_batches) {
+    steps_ = pipe::make_train_schedule(config().pipeline.schedule, num_micro_batches, num_stages(),
+                                       stage_id(), module_->model_chunks())
+                 ->steps();
+    steps_of_ = num_micro_batches;
+  }
+  return steps_;
 }
 
 void PipelineEngine::update(const at::Tensor& loss) {

@@ -14,6 +14,7 @@
 #include "deepspeed/pipe/engine/data_iterator.h"
 #include "deepspeed/pipe/engine/pipeline_options.h"
 #include "deepspeed/pipe/module/pipeline_module.h"
+#include "deepspeed/pipe/schedule/instruction.h"
 
 namespace deepspeed {
 
@@ -100,6 +101,8 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   pipe::DataIterator with_batch_fn(const pipe::DataIterator& data) const;
   /// Returns on all ranks the means of the last stage's scalars, over micro batches and data-parallel ranks.
   at::Tensor shared_means(const at::Tensor& sums, int64_t count, int num_micro_batches) const;
+  /// Returns what this stage executes for a batch; made anew where the number of micro batches changes.
+  const pipe::Steps& train_steps(int num_micro_batches);
   void update(const at::Tensor& loss);
   at::Tensor shared_loss(const std::vector<at::Tensor>& losses, int num_micro_batches) const;
   void take_additional_losses(int num_micro_batches);
@@ -113,6 +116,8 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   std::optional<std::map<std::string, at::Tensor>> additional_losses_;
   bool has_attention_mask_ = false;
   bool is_in_step_ = false;
+  int steps_of_ = 0;  // the number of micro batches that steps_ is for; 0: none yet
+  pipe::Steps steps_;
 };
 
 }  // namespace deepspeed

@@ -36,14 +36,8 @@ std::unordered_map<std::string, at::Tensor> tensors_of(const EngineModel& model,
 }  // namespace
 
 std::string PipelineModule::ckpt_prefix(const std::string& checkpoints_path, const std::string& tag) const {
-  std::string name = "module";
-  const ProcessCoord place = topology().get_coord(grid().global_rank());
-  for (const std::string& axis : topology().get_axis_names()) {
-    if (axis == "data") continue;
-    const std::string number = std::to_string(place.at(axis));
-    name += "-" + axis + "_" + (number.size() < 2 ? "0" : "") + number;
-  }
-  return (fs::path(checkpoints_path) / tag / name).string();
+  const std::string place = topology().get_rank_repr(grid().global_rank(), {"data"});
+  return (fs::path(checkpoints_path) / tag / (place.empty() ? "module" : "module-" + place)).string();
 }
 
 std::string PipelineModule::ckpt_layer_path(const std::string& ckpt_dir, int local_layer_idx) const {

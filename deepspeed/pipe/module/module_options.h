@@ -32,6 +32,9 @@ struct PipelineModuleOptions {
   /// One of both is given: how many stages, whose ranks then train data-parallel, or all axes.
   std::optional<int> num_stages = {};
   std::optional<ProcessTopology> topology = {};
+  /// Says whether the slices of a layer (the ranks of the axis "model") hold parts of this parameter; else,
+  /// and where it is empty, all of them hold it alike, and the first one counts it in norms.
+  std::function<bool(const at::Tensor& param)> is_model_parallel_parameter = {};
   LossFunction loss_fn = {};  // none: the last layer gives the loss
   /// Called on the last stage after each micro batch's loss: losses to report beside it, by name, whose means
   /// PipelineEngine::get_additional_losses() gives.

@@ -4,16 +4,15 @@
 #include "deepspeed/pipe/module/pipeline_module.h"
 
 #include <algorithm>
-#include <cctype>
 #include <ranges>
 #include <sstream>
 
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 
-#include "deepspeed/activation/configure.h"
-#include "deepspeed/activation/recompute.h"
+#include "deepspeed/activation/checkpointing.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/device/accelerator/rng.h"
 #include "deepspeed/pipe/module/layer_times.h"
 
@@ -58,7 +57,7 @@ PipelineModuleOptions with_defaults(PipelineModuleOptions options) {
     raise<UsageError>("model_chunks is ", options.model_chunks, ", expected 1 or more");
   if (!options.activation_checkpoint_func) {
     options.activation_checkpoint_func = [](const TensorFunction& function, const Tensors& inputs) {
-      return checkpointing::recompute(function, inputs, {.keeping = checkpointing::current_keeping()});
+      return checkpointing::checkpoint_tensors(function, inputs);
     };
   }
   if (options.activation_checkpoint_interval < 0) {
@@ -66,11 +65,6 @@ PipelineModuleOptions with_defaults(PipelineModuleOptions options) {
                       ", expected 0 (nothing is recomputed) or more");
   }
   return options;
-}
-
-bool is_method(std::string given, const char* method) {
-  std::ranges::transform(given, given.begin(), [](unsigned char letter) { return std::tolower(letter); });
-  return given == method;
 }
 
 std::string shapes_of(const Tensors& tensors) {
@@ -134,9 +128,9 @@ PipelineModule::PipelineModule(std::vector<LayerSpec> layers, PipelineModuleOpti
   }
   describe_files();
   find_tied_weights();
+  find_weights_of_other_slices();
 }
 
-PipelineModule::~PipelineModule() = default;
 Parts PipelineModule::partition() const {
   if (options_.front_end) return options_.front_end->parts;
   return partition_layers(costs(), num_stages() * model_chunks(), options_.partition_method);
@@ -165,11 +159,12 @@ void PipelineModule::find_ties() {
 std::vector<LayerCost> PipelineModule::costs() const {
   std::vector<LayerCost> costs;
   for (const std::string& name : class_names_) costs.push_back({name, 0, 0.0});
-  if (is_method(options_.partition_method, "parameters")) {
+  const std::string method = lowercase(options_.partition_method);
+  if (method == "parameters") {
     for (size_t layer = 0; layer < specs_.size(); ++layer)
       costs[layer].parameters = trained_elements(specs_[layer].build().model);
   }
-  if (is_method(options_.partition_method, "profile")) {
+  if (method == "profile") {
     const std::vector<double> times = measure_layers();
     for (size_t layer = 0; layer < specs_.size(); ++layer) costs[layer].seconds = times[layer];
   }
@@ -300,6 +295,14 @@ void PipelineModule::find_tied_weights() {
       tied_weights_.push_back({key, "tied_modules." + key + "." + attr, weight->tensor, stages});
       if (stages.front() != stage_id()) model_.counted_elsewhere.push_back(weight->tensor);
     }
+  }
+}
+
+void PipelineModule::find_weights_of_other_slices() {
+  if (ranks_.slice_parallel_rank() == 0) return;
+  const auto& is_part = options_.is_model_parallel_parameter;
+  for (const NamedTensor& param : model_.parameters) {
+    if (!is_part || !is_part(param.tensor)) model_.counted_elsewhere.push_back(param.tensor);
   }
 }
 

@@ -42,7 +42,6 @@ class DEEPSPEED_API PipelineModule {
   PipelineModule(const torch::nn::Sequential& layers, PipelineModuleOptions options);
   PipelineModule(const PipelineModule&) = delete;
   PipelineModule& operator=(const PipelineModule&) = delete;
-  ~PipelineModule();
 
   int num_layers() const { return int(class_names_.size()); }
   int num_stages() const { return ranks_.pipe_parallel_size(); }
@@ -112,6 +111,7 @@ class DEEPSPEED_API PipelineModule {
   void add_file_of(const StageLayer& layer);
   std::string slice() const;
   void find_tied_weights();
+  void find_weights_of_other_slices();
   void seed_for(int64_t number) const;
   Tensors run_layer(size_t position, const Tensors& inputs);
   Tensors run_layers(size_t first, size_t last, const Tensors& inputs);

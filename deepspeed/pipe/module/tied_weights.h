@@ -14,9 +14,6 @@ struct TiedWeight {
   std::string name;  // in the model: "tied_modules.embed.weight"
   at::Tensor tensor;
   std::vector<int> stages;  // ascending; two or more
-
-  /// Says whether this stage is the one that counts the weight in the norm, and whose values the others take.
-  bool is_owned_by(int stage) const { return stages.front() == stage; }
 };
 
 }  // namespace deepspeed::pipe

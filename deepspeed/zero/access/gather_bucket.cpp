@@ -4,7 +4,8 @@
 // their own, and the collective is started behind them on that stream, so that the caller's stream goes on.
 // take() waits and cuts one parameter out. One rank has nothing to send (start_alone). An all-gather receives
 // (ranks, all shards): each parameter's shards lie `numel_` apart and are copied together by take(). An
-// all-reduce (start_all_reduce) sums each rank's shards among zeros, already in the parameters' order.
+// all-reduce (start_all_reduce) sums each rank's shards among zeros, already in the parameters' order. A
+// quantized all-gather sends bytes, each shard with scales of its own, which take() turns into values.
 #include "deepspeed/zero/access/gather_bucket.h"
 
 #include <algorithm>
@@ -14,8 +15,12 @@
 
 #include <ATen/ops/empty.h>
 
+#include "deepspeed/kernels/block_quantization.h"
+
 namespace deepspeed::zero {
 namespace {
+
+constexpr int kGatheredBits = 8;
 
 /// Views the memory as integers, as wide as its size allows: (n) -> (bytes / their size).
 at::Tensor as_integers(const at::Tensor& values) {
@@ -47,13 +52,16 @@ GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::sha
       fetch_(fetch) {
   for (const auto& shard : shards_) {
     begins_.push_back(numel_);
-    numel_ += shard->numel();
+    numel_ += fetch == Fetch::kQuantizedAllGather ? kernels::quantized_bytes(shard->numel(), kGatheredBits)
+                                                  : shard->numel();
   }
   is_copying_ = !std::ranges::all_of(shards_, [&](const auto& shard) { return is_on_device(*shard); });
   if (num_ranks_ == 1) {
     start_alone();
+  } else if (fetch == Fetch::kAllGather) {
+    start_all_gather(group);
   } else {
-    fetch == Fetch::kAllReduce ? start_all_reduce(group) : start_all_gather(group);
+    fetch == Fetch::kAllReduce ? start_all_reduce(group) : start_quantized_all_gather(group);
   }
 }
 
@@ -117,6 +125,34 @@ void GatherBucket::start_all_reduce(const comm::ProcessGroup& group) {
                                  received_.is_cpu() ? comm::ReduceOp::kBor : comm::ReduceOp::kSum);
 }
 
+void GatherBucket::start_quantized_all_gather(const comm::ProcessGroup& group) {
+  sent_ = at::empty({numel_}, options_.dtype(at::kByte));
+  received_ = buffers_.take(num_ranks_ * numel_, sent_.options());
+  const auto scope = is_copying_ ? copies_.enter() : device::SideStream::Scope();
+  for (size_t index = 0; index < shards_.size(); ++index) {
+    Shard& shard = *shards_[index];
+    at::Tensor values = shard.memory();
+    if (!fits(shard)) {
+      values = at::empty({shard.numel()}, options_);
+      shard.read(values);
+    }
+    const int64_t bytes = kernels::quantized_bytes(shard.numel(), kGatheredBits);
+    kernels::quantize_blocks(values, sent_.narrow(0, begins_[index], bytes), kGatheredBits);
+  }
+  work_ = group.start_all_gather(received_, sent_);
+}
+
+at::Tensor GatherBucket::dequantized(size_t index) const {
+  const int64_t numel = shards_[index]->numel();
+  const int64_t bytes = kernels::quantized_bytes(numel, kGatheredBits);
+  const at::Tensor whole = buffers_.take(num_ranks_ * numel, options_);
+  for (int64_t rank = 0; rank < num_ranks_; ++rank) {
+    kernels::dequantize_blocks(received_.narrow(0, rank * numel_ + begins_[index], bytes),
+                               whole.narrow(0, rank * numel, numel), kGatheredBits);
+  }
+  return whole;
+}
+
 void GatherBucket::fill_sent() {
   int64_t begin = 0;
   for (const auto& shard : shards_) {
@@ -138,6 +174,7 @@ at::Tensor GatherBucket::take(size_t index) {
     return values;
   }
   work_.wait();
+  if (fetch_ == Fetch::kQuantizedAllGather) return dequantized(index);
   if (shards_.size() == 1) return received_;
   const int64_t begin = begins_[index];
   const int64_t numel = shards_[index]->numel();

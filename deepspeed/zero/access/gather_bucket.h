@@ -14,8 +14,9 @@
 
 namespace deepspeed::zero {
 
-/// The collective by which the shards of all ranks come together; the bits are the same.
-enum class Fetch { kAllGather, kAllReduce };
+/// The way on which the shards of all ranks come together. The first two give the same bits; the third sends
+/// 8 bits an element (kernels/block_quantization.h), and gives all ranks the same rounded values.
+enum class Fetch { kAllGather, kAllReduce, kQuantizedAllGather };
 
 class GatherBucket {
  public:
@@ -40,12 +41,14 @@ class GatherBucket {
   void start_alone();
   void start_all_gather(const comm::ProcessGroup& group);
   void start_all_reduce(const comm::ProcessGroup& group);
+  void start_quantized_all_gather(const comm::ProcessGroup& group);
+  at::Tensor dequantized(size_t index) const;
   void fill_sent();
 
   int num_ranks_;
   std::vector<std::shared_ptr<Shard>> shards_;
-  std::vector<int64_t> begins_;  // of each shard among the elements of all
-  int64_t numel_ = 0;            // of all shards
+  std::vector<int64_t> begins_;  // of each shard among the elements of all, quantized among the bytes
+  int64_t numel_ = 0;            // of all shards, in elements or quantized in bytes
   at::TensorOptions options_;
   device::SideStream copies_;
   GatherBuffers& buffers_;

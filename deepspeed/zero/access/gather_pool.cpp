@@ -1,5 +1,6 @@
 #include "deepspeed/zero/access/gather_pool.h"
 
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -151,6 +152,20 @@ void GatherPool::end_use(PartitionedStorage& storage) {
   if (!is_latest && is_done(storage)) release(storage);
 }
 
+bool GatherPool::begin_module(PartitionedStorage& storage) {
+  const std::lock_guard lock(mutex_);
+  if (unit_of(storage) != nullptr) return false;
+  begin_use(storage, "a module", /*writes=*/false);
+  return true;
+}
+
+void GatherPool::end_module(PartitionedStorage& storage) {
+  const std::lock_guard lock(mutex_);
+  --storage.num_uses_;
+  const bool is_used_soon = coordinator_.followed() != nullptr && coordinator_.stays(storage.key_);
+  if (!is_used_soon && is_free_to_go(storage) && !stays_for_backward(storage)) release(storage);
+}
+
 bool GatherPool::is_done(const PartitionedStorage& storage) const {
   if (num_windows_ > 0 && units_.unit_of(storage) != nullptr) return false;  // it goes with its unit
   if (!is_free_to_go(storage)) return false;
@@ -182,6 +197,12 @@ void GatherPool::make_whole(PartitionedStorage& storage) {
   if (storage.state_ == State::kGathering) finish_gather(storage);
 }
 
+void GatherPool::make_exactly_whole(PartitionedStorage& storage) {
+  if (storage.is_rounded_ && storage.num_uses_ == 0) release(storage);
+  if (storage.state_ == State::kPartitioned) start_gather(storage, /*exact=*/true);
+  make_whole(storage);
+}
+
 bool GatherPool::is_stale(const PartitionedStorage& storage) {
   return storage.is_copy() && storage.source_->version_ != storage.source_version_;
 }
@@ -196,40 +217,54 @@ const std::shared_ptr<Shard>& GatherPool::current_shard(const PartitionedStorage
   return source.shard_;
 }
 
-void GatherPool::start_gather(PartitionedStorage& storage) {
+void GatherPool::start_gather(PartitionedStorage& storage, bool exact) {
   if (counted_numel(storage) > 0) make_room(storage.numel_);
-  start_gathers({&storage});
+  start_gathers({&storage}, exact);
 }
 
-void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted) {
+// Small parameters stay exact: they are little of what is sent, and norms and biases are sensitive.
+bool GatherPool::is_quantized_for_passes(const PartitionedStorage& storage) const {
+  const bool has_codes =
+      storage.dtype_ == at::kFloat || storage.dtype_ == at::kHalf || storage.dtype_ == at::kBFloat16;
+  return options_.keys.zero_quantized_weights && has_codes && !storage.persistent_ && shard_group_.size() > 1;
+}
+
+void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted, bool exact) {
   if (!wanted.empty()) check_not_suspended(*wanted.front());
   const OrdinaryTensors ordinary;
-  std::vector<std::shared_ptr<Shard>> shards;
-  std::vector<PartitionedStorage*> gathered;
+  struct Together {
+    std::vector<std::shared_ptr<Shard>> shards;
+    std::vector<PartitionedStorage*> gathered;
+  };
+  const Fetch exact_fetch =
+      options_.keys.stage3_use_all_reduce_for_fetch_params ? Fetch::kAllReduce : Fetch::kAllGather;
+  std::map<Fetch, Together> by_fetch;
   for (PartitionedStorage* const storage : wanted) {
     const PartitionedStorage* const source = storage->source_.get();
     if (source != nullptr && source->state_ == State::kWhole && !is_stale(*storage)) {
       set_gathering(*storage, source->whole_.to(storage->dtype_));
+      storage->is_rounded_ = source->is_rounded_;
       continue;
     }
+    const Fetch fetch =
+        !exact && is_quantized_for_passes(*storage) ? Fetch::kQuantizedAllGather : exact_fetch;
     const std::shared_ptr<Shard>& shard = current_shard(*storage);
     const auto bytes = shard->numel() * static_cast<int64_t>(c10::elementSize(storage->dtype_));
     if (options_.keys.stage3_allgather_sequential || bytes >= kTravelsAlone) {
-      start_together({storage}, {shard});
+      start_together({storage}, {shard}, fetch);
       continue;
     }
-    shards.push_back(shard);
-    gathered.push_back(storage);
+    by_fetch[fetch].shards.push_back(shard);
+    by_fetch[fetch].gathered.push_back(storage);
   }
-  start_together(gathered, std::move(shards));
+  for (auto& [fetch, together] : by_fetch)
+    start_together(together.gathered, std::move(together.shards), fetch);
 }
 
 void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered,
-                                std::vector<std::shared_ptr<Shard>> shards) {
+                                std::vector<std::shared_ptr<Shard>> shards, Fetch fetch) {
   if (gathered.empty()) return;
   const comm::CallSubject subject(subject_of(gathered));
-  const Fetch fetch =
-      options_.keys.stage3_use_all_reduce_for_fetch_params ? Fetch::kAllReduce : Fetch::kAllGather;
   const auto bucket =
       std::make_shared<GatherBucket>(shard_group_, std::move(shards), gathered.front()->dtype_,
                                      gathered.front()->device_, *copies_, buffers_, fetch);
@@ -237,6 +272,7 @@ void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered
     set_gathering(*gathered[place], {});
     gathered[place]->gather_ = bucket;
     gathered[place]->place_in_gather_ = place;
+    gathered[place]->is_rounded_ = fetch == Fetch::kQuantizedAllGather;
   }
 }
 
@@ -296,6 +332,7 @@ void GatherPool::drop(PartitionedStorage& storage) noexcept {
   set_state(storage, State::kPartitioned);
   storage.gather_.reset();
   storage.whole_.reset();
+  storage.is_rounded_ = false;
 }
 
 void GatherPool::add_live(PartitionedStorage& storage) {

@@ -75,6 +75,16 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
 
   /// From here on persistent parameters may be read outside of windows too, while they are whole.
   void let_read_persistent();
+  /// Makes all persistent parameters whole where let_read_persistent() was called, so that they may be read
+  /// between a step and the next forward too; else does nothing. Collective.
+  void gather_persistent();
+
+  /// A module begins whose own parameter it is: it is whole until end_module(), as if one operator used it
+  /// for so long. Collective. Returns false, having done nothing, where it is in a unit, which is gathered
+  /// where a pass arrives at it. Throws UsageError outside of access windows.
+  bool begin_module(PartitionedStorage& storage);
+  /// What the pass does not use again soon goes at once, in a pass without a trace all of it.
+  void end_module(PartitionedStorage& storage);
 
   /// Gathers it, if it is not whole, and keeps it so until drop_hold(); collective. Its use is legal
   /// meanwhile, and writing it where `writable` says so. Throws UsageError where somebody else may write it.
@@ -89,6 +99,9 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// This rank's shard of `values` (of the parameter's sizes, any dtype and device) becomes its shard. Talks
   /// to no rank: all ranks call it with the same values.
   void set_values(PartitionedStorage& storage, const at::Tensor& values);
+  /// This rank's shard takes `values` (its elements, of any dtype and device; what is left out at its end is
+  /// padding). Talks to no rank: what is whole on other ranks stays, so all of them set their shards.
+  void set_shard(PartitionedStorage& storage, const at::Tensor& values);
   /// Throws UsageError where set_values() would not take any values now.
   void check_settable(const PartitionedStorage& storage) const;
   /// Whether write_back() or set_values() changed the shard since the last call.
@@ -127,11 +140,16 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void check_not_suspended(const PartitionedStorage& storage) const;
   void check_use(const PartitionedStorage& storage, const std::string& op, bool writes) const;
   void make_whole(PartitionedStorage& storage);
-  void start_gather(PartitionedStorage& storage);
-  /// Of one dtype: small ones by one collective, large ones each by its own.
-  void start_gathers(const std::vector<PartitionedStorage*>& wanted);
+  /// Does so with the values of the shards themselves, where passes get rounded ones.
+  void make_exactly_whole(PartitionedStorage& storage);
+  bool is_quantized_for_passes(const PartitionedStorage& storage) const;
+  /// The persistent parameters of which nothing is there, in an order that all ranks have.
+  std::vector<PartitionedStorage*> missing_persistent() const;
+  void start_gather(PartitionedStorage& storage, bool exact = false);
+  /// Of one dtype: small ones by one collective, large ones each by its own. exact: not quantized.
+  void start_gathers(const std::vector<PartitionedStorage*>& wanted, bool exact = false);
   void start_together(const std::vector<PartitionedStorage*>& gathered,
-                      std::vector<std::shared_ptr<Shard>> shards);
+                      std::vector<std::shared_ptr<Shard>> shards, Fetch fetch);
   void set_gathering(PartitionedStorage& storage, at::Tensor whole);
   std::string subject_of(const std::vector<PartitionedStorage*>& storages) const;
   AheadWindow make_window(int64_t max_numel, bool holds_next,

@@ -47,9 +47,10 @@ void GatherPool::give_back(
       PartitionedStorage& storage = *params[end].second;
       numel += storage.numel_;
       if (end > first && (numel > kGivenBackAtOnce || storage.dtype_ != params[first].second->dtype_)) break;
+      if (storage.is_rounded_) release(storage);
       if (storage.state_ == State::kPartitioned) wanted.push_back(&storage);
     }
-    if (!wanted.empty()) start_gathers(wanted);
+    if (!wanted.empty()) start_gathers(wanted, /*exact=*/true);
     for (; first < end; ++first) give_back_one(params[first].first, *params[first].second);
   }
   buffers_.drop_unused();

@@ -1,5 +1,7 @@
 // The part of GatherPool for parameters that GatheredParameters holds whole, and for shards that change.
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <c10/core/GradMode.h>
 
@@ -19,11 +21,17 @@ void GatherPool::hold(PartitionedStorage& storage, bool writable) {
     raise<UsageError>("'", storage.name_,
                       "' is a copy of a partitioned parameter; write the parameter itself");
   }
-  if (storage.writable_ || (writable && storage.num_holds_ > 0)) {
+  if (storage.writable_) {
     raise<UsageError>("parameter '", storage.name_,
-                      "' is inside a zero::GatheredParameters already; one that writes cannot be nested");
+                      "' is inside a zero::GatheredParameters that writes already; none can be nested in it");
   }
-  make_whole(storage);
+  make_exactly_whole(storage);
+  if (writable && storage.is_rounded_) {
+    raise<UsageError>("parameter '", storage.name_,
+                      "' is in use, rounded as zero_quantized_weights sends it; ",
+                      "write it between passes, where it is gathered as it is");
+  }
+  if (writable && storage.num_holds_ > 0) storage.before_ = storage.whole_.clone();
   if (writable && is_its_shard(storage)) set_whole(storage, storage.whole_.clone());
   ++storage.num_holds_;
   storage.writable_ = writable;
@@ -52,6 +60,12 @@ void GatherPool::drop_hold(PartitionedStorage& storage, bool forget_writes) noex
   const std::lock_guard lock(mutex_);
   --storage.num_holds_;
   storage.writable_ = false;
+  const at::Tensor before = std::exchange(storage.before_, at::Tensor());
+  if (storage.num_holds_ > 0) {  // whoever reads it outside goes on with what it had
+    if (forget_writes && before.defined())
+      set_whole(storage, is_its_shard(storage) ? storage.shard_->memory() : before);
+    return;
+  }
   const bool is_spoilt = forget_writes && storage.num_uses_ == 0;
   if (is_spoilt || (num_windows_ == 0 && is_free_to_go(storage))) release(storage);
 }
@@ -89,7 +103,18 @@ void GatherPool::set_values(PartitionedStorage& storage, const at::Tensor& value
                       values.numel());
   }
   const Interval own = shard_elements(storage.numel_, shard_group_.size(), shard_group_.rank());
-  storage.shard_->write(values.detach().reshape({-1}).narrow(0, own.begin, own.numel()));
+  set_shard(storage, values.detach().reshape({-1}).narrow(0, own.begin, own.numel()));
+}
+
+void GatherPool::set_shard(PartitionedStorage& storage, const at::Tensor& values) {
+  const std::lock_guard lock(mutex_);
+  const c10::NoGradGuard no_grad;
+  check_settable(storage);
+  if (values.numel() > storage.shard_->numel()) {
+    raise<UsageError>("parameter '", storage.name_, "' has shards of ", storage.shard_->numel(),
+                      " elements, got values of ", values.numel());
+  }
+  storage.shard_->write(values.detach().reshape({-1}));
   storage.was_set_ = true;
   shard_changed(storage);
 }
@@ -97,6 +122,30 @@ void GatherPool::set_values(PartitionedStorage& storage, const at::Tensor& value
 bool GatherPool::take_was_set(PartitionedStorage& storage) {
   const std::lock_guard lock(mutex_);
   return std::exchange(storage.was_set_, false);
+}
+
+void GatherPool::gather_persistent() {
+  const std::lock_guard lock(mutex_);
+  if (!lets_read_persistent_ || !suspended_.empty()) return;
+  std::vector<PartitionedStorage*> missing = missing_persistent();
+  while (!missing.empty()) {
+    const at::ScalarType dtype = missing.front()->dtype_;
+    const auto others = std::ranges::stable_partition(
+        missing, [dtype](const PartitionedStorage* storage) { return storage->dtype_ == dtype; });
+    const std::vector<PartitionedStorage*> of_dtype(missing.begin(), others.begin());
+    start_gathers(of_dtype);
+    for (PartitionedStorage* const storage : of_dtype) make_whole(*storage);
+    missing.erase(missing.begin(), others.begin());
+  }
+}
+
+std::vector<PartitionedStorage*> GatherPool::missing_persistent() const {
+  std::vector<PartitionedStorage*> missing;
+  for (const auto& [key, storage] : by_key_) {
+    if (storage->persistent_ && storage->state_ == State::kPartitioned) missing.push_back(storage);
+  }
+  std::ranges::sort(missing, {}, &PartitionedStorage::key_);
+  return missing;
 }
 
 void GatherPool::empty_cache() {

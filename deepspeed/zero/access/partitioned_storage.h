@@ -77,9 +77,11 @@ class PartitionedStorage final : public HoldableStorage,
   bool writable_ = false;       // under GatheredParameters
   bool is_kept_ = false;        // a copy that was written to stays whole
   bool was_written_ = false;    // by an operator, since the latest hold
+  bool is_rounded_ = false;     // what is whole of it, or on its way, was quantized
   bool was_set_ = false;        // the shard got other values than the optimizer's
   bool is_given_back_ = false;  // its parameter is an ordinary tensor over other memory
   int64_t version_ = 0;         // counts the changes of the shards
+  at::Tensor before_;           // what it was when one began to write it that others read, until that ends
   at::Tensor whole_;            // (world size * shard numel), its first numel_ elements are the parameter's
   // While kGathering: the bucket that brings it, and its place there; null for a copy made of a whole source.
   std::shared_ptr<GatherBucket> gather_;

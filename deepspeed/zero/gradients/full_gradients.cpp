@@ -33,7 +33,7 @@ class FullGradients : public GradReducer {
   }
 
   void complete_window() override {
-    if (!unreduced_) return;
+    if (!unreduced_) return take_replaced_grads();
     set_boundary(true);
     reduce_backward();
   }
@@ -208,6 +208,22 @@ class FullGradients : public GradReducer {
       auto& params = store_.groups()[group].params;
       for (size_t param = 0; param < params.size(); ++param)
         params[param].tensor.mutable_grad() = place(group, param);
+    }
+  }
+
+  // The program may give a parameter another gradient after the reduction, on all ranks.
+  void take_replaced_grads() {
+    if (!shows_grads() || !reduced_) return;
+    const c10::NoGradGuard no_grad;
+    for (size_t group = 0; group < flat_.size(); ++group) {
+      const auto& params = store_.groups()[group].params;
+      for (size_t param = 0; param < params.size(); ++param) {
+        const at::Tensor& gradient = params[param].tensor.grad();
+        const at::Tensor own = place(group, param);
+        const bool is_replaced =
+            gradient.defined() && (gradient.layout() != at::kStrided || !gradient.is_alias_of(own));
+        if (is_replaced) own.copy_(dense_gradient(gradient));
+      }
     }
   }
 

@@ -80,8 +80,8 @@ class GradReducer {
   virtual at::Tensor gradient(size_t group, const Interval& part) const {
     return gradient(group).narrow(0, part.begin, part.numel());
   }
-  /// What this rank alone has summed of a parameter's gradient, in its shape; undefined where there is none, and
-  /// where it went to other ranks.
+  /// What this rank alone has summed of a parameter's gradient, in its shape; undefined where there is none,
+  /// and where it went to other ranks.
   virtual at::Tensor local_gradient(size_t group, size_t param) const {
     return is_paused() ? store_.groups()[group].params[param].tensor.grad() : at::Tensor();
   }

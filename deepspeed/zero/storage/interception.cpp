@@ -88,8 +88,9 @@ OperatorKind kind_of(const c10::OperatorHandle& op) {
 /// The records whose data an operator uses, as long as it runs.
 class Uses {
  public:
-  Uses() = default;
+  Uses() : outer_(std::exchange(innermost, this)) {}
   ~Uses() {
+    innermost = outer_;
     for (const auto& record : records_) record->end_use();
   }
   Uses(const Uses&) = delete;
@@ -106,6 +107,16 @@ class Uses {
         begin_list(op, values[i], writes);
       }
     }
+  }
+
+  /// Whether an operator that runs on this thread uses its data.
+  static bool have(const StorageRecord* record) {
+    for (const Uses* uses = innermost; uses != nullptr; uses = uses->outer_) {
+      for (const auto& held : uses->records_) {
+        if (held.get() == record) return true;
+      }
+    }
+    return false;
   }
 
  private:
@@ -126,8 +137,12 @@ class Uses {
     }
   }
 
+  static thread_local const Uses* innermost;
+
   c10::SmallVector<std::shared_ptr<StorageRecord>, 4> records_;
+  const Uses* outer_;  // of the operator that called this one
 };
+thread_local const Uses* Uses::innermost = nullptr;
 
 // The cast that runs on this thread: the copy of its data is left out.
 struct CastInProgress {
@@ -169,9 +184,16 @@ std::optional<at::ScalarType> plain_cast(const Stack& stack, c10::DispatchKeySet
   return dtype;
 }
 
+// Below autograd kernels cast what they are given, as those do that compute in the type of several arguments,
+// and read the result at once.
+bool is_cast_of_a_kernel(const StorageRecord* record) {
+  return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradFunctionality) &&
+         Uses::have(record);
+}
+
 bool run_cast(const c10::OperatorHandle& op, c10::DispatchKeySet below, Stack* stack) {
   const auto record = record_of(torch::jit::peek(*stack, 0, 7).toTensor());
-  if (!record) return false;
+  if (!record || is_cast_of_a_kernel(record.get())) return false;
   const auto dtype = plain_cast(*stack, below);
   if (!dtype) return false;
   auto cast_record = record->cast(*dtype);

@@ -180,6 +180,19 @@ class ZeROOptimizer(DeepSpeedOptimizer):
     _keeps_flat = True
 
     @property
+    def _global_grad_norm(self):
+        """The norm of the last update's gradients before clipping; 0 before the first one."""
+        return self._core.get_global_grad_norm() or 0.0
+
+    def needs_scaler(self):
+        """Returns whether a loss has to go through engine.scale() before a backward of the script's own: in fp16 it has to."""
+        return self._engine().fp16_enabled() or self._autocasts_to_fp16()
+
+    def _autocasts_to_fp16(self):
+        engine = self._engine()
+        return engine.torch_autocast_enabled() and self._core.torch_autocast_dtype() == torch.float16
+
+    @property
     def averaged_gradients(self):
         """The reduced gradients that this rank owns: {group, or sub-group at stage 3: flat tensors of its parameters}."""
         return self._owned.gradients()

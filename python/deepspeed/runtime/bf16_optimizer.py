@@ -1,9 +1,9 @@
-"""The optimizer of a model in bf16 without ZeRO."""
+"""The optimizer of a model in bf16 whose gradients add up in fp32."""
 from deepspeed.runtime.base_optimizer import ZeROOptimizer
 
 
 class BF16_Optimizer(ZeROOptimizer):
-    """Is the optimizer of a model in bf16 at stage 0. Lists have an entry a group."""
+    """Is the optimizer of a model in bf16 at stage 1 with `grad_accum_dtype` fp32. Lists have an entry a group."""
 
     @property
     def bf16_groups(self):

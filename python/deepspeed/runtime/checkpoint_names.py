@@ -1,7 +1,6 @@
 """Paths of the files of an engine's checkpoints, and what their keys say of parallelism."""
 import os
 
-import torch.distributed as dist
 
 from deepspeed.checkpoint.constants import CHECKPOINT_PARALLEL_DIMS, CHECKPOINT_PP_DEGREE, CHECKPOINT_TP_DEGREE
 
@@ -20,7 +19,9 @@ def checkpoint_parallel_metadata(mpu):
 class CheckpointNames:
     """Names the files as the core does. dp_rank and mp_rank: ranks of data and of model parallelism."""
 
-    checkpoint_mp_rank = 0
+    @property
+    def checkpoint_mp_rank(self):
+        return 0 if self.mpu is None else self.mpu.get_model_parallel_rank()
 
     def _get_zero_ckpt_prefix(self, dp_rank, bf16_mode):
         return f"{'bf16_' if bf16_mode else ''}zero_pp_rank_{dp_rank}"
@@ -31,14 +32,16 @@ class CheckpointNames:
 
     def _get_zero_ckpt_name(self, checkpoints_path, tag):
         """Returns the path of this rank's optimizer file."""
-        return self._get_rank_zero_ckpt_name(checkpoints_path, tag, 0, dist.get_rank(), self.bfloat16_enabled())
+        return self._get_rank_zero_ckpt_name(
+            checkpoints_path, tag, self.checkpoint_mp_rank, self._data_parallel_rank, self.bfloat16_enabled()
+        )
 
     def _get_ckpt_name(self, checkpoints_path, tag, mp_placeholder=None, pp_placeholder=None):
         """Returns the path of the model's file: at stage 3 this rank's. A placeholder stands in a rank's place, as in a pattern."""
-        mp_rank = mp_placeholder if mp_placeholder is not None else "00"
+        mp_rank = mp_placeholder if mp_placeholder is not None else f"{self.checkpoint_mp_rank:02d}"
         name = f"mp_rank_{mp_rank}_model_states.pt"
         if self.zero_optimization_partition_weights():
-            rank = pp_placeholder if pp_placeholder is not None else dist.get_rank()
+            rank = pp_placeholder if pp_placeholder is not None else self._data_parallel_rank
             name = f"zero_pp_rank_{rank}_{name}"
         return os.path.join(checkpoints_path, str(tag), name)
 

@@ -12,23 +12,27 @@ from deepspeed import _config, _core, _model, _world
 from deepspeed._client_optimizer import plan_optimizer
 from deepspeed._clients import enters_no_sync_everywhere
 from deepspeed._errors import NotSupportedError, UsageError
+from deepspeed._mpu import core_mpu
 from deepspeed._schedules import ClientSchedule
-from deepspeed.runtime.bare_calls import BareCalls
 from deepspeed.runtime.basic_optimizer import basic_class, make_basic
 from deepspeed.runtime.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
+from deepspeed.runtime.eigenvalue import summary_events as _eigenvalue_summary_events  # noqa: F401  -- scripts take it from here
 from deepspeed.runtime.gradient_window import GradientWindow
 from deepspeed.runtime.lr_schedules import EngineSchedule
+from deepspeed.runtime.mixed_precision import EngineMixedPrecision
+from deepspeed.runtime.module_calls import ModuleCalls
 from deepspeed.runtime.optimizer_class import optimizer_class
 from deepspeed.runtime.saving import EngineSaving
 from deepspeed.runtime.settings import EngineSettings
 from deepspeed.runtime.state_moves import EngineStateMoves
+from deepspeed.utils import groups
 from deepspeed.utils.logging import logger, set_log_level_from_string
 from deepspeed.utils.torch import is_functorch_transforming
 from deepspeed.utils.z3_leaf_module import mark_configured_leaf_modules
 
 
-class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.Module):
+class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixedPrecision, torch.nn.Module):
     """Trains a module as its config says. Names and meanings of the methods are DeepSpeed's."""
 
     def __init__(
@@ -53,7 +57,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
         self.client_optimizer = optimizer
         self.client_lr_scheduler = lr_scheduler
         self.collate_fn = collate_fn
-        self.mpu = mpu
+        self.mpu = groups.mpu = mpu
         self.pipeline_parallelism = False
         self._is_compiled = False
         self._is_destroyed = False
@@ -77,11 +81,16 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
             self.optimizer._attach(self)
         if self.lr_scheduler is None and core.has_scheduler():
             self.lr_scheduler = EngineSchedule.of_engine(self)
+        if plan.slice_optimizer is not None and self.sparse_gradients_enabled() and core.zero_optimization_stage() == 0:
+            plan.slice_optimizer["stepper"].give_rows(self._params_with_sparse_gradients())
         self._window = GradientWindow(core)
-        self._bare_calls = BareCalls(core)
+        self._module_calls = ModuleCalls(core)
         self._runs_eagerly = core.zero_optimization_stage() == 3
         if self._runs_eagerly:
-            self._bare_calls.watch(model)
+            self._module_calls.watch(model)
+        self._tput_timer = None
+        self._is_gradient_accumulation_boundary = None  # what set_gradient_accumulation_boundary() was given
+        self._drops_layers = self.pld_enabled()
         self.training_dataloader = None
         if training_data is not None:
             self._take_training_data(training_data)
@@ -89,7 +98,8 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
     # --- how it is put together ---
 
     def _make_core(self, model, plan, make_schedule):
-        return _core.make_engine(_model.describe(model), plan.config, plan.groups, plan.slice_optimizer, make_schedule)
+        described = _model.describe(model)
+        return _core.make_engine(described, plan.config, plan.groups, plan.slice_optimizer, make_schedule, core_mpu(self.mpu))
 
     def _take_training_data(self, training_data):
         self.training_dataloader = self.deepspeed_io(training_data)
@@ -134,6 +144,10 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
 
         return make
 
+    def _params_with_sparse_gradients(self):
+        kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+        return [part.weight for part in self.module.modules() if isinstance(part, kinds) and part.sparse]
+
     def _owns(self, param):
         return any(param is held for held in self._names.values())
 
@@ -149,8 +163,12 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
     def forward(self, *inputs, **kwargs):
         core = self._core
         scope = _core.Forward(core)
-        self._bare_calls.depth += 1
+        mark = self._module_calls.begin()
         try:
+            if self._tput_timer is not None and self.training:
+                self._tput_timer.start()
+            if self._drops_layers:
+                kwargs = {**kwargs, "progressive_layer_drop": True, "pld_theta": core.get_pld_theta()}
             if self._casts_inputs:
                 inputs, kwargs = pytree.tree_map_only(torch.Tensor, _to_half, (inputs, kwargs))
             output = self._run(inputs, kwargs)
@@ -160,7 +178,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
                 return scope.output(output)
             return pytree.tree_map_only(torch.Tensor, scope.output, output)
         finally:
-            self._bare_calls.depth -= 1
+            self._module_calls.end(mark)
             scope.close()
 
     def _run(self, inputs, kwargs):
@@ -179,6 +197,8 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """Returns the loss times the loss scale, for a backward() of the script's own on it."""
         self._require_optimizer("scale")
+        if loss.numel() != 1:
+            raise UsageError(f"scale(): got a tensor of shape {tuple(loss.shape)}, expected a scalar tensor: reduce the loss by mean() or sum()")
         return self._core.scale(loss)
 
     def step(self, lr_kwargs: Optional[Dict[str, int]] = None) -> None:
@@ -192,6 +212,8 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
         if core.global_steps() != updates:
             optimizer.overflow = core.skipped_steps() != skipped
             self._window.begin()
+        if self._tput_timer is not None:
+            self._tput_timer.stop(global_step=core.global_steps() != updates)
         optimizer._pull()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -239,9 +261,16 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
     def set_gradient_accumulation_boundary(self, is_boundary: Optional[bool]) -> None:
         """Overrides the boundary until it is set again; None gives it back to the count."""
         self._core.set_gradient_accumulation_boundary(is_boundary)
+        self._is_gradient_accumulation_boundary = is_boundary
 
     def allreduce_gradients(self, bucket_size=None):
         self._core.allreduce_gradients(bucket_size)
+
+    def all_gather_scalar(self, value, dp_group=None):
+        """Returns the tensors of all ranks, in their order. Collective."""
+        gathered = [torch.zeros_like(value) for _ in range(dist.get_world_size(dp_group))]
+        dist.all_gather(gathered, value.detach(), group=dp_group)
+        return gathered
 
     def _backward_prologue(self, *_):
         """Is called by scripts before a backward of their own: nothing is needed."""
@@ -265,7 +294,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
 
     def destroy(self) -> None:
         """Gives the optimizer and its states back; the model keeps its weights."""
-        self._bare_calls.stop()
+        self._module_calls.stop()
         self._core.destroy()
         self._is_destroyed = True
 
@@ -363,11 +392,11 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, torch.nn.M
 
     @property
     def data_parallel_group(self):
-        return dist.group.WORLD
+        return dist.group.WORLD if self.mpu is None else self.mpu.get_data_parallel_group()
 
     @property
     def _data_parallel_rank(self):
-        return dist.get_rank()
+        return dist.get_rank(self.data_parallel_group)
 
 
 def _to_half(tensor):

@@ -6,6 +6,7 @@ import torch
 
 from deepspeed import _core
 from deepspeed._errors import ConfigError
+from deepspeed.utils.logging import logger
 
 LR_SCHEDULE = "lr_schedule"
 LR_RANGE_TEST = "LRRangeTest"
@@ -54,7 +55,7 @@ class EngineSchedule:
         self.optimizer = optimizer
         if params.get(WARMUP_NUM_STEPS, 0) is None:
             raise ConfigError(f"{self._type}: warmup_num_steps is None, expected a whole number of 0 or more")
-        self._params = params
+        self._params = params = _with_known_warmup(params)
         groups = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         self._source = _core.Schedule(self._type, params, groups)
         if last_batch_iteration != -1:
@@ -109,6 +110,13 @@ class EngineSchedule:
         if name not in shown:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return shown[name]
+
+
+def _with_known_warmup(params):
+    if params.get(WARMUP_TYPE, WARMUP_LOG_RATE) in (WARMUP_LOG_RATE, WARMUP_LINEAR_RATE):
+        return params
+    logger.warning(f"warmup_type {params[WARMUP_TYPE]!r} is neither log nor linear: the warm-up is logarithmic")
+    return {**params, WARMUP_TYPE: WARMUP_LOG_RATE}
 
 
 class _ScheduleOfEngine:

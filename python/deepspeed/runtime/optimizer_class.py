@@ -14,13 +14,27 @@ def optimizer_class(config, basic):
     stage = (config.get("zero_optimization") or {}).get("stage", 0)
     if stage == 3:
         return DeepSpeedZeroOptimizer_Stage3
+    if stage == 1 and _is_bf16(config) and _sums_in_fp32(config) and not _offloads_optimizer(config):
+        return BF16_Optimizer
     if stage > 0:
         return DeepSpeedZeroOptimizer
-    if (config.get("bf16") or config.get("bfloat16") or {}).get("enabled"):
-        return BF16_Optimizer
-    if (config.get("fp16") or {}).get("enabled"):
+    if _is_bf16(config) or (config.get("fp16") or {}).get("enabled"):
         return FP16_Optimizer if basic is not None and basic.__name__ == "FusedAdam" else FP16_UnfusedOptimizer
     return DeepSpeedOptimizer if basic is None else _of_kind(basic)
+
+
+def _is_bf16(config):
+    return (config.get("bf16") or config.get("bfloat16") or {}).get("enabled")
+
+
+def _sums_in_fp32(config):
+    return (config.get("data_types") or {}).get("grad_accum_dtype") == "fp32"
+
+
+def _offloads_optimizer(config):
+    zero = config["zero_optimization"]
+    device = (zero.get("offload_optimizer") or {}).get("device", "none")
+    return device not in ("none", None) or bool(zero.get("cpu_offload"))
 
 
 @functools.lru_cache(maxsize=None)

@@ -3,6 +3,7 @@
 They are views of the core's memory where it keeps a part as one tensor, else copies: of masters that are kept as halves, and of
 what is on a disk. Reading is what they are for: the core does not learn of what is written into them.
 """
+import itertools
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,13 +63,23 @@ class OwnedState:
         return [None if flat is None else self._known(flat[part.begin : part.end]) for part, flat in zip(self.parts(), flats)]
 
     def gradients(self):
-        """Returns {number of the part: reduced gradients of its parameters, flat}; empty between step() and the next backward."""
+        """Returns {number of the part: reduced gradients of its parameters, flat}; empty between step() and the next backward.
+
+        At stage 3 each has the size of a shard, padding included.
+        """
         found = {}
         for index, part in enumerate(self.parts()):
             flat = _core.owned_gradient(self._core(), part.group)
             if flat is not None:
-                found[index] = [flat[part.begin + begin : part.begin + end] for _, begin, end in part.pieces]
+                found[index] = [flat[part.begin + begin : part.begin + end] for begin, end in self._places(part)]
         return found
+
+    def _places(self, part):
+        """Returns where a part's parameters lie in it: at stage 3 their shards, one after the other, else what this rank owns."""
+        if self._core().zero_optimization_stage() < 3:
+            return [(begin, end) for _, begin, end in part.pieces]
+        ends = list(itertools.accumulate(_core.shard_numel(self._params[name]) for name in part.names))
+        return list(zip([0, *ends], ends))
 
     def states_of(self, param):
         """Returns the states of a parameter of the model: this rank's elements, flat where it has not all of them."""

@@ -1,4 +1,5 @@
 """What a script asks an engine about its config and its counters."""
+import types
 from typing import List, Optional, Tuple
 
 import torch
@@ -31,8 +32,8 @@ class EngineSettings:
     global_steps = property(lambda self: self._core.global_steps())
     global_samples = property(lambda self: self._core.global_samples())
     skipped_steps = property(lambda self: self._core.skipped_steps())
-    dp_world_size = property(lambda self: dist.get_world_size())
-    mp_world_size = property(lambda self: 1)
+    dp_world_size = property(lambda self: dist.get_world_size(self.data_parallel_group))
+    mp_world_size = property(lambda self: 1 if self.mpu is None else self.mpu.get_model_parallel_world_size())
 
     def train_batch_size(self) -> int:
         return self._core.get_batch_info()[0]
@@ -61,6 +62,15 @@ class EngineSettings:
     def get_global_grad_norm(self) -> Optional[float]:
         """Returns the L2 norm of the last update's gradients before clipping; None before the first one."""
         return self._core.get_global_grad_norm()
+
+    @property
+    def tput_timer(self):
+        """Counts samples a second from the call that asks for it first; the core's own report is in the log."""
+        if self._tput_timer is None:
+            from deepspeed.utils.timer import ThroughputTimer
+
+            self._tput_timer = ThroughputTimer(types.SimpleNamespace(**self._key("timers", "throughput")), self.train_batch_size())
+        return self._tput_timer
 
     def get_lr(self) -> List[float]:
         return self._core.get_lr()
@@ -151,6 +161,24 @@ class EngineSettings:
     def zero_offload_param_device(self):
         return self._key("zero_optimization", "offload_param", "device")
 
+    # --- progressive layer drop ---
+
+    def pld_enabled(self):
+        return bool(self.pld_params() and self.pld_params()["enabled"])
+
+    def pld_params(self):
+        return self._resolved().get("progressive_layer_drop")
+
+    def pld_theta(self):
+        return self.pld_params()["theta"]
+
+    def pld_gamma(self):
+        return self.pld_params()["gamma"]
+
+    def get_pld_theta(self) -> Optional[float]:
+        """Returns the part of the layers that the next forward keeps; None without the section."""
+        return self._core.get_pld_theta()
+
     # --- the rest ---
 
     def optimizer_name(self):
@@ -192,14 +220,6 @@ class EngineSettings:
 
     def sparse_gradients_enabled(self):
         return self._key("sparse_gradients")
-
-    @property
-    def sparse_tensor_module_names(self):
-        """Returns the weights whose gradients the ranks exchange as the rows that were used."""
-        if not self.sparse_gradients_enabled():
-            return set()
-        kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-        return {f"{name}.weight" for name, module in self.module.named_modules() if isinstance(module, kinds)}
 
     @property
     def sparse_tensor_module_names(self):

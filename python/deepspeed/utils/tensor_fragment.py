@@ -32,6 +32,16 @@ def _core_of(param):
     return None if engine is None or engine.optimizer is None else engine._core
 
 
+def _core_after_backward(param):
+    """Returns the core after the end of a direct loss.backward(), so that its gradients are reduced. Collective after such a one."""
+    engine = engine_of(param)
+    if engine is None or engine.optimizer is None:
+        return None
+    if not engine.pipeline_parallelism and torch._C._current_graph_task_id() == -1:  # -1: no backward runs now
+        engine._core.finish_backward()
+    return engine._core
+
+
 def safe_get_full_fp32_param(param):
     """Returns the whole master weights in fp32; None for a parameter that no optimizer trains."""
     core = _core_of(param)
@@ -60,7 +70,7 @@ def safe_set_full_optimizer_state(param, value, optim_state_key):
 
 def safe_get_full_grad(param):
     """Returns the whole reduced gradient, after backward and before step; None where there is none."""
-    core = _core_of(param)
+    core = _core_after_backward(param)
     if core is None:
         return param.grad
     return _defined(_core.safe_get_full_grad(core, param)) if param.requires_grad else None
@@ -68,7 +78,7 @@ def safe_get_full_grad(param):
 
 def safe_set_full_grad(param, value):
     """Writes the whole gradient, after backward and before step."""
-    core = _core_of(param)
+    core = _core_after_backward(param)
     if core is None:
         param.grad = value
     else:
@@ -99,13 +109,14 @@ def safe_set_local_optimizer_state(param, value, optim_state_key):
 
 def safe_get_local_grad(param):
     """Returns this rank's share of the reduced gradient at stage 3, flat."""
-    core = _core_of(param)
+    core = _core_after_backward(param)
     return None if core is None or not param.requires_grad else _defined(_core.safe_get_local_grad(core, param))
 
 
 def safe_set_local_grad(param, value):
     """Writes this rank's share of the reduced gradient at stage 3."""
-    _core.safe_set_local_grad(_required(param), param, value)
+    _required(param)
+    _core.safe_set_local_grad(_core_after_backward(param), param, value)
 
 
 def safe_update_full_grad_vectorized(param_list, update_func):

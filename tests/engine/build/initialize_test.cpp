@@ -36,6 +36,16 @@ void refuses(const InitializeOptions& options, const char* text) {
   EXPECT_THAT([&] { initialize(std::make_shared<OddNet>(), options); }, ThrowsMessage<E>(HasSubstr(text)));
 }
 
+template <class E>
+void refuses_model(const std::shared_ptr<OddNet>& model, const char* text) {
+  EXPECT_THAT([&] { initialize(model, {.config = basic()}); }, ThrowsMessage<E>(HasSubstr(text)));
+}
+
+Json merged(Json config, const Json& patch) {
+  config.merge_patch(patch);
+  return config;
+}
+
 const Json kNoOptimizer = {{"train_batch_size", 4}, {"gradient_clipping", 0.0}};
 
 using torch::optim::SGD;
@@ -58,6 +68,31 @@ TEST(Initialize, MakesTheOptimizerByACallable) {
   }
   const auto of = [](const auto& net, const char* name) { return net->named_parameters()[name]; };
   EXPECT_TRUE(of(model, "first.weight").equal(of(reference, "first.weight")));
+}
+
+TEST(Initialize, TrainsAModelInSixteenBitsAsTheSectionOfItsTypeDoes) {
+  const std::vector<std::pair<at::ScalarType, Json>> kinds = {
+      {at::kBFloat16, {{"bf16", {{"enabled", true}}}}},
+      {at::kHalf, {{"fp16", {{"enabled", true}, {"loss_scale", 1}}}}}};
+  for (const auto& [dtype, section] : kinds) {
+    for (const int stage : {0, 2, 3}) {
+      const Json patch = {{"zero_optimization", {{"stage", stage}}}};
+      const auto converted = std::make_shared<OddNet>();
+      converted->to(dtype);
+      const auto engine = initialize(converted, {.config = basic(patch)}).engine;
+      EXPECT_EQ(converted->parameters().front().scalar_type(), dtype);
+      const auto expected = make_engine(basic(merged(patch, section)));
+      for (int step = 0; step < 3; ++step)
+        EXPECT_EQ(train_step(*engine, 4 * step), train_step(*expected, 4 * step)) << dtype << stage;
+    }
+  }
+}
+
+TEST(Initialize, LeavesAModelOfSeveralTypesToTheConfig) {
+  const auto mixed = std::make_shared<OddNet>();
+  at::Tensor& weight = mixed->named_parameters()["first.weight"];
+  weight.set_data(weight.to(at::kBFloat16));
+  refuses_model<UsageError>(mixed, "'first.weight' is BFloat16, expected Float or Double");
 }
 
 TEST(Initialize, GivesTheCallableTheModelParametersThatWereNamed) {

@@ -110,7 +110,8 @@ TEST_F(UniversalFolder, BringsFrozenParametersBuffersAndClientState) {
   const auto engine = engine_of(universal_config(1, "fp32"));
   const LoadResult loaded = engine->load_checkpoint(path_);
   EXPECT_EQ(loaded.client_state.at("epoch").as_int(), 3);
-  EXPECT_EQ(loaded.client_state.size(), 2U);  // and universal_checkpoint_info of the converter, as in DeepSpeed
+  EXPECT_EQ(loaded.client_state.size(),
+            2U);  // and universal_checkpoint_info of the converter, as in DeepSpeed
   EXPECT_EQ(engine->module().named_parameters()["frozen"].sum().item<double>(), 2.5);
   EXPECT_EQ(engine->module().named_buffers()["counter"].sum().item<double>(), 14.0);
 }

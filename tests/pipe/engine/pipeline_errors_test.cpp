@@ -144,21 +144,30 @@ TEST(PipelineErrors, OutputsOfAnotherShapeForEqualInputsNeedAWord) {
   }
 }
 
+/// Ends the process in its second step.
+struct KillingSchedule {
+  void step() {
+    if (kills && ++steps == 2) std::raise(SIGKILL);
+  }
+  double get_lr() const { return 0.01; }
+  int state_dict() const { return steps; }
+  void load_state_dict(int state) { steps = state; }
+  bool kills = false;
+  int steps = 0;
+};
+
 TEST(PipelineErrors, AKilledStageEndsTheOthersWithinSeconds) {
-  struct Bomb {
-    int64_t at;
-    bool in_backward;
-  };
+  enum class Moment { kForward, kBackward, kStep };
   for (const int victim : {0, 1, 2}) {
-    for (const bool in_backward : {false, true}) {
+    for (const Moment moment : {Moment::kForward, Moment::kBackward, Moment::kStep}) {
       const auto outcomes = fork_ranks(3, [=](int rank) -> std::string {
         comm::init_distributed();
         const auto explode = [=](const at::Tensor& hidden) {
           static int calls = 0;
           const bool is_time = rank == victim && ++calls > 4;
-          if (is_time && !in_backward) std::raise(SIGKILL);
+          if (is_time && moment == Moment::kForward) std::raise(SIGKILL);
           at::Tensor copy = hidden * 1;
-          if (is_time && copy.requires_grad())
+          if (is_time && moment == Moment::kBackward && copy.requires_grad())
             copy.register_hook([](const at::Tensor&) { std::raise(SIGKILL); });
           return copy;
         };
@@ -170,7 +179,9 @@ TEST(PipelineErrors, AKilledStageEndsTheOthersWithinSeconds) {
         const auto module = std::make_shared<PipelineModule>(
             layers,
             PipelineModuleOptions{.num_stages = 3, .loss_fn = squares, .partition_method = "uniform"});
-        const auto engine = initialize(module, {.config = plain_config(4)}).engine;
+        const auto schedule = std::make_shared<KillingSchedule>();
+        schedule->kills = rank == victim && moment == Moment::kStep;
+        const auto engine = initialize(module, {.config = plain_config(4), .lr_scheduler = schedule}).engine;
         const auto begin = steady_clock::now();
         const auto batches = rows(4, 4);
         std::string error;
@@ -231,6 +242,7 @@ TEST(PipelineErrors, ConfigsThatDoNotFitAPipelineNameTheKey) {
     refuses("pipeline", {{"schedule", "interleaved"}, {"model_chunks", 2}}, "pipeline.model_chunks is 2");
     refuses("pipeline", {{"stages", 4}}, "pipeline.stages is 4");
     refuses("managed_gradient_accumulation", false, "managed_gradient_accumulation");
+    refuses("progressive_layer_drop", {{"enabled", true}}, "progressive_layer_drop");
     // A stage whose layers have nothing to train.
     std::vector<LayerSpec> layers = {LayerSpec::of<torch::nn::Linear>(4, 1), torch::nn::Identity()};
     EXPECT_TRUE(throws_error<UsageError>([&] { initialize(two_stages(layers), {.config = plain_config()}); },

@@ -65,11 +65,11 @@ def loss_of(logits, targets):
     return F.cross_entropy(logits.float().view(-1, VOCABULARY), targets.reshape(-1))
 
 
-def make_layers(dropout):
+def make_layers(dropout, blocks=4):
     return [
         TiedLayerSpec("embed", Embedding, tied_weight_attr="word.weight"),
         LayerSpec(Position),
-        *[LayerSpec(Block, dropout) for _ in range(4)],
+        *[LayerSpec(Block, dropout) for _ in range(blocks)],
         LayerSpec(nn.LayerNorm, WIDTH),
         TiedLayerSpec("embed", Embedding, forward_fn=logits_of, tied_weight_attr="word.weight"),
     ]
@@ -147,7 +147,7 @@ def train(options):
     extra = {"model_chunks": options["chunks"]} if "chunks" in options else {}
     torch.manual_seed(0)
     model = PipelineModule(
-        layers=make_layers(options.get("dropout", 0.0)),
+        layers=make_layers(options.get("dropout", 0.0), options.get("blocks", 4)),
         num_stages=stages,
         loss_fn=loss_of,
         partition_method=options.get("partition", "type:block"),
@@ -160,7 +160,16 @@ def train(options):
     replicas = ranks // stages
     engine = deepspeed.initialize(model=model, model_parameters=[*model.parameters()], config=config_of(options, replicas))[0]
     source = data(engine.grid.get_data_parallel_id(), ROWS // MICRO_BATCHES // replicas)
-    losses = [engine.train_batch(source).item() for _ in range(STEPS)]
+    if options.get("load"):
+        path, _ = engine.load_checkpoint(options["load"])
+        assert path is not None, options["load"]
+        for _ in range(engine.global_steps * MICRO_BATCHES):
+            next(source)
+    losses = []
+    while engine.global_steps < options.get("steps", STEPS):
+        losses.append(engine.train_batch(source).item())
+        if engine.global_steps == options.get("save_at"):
+            engine.save_checkpoint(options["save"], tag="saved")
     evaluated = engine.eval_batch(source).item()
     names = [name for name, _ in model.named_parameters()]
     return {"losses": losses, "eval": evaluated, "parts": [int(part) for part in model.parts], "names": names}

@@ -236,6 +236,17 @@ TEST(Interception, CastsOfPartsAndToIntegersReadTheSource) {
   EXPECT_EQ(weight.record->last_cast, nullptr);
 }
 
+TEST(Interception, OperatorsOfSeveralTypesComputeWithWhatTheyCastThemselves) {
+  const at::Tensor factors = at::full({3, 4}, 2.0, at::kDouble);
+  for (const bool requires_grad : {false, true}) {
+    Armed weight({3, 4}, requires_grad);
+    weight.record->casts = true;
+    EXPECT_TRUE(at::equal((weight.tensor * factors).detach(), weight.plain * factors));
+    const c10::InferenceMode inference;
+    EXPECT_TRUE(at::equal(weight.tensor * factors, weight.plain * factors));
+  }
+}
+
 TEST(Interception, AnErrorOfTheRecordLeavesNothingInUse) {
   class Refusing : public NotingRecord {
    public:

@@ -1,13 +1,10 @@
 """checkpoint(function, *args): backward computes the function again, in place of keeping its activations.
 
-It is torch.utils.checkpoint in its non-reentrant form, with the tracker's random states.
+The core keeps the inputs, as configure() says, and calls the function again with the random states and the autocast of before.
 """
-import contextlib
-
-import torch
-import torch.utils.checkpoint as torch_checkpoint
-
-from deepspeed._errors import NotSupportedError
+from deepspeed import _core
+from deepspeed._mpu import core_mpu
+from deepspeed.runtime.activation_checkpointing.call_parts import CallParts
 from deepspeed.runtime.activation_checkpointing.rng_states import (
     _MODEL_PARALLEL_RNG_TRACKER_NAME,
     CudaRNGStatesTracker,
@@ -26,38 +23,20 @@ PROFILE_TIME = False
 
 
 def checkpoint(function, *args, **kwargs):
-    """Returns function(*args, **kwargs), which backward computes again. With checkpoint_in_cpu, inputs wait on the CPU."""
-    with _kept_on_cpu():
-        output = torch_checkpoint.checkpoint(function, *args, use_reentrant=False, context_fn=_contexts, **kwargs)
-    return tuple(output) if isinstance(output, list) else output
+    """Returns function(*args, **kwargs), which backward computes again; a list that it returns becomes a tuple."""
+    return _checkpoint(function, args, kwargs, use_reentrant=False)
 
 
 def non_reentrant_checkpoint(function, *args):
-    """Is checkpoint(): there is no other form."""
+    """Is checkpoint(), which is not reentrant either."""
     return checkpoint(function, *args)
 
 
-def _kept_on_cpu():
-    if CPU_CHECKPOINT:
-        return torch.autograd.graph.save_on_cpu(pin_memory=torch.cuda.is_available())
-    return contextlib.nullcontext()
-
-
-def _contexts():
-    """Returns the scopes of the first and of the second computation: the second one draws the first one's numbers."""
-    tracker = get_cuda_rng_tracker()
-    before = tracker.get_states()
-
-    @contextlib.contextmanager
-    def again():
-        now = tracker.get_states()
-        tracker.set_states(dict(before))
-        try:
-            yield
-        finally:
-            tracker.set_states(now)
-
-    return contextlib.nullcontext(), again()
+def _checkpoint(function, args, kwargs, use_reentrant):
+    call = CallParts(function, args, kwargs)
+    name = f"checkpoint() of {getattr(function, '__name__', type(function).__name__)}"
+    outputs = _core.checkpoint_tensors(call.run, call.take_inputs(), use_reentrant, name)
+    return call.result_with(outputs)
 
 
 def configure(
@@ -72,7 +51,7 @@ def configure(
 ):
     """Sets the options: those of a config's section activation_checkpointing, and over them the arguments.
 
-    Partitioning over a tensor parallel group of one rank changes nothing; more ranks are a NotSupportedError.
+    With partition_activations the ranks of the mpu's tensor parallel group call it together.
     """
     global mpu, deepspeed_checkpointing_enabled
     global PARTITION_ACTIVATIONS, CONTIGUOUS_CHECKPOINTING, CPU_CHECKPOINT, SYNCHRONIZE, PROFILE_TIME, num_layers
@@ -95,16 +74,21 @@ def configure(
     num_layers = chosen(num_checkpoints, "number_checkpoints", None)
     if CONTIGUOUS_CHECKPOINTING:
         assert PARTITION_ACTIVATIONS, "contiguous_memory_optimization needs partition_activations"
-        assert num_layers is not None, "contiguous_memory_optimization needs number_checkpoints"
-    if PARTITION_ACTIVATIONS and mpu is not None and _slices(mpu) > 1:
-        raise NotSupportedError("partition_activations over more than one rank is not supported; leave it off")
+        assert num_layers is not None, "contiguous_memory_optimization needs number_checkpoints, the number of layers that are checkpointed"
+    _configure_core()
     deepspeed_checkpointing_enabled = True
 
 
-def _slices(mpu_):
-    from deepspeed.utils.bwc import bwc_tensor_model_parallel_world_size
-
-    return bwc_tensor_model_parallel_world_size(mpu_)
+def _configure_core():
+    _core.configure_checkpointing(
+        mpu=core_mpu(mpu) if PARTITION_ACTIVATIONS else None,
+        partition_activations=PARTITION_ACTIVATIONS,
+        contiguous_checkpointing=CONTIGUOUS_CHECKPOINTING,
+        num_checkpoints=num_layers,
+        checkpoint_in_cpu=CPU_CHECKPOINT,
+        synchronize=SYNCHRONIZE,
+        profile=PROFILE_TIME,
+    )
 
 
 def is_configured():
@@ -113,17 +97,20 @@ def is_configured():
 
 
 def reset():
-    """Has nothing to do: no buffers outlive a backward."""
+    """Frees the contiguous buffers that wait for further forwards."""
+    _core.reset_checkpointing()
 
 
 def set_num_layers(nlayers):
     global num_layers
     num_layers = nlayers
+    _configure_core()
 
 
 def partition_activations_in_checkpoint(partition_activation):
     global PARTITION_ACTIVATIONS
     PARTITION_ACTIVATIONS = partition_activation
+    _configure_core()
 
 
 def model_parallel_cuda_manual_seed(seed):
@@ -145,10 +132,11 @@ def model_parallel_reconfigure_tp_seed(seed):
 
 
 class CheckpointFunction:
-    """Has checkpoint() under the name of an autograd function."""
+    """Runs a region by a backward inside of backward. At least one tensor among the arguments needs a gradient."""
 
     @staticmethod
-    def apply(function, all_outputs, *args):
-        output = checkpoint(function, *args)
+    def apply(run_function, all_outputs, *args):
+        """Adds the outputs to the list, of which no reference is kept, and returns them."""
+        output = _checkpoint(run_function, args, {}, use_reentrant=True)
         all_outputs.extend(output if isinstance(output, tuple) else [output])
         return output

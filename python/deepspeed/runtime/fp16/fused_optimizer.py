@@ -1,11 +1,16 @@
-"""The optimizer of a model in fp16 without ZeRO."""
+"""The optimizer of a model in 16 bits without ZeRO."""
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 
 
 class FP16_Optimizer(DeepSpeedOptimizer):
-    """Is the optimizer of a model in fp16 at stage 0, above a fused Adam. Lists have an entry a group."""
+    """Is the optimizer of a model in 16 bits at stage 0, above a fused Adam. Lists have an entry a group."""
 
     _keeps_flat = True
+
+    @property
+    def low_precision_dtype(self):
+        """The dtype of the parameters."""
+        return self.fp16_groups[0][0].dtype
 
     @property
     def fp16_groups(self):

@@ -1,9 +1,14 @@
-"""The optimizer of a model in fp16 without ZeRO, above other optimizers than a fused Adam."""
+"""The optimizer of a model in 16 bits without ZeRO, above other optimizers than a fused Adam."""
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 
 
 class FP16_UnfusedOptimizer(DeepSpeedOptimizer):
-    """Is the optimizer of a model in fp16 at stage 0 whose states are of whole parameters. Lists have an entry a group."""
+    """Is the optimizer of a model in 16 bits at stage 0 whose states are of whole parameters. Lists have an entry a group."""
+
+    @property
+    def low_precision_dtype(self):
+        """The dtype of the parameters."""
+        return self.fp16_groups[0][0].dtype
 
     @property
     def fp16_groups(self):

@@ -19,7 +19,7 @@ class LinearFunctionForZeroStage3(torch.autograd.Function):
         if bias is not None and input.dim() == 2:
             return torch.addmm(bias, input, weight.t())
         product = input.matmul(weight.t())
-        return product if bias is None else product + bias
+        return product if bias is None else product + bias.to(product.dtype)
 
     @staticmethod
     def setup_context(ctx, inputs, output):

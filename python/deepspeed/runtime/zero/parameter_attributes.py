@@ -1,4 +1,5 @@
 """What stage 3 shows on a parameter: its number, its state, its shard, and DeepSpeed's methods to gather it."""
+import copy
 import enum
 
 import torch
@@ -28,6 +29,49 @@ def is_zero_param(parameter):
     return _core.is_partitioned(parameter)
 
 
+class Shard(torch.Tensor):
+    """Is this rank's shard of a partitioned parameter, with its padding: a view of the core's memory.
+
+    What is assigned to its `data` becomes the shard's values, from which the parameter is gathered from then on. Operators that
+    write into it in place are not seen: the optimizer's master weights, and what is whole, keep what they had.
+    """
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @property
+    def data(self):
+        return torch.Tensor.detach(self)
+
+    @data.setter
+    def data(self, values):
+        _core.set_shard(self._of, values)
+
+    @property
+    def ds_numel(self):
+        """The number of elements, padding included."""
+        return self.numel()
+
+    @property
+    def status(self):
+        return ZeroParamStatus.AVAILABLE
+
+    def __deepcopy__(self, memo):
+        return copy.deepcopy(self.as_subclass(torch.Tensor), memo)
+
+    def __reduce_ex__(self, protocol):
+        """Files hold an ordinary tensor."""
+        return self.as_subclass(torch.Tensor).__reduce_ex__(protocol)
+
+
+def _shard(param):
+    memory = _core.shard_of(param)
+    if memory is None:
+        return None
+    shard = memory.as_subclass(Shard)
+    shard._of = param
+    return shard
+
+
 class _OfPartitioned:
     """An attribute of the class Parameter that partitioned ones alone have, so that hasattr(p, "ds_id") tells them apart."""
 
@@ -48,7 +92,7 @@ for _name, _read in {
     "ds_id": _core.param_id,
     "ds_shape": lambda param: param.shape,
     "ds_numel": lambda param: param.numel(),
-    "ds_tensor": _core.shard_of,
+    "ds_tensor": _shard,
     "ds_persist": _core.is_persistent,
     "ds_active_sub_modules": lambda param: set(),  # modules that keep it whole: operators do, while they run
     "is_external_param": lambda param: False,  # a parameter is gathered wherever it is used

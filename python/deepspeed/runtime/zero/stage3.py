@@ -1,6 +1,8 @@
 """The optimizer of ZeRO stage 3."""
 import contextlib
 
+import torch.distributed as dist
+
 from deepspeed.runtime.base_optimizer import ZeROOptimizer
 from deepspeed.runtime.zero.partition_parameters import GatheredParameters
 
@@ -23,16 +25,29 @@ class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
         """This rank's shards of the master weights."""
         return self._owned.masters()
 
+    def get_fp32_grad_partitions(self):
+        """Returns {sub-group: {index of the parameter in it: this rank's share of its reduced gradient in fp32, padding included}}."""
+        return {group: {index: grad.float() for index, grad in enumerate(grads)} for group, grads in self.averaged_gradients.items()}
+
+    def _get_norm_groups(self):
+        """Returns the L2 norm of each sub-group's reduced gradients, over all ranks. Collective."""
+        norms = []
+        for gradients in self.averaged_gradients.values():
+            square = sum(gradient.float().square().sum() for gradient in gradients)
+            dist.all_reduce(square)
+            norms.append(square.sqrt())
+        return norms
+
     @property
     def parameter_offload(self):
         """Is the object that has the hooks on the modules: its forward_hooks and backward_hooks."""
-        return self._engine()._bare_calls
+        return self._engine()._module_calls
 
 
 @contextlib.contextmanager
 def unwrap_model_for_generation(model):
     """Holds all parameters of an engine whole for a scope, so that no call of generate() gathers them. Collective."""
-    calls = model._bare_calls
+    calls = model._module_calls
     is_watched = bool(calls.forward_hooks)
     with GatheredParameters(model.parameters()):
         calls.stop()

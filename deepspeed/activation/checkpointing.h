@@ -1,0 +1,110 @@
+// Activation checkpointing under DeepSpeed's names: what a part of a model saves for backward is dropped
+// after its forward and computed again when backward comes to it. docs/activation_checkpointing.md is the
+// guide.
+//
+//   deepspeed::checkpointing::configure(group, {.partition_activations = true});
+//   x = deepspeed::checkpointing::checkpoint([&](at::Tensor h, int64_t heads) { return block(h, heads); }, x,
+//   4);
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/activation/call_parts.h"
+#include "deepspeed/activation/keep/checkpoint_options.h"
+#include "deepspeed/activation/recompute/region_options.h"
+#include "deepspeed/base/export.h"
+#include "deepspeed/comm/group/process_group.h"
+
+namespace deepspeed::checkpointing {
+
+using activation::RegionOptions;
+using activation::SelectivePolicy;
+using activation::TensorFunction;
+using activation::TensorList;
+
+/// Sets how regions keep their inputs, for the whole process, from the next checkpoint() on; what an earlier
+/// call set is forgotten. model_parallel_group: the ranks among which partition_activations cuts; an empty
+/// one stands for one rank. Throws UsageError for options that contradict each other.
+DEEPSPEED_API void configure(const comm::ProcessGroup& model_parallel_group,
+                             const CheckpointOptions& options = {});
+inline void configure(const CheckpointOptions& options = {}) { configure(comm::ProcessGroup(), options); }
+
+/// Says whether configure() was called. checkpoint() works without it, with the default options.
+DEEPSPEED_API bool is_configured();
+/// Frees the contiguous buffers that wait for further forwards. Regions under way are not touched.
+DEEPSPEED_API void reset();
+/// Sets num_checkpoints, as DeepSpeed's programs do with the number of their layers. Throws UsageError for
+/// less than 1.
+DEEPSPEED_API void set_num_layers(int64_t num_layers);
+/// Sets partition_activations. Throws UsageError where contiguous_checkpointing needs it.
+DEEPSPEED_API void partition_activations_in_checkpoint(bool partition);
+
+/// Runs `function` on a list of tensors as checkpoint() does: for layers that are callables over lists, and
+/// for other fronts. Undefined tensors pass through.
+DEEPSPEED_API TensorList checkpoint_tensors(TensorFunction function, TensorList inputs,
+                                            const RegionOptions& options = {});
+
+/// Returns `function(args...)`, of which backward keeps the tensors among the arguments alone, and computes
+/// the rest again.
+///
+/// Tensors may stand in tuples, vectors, optionals, maps and plain structs (tensor/visit_tensors.h), among
+/// arguments of any other type, which are kept as copies. The result is a tensor, such a value, or nothing.
+/// Random numbers, the tracker's streams and autocast are as in forward when it runs again; gradients are
+/// those of a plain call, bit for bit. The function must do the same each time, and gets its tensors as
+/// arguments: what it captures is kept, and a captured result of operators gets no gradient in a reentrant
+/// region. Without gradients (torch::NoGradGuard) it is a plain call. Throws UsageError, in backward too,
+/// where a recomputation differs from its forward.
+template <std::same_as<RegionOptions> Options, class Function, class... Args>
+requires std::invocable<Function&, std::decay_t<Args>...>
+auto checkpoint(const Options& options, Function function, Args&&... args) {
+  using Result = std::invoke_result_t<Function&, std::decay_t<Args>...>;
+  std::tuple<std::decay_t<Args>...> values(std::forward<Args>(args)...);
+  TensorList inputs = activation::take_tensors(values);
+  // The first call leaves its result here, in which the outputs then take the place of its tensors.
+  const auto first = std::make_shared<std::optional<activation::ResultOf<Result>>>(std::nullopt);
+  const std::weak_ptr<std::optional<activation::ResultOf<Result>>> weak_first = first;
+  const TensorFunction on_tensors = [function = std::move(function), values,
+                                     weak_first](TensorList tensors) mutable {
+    auto filled = values;
+    activation::put_tensors(filled, std::move(tensors));
+    auto result = activation::call(function, std::move(filled));
+    TensorList outputs = activation::take_tensors(result);
+    if (const auto slot = weak_first.lock(); slot && !*slot) slot->emplace(std::move(result));
+    return outputs;
+  };
+  TensorList outputs = checkpoint_tensors(on_tensors, std::move(inputs), options);
+  activation::put_tensors(**first, std::move(outputs));
+  if constexpr (!std::is_void_v<Result>) return std::move(**first);
+}
+
+template <class Function, class... Args>
+requires std::invocable<Function&, std::decay_t<Args>...>
+auto checkpoint(Function function, Args&&... args) {
+  return checkpoint(RegionOptions(), std::move(function), std::forward<Args>(args)...);
+}
+
+/// Is checkpoint() under the name that DeepSpeed gives to what is the default here.
+template <class Function, class... Args>
+auto non_reentrant_checkpoint(Function function, Args&&... args) {
+  return checkpoint(RegionOptions(), std::move(function), std::forward<Args>(args)...);
+}
+
+/// Is DeepSpeed's class of this name, over lists of tensors: a reentrant region
+/// (RegionOptions::use_reentrant).
+struct CheckpointFunction {
+  static TensorList apply(TensorFunction function, TensorList inputs) {
+    return checkpoint_tensors(std::move(function), std::move(inputs), {.use_reentrant = true});
+  }
+};
+
+}  // namespace deepspeed::checkpointing

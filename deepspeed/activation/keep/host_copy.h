@@ -1,0 +1,40 @@
+// A copy of a device's tensor in host memory, made beside compute.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/activation/keep/activation_meter.h"
+#include "deepspeed/device/streams/stream_event.h"
+
+namespace deepspeed::activation {
+
+/// Holds the elements of a tensor on the host. The tensor's own memory is free for others as soon as the copy
+/// is done, without a wait of the caller.
+class HostCopy {
+ public:
+  /// Starts the copy. tensor: dense, of any strides. On a CPU it is made at once.
+  explicit HostCopy(const at::Tensor& tensor);
+
+  /// Starts the way back, if it is not under way, so that fetch() finds it done.
+  void prefetch();
+  /// Returns the tensor on its device, for the current stream. Throws UsageError where it was written in
+  /// place since: the copy may have seen that.
+  at::Tensor fetch();
+  int64_t bytes() const { return static_cast<int64_t>(host_.nbytes()); }
+
+ private:
+  void check_version() const;
+
+  at::Tensor host_;
+  at::TensorOptions options_;
+  c10::VariableVersion source_;  // keeps the counter alone alive
+  uint32_t version_;
+  CountedTensor counted_;
+  device::StreamEvent copied_;
+  at::Tensor back_;
+  device::StreamEvent is_back_;
+};
+
+}  // namespace deepspeed::activation

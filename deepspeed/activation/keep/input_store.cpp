@@ -1,0 +1,111 @@
+#include "deepspeed/activation/keep/input_store.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "deepspeed/activation/keep/activation_meter.h"
+#include "deepspeed/activation/keep/host_copy.h"
+
+namespace deepspeed::activation {
+namespace {
+
+/// Returns the elements in the order of memory, as a view where the tensor is dense: rank parts of them make
+/// a whole again with the same strides.
+at::Tensor flat_of(const at::Tensor& tensor) { return tensor.as_strided({tensor.numel()}, {1}); }
+
+/// Holds a tensor on the device, on the host or in a slot of a buffer.
+class Keeper {
+ public:
+  Keeper(const at::Tensor& tensor, bool on_host) {
+    if (on_host && !tensor.is_cpu()) {
+      on_host_.emplace(tensor);
+    } else {
+      tensor_ = tensor;
+      counted_.emplace(tensor_);
+    }
+  }
+  explicit Keeper(std::unique_ptr<SlotBuffers::Slot> slot)
+      : slot_(std::move(slot)), tensor_(slot_->tensor()), counted_(tensor_) {}
+
+  at::Tensor get() { return on_host_ ? on_host_->fetch() : tensor_; }
+
+ private:
+  std::unique_ptr<SlotBuffers::Slot> slot_;
+  at::Tensor tensor_;
+  std::optional<CountedTensor> counted_;
+  std::optional<HostCopy> on_host_;
+};
+
+class OnHost : public autograd::PackedTensor {
+ public:
+  explicit OnHost(const at::Tensor& tensor) : copy_(tensor) {}
+  at::Tensor unpack() override { return copy_.fetch(); }
+
+ private:
+  HostCopy copy_;
+};
+
+/// Holds this rank's part of a tensor, and gathers the parts of all ranks of the group.
+class Partitioned : public autograd::PackedTensor {
+ public:
+  Partitioned(const at::Tensor& whole, size_t place, const Configuration& configuration)
+      : group_(configuration.model_parallel_group),
+        sizes_(whole.sizes().vec()),
+        strides_(whole.strides().vec()),
+        keeper_(keep(own_part(whole), place, configuration)) {}
+
+  at::Tensor unpack() override {
+    const at::NoGradGuard no_grad;
+    const at::Tensor part = keeper_.get();
+    if (!group_) return part.as_strided(sizes_, strides_, part.storage_offset());
+    const at::Tensor whole = at::empty({part.numel() * group_.size()}, part.options());
+    group_.all_gather(whole, part.contiguous());
+    return whole.as_strided(sizes_, strides_);
+  }
+
+ private:
+  /// Returns a copy of the part, so that the whole can be freed; the last ranks' parts are filled up.
+  at::Tensor own_part(const at::Tensor& whole) const {
+    const int64_t ranks = group_ ? group_.size() : 1, rank = group_ ? group_.rank() : 0;
+    const at::Tensor flat = flat_of(whole);
+    const int64_t size = (flat.numel() + ranks - 1) / ranks;
+    const int64_t begin = std::min(rank * size, flat.numel()), end = std::min(begin + size, flat.numel());
+    if (end - begin == size) return flat.slice(0, begin, end).clone();
+    at::Tensor part = at::zeros({size}, flat.options());
+    part.slice(0, 0, end - begin).copy_(flat.slice(0, begin, end));
+    return part;
+  }
+  static Keeper keep(const at::Tensor& part, size_t place, const Configuration& configuration) {
+    const bool on_host = configuration.options.checkpoint_in_cpu && !part.is_cpu();
+    if (configuration.options.contiguous_checkpointing && !on_host) {
+      return Keeper(SlotBuffers::keep(configuration.buffers, place, part));
+    }
+    return Keeper(part, on_host);
+  }
+
+  comm::ProcessGroup group_;
+  std::vector<int64_t> sizes_, strides_;
+  Keeper keeper_;
+};
+
+}  // namespace
+
+std::unique_ptr<autograd::PackedTensor> InputStore::pack(const at::Tensor& tensor) {
+  const size_t place = place_++;
+  const auto& options = configuration_->options;
+  const bool is_activation = tensor.is_floating_point() && tensor.numel() >= configuration_->ranks() &&
+                             tensor.numel() > 0 && tensor.has_storage() &&
+                             tensor.is_non_overlapping_and_dense();
+  if (is_activation && options.partition_activations) {
+    return std::make_unique<Partitioned>(tensor.detach(), place, *configuration_);
+  }
+  if (is_activation && options.checkpoint_in_cpu && !tensor.is_cpu()) return std::make_unique<OnHost>(tensor);
+  return keep_in_place(tensor);
+}
+
+}  // namespace deepspeed::activation

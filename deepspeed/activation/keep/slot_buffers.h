@@ -1,0 +1,60 @@
+// Buffers of equal slots for kept activations, so that long runs do not fragment the device's memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace deepspeed::activation {
+
+/// Has one buffer for each place in a region's list of inputs and each size, of as many slots as regions may
+/// wait for their backward. Any thread may call.
+class SlotBuffers {
+ public:
+  explicit SlotBuffers(int64_t slots) : slots_(slots) {}
+
+  /// One slot, free again when it dies.
+  class Slot {
+   public:
+    Slot(std::shared_ptr<SlotBuffers> owner, std::shared_ptr<std::vector<bool>> used, size_t index,
+         at::Tensor tensor);
+    ~Slot();
+    Slot(const Slot&) = delete;
+    Slot& operator=(const Slot&) = delete;
+    const at::Tensor& tensor() const { return tensor_; }
+
+   private:
+    std::shared_ptr<SlotBuffers> owner_;
+    std::shared_ptr<std::vector<bool>> used_;
+    size_t index_;
+    at::Tensor tensor_;
+  };
+
+  /// Copies a flat tensor into a free slot. place: of the input in its region's list. Throws UsageError where
+  /// all slots are taken.
+  static std::unique_ptr<Slot> keep(const std::shared_ptr<SlotBuffers>& buffers, size_t place,
+                                    const at::Tensor& flat);
+  /// Forgets all buffers; slots in use live on.
+  void clear();
+
+ private:
+  struct Buffer {
+    at::Tensor memory;  // (slots, numel)
+    std::shared_ptr<std::vector<bool>> used;
+  };
+  using Key = std::tuple<size_t, int64_t, at::ScalarType, c10::DeviceType, c10::DeviceIndex>;
+
+  Buffer& buffer_for(size_t place, const at::Tensor& flat);
+
+  const int64_t slots_;
+  std::mutex mutex_;
+  std::map<Key, Buffer> buffers_;
+};
+
+}  // namespace deepspeed::activation

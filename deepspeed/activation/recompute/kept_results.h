@@ -1,0 +1,71 @@
+// The results of the operators that a policy names, kept in forward and given back in the recomputation, in
+// one order. A boxed fallback of a dispatch key below autograd, which is on inside of such regions alone,
+// sees their operators; outside nothing is paid.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include "deepspeed/activation/keep/activation_meter.h"
+#include "deepspeed/activation/recompute/selective_policy.h"
+#include "deepspeed/random/generator_state.h"
+
+namespace c10 {
+class OperatorHandle;
+}
+
+namespace deepspeed::activation {
+
+class KeptResults {
+ public:
+  explicit KeptResults(std::shared_ptr<const SelectivePolicy> policy) : policy_(std::move(policy)) {}
+
+  bool keeps(const std::string& op) const { return policy_->keeps(op); }
+  /// Keeps the results, which are on top of the stack. drew: the operator took random numbers.
+  void keep(const c10::OperatorHandle& op, const torch::jit::Stack& stack, bool drew);
+  /// Replaces the operator's arguments on the stack by the next results. Throws UsageError where forward
+  /// called another operator in this place.
+  void give_back(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+  void begin_replay() {
+    replays_ = true;
+    next_ = 0;
+  }
+  bool replays() const { return replays_; }
+  void clear() { calls_.clear(); }
+
+ private:
+  struct Call {
+    std::string op;
+    std::vector<at::Tensor> results;
+    std::vector<std::unique_ptr<CountedTensor>> counted;
+    std::optional<GeneratorStates> generators_after;
+  };
+
+  std::shared_ptr<const SelectivePolicy> policy_;
+  std::vector<Call> calls_;
+  size_t next_ = 0;
+  bool replays_ = false;
+};
+
+/// Lets this thread's operators keep results, or take them, while it lives; null: none of that, also inside
+/// of another scope.
+class KeepingScope {
+ public:
+  explicit KeepingScope(KeptResults* results);
+  ~KeepingScope();
+  KeepingScope(const KeepingScope&) = delete;
+  KeepingScope& operator=(const KeepingScope&) = delete;
+
+ private:
+  KeptResults* former_;
+  bool was_on_;
+};
+
+}  // namespace deepspeed::activation

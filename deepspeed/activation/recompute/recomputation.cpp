@@ -1,0 +1,202 @@
+// 1. Forward runs with ForgetValues: each saved tensor becomes a Holder without a value. The inputs are saved
+//    by a node of their own (SaveInputs), so that the hooks of an outer region take them.
+// 2. The first Holder that is asked makes its Frame recompute: the inputs are unpacked (an outer region may
+//    recompute for that), the state of the forward is set, and the function runs with FillHolders: the i-th
+//    tensor that it saves is the value of the i-th Holder.
+// 3. At the last Holder the function ends by an exception (Finished), and the frame drops its inputs, unless
+//    the forward is not at its end itself: it may run a backward inside.
+#include "deepspeed/activation/recompute/recomputation.h"
+
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "deepspeed/activation/recompute/kept_results.h"
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::activation {
+namespace {
+
+using autograd::PackedTensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// Saves the inputs of a region through autograd. Nothing flows back through the node.
+struct SaveInputs : torch::autograd::Function<SaveInputs> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& token, const variable_list& inputs) {
+    context->save_for_backward(inputs);
+    return at::empty({0}, token.options());
+  }
+  static variable_list backward(AutogradContext*, const variable_list&) {
+    raise<UsageError>("a backward came to the node that keeps a region's inputs");
+  }
+};
+
+/// Takes the place of a saved tensor; the value comes with the recomputation.
+struct Holder {
+  std::unique_ptr<PackedTensor> value;
+  std::vector<int64_t> sizes;
+  at::ScalarType dtype;
+};
+
+/// Ends a recomputation that has all that it needs. No exception of the library, so that nobody handles it.
+struct Finished {};
+
+class Frame {
+ public:
+  explicit Frame(Region region) : region_(std::move(region)) {
+    if (region_.options.keep) kept_.emplace(region_.options.keep);
+  }
+
+  KeptResults* kept() { return kept_ ? &*kept_ : nullptr; }
+  const Region& region() const { return region_; }
+  void save(const TensorList& inputs) {
+    save_inputs_through(region_, [&] {
+      const at::Tensor token = at::empty({0}).requires_grad_();
+      inputs_ = SaveInputs::apply(token, inputs).grad_fn();
+    });
+  }
+  std::shared_ptr<Holder> add_holder(const at::Tensor& tensor) {
+    auto holder = std::make_shared<Holder>(Holder{nullptr, tensor.sizes().vec(), tensor.scalar_type()});
+    holders_.push_back(holder);
+    return holder;
+  }
+  at::Tensor value_of(Holder& holder) {
+    const std::lock_guard lock(mutex_);
+    if (!holder.value) recompute();
+    if (!holder.value) raise<UsageError>(other_number(std::to_string(num_filled_) + " of"));
+    return holder.value->unpack();
+  }
+  /// Takes the next tensor that the recomputation saves.
+  void fill(const at::Tensor& tensor) {
+    if (is_full()) raise<UsageError>(other_number("more than"));
+    if (const auto holder = holders_[num_filled_].lock()) give(*holder, tensor);
+    ++num_filled_;
+  }
+  bool is_finished() const { return is_full() && (region_.options.stop_early || !forward_ended_); }
+  /// Says that no further tensor will be saved.
+  void end_forward() { forward_ended_ = true; }
+
+ private:
+  bool is_full() const { return num_filled_ == holders_.size(); }
+  std::string other_number(const std::string& saved) const {
+    return message("the recomputation of ", region_.options.name, " saved ", saved, " the ", holders_.size(),
+                   " tensors that forward saved for backward; it must do the same each time");
+  }
+  void give(Holder& holder, const at::Tensor& tensor) const {
+    if (tensor.sizes() != at::IntArrayRef(holder.sizes) || tensor.scalar_type() != holder.dtype) {
+      raise<UsageError>("the recomputation of ", region_.options.name, " saved a tensor of ",
+                        tensor.scalar_type(), " and sizes ", tensor.sizes(), " where forward saved one of ",
+                        holder.dtype, " and sizes ", at::IntArrayRef(holder.sizes),
+                        "; it must do the same each time");
+    }
+    holder.value = keep_in_place(tensor);
+  }
+  void recompute();
+  void run(TensorList inputs);
+  TensorList saved_inputs() const {
+    auto* node = static_cast<torch::autograd::CppNode<SaveInputs>*>(inputs_.get());
+    return node->ctx_.get_saved_variables();
+  }
+
+  Region region_;
+  std::shared_ptr<torch::autograd::Node> inputs_;
+  std::optional<KeptResults> kept_;
+  std::vector<std::weak_ptr<Holder>> holders_;
+  size_t num_filled_ = 0;
+  bool forward_ended_ = false;
+  std::mutex mutex_;
+};
+
+class HeldTensor : public PackedTensor {
+ public:
+  HeldTensor(std::shared_ptr<Frame> frame, std::shared_ptr<Holder> holder)
+      : frame_(std::move(frame)), holder_(std::move(holder)) {}
+  at::Tensor unpack() override { return frame_->value_of(*holder_); }
+
+ private:
+  std::shared_ptr<Frame> frame_;
+  std::shared_ptr<Holder> holder_;
+};
+
+struct RegionHooks : autograd::SavedTensorHooks {};
+
+class ForgetValues : public RegionHooks {
+ public:
+  explicit ForgetValues(std::shared_ptr<Frame> frame) : frame_(std::move(frame)) {}
+  std::unique_ptr<PackedTensor> pack(const at::Tensor& tensor) override {
+    return std::make_unique<HeldTensor>(frame_, frame_->add_holder(tensor));
+  }
+
+ private:
+  std::shared_ptr<Frame> frame_;
+};
+
+class FillHolders : public RegionHooks {
+ public:
+  explicit FillHolders(Frame& frame) : frame_(frame) {}
+  std::unique_ptr<PackedTensor> pack(const at::Tensor& tensor) override {
+    frame_.fill(tensor);
+    if (frame_.is_finished()) throw Finished();
+    // A backward inside of the function may ask for it.
+    return std::make_unique<autograd::KeptTensor>(tensor);
+  }
+
+ private:
+  Frame& frame_;
+};
+
+void Frame::run(TensorList inputs) {
+  FillHolders hooks(*this);
+  const autograd::SavedTensorScope scope(hooks);
+  if (kept_) kept_->begin_replay();
+  const KeepingScope keeping(kept());
+  try {
+    region_.function(std::move(inputs));
+  } catch (const Finished&) {
+  }
+}
+
+void Frame::recompute() {
+  if (kept_ && !forward_ended_) {
+    raise<UsageError>(
+        "RegionOptions::keep: ", region_.options.name,
+        " runs a backward inside of its forward, whose kept results are not complete; leave keep out");
+  }
+  TensorList leaves = region_.leaves_of(saved_inputs());  // outside: an outer region's hooks may run it again
+  num_filled_ = 0;
+  {
+    const RegionTimer timer(region_, "recomputation");
+    const RepeatRegion repeat(region_);
+    run(std::move(leaves));
+  }
+  if (!is_full() || !forward_ended_) return;
+  inputs_.reset();
+  kept_.reset();
+  region_.function = nullptr;
+}
+
+}  // namespace
+
+TensorList run_with_recomputation(TensorFunction function, const TensorList& inputs, RegionOptions options) {
+  auto frame = std::make_shared<Frame>(Region(std::move(function), inputs, std::move(options)));
+  const RegionTimer timer(frame->region(), "forward");
+  frame->save(inputs);
+  ForgetValues hooks(frame);
+  const autograd::SavedTensorScope scope(hooks);
+  const KeepingScope keeping(frame->kept());
+  TensorList outputs = frame->region().function(inputs);
+  frame->end_forward();
+  return outputs;
+}
+
+bool keeps_no_values(const autograd::SavedTensorHooks* hooks) {
+  return dynamic_cast<const RegionHooks*>(hooks) != nullptr;
+}
+
+}  // namespace deepspeed::activation

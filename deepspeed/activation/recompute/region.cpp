@@ -1,0 +1,63 @@
+#include "deepspeed/activation/recompute/region.h"
+
+#include <exception>
+#include <utility>
+
+#include "deepspeed/activation/keep/input_store.h"
+#include "deepspeed/activation/recompute/recomputation.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/device/accelerator/current_device.h"
+
+namespace deepspeed::activation {
+
+Region::Region(TensorFunction given, const TensorList& inputs, RegionOptions given_options)
+    : function(std::move(given)),
+      options(std::move(given_options)),
+      configuration(current_configuration()),
+      generators(GeneratorStates::now()),
+      autocast(AutocastState::now()),
+      meter(current_meter()) {
+  for (const at::Tensor& input : inputs) needs_grad.push_back(input.defined() && input.requires_grad());
+}
+
+TensorList Region::leaves_of(const TensorList& saved) const {
+  TensorList leaves;
+  for (size_t i = 0; i < saved.size(); ++i) {
+    leaves.push_back(saved[i].defined() ? saved[i].detach().requires_grad_(needs_grad[i]) : at::Tensor());
+  }
+  return leaves;
+}
+
+RepeatRegion::RepeatRegion(const Region& region)
+    : generators_(region.generators), autocast_(region.autocast), gradients_(true), meter_(region.meter) {}
+
+RegionTimer::RegionTimer(const Region& region, const char* what) : region_(region), what_(what) {
+  const auto& options = region.configuration->options;
+  if (options.synchronize || options.profile) device::synchronize();
+  start_ = std::chrono::steady_clock::now();
+}
+
+RegionTimer::~RegionTimer() {
+  try {
+    const auto& options = region_.configuration->options;
+    if (options.synchronize || options.profile) device::synchronize();
+    if (!options.profile) return;
+    const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start_;
+    log::info("activation checkpointing: ", what_, " of ", region_.options.name, " took ", taken.count(),
+              " ms");
+  } catch (const std::exception& error) {
+    log::error("activation.region: the end of ", region_.options.name, " failed: ", error.what());
+  }
+}
+
+void save_inputs_through(const Region& region, const std::function<void()>& apply) {
+  const auto& options = region.configuration->options;
+  const bool moves_inputs = options.partition_activations || options.checkpoint_in_cpu;
+  const auto* hooks = autograd::current_saved_tensor_hooks();
+  if (keeps_no_values(hooks) || (hooks != nullptr && !moves_inputs)) return apply();
+  InputStore store(region.configuration);
+  const autograd::SavedTensorScope scope(store);
+  apply();
+}
+
+}  // namespace deepspeed::activation

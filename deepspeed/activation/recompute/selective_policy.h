@@ -1,0 +1,32 @@
+// Which results of a region a recomputation takes from forward instead of computing them again.
+#pragma once
+
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "deepspeed/base/export.h"
+
+namespace deepspeed::activation {
+
+/// Names operators whose results are kept: what is expensive to compute and small to keep. All else of a
+/// region is computed again.
+class DEEPSPEED_API SelectivePolicy {
+ public:
+  /// operators: names below autograd, as "aten::mm", all overloads of each. Throws UsageError for a name that
+  /// torch does not know, and for operators that write an argument or return a view of one.
+  explicit SelectivePolicy(const std::vector<std::string>& operators);
+
+  /// Products of matrices, convolutions and attention (Korthikanti et al., "Reducing Activation Recomputation
+  /// in Large Transformer Models", 2022, keep what is expensive in the same way).
+  static SelectivePolicy matmuls_and_attention();
+  /// Attention alone.
+  static SelectivePolicy attention();
+
+  bool keeps(const std::string& op) const { return operators_.contains(op); }
+
+ private:
+  std::unordered_set<std::string> operators_;
+};
+
+}  // namespace deepspeed::activation

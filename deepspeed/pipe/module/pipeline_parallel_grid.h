@@ -1,0 +1,50 @@
+// The process groups of a topology: DeepSpeed's PipelineParallelGrid.
+#pragma once
+
+#include <optional>
+
+#include "deepspeed/base/export.h"
+#include "deepspeed/comm/init.h"
+#include "deepspeed/engine/ranks/mpu.h"
+#include "deepspeed/pipe/topology/parallel_ranks.h"
+
+namespace deepspeed {
+
+/// Makes a group for each axis of a topology, and answers as a program's model parallel unit does. In these
+/// names "model" is all of a pipeline (stages and slices), "slice" or "tensor_model" are the ranks that share
+/// a layer, "pipe" or "pipeline_model" those that follow each other.
+class DEEPSPEED_API PipelineParallelGrid : public ParallelRanks, public Mpu {
+ public:
+  /// Makes the groups; all ranks of the world call it. topology: nothing stands for default_topology().
+  /// world: an empty one stands for that of init_distributed(). Throws UsageError where the topology has
+  /// another number of ranks than the world.
+  explicit PipelineParallelGrid(const std::optional<ProcessTopology>& topology = {},
+                                const comm::World& world = {});
+
+  int get_global_rank() const { return global_rank(); }
+  int get_stage_id() const { return stage_id(); }
+  int get_data_parallel_id() const { return data_parallel_id(); }
+
+  comm::ProcessGroup get_data_parallel_group() const override { return data_; }
+  comm::ProcessGroup get_model_parallel_group() const override { return model_; }
+  comm::ProcessGroup get_tensor_model_parallel_group() const override { return slice_; }
+  comm::ProcessGroup get_slice_parallel_group() const { return slice_; }
+  comm::ProcessGroup get_pipe_parallel_group() const { return pipe_; }
+  comm::ProcessGroup get_pipeline_model_parallel_group() const { return pipe_; }
+
+  int get_slice_parallel_rank() const { return slice_.rank(); }
+  int get_slice_parallel_world_size() const { return slice_.size(); }
+  int get_pipe_parallel_rank() const { return pipe_.rank(); }
+  int get_pipe_parallel_world_size() const { return pipe_.size(); }
+  int get_pipeline_model_parallel_rank() const { return pipe_.rank(); }
+  int get_pipeline_model_parallel_world_size() const { return pipe_.size(); }
+
+  /// Says no: the parameters of a program that uses a grid as its mpu are held alike, unless it derives a
+  /// class that knows better.
+  bool is_model_parallel_parameter(const at::Tensor&) const override { return false; }
+
+ private:
+  comm::ProcessGroup data_, model_, pipe_, slice_;
+};
+
+}  // namespace deepspeed

@@ -1,0 +1,68 @@
+// deepspeed.checkpointing: the core keeps the inputs of a Python function and calls it again in backward.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "deepspeed/checkpointing.h"
+#include "deepspeed/engine/ranks/mpu.h"
+
+#include "python/core/bindings.h"
+#include "python/core/hold.h"
+#include "python/core/tensor_lists.h"
+
+namespace deepspeed::python {
+namespace {
+
+using checkpointing::RegionOptions;
+using checkpointing::TensorFunction;
+using checkpointing::TensorList;
+
+/// Calls Python for the region, on whatever thread backward runs.
+TensorFunction function_of(const py::object& function) {
+  return [held = hold(function)](TensorList inputs) {
+    const py::gil_scoped_acquire gil;
+    py::list list = list_of(inputs);
+    inputs.clear();
+    return tensors_of((*held)(list));
+  };
+}
+
+// An exception that ends a recomputation early may not pass through the interpreter's frames.
+py::list checkpoint_tensors(const py::object& function, const py::list& inputs, bool use_reentrant,
+                            const std::string& name) {
+  const RegionOptions options{.use_reentrant = use_reentrant, .stop_early = false, .name = name};
+  TensorFunction run = function_of(function);
+  TensorList tensors = tensors_of(inputs);
+  TensorList outputs;
+  {
+    const py::gil_scoped_release release;
+    outputs = checkpointing::checkpoint_tensors(std::move(run), std::move(tensors), options);
+  }
+  return list_of(outputs);
+}
+
+void configure(const std::shared_ptr<Mpu>& mpu, bool partition_activations, bool contiguous_checkpointing,
+               std::optional<int64_t> num_checkpoints, bool checkpoint_in_cpu, bool synchronize,
+               bool profile) {
+  checkpointing::configure(mpu, {.partition_activations = partition_activations,
+                                 .contiguous_checkpointing = contiguous_checkpointing,
+                                 .num_checkpoints = num_checkpoints,
+                                 .checkpoint_in_cpu = checkpoint_in_cpu,
+                                 .synchronize = synchronize,
+                                 .profile = profile});
+}
+
+}  // namespace
+
+void bind_recomputation(py::module_& module) {
+  module.def("checkpoint_tensors", &checkpoint_tensors, py::arg("function"), py::arg("inputs"),
+             py::arg("use_reentrant"), py::arg("name"));
+  module.def("configure_checkpointing", &configure, NoGil(), py::arg("mpu").none(true),
+             py::arg("partition_activations"), py::arg("contiguous_checkpointing"),
+             py::arg("num_checkpoints"), py::arg("checkpoint_in_cpu"), py::arg("synchronize"),
+             py::arg("profile"));
+  module.def("reset_checkpointing", &checkpointing::reset);
+}
+
+}  // namespace deepspeed::python

@@ -1,0 +1,25 @@
+"""The ranks of a script's model parallel unit, as the core takes them."""
+import torch.distributed as dist
+
+from deepspeed import _core
+from deepspeed._errors import UsageError
+from deepspeed.utils.bwc import bwc_tensor_model_parallel_group
+
+
+def core_mpu(mpu):
+    """Returns the core's view of an mpu object; None without one. The ranks of each of its groups call it together."""
+    if mpu is None:
+        return None
+    for name in ("get_model_parallel_group", "get_data_parallel_group"):
+        if not hasattr(mpu, name):
+            raise UsageError(f"mpu: {type(mpu).__name__} has no {name}(), which the mpu of a model-parallel script has, as Megatron's")
+    model = _ranks_of(mpu.get_model_parallel_group())
+    tensor = bwc_tensor_model_parallel_group(mpu)
+    return _core.Mpu(
+        data=_ranks_of(mpu.get_data_parallel_group()), model=model, tensor=model if tensor is None else _ranks_of(tensor)
+    )
+
+
+def _ranks_of(group):
+    """Returns the global ranks in ascending order; of no group, this rank alone."""
+    return [dist.get_rank()] if group is None else sorted(dist.get_process_group_ranks(group))

@@ -1,0 +1,112 @@
+"""Activations on the host while nobody needs them: copies that run beside the computation, in buffers that are used again."""
+import contextlib
+import itertools
+
+import torch
+
+from deepspeed.accelerator import get_accelerator
+
+
+class HostBuffers:
+    """Keeps host tensors for the next copy of the same shape and dtype; a limit says how many wait."""
+
+    def __init__(self, limit, use_pin_memory):
+        self._limit = limit
+        self._use_pin_memory = use_pin_memory
+        self._free = {}
+        self._returning = []  # (buffer, event after which nobody reads it)
+
+    def __len__(self):
+        return sum(map(len, self._free.values()))
+
+    @staticmethod
+    def key(tensor):
+        """Is equal for tensors whose copies fit one another's buffers; strides do not matter, since buffers are dense."""
+        return tuple(tensor.shape), tensor.dtype
+
+    def take(self, tensor):
+        """Returns a dense host tensor of the tensor's shape and dtype."""
+        self._collect(wait=False)
+        free = self._free.get(self.key(tensor))
+        if free:
+            return free.pop()
+        made = torch.empty(tensor.shape, dtype=tensor.dtype)
+        return get_accelerator().pin_memory(made, make_copy=False) if self._use_pin_memory else made
+
+    def give(self, buffer, event=None):
+        """Takes a buffer back, after the event where there is one."""
+        if event is not None:
+            self._returning.append((buffer, event))
+        elif len(self) < self._limit:
+            self._free.setdefault(self.key(buffer), []).append(buffer)
+
+    def _collect(self, wait):
+        returning, self._returning = self._returning, []
+        for buffer, event in returning:
+            if wait:
+                event.synchronize()
+            self.give(buffer, None if wait or event.query() else event)
+
+    def wait(self):
+        """Waits for the copies that read buffers still."""
+        self._collect(wait=True)
+
+
+class HostCopy:
+    """Is one activation: on its device at first, then on the host, and back when it is read."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor  # on the device; None while the host alone has it
+        self.buffer = None
+        self.is_lost = False
+        self._event = None  # after the copy to the host
+        self._device, self._size, self._stride = tensor.device, tensor.size(), tensor.stride()
+
+    def start(self, buffers, stream):
+        """Copies to the host, on the stream where there is one; the device's memory stays until drop()."""
+        accelerator = get_accelerator()
+        self.buffer = buffers.take(self.tensor)
+        if stream is not None:
+            stream.wait_stream(accelerator.current_stream())
+        with contextlib.nullcontext() if stream is None else accelerator.stream(stream):
+            self.buffer.copy_(self.tensor.detach(), non_blocking=stream is not None)
+        if stream is not None:
+            self.tensor.record_stream(stream)
+            self._event = stream.record_event()
+
+    def drop(self):
+        self.tensor = None
+
+    def restore(self, buffers, stream):
+        """Makes the tensor on its device again, with its strides, and gives the buffer back."""
+        accelerator = get_accelerator()
+        if self.tensor is not None:  # copied, and not dropped yet
+            buffers.give(self.buffer, self._event)
+            self.buffer = None
+            return
+        with contextlib.nullcontext() if stream is None else accelerator.stream(stream):
+            tensor = torch.empty_strided(self._size, self._stride, dtype=self.buffer.dtype, device=self._device)
+            tensor.copy_(self.buffer, non_blocking=stream is not None)
+        event = None
+        if stream is not None:
+            event = stream.record_event()
+            accelerator.current_stream().wait_event(event)
+            tensor.record_stream(accelerator.current_stream())
+        buffers.give(self.buffer, event)
+        self.tensor, self.buffer = tensor, None
+
+
+def is_dense_activation(tensor, min_bytes):
+    """Returns whether a copy to the host frees memory of a device: parameters, buffers and expanded views do not."""
+    accelerator = get_accelerator()
+    kinds = (torch.nn.Parameter, torch.nn.Buffer) if hasattr(torch.nn, "Buffer") else (torch.nn.Parameter,)
+    is_of_model = isinstance(tensor, kinds)
+    on_device = not accelerator.is_synchronized_device() and accelerator.on_accelerator(tensor)
+    overlaps = any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride()))
+    return on_device and not is_of_model and not overlaps and tensor.nbytes >= min_bytes
+
+
+def copies_beyond(copies, count):
+    """Takes all but the latest `count` off the front of a deque, and yields them."""
+    for _ in itertools.repeat(None, max(len(copies) - count, 0)):
+        yield copies.popleft()

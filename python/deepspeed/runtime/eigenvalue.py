@@ -1,0 +1,83 @@
+"""The greatest eigenvalue of the Hessian of each layer, by power iteration over gradients that were computed with create_graph."""
+import torch
+
+from deepspeed.utils.logging import log_dist
+
+
+class Eigenvalue:
+    """Reads the layers `module.<layer_name>[0 .. layer_num - 1]` after a backward(create_graph=True).
+
+    max_iter, tol: power iteration ends after so many products, or where the value changes by less than this part of it.
+    stability: added to the norm that a vector is divided by. verbose: one line of the log a layer.
+    """
+
+    def __init__(self, verbose=False, max_iter=100, tol=1e-2, stability=0, gas_boundary_resolution=1, layer_name="", layer_num=0):
+        assert layer_name and layer_num > 0, f"layer_name, layer_num: got {layer_name!r}, {layer_num}, expected a name and 1 or more"
+        self.verbose = verbose
+        self.max_iter = max_iter
+        self.tol = tol
+        self.stability = stability
+        self.gas_boundary_resolution = gas_boundary_resolution
+        self.layer_name = layer_name
+        self.layer_num = layer_num
+
+    def get_layers(self, module):
+        """Returns what `layer_name` names in the module, dots included."""
+        return module.get_submodule(self.layer_name)
+
+    def compute_eigenvalue(self, module, device=None, scale=1.0):
+        """Returns {id of a parameter: (eigenvalue of its layer as a part of the greatest one, number of the layer)}.
+
+        Values are divided by `scale`, by which the loss was multiplied. Empty where a layer has no gradient that has a graph.
+        """
+        layers = [self.get_layers(module)[index] for index in range(self.layer_num)]
+        values = []
+        for index, layer in enumerate(layers):
+            params = [param for param in layer.parameters() if param.grad is not None and param.grad.grad_fn is not None]
+            if not params:
+                log_dist("The model does not support eigenvalues: run backward(create_graph=True)", ranks=[0])
+                return {}
+            values.append(self._of_layer(params, device, scale))
+            if self.verbose:
+                log_dist(f"layer {index}: eigenvalue {values[-1]}", ranks=[0])
+        found = {}
+        for index, (layer, value) in enumerate(zip(layers, self.post_process(values))):
+            found.update({id(param): (value, index) for param in layer.parameters()})
+        return found
+
+    def _of_layer(self, params, device, scale):
+        with torch.random.fork_rng():  # the program's random numbers stay what they would be
+            vectors = self.normalize([torch.randn(param.shape, device=device or param.device) for param in params])
+        gradients = [param.grad for param in params]
+        value, previous = 1.0, 0.0
+        for _ in range(self.max_iter):
+            if value == 0 or abs((value - previous) / value) < self.tol:
+                break
+            like = [vector.to(gradient.dtype) for vector, gradient in zip(vectors, gradients)]
+            products = torch.autograd.grad(gradients, params, grad_outputs=like, retain_graph=True)
+            products = [self.nan_to_num(product).float() / scale for product in products]
+            previous, value = value, self.inner_product(products, vectors).item()
+            vectors = self.normalize(products)
+        return value
+
+    def inner_product(self, xs, ys):
+        return sum((x * y).sum() for x, y in zip(xs, ys))
+
+    def normalize(self, vectors):
+        norm = self.inner_product(vectors, vectors).sqrt() + self.stability
+        return [self.nan_to_num(vector / norm) for vector in vectors]
+
+    def nan_to_num(self, x):
+        """Returns x with zeros in place of what is no finite number."""
+        return torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
+
+    def post_process(self, values):
+        """Returns the values as parts of the greatest, without signs; 1 for layers that gave none."""
+        greatest = max(map(abs, values))
+        return [abs(value) / greatest if value else 1.0 for value in values]
+
+
+def summary_events(block_eigenvalue, global_samples):
+    """Returns (name, value, samples) of each entry of what compute_eigenvalue() returns, as monitors take them."""
+    values = [value for value, _ in block_eigenvalue.values()]
+    return [(f"Train/Eigenvalues/ModelBlockParam_{index}", value, global_samples) for index, value in enumerate(values)]

@@ -1,0 +1,24 @@
+"""Progressive layer drop (https://arxiv.org/abs/2010.13369): the part of its layers that a model keeps, smaller as training goes."""
+import math
+
+
+class ProgressiveLayerDrop:
+    """Is the schedule by itself; an engine follows its own where the config has the section.
+
+    theta: what is left in the end. gamma: how fast the part falls there.
+    """
+
+    def __init__(self, theta=0.5, gamma=0.001):
+        self.theta = theta
+        self.gamma = gamma
+        self.current_theta = 1.0
+
+    def get_state(self):
+        """Returns the keyword arguments that a model's forward gets."""
+        return {"progressive_layer_drop": True, "pld_theta": self.get_theta()}
+
+    def get_theta(self):
+        return self.current_theta
+
+    def update_state(self, global_step):
+        self.current_theta = (1.0 - self.theta) * math.exp(-self.gamma * global_step) + self.theta

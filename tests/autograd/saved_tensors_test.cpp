@@ -1,0 +1,130 @@
+#include "deepspeed/autograd/saved_tensors.h"
+
+#include <thread>
+#include <vector>
+
+#include <ATen/ops/exp.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+
+#include "tests/support/error_of.h"
+
+namespace deepspeed::autograd {
+namespace {
+
+/// Counts what it takes and what it gives back, and keeps it as it is.
+class Counting : public SavedTensorHooks {
+ public:
+  class Counted : public KeptTensor {
+   public:
+    Counted(const at::Tensor& tensor, int& count) : KeptTensor(tensor), unpacked_(count) {}
+    at::Tensor unpack() override {
+      ++unpacked_;
+      return KeptTensor::unpack();
+    }
+
+   private:
+    int& unpacked_;
+  };
+  std::unique_ptr<PackedTensor> pack(const at::Tensor& tensor) override {
+    ++packed;
+    return std::make_unique<Counted>(tensor, unpacked);
+  }
+  int packed = 0;
+  int unpacked = 0;
+};
+
+struct SaveOne : torch::autograd::Function<SaveOne> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
+    context->save_for_backward({x});
+    return x * 2;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    return {gradients[0] * 2 * context->get_saved_variables()[0].sign().abs()};
+  }
+};
+
+TEST(SavedTensors, GoThroughTheHooksOfTheirScope) {
+  Counting hooks;
+  const auto x = at::randn({4}).requires_grad_();
+  at::Tensor y;
+  {
+    const SavedTensorScope scope(hooks);
+    y = SaveOne::apply(x).exp();
+  }
+  const auto z = y.exp();  // outside
+  EXPECT_EQ(hooks.packed, 2);
+  EXPECT_EQ(hooks.unpacked, 0);
+  torch::autograd::backward({z.sum()}, {});
+  EXPECT_EQ(hooks.unpacked, 2);
+  const auto expected = z.detach() * y.detach() * 2;
+  EXPECT_TRUE(x.grad().equal(expected));
+}
+
+TEST(SavedTensors, GoToTheInnermostScopeAlone) {
+  Counting outer, inner;
+  const auto x = at::randn({4}).requires_grad_();
+  const SavedTensorScope outer_scope(outer);
+  auto y = x.exp();
+  {
+    const SavedTensorScope inner_scope(inner);
+    y = y.exp();
+    const NoSavedTensorHooks none;
+    EXPECT_EQ(current_saved_tensor_hooks(), nullptr);
+    y = y.exp();
+  }
+  y = y.exp();
+  EXPECT_EQ(outer.packed, 2);
+  EXPECT_EQ(inner.packed, 1);
+}
+
+TEST(SavedTensors, OfOtherThreadsAreNotSeen) {
+  Counting hooks;
+  const SavedTensorScope scope(hooks);
+  std::thread([] { at::randn({4}).requires_grad_().exp(); }).join();
+  EXPECT_EQ(hooks.packed, 0);
+}
+
+TEST(SavedTensors, AreFreedWithTheGraph) {
+  Counting hooks;
+  const SavedTensorScope scope(hooks);
+  auto y = at::randn({4}).requires_grad_().exp();  // saves its own result
+  const auto storage = y.storage().getWeakStorageImpl();
+  y = at::Tensor();
+  EXPECT_EQ(hooks.packed, 1);
+  EXPECT_EQ(storage.use_count(), 0U);
+}
+
+TEST(SavedTensors, ThatWereWrittenInPlaceAreRefused) {
+  Counting hooks;
+  const SavedTensorScope scope(hooks);
+  const auto y = at::randn({4}).requires_grad_().exp();
+  const auto z = y * 1;
+  y.mul_(2);
+  EXPECT_ERROR(UsageError, torch::autograd::backward({z.sum()}, {}), "sizes [4]", "written in place",
+               "clone()");
+}
+
+TEST(SavedTensors, LetCallbacksOfABackwardRunAsBefore) {
+  Counting hooks;
+  const SavedTensorScope scope(hooks);
+  bool called = false;
+  const auto y = at::ones({1}).requires_grad_().exp();
+  y.register_hook([&](const at::Tensor& gradient) {
+    torch::autograd::Engine::get_default_engine().queue_callback([&] { called = true; });
+    return gradient;
+  });
+  torch::autograd::backward({y}, {});
+  EXPECT_TRUE(called);
+}
+
+}  // namespace
+}  // namespace deepspeed::autograd

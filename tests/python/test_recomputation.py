@@ -1,0 +1,150 @@
+"""deepspeed.checkpointing: gradients of recomputed regions are those of a plain run, and the core keeps their inputs as configured."""
+import pytest
+import torch
+import torch.nn as nn
+
+from launching import run
+
+from deepspeed import checkpointing
+
+WIDTH = 16
+
+
+@pytest.fixture(autouse=True)
+def as_by_default():
+    yield
+    checkpointing.configure(None)
+    checkpointing.get_cuda_rng_tracker().reset()
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, hidden, scale=1.0, mask=None):
+        inner = nn.functional.dropout(self.down(torch.tanh(self.up(hidden))), 0.3)
+        return hidden + scale * inner if mask is None else hidden + scale * inner * mask
+
+
+def gradients(call):
+    torch.manual_seed(0)
+    blocks = [Block() for _ in range(3)]
+    hidden = torch.randn(4, WIDTH, requires_grad=True)
+    torch.manual_seed(1)
+    value = hidden
+    for block in blocks:
+        value = call(block, value)
+    value.square().sum().backward()
+    return [hidden.grad, *(param.grad for block in blocks for param in block.parameters())]
+
+
+def plain(block, value):
+    return block(value)
+
+
+def assert_equal(found, expected):
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_gradients_have_the_bits_of_a_plain_run():
+    expected = gradients(plain)
+    assert_equal(gradients(checkpointing.checkpoint), expected)
+    assert_equal(gradients(checkpointing.non_reentrant_checkpoint), expected)
+    assert_equal(gradients(lambda block, value: checkpointing.CheckpointFunction.apply(block, [], value)), expected)
+    assert_equal(gradients(lambda block, value: checkpointing.checkpoint(plain, block, value)), expected)
+
+
+def test_backward_calls_the_function_again():
+    calls = []
+
+    def function(x):
+        calls.append(torch.is_grad_enabled())
+        return x.exp()
+
+    x = torch.ones(3, requires_grad=True)
+    checkpointing.checkpoint(function, x).sum().backward()
+    assert calls == [True, True]
+    with torch.no_grad():
+        checkpointing.checkpoint(function, x)
+    assert len(calls) == 3
+
+
+def test_arguments_and_results_may_be_anything():
+    def function(pair, table, flag, *, factor):
+        a, b = pair
+        return [a * table["c"] * factor, "text", None, {"sum": a + b}] if flag else None
+
+    a, b, c = (torch.full((2,), value, requires_grad=True) for value in (1.0, 2.0, 3.0))
+    product, text, nothing, table = checkpointing.checkpoint(function, (a, b), {"c": c}, True, factor=2.0)
+    assert (text, nothing) == ("text", None)
+    (product.sum() + table["sum"].sum()).backward()
+    assert a.grad.tolist() == [7.0, 7.0] and b.grad.tolist() == [1.0, 1.0] and c.grad.tolist() == [2.0, 2.0]
+
+
+def test_autocast_and_streams_of_the_tracker_are_repeated():
+    tracker = checkpointing.get_cuda_rng_tracker()
+
+    def run(call):
+        tracker.reset()
+        tracker.add("model-parallel-rng", 7)
+
+        def function(block, value):
+            with tracker.fork():
+                mask = torch.rand(WIDTH)
+            return block(value, 2.0, mask)
+
+        with torch.autocast("cpu", torch.bfloat16):
+            return gradients(lambda block, value: call(function, block, value))
+
+    assert_equal(run(checkpointing.checkpoint), run(lambda function, *args: function(*args)))
+
+
+def test_errors_of_the_function_come_through():
+    def function(x):
+        if checkpointing_calls.append(1) or len(checkpointing_calls) == 2:
+            raise KeyError("second")
+        return x.exp()
+
+    checkpointing_calls = []
+    x = torch.ones(3, requires_grad=True)
+    loss = checkpointing.checkpoint(function, x).sum()
+    with pytest.raises(KeyError, match="second"):
+        loss.backward()
+    with pytest.raises(ZeroDivisionError):
+        checkpointing.checkpoint(lambda x: x / (1 // 0), x)
+
+
+def test_a_function_that_computes_something_else_is_told_so():
+    calls = []
+
+    def function(x):
+        calls.append(1)
+        return x.exp() if len(calls) == 1 else x * 2
+
+    loss = checkpointing.checkpoint(function, torch.ones(3, requires_grad=True)).sum()
+    with pytest.raises(RuntimeError, match="recomputation of checkpoint.. of function saved 0 of the 1"):
+        loss.backward()
+
+
+def test_torchs_own_checkpoint_works_inside():
+    def inside(block, value):
+        return torch.utils.checkpoint.checkpoint(block, value, use_reentrant=False)
+
+    assert_equal(gradients(lambda block, value: checkpointing.checkpoint(inside, block, value)), gradients(plain))
+
+
+def test_options_that_contradict_each_other_are_refused():
+    with pytest.raises(AssertionError, match="partition_activations"):
+        checkpointing.configure(None, contiguous_checkpointing=True)
+    with pytest.raises(AssertionError, match="number_checkpoints"):
+        checkpointing.configure(None, partition_activations=True, contiguous_checkpointing=True)
+
+
+def test_slices_keep_parts_of_activations_and_engines_train_with_an_mpu():
+    """Two ranks share a model out: the program compares losses and gradients with those of the whole model."""
+    found = run("train_slices.py")
+    assert found["losses"] == pytest.approx(found["expected"], rel=1e-6)
+    assert found["norms"] == pytest.approx(found["expected_norms"], rel=1e-5)
+    assert found["sizes"] == [1, 2] and found["files"] == ["mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt"]
+    assert found["resumed"] == pytest.approx(found["expected"][-1:], rel=1e-6)
