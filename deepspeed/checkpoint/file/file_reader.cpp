@@ -1,6 +1,7 @@
 #include "deepspeed/checkpoint/file/file_reader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -19,6 +20,8 @@ namespace {
 
 constexpr uint64_t kPieceBytes = 4 * kSumChunkBytes;  // stays in the cache between the read and the checksum
 
+std::atomic<uint64_t> bytes_of_all_readers{0};
+
 }  // namespace
 
 FileReader::FileReader(std::filesystem::path path, std::optional<FileSums> sums)
@@ -36,6 +39,8 @@ FileReader::FileReader(std::filesystem::path path, std::optional<FileSums> sums)
 }
 
 FileReader::~FileReader() { ::close(file_); }
+
+uint64_t FileReader::bytes_read_by_process() { return bytes_of_all_readers; }
 
 bool FileReader::is_cached(uint64_t offset, uint64_t size) const {
   // A read that must not wait (RWF_NOWAIT) would tell as well, but starts the page cache's own reading ahead.
@@ -62,6 +67,7 @@ bool FileReader::read_directly(uint64_t offset, char* destination, uint64_t size
 
 void FileReader::read_plainly(uint64_t offset, char* destination, uint64_t size) const {
   bytes_read_ += size;
+  bytes_of_all_readers.fetch_add(size, std::memory_order_relaxed);
   if (size > 0 && !is_cached(offset, size) && read_directly(offset, destination, size)) return;
   while (size > 0) {
     const ssize_t count = ::pread(file_, destination, std::min<uint64_t>(size, 1u << 30), off_t(offset));

@@ -29,6 +29,9 @@ class FileReader {
   bool is_verified() const { return sums_.has_value(); }
   /// Returns the bytes that were read from the file so far.
   uint64_t bytes_read() const { return bytes_read_; }
+  /// Returns the bytes that all readers of this process have read so far. The system's own count
+  /// (/proc/self/io) misses what is read past the page cache.
+  static uint64_t bytes_read_by_process();
 
   /// Reads `size` bytes from `offset` on. Throws CheckpointError where they lie behind the end, or differ
   /// from those that were written.
