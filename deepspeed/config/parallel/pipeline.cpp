@@ -12,9 +12,11 @@ const Table<PipelineConfig>& pipeline_table() {
       entry("activation_checkpoint_interval", &C::activation_checkpoint_interval,
             "Layers between two checkpoints of activations; 0: as the module says.", {at_least(0)}),
       entry("pipe_partitioned", &C::pipe_partitioned,
-            "Send activations in parts, of which each model-parallel rank has one."),
+            "Send the first tensor of activations in parts, of which each slice (model-parallel rank) has "
+            "one. It must be "
+            "alike on all of them; set it to false where it is not."),
       entry("grad_partitioned", &C::grad_partitioned,
-            "Send their gradients in parts, of which each model-parallel rank has one."),
+            "Send the gradient of that tensor in parts too, where pipe_partitioned is true."),
       entry("use_reentrant", &C::use_reentrant, "Checkpoint activations in the reentrant way."),
       entry("schedule", &C::schedule, "The order of forward and backward passes in a batch.",
             {one_of({"1f1b", "interleaved", "zero_bubble"})}),

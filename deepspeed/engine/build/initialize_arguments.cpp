@@ -71,6 +71,7 @@ RankLayout find_layout(const InitializeOptions& options, const comm::World& worl
   if (!options.mpu) return data_parallel_layout(world.size(), world.rank());
   RankLayout layout{options.mpu->get_data_parallel_group().global_ranks(),
                     options.mpu->get_model_parallel_group().global_ranks()};
+  layout.num_stages = int(layout.model.size()) / options.mpu->get_tensor_model_parallel_world_size();
   if (layout.data.size() * layout.model.size() == size_t(world.size())) return layout;
   raise<UsageError>("mpu: got a data-parallel group of ", layout.data.size(),
                     " ranks and a model-parallel one of ", layout.model.size(), ", expected a product of ",

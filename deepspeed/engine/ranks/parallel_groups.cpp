@@ -9,6 +9,7 @@ ParallelGroups make_parallel_groups(const comm::World& world, const RankLayout& 
   const bool is_whole = int(layout.data.size()) == world.size();
   groups.data = is_whole ? groups.all : world.own_group(name + ".data", purpose, layout.data);
   if (layout.model.size() > 1) groups.model = world.own_group(name + ".model", purpose, layout.model);
+  groups.num_stages = layout.num_stages;
   return groups;
 }
 

@@ -12,6 +12,7 @@ struct ParallelGroups {
   comm::ProcessGroup all;    // the engine's own, of all its ranks: what all must agree on, checkpoints
   comm::ProcessGroup data;   // ranks that hold the same parameters and train them on other data
   comm::ProcessGroup model;  // ranks that hold one copy of the model together; none: this rank holds it whole
+  int num_stages = 1;        // of such a copy; the ranks of a stage share its layers out
 
   /// Says whether a copy of the model is shared out over several ranks.
   bool shares_model() const { return static_cast<bool>(model); }

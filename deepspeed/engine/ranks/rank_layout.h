@@ -9,6 +9,7 @@ namespace deepspeed {
 struct RankLayout {
   std::vector<int> data;   // ranks that hold the same parameters and train them on other data
   std::vector<int> model;  // ranks that hold one copy of the model together
+  int num_stages = 1;      // of how many parts, one behind another, that copy is made
 };
 
 /// Returns the layout of a rank where all `num_ranks` hold the whole model.

@@ -56,9 +56,6 @@ class CheckpointIo {
   /// Collects what this rank will write, sharing the memory of the engine's tensors.
   void collect(SaveJob& job, const SaveOptions& options) const;
   void run(SaveJob job);
-  NamedTensors module_tensors(bool exclude_frozen) const;
-  /// The tensors of each layer of a pipeline that this stage writes, by their names in its file.
-  std::vector<std::pair<const StoredLayer*, NamedTensors>> layer_tensors(bool exclude_frozen) const;
   std::vector<std::pair<std::string, std::string>> shared_params() const;
   checkpoint::ModelStates model_states(const SaveOptions& options,
                                        checkpoint::DeferredTensors& deferred) const;

@@ -7,12 +7,9 @@
 // holds the optimizer), and the random streams. Collected tensors share the engine's memory, or are made
 // while the file is written.
 #include <filesystem>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
@@ -22,6 +19,7 @@
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/device/accelerator/rng.h"
+#include "deepspeed/engine/model/model_tensors.h"
 #include "deepspeed/engine/saving/background_saver.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/engine/saving/saved_state.h"
@@ -30,7 +28,6 @@
 #include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/random/cuda_rng_tracker.h"
 #include "deepspeed/zero/params/param_store.h"
-#include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"
 #include "deepspeed/zero/zero_state.h"
 
@@ -145,7 +142,7 @@ void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
   } else if (data_rank == 0) {
     add(checkpoint::model_states_path(job.directory, job.tag, mp_rank),
         checkpoint::build_model_states(model_states(options, deferred)));
-    for (const auto& [layer, tensors] : layer_tensors(options.exclude_frozen_parameters)) {
+    for (const auto& [layer, tensors] : layer_tensors(parts_.model, options.exclude_frozen_parameters)) {
       add(checkpoint::layer_states_path(job.directory, job.tag, layer->index, layer->slice),
           checkpoint::build_tensors(tensors));
     }
@@ -167,42 +164,6 @@ void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
   add(checkpoint::rng_states_path(job.directory, job.tag, rank()), checkpoint::build_run_state(run));
 }
 
-NamedTensors CheckpointIo::module_tensors(bool exclude_frozen) const {
-  const EngineModel& model = parts_.model;
-  NamedTensors tensors;
-  std::unordered_map<std::string, at::Tensor> by_name;
-  for (const NamedTensor& param : model.parameters) {
-    if (exclude_frozen && !param.tensor.requires_grad()) continue;
-    // The files of stage 3, as DeepSpeed's, hold shards, and an empty tensor in place of each weight.
-    const at::Tensor values = zero::is_partitioned(param.tensor)
-                                  ? at::empty({0}, at::TensorOptions().dtype(param.tensor.scalar_type()))
-                                  : param.tensor.detach();
-    tensors.emplace_back(param.name, values);
-    by_name.emplace(param.name, values);
-  }
-  for (const auto& [alias, owner] : model.shared_parameters) {
-    const auto entry = by_name.find(owner);
-    if (entry != by_name.end()) tensors.emplace_back(alias, entry->second);
-  }
-  for (const NamedTensor& buffer : model.buffers) tensors.emplace_back(buffer.name, buffer.tensor.detach());
-  return tensors;
-}
-
-std::vector<std::pair<const StoredLayer*, NamedTensors>> CheckpointIo::layer_tensors(
-    bool exclude_frozen) const {
-  std::vector<std::pair<const StoredLayer*, NamedTensors>> found;
-  const auto tensors = by_name(module_tensors(exclude_frozen));
-  for (const StoredLayer& layer : parts_.model.stored_layers) {
-    if (!layer.is_written) continue;
-    NamedTensors& of_layer = found.emplace_back(&layer, NamedTensors()).second;
-    for (const auto& [name, in_model] : layer.names) {
-      if (const auto tensor = tensors.find(in_model); tensor != tensors.end())
-        of_layer.push_back({name, tensor->second});
-    }
-  }
-  return found;
-}
-
 /// Of a pipeline the files say under which names its layers' files have what stages share.
 std::vector<std::pair<std::string, std::string>> CheckpointIo::shared_params() const {
   auto shared = parts_.model.shared_parameters;
@@ -220,7 +181,8 @@ checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options,
   const EngineModel& model = parts_.model;
   checkpoint::ModelStates result;
   result.states.has_module = model.stored_layers.empty();
-  if (result.states.has_module) result.states.module = module_tensors(options.exclude_frozen_parameters);
+  if (result.states.has_module)
+    result.states.module = module_tensors(parts_.model, options.exclude_frozen_parameters);
   for (const NamedTensor& buffer : model.buffers) result.states.buffer_names.push_back(buffer.name);
   result.states.shared_params = shared_params();
   // At stage 0 the module has them; that of a pipeline is in other files.
@@ -254,7 +216,7 @@ checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options,
   result.global_samples = state_.counters.global_samples;
   result.dp_world_size = parts_.data_group().size();
   result.mp_world_size = parts_.groups.model_size();
-  if (!model.stored_layers.empty()) result.pp_degree = result.mp_world_size;
+  result.pp_degree = parts_.groups.num_stages;
   result.ds_config = parts_.config.raw;
   result.client_state = options.client_state;
   return result;

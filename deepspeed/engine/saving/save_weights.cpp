@@ -9,6 +9,7 @@
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/file/atomic_file.h"
 #include "deepspeed/checkpoint/tag/tag_name.h"
+#include "deepspeed/engine/model/model_tensors.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/params/set_values.h"
@@ -53,7 +54,7 @@ void CheckpointIo::save_16bit_model(const std::string& directory, const std::str
         "save_16bit_model() at stage 3 gathers the whole model on rank 0; set "
         "zero_optimization.stage3_gather_16bit_weights_on_model_save to allow that");
   }
-  NamedTensors tensors = module_tensors(exclude_frozen);
+  NamedTensors tensors = module_tensors(parts_.model, exclude_frozen);
   if (parts_.pool) gather_module(tensors);
   on_all_ranks("saving the model", [&] {
     if (rank() != 0) return;

@@ -32,7 +32,7 @@ namespace {
 using pipe::PipelineModule;
 
 RankLayout layout_of(const ParallelRanks& grid) {
-  return {grid.data_parallel_group(), grid.model_parallel_group()};
+  return {grid.data_parallel_group(), grid.model_parallel_group(), grid.pipe_parallel_size()};
 }
 
 InitializeOptions with_world(InitializeOptions options, const PipelineModule& module) {
@@ -109,7 +109,9 @@ PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const Ini
                         .purpose = config().raw.dump(),
                         .model_chunks = module_->model_chunks(),
                         .device = device(),
-                        .dynamic_shape = module_->options().dynamic_shape});
+                        .dynamic_shape = module_->options().dynamic_shape,
+                        .pipe_partitioned = config().pipeline.pipe_partitioned,
+                        .grad_partitioned = config().pipeline.grad_partitioned});
   planner_ = std::make_unique<pipe::BatchPlanner>(all, grid.stage_to_global(0), is_last_stage());
   if (!tied_->empty())
     step_driver().before_update([this] { tied_->reduce(require_optimizer("train_batch")); });
@@ -193,7 +195,7 @@ void PipelineEngine::run_together(const char* call, const std::function<void()>&
   try {
     work();
   } catch (const CommError& error) {
-    const std::string text = message(error.what(), "; ", legend_of(module_->grid().pipe_group()));
+    const std::string text = with_legend(error);
     tell(text);
     throw CommError(text);
   } catch (const std::exception& error) {
@@ -216,12 +218,24 @@ pipe::DataIterator PipelineEngine::with_batch_fn(const pipe::DataIterator& data)
   });
 }
 
+pipe::BatchPlan PipelineEngine::plan_batch(const pipe::DataIterator& data, int num_micro_batches) {
+  try {
+    return planner_->plan(with_batch_fn(data), num_micro_batches);
+  } catch (const CommError& error) {
+    throw CommError(with_legend(error));
+  }
+}
+
+std::string PipelineEngine::with_legend(const CommError& error) const {
+  return message(error.what(), "; ", legend_of(module_->grid().pipe_group()));
+}
+
 at::Tensor PipelineEngine::train_batch(const pipe::DataIterator& data) {
   if (!c10::GradMode::is_enabled())
     raise<UsageError>("train_batch() requires gradients enabled. Use eval_batch() instead.");
   require_optimizer("train_batch");
   const int count = int(config().gradient_accumulation_steps);
-  pipe::BatchPlan plan = planner_->plan(with_batch_fn(data ? data : data_), count);
+  pipe::BatchPlan plan = plan_batch(data ? data : data_, count);
   if (!state().is_training) train();
   at::Tensor loss;
   run_together("train_batch", [&] {
@@ -304,7 +318,7 @@ EvalBatchResult PipelineEngine::eval_batch(const pipe::DataIterator& data, const
   const int count = options.num_micro_batches.value_or(int(config().gradient_accumulation_steps));
   if (count < 1) raise<UsageError>("eval_batch(): num_micro_batches is ", count, ", expected 1 or more");
   const c10::NoGradGuard no_grad;
-  pipe::BatchPlan plan = planner_->plan(with_batch_fn(data), count);
+  pipe::BatchPlan plan = plan_batch(data, count);
   if (state().is_training) eval();
   EvalBatchResult result;
   run_together("eval_batch", [&] {

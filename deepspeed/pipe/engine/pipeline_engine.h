@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/engine/build/initialize_options.h"
 #include "deepspeed/engine/training_engine.h"
 #include "deepspeed/pipe/engine/data_iterator.h"
@@ -19,6 +20,7 @@
 namespace deepspeed {
 
 namespace pipe {
+struct BatchPlan;
 class BatchPlanner;
 class PipeSchedule;
 class StageLinks;
@@ -99,6 +101,10 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   void run_together(const char* call, const std::function<void()>& work);
   void give_up(const std::string& reason) const;
   pipe::DataIterator with_batch_fn(const pipe::DataIterator& data) const;
+  /// Reads what a batch needs. An error here leaves the engine as it was.
+  pipe::BatchPlan plan_batch(const pipe::DataIterator& data, int num_micro_batches);
+  /// The error's text, with the stages of this pipeline by rank.
+  std::string with_legend(const CommError& error) const;
   /// Returns on all ranks the means of the last stage's scalars, over micro batches and data-parallel ranks.
   at::Tensor shared_means(const at::Tensor& sums, int64_t count, int num_micro_batches) const;
   /// Returns what this stage executes for a batch; made anew where the number of micro batches changes.

@@ -24,8 +24,8 @@ at::Tensor on_device_of(const comm::ProcessGroup& group, const at::Tensor& numbe
 
 }  // namespace
 
-Sender::Sender(comm::ProcessGroup group, int receiver, size_t capacity)
-    : group_(std::move(group)), receiver_(receiver), capacity_(capacity) {}
+Sender::Sender(comm::ProcessGroup group, int receiver, size_t capacity, SlicedMessage slices)
+    : group_(std::move(group)), receiver_(receiver), capacity_(capacity), slices_(std::move(slices)) {}
 
 void Sender::send(const Tensors& values, bool with_form) {
   while (under_way_.size() >= capacity_) wait_for_oldest();
@@ -35,8 +35,12 @@ void Sender::send(const Tensors& values, bool with_form) {
     start(on_device_of(group_, at::tensor(numbers.numel(), at::kLong)), messages);
     start(on_device_of(group_, numbers), messages);
   }
+  bool is_cut = slices_.is_cut();
   for (const at::Tensor& value : values) {
-    if (travels(value)) start(value.detach().contiguous(), messages);
+    if (!travels(value)) continue;
+    const at::Tensor whole = value.detach().contiguous();
+    start(is_cut ? slices_.part_of(whole) : whole, messages);
+    is_cut = false;
   }
   under_way_.push_back(std::move(messages));
 }
@@ -55,17 +59,26 @@ void Sender::wait() {
   while (!under_way_.empty()) wait_for_oldest();
 }
 
-Receiver::Receiver(comm::ProcessGroup group, int sender, at::Device device)
-    : group_(std::move(group)), sender_(sender), device_(device) {}
+Receiver::Receiver(comm::ProcessGroup group, int sender, at::Device device, SlicedMessage slices)
+    : group_(std::move(group)), sender_(sender), device_(device), slices_(std::move(slices)) {}
 
 comm::Work Receiver::start(const at::Tensor& tensor) {
   return group_.start_recv(as_bytes(tensor), sender_, take(next_tag_));
 }
 
 void Receiver::expect(const Form& form) {
-  Expected expected{make_tensors(form, device_), {}};
-  for (const at::Tensor& value : expected.values) {
-    if (travels(value)) expected.works.push_back(start(value));
+  Expected expected{make_tensors(form, device_), {}, {}};
+  bool is_cut = slices_.is_cut();
+  for (at::Tensor& value : expected.values) {
+    if (!travels(value)) continue;
+    if (is_cut) {
+      expected.parts = slices_.room_for(value);
+      value = slices_.whole_of(expected.parts, value);
+      expected.works.push_back(start(slices_.own_place(expected.parts)));
+    } else {
+      expected.works.push_back(start(value));
+    }
+    is_cut = false;
   }
   under_way_.push_back(std::move(expected));
 }
@@ -74,6 +87,7 @@ Tensors Receiver::receive() {
   Expected oldest = std::move(under_way_.front());
   under_way_.pop_front();
   for (comm::Work& work : oldest.works) work.wait();
+  if (oldest.parts.defined()) slices_.gather(oldest.parts);
   return std::move(oldest.values);
 }
 

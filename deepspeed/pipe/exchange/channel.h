@@ -8,6 +8,7 @@
 
 #include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/pipe/exchange/form.h"
+#include "deepspeed/pipe/exchange/sliced_message.h"
 
 namespace deepspeed::pipe {
 
@@ -15,8 +16,9 @@ namespace deepspeed::pipe {
 class Sender {
  public:
   /// `receiver`: its rank in the group, which no other channel between the two ranks uses in this direction.
-  /// `capacity`: lists that may be under way; send() of another one waits for the oldest.
-  Sender(comm::ProcessGroup group, int receiver, size_t capacity);
+  /// `capacity`: lists that may be under way; send() of another one waits for the oldest. `slices`: how the
+  /// first tensor of a list is cut, alike at both ends.
+  Sender(comm::ProcessGroup group, int receiver, size_t capacity, SlicedMessage slices = {});
 
   /// Begins to send what is defined of a list. with_form: the receiver does not know its form yet.
   void send(const Tensors& values, bool with_form);
@@ -34,6 +36,7 @@ class Sender {
   comm::ProcessGroup group_;
   int receiver_;
   size_t capacity_;
+  SlicedMessage slices_;
   int next_tag_ = 0;
   std::deque<std::vector<Message>> under_way_;
 };
@@ -41,7 +44,7 @@ class Sender {
 /// The end at which they arrive.
 class Receiver {
  public:
-  Receiver(comm::ProcessGroup group, int sender, at::Device device);
+  Receiver(comm::ProcessGroup group, int sender, at::Device device, SlicedMessage slices = {});
 
   /// Begins to receive the next list, of this form.
   void expect(const Form& form);
@@ -56,12 +59,14 @@ class Receiver {
   struct Expected {
     Tensors values;
     std::vector<comm::Work> works;
+    at::Tensor parts;  // of the value that arrives in parts; undefined: none does
   };
   comm::Work start(const at::Tensor& tensor);
 
   comm::ProcessGroup group_;
   int sender_;
   at::Device device_;
+  SlicedMessage slices_;
   int next_tag_ = 0;
   std::deque<Expected> under_way_;
 };

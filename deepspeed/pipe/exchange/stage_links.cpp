@@ -34,6 +34,11 @@ StageLinks::StageLinks(const comm::World& world, const ParallelRanks& ranks, con
     wrap_activations_ = group("wrap_activations");
     wrap_gradients_ = group("wrap_gradients");
   }
+  SlicedMessage cut_gradients;
+  if (options.pipe_partitioned && ranks.slice_parallel_size() > 1) {
+    slices_ = SlicedMessage(world.own_group(options.name + ".slices", options.purpose, ranks.slice_group()));
+    if (options.grad_partitioned) cut_gradients = slices_;
+  }
   const int stage = ranks.stage_id();
   const int previous = (stage + num_stages - 1) % num_stages, next = (stage + 1) % num_stages;
   previous_stage_ = previous;
@@ -41,14 +46,16 @@ StageLinks::StageLinks(const comm::World& world, const ParallelRanks& ranks, con
   // As many as the schedules have under way at most, so that a send rarely waits.
   const size_t capacity = size_t(num_stages * options.model_chunks) + 2;
   if (stage > 0 || wraps) {
-    inputs_ =
-        std::make_unique<Receiver>(stage > 0 ? activations_ : wrap_activations_, previous, options.device);
-    input_grads_ = std::make_unique<Sender>(stage > 0 ? gradients_ : wrap_gradients_, previous, capacity);
+    inputs_ = std::make_unique<Receiver>(stage > 0 ? activations_ : wrap_activations_, previous,
+                                         options.device, slices_);
+    input_grads_ =
+        std::make_unique<Sender>(stage > 0 ? gradients_ : wrap_gradients_, previous, capacity, cut_gradients);
   }
   if (stage + 1 < num_stages || wraps) {
     const bool is_last = stage + 1 == num_stages;
-    outputs_ = std::make_unique<Sender>(is_last ? wrap_activations_ : activations_, next, capacity);
-    output_grads_ = std::make_unique<Receiver>(is_last ? wrap_gradients_ : gradients_, next, options.device);
+    outputs_ = std::make_unique<Sender>(is_last ? wrap_activations_ : activations_, next, capacity, slices_);
+    output_grads_ = std::make_unique<Receiver>(is_last ? wrap_gradients_ : gradients_, next, options.device,
+                                               cut_gradients);
   }
 }
 
@@ -110,6 +117,7 @@ void StageLinks::give_up(const std::string& reason) const {
   for (const comm::ProcessGroup* group : {&activations_, &gradients_, &wrap_activations_, &wrap_gradients_}) {
     if (*group) group->give_up(reason);
   }
+  slices_.give_up(reason);
 }
 
 }  // namespace deepspeed::pipe

@@ -18,6 +18,9 @@ struct LinkOptions {
   int model_chunks = 1;
   at::Device device = at::kCPU;
   bool dynamic_shape = false;  // forms travel with each list
+  // Whether the first tensor of activations, and of their gradients, travels in parts, one a slice.
+  bool pipe_partitioned = false;
+  bool grad_partitioned = false;
 };
 
 /// Part p of the model is chunk p / S of stage p % S. The last stage's links lead to the first one where a
@@ -55,6 +58,7 @@ class StageLinks {
  private:
   comm::ProcessGroup activations_, gradients_;            // between neighbours
   comm::ProcessGroup wrap_activations_, wrap_gradients_;  // from the last stage to the first
+  SlicedMessage slices_;
   LinkOptions options_;
   int previous_stage_ = 0, next_stage_ = 0;
   KnownForms forms_;

@@ -1,6 +1,5 @@
 // The files of a stage's layers, apart from an engine's checkpoints.
 #include <filesystem>
-#include <unordered_map>
 
 #include <c10/core/GradMode.h>
 
@@ -10,6 +9,7 @@
 #include "deepspeed/checkpoint/file/atomic_file.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/checkpoint/tag/manifest.h"
+#include "deepspeed/engine/model/model_tensors.h"
 #include "deepspeed/pipe/module/pipeline_module.h"
 
 namespace deepspeed::pipe {
@@ -19,18 +19,6 @@ namespace fs = std::filesystem;
 
 fs::path file_of(const fs::path& folder, int layer, const std::string& slice) {
   return folder / checkpoint::layer_states_path("", "", layer, slice).filename();
-}
-
-std::unordered_map<std::string, at::Tensor> tensors_of(const EngineModel& model, bool exclude_frozen) {
-  std::unordered_map<std::string, at::Tensor> tensors;
-  for (const NamedTensor& param : model.parameters) {
-    if (!exclude_frozen || param.tensor.requires_grad()) tensors.emplace(param.name, param.tensor.detach());
-  }
-  for (const auto& [alias, owner] : model.shared_parameters) {
-    if (const auto found = tensors.find(owner); found != tensors.end()) tensors.emplace(alias, found->second);
-  }
-  for (const NamedTensor& buffer : model.buffers) tensors.emplace(buffer.name, buffer.tensor.detach());
-  return tensors;
 }
 
 }  // namespace
@@ -51,22 +39,15 @@ std::string PipelineModule::ckpt_layer_path(const std::string& ckpt_dir, int loc
 void PipelineModule::save_state_dict(const std::string& save_dir, bool exclude_frozen_params) const {
   if (grid().data_parallel_id() != 0) return;
   checkpoint::make_folders(save_dir);
-  const auto tensors = tensors_of(model_, exclude_frozen_params);
-  for (const StoredLayer& layer : model_.stored_layers) {
-    if (!layer.is_written) continue;
-    NamedTensors of_layer;
-    for (const auto& [name, in_model] : layer.names) {
-      if (const auto found = tensors.find(in_model); found != tensors.end())
-        of_layer.push_back({name, found->second});
-    }
-    checkpoint::write_torch_archive(file_of(save_dir, layer.index, layer.slice),
-                                    checkpoint::build_tensors(of_layer));
+  for (const auto& [layer, tensors] : layer_tensors(model_, exclude_frozen_params)) {
+    checkpoint::write_torch_archive(file_of(save_dir, layer->index, layer->slice),
+                                    checkpoint::build_tensors(tensors));
   }
 }
 
 void PipelineModule::load_state_dir(const std::string& load_dir, bool strict) {
   const c10::NoGradGuard no_grad;
-  const auto own = tensors_of(model_, /*exclude_frozen=*/false);
+  const auto own = by_name(module_tensors(model_, /*exclude_frozen=*/false));
   for (const StoredLayer& layer : model_.stored_layers) {
     if (layer.names.empty()) continue;
     const fs::path path = file_of(load_dir, layer.index, layer.slice);

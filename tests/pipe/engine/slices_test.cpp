@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpointing.h"
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/pipe.h"
@@ -73,7 +74,8 @@ struct Trained {
   std::vector<double> losses, norms;
 };
 
-std::shared_ptr<PipelineEngine> engine_on(const ProcessTopology& topology) {
+std::shared_ptr<PipelineEngine> engine_on(const ProcessTopology& topology,
+                                          const Json& pipeline = Json::object()) {
   std::vector<LayerSpec> layers;
   for (int64_t i = 0; i < 4; ++i) layers.push_back(LayerSpec::of<SlicedBlock>(i));
   const auto module = std::make_shared<PipelineModule>(
@@ -83,11 +85,10 @@ std::shared_ptr<PipelineEngine> engine_on(const ProcessTopology& topology) {
                   .loss_fn = [](const at::Tensor& output,
                                 const at::Tensor& label) { return (output - label).square().mean(); },
                   .partition_method = "uniform"});
-  const Json config = {{"train_micro_batch_size_per_gpu", 1},
-                       {"gradient_accumulation_steps", 8 / topology.get_dim("data")},
-                       {"gradient_clipping", 0.05},
-                       {"zero_optimization", {{"stage", 1}}},
-                       {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 0.01}}}}}};
+  const Json config = {
+      {"train_micro_batch_size_per_gpu", 1}, {"gradient_accumulation_steps", 8 / topology.get_dim("data")},
+      {"gradient_clipping", 0.05},           {"pipeline", pipeline},
+      {"zero_optimization", {{"stage", 1}}}, {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 0.01}}}}}};
   return initialize(module, {.config = config}).engine;
 }
 
@@ -163,6 +164,27 @@ TEST(Slices, HaveFilesOfTheirOwnInCheckpoints) {
   });
   for (const char* name : {"layer_00-model_00-model_states.pt", "layer_03-model_01-model_states.pt"})
     EXPECT_TRUE(std::filesystem::exists(folder.path() / "global_step2" / name)) << name;
+  const checkpoint::Value file =
+      checkpoint::read_torch_archive(folder.path() / "global_step2" / "mp_rank_03_model_states.pt");
+  const checkpoint::Dict& parts = file.as_dict().at("checkpoint_parallel_dimensions").as_dict();
+  EXPECT_EQ(parts.at("pp_degree").as_int(), 2);
+  EXPECT_EQ(parts.at("tp_degree").as_int(), 2);
+}
+
+// Activations and gradients that travel whole, or in parts that the slices share out, are the same.
+TEST(Slices, TrainAlikeWhetherActivationsTravelInParts) {
+  run_ranks(4, [&](comm::World&) {
+    const PipeModelDataParallelTopology topology(2, 2, 1);
+    const PipelineParallelGrid grid(topology);
+    slices_of_test = grid.get_slice_parallel_group();
+    const Trained expected = train(*engine_on(topology, {{"pipe_partitioned", false}}), 0, 3);
+    for (const bool grad_partitioned : {false, true}) {
+      const Trained trained = train(*engine_on(topology, {{"grad_partitioned", grad_partitioned}}), 0, 3);
+      EXPECT_EQ(trained.losses, expected.losses);
+      EXPECT_EQ(trained.norms, expected.norms);
+    }
+    slices_of_test = {};
+  });
 }
 
 TEST(PipelineParallelGrid, AnswersAsAnMpu) {
