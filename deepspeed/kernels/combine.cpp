@@ -1,0 +1,59 @@
+#include "deepspeed/kernels/combine.h"
+
+#include <cstring>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/kernels/cpu/combine_simd.h"
+
+namespace deepspeed::kernels {
+namespace {
+
+bool is_floating(CombineType type) {
+  return type == CombineType::kFloat32 || type == CombineType::kFloat64 || type == CombineType::kFloat16 ||
+         type == CombineType::kBFloat16;
+}
+
+}  // namespace
+
+int64_t size_of(CombineType type) {
+  switch (type) {
+    case CombineType::kInt8:
+    case CombineType::kUint8:
+      return 1;
+    case CombineType::kFloat16:
+    case CombineType::kBFloat16:
+    case CombineType::kInt16:
+      return 2;
+    case CombineType::kFloat64:
+    case CombineType::kInt64:
+      return 8;
+    case CombineType::kFloat32:
+    case CombineType::kInt32:
+      break;
+  }
+  return 4;
+}
+
+bool can_combine(CombineOp op, CombineType type) {
+  const bool is_bitwise = op == CombineOp::kAnd || op == CombineOp::kOr || op == CombineOp::kXor;
+  if (is_bitwise) return !is_floating(type);
+  return op != CombineOp::kAverage || is_floating(type);
+}
+
+void combine(CombineOp op, CombineType type, void* to, std::span<const void* const> terms, int64_t numel) {
+  if (terms.empty()) raise<UsageError>("there are no terms to combine, expected one or more");
+  if (!can_combine(op, type)) {
+    raise<UsageError>(
+        is_floating(type)
+            ? "a bitwise operation on elements of a floating type, expected integers"
+            : "an average of integers, expected elements of a floating type; integers have a sum");
+  }
+  if (numel <= 0) return;
+  if (terms.size() == 1) {
+    if (to != terms[0]) std::memcpy(to, terms[0], static_cast<size_t>(numel * size_of(type)));
+    return;
+  }
+  combine_simd(op, type, to, terms.data(), static_cast<int64_t>(terms.size()), numel);
+}
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,37 @@
+// Arrays of several ranks are reduced here to one, in one pass. Links no torch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace deepspeed::kernels {
+
+/// Names the types of elements that combine() takes.
+enum class CombineType {
+  kFloat32,
+  kFloat64,
+  kFloat16,
+  kBFloat16,
+  kInt8,
+  kUint8,
+  kInt16,
+  kInt32,
+  kInt64,
+};
+
+/// Says what becomes of the elements. An average is the sum divided by the number of terms.
+enum class CombineOp { kSum, kAverage, kProduct, kMin, kMax, kAnd, kOr, kXor };
+
+int64_t size_of(CombineType type);  // bytes of an element
+
+/// Says whether elements of this type can be combined so: averages need floating types, bitwise operations
+/// integers.
+bool can_combine(CombineOp op, CombineType type);
+
+/// Sets to[i] to terms[0][i] op terms[1][i] op ..., in this order: an element depends neither on `numel` nor
+/// on the instruction set. 16-bit types are combined in fp32 and rounded once, to the nearest even. Integers
+/// wrap around. A NaN among the terms of a smallest or largest is the result. `to` may be one of the terms,
+/// and must not overlap one otherwise. Throws UsageError where there are no terms, or can_combine() says no.
+void combine(CombineOp op, CombineType type, void* to, std::span<const void* const> terms, int64_t numel);
+
+}  // namespace deepspeed::kernels

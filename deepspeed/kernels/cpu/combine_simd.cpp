@@ -1,0 +1,290 @@
+// How several arrays become one.
+//
+// Floating types are read in vectors, all terms of a place one after the other, and stored once: what is read
+// lies before what is written there, so that the result may take the place of a term. 16-bit types stay in
+// fp32 from the first term to the rounding. Integers go tile by tile through loops that the compiler
+// vectorises.
+#include "deepspeed/kernels/cpu/combine_simd.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/combine_simd.cpp"
+#include "hwy/foreach_target.h"
+// Must come after foreach_target.h.
+#include "deepspeed/kernels/cpu/half_precision-inl.h"
+#include "deepspeed/kernels/cpu/vector_pair-inl.h"
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace deepspeed::kernels::HWY_NAMESPACE {
+
+struct SumOf {
+  template <class V>
+  static HWY_INLINE V vectors(V a, V b) {
+    return hn::Add(a, b);
+  }
+  template <class T>
+  static T numbers(T a, T b) {
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  }
+};
+
+struct ProductOf {
+  template <class V>
+  static HWY_INLINE V vectors(V a, V b) {
+    return hn::Mul(a, b);
+  }
+  template <class T>
+  static T numbers(T a, T b) {
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  }
+};
+
+// Either NaN is the result: the instructions of some machines drop one of them.
+template <class V>
+HWY_INLINE V keep_nan(V a, V b, V result) {
+  return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::IsNaN(b), b, result));
+}
+
+struct SmallestOf {
+  template <class V>
+  static HWY_INLINE V vectors(V a, V b) {
+    return keep_nan(a, b, hn::Min(a, b));
+  }
+  template <class T>
+  static T numbers(T a, T b) {
+    return std::min(a, b);
+  }
+};
+
+struct LargestOf {
+  template <class V>
+  static HWY_INLINE V vectors(V a, V b) {
+    return keep_nan(a, b, hn::Max(a, b));
+  }
+  template <class T>
+  static T numbers(T a, T b) {
+    return std::max(a, b);
+  }
+};
+
+struct AndOf {
+  template <class T>
+  static T numbers(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct OrOf {
+  template <class T>
+  static T numbers(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct XorOf {
+  template <class T>
+  static T numbers(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+
+/// Where the terms of one call are.
+struct TermArrays {
+  const void* const* terms;
+  int64_t num_terms;
+
+  template <class Bits>
+  HWY_INLINE const Bits* at(int64_t term, int64_t index) const {
+    return static_cast<const Bits*>(terms[term]) + index;
+  }
+};
+
+/// Stores what results in fp32 and in double; the divisor is 1 where nothing is averaged.
+template <class Type, bool kIsAverage, class D>
+HWY_INLINE hn::Vec<D> averaged(D d, hn::Vec<D> sum, double divisor) {
+  if constexpr (kIsAverage) {
+    return hn::Div(sum, hn::Set(d, static_cast<hn::TFromD<D>>(divisor)));
+  } else {
+    return sum;
+  }
+}
+
+template <class D>
+HWY_INLINE void store_as(D d, Float32, hn::Vec<D> value, float* to) {
+  hn::StoreU(value, d, to);
+}
+template <class D>
+HWY_INLINE void store_as(D d, Float64, hn::Vec<D> value, double* to) {
+  hn::StoreU(value, d, to);
+}
+template <class D, class Type>
+HWY_INLINE void store_as(D d, Type type, hn::Vec<D> value, uint16_t* to) {
+  hn::StoreU(round_to(d, type, value), hn::Rebind<uint16_t, D>(), to);
+}
+
+/// Combines one vector of places.
+template <class Type, class Op, bool kIsAverage, class D>
+HWY_INLINE void combine_vector(D d, typename Type::Bits* to, const TermArrays& arrays, int64_t index) {
+  using Bits = typename Type::Bits;
+  auto result = load(d, Type(), arrays.at<Bits>(0, index));
+  for (int64_t term = 1; term < arrays.num_terms; ++term) {
+    result = Op::vectors(result, load(d, Type(), arrays.at<Bits>(term, index)));
+  }
+  store_as(d, Type(), averaged<Type, kIsAverage>(d, result, double(arrays.num_terms)), to + index);
+}
+
+/// Combines four vectors of places: the additions of a place wait for each other, those of four do not.
+template <class Type, class Op, bool kIsAverage, class D>
+HWY_INLINE void combine_four_vectors(D d, typename Type::Bits* to, const TermArrays& arrays, int64_t index) {
+  using Bits = typename Type::Bits;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<D> a, b, c, e;
+  const auto load_term = [&](int64_t term, hn::Vec<D>& v0, hn::Vec<D>& v1, hn::Vec<D>& v2, hn::Vec<D>& v3)
+                             HWY_ATTR {
+                               const Bits* from = arrays.at<Bits>(term, index);
+#if HWY_TARGET != HWY_SCALAR
+                               if constexpr (sizeof(Bits) == 2) {
+                                 load_pair(d, Type(), from, v0, v1);
+                                 load_pair(d, Type(), from + 2 * lanes, v2, v3);
+                                 return;
+                               }
+#endif
+                               v0 = load(d, Type(), from);
+                               v1 = load(d, Type(), from + lanes);
+                               v2 = load(d, Type(), from + 2 * lanes);
+                               v3 = load(d, Type(), from + 3 * lanes);
+                             };
+  load_term(0, a, b, c, e);
+  for (int64_t term = 1; term < arrays.num_terms; ++term) {
+    hn::Vec<D> v0, v1, v2, v3;
+    load_term(term, v0, v1, v2, v3);
+    a = Op::vectors(a, v0);
+    b = Op::vectors(b, v1);
+    c = Op::vectors(c, v2);
+    e = Op::vectors(e, v3);
+  }
+  const double divisor = double(arrays.num_terms);
+  a = averaged<Type, kIsAverage>(d, a, divisor);
+  b = averaged<Type, kIsAverage>(d, b, divisor);
+  c = averaged<Type, kIsAverage>(d, c, divisor);
+  e = averaged<Type, kIsAverage>(d, e, divisor);
+  to += index;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (sizeof(Bits) == 2) {
+    const PairOf<D> d16;
+    hn::StoreU(round_pair(d, Type(), a, b), d16, to);
+    hn::StoreU(round_pair(d, Type(), c, e), d16, to + 2 * lanes);
+    return;
+  }
+#endif
+  store_as(d, Type(), a, to);
+  store_as(d, Type(), b, to + lanes);
+  store_as(d, Type(), c, to + 2 * lanes);
+  store_as(d, Type(), e, to + 3 * lanes);
+}
+
+template <class Type, class Op, bool kIsAverage>
+HWY_NOINLINE void combine_floats(typename Type::Bits* to, const TermArrays& arrays, int64_t numel) {
+  using Bits = typename Type::Bits;
+  const hn::ScalableTag<std::conditional_t<std::is_same_v<Type, Float64>, double, float>> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + 4 * lanes <= numel; i += 4 * lanes) {
+    combine_four_vectors<Type, Op, kIsAverage>(d, to, arrays, i);
+  }
+  for (; i + lanes <= numel; i += lanes) combine_vector<Type, Op, kIsAverage>(d, to, arrays, i);
+  if (i == numel) return;
+  // The rest goes through a vector that is filled up with zeros.
+  constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<float>());
+  const auto rest = static_cast<size_t>(numel - i) * sizeof(Bits);
+  auto result = hn::Zero(d);
+  for (int64_t term = 0; term < arrays.num_terms; ++term) {
+    Bits values[kMost] = {};
+    std::memcpy(values, arrays.at<Bits>(term, i), rest);
+    const auto next = load(d, Type(), values);
+    result = term == 0 ? next : Op::vectors(result, next);
+  }
+  Bits values[kMost];
+  store_as(d, Type(), averaged<Type, kIsAverage>(d, result, double(arrays.num_terms)), values);
+  std::memcpy(to + i, values, rest);
+}
+
+template <class T, class Op>
+HWY_NOINLINE void combine_integers(T* to, const TermArrays& arrays, int64_t numel) {
+  constexpr int64_t kTile = 4096 / sizeof(T);
+  T tile[kTile];
+  for (int64_t begin = 0; begin < numel; begin += kTile) {
+    const int64_t length = std::min(kTile, numel - begin);
+    std::memcpy(tile, arrays.at<T>(0, begin), static_cast<size_t>(length) * sizeof(T));
+    for (int64_t term = 1; term < arrays.num_terms; ++term) {
+      const T* HWY_RESTRICT from = arrays.at<T>(term, begin);
+      for (int64_t i = 0; i < length; ++i) tile[i] = Op::template numbers<T>(tile[i], from[i]);
+    }
+    std::memcpy(to + begin, tile, static_cast<size_t>(length) * sizeof(T));
+  }
+}
+
+template <class Type>
+void combine_floats_of(CombineOp op, void* to, const TermArrays& arrays, int64_t numel) {
+  auto* const bits = static_cast<typename Type::Bits*>(to);
+  if (op == CombineOp::kSum) return combine_floats<Type, SumOf, false>(bits, arrays, numel);
+  if (op == CombineOp::kAverage) return combine_floats<Type, SumOf, true>(bits, arrays, numel);
+  if (op == CombineOp::kProduct) return combine_floats<Type, ProductOf, false>(bits, arrays, numel);
+  if (op == CombineOp::kMin) return combine_floats<Type, SmallestOf, false>(bits, arrays, numel);
+  return combine_floats<Type, LargestOf, false>(bits, arrays, numel);
+}
+
+template <class T>
+void combine_integers_of(CombineOp op, void* to, const TermArrays& arrays, int64_t numel) {
+  auto* const numbers = static_cast<T*>(to);
+  if (op == CombineOp::kSum) return combine_integers<T, SumOf>(numbers, arrays, numel);
+  if (op == CombineOp::kProduct) return combine_integers<T, ProductOf>(numbers, arrays, numel);
+  if (op == CombineOp::kMin) return combine_integers<T, SmallestOf>(numbers, arrays, numel);
+  if (op == CombineOp::kMax) return combine_integers<T, LargestOf>(numbers, arrays, numel);
+  if (op == CombineOp::kAnd) return combine_integers<T, AndOf>(numbers, arrays, numel);
+  if (op == CombineOp::kOr) return combine_integers<T, OrOf>(numbers, arrays, numel);
+  return combine_integers<T, XorOf>(numbers, arrays, numel);
+}
+
+void combine_of_target(CombineOp op, CombineType type, void* to, const void* const* terms, int64_t num_terms,
+                       int64_t numel) {
+  const TermArrays arrays{terms, num_terms};
+  switch (type) {
+    case CombineType::kFloat32:
+      return combine_floats_of<Float32>(op, to, arrays, numel);
+    case CombineType::kFloat64:
+      return combine_floats_of<Float64>(op, to, arrays, numel);
+    case CombineType::kFloat16:
+      return combine_floats_of<Float16>(op, to, arrays, numel);
+    case CombineType::kBFloat16:
+      return combine_floats_of<BFloat16>(op, to, arrays, numel);
+    case CombineType::kInt8:
+      return combine_integers_of<int8_t>(op, to, arrays, numel);
+    case CombineType::kUint8:
+      return combine_integers_of<uint8_t>(op, to, arrays, numel);
+    case CombineType::kInt16:
+      return combine_integers_of<int16_t>(op, to, arrays, numel);
+    case CombineType::kInt32:
+      return combine_integers_of<int32_t>(op, to, arrays, numel);
+    case CombineType::kInt64:
+      return combine_integers_of<int64_t>(op, to, arrays, numel);
+  }
+}
+
+}  // namespace deepspeed::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace deepspeed::kernels {
+HWY_EXPORT(combine_of_target);
+
+void combine_simd(CombineOp op, CombineType type, void* to, const void* const* terms, int64_t num_terms,
+                  int64_t numel) {
+  HWY_DYNAMIC_DISPATCH(combine_of_target)(op, type, to, terms, num_terms, numel);
+}
+
+}  // namespace deepspeed::kernels
+#endif  // HWY_ONCE
