@@ -21,18 +21,18 @@ struct CombineDtype {
   at::ScalarType dtype;
 };
 
-const std::vector<CombineDtype> kFloats{{CombineType::kFloat32, at::kFloat},
-                                        {CombineType::kFloat64, at::kDouble},
-                                        {CombineType::kFloat16, at::kHalf},
-                                        {CombineType::kBFloat16, at::kBFloat16}};
-const std::vector<CombineDtype> kIntegers{{CombineType::kInt8, at::kChar},
-                                          {CombineType::kUint8, at::kByte},
-                                          {CombineType::kInt16, at::kShort},
-                                          {CombineType::kInt32, at::kInt},
-                                          {CombineType::kInt64, at::kLong}};
-const std::vector<int64_t> kNumels{1, 7, 31, 32, 33, 64, 1000, 10007};
+const std::vector<CombineDtype> kCombineFloats{{CombineType::kFloat32, at::kFloat},
+                                               {CombineType::kFloat64, at::kDouble},
+                                               {CombineType::kFloat16, at::kHalf},
+                                               {CombineType::kBFloat16, at::kBFloat16}};
+const std::vector<CombineDtype> kCombineIntegers{{CombineType::kInt8, at::kChar},
+                                                 {CombineType::kUint8, at::kByte},
+                                                 {CombineType::kInt16, at::kShort},
+                                                 {CombineType::kInt32, at::kInt},
+                                                 {CombineType::kInt64, at::kLong}};
+const std::vector<int64_t> kCombineNumels{1, 7, 31, 32, 33, 64, 1000, 10007};
 
-std::vector<const void*> pointers_to(const std::vector<at::Tensor>& terms) {
+std::vector<const void*> addresses_of(const std::vector<at::Tensor>& terms) {
   std::vector<const void*> pointers;
   for (const at::Tensor& term : terms) pointers.push_back(term.const_data_ptr());
   return pointers;
@@ -40,12 +40,12 @@ std::vector<const void*> pointers_to(const std::vector<at::Tensor>& terms) {
 
 at::Tensor combined(CombineOp op, CombineType type, const std::vector<at::Tensor>& terms) {
   const at::Tensor result = at::empty_like(terms[0]);
-  combine(op, type, result.mutable_data_ptr(), pointers_to(terms), result.numel());
+  combine(op, type, result.mutable_data_ptr(), addresses_of(terms), result.numel());
   return result;
 }
 
 /// One term after the other, 16-bit types in fp32 and rounded once.
-at::Tensor expected_of(CombineOp op, const std::vector<at::Tensor>& terms) {
+at::Tensor torch_combined(CombineOp op, const std::vector<at::Tensor>& terms) {
   const auto dtype = terms[0].scalar_type();
   const auto wide = dtype == at::kHalf || dtype == at::kBFloat16 ? at::kFloat : dtype;
   at::Tensor result = terms[0].to(wide, false, true);
@@ -64,7 +64,7 @@ at::Tensor expected_of(CombineOp op, const std::vector<at::Tensor>& terms) {
 }
 
 /// Floats of very different size, or integers over the whole range of the type.
-std::vector<at::Tensor> random_terms(int count, int64_t numel, at::ScalarType dtype) {
+std::vector<at::Tensor> terms_to_combine(int count, int64_t numel, at::ScalarType dtype) {
   std::vector<at::Tensor> terms;
   for (int i = 0; i < count; ++i) {
     terms.push_back(at::isFloatingType(dtype)
@@ -79,13 +79,13 @@ TEST(Combine, GivesTheBitsOfTorchInTheOrderOfTheTerms) {
   at::manual_seed(3);
   for (const std::string& target : simd_targets()) {
     use_simd_target(target);
-    for (const CombineDtype& of : kFloats) {
+    for (const CombineDtype& of : kCombineFloats) {
       for (const auto op :
            {CombineOp::kSum, CombineOp::kAverage, CombineOp::kProduct, CombineOp::kMin, CombineOp::kMax}) {
         for (const int count : {2, 3, 5}) {
-          for (const int64_t numel : kNumels) {
-            const auto terms = random_terms(count, numel, of.dtype);
-            EXPECT_TRUE(at::equal(combined(op, of.type, terms), expected_of(op, terms)))
+          for (const int64_t numel : kCombineNumels) {
+            const auto terms = terms_to_combine(count, numel, of.dtype);
+            EXPECT_TRUE(at::equal(combined(op, of.type, terms), torch_combined(op, terms)))
                 << target << " " << of.dtype << " op " << int(op) << " of " << count << " x " << numel;
           }
         }
@@ -98,12 +98,12 @@ TEST(Combine, WrapsIntegersAndKnowsTheirBits) {
   const SimdTargetGuard guard;
   for (const std::string& target : simd_targets()) {
     use_simd_target(target);
-    for (const CombineDtype& of : kIntegers) {
+    for (const CombineDtype& of : kCombineIntegers) {
       for (const auto op : {CombineOp::kSum, CombineOp::kProduct, CombineOp::kMin, CombineOp::kMax,
                             CombineOp::kAnd, CombineOp::kOr, CombineOp::kXor}) {
-        for (const int64_t numel : kNumels) {
-          const auto terms = random_terms(3, numel, of.dtype);
-          EXPECT_TRUE(at::equal(combined(op, of.type, terms), expected_of(op, terms)))
+        for (const int64_t numel : kCombineNumels) {
+          const auto terms = terms_to_combine(3, numel, of.dtype);
+          EXPECT_TRUE(at::equal(combined(op, of.type, terms), torch_combined(op, terms)))
               << target << " " << of.dtype << " op " << int(op) << " x " << numel;
         }
       }
@@ -112,23 +112,23 @@ TEST(Combine, WrapsIntegersAndKnowsTheirBits) {
 }
 
 TEST(Combine, MayReplaceOneOfTheTerms) {
-  for (const CombineDtype& of : kFloats) {
+  for (const CombineDtype& of : kCombineFloats) {
     for (const size_t replaced : {0, 1, 2}) {
-      auto terms = random_terms(3, 1003, of.dtype);
-      const at::Tensor expected = expected_of(CombineOp::kSum, terms);
-      combine(CombineOp::kSum, of.type, terms[replaced].mutable_data_ptr(), pointers_to(terms), 1003);
+      auto terms = terms_to_combine(3, 1003, of.dtype);
+      const at::Tensor expected = torch_combined(CombineOp::kSum, terms);
+      combine(CombineOp::kSum, of.type, terms[replaced].mutable_data_ptr(), addresses_of(terms), 1003);
       EXPECT_TRUE(at::equal(terms[replaced], expected)) << of.dtype << " " << replaced;
     }
   }
 }
 
 TEST(Combine, ReadsAndWritesAtAnyAddress) {
-  for (const CombineDtype& of : kFloats) {
-    auto terms = random_terms(2, 1001, of.dtype);
+  for (const CombineDtype& of : kCombineFloats) {
+    auto terms = terms_to_combine(2, 1001, of.dtype);
     for (at::Tensor& term : terms) term = term.narrow(0, 1, 999);
     const at::Tensor result = at::zeros({1001}, of.dtype);
-    combine(CombineOp::kSum, of.type, result.narrow(0, 1, 999).mutable_data_ptr(), pointers_to(terms), 999);
-    EXPECT_TRUE(at::equal(result.narrow(0, 1, 999), expected_of(CombineOp::kSum, terms))) << of.dtype;
+    combine(CombineOp::kSum, of.type, result.narrow(0, 1, 999).mutable_data_ptr(), addresses_of(terms), 999);
+    EXPECT_TRUE(at::equal(result.narrow(0, 1, 999), torch_combined(CombineOp::kSum, terms))) << of.dtype;
     EXPECT_EQ(result[0].item<double>(), 0.0);
     EXPECT_EQ(result[1000].item<double>(), 0.0);
   }
@@ -137,12 +137,12 @@ TEST(Combine, ReadsAndWritesAtAnyAddress) {
 TEST(Combine, PassesNansAndInfinitiesOn) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
-  for (const CombineDtype& of : kFloats) {
+  for (const CombineDtype& of : kCombineFloats) {
     for (const auto op :
          {CombineOp::kSum, CombineOp::kAverage, CombineOp::kProduct, CombineOp::kMin, CombineOp::kMax}) {
       const std::vector<at::Tensor> terms{at::tensor({1.0, nan, 2.0, infinity}).to(of.dtype).repeat({10}),
                                           at::tensor({nan, 1.0, 2.0, -infinity}).to(of.dtype).repeat({10})};
-      EXPECT_TRUE(at::allclose(combined(op, of.type, terms), expected_of(op, terms), 0, 0, true))
+      EXPECT_TRUE(at::allclose(combined(op, of.type, terms), torch_combined(op, terms), 0, 0, true))
           << of.dtype << " op " << int(op);
     }
   }
@@ -150,12 +150,13 @@ TEST(Combine, PassesNansAndInfinitiesOn) {
 
 TEST(Combine, RefusesWhatAnOperationHasNoMeaningFor) {
   at::Tensor one = at::ones({3});
-  EXPECT_ERROR(UsageError,
-               combine(CombineOp::kXor, CombineType::kFloat32, one.mutable_data_ptr(), pointers_to({one}), 3),
-               "a bitwise operation", "expected integers");
   EXPECT_ERROR(
       UsageError,
-      combine(CombineOp::kAverage, CombineType::kInt32, one.mutable_data_ptr(), pointers_to({one}), 3),
+      combine(CombineOp::kXor, CombineType::kFloat32, one.mutable_data_ptr(), addresses_of({one}), 3),
+      "a bitwise operation", "expected integers");
+  EXPECT_ERROR(
+      UsageError,
+      combine(CombineOp::kAverage, CombineType::kInt32, one.mutable_data_ptr(), addresses_of({one}), 3),
       "an average of integers", "expected elements of a floating type");
   EXPECT_ERROR(UsageError, combine(CombineOp::kSum, CombineType::kFloat32, one.mutable_data_ptr(), {}, 3),
                "no terms");

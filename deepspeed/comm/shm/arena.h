@@ -1,0 +1,56 @@
+// The arena is the memory of a process that the other ranks of its machine can read: a tensor that lies in it
+// needs no copy to reach them.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "deepspeed/comm/shm/descriptor.h"
+#include "deepspeed/comm/shm/memory.h"
+
+namespace deepspeed::comm::shm {
+
+/// Hands out blocks of one sparse memory. Any thread may call.
+class Arena {
+ public:
+  /// Reserves addresses, at most `most_bytes` of them and fewer where a limit of the process asks for it.
+  /// Throws CommError where not even a few are to be had.
+  explicit Arena(size_t most_bytes);
+  /// Returns that of the process, which is made with the first call and reserves as many addresses as the
+  /// machine has memory. Throws CommError.
+  static std::shared_ptr<Arena> of_process();
+
+  /// Returns a block of pages that exist, or null: no memory or addresses are left, or this process is a
+  /// child of the one that made the arena.
+  void* allocate(size_t bytes);
+  /// Takes a block of allocate() back. Its pages are kept for the next ones, up to a limit.
+  void free(void* block);
+
+  /// Returns where the bytes lie in the arena; nothing where they do not.
+  std::optional<size_t> offset_of(const void* data, size_t bytes) const;
+  const Descriptor& memory() const { return memory_; }
+  size_t bytes() const { return mapping_->bytes(); }
+
+ private:
+  struct Block {
+    size_t bytes;
+    bool has_pages;  // of a free one: it was used before
+  };
+  using Blocks = std::map<size_t, Block>;  // by offset
+
+  Blocks::iterator find_free(size_t bytes, bool has_pages);
+  /// Adds a free block, joined with its free neighbours of the same kind.
+  void add_free(size_t offset, Block block);
+
+  Descriptor memory_;
+  std::shared_ptr<Mapping> mapping_;
+  int process_;
+  mutable std::mutex mutex_;
+  Blocks free_, used_;
+  size_t kept_bytes_ = 0;  // of the free blocks that have pages
+};
+
+}  // namespace deepspeed::comm::shm

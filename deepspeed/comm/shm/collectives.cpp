@@ -1,0 +1,283 @@
+// How ranks read each other's memory.
+//
+// begin() posts an operation: where the input lies in this rank's arena, or that it is staged. A staged input
+// is copied piece by piece into one half of the stage while the peers read the other; small ones always are,
+// since the copy costs less than the wait of the end. In scatter() each rank reads its own range of every
+// peer's input: reductions and all-to-all; in spread() all of it: gathers. All ranks cut their ranges alike,
+// so that piece i of every staged rank is filled and read in the same round, whoever is staged. An all-reduce
+// is a reduction of equal ranges, then a gather of them from where they were summed; a small one is a gather
+// that every rank sums for itself. end() says that this rank is done, and waits for its readers.
+#include "deepspeed/comm/shm/collectives.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace deepspeed::comm::shm {
+namespace {
+
+// Inputs of at most so many bytes are staged wherever they lie.
+constexpr size_t kAlwaysStaged = 16 << 10;
+// What all ranks sum for themselves: the bytes that one reads in all.
+constexpr size_t kMostSummedByAll = 256 << 10;
+constexpr size_t kCacheLine = 64;
+
+std::vector<ByteRange> equal_ranges(size_t bytes, size_t element, int size) {
+  std::vector<ByteRange> ranges;
+  const size_t numel = bytes / element;
+  const auto bound = [&](int rank) {
+    return numel * static_cast<size_t>(rank) / static_cast<size_t>(size) * element;
+  };
+  for (int rank = 0; rank < size; ++rank) ranges.push_back({bound(rank), bound(rank + 1)});
+  return ranges;
+}
+
+}  // namespace
+
+void Collectives::begin(const Call& call, const void* input, size_t bytes, bool in_pieces) {
+  ++number_;
+  // The place of the post is free once all are done with the one before it there.
+  if (number_ > kNumPosts) {
+    for_peers([&](int peer) {
+      member_.wait(member_.slot().of(peer).done, number_ - kNumPosts, number_ - kNumPosts, call.deadline);
+    });
+  }
+  own_post_ = {call.fingerprint, bytes, kStaged, num_staged_ + 1};
+  Arena* const arena = member_.arena();
+  if (arena != nullptr && !in_pieces && bytes > kAlwaysStaged) {
+    if (const auto offset = arena->offset_of(input, bytes)) own_post_.offset = *offset;
+  }
+  RankBlock& own = member_.own();
+  own.ring[number_ % kNumPosts] = own_post_;
+  own.posted.advance(number_);
+}
+
+void Collectives::end(const Call& call) {
+  member_.own().done.advance(number_);
+  if (is_staged()) return;
+  for_peers([&](int peer) { member_.wait(member_.slot().of(peer).done, number_, number_, call.deadline); });
+}
+
+const Post& Collectives::post_of(int peer, const Call& call) {
+  RankBlock& block = member_.slot().of(peer);
+  member_.wait(block.posted, number_, number_, call.deadline);
+  Post& post = posts_[static_cast<size_t>(peer)];
+  post = block.ring[number_ % kNumPosts];
+  // Who calls something else is never met: the ranks wait, and the guard of their group compares the calls.
+  if (post.call != call.fingerprint || post.bytes != own_post_.bytes)
+    member_.wait_for_the_end(number_, call.deadline);
+  return post;
+}
+
+void Collectives::await_posts(const Call& call) {
+  posts_.resize(static_cast<size_t>(member_.size()));
+  for_peers([&](int peer) { post_of(peer, call); });
+}
+
+void Collectives::stage(const Call& call, const std::function<void(char* to)>& fill) {
+  const uint32_t piece = ++num_staged_;
+  for_peers([&](int peer) {
+    member_.wait(member_.slot().read_of(peer, member_.rank()), piece - 2, number_, call.deadline);
+  });
+  fill(member_.slot().stage(member_.rank(), piece));
+  member_.own().staged.advance(piece);
+}
+
+const char* Collectives::await_piece(const Call& call, int peer, uint32_t index) {
+  const uint32_t piece = posts_[static_cast<size_t>(peer)].first_piece + index;
+  member_.wait(member_.slot().of(peer).staged, piece, number_, call.deadline);
+  return member_.slot().stage(peer, piece);
+}
+
+void Collectives::have_read(int peer, uint32_t index) {
+  member_.slot().read_of(member_.rank(), peer).advance(posts_[static_cast<size_t>(peer)].first_piece + index);
+}
+
+uint32_t Collectives::scatter(const Call& call, const void* input, const std::vector<ByteRange>& ranges,
+                              const TakePiece& take) {
+  const int size = member_.size(), rank = member_.rank();
+  const size_t most = kStageBytes / static_cast<size_t>(size) / kCacheLine * kCacheLine;
+  size_t longest = 0;
+  for (const ByteRange& range : ranges) longest = std::max(longest, range.bytes());
+  const auto* const own = static_cast<const char*>(input);
+  const auto part = [&](int of, size_t at) {
+    const size_t left = ranges[static_cast<size_t>(of)].bytes();
+    return left > at ? std::min(most, left - at) : 0;
+  };
+  const auto fill = [&](size_t at) {
+    stage(call, [&](char* to) {
+      for_peers([&](int peer) {
+        const size_t bytes = part(peer, at);
+        if (bytes == 0) return;
+        std::memcpy(to + static_cast<size_t>(peer) * most, own + ranges[static_cast<size_t>(peer)].begin + at,
+                    bytes);
+      });
+    });
+  };
+  if (is_staged() && longest > 0) fill(0);
+  await_posts(call);
+  bool is_any_staged = is_staged();
+  for_peers([&](int peer) {
+    is_any_staged = is_any_staged || posts_[static_cast<size_t>(peer)].offset == kStaged;
+  });
+  const ByteRange mine = ranges[static_cast<size_t>(rank)];
+  std::vector<const char*> from(static_cast<size_t>(size));
+  if (!is_any_staged) {
+    for_peers([&](int peer) {
+      from[static_cast<size_t>(peer)] =
+          member_.peer(peer).arena() + posts_[static_cast<size_t>(peer)].offset + mine.begin;
+    });
+    from[static_cast<size_t>(rank)] = own + mine.begin;
+    if (mine.bytes() > 0) take(0, mine.bytes(), from);
+    return 0;
+  }
+  uint32_t index = 0;
+  for (size_t at = 0; at < longest; at += most, ++index) {
+    // One piece ahead, so that nobody waits for the copy.
+    if (is_staged() && at + most < longest) fill(at + most);
+    const size_t bytes = part(rank, at);
+    for_peers([&](int peer) {
+      const Post& post = posts_[static_cast<size_t>(peer)];
+      if (bytes == 0) return;
+      from[static_cast<size_t>(peer)] =
+          post.offset == kStaged ? await_piece(call, peer, index) + static_cast<size_t>(rank) * most
+                                 : member_.peer(peer).arena() + post.offset + mine.begin + at;
+    });
+    from[static_cast<size_t>(rank)] = own + mine.begin + at;
+    if (bytes > 0) take(at, bytes, from);
+    for_peers([&](int peer) {
+      if (posts_[static_cast<size_t>(peer)].offset == kStaged) have_read(peer, index);
+    });
+  }
+  return index;
+}
+
+void Collectives::spread(const Call& call, const char* own, const std::vector<size_t>& bytes,
+                         uint32_t first_piece, const std::function<const char*(int peer)>& from_arena,
+                         const TakeWhole& take) {
+  const size_t own_bytes = bytes[static_cast<size_t>(member_.rank())];
+  size_t longest = 0;
+  for (const size_t each : bytes) longest = std::max(longest, each);
+  const auto fill = [&](size_t at) {
+    stage(call, [&](char* to) { std::memcpy(to, own + at, std::min(kStageBytes, own_bytes - at)); });
+  };
+  if (is_staged() && own_bytes > 0) fill(0);
+  if (first_piece == 0) await_posts(call);
+  const auto is_peer_staged = [&](int peer) { return posts_[static_cast<size_t>(peer)].offset == kStaged; };
+  uint32_t index = first_piece;
+  for (size_t at = 0; at < longest; at += kStageBytes, ++index) {
+    if (is_staged() && at + kStageBytes < own_bytes) fill(at + kStageBytes);
+    for_peers([&](int peer) {
+      const size_t all = bytes[static_cast<size_t>(peer)];
+      if (!is_peer_staged(peer) || at >= all) return;
+      take(peer, at, std::min(kStageBytes, all - at), await_piece(call, peer, index));
+      have_read(peer, index);
+    });
+  }
+  for_peers([&](int peer) {
+    const size_t all = bytes[static_cast<size_t>(peer)];
+    if (!is_peer_staged(peer) && all > 0) take(peer, 0, all, from_arena(peer));
+  });
+}
+
+void Collectives::barrier(const Call& call) {
+  begin(call, nullptr, 0, true);
+  await_posts(call);
+  end(call);
+}
+
+void Collectives::all_reduce_small(const Call& call, void* data, size_t bytes, const Reduction& reduction) {
+  begin(call, data, bytes, true);
+  stage(call, [&](char* to) { std::memcpy(to, data, bytes); });
+  await_posts(call);
+  const auto size = static_cast<size_t>(member_.size());
+  std::vector<const void*> terms(size, data);
+  for_peers([&](int peer) { terms[static_cast<size_t>(peer)] = await_piece(call, peer, 0); });
+  kernels::combine(reduction.op, reduction.type, data, terms,
+                   static_cast<int64_t>(bytes) / kernels::size_of(reduction.type));
+  for_peers([&](int peer) { have_read(peer, 0); });
+  end(call);
+}
+
+void Collectives::all_reduce(const Call& call, void* data, size_t bytes, const Reduction& reduction) {
+  const int size = member_.size(), rank = member_.rank();
+  if (bytes <= kAlwaysStaged && bytes * static_cast<size_t>(size) <= kMostSummedByAll)
+    return all_reduce_small(call, data, bytes, reduction);
+  const auto element = static_cast<size_t>(kernels::size_of(reduction.type));
+  const auto ranges = equal_ranges(bytes, element, size);
+  const ByteRange mine = ranges[static_cast<size_t>(rank)];
+  auto* const flat = static_cast<char*>(data);
+  begin(call, data, bytes, false);
+  const uint32_t num_pieces =
+      scatter(call, data, ranges, [&](size_t at, size_t length, const std::vector<const char*>& from) {
+        const std::vector<const void*> terms(from.begin(), from.end());
+        kernels::combine(reduction.op, reduction.type, flat + mine.begin + at, terms,
+                         static_cast<int64_t>(length / element));
+      });
+  member_.own().reduced.advance(number_);
+  std::vector<size_t> lengths;
+  for (const ByteRange& range : ranges) lengths.push_back(range.bytes());
+  const auto from_arena = [&](int peer) {
+    member_.wait(member_.slot().of(peer).reduced, number_, number_, call.deadline);
+    return member_.peer(peer).arena() + posts_[static_cast<size_t>(peer)].offset +
+           ranges[static_cast<size_t>(peer)].begin;
+  };
+  // Nobody reads this rank's other ranges any more once their owners said `reduced`, or staged their sums.
+  spread(call, flat + mine.begin, lengths, num_pieces, from_arena,
+         [&](int peer, size_t at, size_t length, const char* from) {
+           std::memcpy(flat + ranges[static_cast<size_t>(peer)].begin + at, from, length);
+         });
+  end(call);
+}
+
+void Collectives::reduce(const Call& call, void* output, const void* input, size_t bytes,
+                         const std::vector<ByteRange>& ranges, const Reduction& reduction) {
+  const auto element = static_cast<int64_t>(kernels::size_of(reduction.type));
+  begin(call, input, bytes, false);
+  scatter(call, input, ranges, [&](size_t at, size_t length, const std::vector<const char*>& from) {
+    const std::vector<const void*> terms(from.begin(), from.end());
+    kernels::combine(reduction.op, reduction.type, static_cast<char*>(output) + at, terms,
+                     static_cast<int64_t>(length) / element);
+  });
+  end(call);
+}
+
+void Collectives::all_gather(const Call& call, void* output, const void* input, size_t bytes) {
+  auto* const whole = static_cast<char*>(output);
+  const auto place = [&](int rank) { return whole + static_cast<size_t>(rank) * bytes; };
+  begin(call, input, bytes, false);
+  if (place(member_.rank()) != input) std::memcpy(place(member_.rank()), input, bytes);
+  spread(
+      call, static_cast<const char*>(input), std::vector<size_t>(static_cast<size_t>(member_.size()), bytes),
+      0, [&](int peer) { return member_.peer(peer).arena() + posts_[static_cast<size_t>(peer)].offset; },
+      [&](int peer, size_t at, size_t length, const char* from) {
+        std::memcpy(place(peer) + at, from, length);
+      });
+  end(call);
+}
+
+void Collectives::broadcast(const Call& call, void* data, size_t bytes, int root) {
+  std::vector<size_t> lengths(static_cast<size_t>(member_.size()));
+  lengths[static_cast<size_t>(root)] = bytes;
+  begin(call, data, bytes, member_.rank() != root);
+  spread(
+      call, static_cast<const char*>(data), lengths, 0,
+      [&](int peer) { return member_.peer(peer).arena() + posts_[static_cast<size_t>(peer)].offset; },
+      [&](int, size_t at, size_t length, const char* from) {
+        std::memcpy(static_cast<char*>(data) + at, from, length);
+      });
+  end(call);
+}
+
+void Collectives::all_to_all(const Call& call, void* output, const void* input, size_t bytes) {
+  const auto size = static_cast<size_t>(member_.size());
+  auto* const whole = static_cast<char*>(output);
+  std::vector<ByteRange> ranges;
+  for (size_t rank = 0; rank < size; ++rank) ranges.push_back({rank * bytes, (rank + 1) * bytes});
+  begin(call, input, bytes * size, false);
+  scatter(call, input, ranges, [&](size_t at, size_t length, const std::vector<const char*>& from) {
+    for (size_t rank = 0; rank < size; ++rank) std::memcpy(whole + rank * bytes + at, from[rank], length);
+  });
+  end(call);
+}
+
+}  // namespace deepspeed::comm::shm

@@ -1,0 +1,100 @@
+#include "deepspeed/comm/shm/member.h"
+
+#include <utility>
+
+#include "deepspeed/base/message.h"
+#include "deepspeed/comm/shm/lost_rank.h"
+
+namespace deepspeed::comm::shm {
+namespace {
+
+// Between looks at what does not wake a sleeper: the end of a process.
+constexpr std::chrono::milliseconds kBetweenLooks(100);
+
+}  // namespace
+
+Member::Member(Parts parts) : parts_(std::move(parts)), slot_(parts_.control->data(), size()) {}
+
+Member::~Member() {
+  auto here = Presence::kHere;
+  own().presence.compare_exchange_strong(here, Presence::kLeft);
+  slot_.wake_all();
+  for (const Peer& peer : parts_.peers) peer.hang_up();
+}
+
+std::string Member::describe(int rank) const {
+  return message("rank ", name_of(rank), " (process ", peer(rank).process(), ")");
+}
+
+void Member::wait(Counter& counter, uint32_t value, uint32_t operation, Clock::time_point deadline) {
+  if (counter.spin_until(value)) return;
+  while (!counter.sleep_until(value, kBetweenLooks)) {
+    look_around(operation, deadline);
+  }
+}
+
+void Member::wait_for_the_end(uint32_t operation, Clock::time_point deadline) {
+  while (true) {
+    Counter& own_count = own().done;
+    own_count.sleep_until(own_count.value.load() + 1, kBetweenLooks);
+    look_around(operation, deadline);
+  }
+}
+
+void Member::look_around(uint32_t operation, Clock::time_point deadline) {
+  if (gave_up_.load()) throw CommError("the group was given up");
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank == parts_.rank || slot_.of(rank).done.reached(operation)) continue;
+    check_peer(rank);
+  }
+  if (Clock::now() < deadline) return;
+  const std::string who = missing(operation);
+  throw CommError(who.empty() ? "the time is over" : message("the time is over: ", who, " did not come"));
+}
+
+void Member::check_peer(int rank) {
+  const RankBlock& block = slot_.of(rank);
+  const bool is_gone = peer(rank).is_gone();  // first: what it said before it ended is there then
+  const auto presence = block.presence.load();
+  if (presence == Presence::kGaveUp && block.blamed_rank.load() >= 0) {
+    const int name = block.blamed_rank.load(), process = block.blamed_process.load();
+    lose(name, process,
+         message("rank ", name, " (process ", process, ") died, as ", describe(rank), " told"));
+  }
+  const int name = name_of(rank), process = peer(rank).process();
+  if (presence == Presence::kGaveUp) lose(-1, 0, message(describe(rank), " gave the group up"));
+  if (presence == Presence::kLeft) lose(-1, 0, message(describe(rank), " left the group"));
+  if (is_gone) lose(name, process, message(describe(rank), " died"));
+}
+
+void Member::lose(int name, int process, const std::string& text) {
+  tell_end(name, process);
+  if (name < 0) throw CommError(text);
+  throw LostRank(text, name, process);
+}
+
+void Member::tell_end(int blamed_rank, int blamed_process) {
+  RankBlock& block = own();
+  if (block.presence.load() == Presence::kHere) {
+    block.blamed_process.store(blamed_process);
+    block.blamed_rank.store(blamed_rank);
+    block.presence.store(Presence::kGaveUp);
+  }
+  slot_.wake_all();
+}
+
+void Member::give_up() {
+  if (gave_up_.exchange(true)) return;
+  tell_end(-1, 0);
+}
+
+std::string Member::missing(uint32_t operation) const {
+  std::string text;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank == parts_.rank || slot_.of(rank).posted.reached(operation)) continue;
+    text += (text.empty() ? "" : ", ") + describe(rank);
+  }
+  return text;
+}
+
+}  // namespace deepspeed::comm::shm

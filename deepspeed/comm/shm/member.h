@@ -1,0 +1,72 @@
+// One rank's part in a group over shared memory: it sees the control block, its peers and their arenas, and
+// waits so that the end of a peer is an error and not a wait without end.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deepspeed/comm/shm/arena.h"
+#include "deepspeed/comm/shm/memory.h"
+#include "deepspeed/comm/shm/peer.h"
+#include "deepspeed/comm/shm/slot.h"
+
+namespace deepspeed::comm::shm {
+
+using Clock = std::chrono::steady_clock;
+
+class Member {
+ public:
+  /// Holds what a meeting made. `peers` has one for each rank, empty at the place of this one; `names` are
+  /// the ranks as texts call them.
+  struct Parts {
+    int rank = 0;
+    std::vector<int> names;
+    std::shared_ptr<Mapping> control;
+    std::shared_ptr<Arena> arena;  // of this process; null: it has none
+    std::vector<Peer> peers;
+  };
+  explicit Member(Parts parts);
+  /// Tells the peers that this rank left.
+  ~Member();
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  int rank() const { return parts_.rank; }
+  int size() const { return static_cast<int>(parts_.peers.size()); }
+  const Slot& slot() const { return slot_; }
+  RankBlock& own() const { return slot_.of(parts_.rank); }
+  Arena* arena() const { return parts_.arena.get(); }
+  const Peer& peer(int rank) const { return parts_.peers[static_cast<size_t>(rank)]; }
+  int name_of(int rank) const { return parts_.names[static_cast<size_t>(rank)]; }
+  /// Returns "rank 2 (process 4711)".
+  std::string describe(int rank) const;
+
+  /// Waits until the counter is at `value`. operation: the number of that under way, which peers that left
+  /// may have done already. Throws LostRank for a peer that ended, and CommError after the deadline, which
+  /// names the ranks that did not come, and where this rank gave up.
+  void wait(Counter& counter, uint32_t value, uint32_t operation, Clock::time_point deadline);
+  /// Waits for nothing but the end: of the group, a peer, or the time.
+  [[noreturn]] void wait_for_the_end(uint32_t operation, Clock::time_point deadline);
+  /// Throws as wait() does, where there is a reason to.
+  void look_around(uint32_t operation, Clock::time_point deadline);
+  /// Throws LostRank where this peer ended, left or gave up.
+  void check_peer(int rank);
+
+  /// Ends what waits here, and at the peers, now and later. Any thread may call, at any time.
+  void give_up();
+  bool gave_up() const { return gave_up_.load(); }
+
+ private:
+  [[noreturn]] void lose(int name, int process, const std::string& text);
+  void tell_end(int blamed_rank, int blamed_process);
+  std::string missing(uint32_t operation) const;
+
+  Parts parts_;
+  Slot slot_;
+  std::atomic<bool> gave_up_{false};
+};
+
+}  // namespace deepspeed::comm::shm

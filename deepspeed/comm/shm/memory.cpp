@@ -1,0 +1,93 @@
+#include "deepspeed/comm/shm/memory.h"
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::comm::shm {
+namespace {
+
+// Beyond the limit the system would end the process by a signal, and not refuse.
+void refuse_beyond_file_limit(size_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur)
+    return;
+  raise<CommError>("the limit on the size of a file (RLIMIT_FSIZE) is ", limit.rlim_cur, " bytes, expected ",
+                   bytes, " or more");
+}
+
+struct MappingRegistry {
+  std::mutex mutex;
+  // By process, device, number of the memory and use: a child must not take its parent's.
+  std::map<std::tuple<pid_t, dev_t, ino_t, MappingUse>, std::weak_ptr<Mapping>> mappings;
+};
+
+MappingRegistry& mapping_registry() {
+  static auto& instance = *new MappingRegistry;  // threads may outlive the statics
+  return instance;
+}
+
+}  // namespace
+
+Mapping::~Mapping() { ::munmap(data_, bytes_); }
+
+Descriptor make_memory(size_t bytes) {
+  refuse_beyond_file_limit(bytes);
+  Descriptor memory(::memfd_create("deepspeed", MFD_CLOEXEC));
+  if (!memory) raise<CommError>("memfd_create: ", std::strerror(errno));
+  if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0)
+    raise<CommError>("ftruncate to ", bytes, " bytes of shared memory: ", std::strerror(errno));
+  return memory;
+}
+
+bool add_pages(const Descriptor& memory, size_t begin, size_t bytes) {
+  int result = 0;
+  do {
+    result =
+        ::fallocate(memory.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin), static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+void drop_pages(const Descriptor& memory, size_t begin, size_t bytes) {
+  // Where the system refuses, the pages stay, and are used again.
+  static_cast<void>(::fallocate(memory.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                static_cast<off_t>(begin), static_cast<off_t>(bytes)));
+}
+
+std::shared_ptr<Mapping> map_memory(const Descriptor& memory, size_t bytes, MappingUse use) {
+  struct stat status {};
+  if (::fstat(memory.get(), &status) != 0) raise<CommError>("fstat: ", std::strerror(errno));
+  if (static_cast<size_t>(status.st_size) < bytes)
+    raise<CommError>("shared memory has ", status.st_size, " bytes, expected ", bytes);
+  auto& registry = mapping_registry();
+  const std::lock_guard lock(registry.mutex);
+  std::erase_if(registry.mappings, [](const auto& entry) { return entry.second.expired(); });
+  if (use == MappingUse::kPeer) {  // of a peer in this process, as threads may be
+    const auto own = registry.mappings.find({::getpid(), status.st_dev, status.st_ino, MappingUse::kOwn});
+    if (own != registry.mappings.end()) {
+      if (auto mapping = own->second.lock()) return mapping;
+    }
+  }
+  auto& known = registry.mappings[{::getpid(), status.st_dev, status.st_ino, use}];
+  if (auto mapping = known.lock()) return mapping;
+  const int access = use == MappingUse::kPeer ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* const data = ::mmap(nullptr, bytes, access, MAP_SHARED | MAP_NORESERVE, memory.get(), 0);
+  if (data == MAP_FAILED) raise<CommError>("mmap of ", bytes, " bytes: ", std::strerror(errno));
+  if (use == MappingUse::kCommon) ::madvise(data, bytes, MADV_DONTFORK);
+  ::madvise(data, bytes, MADV_HUGEPAGE);  // without effect unless the system's shmem_enabled allows it
+  auto mapping = std::make_shared<Mapping>(static_cast<char*>(data), bytes);
+  known = mapping;
+  return mapping;
+}
+
+}  // namespace deepspeed::comm::shm

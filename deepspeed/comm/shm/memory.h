@@ -1,0 +1,44 @@
+// Memory without a name that processes of one machine share: it goes with the last of them, whatever ends
+// them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "deepspeed/comm/shm/descriptor.h"
+
+namespace deepspeed::comm::shm {
+
+/// Is a range of addresses over shared memory, until it is destroyed.
+class Mapping {
+ public:
+  Mapping(char* data, size_t bytes) : data_(data), bytes_(bytes) {}
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  char* data_;
+  size_t bytes_;
+};
+
+/// Makes `bytes` of memory that no page belongs to yet. Throws CommError where the system or a limit of the
+/// process refuses.
+Descriptor make_memory(size_t bytes);
+/// Gives the range pages. Returns false where there is no memory: touching it would end the process.
+bool add_pages(const Descriptor& memory, size_t begin, size_t bytes);
+/// Gives the pages of the range back.
+void drop_pages(const Descriptor& memory, size_t begin, size_t bytes);
+
+/// Says what a mapping is for: kOwn is written and read by this process, as are kCommon ones, which children
+/// of the process do not get; kPeer is read.
+enum class MappingUse { kOwn, kCommon, kPeer };
+
+/// Maps the memory. The mappings of one memory and use are one in a process, whoever asks for them. Throws
+/// CommError.
+std::shared_ptr<Mapping> map_memory(const Descriptor& memory, size_t bytes, MappingUse use);
+
+}  // namespace deepspeed::comm::shm

@@ -1,0 +1,49 @@
+#include "deepspeed/comm/shm/slot.h"
+
+#include <new>
+
+namespace deepspeed::comm::shm {
+namespace {
+
+constexpr size_t kSlotPage = 4096;
+
+size_t whole_pages(size_t bytes) { return (bytes + kSlotPage - 1) / kSlotPage * kSlotPage; }
+
+// Blocks of ranks begin at pages, so that those of two ranks share no line.
+size_t block_bytes() { return whole_pages(sizeof(RankBlock)); }
+size_t readers_bytes(int size) { return whole_pages(static_cast<size_t>(size) * sizeof(Counter)); }
+size_t control_bytes(int size) { return static_cast<size_t>(size) * (block_bytes() + readers_bytes(size)); }
+
+}  // namespace
+
+size_t Slot::bytes(int size) { return control_bytes(size) + static_cast<size_t>(size) * 2 * kStageBytes; }
+
+void Slot::construct() const {
+  for (int rank = 0; rank < size_; ++rank) {
+    new (&of(rank)) RankBlock;
+    for (int source = 0; source < size_; ++source) new (&read_of(rank, source)) Counter;
+  }
+}
+
+RankBlock& Slot::of(int rank) const {
+  return *reinterpret_cast<RankBlock*>(base_ + static_cast<size_t>(rank) * block_bytes());
+}
+
+Counter& Slot::read_of(int reader, int source) const {
+  char* const readers = base_ + static_cast<size_t>(size_) * block_bytes();
+  return reinterpret_cast<Counter*>(readers + static_cast<size_t>(reader) * readers_bytes(size_))[source];
+}
+
+char* Slot::stage(int rank, uint32_t piece) const {
+  return base_ + control_bytes(size_) + (static_cast<size_t>(rank) * 2 + piece % 2) * kStageBytes;
+}
+
+void Slot::wake_all() const {
+  for (int rank = 0; rank < size_; ++rank) {
+    RankBlock& block = of(rank);
+    for (Counter* counter : {&block.posted, &block.reduced, &block.staged, &block.done}) counter->wake();
+    for (int source = 0; source < size_; ++source) read_of(rank, source).wake();
+  }
+}
+
+}  // namespace deepspeed::comm::shm

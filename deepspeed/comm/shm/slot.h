@@ -1,0 +1,62 @@
+// The shared control block of one group: what its ranks count, say and copy for each other. All ranks map and
+// write it; tensors in arenas are read by peers alone.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "deepspeed/comm/shm/counter.h"
+
+namespace deepspeed::comm::shm {
+
+constexpr uint32_t kNumPosts = 64;               // that ranks may be apart
+constexpr size_t kStageBytes = size_t{2} << 20;  // of a half: a rank fills one while its peers read the other
+constexpr uint64_t kStaged = ~uint64_t{0};
+
+/// Says where a rank's input of one operation can be read.
+struct Post {
+  uint64_t call = 0;         // what is called: alike on ranks that call the same
+  uint64_t bytes = 0;        // of the input
+  uint64_t offset = 0;       // in the arena; or kStaged: it comes in pieces
+  uint32_t first_piece = 0;  // of `staged`, where it is staged
+};
+
+/// Says whether a rank takes part, and whom it blames where it gave up.
+enum class Presence : uint32_t { kHere, kLeft, kGaveUp };
+
+/// What one rank writes and all others read.
+struct RankBlock {
+  Counter posted;   // operations whose post is in the ring
+  Counter reduced;  // operations whose sum of this rank's part is in its own memory
+  Counter staged;   // pieces that were copied into the stage
+  Counter done;     // operations for which this rank reads nothing more
+  alignas(64) std::atomic<Presence> presence{Presence::kHere};
+  std::atomic<int> blamed_rank{-1};
+  std::atomic<int> blamed_process{0};
+  Post ring[kNumPosts];
+};
+
+/// Shows the control block at an address.
+class Slot {
+ public:
+  Slot(char* base, int size) : base_(base), size_(size) {}
+  static size_t bytes(int size);
+  /// Makes the block in fresh memory. One rank does, before any other looks.
+  void construct() const;
+
+  int size() const { return size_; }
+  RankBlock& of(int rank) const;
+  /// Counts the pieces of `source` that `reader` has read.
+  Counter& read_of(int reader, int source) const;
+  /// Returns the half of a rank's stage that a piece goes to.
+  char* stage(int rank, uint32_t piece) const;
+  /// Wakes all that wait for anything here.
+  void wake_all() const;
+
+ private:
+  char* base_;
+  int size_;
+};
+
+}  // namespace deepspeed::comm::shm
