@@ -16,10 +16,14 @@ constexpr std::chrono::milliseconds kBetweenLooks(100);
 Member::Member(Parts parts) : parts_(std::move(parts)), slot_(parts_.control->data(), size()) {}
 
 Member::~Member() {
+  leave();
+  for (const Peer& peer : parts_.peers) peer.hang_up();
+}
+
+void Member::leave() {
   auto here = Presence::kHere;
   own().presence.compare_exchange_strong(here, Presence::kLeft);
   slot_.wake_all();
-  for (const Peer& peer : parts_.peers) peer.hang_up();
 }
 
 std::string Member::describe(int rank) const {

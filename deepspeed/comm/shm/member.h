@@ -55,6 +55,8 @@ class Member {
   /// Throws LostRank where this peer ended, left or gave up.
   void check_peer(int rank);
 
+  /// Tells the peers that this rank takes no part any more.
+  void leave();
   /// Ends what waits here, and at the peers, now and later. Any thread may call, at any time.
   void give_up();
   bool gave_up() const { return gave_up_.load(); }
