@@ -95,7 +95,7 @@ void Collectives::have_read(int peer, uint32_t index) {
 uint32_t Collectives::scatter(const Call& call, const void* input, const std::vector<ByteRange>& ranges,
                               const TakePiece& take) {
   const int size = member_.size(), rank = member_.rank();
-  const size_t most = kStageBytes / static_cast<size_t>(size) / kCacheLine * kCacheLine;
+  const size_t most = Slot::stage_bytes(size) / static_cast<size_t>(size) / kCacheLine * kCacheLine;
   size_t longest = 0;
   for (const ByteRange& range : ranges) longest = std::max(longest, range.bytes());
   const auto* const own = static_cast<const char*>(input);
@@ -155,21 +155,22 @@ void Collectives::spread(const Call& call, const char* own, const std::vector<si
                          uint32_t first_piece, const std::function<const char*(int peer)>& from_arena,
                          const TakeWhole& take) {
   const size_t own_bytes = bytes[static_cast<size_t>(member_.rank())];
+  const size_t most = Slot::stage_bytes(member_.size());
   size_t longest = 0;
   for (const size_t each : bytes) longest = std::max(longest, each);
   const auto fill = [&](size_t at) {
-    stage(call, [&](char* to) { std::memcpy(to, own + at, std::min(kStageBytes, own_bytes - at)); });
+    stage(call, [&](char* to) { std::memcpy(to, own + at, std::min(most, own_bytes - at)); });
   };
   if (is_staged() && own_bytes > 0) fill(0);
   if (first_piece == 0) await_posts(call);
   const auto is_peer_staged = [&](int peer) { return posts_[static_cast<size_t>(peer)].offset == kStaged; };
   uint32_t index = first_piece;
-  for (size_t at = 0; at < longest; at += kStageBytes, ++index) {
-    if (is_staged() && at + kStageBytes < own_bytes) fill(at + kStageBytes);
+  for (size_t at = 0; at < longest; at += most, ++index) {
+    if (is_staged() && at + most < own_bytes) fill(at + most);
     for_peers([&](int peer) {
       const size_t all = bytes[static_cast<size_t>(peer)];
       if (!is_peer_staged(peer) || at >= all) return;
-      take(peer, at, std::min(kStageBytes, all - at), await_piece(call, peer, index));
+      take(peer, at, std::min(most, all - at), await_piece(call, peer, index));
       have_read(peer, index);
     });
   }
@@ -244,11 +245,13 @@ void Collectives::reduce(const Call& call, void* output, const void* input, size
 void Collectives::all_gather(const Call& call, void* output, const void* input, size_t bytes) {
   auto* const whole = static_cast<char*>(output);
   const auto place = [&](int rank) { return whole + static_cast<size_t>(rank) * bytes; };
-  begin(call, input, bytes, false);
-  if (place(member_.rank()) != input) std::memcpy(place(member_.rank()), input, bytes);
+  char* const own = place(member_.rank());
+  if (own != input) std::memcpy(own, input, bytes);
+  // The copy in the output serves as well as the input, and may lie in the arena where that does not.
+  begin(call, own, bytes, false);
   spread(
-      call, static_cast<const char*>(input), std::vector<size_t>(static_cast<size_t>(member_.size()), bytes),
-      0, [&](int peer) { return member_.peer(peer).arena() + posts_[static_cast<size_t>(peer)].offset; },
+      call, own, std::vector<size_t>(static_cast<size_t>(member_.size()), bytes), 0,
+      [&](int peer) { return member_.peer(peer).arena() + posts_[static_cast<size_t>(peer)].offset; },
       [&](int peer, size_t at, size_t length, const char* from) {
         std::memcpy(place(peer) + at, from, length);
       });

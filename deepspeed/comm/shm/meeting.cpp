@@ -257,9 +257,14 @@ MeetingResult meet(const Board& board, MeetingPlan plan) {
   const int rank = plan.rank, size = static_cast<int>(plan.names.size());
   const std::vector<int> names = plan.names;
   const std::string machine = plan.machine;
+  const bool is_refused = !plan.refusal.empty();
   Guest guest(std::move(plan));
   board.set(message("comes/", rank), to_text(guest.announce()));
   MeetingResult result;
+  if (is_refused) {  // as the others will read
+    result.reason = "this rank takes no part";
+    return result;
+  }
   std::vector<Announcement> said;
   for (int other = 0; other < size; ++other) {
     said.push_back(announcement_of(board.get(message("comes/", other))));

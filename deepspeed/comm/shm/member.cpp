@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <unistd.h>
+
 #include "deepspeed/base/message.h"
 #include "deepspeed/comm/shm/lost_rank.h"
 
@@ -13,14 +15,19 @@ constexpr std::chrono::milliseconds kBetweenLooks(100);
 
 }  // namespace
 
-Member::Member(Parts parts) : parts_(std::move(parts)), slot_(parts_.control->data(), size()) {}
+Member::Member(Parts parts)
+    : parts_(std::move(parts)), slot_(parts_.control->data(), size()), process_(::getpid()) {}
+
+bool Member::is_child() const { return ::getpid() != process_; }
 
 Member::~Member() {
+  if (is_child()) return;
   leave();
   for (const Peer& peer : parts_.peers) peer.hang_up();
 }
 
 void Member::leave() {
+  if (is_child()) return;
   auto here = Presence::kHere;
   own().presence.compare_exchange_strong(here, Presence::kLeft);
   slot_.wake_all();
@@ -88,7 +95,7 @@ void Member::tell_end(int blamed_rank, int blamed_process) {
 }
 
 void Member::give_up() {
-  if (gave_up_.exchange(true)) return;
+  if (is_child() || gave_up_.exchange(true)) return;
   tell_end(-1, 0);
 }
 

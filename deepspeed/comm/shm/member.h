@@ -59,6 +59,8 @@ class Member {
   void leave();
   /// Ends what waits here, and at the peers, now and later. Any thread may call, at any time.
   void give_up();
+  /// Says whether this is a child of the process that met the peers: what it does is none of theirs.
+  bool is_child() const;
   bool gave_up() const { return gave_up_.load(); }
 
  private:
@@ -68,6 +70,7 @@ class Member {
 
   Parts parts_;
   Slot slot_;
+  int process_;
   std::atomic<bool> gave_up_{false};
 };
 

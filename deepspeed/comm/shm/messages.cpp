@@ -55,6 +55,10 @@ Messages::Messages(Member& member)
 }
 
 Messages::~Messages() {
+  if (member_.is_child()) {  // which has no such thread
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;

@@ -1,11 +1,16 @@
 #include "deepspeed/comm/shm/slot.h"
 
+#include <algorithm>
 #include <new>
 
 namespace deepspeed::comm::shm {
 namespace {
 
 constexpr size_t kSlotPage = 4096;
+// Of half a stage: a piece that stays in the caches, and costs more than the waits for it.
+constexpr size_t kMostStage = size_t{2} << 20;
+constexpr size_t kLeastStage = size_t{256} << 10;
+constexpr size_t kAllStages = size_t{8} << 20;  // of a group, where that leaves enough for each
 
 size_t whole_pages(size_t bytes) { return (bytes + kSlotPage - 1) / kSlotPage * kSlotPage; }
 
@@ -16,7 +21,13 @@ size_t control_bytes(int size) { return static_cast<size_t>(size) * (block_bytes
 
 }  // namespace
 
-size_t Slot::bytes(int size) { return control_bytes(size) + static_cast<size_t>(size) * 2 * kStageBytes; }
+size_t Slot::bytes(int size) {
+  return control_bytes(size) + static_cast<size_t>(size) * 2 * stage_bytes(size);
+}
+
+size_t Slot::stage_bytes(int size) {
+  return std::clamp(kAllStages / static_cast<size_t>(size) / kSlotPage * kSlotPage, kLeastStage, kMostStage);
+}
 
 void Slot::construct() const {
   for (int rank = 0; rank < size_; ++rank) {
@@ -35,7 +46,7 @@ Counter& Slot::read_of(int reader, int source) const {
 }
 
 char* Slot::stage(int rank, uint32_t piece) const {
-  return base_ + control_bytes(size_) + (static_cast<size_t>(rank) * 2 + piece % 2) * kStageBytes;
+  return base_ + control_bytes(size_) + (static_cast<size_t>(rank) * 2 + piece % 2) * stage_bytes(size_);
 }
 
 void Slot::wake_all() const {

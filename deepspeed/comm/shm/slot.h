@@ -10,8 +10,7 @@
 
 namespace deepspeed::comm::shm {
 
-constexpr uint32_t kNumPosts = 64;               // that ranks may be apart
-constexpr size_t kStageBytes = size_t{2} << 20;  // of a half: a rank fills one while its peers read the other
+constexpr uint32_t kNumPosts = 64;  // that ranks may be apart
 constexpr uint64_t kStaged = ~uint64_t{0};
 
 /// Says where a rank's input of one operation can be read.
@@ -42,6 +41,8 @@ class Slot {
  public:
   Slot(char* base, int size) : base_(base), size_(size) {}
   static size_t bytes(int size);
+  /// Returns the bytes of half a stage: a rank fills one half while its peers read the other.
+  static size_t stage_bytes(int size);
   /// Makes the block in fresh memory. One rank does, before any other looks.
   void construct() const;
 
