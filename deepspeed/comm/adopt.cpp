@@ -50,6 +50,7 @@ Job job_of(const GivenGroup& given) {
   job.world_size = given.group->getSize();
   job.rendezvous = Rendezvous::kGiven;
   job.timeout = given.timeout;
+  job.shared_memory = wants_shared_memory();
   if (given.local_rank == -1 && given.local_size == -1) return job;
   if (given.local_rank < 0 || given.local_rank >= given.local_size || given.local_size > job.world_size) {
     raise<UsageError>("local_rank is ", given.local_rank, " and local_size ", given.local_size,

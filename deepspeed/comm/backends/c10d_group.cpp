@@ -13,6 +13,9 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/text.h"
+#include "deepspeed/comm/backends/shm/shm_backend.h"
+#include "deepspeed/comm/backends/shm/start_shared.h"
+#include "deepspeed/comm/shm/lost_rank.h"
 #include "deepspeed/comm/watch/call_subject.h"
 #include "deepspeed/comm/watch/failure.h"
 #include "deepspeed/comm/watch/monitored_barrier.h"
@@ -60,6 +63,8 @@ class C10dWork : public Work::Impl {
         // NCCL reports an aborted communicator here, not from wait().
         if (const auto error = work->exception()) std::rethrow_exception(error);
       }
+    } catch (const shm::LostRank& error) {
+      group_->fail(collective_, elapsed(), error.what(), peer_, error.rank());
     } catch (const std::exception& error) {
       group_->fail(collective_, elapsed(), first_line(error.what()), peer_);
     }
@@ -105,9 +110,11 @@ std::shared_ptr<C10dGroup> C10dGroup::make(const Backend& backend, GroupDescript
                                            std::shared_ptr<DivergenceGuard> guard) {
   const std::shared_ptr<C10dGroup> made(
       new C10dGroup(std::move(description), key, std::move(group), std::move(store), std::move(guard)));
-  if (cpu_backend_of(backend).meets_by_tags) {
-    made->direct_ =
-        std::make_unique<DirectExchange>(made->group_->getBackend(at::kCPU), made->description().timeout);
+  const auto of_cpu = made->group_->getBackend(at::kCPU);
+  if (auto* const shared = dynamic_cast<ShmBackend*>(of_cpu.get())) {
+    made->shared_ = &shared->exchange();
+  } else if (cpu_backend_of(backend).meets_by_tags) {
+    made->direct_ = std::make_unique<DirectExchange>(of_cpu, made->description().timeout);
   }
   const auto check =
       backend.meets_by_tags ? DivergenceGuard::Check::kByMessages : DivergenceGuard::Check::kByTheGuard;
@@ -168,6 +175,16 @@ Work C10dGroup::run(const Operation& operation, const Caller& caller) {
   return is_message ? start_message(operation) : start_collective(operation, caller);
 }
 
+Started C10dGroup::start_by_route(const Operation& operation, at::DeviceType device,
+                                  CallHistory::Progress call) {
+  if (device == at::kCPU && shared_ != nullptr)
+    return {{start_shared(*shared_, operation, call.chain)}, nullptr};
+  const auto backend = group_->getBackend(device);
+  auto* const direct = device == at::kCPU ? direct_.get() : nullptr;
+  return start_on({*backend, direct, direct_tag(call.number, fingerprint(call.chain)), description().timeout},
+                  operation);
+}
+
 Work C10dGroup::start_collective(const Operation& operation, const Caller& caller) {
   CollectiveCall call = call_of(operation);
   call.position = caller.position;
@@ -177,10 +194,7 @@ Work C10dGroup::start_collective(const Operation& operation, const Caller& calle
   const auto device = whole.defined() ? whole.device().type() : at::kCPU;
   const auto [number, chain] = calls_->begin(call);
   try {
-    const auto backend = group_->getBackend(device);
-    auto started = start_on({*backend, device == at::kCPU ? direct_.get() : nullptr,
-                             direct_tag(number, fingerprint(chain)), description().timeout},
-                            operation);
+    auto started = start_by_route(operation, device, {number, chain});
     started.on_stream = device != at::kCPU;
     calls_->started(number, started.works);
     return Work(std::make_shared<C10dWork>(call.collective, number, std::move(started), shared_from_this()));
@@ -195,8 +209,7 @@ Work C10dGroup::start_message(const Operation& operation) {
   const auto* const send = std::get_if<operations::Send>(&operation);
   const int peer = send != nullptr ? send->destination : std::get<operations::Recv>(operation).source;
   try {
-    const auto backend = group_->getBackend(tensor.device().type());
-    auto started = start_on({*backend, nullptr, 0, description().timeout}, operation);
+    auto started = start_by_route(operation, tensor.device().type(), {});
     started.on_stream = !tensor.is_cpu();
     remember_message(started.works.front());
     return Work(std::make_shared<C10dWork>(name, 0, std::move(started), shared_from_this(), peer));
@@ -227,12 +240,18 @@ void C10dGroup::end(const std::string& reason) {
 }
 
 void C10dGroup::fail(const char* collective, milliseconds elapsed, const std::string& reason,
-                     std::optional<int> peer) {
+                     std::optional<int> peer, std::optional<int> lost) {
   const auto divergence = guard_->explain(key_, kTelling);  // without the lock, which end() may want
   const std::lock_guard lock(failure_mutex_);
   if (failure_.empty()) {
-    const auto culprits = blame(
-        description(), store_, [this] { abort(); }, kGrace, peer);
+    std::string culprits;
+    if (lost) {
+      culprits = message("no sign of life from rank ", *lost);
+      abort();
+    } else {
+      culprits = blame(
+          description(), store_, [this] { abort(); }, kGrace, peer);
+    }
     failure_ = message("[comm] ", collective, " of group '", description().name, "' failed on rank ",
                        description().rank, " of ", description().size(), " after ", in_seconds(elapsed), ": ",
                        divergence.value_or(culprits), " (", reason, ")");

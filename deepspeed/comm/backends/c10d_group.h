@@ -9,6 +9,7 @@
 
 #include "deepspeed/comm/backends/collectives.h"
 #include "deepspeed/comm/backends/observed_group.h"
+#include "deepspeed/comm/backends/shm/shared_exchange.h"
 #include "deepspeed/comm/backends/table.h"
 #include "deepspeed/comm/watch/call_history.h"
 #include "deepspeed/comm/watch/divergence_guard.h"
@@ -35,9 +36,10 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
 
   /// Turns the failure `reason` of `collective` into a CommError that names who is to blame, and makes the
   /// group unusable: later collectives throw the same error.
-  /// peer: the other rank of a message.
+  /// peer: the other rank of a message. lost: the global rank that is known to have died; nothing: the ranks
+  /// find out who did.
   [[noreturn]] void fail(const char* collective, std::chrono::milliseconds elapsed, const std::string& reason,
-                         std::optional<int> peer = {});
+                         std::optional<int> peer = {}, std::optional<int> lost = {});
   CallHistory& calls() { return *calls_; }
 
  private:
@@ -49,6 +51,9 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   Work start_collective(const Operation& operation, const Caller& caller);
   /// Starts a message between two ranks, which the other ranks need not know of.
   Work start_message(const Operation& operation);
+  /// Starts the operation by the way that there is for its tensor. call: the number and chain of a
+  /// collective.
+  Started start_by_route(const Operation& operation, at::DeviceType device, CallHistory::Progress call);
   void wait_at(const operations::MonitoredBarrier& barrier);
   void refuse_after_failure(const char* collective);
   void remember_message(const c10::intrusive_ptr<c10d::Work>& work);
@@ -61,7 +66,9 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<DivergenceGuard> guard_;
   std::shared_ptr<CallHistory> calls_;
-  std::unique_ptr<DirectExchange> direct_;  // of CPU tensors; null: their backend does everything
+  // Of CPU tensors; both null: their backend does everything.
+  std::unique_ptr<DirectExchange> direct_;
+  SharedExchange* shared_ = nullptr;  // of the backend that group_ holds
   std::mutex messages_mutex_;
   std::vector<c10::weak_intrusive_ptr<c10d::Work>> messages_;  // weak: they hold tensors
   std::mutex monitored_barriers_mutex_;

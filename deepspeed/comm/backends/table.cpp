@@ -8,6 +8,8 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/backends/gloo.h"
 #include "deepspeed/comm/backends/nccl.h"
+#include "deepspeed/comm/backends/shm/share_memory.h"
+#include "deepspeed/comm/backends/shm/shm_backend.h"
 #include "deepspeed/comm/job/rendezvous.h"
 #include "deepspeed/device/accelerator/current_device.h"
 
@@ -72,6 +74,7 @@ const Backend& backend_of(c10d::ProcessGroup& group) {
   std::set<std::string> names;
   for (const auto& device : group.getDeviceTypes())
     names.insert(group.getBackend(device.type())->getBackendName());
+  if (names.contains(kShmBackend)) names.insert(kBackends[0].name);  // which is behind it
   const auto rows = std::ranges::reverse_view(kBackends);
   const auto found = std::ranges::find_if(rows, [&](const Backend& row) { return names.contains(row.name); });
   if (found != rows.end()) return *found;
@@ -85,13 +88,22 @@ const Backend& cpu_backend_of(const Backend& chosen) {
   return chosen.device == at::kCPU ? chosen : kBackends[0];
 }
 
-c10::intrusive_ptr<c10d::ProcessGroup> connect(const Backend& chosen, const Job& job, int rank, int size,
+c10::intrusive_ptr<c10d::ProcessGroup> connect(const Backend& chosen, const Job& job,
+                                               const std::vector<int>& global_ranks, int rank,
                                                const c10::intrusive_ptr<c10d::Store>& store) {
+  const int size = static_cast<int>(global_ranks.size());
   auto connected = c10::make_intrusive<c10d::ProcessGroup>(store, rank, size);
   const auto add = [&](const Backend& row) {
     const auto made = row.make(job, sub_store(store, std::string(row.name) + "/"), rank, size);
-    connected->setBackend(row.device, row.type, made);
-    connected->setDefaultBackend(row.type);
+    if (row.device != at::kCPU) {
+      connected->setBackend(row.device, row.type, made);
+      connected->setDefaultBackend(row.type);
+      return;
+    }
+    const auto fastest = share_memory(job, global_ranks, made, sub_store(store, "shm/"));
+    const auto type = fastest == made ? row.type : BackendType::CUSTOM;
+    connected->setBackend(row.device, type, fastest);
+    connected->setDefaultBackend(type);
   };
   add(cpu_backend_of(chosen));
   if (chosen.device != at::kCPU) add(chosen);

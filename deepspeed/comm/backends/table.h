@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -39,8 +40,10 @@ const Backend& backend_of(c10d::ProcessGroup& group);
 /// beside it.
 const Backend& cpu_backend_of(const Backend& chosen);
 
-/// Connects the ranks of a group over `chosen`, and over cpu_backend_of() it where that is another one.
-c10::intrusive_ptr<c10d::ProcessGroup> connect(const Backend& chosen, const Job& job, int rank, int size,
+/// Connects the ranks of a group over `chosen`, and over cpu_backend_of() it where that is another one. CPU
+/// tensors go over shared memory where the job wants that and the ranks are on one machine.
+c10::intrusive_ptr<c10d::ProcessGroup> connect(const Backend& chosen, const Job& job,
+                                               const std::vector<int>& global_ranks, int rank,
                                                const c10::intrusive_ptr<c10d::Store>& store);
 
 }  // namespace deepspeed::comm

@@ -150,8 +150,16 @@ bool Job::is_one_machine() const {
          master_addr.starts_with("127.");
 }
 
+bool wants_shared_memory() {
+  const auto value = env::get_int("DEEPSPEED_SHARED_MEMORY").value_or(0);
+  if (value == 0 || value == 1) return value == 1;
+  raise<UsageError>("the variable DEEPSPEED_SHARED_MEMORY is ", value,
+                    ", expected 1 (ranks of one machine share memory) or 0 (they use sockets)");
+}
+
 Job describe_job(const InitOptions& options) {
   Job job;
+  job.shared_memory = wants_shared_memory();
   job.timeout = find_timeout(options);
   find_place(options, job);
   find_rendezvous(options, job);

@@ -25,10 +25,15 @@ struct Job {
   std::string path;      // kFile
   std::string launcher;  // whose variables told the rank, where not RANK: "Open MPI"
   std::chrono::milliseconds timeout{0};
+  bool shared_memory = false;  // between ranks of one machine, where they can
 
   /// Says whether all ranks run on this machine.
   bool is_one_machine() const;
 };
+
+/// Reads DEEPSPEED_SHARED_MEMORY, 1 or 0: whether ranks of one machine are to share memory. Throws UsageError
+/// for another value.
+bool wants_shared_memory();
 
 /// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_SIZE (or LOCAL_WORLD_SIZE), MASTER_ADDR, MASTER_PORT,
 /// DEEPSPEED_TIMEOUT and, with `auto_mpi_discovery`, the variables of Open MPI, MPICH, Intel MPI, MVAPICH2,

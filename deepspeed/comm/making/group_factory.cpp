@@ -24,7 +24,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> connect_own(const Backend& backend, const
   const auto store = world_store->clone();
   store->setTimeout(job.timeout);
   meet_to_connect(group, key, *sub_store(store, "own_groups/"));
-  return connect(backend, job, group.rank, group.size(), sub_store(store, "group/" + key + "/"));
+  return connect(backend, job, group.global_ranks, group.rank, sub_store(store, "group/" + key + "/"));
 }
 
 GroupPtr make_group(const Backend& backend, const Job& job, const StorePtr& world_store,
@@ -37,7 +37,7 @@ GroupPtr make_group(const Backend& backend, const Job& job, const StorePtr& worl
   }
   try {
     auto connected = request.is_own ? connect_own(backend, job, group, request.key, world_store)
-                                    : connect(backend, job, group.rank, group.size(), store);
+                                    : connect(backend, job, group.global_ranks, group.rank, store);
     connected->setGroupName(group.name);
     auto made = C10dGroup::make(backend, std::move(group), request.key, std::move(connected), store, guard);
     if (request.is_own) return C10dGroup::closing_together(std::move(made));

@@ -1,6 +1,7 @@
 #include "deepspeed/comm/shm/arena.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include <unistd.h>
 
@@ -13,6 +14,8 @@ constexpr size_t kArenaPage = 4096;
 constexpr size_t kLeastArena = size_t{64} << 20;
 // Of free blocks; beyond it pages go back to the system.
 constexpr size_t kMostKept = size_t{256} << 20;
+
+std::atomic<pid_t> shared_in_process{0};
 
 size_t machine_memory() {
   return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
@@ -44,6 +47,9 @@ std::shared_ptr<Arena> Arena::of_process() {
   made = std::make_shared<Arena>(machine_memory());
   return made;
 }
+
+bool Arena::is_shared() { return shared_in_process.load() == ::getpid(); }
+void Arena::set_shared() { shared_in_process.store(::getpid()); }
 
 Arena::Blocks::iterator Arena::find_free(size_t bytes, bool has_pages) {
   auto best = free_.end();

@@ -23,6 +23,10 @@ class Arena {
   /// machine has memory. Throws CommError.
   static std::shared_ptr<Arena> of_process();
 
+  /// Says whether peers of this process map its arena, and notes that they do.
+  static bool is_shared();
+  static void set_shared();
+
   /// Returns a block of pages that exist, or null: no memory or addresses are left, or this process is a
   /// child of the one that made the arena.
   void* allocate(size_t bytes);

@@ -6,6 +6,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "deepspeed/comm/buffer.h"
+
 namespace deepspeed::zero {
 namespace {
 
@@ -35,7 +37,7 @@ at::Tensor GatherBuffers::take(int64_t numel, const at::TensorOptions& options) 
     unused -= buffer_bytes(buffer);
     return true;
   });
-  return buffers_.emplace_back(at::empty({numel}, options));
+  return buffers_.emplace_back(comm::buffer(numel, options));
 }
 
 void GatherBuffers::drop_unused() { std::erase_if(buffers_, &is_unused); }

@@ -10,11 +10,11 @@
 #include <set>
 #include <utility>
 
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/comm/buffer.h"
 #include "deepspeed/zero/gradients/dense_gradient.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 
@@ -27,7 +27,7 @@ class FullGradients : public GradReducer {
       : GradReducer(store, std::move(ranks), std::move(options), std::move(use)) {
     for (size_t index = 0; index < store.groups().size(); ++index) {
       const StoredGroup& stored = store.groups()[index];
-      flat_.push_back(at::zeros({stored.layout.padded_numel()}, kept_options(index)));
+      flat_.push_back(comm::zero_buffer(stored.layout.padded_numel(), kept_options(index)));
       written_.emplace_back(stored.params.size(), false);
     }
   }

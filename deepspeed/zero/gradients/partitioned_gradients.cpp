@@ -11,13 +11,13 @@
 #include <set>
 #include <utility>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
+#include "deepspeed/comm/buffer.h"
 #include "deepspeed/zero/gradients/dense_gradient.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/offload/host_sums.h"
@@ -222,7 +222,7 @@ class PartitionedGradients : public GradReducer {
     if (pool_.empty() || !has_all) {
       int64_t largest = 0;
       for (const Bucket& any : buckets_) largest = std::max(largest, bytes_of(any));
-      pool_.push_front({at::empty({largest}, store_.options().dtype(at::kByte)), {}});
+      pool_.push_front({comm::buffer(largest, store_.options().dtype(at::kByte)), {}});
     }
     FreeBuffer buffer = std::move(pool_.front());
     pool_.pop_front();

@@ -4,10 +4,10 @@
 #include <unordered_set>
 #include <utility>
 
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/comm/buffer.h"
 #include "deepspeed/zero/params/trained_dtype.h"
 
 namespace deepspeed::zero {
@@ -24,7 +24,8 @@ void check_param(const NamedTensor& param, const ParamStore::Options& options, c
 at::Tensor flatten(const std::vector<NamedTensor>& params, const FlatLayout& layout, at::ScalarType dtype,
                    const at::Device& device) {
   const c10::NoGradGuard no_grad;
-  at::Tensor flat = at::zeros({layout.padded_numel()}, at::TensorOptions().dtype(dtype).device(device));
+  const at::Tensor flat =
+      comm::zero_buffer(layout.padded_numel(), at::TensorOptions().dtype(dtype).device(device));
   for (size_t index = 0; index < params.size(); ++index) {
     const at::Tensor& param = params[index].tensor;
     const Interval place = layout.place(index);

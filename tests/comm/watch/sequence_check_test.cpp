@@ -62,10 +62,9 @@ class CarelessRank {
 
   ProcessGroup group(const std::string& name, const std::vector<int>& ranks) {
     const int place = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
-    const int size = static_cast<int>(ranks.size());
     return ProcessGroup(C10dGroup::make(kCareless,
                                         {name, kCareless.name, kCareless.device, place, ranks, 60s}, name,
-                                        connect(kCareless, Job(), place, size, store_), store_, guard_));
+                                        connect(kCareless, Job(), ranks, place, store_), store_, guard_));
   }
 
  private:

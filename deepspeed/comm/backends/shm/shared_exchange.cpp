@@ -1,0 +1,335 @@
+// Who runs an operation.
+//
+// Each is queued with what it does. A rank that waits runs what the queue holds, in order, up to what it
+// waits for, unless the thread of the queue does already: a wait is so over without a change of threads, and
+// a rank that waits elsewhere still does its part. Messages have a thread of their own (messages.h).
+#include "deepspeed/comm/backends/shm/shared_exchange.h"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <ATen/core/ivalue.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/exit_hook.h"
+#include "deepspeed/comm/shm/collectives.h"
+#include "deepspeed/comm/shm/messages.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using WorkPtr = SharedExchange::WorkPtr;
+using SharedRun = std::function<void(shm::Collectives&, const shm::Call&)>;
+
+// At exit: longer than any operation takes that is not waiting.
+constexpr std::chrono::seconds kSharedEndLimit(2);
+
+std::optional<kernels::CombineType> combine_type(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return kernels::CombineType::kFloat32;
+    case at::kDouble:
+      return kernels::CombineType::kFloat64;
+    case at::kHalf:
+      return kernels::CombineType::kFloat16;
+    case at::kBFloat16:
+      return kernels::CombineType::kBFloat16;
+    case at::kChar:
+      return kernels::CombineType::kInt8;
+    case at::kByte:
+      return kernels::CombineType::kUint8;
+    case at::kShort:
+      return kernels::CombineType::kInt16;
+    case at::kInt:
+      return kernels::CombineType::kInt32;
+    case at::kLong:
+      return kernels::CombineType::kInt64;
+    default:
+      return std::nullopt;
+  }
+}
+
+kernels::CombineOp combine_op(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kMax:
+      return kernels::CombineOp::kMax;
+    case ReduceOp::kMin:
+      return kernels::CombineOp::kMin;
+    case ReduceOp::kProduct:
+      return kernels::CombineOp::kProduct;
+    case ReduceOp::kAvg:
+      return kernels::CombineOp::kAverage;
+    case ReduceOp::kBand:
+      return kernels::CombineOp::kAnd;
+    case ReduceOp::kBor:
+      return kernels::CombineOp::kOr;
+    case ReduceOp::kBxor:
+      return kernels::CombineOp::kXor;
+    case ReduceOp::kSum:
+      break;
+  }
+  return kernels::CombineOp::kSum;
+}
+
+shm::Reduction reduction_of(at::ScalarType type, ReduceOp op) {
+  if (!SharedExchange::can_reduce(type, op))
+    raise<NotSupportedError>("there is no such reduction of ", type,
+                             " on the CPU, expected a float of 16, 32 or 64 "
+                             "bits, or an integer");
+  return {combine_op(op), *combine_type(type)};
+}
+
+/// Can be waited for, and gives c10d the future that some callers ask for.
+class SharedWork : public c10d::Work {
+ public:
+  SharedWork() : future_(c10::make_intrusive<at::ivalue::Future>(c10::NoneType::get())) {}
+
+  c10::intrusive_ptr<at::ivalue::Future> getFuture() override { return future_; }
+
+  void end(std::exception_ptr error) {
+    finish(error);
+    if (error) {
+      future_->setError(error);
+    } else {
+      future_->markCompleted();
+    }
+  }
+
+ private:
+  c10::intrusive_ptr<at::ivalue::Future> future_;
+};
+
+class SharedTask;
+
+}  // namespace
+
+struct SharedExchange::State {
+  State(std::unique_ptr<shm::Member> given, milliseconds limit)
+      : member(std::move(given)), collectives(*member), messages(*member), timeout(limit) {}
+
+  std::unique_ptr<shm::Member> member;
+  shm::Collectives collectives;  // of whoever is busy
+  shm::Messages messages;
+  const milliseconds timeout;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<c10::intrusive_ptr<SharedTask>> queue;
+  bool is_busy = false;
+  bool has_thread = false;
+  bool stopped = false;
+
+  shm::Clock::time_point deadline() const { return shm::Clock::now() + timeout; }
+  /// Runs the oldest operation of the queue. Returns false where there is none, or another thread runs one.
+  bool run_next();
+  void stop();
+  void abort();
+  static void serve(const std::shared_ptr<State>& state);
+  static void start_thread(const std::shared_ptr<State>& state);
+};
+
+namespace {
+
+class SharedTask final : public SharedWork {
+ public:
+  SharedTask(std::weak_ptr<SharedExchange::State> state, SharedRun run, uint64_t fingerprint)
+      : state_(std::move(state)), run_(std::move(run)), fingerprint_(fingerprint) {}
+
+  bool wait(milliseconds timeout) override {
+    if (const auto state = state_.lock()) {
+      while (!isCompleted() && state->run_next()) {
+      }
+    }
+    return Work::wait(timeout);
+  }
+
+  void execute(SharedExchange::State& state) {
+    std::exception_ptr error;
+    try {
+      if (state.member->gave_up()) raise<CommError>("the group was given up");
+      run_(state.collectives, {fingerprint_, state.deadline()});
+    } catch (...) {
+      error = std::current_exception();
+    }
+    run_ = nullptr;  // lets go of the tensors
+    end(error);
+  }
+
+ private:
+  std::weak_ptr<SharedExchange::State> state_;
+  SharedRun run_;
+  uint64_t fingerprint_;
+};
+
+}  // namespace
+
+bool SharedExchange::State::run_next() {
+  std::unique_lock lock(mutex);
+  if (queue.empty() || is_busy) return false;
+  const auto next = std::move(queue.front());
+  queue.pop_front();
+  is_busy = true;
+  lock.unlock();
+  next->execute(*this);
+  lock.lock();
+  is_busy = false;
+  if (!queue.empty() || stopped) changed.notify_all();
+  return true;
+}
+
+void SharedExchange::State::stop() {
+  const std::lock_guard lock(mutex);
+  stopped = true;
+  changed.notify_all();
+}
+
+void SharedExchange::State::abort() {
+  member->give_up();
+  messages.wake();
+}
+
+void SharedExchange::State::serve(const std::shared_ptr<State>& state) {
+  while (true) {
+    {
+      std::unique_lock lock(state->mutex);
+      state->changed.wait(lock, [&] { return state->queue.empty() ? state->stopped : !state->is_busy; });
+      if (state->queue.empty()) return;  // once stopped; what was left has failed soon
+    }
+    state->run_next();
+  }
+}
+
+void SharedExchange::State::start_thread(const std::shared_ptr<State>& state) {
+  auto hook = std::make_shared<ExitHook>([weak = std::weak_ptr(state)] {
+    const auto held = weak.lock();
+    if (!held || held->member->is_child()) return;
+    held->stop();
+    held->abort();
+    std::unique_lock lock(held->mutex);
+    held->changed.wait_for(lock, kSharedEndLimit, [&] { return !held->is_busy; });
+  });
+  std::thread([state, hook] { serve(state); }).detach();
+}
+
+SharedExchange::SharedExchange(std::unique_ptr<shm::Member> member, milliseconds timeout)
+    : state_(std::make_shared<State>(std::move(member), timeout)) {}
+
+SharedExchange::~SharedExchange() {
+  if (state_->member->is_child()) return;
+  state_->member
+      ->leave();  // before the end of what is under way: who finds it so is told that this rank left
+  state_->stop();
+  state_->abort();
+}
+
+void SharedExchange::abort() { state_->abort(); }
+
+bool SharedExchange::can_reduce(at::ScalarType type, ReduceOp op) {
+  const auto combined = combine_type(type);
+  return combined && kernels::can_combine(combine_op(op), *combined);
+}
+
+namespace {
+
+WorkPtr start_shared_task(const std::shared_ptr<SharedExchange::State>& state, uint64_t fingerprint,
+                          SharedRun run) {
+  auto task = c10::make_intrusive<SharedTask>(state, std::move(run), fingerprint);
+  const std::lock_guard lock(state->mutex);
+  state->queue.push_back(task);
+  if (!std::exchange(state->has_thread, true)) SharedExchange::State::start_thread(state);
+  if (!state->is_busy) state->changed.notify_one();
+  return task;
+}
+
+char* bytes_at(const at::Tensor& tensor) { return static_cast<char*>(tensor.mutable_data_ptr()); }
+
+}  // namespace
+
+WorkPtr SharedExchange::all_reduce(const at::Tensor& tensor, ReduceOp op, uint64_t fingerprint) {
+  const auto reduction = reduction_of(tensor.scalar_type(), op);
+  return start_shared_task(state_, fingerprint, [=](shm::Collectives& collectives, const shm::Call& call) {
+    collectives.all_reduce(call, bytes_at(tensor), tensor.nbytes(), reduction);
+  });
+}
+
+WorkPtr SharedExchange::broadcast(const at::Tensor& tensor, int root, uint64_t fingerprint) {
+  return start_shared_task(state_, fingerprint, [=](shm::Collectives& collectives, const shm::Call& call) {
+    collectives.broadcast(call, bytes_at(tensor), tensor.nbytes(), root);
+  });
+}
+
+WorkPtr SharedExchange::all_gather(const at::Tensor& output, const at::Tensor& input, uint64_t fingerprint) {
+  return start_shared_task(state_, fingerprint, [=](shm::Collectives& collectives, const shm::Call& call) {
+    collectives.all_gather(call, bytes_at(output), input.const_data_ptr(), input.nbytes());
+  });
+}
+
+WorkPtr SharedExchange::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
+                                       uint64_t fingerprint) {
+  const auto reduction = reduction_of(input.scalar_type(), op);
+  std::vector<shm::ByteRange> ranges;
+  for (size_t rank = 0; rank < static_cast<size_t>(state_->member->size()); ++rank)
+    ranges.push_back({rank * output.nbytes(), (rank + 1) * output.nbytes()});
+  return start_shared_task(
+      state_, fingerprint,
+      [=, ranges = std::move(ranges)](shm::Collectives& collectives, const shm::Call& call) {
+        collectives.reduce(call, bytes_at(output), input.const_data_ptr(), input.nbytes(), ranges, reduction);
+      });
+}
+
+WorkPtr SharedExchange::reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned,
+                                         uint64_t fingerprint) {
+  const auto reduction = reduction_of(tensor.scalar_type(), ReduceOp::kSum);
+  const size_t element = tensor.element_size();
+  std::vector<shm::ByteRange> ranges;
+  for (const Interval& interval : owned) {
+    if (interval.empty()) {  // which may begin anywhere
+      ranges.push_back({0, 0});
+    } else {
+      ranges.push_back(
+          {static_cast<size_t>(interval.begin) * element, static_cast<size_t>(interval.end) * element});
+    }
+  }
+  const size_t begin = ranges[static_cast<size_t>(state_->member->rank())].begin;
+  return start_shared_task(
+      state_, fingerprint,
+      [=, ranges = std::move(ranges)](shm::Collectives& collectives, const shm::Call& call) {
+        collectives.reduce(call, bytes_at(tensor) + begin, tensor.const_data_ptr(), tensor.nbytes(), ranges,
+                           reduction);
+      });
+}
+
+WorkPtr SharedExchange::all_to_all(const at::Tensor& output, const at::Tensor& input, uint64_t fingerprint) {
+  const auto size = static_cast<size_t>(state_->member->size());
+  return start_shared_task(state_, fingerprint, [=](shm::Collectives& collectives, const shm::Call& call) {
+    collectives.all_to_all(call, bytes_at(output), input.const_data_ptr(), input.nbytes() / size);
+  });
+}
+
+WorkPtr SharedExchange::barrier(uint64_t fingerprint) {
+  return start_shared_task(state_, fingerprint, [](shm::Collectives& collectives, const shm::Call& call) {
+    collectives.barrier(call);
+  });
+}
+
+WorkPtr SharedExchange::send(const at::Tensor& tensor, int peer, int tag) {
+  if (state_->member->gave_up()) raise<CommError>("the group was given up");
+  auto work = c10::make_intrusive<SharedWork>();
+  state_->messages.send(tensor.const_data_ptr(), tensor.nbytes(), peer, tag, state_->deadline(),
+                        [work, tensor](std::exception_ptr error) { work->end(error); });
+  return work;
+}
+
+WorkPtr SharedExchange::receive(const at::Tensor& tensor, int peer, int tag) {
+  if (state_->member->gave_up()) raise<CommError>("the group was given up");
+  auto work = c10::make_intrusive<SharedWork>();
+  state_->messages.receive(bytes_at(tensor), tensor.nbytes(), peer, tag, state_->deadline(),
+                           [work, tensor](std::exception_ptr error) { work->end(error); });
+  return work;
+}
+
+}  // namespace deepspeed::comm

@@ -1,0 +1,18 @@
+// Starts a group's operation over shared memory. Internal to this folder.
+#pragma once
+
+#include <cstdint>
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "deepspeed/comm/backends/shm/shared_exchange.h"
+#include "deepspeed/comm/group/operation.h"
+
+namespace deepspeed::comm {
+
+/// Starts the operation, of CPU tensors. fingerprint: of all calls of the group up to this one. Null for what
+/// nothing is to be done: a monitored barrier, which the store has.
+c10::intrusive_ptr<c10d::Work> start_shared(SharedExchange& exchange, const Operation& operation,
+                                            uint64_t fingerprint);
+
+}  // namespace deepspeed::comm
