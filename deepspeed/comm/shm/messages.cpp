@@ -173,7 +173,7 @@ void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& en
       continue;
     }
     const Letter taken = std::move(*letter);
-    letter = mailbox.letters.erase(letter);
+    mailbox.letters.erase(letter);
     Wanted want = std::move(*wanted);
     mailbox.wanted.erase(wanted);
     std::exception_ptr error;
@@ -198,6 +198,7 @@ void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& en
     received.order = taken.order;
     write(peer, packet_of(received, nullptr, 0));
     endings.push_back({std::move(want.done), error});
+    letter = mailbox.letters.begin();  // meanwhile an earlier one may have come to be wanted
   }
 }
 

@@ -130,7 +130,9 @@ TEST_P(SharedMemory, ReducesToTheBitsThatSocketsGive) {
   const auto run = [&](bool is_shared, bool in_arena) {
     const SharedMemorySwitch on(is_shared);
     return run_ranks_collect(GetParam(), [&](World& world) {
-      if (world.size() > 1) EXPECT_EQ(cpu_backend_name(world.group()), is_shared ? "shm" : "gloo");
+      if (world.size() > 1) {
+        EXPECT_EQ(cpu_backend_name(world.group()), is_shared ? "shm" : "gloo");
+      }
       return hash_of_all_reductions(world, in_arena);
     });
   };
