@@ -151,7 +151,7 @@ bool Job::is_one_machine() const {
 }
 
 bool wants_shared_memory() {
-  const auto value = env::get_int("DEEPSPEED_SHARED_MEMORY").value_or(0);
+  const auto value = env::get_int("DEEPSPEED_SHARED_MEMORY").value_or(1);
   if (value == 0 || value == 1) return value == 1;
   raise<UsageError>("the variable DEEPSPEED_SHARED_MEMORY is ", value,
                     ", expected 1 (ranks of one machine share memory) or 0 (they use sockets)");
