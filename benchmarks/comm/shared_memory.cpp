@@ -24,8 +24,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/adopt.h"
-#include "deepspeed/comm/buffer.h"
 #include "deepspeed/comm/init.h"
+#include "deepspeed/comm/making/buffer.h"
 #include "deepspeed/launcher/program_main.h"
 
 namespace {

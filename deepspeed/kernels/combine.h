@@ -4,23 +4,9 @@
 #include <cstdint>
 #include <span>
 
+#include "deepspeed/kernels/arguments/combine_arguments.h"
+
 namespace deepspeed::kernels {
-
-/// Names the types of elements that combine() takes.
-enum class CombineType {
-  kFloat32,
-  kFloat64,
-  kFloat16,
-  kBFloat16,
-  kInt8,
-  kUint8,
-  kInt16,
-  kInt32,
-  kInt64,
-};
-
-/// Says what becomes of the elements. An average is the sum divided by the number of terms.
-enum class CombineOp { kSum, kAverage, kProduct, kMin, kMax, kAnd, kOr, kXor };
 
 int64_t size_of(CombineType type);  // bytes of an element
 

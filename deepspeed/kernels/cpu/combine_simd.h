@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "deepspeed/kernels/combine.h"
+#include "deepspeed/kernels/arguments/combine_arguments.h"
 
 namespace deepspeed::kernels {
 

@@ -6,7 +6,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include "deepspeed/comm/buffer.h"
+#include "deepspeed/comm/making/buffer.h"
 
 namespace deepspeed::zero {
 namespace {

@@ -14,7 +14,7 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/comm/buffer.h"
+#include "deepspeed/comm/making/buffer.h"
 #include "deepspeed/zero/gradients/dense_gradient.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 

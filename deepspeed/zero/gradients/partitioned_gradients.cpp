@@ -17,7 +17,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
-#include "deepspeed/comm/buffer.h"
+#include "deepspeed/comm/making/buffer.h"
 #include "deepspeed/zero/gradients/dense_gradient.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/offload/host_sums.h"

@@ -7,7 +7,7 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/comm/buffer.h"
+#include "deepspeed/comm/making/buffer.h"
 #include "deepspeed/zero/params/trained_dtype.h"
 
 namespace deepspeed::zero {

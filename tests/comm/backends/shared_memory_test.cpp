@@ -23,8 +23,8 @@
 #include "deepspeed/base/interval.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/comm/backends/shm/arena_tensor.h"
-#include "deepspeed/comm/buffer.h"
 #include "deepspeed/comm/init.h"
+#include "deepspeed/comm/making/buffer.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"

@@ -1,4 +1,4 @@
-#include "deepspeed/comm/buffer.h"
+#include "deepspeed/comm/making/buffer.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
