@@ -71,12 +71,9 @@ void warn(const DeepSpeedConfig& config, const Json& values) {
   }
 }
 
-}  // namespace
-
-DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_world_size) {
+DeepSpeedConfig resolve(const Json& given, int64_t data_parallel_world_size) {
   DeepSpeedConfig config;
-  config.raw = source.read();
-  require_supported(all_options(), config.raw, "");
+  config.raw = given;
   const Json values = read_section(all_options(), config.raw, "");
   top_level_table().assign(config, values);
   drop_without_type(config.optimizer, "optimizer");
@@ -87,6 +84,18 @@ DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_wo
   require_consistent(config, data_parallel_world_size);
   warn(config, values);
   return config;
+}
+
+}  // namespace
+
+DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_world_size) {
+  const Json given = source.read();
+  require_supported(all_options(), given, "");
+  return resolve(given, data_parallel_world_size);
+}
+
+DeepSpeedConfig read_config(const ConfigSource& source, int64_t data_parallel_world_size) {
+  return resolve(source.read(), data_parallel_world_size);
 }
 
 Json to_json(const DeepSpeedConfig& config) { return top_level_table().to_json(config); }

@@ -89,6 +89,9 @@ struct DeepSpeedConfig {
 /// cannot be read.
 DEEPSPEED_API DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_world_size);
 
+/// Reads a config as load_config() does, with features that do not exist yet: for those who ask what it says.
+DEEPSPEED_API DeepSpeedConfig read_config(const ConfigSource& source, int64_t data_parallel_world_size);
+
 /// Writes the members as JSON, defaults and resolved batch sizes included. Loading it gives the same config.
 DEEPSPEED_API Json to_json(const DeepSpeedConfig& config);
 

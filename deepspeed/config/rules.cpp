@@ -190,10 +190,15 @@ void check_aio(const DeepSpeedConfig& config) {
 }
 
 void check_sum_of_gradients(const DeepSpeedConfig& config) {
-  require(
-      config.gradient_allreduce_op != "sum" || config.zero_optimization.stage != 3,
-      "gradient_allreduce_op: got \"sum\" at stage 3, expected \"mean\", or stage 0, 1 or 2: a sum is not "
-      "supported with ZeRO stage 3");
+  if (config.gradient_allreduce_op != "sum") return;
+  constexpr const char* kSum = "gradient_allreduce_op: got \"sum\" ";
+  const ZeroConfig& zero = config.zero_optimization;
+  require(zero.stage != 3, kSum, "at stage 3, expected \"mean\", or stage 0, 1 or 2: a sum is not ",
+          "supported with ZeRO stage 3");
+  require(!zero.zenflow, kSum, "beside zero_optimization.zenflow, expected \"mean\": a sum is not ",
+          "supported with ZenFlow");
+  require(!config.compile.deepcompile, kSum, "beside compile.deepcompile, expected \"mean\": a sum is not ",
+          "supported with DeepCompile");
 }
 
 /// Refuses keys that reduce gradients early where the caller says when a step ends.

@@ -8,7 +8,9 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/config/rules.h"
 #include "deepspeed/engine/build/build.h"
+#include "deepspeed/engine/build/zero_options.h"
 #include "deepspeed/engine/saving/background_saver.h"
 #include "deepspeed/engine/saving/checkpoints.h"
 #include "deepspeed/engine/step/preemption.h"
@@ -255,6 +257,22 @@ void TrainingEngine::set_train_micro_batch_size(int64_t size) {
   }
   config.train_micro_batch_size_per_gpu = size;
   config.train_batch_size = size * config.gradient_accumulation_steps * dp_world_size();
+  driver_->refresh();
+}
+
+bool TrainingEngine::gradient_average() const { return config().gradient_allreduce_op != "sum"; }
+
+void TrainingEngine::set_gradient_average(bool averages) {
+  zero::ZeroOptimizer& optimizer = require_optimizer("set_gradient_average");
+  config::DeepSpeedConfig changed = state_->parts.config;
+  changed.gradient_allreduce_op = averages ? "mean" : "sum";
+  try {
+    config::require_consistent(changed, dp_world_size());
+  } catch (const ConfigError& error) {
+    raise<UsageError>("set_gradient_average(", averages ? "true" : "false", "): ", error.what());
+  }
+  optimizer.gradients().set_averaging(zero_options(changed, dp_world_size()).gradients.averaging);
+  state_->parts.config.gradient_allreduce_op = changed.gradient_allreduce_op;
   driver_->refresh();
 }
 

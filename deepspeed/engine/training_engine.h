@@ -134,6 +134,11 @@ class DEEPSPEED_API TrainingEngine : public ConfigGetters {
   /// Of all groups, until the schedule's next step. Throws UsageError for a rate that is negative or not
   /// finite.
   void set_lr(double lr);
+  /// Whether the gradients of the ranks are averaged, else they are summed (gradient_allreduce_op).
+  bool gradient_average() const;
+  /// Holds for the reductions from here on. Throws UsageError without an optimizer, within a backward, and
+  /// where no config may ask for it: for a sum at stage 3.
+  void set_gradient_average(bool averages);
   bool torch_autocast_enabled() const;
   /// Throws UsageError where torch_autocast is off.
   at::ScalarType torch_autocast_dtype() const;

@@ -54,6 +54,7 @@ uint64_t hash_of(const std::vector<optim::ParamGroup>& groups, double loss_scale
   hash.add(static_cast<uint64_t>(batch.gradient_accumulation_steps));
   hash.add(static_cast<uint64_t>(batch.train_micro_batch_size_per_gpu));
   hash.add(uint64_t{batch.is_boundary});
+  hash.add(uint64_t{batch.averages_gradients});
   return hash.value() | 1;  // 0 means that nothing is held
 }
 
@@ -71,6 +72,7 @@ comm::NamedTexts texts_of(const std::vector<optim::ParamGroup>& groups, double l
   for (auto& entry : hyperparameter_texts(groups)) texts.push_back(std::move(entry));
   texts.emplace_back("the loss scale", Json(loss_scale).dump());
   texts.emplace_back("is_gradient_accumulation_boundary()", batch.is_boundary ? "true" : "false");
+  texts.emplace_back("gradient_average()", batch.averages_gradients ? "true" : "false");
   return texts;
 }
 

@@ -17,6 +17,7 @@ struct BatchSettings {
   int64_t gradient_accumulation_steps = 1;
   int64_t train_micro_batch_size_per_gpu = 1;
   bool is_boundary = true;
+  bool averages_gradients = true;
 };
 
 /// "lr of parameter group 0" and "0.1", of every hyperparameter.

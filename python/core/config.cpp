@@ -16,6 +16,8 @@
 namespace deepspeed::python {
 namespace {
 
+config::ConfigSource source_of(const py::dict& config) { return config::ConfigSource(to_json(config, "")); }
+
 /// Returns the top-level keys of a config.
 std::set<std::string> config_keys() {
   std::set<std::string> keys;
@@ -39,9 +41,13 @@ void bind_config(py::module_& module) {
   module.def(
       "load_config",
       [](const py::dict& config, int64_t world_size) {
-        const config::DeepSpeedConfig loaded =
-            config::load_config(config::ConfigSource(to_json(config, "")), world_size);
-        return from_json(config::to_json(loaded));
+        return from_json(config::to_json(config::load_config(source_of(config), world_size)));
+      },
+      py::arg("config"), py::arg("world_size"));
+  module.def(
+      "read_config",
+      [](const py::dict& config, int64_t world_size) {
+        return from_json(config::to_json(config::read_config(source_of(config), world_size)));
       },
       py::arg("config"), py::arg("world_size"));
   // Lines of the core go to the package's logger, whose level and handlers are the script's to choose.

@@ -190,6 +190,8 @@ void bind_readings(TrainingClass& engine) {
       .def("get_batch_info", &TrainingEngine::get_batch_info)
       .def("set_train_batch_size", &TrainingEngine::set_train_batch_size)
       .def("set_train_micro_batch_size", &TrainingEngine::set_train_micro_batch_size)
+      .def("gradient_average", &TrainingEngine::gradient_average)
+      .def("set_gradient_average", &TrainingEngine::set_gradient_average, NoGil())
       .def("zero_optimization_stage",
            [](const TrainingEngine& self) { return self.zero_optimization_stage(); })
       .def("state_devices", &state_devices)

@@ -6,7 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/base/error.h"
+
 #include "tests/config/load.h"
+#include "tests/support/error_of.h"
 
 namespace deepspeed::config {
 namespace {
@@ -227,6 +230,14 @@ TEST(Config, KeepsParametersOfOptimizerAndSchedulerAsTheyAre) {
   EXPECT_EQ(config.scheduler->type, "WarmupLR");
   EXPECT_EQ(config.scheduler->params, Json::object());
   EXPECT_FALSE(load_config(R"({"train_batch_size": 8, "optimizer": {"params": {"lr": 1}}})", 1).optimizer);
+}
+
+TEST(Config, CanBeReadWithFeaturesThatDoNotExist) {
+  const char* const text = R"({"train_batch_size": 8, "elasticity": {"enabled": true}})";
+  EXPECT_TRUE(read_config(text, 2).elasticity.enabled);
+  EXPECT_EQ(read_config(text, 2).train_micro_batch_size_per_gpu, 4);
+  EXPECT_ERROR(ConfigError, load_config(text, 2), "elasticity.enabled: not supported yet");
+  EXPECT_ERROR(ConfigError, read_config(R"({"train_batch_size": 8, "elastic": {}})", 2), "elastic");
 }
 
 TEST(Config, LoadsWhatItPrints) {

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/engine/tensor_access.h"
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::testing {
@@ -103,6 +105,39 @@ TEST(Averaging, GradientsOfBf16TravelInBf16UnlessAsked) {
       }
     }
   });
+}
+
+TEST(Averaging, ChangesWithTheReductionsAfterACall) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2}) {
+      SCOPED_TRACE(message("stage ", stage));
+      const auto engine = make_engine(averaged(stage, Json::object()), world);
+      const at::Tensor gain = engine->module().named_parameters()["gain"];
+      const auto reduce = [&] {
+        engine->zero_grad();
+        engine->backward(gain.to(at::kFloat).sum() * (world.rank() == 0 ? 3.0 : 5.0));
+        return safe_get_full_grad(*engine, gain).item<double>();
+      };
+      EXPECT_TRUE(engine->gradient_average());
+      EXPECT_EQ(reduce(), 4.0);
+      engine->set_gradient_average(false);
+      EXPECT_FALSE(engine->gradient_average());
+      EXPECT_EQ(engine->gradient_allreduce_op(), "sum");
+      EXPECT_EQ(reduce(), 8.0);
+      engine->set_gradient_average(true);
+      EXPECT_EQ(reduce(), 4.0);
+    }
+  });
+}
+
+TEST(Averaging, IsNoSumAtStage3NorWithinABackward) {
+  const auto sharded = make_engine(averaged(3, Json::object()));
+  EXPECT_ERROR(UsageError, sharded->set_gradient_average(false), "set_gradient_average(false)",
+               "not supported with ZeRO stage 3");
+  EXPECT_TRUE(sharded->gradient_average());
+  const auto engine = make_engine(averaged(0, Json::object()));
+  engine->module().named_parameters()["gain"].sum().backward();
+  EXPECT_ERROR(UsageError, engine->set_gradient_average(false), "within a backward");
 }
 
 }  // namespace

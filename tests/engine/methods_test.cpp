@@ -161,6 +161,11 @@ const std::vector<MethodRow> kTraining = {
        }
        EXPECT_EQ(e.get_batch_info(), std::make_tuple(6, 3, 2));
      }},
+    {"set_gradient_average",
+     [](TestEngine& e) {
+       e.set_gradient_average(false);
+       EXPECT_FALSE(e.gradient_average());
+     }},
     {"memory", [](TestEngine& e) { EXPECT_GT(e.memory().total(), e.memory().parameters); }},
     {"install_preemption_handler",
      [](TestEngine& e) {

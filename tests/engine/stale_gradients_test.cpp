@@ -1,4 +1,7 @@
 // zero_grad() after a direct loss.backward() that was never finished.
+#include <map>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
@@ -91,6 +94,43 @@ TEST(ReplacedGradients, OfStage0AreThoseOfTheStep) {
       EXPECT_TRUE(at::allclose(weight, before - 0.25)) << accumulation;
     }
   });
+}
+
+// A program may forget the reduced gradients of stage 0, and give some parameters others, before the next
+// backward.
+TEST(ReplacedGradients, OfStage0AreWhereTheNextBackwardBegins) {
+  run_ranks(2, [](comm::World& world) {
+    const auto engine = make_engine(small_buckets(0, false, 1), world);
+    const auto params = engine->module().named_parameters();
+    const auto backward = [&] { engine->backward(loss_of(*engine, 4 * world.rank())); };
+    backward();
+    std::map<std::string, at::Tensor> once;
+    for (const auto& param : params) {
+      once[param.key()] = param.value().grad().clone();
+      param.value().mutable_grad().reset();
+    }
+    params["gain"].mutable_grad() = at::full_like(params["gain"], 0.5);
+    params["unused"].mutable_grad() = at::full_like(params["unused"], 0.25);
+    backward();
+    for (const auto& param : params) {
+      const std::string name = param.key();
+      const double added = name == "gain" ? 0.5 : name == "unused" ? 0.25 : 0.0;
+      EXPECT_TRUE(at::allclose(param.value().grad(), once[name] + added)) << name;
+    }
+  });
+}
+
+TEST(ReplacedGradients, ThatAreNoneAtStage0CountAsZeros) {
+  Json config = small_buckets(0, false, 1);
+  config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 1.0}}}};
+  const auto engine = make_engine(config);
+  engine->backward(loss_of(*engine, 0));
+  const auto params = engine->module().named_parameters();
+  const at::Tensor kept = params["first.weight"].detach().clone(), moved = params["gain"].detach().clone();
+  params["first.weight"].mutable_grad().reset();
+  engine->step();
+  EXPECT_TRUE(params["first.weight"].equal(kept));
+  EXPECT_FALSE(params["gain"].equal(moved));
 }
 
 }  // namespace

@@ -23,6 +23,26 @@ def test_a_config_shows_keys_and_sections():
         config.no_such_key
 
 
+def test_a_config_with_features_that_do_not_exist_can_be_read():
+    given = {**CONFIG, "elasticity": {"enabled": True}, "compression_training": {"weight_quantization": {"shared_parameters": {"enabled": True}}}}
+    config = deepspeed.DeepSpeedConfig(given)
+    assert config.elasticity["enabled"] is True and config.eigenvalue_enabled is False
+    assert config.compression_training["weight_quantization"]["shared_parameters"]["enabled"] is True
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(deepspeed.runtime.config.DeepSpeedConfigError, match="not supported yet"):
+        deepspeed.initialize(model=model, model_parameters=model.parameters(), config=given)
+
+
+def test_a_sum_of_gradients_does_not_go_with_everything():
+    for more, words in (
+        ({"zero_optimization": {"stage": 3}}, "not supported with ZeRO stage 3"),
+        ({"zero_optimization": {"stage": 2, "zenflow": {}}}, "not supported with ZenFlow"),
+        ({"compile": {"deepcompile": True}}, "not supported with DeepCompile"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            deepspeed.DeepSpeedConfig({**CONFIG, "gradient_allreduce_op": "sum", **more})
+
+
 def test_batch_sizes_are_found_from_one_another():
     config = deepspeed.DeepSpeedConfig(CONFIG)
     config.train_batch_size, config.train_micro_batch_size_per_gpu, config.gradient_accumulation_steps = 12, None, 3

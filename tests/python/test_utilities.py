@@ -10,6 +10,7 @@ import deepspeed.comm as dist
 from deepspeed.checkpoint import DeepSpeedCheckpoint, get_model_3d_descriptor, model_3d_desc
 from deepspeed.utils import groups
 from deepspeed.utils.timer import SynchronizedWallClockTimer, trim_mean
+from launching import run
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,7 @@ def test_each_rank_holds_the_whole_model():
     assert groups._get_data_parallel_world_size() == dist.get_world_size() == 1
     assert groups.get_tensor_model_parallel_world_size() == groups._get_sequence_parallel_world_size() == 1
     assert groups._get_data_parallel_group() is groups._get_data_parallel_group()
-    with pytest.raises(deepspeed.NotSupportedError):
+    with pytest.raises(AssertionError, match="1 is not divisible by 2"):
         groups._create_expert_and_data_parallel(2)
 
 
@@ -30,6 +31,15 @@ def test_expert_groups_cut_data_parallel_groups():
     assert runs == [[0, 2], [4, 6], [1, 3], [5, 7]] and same == [[0, 4], [2, 6], [1, 5], [3, 7]]
     runs, _ = groups._get_expert_parallel_ranks(8, 1, 2, use_data_before_expert_parallel_=True)
     assert runs == [[0, 4], [1, 5], [2, 6], [3, 7]]
+
+
+def test_expert_groups_are_made_by_name_and_the_engine_refuses_shared_out_experts():
+    found = run("expert_groups.py")
+    assert found["sizes"] == [2, 1] and found["ranks"] == [[0, 1], [0]] and found["norm"] == pytest.approx(1.5**0.5)
+    assert "'1.weight' belongs to an expert of the group 'ep_size_2', whose 2 ranks hold other experts each" in found["refusal"]
+    assert found["trained_with_whole_experts"]
+    with pytest.raises(AssertionError, match="'ep_size_7' is not initialized"):
+        groups._get_expert_parallel_group("ep_size_7")
 
 
 def test_collectives_of_scripts_are_logged_while_the_log_is_on(capsys):

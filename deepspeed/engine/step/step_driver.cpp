@@ -66,7 +66,8 @@ void StepDriver::refresh() {
   optimizer().set_micro_step(state_.counters.micro_steps);
   optimizer().set_batch({.gradient_accumulation_steps = config().gradient_accumulation_steps,
                          .train_micro_batch_size_per_gpu = config().train_micro_batch_size_per_gpu,
-                         .is_boundary = is_boundary()});
+                         .is_boundary = is_boundary(),
+                         .averages_gradients = config().gradient_allreduce_op != "sum"});
   // Unmanaged, nobody knows at a backward whether it is the last: step() reduces.
   optimizer().gradients().set_boundary(config().managed_gradient_accumulation && !state_.in_no_sync &&
                                        is_boundary());

@@ -85,6 +85,7 @@ class FullGradients : public GradReducer {
       for (const auto& [bucket, params] : std::exchange(late_, {})) add_late(bucket, params);
       for (size_t group = 0; group < flat_.size(); ++group) scale_after(gradient(group));
       reduced_ = true;
+      reduced_by_ = options_.averaging;
       if (shows_grads()) expose_grads();
     }
     order_.reset();
@@ -135,16 +136,18 @@ class FullGradients : public GradReducer {
   // a sum, so that the next reduction leaves it as it is.
   void reopen_window() {
     reduced_ = false;
-    if (ranks_.data.size() == 1) return;
+    const bool is_empty = drop_replaced_grads();
+    if (is_empty || ranks_.data.size() == 1) return;
     // The reduction made before * after * (the sum over ranks) of each rank's gradients; this is its inverse.
     // Where all ranks hold the result, each takes one share of it; where owners do, the others start from
     // zeros.
-    double share = 1.0 / (options_.averaging.before * options_.averaging.after);
+    double share = 1.0 / (reduced_by_.before * reduced_by_.after);
     if (!sums_for_owners()) share /= ranks_.data.size();
     if (shows_grads() && std::abs(share - 1.0) > 1e-12) {
       raise<UsageError>(
-          "a backward after the one that reduced the gradients, with gradient_allreduce_op sum at stage 0: "
-          "call step() or zero_grad() between them, or set gradient_accumulation_steps");
+          "a backward after the one that reduced the gradients, which are a sum at stage 0 by "
+          "gradient_allreduce_op or set_gradient_average(): call step() or zero_grad() between them, or set "
+          "gradient_accumulation_steps");
     }
     for (size_t group = 0; group < flat_.size(); ++group) {
       if (share != 1.0 && !shows_grads()) gradient(group).mul_(share);
@@ -156,11 +159,11 @@ class FullGradients : public GradReducer {
   }
 
   // A parameter that this rank did not use in the whole window has zeros, as the other ranks may have used
-  // it.
+  // it, or what the program put into its grad.
   void fill_missing() {
     for (size_t group = 0; group < written_.size(); ++group) {
       for (size_t param = 0; param < written_[group].size(); ++param) {
-        if (!written_[group][param]) place(group, param).zero_();
+        if (!written_[group][param]) put_grad(group, param);
       }
     }
   }
@@ -211,20 +214,49 @@ class FullGradients : public GradReducer {
     }
   }
 
-  // The program may give a parameter another gradient after the reduction, on all ranks.
+  bool is_replaced(size_t group, size_t param) const {
+    const at::Tensor& gradient = store_.groups()[group].params[param].tensor.grad();
+    return !gradient.defined() || gradient.layout() != at::kStrided ||
+           !gradient.is_alias_of(place(group, param));
+  }
+
+  /// Copies a parameter's grad into its place: zeros where there is none.
+  void put_grad(size_t group, size_t param) {
+    const at::Tensor& gradient = store_.groups()[group].params[param].tensor.grad();
+    const at::Tensor own = place(group, param);
+    if (shows_grads() && gradient.defined()) {
+      own.copy_(dense_gradient(gradient));
+    } else {
+      own.zero_();
+    }
+  }
+
+  // The program may give a parameter another gradient after the reduction, or none, on all ranks.
   void take_replaced_grads() {
     if (!shows_grads() || !reduced_) return;
     const c10::NoGradGuard no_grad;
     for (size_t group = 0; group < flat_.size(); ++group) {
-      const auto& params = store_.groups()[group].params;
-      for (size_t param = 0; param < params.size(); ++param) {
-        const at::Tensor& gradient = params[param].tensor.grad();
-        const at::Tensor own = place(group, param);
-        const bool is_replaced =
-            gradient.defined() && (gradient.layout() != at::kStrided || !gradient.is_alias_of(own));
-        if (is_replaced) own.copy_(dense_gradient(gradient));
+      for (size_t param = 0; param < written_[group].size(); ++param) {
+        if (is_replaced(group, param)) put_grad(group, param);
       }
     }
+  }
+
+  /// Forgets the reduced gradients in whose place the program put others, or none. What is in the parameters'
+  /// grads counts from here on. Returns whether none is left.
+  bool drop_replaced_grads() {
+    if (!shows_grads()) return false;
+    bool is_empty = true;
+    for (size_t group = 0; group < flat_.size(); ++group) {
+      for (size_t param = 0; param < written_[group].size(); ++param) {
+        if (is_replaced(group, param)) {
+          written_[group][param] = false;
+        } else {
+          is_empty = false;
+        }
+      }
+    }
+    return is_empty;
   }
 
   std::vector<at::Tensor> flat_;            // [group], padded
@@ -234,6 +266,7 @@ class FullGradients : public GradReducer {
   // parts with a backward of their own share. The gradients wait in the parameters.
   std::map<size_t, std::set<size_t>> late_;
   bool reduced_ = false;    // flat_ holds averages
+  Averaging reduced_by_;    // how they were made
   bool unreduced_ = false;  // backwards of this window have only added to flat_
 };
 

@@ -121,6 +121,11 @@ void GradReducer::set_bucket_numel(int64_t numel) {
   forget_bucket_sizes();
 }
 
+void GradReducer::set_averaging(const Averaging& averaging) {
+  if (is_open()) raise<UsageError>("set_gradient_average() within a backward: call it before it or after it");
+  options_.averaging = averaging;
+}
+
 void GradReducer::reduce_backward() {
   complete_backward();
   note(boundary_ ? WindowEvent::kEndAtBoundary : WindowEvent::kEnd);

@@ -106,6 +106,8 @@ class GradReducer {
   /// Lays the buckets anew for the reductions from here on, with at most so many elements each. Throws
   /// UsageError below 1, or within a backward.
   void set_bucket_numel(int64_t numel);
+  /// Says how the sums of the reductions from here on become gradients. Throws UsageError within a backward.
+  void set_averaging(const Averaging& averaging);
   /// With trace_non_finite: the parameter whose gradient was not finite on this rank before it was added to
   /// those of other ranks, the nearest to the loss where there are several. Waits for the device.
   std::optional<ParamPlace> first_non_finite() const { return non_finite_.first(); }

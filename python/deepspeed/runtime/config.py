@@ -11,11 +11,14 @@ _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumu
 
 
 class DeepSpeedConfig:
-    """Shows the config's keys as attributes, defaults included. Raises ConfigError, naming the key."""
+    """Shows the config's keys as attributes, defaults included. Raises ConfigError, naming the key.
+
+    Sections of features that do not exist here can be read as well: initialize() refuses them.
+    """
 
     def __init__(self, config, mpu=None, mesh_device=None):
         given = _config.read_config(config)
-        self._fill(given, _core.load_config(_config.for_core(given), _world_size()))
+        self._fill(given, _core.read_config(_config.for_core(given), _world_size()))
 
     @classmethod
     def of_resolved(cls, given, resolved):

@@ -27,6 +27,7 @@ from deepspeed.runtime.saving import EngineSaving
 from deepspeed.runtime.settings import EngineSettings
 from deepspeed.runtime.state_moves import EngineStateMoves
 from deepspeed.utils import groups
+from deepspeed.utils.expert_groups import require_whole_experts
 from deepspeed.utils.logging import logger, set_log_level_from_string
 from deepspeed.utils.torch import is_functorch_transforming
 from deepspeed.utils.z3_leaf_module import mark_configured_leaf_modules
@@ -64,6 +65,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
         if config.get("log_level") is not None:
             set_log_level_from_string(config["log_level"])
         _end_engines_of(model)
+        require_whole_experts(model.named_parameters())
         mark_configured_leaf_modules(model, config)
         plan = plan_optimizer(_config.for_core(config), model, optimizer, model_parameters)
         self._plan = plan

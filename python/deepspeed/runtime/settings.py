@@ -209,6 +209,15 @@ class EngineSettings:
     def gradient_clipping(self) -> float:
         return self._config.gradient_clipping
 
+    @property
+    def gradient_average(self) -> bool:
+        """Whether the gradients of the ranks are averaged, else summed. What is assigned holds for the reductions from there on."""
+        return self._core.gradient_average()
+
+    @gradient_average.setter
+    def gradient_average(self, averages):
+        self._core.set_gradient_average(bool(averages))
+
     def gradient_predivide_factor(self):
         return self._key("gradient_predivide_factor")
 

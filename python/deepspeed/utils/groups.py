@@ -2,11 +2,12 @@
 
 Each rank holds the whole model: the data-parallel group is the world, and the groups of tensor, model and sequence parallelism
 have one rank. An `mpu`, or a device mesh with the axes data_parallel and sequence_parallel, that a script sets here answers in
-their place.
+their place. Groups of experts are there where a script makes them.
 """
 import torch.distributed as dist
 
 from deepspeed._errors import not_supported
+from deepspeed.utils import expert_groups
 
 mpu = None
 mesh_device = None
@@ -16,7 +17,6 @@ _NO_EXPERTS = "expert parallelism does not exist; partition the experts by ZeRO 
 _NO_TENSORS = "tensor parallelism does not exist; partition the model by ZeRO stage 3"
 
 initialize = not_supported("deepspeed.utils.groups.initialize", _NO_EXPERTS)
-_create_expert_and_data_parallel = not_supported("deepspeed.utils.groups._create_expert_and_data_parallel", _NO_EXPERTS)
 _create_expert_data_and_model_parallel = not_supported("deepspeed.utils.groups._create_expert_data_and_model_parallel", _NO_EXPERTS)
 _create_model_parallel = not_supported("deepspeed.utils.groups._create_model_parallel", _NO_TENSORS)
 _create_zero_param_parallel_group = not_supported(
@@ -173,69 +173,84 @@ def _get_broadcast_src_rank():
     return dist.get_global_rank(_get_sequence_data_parallel_group(), 0)
 
 
-# --- expert parallelism, of which there are no groups ---
+# --- expert parallelism: groups for layers of a script's own ---
+
+_ensure_divisibility = expert_groups.ensure_divisibility
+_get_expert_parallel_ranks = expert_groups.get_expert_parallel_ranks
 
 
-def _ensure_divisibility(numerator, denominator):
-    assert numerator % denominator == 0, f"{numerator} is not divisible by {denominator}"
-
-
-def _get_expert_parallel_ranks(
-    world_size, tensor_parallel_size_, expert_parallel_size_, pipeline_parallel_size_=1, use_data_before_expert_parallel_=False
+def _create_expert_and_data_parallel(
+    expert_parallel_size_, mp_size=None, pp_size=None, mp_mode="tp", use_data_before_expert_parallel_=False, folding_spec=None
 ):
-    """Returns the ranks of the expert-parallel groups, and of the groups that hold the same experts.
-
-    A data-parallel group, of the ranks with one place in tensor and pipeline parallelism, is cut into runs of
-    expert_parallel_size_ ranks; the ranks at one place in the runs hold the same experts. use_data_before_expert_parallel_: a run
-    takes ranks as far apart as possible instead of neighbours.
-    """
-    _ensure_divisibility(world_size, tensor_parallel_size_ * pipeline_parallel_size_)
-    stage_size = world_size // pipeline_parallel_size_
-    data_size = stage_size // tensor_parallel_size_
-    _ensure_divisibility(data_size, expert_parallel_size_)
-    expert_parallel, expert_data_parallel = [], []
-    for stage_begin in range(0, world_size, stage_size):
-        for first in range(stage_begin, stage_begin + tensor_parallel_size_):
-            ranks = list(range(first, stage_begin + stage_size, tensor_parallel_size_))
-            if use_data_before_expert_parallel_:
-                apart = data_size // expert_parallel_size_
-                ranks = [rank for begin in range(apart) for rank in ranks[begin::apart]]
-            runs = [ranks[begin : begin + expert_parallel_size_] for begin in range(0, data_size, expert_parallel_size_)]
-            expert_parallel.extend(runs)
-            expert_data_parallel.extend(list(same) for same in zip(*runs))
-    return expert_parallel, expert_data_parallel
+    """Makes groups of expert_parallel_size_ ranks, and of the ranks that hold the same experts. Collective."""
+    expert_groups.create(expert_parallel_size_, mp_size, pp_size, mp_mode, use_data_before_expert_parallel_, folding_spec, mpu)
 
 
 def _get_max_expert_size():
-    """Returns the size of the largest expert-parallel group; None, since there is none."""
+    """Returns the size of the largest expert-parallel group; None where there is none."""
+    return expert_groups.max_size()
+
+
+def _get_max_expert_size_name():
+    return f"ep_size_{_get_max_expert_size()}"
+
+
+def _get_max_expert_parallel_group():
+    return _get_expert_parallel_group(_get_max_expert_size_name())
+
+
+def _get_expert_parallel_group(group_name):
+    return expert_groups.expert_parallel(group_name).group
+
+
+def _get_expert_parallel_group_ranks(group_name):
+    return expert_groups.expert_parallel(group_name).ranks
 
 
 def _get_expert_parallel_group_dict():
-    return {}
+    return expert_groups.expert_parallel_groups()
+
+
+def _get_expert_parallel_world_size(group_name):
+    return dist.get_world_size(group=_get_expert_parallel_group(group_name))
+
+
+def _get_expert_parallel_rank(group_name):
+    return dist.get_rank(group=_get_expert_parallel_group(group_name))
+
+
+def _get_expert_parallel_src_rank(group_name):
+    """Returns the global rank of the first member of this rank's group."""
+    return _get_expert_parallel_group_ranks(group_name)[0]
+
+
+def _get_expert_data_parallel_group(group_name):
+    return expert_groups.expert_data_parallel(group_name).group
+
+
+def _get_expert_data_parallel_group_ranks(group_name):
+    return expert_groups.expert_data_parallel(group_name).ranks
 
 
 def _get_expert_data_parallel_group_dict():
-    return {}
+    return expert_groups.expert_data_parallel_groups()
+
+
+def _get_expert_data_parallel_world_size(group_name):
+    return dist.get_world_size(group=_get_expert_data_parallel_group(group_name))
+
+
+def _get_expert_data_parallel_rank(group_name):
+    return dist.get_rank(group=_get_expert_data_parallel_group(group_name))
+
+
+def _get_expert_broadcast_src_rank(group_name):
+    """Returns the global rank whose experts the ranks with the same ones begin with."""
+    return _get_expert_data_parallel_group_ranks(group_name)[0]
 
 
 def _get_expert_model_parallel_world_size():
     return expert_tensor_parallel_world_size
-
-
-def _no_expert_group(group_name):
-    raise KeyError(f"expert parallel group {group_name!r} does not exist: {_NO_EXPERTS}")
-
-
-_get_expert_parallel_group = _no_expert_group
-_get_expert_parallel_group_ranks = _no_expert_group
-_get_expert_parallel_world_size = _no_expert_group
-_get_expert_parallel_rank = _no_expert_group
-_get_expert_parallel_src_rank = _no_expert_group
-_get_expert_data_parallel_group = _no_expert_group
-_get_expert_data_parallel_group_ranks = _no_expert_group
-_get_expert_data_parallel_world_size = _no_expert_group
-_get_expert_data_parallel_rank = _no_expert_group
-_get_expert_broadcast_src_rank = _no_expert_group
 
 
 # --- secondary partitions of parameters, of which there are none ---

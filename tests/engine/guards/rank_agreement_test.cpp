@@ -232,6 +232,8 @@ TEST(RankAgreement, OfSettersIsRequiredAtTheNextStep) {
                "gradient_accumulation_steps is 1 on rank 0 and 4 on rank 1");
   expect_named(change_on_one_rank(1, [](auto& engine) { engine.set_train_micro_batch_size(2); }),
                "train_micro_batch_size_per_gpu is 4 on rank 0 and 2 on rank 1");
+  expect_named(change_on_one_rank(0, [](auto& engine) { engine.set_gradient_average(false); }),
+               "gradient_average() is true on rank 0 and false on rank 1");
 }
 
 // The rate changes after backward, where stages from 1 on meet once more in step().
