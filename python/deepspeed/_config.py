@@ -69,7 +69,20 @@ def for_core(config):
         near = _core.nearest_config_key(key)
         logger.warning(f"config: the key {key!r} is unknown and ignored" + (f"; is {near!r} meant?" if near else ""))
         del config[key]
-    return _with_whole_sizes(config)
+    return _without_idle_offload(_with_whole_sizes(config))
+
+
+def _without_idle_offload(config):
+    """Leaves offload sections out that DeepSpeed does not look at: of parameters below stage 3, of the optimizer at stage 0."""
+    zero = config.get("zero_optimization")
+    if not isinstance(zero, Mapping):
+        return config
+    for key, least in (("offload_param", 3), ("offload_optimizer", 1)):
+        section, stage = zero.get(key), zero.get("stage", 0)
+        if isinstance(section, Mapping) and section.get("device") not in (None, "none") and stage in range(least):
+            logger.warning(f"config: zero_optimization.{key} has no effect at stage {stage}; it needs stage {least} at least")
+            zero = {name: value for name, value in zero.items() if name != key}
+    return {**config, "zero_optimization": zero}
 
 
 def _with_whole_sizes(config):

@@ -33,6 +33,19 @@ def test_a_config_with_features_that_do_not_exist_can_be_read():
         deepspeed.initialize(model=model, model_parameters=model.parameters(), config=given)
 
 
+@pytest.mark.parametrize("stage, idle", [(0, ["offload_param", "offload_optimizer"]), (2, ["offload_param"]), (3, [])])
+def test_offload_that_the_stage_does_not_know_is_said_and_left_out(stage, idle, caplog):
+    model = torch.nn.Linear(2, 2)
+    zero = {"stage": stage, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}}
+    config = {**CONFIG, "zero_force_ds_cpu_optimizer": False, "zero_optimization": zero}
+    with caplog.at_level(logging.WARNING, logger=deepspeed.logger.name):
+        engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
+    said = [record.getMessage() for record in caplog.records if "has no effect at stage" in record.getMessage()]
+    assert [line.split()[1] for line in said] == [f"zero_optimization.{key}" for key in idle]
+    devices = engine.zero_offload_param_device(), engine.zero_offload_optimizer_device()
+    assert devices == ("cpu" if stage == 3 else "none", "none" if stage == 0 else "cpu")
+
+
 def test_a_sum_of_gradients_does_not_go_with_everything():
     for more, words in (
         ({"zero_optimization": {"stage": 3}}, "not supported with ZeRO stage 3"),

@@ -258,6 +258,35 @@ def models_are_born_partitioned():
 
 
 @probe
+def parameters_frozen_from_birth_are_partitioned():
+    class Frozen(Net):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.full((10,), 0.5), requires_grad=False)
+            self.same = self.scale
+            self.count = nn.Parameter(torch.ones(3, dtype=torch.long), requires_grad=False)
+
+        def forward(self, tokens):
+            return super().forward(tokens) * self.scale
+
+    torch.manual_seed(0)
+    expected = train(make_engine(1, model=Frozen()))
+    torch.manual_seed(0)
+    with deepspeed.zero.Init(config_dict_or_path=config()):
+        model = Frozen()
+    assert model.same is model.scale and not model.scale.requires_grad and not hasattr(model.count, "ds_id")
+    assert model.scale.ds_status == deepspeed.zero.ZeroParamStatus.NOT_AVAILABLE and model.scale.ds_tensor.numel() == 5
+    found = train(make_engine(model=model))
+    assert all(abs(a - b) < 1e-6 for a, b in zip(found, expected)), (found, expected)
+    with deepspeed.zero.Init(config_dict_or_path=config(bf16={"enabled": True})):
+        model = Frozen()
+    assert model.scale.dtype == torch.bfloat16
+    after = nn.Linear(2, 2)
+    after.register_parameter("frozen", nn.Parameter(torch.ones(2), requires_grad=False))
+    assert not hasattr(after.frozen, "ds_id")
+
+
+@probe
 def a_model_that_is_built_is_partitioned():
     model, expected = make_net(), make_net()
     deepspeed.zero.Init(module=model, config_dict_or_path={"zero_optimization": {"stage": 3}})

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from deepspeed import _config, _core, _world
 from deepspeed._errors import NotSupportedError, UsageError, not_supported_class
+from deepspeed.runtime.zero.frozen_newborns import FrozenNewborns
 from deepspeed.runtime.zero.parameter_attributes import ZeroParamStatus, ZeroParamType, is_zero_param  # noqa: F401
 
 
@@ -124,21 +125,26 @@ class Init(InsertPostInitMethodToModuleSubClasses):
 
     def _open(self):
         self._scope = _core.Init(self._config, self._remote_device, self._pin_memory, self._dtype)
+        self._frozen = FrozenNewborns()
 
     def _close(self):
         scope, self._scope = self._scope, None
+        frozen = self._frozen.take()
         scope.close()
+        if frozen:
+            _core.partition_module(frozen, self._config, self._remote_device, self._pin_memory, self._dtype)
 
     def __exit__(self, kind, *_):
         if self in _open_inits():
             _open_inits().remove(self)
-        scope, self._scope = self._scope, None
-        if scope is None:
+        if self._scope is None:
             return
         if kind is None:
-            scope.close()
+            self._close()
         else:
-            scope.forget()
+            self._frozen.take()
+            self._scope.forget()
+            self._scope = None
 
 
 def _open_inits():
