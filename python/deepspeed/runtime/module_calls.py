@@ -5,13 +5,14 @@ import weakref
 import torch
 
 from deepspeed import _core
+from deepspeed.runtime.zero.partition_parameters import external_parameters
 
 
 class ModuleCalls:
     """Makes a module's own parameters whole while it runs, and opens an access window around the outermost call.
 
     Operators gather what they use, wherever it is from; a module may also read its own parameters past them, as kernels do
-    that take addresses. Inside of the engine's forward the window is the engine's. Under autocast operators gather what they
+    that take addresses. A parameter that a module returns is whole while its caller runs. Inside of the engine's forward the window is the engine's. Under autocast operators gather what they
     cast to, and nothing is gathered for the module.
     """
 
@@ -23,6 +24,7 @@ class ModuleCalls:
 
     def watch(self, module):
         for part in module.modules():
+            external_parameters(part)
             self.forward_hooks.append(part.register_forward_pre_hook(self._enter))
             self.forward_hooks.append(part.register_forward_hook(self._leave, always_call=True))
 
@@ -50,19 +52,41 @@ class ModuleCalls:
             core = self._core()
             calls.window = _core.Access(core) if core is not None else None
         calls.depth += 1
-        calls.running.append((module, None))
+        calls.running.append((module, []))
         own = [param for param in module._parameters.values() if param is not None]
         if own and not torch.is_autocast_enabled(own[0].device.type):
-            calls.running[-1] = module, _core.ModuleUse(own)
+            calls.running[-1][1].append(_core.ModuleUse(own))
 
-    def _leave(self, module, *_):
+    def _leave(self, module, _, output):
         calls = self._of_thread
         if not calls.running or calls.running[-1][0] is not module:  # an earlier hook has failed before _enter()
             return
+        returned = _parameters_in(output)
+        if returned and len(calls.running) > 1:
+            self._hand_up(module, returned, *calls.running[-2])
         calls.pop()
         if calls.depth == 0 and calls.window is not None:
             window, calls.window = calls.window, None
             window.close()
+
+    def _hand_up(self, module, returned, caller, uses):
+        """Makes the parameters, which the module returns, its caller's until that ends."""
+        for param in returned:
+            external_parameters(module).pop(id(param), None)
+            external_parameters(caller)[id(param)] = param
+        if not torch.is_autocast_enabled(returned[0].device.type):
+            uses.append(_core.ModuleUse(returned))
+
+
+def _parameters_in(output):
+    """Returns the partitioned parameters that a module has returned as they are, alone or in a list, tuple or dict."""
+    if isinstance(output, torch.Tensor):
+        output = (output,)
+    elif isinstance(output, dict):
+        output = output.values()
+    elif not isinstance(output, (tuple, list)):
+        return []
+    return [value for value in output if isinstance(value, torch.nn.Parameter) and _core.is_partitioned(value)]
 
 
 class _Calls(threading.local):
@@ -71,10 +95,10 @@ class _Calls(threading.local):
     def __init__(self):
         self.depth = 0
         self.window = None
-        self.running = []  # (module, use)
+        self.running = []  # (module, uses)
 
     def pop(self):
-        _, use = self.running.pop()
+        _, uses = self.running.pop()
         self.depth -= 1
-        if use is not None:
+        for use in uses:
             use.close()

@@ -500,6 +500,45 @@ def modules_have_their_own_parameters_whole_while_they_run():
 
 
 @probe
+def a_parameter_that_a_module_returns_is_whole_while_its_caller_runs():
+    class Returning(nn.Linear):
+        def forward(self, x):
+            return F.linear(x, self.weight), self.bias
+
+    class Passing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Returning(4, 4)
+
+        def forward(self, x):
+            x, bias = self.inner(x)
+            assert bias.ds_status is deepspeed.zero.ZeroParamStatus.AVAILABLE and bias.data_ptr() != 0
+            return {"x": x, "bias": bias}
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.passing = Passing()
+
+        def forward(self, x):
+            made = self.passing(x)
+            assert made["bias"].data_ptr() != 0 and list(self._external_params.values()) == [made["bias"]]
+            assert not self.passing._external_params and not self.passing.inner._external_params
+            return (made["x"] + made["bias"]).sum()
+
+    torch.manual_seed(0)
+    model = Outer()
+    engine = make_engine(model=model)
+    for _ in range(3):
+        engine.backward(engine(torch.ones(2, 4)))
+        engine.step()
+        assert model.passing.inner.bias.ds_status is deepspeed.zero.ZeroParamStatus.NOT_AVAILABLE
+    with torch.no_grad():
+        model.passing(torch.ones(2, 4))
+    assert model.passing.inner.bias.ds_status is deepspeed.zero.ZeroParamStatus.NOT_AVAILABLE
+
+
+@probe
 def weights_and_inputs_of_different_types_meet():
     class Scale(nn.Module):
         def __init__(self):

@@ -199,18 +199,19 @@ def register_external_parameter(module, parameter):
     """Announces that a module uses another one's parameter. Nothing needs it: an operator gathers what it uses."""
     if not isinstance(parameter, torch.nn.Parameter):
         raise RuntimeError("Parameter is not a torch.nn.Parameter")
-    _external(module)[id(parameter)] = parameter
+    external_parameters(module)[id(parameter)] = parameter
 
 
 def unregister_external_parameter(module, parameter):
     """Takes an announcement back."""
     if not isinstance(parameter, torch.nn.Parameter):
         raise RuntimeError("Parameter is not a torch.nn.Parameter")
-    if _external(module).pop(id(parameter), None) is None:
+    if external_parameters(module).pop(id(parameter), None) is None:
         raise RuntimeError("Parameter is not a registered external parameter of module.")
 
 
-def _external(module):
+def external_parameters(module):
+    """Returns {id: parameter} of the parameters that the module uses and does not have."""
     if not hasattr(module, "_external_params"):
         module._external_params = {}
     return module._external_params
