@@ -105,6 +105,13 @@ std::optional<at::Tensor> owned_gradient(const TrainingEngine& engine, size_t gr
   return optimizer.gradient(group);
 }
 
+/// This rank's part of what the backwards of the window have summed so far; None before the first.
+std::optional<at::Tensor> owned_sums(const TrainingEngine& engine, size_t group) {
+  const at::Tensor sums = state_of(engine).gradients().sums(group);
+  if (!sums.defined()) return std::nullopt;
+  return sums;
+}
+
 }  // namespace
 
 void bind_owned_state(py::module_& module) {
@@ -114,6 +121,7 @@ void bind_owned_state(py::module_& module) {
   // Master, states and the number of steps; shared with the optimizer where they lie in memory as one tensor.
   module.def("owned_part", &owned_part, NoGil());
   module.def("owned_gradient", &owned_gradient, NoGil());
+  module.def("owned_sums", &owned_sums, NoGil());
   // All weights of a group; at stage 3 this rank's shards. None where they are on a disk.
   module.def("flat_weights", &flat_weights, NoGil());
 }

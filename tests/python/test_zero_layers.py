@@ -7,11 +7,12 @@ from deepspeed.runtime.zero.linear import LinearModuleForZeroStage3, zero3_linea
 from deepspeed.runtime.zero.tiling import TiledLinear, TiledLinearReturnBias
 
 
-def make(stage, model):
+def make(stage, model, offload="none", **more):
     config = {
         "train_micro_batch_size_per_gpu": 2,
         "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
-        "zero_optimization": {"stage": stage},
+        "zero_optimization": {"stage": stage, "offload_optimizer": {"device": offload}},
+        **more,
     }
     return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
 
@@ -87,6 +88,20 @@ def test_the_optimizer_shows_the_gradients_that_it_owns(stage):
     assert sorted(grad.tolist() for grad in owned) == [[2.0] * 2, [2.0] * 8]
     engine.step()
     assert engine.optimizer.averaged_gradients == {}
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_an_optimizer_on_the_host_shows_the_sums_of_a_window(stage):
+    model = torch.nn.Linear(4, 2)
+    engine = make(stage, model, gradient_accumulation_steps=2, offload="cpu")
+    assert engine.optimizer.accumulated_grads_in_cpu == {}
+    for summed in (1.0, 2.0):
+        engine.backward(engine(torch.ones(2, 4)).sum())
+        sums = engine.optimizer.accumulated_grads_in_cpu
+        assert {number: grad.tolist() for number, grad in sums.items()} == {0: [summed] * 8, 1: [summed] * 2}
+        engine.step()
+    assert engine.optimizer.accumulated_grads_in_cpu == {}
+    assert not hasattr(make(stage, torch.nn.Linear(4, 2)).optimizer, "accumulated_grads_in_cpu")
 
 
 def test_scopes_that_put_off_reductions_do_not_nest():

@@ -121,6 +121,12 @@ void GradReducer::set_bucket_numel(int64_t numel) {
   forget_bucket_sizes();
 }
 
+at::Tensor GradReducer::sums(size_t group) const {
+  const std::vector<bool>& params = used().at(group);
+  const bool has_any = std::find(params.begin(), params.end(), true) != params.end();
+  return has_any ? gradient(group) : at::Tensor();
+}
+
 void GradReducer::set_averaging(const Averaging& averaging) {
   if (is_open()) raise<UsageError>("set_gradient_average() within a backward: call it before it or after it");
   options_.averaging = averaging;

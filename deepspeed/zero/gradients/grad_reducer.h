@@ -80,6 +80,9 @@ class GradReducer {
   virtual at::Tensor gradient(size_t group, const Interval& part) const {
     return gradient(group).narrow(0, part.begin, part.numel());
   }
+  /// What gradient(group) holds between two backwards of a window, reduced or not yet; undefined before its
+  /// first gradient.
+  at::Tensor sums(size_t group) const;
   /// What this rank alone has summed of a parameter's gradient, in its shape; undefined where there is none,
   /// and where it went to other ranks.
   virtual at::Tensor local_gradient(size_t group, size_t param) const {

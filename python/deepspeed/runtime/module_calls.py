@@ -5,7 +5,7 @@ import weakref
 import torch
 
 from deepspeed import _core
-from deepspeed.runtime.zero.partition_parameters import external_parameters
+from deepspeed.runtime.zero.partition_parameters import external_parameters, note_external_parameter
 
 
 class ModuleCalls:
@@ -73,7 +73,7 @@ class ModuleCalls:
         """Makes the parameters, which the module returns, its caller's until that ends."""
         for param in returned:
             external_parameters(module).pop(id(param), None)
-            external_parameters(caller)[id(param)] = param
+            note_external_parameter(caller, param)
         if not torch.is_autocast_enabled(returned[0].device.type):
             uses.append(_core.ModuleUse(returned))
 

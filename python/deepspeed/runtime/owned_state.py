@@ -74,6 +74,16 @@ class OwnedState:
                 found[index] = [flat[part.begin + begin : part.begin + end] for begin, end in self._places(part)]
         return found
 
+    def sums(self):
+        """Returns {number of the parameter: this rank's elements of what the window has summed of its gradient}."""
+        numbers = {name: number for number, name in enumerate(self._params)}
+        found = {}
+        for part in self.parts():
+            flat = _core.owned_sums(self._core(), part.group)
+            for name, begin, end in part.pieces if flat is not None else ():
+                found[numbers[name]] = flat[part.begin + begin : part.begin + end]
+        return found
+
     def _places(self, part):
         """Returns where a part's parameters lie in it: at stage 3 their shards, one after the other, else what this rank owns."""
         if self._core().zero_optimization_stage() < 3:

@@ -533,6 +533,7 @@ def a_parameter_that_a_module_returns_is_whole_while_its_caller_runs():
         engine.backward(engine(torch.ones(2, 4)))
         engine.step()
         assert model.passing.inner.bias.ds_status is deepspeed.zero.ZeroParamStatus.NOT_AVAILABLE
+    assert model.passing.inner.bias.is_external_param and not model.passing.inner.weight.is_external_param
     with torch.no_grad():
         model.passing(torch.ones(2, 4))
     assert model.passing.inner.bias.ds_status is deepspeed.zero.ZeroParamStatus.NOT_AVAILABLE

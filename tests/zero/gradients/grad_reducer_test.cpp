@@ -160,12 +160,17 @@ TEST(GradReducer, CountsAMissingGradientAsZerosAndAddsUpBackwards) {
   for_each_case([](const ReducerCase& one, const comm::ProcessGroup& group) {
     const Reduced reduced(one, group);
     reduced.reducer->set_boundary(false);
+    EXPECT_FALSE(reduced.reducer->sums(0).defined());
     reduced.backward(1.0, /*without=*/reduced.rank == 0 ? 1 : kReducedShapes.size());
     EXPECT_FALSE(reduced.reducer->has_result());
+    EXPECT_TRUE(reduced.reducer->sums(0).defined());
     reduced.reducer->set_boundary(true);
     reduced.backward(1.0, /*without=*/3);
     // p1 lacks rank 0's first, p3 both ranks' second.
     EXPECT_THAT(reduced.result(), ElementsAreArray(reduced.expected({6, 5, 6, 3})));
+    EXPECT_THAT(floats_of(reduced.reducer->sums(0)), ElementsAreArray(reduced.result()));
+    reduced.reducer->clear();
+    EXPECT_FALSE(reduced.reducer->sums(0).defined());
   });
 }
 

@@ -20,6 +20,9 @@ class ZeroParamStatus(enum.Enum):
     INFLIGHT = 3
 
 
+used_elsewhere = torch.utils.weak.WeakIdKeyDictionary()  # parameters that were seen in, or announced of, another module
+
+
 def is_zero_param(parameter):
     """Returns whether stage 3 has partitioned the tensor. Asked of a parameter that zero.Init has whole still, it does so now."""
     if not isinstance(parameter, torch.Tensor):
@@ -95,7 +98,7 @@ for _name, _read in {
     "ds_tensor": _shard,
     "ds_persist": _core.is_persistent,
     "ds_active_sub_modules": lambda param: set(),  # modules that keep it whole: operators do, while they run
-    "is_external_param": lambda param: False,  # a parameter is gathered wherever it is used
+    "is_external_param": lambda param: param in used_elsewhere,
     "partition_numel": _methods.partition_numel,
     "all_gather": _methods.all_gather_of,
     "all_gather_coalesced": _methods.all_gather_coalesced_of,

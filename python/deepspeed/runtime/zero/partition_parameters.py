@@ -10,7 +10,7 @@ import torch.distributed as dist
 from deepspeed import _config, _core, _world
 from deepspeed._errors import NotSupportedError, UsageError, not_supported_class
 from deepspeed.runtime.zero.frozen_newborns import FrozenNewborns
-from deepspeed.runtime.zero.parameter_attributes import ZeroParamStatus, ZeroParamType, is_zero_param  # noqa: F401
+from deepspeed.runtime.zero.parameter_attributes import ZeroParamStatus, ZeroParamType, is_zero_param, used_elsewhere  # noqa: F401
 
 
 _of_thread = threading.local()
@@ -199,7 +199,13 @@ def register_external_parameter(module, parameter):
     """Announces that a module uses another one's parameter. Nothing needs it: an operator gathers what it uses."""
     if not isinstance(parameter, torch.nn.Parameter):
         raise RuntimeError("Parameter is not a torch.nn.Parameter")
+    note_external_parameter(module, parameter)
+
+
+def note_external_parameter(module, parameter):
+    """Notes that the module uses the parameter of another one."""
     external_parameters(module)[id(parameter)] = parameter
+    used_elsewhere[parameter] = True
 
 
 def unregister_external_parameter(module, parameter):

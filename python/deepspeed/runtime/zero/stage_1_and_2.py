@@ -30,6 +30,13 @@ class DeepSpeedZeroOptimizer(ZeROOptimizer):
         return self._owned.masters()
 
     @property
+    def accumulated_grads_in_cpu(self):
+        """With the optimizer on the host: {number of the parameter: this rank's elements of what the window has summed}."""
+        if not self._engine().zero_cpu_offload():
+            raise AttributeError("accumulated_grads_in_cpu: the optimizer is not on the host (zero_optimization.offload_optimizer)")
+        return self._owned.sums()
+
+    @property
     def partition_size(self):
         """Elements of a partition."""
         return [part.end - part.begin for part in self._owned.parts()]
