@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import deepspeed
-from deepspeed.runtime.zero.linear import LinearModuleForZeroStage3, zero3_linear_wrap
+from deepspeed.runtime.zero.linear import LinearModuleForZeroStage3, autocast_custom_bwd, autocast_custom_fwd, zero3_linear_wrap
 from deepspeed.runtime.zero.tiling import TiledLinear, TiledLinearReturnBias
 
 
@@ -65,6 +65,30 @@ def test_the_linear_function_runs_backward_under_the_autocast_of_its_forward():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = torch.autograd.grad(output.sum(), weight)[0]
     torch.testing.assert_close(found, inputs.sum(0).expand(3, 4), rtol=0, atol=1e-6)
+
+
+def test_functions_run_forward_and_backward_under_one_autocast():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        @autocast_custom_fwd
+        def forward(ctx, values):
+            ctx.save_for_backward(values)
+            return values @ values
+
+        @staticmethod
+        @autocast_custom_bwd
+        def backward(ctx, grad):
+            (values,) = ctx.saved_tensors
+            seen.append(torch.is_autocast_enabled("cpu"))
+            return grad.to(values.dtype) @ values.T + values.T @ grad.to(values.dtype)
+
+    seen = []
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        made = Square.apply(torch.eye(2, requires_grad=True))
+    assert made.dtype == torch.bfloat16
+    made.sum().backward()
+    Square.apply(torch.eye(2, requires_grad=True)).sum().backward()
+    assert seen == [True, False]
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])

@@ -2,11 +2,16 @@
 
 Nothing here needs it to save memory: what stage 3 saves for backward are partitioned tensors, for any operator.
 """
+import functools
 import math
 
 import torch
 
 from deepspeed.accelerator import get_accelerator
+
+# Decorators of a function of autograd's own kind: its forward, or its backward, under the autocast of the rank's device.
+autocast_custom_fwd = functools.partial(torch.amp.custom_fwd, device_type=get_accelerator().device_name())
+autocast_custom_bwd = functools.partial(torch.amp.custom_bwd, device_type=get_accelerator().device_name())
 
 
 class LinearFunctionForZeroStage3(torch.autograd.Function):
