@@ -5,6 +5,7 @@ import weakref
 import torch
 
 from deepspeed import _core
+from deepspeed.runtime.zero.parameter_offload import ensure_zero_ordered_dict, give_plain_dict_back
 from deepspeed.runtime.zero.partition_parameters import external_parameters, note_external_parameter
 
 
@@ -12,19 +13,28 @@ class ModuleCalls:
     """Makes a module's own parameters whole while it runs, and opens an access window around the outermost call.
 
     Operators gather what they use, wherever it is from; a module may also read its own parameters past them, as kernels do
-    that take addresses. A parameter that a module returns is whole while its caller runs. Inside of the engine's forward the window is the engine's. Under autocast operators gather what they
+    that take addresses. So may it with a parameter of another module: what it reads there is whole until it ends, and what it
+    returns is whole while its caller runs. Inside of the engine's forward the window is the engine's. Under autocast operators gather what they
     cast to, and nothing is gathered for the module.
     """
 
     def __init__(self, core):
-        self._core = weakref.ref(core)
+        self._core = weakref.ref(core) if core is not None else lambda: None
         self._of_thread = _Calls()
+        self._reader = self._make_reader()
+        self._watched = weakref.WeakSet()
         self.forward_hooks = []  # handles of the hooks on modules
         self.backward_hooks = []  # none: the core sees backward where operators use parameters
+
+    def __reduce__(self):
+        """The hooks of a copied model belong to no engine."""
+        return ModuleCalls, (None,)
 
     def watch(self, module):
         for part in module.modules():
             external_parameters(part)
+            ensure_zero_ordered_dict(part, self._reader)
+            self._watched.add(part)
             self.forward_hooks.append(part.register_forward_pre_hook(self._enter))
             self.forward_hooks.append(part.register_forward_hook(self._leave, always_call=True))
 
@@ -32,6 +42,24 @@ class ModuleCalls:
         for handle in self.forward_hooks:
             handle.remove()
         self.forward_hooks.clear()
+        for part in list(self._watched):
+            give_plain_dict_back(part)
+        self._watched.clear()
+
+    def _make_reader(self):
+        """Returns what modules' dicts call where one of their parameters is read; it does not hold the engine."""
+        of_thread = self._of_thread
+
+        def read(module, param):
+            if not of_thread.running or of_thread.running[-1][0] is module:
+                return
+            running, uses = of_thread.running[-1]
+            if not _core.is_partitioned(param) or torch.is_autocast_enabled(param.device.type):
+                return
+            note_external_parameter(running, param)
+            uses.append(_core.ModuleUse([param]))
+
+        return read
 
     def begin(self):
         """Begins a forward of the engine, which has a window of its own; returns what end() wants."""

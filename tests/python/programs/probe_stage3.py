@@ -540,6 +540,37 @@ def a_parameter_that_a_module_returns_is_whole_while_its_caller_runs():
 
 
 @probe
+def a_parameter_of_another_module_is_whole_from_its_reading_on():
+    class Reading(Net):
+        def forward(self, tokens):
+            weight, taken = self.inner.weight, self.inner.weight
+            assert weight.data_ptr() != 0 and taken is weight and self.inner.bias.data_ptr() != 0
+            self.seen = self._external_params
+            return super().forward(tokens)
+
+    torch.manual_seed(0)
+    model = Reading()
+    weight, bias = model.inner.weight, model.inner.bias
+    engine = make_engine(model=model)
+    found = train(engine)
+    assert list(model.seen.values()) == [weight, bias]
+    assert weight.ds_status is deepspeed.zero.ZeroParamStatus.NOT_AVAILABLE and model.inner.weight.is_external_param
+    expected = train(make_engine(1))
+    assert all(abs(a - b) < 1e-6 for a, b in zip(found, expected)), (found, expected)
+    with deepspeed.zero.GatheredParameters(list(model.parameters())):
+        twin = copy.deepcopy(model)
+        stored = io.BytesIO()
+        torch.save(model.inner, stored)
+    stored.seek(0)
+    loaded = torch.load(stored, weights_only=False)
+    assert torch.equal(loaded(torch.ones(2, 24)), model.inner(torch.ones(2, 24)))
+    assert torch.equal(twin.inner(torch.ones(2, 24)), model.inner(torch.ones(2, 24)))
+    assert [name for name, _ in twin.named_parameters()] == [name for name, _ in model.named_parameters()]
+    engine.destroy()
+    assert type(model.inner._parameters) is dict and model.inner.weight is weight
+
+
+@probe
 def weights_and_inputs_of_different_types_meet():
     class Scale(nn.Module):
         def __init__(self):

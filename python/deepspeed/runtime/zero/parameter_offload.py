@@ -1,29 +1,50 @@
-"""The dict of a module's parameters by which DeepSpeed sees their use; here operators gather what they use."""
+"""The dict of a module's parameters at stage 3, which sees that another module reads one of them."""
 from collections import OrderedDict
 
 from deepspeed._errors import not_supported_class
 
 
 class ZeROOrderedDict(OrderedDict):
-    """Is a module's dict of parameters that knows its module. Engines do without it, and leave modules' dicts alone."""
+    """Is a module's dict of parameters that knows its module, and tells the engine whenever one is read.
 
-    def __init__(self, parent_module, *args, **kwargs):
+    Operators gather what they use. A kernel that takes addresses does not, and it may get the weight of another module than the
+    one that runs: the engine makes such a parameter whole, as it does the running module's own.
+    """
+
+    def __init__(self, parent_module=None, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self._parent_module = parent_module
+        self._reader = None  # callable of (module, parameter): the engine's
+
+    def __getitem__(self, key):
+        param = super().__getitem__(key)
+        if param is not None and self._reader is not None:
+            self._reader(self._parent_module, param)
+        return param
 
     def __reduce__(self):
-        cls, _, *rest = super().__reduce__()
-        return (cls, (self._parent_module,), *rest)
+        """A copy has no engine."""
+        return (type(self), (self._parent_module,), None, None, iter(self.items()))
 
 
-def ensure_zero_ordered_dict(module):
+def ensure_zero_ordered_dict(module, reader=None):
     """Makes the module's dict of parameters a ZeROOrderedDict; the former one stays in module._original_parameters."""
     held = getattr(module, "_parameters", None)
-    if not isinstance(held, dict) or isinstance(held, ZeROOrderedDict):
+    if not isinstance(held, dict):
         return
-    if not hasattr(module, "_original_parameters"):
-        module._original_parameters = held
-    module._parameters = ZeROOrderedDict(module, held)
+    if not isinstance(held, ZeROOrderedDict):
+        if not hasattr(module, "_original_parameters"):
+            module._original_parameters = held
+        module._parameters = ZeROOrderedDict(module, held)
+    if reader is not None:
+        module._parameters._reader = reader
+
+
+def give_plain_dict_back(module):
+    """Ends what ensure_zero_ordered_dict() has begun, with the parameters that the module has now."""
+    if isinstance(module._parameters, ZeROOrderedDict):
+        module._parameters = dict(module._parameters)
+        module.__dict__.pop("_original_parameters", None)
 
 
 DeepSpeedZeRoOffload = not_supported_class(
