@@ -11,6 +11,7 @@ from deepspeed import _core
 from deepspeed.utils.logging import logger
 
 _PREFETCH = "stage3_prefetch_bucket_size"
+_KEYS_OF_TYPES = {"optimizer": ("type", "params", "legacy_fusion"), "scheduler": ("type", "params")}
 
 
 def dict_raise_error_on_duplicate_keys(ordered_pairs):
@@ -69,7 +70,18 @@ def for_core(config):
         near = _core.nearest_config_key(key)
         logger.warning(f"config: the key {key!r} is unknown and ignored" + (f"; is {near!r} meant?" if near else ""))
         del config[key]
-    return _without_idle_offload(_with_whole_sizes(config))
+    return _without_idle_offload(_with_whole_sizes(_without_further_keys(config)))
+
+
+def _without_further_keys(config):
+    """Leaves out keys beside an optimizer's or a schedule's own, which DeepSpeed does not read."""
+    for name, known in _KEYS_OF_TYPES.items():
+        section = config.get(name)
+        further = [key for key in section if key not in known] if isinstance(section, Mapping) else []
+        if further:
+            logger.warning(f"config: the section {name!r} has unknown keys, which are ignored: {', '.join(map(repr, further))}")
+            config = {**config, name: {key: value for key, value in section.items() if key in known}}
+    return config
 
 
 def _without_idle_offload(config):

@@ -120,6 +120,28 @@ TEST(ReplacedGradients, OfStage0AreWhereTheNextBackwardBegins) {
   });
 }
 
+TEST(ReplacedGradients, OfStage0AreStepsWithoutABackward) {
+  run_ranks(2, [](comm::World& world) {
+    Json config = small_buckets(0, false, 1);
+    config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 1.0}}}};
+    const auto engine = make_engine(config, world);
+    const auto params = engine->module().named_parameters();
+    const at::Tensor weight = params["first.weight"], gain = params["gain"];
+    for (const double value : {0.25, -1.0}) {
+      const at::Tensor before = weight.detach().clone(), kept = gain.detach().clone();
+      weight.mutable_grad() = at::full_like(before, value);
+      engine->step();
+      EXPECT_TRUE(at::allclose(weight, before - value));
+      EXPECT_TRUE(gain.equal(kept)) << "a parameter without a gradient";
+      EXPECT_FALSE(weight.grad().defined());
+    }
+    EXPECT_ERROR(UsageError, engine->step(), "without any backward()");
+    const auto other = make_engine(small_buckets(1, false, 1), world);
+    other->module().named_parameters()["gain"].mutable_grad() = at::ones_like(gain);
+    EXPECT_ERROR(UsageError, other->step(), "without any backward()");
+  });
+}
+
 TEST(ReplacedGradients, ThatAreNoneAtStage0CountAsZeros) {
   Json config = small_buckets(0, false, 1);
   config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 1.0}}}};

@@ -46,6 +46,13 @@ def test_offload_that_the_stage_does_not_know_is_said_and_left_out(stage, idle, 
     assert devices == ("cpu" if stage == 3 else "none", "none" if stage == 0 else "cpu")
 
 
+def test_keys_beside_an_optimizers_own_are_said_and_left_out(caplog):
+    with caplog.at_level(logging.WARNING, logger=deepspeed.logger.name):
+        config = deepspeed.DeepSpeedConfig({**CONFIG, "optimizer": {"type": "Adam", "params": {"lr": 0.5}, "torch_adam": True}})
+    assert config.optimizer_params == {"lr": 0.5}
+    assert "'optimizer' has unknown keys, which are ignored: 'torch_adam'" in caplog.text
+
+
 def test_a_sum_of_gradients_does_not_go_with_everything():
     for more, words in (
         ({"zero_optimization": {"stage": 3}}, "not supported with ZeRO stage 3"),

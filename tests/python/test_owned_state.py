@@ -115,6 +115,14 @@ def test_bf16_with_sums_in_fp32_has_a_class_of_its_own_at_stage_1():
     first, second = make(1, **in_fp32), make(2, **in_fp32)
     assert isinstance(first.optimizer, BF16_Optimizer) and not isinstance(second.optimizer, BF16_Optimizer)
     assert first.optimizer.bf16_groups_flat[0].dtype == torch.bfloat16
+    assert first.optimizer.fp32_groups_gradients_flat == [None]
+    first.backward(first(torch.ones(2, 4, dtype=torch.bfloat16)).sum())
+    (gradient,) = first.optimizer.fp32_groups_gradients_flat
+    assert gradient.dtype == torch.float32
+    names = [name for part in first.optimizer._owned.parts() for name in part.names]
+    params = dict(first.module.named_parameters())
+    expected = torch.cat([deepspeed.utils.safe_get_full_grad(params[name]).flatten() for name in names])
+    assert torch.equal(gradient[: len(expected)], expected) and expected.abs().min() > 0
 
 
 def test_nothing_is_shown_after_destroy():

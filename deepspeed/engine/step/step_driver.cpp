@@ -169,7 +169,7 @@ std::optional<int64_t> StepDriver::step(const StepOptions& options) {
     const bool updates = is_boundary();
     in_step_ = false;
     if (updates) {
-      if (state_.counters.backwards_since_update == 0)
+      if (state_.counters.backwards_since_update == 0 && !optimizer().gradients().take_given_grads())
         raise<UsageError>("step() at an accumulation boundary without any backward()");
       model_changes_->warn();
       optimizer().gradients().complete_window();

@@ -38,6 +38,19 @@ class FullGradients : public GradReducer {
     reduce_backward();
   }
 
+  bool put_given_grads() override {
+    if (!shows_grads() || unreduced_) return false;
+    const c10::NoGradGuard no_grad;
+    bool has_any = false;
+    for (size_t group = 0; group < written_.size(); ++group) {
+      for (size_t param = 0; param < written_[group].size(); ++param) {
+        has_any = has_any || store_.groups()[group].params[param].tensor.grad().defined();
+        put_grad(group, param);
+      }
+    }
+    return has_any;
+  }
+
   void take_gradient(size_t group, size_t param) override {
     const c10::NoGradGuard no_grad;
     if (order_.was_launched(group, param)) {

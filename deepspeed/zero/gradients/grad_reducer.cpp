@@ -121,6 +121,11 @@ void GradReducer::set_bucket_numel(int64_t numel) {
   forget_bucket_sizes();
 }
 
+bool GradReducer::take_given_grads() {
+  if (state_ != WindowState::kIdle || !put_given_grads()) return false;
+  return note(WindowEvent::kEndAtBoundary);
+}
+
 at::Tensor GradReducer::sums(size_t group) const {
   const std::vector<bool>& params = used().at(group);
   const bool has_any = std::find(params.begin(), params.end(), true) != params.end();

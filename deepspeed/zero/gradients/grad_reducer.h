@@ -54,6 +54,10 @@ class GradReducer {
   /// last backward was at the boundary.
   virtual void complete_window() = 0;
 
+  /// Stage 0, in a window without a backward: what the program has put into the parameters' grads, alike on
+  /// all ranks, are the window's reduced gradients. Returns whether there is any.
+  bool take_given_grads();
+
   /// Says that this backward gives no more gradients to a unit's parameters; missing ones count as zeros. All
   /// ranks call it at the same place among their collectives. finish_backward() does it for the units for
   /// which it was not called.
@@ -135,6 +139,8 @@ class GradReducer {
   virtual void abandon_backward() = 0;
   virtual void clear_window() = 0;
   virtual void forget_bucket_sizes() {}
+  /// What take_given_grads() does.
+  virtual bool put_given_grads() { return false; }
   /// Tells, by [group][param], which parameters got a gradient in this window.
   virtual const std::vector<std::vector<bool>>& used() const = 0;
 

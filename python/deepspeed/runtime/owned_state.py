@@ -74,6 +74,11 @@ class OwnedState:
                 found[index] = [flat[part.begin + begin : part.begin + end] for begin, end in self._places(part)]
         return found
 
+    def reduced(self):
+        """Returns this rank's reduced gradients of each part; None where there are none."""
+        flats = [(part, _core.owned_gradient(self._core(), part.group)) for part in self.parts()]
+        return [None if flat is None else flat[part.begin : part.end] for part, flat in flats]
+
     def sums(self):
         """Returns {number of the parameter: this rank's elements of what the window has summed of its gradient}."""
         numbers = {name: number for number, name in enumerate(self._params)}
