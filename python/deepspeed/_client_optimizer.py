@@ -68,6 +68,7 @@ def _make_mup(section, parameters):
 def _of_client(config, client):
     config = {key: value for key, value in config.items() if key != "optimizer"}
     dicts = client.param_groups
+    _check_states(config, client)
     entry = _of_core(client)
     if entry is None:
         groups = [(group["params"], {"lr": float(group.get("lr", 0.0))}) for group in dicts]  # a stepper may have no rate
@@ -77,6 +78,16 @@ def _of_client(config, client):
     config["optimizer"] = {"type": name, "params": params}
     groups = [(group["params"], {key: _number(group[key]) for key in keys if key in group}) for group in dicts]
     return OptimizerPlan(config, groups, dicts, client)
+
+
+def _check_states(config, client):
+    bf16 = config.get("bf16") or config.get("bfloat16")
+    in_bf16 = isinstance(bf16, Mapping) and bf16.get("bf16_optimizer_states")
+    if in_bf16 and getattr(client, "fp32_optimizer_states", False):
+        raise ConfigError(
+            f"bf16.bf16_optimizer_states: got true beside a {type(client).__name__} that keeps its states in fp32: make it with "
+            "fp32_optimizer_states=False"
+        )
 
 
 def _of_core(client):

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 import deepspeed
+from deepspeed.ops.adam import DeepSpeedCPUAdam
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from deepspeed.runtime.fp16.fused_optimizer import FP16_Optimizer
 from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
@@ -123,6 +124,19 @@ def test_bf16_with_sums_in_fp32_has_a_class_of_its_own_at_stage_1():
     params = dict(first.module.named_parameters())
     expected = torch.cat([deepspeed.utils.safe_get_full_grad(params[name]).flatten() for name in names])
     assert torch.equal(gradient[: len(expected)], expected) and expected.abs().min() > 0
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_states_in_bf16_want_an_optimizer_that_keeps_them_so(stage):
+    config = {
+        "bf16": {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True},
+        "zero_optimization": {"stage": stage, "offload_optimizer": {"device": "cpu"}},
+    }
+    with pytest.raises(AssertionError, match="bf16_optimizer_states: got true beside a DeepSpeedCPUAdam.*fp32_optimizer_states=False"):
+        make(optimizer=DeepSpeedCPUAdam, **config)
+    engine = train(make(optimizer=lambda params: DeepSpeedCPUAdam(params, fp32_optimizer_states=False), **config))
+    states = [states for _, states in engine.optimizer.state.items()]
+    assert states and all(state["exp_avg"].dtype == torch.bfloat16 for state in states)
 
 
 def test_nothing_is_shown_after_destroy():
