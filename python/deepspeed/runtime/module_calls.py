@@ -3,6 +3,7 @@ import threading
 import weakref
 
 import torch
+from torch.nn.modules.module import register_module_module_registration_hook
 
 from deepspeed import _core
 from deepspeed.runtime.zero.parameter_offload import ensure_zero_ordered_dict, give_plain_dict_back
@@ -23,6 +24,9 @@ class ModuleCalls:
         self._of_thread = _Calls()
         self._reader = self._make_reader()
         self._watched = weakref.WeakSet()
+        self._root = None  # the module whose parts are watched
+        self._grows = None  # handle of the hook on modules that get parts
+        self._has_grown = False
         self.forward_hooks = []  # handles of the hooks on modules
         self.backward_hooks = []  # none: the core sees backward where operators use parameters
 
@@ -31,7 +35,15 @@ class ModuleCalls:
         return ModuleCalls, (None,)
 
     def watch(self, module):
+        self._root = weakref.ref(module)
+        self._grows = _call_where_modules_grow(self)
+        self._watch_parts(module)
+
+    def _watch_parts(self, module):
+        self._has_grown = False
         for part in module.modules():
+            if part in self._watched:
+                continue
             external_parameters(part)
             ensure_zero_ordered_dict(part, self._reader)
             self._watched.add(part)
@@ -45,6 +57,12 @@ class ModuleCalls:
         for part in list(self._watched):
             give_plain_dict_back(part)
         self._watched.clear()
+        if self._grows is not None:
+            self._grows.remove()
+            self._grows = None
+
+    def _note_part(self, module):
+        self._has_grown = self._has_grown or module in self._watched
 
     def _make_reader(self):
         """Returns what modules' dicts call where one of their parameters is read; it does not hold the engine."""
@@ -63,6 +81,8 @@ class ModuleCalls:
 
     def begin(self):
         """Begins a forward of the engine, which has a window of its own; returns what end() wants."""
+        if self._has_grown:  # scripts put layers around others, adapters for example
+            self._watch_parts(self._root())
         calls = self._of_thread
         calls.depth += 1
         return len(calls.running)
@@ -104,6 +124,21 @@ class ModuleCalls:
             note_external_parameter(caller, param)
         if not torch.is_autocast_enabled(returned[0].device.type):
             uses.append(_core.ModuleUse(returned))
+
+
+def _call_where_modules_grow(calls):
+    """Tells `calls` of each module that gets a part from here on; returns the handle that ends it."""
+    held = weakref.ref(calls)
+
+    def note(module, name, part):
+        own = held()
+        if own is None:
+            handle.remove()
+        elif part is not None:
+            own._note_part(module)
+
+    handle = register_module_module_registration_hook(note)
+    return handle
 
 
 def _parameters_in(output):

@@ -571,6 +571,32 @@ def a_parameter_of_another_module_is_whole_from_its_reading_on():
 
 
 @probe
+def layers_that_are_put_around_others_have_their_parameters_whole():
+    class Around(nn.Module):
+        def __init__(self, layer):
+            super().__init__()
+            self.weight, self.bias = layer.weight, layer.bias
+            self.added = nn.Linear(24, 24)
+
+        def forward(self, x):
+            assert self.weight.data_ptr() != 0 and self.bias.data_ptr() != 0
+            return F.linear(x, self.weight, self.bias) + 0 * self.added(x)
+
+    model = make_net()
+    engine = make_engine(model=model)
+    found = train(engine, 1)
+    hooks = len(engine._module_calls.forward_hooks)
+    model.inner = Around(model.inner)
+    found += [step_of(engine, step) for step in (1, 2)]
+    assert len(engine._module_calls.forward_hooks) == hooks + 4
+    expected = train(make_engine(1))
+    assert all(abs(a - b) < 1e-6 for a, b in zip(found, expected)), (found, expected)
+    engine.destroy()
+    model.last = nn.Linear(2, 2)
+    assert type(model.last._parameters) is dict
+
+
+@probe
 def weights_and_inputs_of_different_types_meet():
     class Scale(nn.Module):
         def __init__(self):
