@@ -74,10 +74,14 @@ void check_immediate_update(const DeepSpeedConfig& config) {
 }
 
 void check_quantized_gathers(const ZeroConfig& zero) {
-  require(
-      !zero.zero_quantized_weights || !zero.stage3_use_all_reduce_for_fetch_params,
-      "zero_optimization.zero_quantized_weights: got true beside stage3_use_all_reduce_for_fetch_params, ",
-      "which adds up the bits of values as they are, expected one of them");
+  const auto exclude = [&](bool is_quantized, const char* key) {
+    require(!is_quantized || !zero.stage3_use_all_reduce_for_fetch_params, "zero_optimization.", key,
+            ": got true beside stage3_use_all_reduce_for_fetch_params, which adds up the bits of values as "
+            "they are, ",
+            "expected one of them");
+  };
+  exclude(zero.zero_quantized_weights, "zero_quantized_weights");
+  exclude(zero.zero_quantized_nontrainable_weights, "zero_quantized_nontrainable_weights");
 }
 
 void check_autocast(const TorchAutocastConfig& autocast) {
@@ -227,6 +231,9 @@ void check_pipeline(const PipelineConfig& pipeline) {
 void check_world(const DeepSpeedConfig& config, int64_t world) {
   require(!config.data_parallel_size || *config.data_parallel_size == world, "data_parallel_size: got ",
           config.data_parallel_size.value_or(0), ", expected ", world, ", the number of data-parallel ranks");
+  const int64_t secondary = config.zero_optimization.zero_hpz_partition_size;
+  require(secondary <= 1 || world % secondary == 0, "zero_optimization.zero_hpz_partition_size: got ",
+          secondary, ", expected a divisor of ", world, ", the number of data-parallel ranks");
 }
 
 }  // namespace

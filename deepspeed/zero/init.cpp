@@ -23,9 +23,8 @@ void refuse(bool is_asked, const char* argument, const char* way_out) {
 void check_arguments(const InitArguments& arguments) {
   refuse(arguments.mpu != nullptr, "mpu: tensor and pipeline parallelism", "pass data_parallel_group");
   refuse(static_cast<bool>(arguments.zero_param_parallel_group),
-         "zero_param_parallel_group: a second partition inside of a node", "leave it out");
-  refuse(arguments.zero_quantized_nontrainable_weights,
-         "zero_quantized_nontrainable_weights: a quantized gather", "leave it out");
+         "zero_param_parallel_group: a second partition of the caller's own ranks",
+         "set zero_hpz_partition_size in the config of initialize()");
   if (arguments.data_parallel_group && arguments.sequence_data_parallel_group) {
     raise<UsageError>(
         "got both data_parallel_group and sequence_data_parallel_group, its older name; pass "
@@ -114,7 +113,10 @@ void Init::start(const InitArguments& arguments) {
     if (!options.dtype) options.dtype = dtype_of(config);
     options.pool.keys = config.zero_optimization;
   }
-  if (arguments.zero_quantized_weights) options.pool.keys.zero_quantized_weights = true;
+  config::ParamGatherConfig& keys = options.pool.keys;
+  keys.zero_quantized_weights = keys.zero_quantized_weights || arguments.zero_quantized_weights;
+  keys.zero_quantized_nontrainable_weights =
+      keys.zero_quantized_nontrainable_weights || arguments.zero_quantized_nontrainable_weights;
   set_offload(config, arguments, group.size());
   options.home =
       shard_home_options(config, options.dtype.value_or(at::kFloat), group.rank(), options.device.is_cuda());

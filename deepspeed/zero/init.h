@@ -62,7 +62,8 @@ struct InitArguments {
   std::optional<at::ScalarType> dtype = {};
   std::shared_ptr<void> mpu = nullptr;
   comm::ProcessGroup zero_param_parallel_group = {};
-  bool zero_quantized_weights = false;  // as the config's key, for passes before initialize()
+  // As the config's keys, for passes before initialize().
+  bool zero_quantized_weights = false;
   bool zero_quantized_nontrainable_weights = false;
   comm::ProcessGroup sequence_data_parallel_group = {};  // the older name of data_parallel_group
   comm::World world = {};                                // default: init_distributed()

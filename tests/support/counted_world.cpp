@@ -30,8 +30,8 @@ class CountedGroup final : public ProcessGroup::Impl {
   Work start(const comm::Operation& operation, const comm::Caller&) override {
     const at::Tensor whole = comm::whole_tensor_of(operation);
     if (whole.defined()) {
-      notes_->push_back(
-          {comm::name_of(operation), static_cast<int64_t>(whole.nbytes()), comm::CallSubject::current()});
+      notes_->push_back({comm::name_of(operation), static_cast<int64_t>(whole.nbytes()), description().size(),
+                         comm::CallSubject::current()});
     }
     return inner_.start(operation);
   }
@@ -52,7 +52,7 @@ comm::World counted_world(const comm::World& world, std::shared_ptr<CallNotes> n
   job.timeout = world.group().timeout();
   const auto make_group = [world, notes](const comm::GroupRequest& request) {
     auto inner = request.key == "0/world" ? world.group()
-                 : request.is_own         ? world.own_group(request.name)
+                 : request.is_own         ? world.own_group(request.name, "", request.global_ranks)
                                           : world.new_group(request.global_ranks, request.name);
     return ProcessGroup(std::make_shared<CountedGroup>(std::move(inner), notes));
   };

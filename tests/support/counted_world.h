@@ -13,11 +13,12 @@ namespace deepspeed::testing {
 struct NotedCall {
   std::string collective;  // "all_gather"
   int64_t bytes = 0;       // of the whole result
+  int num_ranks = 0;       // of its group
   std::string subject;     // comm::CallSubject: "parameter 'head.weight'"
 };
 using CallNotes = std::vector<NotedCall>;
 
-/// The same ranks as `world`, whose collectives it uses. Groups made of it have all ranks.
+/// The same ranks as `world`, whose collectives it uses.
 comm::World counted_world(const comm::World& world, std::shared_ptr<CallNotes> notes);
 
 /// Those of one collective whose subject begins so, or all.

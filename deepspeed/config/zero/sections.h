@@ -91,6 +91,7 @@ struct DEEPSPEED_API ParamGatherConfig {
   bool stage3_use_all_reduce_for_fetch_params = false;
   bool stage3_allgather_sequential = false;
   bool zero_quantized_weights = false;
+  bool zero_quantized_nontrainable_weights = false;
   bool log_trace_cache_warnings = false;
 };
 
@@ -110,7 +111,6 @@ struct DEEPSPEED_API ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, Par
   bool legacy_stage1 = false;
   bool round_robin_gradients = false;
   int64_t zero_hpz_partition_size = 1;
-  bool zero_quantized_nontrainable_weights = false;
   bool zero_quantized_gradients = false;
   std::optional<Json> zeropp_loco_param;
   int64_t mics_shard_size = -1;

@@ -81,12 +81,16 @@ std::vector<Entry<ZeroConfig>> entries() {
             {accepted_if([](const Json& value) { return as_bool(value) != true; }, "")}),
       entry("round_robin_gradients", &C::round_robin_gradients, "Deal the parameters to the owners in turn."),
       entry("zero_hpz_partition_size", &C::zero_hpz_partition_size,
-            "Ranks of a secondary shard of the parameters.", {at_least(0), not_yet()}),
+            "Neighbouring ranks, e.g. those of a node, that keep the gathered parameters once more between "
+            "them, so "
+            "that backward gathers among these ranks alone (ZeRO++); 0 and 1: none do.",
+            {at_least(0), effective_at_stage(3)}),
       entry("zero_quantized_weights", &C::zero_quantized_weights,
             "Gather parameters for passes in 8 bits, a scale for each 2048 elements (ZeRO++).",
             {effective_at_stage(3)}),
       entry("zero_quantized_nontrainable_weights", &C::zero_quantized_nontrainable_weights,
-            "Gather frozen parameters in 8 bits.", {not_yet()}),
+            "Gather the parameters that are not trained in 8 bits, whatever zero_quantized_weights says.",
+            {effective_at_stage(3)}),
       entry("zero_quantized_gradients", &C::zero_quantized_gradients, "Reduce gradients in 4 bits.",
             {not_yet()}),
       entry("zeropp_loco_param", &C::zeropp_loco_param,

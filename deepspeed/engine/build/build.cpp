@@ -188,7 +188,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   std::optional<std::string> client_name;
   if (base && client) client_name = base->name();
-  const zero::ZeroGroups ranks(data, groups_of_ranks.model);
+  zero::ZeroGroups ranks(data, groups_of_ranks.model);
+  ranks.secondary = groups_of_ranks.secondary;
   ModelStore store = make_store(config, std::move(groups.tensors), model, ranks, dtype);
   zero::ParamUnits units;
   if (store.pool) units = join_leaf_modules(model, config.zero_optimization, *store.pool);

@@ -23,7 +23,11 @@ ParallelGroups make_engine_groups(const comm::World& world, const std::string& n
   const std::string own_name = name.empty() ? "engine" : "engine '" + name + "'";
   // Ranks that share a model out have other parameters each.
   const std::string purpose = layout.model.size() == 1 ? purpose_of(config, model) : config.raw.dump();
-  return make_parallel_groups(world, layout, own_name, purpose);
+  // Among all ranks it would hold what the shards hold.
+  const config::ZeroConfig& zero = config.zero_optimization;
+  const bool has_secondary = zero.stage == 3 && zero.zero_hpz_partition_size < int64_t(layout.data.size());
+  return make_parallel_groups(world, layout, own_name, purpose,
+                              has_secondary ? zero.zero_hpz_partition_size : 0);
 }
 
 }  // namespace deepspeed

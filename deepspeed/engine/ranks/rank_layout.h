@@ -15,4 +15,8 @@ struct RankLayout {
 /// Returns the layout of a rank where all `num_ranks` hold the whole model.
 RankLayout data_parallel_layout(int num_ranks, int rank);
 
+/// Returns those of `ranks` that are in one block with `rank`, where blocks of `size` follow each other. The
+/// size divides the number of ranks.
+std::vector<int> block_of(const std::vector<int>& ranks, int rank, int size);
+
 }  // namespace deepspeed

@@ -59,8 +59,9 @@ std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& para
                           persistent_numel_ + numel <= options_.keys.stage3_model_persistence_threshold;
   if (persistent) persistent_numel_ += numel;
   if (!copies_) copies_.emplace(home);
-  auto storage = std::make_shared<PartitionedStorage>(shared_from_this(), std::move(name), numel, home,
-                                                      std::move(shard), persistent);
+  auto storage =
+      std::make_shared<PartitionedStorage>(shared_from_this(), std::move(name), numel, home, std::move(shard),
+                                           PartitionedTraits{persistent, param.requires_grad()});
   storage->key_ = ++num_params_ * PartitionedStorage::kKeysPerParam;
   by_key_[storage->key_] = storage.get();
   storage->take_id_of(param);
@@ -226,7 +227,9 @@ void GatherPool::start_gather(PartitionedStorage& storage, bool exact) {
 bool GatherPool::is_quantized_for_passes(const PartitionedStorage& storage) const {
   const bool has_codes =
       storage.dtype_ == at::kFloat || storage.dtype_ == at::kHalf || storage.dtype_ == at::kBFloat16;
-  return options_.keys.zero_quantized_weights && has_codes && !storage.persistent_ && shard_group_.size() > 1;
+  const bool is_wanted = options_.keys.zero_quantized_weights ||
+                         (options_.keys.zero_quantized_nontrainable_weights && !storage.is_trained_);
+  return is_wanted && has_codes && !storage.persistent_ && shard_group_.size() > 1;
 }
 
 void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted, bool exact) {
@@ -236,9 +239,7 @@ void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted, b
     std::vector<std::shared_ptr<Shard>> shards;
     std::vector<PartitionedStorage*> gathered;
   };
-  const Fetch exact_fetch =
-      options_.keys.stage3_use_all_reduce_for_fetch_params ? Fetch::kAllReduce : Fetch::kAllGather;
-  std::map<Fetch, Together> by_fetch;
+  std::map<Route, Together> by_route;
   for (PartitionedStorage* const storage : wanted) {
     const PartitionedStorage* const source = storage->source_.get();
     if (source != nullptr && source->state_ == State::kWhole && !is_stale(*storage)) {
@@ -246,33 +247,43 @@ void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted, b
       storage->is_rounded_ = source->is_rounded_;
       continue;
     }
-    const Fetch fetch =
-        !exact && is_quantized_for_passes(*storage) ? Fetch::kQuantizedAllGather : exact_fetch;
-    const std::shared_ptr<Shard>& shard = current_shard(*storage);
+    std::shared_ptr<Shard> shard = current_shard(*storage);
+    const Route route = route_of(*storage, exact);
+    if (route.is_near) shard = storage->secondary_;
     const auto bytes = shard->numel() * static_cast<int64_t>(c10::elementSize(storage->dtype_));
     if (options_.keys.stage3_allgather_sequential || bytes >= kTravelsAlone) {
-      start_together({storage}, {shard}, fetch);
+      start_together({storage}, {shard}, route);
       continue;
     }
-    by_fetch[fetch].shards.push_back(shard);
-    by_fetch[fetch].gathered.push_back(storage);
+    by_route[route].shards.push_back(shard);
+    by_route[route].gathered.push_back(storage);
   }
-  for (auto& [fetch, together] : by_fetch)
-    start_together(together.gathered, std::move(together.shards), fetch);
+  for (auto& [route, together] : by_route)
+    start_together(together.gathered, std::move(together.shards), route);
+}
+
+GatherPool::Route GatherPool::route_of(const PartitionedStorage& storage, bool exact) const {
+  const Fetch exact_fetch =
+      options_.keys.stage3_use_all_reduce_for_fetch_params ? Fetch::kAllReduce : Fetch::kAllGather;
+  if (has_secondary(storage) && !(exact && storage.is_secondary_rounded_))
+    return {.is_near = true, .fetch = exact_fetch};
+  const bool is_quantized = !exact && is_quantized_for_passes(storage);
+  return {.is_near = false, .fetch = is_quantized ? Fetch::kQuantizedAllGather : exact_fetch};
 }
 
 void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered,
-                                std::vector<std::shared_ptr<Shard>> shards, Fetch fetch) {
+                                std::vector<std::shared_ptr<Shard>> shards, const Route& route) {
   if (gathered.empty()) return;
   const comm::CallSubject subject(subject_of(gathered));
-  const auto bucket =
-      std::make_shared<GatherBucket>(shard_group_, std::move(shards), gathered.front()->dtype_,
-                                     gathered.front()->device_, *copies_, buffers_, fetch);
+  const auto bucket = std::make_shared<GatherBucket>(
+      route.is_near ? options_.secondary_group : shard_group_, std::move(shards), gathered.front()->dtype_,
+      gathered.front()->device_, *copies_, buffers_, route.fetch);
   for (size_t place = 0; place < gathered.size(); ++place) {
     set_gathering(*gathered[place], {});
     gathered[place]->gather_ = bucket;
     gathered[place]->place_in_gather_ = place;
-    gathered[place]->is_rounded_ = fetch == Fetch::kQuantizedAllGather;
+    gathered[place]->is_rounded_ =
+        route.is_near ? gathered[place]->is_secondary_rounded_ : route.fetch == Fetch::kQuantizedAllGather;
   }
 }
 
@@ -299,6 +310,7 @@ void GatherPool::finish_gather(PartitionedStorage& storage) {
     drop(storage);
     throw;
   }
+  if (storage.gather_) keep_secondary(storage);
   storage.gather_.reset();
   set_state(storage, State::kWhole);
   storage.fill(storage.whole_.mutable_data_ptr());

@@ -33,6 +33,9 @@ namespace deepspeed::zero {
 
 struct GatherPoolOptions {
   config::ParamGatherConfig keys = {};
+  // Ranks of the shard group that keep what a gather brought once more between them, each a part, until the
+  // shards change; their number divides that of the shard group. Without a group: none do.
+  comm::ProcessGroup secondary_group = {};
   int64_t read_ahead_numel = 0;  // elements whose shards are read from a disk ahead of their gathers
   bool is_provisional = false;   // of a zero::Init, whose parameters initialize() takes over
 };
@@ -148,8 +151,19 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void start_gather(PartitionedStorage& storage, bool exact = false);
   /// Of one dtype: small ones by one collective, large ones each by its own. exact: not quantized.
   void start_gathers(const std::vector<PartitionedStorage*>& wanted, bool exact = false);
+  /// How a parameter comes: over which ranks, and in which form.
+  struct Route {
+    bool is_near = false;  // from its secondary part, over the secondary group
+    Fetch fetch = Fetch::kAllGather;
+    auto operator<=>(const Route&) const = default;
+  };
+  Route route_of(const PartitionedStorage& storage, bool exact) const;
   void start_together(const std::vector<PartitionedStorage*>& gathered,
-                      std::vector<std::shared_ptr<Shard>> shards, Fetch fetch);
+                      std::vector<std::shared_ptr<Shard>> shards, const Route& route);
+  /// Whether a secondary part of its present values is there, on all ranks.
+  static bool has_secondary(const PartitionedStorage& storage);
+  /// Keeps this rank's secondary part of what was gathered, where there is none of its present values.
+  void keep_secondary(PartitionedStorage& storage) const;
   void set_gathering(PartitionedStorage& storage, at::Tensor whole);
   std::string subject_of(const std::vector<PartitionedStorage*>& storages) const;
   AheadWindow make_window(int64_t max_numel, bool holds_next,

@@ -24,7 +24,7 @@ AheadSlots::Item GatherPool::item_to_gather(const PartitionedStorage& storage) {
 }
 
 AheadSlots::Item GatherPool::item_to_read(const PartitionedStorage& storage) {
-  if (storage.state_ != State::kPartitioned || is_stale(storage)) return {};
+  if (storage.state_ != State::kPartitioned || is_stale(storage) || has_secondary(storage)) return {};
   if (current_shard(storage)->memory().defined()) return {};
   return {AheadSlots::Kind::kMissing, storage.numel_};
 }
@@ -74,7 +74,7 @@ void GatherPool::read_ahead() {
 void GatherPool::read_for_next_pass() {
   for (const PartitionedStorage* const storage :
        storages_of(coordinator_.next_pass(options_.read_ahead_numel))) {
-    if (storage->state_ != State::kPartitioned || is_stale(*storage)) continue;
+    if (storage->state_ != State::kPartitioned || is_stale(*storage) || has_secondary(*storage)) continue;
     if (!start_read(*storage)) return;
   }
 }

@@ -164,6 +164,7 @@ void GatherPool::suspend(std::string why) {
     raise<UsageError>("parameter '", live_.oldest()->name_,
                       "' is gathered; leave zero::GatheredParameters, and run backward, first");
   }
+  for (const auto& [key, storage] : by_key_) storage->secondary_.reset();
   suspended_ = std::move(why);
 }
 

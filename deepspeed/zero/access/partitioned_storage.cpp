@@ -8,13 +8,15 @@
 namespace deepspeed::zero {
 
 PartitionedStorage::PartitionedStorage(std::shared_ptr<GatherPool> pool, std::string name, int64_t numel,
-                                       at::Device device, std::shared_ptr<Shard> shard, bool persistent)
+                                       at::Device device, std::shared_ptr<Shard> shard,
+                                       PartitionedTraits traits)
     : pool_(std::move(pool)),
       name_(std::move(name)),
       numel_(numel),
       dtype_(shard->dtype()),
       device_(device),
-      persistent_(persistent),
+      persistent_(traits.is_persistent),
+      is_trained_(traits.is_trained),
       shard_(std::move(shard)) {}
 
 PartitionedStorage::PartitionedStorage(std::shared_ptr<PartitionedStorage> source, at::ScalarType dtype)
@@ -24,6 +26,7 @@ PartitionedStorage::PartitionedStorage(std::shared_ptr<PartitionedStorage> sourc
       dtype_(dtype),
       device_(source->device_),
       persistent_(false),
+      is_trained_(source->is_trained_),
       source_(std::move(source)),
       source_version_(source_->version_),
       key_(source_->key_ + 1 + static_cast<uint64_t>(dtype)) {}

@@ -16,6 +16,11 @@ namespace deepspeed::zero {
 
 class GatherPool;
 
+struct PartitionedTraits {
+  bool is_persistent = false;  // it stays whole once it was gathered, until the shards change
+  bool is_trained = true;      // it needs a gradient
+};
+
 /// Made by GatherPool. Any thread may call.
 class PartitionedStorage final : public HoldableStorage,
                                  public std::enable_shared_from_this<PartitionedStorage> {
@@ -24,7 +29,7 @@ class PartitionedStorage final : public HoldableStorage,
 
   /// Makes the storage of a parameter of `numel` elements on `device`. shard: (ceil(numel / world size)).
   PartitionedStorage(std::shared_ptr<GatherPool> pool, std::string name, int64_t numel, at::Device device,
-                     std::shared_ptr<Shard> shard, bool persistent);
+                     std::shared_ptr<Shard> shard, PartitionedTraits traits);
   /// Makes the storage of a copy of `source` in another type, which each gather makes anew from the shards.
   PartitionedStorage(std::shared_ptr<PartitionedStorage> source, at::ScalarType dtype);
   ~PartitionedStorage() override;
@@ -65,6 +70,7 @@ class PartitionedStorage final : public HoldableStorage,
   const at::ScalarType dtype_;
   const at::Device device_;
   const bool persistent_;
+  const bool is_trained_;
   const std::shared_ptr<Shard> shard_;
   const std::shared_ptr<PartitionedStorage> source_;  // of a copy
   const int64_t source_version_ = 0;                  // when the copy was made
@@ -81,8 +87,12 @@ class PartitionedStorage final : public HoldableStorage,
   bool was_set_ = false;        // the shard got other values than the optimizer's
   bool is_given_back_ = false;  // its parameter is an ordinary tensor over other memory
   int64_t version_ = 0;         // counts the changes of the shards
-  at::Tensor before_;           // what it was when one began to write it that others read, until that ends
-  at::Tensor whole_;            // (world size * shard numel), its first numel_ elements are the parameter's
+  // This rank's part of what was gathered last over all ranks, for gathers over the pool's secondary group.
+  std::shared_ptr<MemoryShard> secondary_;
+  int64_t secondary_version_ = -1;     // of the shards then
+  bool is_secondary_rounded_ = false;  // as is_rounded_ was then
+  at::Tensor before_;  // what it was when one began to write it that others read, until that ends
+  at::Tensor whole_;   // (world size * shard numel), its first numel_ elements are the parameter's
   // While kGathering: the bucket that brings it, and its place there; null for a copy made of a whole source.
   std::shared_ptr<GatherBucket> gather_;
   size_t place_in_gather_ = 0;

@@ -20,7 +20,10 @@ struct ZeroGroups {
   comm::ProcessGroup data;     // all ranks that train the same parameters on other data
   comm::ProcessGroup shard;    // ranks that together hold everything once
   comm::ProcessGroup replica;  // ranks that hold the same shard; without a group: this rank alone
-  comm::ProcessGroup model;    // ranks that hold one copy of the model together; without a group: this rank
+  /// Ranks near each other that together keep what was gathered once more (config key
+  /// zero_hpz_partition_size); without a group: none do.
+  comm::ProcessGroup secondary;
+  comm::ProcessGroup model;  // ranks that hold one copy of the model together; without a group: this rank
 };
 
 }  // namespace deepspeed::zero

@@ -124,11 +124,12 @@ size_t end_of_message(const std::vector<NamedTensor>& params, size_t first) {
   return end;
 }
 
-GatherPoolOptions pool_options(const ShardStore::Options& options, int num_ranks) {
+GatherPoolOptions pool_options(const ShardStore::Options& options, const ZeroGroups& ranks) {
   GatherPoolOptions pool = options.pool;
+  pool.secondary_group = ranks.secondary;
   const ShardFileOptions& file = options.home.file;
   if (options.home.place != ParamHome::kDisk) return pool;
-  const double numel = double(file.buffer_count) * double(file.buffer_numel) * num_ranks;
+  const double numel = double(file.buffer_count) * double(file.buffer_numel) * ranks.shard.size();
   pool.read_ahead_numel = static_cast<int64_t>(std::min(numel, 1e18));
   return pool;
 }
@@ -140,7 +141,7 @@ ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector
     : ParamStore(options.dtype),
       ranks_(ranks),
       home_(options.home.place),
-      pool_(std::make_shared<GatherPool>(ranks.shard, pool_options(options, ranks.shard.size()))),
+      pool_(std::make_shared<GatherPool>(ranks.shard, pool_options(options, ranks))),
       frozen_(std::move(frozen)) {
   check_not_empty(groups);
   check_all(groups, frozen_, options, ranks.shard);

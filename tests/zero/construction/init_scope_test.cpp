@@ -130,8 +130,6 @@ TEST(ZeroInitArguments, AreCheckedByName) {
     EXPECT_THAT(error(not_supported, {.mpu = std::make_shared<int>()}), HasSubstr("mpu"));
     EXPECT_THAT(error(not_supported, {.zero_param_parallel_group = group}),
                 HasSubstr("zero_param_parallel_group"));
-    EXPECT_THAT(error(not_supported, {.zero_quantized_nontrainable_weights = true}),
-                HasSubstr("zero_quantized_nontrainable_weights"));
     EXPECT_THAT(error(usage, {.data_parallel_group = group, .sequence_data_parallel_group = group}),
                 HasSubstr("sequence_data_parallel_group"));
     EXPECT_THAT(error(usage, {.dtype = at::kDouble}), HasSubstr("dtype"));

@@ -56,7 +56,7 @@ class GatheredParameters:
 
 CUDAQuantizer = not_supported_class(
     "deepspeed.runtime.zero.partition_parameters.CUDAQuantizer",
-    "parameters are gathered in their own dtype; leave zero_quantized_weights out of the config",
+    "the engine quantizes what it gathers by itself; set zero_quantized_weights in the config",
 )
 
 
@@ -99,8 +99,6 @@ class Init(InsertPostInitMethodToModuleSubClasses):
         for name, value in (
             ("mpu", mpu),
             ("zero_param_parallel_group", zero_param_parallel_group),
-            ("zero_quantized_weights", zero_quantized_weights or None),
-            ("zero_quantized_nontrainable_weights", zero_quantized_nontrainable_weights or None),
         ):
             if enabled and value is not None:
                 raise NotSupportedError(f"zero.Init({name}=...) is not supported; leave it out")
@@ -108,6 +106,13 @@ class Init(InsertPostInitMethodToModuleSubClasses):
         self.enabled = enabled
         source = config_dict_or_path if config_dict_or_path is not None else config
         self._config = None if source is None else _init_config(source)
+        asked = {
+            "zero_quantized_weights": zero_quantized_weights,
+            "zero_quantized_nontrainable_weights": zero_quantized_nontrainable_weights,
+        }
+        if any(asked.values()):
+            self._config = self._config or _init_config({"zero_optimization": {"stage": 3}})
+            self._config["zero_optimization"].update({key: True for key, value in asked.items() if value})
         self._remote_device = remote_device or "none"
         self._pin_memory = pin_memory
         self._dtype = dtype
