@@ -26,6 +26,9 @@ class DEEPSPEED_API World {
   // the rank is not told, from the machines that the ranks name to each other.
   int local_rank() const;
   int local_size() const;
+  /// Returns how many consecutive ranks a node has: local_size(), or what DEEPSPEED_RANKS_PER_NODE says, by
+  /// which one machine stands for several. Throws UsageError where that does not divide the world.
+  int ranks_per_node() const;
   const ProcessGroup& group() const;
 
   /// Makes a group of these global ranks. Collective: every rank of the world calls it, in the same order,

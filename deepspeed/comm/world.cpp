@@ -2,6 +2,7 @@
 #include <numeric>
 #include <utility>
 
+#include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/comm/making/given_group.h"
@@ -145,6 +146,16 @@ int World::rank() const { return checked_world(impl_).job().rank; }
 int World::size() const { return checked_world(impl_).job().world_size; }
 int World::local_rank() const { return checked_world(impl_).job().local_rank; }
 int World::local_size() const { return checked_world(impl_).job().local_size; }
+
+int World::ranks_per_node() const {
+  const auto told = env::get_int("DEEPSPEED_RANKS_PER_NODE");
+  const int64_t ranks = told.value_or(local_size());
+  if (ranks >= 1 && size() % ranks == 0) return int(ranks);
+  raise<UsageError>(told ? "DEEPSPEED_RANKS_PER_NODE is " : "the machine of this rank has ", ranks,
+                    told ? "" : " ranks", ", expected a divisor of ", size(),
+                    ", the ranks of the world, since nodes have equally many");
+}
+
 const ProcessGroup& World::group() const { return checked_world(impl_).group(); }
 
 ProcessGroup World::new_group(const std::vector<int>& global_ranks, const std::string& name) const {

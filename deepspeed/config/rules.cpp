@@ -84,6 +84,16 @@ void check_quantized_gathers(const ZeroConfig& zero) {
   exclude(zero.zero_quantized_nontrainable_weights, "zero_quantized_nontrainable_weights");
 }
 
+void check_quantized_gradients(const ZeroConfig& zero) {
+  constexpr const char* kKey = "zero_optimization.zero_quantized_gradients";
+  require(!zero.zeropp_loco_param || zero.zero_quantized_gradients,
+          "zero_optimization.zeropp_loco_param: got error feedback beside ", kKey, " false, expected true");
+  if (!zero.zero_quantized_gradients) return;
+  require(zero.stage == 3, kKey, ": got true at stage ", zero.stage, ", expected stage 3");
+  require(zero.reduce_scatter, kKey, ": got true beside zero_optimization.reduce_scatter false, ",
+          "expected that to be true: each rank gets its own part of the sums alone");
+}
+
 void check_autocast(const TorchAutocastConfig& autocast) {
   require(!autocast.enabled || autocast.dtype != "fp32",
           "torch_autocast.dtype: got fp32, expected fp16 or bf16: it is the lower precision");
@@ -99,6 +109,7 @@ void check_precision(const DeepSpeedConfig& config) {
   check_immediate_update(config);
   check_autocast(config.torch_autocast);
   check_quantized_gathers(config.zero_optimization);
+  check_quantized_gradients(config.zero_optimization);
 }
 
 void check_param_dtype(const DeepSpeedConfig& config) {

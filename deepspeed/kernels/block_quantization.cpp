@@ -102,6 +102,10 @@ int64_t quantized_bytes(int64_t numel, int bits) {
   return code_bytes(numel, bits) + num_blocks_of(numel) * static_cast<int64_t>(sizeof(float));
 }
 
+void scale_quantized(const at::Tensor& packed, int64_t numel, int bits, double factor) {
+  Packed(packed, numel, bits).scales.mul_(factor);
+}
+
 void quantize_blocks(const at::Tensor& values, const at::Tensor& packed, int bits) {
   check_quantized(values, packed, bits);
   if (values.numel() == 0) return;

@@ -23,6 +23,9 @@ int64_t quantized_bytes(int64_t numel, int bits);
 /// finite comes back as nan.
 void quantize_blocks(const at::Tensor& values, const at::Tensor& packed, int bits);
 
+/// Multiplies what `packed`, of `numel` elements, stands for.
+void scale_quantized(const at::Tensor& packed, int64_t numel, int bits, double factor);
+
 /// Writes what `packed` stands for into `values`, (n) fp32, fp16 or bf16.
 void dequantize_blocks(const at::Tensor& packed, const at::Tensor& values, int bits);
 

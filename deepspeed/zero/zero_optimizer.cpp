@@ -50,7 +50,8 @@ std::optional<ParamPlace> non_finite_in_slices(const ZeroState& state, const Gra
 // The groups for the optimizer's collectives, in which ranks that are not at one step get an error.
 ZeroGroups watched(ZeroGroups ranks, const StepAgreement& agreement,
                    const std::shared_ptr<std::atomic<int64_t>>& micro_step) {
-  for (comm::ProcessGroup* const group : {&ranks.data, &ranks.shard, &ranks.replica, &ranks.model})
+  for (comm::ProcessGroup* const group :
+       {&ranks.data, &ranks.shard, &ranks.replica, &ranks.model, &ranks.node, &ranks.across_nodes})
     if (*group) *group = agreement.watch(group->at_position(micro_step));
   return ranks;
 }
@@ -248,6 +249,7 @@ int ZeroOptimizer::own_rank() const { return ranks_->data.global_ranks()[size_t(
 void ZeroOptimizer::skip_step(int64_t step_number) {
   const std::string cause = name_non_finite();
   zero_grad();
+  reducer_->scale_errors(0.0);
   if (scaler_->is_exhausted()) {
     raise<UsageError>("step ", step_number, ": ", cause, ", and the loss scale, ", loss_scale(),
                       ", is at its minimum; look for non-finite losses, or train with bf16");
@@ -314,6 +316,7 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   if (early_) early_->close();
   state_->gather_parameters();
   scaler_->update(false);
+  if (scaler_->scale() != scale) reducer_->scale_errors(scaler_->scale() / scale);
   result.applied = true;
   return result;
 }

@@ -66,6 +66,12 @@ struct ZenflowConfig {
   std::optional<int64_t> steps_per_epoch;
 };
 
+/// Options of the error feedback of gradients in 4 bits.
+struct LocoConfig {
+  double err_beta = 0.8;
+  int64_t reset_T = 1024;
+};
+
 /// How gradients are summed over the ranks. Sizes are in elements.
 struct ZeroGradientConfig {
   bool contiguous_gradients = true;
@@ -112,7 +118,7 @@ struct DEEPSPEED_API ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, Par
   bool round_robin_gradients = false;
   int64_t zero_hpz_partition_size = 1;
   bool zero_quantized_gradients = false;
-  std::optional<Json> zeropp_loco_param;
+  std::optional<LocoConfig> zeropp_loco_param;
   int64_t mics_shard_size = -1;
   bool mics_hierarchical_params_gather = false;
   bool memory_efficient_linear = true;

@@ -12,6 +12,7 @@ const Table<AioConfig>& aio_table();
 const Table<LeafModuleConfig>& leaf_module_table();
 const Table<OffloadParamConfig>& offload_param_table();
 const Table<OffloadOptimizerConfig>& offload_optimizer_table();
+const Table<LocoConfig>& loco_table();
 const Table<ZenflowConfig>& zenflow_table();
 
 /// Makes an object of the section where it is the deprecated truth value: true is stage 1.

@@ -190,6 +190,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
   if (base && client) client_name = base->name();
   zero::ZeroGroups ranks(data, groups_of_ranks.model);
   ranks.secondary = groups_of_ranks.secondary;
+  ranks.node = groups_of_ranks.node;
+  ranks.across_nodes = groups_of_ranks.across_nodes;
   ModelStore store = make_store(config, std::move(groups.tensors), model, ranks, dtype);
   zero::ParamUnits units;
   if (store.pool) units = join_leaf_modules(model, config.zero_optimization, *store.pool);

@@ -57,6 +57,9 @@ zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_
   options.gradients.communication_dtype = communication_dtype(config);
   options.gradients.accumulation_dtype = accumulation_dtype(config);
   options.gradients.averaging = averaging(config, world_size);
+  options.gradients.is_quantized = config.zero_optimization.zero_quantized_gradients;
+  if (const auto& loco = config.zero_optimization.zeropp_loco_param)
+    options.gradients.loco = zero::LocoOptions{loco->err_beta, loco->reset_T};
   options.update.gradient_clipping = config.gradient_clipping;
   options.update.check_overflow = checks_overflow(config);
   options.update.sixteen_bit_masters =

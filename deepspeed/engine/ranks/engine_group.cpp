@@ -27,7 +27,8 @@ ParallelGroups make_engine_groups(const comm::World& world, const std::string& n
   const config::ZeroConfig& zero = config.zero_optimization;
   const bool has_secondary = zero.stage == 3 && zero.zero_hpz_partition_size < int64_t(layout.data.size());
   return make_parallel_groups(world, layout, own_name, purpose,
-                              has_secondary ? zero.zero_hpz_partition_size : 0);
+                              has_secondary ? zero.zero_hpz_partition_size : 0,
+                              zero.zero_quantized_gradients);
 }
 
 }  // namespace deepspeed

@@ -30,15 +30,20 @@ std::vector<size_t> params_per_group(const ParamStore& store) {
   return counts;
 }
 
-// The kind of a bucket is the dtype in which its gradients travel; a parameter that travels by rows has a
-// kind, and so a bucket, of its own.
+// The kind of a bucket is the dtype in which its gradients travel, and whether they do in 4 bits; a parameter
+// that travels by rows has a kind, and so a bucket, of its own.
+constexpr int kQuantized = 1 << 7;
 constexpr int kByRows = 1 << 8;
 // The parameters of a unit have a kind, and so buckets, of their own as well.
 constexpr int kUnit = 1 << 16;
 
 size_t unit_of_bucket(const Bucket& bucket) { return static_cast<size_t>(bucket.kind / kUnit); }
 
-at::ScalarType dtype_of(const Bucket& bucket) { return static_cast<at::ScalarType>(bucket.kind % kByRows); }
+at::ScalarType dtype_of(const Bucket& bucket) {
+  return static_cast<at::ScalarType>(bucket.kind % kQuantized);
+}
+
+bool is_quantized(const Bucket& bucket) { return (bucket.kind & kQuantized) != 0; }
 
 // Gradients of fp64 parameters travel in fp64, unless the config names a 16-bit type.
 at::ScalarType travelling_dtype(const StoredGroup& group, const NamedTensor& param,
@@ -56,8 +61,13 @@ std::vector<std::vector<int>> bucket_kinds(const ParamStore& store, const Reduce
     std::vector<int>& of_group = kinds.emplace_back();
     for (const NamedTensor& param : group.params) {
       of_group.push_back(static_cast<int>(travelling_dtype(group, param, options)));
-      if (options.by_rows.contains(param.tensor.unsafeGetTensorImpl()))
+      // Biases and the weights of norms are little of what is sent, and sensitive.
+      const bool has_codes = of_group.back() != static_cast<int>(at::kDouble) && param.tensor.dim() > 1;
+      if (options.by_rows.contains(param.tensor.unsafeGetTensorImpl())) {
         of_group.back() += ++num_by_rows * kByRows;
+      } else if (options.is_quantized && has_codes) {
+        of_group.back() += kQuantized;
+      }
       const auto unit = options.units.find(param.tensor.unsafeGetTensorImpl());
       if (unit != options.units.end()) of_group.back() += static_cast<int>(unit->second) * kUnit;
     }
@@ -75,7 +85,14 @@ GradReducer::GradReducer(ParamStore& store, ZeroGroups ranks, ReducerOptions opt
       space_(make_bucket_space(store, ranks_.shard, use_.owned)),
       buckets_(lay_out(options_.keys.reduce_bucket_size)),
       order_(make_order()),
-      non_finite_(store) {}
+      non_finite_(store) {
+  if (options_.is_quantized && ranks_.shard.size() > 1)
+    quantized_.emplace(ranks_.node, ranks_.across_nodes, options_.loco);
+}
+
+void GradReducer::scale_errors(double factor) {
+  if (quantized_) quantized_->scale_errors(factor);
+}
 
 bool GradReducer::travel_together() const { return options_.keys.contiguous_gradients; }
 
@@ -117,6 +134,7 @@ void GradReducer::set_bucket_numel(int64_t numel) {
         "new bucket sizes within a backward; call allreduce_gradients(bucket_size) before it or after it");
   if (numel < 1) raise<UsageError>("bucket_size ", numel, ", expected at least 1 element");
   buckets_ = lay_out(numel);
+  scale_errors(0.0);
   order_ = make_order();
   forget_bucket_sizes();
 }
@@ -200,7 +218,8 @@ void GradReducer::resume_without_gradients() {
   clear();
 }
 
-GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const {
+GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling) {
+  if (is_quantized(bucket)) return {quantized_->start(travelling, size_t(&bucket - buckets_.data()))};
   if (!sums_for_owners()) return {ranks_.data.start_all_reduce(travelling)};
   // Owners are ranks of the shard group, which has all ranks while ZeroGroups refuses replicas.
   const std::vector<Interval> owned = space_->owned(bucket);

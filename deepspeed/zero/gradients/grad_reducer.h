@@ -20,6 +20,7 @@
 #include "deepspeed/zero/gradients/bucket_space.h"
 #include "deepspeed/zero/gradients/launch_order.h"
 #include "deepspeed/zero/gradients/non_finite.h"
+#include "deepspeed/zero/gradients/quantized_sum.h"
 #include "deepspeed/zero/gradients/reducer_options.h"
 #include "deepspeed/zero/gradients/window_state.h"
 #include "deepspeed/zero/layout/zero_groups.h"
@@ -118,6 +119,8 @@ class GradReducer {
   /// With trace_non_finite: the parameter whose gradient was not finite on this rank before it was added to
   /// those of other ranks, the nearest to the loss where there are several. Waits for the device.
   std::optional<ParamPlace> first_non_finite() const { return non_finite_.first(); }
+  /// What quantized sums have kept of gradients for later ones is multiplied; 0 forgets it.
+  void scale_errors(double factor);
   /// Bytes of gradients held between steps, transient buckets not counted.
   virtual int64_t bytes() const = 0;
   /// Whether a backward has begun and was not finished (a direct loss.backward()).
@@ -151,6 +154,8 @@ class GradReducer {
   /// Starts the sum over all ranks of a bucket's values, in the communication dtype. values: 1-D, as space_
   /// lays them; they are multiplied by averaging.before first.
   Works start_sum(const Bucket& bucket, const at::Tensor& values);
+  /// Bytes of what quantized sums have kept.
+  int64_t error_bytes() const { return quantized_ ? quantized_->bytes() : 0; }
   /// Whether the bucket is one parameter of `by_rows`.
   bool travels_by_rows(const Bucket& bucket) const;
   /// Sums a bucket that travels by rows over the ranks, and waits. averaging.before is applied first.
@@ -176,7 +181,7 @@ class GradReducer {
   LaunchOrder order_;
 
  private:
-  Works start_sum_of(const Bucket& bucket, const at::Tensor& travelling) const;
+  Works start_sum_of(const Bucket& bucket, const at::Tensor& travelling);
   std::vector<Bucket> lay_out(int64_t numel) const;
   LaunchOrder make_order() const;
   void check_all_used() const;
@@ -189,6 +194,7 @@ class GradReducer {
     at::Tensor travelling;
   };
   std::vector<Converted> converted_;
+  std::optional<QuantizedSum> quantized_;
   NonFiniteGradients non_finite_;
   std::function<void(const OwnedPart&)> on_final_;
   WindowState state_ = WindowState::kIdle;

@@ -101,7 +101,7 @@ class PartitionedGradients : public GradReducer {
   }
 
   int64_t bytes() const override {
-    int64_t bytes = 0;
+    int64_t bytes = error_bytes();
     for (const at::Tensor& own : own_) bytes += static_cast<int64_t>(own.nbytes());
     return bytes;
   }

@@ -9,6 +9,7 @@
 
 #include "deepspeed/config/zero/sections.h"
 #include "deepspeed/zero/gradients/averaging.h"
+#include "deepspeed/zero/gradients/quantized_sum.h"
 #include "deepspeed/zero/layout/param_set.h"
 
 namespace deepspeed::zero {
@@ -29,6 +30,8 @@ struct ReducerOptions {
   // The dtype of the sums that are kept. Absent, and for parameters in fp64, it is the parameters' own.
   std::optional<at::ScalarType> accumulation_dtype;
   Averaging averaging;
+  bool is_quantized = false;        // gradients of matrices travel in 4 bits (quantized_sum.h), at stage 3
+  std::optional<LocoOptions> loco;  // of these
 };
 
 }  // namespace deepspeed::zero

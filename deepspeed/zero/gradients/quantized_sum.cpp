@@ -1,0 +1,169 @@
+// The way of a sum over N nodes of L ranks, in blocks of n elements, one an owner:
+//
+// 1. start(): the N blocks whose owners have place l on their nodes go, quantized, to the rank of this node
+//    with that place (all-to-all in the node).
+// 2. When they are there (in wait()), each rank adds the L contributions in fp32: a partial sum for each
+// node.
+// 3. The partial sums go, quantized again, to the nodes that own them (all-to-all between nodes), where the N
+//    of them are added.
+//
+// A rank's own contribution never travels and is not rounded.
+#include "deepspeed/zero/gradients/quantized_sum.h"
+
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include "deepspeed/comm/group/joined_work.h"
+#include "deepspeed/kernels/block_quantization.h"
+
+namespace deepspeed::zero {
+namespace {
+
+constexpr int kGradientBits = 4, kErrorBits = 8;
+
+int64_t packed_bytes(int64_t numel) { return kernels::quantized_bytes(numel, kGradientBits); }
+
+at::Tensor piece(const at::Tensor& pieces, int64_t index, int64_t size) {
+  return pieces.narrow(0, index * size, size);
+}
+
+at::Tensor dequantized(const at::Tensor& packed, int64_t numel, int bits) {
+  const at::Tensor values = at::empty({numel}, packed.options().dtype(at::kFloat));
+  kernels::dequantize_blocks(packed, values, bits);
+  return values;
+}
+
+}  // namespace
+
+QuantizedSum::QuantizedSum(comm::ProcessGroup node, comm::ProcessGroup across,
+                           std::optional<LocoOptions> loco)
+    : node_(std::move(node)), across_(std::move(across)), loco_(loco) {}
+
+at::Tensor QuantizedSum::block(const at::Tensor& values, int node, int place) const {
+  const int64_t numel = values.numel() / (node_.size() * across_.size());
+  return piece(values, int64_t{node} * node_.size() + place, numel);
+}
+
+void QuantizedSum::quantize(const at::Tensor& block, const at::Tensor& packed, Errors* errors,
+                            size_t index) const {
+  if (errors == nullptr) return kernels::quantize_blocks(block, packed, kGradientBits);
+  at::Tensor wanted = block.to(at::kFloat);
+  at::Tensor& kept = errors->packed.at(index);
+  const at::Tensor before = kept.defined() ? dequantized(kept, block.numel(), kErrorBits) : at::Tensor();
+  if (before.defined()) wanted = wanted + before;
+  kernels::quantize_blocks(wanted, packed, kGradientBits);
+  at::Tensor error = wanted - dequantized(packed, block.numel(), kGradientBits);
+  if (before.defined()) error = error.mul_(1.0 - loco_->err_beta).add_(before, loco_->err_beta);
+  // A gradient that is not finite leaves no error behind; the step that it belongs to is not made.
+  error.nan_to_num_(0, 0, 0);
+  if (!kept.defined())
+    kept = at::empty({kernels::quantized_bytes(block.numel(), kErrorBits)}, packed.options());
+  kernels::quantize_blocks(error, kept, kErrorBits);
+}
+
+comm::Work QuantizedSum::start(const at::Tensor& values, size_t key) {
+  Kept* kept = nullptr;
+  const int64_t numel = values.numel() / (node_.size() * across_.size());
+  if (loco_) {
+    kept = &kept_[key];
+    kept->block_numel = numel;
+    if (kept->num_sums++ % loco_->reset_T == 0) {
+      kept->within.packed.assign(size_t(node_.size() * across_.size()), {});
+      kept->between.packed.assign(size_t(across_.size()), {});
+    }
+  }
+  const int64_t bytes = packed_bytes(numel);
+  at::Tensor received;
+  std::vector<comm::Work> works;
+  if (node_.size() > 1) {
+    const at::TensorOptions options = values.options().dtype(at::kByte);
+    const at::Tensor sent = at::empty({node_.size() * across_.size() * bytes}, options);
+    received = at::empty_like(sent);
+    for (int place = 0; place < node_.size(); ++place) {
+      if (place == node_.rank()) continue;
+      for (int node = 0; node < across_.size(); ++node) {
+        const int64_t index = int64_t{place} * across_.size() + node;
+        quantize(block(values, node, place), piece(sent, index, bytes), kept ? &kept->within : nullptr,
+                 size_t(index));
+      }
+    }
+    // The rank's own place is sent to itself, and read by nobody.
+    piece(sent, node_.rank(), across_.size() * bytes).zero_();
+    works.push_back(comm::joined_work({node_.start_all_to_all(received, sent)}, [sent] {}));
+  }
+  return comm::joined_work(std::move(works), [this, values, received, numel, kept] {
+    sum_between(values, sum_within(values, received, numel), kept);
+  });
+}
+
+at::Tensor QuantizedSum::sum_within(const at::Tensor& values, const at::Tensor& received,
+                                    int64_t numel) const {
+  const at::Tensor partial = at::empty({across_.size(), numel}, values.options().dtype(at::kFloat));
+  for (int node = 0; node < across_.size(); ++node) {
+    const at::Tensor sum = partial.select(0, node);
+    // Terms are added in the order of their ranks.
+    for (int place = 0; place < node_.size(); ++place) {
+      const at::Tensor term =
+          place == node_.rank()
+              ? block(values, node, place)
+              : dequantized(piece(received, int64_t{place} * across_.size() + node, packed_bytes(numel)),
+                            numel, kGradientBits);
+      place == 0 ? sum.copy_(term) : sum.add_(term);
+    }
+  }
+  return partial;
+}
+
+void QuantizedSum::sum_between(const at::Tensor& values, const at::Tensor& partial, Kept* kept) const {
+  const at::Tensor own = block(values, across_.rank(), node_.rank());
+  const int64_t bytes = packed_bytes(own.numel());
+  if (across_.size() == 1) {
+    own.copy_(partial.select(0, 0));
+    return;
+  }
+  const at::Tensor sent = at::empty({across_.size() * bytes}, values.options().dtype(at::kByte));
+  const at::Tensor received = at::empty_like(sent);
+  for (int node = 0; node < across_.size(); ++node) {
+    const at::Tensor packed = piece(sent, node, bytes);
+    if (node == across_.rank()) {
+      packed.zero_();
+    } else {
+      quantize(partial.select(0, node), packed, kept ? &kept->between : nullptr, size_t(node));
+    }
+  }
+  across_.all_to_all(received, sent);
+  at::Tensor sum;
+  for (int node = 0; node < across_.size(); ++node) {
+    const at::Tensor term = node == across_.rank()
+                                ? partial.select(0, node)
+                                : dequantized(piece(received, node, bytes), own.numel(), kGradientBits);
+    sum = sum.defined() ? sum.add_(term) : term.clone();
+  }
+  own.copy_(sum);
+}
+
+void QuantizedSum::scale_errors(double factor) {
+  if (factor == 0.0) return kept_.clear();
+  for (auto& [key, kept] : kept_) {
+    for (Errors* const errors : {&kept.within, &kept.between}) {
+      for (at::Tensor& packed : errors->packed) {
+        if (packed.defined()) kernels::scale_quantized(packed, kept.block_numel, kErrorBits, factor);
+      }
+    }
+  }
+}
+
+int64_t QuantizedSum::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [key, kept] : kept_) {
+    for (const Errors* const errors : {&kept.within, &kept.between}) {
+      for (const at::Tensor& packed : errors->packed)
+        bytes += packed.defined() ? int64_t(packed.nbytes()) : 0;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace deepspeed::zero

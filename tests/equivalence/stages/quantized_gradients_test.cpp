@@ -1,0 +1,87 @@
+// ZeRO++'s gradients in 4 bits: what crosses the links between nodes, and what a training becomes.
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/env.h"
+
+#include "tests/equivalence/stages/zeropp_net.h"
+#include "tests/support/counted_world.h"
+#include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
+
+namespace deepspeed::testing {
+namespace {
+
+const Json kInFourBits = {{"zero_quantized_gradients", true}};
+const Json kWithFeedback = {{"zero_quantized_gradients", true}, {"zeropp_loco_param", Json::object()}};
+
+void set_nodes(int ranks_per_node) { env::set("DEEPSPEED_RANKS_PER_NODE", std::to_string(ranks_per_node)); }
+
+TEST(QuantizedGradients, TrainToTheLossOfExactOnesOnEveryShapeOfNodes) {
+  const std::vector<Json> patches = {
+      Json::object(),
+      {{"bf16", {{"enabled", true}}}},
+      {{"fp16", {{"enabled", true}, {"initial_scale_power", 30}}}},
+      {{"gradient_accumulation_steps", 2}},
+      {{"zero_optimization",
+        {{"offload_optimizer", {{"device", "cpu"}}}, {"offload_param", {{"device", "cpu"}}}}}}};
+  for (const int ranks : {1, 2, 3, 4}) {
+    run_ranks(ranks, [&](comm::World& world) {
+      for (const int per_node : {1, 2, 4}) {
+        if (world.size() % per_node != 0) continue;
+        set_nodes(per_node);
+        for (const Json& patch : patches) {
+          const bool is_fp16 = patch.contains("fp16");
+          const double first = train_zeropp(*zeropp_engine(zeropp_config({}, patch), world), 1);
+          const int steps = is_fp16 ? 70 : 40;  // some are skipped until the scale fits
+          const double exact = train_zeropp(*zeropp_engine(zeropp_config({}, patch), world), steps);
+          for (const Json& keys : {kInFourBits, kWithFeedback}) {
+            const double rounded = train_zeropp(*zeropp_engine(zeropp_config(keys, patch), world), steps);
+            EXPECT_NEAR(rounded, exact, 0.03 * first) << patch << ", " << per_node << " ranks a node";
+            if (world.size() == 1) EXPECT_EQ(rounded, exact);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(QuantizedGradients, SendAnEighthOfTheBytesAndBetweenNodesAFractionOfThat) {
+  run_ranks(4, [](comm::World& world) {
+    set_nodes(2);
+    const auto bytes_of = [&](const Json& keys, const char* collective) {
+      const auto notes = std::make_shared<CallNotes>();
+      const auto engine = zeropp_engine(zeropp_config(keys), counted_world(world, notes));
+      const at::Tensor loss = engine->forward(zeropp_batch(0, world.rank()));
+      notes->clear();
+      engine->backward(loss);
+      int64_t bytes = 0;
+      for (const NotedCall& call : *notes)
+        if (call.collective == collective) bytes += call.bytes;
+      return bytes;
+    };
+    const int64_t plain = bytes_of({}, "reduce_to_owners");
+    const int64_t rest = bytes_of(kInFourBits, "reduce_to_owners");  // the bias
+    const int64_t quantized = bytes_of(kInFourBits, "all_to_all");
+    EXPECT_LT(rest, 1000);
+    // Each of the two exchanges carries its part of 4 of 32 bits, and scales.
+    EXPECT_LT(double(quantized), 1.55 * double(plain) / 8);
+    EXPECT_GT(double(quantized), 1.45 * double(plain) / 8);
+  });
+}
+
+TEST(QuantizedGradients, GoOnAfterAResume) {
+  const TemporaryFolder folder;
+  run_ranks(4, [&](comm::World& world) {
+    set_nodes(2);
+    const auto first = zeropp_engine(zeropp_config(kInFourBits), world);
+    train_zeropp(*first, 3);
+    first->save_checkpoint(folder.path());
+    const double expected = train_zeropp(*first, 3);
+    const auto second = zeropp_engine(zeropp_config(kInFourBits), world);
+    second->load_checkpoint(folder.path());
+    EXPECT_EQ(train_zeropp(*second, 3), expected);
+  });
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
