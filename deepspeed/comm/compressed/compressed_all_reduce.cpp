@@ -1,0 +1,75 @@
+// Both ways of a mean: each rank compresses its values, with what earlier bits took from them, and sends
+// chunk r to rank r (all-to-all); that one averages the chunks, compresses the mean, with what earlier bits
+// took from that, and sends it to all (all-gather).
+#include "deepspeed/comm/compressed/compressed_all_reduce.h"
+
+#include <utility>
+
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "deepspeed/kernels/sign_compression.h"
+
+namespace deepspeed::comm {
+namespace {
+
+int64_t chunk_of(int64_t numel, int ranks) {
+  const int64_t blocks = (numel + kernels::kSignBlock - 1) / kernels::kSignBlock;
+  return (blocks + ranks - 1) / ranks * kernels::kSignBlock;
+}
+
+at::Tensor chunk(const at::Tensor& chunks, int64_t index, int64_t size) {
+  return chunks.narrow(0, index * size, size);
+}
+
+}  // namespace
+
+CompressedAllReduce::CompressedAllReduce(ProcessGroup group, int64_t numel)
+    : group_(std::move(group)), numel_(numel), chunk_(chunk_of(numel, group_.size())) {}
+
+void CompressedAllReduce::mean(const at::Tensor& values) {
+  const int ranks = group_.size();
+  if (ranks == 1 || numel_ == 0) return;
+  const bool is_padded = ranks * chunk_ != numel_;
+  const at::Tensor padded = is_padded ? at::constant_pad_nd(values, {0, ranks * chunk_ - numel_}) : values;
+  if (!worker_error_.defined()) {
+    worker_error_ = at::zeros_like(padded);
+    server_error_ = at::zeros({chunk_}, values.options());
+  }
+  const int64_t bytes = kernels::sign_bytes(chunk_);
+  const at::Tensor sent = at::empty({ranks * bytes}, values.options().dtype(at::kByte));
+  const at::Tensor received = at::empty_like(sent);
+  for (int rank = 0; rank < ranks; ++rank) {
+    kernels::compress_signs(chunk(padded, rank, chunk_), chunk(worker_error_, rank, chunk_),
+                            chunk(sent, rank, bytes));
+  }
+  // The padding is no number whose error should come back.
+  if (is_padded) worker_error_.narrow(0, numel_, worker_error_.numel() - numel_).zero_();
+  group_.all_to_all(received, sent);
+  const at::Tensor own = at::zeros({chunk_}, values.options());
+  for (int rank = 0; rank < ranks; ++rank) kernels::add_signs(chunk(received, rank, bytes), own);
+  own.div_(ranks);
+  const at::Tensor packed = chunk(sent, 0, bytes);
+  kernels::compress_signs(own, server_error_, packed);
+  group_.all_gather(received, packed);
+  padded.zero_();
+  for (int rank = 0; rank < ranks; ++rank)
+    kernels::add_signs(chunk(received, rank, bytes), chunk(padded, rank, chunk_));
+  if (is_padded) values.copy_(padded.narrow(0, 0, numel_));
+}
+
+void CompressedAllReduce::reset() {
+  worker_error_.reset();
+  server_error_.reset();
+}
+
+int64_t CompressedAllReduce::bytes() const {
+  return worker_error_.defined() ? int64_t(worker_error_.nbytes() + server_error_.nbytes()) : 0;
+}
+
+int64_t CompressedAllReduce::sent_bytes() const { return 2 * kernels::sign_bytes(chunk_); }
+
+}  // namespace deepspeed::comm

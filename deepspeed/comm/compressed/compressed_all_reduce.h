@@ -1,0 +1,38 @@
+// A mean over ranks that sends one bit an element, with error feedback on both ways (Tang et al., "1-bit
+// Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed", 2021, algorithm 1).
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/comm/group/process_group.h"
+
+namespace deepspeed::comm {
+
+/// Reduces tensors of one size, always the same one: what its bits take from a mean is added to the next.
+/// Not thread-safe by itself.
+class CompressedAllReduce {
+ public:
+  /// numel: of the tensors.
+  CompressedAllReduce(ProcessGroup group, int64_t numel);
+
+  /// Replaces `values`, (numel) fp32, contiguous, by what all ranks get as their mean. Collective. Values
+  /// that are not finite spoil the errors too: the caller looks for them first.
+  void mean(const at::Tensor& values);
+
+  /// Forgets what was taken from earlier means, on this rank; all ranks do so.
+  void reset();
+  /// Bytes of errors that are kept.
+  int64_t bytes() const;
+  /// Bytes that this rank sends to each other rank in a mean, both ways together.
+  int64_t sent_bytes() const;
+
+ private:
+  ProcessGroup group_;
+  int64_t numel_;
+  int64_t chunk_;  // elements that a rank averages, a multiple of kernels::kSignBlock
+  at::Tensor worker_error_, server_error_;  // (ranks * chunk), (chunk) fp32; undefined: zeros
+};
+
+}  // namespace deepspeed::comm
