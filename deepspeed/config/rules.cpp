@@ -127,6 +127,21 @@ void check_params(const char* path, const Json& params) {
   }
 }
 
+/// Rules of an optimizer whose ranks exchange momenta in 1 bit.
+void check_exchange(const DeepSpeedConfig& config) {
+  const std::string& type = config.optimizer->type;
+  const ZeroConfig& zero = config.zero_optimization;
+  require(zero.stage <= 1, "zero_optimization.stage: got ", zero.stage, " with optimizer.type \"", type,
+          "\", expected 0 or 1");
+  require(config.gradient_clipping == 0.0, "gradient_clipping: got ", config.gradient_clipping,
+          " with optimizer.type \"", type,
+          "\", expected 0: ranks exchange momenta, whose norm is not that of gradients");
+  require(zero.offload_optimizer.device == "none", "zero_optimization.offload_optimizer.device: got \"",
+          zero.offload_optimizer.device, "\" with optimizer.type \"", type, "\", expected \"none\"");
+  require(config.gradient_allreduce_op != "sum", "gradient_allreduce_op: got \"sum\" with optimizer.type \"",
+          type, "\", expected \"mean\"");
+}
+
 void check_optimizer(const DeepSpeedConfig& config) {
   if (config.scheduler) check_params("scheduler.params", config.scheduler->params);
   if (!config.optimizer) return;
@@ -138,6 +153,7 @@ void check_optimizer(const DeepSpeedConfig& config) {
   const std::string type = lowercase(config.optimizer->type);
   require(type != "lamb" || !config.fp16.enabled || config.fp16.loss_scale == 0, "fp16.loss_scale: got ",
           config.fp16.loss_scale, ", expected 0: ", config.optimizer->type, " needs a dynamic loss scale");
+  if (type == "onebitadam") check_exchange(config);
 }
 
 void check_zero(const DeepSpeedConfig& config) {

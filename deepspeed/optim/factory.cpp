@@ -21,6 +21,7 @@
 #include "deepspeed/optim/algorithms/lamb.h"
 #include "deepspeed/optim/algorithms/lion.h"
 #include "deepspeed/optim/algorithms/muon.h"
+#include "deepspeed/optim/algorithms/onebit_adam.h"
 #include "deepspeed/optim/algorithms/sgd.h"
 #include "deepspeed/optim/slices/slice_states.h"
 #include "deepspeed/optim/torch/torch_rmsprop.h"
@@ -119,6 +120,11 @@ std::unique_ptr<Optimizer> make_adamw(const OptimizerArguments& arguments, Group
   return make_adam(true, arguments, std::move(groups));
 }
 
+std::unique_ptr<Optimizer> make_onebit_adam(const OptimizerArguments& arguments, Groups groups) {
+  set_group_options(groups, arguments, {"lr", "betas", "eps", "weight_decay"});
+  return std::make_unique<OneBitAdam>(std::move(groups), arguments.values["freeze_step"].get<int64_t>());
+}
+
 std::unique_ptr<Optimizer> make_sgd(const OptimizerArguments& arguments, Groups groups) {
   if (arguments.flag("nesterov") &&
       (arguments.number("momentum") == 0 || arguments.number("dampening") != 0)) {
@@ -182,8 +188,9 @@ using MakeOptimizer = std::unique_ptr<Optimizer> (*)(const OptimizerArguments&, 
 
 const std::map<std::string, MakeOptimizer>& optimizer_makers() {
   static const std::map<std::string, MakeOptimizer> optimizer_makers = {
-      {"Adam", make_plain_adam}, {"AdamW", make_adamw}, {"Adagrad", make_adagrad}, {"Lamb", make_lamb},
-      {"Lion", make_lion},       {"Muon", make_muon},   {"SGD", make_sgd},         {"RMSprop", make_rmsprop}};
+      {"Adam", make_plain_adam}, {"AdamW", make_adamw},     {"Adagrad", make_adagrad},
+      {"Lamb", make_lamb},       {"Lion", make_lion},       {"Muon", make_muon},
+      {"SGD", make_sgd},         {"RMSprop", make_rmsprop}, {"OneBitAdam", make_onebit_adam}};
   return optimizer_makers;
 }
 
@@ -195,8 +202,7 @@ std::string join_names(const std::vector<std::string>& names) {
 
 // Says why a documented type cannot be made; nothing for a type that neither DeepSpeed nor torch has.
 std::optional<std::string> reason_against(const std::string& type) {
-  static const std::vector<std::string> not_yet = {"onebitadam", "onebitlamb", "zerooneadam",
-                                                   "muadam",     "muadamw",    "musgd"};
+  static const std::vector<std::string> not_yet = {"onebitlamb", "zerooneadam", "muadam", "muadamw", "musgd"};
   static const std::vector<std::string> torch_in_python = {"Adadelta", "Adafactor", "Adamax", "ASGD",
                                                            "NAdam",    "RAdam",     "Rprop",  "SparseAdam"};
   if (std::find(not_yet.begin(), not_yet.end(), lowercase(type)) != not_yet.end())

@@ -24,6 +24,7 @@
 #include "deepspeed/zero/step_result.h"
 #include "deepspeed/zero/update/early_step.h"
 #include "deepspeed/zero/update/grad_norm.h"
+#include "deepspeed/zero/update/momentum_exchange.h"
 #include "deepspeed/zero/update/slice_set.h"
 #include "deepspeed/zero/update/slice_stepper.h"
 #include "deepspeed/zero/zero_options.h"
@@ -79,8 +80,14 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
       early_->add_gradients(*reducer_, part, 1.0 / scaler_->scale());
     });
   }
+  if (optimizer_->exchanges_momentum()) {
+    exchange_ = std::make_unique<MomentumExchange>(*store_, *optimizer_, *state_, ranks_->data);
+    reducer_->keep_local([this] { return exchange_->is_next(); });
+  }
   hooks_ = std::make_unique<GradHooks>(*store_, *reducer_);
 }
+
+bool ZeroOptimizer::exchanges_next() const { return exchange_ && exchange_->is_next(); }
 
 std::unique_ptr<GradReducer> ZeroOptimizer::make_reducer() {
   SumUse use;
@@ -115,6 +122,27 @@ void ZeroOptimizer::check_options() const {
         "parameters to Float");
   }
   check_offload();
+  check_exchange();
+}
+
+void ZeroOptimizer::check_exchange() const {
+  if (!optimizer_->exchanges_momentum()) return;
+  const std::string name = optimizer_->name();
+  if (store_->partitions_gradients()) {
+    raise<UsageError>("optimizer ", name, " at ZeRO stage ", stage(),
+                      ", expected 0 or 1: each rank's own gradients ",
+                      "are whole until their momentum is exchanged");
+  }
+  if (options_->update.gradient_clipping > 0.0) {
+    raise<UsageError>("optimizer ", name, " with gradient_clipping ", options_->update.gradient_clipping,
+                      ", expected 0: no rank knows the norm of what it exchanges");
+  }
+  if (options_->update.offload.is_on())
+    raise<UsageError>("optimizer ", name, " with zero_optimization.offload_optimizer, expected none");
+  if (store_->has_doubles())
+    raise<UsageError>("optimizer ", name, " with parameters in Double, expected Float");
+  if (ranks_->model)
+    raise<UsageError>("optimizer ", name, " with a model that ranks share out, expected whole ones");
 }
 
 void ZeroOptimizer::check_offload() const {
@@ -188,6 +216,7 @@ bool ZeroOptimizer::norm_is_wanted() const {
 }
 
 at::Tensor ZeroOptimizer::sum_of_squares() const {
+  if (exchanges_next()) return exchange_->mean_square(*reducer_);
   const auto options = store_->options().dtype(at::kDouble);
   at::Tensor sum = at::zeros({1}, options);
   for (size_t index = 0; index < store_->groups().size(); ++index) {
@@ -311,6 +340,10 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
     gradient_scale = precision::combined_gradient_scale(result.grad_norm->of_scaled(), scale,
                                                         options_->update.gradient_clipping);
   }
+  if (exchanges_next()) {
+    exchange_->exchange(*reducer_, gradient_scale);
+    gradient_scale = 1.0;
+  }
   step_slices(step_number, gradient_scale);
   if (!norm_comes_first) take_norm();
   if (early_) early_->close();
@@ -332,7 +365,7 @@ MemoryBytes ZeroOptimizer::memory() const {
   memory.parameters = store_->bytes();
   memory.gradients = reducer_->bytes();
   memory.master_weights = state_->slices().master_bytes();
-  memory.optimizer_states = optimizer_->state_bytes();
+  memory.optimizer_states = optimizer_->state_bytes() + (exchange_ ? exchange_->bytes() : 0);
   memory.swap_buffers = state_->slices().swap_buffer_bytes() + store_->buffer_bytes();
   if (early_) memory.swap_buffers += early_->waiting_bytes();
   memory.on_disk = state_->slices().disk_bytes() + store_->disk_bytes();

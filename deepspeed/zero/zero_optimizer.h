@@ -28,6 +28,7 @@ namespace deepspeed::zero {
 class EarlyStep;
 class GradHooks;
 class GradReducer;
+class MomentumExchange;
 class ParamStore;
 class SliceStepper;
 class StepAgreement;
@@ -95,8 +96,11 @@ class DEEPSPEED_API ZeroOptimizer {
   void check_options() const;
   void check_offload() const;
   void check_super_offload() const;
+  void check_exchange() const;
   std::unique_ptr<GradReducer> make_reducer();
   bool norm_is_wanted() const;
+  /// Whether the next step takes the ranks' momenta: gradients are then each rank's own.
+  bool exchanges_next() const;
   /// Of the reduced gradients of all ranks' slices: one double on their device.
   at::Tensor sum_of_squares() const;
   /// Adds those of a group's gradient that no other rank counts.
@@ -121,7 +125,8 @@ class DEEPSPEED_API ZeroOptimizer {
   EarlyStep* early_ = nullptr;  // of state_; null without super_offload
   std::unique_ptr<SliceStepper> stepper_;
   std::unique_ptr<GradReducer> reducer_;
-  std::unique_ptr<GradHooks> hooks_;  // null: retired
+  std::unique_ptr<MomentumExchange> exchange_;  // null: of an optimizer that takes gradients alone
+  std::unique_ptr<GradHooks> hooks_;            // null: retired
 };
 
 }  // namespace deepspeed::zero

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -71,7 +72,11 @@ class ZeroState {
   /// Changes the slices that meet a part of the owned interval, as change() does all of them.
   void change(size_t group, const Interval& part, const VisitSlice& visit);
   /// Tells that all of it was loaded: what a step that failed has left is gone.
-  void was_loaded() { damage_.clear(); }
+  void was_loaded() {
+    damage_.clear();
+    ++num_loads_;
+  }
+  int64_t num_loads() const { return num_loads_; }
   /// Runs `work`, which reads or changes masters and states; where it fails on one rank, throws on all, which
   /// all call it. Without offloading to a disk no rank asks the others.
   void on_all_ranks(const char* what, const std::function<void()>& work) const;
@@ -112,7 +117,8 @@ class ZeroState {
   const ZeroOptions& options_;
   std::unique_ptr<SliceSet> slices_;
   std::unique_ptr<EarlyStep> early_;  // null without super_offload
-  std::string damage_;                // why a step was applied in part; empty: none was
+  int64_t num_loads_ = 0;
+  std::string damage_;  // why a step was applied in part; empty: none was
 };
 
 }  // namespace deepspeed::zero

@@ -134,11 +134,28 @@ NamedType rmsprop() {
           true};
 }
 
+NamedType onebit_adam() {
+  const auto is_false = [](const Json& value) { return as_bool(value) != true; };
+  return {
+      "OneBitAdam",
+      "Adam whose ranks, once the second moments stay as they are, exchange momenta in 1 bit an element.",
+      {rate(1e-3), integer("freeze_step", 100000, "Steps with second moments that change.", {at_least(0)}),
+       betas(0.9, 0.999), eps(1e-8), weight_decay(kDecoupled),
+       boolean("bias_correction", true, "Of Adam.",
+               {without_effect("1-bit Adam never makes up for moments that start at 0")}),
+       boolean("eps_inside_sqrt", false, "Of other optimizers.", {accepted_if(is_false, "")}),
+       boolean("amsgrad", false, "Not a part of 1-bit Adam.", {accepted_if(is_false, "")}),
+       boolean("cuda_aware", false, "Of MPI.", {without_effect("ranks meet over the engine's backend")}),
+       text("comm_backend_name", "nccl", "The backend of the exchange.",
+            {without_effect("it is the engine's own")})},
+      true};
+}
+
 }  // namespace
 
 const std::vector<NamedType>& optimizer_types() {
-  static const std::vector<NamedType> types = {adam(), adamw(), adagrad(), lamb(),
-                                               lion(), muon(),  sgd(),     rmsprop()};
+  static const std::vector<NamedType> types = {adam(), adamw(), adagrad(), lamb(),       lion(),
+                                               muon(), sgd(),   rmsprop(), onebit_adam()};
   return types;
 }
 

@@ -16,9 +16,9 @@ namespace {
 // class of one of these names outside torch and this library does not get this far: its updates need whole
 // parameters.
 void check_optimizer(const config::DeepSpeedConfig& config, const std::string& name) {
-  static const std::set<std::string> tested = {"FusedAdam", "DeepSpeedCPUAdam",    "Adam",
-                                               "AdamW",     "FusedLion",           "DeepSpeedCPULion",
-                                               "Adagrad",   "DeepSpeedCPUAdagrad", "Muon"};
+  static const std::set<std::string> tested = {
+      "FusedAdam", "DeepSpeedCPUAdam",    "Adam", "AdamW",     "FusedLion", "DeepSpeedCPULion",
+      "Adagrad",   "DeepSpeedCPUAdagrad", "Muon", "OnebitAdam"};
   if (config.zero_optimization.stage == 0 || config.zero_allow_untested_optimizer || tested.count(name) != 0)
     return;
   raise<ConfigError>("zero_allow_untested_optimizer: ", name, " was not tested with ZeRO stage ",

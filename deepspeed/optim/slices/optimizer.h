@@ -74,6 +74,11 @@ class DEEPSPEED_API Optimizer {
   /// Says whether low_precision may be the gradient's memory, in host memory: it is read first, element by
   /// element.
   virtual bool writes_over_gradients() const { return false; }
+  /// Says whether some of its steps take momenta in place of gradients.
+  virtual bool exchanges_momentum() const { return false; }
+  /// Says whether the next step of all slices is such a one: FlatSlice::gradient is then the mean over the
+  /// ranks, in fp32, of beta1 times exp_avg plus (1 - beta1) times each rank's own gradient.
+  virtual bool takes_momentum() const { return false; }
   /// Says whether the optimizer has take_back().
   virtual bool takes_steps_back() const { return false; }
   /// Returns the dtype of the state that grows with the parameters; kFloat means fp64 for masters of fp64.

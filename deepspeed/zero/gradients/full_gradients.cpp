@@ -30,6 +30,7 @@ class FullGradients : public GradReducer {
       flat_.push_back(comm::zero_buffer(stored.layout.padded_numel(), kept_options(index)));
       written_.emplace_back(stored.params.size(), false);
     }
+    replaced_.resize(flat_.size());
   }
 
   void complete_window() override {
@@ -96,7 +97,7 @@ class FullGradients : public GradReducer {
       for (auto& [bucket, works] : in_flight_) finish_sum(view(buckets_[bucket]), works);
       in_flight_.clear();
       for (const auto& [bucket, params] : std::exchange(late_, {})) add_late(bucket, params);
-      for (size_t group = 0; group < flat_.size(); ++group) scale_after(gradient(group));
+      for (size_t group = 0; group < flat_.size() && !keeps_local(); ++group) scale_after(gradient(group));
       reduced_ = true;
       reduced_by_ = options_.averaging;
       if (shows_grads()) expose_grads();
@@ -115,12 +116,17 @@ class FullGradients : public GradReducer {
   using GradReducer::gradient;
   at::Tensor gradient(size_t group) const override {
     const Interval owned = use_.owned[group];
-    return flat_[group].narrow(0, owned.begin, owned.numel());
+    const at::Tensor& flat = replaced_[group].defined() ? replaced_[group] : flat_[group];
+    return flat.narrow(0, owned.begin, owned.numel());
   }
+
+  at::Tensor local_gradients(size_t group) const override { return flat_[group]; }
+  void set_gradients(size_t group, at::Tensor flat) override { replaced_[group] = std::move(flat); }
 
   void clear_window() override {
     unreduced_ = false;
     reduced_ = false;
+    replaced_.assign(flat_.size(), {});
     for (size_t group = 0; group < written_.size(); ++group) {
       written_[group].assign(written_[group].size(), false);
       if (!shows_grads()) continue;
@@ -150,7 +156,7 @@ class FullGradients : public GradReducer {
   void reopen_window() {
     reduced_ = false;
     const bool is_empty = drop_replaced_grads();
-    if (is_empty || ranks_.data.size() == 1) return;
+    if (is_empty || ranks_.data.size() == 1 || keeps_local()) return;
     // The reduction made before * after * (the sum over ranks) of each rank's gradients; this is its inverse.
     // Where all ranks hold the result, each takes one share of it; where owners do, the others start from
     // zeros.
@@ -182,7 +188,7 @@ class FullGradients : public GradReducer {
   }
 
   void launch(size_t bucket) {
-    if (ranks_.data.size() == 1) return;
+    if (ranks_.data.size() == 1 || keeps_local()) return;
     if (travels_by_rows(buckets_[bucket])) return sum_by_rows(buckets_[bucket], view(buckets_[bucket]));
     in_flight_.emplace_back(bucket, start_sum(buckets_[bucket], view(buckets_[bucket])));
     if (!options_.overlap) {
@@ -203,9 +209,11 @@ class FullGradients : public GradReducer {
           .copy_(dense_gradient(gradient).reshape({-1}));
       gradient.reset();
     }
-    if (ranks_.data.size() > 1 && travels_by_rows(bucket)) {
+    if (ranks_.data.size() == 1 || keeps_local()) {
+      // The sums are this rank's own.
+    } else if (travels_by_rows(bucket)) {
       sum_by_rows(bucket, values);
-    } else if (ranks_.data.size() > 1) {
+    } else {
       Works works = start_sum(bucket, values);
       finish_sum(values, works);
     }
@@ -273,6 +281,7 @@ class FullGradients : public GradReducer {
   }
 
   std::vector<at::Tensor> flat_;            // [group], padded
+  std::vector<at::Tensor> replaced_;        // [group], by set_gradients(); undefined: not
   std::vector<std::vector<bool>> written_;  // [group][param], in this accumulation window
   std::vector<std::pair<size_t, Works>> in_flight_;
   // By bucket, parameters that got another gradient after it was launched: parts of the graph that several

@@ -193,6 +193,14 @@ std::function<void()> GradReducer::hand_over(size_t, const Interval&) {
   return [is_there] { is_there->wait(); };
 }
 
+at::Tensor GradReducer::local_gradients(size_t) const {
+  raise<UsageError>("gradients of one rank alone are kept at stages 0 and 1, this is stage ", store_.stage());
+}
+
+void GradReducer::set_gradients(size_t, at::Tensor) {
+  raise<UsageError>("gradients are replaced at stages 0 and 1, this is stage ", store_.stage());
+}
+
 void GradReducer::pause() {
   if (!note(WindowEvent::kPause)) raise<UsageError>("pause() within a backward; call it before or after it");
 }

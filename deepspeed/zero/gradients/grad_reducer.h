@@ -93,6 +93,14 @@ class GradReducer {
   virtual at::Tensor local_gradient(size_t group, size_t param) const {
     return is_paused() ? store_.groups()[group].params[param].tensor.grad() : at::Tensor();
   }
+  /// While `keeps` says so, which does not change within a window, gradients stay this rank's own: stages 0
+  /// and 1.
+  void keep_local(std::function<bool()> keeps) { keeps_local_ = std::move(keeps); }
+  /// What this rank alone has summed of a group in this window, (padded numel) in flat order; after a
+  /// boundary's backward that kept it.
+  virtual at::Tensor local_gradients(size_t group) const;
+  /// Replaces gradient(), until clear(), by the owned part of `flat`: as local_gradients() has it, in fp32.
+  virtual void set_gradients(size_t group, at::Tensor flat);
   /// Whether the sums are in host memory, which stages 2 and 3 alone do.
   bool keeps_on_host() const { return use_.offload.keeps_gradients(store_.partitions_gradients()); }
 
@@ -147,6 +155,7 @@ class GradReducer {
   /// Tells, by [group][param], which parameters got a gradient in this window.
   virtual const std::vector<std::vector<bool>>& used() const = 0;
 
+  bool keeps_local() const { return keeps_local_ && keeps_local_(); }
   /// Whether each rank gets the sum of its own elements alone; else that of all.
   bool sums_for_owners() const { return store_.partitions_states() && options_.keys.reduce_scatter; }
   /// Whether gradients travel together, in a buffer; else each parameter's alone.
@@ -197,6 +206,7 @@ class GradReducer {
   std::optional<QuantizedSum> quantized_;
   NonFiniteGradients non_finite_;
   std::function<void(const OwnedPart&)> on_final_;
+  std::function<bool()> keeps_local_;
   WindowState state_ = WindowState::kIdle;
   bool boundary_ = true;  // of the backward that runs or comes next; it may be set at any time
 };
