@@ -28,7 +28,7 @@ struct Seen {
 
 Seen trained(const Json& config, const comm::World& world) {
   const auto engine = zeropp_engine(config, world);
-  Seen seen{train_zeropp(*engine, 5)};
+  Seen seen{train_zeropp(*engine, 5), {}};
   const zero::GatheredParameters gathered({engine->module().up});
   seen.up = engine->module().up.detach().clone();
   return seen;
