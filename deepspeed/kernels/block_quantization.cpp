@@ -12,7 +12,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
-#include "deepspeed/kernels/cpu/block_quantization_simd.h"
+#include "deepspeed/kernels/cpu/messages/block_quantization_simd.h"
 
 namespace deepspeed::kernels {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/cpu/combine_simd.h"
+#include "deepspeed/kernels/cpu/messages/combine_simd.h"
 
 namespace deepspeed::kernels {
 namespace {

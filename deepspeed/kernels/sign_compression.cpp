@@ -9,7 +9,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
-#include "deepspeed/kernels/cpu/sign_compression_simd.h"
+#include "deepspeed/kernels/cpu/messages/sign_compression_simd.h"
 
 namespace deepspeed::kernels {
 namespace {

@@ -253,7 +253,7 @@ TEST(MakeOptimizer, NamesTheKeyThatIsWrong) {
   expect_optimizer_error("Adam", R"({"torch_adam": true, "amsgrad": true, "moment_dtype": "bf16"})",
                          "optimizer.params.amsgrad");
   expect_optimizer_error("Lambs", "{}", "did you mean \"Lamb\"");
-  expect_optimizer_error("OneBitAdam", "{}", "not supported yet");
+  expect_optimizer_error("OneBitLamb", "{}", "not supported yet");
   expect_optimizer_error("sgd", "{}", "did you mean \"SGD\"");
   expect_optimizer_error("Adam", R"({"fp32_optimizer_states": true, "moment_dtype": "bf16"})",
                          "optimizer.params.fp32_optimizer_states: true contradicts moment_dtype \"bf16\"");

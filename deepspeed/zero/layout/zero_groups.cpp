@@ -22,7 +22,6 @@ ZeroGroups::ZeroGroups(comm::ProcessGroup data_group, comm::ProcessGroup shard_g
   if (num_replicas > 1) {
     raise<NotSupportedError>("each shard would be held by ", num_replicas,
                              " ranks, expected 1: replicas of shards do not exist yet; set ",
-                             "zero_optimization.zero_hpz_partition_size to 1 and ",
                              "zero_optimization.mics_shard_size to -1");
   }
 }

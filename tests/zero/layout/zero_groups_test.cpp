@@ -29,8 +29,7 @@ TEST(ZeroGroups, TakeAGroupOfOneReplica) {
 
 TEST(ZeroGroups, RefuseReplicasAndNameTheOptionsThatAskForThem) {
   EXPECT_ERROR(NotSupportedError, ZeroGroups(group_of(4), group_of(2), group_of(2)),
-               "each shard would be held by 2 ranks, expected 1", "zero_hpz_partition_size to 1",
-               "mics_shard_size to -1");
+               "each shard would be held by 2 ranks, expected 1", "mics_shard_size to -1");
 }
 
 TEST(ZeroGroups, RefuseGroupsThatDoNotFillTheDataParallelOne) {

@@ -1,10 +1,10 @@
-#include "deepspeed/kernels/cpu/sign_compression_simd.h"
+#include "deepspeed/kernels/cpu/messages/sign_compression_simd.h"
 
 #include <cmath>
 #include <cstring>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/sign_compression_simd.cpp"
+#define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/messages/sign_compression_simd.cpp"
 #include "hwy/foreach_target.h"
 // Must come after foreach_target.h.
 #include "hwy/highway.h"

@@ -1,4 +1,4 @@
-#include "deepspeed/zero/update/momentum_exchange.h"
+#include "deepspeed/zero/momentum_exchange.h"
 
 #include <algorithm>
 #include <utility>

@@ -4,14 +4,14 @@
 // lies before what is written there, so that the result may take the place of a term. 16-bit types stay in
 // fp32 from the first term to the rounding. Integers go tile by tile through loops that the compiler
 // vectorises.
-#include "deepspeed/kernels/cpu/combine_simd.h"
+#include "deepspeed/kernels/cpu/messages/combine_simd.h"
 
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/combine_simd.cpp"
+#define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/messages/combine_simd.cpp"
 #include "hwy/foreach_target.h"
 // Must come after foreach_target.h.
 #include "deepspeed/kernels/cpu/half_precision-inl.h"

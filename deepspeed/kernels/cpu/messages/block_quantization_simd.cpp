@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/cpu/block_quantization_simd.h"
+#include "deepspeed/kernels/cpu/messages/block_quantization_simd.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/block_quantization_simd.cpp"
+#define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/messages/block_quantization_simd.cpp"
 #include "hwy/foreach_target.h"
 // Must come after foreach_target.h.
 #include "deepspeed/kernels/cpu/half_precision-inl.h"

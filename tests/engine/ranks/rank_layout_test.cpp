@@ -1,0 +1,39 @@
+#include "deepspeed/engine/ranks/rank_layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/error.h"
+
+#include "tests/support/error_of.h"
+
+namespace deepspeed::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(NodeLayout, HasTheNodeOfARankAndItsLikeOnTheOthers) {
+  const NodeLayout two = node_layout({0, 1, 2, 3, 4, 5}, 3, 2);
+  EXPECT_THAT(two.node, ElementsAre(2, 3));
+  EXPECT_THAT(two.across, ElementsAre(1, 3, 5));
+  const NodeLayout all = node_layout({0, 1, 2, 3}, 3, 4);
+  EXPECT_THAT(all.node, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(all.across, ElementsAre(3));
+  // The data-parallel ranks beside one slice of a model that two ranks share out.
+  const NodeLayout beside_slices = node_layout({1, 3, 5, 7}, 5, 4);
+  EXPECT_THAT(beside_slices.node, ElementsAre(5, 7));
+  EXPECT_THAT(beside_slices.across, ElementsAre(1, 5));
+}
+
+TEST(NodeLayout, RefusesNodesOfDifferentSizes) {
+  EXPECT_TRUE(throws_error<UsageError>([] { node_layout({0, 1, 2}, 0, 2); }, {"node 1 has 1", "rank 0 2"}));
+}
+
+TEST(BlockOf, CutsRanksIntoBlocksOfOneSize) {
+  EXPECT_THAT(block_of({0, 1, 2, 3}, 2, 2), ElementsAre(2, 3));
+  EXPECT_THAT(block_of({1, 3, 5, 7}, 3, 2), ElementsAre(1, 3));
+  EXPECT_THAT(block_of({4, 5}, 5, 1), ElementsAre(5));
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
