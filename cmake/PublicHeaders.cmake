@@ -7,6 +7,7 @@ set(DEEPSPEED_PUBLIC_HEADERS
   deepspeed/checkpoint/convert/universal.h
   deepspeed/checkpoint/convert/zero_to_fp32.h
   deepspeed/comm/adopt.h
+  deepspeed/comm/log/comms_logger.h
   deepspeed/config/help.h
   deepspeed/config/training_config.h
   deepspeed/kernels/adam.h

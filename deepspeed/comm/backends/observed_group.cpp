@@ -1,6 +1,7 @@
 #include "deepspeed/comm/backends/observed_group.h"
 
 #include <utility>
+#include <variant>
 
 #include "deepspeed/comm/watch/call_subject.h"
 #include "deepspeed/comm/watch/observer.h"
@@ -8,13 +9,23 @@
 namespace deepspeed::comm {
 namespace {
 
+int peer_of(const Operation& operation) {
+  if (const auto* broadcast = std::get_if<operations::Broadcast>(&operation)) return broadcast->root;
+  if (const auto* send = std::get_if<operations::Send>(&operation)) return send->destination;
+  if (const auto* recv = std::get_if<operations::Recv>(&operation)) return recv->source;
+  return -1;
+}
+
 ObservedCall observed_call(const Operation& operation, const GroupDescription& group) {
   const at::Tensor whole = whole_tensor_of(operation);
   return {.name = name_of(operation),
           .bytes = whole.defined() ? static_cast<int64_t>(whole.nbytes()) : 0,
           .subject = CallSubject::current(),
           .group = group.name,
-          .group_size = group.size()};
+          .group_size = group.size(),
+          .global_ranks = group.global_ranks,
+          .rank = group.rank,
+          .peer = peer_of(operation)};
 }
 
 // Tells the observers once how the call ended: in the first wait() that returns or throws, else when the last

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace deepspeed::comm {
 
@@ -23,6 +24,9 @@ struct ObservedCall {
   std::string subject;  // what it is about (call_subject.h); "": not told
   std::string group;
   int group_size = 1;
+  std::vector<int> global_ranks;  // of the group
+  int rank = 0;                   // this one among them
+  int peer = -1;                  // the root of a broadcast, the other end of a message; -1: there is none
   Clock::time_point begin = {};  // when it was called
   /// Is when the program came to wait for it; end - wait_begin is what the call held the program up.
   Clock::time_point wait_begin = {};

@@ -32,11 +32,11 @@ const Table<FlopsProfilerConfig>& flops_profiler_table() {
 const Table<CommsLoggerConfig>& comms_logger_table() {
   using C = CommsLoggerConfig;
   static const Table<C> table({
-      entry("enabled", &C::enabled, "Turns the section on.", {not_yet()}),
+      entry("enabled", &C::enabled, "Turns the section on."),
       entry("verbose", &C::verbose, "Log each call."),
       entry("prof_all", &C::prof_all, "Watch all operations."),
-      entry("debug", &C::debug, "Show who called."),
-      entry("prof_ops", &C::prof_ops, "The operations that are watched."),
+      entry("debug", &C::debug, "Tell apart what calls are about."),
+      entry("prof_ops", &C::prof_ops, "The operations that are watched where prof_all is false."),
   });
   return table;
 }

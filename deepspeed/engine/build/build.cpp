@@ -7,6 +7,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/comm/log/comms_logger.h"
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/device/threads/threads.h"
 #include "deepspeed/engine/build/base_optimizer.h"
@@ -129,6 +130,14 @@ void follow_units(const std::shared_ptr<zero::ZeroOptimizer>& optimizer,
   });
 }
 
+void start_comms_logger(const config::CommsLoggerConfig& logger) {
+  if (!logger.enabled) return;
+  comm::CommsLogger::instance().start({.verbose = logger.verbose,
+                                       .prof_all = logger.prof_all,
+                                       .debug = logger.debug,
+                                       .prof_ops = logger.prof_ops});
+}
+
 }  // namespace
 
 EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
@@ -149,6 +158,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
   log::set_rank(world.rank());
   config::DeepSpeedConfig config = config::load_config(source, int64_t(layout.data.size()));
   if (config.log_level) log::set_level(log::level_from_name(*config.log_level));
+  start_comms_logger(config.comms_logger);
   if (config.dump_state) log::info("config: ", config.raw.dump(2));
   device::set_threads_per_rank(world.local_size());
   const ParallelGroups groups_of_ranks =
