@@ -23,6 +23,7 @@
 #include "deepspeed/checkpoint/convert/zero_to_fp32.h"
 #include "deepspeed/checkpointing.h"
 #include "deepspeed/comm/adopt.h"
+#include "deepspeed/comm/log/comms_logger.h"
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/kernels/adam.h"
 #include "deepspeed/kernels/update.h"
@@ -181,6 +182,12 @@ class SubGroup : public Layer {
   at::Tensor piece = at::ones({8}).requires_grad_();
   deepspeed::DeepSpeedCPUAdam optimizer{std::vector<at::Tensor>{model->weight}};
   bool overflowed = true;
+};
+
+class CommsLog : public EmptyFolder {
+ protected:
+  CommsLog() { comm::init_distributed(); }
+  at::Tensor x = at::ones({4});
 };
 
 class GroupOfAScript : public EmptyFolder {
