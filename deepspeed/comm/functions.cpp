@@ -7,9 +7,12 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/interval.h"
+#include "deepspeed/base/log.h"
 #include "deepspeed/comm/coalesced.h"
 #include "deepspeed/comm/group/joined_work.h"
 #include "deepspeed/comm/group_arguments.h"
+#include "deepspeed/comm/init.h"
+#include "deepspeed/comm/log/comms_logger.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -172,6 +175,14 @@ double all_reduce_scalar(double value, ReduceOp op, const ProcessGroup& group) {
 
 std::vector<double> all_gather_scalar(double value, const ProcessGroup& group) {
   return or_world(group).all_gather_scalar(value);
+}
+
+std::string log_summary(bool show_straggler) {
+  const bool has_world = is_initialized();
+  const CommsLogger& logger = CommsLogger::instance();
+  std::string text = logger.summary(show_straggler && has_world ? world().group() : ProcessGroup());
+  if (!has_world || world().rank() == 0) log::info("communication\n", text);
+  return text;
 }
 
 }  // namespace deepspeed::comm

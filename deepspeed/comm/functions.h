@@ -120,4 +120,8 @@ DEEPSPEED_API double all_reduce_scalar(double value, ReduceOp op = ReduceOp::kSu
                                        const ProcessGroup& group = {});
 DEEPSPEED_API std::vector<double> all_gather_scalar(double value, const ProcessGroup& group = {});
 
+/// Logs on rank 0 what the comms logger has recorded there (log/comms_logger.h), and returns each rank's own
+/// table. show_straggler: with the time that this rank waited for slower ones; all ranks call it then.
+DEEPSPEED_API std::string log_summary(bool show_straggler = false);
+
 }  // namespace deepspeed::comm

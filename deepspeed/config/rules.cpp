@@ -86,8 +86,6 @@ void check_quantized_gathers(const ZeroConfig& zero) {
 
 void check_quantized_gradients(const ZeroConfig& zero) {
   constexpr const char* kKey = "zero_optimization.zero_quantized_gradients";
-  require(!zero.zeropp_loco_param || zero.zero_quantized_gradients,
-          "zero_optimization.zeropp_loco_param: got error feedback beside ", kKey, " false, expected true");
   if (!zero.zero_quantized_gradients) return;
   require(zero.stage == 3, kKey, ": got true at stage ", zero.stage, ", expected stage 3");
   require(zero.reduce_scatter, kKey, ": got true beside zero_optimization.reduce_scatter false, ",

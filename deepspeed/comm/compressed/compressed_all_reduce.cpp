@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -21,7 +22,7 @@ int64_t chunk_of(int64_t numel, int ranks) {
   return (blocks + ranks - 1) / ranks * kernels::kSignBlock;
 }
 
-at::Tensor chunk(const at::Tensor& chunks, int64_t index, int64_t size) {
+at::Tensor chunk_at(const at::Tensor& chunks, int64_t index, int64_t size) {
   return chunks.narrow(0, index * size, size);
 }
 
@@ -43,21 +44,21 @@ void CompressedAllReduce::mean(const at::Tensor& values) {
   const at::Tensor sent = at::empty({ranks * bytes}, values.options().dtype(at::kByte));
   const at::Tensor received = at::empty_like(sent);
   for (int rank = 0; rank < ranks; ++rank) {
-    kernels::compress_signs(chunk(padded, rank, chunk_), chunk(worker_error_, rank, chunk_),
-                            chunk(sent, rank, bytes));
+    kernels::compress_signs(chunk_at(padded, rank, chunk_), chunk_at(worker_error_, rank, chunk_),
+                            chunk_at(sent, rank, bytes));
   }
   // The padding is no number whose error should come back.
   if (is_padded) worker_error_.narrow(0, numel_, worker_error_.numel() - numel_).zero_();
   group_.all_to_all(received, sent);
   const at::Tensor own = at::zeros({chunk_}, values.options());
-  for (int rank = 0; rank < ranks; ++rank) kernels::add_signs(chunk(received, rank, bytes), own);
+  for (int rank = 0; rank < ranks; ++rank) kernels::add_signs(chunk_at(received, rank, bytes), own);
   own.div_(ranks);
-  const at::Tensor packed = chunk(sent, 0, bytes);
+  const at::Tensor packed = chunk_at(sent, 0, bytes);
   kernels::compress_signs(own, server_error_, packed);
   group_.all_gather(received, packed);
   padded.zero_();
   for (int rank = 0; rank < ranks; ++rank)
-    kernels::add_signs(chunk(received, rank, bytes), chunk(padded, rank, chunk_));
+    kernels::add_signs(chunk_at(received, rank, bytes), chunk_at(padded, rank, chunk_));
   if (is_padded) values.copy_(padded.narrow(0, 0, numel_));
 }
 

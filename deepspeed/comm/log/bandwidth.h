@@ -18,7 +18,8 @@ struct Bandwidth {
 /// Returns DeepSpeed's figures for an operation, as ObservedCall names it, over tensors of `bytes` in all.
 /// all_reduce counts its data twice, as it is reduced and sent back; the links of `num_ranks` ranks carry
 /// (n - 1) / n of what all_gather, reduce_scatter, reduce_to_owners, all_to_all and all_reduce count.
-DEEPSPEED_API Bandwidth bandwidth_of(std::string_view operation, int64_t bytes, double milliseconds, int num_ranks);
+DEEPSPEED_API Bandwidth bandwidth_of(std::string_view operation, int64_t bytes, double milliseconds,
+                                     int num_ranks);
 
 /// Bytes that one rank receives of the others.
 struct LinkBytes {

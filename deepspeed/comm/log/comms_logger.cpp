@@ -12,16 +12,15 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/comm/init.h"
 #include "deepspeed/comm/watch/observer.h"
 
 namespace deepspeed::comm {
 namespace {
 
 const std::vector<std::string>& known_operations() {
-  static const std::vector<std::string> names = {"all_reduce", "broadcast",  "all_gather", "reduce_scatter",
-                                                 "all_to_all", "send",       "recv",       "reduce_to_owners",
-                                                 "barrier",    "monitored_barrier"};
+  static const std::vector<std::string> names = {
+      "all_reduce", "broadcast", "all_gather",       "reduce_scatter", "all_to_all",
+      "send",       "recv",      "reduce_to_owners", "barrier",        "monitored_barrier"};
   return names;
 }
 
@@ -83,13 +82,13 @@ class CommsLogger::Impl {
   CommsLoggerOptions options;
   Records records;
   LinkBytes link_bytes;
-  int ranks_per_node = 0;  // 0: not known yet
-  std::optional<CallObserver> observer;
+  std::unique_ptr<CallObserver> observer;
 
   void note(const ObservedCall& call) {
     if (call.outcome != ObservedCall::Outcome::kDone) return;
     const std::lock_guard lock(mutex);
-    const bool is_watched = options.prof_all || std::ranges::find(options.prof_ops, call.name) != options.prof_ops.end();
+    const bool is_watched =
+        options.prof_all || std::ranges::find(options.prof_ops, call.name) != options.prof_ops.end();
     if (!is_watched) return;
     const double time = milliseconds_of(call);
     const Bandwidth bandwidth = bandwidth_of(call.name, call.bytes, time, call.group_size);
@@ -102,10 +101,11 @@ class CommsLogger::Impl {
                                  {.global_ranks = call.global_ranks,
                                   .rank = call.rank,
                                   .peer = call.peer,
-                                  .ranks_per_node = std::max(ranks_per_node, 1)});
+                                  .ranks_per_node = options.ranks_per_node});
     if (!options.verbose) return;
-    log::info("comm op: ", name, " | time (ms): ", formatted("%.2f", time), " | msg size: ",
-              byte_size_text(call.bytes), " | algbw (Gbps): ", formatted("%.2f", bandwidth.algorithm),
+    log::info("comm op: ", name, " | time (ms): ", formatted("%.2f", time),
+              " | msg size: ", byte_size_text(call.bytes),
+              " | algbw (Gbps): ", formatted("%.2f", bandwidth.algorithm),
               " | busbw (Gbps): ", formatted("%.2f", bandwidth.bus));
   }
 };
@@ -121,15 +121,15 @@ CommsLogger& CommsLogger::instance() {
 
 void CommsLogger::start(const CommsLoggerOptions& options) {
   check_operations(options.prof_ops);
-  const int ranks_per_node = is_initialized() ? world().ranks_per_node() : 1;
   const std::lock_guard lock(impl_->mutex);
   impl_->options = options;
-  impl_->ranks_per_node = ranks_per_node;
-  if (!impl_->observer) impl_->observer.emplace([impl = impl_.get()](const ObservedCall& call) { impl->note(call); });
+  if (!impl_->observer)
+    impl_->observer =
+        std::make_unique<CallObserver>([impl = impl_.get()](const ObservedCall& call) { impl->note(call); });
 }
 
 void CommsLogger::stop() {
-  std::optional<CallObserver> observer;
+  std::unique_ptr<CallObserver> observer;
   {
     const std::lock_guard lock(impl_->mutex);
     observer.swap(impl_->observer);
@@ -138,7 +138,7 @@ void CommsLogger::stop() {
 
 bool CommsLogger::is_on() const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->observer.has_value();
+  return impl_->observer != nullptr;
 }
 
 void CommsLogger::start_profiling_comms() {
@@ -185,15 +185,15 @@ LinkBytes CommsLogger::link_bytes() const {
 namespace {
 
 // The fastest rank's time of each call, by operation and size; nothing where the ranks made other calls.
-std::optional<CommsLogger::Records> fastest(const CommsLogger::Records& own) {
-  const ProcessGroup& ranks = world().group();
+std::optional<CommsLogger::Records> fastest(const CommsLogger::Records& own, const ProcessGroup& ranks) {
   std::string calls;
   for (const auto& [name, sizes] : own) {
     for (const auto& [bytes, record] : sizes)
       calls += message(name, "/", bytes, "/", record.milliseconds.size(), ";");
   }
   const std::vector<std::string> of_all = ranks.all_gather_text(calls);
-  if (std::ranges::any_of(of_all, [&](const std::string& other) { return other != calls; })) return std::nullopt;
+  if (std::ranges::any_of(of_all, [&](const std::string& other) { return other != calls; }))
+    return std::nullopt;
   CommsLogger::Records result = own;
   for (auto& [name, sizes] : result) {
     for (auto& [bytes, record] : sizes) {
@@ -207,17 +207,18 @@ std::optional<CommsLogger::Records> fastest(const CommsLogger::Records& own) {
 
 }  // namespace
 
-std::string CommsLogger::summary(bool show_straggler) const {
+std::string CommsLogger::summary(const ProcessGroup& stragglers_among) const {
   const Records own = records();
   const LinkBytes links = link_bytes();
   std::optional<Records> of_fastest;
   std::string text;
-  if (show_straggler) {
-    of_fastest = fastest(own);
+  if (stragglers_among) {
+    of_fastest = fastest(own, stragglers_among);
     if (!of_fastest) text += "no straggler analysis: the ranks made different calls\n";
   }
-  std::vector<std::string> head = {"Comm. Op",        "Message Size",     "Count",           "Total Latency(ms)",
-                                   "Avg Latency(ms)", "tput_avg (Gbps)", "busbw_avg (Gbps)"};
+  std::vector<std::string> head = {"Comm. Op",          "Message Size",    "Count",
+                                   "Total Latency(ms)", "Avg Latency(ms)", "tput_avg (Gbps)",
+                                   "busbw_avg (Gbps)"};
   if (of_fastest) head.insert(head.end(), {"Total comm lat(ms)", "Total straggler(ms)"});
   text += columns(head);
   for (const auto& [name, sizes] : own) {
@@ -241,14 +242,8 @@ std::string CommsLogger::summary(bool show_straggler) const {
       text += columns(row);
     }
   }
-  return text + message("received within nodes: ", byte_size_text(int64_t(links.within_node)), ", between nodes: ",
-                        byte_size_text(int64_t(links.between_nodes)));
-}
-
-std::string log_summary(bool show_straggler) {
-  const std::string text = CommsLogger::instance().summary(show_straggler);
-  if (!is_initialized() || world().rank() == 0) log::info("communication\n", text);
-  return text;
+  return text + message("received within nodes: ", byte_size_text(int64_t(links.within_node)),
+                        ", between nodes: ", byte_size_text(int64_t(links.between_nodes)));
 }
 
 std::string byte_size_text(int64_t bytes) {

@@ -9,15 +9,17 @@
 #include <vector>
 
 #include "deepspeed/base/export.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/comm/log/bandwidth.h"
 
 namespace deepspeed::comm {
 
 struct CommsLoggerOptions {
-  bool verbose = false;               // a line in the log for each call
-  bool prof_all = true;               // watch all operations
-  bool debug = false;                 // tell apart what calls are about: "all_gather | parameter 'h.0.weight'"
+  bool verbose = false;  // a line in the log for each call
+  bool prof_all = true;  // watch all operations
+  bool debug = false;    // tell apart what calls are about: "all_gather | parameter 'h.0.weight'"
   std::vector<std::string> prof_ops;  // those that are watched otherwise
+  int ranks_per_node = 1;             // consecutive ranks: World::ranks_per_node()
 };
 
 /// The calls of one operation over tensors of one size.
@@ -53,14 +55,13 @@ class DEEPSPEED_API CommsLogger {
   void reset();
 
   Records records() const;
-  /// What this rank received of others (received_bytes()), over all calls. Nodes are those of
-  /// World::ranks_per_node().
+  /// What this rank received of others (received_bytes()), over all calls.
   LinkBytes link_bytes() const;
   /// Returns the table of DeepSpeed's log_summary(): operation, size, count, total and mean latency, and
-  /// bandwidths, and below it the bytes within and between nodes. show_straggler: beside each row how long
-  /// this rank waited for others, which is what it took beyond the fastest rank's time of the same call; all
-  /// ranks call it then, having made the same calls, else a line says that they have not.
-  std::string summary(bool show_straggler = false) const;
+  /// bandwidths, and below it the bytes within and between nodes. stragglers_among: a group whose ranks all
+  /// call it, for how long this one waited for others beside each row, which is what it took beyond the
+  /// fastest rank's time of the same call; where the ranks made different calls, a line says so.
+  std::string summary(const ProcessGroup& stragglers_among = {}) const;
 
  private:
   CommsLogger();
@@ -68,9 +69,6 @@ class DEEPSPEED_API CommsLogger {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// Logs CommsLogger::instance().summary() on rank 0, and returns it on all.
-DEEPSPEED_API std::string log_summary(bool show_straggler = false);
 
 /// Writes bytes in powers of 1024, "678.86 MB".
 DEEPSPEED_API std::string byte_size_text(int64_t bytes);

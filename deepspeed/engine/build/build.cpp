@@ -130,12 +130,13 @@ void follow_units(const std::shared_ptr<zero::ZeroOptimizer>& optimizer,
   });
 }
 
-void start_comms_logger(const config::CommsLoggerConfig& logger) {
+void start_comms_logger(const config::CommsLoggerConfig& logger, const comm::World& world) {
   if (!logger.enabled) return;
   comm::CommsLogger::instance().start({.verbose = logger.verbose,
                                        .prof_all = logger.prof_all,
                                        .debug = logger.debug,
-                                       .prof_ops = logger.prof_ops});
+                                       .prof_ops = logger.prof_ops,
+                                       .ranks_per_node = world.ranks_per_node()});
 }
 
 }  // namespace
@@ -158,7 +159,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
   log::set_rank(world.rank());
   config::DeepSpeedConfig config = config::load_config(source, int64_t(layout.data.size()));
   if (config.log_level) log::set_level(log::level_from_name(*config.log_level));
-  start_comms_logger(config.comms_logger);
+  start_comms_logger(config.comms_logger, world);
   if (config.dump_state) log::info("config: ", config.raw.dump(2));
   device::set_threads_per_rank(world.local_size());
   const ParallelGroups groups_of_ranks =

@@ -46,8 +46,6 @@ const std::set<std::string> kActs = {
     "comms_logger.debug",
     "comms_logger.prof_ops",
     "zero_optimization.zero_quantized_gradients",
-    "zero_optimization.zeropp_loco_param.err_beta",
-    "zero_optimization.zeropp_loco_param.reset_T",
     "zero_allow_untested_optimizer",
     "dataloader_drop_last",
     "vocabulary_size",

@@ -149,7 +149,7 @@ TEST(Options, EveryFeatureThatDoesNotExistYetIsRefusedByNameWhateverElseIsWrong)
       EXPECT_THAT(load_error(config, 2), HasSubstr("[config] " + path + expected)) << config;
     }
   });
-  EXPECT_GT(features, 55);
+  EXPECT_GT(features, 45);
 }
 
 TEST(Options, WhatDoesNotExistYetIsRefusedByTheNamesThatItIsGiven) {

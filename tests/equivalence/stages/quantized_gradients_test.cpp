@@ -37,7 +37,7 @@ TEST(QuantizedGradients, TrainToTheLossOfExactOnesOnEveryShapeOfNodes) {
           for (const Json& keys : {kInFourBits, kWithFeedback}) {
             const double rounded = train_zeropp(*zeropp_engine(zeropp_config(keys, patch), world), steps);
             EXPECT_NEAR(rounded, exact, 0.03 * first) << patch << ", " << per_node << " ranks a node";
-            if (world.size() == 1) EXPECT_EQ(rounded, exact);
+            EXPECT_TRUE(world.size() > 1 || rounded == exact);
           }
         }
       }
@@ -55,8 +55,7 @@ TEST(QuantizedGradients, SendAnEighthOfTheBytesAndBetweenNodesAFractionOfThat) {
       notes->clear();
       engine->backward(loss);
       int64_t bytes = 0;
-      for (const NotedCall& call : *notes)
-        if (call.collective == collective) bytes += call.bytes;
+      for (const NotedCall& call : *notes) bytes += call.collective == collective ? call.bytes : 0;
       return bytes;
     };
     const int64_t plain = bytes_of({}, "reduce_to_owners");

@@ -72,7 +72,7 @@ TEST(SecondaryPartition, ServesEveryGatherBetweenTwoStepsButTheFirst) {
     for (int step = 0; step < 2; ++step) {
       for (int micro_step = 0; micro_step < 2; ++micro_step) {
         notes->clear();
-        const at::Tensor loss = engine->forward(zeropp_batch(step, world.rank()));
+        const at::Tensor loss = engine->forward(zeropp_input(*engine, step));
         const bool is_first = micro_step == 0;
         EXPECT_EQ(gathered_bytes(*notes, 4) >= both, is_first);
         EXPECT_EQ(gathered_bytes(*notes, 2), is_first ? 0 : both);
@@ -90,9 +90,9 @@ TEST(SecondaryPartition, KeepsTheRoundedValuesForPassesAlone) {
   run_ranks(4, [](comm::World& world) {
     const auto engine = zeropp_engine(near_config(2, {{"zero_quantized_weights", true}}), world);
     ZeroppNet& model = engine->module();
-    engine->forward(zeropp_batch(0, world.rank()));
+    engine->forward(zeropp_input(*engine, 0));
     const at::Tensor first = model.seen_up;
-    engine->forward(zeropp_batch(0, world.rank()));
+    engine->forward(zeropp_input(*engine, 0));
     EXPECT_TRUE(model.seen_up.equal(first)) << "the secondary part has other values";
     const zero::GatheredParameters gathered({model.up});
     const at::Tensor exact = ZeroppNet().up.detach().to(at::kBFloat16);
@@ -108,21 +108,21 @@ TEST(SecondaryPartition, FollowsValuesThatAreWrittenLoadedOrMoved) {
     ZeroppNet& model = engine->module();
     train_zeropp(*engine, 2);
     engine->save_checkpoint(folder.path());
-    engine->forward(zeropp_batch(0, world.rank()));
+    engine->forward(zeropp_input(*engine, 0));
     const at::Tensor saved = model.seen_up;
     {
       const zero::GatheredParameters gathered({model.up}, 0);
       const c10::NoGradGuard no_grad;
       if (world.rank() == 0) model.up.fill_(0.5);
     }
-    engine->forward(zeropp_batch(0, world.rank()));
+    engine->forward(zeropp_input(*engine, 0));
     EXPECT_TRUE(model.seen_up.equal(at::full_like(saved, 0.5)));
     engine->load_checkpoint(folder.path());
-    engine->forward(zeropp_batch(0, world.rank()));
+    engine->forward(zeropp_input(*engine, 0));
     EXPECT_TRUE(model.seen_up.equal(saved));
     engine->offload_states();
     engine->reload_states();
-    engine->forward(zeropp_batch(0, world.rank()));
+    engine->forward(zeropp_input(*engine, 0));
     EXPECT_TRUE(model.seen_up.equal(saved));
   });
 }
@@ -143,7 +143,7 @@ TEST(QuantizedNontrainableWeights, RoundFrozenParametersAlone) {
                    {.config = zeropp_config({{"zero_quantized_nontrainable_weights", true}}), .world = world})
             .engine;
     const auto notes = std::make_shared<CallNotes>();
-    engine->forward(zeropp_batch(0, world.rank()));
+    engine->forward(zeropp_input(*engine, 0));
     EXPECT_FALSE(model->seen_up.equal(ZeroppNet().up.detach()));
     EXPECT_TRUE(at::allclose(model->seen_up, ZeroppNet().up.detach(), 0.0, 0.1 / 128 * 1.0001));
     model->up.set_requires_grad(true);

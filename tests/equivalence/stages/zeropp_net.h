@@ -53,11 +53,16 @@ inline auto zeropp_engine(const Json& config, const comm::World& world) {
   return initialize(std::make_shared<ZeroppNet>(), {.config = config, .world = world}).engine;
 }
 
+/// This rank's batch, in the dtype of the engine's weights.
+at::Tensor zeropp_input(auto& engine, int step) {
+  return zeropp_batch(step, engine.rank()).to(engine.module().bias.scalar_type());
+}
+
 /// Returns the last loss of this rank.
 double train_zeropp(auto& engine, int steps) {
   double loss = 0;
   for (int step = 0; step < steps; ++step) {
-    const at::Tensor value = engine.forward(zeropp_batch(step, engine.rank()));
+    const at::Tensor value = engine.forward(zeropp_input(engine, step));
     engine.backward(value);
     engine.step();
     loss = value.template item<double>();

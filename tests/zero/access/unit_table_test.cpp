@@ -17,7 +17,8 @@ class UnitTableTest : public ::testing::Test {
  protected:
   std::shared_ptr<PartitionedStorage> make_param(const std::string& name, int64_t numel) {
     auto shard = std::make_shared<MemoryShard>(at::zeros({numel}));
-    return std::make_shared<PartitionedStorage>(pool_, name, numel, at::kCPU, std::move(shard), false);
+    return std::make_shared<PartitionedStorage>(pool_, name, numel, at::kCPU, std::move(shard),
+                                                PartitionedTraits{});
   }
 
   UnitTable table;

@@ -69,7 +69,7 @@ TEST(QuantizedSum, ErrsByNoMoreThanItsRoundingsOnEveryShapeOfNodes) {
             const at::Tensor error = (own - exact_sum(world, numel, 0, dtype)).abs();
             const double rounding = dtype == at::kFloat ? 1e-5 : 0.1;
             EXPECT_LE(error.max().item<double>(), bound(world, per_node) * 1.001 + rounding);
-            if (world.size() > 1 && numel == 5000) EXPECT_GT(error.max().item<double>(), 0.01);
+            EXPECT_TRUE(world.size() == 1 || numel < 5000 || error.max().item<double>() > 0.01);
             at::Tensor others = values.clone();
             others.narrow(0, world.rank() * numel, numel)
                 .copy_(before.narrow(0, world.rank() * numel, numel));
