@@ -18,8 +18,8 @@ struct CommsLoggerOptions {
   bool verbose = false;  // a line in the log for each call
   bool prof_all = true;  // watch all operations
   bool debug = false;    // tell apart what calls are about: "all_gather | parameter 'h.0.weight'"
-  std::vector<std::string> prof_ops;  // those that are watched otherwise
-  int ranks_per_node = 1;             // consecutive ranks: World::ranks_per_node()
+  std::vector<std::string> prof_ops = {};  // those that are watched otherwise
+  int ranks_per_node = 1;                  // consecutive ranks: World::ranks_per_node()
 };
 
 /// The calls of one operation over tensors of one size.

@@ -37,7 +37,7 @@ inline Json zeropp_config(const Json& keys, const Json& patch = Json::object()) 
   Json config = {{"train_micro_batch_size_per_gpu", 4},
                  {"zero_optimization", {{"stage", 3}, {"stage3_param_persistence_threshold", 100}}},
                  {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 0.01}}}}}};
-  config["zero_optimization"].update(keys);
+  if (keys.is_object()) config["zero_optimization"].update(keys);
   config.merge_patch(patch);
   return config;
 }
