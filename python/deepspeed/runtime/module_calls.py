@@ -1,4 +1,5 @@
 """Calls of modules at stage 3: the windows of those that go past the engine, and the parameters of each while it runs."""
+import functools
 import threading
 import weakref
 
@@ -15,8 +16,8 @@ class ModuleCalls:
 
     Operators gather what they use, wherever it is from; a module may also read its own parameters past them, as kernels do
     that take addresses. So may it with a parameter of another module: what it reads there is whole until it ends, and what it
-    returns is whole while its caller runs. Inside of the engine's forward the window is the engine's. Under autocast operators gather what they
-    cast to, and nothing is gathered for the module.
+    returns is whole while its caller runs. Inside of the engine's forward the window is the engine's. Under autocast operators
+    gather what they cast to, and nothing is gathered for the module.
     """
 
     def __init__(self, core):
@@ -25,7 +26,6 @@ class ModuleCalls:
         self._reader = self._make_reader()
         self._watched = weakref.WeakSet()
         self._root = None  # the module whose parts are watched
-        self._grows = None  # handle of the hook on modules that get parts
         self._has_grown = False
         self.forward_hooks = []  # handles of the hooks on modules
         self.backward_hooks = []  # none: the core sees backward where operators use parameters
@@ -36,7 +36,7 @@ class ModuleCalls:
 
     def watch(self, module):
         self._root = weakref.ref(module)
-        self._grows = _call_where_modules_grow(self)
+        _tell_where_modules_grow(self)
         self._watch_parts(module)
 
     def _watch_parts(self, module):
@@ -57,9 +57,7 @@ class ModuleCalls:
         for part in list(self._watched):
             give_plain_dict_back(part)
         self._watched.clear()
-        if self._grows is not None:
-            self._grows.remove()
-            self._grows = None
+        _told.discard(self)
 
     def _note_part(self, module):
         self._has_grown = self._has_grown or module in self._watched
@@ -126,19 +124,24 @@ class ModuleCalls:
             uses.append(_core.ModuleUse(returned))
 
 
-def _call_where_modules_grow(calls):
-    """Tells `calls` of each module that gets a part from here on; returns the handle that ends it."""
-    held = weakref.ref(calls)
+_told = weakref.WeakSet()  # the ModuleCalls that want to know where a module gets a part
+
+
+def _tell_where_modules_grow(calls):
+    _watch_growth()
+    _told.add(calls)
+
+
+@functools.lru_cache(maxsize=1)
+def _watch_growth():
+    """Registers the hook, once for the process: torch goes through its hooks while they run, so none may end there."""
 
     def note(module, name, part):
-        own = held()
-        if own is None:
-            handle.remove()
-        elif part is not None:
-            own._note_part(module)
+        if part is not None:
+            for calls in list(_told):
+                calls._note_part(module)
 
-    handle = register_module_module_registration_hook(note)
-    return handle
+    register_module_module_registration_hook(note)
 
 
 def _parameters_in(output):
