@@ -43,7 +43,7 @@ std::vector<Entry<DeepSpeedConfig>> scalar_entries() {
       entry("gradient_predivide_factor", &C::gradient_predivide_factor,
             "By how much of the world size gradients are divided before they are summed.", {above(0)}),
       entry("gradient_allreduce_op", &C::gradient_allreduce_op, "How the gradients of the ranks combine.",
-            {one_of({"mean", "sum"})}),
+            {one_of({"mean", "sum"}), in_familiar_words("Invalid gradient_allreduce_op")}),
       entry("sparse_gradients", &C::sparse_gradients,
             "Send the touched rows of embeddings' gradients alone; stages 0 and 1."),
       entry("communication_data_type", &C::communication_data_type,

@@ -18,17 +18,21 @@ namespace {
 
 config::ConfigSource source_of(const py::dict& config) { return config::ConfigSource(to_json(config, "")); }
 
-/// Returns the top-level keys of a config.
-std::set<std::string> config_keys() {
+/// Returns the keys of a section of the top level; the keys of the top level where it is "".
+std::set<std::string> config_keys(const std::string& section) {
+  const std::string prefix = section.empty() ? "" : section + ".";
   std::set<std::string> keys;
-  for (const std::string& line : config::option_list())
-    keys.insert(line.substr(0, line.find_first_of(".:[")));
+  for (const std::string& line : config::option_list()) {
+    if (!line.starts_with(prefix)) continue;
+    const std::string below = line.substr(prefix.size());
+    keys.insert(below.substr(0, below.find_first_of(".:[")));
+  }
   return keys;
 }
 
 /// Returns the known top-level key whose spelling is nearest; "" where none is near.
 std::string nearest_config_key(const std::string& key) {
-  const std::set<std::string> keys = config_keys();
+  const std::set<std::string> keys = config_keys("");
   return config::nearest_key(key, {keys.begin(), keys.end()});
 }
 
@@ -36,7 +40,7 @@ std::string nearest_config_key(const std::string& key) {
 
 void bind_config(py::module_& module) {
   module.def("version", &version);
-  module.def("config_keys", &config_keys);
+  module.def("config_keys", &config_keys, py::arg("section") = "");
   module.def("nearest_config_key", &nearest_config_key);
   module.def(
       "load_config",

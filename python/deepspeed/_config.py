@@ -11,7 +11,7 @@ from deepspeed import _core
 from deepspeed.utils.logging import logger
 
 _PREFETCH = "stage3_prefetch_bucket_size"
-_KEYS_OF_TYPES = {"optimizer": ("type", "params", "legacy_fusion"), "scheduler": ("type", "params")}
+_PLAIN = ("optimizer", "scheduler", "eigenvalue", "progressive_layer_drop")  # sections from which DeepSpeed takes what it knows
 
 
 def dict_raise_error_on_duplicate_keys(ordered_pairs):
@@ -74,9 +74,9 @@ def for_core(config):
 
 
 def _without_further_keys(config):
-    """Leaves out keys beside an optimizer's or a schedule's own, which DeepSpeed does not read."""
-    for name, known in _KEYS_OF_TYPES.items():
-        section = config.get(name)
+    """Leaves out keys that nobody knows in sections that DeepSpeed does not check."""
+    for name in _PLAIN:
+        section, known = config.get(name), _core.config_keys(name)
         further = [key for key in section if key not in known] if isinstance(section, Mapping) else []
         if further:
             logger.warning(f"config: the section {name!r} has unknown keys, which are ignored: {', '.join(map(repr, further))}")

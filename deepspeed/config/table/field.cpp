@@ -99,6 +99,10 @@ Option between(double minimum, double maximum) {
 Option strictly_between(double minimum, double maximum) {
   return [=](Field& field) { field.range = {minimum, maximum, true}; };
 }
+Option in_familiar_words(std::string words) {
+  return [=](Field& field) { field.familiar_words = words; };
+}
+
 Option one_of(std::vector<std::string> choices) {
   return [=](Field& field) { field.choices = choices; };
 }

@@ -48,7 +48,8 @@ struct Field {
   std::vector<std::string> aliases;
   std::function<Json(const Json&)> normalize;  // older shapes of the value into the present one
   std::function<bool(const Json&)> accepts;    // a further condition on the value as given ...
-  std::string accepts_text;  // ... and its wording for the error, where the type does not say it
+  std::string accepts_text;    // ... and its wording for the error, where the type does not say it
+  std::string familiar_words;  // what DeepSpeed says of a wrong value: programs look for it in the error
   std::optional<std::vector<Json>> supported_values;  // what this version can do, of the documented values
   std::string refusal;    // why the other values will never work; empty: they come later
   std::string no_effect;  // why no value of it changes anything in this version; empty: values act
@@ -114,6 +115,8 @@ DEEPSPEED_API Option accepted_if(std::function<bool(const Json&)> accepts, std::
 DEEPSPEED_API Option deprecated(std::string replacement, std::function<Json(const Json&)> convert);
 /// The value is a rank's own, as a path or a level of the log is: the ranks' may differ.
 DEEPSPEED_API Option per_rank();
+/// The error of a wrong value ends with DeepSpeed's words for it, which programs look for.
+DEEPSPEED_API Option in_familiar_words(std::string words);
 /// An empty text is refused.
 DEEPSPEED_API Option not_empty();
 /// The truth values are no numbers here, though they pass for numbers elsewhere.

@@ -38,7 +38,9 @@ std::string section_hint(const Field& section, const Json& given) {
                            : given == "auto"
                                ? "; the client must resolve \"auto\" before the config is loaded"
                                : "";
-  raise<ConfigError>(path, ": got ", json_excerpt(given), ", expected ", expected_value(field), hint);
+  const std::string familiar = field.familiar_words.empty() ? "" : ": " + field.familiar_words;
+  raise<ConfigError>(path, ": got ", json_excerpt(given), ", expected ", expected_value(field), hint,
+                     familiar);
 }
 
 bool in_range(const Range& range, double value) {

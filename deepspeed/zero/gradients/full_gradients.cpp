@@ -267,17 +267,26 @@ class FullGradients : public GradReducer {
   /// grads counts from here on. Returns whether none is left.
   bool drop_replaced_grads() {
     if (!shows_grads()) return false;
-    bool is_empty = true;
+    size_t num_left = 0;
     for (size_t group = 0; group < flat_.size(); ++group) {
+      size_t num_kept = 0;
       for (size_t param = 0; param < written_[group].size(); ++param) {
-        if (is_replaced(group, param)) {
-          written_[group][param] = false;
-        } else {
-          is_empty = false;
-        }
+        written_[group][param] = !is_replaced(group, param);
+        num_kept += written_[group][param] ? 1 : 0;
       }
+      if (num_kept < written_[group].size()) take_other_memory(group);
+      num_left += num_kept;
     }
-    return is_empty;
+    return num_left == 0;
+  }
+
+  // The program may hold the gradients that it took out of the parameters: their memory is its own then.
+  void take_other_memory(size_t group) {
+    flat_[group] = flat_[group].clone();
+    auto& params = store_.groups()[group].params;
+    for (size_t param = 0; param < params.size(); ++param) {
+      if (written_[group][param]) params[param].tensor.mutable_grad() = place(group, param);
+    }
   }
 
   std::vector<at::Tensor> flat_;            // [group], padded

@@ -193,8 +193,11 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
     def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True) -> torch.Tensor:
         """Runs backward of the loss, divided by the accumulation steps and multiplied by the loss scale."""
         self._require_optimizer("backward")
-        with self._window.backward():
-            return self._core.backward(loss, retain_graph, scale_wrt_gas)
+        try:
+            with self._window.backward():
+                return self._core.backward(loss, retain_graph, scale_wrt_gas)
+        finally:
+            self._module_calls.end_backward()
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """Returns the loss times the loss scale, for a backward() of the script's own on it."""
@@ -207,6 +210,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
         """Ends a micro step; at the accumulation boundary it updates the parameters and the schedule."""
         self._require_optimizer("step")
         self._window.check("step")
+        self._module_calls.end_backward()
         core, optimizer = self._core, self.optimizer
         optimizer._push()
         updates, skipped = core.global_steps(), core.skipped_steps()

@@ -16,8 +16,9 @@ class ModuleCalls:
 
     Operators gather what they use, wherever it is from; a module may also read its own parameters past them, as kernels do
     that take addresses. So may it with a parameter of another module: what it reads there is whole until it ends, and what it
-    returns is whole while its caller runs. Inside of the engine's forward the window is the engine's. Under autocast operators
-    gather what they cast to, and nothing is gathered for the module.
+    returns is whole while its caller runs, or until backward ends where a recomputed function has called it. Inside of the
+    engine's forward the window is the engine's. Under autocast operators gather what they cast to, and nothing is gathered for
+    the module.
     """
 
     def __init__(self, core):
@@ -25,6 +26,7 @@ class ModuleCalls:
         self._of_thread = _Calls()
         self._reader = self._make_reader()
         self._watched = weakref.WeakSet()
+        self._until_backward_ends = []  # uses of parameters
         self._root = None  # the module whose parts are watched
         self._has_grown = False
         self.forward_hooks = []  # handles of the hooks on modules
@@ -54,6 +56,7 @@ class ModuleCalls:
         for handle in self.forward_hooks:
             handle.remove()
         self.forward_hooks.clear()
+        self.end_backward()
         for part in list(self._watched):
             give_plain_dict_back(part)
         self._watched.clear()
@@ -61,6 +64,11 @@ class ModuleCalls:
 
     def _note_part(self, module):
         self._has_grown = self._has_grown or module in self._watched
+
+    def end_backward(self):
+        """Gives up what recomputed functions have taken."""
+        while self._until_backward_ends:
+            self._until_backward_ends.pop().close()
 
     def _make_reader(self):
         """Returns what modules' dicts call where one of their parameters is read; it does not hold the engine."""
@@ -79,6 +87,8 @@ class ModuleCalls:
 
     def begin(self):
         """Begins a forward of the engine, which has a window of its own; returns what end() wants."""
+        if self._until_backward_ends:  # a backward of the script's own
+            self.end_backward()
         if self._has_grown:  # scripts put layers around others, adapters for example
             self._watch_parts(self._root())
         calls = self._of_thread
@@ -110,6 +120,8 @@ class ModuleCalls:
         returned = _parameters_in(output)
         if returned and len(calls.running) > 1:
             self._hand_up(module, returned, *calls.running[-2])
+        elif returned and torch._C._current_graph_task_id() != -1:
+            self._until_backward_ends.append(_core.ModuleUse(returned))
         calls.pop()
         if calls.depth == 0 and calls.window is not None:
             window, calls.window = calls.window, None

@@ -571,6 +571,39 @@ def a_parameter_of_another_module_is_whole_from_its_reading_on():
 
 
 @probe
+def a_parameter_that_a_recomputed_function_gets_is_whole():
+    from torch.utils.checkpoint import checkpoint
+
+    class Returning(nn.Linear):
+        def forward(self, x):
+            return F.linear(x, self.weight), self.bias
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Returning(4, 4)
+            self.seen = []
+
+        def region(self, x):
+            x, bias = self.inner(x)
+            self.seen.append(bias.data_ptr() != 0)
+            return torch.tanh(x + bias)
+
+        def forward(self, x):
+            return checkpoint(self.region, x, use_reentrant=False).sum()
+
+    for direct in (False, True):
+        model = Outer()
+        engine = make_engine(model=model)
+        for _ in range(2):
+            loss = engine(torch.ones(2, 4, requires_grad=True))
+            loss.backward() if direct else engine.backward(loss)
+            engine.step()
+            assert model.inner.bias.ds_status is deepspeed.zero.ZeroParamStatus.NOT_AVAILABLE
+        assert model.seen == [True] * 4
+
+
+@probe
 def layers_that_are_put_around_others_have_their_parameters_whole():
     class Around(nn.Module):
         def __init__(self, layer):
