@@ -25,6 +25,10 @@ at::Tensor buffer(int64_t numel, const at::TensorOptions& options) {
   return at::empty({numel}, options);
 }
 
+int64_t shared_buffer_bytes() {
+  return shm::Arena::is_shared() ? static_cast<int64_t>(shm::Arena::of_process()->used_bytes()) : 0;
+}
+
 at::Tensor zero_buffer(int64_t numel, const at::TensorOptions& options) {
   const c10::NoGradGuard no_grad;
   return buffer(numel, options).zero_();

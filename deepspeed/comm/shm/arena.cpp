@@ -115,6 +115,13 @@ void Arena::free(void* block) {
   add_free(offset, {bytes, is_kept});
 }
 
+size_t Arena::used_bytes() const {
+  const std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& [offset, block] : used_) bytes += block.bytes;
+  return bytes;
+}
+
 std::optional<size_t> Arena::offset_of(const void* data, size_t bytes) const {
   const auto* const at = static_cast<const char*>(data);
   if (at < mapping_->data() || at + bytes > mapping_->data() + mapping_->bytes()) return std::nullopt;

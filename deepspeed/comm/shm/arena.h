@@ -37,6 +37,8 @@ class Arena {
   std::optional<size_t> offset_of(const void* data, size_t bytes) const;
   const Descriptor& memory() const { return memory_; }
   size_t bytes() const { return mapping_->bytes(); }
+  /// Returns the bytes of the blocks that are in use, whole pages.
+  size_t used_bytes() const;
 
  private:
   struct Block {
