@@ -1,0 +1,135 @@
+// Memory that peers can read: blocks, their reuse, want of memory, children of the process.
+#include "deepspeed/comm/shm/arena.h"
+
+#include <cstring>
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/comm/shm/thread_ranks.h"
+#include "tests/support/error_of.h"
+
+namespace deepspeed::comm::shm {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+/// Runs the body in a child, which ends with its result. Returns that.
+int result_in_child(const std::function<bool()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body() ? 0 : 1);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(SharedArena, HandsOutBlocksThatDoNotMeet) {
+  Arena arena(64 * kMiB);
+  auto* const first = static_cast<char*>(arena.allocate(5000));
+  auto* const second = static_cast<char*>(arena.allocate(kMiB));
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  std::memset(first, 1, 5000);
+  std::memset(second, 2, kMiB);
+  EXPECT_EQ(first[4999], 1);
+  EXPECT_EQ(arena.used_bytes(), 8192 + kMiB);
+  ASSERT_TRUE(arena.offset_of(second + 10, kMiB - 10).has_value());
+  EXPECT_EQ(*arena.offset_of(second + 10, 5) - *arena.offset_of(second, 5), 10U);
+  EXPECT_FALSE(arena.offset_of(&arena, 1).has_value());
+  arena.free(first);
+  arena.free(second);
+  EXPECT_EQ(arena.used_bytes(), 0U);
+}
+
+TEST(SharedArena, UsesWhatWasFreedAgain) {
+  Arena arena(64 * kMiB);
+  void* const before = arena.allocate(20 * kMiB);
+  arena.free(before);
+  for (int i = 0; i < 100; ++i) {
+    void* const a = arena.allocate(8 * kMiB);
+    void* const b = arena.allocate(12 * kMiB);
+    EXPECT_EQ(a, before);
+    EXPECT_NE(b, nullptr);
+    arena.free(a);
+    arena.free(b);
+  }
+}
+
+TEST(SharedArena, SaysThatItIsFull) {
+  Arena arena(64 * kMiB);
+  void* const most = arena.allocate(60 * kMiB);
+  EXPECT_NE(most, nullptr);
+  EXPECT_EQ(arena.allocate(8 * kMiB), nullptr);
+  arena.free(most);
+  EXPECT_NE(arena.allocate(8 * kMiB), nullptr);
+}
+
+TEST(SharedArena, MakesDoWithFewerAddressesWhereALimitAsksForIt) {
+  EXPECT_EQ(result_in_child([] {
+              const rlimit limit{256 * kMiB, 256 * kMiB};
+              ::setrlimit(RLIMIT_FSIZE, &limit);
+              Arena arena(1024 * kMiB);
+              return arena.bytes() <= 256 * kMiB && arena.allocate(kMiB) != nullptr;
+            }),
+            0);
+}
+
+TEST(SharedArena, IsAnErrorAndNoSignalWhereALimitForbidsIt) {
+  EXPECT_EQ(result_in_child([] {
+              const rlimit limit{kMiB, kMiB};
+              ::setrlimit(RLIMIT_FSIZE, &limit);
+              const auto text = testing::error_of<CommError>([] { Arena arena(1024 * kMiB); });
+              return text.find("RLIMIT_FSIZE") != std::string::npos;
+            }),
+            0);
+}
+
+TEST(SharedArena, OfAParentIsReadInAChildButNotHandedOut) {
+  const auto arena = Arena::of_process();
+  auto* const block = static_cast<int*>(arena->allocate(4096));
+  *block = 42;
+  EXPECT_EQ(result_in_child([&] {
+              arena->free(block);  // does nothing
+              return *block == 42 && arena->allocate(10) == nullptr && Arena::of_process() != arena;
+            }),
+            0);
+  EXPECT_EQ(*block, 42);
+  arena->free(block);
+}
+
+MeetingResult meet_as(testing::ThreadBoard& board, int rank, const std::string& machine,
+                      const std::string& refusal = "") {
+  MeetingPlan plan;
+  plan.rank = rank;
+  plan.names = {10, 11};
+  plan.machine = machine;
+  plan.refusal = refusal;
+  plan.arena = Arena::of_process();
+  return meet(board.board(), std::move(plan));
+}
+
+TEST(SharedMeeting, OfRanksOnTwoMachinesIsNone) {
+  testing::ThreadBoard board;
+  testing::run_threads(2, [&](int rank) {
+    const auto met = meet_as(board, rank, "machine " + std::to_string(rank));
+    EXPECT_EQ(met.member, nullptr);
+    EXPECT_FALSE(met.is_one_machine);
+  });
+}
+
+TEST(SharedMeeting, IsNoneWhereOneRankRefuses) {
+  testing::ThreadBoard board;
+  testing::run_threads(2, [&](int rank) {
+    const auto met = meet_as(board, rank, "here", rank == 1 ? "it may\nnot" : "");
+    EXPECT_EQ(met.member, nullptr);
+    EXPECT_TRUE(met.is_one_machine);
+    if (rank == 0) {
+      EXPECT_EQ(met.reason, "rank 11: it may not");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace deepspeed::comm::shm
