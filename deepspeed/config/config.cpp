@@ -2,6 +2,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/config/batch.h"
 #include "deepspeed/config/rules.h"
 #include "deepspeed/config/support.h"
@@ -60,6 +61,14 @@ void apply_older_keys(DeepSpeedConfig& config) {
   config.communication_data_type = "fp32";
 }
 
+/// Ranks that exchange momenta know no norm to clip by: the default does not hold for them, a value that is
+/// given is an error (rules.cpp).
+void apply_exchange(DeepSpeedConfig& config) {
+  const bool is_given = config.raw.contains("gradient_clipping");
+  if (!is_given && config.optimizer && lowercase(config.optimizer->type) == "onebitadam")
+    config.gradient_clipping = 0.0;
+}
+
 void warn(const DeepSpeedConfig& config, const Json& values) {
   std::string ignored;
   for (const std::string& value : values_without_effect(all_options(), values, "", values))
@@ -80,6 +89,7 @@ DeepSpeedConfig resolve(const Json& given, int64_t data_parallel_world_size) {
   drop_without_type(config.scheduler, "scheduler");
   apply_allgather_size(config);
   apply_older_keys(config);
+  apply_exchange(config);
   resolve_batch(config, values, data_parallel_world_size);
   require_consistent(config, data_parallel_world_size);
   warn(config, values);

@@ -71,7 +71,9 @@ void check_step(const AdamStep& step) {
   if (step.first_index < 0) {
     raise<UsageError>("first_index is ", step.first_index, ", expected 0 or more");
   }
-  for (const auto& [name, beta] : {std::pair{"beta1", step.beta1}, std::pair{"beta2", step.beta2}}) {
+  // A second moment that stays as it is has no correction: 1 - beta2^t would be 0.
+  const double checked_beta2 = step.beta2 == 1 && !step.bias_correction ? 0 : step.beta2;
+  for (const auto& [name, beta] : {std::pair{"beta1", step.beta1}, std::pair{"beta2", checked_beta2}}) {
     if (!(beta >= 0 && beta < 1)) {
       raise<UsageError>(name, " is ", beta, ", expected a number in [0, 1)");
     }

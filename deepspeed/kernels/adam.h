@@ -25,7 +25,7 @@ struct AmsgradRule;
 struct AdamStep {
   double lr = 1e-3;
   double beta1 = 0.9;
-  double beta2 = 0.999;
+  double beta2 = 0.999;  // 1 leaves the second moment as it is, where there is no bias correction
   double eps = 1e-8;
   double weight_decay = 0.0;
   bool adamw_mode = true;

@@ -186,7 +186,7 @@ class SubGroup : public Layer {
 
 class CommsLog : public EmptyFolder {
  protected:
-  CommsLog() { comm::init_distributed(); }
+  CommsLog() { deepspeed::comm::init_distributed(); }
   at::Tensor x = at::ones({4});
 };
 

@@ -23,7 +23,8 @@ Json onebit(int freeze_step, int stage, const Json& patch = Json::object()) {
   return with_optimizer("OneBitAdam", {{"freeze_step", freeze_step}}, stage, patch);
 }
 
-Json plain_adam(int stage, const Json& patch = Json::object()) {
+Json plain_adam(int stage, Json patch = Json::object()) {
+  patch["gradient_clipping"] = 0.0;
   return with_optimizer("Adam", {{"bias_correction", false}}, stage, patch);
 }
 
@@ -46,8 +47,10 @@ TEST(OneBitAdam, WarmsUpAsAdamBitForBit) {
     for (const int stage : {0, 1}) {
       for (const Json& precision : exchange_precisions()) {
         const at::Tensor expected = weights_after(plain_adam(stage, precision), world, 6);
-        EXPECT_TRUE(weights_after(onebit(6, stage, precision), world, 6).equal(expected));
-        EXPECT_FALSE(weights_after(onebit(4, stage, precision), world, 6).equal(expected));
+        const at::Tensor warm = weights_after(onebit(6, stage, precision), world, 6);
+        EXPECT_TRUE(warm.equal(expected))
+            << "stage " << stage << " " << precision << " " << (warm - expected).abs().max();
+        EXPECT_FALSE(weights_after(onebit(2, stage, precision), world, 6).equal(expected));
       }
     }
   });
@@ -123,11 +126,12 @@ TEST(OneBitAdam, ResumesBeforeAndAfterTheFreezeAlsoOnOtherRanks) {
         const auto first = zeropp_engine(onebit(4, stage), world);
         train_zeropp(*first, saved_at);
         first->save_checkpoint(folder.path());
+        // The errors of earlier exchanges are forgotten with a load, as DeepSpeed does.
+        first->load_checkpoint(folder.path());
         const double expected = train_zeropp(*first, 6);
         const auto second = zeropp_engine(onebit(4, stage), world);
         second->load_checkpoint(folder.path());
-        // The errors of earlier exchanges are forgotten, as DeepSpeed does.
-        EXPECT_NEAR(train_zeropp(*second, 6), expected, 0.02 * expected);
+        EXPECT_EQ(train_zeropp(*second, 6), expected);
       });
       if (stage == 0) continue;
       run_ranks(4, [&](comm::World& world) {

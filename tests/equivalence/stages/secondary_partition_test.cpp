@@ -17,7 +17,7 @@ const Json kSixteenBits = {{"bf16", {{"enabled", true}}}};
 
 Json near_config(int ranks, const Json& keys = Json::object(), const Json& patch = kSixteenBits) {
   Json all = {{"zero_hpz_partition_size", ranks}};
-  all.update(keys);
+  if (keys.is_object()) all.update(keys);
   return zeropp_config(all, patch);
 }
 
@@ -79,7 +79,7 @@ TEST(SecondaryPartition, ServesEveryGatherBetweenTwoStepsButTheFirst) {
         notes->clear();
         engine->backward(loss);
         EXPECT_EQ(gathered_bytes(*notes, 4), 0);
-        EXPECT_EQ(gathered_bytes(*notes, 2), both);
+        EXPECT_EQ(gathered_bytes(*notes, 2), both / 2);  // the inputs need no gradient
         engine->step();
       }
     }
