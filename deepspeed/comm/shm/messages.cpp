@@ -25,6 +25,7 @@ namespace {
 
 constexpr int kMessageLook = 100;  // milliseconds
 constexpr size_t kMostInLetter = 4096;
+constexpr std::chrono::seconds kLongestFarewell{2};  // for peers that do not read what they are told
 
 enum class PacketKind : uint32_t { kLetter, kLetterWithContent, kReceived };
 
@@ -59,6 +60,7 @@ Messages::~Messages() {
     if (thread_.joinable()) thread_.detach();
     return;
   }
+  tell_what_was_received();
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
@@ -71,6 +73,28 @@ Messages::~Messages() {
     fail_all(peer, message_error("the group was left before the message was done"), endings);
   for (Ending& ending : endings) {
     if (ending.done) ending.done(ending.error);
+  }
+}
+
+void Messages::tell_what_was_received() {
+  const auto tells = [](const std::vector<char>& packet) {
+    PacketHead head;
+    std::memcpy(&head, packet.data(), sizeof(head));
+    return head.kind == PacketKind::kReceived;
+  };
+  for (const auto end = Clock::now() + kLongestFarewell; Clock::now() < end;) {
+    bool waits = false;
+    {
+      const std::lock_guard lock(mutex_);
+      for (int peer = 0; peer < member_.size(); ++peer) {
+        if (peer == member_.rank()) continue;
+        flush(peer);
+        const Mailbox& mailbox = mailboxes_[static_cast<size_t>(peer)];
+        waits = waits || (!mailbox.has_ended && std::ranges::any_of(mailbox.outgoing, tells));
+      }
+    }
+    if (!waits) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 

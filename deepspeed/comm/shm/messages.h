@@ -73,6 +73,8 @@ class Messages {
   };
   using Endings = std::vector<Ending>;
 
+  /// Waits until the senders of what was received know: they would take this end for a failure.
+  void tell_what_was_received();
   void start_thread();
   void serve();
   void await_news();

@@ -35,13 +35,16 @@ volatile sig_atomic_t num_handled = 0;
 
 TEST(Failure, OfAPeerIsNoSignalThatEndsThisRank) {
   for (const bool has_handler : {false, true}) {
-    const auto outcomes = fork_ranks(2, [&](int) -> std::string {
-      ::signal(SIGPIPE, SIG_DFL);
-      if (has_handler) ::signal(SIGPIPE, [](int) { num_handled = num_handled + 1; });
-      const auto world = join(60s);
-      ::raise(SIGPIPE);
-      return std::to_string(num_handled);
-    });
+    const auto outcomes = fork_ranks(2,
+                                     [&](int) -> std::string {
+                                       ::signal(SIGPIPE, SIG_DFL);
+                                       if (has_handler)
+                                         ::signal(SIGPIPE, [](int) { num_handled = num_handled + 1; });
+                                       const auto world = join(60s);
+                                       ::raise(SIGPIPE);
+                                       return std::to_string(num_handled);
+                                     },
+                                     {.end_together = true});
     for (const auto& outcome : outcomes) {
       EXPECT_TRUE(outcome.ok()) << "signal " << outcome.signal;
       EXPECT_EQ(outcome.value, has_handler ? "1" : "0");
