@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/env.h"
+#include "deepspeed/comm/log/comms_logger.h"
 
 #include "tests/equivalence/stages/zeropp_net.h"
 #include "tests/support/counted_world.h"
@@ -65,6 +66,33 @@ TEST(QuantizedGradients, SendAnEighthOfTheBytesAndBetweenNodesAFractionOfThat) {
     // Each of the two exchanges carries its part of 4 of 32 bits, and scales.
     EXPECT_LT(double(quantized), 1.55 * double(plain) / 8);
     EXPECT_GT(double(quantized), 1.45 * double(plain) / 8);
+  });
+}
+
+// Two nodes of two ranks, in 16 bits; each matrix is used in forward and in backward.
+TEST(Zeropp, SendsAQuarterOfTheBytesBetweenNodes) {
+  run_ranks(4, [](comm::World& world) {
+    set_nodes(2);
+    const auto bytes_between_nodes = [&](const Json& keys) {
+      const auto engine = zeropp_engine(zeropp_config(keys, {{"bf16", {{"enabled", true}}}}), world);
+      comm::CommsLogger& logger = comm::CommsLogger::instance();
+      const auto step = [&] {
+        engine->backward(engine->forward(zeropp_input(*engine, 0).requires_grad_()));
+        engine->step();
+      };
+      step();
+      logger.reset();
+      logger.start({.ranks_per_node = world.ranks_per_node()});
+      step();
+      logger.stop();
+      return logger.link_bytes().between_nodes;
+    };
+    const double plain = bytes_between_nodes({});
+    const double all = bytes_between_nodes({{"zero_quantized_weights", true},
+                                            {"zero_hpz_partition_size", 2},
+                                            {"zero_quantized_gradients", true}});
+    EXPECT_GT(plain, 3 * 2 * kRowsOfNet * kColumnsOfNet);
+    EXPECT_LE(all, 0.26 * plain) << all << " of " << plain;
   });
 }
 
