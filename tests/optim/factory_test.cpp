@@ -273,7 +273,8 @@ TEST(MakeOptimizer, SaysWhichClassesOfTorchLibTorchLacks) {
     expect_optimizer_error(
         type, "{}", "\"" + type + "\" is a class of torch.optim in Python that LibTorch does not have");
     expect_optimizer_error(type, "{}", "Adagrad, Adam, AdamW, LBFGS, RMSprop and SGD");
-    expect_optimizer_error(type, "{}", "SGD, RMSprop, OneBitAdam, and any torch::optim::Optimizer may be passed");
+    expect_optimizer_error(type, "{}",
+                           "SGD, RMSprop, OneBitAdam, and any torch::optim::Optimizer may be passed");
   }
   expect_optimizer_error("LBFGS", "{}", "evaluates the loss within its step");
   expect_optimizer_error("rmsprop", "{}", "did you mean \"RMSprop\"");

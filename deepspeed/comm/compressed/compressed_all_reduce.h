@@ -11,7 +11,7 @@
 namespace deepspeed::comm {
 
 /// Reduces tensors of one size, always the same one: what its bits take from a mean is added to the next.
-/// Not thread-safe by itself.
+/// Reductions of one object come one after the other.
 class CompressedAllReduce {
  public:
   /// numel: of the tensors.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kArenaPage = 4096;
 constexpr size_t kLeastArena = size_t{64} << 20;
-// Of free blocks; beyond it pages go back to the system.
+// This much memory of free blocks is kept; beyond it pages go back to the system.
 constexpr size_t kMostKept = size_t{256} << 20;
 
 std::atomic<pid_t> shared_in_process{0};

@@ -10,7 +10,8 @@
 namespace deepspeed::comm::shm {
 namespace {
 
-// Of pauses: more cost time slices where ranks share cores, and gain nothing where they do not.
+// This many pauses come before a wait sleeps: more cost time slices where ranks share cores, and gain nothing
+// where they do not.
 constexpr int kSpins = 200;
 
 void pause_processor() {

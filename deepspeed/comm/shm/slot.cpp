@@ -7,7 +7,7 @@ namespace deepspeed::comm::shm {
 namespace {
 
 constexpr size_t kSlotPage = 4096;
-// Of half a stage: a piece that stays in the caches, and costs more than the waits for it.
+// Half a stage is this large: a piece that stays in the caches, and costs more than the waits for it.
 constexpr size_t kMostStage = size_t{2} << 20;
 constexpr size_t kLeastStage = size_t{256} << 10;
 constexpr size_t kAllStages = size_t{8} << 20;  // of a group, where that leaves enough for each

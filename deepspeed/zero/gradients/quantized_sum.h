@@ -42,7 +42,7 @@ class QuantizedSum {
   int64_t bytes() const;
 
  private:
-  /// Of one exchange of one sum: what rounding took, itself rounded to 8 bits a block.
+  /// Holds what rounding took in one exchange of one sum, itself rounded to 8 bits a block.
   struct Errors {
     std::vector<at::Tensor> packed;  // [block]
   };

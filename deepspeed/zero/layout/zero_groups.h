@@ -23,8 +23,8 @@ struct ZeroGroups {
   /// Ranks near each other that together keep what was gathered once more (config key
   /// zero_hpz_partition_size); without a group: none do.
   comm::ProcessGroup secondary;
-  /// Of `shard` the ranks on this node, and those at this rank's place on each node; without groups: nodes
-  /// play no part.
+  /// These are the ranks of `shard` on this node, and those at this rank's place on each node; without groups
+  /// nodes play no part.
   comm::ProcessGroup node, across_nodes;
   comm::ProcessGroup model;  // ranks that hold one copy of the model together; without a group: this rank
 };
