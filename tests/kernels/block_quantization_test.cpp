@@ -63,7 +63,8 @@ TEST(BlockQuantization, StaysWithinItsBoundElementByElement) {
     EXPECT_TRUE((error <= bound * (1 + 1e-4)).all().item<bool>()) << bits;
     // All but the largest of a sign are rounded to the nearest code.
     const at::Tensor is_clamped = values > bound * ((1 << (bits - 1)) - 0.5);
-    EXPECT_TRUE(((error <= bound * 0.500001) | is_clamped).all().item<bool>()) << bits;
+    // The products with scales up to 2^7 codes away from 0 are rounded to fp32 as well.
+    EXPECT_TRUE(((error <= bound * 0.50002) | is_clamped).all().item<bool>()) << bits;
   }
 }
 
