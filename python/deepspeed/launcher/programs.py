@@ -28,6 +28,11 @@ def ds_to_universal():
     run("ds_to_universal", sys.argv[1:])
 
 
+def ds_bench():
+    """Measures the collectives between ranks."""
+    run("ds_bench", sys.argv[1:])
+
+
 def ds_io():
     """Measures the disk of a folder."""
     run("ds_io", sys.argv[1:])
