@@ -20,6 +20,8 @@ constexpr size_t kAlwaysStaged = 16 << 10;
 // What all ranks sum for themselves: the bytes that one reads in all.
 constexpr size_t kMostSummedByAll = 256 << 10;
 constexpr size_t kCacheLine = 64;
+// So many bytes of other ranks' arenas stay mapped after they were read.
+constexpr size_t kMostMapped = size_t{64} << 20;
 
 std::vector<ByteRange> equal_ranges(size_t bytes, size_t element, int size) {
   std::vector<ByteRange> ranges;
@@ -32,6 +34,12 @@ std::vector<ByteRange> equal_ranges(size_t bytes, size_t element, int size) {
 }
 
 }  // namespace
+
+Collectives::Collectives(Member& member) : member_(member) {
+  const auto num_peers = static_cast<size_t>(std::max(1, member.size() - 1));
+  for (int rank = 0; rank < member.size(); ++rank)
+    read_pages_.emplace_back(member.peer(rank).arena_mapping(), kMostMapped / num_peers);
+}
 
 void Collectives::begin(const Call& call, const void* input, size_t bytes, bool in_pieces) {
   ++number_;
@@ -128,6 +136,9 @@ uint32_t Collectives::scatter(const Call& call, const void* input, const std::ve
     });
     from[static_cast<size_t>(rank)] = own + mine.begin;
     if (mine.bytes() > 0) take(0, mine.bytes(), from);
+    for_peers([&](int peer) {
+      read_pages_[static_cast<size_t>(peer)].note(from[static_cast<size_t>(peer)], mine.bytes());
+    });
     return 0;
   }
   uint32_t index = 0;
@@ -176,7 +187,10 @@ void Collectives::spread(const Call& call, const char* own, const std::vector<si
   }
   for_peers([&](int peer) {
     const size_t all = bytes[static_cast<size_t>(peer)];
-    if (!is_peer_staged(peer) && all > 0) take(peer, 0, all, from_arena(peer));
+    if (is_peer_staged(peer) || all == 0) return;
+    const char* const from = from_arena(peer);
+    take(peer, 0, all, from);
+    read_pages_[static_cast<size_t>(peer)].note(from, all);
   });
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "deepspeed/comm/shm/member.h"
+#include "deepspeed/comm/shm/read_pages.h"
 #include "deepspeed/kernels/combine.h"
 
 namespace deepspeed::comm::shm {
@@ -35,7 +36,7 @@ struct Reduction {
 /// they are given up, as over a network. All throw what Member::wait() throws.
 class Collectives {
  public:
-  explicit Collectives(Member& member) : member_(member) {}
+  explicit Collectives(Member& member);
 
   void barrier(const Call& call);
   /// Leaves the result of all ranks' data in that of each.
@@ -87,7 +88,8 @@ class Collectives {
   uint32_t number_ = 0;      // of the operation under way
   uint32_t num_staged_ = 0;  // pieces of this rank
   Post own_post_;
-  std::vector<Post> posts_;  // of the operation under way, by rank
+  std::vector<Post> posts_;            // of the operation under way, by rank
+  std::vector<ReadPages> read_pages_;  // of the arenas, by rank
 };
 
 }  // namespace deepspeed::comm::shm

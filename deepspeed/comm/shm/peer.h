@@ -19,6 +19,7 @@ class Peer {
   int socket() const { return socket_.get(); }
   int process() const { return process_; }
   const char* arena() const { return arena_ ? arena_->data() : nullptr; }
+  const std::shared_ptr<Mapping>& arena_mapping() const { return arena_; }
   size_t arena_bytes() const { return arena_ ? arena_->bytes() : 0; }
   /// Says whether the process ended or closed its end.
   bool is_gone() const;

@@ -1,0 +1,33 @@
+// The pages of a peer's arena that this process has read. The system counts them as memory of both processes,
+// and a limit on a process's memory may too: beyond a budget they are let go of here, and mapped again when
+// they are read again.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+
+#include "deepspeed/comm/shm/memory.h"
+
+namespace deepspeed::comm::shm {
+
+/// Is used by one thread at a time.
+class ReadPages {
+ public:
+  /// budget: bytes that stay mapped.
+  ReadPages(std::shared_ptr<Mapping> arena, size_t budget) : arena_(std::move(arena)), budget_(budget) {}
+
+  /// Notes what was read, and lets go of all that is noted where it is more than the budget.
+  void note(const char* data, size_t bytes);
+  size_t noted_bytes() const { return noted_bytes_; }
+
+ private:
+  void let_go();
+
+  std::shared_ptr<Mapping> arena_;
+  size_t budget_;
+  std::map<size_t, size_t> noted_;  // the end of each range by its beginning, without common pages
+  size_t noted_bytes_ = 0;
+};
+
+}  // namespace deepspeed::comm::shm
