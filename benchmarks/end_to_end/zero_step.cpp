@@ -1,6 +1,7 @@
-// One training run of the GPT of the golden files at benchmark size: step times, start-up, peak memory and
-// losses, as one JSON line on rank 0. benchmarks/end_to_end/deepspeed_peer.py is the same run under
-// DeepSpeed; compare.py starts the ranks of both, checks that their losses agree, and prints the ratios.
+// One training run of the GPT of the golden files at benchmark size: step times, start-up, peak memory,
+// losses and, where asked for, what the ranks sent and how long forward and backward take alone, as one JSON
+// line on rank 0. benchmarks/end_to_end/deepspeed_peer.py is the same run under DeepSpeed; compare.py starts
+// the ranks of both, checks that their losses agree, and prints the ratios.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/base/env.h"
+#include "deepspeed/comm/log/comms_logger.h"
 #include "deepspeed/initialize.h"
 #include "deepspeed/launcher/program_main.h"
 
@@ -23,6 +25,8 @@
 namespace {
 
 using deepspeed::Json;
+using deepspeed::comm::CommsLogger;
+using deepspeed::comm::LinkBytes;
 using deepspeed::testing::FormulaBatch;
 using deepspeed::testing::TinyGPT;
 
@@ -34,6 +38,9 @@ struct Options {
   int64_t warmup = 3;
   int64_t micro_batch = 4;
   double clipping = 1.0;
+  int64_t alone = 0;
+  bool count = false;
+  Json patch = Json::object();
   deepspeed::testing::TinyGPTConfig model{
       .vocabulary = 1024, .context = 64, .width = 512, .layers = 8, .heads = 8};
 };
@@ -51,17 +58,25 @@ Options parse(int argc, char** argv) {
   app.add_option("--heads", options.model.heads)->check(CLI::PositiveNumber);
   app.add_option("--vocabulary", options.model.vocabulary)->check(CLI::PositiveNumber);
   app.add_option("--context", options.model.context)->check(CLI::PositiveNumber);
+  app.add_option("--alone", options.alone, "passes of the model without an engine, timed before")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--count", options.count, "count the bytes that rank 0 receives in a step");
+  std::string patch = "{}";
+  app.add_option("--config", patch, "JSON that is merged into the config");
   if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) std::exit(*status);
+  options.patch = Json::parse(patch);
   return options;
 }
 
 Json ds_config(const Options& options) {
-  return {{"train_micro_batch_size_per_gpu", options.micro_batch},
-          {"optimizer",
-           {{"type", "AdamW"},
-            {"params", {{"lr", 3e-4}, {"betas", {0.9, 0.95}}, {"eps", 1e-8}, {"weight_decay", 0.1}}}}},
-          {"gradient_clipping", options.clipping},
-          {"zero_optimization", {{"stage", options.stage}}}};
+  Json config = {{"train_micro_batch_size_per_gpu", options.micro_batch},
+                 {"optimizer",
+                  {{"type", "AdamW"},
+                   {"params", {{"lr", 3e-4}, {"betas", {0.9, 0.95}}, {"eps", 1e-8}, {"weight_decay", 0.1}}}}},
+                 {"gradient_clipping", options.clipping},
+                 {"zero_optimization", {{"stage", options.stage}}}};
+  config.merge_patch(options.patch);
+  return config;
 }
 
 using Clock = std::chrono::steady_clock;
@@ -100,24 +115,48 @@ int64_t num_parameters(const TinyGPT& model) {
   return numel;
 }
 
+/// Times forward and backward of a model that no engine has, on all ranks at once.
+std::vector<double> alone_ms(const Options& options, const std::vector<FormulaBatch>& batches,
+                             deepspeed::comm::World& world) {
+  std::vector<double> times;
+  if (options.alone == 0) return times;
+  double filling_seconds = 0.0;
+  auto model = make_model(options, filling_seconds);
+  if (options.patch.value(Json::json_pointer("/bf16/enabled"), false)) model->to(at::kBFloat16);
+  for (int64_t pass = 0; pass < options.alone; ++pass) {
+    const FormulaBatch& batch = batches[size_t(pass) % batches.size()];
+    model->zero_grad();
+    world.group().barrier();
+    const Clock::time_point begin = Clock::now();
+    model->forward(batch.tokens, batch.targets).backward();
+    times.push_back(milliseconds(Clock::now() - begin));
+  }
+  return times;
+}
+
 /// What one rank measured.
 Json run_rank(const Options& options, double launch_time, deepspeed::comm::World& world) {
-  double filling_seconds = 0.0;  // the formula is no part of a start: both sides leave it out
+  const double begin_of_data = seconds_since_epoch();
+  const deepspeed::testing::FormulaData data{world.size(), options.micro_batch, options.model.context,
+                                             options.model.vocabulary};
+  std::vector<FormulaBatch> batches;
+  for (int64_t step = 0; step < options.warmup + options.steps; ++step)
+    batches.push_back(data.batch(step, world.rank()));
+  const std::vector<double> alone = alone_ms(options, batches, world);
+  const double data_seconds = seconds_since_epoch() - begin_of_data;
+  double filling_seconds = 0.0;  // the formulas are no part of a start: both sides leave them out
   auto model = make_model(options, filling_seconds);
   const int64_t parameters = num_parameters(*model);
   auto [engine, optimizer, loader, scheduler] =
       deepspeed::initialize(model, {.config = ds_config(options), .world = world});
-  const double ready_seconds = seconds_since_epoch() - launch_time - filling_seconds;
+  const double ready_seconds = seconds_since_epoch() - launch_time - filling_seconds - data_seconds;
 
-  const deepspeed::testing::FormulaData data{world.size(), options.micro_batch, options.model.context,
-                                             options.model.vocabulary};
-  std::vector<FormulaBatch> batches;
-  for (int64_t step = 0; step < options.warmup + options.steps; ++step) {
-    batches.push_back(data.batch(step, world.rank()));
-  }
+  auto& logger = CommsLogger::instance();
   std::vector<double> step_ms, losses;
   Json parts_ms = Json::array();  // forward, backward with reductions, step with the gathering of parameters
   for (const FormulaBatch& batch : batches) {
+    if (options.count && step_ms.size() == size_t(options.warmup))
+      logger.start({.ranks_per_node = world.ranks_per_node()});
     world.group().barrier();
     const Clock::time_point begin = Clock::now();
     const at::Tensor loss = engine->forward(batch.tokens, batch.targets);
@@ -131,10 +170,19 @@ Json run_rank(const Options& options, double launch_time, deepspeed::comm::World
                         milliseconds(end - after_backward)});
     losses.push_back(loss.template item<double>());
   }
+  logger.stop();
+  const LinkBytes received = logger.link_bytes();
   step_ms.erase(step_ms.begin(), step_ms.begin() + options.warmup);
-  return {{"parameters", parameters}, {"ready_seconds", ready_seconds},
-          {"step_ms", step_ms},       {"parts_ms", parts_ms},
-          {"losses", losses},         {"peak_rss_mb", peak_rss_mb()}};
+  return {{"alone_ms", alone},
+          {"received_bytes_a_step",
+           {{"within_node", received.within_node / double(options.steps)},
+            {"between_nodes", received.between_nodes / double(options.steps)}}},
+          {"parameters", parameters},
+          {"ready_seconds", ready_seconds},
+          {"step_ms", step_ms},
+          {"parts_ms", parts_ms},
+          {"losses", losses},
+          {"peak_rss_mb", peak_rss_mb()}};
 }
 
 /// The run as a whole: a step takes as long as its slowest rank.
@@ -149,6 +197,8 @@ Json combine(const Options& options, const std::vector<std::string>& texts) {
                  {"parameters", ranks.front().at("parameters")},
                  {"ready_seconds", 0.0},
                  {"step_ms", ranks.front().at("step_ms")},
+                 {"alone_ms", ranks.front().at("alone_ms")},
+                 {"received_bytes_a_step", ranks.front().at("received_bytes_a_step")},
                  {"parts_ms", ranks.front().at("parts_ms")},
                  {"peak_rss_mb", Json::array()},
                  {"losses", Json::array()}};
@@ -159,6 +209,10 @@ Json combine(const Options& options, const std::vector<std::string>& texts) {
     for (size_t i = 0; i < result["step_ms"].size(); ++i) {
       result["step_ms"][i] =
           std::max(result["step_ms"][i].get<double>(), rank.at("step_ms").at(i).get<double>());
+    }
+    for (size_t i = 0; i < result["alone_ms"].size(); ++i) {
+      result["alone_ms"][i] =
+          std::max(result["alone_ms"][i].get<double>(), rank.at("alone_ms").at(i).get<double>());
     }
   }
   for (size_t step = 0; step < ranks.front().at("losses").size(); ++step) {
