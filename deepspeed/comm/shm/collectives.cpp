@@ -22,6 +22,7 @@ constexpr size_t kMostSummedByAll = 256 << 10;
 constexpr size_t kCacheLine = 64;
 // So many bytes of other ranks' arenas stay mapped after they were read.
 constexpr size_t kMostMapped = size_t{64} << 20;
+constexpr size_t kMostAtOnce = size_t{16} << 20;
 
 std::vector<ByteRange> equal_ranges(size_t bytes, size_t element, int size) {
   std::vector<ByteRange> ranges;
@@ -135,10 +136,16 @@ uint32_t Collectives::scatter(const Call& call, const void* input, const std::ve
           member_.peer(peer).arena() + posts_[static_cast<size_t>(peer)].offset + mine.begin;
     });
     from[static_cast<size_t>(rank)] = own + mine.begin;
-    if (mine.bytes() > 0) take(0, mine.bytes(), from);
-    for_peers([&](int peer) {
-      read_pages_[static_cast<size_t>(peer)].note(from[static_cast<size_t>(peer)], mine.bytes());
-    });
+    for (size_t at = 0; at < mine.bytes(); at += kMostAtOnce) {
+      const size_t bytes = std::min(kMostAtOnce, mine.bytes() - at);
+      take(at, bytes, from);
+      for_peers([&](int peer) {
+        const char*& place = from[static_cast<size_t>(peer)];
+        read_pages_[static_cast<size_t>(peer)].note(place, bytes);
+        place += bytes;
+      });
+      from[static_cast<size_t>(rank)] += bytes;
+    }
     return 0;
   }
   uint32_t index = 0;
@@ -189,8 +196,11 @@ void Collectives::spread(const Call& call, const char* own, const std::vector<si
     const size_t all = bytes[static_cast<size_t>(peer)];
     if (is_peer_staged(peer) || all == 0) return;
     const char* const from = from_arena(peer);
-    take(peer, 0, all, from);
-    read_pages_[static_cast<size_t>(peer)].note(from, all);
+    for (size_t at = 0; at < all; at += kMostAtOnce) {
+      const size_t length = std::min(kMostAtOnce, all - at);
+      take(peer, at, length, from + at);
+      read_pages_[static_cast<size_t>(peer)].note(from + at, length);
+    }
   });
 }
 

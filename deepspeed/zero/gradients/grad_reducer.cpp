@@ -24,6 +24,18 @@
 namespace deepspeed::zero {
 namespace {
 
+// Smaller buckets would cost more by their number than they save.
+constexpr int64_t kLeastBucket = int64_t{8} << 20;
+constexpr int64_t kLeastBuckets = 8;  // of a model that is large enough
+
+/// Returns how many elements travel together: at most what the config allows, and so few that the first
+/// buckets travel while backward makes the others, whose buffers are then small beside the model.
+int64_t bucket_numel(const ParamStore& store, int64_t most) {
+  int64_t all = 0;
+  for (const FlatLayout& layout : store.layouts()) all += layout.numel();
+  return std::min(most, std::max(kLeastBucket, all / kLeastBuckets));
+}
+
 std::vector<size_t> params_per_group(const ParamStore& store) {
   std::vector<size_t> counts;
   for (const StoredGroup& group : store.groups()) counts.push_back(group.params.size());
@@ -83,7 +95,7 @@ GradReducer::GradReducer(ParamStore& store, ZeroGroups ranks, ReducerOptions opt
       options_(std::move(options)),
       use_(std::move(use)),
       space_(make_bucket_space(store, ranks_.shard, use_.owned)),
-      buckets_(lay_out(options_.keys.reduce_bucket_size)),
+      buckets_(lay_out(bucket_numel(store, options_.keys.reduce_bucket_size))),
       order_(make_order()),
       non_finite_(store) {
   if (options_.is_quantized && ranks_.shard.size() > 1)
