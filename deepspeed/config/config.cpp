@@ -2,10 +2,10 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/base/text.h"
 #include "deepspeed/config/batch.h"
 #include "deepspeed/config/rules.h"
 #include "deepspeed/config/support.h"
+#include "deepspeed/config/table/named_type.h"
 #include "deepspeed/config/table/read.h"
 #include "deepspeed/config/top_level.h"
 
@@ -61,11 +61,11 @@ void apply_older_keys(DeepSpeedConfig& config) {
   config.communication_data_type = "fp32";
 }
 
-/// Ranks that exchange momenta know no norm to clip by: the default does not hold for them, a value that is
-/// given is an error (rules.cpp).
+/// Ranks that exchange 1 bit an element know no norm to clip by: the default does not hold for them, a value
+/// that is given is an error (rules.cpp).
 void apply_exchange(DeepSpeedConfig& config) {
   const bool is_given = config.raw.contains("gradient_clipping");
-  if (!is_given && config.optimizer && lowercase(config.optimizer->type) == "onebitadam")
+  if (!is_given && config.optimizer && find_one_bit_optimizer(config.optimizer->type) != nullptr)
     config.gradient_clipping = 0.0;
 }
 

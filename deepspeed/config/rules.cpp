@@ -10,6 +10,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json_file.h"
 #include "deepspeed/base/text.h"
+#include "deepspeed/config/table/named_type.h"
 
 namespace deepspeed::config {
 namespace {
@@ -125,15 +126,16 @@ void check_params(const char* path, const Json& params) {
   }
 }
 
-/// Rules of an optimizer whose ranks exchange momenta in 1 bit.
-void check_exchange(const DeepSpeedConfig& config) {
+/// Rules of an optimizer whose ranks exchange 1 bit an element.
+void check_exchange(const DeepSpeedConfig& config, int64_t last_stage) {
   const std::string& type = config.optimizer->type;
   const ZeroConfig& zero = config.zero_optimization;
-  require(zero.stage <= 1, "zero_optimization.stage: got ", zero.stage, " with optimizer.type \"", type,
-          "\", expected 0 or 1");
+  require(zero.stage <= last_stage, "zero_optimization.stage: got ", zero.stage, " with optimizer.type \"",
+          type, "\", expected ",
+          last_stage > 0 ? "0 or 1" : "0: between two exchanges each rank steps all parameters by itself");
   require(config.gradient_clipping == 0.0, "gradient_clipping: got ", config.gradient_clipping,
           " with optimizer.type \"", type,
-          "\", expected 0: ranks exchange momenta, whose norm is not that of gradients");
+          "\", expected 0: ranks exchange other values than gradients, whose norm is not that of gradients");
   require(zero.offload_optimizer.device == "none", "zero_optimization.offload_optimizer.device: got \"",
           zero.offload_optimizer.device, "\" with optimizer.type \"", type, "\", expected \"none\"");
   require(config.gradient_allreduce_op != "sum", "gradient_allreduce_op: got \"sum\" with optimizer.type \"",
@@ -149,9 +151,11 @@ void check_optimizer(const DeepSpeedConfig& config) {
           json_excerpt(params.value("max_grad_norm", Json())),
           ", expected the key gradient_clipping in its place");
   const std::string type = lowercase(config.optimizer->type);
-  require(type != "lamb" || !config.fp16.enabled || config.fp16.loss_scale == 0, "fp16.loss_scale: got ",
+  const bool is_lamb = type == "lamb" || type == "onebitlamb";
+  require(!is_lamb || !config.fp16.enabled || config.fp16.loss_scale == 0, "fp16.loss_scale: got ",
           config.fp16.loss_scale, ", expected 0: ", config.optimizer->type, " needs a dynamic loss scale");
-  if (type == "onebitadam") check_exchange(config);
+  const NamedType* const one_bit = find_one_bit_optimizer(type);
+  if (one_bit != nullptr) check_exchange(config, one_bit->last_stage);
 }
 
 void check_zero(const DeepSpeedConfig& config) {

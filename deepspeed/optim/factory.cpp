@@ -22,7 +22,9 @@
 #include "deepspeed/optim/algorithms/lion.h"
 #include "deepspeed/optim/algorithms/muon.h"
 #include "deepspeed/optim/algorithms/onebit_adam.h"
+#include "deepspeed/optim/algorithms/onebit_lamb.h"
 #include "deepspeed/optim/algorithms/sgd.h"
+#include "deepspeed/optim/algorithms/zero_one_adam.h"
 #include "deepspeed/optim/slices/slice_states.h"
 #include "deepspeed/optim/torch/torch_rmsprop.h"
 
@@ -125,6 +127,14 @@ std::unique_ptr<Optimizer> make_onebit_adam(const OptimizerArguments& arguments,
   return std::make_unique<OneBitAdam>(std::move(groups), arguments.values["freeze_step"].get<int64_t>());
 }
 
+std::unique_ptr<Optimizer> make_zero_one_adam(const OptimizerArguments& arguments, Groups groups) {
+  set_group_options(groups, arguments, {"lr", "betas", "eps", "weight_decay"});
+  const auto steps = [&](const char* key) { return arguments.values[key].get<int64_t>(); };
+  return std::make_unique<ZeroOneAdam>(
+      std::move(groups), ZeroOneOptions{steps("var_freeze_step"), steps("var_update_scaler"),
+                                        steps("local_step_scaler"), steps("local_step_clipper")});
+}
+
 std::unique_ptr<Optimizer> make_sgd(const OptimizerArguments& arguments, Groups groups) {
   if (arguments.flag("nesterov") &&
       (arguments.number("momentum") == 0 || arguments.number("dampening") != 0)) {
@@ -150,15 +160,31 @@ std::unique_ptr<Optimizer> make_rmsprop(const OptimizerArguments& arguments, Gro
   return make_torch_rmsprop(std::move(groups));
 }
 
+void check_order(const OptimizerArguments& arguments, const char* smaller, const char* larger) {
+  if (arguments.number(smaller) <= arguments.number(larger)) return;
+  fail_argument(smaller, arguments.number(smaller), ", expected at most ", larger, ", ",
+                arguments.number(larger));
+}
+
 std::unique_ptr<Optimizer> make_lamb(const OptimizerArguments& arguments, Groups groups) {
-  if (arguments.number("min_coeff") > arguments.number("max_coeff")) {
-    fail_argument("min_coeff", arguments.number("min_coeff"), ", expected at most max_coeff, ",
-                  arguments.number("max_coeff"));
-  }
+  check_order(arguments, "min_coeff", "max_coeff");
   set_group_options(
       groups, arguments,
       {"lr", "bias_correction", "betas", "eps", "eps_inside_sqrt", "weight_decay", "max_coeff", "min_coeff"});
   return std::make_unique<Lamb>(std::move(groups));
+}
+
+std::unique_ptr<Optimizer> make_onebit_lamb(const OptimizerArguments& arguments, Groups groups) {
+  check_order(arguments, "min_coeff", "max_coeff");
+  check_order(arguments, "factor_min", "factor_max");
+  set_group_options(groups, arguments, {"lr", "betas", "eps", "weight_decay", "max_coeff", "min_coeff"});
+  OneBitLambOptions options;
+  options.freeze_step = arguments.values["freeze_step"].get<int64_t>();
+  options.coeff_beta = arguments.number("coeff_beta");
+  options.factor_max = arguments.number("factor_max");
+  options.factor_min = arguments.number("factor_min");
+  options.factor_threshold = arguments.number("factor_threshold");
+  return std::make_unique<OneBitLamb>(std::move(groups), options);
 }
 
 // Gives each group of Muon only the options that its use_muon asks for. Rates that the config lacks have the
@@ -187,10 +213,17 @@ std::unique_ptr<Optimizer> make_muon(const OptimizerArguments& arguments, Groups
 using MakeOptimizer = std::unique_ptr<Optimizer> (*)(const OptimizerArguments&, Groups);
 
 const std::map<std::string, MakeOptimizer>& optimizer_makers() {
-  static const std::map<std::string, MakeOptimizer> optimizer_makers = {
-      {"Adam", make_plain_adam}, {"AdamW", make_adamw},     {"Adagrad", make_adagrad},
-      {"Lamb", make_lamb},       {"Lion", make_lion},       {"Muon", make_muon},
-      {"SGD", make_sgd},         {"RMSprop", make_rmsprop}, {"OneBitAdam", make_onebit_adam}};
+  static const std::map<std::string, MakeOptimizer> optimizer_makers = {{"Adam", make_plain_adam},
+                                                                        {"AdamW", make_adamw},
+                                                                        {"Adagrad", make_adagrad},
+                                                                        {"Lamb", make_lamb},
+                                                                        {"Lion", make_lion},
+                                                                        {"Muon", make_muon},
+                                                                        {"SGD", make_sgd},
+                                                                        {"RMSprop", make_rmsprop},
+                                                                        {"OneBitAdam", make_onebit_adam},
+                                                                        {"OneBitLamb", make_onebit_lamb},
+                                                                        {"ZeroOneAdam", make_zero_one_adam}};
   return optimizer_makers;
 }
 
@@ -202,7 +235,7 @@ std::string join_names(const std::vector<std::string>& names) {
 
 // Says why a documented type cannot be made; nothing for a type that neither DeepSpeed nor torch has.
 std::optional<std::string> reason_against(const std::string& type) {
-  static const std::vector<std::string> not_yet = {"onebitlamb", "zerooneadam", "muadam", "muadamw", "musgd"};
+  static const std::vector<std::string> not_yet = {"muadam", "muadamw", "musgd"};
   static const std::vector<std::string> torch_in_python = {"Adadelta", "Adafactor", "Adamax", "ASGD",
                                                            "NAdam",    "RAdam",     "Rprop",  "SparseAdam"};
   if (std::find(not_yet.begin(), not_yet.end(), lowercase(type)) != not_yet.end())

@@ -15,10 +15,10 @@
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/precision/grad_clip.h"
 #include "deepspeed/precision/loss_scaler.h"
+#include "deepspeed/zero/compressed_exchange.h"
 #include "deepspeed/zero/gradients/grad_hooks.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/layout/zero_groups.h"
-#include "deepspeed/zero/momentum_exchange.h"
 #include "deepspeed/zero/offload/optimizer_offload.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/step_agreement.h"
@@ -80,14 +80,15 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
       early_->add_gradients(*reducer_, part, 1.0 / scaler_->scale());
     });
   }
-  if (optimizer_->exchanges_momentum()) {
-    exchange_ = std::make_unique<MomentumExchange>(*store_, *optimizer_, *state_, ranks_->data);
-    reducer_->keep_local([this] { return exchange_->is_next(); });
+  if (optimizer_->compresses_exchange()) {
+    exchange_ = std::make_unique<CompressedExchange>(*store_, *optimizer_, *state_, ranks_->data);
+    reducer_->keep_local([this] { return exchange_->keeps_gradients(); });
+    stepper_->reach_ranks_by(exchange_->means());
   }
   hooks_ = std::make_unique<GradHooks>(*store_, *reducer_);
 }
 
-bool ZeroOptimizer::exchanges_next() const { return exchange_ && exchange_->is_next(); }
+bool ZeroOptimizer::keeps_gradients() const { return exchange_ && exchange_->keeps_gradients(); }
 
 std::unique_ptr<GradReducer> ZeroOptimizer::make_reducer() {
   SumUse use;
@@ -126,7 +127,7 @@ void ZeroOptimizer::check_options() const {
 }
 
 void ZeroOptimizer::check_exchange() const {
-  if (!optimizer_->exchanges_momentum()) return;
+  if (!optimizer_->compresses_exchange()) return;
   const std::string name = optimizer_->name();
   if (store_->partitions_gradients()) {
     raise<UsageError>("optimizer ", name, " at ZeRO stage ", stage(),
@@ -216,7 +217,7 @@ bool ZeroOptimizer::norm_is_wanted() const {
 }
 
 at::Tensor ZeroOptimizer::sum_of_squares() const {
-  if (exchanges_next()) return exchange_->mean_square(*reducer_);
+  if (keeps_gradients()) return exchange_->mean_square(*reducer_);
   const auto options = store_->options().dtype(at::kDouble);
   at::Tensor sum = at::zeros({1}, options);
   for (size_t index = 0; index < store_->groups().size(); ++index) {
@@ -340,10 +341,7 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
     gradient_scale = precision::combined_gradient_scale(result.grad_norm->of_scaled(), scale,
                                                         options_->update.gradient_clipping);
   }
-  if (exchanges_next()) {
-    exchange_->exchange(*reducer_, gradient_scale);
-    gradient_scale = 1.0;
-  }
+  if (exchange_) gradient_scale = exchange_->exchange(*reducer_, gradient_scale);
   step_slices(step_number, gradient_scale);
   if (!norm_comes_first) take_norm();
   if (early_) early_->close();

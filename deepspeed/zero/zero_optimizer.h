@@ -25,10 +25,10 @@ class LossScaler;
 
 namespace deepspeed::zero {
 
+class CompressedExchange;
 class EarlyStep;
 class GradHooks;
 class GradReducer;
-class MomentumExchange;
 class ParamStore;
 class SliceStepper;
 class StepAgreement;
@@ -91,6 +91,8 @@ class DEEPSPEED_API ZeroOptimizer {
   at::Tensor gradient(size_t group) const;
 
   MemoryBytes memory() const;
+  /// Is null unless the optimizer exchanges compressed values in place of gradients.
+  CompressedExchange* exchange() { return exchange_.get(); }
 
  private:
   void check_options() const;
@@ -99,8 +101,8 @@ class DEEPSPEED_API ZeroOptimizer {
   void check_exchange() const;
   std::unique_ptr<GradReducer> make_reducer();
   bool norm_is_wanted() const;
-  /// Whether the next step takes the ranks' momenta: gradients are then each rank's own.
-  bool exchanges_next() const;
+  /// Whether gradients are each rank's own in the next step, which exchanges something else.
+  bool keeps_gradients() const;
   /// Of the reduced gradients of all ranks' slices: one double on their device.
   at::Tensor sum_of_squares() const;
   /// Adds those of a group's gradient that no other rank counts.
@@ -125,8 +127,8 @@ class DEEPSPEED_API ZeroOptimizer {
   EarlyStep* early_ = nullptr;  // of state_; null without super_offload
   std::unique_ptr<SliceStepper> stepper_;
   std::unique_ptr<GradReducer> reducer_;
-  std::unique_ptr<MomentumExchange> exchange_;  // null: of an optimizer that takes gradients alone
-  std::unique_ptr<GradHooks> hooks_;            // null: retired
+  std::unique_ptr<CompressedExchange> exchange_;  // null: of an optimizer that takes gradients alone
+  std::unique_ptr<GradHooks> hooks_;              // null: retired
 };
 
 }  // namespace deepspeed::zero

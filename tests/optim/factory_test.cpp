@@ -240,7 +240,7 @@ TEST(MakeOptimizer, NamesTheKeyThatIsWrong) {
   expect_optimizer_error("Adam", R"({"amsgrad": true})", "optimizer.params.amsgrad");
   expect_optimizer_error("Adam", R"({"moment_dtype": "fp16"})", "optimizer.params.moment_dtype");
   expect_optimizer_error("SGD", R"({"nesterov": true})", "optimizer.params.nesterov");
-  expect_optimizer_error("OneBitLamb", "{}", "optimizer.type: \"OneBitLamb\" is not supported yet");
+  expect_optimizer_error("MuSGD", "{}", "optimizer.type: \"MuSGD\" is not supported yet");
   for (const std::string type : {"Lion", "adagrad", "LAMB", "Muon"}) {
     expect_optimizer_error(type, R"({"weight_decy": 0.1})", "did you mean 'optimizer.params.weight_decay'");
     expect_optimizer_error(type, R"({"max_grad_norm": 1})", "gradient_clipping");
@@ -253,7 +253,7 @@ TEST(MakeOptimizer, NamesTheKeyThatIsWrong) {
   expect_optimizer_error("Adam", R"({"torch_adam": true, "amsgrad": true, "moment_dtype": "bf16"})",
                          "optimizer.params.amsgrad");
   expect_optimizer_error("Lambs", "{}", "did you mean \"Lamb\"");
-  expect_optimizer_error("OneBitLamb", "{}", "not supported yet");
+  expect_optimizer_error("MuAdam", "{}", "not supported yet");
   expect_optimizer_error("sgd", "{}", "did you mean \"SGD\"");
   expect_optimizer_error("Adam", R"({"fp32_optimizer_states": true, "moment_dtype": "bf16"})",
                          "optimizer.params.fp32_optimizer_states: true contradicts moment_dtype \"bf16\"");
@@ -273,8 +273,9 @@ TEST(MakeOptimizer, SaysWhichClassesOfTorchLibTorchLacks) {
     expect_optimizer_error(
         type, "{}", "\"" + type + "\" is a class of torch.optim in Python that LibTorch does not have");
     expect_optimizer_error(type, "{}", "Adagrad, Adam, AdamW, LBFGS, RMSprop and SGD");
-    expect_optimizer_error(type, "{}",
-                           "SGD, RMSprop, OneBitAdam, and any torch::optim::Optimizer may be passed");
+    expect_optimizer_error(
+        type, "{}",
+        "SGD, RMSprop, OneBitAdam, OneBitLamb, ZeroOneAdam, and any torch::optim::Optimizer may be passed");
   }
   expect_optimizer_error("LBFGS", "{}", "evaluates the loss within its step");
   expect_optimizer_error("rmsprop", "{}", "did you mean \"RMSprop\"");

@@ -43,6 +43,11 @@ Dict build_base_state(const ZeroOptimizerStates& states) {
     Dict slice;
     if (group.step) slice.set("step", *group.step);
     for (const auto& [name, tensor] : group.tensors) slice.set(name, tensor);
+    for (const auto& [name, by_parameter] : group.numbers) {
+      Dict numbers;
+      for (const auto& [parameter, number] : by_parameter) numbers.set(parameter, number);
+      slice.set(name, std::move(numbers));
+    }
     if (slice.size() > 0) state.set(int64_t(index), slice);
   }
   for (size_t index = 0; index < states.groups.size();) {
@@ -114,6 +119,9 @@ void parse_base_state(const Value& value, std::vector<PartitionStates>& groups) 
         groups[index].step = item.as_int();
       } else if (const auto* tensor = tensor_entry(name.as_string(), item)) {
         groups[index].tensors.emplace_back(name.as_string(), *tensor);
+      } else if (const auto* by_parameter = item.get_if<Dict>()) {
+        for (const auto& [parameter, number] : by_parameter->items())
+          groups[index].numbers[name.as_string()][parameter.as_string()] = number.as_double();
       }
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -48,6 +49,8 @@ struct PartitionStates {
   /// partition.
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::optional<int64_t> step;
+  /// Holds, by name, a number for each parameter of the whole group, by its own: alike in all ranks' files.
+  std::map<std::string, std::map<std::string, double>> numbers;
   Json options = Json::object();  // hyperparameters of the group: "lr", "betas", ...
 };
 

@@ -31,6 +31,7 @@ Dict build_state_dict(const std::vector<PlainGroupStates>& groups) {
         Dict entry;
         entry.set("step", param.step);
         for (const auto& [name, tensor] : param.tensors) entry.set(name, tensor);
+        for (const auto& [name, number] : param.numbers) entry.set(name, number);
         state.set(index, std::move(entry));
       }
       indices.emplace_back(index++);
@@ -67,6 +68,8 @@ std::vector<PlainGroupStates> parse_state_dict(const Dict& dict) {
           param.step = item.as_int();
         } else if (const auto* tensor = tensor_entry(key.as_string(), item)) {
           param.tensors.emplace_back(key.as_string(), *tensor);
+        } else if (const auto* number = item.get_if<double>()) {
+          param.numbers.emplace_back(key.as_string(), *number);
         }
       }
     }

@@ -21,6 +21,7 @@ struct ParamOptimizerState {
   std::vector<std::pair<std::string, at::Tensor>>
       tensors;  // "exp_avg", ... in the parameter's shape; may be empty
   int64_t step = 0;
+  std::vector<std::pair<std::string, double>> numbers = {};  // "lamb_coeff_freeze", ...
 };
 
 struct PlainGroupStates {

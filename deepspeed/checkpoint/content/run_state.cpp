@@ -17,6 +17,11 @@ Value build_run_state(const RunState& state) {
                                  {"samples_consumed", loader.samples_consumed},
                                  {"epoch_ended", loader.epoch_ended}});
   }
+  if (state.optimizer_ranks > 0) {
+    Dict tensors;
+    for (const auto& [name, tensor] : state.optimizer_tensors) tensors.set(name, tensor);
+    dict.set("optimizer", Dict{{"ranks", state.optimizer_ranks}, {"tensors", tensors}});
+  }
   return dict;
 }
 
@@ -34,6 +39,11 @@ RunState parse_run_state(const Value& value) {
     const Dict& loader = given->as_dict();
     state.loader = LoaderState{static_cast<uint64_t>(loader.at("seed").as_int()), loader.at("epoch").as_int(),
                                loader.at("samples_consumed").as_int(), loader.at("epoch_ended").as_bool()};
+  }
+  if (const Value* optimizer = dict.find("optimizer")) {
+    state.optimizer_ranks = optimizer->as_dict().at("ranks").as_int();
+    for (const auto& [name, tensor] : optimizer->as_dict().at("tensors").as_dict().items())
+      state.optimizer_tensors.emplace_back(name.as_string(), tensor.as_tensor());
   }
   return state;
 }

@@ -7,6 +7,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -27,6 +29,9 @@ struct RunState {
   std::map<std::string, at::Tensor> rng_streams = {};  // of CudaRNGStatesTracker, by name
   std::optional<LoaderState> loader;
   int64_t micro_steps = 0;  // done in the accumulation window under way
+  // What a rank alone has of the optimizer: errors of 1-bit compression, steps that it made by itself.
+  std::vector<std::pair<std::string, at::Tensor>> optimizer_tensors = {};
+  int64_t optimizer_ranks = 0;  // which the optimizer's run had; 0: its states are no rank's own
 };
 
 Value build_run_state(const RunState& state);

@@ -163,6 +163,8 @@ void OptimizerFiles::join(OptimizerFiles others) {
   for (size_t index = 0; index < groups_.size(); ++index) {
     groups_[index].step = std::max(groups_[index].step, others.groups_[index].step);
     for (const auto& [state, type] : others.groups_[index].states) note_state(index, state, type);
+    for (const auto& [name, values] : others.groups_[index].numbers)
+      groups_[index].numbers[name].insert(values.begin(), values.end());
   }
   overflow_ = overflow_ || others.overflow_;
   closed_bytes_ += others.closed_bytes_;
@@ -188,6 +190,7 @@ void OptimizerFiles::add_partition(const DeferredArchive& file, const ZeroOptimi
     const size_t index = states.zero_stage == 3 ? group.param_group : partition;
     groups_[index].step = std::max(groups_[index].step, group.step.value_or(0));
     groups_[index].options = group.options;
+    groups_[index].numbers = group.numbers;
     for (const auto& [name, tensor] : group.tensors) {
       // A state that is no array (DeepSpeed's optimizers keep some) belongs to the group, not to its
       // elements.
@@ -219,6 +222,11 @@ OptimizerFiles OptimizerFiles::of_model_file(std::shared_ptr<DeferredArchive> fi
 }
 
 namespace {
+
+/// States of one rank that DeepSpeed's 1-bit optimizers save, and forget when they are loaded.
+bool is_of_one_rank(const std::string& state) {
+  return state == "worker_error" || state == "server_error" || state == "momentum_accumulator";
+}
 
 /// DeepSpeed's optimizers in fp32 also list parameters that need no gradient; those have no state.
 void drop_untrained(PlainGroupStates& group, size_t num_trained) {
@@ -253,8 +261,10 @@ void OptimizerFiles::add_plain_group(size_t index, const DeferredArchive& file, 
     };
     const ParamOptimizerState& own = group.params[is_flat ? 0 : param];
     groups_[index].step = std::max(groups_[index].step, own.step);
+    for (const auto& [number, value] : own.numbers) groups_[index].numbers[number][name] = value;
     for (const auto& [state, tensor] : own.tensors) {
       if (tensor.dim() == 0 && numel != 1) continue;  // not of its elements
+      if (is_of_one_rank(state)) continue;
       note_state(index, state, tensor.scalar_type());
       add(state, tensor, is_flat);
     }

@@ -32,8 +32,9 @@ class OptimizerFiles {
  public:
   struct Group {
     int64_t step = 0;
-    Json options = Json::object();                               // hyperparameters
-    std::vector<std::pair<std::string, at::ScalarType>> states;  // "exp_avg", ...: without the masters
+    Json options = Json::object();                                 // hyperparameters
+    std::vector<std::pair<std::string, at::ScalarType>> states;    // "exp_avg", ...: without the masters
+    std::map<std::string, std::map<std::string, double>> numbers;  // by name, of parameters by their names
   };
 
   /// Opens the partitions of stages 1 to 3. `shapes` (param_shapes of the model file, which has to have them)

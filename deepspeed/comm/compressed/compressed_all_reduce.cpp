@@ -34,6 +34,11 @@ CompressedAllReduce::CompressedAllReduce(ProcessGroup group, int64_t numel)
 void CompressedAllReduce::mean(const at::Tensor& values) {
   const int ranks = group_.size();
   if (ranks == 1 || numel_ == 0) return;
+  // They may come from a file.
+  if (worker_error_.defined() && worker_error_.device() != values.device()) {
+    worker_error_ = worker_error_.to(values.device());
+    server_error_ = server_error_.to(values.device());
+  }
   const bool is_padded = ranks * chunk_ != numel_;
   const at::Tensor padded = is_padded ? at::constant_pad_nd(values, {0, ranks * chunk_ - numel_}) : values;
   if (!worker_error_.defined()) {
@@ -60,6 +65,17 @@ void CompressedAllReduce::mean(const at::Tensor& values) {
   for (int rank = 0; rank < ranks; ++rank)
     kernels::add_signs(chunk_at(received, rank, bytes), chunk_at(padded, rank, chunk_));
   if (is_padded) values.copy_(padded.narrow(0, 0, numel_));
+}
+
+bool CompressedAllReduce::load_errors(const at::Tensor& worker, const at::Tensor& server) {
+  reset();
+  const auto fits = [](const at::Tensor& error, int64_t numel) {
+    return error.defined() && error.dim() == 1 && error.numel() == numel && error.scalar_type() == at::kFloat;
+  };
+  if (!fits(worker, group_.size() * chunk_) || !fits(server, chunk_)) return false;
+  worker_error_ = worker.clone();
+  server_error_ = server.clone();
+  return true;
 }
 
 void CompressedAllReduce::reset() {

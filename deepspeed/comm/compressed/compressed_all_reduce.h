@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 
@@ -21,6 +22,12 @@ class CompressedAllReduce {
   /// that are not finite spoil the errors too: the caller looks for them first.
   void mean(const at::Tensor& values);
 
+  /// Returns what was taken from earlier means, on the way to a chunk's rank and on the way back: shared,
+  /// undefined where nothing was.
+  std::pair<at::Tensor, at::Tensor> errors() const { return {worker_error_, server_error_}; }
+  /// Takes copies of errors() of a run on as many ranks. Returns false, and keeps none, where sizes do not
+  /// fit.
+  bool load_errors(const at::Tensor& worker, const at::Tensor& server);
   /// Forgets what was taken from earlier means, on this rank; all ranks do so.
   void reset();
   /// Bytes of errors that are kept.

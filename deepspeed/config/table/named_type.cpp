@@ -28,6 +28,11 @@ const NamedType* find_type(const std::vector<NamedType>& types, const std::strin
   return found == types.end() ? nullptr : &*found;
 }
 
+const NamedType* find_one_bit_optimizer(const std::string& type) {
+  const NamedType* const found = find_type(optimizer_types(), type);
+  return found != nullptr && found->is_one_bit ? found : nullptr;
+}
+
 std::vector<std::string> type_names(const std::vector<NamedType>& types) {
   std::vector<std::string> names;
   for (const NamedType& type : types) names.push_back(type.name);

@@ -2,6 +2,7 @@
 // factories of optim/ read these tables, and the help is written from them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,15 @@ struct NamedType {
   std::vector<Field> params;
   bool any_case = false;             // the name is read in any case
   bool needs_untested_flag = false;  // an optimizer that wants zero_allow_untested_optimizer from stage 1 on
+  bool is_one_bit = false;           // an optimizer whose ranks exchange 1 bit an element
+  int64_t last_stage = 3;            // of ZeRO that the optimizer has
 };
 
 DEEPSPEED_API const std::vector<NamedType>& optimizer_types();
 DEEPSPEED_API const std::vector<NamedType>& scheduler_types();
+
+/// Finds the optimizer of that type, where it is one whose ranks exchange 1 bit an element; else null.
+DEEPSPEED_API const NamedType* find_one_bit_optimizer(const std::string& type);
 
 /// Finds a type by its name; null where there is none.
 DEEPSPEED_API const NamedType* find_type(const std::vector<NamedType>& types, const std::string& name);

@@ -134,28 +134,85 @@ NamedType rmsprop() {
           true};
 }
 
-NamedType onebit_adam() {
+Field is_off(const char* key, const char* meaning) {
   const auto is_false = [](const Json& value) { return as_bool(value) != true; };
+  return boolean(key, false, meaning, {accepted_if(is_false, "")});
+}
+
+/// Arguments that the optimizers have in common whose ranks exchange 1 bit an element.
+Fields one_bit_params(std::vector<Field> own) {
+  Fields params = {rate(1e-3), betas(0.9, 0.999), eps(1e-8), weight_decay(kDecoupled)};
+  for (Field& field : own) params.push_back(std::move(field));
+  params.push_back(boolean("bias_correction", true, "Of Adam and Lamb.",
+                           {without_effect("1-bit optimizers never make up for moments that start at 0")}));
+  params.push_back(is_off("eps_inside_sqrt", "Of other optimizers."));
+  params.push_back(is_off("amsgrad", "Not a part of 1-bit optimizers."));
+  params.push_back(
+      boolean("cuda_aware", false, "Of MPI.", {without_effect("ranks meet over the engine's backend")}));
+  params.push_back(text("comm_backend_name", "nccl",
+                        "The backend of the exchange: the engine's own, whatever its name.",
+                        {accepted_if([](const Json& value) { return value == "nccl"; },
+                                     "\"nccl\", for the engine's own backend, or the key left out")}));
+  return params;
+}
+
+NamedType onebit_adam() {
+  return {"OneBitAdam",
+          "Adam whose ranks, once the second moments stay as they are, exchange momenta in 1 bit an element.",
+          one_bit_params(
+              {integer("freeze_step", 100000, "Steps with second moments that change.", {at_least(0)})}),
+          true,
+          false,
+          true,
+          1};
+}
+
+NamedType onebit_lamb() {
+  return {"OneBitLamb",
+          "Lamb whose ranks, once second moments and ratios stay as they are, exchange momenta in 1 bit an "
+          "element.",
+          one_bit_params(
+              {integer("freeze_step", 100000, "Steps with second moments that change.", {at_least(1)}),
+               number("max_coeff", 10.0, "The largest ratio.", {at_least(0)}),
+               number("min_coeff", 0.01, "The smallest ratio.", {at_least(0)}),
+               number("coeff_beta", 0.9, "How much of a ratio's old average a step keeps, up to freeze_step.",
+                      {between(0, 1)}),
+               number("factor_max", 4.0, "The largest factor of a ratio behind freeze_step.", {at_least(0)}),
+               number("factor_min", 0.5, "The smallest factor.", {at_least(0)}),
+               number("factor_threshold", 0.1, "How much a step may change the factor, relatively.",
+                      {between(0, 1)})}),
+          true,
+          false,
+          true,
+          1};
+}
+
+NamedType zero_one_adam() {
   return {
-      "OneBitAdam",
-      "Adam whose ranks, once the second moments stay as they are, exchange momenta in 1 bit an element.",
-      {rate(1e-3), integer("freeze_step", 100000, "Steps with second moments that change.", {at_least(0)}),
-       betas(0.9, 0.999), eps(1e-8), weight_decay(kDecoupled),
-       boolean("bias_correction", true, "Of Adam.",
-               {without_effect("1-bit Adam never makes up for moments that start at 0")}),
-       boolean("eps_inside_sqrt", false, "Of other optimizers.", {accepted_if(is_false, "")}),
-       boolean("amsgrad", false, "Not a part of 1-bit Adam.", {accepted_if(is_false, "")}),
-       boolean("cuda_aware", false, "Of MPI.", {without_effect("ranks meet over the engine's backend")}),
-       text("comm_backend_name", "nccl", "The backend of the exchange.",
-            {without_effect("it is the engine's own")})},
-      true};
+      "ZeroOneAdam",
+      "Adam whose ranks exchange gradients in 1 bit an element, and later, ever more rarely, what steps of "
+      "their own have changed.",
+      one_bit_params(
+          {integer("var_freeze_step", 100000, "The last step that may change the second moments.",
+                   {at_least(1)}),
+           integer("var_update_scaler", 16,
+                   "Changes of the second moments after which they come half as often.", {at_least(1)}),
+           integer("local_step_scaler", 32678,
+                   "Steps of ranks' own after which these exchange half as often.", {at_least(1)}),
+           integer("local_step_clipper", 16, "The most steps from one exchange to the next.",
+                   {at_least(1)})}),
+      true,
+      false,
+      true,
+      0};
 }
 
 }  // namespace
 
 const std::vector<NamedType>& optimizer_types() {
-  static const std::vector<NamedType> types = {adam(), adamw(), adagrad(), lamb(),       lion(),
-                                               muon(), sgd(),   rmsprop(), onebit_adam()};
+  static const std::vector<NamedType> types = {adam(),        adamw(),       adagrad(),      lamb(),
+                                               lion(),        muon(),        sgd(),          rmsprop(),
+                                               onebit_adam(), onebit_lamb(), zero_one_adam()};
   return types;
 }
 

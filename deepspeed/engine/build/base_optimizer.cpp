@@ -17,8 +17,8 @@ namespace {
 // parameters.
 void check_optimizer(const config::DeepSpeedConfig& config, const std::string& name) {
   static const std::set<std::string> tested = {
-      "FusedAdam", "DeepSpeedCPUAdam",    "Adam", "AdamW",     "FusedLion", "DeepSpeedCPULion",
-      "Adagrad",   "DeepSpeedCPUAdagrad", "Muon", "OnebitAdam"};
+      "FusedAdam", "DeepSpeedCPUAdam",    "Adam", "AdamW",      "FusedLion", "DeepSpeedCPULion",
+      "Adagrad",   "DeepSpeedCPUAdagrad", "Muon", "OnebitAdam", "OnebitLamb"};
   if (config.zero_optimization.stage == 0 || config.zero_allow_untested_optimizer || tested.count(name) != 0)
     return;
   raise<ConfigError>("zero_allow_untested_optimizer: ", name, " was not tested with ZeRO stage ",

@@ -124,6 +124,8 @@ class CheckpointIo {
   void verify_optimizer(const OpenedCheckpoint& opened) const;
   bool wants_master(const OpenedCheckpoint& opened) const;
   void load_optimizer(const OpenedCheckpoint& opened);
+  /// Loads what a rank alone has, after weights and states, or says in the log that it begins anew.
+  void load_rank_state(const OpenedCheckpoint& opened);
   /// Loads masters and states of one slice. Returns false where the files have no master of it.
   bool load_slice(const checkpoint::OptimizerFiles& source, size_t group, const zero::StateSlice& slice,
                   bool wants_master) const;

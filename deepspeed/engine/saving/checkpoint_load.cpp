@@ -173,6 +173,7 @@ void CheckpointIo::take_over(const OpenedCheckpoint& opened, const RunSnapshot& 
   try {
     on_all_ranks(kLoading, [&] { load_weights_and_states(opened, options); });
     if (opened.optimizer) follow_masters(opened);
+    if (opened.optimizer) on_all_ranks(kLoading, [&] { load_rank_state(opened); });
   } catch (const std::exception& error) {
     put_back(before);
     state_.loaded_in_part = error.what();

@@ -6,11 +6,14 @@
 #include <ATen/ops/empty.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/base/message.h"
 #include "deepspeed/checkpoint/sources/misfit_error.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/optim/slices/hyperparameters_json.h"
 #include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/zero/compressed_exchange.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/zero_optimizer.h"
 #include "deepspeed/zero/zero_state.h"
@@ -42,6 +45,21 @@ void zero_padding(const at::Tensor& flat, const std::vector<zero::ParamPiece>& p
 // Says which elements of its parameter the piece has.
 Interval elements_of(const zero::ParamPiece& piece) {
   return {piece.offset_in_param, piece.offset_in_param + piece.in_interval.numel()};
+}
+
+// The numbers that the files have of all parameters of a group, in its order.
+std::vector<std::pair<std::string, std::vector<double>>> numbers_of(
+    const checkpoint::OptimizerFiles::Group& source, const zero::StoredGroup& group) {
+  std::vector<std::pair<std::string, std::vector<double>>> numbers;
+  for (const auto& [name, by_parameter] : source.numbers) {
+    std::vector<double> values;
+    for (const NamedTensor& param : group.params) {
+      const auto found = by_parameter.find(param.name);
+      if (found != by_parameter.end()) values.push_back(found->second);
+    }
+    if (values.size() == group.params.size()) numbers.emplace_back(name, std::move(values));
+  }
+  return numbers;
 }
 
 bool is_number(const optim::HyperparameterValue& value) {
@@ -143,7 +161,7 @@ void CheckpointIo::check_states(const checkpoint::OptimizerFiles& source, size_t
   const auto& group = source.groups()[index];
   if (group.states.empty() && group.step == 0) return;
   const optim::Optimizer& own = parts_.optimizer->base_optimizer();
-  optim::SliceState state{{}, group.step};
+  optim::SliceState state{{}, group.step, numbers_of(group, parts_.optimizer->store().groups()[index])};
   for (const auto& [name, type] : group.states) state.tensors.emplace_back(name, at::empty({0}, type));
   try {
     own.check_state(state);
@@ -206,6 +224,18 @@ void CheckpointIo::load_optimizer(const OpenedCheckpoint& opened) {
   if (has_states) optimizer.state().was_loaded();
 }
 
+void CheckpointIo::load_rank_state(const OpenedCheckpoint& opened) {
+  zero::CompressedExchange* const exchange = parts_.optimizer->exchange();
+  if (exchange == nullptr) return;
+  zero::RankState own;
+  if (opened.run && opened.has_own_run) own = {opened.run->optimizer_ranks, opened.run->optimizer_tensors};
+  if (exchange->load_rank_state(own) || rank() != 0 || !exchange->keeps_gradients()) return;
+  log::info("[checkpoint] what 1-bit compression took from earlier exchanges is forgotten: ",
+            own.num_ranks == 0 ? std::string("the checkpoint does not have it")
+                               : message("the checkpoint has that of ", own.num_ranks,
+                                         " ranks, the engine has ", parts_.data_group().size()));
+}
+
 bool CheckpointIo::load_slice(const checkpoint::OptimizerFiles& source, size_t index,
                               const zero::StateSlice& slice, bool wants_master) const {
   const auto pieces = parts_.optimizer->state().pieces(index, slice.interval);
@@ -226,6 +256,7 @@ bool CheckpointIo::load_slice(const checkpoint::OptimizerFiles& source, size_t i
   if (wants_master) read(checkpoint::kMasterState, slice.master);
   optim::SliceState state;
   state.step = source.groups()[index].step;
+  state.numbers = numbers_of(source.groups()[index], parts_.optimizer->store().groups()[index]);
   for (const auto& [name, type] : source.groups()[index].states) {
     const at::Tensor flat = at::empty({slice.interval.numel()}, slice.master.options().dtype(type));
     zero_padding(flat, pieces);

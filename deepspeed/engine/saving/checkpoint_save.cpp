@@ -27,6 +27,7 @@
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/random/cuda_rng_tracker.h"
+#include "deepspeed/zero/compressed_exchange.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/zero_optimizer.h"
 #include "deepspeed/zero/zero_state.h"
@@ -161,6 +162,11 @@ void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
   }
   if (parts_.config.managed_gradient_accumulation && !has_waiting_gradients())
     run.micro_steps = state_.counters.micro_steps % parts_.config.gradient_accumulation_steps;
+  if (parts_.optimizer && parts_.optimizer->exchange() != nullptr) {
+    zero::RankState own = parts_.optimizer->exchange()->rank_state();
+    run.optimizer_tensors = std::move(own.tensors);
+    run.optimizer_ranks = own.num_ranks;
+  }
   add(checkpoint::rng_states_path(job.directory, job.tag, rank()), checkpoint::build_run_state(run));
 }
 
@@ -267,6 +273,10 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states(checkpoint::DeferredTe
     }
     states.tensors = own.state.tensors;
     if (own.state.step > 0) states.step = own.state.step;
+    for (const auto& [name, numbers] : own.state.numbers) {
+      for (size_t param = 0; param < group.params.size(); ++param)
+        states.numbers[name][group.params[param].name] = numbers.at(param);
+    }
     states.options = to_json(optimizer.base_optimizer().param_groups()[index].options);
   }
   return result;
@@ -314,6 +324,7 @@ checkpoint::PlainOptimizerStates CheckpointIo::plain_states() const {
       state.step = slice.step;
       for (const auto& [name, flat] : slice.tensors)
         state.tensors.emplace_back(name, part_of(flat, group, param));
+      for (const auto& [name, numbers] : slice.numbers) state.numbers.emplace_back(name, numbers.at(param));
       if (result.has_masters) states.fp32.push_back(part_of(master, group, param));
     }
     states.options = to_json(optimizer.base_optimizer().param_groups()[index].options);

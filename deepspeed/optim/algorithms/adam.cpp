@@ -8,6 +8,8 @@
 // as an uninterrupted one.
 #include "deepspeed/optim/algorithms/adam.h"
 
+#include <algorithm>
+
 #include <ATen/ops/zeros.h>
 
 #include "deepspeed/base/error.h"
@@ -114,6 +116,26 @@ void Adam::step(const FlatSlice& slice, double gradient_scale) {
     step_moments(slice, moments, step);
   }
   moments.step = step.step;
+}
+
+int64_t Adam::steps_of(size_t slice_id) const {
+  const auto found = moments_.find(slice_id);
+  return found == moments_.end() ? 0 : found->second.step;
+}
+
+bool Adam::all_have_made(int64_t steps) const {
+  return !moments_.empty() &&
+         std::ranges::all_of(moments_, [&](const auto& entry) { return entry.second.step >= steps; });
+}
+
+void Adam::step_uncorrected(const FlatSlice& slice, double gradient_scale,
+                            const std::optional<std::pair<double, double>>& betas) {
+  Hyperparameters options = options_of(*this, slice);
+  options.set("bias_correction", false);
+  if (betas) options.set("betas", *betas);
+  FlatSlice own = slice;
+  own.options = &options;
+  Adam::step(own, gradient_scale);
 }
 
 void Adam::take_back(const FlatSlice& slice, double gradient_scale) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <c10/core/ScalarType.h>
@@ -47,7 +49,7 @@ class Adam : public Optimizer {
   int64_t state_bytes() const override;
   const AdamOptions& options() const { return options_; }
 
- private:
+ protected:
   struct Moments {
     at::Tensor exp_avg;         // (n) moment_dtype; all are fp64 for masters in fp64
     at::Tensor exp_avg_sq;      // (n) moment_dtype
@@ -55,8 +57,20 @@ class Adam : public Optimizer {
     int64_t step = 0;
   };
 
-  std::vector<std::string> state_names() const;
+  /// Returns the moments of a slice, of zeros at first use.
   Moments& moments_of(const FlatSlice& slice);
+  /// Returns those of a slice that has stepped, or was loaded.
+  Moments& moments_at(size_t slice_id) { return moments_.at(slice_id); }
+  /// Returns the steps that a slice has made; 0 before its first.
+  int64_t steps_of(size_t slice_id) const;
+  /// Says whether there are slices, and each has made so many steps.
+  bool all_have_made(int64_t steps) const;
+  /// Steps the slice without bias correction, whatever its group says, with its own betas or other ones.
+  void step_uncorrected(const FlatSlice& slice, double gradient_scale,
+                        const std::optional<std::pair<double, double>>& betas = {});
+
+ private:
+  std::vector<std::string> state_names() const;
   /// Returns the kernel's arguments for a step of the slice; `step` counts from 1.
   kernels::AdamStep arguments_of(const FlatSlice& slice, int64_t step, double gradient_scale) const;
   void step_moments(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step);

@@ -1,6 +1,7 @@
 #include "deepspeed/optim/algorithms/lamb.h"
 
 #include <cmath>
+#include <utility>
 
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/empty_like.h>
@@ -68,8 +69,10 @@ at::Tensor coefficient(const Hyperparameters& group, const at::Tensor& norms, at
 
 }  // namespace
 
-Lamb::Lamb(std::vector<ParamGroup> groups)
-    : OptimizerWithStates(with_lamb_defaults(std::move(groups)), {"exp_avg", "exp_avg_sq"}) {}
+Lamb::Lamb(std::vector<ParamGroup> groups) : Lamb(std::move(groups), {"exp_avg", "exp_avg_sq"}) {}
+
+Lamb::Lamb(std::vector<ParamGroup> groups, std::vector<std::string> state_names)
+    : OptimizerWithStates(with_lamb_defaults(std::move(groups)), std::move(state_names)) {}
 
 at::Tensor Lamb::change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale) {
   const SliceStates::Entry& entry = states_.of(slice);

@@ -33,6 +33,12 @@ class Lamb : public OptimizerWithStates {
   /// before it.
   std::vector<double> lamb_coeffs(size_t slice_id) const;
 
+ protected:
+  /// Makes one whose state has tensors of these names, of which exp_avg and exp_avg_sq are the first.
+  Lamb(std::vector<ParamGroup> groups, std::vector<std::string> state_names);
+  /// Returns what lamb_coeffs() does, as 0-d tensors where the slice is stepped.
+  std::vector<at::Tensor>& last_coefficients(size_t slice_id) { return coeffs_[slice_id]; }
+
  private:
   /// Holds this rank's part of a parameter that lies on several ranks.
   struct CutChange {

@@ -4,8 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <unordered_map>
+#include <vector>
 
 #include "deepspeed/optim/algorithms/adam.h"
 
@@ -19,16 +18,14 @@ class OneBitAdam final : public Adam {
   /// freeze_step: steps with second moments that change.
   OneBitAdam(std::vector<ParamGroup> groups, int64_t freeze_step);
 
-  bool exchanges_momentum() const override { return true; }
-  bool takes_momentum() const override;
+  bool compresses_exchange() const override { return true; }
+  GradientUse next_gradient() const override;
   bool takes_steps_back() const override { return false; }
   bool steps_split_masters() const override { return false; }
   void step(const FlatSlice& slice, double gradient_scale) override;
-  void load_state(size_t slice_id, const SliceState& state) override;
 
  private:
   int64_t freeze_step_;
-  std::unordered_map<size_t, int64_t> steps_;  // by slice id, which all make in step
 };
 
 }  // namespace deepspeed::optim

@@ -29,6 +29,8 @@ class CutParameters {
   virtual at::Device device() const = 0;
   /// Adds up `values`, of one size on all ranks, in place.
   virtual void sum(const at::Tensor& values) const = 0;
+  /// Takes the largest of `values`, of one size on all ranks, in place.
+  virtual void max(const at::Tensor& values) const = 0;
 
   /// Holds this rank's part of a tensor that has the sizes of one of all().
   struct Part {

@@ -15,6 +15,7 @@
 #include "deepspeed/base/interval.h"
 #include "deepspeed/optim/slices/cut_parameters.h"
 #include "deepspeed/optim/slices/param_group.h"
+#include "deepspeed/optim/slices/rank_mean.h"
 #include "deepspeed/optim/slices/slice_state.h"
 
 namespace deepspeed::optim {
@@ -48,6 +49,7 @@ struct FlatSlice {
   const Hyperparameters* options = nullptr;  // to step it with; null: those of its group
   const std::vector<Segment>* segments = nullptr;
   const CutParameters* cut = nullptr;  // the group's; null: every segment is a whole parameter
+  const RankMean* ranks = nullptr;     // null: this rank alone
   std::optional<size_t> whole = {};
   int64_t begin_in_whole = 0;  // elements
 };
@@ -74,11 +76,13 @@ class DEEPSPEED_API Optimizer {
   /// Says whether low_precision may be the gradient's memory, in host memory: it is read first, element by
   /// element.
   virtual bool writes_over_gradients() const { return false; }
-  /// Says whether some of its steps take momenta in place of gradients.
-  virtual bool exchanges_momentum() const { return false; }
-  /// Says whether the next step of all slices is such a one: FlatSlice::gradient is then the mean over the
-  /// ranks, in fp32, of beta1 times exp_avg plus (1 - beta1) times each rank's own gradient.
-  virtual bool takes_momentum() const { return false; }
+  /// Says whether in some of its steps ranks exchange compressed values in place of gradients.
+  virtual bool compresses_exchange() const { return false; }
+  /// Says what the next step of all slices gets as its gradient.
+  virtual GradientUse next_gradient() const { return GradientUse::kMean; }
+  /// Returns what the momentum of each parameter of the group is multiplied by while it travels; empty: by
+  /// nothing.
+  virtual std::vector<double> momentum_scaling(size_t) const { return {}; }
   /// Says whether the optimizer has take_back().
   virtual bool takes_steps_back() const { return false; }
   /// Returns the dtype of the state that grows with the parameters; kFloat means fp64 for masters of fp64.
@@ -102,6 +106,12 @@ class DEEPSPEED_API Optimizer {
   /// Throws UsageError where load_state() would for the names and the step of a state, whose tensors may have
   /// no elements here.
   virtual void check_state(const SliceState& state) const = 0;
+  /// Returns what this rank alone has of a slice, beside state(), whose tensors of the same names it
+  /// replaces; shared, empty where all ranks have the same.
+  virtual SliceState own_state(size_t) const { return {}; }
+  /// Takes a copy of own_state() of a run that stood where load_state() has led, and writes the weights that
+  /// the rank had into the slice's masters. Throws UsageError where names or sizes do not fit.
+  virtual void load_own_state(size_t, const SliceState&, const at::Tensor& /*master*/) {}
   /// Returns the bytes of all state tensors.
   virtual int64_t state_bytes() const = 0;
 

@@ -15,10 +15,12 @@ namespace deepspeed::optim {
 
 struct FlatSlice;
 
-/// Holds the state of one slice: named flat tensors of its size, and the number of steps made.
+/// Holds the state of one slice: named flat tensors of its size, the number of steps made, and under further
+/// names a number for each parameter of the slice's group, alike on all ranks.
 struct SliceState {
-  std::vector<std::pair<std::string, at::Tensor>> tensors;  // e.g. exp_avg, exp_avg_sq
+  std::vector<std::pair<std::string, at::Tensor>> tensors = {};  // e.g. exp_avg, exp_avg_sq
   int64_t step = 0;
+  std::vector<std::pair<std::string, std::vector<double>>> numbers = {};  // e.g. lamb_coeff_freeze
 };
 
 /// Copies the named tensors, in the order of `names`, flat and of `dtype`. Throws UsageError, naming `where`

@@ -83,4 +83,9 @@ void set_defaults(std::vector<ParamGroup>& groups,
   }
 }
 
+std::vector<ParamGroup> without_bias_correction(std::vector<ParamGroup> groups) {
+  for (ParamGroup& group : groups) group.options.set("bias_correction", false);
+  return groups;
+}
+
 }  // namespace deepspeed::optim

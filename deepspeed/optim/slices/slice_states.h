@@ -56,4 +56,7 @@ DEEPSPEED_API const Hyperparameters& options_of(
 DEEPSPEED_API void set_defaults(std::vector<ParamGroup>& groups,
                                 const std::vector<std::pair<std::string, HyperparameterValue>>& defaults);
 
+/// Returns the groups with bias_correction off, for optimizers that never make up for moments' start at 0.
+DEEPSPEED_API std::vector<ParamGroup> without_bias_correction(std::vector<ParamGroup> groups);
+
 }  // namespace deepspeed::optim

@@ -69,10 +69,10 @@ std::unique_ptr<optim::CutParameters> make_cut_parameters(const ParamStore& stor
 }
 
 // They may lie elsewhere than where the ranks exchange tensors.
-void CutOfStore::sum(const at::Tensor& values) const {
-  if (values.device() == device()) return ranks_.all_reduce(values);
+void CutOfStore::reduce(const at::Tensor& values, comm::ReduceOp op) const {
+  if (values.device() == device()) return ranks_.all_reduce(values, op);
   const at::Tensor there = values.to(device());
-  ranks_.all_reduce(there);
+  ranks_.all_reduce(there, op);
   values.copy_(there);
 }
 

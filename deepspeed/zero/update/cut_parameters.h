@@ -23,7 +23,8 @@ class CutOfStore : public optim::CutParameters {
  public:
   const std::vector<optim::CutParameter>& all() const override { return cut_; }
   at::Device device() const override { return store_.options().device(); }
-  void sum(const at::Tensor& values) const override;
+  void sum(const at::Tensor& values) const override { reduce(values, comm::ReduceOp::kSum); }
+  void max(const at::Tensor& values) const override { reduce(values, comm::ReduceOp::kMax); }
 
  protected:
   CutOfStore(const ParamStore& store, comm::ProcessGroup ranks) : store_(store), ranks_(std::move(ranks)) {}
@@ -31,6 +32,9 @@ class CutOfStore : public optim::CutParameters {
   const ParamStore& store_;
   const comm::ProcessGroup ranks_;
   std::vector<optim::CutParameter> cut_;
+
+ private:
+  void reduce(const at::Tensor& values, comm::ReduceOp op) const;
 };
 
 }  // namespace deepspeed::zero

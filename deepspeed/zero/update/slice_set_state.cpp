@@ -130,6 +130,7 @@ GroupState SliceSet::state(size_t group, const Interval& part, Shown shown) {
     for (size_t index = 0; index < slice.state.tensors.size(); ++index)
       collect(slice.state.tensors[index].second, slice, part, tensors.at(index).second);
     result.state.step = slice.state.step;
+    result.state.numbers = slice.state.numbers;
   });
   return result;
 }

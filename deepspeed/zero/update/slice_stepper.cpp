@@ -85,6 +85,7 @@ void SliceStepper::step_slice(Slice& slice, const GradReducer& reducer, double g
   const bool is_kept = slice.plan.keeps_masters();
   const bool is_rounded = store_.dtype() != at::kFloat;
   flat.gradient = gradient_of(slice, reducer);
+  flat.ranks = ranks_;
   at::Tensor updated;
   if (is_rounded || slice.plan.sends_weights() || !is_kept) updated = memory_for_weights(slice, weights);
   const bool is_direct = !is_kept && is_rounded && optimizer_.steps_sixteen_bit_masters();

@@ -22,6 +22,8 @@ class SliceStepper {
   SliceStepper(ParamStore& store, optim::Optimizer& optimizer, SliceSet& slices,
                const OptimizerOffload& offload);
 
+  /// Gives the optimizer's steps means over the ranks, which must outlive it.
+  void reach_ranks_by(const optim::RankMean& ranks) { ranks_ = &ranks; }
   /// One update of these slices by the reducer's gradients, which are multiplied by `gradient_scale` first;
   /// writes the weights of the model. Throws IoError where the disk fails: then some slices are updated and
   /// others are not.
@@ -45,6 +47,7 @@ class SliceStepper {
   optim::Optimizer& optimizer_;
   SliceSet& slices_;
   HostTransfers transfers_;
+  const optim::RankMean* ranks_ = nullptr;
 };
 
 }  // namespace deepspeed::zero

@@ -2,6 +2,8 @@
 #include "deepspeed/checkpoint/sources/optimizer_files.h"
 
 #include <filesystem>
+#include <map>
+#include <string>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -31,7 +33,8 @@ using ::testing::HasSubstr;
 using Groups = std::vector<NamedShapes>;
 const NamedShapes kPlaced = {{"b", {2, 3}}, {"a", {4}}};
 
-void write_two_ranks(const std::filesystem::path& dir, int64_t padding_of_second = 2) {
+void write_two_ranks(const std::filesystem::path& dir, int64_t padding_of_second = 2,
+                     const std::map<std::string, double>& numbers = {}) {
   std::filesystem::create_directories(dir / "tag");
   for (const int rank : {0, 1}) {
     ZeroOptimizerStates states;
@@ -42,6 +45,7 @@ void write_two_ranks(const std::filesystem::path& dir, int64_t padding_of_second
     group.partition_count = 2;
     group.tensors = {{"exp_avg", at::zeros({6})}};
     group.tensors[0].second.narrow(0, 0, end - begin).copy_(group.fp32 * 10);
+    if (!numbers.empty()) group.numbers["last_factor"] = numbers;
     // DeepSpeed's, in the order of the model: not where the data lie.
     group.fragments = {{"a", {4, 0}}, {"b", {rank == 0 ? 2 : 4, rank == 0 ? 4 : 0}}};
     write_torch_archive(optim_states_path(dir, "tag", rank), build_optimizer_states(states));
@@ -132,6 +136,36 @@ TEST(PlainOptimizerFiles, PassOverParametersThatWereNotTrained) {
                 of_plain(folder.path(), states, {{"b", {2, 3}}, {"c", {1}}, {"a", {4}}});
               }),
               HasSubstr("2 parameters"));
+}
+
+// DeepSpeed's 1-bit optimizers keep tensors of one rank there, of other sizes, and forget them in a load.
+TEST(PlainOptimizerFiles, PassOverWhatIsOneRanksAndHoldNumbersOfParameters) {
+  const testing::TemporaryFolder folder;
+  PlainOptimizerStates states;
+  PlainGroupStates& group = states.groups.emplace_back();
+  for (const int64_t numel : {6, 4}) {
+    ParamOptimizerState& param = group.params.emplace_back();
+    param.step = 3;
+    param.tensors = {{"exp_avg", at::full({numel}, double(numel))},
+                     {"momentum_accumulator", at::zeros({numel})},
+                     {"worker_error", at::zeros({16})},
+                     {"server_error", at::zeros({8})}};
+    param.numbers = {{"lamb_coeff_freeze", 0.25 * double(numel)}};
+  }
+  const auto files = of_plain(folder.path(), states, kPlaced);
+  ASSERT_EQ(files.groups()[0].states.size(), 1U);
+  EXPECT_EQ(files.groups()[0].states[0].first, "exp_avg");
+  EXPECT_TRUE(at::equal(whole(files, "a", "exp_avg"), at::full({4}, 4.0)));
+  const std::map<std::string, double> expected = {{"b", 1.5}, {"a", 1.0}};
+  EXPECT_EQ(files.groups()[0].numbers.at("lamb_coeff_freeze"), expected);
+}
+
+TEST(OptimizerFilesOfPartitions, HoldNumbersOfParameters) {
+  const testing::TemporaryFolder folder;
+  const std::map<std::string, double> numbers = {{"b", 1.5}, {"a", 1.0}};
+  write_two_ranks(folder.path(), 2, numbers);
+  const auto files = OptimizerFiles::of_partitions(folder.path(), "tag", {}, Groups{kPlaced});
+  EXPECT_EQ(files.groups()[0].numbers.at("last_factor"), numbers);
 }
 
 }  // namespace

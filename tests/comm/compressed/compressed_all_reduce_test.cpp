@@ -102,5 +102,23 @@ TEST(CompressedAllReduce, SendsAThirtiethOfAnAllReduceInFp32) {
   });
 }
 
+TEST(CompressedAllReduce, GoesOnWithErrorsThatFitAndWithNoneOtherwise) {
+  run_ranks(2, [](comm::World& world) {
+    constexpr int64_t kNumel = 5000;
+    CompressedAllReduce first(world.group(), kNumel), second(world.group(), kNumel);
+    EXPECT_FALSE(first.errors().first.defined());
+    first.mean(values_of(world.rank(), kNumel, 0).to(at::kFloat));
+    const auto [worker, server] = first.errors();
+    EXPECT_TRUE(second.load_errors(worker, server));
+    const at::Tensor one = values_of(world.rank(), kNumel, 1).to(at::kFloat), other = one.clone();
+    first.mean(one);
+    second.mean(other);
+    EXPECT_TRUE(one.equal(other));
+    EXPECT_FALSE(second.load_errors(worker, server.narrow(0, 0, 2048)));
+    EXPECT_FALSE(second.load_errors(worker, {}));
+    EXPECT_EQ(second.bytes(), 0);
+  });
+}
+
 }  // namespace
 }  // namespace deepspeed::testing

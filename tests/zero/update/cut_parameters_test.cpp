@@ -43,6 +43,18 @@ TEST(CutParameters, AreThoseOnSeveralRanks) {
   });
 }
 
+TEST(CutParameters, AddUpAndTakeTheLargest) {
+  testing::run_ranks(3, [](comm::World& world) {
+    const ParamStore store = make_store(3);
+    const auto cut = make_cut_parameters(store, 0, world.group());
+    const at::Tensor sums = at::full({2}, world.rank() + 1.0, at::kDouble), largest = sums.clone();
+    cut->sum(sums);
+    cut->max(largest);
+    EXPECT_TRUE(sums.equal(at::full({2}, 6.0, at::kDouble)));
+    EXPECT_TRUE(largest.equal(at::full({2}, 3.0, at::kDouble)));
+  });
+}
+
 TEST(CutParameters, AreMadeWholeOnTheRanksThatHaveAPart) {
   testing::run_ranks(3, [](comm::World& world) {
     const ParamStore store = make_store(3);

@@ -1,0 +1,71 @@
+// 1-bit Lamb: Lamb whose second moments and coefficients stop changing, after which ranks exchange momenta,
+// compressed, in place of gradients (Li et al., "1-bit LAMB: Communication Efficient Large-Scale Large-Batch
+// Training with LAMB's Convergence Speed", arXiv 2104.06069).
+//
+// Up to freeze_step a step is Lamb's without bias correction (lamb.h), and for each parameter
+//   average = coeff_beta average + (1 - coeff_beta) coeff      unless coeff is 1
+// After it, with m' the ranks' mean of the momentum b1 m + (1 - b1) g, v the second moment as it was frozen,
+// and f one that begins there and goes on:
+//   g' = (m' - b1 m) / (1 - b1);   f = b2 f + (1 - b2) g'^2;   m = m'
+//   d = sqrt(v) + eps;   u = m / d;   w = u + weight_decay * p
+//   factor = max(d / (sqrt(f) + eps)), with a decay times r, plus 1 - r, where r = min(1, |u| / |w|);
+//   factor is brought into [factor_min, factor_max], then within factor_threshold, relatively, of the last
+//   one p -= lr * average * factor * w
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "deepspeed/optim/algorithms/lamb.h"
+
+namespace deepspeed::optim {
+
+/// Says what holds for all groups, by DeepSpeed's names.
+struct OneBitLambOptions {
+  int64_t freeze_step = 100000;  // steps with second moments that change
+  double coeff_beta = 0.9;
+  double factor_max = 4.0;
+  double factor_min = 0.5;
+  double factor_threshold = 0.1;
+};
+
+/// As DeepSpeed's, with a slice for each group. The state is that of Lamb, exp_avg_sq_fresh (f), and for each
+/// parameter lamb_coeff_freeze (average), last_factor and scaling_coeff (what its momentum is multiplied by
+/// where it is exchanged).
+class OneBitLamb final : public Lamb {
+ public:
+  OneBitLamb(std::vector<ParamGroup> groups, const OneBitLambOptions& options);
+
+  std::string name() const override { return "OnebitLamb"; }
+  bool compresses_exchange() const override { return true; }
+  GradientUse next_gradient() const override;
+  std::vector<double> momentum_scaling(size_t group) const override;
+  void step(const FlatSlice& slice, double gradient_scale) override;
+  SliceState state(size_t slice_id) const override;
+  void load_state(size_t slice_id, const SliceState& state) override;
+  void check_state(const SliceState& state) const override;
+
+ private:
+  /// Holds numbers of all parameters of a group, alike on all ranks.
+  struct OfParameters {
+    at::Tensor average;                  // (parameters) fp64
+    at::Tensor last_factor;              // (parameters) fp64
+    std::vector<double> momentum_scale;  // root mean squares when the second moment was frozen
+    std::vector<double> scaling;         // empty: it is not frozen
+  };
+
+  OfParameters& numbers_of(const FlatSlice& slice);
+  bool all_frozen() const;
+  void warm_up(const FlatSlice& slice, double gradient_scale);
+  void freeze(const FlatSlice& slice);
+  /// Makes the scalings of all groups, where each has its scales.
+  void make_scalings();
+  void step_frozen(const FlatSlice& slice);
+
+  const OneBitLambOptions options_;
+  std::unordered_map<size_t, OfParameters> numbers_;  // by slice id
+};
+
+}  // namespace deepspeed::optim
