@@ -206,9 +206,6 @@ _NAMES = {
         "runtime.comm.compressed": "CompressedBackend",
         "runtime.comm.mpi": "MpiBackend",
         "runtime.comm.nccl": "NcclBackend",
-        "runtime.fp16.onebit.adam": "OnebitAdam",
-        "runtime.fp16.onebit.lamb": "OnebitLamb",
-        "runtime.fp16.onebit.zoadam": "ZeroOneAdam",
     },
     "GENERATION": {
         "runtime.hybrid_engine": "DeepSpeedHybridEngine",

@@ -174,3 +174,21 @@ def test_custom_load_fn_gets_the_weights(tmp_path):
     other = make(1)
     other.load_checkpoint(tmp_path, custom_load_fn=lambda src, dst: loaded.update(names=list(src), dst=dst))
     assert loaded["names"] == list(engine.module.state_dict()) and loaded["dst"] is other.module
+
+
+@pytest.mark.parametrize("kind, name", [("OneBitAdam", "OnebitAdam"), ("OneBitLamb", "OnebitLamb"), ("ZeroOneAdam", "ZeroOneAdam")])
+def test_optimizers_that_exchange_bits_have_deepspeeds_classes(kind, name):
+    from deepspeed.runtime.fp16.onebit.adam import OnebitAdam
+    from deepspeed.runtime.fp16.onebit.lamb import OnebitLamb
+    from deepspeed.runtime.fp16.onebit.zoadam import ZeroOneAdam
+
+    engine = make(kind=kind)
+    before = flat(engine, safe_get_full_fp32_param).clone()
+    train(engine)
+    assert not torch.equal(flat(engine, safe_get_full_fp32_param), before)
+    below = engine.optimizer.optimizer
+    assert type(below) in (OnebitAdam, OnebitLamb, ZeroOneAdam) and type(below).__name__ == name
+    with pytest.raises(deepspeed.NotSupportedError, match=f"name {kind} as optimizer.type"):
+        below.step()
+    with pytest.raises(deepspeed.NotSupportedError, match="comm_backend_name 'mpi'"):
+        type(below)([torch.zeros(1, requires_grad=True)], comm_backend_name="mpi")

@@ -38,6 +38,11 @@ def _class_of(section, on_cpu):
     }
     if name in of_cpu_or_device:
         return of_cpu_or_device[name][0 if on_cpu else 1]
+    if name in ("onebitadam", "onebitlamb", "zerooneadam"):
+        from deepspeed.runtime.fp16 import onebit
+
+        kinds = {"onebitadam": onebit.OnebitAdam, "onebitlamb": onebit.OnebitLamb, "zerooneadam": onebit.ZeroOneAdam}
+        return kinds[name]
     if name == "muon":
         from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam
 

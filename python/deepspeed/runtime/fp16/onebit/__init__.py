@@ -1,0 +1,3 @@
+from deepspeed.runtime.fp16.onebit.adam import OnebitAdam
+from deepspeed.runtime.fp16.onebit.lamb import OnebitLamb
+from deepspeed.runtime.fp16.onebit.zoadam import ZeroOneAdam

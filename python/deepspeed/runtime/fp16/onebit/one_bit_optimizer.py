@@ -1,0 +1,32 @@
+"""Optimizers whose ranks exchange 1 bit an element: what their classes have in common."""
+from deepspeed._errors import NotSupportedError
+from deepspeed.ops.core_optimizer import CoreOptimizer
+
+
+class OneBitOptimizer(CoreOptimizer):
+    """Shows groups and options; an engine steps it in the core, which alone knows the ranks."""
+
+    _own_keys = ()  # arguments that hold for all groups
+
+    def __init__(self, params, defaults, amsgrad, eps_inside_sqrt, comm_backend_name, own):
+        name = type(self).__name__
+        if amsgrad:
+            raise RuntimeError(f"{name} does not support the AMSGrad variant.")
+        if eps_inside_sqrt:
+            raise NotSupportedError(f"{name} with eps_inside_sqrt: leave it out")
+        if comm_backend_name != "nccl":
+            raise NotSupportedError(
+                f"{name} with comm_backend_name {comm_backend_name!r}: ranks meet over the engine's backend; leave it out"
+            )
+        super().__init__(params, defaults)
+        for key in self._own_keys:
+            setattr(self, key, own[key])
+
+    def _params(self):
+        return {key: getattr(self, key) for key in self._own_keys}
+
+    def step(self, closure=None):
+        raise NotSupportedError(
+            f"{type(self).__name__}.step() without an engine: name {self._type} as optimizer.type of the config, "
+            "and call step() of the engine"
+        )
