@@ -45,9 +45,9 @@ TEST_F(CudaMessages, QuantizedBlocksAreThoseOfTheCpu) {
         const at::Tensor values = waves(numel, dtype);
         const auto [on_cpu, back_of_cpu] = quantized_and_back(values, bits);
         const auto [on_cuda, back_of_cuda] = quantized_and_back(values.cuda(), bits);
-        // A quotient that is rounded otherwise may fall on the neighbouring code.
-        const double one_code = 2.5 / (1 << (bits - 1)) * 1.01;
-        EXPECT_GE(on_cuda.eq(on_cpu).to(at::kDouble).mean().item<double>(), numel < 100 ? 0.5 : 0.99);
+        // A quotient that is rounded otherwise may fall on the neighbouring code; bf16 rounds it once more.
+        const double one_code = 2.5 / (1 << (bits - 1)) + 0.01;
+        EXPECT_GE(on_cuda.eq(on_cpu).to(at::kDouble).mean().item<double>(), numel < 100 ? 0.5 : 0.98);
         EXPECT_LE((back_of_cuda - back_of_cpu).abs().max().item<double>(), one_code);
         EXPECT_LE((back_of_cuda - values).abs().max().item<double>(), one_code);
       }
