@@ -93,6 +93,27 @@ void check_quantized_gradients(const ZeroConfig& zero) {
           "expected that to be true: each rank gets its own part of the sums alone");
 }
 
+void check_mics(const ZeroConfig& zero) {
+  const auto require_without = [&](bool is_alone, const char* key, const auto&... parts) {
+    require(zero.mics_shard_size <= 0 || is_alone, "zero_optimization.mics_shard_size: got ",
+            zero.mics_shard_size, key, parts...);
+  };
+  require_without(zero.stage == 3, " at stage ", zero.stage, ", expected -1, or stage 3");
+  require_without(zero.zero_hpz_partition_size <= 1, " beside zero_hpz_partition_size ",
+                  zero.zero_hpz_partition_size,
+                  ", expected one of them: parameters are gathered among few ranks already; leave "
+                  "zero_hpz_partition_size out");
+  require_without(!zero.zero_quantized_gradients, " beside zero_quantized_gradients",
+                  ", which sums over all nodes at once; set one of them to its default");
+  require_without(
+      !zero.offload_optimizer.super_offload, " beside offload_optimizer.super_offload",
+      ", which steps while backward runs, before all replicas have added their gradients; set one "
+      "of them to its default");
+  require(!zero.mics_hierarchical_params_gather || !zero.stage3_use_all_reduce_for_fetch_params,
+          "zero_optimization.mics_hierarchical_params_gather: got true beside "
+          "stage3_use_all_reduce_for_fetch_params, expected one of them: they are two ways to gather");
+}
+
 void check_autocast(const TorchAutocastConfig& autocast) {
   require(!autocast.enabled || autocast.dtype != "fp32",
           "torch_autocast.dtype: got fp32, expected fp16 or bf16: it is the lower precision");
@@ -263,6 +284,9 @@ void check_world(const DeepSpeedConfig& config, int64_t world) {
   const int64_t secondary = config.zero_optimization.zero_hpz_partition_size;
   require(secondary <= 1 || world % secondary == 0, "zero_optimization.zero_hpz_partition_size: got ",
           secondary, ", expected a divisor of ", world, ", the number of data-parallel ranks");
+  const int64_t shards = config.zero_optimization.mics_shard_size;
+  require(shards <= 0 || world % shards == 0, "zero_optimization.mics_shard_size: got ", shards,
+          ", expected a divisor of ", world, ", the number of data-parallel ranks");
 }
 
 }  // namespace
@@ -274,6 +298,7 @@ void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_wor
   check_zero(config);
   check_offloaded_optimizer(config.zero_optimization);
   check_offloaded_params(config.zero_optimization);
+  check_mics(config.zero_optimization);
   check_aio(config);
   check_sum_of_gradients(config);
   check_unmanaged_accumulation(config);

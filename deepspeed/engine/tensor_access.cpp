@@ -68,13 +68,15 @@ zero::GroupState read_state(const TrainingEngine& engine, const Place& place) {
   return state;
 }
 
-// Every element is owned by one rank (all of them at stage 0), so that the sum over ranks is the value.
+// Of the ranks that hold everything once, every element is owned by one (at stage 0 each by all of them), so
+// that the sum over these ranks is the value.
 // `own`: this rank's elements.
 at::Tensor gather(const TrainingEngine& engine, const at::Tensor& param, const at::Tensor& own,
                   const Place& place, at::ScalarType dtype) {
   at::Tensor full = at::zeros({param.numel()}, own.options().dtype(dtype).device(engine.device()));
   if (!place.elements.empty()) full.narrow(0, place.elements.begin, place.elements.numel()).copy_(own);
-  if (engine.zero_optimization() && engine.dp_world_size() > 1) engine.data_parallel_group().all_reduce(full);
+  const comm::ProcessGroup& shard = engine.driver().state().parts.groups.zero.shard;
+  if (engine.zero_optimization() && shard.size() > 1) shard.all_reduce(full);
   return full.view(param.sizes());
 }
 

@@ -81,7 +81,7 @@ class EstimatedRank {
       : zero_(config.zero_optimization),
         options_(options_of(config, world_size, on_cpu)),
         dtype_(model_dtype(config)),
-        world_size_(world_size),
+        num_shards_(zero_.num_shards(world_size)),
         on_cpu_(on_cpu),
         home_(shard_home_options(config, dtype_, /*rank=*/0, !on_cpu)),
         disk_(home_.max_in_host_numel, home_.min_file_bytes) {}
@@ -93,14 +93,14 @@ class EstimatedRank {
     const bool is_offloaded = zero_.offload_optimizer.device != "none";
     int64_t owned = 0, offloaded = 0;
     if (zero_.stage == 3) {
-      const ShardLayout shards(numels, world_size_, zero_.sub_group_size);
+      const ShardLayout shards(numels, num_shards_, zero_.sub_group_size);
       for (size_t index = 0; index < numels.size(); ++index)
         add_shard(shards.shard_numel(index), dtype, &MemoryBytes::parameters);
       owned = shards.flat_numel();
       if (is_offloaded) offloaded = offloaded_of(shards, zero_.offload_optimizer.ratio);
       add_gradients(owned, dtype);
     } else {
-      const FlatLayout layout(numels, world_size_, zero_.round_robin_gradients);
+      const FlatLayout layout(numels, num_shards_, zero_.round_robin_gradients);
       owned = zero_.stage == 0 ? layout.padded_numel() : layout.partition_numel();
       if (is_offloaded) offloaded = owned;
       add(ParamHome::kDevice, layout.padded_numel() * bytes_of(dtype), &MemoryBytes::parameters);
@@ -115,7 +115,7 @@ class EstimatedRank {
     const at::ScalarType own = param.scalar_type();
     const bool is_cast = dtype_ != at::kFloat && param.is_floating_point();
     const bool is_cut = zero_.stage == 3 && param.is_floating_point() && (is_cast || own == dtype_);
-    if (is_cut) return add_shard(shard_numel(param.numel(), world_size_), dtype_, nullptr);
+    if (is_cut) return add_shard(shard_numel(param.numel(), num_shards_), dtype_, nullptr);
     add(ParamHome::kDevice, param.numel() * bytes_of(is_cast ? dtype_ : own), nullptr);
   }
 
@@ -174,7 +174,7 @@ class EstimatedRank {
   const config::ZeroConfig& zero_;
   const ZeroOptions options_;
   const at::ScalarType dtype_;
-  const int world_size_;
+  const int num_shards_;
   const bool on_cpu_;
   const ShardHomeOptions home_;
   DiskChoice disk_;
@@ -240,6 +240,7 @@ void estimate_model_states_of_all_stages(const EngineModel& model, const Json& c
       zero["offload_optimizer"].erase("super_offload");
     if (stage < 3) {
       zero.erase("offload_param");
+      zero.erase("mics_shard_size");
       if (zero.contains("offload_optimizer") && zero["offload_optimizer"].is_object())
         zero["offload_optimizer"].erase("ratio");
     }

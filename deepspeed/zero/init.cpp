@@ -9,6 +9,7 @@
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/zero/construction/construction.h"
 #include "deepspeed/zero/construction/construction_mode.h"
+#include "deepspeed/zero/layout/rank_sharing.h"
 #include "deepspeed/zero/params/memory_overlap.h"
 #include "deepspeed/zero/params/named_parameters.h"
 #include "deepspeed/zero/shards/shard_home_options.h"
@@ -43,10 +44,25 @@ void check_arguments(const InitArguments& arguments) {
   }
 }
 
+comm::World world_of(const InitArguments& arguments) {
+  return arguments.world ? arguments.world : comm::init_distributed();
+}
+
 comm::ProcessGroup group_of(const InitArguments& arguments) {
   if (arguments.data_parallel_group) return arguments.data_parallel_group;
   if (arguments.sequence_data_parallel_group) return arguments.sequence_data_parallel_group;
-  return arguments.world ? arguments.world.group() : comm::init_distributed().group();
+  return world_of(arguments).group();
+}
+
+/// Returns the groups over which parameters are partitioned until initialize() makes the engine's own.
+ZeroGroups ranks_of(const InitArguments& arguments, const comm::ProcessGroup& group,
+                    const config::ZeroConfig& config) {
+  RankSharing sharing = rank_sharing(config, group.size());
+  sharing.secondary_size = 0;
+  sharing.by_nodes = config.mics_hierarchical_params_gather;
+  const bool is_plain = sharing.num_shards == group.size() || sharing.num_shards == 0;
+  if (is_plain && !sharing.by_nodes) return ZeroGroups(group);
+  return make_zero_groups(world_of(arguments), group, sharing, "zero.Init");
 }
 
 at::Device device_of(const comm::ProcessGroup& group) {
@@ -122,19 +138,45 @@ void Init::start(const InitArguments& arguments) {
       shard_home_options(config, options.dtype.value_or(at::kFloat), group.rank(), options.device.is_cuda());
   const Construction* const outer = current_construction();
   if (outer == nullptr) {
-    construction_ = std::make_shared<Construction>(group, options);
+    construction_ =
+        std::make_shared<Construction>(ranks_of(arguments, group, config.zero_optimization), options);
     if (arguments.parameters.empty()) mode_ = std::make_unique<ConstructionMode>(construction_);
     return;
   }
   if (!arguments.parameters.empty()) {
     raise<UsageError>("module: the model is passed inside of another zero::Init; end that first");
   }
+  const int num_shards = arguments.config_dict_or_path ? config.zero_optimization.num_shards(group.size())
+                                                       : outer->ranks().shard.size();
   if (outer->options().dtype != options.dtype || outer->options().home.place != options.home.place ||
-      outer->group().global_ranks() != group.global_ranks()) {
+      outer->ranks().data.global_ranks() != group.global_ranks() ||
+      outer->ranks().shard.size() != num_shards) {
     raise<UsageError>(
-        "another zero::Init lives on this thread, with another dtype, remote_device or other "
-        "ranks; end it first, or pass the same");
+        "another zero::Init lives on this thread, with another dtype, remote_device, mics_shard_size or "
+        "other ranks; end it first, or pass the same");
   }
+}
+
+MiCSInit::MiCSInit(InitArguments arguments) : Init(checked(std::move(arguments))) {}
+
+InitArguments MiCSInit::checked(InitArguments arguments) {
+  if (!arguments.enabled) return arguments;
+  if (!arguments.config_dict_or_path) {
+    raise<ConfigError>(
+        "zero::MiCSInit needs config_dict_or_path, whose zero_optimization.mics_shard_size says over how "
+        "many "
+        "ranks parameters are partitioned; pass it, or use zero::Init");
+  }
+  const comm::ProcessGroup group = group_of(arguments);
+  const auto config = config::load_config(*arguments.config_dict_or_path, group.size());
+  if (config.zero_optimization.mics_shard_size <= 0) {
+    raise<ConfigError>(
+        "zero_optimization.mics_shard_size: got ", config.zero_optimization.mics_shard_size,
+        ", expected a divisor of ", group.size(),
+        ", the number of data-parallel ranks, where a model is built under zero::MiCSInit; set "
+        "it, or use zero::Init");
+  }
+  return arguments;
 }
 
 Init::~Init() noexcept(false) {

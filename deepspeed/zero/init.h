@@ -52,8 +52,8 @@ struct InitArguments {
   /// Page-locked host memory, where the device is none that it belongs to; or the config's
   /// offload_param.pin_memory.
   bool pin_memory = false;
-  /// Gives dtype and remote_device, where they are left out, and the limits of what is whole before
-  /// initialize(). Its stage must be 3.
+  /// Gives dtype and remote_device, where they are left out, the limits of what is whole before initialize(),
+  /// and mics_shard_size, over how many ranks parameters are partitioned. Its stage must be 3.
   std::optional<config::ConfigSource> config_dict_or_path = {};
   bool enabled = true;  // false: nothing happens
   /// Of the parameters at the end, and of the shards from the start; float32, float16 or bfloat16. Until the
@@ -114,6 +114,18 @@ class DEEPSPEED_API Init {
   std::shared_ptr<Construction> construction_;  // null: it does nothing, or no more
   std::unique_ptr<ConstructionMode> mode_;
   int exceptions_ = 0;  // that were under way at its begin
+};
+
+/// DeepSpeed's MiCS_Init: a zero::Init whose config must say over how many ranks parameters are partitioned.
+/// zero::Init does the same where it gets such a config.
+class DEEPSPEED_API MiCSInit : public Init {
+ public:
+  /// Collective. Throws as Init, and ConfigError without a config_dict_or_path, or where its
+  /// zero_optimization.mics_shard_size is below 1.
+  explicit MiCSInit(InitArguments arguments);
+
+ private:
+  static InitArguments checked(InitArguments arguments);
 };
 
 }  // namespace deepspeed::zero

@@ -74,7 +74,7 @@ void check_unused(const std::vector<at::Tensor>& params) {
 
 void make_whole(const std::vector<at::Tensor>& params) {
   for (const OfPool& of_pool : partitioned_among(params)) {
-    comm::on_all_ranks(of_pool.pool->group(), "making room for the whole model",
+    comm::on_all_ranks(of_pool.pool->all_ranks(), "making room for the whole model",
                        [&] { check_memory(of_pool.params); });
     of_pool.pool->give_back(of_pool.params);
   }

@@ -98,6 +98,7 @@ struct DEEPSPEED_API ParamGatherConfig {
   bool stage3_allgather_sequential = false;
   bool zero_quantized_weights = false;
   bool zero_quantized_nontrainable_weights = false;
+  bool mics_hierarchical_params_gather = false;
   bool log_trace_cache_warnings = false;
 };
 
@@ -120,7 +121,6 @@ struct DEEPSPEED_API ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, Par
   bool zero_quantized_gradients = false;
   std::optional<LocoConfig> zeropp_loco_param;
   int64_t mics_shard_size = -1;
-  bool mics_hierarchical_params_gather = false;
   bool memory_efficient_linear = true;
   bool pipeline_loading_checkpoint = false;
   bool override_module_apply = true;
@@ -130,6 +130,10 @@ struct DEEPSPEED_API ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, Par
 
   /// Whether gradients are reduced while backward goes on.
   bool overlaps_comm() const { return overlap_comm.value_or(stage == 3); }
+  /// Returns how many ranks hold everything once, of so many data-parallel ones.
+  int num_shards(int data_ranks) const {
+    return mics_shard_size > 0 ? static_cast<int>(mics_shard_size) : data_ranks;
+  }
 };
 
 /// The getters of how gradients are summed. `Holder` derives from this and has config(), the whole config.

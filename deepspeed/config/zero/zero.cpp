@@ -99,10 +99,13 @@ std::vector<Entry<ZeroConfig>> entries() {
       section_entry("zeropp_loco_param", &C::zeropp_loco_param, loco_table(),
                     "Add what rounding to 4 bits took from a gradient to the next one (LoCo).",
                     {or_null(), auto_means_default()}),
-      entry("mics_shard_size", &C::mics_shard_size, "Ranks of one shard of the model; above 0 turns MiCS on.",
-            {only({-1, 0})}),
+      entry("mics_shard_size", &C::mics_shard_size,
+            "Consecutive data-parallel ranks that hold the model once between them, so that it is gathered "
+            "among these alone; other ranks hold it again (MiCS). Below 1: all ranks hold it once."),
       entry("mics_hierarchical_params_gather", &C::mics_hierarchical_params_gather,
-            "Gather within a node first.", {not_yet()}),
+            "Gather parameters between nodes first, among ranks at one place on theirs, and then within each "
+            "node.",
+            {effective_at_stage(3)}),
       entry("memory_efficient_linear", &C::memory_efficient_linear,
             "Linear layers of stage 3 that keep no gathered weight for backward.",
             {without_effect("no layer of stage 3 keeps one")}),

@@ -188,7 +188,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
                         .own_schedule = static_cast<bool>(options.lr_scheduler)};
   if (groups_of_ranks.shares_model()) require_agreement_of_options(groups_of_ranks.all, input);
   require_agreement(data, input);
-  check_host_memory(model, groups.tensors, config, world, data.size());
+  check_host_memory(model, groups.tensors, config, world, config.zero_optimization.num_shards(data.size()));
   prepare_buffers(model, data);
   const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
   zero::ParamDtypes autocast_marks;
@@ -199,10 +199,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
   std::shared_ptr<zero::ZeroOptimizer> optimizer;
   std::optional<std::string> client_name;
   if (base && client) client_name = base->name();
-  zero::ZeroGroups ranks(data, groups_of_ranks.model);
-  ranks.secondary = groups_of_ranks.secondary;
-  ranks.node = groups_of_ranks.node;
-  ranks.across_nodes = groups_of_ranks.across_nodes;
+  const zero::ZeroGroups& ranks = groups_of_ranks.zero;
   ModelStore store = make_store(config, std::move(groups.tensors), model, ranks, dtype);
   zero::ParamUnits units;
   if (store.pool) units = join_leaf_modules(model, config.zero_optimization, *store.pool);

@@ -58,12 +58,11 @@ int64_t bytes_given_free(const std::vector<std::vector<NamedTensor>>& groups) {
 }  // namespace
 
 void check_host_memory(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
-                       const config::DeepSpeedConfig& config, const comm::World& world,
-                       int data_parallel_size) {
+                       const config::DeepSpeedConfig& config, const comm::World& world, int num_shards) {
   const config::ZeroConfig& zero = config.zero_optimization;
   if (model.device().is_cuda() || groups.empty()) return;
   if (zero.offload_param.device != "none" || zero.offload_optimizer.device != "none") return;
-  const LeastBytes needed = least_bytes(groups, config, data_parallel_size);
+  const LeastBytes needed = least_bytes(groups, config, num_shards);
   const int64_t available = device::available_host_bytes() + bytes_given_free(groups);
   if (needed.total() <= available) return;
   raise<UsageError>("rank ", world.rank(), " of ", world.size(), " needs at least ", needed.total(),

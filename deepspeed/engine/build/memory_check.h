@@ -12,9 +12,9 @@ namespace deepspeed {
 
 /// On ranks whose model lies in the host's memory: throws UsageError with the numbers where this rank's
 /// weights, gradients and fp32 weights take more than it has, counting what the model gives free when it is
-/// partitioned. `groups`: what the optimizer updates. Where something is offloaded nothing is checked.
+/// partitioned. `groups`: what the optimizer updates. num_shards: ranks that hold it once. Where something is
+/// offloaded nothing is checked.
 void check_host_memory(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
-                       const config::DeepSpeedConfig& config, const comm::World& world,
-                       int data_parallel_size);
+                       const config::DeepSpeedConfig& config, const comm::World& world, int num_shards);
 
 }  // namespace deepspeed

@@ -55,6 +55,7 @@ zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_
   options.gradients.keys = config.zero_optimization;
   options.gradients.overlap = config.zero_optimization.overlaps_comm();
   options.gradients.communication_dtype = communication_dtype(config);
+  options.gradients.replica_dtype = dtype_of(config.communication_data_type);
   options.gradients.accumulation_dtype = accumulation_dtype(config);
   options.gradients.averaging = averaging(config, world_size);
   options.gradients.is_quantized = config.zero_optimization.zero_quantized_gradients;

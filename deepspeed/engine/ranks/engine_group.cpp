@@ -3,6 +3,8 @@
 #include <functional>
 #include <sstream>
 
+#include "deepspeed/zero/layout/rank_sharing.h"
+
 namespace deepspeed {
 namespace {
 
@@ -23,12 +25,8 @@ ParallelGroups make_engine_groups(const comm::World& world, const std::string& n
   const std::string own_name = name.empty() ? "engine" : "engine '" + name + "'";
   // Ranks that share a model out have other parameters each.
   const std::string purpose = layout.model.size() == 1 ? purpose_of(config, model) : config.raw.dump();
-  // Among all ranks it would hold what the shards hold.
-  const config::ZeroConfig& zero = config.zero_optimization;
-  const bool has_secondary = zero.stage == 3 && zero.zero_hpz_partition_size < int64_t(layout.data.size());
   return make_parallel_groups(world, layout, own_name, purpose,
-                              has_secondary ? zero.zero_hpz_partition_size : 0,
-                              zero.zero_quantized_gradients);
+                              zero::rank_sharing(config.zero_optimization, int(layout.data.size())));
 }
 
 }  // namespace deepspeed

@@ -5,15 +5,15 @@
 
 #include "deepspeed/comm/init.h"
 #include "deepspeed/engine/ranks/rank_layout.h"
+#include "deepspeed/zero/layout/zero_groups.h"
 
 namespace deepspeed {
 
 struct ParallelGroups {
-  comm::ProcessGroup all;   // the engine's own, of all its ranks: what all must agree on, checkpoints
-  comm::ProcessGroup data;  // ranks that hold the same parameters and train them on other data
-  comm::ProcessGroup node, across_nodes;  // of `data` those of NodeLayout; none: nodes play no part
-  comm::ProcessGroup secondary;  // of `data` those that keep gathered parameters once more; none: none do
+  comm::ProcessGroup all;    // the engine's own, of all its ranks: what all must agree on, checkpoints
+  comm::ProcessGroup data;   // ranks that hold the same parameters and train them on other data
   comm::ProcessGroup model;  // ranks that hold one copy of the model together; none: this rank holds it whole
+  zero::ZeroGroups zero;     // how those of `data` share out what they hold
   int num_stages = 1;        // of such a copy; the ranks of a stage share its layers out
 
   /// Says whether a copy of the model is shared out over several ranks.
@@ -24,10 +24,8 @@ struct ParallelGroups {
 };
 
 /// Makes the groups of an engine of this name. Collective. `purpose`: as World::own_group() has it.
-/// secondary_size: of the group of that name; it divides the data-parallel ranks, 0 and 1: no such group.
-/// by_nodes: whether to make the groups of nodes.
 ParallelGroups make_parallel_groups(const comm::World& world, const RankLayout& layout,
                                     const std::string& name, const std::string& purpose,
-                                    int64_t secondary_size = 0, bool by_nodes = false);
+                                    const zero::RankSharing& sharing = {});
 
 }  // namespace deepspeed

@@ -4,7 +4,8 @@
 // folder on rank 0 (begin()), collects what this rank's files will hold (collect()), and runs the job, in the
 // background where the config asks for that and there is memory for a copy. This rank's files are the model's
 // (rank 0, at stage 3 each rank), the optimizer's partitions at stages 1 to 3 (at stage 0 the model's file
-// holds the optimizer), and the random streams. Collected tensors share the engine's memory, or are made
+// holds the optimizer), and the random streams. Where several ranks hold each shard, the first of them alone
+// writes it. Collected tensors share the engine's memory, or are made
 // while the file is written.
 #include <filesystem>
 #include <utility>
@@ -132,15 +133,16 @@ void CheckpointIo::run(SaveJob job) {
 
 void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
   const int data_rank = parts_.data_group().rank(), mp_rank = parts_.groups.model_rank();
+  const bool writes_shards = parts_.groups.zero.is_first_replica();  // their ranks are the first ones
   checkpoint::DeferredTensors deferred;
   const auto add = [&](const fs::path& path, const checkpoint::Value& value) {
     job.file_names.push_back(path.filename().string());
     job.contents.push_back(checkpoint::make_archive_content(value, deferred.stream()));
   };
-  if (parts_.pool) {
+  if (parts_.pool && writes_shards) {
     add(checkpoint::sharded_model_states_path(job.directory, job.tag, data_rank, mp_rank),
         checkpoint::build_model_states(model_states(options, deferred)));
-  } else if (data_rank == 0) {
+  } else if (!parts_.pool && data_rank == 0) {
     add(checkpoint::model_states_path(job.directory, job.tag, mp_rank),
         checkpoint::build_model_states(model_states(options, deferred)));
     for (const auto& [layer, tensors] : layer_tensors(parts_.model, options.exclude_frozen_parameters)) {
@@ -148,7 +150,7 @@ void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
           checkpoint::build_tensors(tensors));
     }
   }
-  if (parts_.optimizer && uses_zero()) {
+  if (parts_.optimizer && uses_zero() && writes_shards) {
     add(checkpoint::optim_states_path(job.directory, job.tag, data_rank, mp_rank, parts_.config.bf16.enabled),
         checkpoint::build_optimizer_states(zero_states(deferred)));
   }
@@ -261,8 +263,8 @@ checkpoint::ZeroOptimizerStates CheckpointIo::zero_states(checkpoint::DeferredTe
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const zero::StoredGroup& group = optimizer.store().groups()[index];
     checkpoint::PartitionStates& states = result.groups.emplace_back();
-    states.padding = group.layout.padding(parts_.data_group().rank());
-    states.partition_count = parts_.data_group().size();
+    states.padding = group.layout.padding(parts_.groups.zero.shard.rank());
+    states.partition_count = parts_.groups.zero.shard.size();
     const zero::GroupState own =
         saved_state(*parts_.optimizer, index, {0, optimizer.state().owned(index).numel()}, deferred);
     states.fp32 = own.master.narrow(0, 0, own.master.numel() - states.padding);
@@ -289,7 +291,7 @@ void CheckpointIo::add_sub_groups(size_t group, checkpoint::DeferredTensors& def
     const zero::GroupState own = saved_state(*parts_.optimizer, group, sub_group.in_flat, deferred);
     checkpoint::PartitionStates& states = groups.emplace_back();
     states.param_group = group;
-    states.partition_count = parts_.data_group().size();
+    states.partition_count = parts_.groups.zero.shard.size();
     states.fp32 = own.master;
     states.tensors = own.state.tensors;
     if (own.state.step > 0) states.step = own.state.step;

@@ -43,7 +43,7 @@ void copy_elements(const at::Tensor& from, int64_t from_begin, const at::Tensor&
 
 GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                            at::ScalarType dtype, at::Device device, const device::SideStream& copies,
-                           GatherBuffers& buffers, Fetch fetch)
+                           GatherBuffers& buffers, Fetch fetch, const comm::NodeGroups& nodes)
     : num_ranks_(group.size()),
       shards_(std::move(shards)),
       options_(at::TensorOptions().dtype(dtype).device(device)),
@@ -59,9 +59,9 @@ GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::sha
   if (num_ranks_ == 1) {
     start_alone();
   } else if (fetch == Fetch::kAllGather) {
-    start_all_gather(group);
+    start_all_gather(group, nodes);
   } else {
-    fetch == Fetch::kAllReduce ? start_all_reduce(group) : start_quantized_all_gather(group);
+    fetch == Fetch::kAllReduce ? start_all_reduce(group) : start_quantized_all_gather(group, nodes);
   }
 }
 
@@ -100,13 +100,18 @@ void GatherBucket::start_alone() {
   }
 }
 
-void GatherBucket::start_all_gather(const comm::ProcessGroup& group) {
+void GatherBucket::send(const comm::ProcessGroup& group, const comm::NodeGroups& nodes) {
+  work_ = nodes.has_levels() ? comm::start_all_gather_by_nodes(nodes, received_, sent_)
+                             : group.start_all_gather(received_, sent_);
+}
+
+void GatherBucket::start_all_gather(const comm::ProcessGroup& group, const comm::NodeGroups& nodes) {
   const bool sends_shard = shards_.size() == 1 && fits(*shards_.front());
   sent_ = sends_shard ? shards_.front()->memory() : at::empty({numel_}, options_);
   received_ = buffers_.take(num_ranks_ * numel_, options_);
   const auto scope = is_copying_ ? copies_.enter() : device::SideStream::Scope();
   if (!sends_shard) fill_sent();
-  work_ = group.start_all_gather(received_, sent_);
+  send(group, nodes);
 }
 
 // Each rank has zeros but for its own shards, so no bit is set on two ranks and the union of all is the
@@ -125,7 +130,8 @@ void GatherBucket::start_all_reduce(const comm::ProcessGroup& group) {
                                  received_.is_cpu() ? comm::ReduceOp::kBor : comm::ReduceOp::kSum);
 }
 
-void GatherBucket::start_quantized_all_gather(const comm::ProcessGroup& group) {
+void GatherBucket::start_quantized_all_gather(const comm::ProcessGroup& group,
+                                              const comm::NodeGroups& nodes) {
   sent_ = at::empty({numel_}, options_.dtype(at::kByte));
   received_ = buffers_.take(num_ranks_ * numel_, sent_.options());
   const auto scope = is_copying_ ? copies_.enter() : device::SideStream::Scope();
@@ -139,7 +145,7 @@ void GatherBucket::start_quantized_all_gather(const comm::ProcessGroup& group) {
     const int64_t bytes = kernels::quantized_bytes(shard.numel(), kGatheredBits);
     kernels::quantize_blocks(values, sent_.narrow(0, begins_[index], bytes), kGatheredBits);
   }
-  work_ = group.start_all_gather(received_, sent_);
+  send(group, nodes);
 }
 
 at::Tensor GatherBucket::dequantized(size_t index) const {

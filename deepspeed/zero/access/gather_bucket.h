@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
+#include "deepspeed/comm/node_gather.h"
 #include "deepspeed/device/streams/side_stream.h"
 #include "deepspeed/zero/access/gather_buffers.h"
 #include "deepspeed/zero/shards/shard.h"
@@ -22,10 +23,11 @@ class GatherBucket {
  public:
   /// Starts the gather of `shards`, whose parameters lie on `device` and travel in `dtype`. Collective; waits
   /// for nothing but a disk. Shards that lie elsewhere are copied to the device by the stream `copies`;
-  /// results go into `buffers`, which must outlive this. With one rank nothing is sent. Throws IoError.
+  /// results go into `buffers`, which must outlive this. With one rank nothing is sent. nodes: of `group`;
+  /// where they have levels, an all-gather goes between nodes first. Throws IoError.
   GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                at::ScalarType dtype, at::Device device, const device::SideStream& copies,
-               GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather);
+               GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather, const comm::NodeGroups& nodes = {});
   ~GatherBucket();
   GatherBucket(const GatherBucket&) = delete;
   GatherBucket& operator=(const GatherBucket&) = delete;
@@ -39,9 +41,11 @@ class GatherBucket {
   /// Whether the shard's memory can be sent or used as it is: on the device, in the dtype that travels.
   bool fits(const Shard& shard) const;
   void start_alone();
-  void start_all_gather(const comm::ProcessGroup& group);
+  void start_all_gather(const comm::ProcessGroup& group, const comm::NodeGroups& nodes);
   void start_all_reduce(const comm::ProcessGroup& group);
-  void start_quantized_all_gather(const comm::ProcessGroup& group);
+  void start_quantized_all_gather(const comm::ProcessGroup& group, const comm::NodeGroups& nodes);
+  /// Starts what both do when they have `sent_`.
+  void send(const comm::ProcessGroup& group, const comm::NodeGroups& nodes);
   at::Tensor dequantized(size_t index) const;
   void fill_sent();
 

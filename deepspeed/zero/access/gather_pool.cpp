@@ -277,7 +277,8 @@ void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered
   const comm::CallSubject subject(subject_of(gathered));
   const auto bucket = std::make_shared<GatherBucket>(
       route.is_near ? options_.secondary_group : shard_group_, std::move(shards), gathered.front()->dtype_,
-      gathered.front()->device_, *copies_, buffers_, route.fetch);
+      gathered.front()->device_, *copies_, buffers_, route.fetch,
+      route.is_near ? comm::NodeGroups() : options_.nodes);
   for (size_t place = 0; place < gathered.size(); ++place) {
     set_gathering(*gathered[place], {});
     gathered[place]->gather_ = bucket;

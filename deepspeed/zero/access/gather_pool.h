@@ -33,6 +33,10 @@ namespace deepspeed::zero {
 
 struct GatherPoolOptions {
   config::ParamGatherConfig keys = {};
+  // All ranks that have the parameters, where several shard groups have them once each; without a group:
+  // those of the shard group.
+  comm::ProcessGroup all_ranks = {};
+  comm::NodeGroups nodes = {};  // of the shard group, for gathers in two steps; without groups: in one
   // Ranks of the shard group that keep what a gather brought once more between them, each a part, until the
   // shards change; their number divides that of the shard group. Without a group: none do.
   comm::ProcessGroup secondary_group = {};
@@ -46,7 +50,11 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   GatherPool(comm::ProcessGroup shard_group, const GatherPoolOptions& options);
 
   /// The ranks over which the parameters are partitioned.
-  const comm::ProcessGroup& group() const { return shard_group_; }
+  const comm::ProcessGroup& shard_group() const { return shard_group_; }
+  /// These ranks, and those that have the same parameters once more: what one writes, all of them get.
+  const comm::ProcessGroup& all_ranks() const {
+    return options_.all_ranks ? options_.all_ranks : shard_group_;
+  }
   bool is_provisional() const { return options_.is_provisional; }
   /// The engine of its parameters is gone, or lets go of them: they stay partitioned, may be used in access
   /// windows, and be taken over by another engine. Talks to no rank.

@@ -42,7 +42,7 @@ void GatherPool::write_back(PartitionedStorage& storage, int modifier_rank) {
   const std::lock_guard lock(mutex_);
   const c10::NoGradGuard no_grad;
   const comm::CallSubject subject("parameter '" + storage.name_ + "'");
-  if (shard_group_.size() > 1) shard_group_.broadcast(storage.whole_, modifier_rank);
+  if (all_ranks().size() > 1) all_ranks().broadcast(storage.whole_, modifier_rank);
   const int64_t numel = storage.shard_->numel();
   storage.shard_->write(storage.whole_.narrow(0, shard_group_.rank() * numel, numel));
   note_new_version(storage);

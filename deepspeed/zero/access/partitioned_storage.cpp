@@ -45,7 +45,7 @@ std::shared_ptr<StorageRecord> PartitionedStorage::cast(at::ScalarType dtype) {
   return pool_->cast(*this, dtype);
 }
 
-const comm::ProcessGroup& PartitionedStorage::group() const { return pool_->group(); }
+const comm::ProcessGroup& PartitionedStorage::group() const { return pool_->all_ranks(); }
 
 void PartitionedStorage::hold(bool writable) { pool_->hold(*this, writable); }
 

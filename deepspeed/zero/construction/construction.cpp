@@ -49,11 +49,11 @@ bool is_whole_parameter(const at::Tensor& tensor) {
 
 }  // namespace
 
-Construction::Construction(comm::ProcessGroup group, const ConstructionOptions& options)
-    : group_(std::move(group)), options_(options) {
+Construction::Construction(ZeroGroups ranks, const ConstructionOptions& options)
+    : ranks_(std::move(ranks)), options_(options) {
   const bool is_there = options_.home.place == ParamHome::kHost && options_.device.is_cpu();
   if (options_.home.place == ParamHome::kDevice || is_there) return;
-  comm::on_all_ranks(group_, "making a place for the parameters", [&] { home_.emplace(options_.home); });
+  comm::on_all_ranks(ranks_.data, "making a place for the parameters", [&] { home_.emplace(options_.home); });
 }
 
 at::TensorOptions Construction::shard_options(const at::Tensor& param) const {
@@ -64,7 +64,7 @@ std::shared_ptr<Shard> Construction::make_place(const std::string& name, const a
   if (!home_) return nullptr;
   const ConstructionPause pause;
   const NamedTensor on_device{name, at::empty({0}, options_.device)};
-  const ShardLayout layout({param.numel()}, group_.size(), 0);
+  const ShardLayout layout({param.numel()}, ranks_.shard.size(), 0);
   const auto dtype = c10::typeMetaToScalarType(shard_options(param).dtype());
   return home_->make_group({on_device}, layout, dtype).shards.front();
 }
@@ -124,7 +124,7 @@ void Construction::partition(const at::Tensor& param) {
   std::string name = message("parameter ", num_params_, " of zero::Init, of sizes ", c10::str(param.sizes()));
   ++num_params_;
   auto place = make_place(name, param);
-  NewParameter::partition(param, std::move(name), group_, shard_options(param), std::move(place),
+  NewParameter::partition(param, std::move(name), ranks_, shard_options(param), std::move(place),
                           weak_from_this());
   partitioned_.emplace_back(param.getIntrusivePtr());
 }
@@ -171,7 +171,7 @@ void Construction::give_back_all_but(const std::vector<NamedTensor>& kept) {
 
 // Fills the shard with not-a-numbers, which stay until the parameter gets values.
 void Construction::hand_over_unset(GatherPool& pool, const at::Tensor& tensor, const std::string& name) {
-  const int64_t numel = shard_numel(tensor.numel(), group_.size());
+  const int64_t numel = shard_numel(tensor.numel(), ranks_.shard.size());
   const at::Tensor values =
       at::full({numel}, std::numeric_limits<double>::quiet_NaN(), shard_options(tensor));
   auto shard = make_place(name, tensor);
@@ -196,7 +196,9 @@ void Construction::hand_over(GatherPool& pool, const at::Tensor& tensor, const s
 std::shared_ptr<GatherPool> Construction::make_pool() const {
   GatherPoolOptions options = options_.pool;
   options.is_provisional = true;
-  return std::make_shared<GatherPool>(group_, options);
+  options.all_ranks = ranks_.data;
+  if (options.keys.mics_hierarchical_params_gather) options.nodes = {ranks_.node, ranks_.across_nodes};
+  return std::make_shared<GatherPool>(ranks_.shard, options);
 }
 
 void Construction::hand_over() {

@@ -17,10 +17,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/tensor/named_tensor.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/construction/new_parameter.h"
+#include "deepspeed/zero/layout/zero_groups.h"
 #include "deepspeed/zero/shards/shard_home.h"
 
 namespace deepspeed::zero {
@@ -37,9 +37,9 @@ class Construction : public std::enable_shared_from_this<Construction> {
  public:
   /// Begins a construction on the calling thread. Collective where the shards go to a disk: throws IoError on
   /// all ranks where one has none, ConfigError for no buffers.
-  Construction(comm::ProcessGroup group, const ConstructionOptions& options);
+  Construction(ZeroGroups ranks, const ConstructionOptions& options);
 
-  const comm::ProcessGroup& group() const { return group_; }
+  const ZeroGroups& ranks() const { return ranks_; }
   const ConstructionOptions& options() const { return options_; }
   bool is_of_this_thread() const { return std::this_thread::get_id() == thread_; }
 
@@ -77,7 +77,7 @@ class Construction : public std::enable_shared_from_this<Construction> {
   void hand_over(GatherPool& pool, const at::Tensor& tensor, const std::string& name) const;
   void hand_over_unset(GatherPool& pool, const at::Tensor& tensor, const std::string& name);
 
-  const comm::ProcessGroup group_;
+  const ZeroGroups ranks_;
   const ConstructionOptions options_;
   std::optional<ShardHome> home_;  // none: the shards lie on the device
   const std::thread::id thread_ = std::this_thread::get_id();

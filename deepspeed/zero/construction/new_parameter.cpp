@@ -34,11 +34,11 @@ struct OutsideOfConstruction {
 
 }  // namespace
 
-NewParameter::NewParameter(const at::Tensor& param, std::string name, const comm::ProcessGroup& group,
+NewParameter::NewParameter(const at::Tensor& param, std::string name, const ZeroGroups& ranks,
                            const at::TensorOptions& sent, std::shared_ptr<Shard> place,
                            std::weak_ptr<Construction> construction)
     : name_(std::move(name)),
-      group_(group),
+      ranks_(ranks),
       numel_(param.numel()),
       dtype_(param.dtype()),
       device_(param.device()),
@@ -48,13 +48,12 @@ NewParameter::NewParameter(const at::Tensor& param, std::string name, const comm
       shard_(std::move(place)) {}
 
 std::shared_ptr<NewParameter> NewParameter::partition(const at::Tensor& param, std::string name,
-                                                      const comm::ProcessGroup& group,
-                                                      const at::TensorOptions& sent,
+                                                      const ZeroGroups& ranks, const at::TensorOptions& sent,
                                                       std::shared_ptr<Shard> place,
                                                       std::weak_ptr<Construction> construction) {
   const OutsideOfConstruction outside;
   std::shared_ptr<NewParameter> made(
-      new NewParameter(param, std::move(name), group, sent, std::move(place), std::move(construction)));
+      new NewParameter(param, std::move(name), ranks, sent, std::move(place), std::move(construction)));
   at::Tensor values = param.detach().contiguous();
   if (!param.is_contiguous()) param.set_data(values);
   made->take_shard(values.view({-1}));
@@ -67,13 +66,14 @@ std::shared_ptr<NewParameter> NewParameter::partition(const at::Tensor& param, s
 void NewParameter::take_shard(const at::Tensor& values) {
   const comm::CallSubject subject(name_);
   const at::Tensor sent = values.to(sent_);
-  if (group_.size() > 1) group_.broadcast(sent, 0);
-  if (group_.size() == 1 && !has_place_) {
+  if (ranks_.data.size() > 1) ranks_.data.broadcast(sent, 0);
+  const comm::ProcessGroup& shard = ranks_.shard;
+  if (shard.size() == 1 && !has_place_) {
     shard_ = std::make_shared<MemoryShard>(sent);
     return;
   }
-  if (!shard_) shard_ = std::make_shared<MemoryShard>(at::zeros({shard_numel(numel_, group_.size())}, sent_));
-  const Interval own = shard_elements(numel_, group_.size(), group_.rank());
+  if (!shard_) shard_ = std::make_shared<MemoryShard>(at::zeros({shard_numel(numel_, shard.size())}, sent_));
+  const Interval own = shard_elements(numel_, shard.size(), shard.rank());
   shard_->write(sent.narrow(0, own.begin, own.numel()));
 }
 
@@ -87,9 +87,9 @@ at::Tensor NewParameter::shard_to_send() const {
 
 at::Tensor NewParameter::gathered_shards() const {
   const at::Tensor own = shard_to_send();
-  if (group_.size() == 1) return own;
-  const at::Tensor shards = at::empty({group_.size() * own.numel()}, sent_);
-  group_.all_gather(shards, own);
+  if (ranks_.shard.size() == 1) return own;
+  const at::Tensor shards = at::empty({ranks_.shard.size() * own.numel()}, sent_);
+  ranks_.shard.all_gather(shards, own);
   return shards;
 }
 
@@ -104,7 +104,8 @@ void NewParameter::gather() {
 void NewParameter::release() {
   if (!is_whole()) return;
   const OutsideOfConstruction outside;
-  if (!is_its_shard()) take_shard(whole_.narrow(0, 0, numel_));
+  // Where it is the shard, writes are there already; other holders of this shard get rank 0's all the same.
+  if (!is_its_shard() || ranks_.data.size() > 1) take_shard(whole_.narrow(0, 0, numel_));
   empty();
   whole_.reset();
 }
@@ -153,7 +154,7 @@ void NewParameter::hold(bool writable) {
 void NewParameter::write_back(int modifier_rank) {
   const OutsideOfConstruction outside;
   const comm::CallSubject subject(name_);
-  if (group_.size() > 1) group_.broadcast(whole_, modifier_rank);
+  if (ranks_.data.size() > 1) ranks_.data.broadcast(whole_, modifier_rank);
 }
 
 void NewParameter::drop_hold(bool forget_writes) noexcept {

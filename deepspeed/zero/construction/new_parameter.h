@@ -8,7 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/group/process_group.h"
+#include "deepspeed/zero/layout/zero_groups.h"
 #include "deepspeed/zero/shards/shard.h"
 #include "deepspeed/zero/storage/holdable_storage.h"
 
@@ -23,13 +23,13 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   /// device ranks exchange them. place: where this rank's shard is to lie; null: in memory of that device.
   /// Collective. Throws IoError where the place is a disk.
   static std::shared_ptr<NewParameter> partition(const at::Tensor& param, std::string name,
-                                                 const comm::ProcessGroup& group,
-                                                 const at::TensorOptions& sent, std::shared_ptr<Shard> place,
+                                                 const ZeroGroups& ranks, const at::TensorOptions& sent,
+                                                 std::shared_ptr<Shard> place,
                                                  std::weak_ptr<Construction> construction);
 
   const std::string& name() const override { return name_; }
-  /// This rank's shard, ceil(numel / world size) elements with padding; up to date while the parameter is not
-  /// whole.
+  /// This rank's shard, ceil(numel / shard ranks) elements with padding; up to date while the parameter is
+  /// not whole.
   const std::shared_ptr<Shard>& shard() const { return shard_; }
   bool is_whole() const { return whole_.defined(); }
   /// The bytes of the whole parameter.
@@ -50,14 +50,14 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   void on_storage_lost() noexcept override {}
   std::string text_where_empty() const override;
 
-  const comm::ProcessGroup& group() const override { return group_; }
+  const comm::ProcessGroup& group() const override { return ranks_.data; }
   bool was_written() const override { return was_written_; }
   void hold(bool writable) override;
   void write_back(int modifier_rank) override;
   void drop_hold(bool forget_writes) noexcept override;
 
  private:
-  NewParameter(const at::Tensor& param, std::string name, const comm::ProcessGroup& group,
+  NewParameter(const at::Tensor& param, std::string name, const ZeroGroups& ranks,
                const at::TensorOptions& sent, std::shared_ptr<Shard> place,
                std::weak_ptr<Construction> construction);
 
@@ -72,7 +72,7 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   Construction& require_construction(const std::string& op) const;
 
   const std::string name_;
-  const comm::ProcessGroup group_;
+  const ZeroGroups ranks_;
   const int64_t numel_;
   const caffe2::TypeMeta dtype_;  // of the whole, as it was born
   const at::Device device_;
@@ -80,7 +80,7 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   const at::TensorOptions sent_;
   const bool has_place_;
   std::shared_ptr<Shard> shard_;
-  at::Tensor whole_;  // (world size * shard numel) while it is whole; with one rank it may be the shard
+  at::Tensor whole_;  // (shard ranks * shard numel) while it is whole; with one rank it may be the shard
   int num_uses_ = 0;  // operators that run
   int num_holds_ = 0;
   bool was_written_ = false;  // by an operator, since the latest hold

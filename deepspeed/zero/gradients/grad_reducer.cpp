@@ -240,8 +240,7 @@ void GradReducer::resume_without_gradients() {
 
 GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling) {
   if (is_quantized(bucket)) return {quantized_->start(travelling, size_t(&bucket - buckets_.data()))};
-  if (!sums_for_owners()) return {ranks_.data.start_all_reduce(travelling)};
-  // Owners are ranks of the shard group, which has all ranks while ZeroGroups refuses replicas.
+  if (!sums_for_owners()) return {ranks_.shard.start_all_reduce(travelling)};
   const std::vector<Interval> owned = space_->owned(bucket);
   if (options_.keys.use_multi_rank_bucket_allreduce)
     return {ranks_.shard.start_reduce_to_owners(travelling, owned)};
@@ -258,6 +257,7 @@ GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Ten
 GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values) {
   if (use_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
   if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
+  if (ranks_.shard.size() == 1) return {};
   const at::ScalarType dtype = dtype_of(bucket);
   if (dtype == values.scalar_type()) return start_sum_of(bucket, values);
   const at::Tensor travelling = values.to(dtype);

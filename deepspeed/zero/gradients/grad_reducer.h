@@ -160,8 +160,8 @@ class GradReducer {
   bool sums_for_owners() const { return store_.partitions_states() && options_.keys.reduce_scatter; }
   /// Whether gradients travel together, in a buffer; else each parameter's alone.
   bool travel_together() const;
-  /// Starts the sum over all ranks of a bucket's values, in the communication dtype. values: 1-D, as space_
-  /// lays them; they are multiplied by averaging.before first.
+  /// Starts the sum of a bucket's values, in the communication dtype, over the ranks that together hold
+  /// everything once. values: 1-D, as space_ lays them; they are multiplied by averaging.before first.
   Works start_sum(const Bucket& bucket, const at::Tensor& values);
   /// Bytes of what quantized sums have kept.
   int64_t error_bytes() const { return quantized_ ? quantized_->bytes() : 0; }

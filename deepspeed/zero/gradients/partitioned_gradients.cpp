@@ -4,7 +4,8 @@
 // is still in the caches, and its own memory is freed. A complete bucket is launched at once (launch); at
 // most two are under way, and the oldest is absorbed first (absorb_oldest): this rank's part is added to what
 // it keeps, on the device or in host memory (keep), and the buffer is free again. Gradients that come after
-// their bucket was launched wait in their parameters for a second round at the end (finish_round).
+// their bucket was launched wait in their parameters for a second round at the end (finish_round). Where
+// several ranks hold each shard, they add up what they keep at the end of the window (sum_replicas).
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "deepspeed/comm/making/buffer.h"
 #include "deepspeed/zero/gradients/dense_gradient.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
+#include "deepspeed/zero/layout/replica_sum.h"
 #include "deepspeed/zero/offload/host_sums.h"
 
 namespace deepspeed::zero {
@@ -28,7 +30,8 @@ namespace {
 class PartitionedGradients : public GradReducer {
  public:
   PartitionedGradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options, SumUse use)
-      : GradReducer(store, std::move(ranks), std::move(options), std::move(use)) {
+      : GradReducer(store, std::move(ranks), std::move(options), std::move(use)),
+        replicas_(ranks_.replica, options_.replica_dtype, store.options().device()) {
     const at::Device device = store.options().device();
     if (keeps_on_host() && (use_.offload.always_copies || !device.is_cpu()))
       on_host_.emplace(device, use_.offload.pin_memory);
@@ -42,7 +45,11 @@ class PartitionedGradients : public GradReducer {
     gathered_ = used_;
   }
 
-  void complete_window() override {}  // every backward reduces
+  // Every backward has summed over the ranks that hold everything once.
+  void complete_window() override {
+    const c10::NoGradGuard no_grad;
+    if (!window_is_empty_) sum_replicas();
+  }
 
   void take_gradient(size_t group, size_t param) override {
     const c10::NoGradGuard no_grad;
@@ -74,6 +81,7 @@ class PartitionedGradients : public GradReducer {
     for (const size_t bucket : std::exchange(late_, {})) launch(bucket);
     finish_round();
     order_.reset();
+    if (boundary()) sum_replicas();
   }
 
   // Another rank may have launched buckets that this one has not: all ranks launch all of them.
@@ -97,6 +105,7 @@ class PartitionedGradients : public GradReducer {
   void clear_window() override {
     if (on_host_) on_host_->wait_for_all();
     window_is_empty_ = true;
+    has_all_replicas_ = false;
     for (auto& group : used_) group.assign(group.size(), false);
   }
 
@@ -123,9 +132,22 @@ class PartitionedGradients : public GradReducer {
     window_is_empty_ = false;
   }
 
+  void sum_replicas() {
+    if (!replicas_.is_needed() || has_all_replicas_) return;
+    if (on_host_) on_host_->wait_for_all();
+    for (const at::Tensor& own : own_) replicas_.add_up(own);
+    has_all_replicas_ = true;
+  }
+
+  /// Another backward follows in a window whose sums are those of all replicas already.
+  void reopen_window() {
+    for (const at::Tensor& own : own_) replicas_.reopen(own);
+    has_all_replicas_ = false;
+  }
+
   bool uses_buffers() const { return travel_together() || !space_->is_as_in_parameter(); }
   // One rank has nothing to wait for.
-  size_t most_in_flight() const { return options_.overlap && ranks_.data.size() > 1 ? 2 : 1; }
+  size_t most_in_flight() const { return options_.overlap && ranks_.shard.size() > 1 ? 2 : 1; }
   bool is_gathering(size_t bucket) const { return gathering_ && gathering_->bucket == bucket; }
 
   /// Takes a buffer for the bucket, if it is the one that is launched next and there is a buffer to take.
@@ -165,7 +187,7 @@ class PartitionedGradients : public GradReducer {
     Gathered gathered = std::move(*gathering_);
     gathering_.reset();
     if (ranks_.data.size() > 1) gathered.works = start_sum(buckets_[index], gathered.values);
-    // With one rank nothing travels, so the values are the sum at once.
+    // Where one rank holds everything nothing travels, so the values are the sum at once.
     const bool is_there = gathered.works.empty();
     in_flight_.push_back(std::move(gathered));
     if (!options_.overlap || is_there) absorb_oldest();
@@ -190,6 +212,7 @@ class PartitionedGradients : public GradReducer {
 
   /// Returns the moment from which the piece's memory may be written.
   device::StreamEvent keep(size_t group, const Interval& place, const at::Tensor& piece) {
+    if (has_all_replicas_) reopen_window();
     if (on_host_) {
       scale_after(piece);
       return on_host_->take(group, own_[group], place, piece, !window_is_empty_);
@@ -260,6 +283,8 @@ class PartitionedGradients : public GradReducer {
   std::optional<Gathered> gathering_;
   std::deque<Gathered> in_flight_;
   bool window_is_empty_ = true;
+  ReplicaSum replicas_;
+  bool has_all_replicas_ = false;  // what own_ holds is the sum over them
 };
 
 }  // namespace

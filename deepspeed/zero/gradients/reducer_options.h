@@ -24,8 +24,10 @@ struct ReducerOptions {
   config::ZeroGradientConfig keys;
   bool overlap = false;                             // launch a bucket as soon as its gradients are there
   at::ScalarType communication_dtype = at::kFloat;  // fp32 means fp64 for parameters in fp64
-  ParamDtypes param_communication_dtypes;           // of parameters that travel in a dtype of their own
-  ParamSet by_rows;                                 // parameters whose gradient travels as its touched rows
+  // That of sums which replicas of a shard add to each other. Absent: the dtype in which they are kept.
+  std::optional<at::ScalarType> replica_dtype;
+  ParamDtypes param_communication_dtypes;  // of parameters that travel in a dtype of their own
+  ParamSet by_rows;                        // parameters whose gradient travels as its touched rows
   ParamUnits units;  // of leaf modules: which of their gradients exist differs from rank to rank
   // The dtype of the sums that are kept. Absent, and for parameters in fp64, it is the parameters' own.
   std::optional<at::ScalarType> accumulation_dtype;

@@ -1,8 +1,10 @@
 #include "deepspeed/zero/layout/zero_groups.h"
 
 #include <utility>
+#include <vector>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/zero/layout/rank_blocks.h"
 
 namespace deepspeed::zero {
 
@@ -15,15 +17,34 @@ ZeroGroups::ZeroGroups(comm::ProcessGroup data_group, comm::ProcessGroup shard_g
                        comm::ProcessGroup replica_group)
     : data(std::move(data_group)), shard(std::move(shard_group)), replica(std::move(replica_group)) {
   const int num_replicas = replica ? replica.size() : 1;
-  if (shard.size() * num_replicas != data.size()) {
-    raise<UsageError>("a group of ", shard.size(), " ranks for shards and one of ", num_replicas,
-                      " for replicas, expected a product of ", data.size(), ", the data-parallel ranks");
+  if (shard.size() * num_replicas == data.size()) return;
+  raise<UsageError>("a group of ", shard.size(), " ranks for shards and one of ", num_replicas,
+                    " for replicas, expected a product of ", data.size(), ", the data-parallel ranks");
+}
+
+ZeroGroups make_zero_groups(const comm::World& world, const comm::ProcessGroup& data,
+                            const RankSharing& sharing, const std::string& name, const std::string& purpose) {
+  const std::vector<int>& ranks = data.global_ranks();
+  const auto make = [&](const char* kind, const std::vector<int>& members) {
+    return world.own_group(name + kind, purpose, members);
+  };
+  ZeroGroups groups(data);
+  if (sharing.num_shards > 0 && sharing.num_shards < data.size()) {
+    groups = ZeroGroups(data, make(".shard", block_of(ranks, world.rank(), sharing.num_shards)),
+                        make(".replica", counterparts_of(ranks, world.rank(), sharing.num_shards)));
   }
-  if (num_replicas > 1) {
-    raise<NotSupportedError>("each shard would be held by ", num_replicas,
-                             " ranks, expected 1: replicas of shards do not exist yet; set ",
-                             "zero_optimization.mics_shard_size to -1");
+  if (sharing.by_nodes) {
+    const int per_node = world.ranks_per_node();
+    // Blocks may lie on nodes in different ways: what is wrong with one is an error on the ranks of all.
+    for (size_t first = 0; first < ranks.size(); first += size_t(groups.shard.size()))
+      node_layout(block_of(ranks, ranks[first], groups.shard.size()), ranks[first], per_node);
+    const NodeLayout nodes = node_layout(groups.shard.global_ranks(), world.rank(), per_node);
+    groups.node = make(".node", nodes.node);
+    groups.across_nodes = make(".across_nodes", nodes.across);
   }
+  if (sharing.secondary_size > 1)
+    groups.secondary = make(".secondary", block_of(ranks, world.rank(), sharing.secondary_size));
+  return groups;
 }
 
 }  // namespace deepspeed::zero

@@ -1,7 +1,10 @@
 // The groups of ranks over which ZeRO shares out what it holds: a grid of shards and their replicas.
 #pragma once
 
+#include <string>
+
 #include "deepspeed/comm/group/process_group.h"
+#include "deepspeed/comm/init.h"
 
 namespace deepspeed::zero {
 
@@ -10,11 +13,11 @@ namespace deepspeed::zero {
 /// other. `data` is for what all ranks do alike: agreements, and values that all of them get. `model` is for
 /// what is of the model as a whole: the norm of all gradients, and whether all of them are finite.
 struct ZeroGroups {
+  ZeroGroups() = default;
   /// Makes the groups of a model that is cut over all data-parallel ranks, so that each shard is held once.
   explicit ZeroGroups(const comm::ProcessGroup& data_group, const comm::ProcessGroup& model_group = {});
   /// Makes the groups of a model that is cut over `shard_group` and held as often as `replica_group` has
-  /// ranks. Throws UsageError where they do not fill `data_group`, NotSupportedError for more than one
-  /// replica.
+  /// ranks. Throws UsageError where they do not fill `data_group`.
   ZeroGroups(comm::ProcessGroup data_group, comm::ProcessGroup shard_group, comm::ProcessGroup replica_group);
 
   comm::ProcessGroup data;     // all ranks that train the same parameters on other data
@@ -27,6 +30,24 @@ struct ZeroGroups {
   /// nodes play no part.
   comm::ProcessGroup node, across_nodes;
   comm::ProcessGroup model;  // ranks that hold one copy of the model together; without a group: this rank
+
+  /// Whether each shard is held by several ranks.
+  bool has_replicas() const { return replica && replica.size() > 1; }
+  /// Whether this rank is one of those that hold the first copy of everything: those that write it to files.
+  bool is_first_replica() const { return !has_replicas() || replica.rank() == 0; }
 };
+
+/// How the data-parallel ranks share out what they hold.
+struct RankSharing {
+  int num_shards = 0;      // that hold everything once, in blocks that follow each other; 0: all ranks
+  int secondary_size = 0;  // ranks of ZeroGroups::secondary; 0 and 1: no such group
+  bool by_nodes = false;   // whether nodes play a part
+};
+
+/// Makes the groups of `data`, ranks of the world. num_shards and secondary_size divide their number.
+/// Collective. name, purpose: as World::own_group() has them. Throws UsageError as node_layout().
+ZeroGroups make_zero_groups(const comm::World& world, const comm::ProcessGroup& data,
+                            const RankSharing& sharing, const std::string& name,
+                            const std::string& purpose = "");
 
 }  // namespace deepspeed::zero

@@ -4,9 +4,9 @@
 // 2. Places for the shards are made, in memory or on a disk; the ranks tell each other whether that worked
 //    (on_all_ranks), so that a full disk on one of them is an error on all.
 // 3. Parameters follow each other (partition): one that is partitioned already moves its shard; the others
-// are
-//    sent by rank 0, small ones together, and each rank keeps its part (partition_whole). At most one
-//    message's parameters are whole twice at a time.
+//    are sent by rank 0, small ones together, and each rank keeps its part (partition_whole). One that is
+//    partitioned over other ranks is made whole first. At most one message's parameters are whole twice at a
+//    time.
 #include "deepspeed/zero/params/shard_store.h"
 
 #include <algorithm>
@@ -30,7 +30,12 @@ std::shared_ptr<PartitionedStorage> partitioned_storage_of(const at::Tensor& ten
   return std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
 }
 
-void check_adoptable(const NamedTensor& param, const comm::ProcessGroup& shard_group) {
+// Whether a pool's parameters are cut as a store over these ranks cuts them; else they are cut anew.
+bool has_shards_of(const GatherPool& pool, const ZeroGroups& ranks) {
+  return pool.shard_group().size() == ranks.shard.size() && pool.shard_group().rank() == ranks.shard.rank();
+}
+
+void check_adoptable(const NamedTensor& param, const ZeroGroups& ranks) {
   const auto storage = partitioned_storage_of(param.tensor);
   if (!storage) {
     raise<UsageError>("parameter '", param.name,
@@ -43,17 +48,18 @@ void check_adoptable(const NamedTensor& param, const comm::ProcessGroup& shard_g
         "drop it, first");
   }
   storage->pool()->check_unused(*storage);
-  const comm::ProcessGroup& built = storage->pool()->group();
-  if (built.size() != shard_group.size() || built.rank() != shard_group.rank()) {
-    raise<UsageError>(
-        "parameter '", param.name, "' was partitioned, by zero::Init or an earlier engine, over ",
-        built.size(), " ranks, of which this one is ", built.rank(), ", expected ", shard_group.size(),
-        " and ", shard_group.rank(), "; make the parameters whole first, by zero::make_whole()");
-  }
+  const GatherPool& built = *storage->pool();
+  // What replicas hold is alike where they were built together.
+  if (built.all_ranks().global_ranks() == ranks.data.global_ranks()) return;
+  if (has_shards_of(built, ranks) && !ranks.has_replicas()) return;
+  raise<UsageError>("parameter '", param.name, "' was partitioned, by zero::Init or an earlier engine, over ",
+                    built.shard_group().size(), " ranks, of which this one is ", built.shard_group().rank(),
+                    ", expected ", ranks.shard.size(), " and ", ranks.shard.rank(),
+                    "; make the parameters whole first, by zero::make_whole()");
 }
 
 void check_sharded_param(const NamedTensor& param, const ShardStore::Options& options,
-                         const comm::ProcessGroup& shard_group, const at::Device& device) {
+                         const ZeroGroups& ranks, const at::Device& device) {
   const at::Tensor& tensor = param.tensor;
   if (tensor.is_meta()) {
     raise<UsageError>("parameter '", param.name,
@@ -65,11 +71,11 @@ void check_sharded_param(const NamedTensor& param, const ShardStore::Options& op
     raise<UsageError>("parameter '", param.name, "' is on ", tensor.device(), ", the others on ", device,
                       "; move the model to one device first");
   }
-  if (record_of(tensor)) check_adoptable(param, shard_group);
+  if (record_of(tensor)) check_adoptable(param, ranks);
 }
 
 void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::vector<NamedTensor>& frozen,
-               const ShardStore::Options& options, const comm::ProcessGroup& shard_group) {
+               const ShardStore::Options& options, const ZeroGroups& ranks) {
   if (groups.empty() && frozen.empty())
     raise<UsageError>(
         "there are no parameters; register the model's with register_module() and register_parameter()");
@@ -77,7 +83,7 @@ void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::v
   std::unordered_set<const at::TensorImpl*> seen;
   MemoryOverlap overlap;
   const auto check = [&](const NamedTensor& param) {
-    check_sharded_param(param, options, shard_group, device);
+    check_sharded_param(param, options, ranks, device);
     if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) {
       raise<UsageError>("parameter '", param.name, "' stands in the parameter groups twice; list it once");
     }
@@ -127,6 +133,8 @@ size_t end_of_message(const std::vector<NamedTensor>& params, size_t first) {
 GatherPoolOptions pool_options(const ShardStore::Options& options, const ZeroGroups& ranks) {
   GatherPoolOptions pool = options.pool;
   pool.secondary_group = ranks.secondary;
+  pool.all_ranks = ranks.data;
+  if (pool.keys.mics_hierarchical_params_gather) pool.nodes = {ranks.node, ranks.across_nodes};
   const ShardFileOptions& file = options.home.file;
   if (options.home.place != ParamHome::kDisk) return pool;
   const double numel = double(file.buffer_count) * double(file.buffer_numel) * ranks.shard.size();
@@ -144,7 +152,7 @@ ShardStore::ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector
       pool_(std::make_shared<GatherPool>(ranks.shard, pool_options(options, ranks))),
       frozen_(std::move(frozen)) {
   check_not_empty(groups);
-  check_all(groups, frozen_, options, ranks.shard);
+  check_all(groups, frozen_, options, ranks);
   const auto layout_of = [&](const std::vector<NamedTensor>& params) {
     return ShardLayout(numels_of(params), ranks.shard.size(), options.sub_group_numel);
   };
@@ -186,7 +194,13 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
       // There is nothing to partition, but a tensor that it is joined with takes its dtype from it too.
       if (param.scalar_type() != dtype) param.set_data(param.detach().to(dtype));
       storages.push_back(nullptr);
-    } else if (const auto built = partitioned_storage_of(param)) {
+      continue;
+    }
+    const auto built = partitioned_storage_of(param);
+    // Cut over other ranks, by a zero::Init or an engine without this mics_shard_size.
+    const bool is_cut_anew = built && !has_shards_of(*built->pool(), ranks_);
+    if (is_cut_anew) built->pool()->give_back({{param, built}});
+    if (built && !is_cut_anew) {
       move_values(*built->shard(), *shards[index], scratch);
       storages.push_back(pool_->partition(param, params[index].name, shards[index]));
     } else {

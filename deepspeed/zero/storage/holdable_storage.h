@@ -21,7 +21,7 @@ class HoldableStorage : public StorageRecord {
 
   /// The name of the parameter.
   virtual const std::string& name() const = 0;
-  /// The group over which the parameter is partitioned.
+  /// All ranks that have the parameter: it is partitioned over them, or over several parts of them each.
   virtual const comm::ProcessGroup& group() const = 0;
   /// Whether an operator has written the data since hold(); writes through a pointer are not seen.
   virtual bool was_written() const = 0;

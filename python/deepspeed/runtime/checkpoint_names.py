@@ -23,6 +23,15 @@ class CheckpointNames:
     def checkpoint_mp_rank(self):
         return 0 if self.mpu is None else self.mpu.get_model_parallel_rank()
 
+    @property
+    def save_non_zero_checkpoint(self):
+        """Whether this rank writes a file of the model."""
+        return self._data_parallel_rank == 0 or self.is_first_weights_partition_group()
+
+    @property
+    def _shard_rank(self):
+        return self._data_parallel_rank % self._num_shards
+
     def _get_zero_ckpt_prefix(self, dp_rank, bf16_mode):
         return f"{'bf16_' if bf16_mode else ''}zero_pp_rank_{dp_rank}"
 
@@ -31,9 +40,9 @@ class CheckpointNames:
         return os.path.join(checkpoints_path, str(tag), name)
 
     def _get_zero_ckpt_name(self, checkpoints_path, tag):
-        """Returns the path of this rank's optimizer file."""
+        """Returns the path of the optimizer file with this rank's partition."""
         return self._get_rank_zero_ckpt_name(
-            checkpoints_path, tag, self.checkpoint_mp_rank, self._data_parallel_rank, self.bfloat16_enabled()
+            checkpoints_path, tag, self.checkpoint_mp_rank, self._shard_rank, self.bfloat16_enabled()
         )
 
     def _get_ckpt_name(self, checkpoints_path, tag, mp_placeholder=None, pp_placeholder=None):
@@ -41,7 +50,7 @@ class CheckpointNames:
         mp_rank = mp_placeholder if mp_placeholder is not None else f"{self.checkpoint_mp_rank:02d}"
         name = f"mp_rank_{mp_rank}_model_states.pt"
         if self.zero_optimization_partition_weights():
-            rank = pp_placeholder if pp_placeholder is not None else self._data_parallel_rank
+            rank = pp_placeholder if pp_placeholder is not None else self._shard_rank
             name = f"zero_pp_rank_{rank}_{name}"
         return os.path.join(checkpoints_path, str(tag), name)
 

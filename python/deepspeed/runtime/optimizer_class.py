@@ -5,15 +5,17 @@ from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from deepspeed.runtime.fp16.fused_optimizer import FP16_Optimizer
 from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
+from deepspeed.runtime.zero.mics import MiCS_Optimizer
 from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
 from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
 
 
 def optimizer_class(config, basic):
     """Returns the class for a config; `basic` is the class of the optimizer below, None where there is none."""
-    stage = (config.get("zero_optimization") or {}).get("stage", 0)
+    zero = config.get("zero_optimization") or {}
+    stage = zero.get("stage", 0)
     if stage == 3:
-        return DeepSpeedZeroOptimizer_Stage3
+        return MiCS_Optimizer if zero.get("mics_shard_size", -1) > 0 else DeepSpeedZeroOptimizer_Stage3
     if stage == 1 and _is_bf16(config) and _sums_in_fp32(config) and not _offloads_optimizer(config):
         return BF16_Optimizer
     if stage > 0:

@@ -143,6 +143,18 @@ class EngineSettings:
     def zero_optimization_partition_weights(self) -> bool:
         return self.zero_optimization_stage() >= 3
 
+    def mics_shard_size(self):
+        return self._key("zero_optimization", "mics_shard_size")
+
+    @property
+    def _num_shards(self):
+        """How many ranks hold everything once."""
+        return self.mics_shard_size() if self.mics_shard_size() > 0 else self.dp_world_size
+
+    def is_first_weights_partition_group(self) -> bool:
+        """Returns whether this rank is one of those of stage 3 that hold the first copy of the weights, and save them."""
+        return self.zero_optimization_partition_weights() and self._data_parallel_rank < self._num_shards
+
     def zero_gather_16bit_weights_on_model_save(self):
         return self._key("zero_optimization", "stage3_gather_16bit_weights_on_model_save")
 

@@ -1,7 +1,59 @@
-"""MiCS: shards of a model within groups of ranks."""
-from deepspeed._errors import not_supported_class
+"""MiCS: shards of a model within blocks of consecutive ranks, `mics_shard_size` each, that hold it once."""
+from deepspeed import _config
+from deepspeed._errors import ConfigError, not_supported_class
+from deepspeed.runtime.zero.partition_parameters import Init
+from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
 
-_WAY_OUT = "models are partitioned over all ranks; use zero.Init, and leave mics_shard_size out of the config"
+MiCS_Offload = not_supported_class(
+    "deepspeed.runtime.zero.mics.MiCS_Offload",
+    "the engine gathers parameters by itself: call initialize() with mics_shard_size in the config",
+)
 
-MiCS_Init = not_supported_class("deepspeed.zero.MiCS_Init", _WAY_OUT)
-MiCS_Optimizer = not_supported_class("deepspeed.runtime.zero.mics.MiCS_Optimizer", _WAY_OUT)
+
+def _shard_size(source):
+    """Returns what the config says of mics_shard_size; -1 where it says nothing."""
+    zero = _config.read_config(source).get("zero_optimization") or {}
+    return zero.get("mics_shard_size", -1) if isinstance(zero, dict) else -1
+
+
+class MiCS_Init(Init):
+    """Is a zero.Init whose config must say how many ranks hold the model once. zero.Init does the same with such a config."""
+
+    def __init__(
+        self,
+        module=None,
+        data_parallel_group=None,
+        sequence_data_parallel_group=None,
+        mem_efficient_linear=True,
+        remote_device=None,
+        pin_memory=False,
+        config_dict_or_path=None,
+        config=None,
+        enabled=True,
+        dtype=None,
+        mpu=None,
+    ):
+        source = config_dict_or_path if config_dict_or_path is not None else config
+        if enabled and source is None:
+            raise ConfigError("zero.MiCS_Init needs config_dict_or_path, whose zero_optimization.mics_shard_size it follows; pass it")
+        if enabled and _shard_size(source) < 1:
+            raise ConfigError(
+                f"zero_optimization.mics_shard_size: got {_shard_size(source)}, expected the ranks that hold the model once, where it is "
+                "built under zero.MiCS_Init; set it, or use zero.Init"
+            )
+        super().__init__(
+            module=module,
+            data_parallel_group=data_parallel_group,
+            sequence_data_parallel_group=sequence_data_parallel_group,
+            mem_efficient_linear=mem_efficient_linear,
+            remote_device=remote_device,
+            pin_memory=pin_memory,
+            config_dict_or_path=source,
+            enabled=enabled,
+            dtype=dtype,
+            mpu=mpu,
+        )
+
+
+class MiCS_Optimizer(DeepSpeedZeroOptimizer_Stage3):
+    """Is the optimizer of ZeRO stage 3 over blocks of ranks."""

@@ -32,10 +32,11 @@ class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
     def _get_norm_groups(self):
         """Returns the L2 norm of each sub-group's reduced gradients, over all ranks. Collective."""
         norms = []
+        share = self._engine()._num_shards / self._engine().dp_world_size  # ranks with one shard count it once together
         for gradients in self.averaged_gradients.values():
             square = sum(gradient.float().square().sum() for gradient in gradients)
             dist.all_reduce(square)
-            norms.append(square.sqrt())
+            norms.append((square * share).sqrt())
         return norms
 
     @property

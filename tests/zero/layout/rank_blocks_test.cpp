@@ -1,4 +1,4 @@
-#include "deepspeed/engine/ranks/rank_layout.h"
+#include "deepspeed/zero/layout/rank_blocks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "tests/support/error_of.h"
 
-namespace deepspeed::testing {
+namespace deepspeed::zero {
 namespace {
 
 using ::testing::ElementsAre;
@@ -26,7 +26,8 @@ TEST(NodeLayout, HasTheNodeOfARankAndItsLikeOnTheOthers) {
 }
 
 TEST(NodeLayout, RefusesNodesOfDifferentSizes) {
-  EXPECT_TRUE(throws_error<UsageError>([] { node_layout({0, 1, 2}, 0, 2); }, {"node 1 has 1", "rank 0 2"}));
+  EXPECT_ERROR(UsageError, node_layout({0, 1, 2}, 0, 2), "node 1 has 1 of the 3 ranks", "rank 0 2",
+               "mics_hierarchical_params_gather");
 }
 
 TEST(BlockOf, CutsRanksIntoBlocksOfOneSize) {
@@ -35,5 +36,12 @@ TEST(BlockOf, CutsRanksIntoBlocksOfOneSize) {
   EXPECT_THAT(block_of({4, 5}, 5, 1), ElementsAre(5));
 }
 
+TEST(CounterpartsOf, HaveOnePlaceInEachBlock) {
+  EXPECT_THAT(counterparts_of({0, 1, 2, 3}, 3, 2), ElementsAre(1, 3));
+  EXPECT_THAT(counterparts_of({1, 3, 5, 7}, 5, 2), ElementsAre(1, 5));
+  EXPECT_THAT(counterparts_of({0, 1, 2, 3}, 2, 1), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(counterparts_of({0, 1, 2, 3}, 2, 4), ElementsAre(2));
+}
+
 }  // namespace
-}  // namespace deepspeed::testing
+}  // namespace deepspeed::zero
