@@ -164,6 +164,11 @@ void ZeroOptimizer::check_super_offload() const {
                       ", expected stage 2 or 3, with the optimizer offloaded to the CPU and no parameters on "
                       "a disk");
   }
+  if (ranks_->has_replicas()) {
+    raise<UsageError>("with shards that ", ranks_->replica.size(),
+                      " ranks hold each, whose gradients are added up after backward alone; set "
+                      "zero_optimization.mics_shard_size or offload_optimizer.super_offload to its default");
+  }
   if (options_->update.gradient_clipping > 0.0) {
     raise<UsageError>("with clipping to ", options_->update.gradient_clipping,
                       ", whose norm is known after backward alone, expected 0");

@@ -140,7 +140,6 @@ TEST(Options, EveryFeatureThatDoesNotExistYetIsRefusedByNameWhateverElseIsWrong)
     if (!field.supported_values || (in_refused_section(path) && field.kind != Kind::kSection)) return;
     ++features;
     Json value = another_value(field);
-    if (path == "zero_optimization.mics_shard_size") value = 2;
     if (path == "weight_quantization.enabled") value = true;
     const std::string expected =
         field.refusal.empty() ? ": not supported yet, got " : ": not supported, got ";
