@@ -5,6 +5,7 @@
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/layout/zero_groups.h"
 #include "deepspeed/zero/update/grad_norm.h"
 
 #include "tests/equivalence/stages/stage3_config.h"
@@ -219,7 +220,9 @@ TEST(Mics, AgreesOnAnOverflowOfOneRankOfOneReplica) {
       ::testing::internal::CaptureStderr();
       step(world.rank() == 3 ? std::numeric_limits<double>::infinity() : 1.0);
       const std::string log = ::testing::internal::GetCapturedStderr();
-      if (world.rank() == 0) EXPECT_THAT(log, ::testing::HasSubstr("'weight' is not finite on rank 3"));
+      if (world.rank() == 0) {
+        EXPECT_THAT(log, ::testing::HasSubstr("'weight' is not finite on rank 3"));
+      }
       EXPECT_FALSE(engine->was_step_applied());
       EXPECT_EQ(engine->skipped_steps(), 1);
       step(1.0);
