@@ -22,6 +22,7 @@
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/init.h"
+#include "deepspeed/comm/job/job.h"
 #include "deepspeed/comm/measure/measure.h"
 #include "deepspeed/launcher/program_main.h"
 
@@ -149,21 +150,25 @@ nlohmann::ordered_json measure_in_job(const Arguments& arguments) {
   return figures.is_null() ? figures : nlohmann::ordered_json::array({figures});
 }
 
+/// Says whether a launcher, ours or mpirun or srun, started this process as one of the ranks.
+bool is_in_job() {
+  return deepspeed::env::get("RANK").has_value() || !comm::describe_job({}).launcher.empty();
+}
+
 void run(const Arguments& arguments) {
-  const bool in_job = deepspeed::env::get("RANK").has_value();
-  const auto figures = in_job ? measure_in_job(arguments) : measure_on_this_machine(arguments);
+  const auto figures = is_in_job() ? measure_in_job(arguments) : measure_on_this_machine(arguments);
   if (arguments.output.empty() || figures.is_null()) return;
   write_file(arguments.output, figures);
   std::cout << "wrote " << arguments.output << "\n";
 }
 
-void check(const Arguments& arguments, bool in_job) {
+void check(const Arguments& arguments) {
   using deepspeed::raise;
   using deepspeed::UsageError;
   if (arguments.min_size > arguments.max_size)
     raise<UsageError>("--minsize is above --maxsize, expected at most that");
   for (const auto& backend : arguments.backends)
-    if (backend == "nccl" && !in_job)
+    if (backend == "nccl" && !is_in_job())
       raise<UsageError>("--backends nccl needs a process a GPU: start it by deepspeed --num_gpus N ds_bench ",
                         "--backends nccl");
 }
@@ -173,8 +178,7 @@ void check(const Arguments& arguments, bool in_job) {
 int main(int argc, char** argv) {
   CLI::App app(
       "Measures the collectives between ranks: sizes, times, algorithm and bus bandwidth. By itself it "
-      "starts "
-      "ranks on this machine; as the script of a launcher (deepspeed --no_python ds_bench) it is one rank");
+      "starts ranks on this machine; started by deepspeed, mpirun or srun it is one rank");
   Arguments arguments;
   const CLI::AsSizeValue size(/*kb_is_1000=*/false);
   app.add_option("--ranks", arguments.ranks, "Processes of this machine")
@@ -225,7 +229,7 @@ int main(int argc, char** argv) {
   arguments.measure.dtype = dtypes().at(arguments.dtype);
   arguments.measure.in_buffers = !arguments.own_memory;
   return deepspeed::launcher::exit_of_work("ds_bench", [&] {
-    check(arguments, deepspeed::env::get("RANK").has_value());
+    check(arguments);
     run(arguments);
   });
 }

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/comm/job/init_options.h"
 
 namespace deepspeed::comm {
@@ -39,6 +40,6 @@ bool wants_shared_memory();
 /// DEEPSPEED_TIMEOUT and, with `auto_mpi_discovery`, the variables of Open MPI, MPICH, Intel MPI, MVAPICH2,
 /// Slurm and PMIx. Throws UsageError naming the variable or option that is missing, malformed or out of
 /// range.
-Job describe_job(const InitOptions& options);
+DEEPSPEED_API Job describe_job(const InitOptions& options);
 
 }  // namespace deepspeed::comm
