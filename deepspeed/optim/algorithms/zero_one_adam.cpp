@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "deepspeed/base/error.h"
@@ -51,7 +52,9 @@ void ZeroOneAdam::step_locally(const FlatSlice& slice, double gradient_scale, bo
   const double lr = options.number("lr"), eps = options.number("eps"), beta1 = options.pair("betas").first;
   Moments& moments = moments_of(slice);
   LocalSteps& local = local_[slice.id];
-  if (!local.weights.defined()) {
+  if (local.weights.defined()) {
+    follow_writes(slice.master.detach(), local);
+  } else {
     local.weights = slice.master.detach().clone();
     local.change = at::zeros_like(local.weights);
   }
@@ -69,6 +72,13 @@ void ZeroOneAdam::step_locally(const FlatSlice& slice, double gradient_scale, bo
     local_.erase(slice.id);
   }
   if (slice.low_precision.defined()) slice.low_precision.copy_(weights);
+}
+
+// Weights that somebody wrote since, on all ranks alike, are those from which local steps go on.
+void ZeroOneAdam::follow_writes(const at::Tensor& weights, LocalSteps& local) {
+  const at::Tensor is_written = weights.ne(local.weights + local.change);
+  local.weights = at::where(is_written, weights, local.weights);
+  local.change.masked_fill_(is_written, 0);
 }
 
 void ZeroOneAdam::exchange(const FlatSlice& slice, const Moments& moments, LocalSteps& local, double eps) {

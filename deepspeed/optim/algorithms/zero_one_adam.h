@@ -51,6 +51,7 @@ class ZeroOneAdam final : public Adam {
   };
 
   void step_locally(const FlatSlice& slice, double gradient_scale, bool exchanges);
+  static void follow_writes(const at::Tensor& weights, LocalSteps& local);
   void exchange(const FlatSlice& slice, const Moments& moments, LocalSteps& local, double eps);
 
   const ZeroOneOptions options_;

@@ -123,6 +123,20 @@ TEST(OneBitGolden, AStateThatIsLoadedGoesOnWithTheSameBits) {
   }
 }
 
+TEST(ZeroOneAdam, GoesOnFromWeightsThatWereWrittenBetweenExchanges) {
+  const std::string params = R"({"var_freeze_step": 1, "local_step_scaler": 1, "local_step_clipper": 4})";
+  RecordedTraining training, untouched;
+  const auto optimizer = make_recorded("ZeroOneAdam", params), other = make_recorded("ZeroOneAdam", params);
+  for (int number = 1; number <= 4; ++number) {  // 2 and 4 end with an exchange
+    if (number == 4) training.weights[7] = 5.0;
+    training.step(*optimizer, number);
+    untouched.step(*other, number);
+  }
+  EXPECT_NEAR(training.weights[7].item<double>(), 5.0, 0.5);
+  training.weights[7] = untouched.weights[7];
+  EXPECT_TRUE(training.weights.equal(untouched.weights));
+}
+
 TEST(OneBitLamb, NamesTheNumbersThatAStateLacks) {
   RecordedTraining training;
   const auto first = make_recorded("OneBitLamb", "{}"), second = make_recorded("OneBitLamb", "{}");
