@@ -87,6 +87,7 @@ const std::set<std::string> kActs = {
     "zero_optimization.reduce_bucket_size",
     "zero_optimization.allgather_bucket_size",
     "zero_optimization.overlap_comm",
+    "zero_optimization.mics_shard_size",
     "zero_optimization.round_robin_gradients",
     "zero_optimization.offload_optimizer.device",
     "zero_optimization.legacy_stage1",  // its only value is no feature; the other one is refused
