@@ -83,6 +83,11 @@ void check_quantized_gathers(const ZeroConfig& zero) {
   };
   exclude(zero.zero_quantized_weights, "zero_quantized_weights");
   exclude(zero.zero_quantized_nontrainable_weights, "zero_quantized_nontrainable_weights");
+  require(zero.zero_quantized_weights_dtype == "int8" || zero.zero_quantized_weights ||
+              zero.zero_quantized_nontrainable_weights,
+          "zero_optimization.zero_quantized_weights_dtype: got ", zero.zero_quantized_weights_dtype,
+          " while no parameters are quantized; set zero_quantized_weights or ",
+          "zero_quantized_nontrainable_weights to true");
 }
 
 void check_quantized_gradients(const ZeroConfig& zero) {

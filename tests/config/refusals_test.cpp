@@ -163,6 +163,8 @@ TEST(Config, RefusesContradictions) {
       {R"({"train_batch_size": 8, "aio": {"block_size": 5000}, "zero_optimization": {"stage": 3,
            "offload_param": {"device": "nvme", "nvme_path": "/tmp"}}})",
        "aio.block_size: got 5000 bytes with device \"nvme\", expected a multiple of 4096"},
+      {R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "zero_quantized_weights_dtype": "fp8"}})",
+       "zero_optimization.zero_quantized_weights_dtype: got fp8 while no parameters are quantized"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 2, "zero_quantized_gradients": true}})",
        "zero_optimization.zero_quantized_gradients: got true at stage 2, expected stage 3"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "zero_quantized_gradients": true,

@@ -14,26 +14,29 @@
 namespace deepspeed::kernels {
 namespace {
 
-at::Tensor packed_of(const at::Tensor& values, int bits) {
-  at::Tensor packed = at::full({quantized_bytes(values.numel(), bits)}, 0xa5, at::kByte);
-  quantize_blocks(values, packed, bits);
+at::Tensor packed_of(const at::Tensor& values, BlockCode code) {
+  at::Tensor packed = at::full({quantized_bytes(values.numel(), code)}, 0xa5, at::kByte);
+  quantize_blocks(values, packed, code);
   return packed;
 }
 
-at::Tensor round_trip(const at::Tensor& values, int bits) {
+at::Tensor round_trip(const at::Tensor& values, BlockCode code) {
   at::Tensor back = at::full_like(values, 7);
-  dequantize_blocks(packed_of(values, bits), back, bits);
+  dequantize_blocks(packed_of(values, code), back, code);
   return back;
 }
 
-/// DeepSpeed's formula, block by block, by torch.
-at::Tensor expected_of(const at::Tensor& values, int bits) {
+/// DeepSpeed's formula, or that of fp8, block by block, by torch.
+at::Tensor expected_of(const at::Tensor& values, BlockCode code) {
   std::vector<at::Tensor> blocks;
-  const float half_range = float(1 << (bits - 1));
+  const float most = largest_code(code);
   for (const at::Tensor& block : values.to(at::kFloat).split(kQuantizationBlock)) {
     const float largest = block.abs().max().item<float>();
-    const float scale = largest == 0 ? 1 : half_range / largest;
-    const at::Tensor codes = (block * scale).round().clamp(-half_range, half_range - 1);
+    const float scale = largest == 0 ? 1 : most / largest;
+    const at::Tensor scaled = block * scale;
+    const at::Tensor codes = code == BlockCode::kFloat8
+                                 ? scaled.clamp(-most, most).to(at::kFloat8_e4m3fn).to(at::kFloat)
+                                 : scaled.round().clamp(-most, most - 1);
     blocks.push_back(codes * (1 / scale));
   }
   return at::cat(blocks).to(values.scalar_type());
@@ -44,11 +47,12 @@ TEST(BlockQuantization, IsDeepSpeedsFormulaForEveryDtypeSizeAndInstructionSet) {
   for (const std::string& target : simd_targets()) {
     use_simd_target(target);
     for (const auto dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
-      for (const int bits : {8, 4}) {
+      for (const BlockCode code : {BlockCode::kInt8, BlockCode::kInt4, BlockCode::kFloat8}) {
         for (const int64_t numel : {1, 2, 7, 33, 2047, 2048, 2049, 10001}) {
           const at::Tensor values = at::randn({numel}).mul(0.3).to(dtype);
-          const at::Tensor back = round_trip(values, bits), expected = expected_of(values, bits);
-          EXPECT_TRUE(back.equal(expected)) << target << " " << dtype << " " << bits << " bits, " << numel;
+          const at::Tensor back = round_trip(values, code), expected = expected_of(values, code);
+          EXPECT_TRUE(back.equal(expected))
+              << target << " " << dtype << " code " << int(code) << ", " << numel;
         }
       }
     }
@@ -56,9 +60,10 @@ TEST(BlockQuantization, IsDeepSpeedsFormulaForEveryDtypeSizeAndInstructionSet) {
 }
 
 TEST(BlockQuantization, StaysWithinItsBoundElementByElement) {
-  for (const int bits : {8, 4}) {
+  for (const BlockCode code : {BlockCode::kInt8, BlockCode::kInt4}) {
+    const int bits = bits_of(code);
     const at::Tensor values = at::randn({5, kQuantizationBlock}) * at::logspace(-6, 6, 5).unsqueeze(1);
-    const at::Tensor error = (round_trip(values.view({-1}), bits).view_as(values) - values).abs();
+    const at::Tensor error = (round_trip(values.view({-1}), code).view_as(values) - values).abs();
     const at::Tensor bound = values.abs().amax(1, true) / double(1 << (bits - 1));
     EXPECT_TRUE((error <= bound * (1 + 1e-4)).all().item<bool>()) << bits;
     // All but the largest of a sign are rounded to the nearest code.
@@ -70,42 +75,69 @@ TEST(BlockQuantization, StaysWithinItsBoundElementByElement) {
 
 TEST(BlockQuantization, HasTheCodesOfTheFormula) {
   const at::Tensor values = at::tensor({1.0F, -1.0F, 0.5F, 0.25F, 0.0F});
-  const at::Tensor codes = packed_of(values, 8);
+  const at::Tensor codes = packed_of(values, BlockCode::kInt8);
   EXPECT_TRUE(codes.narrow(0, 0, 5).view(at::kChar).equal(at::tensor({127, -128, 64, 32, 0}, at::kChar)));
   EXPECT_EQ(codes.narrow(0, 8, 4).view(at::kFloat).item<float>(), 1.0F / 128);
-  const at::Tensor halves = packed_of(values, 4);
+  const at::Tensor halves = packed_of(values, BlockCode::kInt4);
   EXPECT_TRUE(halves.narrow(0, 0, 3).equal(at::tensor({0x87, 0x24, 0x00}, at::kByte)));
   EXPECT_EQ(halves.narrow(0, 4, 4).view(at::kFloat).item<float>(), 1.0F / 8);
 }
 
+// Every scale is 1: the largest absolute value is 448.
+TEST(BlockQuantization, HasTheCodesOfE4m3) {
+  const at::Tensor values =
+      at::tensor({448.0F, -448.0F, 1.0F, 0.0F, -0x1p-9F, 7 * 0x1p-9F, 0x1p-6F, 17.0F, 19.0F});
+  const at::Tensor codes = packed_of(values, BlockCode::kFloat8);
+  const at::Tensor expected = at::tensor({0x7e, 0xfe, 0x38, 0x00, 0x81, 0x07, 0x08, 0x58, 0x5a}, at::kByte);
+  EXPECT_TRUE(codes.narrow(0, 0, 9).equal(expected)) << codes;
+  EXPECT_EQ(codes.narrow(0, 12, 4).view(at::kFloat).item<float>(), 1.0F);
+}
+
+TEST(BlockQuantization, KeepsAllNumbersOfE4m3) {
+  at::Tensor all = at::arange(256, at::kByte);
+  all = all.masked_select(all.bitwise_and(0x7f) != 0x7f).view(at::kFloat8_e4m3fn).to(at::kFloat);
+  EXPECT_EQ(all.numel(), 254);
+  EXPECT_TRUE(round_trip(all, BlockCode::kFloat8).view(at::kInt).equal(all.view(at::kInt)));
+}
+
+TEST(BlockQuantization, OfFloatsStaysWithinItsBoundElementByElement) {
+  // Elements of very different sizes share a block.
+  const at::Tensor values = at::randn({5, kQuantizationBlock}) * at::logspace(-6, 0, kQuantizationBlock);
+  const at::Tensor error = (round_trip(values.view({-1}), BlockCode::kFloat8).view_as(values) - values).abs();
+  const at::Tensor least = values.abs().amax(1, true) / (448.0 * 1024);
+  EXPECT_TRUE((error <= at::maximum(values.abs() / 16, least) * 1.0001).all().item<bool>());
+}
+
 TEST(BlockQuantization, TakesZerosSubnormalNumbersAndWhatIsNotFinite) {
-  EXPECT_TRUE(round_trip(at::zeros({5000}), 8).equal(at::zeros({5000})));
-  const at::Tensor tiny = at::full({9}, 1e-39F);
-  EXPECT_TRUE(round_trip(tiny, 8).isfinite().all().item<bool>());
-  for (const double odd : {double(INFINITY), double(-INFINITY), double(NAN)}) {
-    at::Tensor values = at::ones({3 * kQuantizationBlock});
-    values[kQuantizationBlock + 5] = odd;
-    const at::Tensor is_nan = round_trip(values, 8).isnan().view({3, -1});
-    EXPECT_TRUE(is_nan[1].all().item<bool>()) << odd;
-    EXPECT_FALSE(is_nan[0].any().item<bool>() || is_nan[2].any().item<bool>()) << odd;
+  for (const BlockCode code : {BlockCode::kInt8, BlockCode::kFloat8}) {
+    EXPECT_TRUE(round_trip(at::zeros({5000}), code).equal(at::zeros({5000})));
+    const at::Tensor tiny = at::full({9}, 1e-39F);
+    EXPECT_TRUE(round_trip(tiny, code).isfinite().all().item<bool>());
+    for (const double odd : {double(INFINITY), double(-INFINITY), double(NAN)}) {
+      at::Tensor values = at::ones({3 * kQuantizationBlock});
+      values[kQuantizationBlock + 5] = odd;
+      const at::Tensor is_nan = round_trip(values, code).isnan().view({3, -1});
+      EXPECT_TRUE(is_nan[1].all().item<bool>()) << odd;
+      EXPECT_FALSE(is_nan[0].any().item<bool>() || is_nan[2].any().item<bool>()) << odd;
+    }
   }
 }
 
 TEST(BlockQuantization, TakesAQuarterOfFp32AndLess) {
-  EXPECT_EQ(quantized_bytes(0, 8), 0);
-  EXPECT_EQ(quantized_bytes(5, 8), 8 + 4);
-  EXPECT_EQ(quantized_bytes(5, 4), 4 + 4);
-  EXPECT_EQ(quantized_bytes(1 << 20, 8), (1 << 20) + 4 * 512);
+  EXPECT_EQ(quantized_bytes(0, BlockCode::kInt8), 0);
+  EXPECT_EQ(quantized_bytes(5, BlockCode::kInt8), 8 + 4);
+  EXPECT_EQ(quantized_bytes(5, BlockCode::kInt4), 4 + 4);
+  EXPECT_EQ(quantized_bytes(1 << 20, BlockCode::kInt8), (1 << 20) + 4 * 512);
+  EXPECT_EQ(quantized_bytes(5, BlockCode::kFloat8), 8 + 4);
 }
 
 TEST(BlockQuantization, RefusesWhatDoesNotFit) {
   const at::Tensor values = at::ones({8});
   EXPECT_TRUE(testing::throws_error<UsageError>(
-      [&] { quantize_blocks(values, at::empty({11}, at::kByte), 8); }, {"packed"}));
+      [&] { quantize_blocks(values, at::empty({11}, at::kByte), BlockCode::kInt8); }, {"packed"}));
   EXPECT_TRUE(testing::throws_error<UsageError>(
-      [&] { quantize_blocks(values, at::empty({12}, at::kByte), 5); }, {"bits is 5"}));
-  EXPECT_TRUE(testing::throws_error<UsageError>(
-      [&] { quantize_blocks(at::ones({8}, at::kDouble), at::empty({12}, at::kByte), 8); }, {"values"}));
+      [&] { quantize_blocks(at::ones({8}, at::kDouble), at::empty({12}, at::kByte), BlockCode::kInt8); },
+      {"values"}));
 }
 
 }  // namespace

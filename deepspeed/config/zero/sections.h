@@ -98,6 +98,7 @@ struct DEEPSPEED_API ParamGatherConfig {
   bool stage3_allgather_sequential = false;
   bool zero_quantized_weights = false;
   bool zero_quantized_nontrainable_weights = false;
+  std::string zero_quantized_weights_dtype = "int8";
   bool mics_hierarchical_params_gather = false;
   bool log_trace_cache_warnings = false;
 };

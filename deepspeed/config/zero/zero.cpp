@@ -93,6 +93,11 @@ std::vector<Entry<ZeroConfig>> entries() {
       entry("zero_quantized_nontrainable_weights", &C::zero_quantized_nontrainable_weights,
             "Gather the parameters that are not trained in 8 bits, whatever zero_quantized_weights says.",
             {effective_at_stage(3)}),
+      entry(
+          "zero_quantized_weights_dtype", &C::zero_quantized_weights_dtype,
+          "What the 8 bits of quantized parameters are: int8 (ZeRO++), or fp8 (e4m3), which keeps the digits "
+          "of small elements beside large ones.",
+          {one_of({"int8", "fp8"}), effective_at_stage(3)}),
       entry("zero_quantized_gradients", &C::zero_quantized_gradients,
             "Reduce the gradients of matrices in 4 bits, within each node first and then between nodes "
             "(ZeRO++)."),

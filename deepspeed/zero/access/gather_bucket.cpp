@@ -20,7 +20,9 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr int kGatheredBits = 8;
+kernels::BlockCode code_of(Fetch fetch) {
+  return fetch == Fetch::kFloat8AllGather ? kernels::BlockCode::kFloat8 : kernels::BlockCode::kInt8;
+}
 
 /// Views the memory as integers, as wide as its size allows: (n) -> (bytes / their size).
 at::Tensor as_integers(const at::Tensor& values) {
@@ -52,8 +54,7 @@ GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::sha
       fetch_(fetch) {
   for (const auto& shard : shards_) {
     begins_.push_back(numel_);
-    numel_ += fetch == Fetch::kQuantizedAllGather ? kernels::quantized_bytes(shard->numel(), kGatheredBits)
-                                                  : shard->numel();
+    numel_ += is_rounded(fetch) ? kernels::quantized_bytes(shard->numel(), code_of(fetch)) : shard->numel();
   }
   is_copying_ = !std::ranges::all_of(shards_, [&](const auto& shard) { return is_on_device(*shard); });
   if (num_ranks_ == 1) {
@@ -142,19 +143,19 @@ void GatherBucket::start_quantized_all_gather(const comm::ProcessGroup& group,
       values = at::empty({shard.numel()}, options_);
       shard.read(values);
     }
-    const int64_t bytes = kernels::quantized_bytes(shard.numel(), kGatheredBits);
-    kernels::quantize_blocks(values, sent_.narrow(0, begins_[index], bytes), kGatheredBits);
+    const int64_t bytes = kernels::quantized_bytes(shard.numel(), code_of(fetch_));
+    kernels::quantize_blocks(values, sent_.narrow(0, begins_[index], bytes), code_of(fetch_));
   }
   send(group, nodes);
 }
 
 at::Tensor GatherBucket::dequantized(size_t index) const {
   const int64_t numel = shards_[index]->numel();
-  const int64_t bytes = kernels::quantized_bytes(numel, kGatheredBits);
+  const int64_t bytes = kernels::quantized_bytes(numel, code_of(fetch_));
   const at::Tensor whole = buffers_.take(num_ranks_ * numel, options_);
   for (int64_t rank = 0; rank < num_ranks_; ++rank) {
     kernels::dequantize_blocks(received_.narrow(0, rank * numel_ + begins_[index], bytes),
-                               whole.narrow(0, rank * numel, numel), kGatheredBits);
+                               whole.narrow(0, rank * numel, numel), code_of(fetch_));
   }
   return whole;
 }
@@ -180,7 +181,7 @@ at::Tensor GatherBucket::take(size_t index) {
     return values;
   }
   work_.wait();
-  if (fetch_ == Fetch::kQuantizedAllGather) return dequantized(index);
+  if (is_rounded(fetch_)) return dequantized(index);
   if (shards_.size() == 1) return received_;
   const int64_t begin = begins_[index];
   const int64_t numel = shards_[index]->numel();

@@ -15,9 +15,14 @@
 
 namespace deepspeed::zero {
 
-/// The way on which the shards of all ranks come together. The first two give the same bits; the third sends
-/// 8 bits an element (kernels/block_quantization.h), and gives all ranks the same rounded values.
-enum class Fetch { kAllGather, kAllReduce, kQuantizedAllGather };
+/// The way on which the shards of all ranks come together. The first two give the same bits; the others send
+/// 8 bits an element, whole numbers or floats (kernels/block_quantization.h), and give all ranks the same
+/// rounded values.
+enum class Fetch { kAllGather, kAllReduce, kQuantizedAllGather, kFloat8AllGather };
+
+constexpr bool is_rounded(Fetch fetch) {
+  return fetch == Fetch::kQuantizedAllGather || fetch == Fetch::kFloat8AllGather;
+}
 
 class GatherBucket {
  public:

@@ -267,8 +267,9 @@ GatherPool::Route GatherPool::route_of(const PartitionedStorage& storage, bool e
       options_.keys.stage3_use_all_reduce_for_fetch_params ? Fetch::kAllReduce : Fetch::kAllGather;
   if (has_secondary(storage) && !(exact && storage.is_secondary_rounded_))
     return {.is_near = true, .fetch = exact_fetch};
-  const bool is_quantized = !exact && is_quantized_for_passes(storage);
-  return {.is_near = false, .fetch = is_quantized ? Fetch::kQuantizedAllGather : exact_fetch};
+  if (exact || !is_quantized_for_passes(storage)) return {.is_near = false, .fetch = exact_fetch};
+  const bool is_float8 = options_.keys.zero_quantized_weights_dtype == "fp8";
+  return {.is_near = false, .fetch = is_float8 ? Fetch::kFloat8AllGather : Fetch::kQuantizedAllGather};
 }
 
 void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered,
@@ -284,7 +285,7 @@ void GatherPool::start_together(const std::vector<PartitionedStorage*>& gathered
     gathered[place]->gather_ = bucket;
     gathered[place]->place_in_gather_ = place;
     gathered[place]->is_rounded_ =
-        route.is_near ? gathered[place]->is_secondary_rounded_ : route.fetch == Fetch::kQuantizedAllGather;
+        route.is_near ? gathered[place]->is_secondary_rounded_ : is_rounded(route.fetch);
   }
 }
 

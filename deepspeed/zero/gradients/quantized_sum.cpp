@@ -22,17 +22,17 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr int kGradientBits = 4, kErrorBits = 8;
+constexpr auto kGradientCode = kernels::BlockCode::kInt4, kErrorCode = kernels::BlockCode::kInt8;
 
-int64_t packed_bytes(int64_t numel) { return kernels::quantized_bytes(numel, kGradientBits); }
+int64_t packed_bytes(int64_t numel) { return kernels::quantized_bytes(numel, kGradientCode); }
 
 at::Tensor piece(const at::Tensor& pieces, int64_t index, int64_t size) {
   return pieces.narrow(0, index * size, size);
 }
 
-at::Tensor dequantized(const at::Tensor& packed, int64_t numel, int bits) {
+at::Tensor dequantized(const at::Tensor& packed, int64_t numel, kernels::BlockCode code) {
   const at::Tensor values = at::empty({numel}, packed.options().dtype(at::kFloat));
-  kernels::dequantize_blocks(packed, values, bits);
+  kernels::dequantize_blocks(packed, values, code);
   return values;
 }
 
@@ -49,19 +49,19 @@ at::Tensor QuantizedSum::block(const at::Tensor& values, int node, int place) co
 
 void QuantizedSum::quantize(const at::Tensor& block, const at::Tensor& packed, Errors* errors,
                             size_t index) const {
-  if (errors == nullptr) return kernels::quantize_blocks(block, packed, kGradientBits);
+  if (errors == nullptr) return kernels::quantize_blocks(block, packed, kGradientCode);
   at::Tensor wanted = block.to(at::kFloat);
   at::Tensor& kept = errors->packed.at(index);
-  const at::Tensor before = kept.defined() ? dequantized(kept, block.numel(), kErrorBits) : at::Tensor();
+  const at::Tensor before = kept.defined() ? dequantized(kept, block.numel(), kErrorCode) : at::Tensor();
   if (before.defined()) wanted = wanted + before;
-  kernels::quantize_blocks(wanted, packed, kGradientBits);
-  at::Tensor error = wanted - dequantized(packed, block.numel(), kGradientBits);
+  kernels::quantize_blocks(wanted, packed, kGradientCode);
+  at::Tensor error = wanted - dequantized(packed, block.numel(), kGradientCode);
   if (before.defined()) error = error.mul_(1.0 - loco_->err_beta).add_(before, loco_->err_beta);
   // A gradient that is not finite leaves no error behind; the step that it belongs to is not made.
   error.nan_to_num_(0, 0, 0);
   if (!kept.defined())
-    kept = at::empty({kernels::quantized_bytes(block.numel(), kErrorBits)}, packed.options());
-  kernels::quantize_blocks(error, kept, kErrorBits);
+    kept = at::empty({kernels::quantized_bytes(block.numel(), kErrorCode)}, packed.options());
+  kernels::quantize_blocks(error, kept, kErrorCode);
 }
 
 comm::Work QuantizedSum::start(const at::Tensor& values, size_t key) {
@@ -110,7 +110,7 @@ at::Tensor QuantizedSum::sum_within(const at::Tensor& values, const at::Tensor& 
           place == node_.rank()
               ? block(values, node, place)
               : dequantized(piece(received, int64_t{place} * across_.size() + node, packed_bytes(numel)),
-                            numel, kGradientBits);
+                            numel, kGradientCode);
       place == 0 ? sum.copy_(term) : sum.add_(term);
     }
   }
@@ -139,7 +139,7 @@ void QuantizedSum::sum_between(const at::Tensor& values, const at::Tensor& parti
   for (int node = 0; node < across_.size(); ++node) {
     const at::Tensor term = node == across_.rank()
                                 ? partial.select(0, node)
-                                : dequantized(piece(received, node, bytes), own.numel(), kGradientBits);
+                                : dequantized(piece(received, node, bytes), own.numel(), kGradientCode);
     sum = sum.defined() ? sum.add_(term) : term.clone();
   }
   own.copy_(sum);
@@ -150,7 +150,7 @@ void QuantizedSum::scale_errors(double factor) {
   for (auto& [key, kept] : kept_) {
     for (Errors* const errors : {&kept.within, &kept.between}) {
       for (at::Tensor& packed : errors->packed) {
-        if (packed.defined()) kernels::scale_quantized(packed, kept.block_numel, kErrorBits, factor);
+        if (packed.defined()) kernels::scale_quantized(packed, kept.block_numel, kErrorCode, factor);
       }
     }
   }

@@ -48,6 +48,24 @@ TEST(QuantizedWeights, AreRoundedAlikeForPassesAndExactElsewhere) {
   }
 }
 
+TEST(QuantizedWeights, InFp8AreTheNearestFloats) {
+  run_ranks(2, [&](comm::World& world) {
+    const Json keys = {{"zero_quantized_weights", true}, {"zero_quantized_weights_dtype", "fp8"}};
+    const auto engine = zeropp_engine(zeropp_config(keys), world);
+    ZeroppNet& model = engine->module();
+    const at::Tensor exact = ZeroppNet().up.detach();
+    engine->forward(zeropp_batch(0, world.rank()));
+    const at::Tensor error = (model.seen_up - exact).abs();
+    EXPECT_GT(error.max().item<double>(), 0.0);
+    const at::Tensor bound = at::maximum(exact.abs() / 16, exact.abs().max() / (448.0 * 1024));
+    EXPECT_TRUE((error <= bound * 1.0001).all().item<bool>());
+    const at::Tensor rounded = model.seen_up.clone();
+    world.group().broadcast(rounded, 0);
+    EXPECT_TRUE(rounded.equal(model.seen_up)) << "ranks see other values";
+    EXPECT_LT(train_zeropp(*engine, 40), 0.1 * train_zeropp(*zeropp_engine(zeropp_config(keys), world), 1));
+  });
+}
+
 TEST(QuantizedWeights, WritesUnderGatheredParametersLoseNothing) {
   run_ranks(2, [](comm::World& world) {
     const auto engine = zeropp_engine(zeropp_config({{"zero_quantized_weights", true}}), world);
@@ -83,7 +101,7 @@ TEST(QuantizedWeights, SendAQuarterOfTheBytesOfFp32) {
     };
     const int64_t plain = bytes_of(false), quantized = bytes_of(true);
     EXPECT_EQ(quantized - kColumnsOfNet * 4,
-              2 * 2 * kernels::quantized_bytes(kRowsOfNet * kColumnsOfNet / 2, 8));
+              2 * 2 * kernels::quantized_bytes(kRowsOfNet * kColumnsOfNet / 2, kernels::BlockCode::kInt8));
     EXPECT_LT(quantized, 0.27 * plain);
   });
 }

@@ -88,10 +88,11 @@ TEST(QuantizedSum, IsTheOwnContributionAndTheDequantizedOthersOnOneNode) {
     const int other = 1 - world.rank();
     const at::Tensor theirs =
         contribution(other, 2, kNumel, 0, at::kFloat).narrow(0, world.rank() * kNumel, kNumel).contiguous();
-    const at::Tensor packed = at::empty({kernels::quantized_bytes(kNumel, 4)}, at::kByte);
-    kernels::quantize_blocks(theirs, packed, 4);
+    const at::Tensor packed =
+        at::empty({kernels::quantized_bytes(kNumel, kernels::BlockCode::kInt4)}, at::kByte);
+    kernels::quantize_blocks(theirs, packed, kernels::BlockCode::kInt4);
     const at::Tensor rounded = at::empty({kNumel});
-    kernels::dequantize_blocks(packed, rounded, 4);
+    kernels::dequantize_blocks(packed, rounded, kernels::BlockCode::kInt4);
     const at::Tensor values = contribution(world.rank(), 2, kNumel, 0, at::kFloat);
     const at::Tensor expected = values.narrow(0, world.rank() * kNumel, kNumel) + rounded;
     sum.start(values, 0).wait();
@@ -145,7 +146,7 @@ TEST(QuantizedSum, CountsAndForgetsItsErrors) {
     QuantizedSum sum = make_sum(world, 1, LocoOptions{});
     const at::Tensor values = at::ones({2 * 100});
     sum.start(values, 0).wait();
-    EXPECT_EQ(sum.bytes(), kernels::quantized_bytes(100, 8));
+    EXPECT_EQ(sum.bytes(), kernels::quantized_bytes(100, kernels::BlockCode::kInt8));
     sum.scale_errors(0.0);
     EXPECT_EQ(sum.bytes(), 0);
   });

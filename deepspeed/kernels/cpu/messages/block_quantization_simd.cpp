@@ -47,6 +47,47 @@ HWY_NOINLINE float largest_of(const typename Type::Bits* HWY_RESTRICT values, in
   return sum == 0 ? hn::GetLane(hn::MaxOfLanes(d, largest)) : std::numeric_limits<float>::quiet_NaN();
 }
 
+/// Rounds to the nearest e4m3 number, whose bits are its code; |x| is at most 448, or little more.
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToSigned<D>> float8_of(D d, hn::Vec<D> x) {
+  const hn::RebindToSigned<D> di;
+  const auto absolute = hn::Abs(x);
+  const auto bits = hn::BitCast(di, absolute);
+  const auto sign = hn::And(hn::ShiftRight<24>(hn::BitCast(di, x)), hn::Set(di, 0x80));
+  // Half to even in the fourth digit, and the exponent's bias 7 in place of 127.
+  const auto last = hn::And(hn::ShiftRight<20>(bits), hn::Set(di, 1));
+  const auto rounded = hn::ShiftRight<20>(hn::Add(hn::Add(bits, last), hn::Set(di, 0x7ffff)));
+  const auto normal = hn::Sub(rounded, hn::Set(di, (127 - 7) << 3));
+  // The digits of a sum with 2^14 end at 2^-9, the smallest number that there is.
+  const auto magic = hn::Set(d, 0x1p14F);
+  const auto small = hn::Sub(hn::BitCast(di, hn::Add(absolute, magic)), hn::BitCast(di, magic));
+  const auto is_small = hn::RebindMask(di, hn::Lt(absolute, hn::Set(d, 0x1p-6F)));
+  return hn::Or(sign, hn::IfThenElse(is_small, small, normal));
+}
+
+/// Returns what the codes, from 0 to 255, stand for.
+template <class D>
+HWY_INLINE hn::Vec<D> from_float8(D d, hn::Vec<hn::RebindToSigned<D>> codes) {
+  const hn::RebindToSigned<D> di;
+  const auto magnitude = hn::And(codes, hn::Set(di, 0x7f));
+  const auto normal = hn::BitCast(d, hn::ShiftLeft<20>(hn::Add(magnitude, hn::Set(di, (127 - 7) << 3))));
+  const auto small = hn::Mul(hn::ConvertTo(d, magnitude), hn::Set(d, 0x1p-9F));
+  const auto is_small = hn::RebindMask(d, hn::Lt(magnitude, hn::Set(di, 8)));
+  const auto sign = hn::BitCast(d, hn::ShiftLeft<24>(hn::And(codes, hn::Set(di, 0x80))));
+  return hn::Or(hn::IfThenElse(is_small, small, normal), sign);
+}
+
+template <class Type>
+HWY_NOINLINE void write_float8(const typename Type::Bits* HWY_RESTRICT values, int64_t numel, float scale,
+                               uint8_t* HWY_RESTRICT codes) {
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<uint8_t, decltype(d)> d8;
+  const auto factor = hn::Set(d, scale);
+  for_each_vector<Type>(values, numel, [&](auto x, int64_t place) {
+    hn::StoreU(hn::DemoteTo(d8, float8_of(d, hn::Mul(x, factor))), d8, codes + place);
+  });
+}
+
 template <class Type>
 HWY_NOINLINE void write_codes(const typename Type::Bits* HWY_RESTRICT values, int64_t numel, float scale,
                               int bits, int8_t* HWY_RESTRICT codes) {
@@ -67,18 +108,21 @@ template <class Type>
 HWY_INLINE void quantize_as(const QuantizedBlock& block) {
   const auto* const values = static_cast<const typename Type::Bits*>(block.values);
   const float largest = largest_of<Type>(values, block.numel);
-  const size_t num_bytes = static_cast<size_t>((block.numel * block.bits + 7) / 8);
+  const size_t num_bytes = static_cast<size_t>((block.numel * bits_of(block.code) + 7) / 8);
   if (std::isnan(largest)) {
     *block.scale = largest;
     std::memset(block.codes, 0, num_bytes);
     return;
   }
-  const float half_range = static_cast<float>(1 << (block.bits - 1));
-  const float scale = largest == 0 ? 1.0F : std::min(half_range / largest, kLargestScale);
+  const float scale = largest == 0 ? 1.0F : std::min(largest_code(block.code) / largest, kLargestScale);
   *block.scale = 1.0F / scale;
   int8_t codes[kMostCodes + hn::MaxLanes(hn::ScalableTag<float>())];
-  write_codes<Type>(values, block.numel, scale, block.bits, codes);
-  if (block.bits == 8) {
+  if (block.code == BlockCode::kFloat8) {
+    write_float8<Type>(values, block.numel, scale, reinterpret_cast<uint8_t*>(codes));
+  } else {
+    write_codes<Type>(values, block.numel, scale, bits_of(block.code), codes);
+  }
+  if (block.code != BlockCode::kInt4) {
     std::memcpy(block.codes, codes, num_bytes);
     return;
   }
@@ -98,7 +142,8 @@ HWY_INLINE void store(D d, hn::Vec<D> value, typename Type::Bits* HWY_RESTRICT t
   }
 }
 
-template <class Type>
+/// Writes what the codes are, times the scale; is_float8: they are floats.
+template <class Type, bool is_float8>
 HWY_NOINLINE void write_values(const int8_t* HWY_RESTRICT codes, int64_t numel, float scale,
                                typename Type::Bits* HWY_RESTRICT values) {
   const hn::ScalableTag<float> d;
@@ -107,7 +152,9 @@ HWY_NOINLINE void write_values(const int8_t* HWY_RESTRICT codes, int64_t numel, 
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto factor = hn::Set(d, scale);
   const auto value_at = [&](int64_t place) {
-    return hn::Mul(hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, codes + place))), factor);
+    const auto code = hn::PromoteTo(di, hn::LoadU(d8, codes + place));
+    if constexpr (is_float8) return hn::Mul(from_float8(d, code), factor);
+    return hn::Mul(hn::ConvertTo(d, code), factor);
   };
   int64_t i = 0;
   for (; i + lanes <= numel; i += lanes) store<Type>(d, value_at(i), values + i);
@@ -120,7 +167,7 @@ HWY_NOINLINE void write_values(const int8_t* HWY_RESTRICT codes, int64_t numel, 
 template <class Type>
 HWY_INLINE void dequantize_as(const QuantizedBlock& block) {
   int8_t codes[kMostCodes + hn::MaxLanes(hn::ScalableTag<float>())] = {};
-  if (block.bits == 8) {
+  if (block.code != BlockCode::kInt4) {
     std::memcpy(codes, block.codes, static_cast<size_t>(block.numel));
   } else {
     for (int64_t i = 0; i < (block.numel + 1) / 2; ++i) {
@@ -128,7 +175,10 @@ HWY_INLINE void dequantize_as(const QuantizedBlock& block) {
       codes[2 * i + 1] = static_cast<int8_t>(static_cast<int8_t>(block.codes[i]) >> 4);
     }
   }
-  write_values<Type>(codes, block.numel, *block.scale, static_cast<typename Type::Bits*>(block.values));
+  auto* const values = static_cast<typename Type::Bits*>(block.values);
+  if (block.code == BlockCode::kFloat8)
+    return write_values<Type, true>(codes, block.numel, *block.scale, values);
+  write_values<Type, false>(codes, block.numel, *block.scale, values);
 }
 
 void quantize_block_of_target(const QuantizedBlock& block) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "deepspeed/kernels/arguments/block_code.h"
 #include "deepspeed/kernels/arguments/element_type.h"
 
 namespace deepspeed::kernels {
@@ -17,7 +18,7 @@ struct QuantizedBlock {
   uint8_t* codes = nullptr;
   float* scale = nullptr;
   int64_t numel = 0;
-  int bits = 8;
+  BlockCode code = BlockCode::kInt8;
 };
 
 /// Reads the values, and writes codes and scale by the formula of kernels/block_quantization.h.

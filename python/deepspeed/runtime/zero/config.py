@@ -87,6 +87,7 @@ class DeepSpeedZeroConfig(DeepSpeedConfigModel):
     zero_hpz_partition_size: int = Field(1, ge=0)
     zero_quantized_weights: bool = False
     zero_quantized_nontrainable_weights: bool = False
+    zero_quantized_weights_dtype: str = "int8"
     zero_quantized_gradients: bool = False
     zeropp_loco_param: Optional[Dict[str, Any]] = None
     mics_shard_size: int = -1
