@@ -28,25 +28,25 @@ at::Tensor waves(int64_t numel, at::ScalarType dtype) {
   return ((index * 0.37).sin() * (1.5 + (index * 0.011).cos())).to(dtype);
 }
 
-std::pair<at::Tensor, at::Tensor> quantized_and_back(const at::Tensor& values, int bits) {
+std::pair<at::Tensor, at::Tensor> quantized_and_back(const at::Tensor& values, BlockCode code) {
   const at::Tensor packed =
-      at::zeros({quantized_bytes(values.numel(), bits)}, values.options().dtype(at::kByte));
+      at::zeros({quantized_bytes(values.numel(), code)}, values.options().dtype(at::kByte));
   const at::Tensor back = at::empty_like(values);
-  quantize_blocks(values, packed, bits);
-  dequantize_blocks(packed, back, bits);
+  quantize_blocks(values, packed, code);
+  dequantize_blocks(packed, back, code);
   return {packed.cpu(), back.cpu()};
 }
 
 TEST_F(CudaMessages, QuantizedBlocksAreThoseOfTheCpu) {
   for (const int64_t numel : kMessageSizes) {
     for (const auto dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
-      for (const int bits : {8, 4}) {
-        SCOPED_TRACE(message(numel, " elements of ", dtype, " in ", bits, " bits"));
+      for (const BlockCode code : {BlockCode::kInt8, BlockCode::kInt4, BlockCode::kFloat8}) {
+        SCOPED_TRACE(message(numel, " elements of ", dtype, " in code ", int(code)));
         const at::Tensor values = waves(numel, dtype);
-        const auto [on_cpu, back_of_cpu] = quantized_and_back(values, bits);
-        const auto [on_cuda, back_of_cuda] = quantized_and_back(values.cuda(), bits);
+        const auto [on_cpu, back_of_cpu] = quantized_and_back(values, code);
+        const auto [on_cuda, back_of_cuda] = quantized_and_back(values.cuda(), code);
         // A quotient that is rounded otherwise may fall on the neighbouring code; bf16 rounds it once more.
-        const double one_code = 2.5 / (1 << (bits - 1)) + 0.01;
+        const double one_code = (code == BlockCode::kFloat8 ? 2.5 / 8 : 2.5 / largest_code(code)) + 0.01;
         EXPECT_GE(on_cuda.eq(on_cpu).to(at::kDouble).mean().item<double>(), numel < 100 ? 0.5 : 0.98);
         EXPECT_LE((back_of_cuda - back_of_cpu).abs().max().item<double>(), one_code);
         EXPECT_LE((back_of_cuda - values).abs().max().item<double>(), one_code);
@@ -57,13 +57,13 @@ TEST_F(CudaMessages, QuantizedBlocksAreThoseOfTheCpu) {
 
 TEST_F(CudaMessages, WhatTheCpuQuantizedComesBackAlike) {
   for (const int64_t numel : kMessageSizes) {
-    for (const int bits : {8, 4}) {
+    for (const BlockCode code : {BlockCode::kInt8, BlockCode::kInt4, BlockCode::kFloat8}) {
       const at::Tensor values = waves(numel, at::kFloat);
-      const auto [packed, expected] = quantized_and_back(values, bits);
+      const auto [packed, expected] = quantized_and_back(values, code);
       const at::Tensor back = at::empty_like(values, values.options().device(at::kCUDA));
-      scale_quantized(packed, numel, bits, 0.5);
-      dequantize_blocks(packed.cuda(), back, bits);
-      EXPECT_TRUE(at::allclose(back.cpu() * 2, expected, 1e-6, 0.0)) << numel << " in " << bits << " bits";
+      scale_quantized(packed, numel, code, 0.5);
+      dequantize_blocks(packed.cuda(), back, code);
+      EXPECT_TRUE(at::allclose(back.cpu() * 2, expected, 1e-6, 0.0)) << numel << " in code " << int(code);
     }
   }
 }
@@ -72,8 +72,8 @@ TEST_F(CudaMessages, BlocksOfZerosAndOfWhatIsNotFiniteAreThoseOfTheCpu) {
   at::Tensor values = waves(3 * kQuantizationBlock, at::kFloat);
   values.narrow(0, 0, kQuantizationBlock).zero_();
   values[kQuantizationBlock + 7] = std::numeric_limits<float>::infinity();
-  for (const int bits : {8, 4}) {
-    const at::Tensor back = quantized_and_back(values.cuda(), bits).second;
+  for (const BlockCode code : {BlockCode::kInt8, BlockCode::kInt4, BlockCode::kFloat8}) {
+    const at::Tensor back = quantized_and_back(values.cuda(), code).second;
     EXPECT_TRUE(back.narrow(0, 0, kQuantizationBlock).eq(0).all().item<bool>());
     EXPECT_TRUE(back.narrow(0, kQuantizationBlock, kQuantizationBlock).isnan().all().item<bool>());
     EXPECT_TRUE(back.narrow(0, 2 * kQuantizationBlock, kQuantizationBlock).isfinite().all().item<bool>());
