@@ -352,6 +352,17 @@ def test_data_of_initialize_is_loaded():
     assert sorted(torch.cat(seen)[:, 0].tolist()) == list(range(8))
 
 
+@pytest.mark.parametrize("seed", [None, 3])
+def test_the_order_of_data_follows_from_the_seed_of_the_config_alone(seed):
+    config = CONFIG if seed is None else {**CONFIG, "seed": seed}
+    data = [(torch.ones(4) * index, torch.zeros(3)) for index in range(8)]
+    expected = list(torch.utils.data.DistributedSampler(data, num_replicas=1, rank=0, seed=seed or 0))
+    for number in (1, 2):
+        torch.manual_seed(number)
+        loader = make(config, training_data=data)[2]
+        assert torch.cat([inputs for inputs, _ in loader])[:, 0].tolist() == expected
+
+
 class TwoLayers(torch.nn.Module):
     """Is a class of the test's own: torch itself does not compile a bare nn.Sequential."""
 

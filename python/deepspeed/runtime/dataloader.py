@@ -48,7 +48,7 @@ class DeepSpeedDataLoader:
         self.epoch = 0
         self.data = None
         if data_sampler is None and not isinstance(dataset, torch.utils.data.IterableDataset):
-            if (data_parallel_world_size or 1) > 1:
+            if local_rank >= 0:
                 data_sampler = DistributedSampler(
                     dataset, num_replicas=data_parallel_world_size, rank=data_parallel_rank, shuffle=shuffle, seed=seed % 2**32
                 )

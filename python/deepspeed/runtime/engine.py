@@ -333,7 +333,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
             data_parallel_rank=self._data_parallel_rank,
             dataloader_drop_last=self.dataloader_drop_last(),
             shuffle=route == "train",
-            seed=self._core.seed(),
+            seed=self._key("seed") or 0,
         )
 
     # --- as a module ---
