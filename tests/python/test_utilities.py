@@ -101,3 +101,12 @@ def test_pinned_memory_is_torchs(monkeypatch):
     monkeypatch.setenv("DS_PIN_MEMORY_BACKEND", "native")
     with pytest.raises(deepspeed.NotSupportedError, match="DS_PIN_MEMORY_BACKEND"):
         accelerator.pin_memory(torch.zeros(2))
+
+
+def test_a_backend_has_the_collectives_as_methods():
+    backend = dist.TorchBackend("gloo", None, None)
+    tensor = torch.ones(2)
+    backend.all_reduce(tensor)
+    assert tensor.tolist() == [backend.get_world_size()] * 2 and backend.has_all_gather_into_tensor()
+    with pytest.raises(AttributeError, match="no method 'fly'"):
+        backend.fly()
