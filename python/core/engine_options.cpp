@@ -53,6 +53,7 @@ InitializeOptions initialize_options(const py::dict& config, const py::list& gro
   options.config = config::ConfigSource(to_json(config, ""));
   options.world = current_world();
   options.mpu = mpu;
+  options.starts_rank_streams = false;  // scripts seed their ranks themselves, as with DeepSpeed
   options.model_parameters = groups_of(groups);
   if (optimizer) options.slice_optimizer = factory_of(*optimizer);
   if (!make_schedule.is_none()) options.lr_scheduler = schedule_of(make_schedule);

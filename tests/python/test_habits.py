@@ -86,3 +86,14 @@ def test_workers_of_a_loader_live_on_over_epochs():
     loader = torch.utils.data.DataLoader(Numbers(), batch_size=2, num_workers=2, persistent_workers=True)
     losses = [[micro_step(engine, *batch) for batch in loader] for _ in range(2)]
     assert len(losses[0]) == 12 and sum(losses[1]) < sum(losses[0])
+
+
+def test_random_numbers_go_on_as_the_script_has_seeded_them():
+    found = run("random_streams.py")
+    assert found["bare"][0] == found["bare"][1]
+    assert all(drawn == found["bare"] for drawn in found["stages"])
+
+
+def test_the_seed_of_the_config_gives_each_rank_numbers_of_its_own():
+    first, second = run("random_streams.py")["seed"]
+    assert first != second and [first, second] == run("random_streams.py")["seed"]

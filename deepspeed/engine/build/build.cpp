@@ -220,7 +220,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
     follow_units(optimizer, store.pool);
   }
   auto scheduler = make_scheduler(config, options, client.torch, optimizer.get());
-  const uint64_t seed = start_rank_streams(config.seed, world, groups_of_ranks.all);
+  const uint64_t seed =
+      start_rank_streams(config.seed, world, groups_of_ranks.all, options.starts_rank_streams);
   return {std::move(config),
           world,
           groups_of_ranks,

@@ -57,6 +57,9 @@ struct InitializeOptions {
   // Which engines of the ranks belong together, where several threads initialize: the same on all ranks. "":
   // the nth of one rank and the nth of the others.
   std::string engine_name = {};
+  // Whether each rank's default generators get a stream of their own, which follows from the seed. false:
+  // they go on as they are, unless the config has a `seed`.
+  bool starts_rank_streams = true;
 };
 
 }  // namespace deepspeed
