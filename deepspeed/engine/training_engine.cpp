@@ -16,6 +16,7 @@
 #include "deepspeed/engine/step/preemption.h"
 #include "deepspeed/engine/step/progress_report.h"
 #include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/optim/schedules/lr_scheduler_source.h"
 #include "deepspeed/profile/throughput.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/gathered_parameters.h"
@@ -228,6 +229,10 @@ const std::shared_ptr<zero::ZeroOptimizer>& TrainingEngine::optimizer() const {
 }
 const std::shared_ptr<optim::LrScheduler>& TrainingEngine::lr_scheduler() const {
   return state_->parts.lr_scheduler;
+}
+void TrainingEngine::set_lr_scheduler(const optim::LrSchedulerSource& schedule) {
+  zero::ZeroOptimizer& optimizer = require_optimizer("set_lr_scheduler");
+  state_->parts.lr_scheduler = schedule ? schedule.make({optimizer.param_groups()}) : nullptr;
 }
 const EngineModel& TrainingEngine::model() const { return state_->parts.model; }
 uint64_t TrainingEngine::seed() const { return state_->parts.seed; }

@@ -29,7 +29,8 @@ class World;
 }  // namespace comm
 namespace optim {
 class LrScheduler;
-}
+class LrSchedulerSource;
+}  // namespace optim
 namespace profile {
 class Throughput;
 }
@@ -160,6 +161,9 @@ class DEEPSPEED_API TrainingEngine : public ConfigGetters {
   int get_tensor_parallel_rank() const { return get_model_parallel_rank(); }
   const std::shared_ptr<zero::ZeroOptimizer>& optimizer() const;
   const std::shared_ptr<optim::LrScheduler>& lr_scheduler() const;
+  /// Puts another schedule in the place of the one before, which is not stepped any more; nullptr: there is
+  /// none from now on. All ranks call it alike. Throws UsageError without an optimizer.
+  void set_lr_scheduler(const optim::LrSchedulerSource& schedule);
   const EngineModel& model() const;
 
   // --- checkpoints (engine/saving/) ---

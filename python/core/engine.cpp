@@ -214,6 +214,10 @@ void bind_optimizer(TrainingClass& engine) {
                                value);
            })
       .def("has_scheduler", [](const TrainingEngine& self) { return self.lr_scheduler() != nullptr; })
+      .def("set_scheduler",
+           [](TrainingEngine& self, const py::object& make_schedule) {
+             self.set_lr_scheduler(schedule_source(make_schedule));
+           })
       .def(
           "scheduler_last_lr", [](const TrainingEngine& self) { return self.lr_scheduler()->get_last_lr(); },
           NoGil())

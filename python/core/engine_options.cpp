@@ -34,7 +34,10 @@ SliceOptimizerFactory factory_of(const py::dict& optimizer) {
   };
 }
 
-optim::LrSchedulerSource schedule_of(const py::object& make_schedule) {
+}  // namespace
+
+optim::LrSchedulerSource schedule_source(const py::object& make_schedule) {
+  if (make_schedule.is_none()) return nullptr;
   return [make = hold(make_schedule)](std::vector<optim::ParamGroup>& groups) {
     const py::gil_scoped_acquire gil;
     py::list options;
@@ -43,8 +46,6 @@ optim::LrSchedulerSource schedule_of(const py::object& make_schedule) {
     return std::make_shared<Schedule>(hold((*make)(options)));
   };
 }
-
-}  // namespace
 
 InitializeOptions initialize_options(const py::dict& config, const py::list& groups,
                                      const std::optional<py::dict>& optimizer,
@@ -56,7 +57,7 @@ InitializeOptions initialize_options(const py::dict& config, const py::list& gro
   options.starts_rank_streams = false;  // scripts seed their ranks themselves, as with DeepSpeed
   options.model_parameters = groups_of(groups);
   if (optimizer) options.slice_optimizer = factory_of(*optimizer);
-  if (!make_schedule.is_none()) options.lr_scheduler = schedule_of(make_schedule);
+  options.lr_scheduler = schedule_source(make_schedule);
   return options;
 }
 

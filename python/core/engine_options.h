@@ -8,6 +8,7 @@
 
 #include "deepspeed/engine/build/initialize_options.h"
 #include "deepspeed/engine/ranks/mpu.h"
+#include "deepspeed/optim/schedules/lr_scheduler_source.h"
 
 namespace deepspeed::python {
 
@@ -20,5 +21,8 @@ InitializeOptions initialize_options(const py::dict& config, const py::list& gro
                                      const std::optional<py::dict>& optimizer,
                                      const py::object& make_schedule,
                                      const std::shared_ptr<Mpu>& mpu = nullptr);
+
+/// The schedule of initialize_options(), for the engine to make.
+optim::LrSchedulerSource schedule_source(const py::object& make_schedule);
 
 }  // namespace deepspeed::python

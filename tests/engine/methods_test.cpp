@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/optim/schedules/lr_scheduler_source.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 
 #include "tests/engine/method_table.h"
@@ -173,6 +174,11 @@ const std::vector<MethodRow> kTraining = {
        train_step(e);
        train_step(e);
        EXPECT_FALSE(e.preemption_requested());
+     }},
+    {"set_lr_scheduler",
+     [](TestEngine& e) {
+       e.set_lr_scheduler(nullptr);
+       EXPECT_EQ(e.lr_scheduler(), nullptr);
      }},
     {"optimizer, lr_scheduler, world, model, seed, local_rank",
      [](TestEngine& e) {

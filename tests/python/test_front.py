@@ -344,6 +344,49 @@ def test_the_group_may_be_destroyed_and_made_again():
         torch.distributed.destroy_process_group()
 
 
+class Halving:
+    """Is a schedule with the least that an engine asks for."""
+
+    def __init__(self, optimizer):
+        self.optimizer, self.steps = optimizer, 0
+
+    def step(self):
+        self.steps += 1
+        for group in self.optimizer.param_groups:
+            group["lr"] /= 2
+
+    def state_dict(self):
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state):
+        self.steps = state["steps"]
+
+
+@pytest.mark.parametrize("config", [{}, {"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 50}}}])
+def test_a_schedule_that_a_script_puts_into_the_engine_is_stepped_and_saved(config, tmp_path):
+    engine, optimizer, _, before = make({**CONFIG, **config})
+    optimizer.param_groups[0]["lr"] = 0.8
+    began_at = None if before is None else before.last_batch_iteration
+    engine.lr_scheduler = own = Halving(optimizer)
+    for _ in range(3):
+        step(engine)
+    assert engine.lr_scheduler is own and own.steps == 3 and engine.get_lr() == [0.1]
+    assert before is None or before.last_batch_iteration == began_at
+    engine.save_checkpoint(tmp_path)
+    own.steps = 0
+    engine.load_checkpoint(tmp_path)
+    assert own.steps == 3
+    engine.lr_scheduler = None
+    step(engine)
+    assert own.steps == 3 and engine.get_lr() == [0.1] and engine.lr_scheduler is None
+
+
+def test_a_schedule_without_a_step_is_no_schedule():
+    engine = make()[0]
+    with pytest.raises(deepspeed.DeepSpeedError, match=r"lr_scheduler: a dict has no step\(\)"):
+        engine.lr_scheduler = {}
+
+
 def test_data_of_initialize_is_loaded():
     data = [(torch.ones(4) * index, torch.zeros(3)) for index in range(8)]
     engine, _, loader, _ = make(training_data=data)

@@ -13,17 +13,16 @@ from deepspeed._client_optimizer import plan_optimizer
 from deepspeed._clients import enters_no_sync_everywhere
 from deepspeed._errors import NotSupportedError, UsageError
 from deepspeed._mpu import core_mpu
-from deepspeed._schedules import ClientSchedule
 from deepspeed.runtime.basic_optimizer import basic_class, make_basic
 from deepspeed.runtime.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
 from deepspeed.runtime.eigenvalue import summary_events as _eigenvalue_summary_events  # noqa: F401  -- scripts take it from here
 from deepspeed.runtime.gradient_window import GradientWindow
-from deepspeed.runtime.lr_schedules import EngineSchedule
 from deepspeed.runtime.mixed_precision import EngineMixedPrecision
 from deepspeed.runtime.module_calls import ModuleCalls
 from deepspeed.runtime.optimizer_class import optimizer_class
 from deepspeed.runtime.saving import EngineSaving
+from deepspeed.runtime.schedule_place import SchedulePlace
 from deepspeed.runtime.settings import EngineSettings
 from deepspeed.runtime.state_moves import EngineStateMoves
 from deepspeed.utils import groups
@@ -33,7 +32,7 @@ from deepspeed.utils.torch import is_functorch_transforming
 from deepspeed.utils.z3_leaf_module import mark_configured_leaf_modules
 
 
-class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixedPrecision, torch.nn.Module):
+class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixedPrecision, SchedulePlace, torch.nn.Module):
     """Trains a module as its config says. Names and meanings of the methods are DeepSpeed's."""
 
     def __init__(
@@ -71,7 +70,6 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
         self._plan = plan
         self._facade = None
         self._names = {name: param for name, param in model.named_parameters()}
-        self.lr_scheduler = None
         core = self._make_core(model, plan, self._schedule_maker(lr_scheduler))
         self.__dict__["_core"] = core
         _model.move_passing_buffers(model, core.device())
@@ -81,8 +79,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
         if core.has_optimizer():
             self.optimizer = self._facade_of(core.param_groups())
             self.optimizer._attach(self)
-        if self.lr_scheduler is None and core.has_scheduler():
-            self.lr_scheduler = EngineSchedule.of_engine(self)
+        self._show_own_schedule()
         if plan.slice_optimizer is not None and self.sparse_gradients_enabled() and core.zero_optimization_stage() == 0:
             plan.slice_optimizer["stepper"].give_rows(self._params_with_sparse_gradients())
         self._window = GradientWindow(core)
@@ -128,23 +125,6 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
             for key, value in options.items():
                 dicts[index].setdefault(key, value)
         return dicts
-
-    def _schedule_maker(self, schedule):
-        """Returns the function by which the core gets the client's schedule; None where there is none."""
-        if schedule is None:
-            return None
-
-        def make(options_and_names):
-            dicts = [self._dict_with(names[0]) for _, names in options_and_names]
-            groups = [(options, names, self._index_of(own)) for (options, names), own in zip(options_and_names, dicts)]
-            facade = self._facade_of(groups)
-            made = schedule
-            if not hasattr(schedule, "step"):
-                made = schedule(self._plan.client if self._plan.client is not None else facade)
-            self.lr_scheduler = made
-            return ClientSchedule(made, [self._dict_with(names[0]) for _, names in options_and_names])
-
-        return make
 
     def _params_with_sparse_gradients(self):
         kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)

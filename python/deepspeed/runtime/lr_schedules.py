@@ -71,6 +71,14 @@ class EngineSchedule:
         made._source = _ScheduleOfEngine(engine)
         return made
 
+    def _leave_engine(self):
+        """Goes on by itself from where it stands, where another schedule takes its place in the engine."""
+        if isinstance(self._source, _ScheduleOfEngine):
+            state = self._source.state_dict()
+            groups = [{key: value for key, value in group.items() if key != "params"} for group in self.optimizer.param_groups]
+            self._source = _core.Schedule(self._type, _with_known_warmup(self._params), groups)
+            self._source.load_state_dict(state)
+
     @property
     def last_batch_iteration(self):
         return self._source.state_dict()["last_batch_iteration"]

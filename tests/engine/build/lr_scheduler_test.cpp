@@ -61,6 +61,18 @@ TEST(EngineLrScheduler, AUsersObjectIsSteppedWithTheUpdatesAndResumed) {
   EXPECT_EQ(rates_of_steps(*resumed, 2), (std::vector<double>{0.0125, 0.00625}));
 }
 
+TEST(EngineLrScheduler, AnotherTakesItsPlace) {
+  const auto engine =
+      initialize(std::make_shared<OddNet>(), {.config = basic(), .lr_scheduler = std::make_shared<Halving>()})
+          .engine;
+  EXPECT_EQ(rates_of_steps(*engine, 2), (std::vector<double>{0.1, 0.05}));
+  engine->set_lr_scheduler(std::make_shared<Halving>());
+  EXPECT_EQ(rates_of_steps(*engine, 2), (std::vector<double>{0.1, 0.05}));
+  engine->set_lr_scheduler(nullptr);
+  EXPECT_EQ(engine->lr_scheduler(), nullptr);
+  EXPECT_EQ(rates_of_steps(*engine, 2), (std::vector<double>{0.025, 0.025}));
+}
+
 TEST(EngineLrScheduler, ASkippedStepDoesNotMoveIt) {
   auto [engine, optimizer, loader, scheduler] = initialize(
       std::make_shared<OddNet>(), {.config = basic(), .lr_scheduler = std::make_shared<Halving>()});

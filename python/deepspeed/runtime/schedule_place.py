@@ -1,0 +1,48 @@
+"""The place of an engine's schedule: the core steps what stands there, with the updates that were not skipped."""
+from deepspeed._errors import UsageError
+from deepspeed._schedules import ClientSchedule
+from deepspeed.runtime.lr_schedules import EngineSchedule
+
+
+class SchedulePlace:
+    """Is a part of the engine."""
+
+    @property
+    def lr_scheduler(self):
+        return self.__dict__.get("_lr_scheduler")
+
+    @lr_scheduler.setter
+    def lr_scheduler(self, schedule):
+        """Puts a schedule in the place of the one before, which is not stepped any more; None: there is none from now on."""
+        before, core = self.lr_scheduler, self.__dict__.get("_core")
+        if core is not None and core.has_optimizer() and schedule is not before:
+            missing = [name for name in ("step", "state_dict", "load_state_dict") if not hasattr(schedule, name)]
+            if schedule is not None and missing:
+                kind = type(schedule).__name__
+                raise UsageError(f"engine.lr_scheduler: a {kind} has no {missing[0]}(), expected an object with step(), state_dict() and load_state_dict(), or None")
+            if isinstance(before, EngineSchedule):
+                before._leave_engine()
+            core.set_scheduler(None if schedule is None else self._schedule_maker(schedule))
+        self.__dict__["_lr_scheduler"] = schedule
+
+    def _show_own_schedule(self):
+        """Shows the schedule of the config, which the core has made."""
+        if self.lr_scheduler is None and self._core.has_scheduler():
+            self.__dict__["_lr_scheduler"] = EngineSchedule.of_engine(self)
+
+    def _schedule_maker(self, schedule):
+        """Returns the function by which the core gets a schedule of the script's; None where there is none."""
+        if schedule is None:
+            return None
+
+        def make(options_and_names):
+            dicts = [self._dict_with(names[0]) for _, names in options_and_names]
+            groups = [(options, names, self._index_of(own)) for (options, names), own in zip(options_and_names, dicts)]
+            facade = self._facade_of(groups)
+            made = schedule
+            if not hasattr(schedule, "step"):
+                made = schedule(self._plan.client if self._plan.client is not None else facade)
+            self.__dict__["_lr_scheduler"] = made
+            return ClientSchedule(made, [self._dict_with(names[0]) for _, names in options_and_names])
+
+        return make
