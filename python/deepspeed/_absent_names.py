@@ -234,9 +234,6 @@ _NAMES = {
         ),
         "runtime.data_pipeline.data_sampling.data_analyzer": "DataAnalyzer DistributedDataAnalyzer",
         "runtime.data_pipeline.data_sampling.indexed_dataset": "MMapIndexedDataset MMapIndexedDatasetBuilder",
-        "runtime.data_pipeline.data_sampling.variable_batch_size_and_lr": (
-            "get_dataloader_and_lr_scheduler_for_variable_batch_size_deepspeed"
-        ),
         "runtime.domino.transformer": "DominoTransformer DominoTransformerLayer",
         "runtime.quantize": "Quantizer",
         "runtime.zenflow.zenflow_utils": "_split_affinity",

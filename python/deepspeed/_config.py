@@ -70,7 +70,7 @@ def for_core(config):
         near = _core.nearest_config_key(key)
         logger.warning(f"config: the key {key!r} is unknown and ignored" + (f"; is {near!r} meant?" if near else ""))
         del config[key]
-    return _without_idle_offload(_with_whole_sizes(_without_further_keys(config)))
+    return _without_token_batches(_without_idle_offload(_with_whole_sizes(_without_further_keys(config))))
 
 
 def _without_further_keys(config):
@@ -95,6 +95,17 @@ def _without_idle_offload(config):
             logger.warning(f"config: zero_optimization.{key} has no effect at stage {stage}; it needs stage {least} at least")
             zero = {name: value for name, value in zero.items() if name != key}
     return {**config, "zero_optimization": zero}
+
+
+def _without_token_batches(config):
+    """Takes the word enabled off dynamic_batching, whose loader and schedule the package makes itself."""
+    data = config.get("data_efficiency")
+    sampling = data.get("data_sampling") if isinstance(data, Mapping) else None
+    batching = sampling.get("dynamic_batching") if isinstance(sampling, Mapping) else None
+    if not isinstance(batching, Mapping) or batching.get("enabled") is not True:
+        return config
+    sampling = {**sampling, "enabled": False, "dynamic_batching": {**batching, "enabled": False}}
+    return {**config, "data_efficiency": {**data, "enabled": False, "data_sampling": sampling}}
 
 
 def _with_whole_sizes(config):

@@ -1,0 +1,106 @@
+"""A learning rate that follows the number of samples in each batch."""
+import math
+
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.optimizer import Optimizer
+
+from deepspeed._errors import UsageError
+from deepspeed.utils.logging import logger
+
+
+def scale_lr(base_batch_size, batch_size, base_lr=1, method="linear"):
+    """Returns the rate for batch_size samples, where base_lr is that for base_batch_size; method: linear, sqrt or none."""
+    ratio = batch_size / base_batch_size
+    scales = {"linear": ratio, "sqrt": math.sqrt(ratio), "none": 1}
+    if str(method).lower() not in scales:
+        raise UsageError(f"lr_scaling_method: got {method!r}, expected one of {', '.join(scales)}")
+    return base_lr * scales[str(method).lower()]
+
+
+class ConstantRates:
+    """Is the schedule of an optimizer that has none: the rates stay those of now."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+        self._last_lr = [group["lr"] for group in optimizer.param_groups]
+
+    def get_lr(self):
+        return list(self._last_lr)
+
+    get_last_lr = get_lr
+
+    def step(self, epoch=None):
+        for group, rate in zip(self.optimizer.param_groups, self._last_lr):
+            group["lr"] = rate
+
+    def state_dict(self):
+        return {"_last_lr": list(self._last_lr)}
+
+    def load_state_dict(self, state):
+        self._last_lr = list(state["_last_lr"])
+
+
+class VariableBatchSizeLR(LRScheduler):
+    """Steps another schedule, and scales its rates by the size of the batch that comes next.
+
+    batch_sizes: of the batches of one pass over the data, after which they come again.
+    """
+
+    def __init__(self, lr_scheduler, base_batch_size, batch_sizes, dataloader, lr_scaling_method="linear", last_epoch=-1, verbose=False):
+        self.base_lr_scheduler = lr_scheduler
+        self.base_batch_size = base_batch_size
+        self.batch_sizes = batch_sizes
+        self.dataloader = dataloader
+        self.lr_scaling_method = lr_scaling_method
+        self.base_lrs = list(lr_scheduler.get_lr())
+        self.last_epoch = last_epoch
+        self.verbose = verbose
+        self.step(0)
+
+    @property
+    def optimizer(self):
+        return self.base_lr_scheduler.optimizer
+
+    def step(self, epoch=None):
+        """Goes on to the next batch, or to the batch `epoch`; 0 begins anew, as before each pass over the data."""
+        groups = self.optimizer.param_groups
+        for group, rate in zip(groups, self.base_lrs if epoch == 0 else self.get_last_lr()):
+            group["lr"] = rate
+        self.base_lr_scheduler.step(epoch)
+        self._unscaled = [group["lr"] for group in groups]
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        size = self.batch_sizes[self.last_epoch % len(self.batch_sizes)]
+        for group in groups:
+            group["lr"] = scale_lr(self.base_batch_size, size, group["lr"], self.lr_scaling_method)
+        if self.verbose:
+            logger.info(f"batch {self.last_epoch} has {size} samples: the rates are {self.get_lr()}")
+
+    def get_last_lr(self):
+        """Returns the other schedule's rates, which are not scaled."""
+        return list(self._unscaled)
+
+    def get_lr(self):
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self):
+        own = {name: getattr(self, name) for name in ("base_batch_size", "lr_scaling_method", "batch_sizes", "base_lrs", "last_epoch", "verbose")}
+        return {**own, "unscaled": self._unscaled, "base_lr_scheduler": self.base_lr_scheduler.state_dict()}
+
+    def load_state_dict(self, state):
+        state = dict(state)
+        self.base_lr_scheduler.load_state_dict(state.pop("base_lr_scheduler"))
+        self._unscaled = state.pop("unscaled", self._unscaled)
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+def lr_scheduler_for_variable_batch_size(
+    base_batch_size, batch_sizes, dataloader, lr_scheduler_or_optimizer, lr_scaling_method="linear", verbose=False
+):
+    """Returns a VariableBatchSizeLR over a schedule, or over the rates that an optimizer has now."""
+    base = lr_scheduler_or_optimizer
+    if isinstance(base, Optimizer):
+        base = ConstantRates(base)
+    elif not isinstance(getattr(base, "optimizer", None), Optimizer):
+        raise UsageError(f"lr_scheduler_or_optimizer: got {type(base).__name__}, expected an optimizer, or a schedule of one")
+    return VariableBatchSizeLR(base, base_batch_size, batch_sizes, dataloader, lr_scaling_method, verbose=verbose)

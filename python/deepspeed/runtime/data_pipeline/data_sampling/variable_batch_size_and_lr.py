@@ -1,0 +1,194 @@
+"""Batches of so many tokens in place of so many samples, and a learning rate that follows their size."""
+import os
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+from deepspeed._errors import UsageError
+from deepspeed.runtime.data_pipeline.data_sampling import sample_lengths
+from deepspeed.runtime.data_pipeline.data_sampling.token_batches import batch_by_seqlens
+from deepspeed.runtime.data_pipeline.data_sampling.variable_batch_lr import (  # noqa: F401
+    VariableBatchSizeLR,
+    lr_scheduler_for_variable_batch_size,
+    scale_lr,
+)
+from deepspeed.runtime.pipe.engine import PipelineEngine
+from deepspeed.utils.logging import logger
+
+_SECTION = "data_efficiency.data_sampling.dynamic_batching"
+_SAMPLES_AT_ONCE = 1024
+
+
+def dataloader_for_variable_batch_size(
+    dataset,
+    microbatch_ids,
+    batch_max_seqlens,
+    dataloader_rank=0,
+    dataloader_batch_size=1,
+    dataloader_num_replicas=1,
+    dataloader_collate_fn=None,
+    dataloader_num_workers=2,
+    dataloader_pin_memory=False,
+    required_microbatches_of_same_seqlen=False,
+    sample_padding_fn=None,
+):
+    """Returns this rank's loader of the micro batches, and the arguments with which engine.deepspeed_io() makes it too."""
+    if required_microbatches_of_same_seqlen and sample_padding_fn is None:
+        raise UsageError("sample_padding_fn is None: the micro batches of a pipeline's batch have one length, so that a function must pad")
+    sampler = DistributedSampler(microbatch_ids, num_replicas=dataloader_num_replicas, rank=dataloader_rank, shuffle=False)
+
+    def collate(micro_batches):
+        samples = []
+        for batch, indices in micro_batches:
+            taken = [dataset[index] for index in indices]
+            if required_microbatches_of_same_seqlen:
+                taken = [sample_padding_fn(sample, batch_max_seqlens[batch]) for sample in taken]
+            samples += taken
+        return dataloader_collate_fn(samples) if dataloader_collate_fn else samples
+
+    shared = dict(dataset=microbatch_ids, batch_size=dataloader_batch_size, pin_memory=dataloader_pin_memory, collate_fn=collate)
+    loader = DataLoader(sampler=sampler, num_workers=dataloader_num_workers, **shared)
+    return loader, dict(data_sampler=sampler, num_local_io_workers=dataloader_num_workers, **shared)
+
+
+def get_dataloader_and_lr_scheduler_for_variable_batch_size(
+    dataset,
+    dataset_seqlens,
+    max_tokens,
+    effective_batch_size,
+    dataset_filter_ids=None,
+    lr_scaling_method="linear",
+    min_batch_size=1,
+    max_batch_size=None,
+    sequence_picking_order="dataloader",
+    dataloader_batch_size=1,
+    dataloader_rank=0,
+    dataloader_num_replicas=1,
+    dataloader_num_workers=0,
+    dataloader_collate_fn=None,
+    dataloader_pin_memory=False,
+    lr_scheduler_or_optimizer=None,
+    required_microbatches_of_same_size=False,
+    required_microbatches_of_same_seqlen=False,
+    sample_padding_fn=None,
+    verbose=False,
+    seed=None,
+):
+    """Returns the loader, the schedule and the arguments of deepspeed_io(); batch_by_seqlens() says how samples are packed."""
+    micro_batches, sizes, longest = batch_by_seqlens(
+        seqlens=dataset_seqlens,
+        max_tokens=max_tokens,
+        sequence_ids_per_mb=dataset_filter_ids,
+        min_batch_size=min_batch_size,
+        max_batch_size=max_batch_size,
+        sequence_picking_order=sequence_picking_order,
+        effective_batch_size=effective_batch_size,
+        required_microbatches_of_same_size=required_microbatches_of_same_size,
+        verbose=verbose,
+        seed=seed,
+    )
+    loader, arguments = dataloader_for_variable_batch_size(
+        dataset,
+        micro_batches,
+        longest,
+        dataloader_rank=dataloader_rank,
+        dataloader_batch_size=dataloader_batch_size,
+        dataloader_num_replicas=dataloader_num_replicas,
+        dataloader_collate_fn=dataloader_collate_fn,
+        dataloader_num_workers=dataloader_num_workers,
+        dataloader_pin_memory=dataloader_pin_memory,
+        required_microbatches_of_same_seqlen=required_microbatches_of_same_seqlen,
+        sample_padding_fn=sample_padding_fn,
+    )
+    schedule = lr_scheduler_for_variable_batch_size(
+        effective_batch_size, sizes, loader, lr_scheduler_or_optimizer, lr_scaling_method, verbose
+    )
+    return loader, schedule, arguments
+
+
+def get_dataloader_and_lr_scheduler_for_variable_batch_size_deepspeed(
+    dataset, engine, dataset_seqlens=None, dataset_filter_ids=None, dataloader_collate_fn=None, sample_padding_fn=None, batch_seqlens_fn=None
+):
+    """Returns loader, schedule and arguments of deepspeed_io() for an engine whose config enables dynamic_batching.
+
+    Without dataset_seqlens the lengths are read from the section's metrics_path; where they are not there,
+    batch_seqlens_fn(a collated batch) gives those of its samples, and they are kept there. All ranks call it.
+    """
+    data = engine._key("data_efficiency")
+    sampling, batching = data["data_sampling"], data["data_sampling"]["dynamic_batching"]
+    if not is_enabled(engine.config):
+        raise UsageError(f"{_SECTION}.enabled is false, expected true for batches of so many tokens")
+    if batching["max_tokens"] is None:
+        raise UsageError(f"{_SECTION}.max_tokens is missing: the most tokens of a micro batch")
+    if dataset_seqlens is None:
+        dataset_seqlens = _lengths_of(dataset, batching["metrics_path"], batch_seqlens_fn, dataloader_collate_fn)
+    is_pipeline = isinstance(engine, PipelineEngine)
+    return get_dataloader_and_lr_scheduler_for_variable_batch_size(
+        dataset,
+        dataset_seqlens,
+        max_tokens=batching["max_tokens"],
+        effective_batch_size=engine.train_batch_size(),
+        dataset_filter_ids=dataset_filter_ids,
+        lr_scaling_method=batching["lr_scaling_method"],
+        min_batch_size=batching["min_batch_size"],
+        max_batch_size=batching["max_batch_size"],
+        sequence_picking_order=batching["sequence_picking_order"],
+        dataloader_batch_size=engine.train_micro_batch_size_per_gpu(),
+        dataloader_rank=dist.get_rank(engine.data_parallel_group),
+        dataloader_num_replicas=dist.get_world_size(engine.data_parallel_group),
+        dataloader_num_workers=sampling["num_workers"],
+        dataloader_collate_fn=dataloader_collate_fn,
+        dataloader_pin_memory=sampling["pin_memory"],
+        lr_scheduler_or_optimizer=engine.lr_scheduler or engine.optimizer,
+        required_microbatches_of_same_size=is_pipeline,
+        required_microbatches_of_same_seqlen=is_pipeline,
+        sample_padding_fn=sample_padding_fn,
+        verbose=batching["verbose"],
+        seed=data["seed"],
+    )
+
+
+def is_enabled(config):
+    """Returns whether a config as a script gives it asks for batches of so many tokens."""
+    for key in _SECTION.split("."):
+        config = config.get(key) or {}
+    return bool(config.get("enabled"))
+
+
+def _lengths_of(dataset, folder, batch_seqlens_fn, collate_fn):
+    """Returns the lengths on all ranks; the first one reads or measures them. What it meets is raised on all."""
+    found = [None, None]
+    if dist.get_rank() == 0:
+        try:
+            found[0] = _read_or_measure(dataset, folder, batch_seqlens_fn, collate_fn)
+        except Exception as error:
+            found[1] = error
+    dist.broadcast_object_list(found, src=0)
+    if found[1] is not None:
+        raise found[1]
+    return found[0]
+
+
+def _read_or_measure(dataset, folder, batch_seqlens_fn, collate_fn):
+    prefix = None if folder is None else os.path.join(folder, "seqlen", "seqlen_sample_to_metric")
+    if prefix is None or not sample_lengths.are_there(prefix):
+        if batch_seqlens_fn is None:
+            raise UsageError(f"there are no lengths in {_SECTION}.metrics_path: {folder}; pass dataset_seqlens or batch_seqlens_fn")
+        lengths = _measure(dataset, batch_seqlens_fn, collate_fn)
+        if prefix is not None:
+            logger.info(f"writes the lengths of {len(lengths)} samples to {prefix}.bin")
+            sample_lengths.write_lengths(prefix, lengths)
+        return lengths
+    lengths = sample_lengths.read_lengths(prefix)
+    if len(lengths) != len(dataset):
+        raise UsageError(f"{prefix}.idx has the lengths of {len(lengths)} samples, and the data set has {len(dataset)}: delete the folder {folder}")
+    return lengths
+
+
+def _measure(dataset, batch_seqlens_fn, collate_fn):
+    lengths = []
+    for batch in DataLoader(dataset, batch_size=_SAMPLES_AT_ONCE, collate_fn=collate_fn):
+        lengths += torch.as_tensor(batch_seqlens_fn(batch)).flatten().tolist()
+    return np.array(lengths, dtype=np.int64)
