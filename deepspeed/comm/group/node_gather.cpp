@@ -1,4 +1,4 @@
-#include "deepspeed/comm/node_gather.h"
+#include "deepspeed/comm/group/node_gather.h"
 
 #include <ATen/ops/empty.h>
 
