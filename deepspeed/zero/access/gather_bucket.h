@@ -7,8 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/comm/group/node_gather.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/device/streams/side_stream.h"
 #include "deepspeed/zero/access/gather_buffers.h"
 #include "deepspeed/zero/shards/shard.h"
