@@ -188,7 +188,8 @@ def test_optimizers_that_exchange_bits_have_deepspeeds_classes(kind, name):
     assert not torch.equal(flat(engine, safe_get_full_fp32_param), before)
     below = engine.optimizer.optimizer
     assert type(below) in (OnebitAdam, OnebitLamb, ZeroOneAdam) and type(below).__name__ == name
+    weights = [torch.zeros(1, requires_grad=True)]
     with pytest.raises(deepspeed.NotSupportedError, match=f"name {kind} as optimizer.type"):
-        below.step()
+        type(below)(weights).step()
     with pytest.raises(deepspeed.NotSupportedError, match="comm_backend_name 'mpi'"):
-        type(below)([torch.zeros(1, requires_grad=True)], comm_backend_name="mpi")
+        type(below)(weights, comm_backend_name="mpi")

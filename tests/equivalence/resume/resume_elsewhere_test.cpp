@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/base/log.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/checkpoint/tag/manifest.h"
 #include "deepspeed/initialize.h"
@@ -96,6 +97,7 @@ TEST_F(DamagedCheckpoint, WithoutLatestLoadsNothingAndNamesTheNewestWholeTag) {
   fs::remove(checkpoint::latest_path(path_));
   const auto warning = [&] {
     return run_ranks_collect(1, [&](comm::World& world) {
+      log::set_level(log::Level::kInfo);  // engines of tests before this one may have set another
       const auto engine =
           initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}).engine;
       ::testing::internal::CaptureStderr();
