@@ -59,9 +59,9 @@ std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& para
                           persistent_numel_ + numel <= options_.keys.stage3_model_persistence_threshold;
   if (persistent) persistent_numel_ += numel;
   if (!copies_) copies_.emplace(home);
-  auto storage =
-      std::make_shared<PartitionedStorage>(shared_from_this(), std::move(name), numel, home, std::move(shard),
-                                           PartitionedTraits{persistent, param.requires_grad()});
+  auto storage = std::make_shared<PartitionedStorage>(
+      shared_from_this(), std::move(name), numel, home, std::move(shard),
+      PartitionedTraits{persistent, param.requires_grad(), param.dim() > 1});
   storage->key_ = ++num_params_ * PartitionedStorage::kKeysPerParam;
   by_key_[storage->key_] = storage.get();
   storage->take_id_of(param);
@@ -111,7 +111,7 @@ void GatherPool::check_use(const PartitionedStorage& storage, const std::string&
                       "views anew, and run backward before destroy()");
   }
   // One rank may read it alone: only where nothing needs to be gathered.
-  const bool is_readable = lets_read_persistent_ && storage.persistent_ && !writes &&
+  const bool is_readable = lets_read_persistent_ && storage.persistent_ && !writes && !storage.is_rounded_ &&
                            storage.state_ == PartitionedStorage::State::kWhole;
   if (num_windows_ == 0 && storage.num_holds_ == 0 && !is_readable) {
     raise<UsageError>("parameter '", storage.name_, "' is partitioned over ", shard_group_.size(),
@@ -223,13 +223,14 @@ void GatherPool::start_gather(PartitionedStorage& storage, bool exact) {
   start_gathers({&storage}, exact);
 }
 
-// Small parameters stay exact: they are little of what is sent, and norms and biases are sensitive.
+// Norms and biases stay exact, unless they are large: they are little of what is sent, and sensitive.
 bool GatherPool::is_quantized_for_passes(const PartitionedStorage& storage) const {
   const bool has_codes =
       storage.dtype_ == at::kFloat || storage.dtype_ == at::kHalf || storage.dtype_ == at::kBFloat16;
   const bool is_wanted = options_.keys.zero_quantized_weights ||
                          (options_.keys.zero_quantized_nontrainable_weights && !storage.is_trained_);
-  return is_wanted && has_codes && !storage.persistent_ && shard_group_.size() > 1;
+  const bool is_norm = storage.persistent_ && !storage.is_matrix_;
+  return is_wanted && has_codes && !is_norm && shard_group_.size() > 1;
 }
 
 void GatherPool::start_gathers(const std::vector<PartitionedStorage*>& wanted, bool exact) {

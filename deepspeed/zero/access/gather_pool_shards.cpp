@@ -67,7 +67,10 @@ void GatherPool::drop_hold(PartitionedStorage& storage, bool forget_writes) noex
     return;
   }
   const bool is_spoilt = forget_writes && storage.num_uses_ == 0;
-  if (is_spoilt || (num_windows_ == 0 && is_free_to_go(storage))) release(storage);
+  // Passes see rounded values, whoever looked at the exact ones before.
+  const bool is_too_exact = num_windows_ == 0 && storage.num_uses_ == 0 && storage.persistent_ &&
+                            storage.state_ == State::kWhole && is_quantized_for_passes(storage);
+  if (is_spoilt || is_too_exact || (num_windows_ == 0 && is_free_to_go(storage))) release(storage);
 }
 
 void GatherPool::shard_changed(PartitionedStorage& storage) {

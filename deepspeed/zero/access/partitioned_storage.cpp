@@ -17,6 +17,7 @@ PartitionedStorage::PartitionedStorage(std::shared_ptr<GatherPool> pool, std::st
       device_(device),
       persistent_(traits.is_persistent),
       is_trained_(traits.is_trained),
+      is_matrix_(traits.is_matrix),
       shard_(std::move(shard)) {}
 
 PartitionedStorage::PartitionedStorage(std::shared_ptr<PartitionedStorage> source, at::ScalarType dtype)
@@ -27,6 +28,7 @@ PartitionedStorage::PartitionedStorage(std::shared_ptr<PartitionedStorage> sourc
       device_(source->device_),
       persistent_(false),
       is_trained_(source->is_trained_),
+      is_matrix_(source->is_matrix_),
       source_(std::move(source)),
       source_version_(source_->version_),
       key_(source_->key_ + 1 + static_cast<uint64_t>(dtype)) {}

@@ -19,6 +19,7 @@ class GatherPool;
 struct PartitionedTraits {
   bool is_persistent = false;  // it stays whole once it was gathered, until the shards change
   bool is_trained = true;      // it needs a gradient
+  bool is_matrix = true;       // it has two dimensions or more
 };
 
 /// Made by GatherPool. Any thread may call.
@@ -71,6 +72,7 @@ class PartitionedStorage final : public HoldableStorage,
   const at::Device device_;
   const bool persistent_;
   const bool is_trained_;
+  const bool is_matrix_;
   const std::shared_ptr<Shard> shard_;
   const std::shared_ptr<PartitionedStorage> source_;  // of a copy
   const int64_t source_version_ = 0;                  // when the copy was made

@@ -106,6 +106,33 @@ TEST(QuantizedWeights, SendAQuarterOfTheBytesOfFp32) {
   });
 }
 
+TEST(QuantizedWeights, SmallMatricesAreRoundedTooAndSmallVectorsAreNot) {
+  run_ranks(2, [](comm::World& world) {
+    const auto notes = std::make_shared<CallNotes>();
+    const Json keys = {{"zero_quantized_weights", true}, {"stage3_param_persistence_threshold", 1'000'000}};
+    const auto engine = zeropp_engine(zeropp_config(keys), counted_world(world, notes));
+    ZeroppNet& model = engine->module();
+    train_zeropp(*engine, 2);
+    const auto gathered_bytes = [&] {
+      notes->clear();
+      engine->forward(zeropp_batch(2, world.rank()));
+      int64_t bytes = 0;
+      for (const NotedCall& call : *notes) bytes += call.collective == "all_gather" ? call.bytes : 0;
+      return bytes;
+    };
+    const int64_t matrix =
+        kernels::quantized_bytes(kRowsOfNet * kColumnsOfNet / 2, kernels::BlockCode::kInt8);
+    EXPECT_EQ(gathered_bytes(), 2 * 2 * matrix + kColumnsOfNet * 4);
+    EXPECT_EQ(gathered_bytes(), 0) << "they stay until the next step";
+    const at::Tensor seen = model.seen_up.clone(), seen_bias = model.seen_bias.clone();
+    const zero::GatheredParameters gathered({model.up, model.bias});
+    EXPECT_TRUE(model.bias.equal(seen_bias));
+    const at::Tensor error = (model.up - seen).abs();
+    EXPECT_GT(error.max().item<double>(), 0.0);
+    EXPECT_LE(error.max().item<double>(), model.up.abs().max().item<double>() / 128 * 1.0001);
+  });
+}
+
 TEST(QuantizedWeights, TrainToTheLossOfExactOnes) {
   for (const Json& precision : net_precisions()) {
     if (precision.contains("bf16")) continue;

@@ -114,9 +114,14 @@ _torch_repr = torch.nn.Parameter.__repr__
 
 def _repr(param):
     """Names a partitioned parameter without its values, which are not here: tracebacks and debuggers print arguments."""
-    if _core.is_partitioned(param) and _core.status_of(param) != ZeroParamStatus.AVAILABLE.name:
-        return f"Parameter(partitioned, shape={tuple(param.shape)}, dtype={param.dtype}, requires_grad={param.requires_grad})"
-    return _torch_repr(param)
+    if not _core.is_partitioned(param):
+        return _torch_repr(param)
+    try:
+        if _core.status_of(param) == ZeroParamStatus.AVAILABLE.name:
+            return _torch_repr(param)
+    except RuntimeError:  # rounded values of a quantized parameter are here, which nobody may read
+        pass
+    return f"Parameter(partitioned, shape={tuple(param.shape)}, dtype={param.dtype}, requires_grad={param.requires_grad})"
 
 
 torch.nn.Parameter.__repr__ = _repr
