@@ -39,6 +39,7 @@ GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
       held_.push_back(storage);
     }
     for (Gathered& gathered : gathered_) {
+      gathered.has_aliases = gathered.param.storage().use_count() > 1;
       gathered.memory = gathered.param.detach();
       if (is_shared_write()) gathered.before = fingerprint(gathered.memory);
     }
@@ -107,7 +108,7 @@ void GatheredParameters::take_replaced() {
   const c10::NoGradGuard no_grad;
   std::string problem;
   for (size_t index = 0; index < held_.size(); ++index) {
-    const auto& [param, memory, before, is_replaced] = gathered_[index];
+    const auto& [param, memory, before, is_replaced, has_aliases] = gathered_[index];
     if (record_of(param) == held_[index]) continue;
     gathered_[index].is_replaced = true;
     const at::Tensor other = param.detach();
@@ -126,7 +127,22 @@ void GatheredParameters::take_replaced() {
   if (!problem.empty()) raise<UsageError>(problem);
 }
 
+void GatheredParameters::leave_to_aliases() noexcept {
+  for (size_t index = 0; index < held_.size(); ++index) {
+    Gathered& gathered = gathered_[index];
+    gathered.memory.reset();
+    if (gathered.has_aliases || record_of(gathered.param) != held_[index]) continue;
+    if (gathered.param.storage().use_count() == 1) continue;
+    try {
+      held_[index]->leave_to_aliases(gathered.param);
+    } catch (const std::exception&) {
+      // Without memory for them they stay what they are: reading them is an error that says so.
+    }
+  }
+}
+
 void GatheredParameters::drop(bool forget_writes) noexcept {
+  leave_to_aliases();
   gathered_.clear();
   for (const auto& storage : std::exchange(held_, {})) storage->drop_hold(forget_writes);
 }

@@ -20,7 +20,8 @@ class HoldableStorage;
 /// parameters and end it. Without a modifier_rank writing them is an error; with one, that rank may write, or
 /// all, and at the end its values become those of all ranks, also where it gave a parameter other memory of
 /// the same type and sizes, as torch::load() does. A write of another rank to what the modifier_rank does not
-/// write is an error at the end, on all ranks. Tensors that are not partitioned are left alone.
+/// write is an error at the end, on all ranks. Tensors that are made over a parameter meanwhile (detach(),
+/// view()) keep the values that it has at the end. Tensors that are not partitioned are left alone.
 class DEEPSPEED_API GatheredParameters {
  public:
   /// modifier_rank: in the group over which the parameters are partitioned. Throws UsageError for a rank that
@@ -45,6 +46,7 @@ class DEEPSPEED_API GatheredParameters {
     at::Tensor memory;
     uint64_t before = 0;       // fingerprint of its values at the begin, where several ranks may write
     bool is_replaced = false;  // it got other memory
+    bool has_aliases = false;  // other tensors lay over its memory at the begin
   };
 
   /// Parameters that got other memory get their own back, with the values of the other.
@@ -56,6 +58,8 @@ class DEEPSPEED_API GatheredParameters {
   /// Of a parameter that a rank has written and the modifier_rank has not; "" where there is none. The same
   /// on all ranks, which all call it.
   std::string text_of_lost_writes() const;
+  /// Other tensors that have come to lie over the memory of the parameters become ordinary ones.
+  void leave_to_aliases() noexcept;
   void drop(bool forget_writes) noexcept;
 
   std::vector<std::shared_ptr<HoldableStorage>> held_;

@@ -102,6 +102,9 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void hold(PartitionedStorage& storage, bool writable);
   /// At the end of a writable hold: rank `modifier_rank`'s values become those of all ranks; collective.
   void write_back(PartitionedStorage& storage, int modifier_rank);
+  /// Leaves its present values to the other tensors over the storage of the held `param`, as ordinary memory.
+  /// Does nothing inside of a pass.
+  void leave_to_aliases(PartitionedStorage& storage, const at::Tensor& param);
   /// forget_writes: what was written and not written back goes, on this rank alone.
   void drop_hold(PartitionedStorage& storage, bool forget_writes) noexcept;
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/interval.h"
@@ -54,6 +55,19 @@ bool GatherPool::is_its_shard(const PartitionedStorage& storage) const {
   if (shard_group_.size() > 1 || storage.is_copy()) return false;
   const at::Tensor memory = storage.shard_->memory();
   return memory.defined() && memory.device() == storage.device_;
+}
+
+void GatherPool::leave_to_aliases(PartitionedStorage& storage, const at::Tensor& param) {
+  const std::lock_guard lock(mutex_);
+  if (num_windows_ > 0 || storage.num_uses_ > 0) return;
+  const c10::InferenceMode normal(false);
+  const c10::NoGradGuard no_grad;
+  // Others may have pointers into what is whole, so that it is left to them, unless it is the shard, which
+  // changes.
+  const at::Tensor seen = storage.whole_, copy = seen.clone();
+  const bool is_shard = is_its_shard(storage);
+  rearm_apart(param, is_shard ? copy : seen, seen);
+  set_whole(storage, is_shard ? seen : copy);
 }
 
 void GatherPool::drop_hold(PartitionedStorage& storage, bool forget_writes) noexcept {

@@ -53,6 +53,8 @@ void PartitionedStorage::hold(bool writable) { pool_->hold(*this, writable); }
 
 void PartitionedStorage::write_back(int modifier_rank) { pool_->write_back(*this, modifier_rank); }
 
+void PartitionedStorage::leave_to_aliases(const at::Tensor& param) { pool_->leave_to_aliases(*this, param); }
+
 void PartitionedStorage::drop_hold(bool forget_writes) noexcept { pool_->drop_hold(*this, forget_writes); }
 
 void PartitionedStorage::on_storage_lost() noexcept { pool_->forget(*this); }

@@ -55,6 +55,7 @@ class PartitionedStorage final : public HoldableStorage,
   bool was_written() const override { return was_written_; }
   void hold(bool writable) override;
   void write_back(int modifier_rank) override;
+  void leave_to_aliases(const at::Tensor& param) override;
   void drop_hold(bool forget_writes) noexcept override;
 
  private:

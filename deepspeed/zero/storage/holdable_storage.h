@@ -30,6 +30,10 @@ class HoldableStorage : public StorageRecord {
   virtual void hold(bool writable) = 0;
   /// Ends a writable hold: rank `modifier_rank`'s values become those of all ranks; collective.
   virtual void write_back(int modifier_rank) = 0;
+  /// Makes other tensors over the storage of the held `param` ordinary ones, which keep its present values
+  /// when the hold ends. Does nothing inside of a pass, whose graph gathers again what it has saved, nor
+  /// while the model is built.
+  virtual void leave_to_aliases(const at::Tensor& param) { static_cast<void>(param); }
   /// Ends a hold. forget_writes: values that were written and not written back are dropped, on this rank
   /// alone.
   virtual void drop_hold(bool forget_writes) noexcept = 0;

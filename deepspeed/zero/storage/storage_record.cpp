@@ -35,6 +35,12 @@ void delete_record_context(void* context) {
   delete own;
 }
 
+struct LeftContext {
+  at::Tensor values, seen;
+};
+
+void delete_left_context(void* context) { delete static_cast<LeftContext*>(context); }
+
 // A DataPtr cannot change its pointer alone: for a moment it has no context, and another thread may look.
 std::mutex& swap_mutex(const c10::StorageImpl* storage) {
   static std::array<std::mutex, 16> mutexes;
@@ -85,6 +91,23 @@ void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record, const 
   // set_data() refuses to move a tensor from the meta device to another one.
   if (tensor.is_meta()) return tensor.unsafeGetTensorImpl()->shallow_copy_from(impl);
   tensor.set_data(at::Tensor(std::move(impl)));
+}
+
+void rearm_apart(const at::Tensor& tensor, const at::Tensor& values, const at::Tensor& seen) {
+  const c10::InferenceMode normal(false);
+  const c10::Storage old = tensor.storage();
+  c10::StorageImpl& left = *old.unsafeGetStorageImpl();
+  std::shared_ptr<StorageRecord> record = record_of(tensor);
+  auto* const context = new LeftContext{values, seen};
+  {
+    const std::lock_guard lock(swap_mutex(&left));
+    throws_on_access(left) = false;
+    // The record lives on, so it is not told that its storage is lost.
+    delete static_cast<RecordContext*>(left._mutable_data_ptr_no_checks().release_context());
+    left.set_data_ptr_noswap(
+        at::DataPtr(values.mutable_data_ptr(), context, &delete_left_context, values.device()));
+  }
+  arm(tensor, std::move(record));
 }
 
 std::shared_ptr<StorageRecord> record_of(const at::Tensor& tensor) {

@@ -58,6 +58,11 @@ class StorageRecord {
 void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record,
          const at::TensorOptions& options = {});
 
+/// Leaves the storage of the armed `tensor` to the other tensors over it, as ordinary memory: that of
+/// `values`, a dense tensor of all its elements. It keeps `seen` alive as well, memory to which pointers may
+/// have been taken. The tensor gets a new storage with its record on it, which is empty.
+void rearm_apart(const at::Tensor& tensor, const at::Tensor& values, const at::Tensor& seen);
+
 /// The record on the tensor's storage; null for an ordinary tensor.
 std::shared_ptr<StorageRecord> record_of(const at::Tensor& tensor);
 

@@ -154,6 +154,25 @@ def writes_under_gathered_parameters_reach_all_ranks():
 
 
 @probe
+def values_taken_under_gathered_parameters_stay():
+    engine = make_engine()
+    kept, arrays = {}, {}
+    for name, param in engine.module.named_parameters():
+        with deepspeed.zero.GatheredParameters(param):
+            kept[name] = param.detach().cpu()  # on a CPU the parameter's own memory
+            arrays[name] = param.data.numpy()
+    expected = {name: value.clone() for name, value in kept.items()}
+    train(engine)
+    changed = 0
+    for name, param in engine.module.named_parameters():
+        assert torch.equal(kept[name], expected[name]), name
+        assert (arrays[name] == expected[name].numpy()).all(), name
+        with deepspeed.zero.GatheredParameters(param):
+            changed += not torch.equal(param, kept[name])
+    assert changed > 0
+
+
+@probe
 def weights_of_a_checkpoint_load_where_parameters_are_read():
     folder = [tempfile.mkdtemp()]
     torch.distributed.broadcast_object_list(folder)

@@ -160,6 +160,60 @@ TEST(GatheredParameters, ThatReadSeeWhatIsWrittenInside) {
   }
 }
 
+TEST(GatheredParameters, LeaveTheirValuesToTensorsThatWereMadeOverThem) {
+  for (const int ranks : {1, 2}) {
+    testing::run_ranks(ranks, [](comm::World& world) {
+      Mlp model(7, 2);
+      testing::fill_parameters(model, 0.3);
+      const auto expected = copies_of(model);
+      const ShardStore store = shard(model, world.group());
+      const auto params = model.parameters();
+      at::Tensor kept, turned;
+      {
+        const GatheredParameters gathered(params);
+        kept = params[0].detach().cpu();
+        turned = params[0].detach().t();
+      }
+      EXPECT_EQ(store.pool()->live_numel(), 0);
+      const auto expect_kept = [&] {
+        EXPECT_TRUE(at::equal(kept, expected[0]));
+        EXPECT_TRUE(at::equal(turned.to(at::kDouble), expected[0].t().to(at::kDouble)));
+        EXPECT_EQ(kept.const_data_ptr<float>()[5], expected[0].view({-1})[5].item<float>());
+      };
+      expect_kept();
+      {
+        const GatheredParameters gathered(params, 0);
+        const c10::NoGradGuard no_grad;
+        params[0].add_(1);
+      }
+      expect_kept();
+      EXPECT_THAT(error_of<UsageError>([&] { params[0].detach().sum(); }), HasSubstr("is partitioned"));
+      kept.zero_();  // it is no memory of the parameter's
+      const GatheredParameters gathered(params);
+      EXPECT_TRUE(at::equal(params[0].detach(), expected[0] + 1));
+    });
+  }
+}
+
+TEST(GatheredParameters, LeaveTensorsOverThemFromBeforeAsTheyAre) {
+  testing::run_ranks(2, [](comm::World& world) {
+    Mlp model(7, 2);
+    testing::fill_parameters(model, 0.3);
+    const auto expected = copies_of(model);
+    const ShardStore store = shard(model, world.group());
+    const auto params = model.parameters();
+    const at::Tensor before = params[0].detach();
+    {
+      const GatheredParameters gathered(params);
+      const at::Tensor within = params[0].detach();
+      EXPECT_TRUE(at::equal(before, expected[0]));
+    }
+    EXPECT_THAT(error_of<UsageError>([&] { before.sum(); }), HasSubstr("is partitioned"));
+    const ParameterAccess access(params);
+    EXPECT_TRUE(at::equal(before, expected[0]));
+  });
+}
+
 TEST(GatheredParameters, ForgetWritesWhereAnExceptionEndsThem) {
   for (const int ranks : {1, 2}) {
     testing::run_ranks(ranks, [](comm::World& world) {
