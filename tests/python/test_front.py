@@ -554,3 +554,23 @@ def test_schedules_keep_tensors_of_rates_and_show_their_parameters():
     cycle.step()
     assert cycle.get_mom() == [cycle.optimizer.param_groups[0]["betas"]] and 0.89 < cycle.get_mom()[0][0] <= 0.9
     assert OneCycle(adam(), cycle_min_lr=0.1, cycle_max_lr=0.2, cycle_momentum=False).get_mom() is None
+
+
+def test_a_backward_of_the_script_is_refused_without_zero_as_in_deepspeed():
+    engine = make()[0]
+    inputs = torch.ones(2, 4, requires_grad=True)
+    loss = engine(inputs).sum()
+    with pytest.raises(RuntimeError, match=r"Direct calls to tensor.backward.* call engine.backward\(loss\)"):
+        loss.backward()
+    (grad,) = torch.autograd.grad(engine(inputs).sum(), inputs)  # it reaches no parameter
+    assert grad.shape == inputs.shape
+    engine.backward(engine(inputs).sum())
+    engine.step()
+
+
+def test_coalescing_is_refused_beside_sums_in_fp32_as_in_deepspeed():
+    sums = {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
+    engine = make({**CONFIG, **sums, "zero_optimization": {"stage": 1}})[0]
+    with pytest.raises(NotImplementedError, match="optimizer wrapper BF16_Optimizer.* set stage 2"):
+        with engine.coalesce_grad_reduction():
+            pass

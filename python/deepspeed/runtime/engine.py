@@ -14,8 +14,10 @@ from deepspeed._clients import enters_no_sync_everywhere
 from deepspeed._errors import NotSupportedError, UsageError
 from deepspeed._mpu import core_mpu
 from deepspeed.runtime.basic_optimizer import basic_class, make_basic
+from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from deepspeed.runtime.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
+from deepspeed.runtime.direct_backward import by_engine, refuse_direct
 from deepspeed.runtime.eigenvalue import summary_events as _eigenvalue_summary_events  # noqa: F401  -- scripts take it from here
 from deepspeed.runtime.gradient_window import GradientWindow
 from deepspeed.runtime.mixed_precision import EngineMixedPrecision
@@ -90,6 +92,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
         self._tput_timer = None
         self._is_gradient_accumulation_boundary = None  # what set_gradient_accumulation_boundary() was given
         self._drops_layers = self.pld_enabled()
+        self._refuses_direct_backward = core.has_optimizer() and core.zero_optimization_stage() == 0
         self.training_dataloader = None
         if training_data is not None:
             self._take_training_data(training_data)
@@ -156,9 +159,11 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
             output = self._run(inputs, kwargs)
             if is_functorch_transforming():  # the derivative is the caller's: no gradient of the engine comes of it
                 return output
-            if isinstance(output, torch.Tensor):
-                return scope.output(output)
-            return pytree.tree_map_only(torch.Tensor, scope.output, output)
+            is_tensor = isinstance(output, torch.Tensor)
+            output = scope.output(output) if is_tensor else pytree.tree_map_only(torch.Tensor, scope.output, output)
+            if self._refuses_direct_backward:
+                refuse_direct(output, self._names.values())
+            return output
         finally:
             self._module_calls.end(mark)
             scope.close()
@@ -174,7 +179,7 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
         """Runs backward of the loss, divided by the accumulation steps and multiplied by the loss scale."""
         self._require_optimizer("backward")
         try:
-            with self._window.backward():
+            with self._window.backward(), by_engine():
                 return self._core.backward(loss, retain_graph, scale_wrt_gas)
         finally:
             self._module_calls.end_backward()
@@ -233,6 +238,11 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
     def coalesce_grad_reduction(self) -> Iterator[None]:
         """Until the end of the scope backwards leave their gradients with the parameters; its end reduces their sum once."""
         self._require_micro_steps("coalesce_grad_reduction")
+        if isinstance(self.optimizer, BF16_Optimizer):
+            raise NotSupportedError(
+                "coalesce_grad_reduction() does not go with the optimizer wrapper BF16_Optimizer (stage 1 in bf16 with "
+                'data_types.grad_accum_dtype "fp32"): set stage 2, or leave grad_accum_dtype out'
+            )
         scope = _core.CoalescedReduction(self._core)
         try:
             yield

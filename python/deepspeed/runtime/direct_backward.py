@@ -1,0 +1,33 @@
+"""Without ZeRO DeepSpeed refuses a loss.backward() of the script's own: it has no place to reduce gradients there."""
+import contextlib
+
+from deepspeed._errors import UsageError
+from deepspeed.runtime.output_hooks import count_used_parameters_in_backward, register_output_backward_hooks
+from deepspeed.utils.torch import is_functorch_transforming
+
+_running = 0  # backwards that engines have begun
+
+
+@contextlib.contextmanager
+def by_engine():
+    """Says that the backward which runs meanwhile was begun by an engine: one loss may go through several."""
+    global _running
+    _running += 1
+    try:
+        yield
+    finally:
+        _running -= 1
+
+
+def refuse_direct(outputs, params):
+    """Makes a backward through the outputs an error where a script has begun it and it reaches one of the parameters."""
+
+    def check():
+        if _running or is_functorch_transforming() or count_used_parameters_in_backward(params) == 0:
+            return
+        raise UsageError(
+            "Direct calls to tensor.backward() are not supported at zero_optimization.stage 0: "
+            "call engine.backward(loss), or set stage 1"
+        )
+
+    register_output_backward_hooks(outputs, check)
