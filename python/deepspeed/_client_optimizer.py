@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 import torch
 
-from deepspeed._errors import ConfigError
+from deepspeed._errors import ConfigError, ZeRORuntimeException
 from deepspeed._slices import SliceStepper
 
 # Of torch's classes whose arithmetic the core has: the options that it reads, and those that must be off.
@@ -41,6 +41,8 @@ def plan_optimizer(config, model, optimizer, model_parameters):
         return _of_client(config, optimizer)
     if "optimizer" not in config:
         return OptimizerPlan(config, [], [])
+    if str(config["optimizer"].get("type")).lower() == "muon":
+        _check_muon(config)
     if str(config["optimizer"].get("type")).lower() in _OF_MUP:
         return _of_client(config, _make_mup(config["optimizer"], _trainable(model) if model_parameters is None else model_parameters))
     if model_parameters is None:
@@ -69,6 +71,7 @@ def _of_client(config, client):
     config = {key: value for key, value in config.items() if key != "optimizer"}
     dicts = client.param_groups
     _check_states(config, client)
+    _check_place(config, client)
     entry = _of_core(client)
     if entry is None:
         groups = [(group["params"], {"lr": float(group.get("lr", 0.0))}) for group in dicts]  # a stepper may have no rate
@@ -87,6 +90,31 @@ def _check_states(config, client):
         raise ConfigError(
             f"bf16.bf16_optimizer_states: got true beside a {type(client).__name__} that keeps its states in fp32: make it with "
             "fp32_optimizer_states=False"
+        )
+
+
+def _check_place(config, client):
+    section = (config.get("zero_optimization") or {}).get("offload_optimizer")
+    device = section.get("device", "none") if isinstance(section, Mapping) else "none"
+    is_forced = config.get("zero_force_ds_cpu_optimizer", True)
+    if device in ("none", None) or not is_forced or hasattr(client, "_core_optimizer"):
+        return
+    raise ZeRORuntimeException(
+        f"zero_optimization.offload_optimizer.device: got {device!r} with an optimizer of class {type(client).__name__} passed to "
+        "initialize(), expected DeepSpeedCPUAdam, DeepSpeedCPULion or DeepSpeedCPUAdagrad; "
+        '"zero_force_ds_cpu_optimizer": false takes any'
+    )
+
+
+def _check_muon(config):
+    """As DeepSpeed: a script that asks for reduce_scatter itself is told that the momenta of Muon do not go with offload."""
+    zero = config.get("zero_optimization") or {}
+    section = zero.get("offload_optimizer")
+    offloads = isinstance(section, Mapping) and section.get("device", "none") not in ("none", None)
+    if offloads and zero.get("reduce_scatter") is True and zero.get("stage") in (1, 2):
+        raise ConfigError(
+            "zero_optimization.reduce_scatter: got true. Muon with reduce scatter does not support optimizer offload; leave "
+            "the key out or set it to false"
         )
 
 

@@ -29,6 +29,10 @@ class CheckpointError(DeepSpeedError, FileNotFoundError):
     """A checkpoint is missing, torn, altered or does not fit."""
 
 
+class ZeRORuntimeException(CheckpointError, ConfigError):
+    """Is DeepSpeed's name for an optimizer that does not fit the config, and for states that do not load."""
+
+
 class CommError(DeepSpeedError):
     """A collective or a rendezvous failed or timed out."""
 

@@ -12,7 +12,9 @@ import torch
 import torch.nn.functional as F
 
 import deepspeed
+from deepspeed.ops.adam import DeepSpeedCPUAdam
 from deepspeed.runtime.lr_schedules import OneCycle, WarmupLR
+from deepspeed.runtime.zero.utils import ZeRORuntimeException
 
 CONFIG = {
     "train_micro_batch_size_per_gpu": 2,
@@ -574,3 +576,22 @@ def test_coalescing_is_refused_beside_sums_in_fp32_as_in_deepspeed():
     with pytest.raises(NotImplementedError, match="optimizer wrapper BF16_Optimizer.* set stage 2"):
         with engine.coalesce_grad_reduction():
             pass
+
+
+def test_an_offloaded_optimizer_of_the_script_is_one_for_the_host_unless_any_will_do():
+    config = {**CONFIG, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.Adam(model.parameters())
+    with pytest.raises(ZeRORuntimeException, match='class Adam.* expected DeepSpeedCPUAdam.*"zero_force_ds_cpu_optimizer": false'):
+        make(config, model, optimizer=optimizer)
+    step(make({**config, "zero_force_ds_cpu_optimizer": False}, model, optimizer=optimizer)[0])
+    host = torch.nn.Linear(4, 3)
+    step(make(config, host, optimizer=DeepSpeedCPUAdam(host.parameters()))[0])
+
+
+def test_muon_with_reduce_scatter_by_name_refuses_offload_as_in_deepspeed():
+    zero = {"stage": 1, "offload_optimizer": {"device": "cpu"}}
+    config = {**CONFIG, "optimizer": {"type": "Muon", "params": {"lr": 0.01}}, "zero_optimization": {**zero, "reduce_scatter": True}}
+    with pytest.raises(ValueError, match="reduce_scatter.*Muon with reduce scatter does not support optimizer offload; leave the key out"):
+        make(config)
+    step(make({**config, "zero_optimization": zero})[0])

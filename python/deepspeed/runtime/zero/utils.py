@@ -2,15 +2,11 @@
 import torch
 import torch.distributed as dist
 
-from deepspeed._errors import CheckpointError
+from deepspeed._errors import ZeRORuntimeException  # noqa: F401  -- scripts catch it from here
 from deepspeed._lazy import lazy
 from deepspeed.runtime.zero.partition_parameters import is_zero_param
 
 __getattr__ = lazy(__name__, names={"ZERO_SUPPORTED_OPTIMIZERS": "deepspeed.runtime.zero.supported_optimizers"})
-
-
-class ZeRORuntimeException(CheckpointError):
-    """Is the name of DeepSpeed for optimizer states that fit another number of ranks; here such states load."""
 
 
 def is_zero_supported_optimizer(optimizer):
