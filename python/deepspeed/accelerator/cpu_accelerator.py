@@ -116,6 +116,9 @@ class CPU_Accelerator(DeepSpeedAccelerator):
         """Returns whether the processor multiplies matrices in fp16, as DeepSpeed asks; training in fp16 runs on all of them."""
         return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
 
+    def supported_dtypes(self):
+        return [torch.float, torch.bfloat16] + ([torch.half] if self.is_fp16_supported() else [])
+
     def range_push(self, msg):
         pass
 
