@@ -299,7 +299,8 @@ void PipelineEngine::take_additional_losses(int num_micro_batches) {
     own_names += name + "\n";
     own.push_back(value.detach().to(at::kFloat).reshape({}));
   }
-  const int source = module_->grid().stage_to_global(num_stages() - 1);
+  // One rank for all: the first one of the last stage.
+  const int source = module_->topology().filter_match({{"pipe", num_stages() - 1}}).front();
   std::istringstream names(state().parts.groups.all.broadcast_text(own_names, source));
   std::vector<std::string> all_names;
   for (std::string name; std::getline(names, name);) all_names.push_back(name);
