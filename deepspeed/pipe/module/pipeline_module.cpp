@@ -133,7 +133,12 @@ PipelineModule::PipelineModule(std::vector<LayerSpec> layers, PipelineModuleOpti
 
 Parts PipelineModule::partition() const {
   if (options_.front_end) return options_.front_end->parts;
-  return partition_layers(costs(), num_stages() * model_chunks(), options_.partition_method);
+  const int num_parts = num_stages() * model_chunks();
+  if (model_chunks() > 1 && num_layers() < num_parts) {
+    raise<UsageError>("model_chunks is ", model_chunks(), ", which cuts the ", num_layers(), " layers into ",
+                      num_parts, " parts on ", num_stages(), " stages; take less chunks or stages");
+  }
+  return partition_layers(costs(), num_parts, options_.partition_method);
 }
 
 void PipelineModule::find_ties() {
