@@ -29,7 +29,7 @@ std::vector<double> from_text(const std::string& text) {
   return {std::istream_iterator<double>(stream), std::istream_iterator<double>()};
 }
 
-constexpr int kSavedAt = 3, kSteps = 6;
+constexpr int kSavedAt = 3, kSteps = 13;  // ten steps behind the checkpoint
 
 // Trains, saves in the middle, and returns the losses after that.
 std::vector<double> train_and_save(const PipelineRun& run, int num_ranks, const std::string& folder) {
@@ -76,16 +76,32 @@ TEST(PipelineCheckpoint, ResumesAtOtherNumbersOfStages) {
   }
 }
 
+TEST(PipelineCheckpoint, ResumesAtFourStagesFromFewer) {
+  for (const int stages : {1, 2, 3}) {
+    const TemporaryFolder folder;
+    PipelineRun run{.num_stages = stages, .zero_stage = 1, .is_tied = true};
+    const auto expected = train_and_save(run, stages, folder.path());
+    run.num_stages = 4;
+    expect_equal(resume(run, 4, folder.path()), expected, 1e-6, message("from ", stages, " stages"));
+  }
+}
+
 TEST(PipelineCheckpoint, ResumesWithAnotherScheduleRanksAndZeroStage) {
   const TemporaryFolder folder;
-  PipelineRun run{.num_stages = 2, .zero_stage = 1, .is_tied = true};
-  const auto expected = train_and_save(run, 4, folder.path());
+  const PipelineRun saved{.num_stages = 2, .zero_stage = 1, .is_tied = true};
+  const auto expected = train_and_save(saved, 4, folder.path());
+  PipelineRun run = saved;
   run.zero_stage = 2;
   run.schedule = "zero_bubble";
   expect_equal(resume(run, 4, folder.path()), expected, 1e-6, "zero_bubble at stage 2");
-  run.num_stages = 4;
+  run = saved;
   run.model_chunks = 2;
-  run.schedule = "1f1b";
+  run.schedule = "interleaved";
+  expect_equal(resume(run, 4, folder.path()), expected, 1e-6, "interleaved chunks");
+  run = saved;
+  run.zero_stage = 0;
+  run.num_stages = 1;
+  expect_equal(resume(run, 2, folder.path()), expected, 1e-6, "one stage, two data-parallel ranks");
 }
 
 TEST(PipelineCheckpoint, HasDeepSpeedsFiles) {
