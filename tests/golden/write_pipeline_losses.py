@@ -1,4 +1,4 @@
-"""Writes tests/python/golden/pipeline_losses.json and pipeline_checkpoint/: what DeepSpeed's own pipeline gives for the program of the
+"""Writes tests/python/golden/pipeline_losses.json and pipeline_checkpoint_zero*/: what DeepSpeed's own pipeline gives for the program of the
 tests (DeepSpeed 0.19.6).
 
 DS_ACCELERATOR=cpu python tests/golden/write_pipeline_losses.py
@@ -21,13 +21,18 @@ CASES = {
     "dropout": {"stages": 2, "seed_layers": True, "dropout": 0.2, "partition": "uniform"},
     "parameters": {"stages": 2, "partition": "parameters"},
     "50 steps": {"stages": 2, "steps": 50},
+    "50 steps, four stages": {"stages": 4, "steps": 50},
+    "50 steps, ZeRO 1": {"stages": 2, "steps": 50, "zero": 1, "clip": 0.5},
 }
-CHECKPOINT = TESTS / "golden" / "pipeline_checkpoint"
-SMALL = {"stages": 2, "zero": 1, "blocks": 1, "partition": "uniform"}
+RANKS = {"50 steps, four stages": 4, "50 steps, ZeRO 1": 4}
+CHECKPOINTS = {"saved": {"zero": 1}, "saved at ZeRO 0": {"zero": 0}}
+SMALL = {"stages": 2, "blocks": 1, "partition": "uniform", "save_at": 4}
 
-shutil.rmtree(CHECKPOINT, ignore_errors=True)
-CASES["saved"] = {**SMALL, "save_at": 4, "save": str(CHECKPOINT)}
-found = {name: run("train_pipeline.py", options, timeout=200) for name, options in CASES.items()}
+for name, options in CHECKPOINTS.items():
+    folder = TESTS / "golden" / f"pipeline_checkpoint_zero{options['zero']}"
+    shutil.rmtree(folder, ignore_errors=True)
+    CASES[name] = {**SMALL, **options, "save": str(folder)}
+found = {name: run("train_pipeline.py", options, ranks=RANKS.get(name, 2), timeout=400) for name, options in CASES.items()}
 (TESTS / "golden" / "pipeline_losses.json").write_text(json.dumps(found, indent=0) + "\n")
-for script in CHECKPOINT.glob("*.py"):
+for script in (TESTS / "golden").glob("pipeline_checkpoint_zero*/*.py"):
     script.unlink()

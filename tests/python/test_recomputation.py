@@ -1,4 +1,6 @@
 """deepspeed.checkpointing: gradients of recomputed regions are those of a plain run, and the core keeps their inputs as configured."""
+import json
+
 import pytest
 import torch
 import torch.nn as nn
@@ -139,6 +141,68 @@ def test_options_that_contradict_each_other_are_refused():
         checkpointing.configure(None, contiguous_checkpointing=True)
     with pytest.raises(AssertionError, match="number_checkpoints"):
         checkpointing.configure(None, partition_activations=True, contiguous_checkpointing=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"partition_activations": True},
+        {"partition_activations": True, "contiguous_checkpointing": True, "num_checkpoints": 3},
+        {"checkpoint_in_cpu": True},
+        {"partition_activations": True, "checkpoint_in_cpu": True},
+        {"synchronize": True, "profile": True},
+    ],
+)
+def test_each_way_to_keep_inputs_gives_the_plain_bits(options):
+    expected = gradients(plain)
+    checkpointing.configure(None, **options)
+    assert checkpointing.is_configured()
+    for _ in range(2):
+        assert_equal(gradients(checkpointing.checkpoint), expected)
+        assert_equal(gradients(lambda block, value: checkpointing.CheckpointFunction.apply(block, [], value)), expected)
+
+
+def test_the_configs_section_sets_what_arguments_do_not(tmp_path):
+    section = {"partition_activations": True, "contiguous_memory_optimization": True, "number_checkpoints": 2, "cpu_checkpointing": True}
+    config = {"train_batch_size": 1, "activation_checkpointing": {**section, "synchronize_checkpoint_boundary": True, "profile": True}}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config))
+    names = ("PARTITION_ACTIVATIONS", "CONTIGUOUS_CHECKPOINTING", "num_layers", "CPU_CHECKPOINT", "SYNCHRONIZE", "PROFILE_TIME")
+    for given in (config, str(file)):
+        checkpointing.configure(None, deepspeed_config=given)
+        assert [getattr(checkpointing, name) for name in names] == [True, True, 2, True, True, True]
+        checkpointing.configure(None, deepspeed_config=given, num_checkpoints=5, checkpoint_in_cpu=False, profile=False)
+        assert [getattr(checkpointing, name) for name in names] == [True, True, 5, False, True, False]
+        checkpointing.configure(None)
+        assert [getattr(checkpointing, name) for name in names] == [False, False, None, False, False, False]
+
+
+def test_contiguous_buffers_have_room_for_the_regions_that_are_stated():
+    checkpointing.configure(None, partition_activations=True, contiguous_checkpointing=True, num_checkpoints=2)
+    x = torch.ones(3, requires_grad=True)
+
+    def regions(count, value):
+        for _ in range(count):
+            value = checkpointing.checkpoint(torch.exp, value)
+        return value
+
+    with pytest.raises(RuntimeError, match="num_checkpoints"):
+        regions(3, x)
+    checkpointing.reset()
+    regions(2, x).sum().backward()
+    checkpointing.set_num_layers(3)
+    regions(3, x * 0.1).sum().backward()
+
+
+def test_seeds_of_model_parallel_ranks_have_deepspeeds_offsets():
+    checkpointing.model_parallel_cuda_manual_seed(100)
+    with checkpointing.get_cuda_rng_tracker().fork():
+        forked = torch.rand(4)
+    assert torch.equal(torch.rand(4), torch.rand(4, generator=torch.Generator().manual_seed(100)))
+    assert torch.equal(forked, torch.rand(4, generator=torch.Generator().manual_seed(100 + 2718)))
+    checkpointing.model_parallel_reconfigure_tp_seed(200)
+    with checkpointing.get_cuda_rng_tracker().fork():
+        assert torch.equal(torch.rand(4), torch.rand(4, generator=torch.Generator().manual_seed(200 + 2718)))
 
 
 def test_slices_keep_parts_of_activations_and_engines_train_with_an_mpu():

@@ -292,6 +292,14 @@ void OptimizerFiles::add_piece(const std::string& parameter, const std::string& 
   pieces.push_back({&file, tensor, begin, {done, done + numel}});
 }
 
+bool OptimizerFiles::holds(const std::string& parameter) const {
+  const auto has = [&](const auto& states) {
+    const auto first = states.lower_bound({parameter, ""});
+    return first != states.end() && first->first.first == parameter;
+  };
+  return has(pieces_) || has(state_files_);
+}
+
 int64_t OptimizerFiles::numel(const std::string& parameter, const std::string& state) const {
   if (const auto file = state_files_.find({parameter, state}); file != state_files_.end())
     return file->second.numel;

@@ -63,6 +63,10 @@ class OptimizerFiles {
   /// Says whether the last step was skipped because of gradients that were not finite; stage 0 does not say
   /// so.
   bool overflow() const { return overflow_; }
+  /// Says whether the files hold a state of the parameter, its masters included. With optimizers that have
+  /// none they hold nothing at all.
+  bool holds(const std::string& parameter) const;
+  bool holds_nothing() const { return pieces_.empty() && state_files_.empty(); }
   /// Returns the number of elements that the files hold of a parameter's state; 0 where they have none.
   int64_t numel(const std::string& parameter, const std::string& state) const;
   /// Returns the type of a parameter's masters in the files: fp64, or fp32 where they are that or narrower.

@@ -247,6 +247,12 @@ def training_data_are_read_in_order_and_again():
     assert engine.gradient_accumulation_steps() == engine.micro_batches == 4
 
 
+@probe
+def weights_of_all_stages_in_one_file_are_the_converters_work():
+    engine = make_engine(linears())
+    expect_error(NotImplementedError, lambda: engine.save_16bit_model(sys.argv[1]), "zero_to_fp32")
+
+
 class WithLosses(PipelineModule):
     def get_additional_losses(self):
         return {"aux": torch.tensor(2.0 + self.micro_offset % 2)}
