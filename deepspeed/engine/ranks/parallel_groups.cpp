@@ -11,6 +11,7 @@ ParallelGroups make_parallel_groups(const comm::World& world, const RankLayout& 
   groups.data = is_whole ? groups.all : world.own_group(name + ".data", purpose, layout.data);
   if (layout.model.size() > 1) groups.model = world.own_group(name + ".model", purpose, layout.model);
   groups.num_stages = layout.num_stages;
+  groups.slices_are_neighbours = layout.slices_are_neighbours;
   groups.zero = zero::make_zero_groups(world, groups.data, sharing, name, purpose);
   groups.zero.model = groups.model;
   return groups;

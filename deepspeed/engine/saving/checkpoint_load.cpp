@@ -127,7 +127,13 @@ OpenedCheckpoint CheckpointIo::open(const std::string& directory, const std::str
 
 int CheckpointIo::first_mp_rank(const std::string& directory, const std::string& tag) const {
   const size_t num_places = checkpoint::find_mp_ranks(directory, tag).size();
-  return num_places == size_t(parts_.groups.model_size()) ? parts_.groups.model_rank() : 0;
+  const ParallelGroups& groups = parts_.groups;
+  if (num_places == size_t(groups.model_size())) return groups.model_rank();
+  // Of another number of stages: the first one's file of this slice.
+  for (int place = 0; place < int(num_places); ++place) {
+    if (groups.slice_of(place, int(num_places)) == groups.slice()) return place;
+  }
+  return 0;
 }
 
 void CheckpointIo::require_kind(const OpenedCheckpoint& opened, const std::string& directory,

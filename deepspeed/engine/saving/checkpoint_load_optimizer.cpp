@@ -134,7 +134,8 @@ checkpoint::OptimizerFiles CheckpointIo::open_stages(
     });
   };
   for (const int mp_rank : places) {
-    if (mp_rank == opened.mp_rank || is_whole || is_unnamed || has_all()) continue;
+    const bool is_of_slice = groups.slice_of(mp_rank, int(places.size())) == groups.slice();
+    if (mp_rank == opened.mp_rank || !is_of_slice || is_whole || is_unnamed || has_all()) continue;
     const fs::path path = checkpoint::model_states_path(directory, tag, mp_rank);
     const auto file = std::make_shared<checkpoint::DeferredArchive>(path, opened.manifest.sums_of(path));
     result.join(open_stage(mp_rank, file, checkpoint::parse_model_states(file->value())));

@@ -3,6 +3,7 @@
 // between ends the engine's groups, so that no rank waits for one that will not come.
 #include "deepspeed/pipe/engine/pipeline_engine.h"
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <sstream>
@@ -32,7 +33,10 @@ namespace {
 using pipe::PipelineModule;
 
 RankLayout layout_of(const ParallelRanks& grid) {
-  return {grid.data_parallel_group(), grid.model_parallel_group(), grid.pipe_parallel_size()};
+  const auto axes = grid.topology().get_axis_names();
+  const bool slices_are_neighbours = std::ranges::find(axes, "pipe") <= std::ranges::find(axes, "model");
+  return {grid.data_parallel_group(), grid.model_parallel_group(), grid.pipe_parallel_size(),
+          slices_are_neighbours};
 }
 
 InitializeOptions with_world(InitializeOptions options, const PipelineModule& module) {

@@ -26,6 +26,7 @@ class DEEPSPEED_API PipelineParallelGrid : public ParallelRanks, public Mpu {
   int get_data_parallel_id() const { return data_parallel_id(); }
 
   comm::ProcessGroup get_data_parallel_group() const override { return data_; }
+  RankGroup get_data_parallel_group_ranks() const { return data_parallel_group(); }
   comm::ProcessGroup get_model_parallel_group() const override { return model_; }
   comm::ProcessGroup get_tensor_model_parallel_group() const override { return slice_; }
   comm::ProcessGroup get_slice_parallel_group() const { return slice_; }

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/normalization.h>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "deepspeed/checkpoint/archive/torch_archive.h"
@@ -75,7 +76,7 @@ struct Trained {
 };
 
 std::shared_ptr<PipelineEngine> engine_on(const ProcessTopology& topology,
-                                          const Json& pipeline = Json::object()) {
+                                          const Json& pipeline = Json::object(), int zero_stage = 1) {
   std::vector<LayerSpec> layers;
   for (int64_t i = 0; i < 4; ++i) layers.push_back(LayerSpec::of<SlicedBlock>(i));
   const auto module = std::make_shared<PipelineModule>(
@@ -84,11 +85,14 @@ std::shared_ptr<PipelineEngine> engine_on(const ProcessTopology& topology,
                   .is_model_parallel_parameter = [](const at::Tensor& param) { return param.dim() == 2; },
                   .loss_fn = [](const at::Tensor& output,
                                 const at::Tensor& label) { return (output - label).square().mean(); },
-                  .partition_method = "uniform"});
-  const Json config = {
-      {"train_micro_batch_size_per_gpu", 1}, {"gradient_accumulation_steps", 8 / topology.get_dim("data")},
-      {"gradient_clipping", 0.05},           {"pipeline", pipeline},
-      {"zero_optimization", {{"stage", 1}}}, {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 0.01}}}}}};
+                  .partition_method = "uniform",
+                  .model_chunks = pipeline.value("model_chunks", 1)});
+  const Json config = {{"train_micro_batch_size_per_gpu", 1},
+                       {"gradient_accumulation_steps", 8 / topology.get_dim("data")},
+                       {"gradient_clipping", 0.05},
+                       {"pipeline", pipeline},
+                       {"zero_optimization", {{"stage", zero_stage}}},
+                       {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 0.01}}}}}};
   return initialize(module, {.config = config}).engine;
 }
 
@@ -126,12 +130,22 @@ Trained expected_training(int steps) {
   return {lists[0], lists[1]};
 }
 
-void train_in_slices(int num_ranks, int stages, int slices, int data, const Trained& expected) {
-  run_ranks(num_ranks, [&](comm::World&) {
-    const PipeModelDataParallelTopology topology(stages, slices, data);
-    const PipelineParallelGrid grid(topology);
-    slices_of_test = grid.get_slice_parallel_group();
-    const Trained trained = train(*engine_on(topology), 0, int(expected.losses.size()));
+struct SlicedRun {
+  int stages = 1, slices = 2, data = 1;
+  Json pipeline = Json::object();
+  int zero_stage = 1;
+  bool partitions_activations = false;
+};
+
+void train_in_slices(const SlicedRun& run, const Trained& expected) {
+  run_ranks(run.stages * run.slices * run.data, [&](comm::World&) {
+    const PipeModelDataParallelTopology topology(run.stages, run.slices, run.data);
+    const auto grid = std::make_shared<PipelineParallelGrid>(topology);
+    slices_of_test = grid->get_slice_parallel_group();
+    checkpointing::configure(grid, {.partition_activations = run.partitions_activations});
+    const auto engine = engine_on(topology, run.pipeline, run.zero_stage);
+    const Trained trained = train(*engine, 0, int(expected.losses.size()));
+    checkpointing::configure();
     expect_near(trained.losses, expected.losses, "loss");
     expect_near(trained.norms, expected.norms, "norm");
     slices_of_test = {};
@@ -141,9 +155,25 @@ void train_in_slices(int num_ranks, int stages, int slices, int data, const Trai
 TEST(Slices, TrainAsTheWholeModelBesideStagesAndDataParallelRanks) {
   const Trained expected = expected_training(5);
   EXPECT_LT(expected.losses.back(), expected.losses.front());
-  train_in_slices(2, 1, 2, 1, expected);
-  train_in_slices(4, 2, 2, 1, expected);
-  train_in_slices(8, 2, 2, 2, expected);
+  train_in_slices({.stages = 1, .slices = 2}, expected);
+  train_in_slices({.stages = 2, .slices = 1, .data = 2}, expected);
+  for (const int zero_stage : {0, 1, 2}) {
+    train_in_slices({.stages = 2, .slices = 2, .data = 1, .zero_stage = zero_stage}, expected);
+    train_in_slices({.stages = 2, .slices = 2, .data = 2, .zero_stage = zero_stage}, expected);
+  }
+}
+
+TEST(Slices, TrainAsTheWholeModelWithEachSchedule) {
+  const Trained expected = expected_training(3);
+  const Json interleaved = {{"schedule", "interleaved"}, {"model_chunks", 2}};
+  train_in_slices({.stages = 2, .pipeline = interleaved}, expected);
+  train_in_slices({.stages = 2, .data = 2, .pipeline = {{"schedule", "zero_bubble"}}}, expected);
+}
+
+TEST(Slices, TrainAsTheWholeModelWhereEachKeepsAPartOfWhatIsRecomputed) {
+  const Trained expected = expected_training(3);
+  const Json recomputed = {{"activation_checkpoint_interval", 1}};
+  train_in_slices({.stages = 2, .data = 2, .pipeline = recomputed, .partitions_activations = true}, expected);
 }
 
 TEST(Slices, HaveFilesOfTheirOwnInCheckpoints) {
@@ -160,6 +190,15 @@ TEST(Slices, HaveFilesOfTheirOwnInCheckpoints) {
     EXPECT_FALSE(second->load_checkpoint(folder.path()).path.empty());
     const Trained rest = train(*second, 2, 4);
     expect_near(rest.losses, {expected.losses[2], expected.losses[3]}, "loss");
+    slices_of_test = {};
+  });
+  run_ranks(2, [&](comm::World&) {  // of one stage
+    const PipeModelDataParallelTopology topology(1, 2, 1);
+    const PipelineParallelGrid grid(topology);
+    slices_of_test = grid.get_slice_parallel_group();
+    const auto engine = engine_on(topology);
+    EXPECT_FALSE(engine->load_checkpoint(folder.path()).path.empty());
+    expect_near(train(*engine, 2, 4).losses, {expected.losses[2], expected.losses[3]}, "loss");
     slices_of_test = {};
   });
   for (const char* name : {"layer_00-model_00-model_states.pt", "layer_03-model_01-model_states.pt"})
@@ -199,6 +238,21 @@ TEST(PipelineParallelGrid, AnswersAsAnMpu) {
     EXPECT_EQ(grid.get_data_parallel_world_size(), 1);
     EXPECT_EQ(grid.get_model_parallel_rank(), world.rank());
     EXPECT_EQ(grid.get_model_parallel_world_size(), 4);
+    EXPECT_EQ(grid.get_pipeline_model_parallel_rank(), grid.get_stage_id());
+    EXPECT_EQ(grid.get_pipeline_model_parallel_world_size(), 2);
+    EXPECT_EQ(grid.get_slice_parallel_world_size(), 2);
+    EXPECT_EQ(grid.get_tensor_model_parallel_rank(), world.rank() % 2);
+    EXPECT_EQ(grid.get_data_parallel_rank(), 0);
+    EXPECT_EQ(grid.get_data_parallel_id(), 0);
+    EXPECT_THAT(grid.get_data_parallel_group_ranks(), ::testing::ElementsAre(world.rank()));
+    EXPECT_EQ(grid.topology().get_dim("model"), 2);
+    EXPECT_EQ(grid.stage_to_global(1), 2 + world.rank() % 2);
+    for (const auto& [group, size] :
+         {std::pair(grid.get_slice_parallel_group(), 2), std::pair(grid.get_tensor_model_parallel_group(), 2),
+          std::pair(grid.get_pipe_parallel_group(), 2), std::pair(grid.get_data_parallel_group(), 1),
+          std::pair(grid.get_model_parallel_group(), 4)}) {
+      EXPECT_EQ(group.size(), size);
+    }
     at::Tensor sum = at::full({1}, world.rank());
     grid.get_pipeline_model_parallel_group().all_reduce(sum);
     EXPECT_EQ(sum.item<int64_t>(), 2 + 2 * (world.rank() % 2));
