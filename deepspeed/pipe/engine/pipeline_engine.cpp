@@ -59,8 +59,9 @@ std::string legend_of(const std::vector<int>& ranks) {
   return text;
 }
 
-void require_module(const std::shared_ptr<PipelineModule>& module) {
+const PipelineModule& checked(const std::shared_ptr<PipelineModule>& module) {
   if (!module) raise<UsageError>("the model is null; pass a shared_ptr to a PipelineModule");
+  return *module;
 }
 
 bool is_trained(const EngineModel& model) {
@@ -96,8 +97,8 @@ std::unique_ptr<pipe::TiedGradients> tie_weights(const PipelineModule& module,
 }  // namespace
 
 PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const InitializeOptions& options)
-    : PipelineEngine((require_module(module), module), with_world(options, *module),
-                     tie_weights(*module, with_world(options, *module))) {}
+    : PipelineEngine(module, with_world(options, checked(module)),
+                     tie_weights(checked(module), with_world(options, checked(module)))) {}
 
 PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const InitializeOptions& options,
                                std::unique_ptr<pipe::TiedGradients> tied)

