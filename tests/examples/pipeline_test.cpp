@@ -64,6 +64,17 @@ TEST(Pipeline, LossesAreThoseOfOneStage) {
   EXPECT_LT(expected.back(), expected.front());
 }
 
+TEST(Pipeline, LossesOfTwoStagesTimesTwoDataParallelRanksAreThoseOfTwoDataParallelRanks) {
+  const TemporaryFolder folder;
+  write_inputs(folder, R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2,
+                           "zero_optimization": {"stage": 2},
+                           "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}}})");
+  const auto expected = losses_of(folder, 2, {.stages = 1});
+  const auto losses = losses_of(folder, 4, {.stages = 2, .recompute = 2});
+  for (size_t step = 0; step < expected.size(); ++step)
+    EXPECT_NEAR(losses[step], expected[step], 1e-5 * expected[step]) << "step " << step;
+}
+
 constexpr int64_t kRows = 4, kContext = 64, kWidth = 128;
 
 // Bytes, as the engine's log tells them, of a step of a GPT of so many blocks.

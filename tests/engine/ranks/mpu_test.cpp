@@ -2,9 +2,15 @@
 #include "deepspeed/engine/ranks/mpu.h"
 
 #include <cmath>
+#include <filesystem>
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <torch/data/datasets/base.h>
 #include <torch/nn/module.h>
 
 #include <gtest/gtest.h>
@@ -16,6 +22,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
 
 namespace deepspeed::testing {
 namespace {
@@ -98,6 +105,54 @@ TEST(Mpu, SkipsAStepOnAllRanksWhereOnePartOverflows) {
     engine->step();
     EXPECT_FALSE(engine->was_step_applied());
     EXPECT_EQ(model->weight[0].item<double>(), 1.0);
+  });
+}
+
+TEST(Mpu, CheckpointsHoldThePartsOfEachRank) {
+  const TemporaryFolder folder;
+  run_ranks(4, [&](comm::World& world) {
+    const auto mpu = std::make_shared<PairsOfRanks>(world.rank());
+    const auto make = [&](const std::shared_ptr<Part>& model) {
+      return initialize(model, {.config = mpu_config(1), .mpu = mpu}).engine;
+    };
+    const at::Tensor factor = at::full({3}, world.rank() + 1.0), shared = at::full({1}, 2.0);
+    const auto saved = std::make_shared<Part>(), loaded = std::make_shared<Part>();
+    const auto engine = make(saved);
+    engine->backward((*engine)(factor, shared));
+    engine->step();
+    engine->save_checkpoint(folder.path());
+    EXPECT_FALSE(make(loaded)->load_checkpoint(folder.path()).path.empty());
+    EXPECT_TRUE(loaded->weight.equal(saved->weight));
+    EXPECT_TRUE(loaded->bias.equal(saved->bias));
+    EXPECT_FALSE(loaded->weight.equal(at::ones({3})));
+    for (const char* name : {"mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt"})
+      EXPECT_TRUE(std::filesystem::exists(folder.path() / "global_step1" / name)) << name;
+  });
+}
+
+// Gives its own numbers.
+struct TwelveNumbers : torch::data::datasets::Dataset<TwelveNumbers, torch::data::Example<>> {
+  torch::data::Example<> get(size_t index) override {
+    return {at::full({3}, double(index)), at::full({1}, double(index))};
+  }
+  std::optional<size_t> size() const override { return 12; }
+};
+
+TEST(Mpu, ItsRanksOfOneCopyReadTheSameData) {
+  run_ranks(4, [](comm::World& world) {
+    const auto mpu = std::make_shared<PairsOfRanks>(world.rank());
+    const auto loader =
+        initialize(std::make_shared<Part>(), TwelveNumbers(), {.config = mpu_config(1), .mpu = mpu})
+            .training_dataloader;
+    std::vector<double> seen;
+    for (const auto& batch : *loader) seen.push_back(batch.target.item<double>());
+    ASSERT_EQ(seen.size(), 6U);
+    const at::Tensor own = at::tensor(seen, at::kDouble), all = at::empty({24}, at::kDouble);
+    world.group().all_gather(all, own);
+    EXPECT_TRUE(all.slice(0, 0, 6).equal(all.slice(0, 6, 12)));     // ranks 0 and 1
+    EXPECT_TRUE(all.slice(0, 12, 18).equal(all.slice(0, 18, 24)));  // ranks 2 and 3
+    const at::Tensor of_both = at::cat({all.slice(0, 0, 6), all.slice(0, 12, 18)});
+    EXPECT_TRUE(std::get<0>(of_both.sort()).equal(at::arange(12, at::kDouble)));
   });
 }
 
