@@ -37,9 +37,10 @@ class OffloadedCopy {
     const std::lock_guard lock(mutex_);
     return copy_.fetch();
   }
-  void prefetch() {
+  /// Starts the way back; false: it is under way.
+  bool prefetch() {
     const std::lock_guard lock(mutex_);
-    copy_.prefetch();
+    return copy_.prefetch();
   }
   size_t index() const { return index_; }
 
@@ -75,7 +76,9 @@ class SavedTensorOffload::State : public std::enable_shared_from_this<State> {
       const std::lock_guard lock(mutex_);
       while (index > 0 && !next) next = order_[--index].lock();
     }
-    if (next) next->prefetch();
+    if (!next || !next->prefetch()) return;
+    const std::lock_guard lock(mutex_);
+    ++num_prefetched_;
   }
   int64_t used() const {
     const std::lock_guard lock(mutex_);
@@ -84,6 +87,10 @@ class SavedTensorOffload::State : public std::enable_shared_from_this<State> {
   int64_t num_copies() const {
     const std::lock_guard lock(mutex_);
     return num_copies_;
+  }
+  int64_t num_prefetched() const {
+    const std::lock_guard lock(mutex_);
+    return num_prefetched_;
   }
 
  private:
@@ -126,6 +133,7 @@ class SavedTensorOffload::State : public std::enable_shared_from_this<State> {
   std::vector<std::weak_ptr<OffloadedCopy>> order_;
   int64_t used_ = 0;
   int64_t num_copies_ = 0;
+  int64_t num_prefetched_ = 0;
 };
 
 OffloadedCopy::OffloadedCopy(std::shared_ptr<SavedTensorOffload::State> state, const at::Tensor& flat,
@@ -175,6 +183,7 @@ SavedTensorOffload::~SavedTensorOffload() = default;
 
 int64_t SavedTensorOffload::bytes_on_host() const { return state_->used(); }
 int64_t SavedTensorOffload::num_copies() const { return state_->num_copies(); }
+int64_t SavedTensorOffload::num_prefetched() const { return state_->num_prefetched(); }
 
 std::unique_ptr<autograd::PackedTensor> SavedTensorOffload::pack(const at::Tensor& tensor) {
   auto copy = state_->copy_of(tensor);

@@ -30,6 +30,8 @@ class DEEPSPEED_API SavedTensorOffload : public autograd::SavedTensorHooks {
   /// Bytes that stand on the host now, and how many copies to it were made so far.
   int64_t bytes_on_host() const;
   int64_t num_copies() const;
+  /// How many of them were on their way back before backward asked for them.
+  int64_t num_prefetched() const;
 
   std::unique_ptr<autograd::PackedTensor> pack(const at::Tensor& tensor) override;
 

@@ -185,6 +185,22 @@ TEST(SavedTensorOffload, KeepsToItsBudgetAndCopiesAStorageOnce) {
   EXPECT_EQ(meter->kept_bytes(), 0);
 }
 
+TEST(SavedTensorOffload, BringsTheNextTensorBackAheadOfItsUse) {
+  SavedTensorOffload offload(kAll);
+  const auto x = at::randn({32, 32}).requires_grad_();
+  const auto loss = [&] {
+    const SavedTensorOffloadScope scope(offload);
+    auto y = x * 1;
+    for (int i = 0; i < 5; ++i) y = y.sin();
+    return y.sum();
+  };
+  torch::autograd::backward({loss()}, {});
+  EXPECT_EQ(offload.num_copies(), 5);
+  EXPECT_EQ(offload.num_prefetched(), 4);  // all but the one that backward begins with
+  torch::autograd::backward({loss()}, {});
+  EXPECT_EQ(offload.num_prefetched(), 8);
+}
+
 TEST(SavedTensorOffload, NeverTakesParametersAndRefusesWrites) {
   SavedTensorOffload offload(kAll);
   const SavedTensorOffloadScope scope(offload);

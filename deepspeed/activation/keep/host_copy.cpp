@@ -49,8 +49,8 @@ void HostCopy::check_version() const {
                     "clone() of it");
 }
 
-void HostCopy::prefetch() {
-  if (back_.defined()) return;
+bool HostCopy::prefetch() {
+  if (back_.defined()) return false;
   const at::NoGradGuard no_grad;
   // Memory of the current stream, which reads it; the copy waits for what that stream was given so far.
   back_ = at::empty_strided(host_.sizes(), host_.strides(), options_);
@@ -58,6 +58,7 @@ void HostCopy::prefetch() {
   const auto scope = stream.enter();
   copied_.hold_current_stream();
   is_back_ = stream.copy_at_once(back_, host_);
+  return true;
 }
 
 at::Tensor HostCopy::fetch() {

@@ -17,8 +17,8 @@ class HostCopy {
   /// Starts the copy. tensor: dense, of any strides. On a CPU it is made at once.
   explicit HostCopy(const at::Tensor& tensor);
 
-  /// Starts the way back, if it is not under way, so that fetch() finds it done.
-  void prefetch();
+  /// Starts the way back, so that fetch() finds it done; false: it is under way.
+  bool prefetch();
   /// Returns the tensor on its device, for the current stream. Throws UsageError where it was written in
   /// place since: the copy may have seen that.
   at::Tensor fetch();
