@@ -75,7 +75,7 @@ def main():
         "gradient_clipping": 0.0,
         "zero_optimization": {"stage": options.zero_stage},
         # With a smaller eps the first steps enlarge roundings a thousandfold, and losses could not be compared.
-        "optimizer": {"type": "Adam", "params": {"lr": 1e-4, "eps": 1e-5, "torch_adam": True, "adam_w_mode": False}},
+        "optimizer": {"type": "Adam", "params": {"lr": 1e-5, "eps": 1e-5, "torch_adam": True, "adam_w_mode": False}},
         "zero_allow_untested_optimizer": True,
     }
     engine, _, _, _ = deepspeed.initialize(model=module, config=config, model_parameters=list(module.parameters()))

@@ -158,7 +158,7 @@ void run(const Options& options) {
                        {"gradient_clipping", 0.0},
                        {"zero_optimization", {{"stage", options.zero_stage}}},
                        {"pipeline", {{"schedule", options.schedule}, {"model_chunks", options.model_chunks}}},
-                       {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 1e-4}, {"eps", 1e-5}}}}}};
+                       {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 1e-5}, {"eps", 1e-5}}}}}};
   const auto engine = deepspeed::initialize(module, {.config = config}).engine;
   std::vector<double> losses, milliseconds;
   for (int64_t step = 0; step < options.warmup + options.steps; ++step) {

@@ -21,7 +21,7 @@ constexpr size_t kAlwaysStaged = 16 << 10;
 constexpr size_t kMostSummedByAll = 256 << 10;
 constexpr size_t kCacheLine = 64;
 // So many bytes of other ranks' arenas stay mapped after they were read.
-constexpr size_t kMostMapped = size_t{64} << 20;
+constexpr size_t kMostMapped = size_t{256} << 20;
 constexpr size_t kMostAtOnce = size_t{16} << 20;
 
 std::vector<ByteRange> equal_ranges(size_t bytes, size_t element, int size) {
