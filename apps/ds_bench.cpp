@@ -24,6 +24,7 @@
 #include "deepspeed/comm/init.h"
 #include "deepspeed/comm/job/job.h"
 #include "deepspeed/comm/measure/measure.h"
+#include "deepspeed/comm/measure/measure_links.h"
 #include "deepspeed/launcher/program_main.h"
 
 namespace {
@@ -37,6 +38,7 @@ struct Arguments {
   std::string unit = "Gbps";
   std::string dtype = "fp32";
   std::string output;
+  std::string links;
   int64_t min_size = 1 << 10;
   int64_t max_size = 64 << 20;
   bool scan = false;
@@ -80,6 +82,27 @@ void write_file(const std::string& path, const nlohmann::ordered_json& value) {
   if (!file) deepspeed::raise<deepspeed::IoError>("--output: cannot write ", path);
 }
 
+/// Measures the links of the job. Rank 0 prints the figures.
+nlohmann::ordered_json measure_links(const Arguments& arguments, const comm::World& world) {
+  const int per_node = world.ranks_per_node();
+  std::vector<int> node, across;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (rank / per_node == world.rank() / per_node) node.push_back(rank);
+    if (rank % per_node == world.rank() % per_node) across.push_back(rank);
+  }
+  const auto figures =
+      comm::measure_links(world.group(), world.own_group("node", "", node),
+                          world.own_group("across", "", across), {.trials = arguments.measure.trials});
+  if (world.rank() == 0) {
+    const auto tell = [](const char* what, const comm::LinkSpeed& speed) {
+      std::cout << what << speed.gbps << " Gbit/s, latency " << speed.latency_us << " us" << std::endl;
+    };
+    tell("within a node, a rank:  ", figures.within_node);
+    tell("between nodes, a node:  ", figures.between_nodes);
+  }
+  return comm::link_figures_json(figures);
+}
+
 /// Measures as one rank of the job. Rank 0 prints, and returns the figures.
 nlohmann::ordered_json measure(const Arguments& arguments, const std::string& backend,
                                const comm::InitOptions& job) {
@@ -87,6 +110,12 @@ nlohmann::ordered_json measure(const Arguments& arguments, const std::string& ba
   auto world = comm::init_distributed(job);
   const auto on_cores = std::max(1U, std::thread::hardware_concurrency() / unsigned(world.local_size()));
   at::set_num_threads(int(on_cores));
+  if (!arguments.links.empty()) {
+    auto links = measure_links(arguments, world);
+    const bool is_first = world.rank() == 0;
+    world.shutdown();
+    return is_first ? links : nlohmann::ordered_json();
+  }
   const auto all = comm::measure_collectives(world.group(), arguments.measure);
   nlohmann::ordered_json figures;
   if (world.rank() == 0) {
@@ -156,6 +185,15 @@ bool is_in_job() {
 }
 
 void run(const Arguments& arguments) {
+  if (!arguments.links.empty()) {
+    auto first = arguments;
+    first.backends.resize(1);
+    const auto found = is_in_job() ? measure_in_job(first) : measure_on_this_machine(first);
+    if (found.is_null()) return;
+    write_file(arguments.links, found[0]);
+    std::cout << "wrote " << arguments.links << "\n";
+    return;
+  }
   const auto figures = is_in_job() ? measure_in_job(arguments) : measure_on_this_machine(arguments);
   if (arguments.output.empty() || figures.is_null()) return;
   write_file(arguments.output, figures);
@@ -167,6 +205,10 @@ void check(const Arguments& arguments) {
   using deepspeed::UsageError;
   if (arguments.min_size > arguments.max_size)
     raise<UsageError>("--minsize is above --maxsize, expected at most that");
+  if (!arguments.links.empty() && !arguments.output.empty())
+    raise<UsageError>(
+        "--links measures links in place of collectives, so that nothing is left for --output; ",
+        "run ds_bench twice");
   for (const auto& backend : arguments.backends)
     if (backend == "nccl" && !is_in_job())
       raise<UsageError>("--backends nccl needs a process a GPU: start it by deepspeed --num_gpus N ds_bench ",
@@ -222,6 +264,10 @@ int main(int argc, char** argv) {
       "--own_memory", arguments.own_memory,
       "Tensors of ordinary memory, in place of buffers as the engine's, which ranks read without a copy");
   app.add_option("--output", arguments.output, "A JSON file for the figures");
+  app.add_option(
+      "--links", arguments.links,
+      "Measure how fast the links within a node and between nodes are in place of collectives, over "
+      "the first of --backends, and write that to this file, which DEEPSPEED_LINKS names to jobs");
   arguments.measure.operations.clear();
   if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   if (arguments.measure.operations.empty()) arguments.measure.operations = comm::measured_operations();

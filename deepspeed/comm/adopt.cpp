@@ -16,6 +16,7 @@
 #include "deepspeed/base/text.h"
 #include "deepspeed/comm/backends/table.h"
 #include "deepspeed/comm/current_world.h"
+#include "deepspeed/comm/job/agreed_links.h"
 #include "deepspeed/comm/job/local_place.h"
 #include "deepspeed/comm/job/rendezvous.h"
 #include "deepspeed/comm/making/given_group.h"
@@ -92,6 +93,7 @@ std::shared_ptr<World::Impl> make_world(const GivenGroup& given) {
     job.master_addr = host_of(given_store);
     meet_over(job, *store);
     find_local_place(job, *store);
+    agree_on_links(job, *store);
     guard = std::make_shared<DivergenceGuard>(sub_store(store, "guard/"), job.rank, is_gone);
   }
   const auto factory = [is_gone,

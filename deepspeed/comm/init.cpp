@@ -8,6 +8,7 @@
 #include "deepspeed/base/message.h"
 #include "deepspeed/comm/backends/table.h"
 #include "deepspeed/comm/current_world.h"
+#include "deepspeed/comm/job/agreed_links.h"
 #include "deepspeed/comm/job/job.h"
 #include "deepspeed/comm/job/local_place.h"
 #include "deepspeed/comm/job/rendezvous.h"
@@ -22,7 +23,10 @@ std::shared_ptr<World::Impl> join(const InitOptions& options) {
   const Backend& backend = choose_backend(job, options.dist_backend);
   log::set_rank(job.rank);
   const auto store = join_job(job);
-  if (job.world_size > 1) find_local_place(job, *store);
+  if (job.world_size > 1) {
+    find_local_place(job, *store);
+    agree_on_links(job, *store);
+  }
   std::shared_ptr<DivergenceGuard> guard;
   if (job.world_size > 1) guard = std::make_shared<DivergenceGuard>(sub_store(store, "guard/"), job.rank);
   auto world = std::make_shared<World::Impl>(job, group_factory(backend, job, store, guard), guard);

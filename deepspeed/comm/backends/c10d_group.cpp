@@ -13,8 +13,6 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/text.h"
-#include "deepspeed/comm/backends/shm/shm_backend.h"
-#include "deepspeed/comm/backends/shm/start_shared.h"
 #include "deepspeed/comm/shm/lost_rank.h"
 #include "deepspeed/comm/watch/call_subject.h"
 #include "deepspeed/comm/watch/failure.h"
@@ -94,12 +92,13 @@ class C10dWork : public Work::Impl {
 
 }  // namespace
 
-C10dGroup::C10dGroup(GroupDescription description, const std::string& key,
+C10dGroup::C10dGroup(const Backend& backend, GroupDescription description, const std::string& key,
                      c10::intrusive_ptr<c10d::ProcessGroup> group, c10::intrusive_ptr<c10d::Store> store,
-                     std::shared_ptr<DivergenceGuard> guard)
+                     std::shared_ptr<DivergenceGuard> guard, std::unique_ptr<NodeLevels> levels)
     : ObservedGroup(std::move(description)),
       key_(key),
-      group_(std::move(group)),
+      connection_(backend, std::move(group), this->description().timeout),
+      levels_(std::move(levels)),
       store_(std::move(store)),
       guard_(std::move(guard)) {}
 
@@ -107,15 +106,10 @@ std::shared_ptr<C10dGroup> C10dGroup::make(const Backend& backend, GroupDescript
                                            const std::string& key,
                                            c10::intrusive_ptr<c10d::ProcessGroup> group,
                                            c10::intrusive_ptr<c10d::Store> store,
-                                           std::shared_ptr<DivergenceGuard> guard) {
-  const std::shared_ptr<C10dGroup> made(
-      new C10dGroup(std::move(description), key, std::move(group), std::move(store), std::move(guard)));
-  const auto of_cpu = made->group_->getBackend(at::kCPU);
-  if (auto* const shared = dynamic_cast<ShmBackend*>(of_cpu.get())) {
-    made->shared_ = &shared->exchange();
-  } else if (cpu_backend_of(backend).meets_by_tags) {
-    made->direct_ = std::make_unique<DirectExchange>(of_cpu, made->description().timeout);
-  }
+                                           std::shared_ptr<DivergenceGuard> guard,
+                                           std::unique_ptr<NodeLevels> levels) {
+  const std::shared_ptr<C10dGroup> made(new C10dGroup(backend, std::move(description), key, std::move(group),
+                                                      std::move(store), std::move(guard), std::move(levels)));
   const auto check =
       backend.meets_by_tags ? DivergenceGuard::Check::kByMessages : DivergenceGuard::Check::kByTheGuard;
   made->calls_ = made->guard_->watch(key, made->description().name, made->description().global_ranks, check,
@@ -138,8 +132,11 @@ C10dGroup::~C10dGroup() {
   abort();
   // c10d's destructor waits for operations that started before or beside the abort, up to their timeout. They
   // hold all that they need, so that wait is left to a thread of its own.
-  if (has_unfinished_operations())
-    std::thread([group = std::move(group_)]() mutable { group.reset(); }).detach();
+  if (!has_unfinished_operations()) return;
+  std::thread([group = connection_.release(), levels = std::move(levels_)]() mutable {
+    group.reset();
+    levels.reset();
+  }).detach();
 }
 
 void C10dGroup::remember_message(const c10::intrusive_ptr<c10d::Work>& message) {
@@ -177,12 +174,13 @@ Work C10dGroup::run(const Operation& operation, const Caller& caller) {
 
 Started C10dGroup::start_by_route(const Operation& operation, at::DeviceType device,
                                   CallHistory::Progress call) {
-  if (device == at::kCPU && shared_ != nullptr)
-    return {{start_shared(*shared_, operation, call.chain)}, nullptr};
-  const auto backend = group_->getBackend(device);
-  auto* const direct = device == at::kCPU ? direct_.get() : nullptr;
-  return start_on({*backend, direct, direct_tag(call.number, fingerprint(call.chain)), description().timeout},
-                  operation);
+  if (device == at::kCPU && goes_by_nodes(operation)) return levels_->start(operation, call);
+  return connection_.start(operation, device, call);
+}
+
+bool C10dGroup::goes_by_nodes(const Operation& operation) const {
+  const at::Tensor whole = levels_ ? whole_tensor_of(operation) : at::Tensor();
+  return whole.defined() && whole.is_cpu() && levels_->suits(operation);
 }
 
 Work C10dGroup::start_collective(const Operation& operation, const Caller& caller) {
@@ -219,12 +217,8 @@ Work C10dGroup::start_message(const Operation& operation) {
 }
 
 void C10dGroup::abort() {
-  try {
-    group_->abort();
-  } catch (const std::exception&) {
-    // A connection that is broken already needs no abort.
-  }
-  if (direct_) direct_->abort();
+  connection_.abort();
+  if (levels_) levels_->abort();
 }
 
 void C10dGroup::give_up(const std::string& reason) { guard_->end_group(key_, reason); }
@@ -247,7 +241,13 @@ void C10dGroup::fail(const char* collective, milliseconds elapsed, const std::st
     std::string culprits;
     if (lost) {
       culprits = message("no sign of life from rank ", *lost);
-      abort();
+      // Ranks that wait in another step by nodes do not see the death themselves: they ask who reported.
+      if (levels_) {
+        blame(
+            description(), store_, [this] { abort(); }, kTelling);
+      } else {
+        abort();
+      }
     } else {
       culprits = blame(
           description(), store_, [this] { abort(); }, kGrace, peer);

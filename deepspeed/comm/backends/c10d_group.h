@@ -8,8 +8,9 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "deepspeed/comm/backends/collectives.h"
+#include "deepspeed/comm/backends/connection.h"
+#include "deepspeed/comm/backends/nodes/node_levels.h"
 #include "deepspeed/comm/backends/observed_group.h"
-#include "deepspeed/comm/backends/shm/shared_exchange.h"
 #include "deepspeed/comm/backends/table.h"
 #include "deepspeed/comm/watch/call_history.h"
 #include "deepspeed/comm/watch/divergence_guard.h"
@@ -20,18 +21,19 @@ namespace deepspeed::comm {
 class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10dGroup> {
  public:
   /// Makes a group. `group` is connected over `backend`. `store` is the group's own (prefixed) one; `key`
-  /// names the group alike on all ranks.
+  /// names the group alike on all ranks. levels: what its CPU tensors can go by nodes over; null: nothing.
   static std::shared_ptr<C10dGroup> make(const Backend& backend, GroupDescription description,
                                          const std::string& key, c10::intrusive_ptr<c10d::ProcessGroup> group,
                                          c10::intrusive_ptr<c10d::Store> store,
-                                         std::shared_ptr<DivergenceGuard> guard);
+                                         std::shared_ptr<DivergenceGuard> guard,
+                                         std::unique_ptr<NodeLevels> levels = nullptr);
   /// Makes a handle over the group whose end closes nothing: the guard keeps the connections until all ranks
   /// of the group have let go of it.
   static std::shared_ptr<ProcessGroup::Impl> closing_together(std::shared_ptr<C10dGroup> group);
   /// Aborts what is under way; waits for nobody.
   ~C10dGroup() override;
 
-  c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const override { return group_; }
+  c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const override { return connection_.c10d_group(); }
   void give_up(const std::string& reason) override;
 
   /// Turns the failure `reason` of `collective` into a CommError that names who is to blame, and makes the
@@ -43,9 +45,10 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   CallHistory& calls() { return *calls_; }
 
  private:
-  C10dGroup(GroupDescription description, const std::string& key,
+  C10dGroup(const Backend& backend, GroupDescription description, const std::string& key,
             c10::intrusive_ptr<c10d::ProcessGroup> group, c10::intrusive_ptr<c10d::Store> store,
-            std::shared_ptr<DivergenceGuard> guard);
+            std::shared_ptr<DivergenceGuard> guard, std::unique_ptr<NodeLevels> levels);
+  bool goes_by_nodes(const Operation& operation) const override;
   Work run(const Operation& operation, const Caller& caller) override;
   /// Starts what c10d does for a collective of all ranks, and remembers what to do when that is done.
   Work start_collective(const Operation& operation, const Caller& caller);
@@ -62,13 +65,11 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   void end(const std::string& reason);
 
   const std::string key_;
-  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  Connection connection_;
+  std::unique_ptr<NodeLevels> levels_;  // null: nodes play no part
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<DivergenceGuard> guard_;
   std::shared_ptr<CallHistory> calls_;
-  // Of CPU tensors; both null: their backend does everything.
-  std::unique_ptr<DirectExchange> direct_;
-  SharedExchange* shared_ = nullptr;  // of the backend that group_ holds
   std::mutex messages_mutex_;
   std::vector<c10::weak_intrusive_ptr<c10d::Work>> messages_;  // weak: they hold tensors
   std::mutex monitored_barriers_mutex_;

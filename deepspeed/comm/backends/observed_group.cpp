@@ -16,7 +16,7 @@ int peer_of(const Operation& operation) {
   return -1;
 }
 
-ObservedCall observed_call(const Operation& operation, const GroupDescription& group) {
+ObservedCall observed_call(const Operation& operation, const GroupDescription& group, bool by_nodes) {
   const at::Tensor whole = whole_tensor_of(operation);
   return {.name = name_of(operation),
           .bytes = whole.defined() ? static_cast<int64_t>(whole.nbytes()) : 0,
@@ -25,7 +25,8 @@ ObservedCall observed_call(const Operation& operation, const GroupDescription& g
           .group_size = group.size(),
           .global_ranks = group.global_ranks,
           .rank = group.rank,
-          .peer = peer_of(operation)};
+          .peer = peer_of(operation),
+          .by_nodes = by_nodes};
 }
 
 // Tells the observers once how the call ended: in the first wait() that returns or throws, else when the last
@@ -57,7 +58,7 @@ class ObservedWork : public Work::Impl {
 
 Work ObservedGroup::start(const Operation& operation, const Caller& caller) {
   if (!CallObserver::is_anyone_listening()) return run(operation, caller);
-  Observation observation(observed_call(operation, description()));
+  Observation observation(observed_call(operation, description(), goes_by_nodes(operation)));
   try {
     return Work(std::make_shared<ObservedWork>(run(operation, caller), std::move(observation)));
   } catch (...) {

@@ -16,6 +16,11 @@ class ObservedGroup : public ProcessGroup::Impl {
  protected:
   /// Starts the operation. `caller` tells where the call comes from.
   virtual Work run(const Operation& operation, const Caller& caller) = 0;
+  /// Says whether the operation goes within nodes and once between them.
+  virtual bool goes_by_nodes(const Operation& operation) const {
+    static_cast<void>(operation);
+    return false;
+  }
 };
 
 }  // namespace deepspeed::comm

@@ -2,10 +2,12 @@
 // communication.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "deepspeed/base/export.h"
 #include "deepspeed/comm/job/init_options.h"
+#include "deepspeed/comm/job/link_figures.h"
 
 namespace deepspeed::comm {
 
@@ -27,6 +29,10 @@ struct Job {
   std::string launcher;  // whose variables told the rank, where not RANK: "Open MPI"
   std::chrono::milliseconds timeout{0};
   bool shared_memory = false;  // between ranks of one machine, where they can
+  // By these collectives of groups with ranks on several nodes choose their way (agreed_links.h); nothing:
+  // they go as if there were no nodes.
+  std::optional<LinkFigures> links;
+  int ranks_per_node = 1;  // consecutive ranks; known where `links` are
 
   /// Says whether all ranks run on this machine.
   bool is_one_machine() const;

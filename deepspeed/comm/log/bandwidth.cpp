@@ -1,11 +1,21 @@
 #include "deepspeed/comm/log/bandwidth.h"
 
+#include <map>
+
 namespace deepspeed::comm {
 namespace {
 
 bool is_in_parts(std::string_view operation) {
   return operation == "all_gather" || operation == "reduce_scatter" || operation == "reduce_to_owners" ||
          operation == "all_to_all" || operation == "all_reduce";
+}
+
+LinkBytes received_by_nodes(const Links& links, double part) {
+  std::map<int, int> ranks_of;  // by node
+  for (const int rank : links.global_ranks) ++ranks_of[rank / links.ranks_per_node];
+  const double nodes = double(ranks_of.size());
+  const double places = ranks_of.at(links.global_ranks[size_t(links.rank)] / links.ranks_per_node);
+  return {.within_node = (places - 1) * nodes * part, .between_nodes = (nodes - 1) * part};
 }
 
 }  // namespace
@@ -27,6 +37,7 @@ LinkBytes received_bytes(std::string_view operation, int64_t bytes, const Links&
   };
   if (is_in_parts(operation)) {
     const double part = double(bytes) / num_ranks * (operation == "all_reduce" ? 2 : 1);
+    if (links.by_nodes) return received_by_nodes(links, part);
     for (int from = 0; from < num_ranks; ++from) receive(from, part);
   } else if (links.peer >= 0 && operation != "send") {
     receive(links.peer, double(bytes));

@@ -39,11 +39,13 @@ struct Links {
   int rank = 0;            // the index of this one among them
   int peer = -1;           // the root of a broadcast, the other end of a message: an index among them
   int ranks_per_node = 1;  // consecutive global ranks
+  bool by_nodes = false;   // parts go within nodes and once between them (comm/backends/nodes)
 };
 
 /// Returns what an operation has this rank receive where every rank sends each part straight to those that
 /// need it: an all_gather each other rank's part, a reduce_scatter a part of this rank's own size from each
-/// other rank, an all_reduce both.
+/// other rank, an all_reduce both. By N nodes, each other node sends one such part, and each other rank of
+/// the own node N.
 DEEPSPEED_API LinkBytes received_bytes(std::string_view operation, int64_t bytes, const Links& links);
 
 }  // namespace deepspeed::comm

@@ -101,7 +101,8 @@ class CommsLogger::Impl {
                                  {.global_ranks = call.global_ranks,
                                   .rank = call.rank,
                                   .peer = call.peer,
-                                  .ranks_per_node = options.ranks_per_node});
+                                  .ranks_per_node = options.ranks_per_node,
+                                  .by_nodes = call.by_nodes});
     if (!options.verbose) return;
     log::info("comm op: ", name, " | time (ms): ", formatted("%.2f", time),
               " | msg size: ", byte_size_text(call.bytes),

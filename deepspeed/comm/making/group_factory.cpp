@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/message.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/comm/backends/c10d_group.h"
 #include "deepspeed/comm/backends/identical_ranks.h"
+#include "deepspeed/comm/group/group_nodes.h"
 #include "deepspeed/comm/job/rendezvous.h"
 #include "deepspeed/comm/making/adopted_group.h"
 #include "deepspeed/comm/making/own_meeting.h"
@@ -16,15 +18,28 @@ namespace {
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using GroupPtr = std::shared_ptr<ProcessGroup::Impl>;
 
-// Meets the other ranks over a client of the store that holds up nobody else: one client serves one call at a
-// time, also one that waits.
-c10::intrusive_ptr<c10d::ProcessGroup> connect_own(const Backend& backend, const Job& job,
-                                                   const GroupDescription& group, const std::string& key,
-                                                   const StorePtr& world_store) {
-  const auto store = world_store->clone();
+// Returns a client of the store that holds up nobody else, over which this rank has met the others of its
+// group: one client serves one call at a time, also one that waits.
+StorePtr meet_own(const Job& job, const GroupDescription& group, const std::string& key,
+                  const StorePtr& world_store) {
+  auto store = world_store->clone();
   store->setTimeout(job.timeout);
   meet_to_connect(group, key, *sub_store(store, "own_groups/"));
-  return connect(backend, job, group.global_ranks, group.rank, sub_store(store, "group/" + key + "/"));
+  return store;
+}
+
+// Connects the ranks of this rank's node, and those at its place on each node, where the group's are on
+// several nodes with several ranks each and the links are known; else null.
+std::unique_ptr<NodeLevels> connect_levels(const Backend& backend, const Job& job,
+                                           const GroupDescription& group, const StorePtr& store) {
+  if (!job.links) return nullptr;
+  const auto nodes = nodes_of_group(group.global_ranks, group.rank, job.ranks_per_node);
+  if (!nodes) return nullptr;
+  const Backend& cpu = cpu_backend_of(backend);
+  const int node = group.rank / nodes->places, place = group.rank % nodes->places;
+  auto within = connect(cpu, job, nodes->node, place, sub_store(store, message("node", node, "/")));
+  auto across = connect(cpu, job, nodes->across, node, sub_store(store, message("place", place, "/")));
+  return std::make_unique<NodeLevels>(cpu, std::move(within), std::move(across), *job.links, group.timeout);
 }
 
 GroupPtr make_group(const Backend& backend, const Job& job, const StorePtr& world_store,
@@ -36,10 +51,14 @@ GroupPtr make_group(const Backend& backend, const Job& job, const StorePtr& worl
     return std::make_shared<IdenticalRanksGroup>(std::move(group), std::move(alone));
   }
   try {
-    auto connected = request.is_own ? connect_own(backend, job, group, request.key, world_store)
-                                    : connect(backend, job, group.global_ranks, group.rank, store);
+    const auto met = request.is_own ? sub_store(meet_own(job, group, request.key, world_store),
+                                                "group/" + request.key + "/")
+                                    : store;
+    auto connected = connect(backend, job, group.global_ranks, group.rank, met);
     connected->setGroupName(group.name);
-    auto made = C10dGroup::make(backend, std::move(group), request.key, std::move(connected), store, guard);
+    auto levels = connect_levels(backend, job, group, met);
+    auto made = C10dGroup::make(backend, std::move(group), request.key, std::move(connected), store, guard,
+                                std::move(levels));
     if (request.is_own) return C10dGroup::closing_together(std::move(made));
     return made;
   } catch (const Error&) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/making/buffer.h"

@@ -27,6 +27,7 @@ struct ObservedCall {
   std::vector<int> global_ranks;  // of the group
   int rank = 0;                   // this one among them
   int peer = -1;                  // the root of a broadcast, the other end of a message; -1: there is none
+  bool by_nodes = false;          // it goes within nodes and once between them
   Clock::time_point begin = {};   // when it was called
   /// Is when the program came to wait for it; end - wait_begin is what the call held the program up.
   Clock::time_point wait_begin = {};

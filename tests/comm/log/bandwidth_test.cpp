@@ -46,5 +46,13 @@ TEST(ReceivedBytes, TellLinksWithinANodeFromThoseBetweenNodes) {
   expect_links(received_bytes("all_to_all", 400, across), 0, 200);
 }
 
+TEST(ReceivedBytes, CountAPartOnceANodeWhereItGoesByNodes) {
+  Links links = four_ranks(0);
+  links.by_nodes = true;
+  expect_links(received_bytes("all_gather", 400, links), 200, 100);
+  expect_links(received_bytes("reduce_scatter", 400, links), 200, 100);
+  expect_links(received_bytes("all_reduce", 400, links), 400, 200);
+}
+
 }  // namespace
 }  // namespace deepspeed::testing

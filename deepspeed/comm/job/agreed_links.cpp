@@ -1,0 +1,79 @@
+#include "deepspeed/comm/job/agreed_links.h"
+
+#include <string>
+#include <vector>
+
+#include "deepspeed/base/env.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/base/text.h"
+
+namespace deepspeed::comm {
+namespace {
+
+constexpr const char* kLinksVariable = "DEEPSPEED_LINKS";
+constexpr const char* kLinksKey = "links";
+
+Json own_links(const Job& job, const std::string& path) {
+  return {{"figures", link_figures_json(read_link_figures(path))},
+          {"ranks_per_node", env::get_int("DEEPSPEED_RANKS_PER_NODE").value_or(job.local_size)}};
+}
+
+void set_json(c10d::Store& store, const Json& value) {
+  const std::string text = value.dump();
+  store.set(kLinksKey, std::vector<uint8_t>(text.begin(), text.end()));
+}
+
+/// Returns what rank 0 found, an empty object where its variable is not set.
+Json links_of_rank_0(const Job& job, c10d::Store& store) {
+  const auto path = env::get(kLinksVariable);
+  if (job.rank != 0) {
+    const auto bytes = store.get(kLinksKey);
+    return Json::parse(std::string(bytes.begin(), bytes.end()));
+  }
+  Json links = Json::object();
+  try {
+    if (path) links = own_links(job, *path);
+  } catch (const Error& error) {
+    set_json(store, {{"error", error.what()}});
+    throw;
+  }
+  set_json(store, links);
+  return links;
+}
+
+/// Says on another rank than 0 that its own variable tells something else.
+void tell_difference(const Job& job, const Json& links) {
+  const auto path = env::get(kLinksVariable);
+  if (!path) return;
+  std::string difference = "has other figures, or nodes of another size";
+  try {
+    if (own_links(job, *path) == links) return;
+  } catch (const Error& error) {
+    difference = std::string("cannot be used (") + error.what() + ")";
+  }
+  log::warning("[comm] the file of ", kLinksVariable, ", ", *path, ", ", difference, " on rank ", job.rank,
+               "; what rank 0 has counts on all ranks");
+}
+
+}  // namespace
+
+void agree_on_links(Job& job, c10d::Store& store) {
+  Json links;
+  try {
+    links = links_of_rank_0(job, store);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    raise<CommError>("rank ", job.rank, " of ", job.world_size, " could not hear from rank 0 how fast the ",
+                     "job's links are: ", first_line(error.what()));
+  }
+  if (links.contains("error"))
+    raise<UsageError>(kLinksVariable, " of rank 0: ", links["error"].get<std::string>());
+  if (job.rank != 0) tell_difference(job, links);
+  if (links.empty()) return;
+  job.links = link_figures_of(links["figures"], kLinksVariable);
+  job.ranks_per_node = links["ranks_per_node"].get<int>();
+}
+
+}  // namespace deepspeed::comm
