@@ -11,9 +11,6 @@
 
 namespace deepspeed::kernels {
 
-/// Elements that share a scale; the last block may have less.
-inline constexpr int64_t kQuantizationBlock = 2048;
-
 /// Returns the bytes of `numel` quantized elements: the codes, filled up to a multiple of 4, and a scale in
 /// fp32 a block.
 int64_t quantized_bytes(int64_t numel, BlockCode code);
@@ -32,5 +29,8 @@ void scale_quantized(const at::Tensor& packed, int64_t numel, BlockCode code, do
 
 /// Writes what `packed` stands for into `values`, (n) fp32, fp16 or bf16.
 void dequantize_blocks(const at::Tensor& packed, const at::Tensor& values, BlockCode code);
+
+/// Adds what `packed` stands for to `sums`, (n) fp32.
+void add_quantized(const at::Tensor& packed, const at::Tensor& sums, BlockCode code);
 
 }  // namespace deepspeed::kernels

@@ -30,7 +30,7 @@ at::Tensor round_trip(const at::Tensor& values, BlockCode code) {
 at::Tensor expected_of(const at::Tensor& values, BlockCode code) {
   std::vector<at::Tensor> blocks;
   const float most = largest_code(code);
-  for (const at::Tensor& block : values.to(at::kFloat).split(kQuantizationBlock)) {
+  for (const at::Tensor& block : values.to(at::kFloat).split(quantization_block(code))) {
     const float largest = block.abs().max().item<float>();
     const float scale = largest == 0 ? 1 : most / largest;
     const at::Tensor scaled = block * scale;
@@ -48,7 +48,7 @@ TEST(BlockQuantization, IsDeepSpeedsFormulaForEveryDtypeSizeAndInstructionSet) {
     use_simd_target(target);
     for (const auto dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
       for (const BlockCode code : {BlockCode::kInt8, BlockCode::kInt4, BlockCode::kFloat8}) {
-        for (const int64_t numel : {1, 2, 7, 33, 2047, 2048, 2049, 10001}) {
+        for (const int64_t numel : {1, 2, 7, 33, 255, 257, 2047, 2048, 2049, 10001}) {
           const at::Tensor values = at::randn({numel}).mul(0.3).to(dtype);
           const at::Tensor back = round_trip(values, code), expected = expected_of(values, code);
           EXPECT_TRUE(back.equal(expected))
@@ -62,7 +62,7 @@ TEST(BlockQuantization, IsDeepSpeedsFormulaForEveryDtypeSizeAndInstructionSet) {
 TEST(BlockQuantization, StaysWithinItsBoundElementByElement) {
   for (const BlockCode code : {BlockCode::kInt8, BlockCode::kInt4}) {
     const int bits = bits_of(code);
-    const at::Tensor values = at::randn({5, kQuantizationBlock}) * at::logspace(-6, 6, 5).unsqueeze(1);
+    const at::Tensor values = at::randn({5, quantization_block(code)}) * at::logspace(-6, 6, 5).unsqueeze(1);
     const at::Tensor error = (round_trip(values.view({-1}), code).view_as(values) - values).abs();
     const at::Tensor bound = values.abs().amax(1, true) / double(1 << (bits - 1));
     EXPECT_TRUE((error <= bound * (1 + 1e-4)).all().item<bool>()) << bits;
@@ -102,20 +102,21 @@ TEST(BlockQuantization, KeepsAllNumbersOfE4m3) {
 
 TEST(BlockQuantization, OfFloatsStaysWithinItsBoundElementByElement) {
   // Elements of very different sizes share a block.
-  const at::Tensor values = at::randn({5, kQuantizationBlock}) * at::logspace(-6, 0, kQuantizationBlock);
+  const int64_t numel = quantization_block(BlockCode::kFloat8);
+  const at::Tensor values = at::randn({5, numel}) * at::logspace(-6, 0, numel);
   const at::Tensor error = (round_trip(values.view({-1}), BlockCode::kFloat8).view_as(values) - values).abs();
   const at::Tensor least = values.abs().amax(1, true) / (448.0 * 1024);
   EXPECT_TRUE((error <= at::maximum(values.abs() / 16, least) * 1.0001).all().item<bool>());
 }
 
 TEST(BlockQuantization, TakesZerosSubnormalNumbersAndWhatIsNotFinite) {
-  for (const BlockCode code : {BlockCode::kInt8, BlockCode::kFloat8}) {
+  for (const BlockCode code : {BlockCode::kInt8, BlockCode::kInt4, BlockCode::kFloat8}) {
     EXPECT_TRUE(round_trip(at::zeros({5000}), code).equal(at::zeros({5000})));
     const at::Tensor tiny = at::full({9}, 1e-39F);
     EXPECT_TRUE(round_trip(tiny, code).isfinite().all().item<bool>());
     for (const double odd : {double(INFINITY), double(-INFINITY), double(NAN)}) {
-      at::Tensor values = at::ones({3 * kQuantizationBlock});
-      values[kQuantizationBlock + 5] = odd;
+      at::Tensor values = at::ones({3 * quantization_block(code)});
+      values[quantization_block(code) + 5] = odd;
       const at::Tensor is_nan = round_trip(values, code).isnan().view({3, -1});
       EXPECT_TRUE(is_nan[1].all().item<bool>()) << odd;
       EXPECT_FALSE(is_nan[0].any().item<bool>() || is_nan[2].any().item<bool>()) << odd;
@@ -128,7 +129,22 @@ TEST(BlockQuantization, TakesAQuarterOfFp32AndLess) {
   EXPECT_EQ(quantized_bytes(5, BlockCode::kInt8), 8 + 4);
   EXPECT_EQ(quantized_bytes(5, BlockCode::kInt4), 4 + 4);
   EXPECT_EQ(quantized_bytes(1 << 20, BlockCode::kInt8), (1 << 20) + 4 * 512);
+  EXPECT_EQ(quantized_bytes(1 << 20, BlockCode::kInt4), (1 << 19) + 4 * 4096);
   EXPECT_EQ(quantized_bytes(5, BlockCode::kFloat8), 8 + 4);
+}
+
+TEST(BlockQuantization, IsAddedWithoutACopy) {
+  for (const BlockCode code : {BlockCode::kInt8, BlockCode::kInt4, BlockCode::kFloat8}) {
+    for (const int64_t numel : {1, 255, 2049, 100001}) {
+      const at::Tensor values = at::randn({numel}), sums = at::randn({numel});
+      const at::Tensor expected = sums + round_trip(values, code);
+      add_quantized(packed_of(values, code), sums, code);
+      EXPECT_TRUE(sums.equal(expected)) << int(code) << " " << numel;
+    }
+  }
+  EXPECT_ERROR(UsageError,
+               add_quantized(at::zeros({12}, at::kByte), at::zeros({8}, at::kHalf), BlockCode::kInt8),
+               "sums");
 }
 
 TEST(BlockQuantization, RefusesWhatDoesNotFit) {

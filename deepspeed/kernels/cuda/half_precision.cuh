@@ -11,6 +11,7 @@ __device__ inline double to_float(double value) { return value; }  // as wide as
 __device__ inline float to_float(__half value) { return __half2float(value); }
 __device__ inline float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
 
+__device__ inline void round_to(float value, float& to) { to = value; }
 __device__ inline void round_to(float value, __half& to) { to = __float2half_rn(value); }
 __device__ inline void round_to(float value, __nv_bfloat16& to) { to = __float2bfloat16_rn(value); }
 

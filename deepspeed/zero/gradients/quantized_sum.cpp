@@ -15,6 +15,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
 #include "deepspeed/comm/group/joined_work.h"
 #include "deepspeed/kernels/block_quantization.h"
@@ -106,12 +107,13 @@ at::Tensor QuantizedSum::sum_within(const at::Tensor& values, const at::Tensor& 
     const at::Tensor sum = partial.select(0, node);
     // Terms are added in the order of their ranks.
     for (int place = 0; place < node_.size(); ++place) {
-      const at::Tensor term =
-          place == node_.rank()
-              ? block(values, node, place)
-              : dequantized(piece(received, int64_t{place} * across_.size() + node, packed_bytes(numel)),
-                            numel, kGradientCode);
-      place == 0 ? sum.copy_(term) : sum.add_(term);
+      if (place == node_.rank()) {
+        place == 0 ? sum.copy_(block(values, node, place)) : sum.add_(block(values, node, place));
+        continue;
+      }
+      const at::Tensor term = piece(received, int64_t{place} * across_.size() + node, packed_bytes(numel));
+      place == 0 ? kernels::dequantize_blocks(term, sum, kGradientCode)
+                 : kernels::add_quantized(term, sum, kGradientCode);
     }
   }
   return partial;
@@ -135,12 +137,13 @@ void QuantizedSum::sum_between(const at::Tensor& values, const at::Tensor& parti
     }
   }
   across_.all_to_all(received, sent);
-  at::Tensor sum;
+  const at::Tensor sum = at::zeros({own.numel()}, partial.options());
   for (int node = 0; node < across_.size(); ++node) {
-    const at::Tensor term = node == across_.rank()
-                                ? partial.select(0, node)
-                                : dequantized(piece(received, node, bytes), own.numel(), kGradientCode);
-    sum = sum.defined() ? sum.add_(term) : term.clone();
+    if (node == across_.rank()) {
+      sum.add_(partial.select(0, node));
+    } else {
+      kernels::add_quantized(piece(received, node, bytes), sum, kGradientCode);
+    }
   }
   own.copy_(sum);
 }

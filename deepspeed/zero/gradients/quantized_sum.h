@@ -32,7 +32,7 @@ class QuantizedSum {
 
   /// Sums `values`, (owners * n) fp32, fp16 or bf16, whose r-th block is owner r's. When the result is there,
   /// this rank's block holds its sum; the others are as they were. An element that is not finite on a rank
-  /// makes its block of kQuantizationBlock elements NaN. key: names the sum among those of a backward, for
+  /// makes its block of elements that share a scale NaN. key: names the sum among those of a backward, for
   /// its errors.
   comm::Work start(const at::Tensor& values, size_t key);
 
