@@ -1,6 +1,8 @@
 #include "deepspeed/comm/job/agreed_links.h"
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "deepspeed/base/env.h"
@@ -13,6 +15,9 @@ namespace {
 
 constexpr const char* kLinksVariable = "DEEPSPEED_LINKS";
 constexpr const char* kLinksKey = "links";
+constexpr const char* kRefusedKey = "links/refused";  // ranks that have read that there are none
+// How long rank 0, with which the store ends, waits for them before it ends with its own error.
+constexpr std::chrono::seconds kMostToRefuse{5};
 
 Json own_links(const Job& job, const std::string& path) {
   return {{"figures", link_figures_json(read_link_figures(path))},
@@ -24,18 +29,28 @@ void set_json(c10d::Store& store, const Json& value) {
   store.set(kLinksKey, std::vector<uint8_t>(text.begin(), text.end()));
 }
 
+/// Tells the other ranks why there are no figures, and waits until they have read it.
+void refuse_links(const Job& job, c10d::Store& store, const std::string& reason) {
+  set_json(store, {{"error", reason}});
+  const auto end = std::chrono::steady_clock::now() + kMostToRefuse;
+  while (store.add(kRefusedKey, 0) < job.world_size - 1 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 /// Returns what rank 0 found, an empty object where its variable is not set.
 Json links_of_rank_0(const Job& job, c10d::Store& store) {
   const auto path = env::get(kLinksVariable);
   if (job.rank != 0) {
     const auto bytes = store.get(kLinksKey);
-    return Json::parse(std::string(bytes.begin(), bytes.end()));
+    auto links = Json::parse(std::string(bytes.begin(), bytes.end()));
+    if (links.contains("error")) store.add(kRefusedKey, 1);
+    return links;
   }
   Json links = Json::object();
   try {
     if (path) links = own_links(job, *path);
   } catch (const Error& error) {
-    set_json(store, {{"error", error.what()}});
+    refuse_links(job, store, error.what());
     throw;
   }
   set_json(store, links);
