@@ -1,10 +1,11 @@
 // How a message travels.
 //
-// send() copies what does not lie in the arena into it, and writes the letter. The thread of the receiver
-// reads letters as they come, matches them with what is wanted by tag, in the order in which they were sent,
-// copies outside of the lock, and answers with the letter's number; then the sender's thread says that the
-// message is done. The thread sleeps in poll() over all sockets. While something is under way it looks a few
-// times a second at the peers and the clock.
+// send() copies what does not lie in the arena into it, and writes the letter; where the arena has no room,
+// the content goes through the socket, piece by piece behind the letter. The thread of the receiver reads
+// letters as they come, matches them with what is wanted by tag, in the order in which they were sent, copies
+// outside of the lock, and answers with the letter's number; then the sender's thread says that the message
+// is done. The thread sleeps in poll() over all sockets. While something is under way it looks a few times a
+// second at the peers and the clock.
 #include "deepspeed/comm/shm/messages.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ constexpr int kMessageLook = 100;  // milliseconds
 constexpr size_t kMostInLetter = 4096;
 constexpr std::chrono::seconds kLongestFarewell{2};  // for peers that do not read what they are told
 
-enum class PacketKind : uint32_t { kLetter, kLetterWithContent, kReceived };
+enum class PacketKind : uint32_t { kLetter, kLetterWithContent, kFurtherContent, kReceived };
 
 struct PacketHead {
   PacketKind kind = PacketKind::kLetter;
@@ -114,12 +115,8 @@ void Messages::send(const void* data, size_t bytes, int peer, int tag, Clock::ti
   void* copy = nullptr;
   if (bytes > kMostInLetter) {
     if (arena != nullptr) offset = arena->offset_of(data, bytes);
-    if (!offset) {
-      copy = arena != nullptr ? arena->allocate(bytes) : nullptr;
-      if (copy == nullptr) {
-        raise<CommError>("there is no shared memory for a message of ", bytes, " bytes to ",
-                         member_.describe(peer), "; set DEEPSPEED_SHARED_MEMORY=0 to send over sockets");
-      }
+    if (!offset && arena != nullptr) copy = arena->allocate(bytes);
+    if (copy != nullptr) {
       std::memcpy(copy, data, bytes);
       offset = arena->offset_of(copy, bytes);
     }
@@ -128,7 +125,14 @@ void Messages::send(const void* data, size_t bytes, int peer, int tag, Clock::ti
   PacketHead head{offset ? PacketKind::kLetter : PacketKind::kLetterWithContent, tag, ++num_sent_, bytes,
                   offset.value_or(0)};
   mailboxes_[static_cast<size_t>(peer)].sent.emplace(head.order, Sent{copy, tag, deadline, std::move(done)});
-  write(peer, packet_of(head, data, offset ? 0 : bytes));
+  const size_t in_letter = offset ? 0 : std::min(bytes, kMostInLetter);
+  write(peer, packet_of(head, data, in_letter));
+  if (!offset) {
+    head.kind = PacketKind::kFurtherContent;
+    for (size_t begin = in_letter; begin < bytes; begin += kMostInLetter)
+      write(peer,
+            packet_of(head, static_cast<const char*>(data) + begin, std::min(bytes - begin, kMostInLetter)));
+  }
   start_thread();
   wake();
 }
@@ -180,6 +184,12 @@ void Messages::read(int peer, Endings& endings) {
       mailbox.sent.erase(found);
       continue;
     }
+    if (head.kind == PacketKind::kFurtherContent) {
+      // All of a message follows its letter, before anything else of the peer's.
+      auto& content = mailbox.letters.back().content;
+      content.insert(content.end(), packet.begin() + sizeof(head), packet.begin() + length);
+      continue;
+    }
     Letter letter{head.tag, head.order, head.bytes, head.offset, {}};
     if (head.kind == PacketKind::kLetterWithContent)
       letter.content.assign(packet.begin() + sizeof(head), packet.begin() + length);
@@ -192,7 +202,8 @@ void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& en
   for (auto letter = mailbox.letters.begin(); letter != mailbox.letters.end();) {
     const auto wanted = std::find_if(mailbox.wanted.begin(), mailbox.wanted.end(),
                                      [&](const Wanted& want) { return want.tag == letter->tag; });
-    if (wanted == mailbox.wanted.end()) {
+    const bool is_whole = letter->content.empty() || letter->content.size() == letter->bytes;
+    if (wanted == mailbox.wanted.end() || !is_whole) {
       ++letter;
       continue;
     }
