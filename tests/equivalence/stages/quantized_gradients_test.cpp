@@ -1,8 +1,14 @@
 // ZeRO++'s gradients in 4 bits: what crosses the links between nodes, and what a training becomes.
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/comm/log/comms_logger.h"
+#include "deepspeed/zero/gathered_parameters.h"
 
 #include "tests/equivalence/stages/zeropp_net.h"
 #include "tests/support/counted_world.h"
@@ -107,6 +113,52 @@ TEST(QuantizedGradients, GoOnAfterAResume) {
     const auto second = zeropp_engine(zeropp_config(kInFourBits), world);
     second->load_checkpoint(folder.path());
     EXPECT_EQ(train_zeropp(*second, 3), expected);
+  });
+}
+
+TEST(QuantizedGradients, GoOnOnOtherRanksAndNodes) {
+  for (const Json& keys : {kInFourBits, kWithFeedback}) {
+    const TemporaryFolder folder;
+    double expected = 0, first = 0;
+    run_ranks(4, [&](comm::World& world) {
+      set_nodes(2);
+      const auto engine = zeropp_engine(zeropp_config(keys), world);
+      train_zeropp(*engine, 20);
+      engine->save_checkpoint(folder.path());
+    });
+    for (const auto& [ranks, per_node] : {std::pair(4, 4), {4, 1}, {2, 1}, {3, 1}, {1, 1}}) {
+      const auto losses = run_ranks_collect(ranks, [&, per_node = per_node](comm::World& world) {
+        set_nodes(per_node);
+        const double untrained = train_zeropp(*zeropp_engine(zeropp_config(keys), world), 1);
+        const auto engine = zeropp_engine(zeropp_config(keys), world);
+        engine->load_checkpoint(folder.path());
+        return std::to_string(untrained) + " " + std::to_string(train_zeropp(*engine, 4));
+      });
+      std::istringstream(losses[0]) >> first >> expected;
+      EXPECT_LT(expected, 0.5 * first) << ranks << " ranks, " << per_node << " a node";
+    }
+  }
+}
+
+TEST(QuantizedGradients, OfAStepThatOverflowsChangeNeitherErrorsNorWeights) {
+  run_ranks(4, [](comm::World& world) {
+    set_nodes(2);
+    const Json fp16 = {{"fp16", {{"enabled", true}, {"initial_scale_power", 8}, {"hysteresis", 1}}}};
+    const auto interrupted = zeropp_engine(zeropp_config(kWithFeedback, fp16), world);
+    train_zeropp(*interrupted, 6);
+    const auto weights = [&] {
+      const zero::GatheredParameters whole(interrupted->module().parameters());
+      return at::cat({interrupted->module().down.detach().view({-1}), interrupted->module().bias.detach()})
+          .clone();
+    };
+    const at::Tensor before = weights();
+    const at::Tensor loss = interrupted->forward(zeropp_input(*interrupted, 3));
+    interrupted->backward(world.rank() == 2 ? loss * std::numeric_limits<double>::infinity() : loss);
+    interrupted->step();
+    EXPECT_EQ(interrupted->skipped_steps(), 1);
+    EXPECT_TRUE(weights().equal(before));
+    EXPECT_TRUE(std::isfinite(train_zeropp(*interrupted, 4)));
+    EXPECT_FALSE(weights().equal(before));
   });
 }
 
