@@ -330,7 +330,7 @@ def values_and_gradients_of_safe_access():
 
 @probe
 def gradients_of_a_direct_backward_are_shown_and_changed_at_once():
-    for stage in (0, 1, 2, 3):
+    for stage in (1, 2, 3):
         engine, twin = make_engine(stage), make_engine(stage)
         tokens, targets = batch()
         twin.backward(F.cross_entropy(twin(tokens), targets))
