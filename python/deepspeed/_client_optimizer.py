@@ -5,6 +5,7 @@ from typing import Any, Optional
 
 import torch
 
+from deepspeed._config import offload_device
 from deepspeed._errors import ConfigError, ZeRORuntimeException
 from deepspeed._slices import SliceStepper
 
@@ -94,10 +95,9 @@ def _check_states(config, client):
 
 
 def _check_place(config, client):
-    section = (config.get("zero_optimization") or {}).get("offload_optimizer")
-    device = section.get("device", "none") if isinstance(section, Mapping) else "none"
+    device = offload_device(config)
     is_forced = config.get("zero_force_ds_cpu_optimizer", True)
-    if device in ("none", None) or not is_forced or hasattr(client, "_core_optimizer"):
+    if device == "none" or not is_forced or hasattr(client, "_core_optimizer"):
         return
     raise ZeRORuntimeException(
         f"zero_optimization.offload_optimizer.device: got {device!r} with an optimizer of class {type(client).__name__} passed to "
@@ -109,9 +109,7 @@ def _check_place(config, client):
 def _check_muon(config):
     """As DeepSpeed: a script that asks for reduce_scatter itself is told that the momenta of Muon do not go with offload."""
     zero = config.get("zero_optimization") or {}
-    section = zero.get("offload_optimizer")
-    offloads = isinstance(section, Mapping) and section.get("device", "none") not in ("none", None)
-    if offloads and zero.get("reduce_scatter") is True and zero.get("stage") in (1, 2):
+    if offload_device(config) != "none" and zero.get("reduce_scatter") is True and zero.get("stage") in (1, 2):
         raise ConfigError(
             "zero_optimization.reduce_scatter: got true. Muon with reduce scatter does not support optimizer offload; leave "
             "the key out or set it to false"

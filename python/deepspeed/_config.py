@@ -97,6 +97,16 @@ def _without_idle_offload(config):
     return {**config, "zero_optimization": zero}
 
 
+def offload_device(config):
+    """Returns where the optimizer's states go: "cpu", "nvme" or "none"; the key cpu_offload of older configs means "cpu"."""
+    zero = config.get("zero_optimization") or {}
+    section = zero.get("offload_optimizer")
+    device = section.get("device") if isinstance(section, Mapping) else None
+    if device in (None, "none"):
+        return "cpu" if zero.get("cpu_offload") else "none"
+    return device
+
+
 def _without_token_batches(config):
     """Takes the word enabled off dynamic_batching, whose loader and schedule the package makes itself."""
     data = config.get("data_efficiency")

@@ -584,6 +584,8 @@ def test_an_offloaded_optimizer_of_the_script_is_one_for_the_host_unless_any_wil
     optimizer = torch.optim.Adam(model.parameters())
     with pytest.raises(ZeRORuntimeException, match='class Adam.* expected DeepSpeedCPUAdam.*"zero_force_ds_cpu_optimizer": false'):
         make(config, model, optimizer=optimizer)
+    with pytest.raises(ZeRORuntimeException, match="got 'cpu'"):  # as older configs spell it
+        make({**CONFIG, "zero_optimization": {"stage": 1, "cpu_offload": True}}, model, optimizer=optimizer)
     step(make({**config, "zero_force_ds_cpu_optimizer": False}, model, optimizer=optimizer)[0])
     host = torch.nn.Linear(4, 3)
     step(make(config, host, optimizer=DeepSpeedCPUAdam(host.parameters()))[0])

@@ -32,7 +32,7 @@ class Connection {
  private:
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::chrono::milliseconds timeout_;
-  // Of CPU tensors; both null: their backend does everything.
+  // Where both are null, the backend does everything for CPU tensors, too.
   std::unique_ptr<DirectExchange> direct_;
   SharedExchange* shared_ = nullptr;  // of the backend that group_ holds
 };

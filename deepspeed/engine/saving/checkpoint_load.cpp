@@ -129,7 +129,7 @@ int CheckpointIo::first_mp_rank(const std::string& directory, const std::string&
   const size_t num_places = checkpoint::find_mp_ranks(directory, tag).size();
   const ParallelGroups& groups = parts_.groups;
   if (num_places == size_t(groups.model_size())) return groups.model_rank();
-  // Of another number of stages: the first one's file of this slice.
+  // Another number of stages wrote it: the file of the first one has what all of this slice share.
   for (int place = 0; place < int(num_places); ++place) {
     if (groups.slice_of(place, int(num_places)) == groups.slice()) return place;
   }

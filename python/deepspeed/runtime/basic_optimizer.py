@@ -6,11 +6,13 @@ import inspect
 
 import torch
 
+from deepspeed._config import offload_device
+
 
 def basic_class(config):
     """Returns the class for a config's section `optimizer`; None where there is none, or the core alone knows its type."""
     section = config.get("optimizer")
-    return _class_of(section, _offloads(config)) if section else None
+    return _class_of(section, offload_device(config) != "none") if section else None
 
 
 def make_basic(kind, config, groups):
@@ -52,12 +54,6 @@ def _class_of(section, on_cpu):
 
 def _decouples(section):
     return section["type"].lower() == "adamw" or (section.get("params") or {}).get("adam_w_mode", True)
-
-
-def _offloads(config):
-    zero = config.get("zero_optimization") or {}
-    device = (zero.get("offload_optimizer") or {}).get("device", "none")
-    return bool(zero.get("cpu_offload")) or device in ("cpu", "nvme")
 
 
 def _as_given(value):

@@ -1,6 +1,7 @@
 """The class of the optimizer that initialize() returns follows the stage and the precision, as DeepSpeed's does."""
 import functools
 
+from deepspeed._config import offload_device
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from deepspeed.runtime.fp16.fused_optimizer import FP16_Optimizer
@@ -16,7 +17,7 @@ def optimizer_class(config, basic):
     stage = zero.get("stage", 0)
     if stage == 3:
         return MiCS_Optimizer if zero.get("mics_shard_size", -1) > 0 else DeepSpeedZeroOptimizer_Stage3
-    if stage == 1 and _is_bf16(config) and _sums_in_fp32(config) and not _offloads_optimizer(config):
+    if stage == 1 and _is_bf16(config) and _sums_in_fp32(config) and offload_device(config) == "none":
         return BF16_Optimizer
     if stage > 0:
         return DeepSpeedZeroOptimizer
@@ -31,12 +32,6 @@ def _is_bf16(config):
 
 def _sums_in_fp32(config):
     return (config.get("data_types") or {}).get("grad_accum_dtype") == "fp32"
-
-
-def _offloads_optimizer(config):
-    zero = config["zero_optimization"]
-    device = (zero.get("offload_optimizer") or {}).get("device", "none")
-    return device not in ("none", None) or bool(zero.get("cpu_offload"))
 
 
 @functools.lru_cache(maxsize=None)

@@ -1,8 +1,7 @@
 // The steps of each collective between N nodes of L ranks, n elements a rank:
 //
 // all_gather        the ranks at place l gather N inputs; those of a node exchange what they have, which
-// comes
-//                   as (L, N, n) and belongs into (N, L, n)
+//                   comes as (L, N, n) and belongs into (N, L, n)
 // reduce_scatter    the other way round: the input is put in order as (L, N, n) and summed within the node,
 //                   then each place's N parts between nodes
 // reduce_to_owners  as reduce_scatter, with parts of any sizes, packed by place
