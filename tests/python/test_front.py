@@ -129,6 +129,16 @@ def test_schedules_drive_an_optimizer_without_an_engine():
     assert 0.1 <= optimizer.param_groups[0]["lr"] <= 0.3
 
 
+def test_a_warm_up_of_no_steps_is_for_configs_alone():
+    config = {**CONFIG, "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.5, "warmup_num_steps": 0}}}
+    engine = make(config)[0]
+    for _ in range(3):
+        step(engine)
+    assert engine.get_lr() == [0.5]
+    with pytest.raises(ValueError, match="warmup_num_steps is 0, expected a whole number of at least 1"):
+        WarmupLR(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0), warmup_num_steps=0)
+
+
 def test_an_unknown_warm_up_is_logarithmic():
     optimizers = [torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0) for _ in range(2)]
     unknown, known = (WarmupLR(mine, warmup_num_steps=4, warmup_type=kind) for mine, kind in zip(optimizers, ("cubic", "log")))

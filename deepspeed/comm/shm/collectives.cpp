@@ -20,7 +20,9 @@ constexpr size_t kAlwaysStaged = 16 << 10;
 // What all ranks sum for themselves: the bytes that one reads in all.
 constexpr size_t kMostSummedByAll = 256 << 10;
 constexpr size_t kCacheLine = 64;
-// So many bytes of other ranks' arenas stay mapped after they were read.
+// So many bytes of other ranks' arenas stay mapped after they were read, of one and of all. What is mapped
+// counts as memory of this rank as well, and mapping it again costs less than reading it.
+constexpr size_t kMostMappedOfOne = size_t{80} << 20;
 constexpr size_t kMostMapped = size_t{256} << 20;
 constexpr size_t kMostAtOnce = size_t{16} << 20;
 
@@ -38,8 +40,9 @@ std::vector<ByteRange> equal_ranges(size_t bytes, size_t element, int size) {
 
 Collectives::Collectives(Member& member) : member_(member) {
   const auto num_peers = static_cast<size_t>(std::max(1, member.size() - 1));
+  const size_t most = std::min(kMostMappedOfOne, kMostMapped / num_peers);
   for (int rank = 0; rank < member.size(); ++rank)
-    read_pages_.emplace_back(member.peer(rank).arena_mapping(), kMostMapped / num_peers);
+    read_pages_.emplace_back(member.peer(rank).arena_mapping(), most);
 }
 
 void Collectives::begin(const Call& call, const void* input, size_t bytes, bool in_pieces) {

@@ -27,7 +27,9 @@ Field required_rates(const char* key, const char* meaning) {
   return any(key, 0.0, meaning, {one_or_one_a_group(), required()});
 }
 
-Field warmup_num_steps() { return integer("warmup_num_steps", 1000, "Steps of the warm-up.", {at_least(1)}); }
+Field warmup_num_steps() {
+  return integer("warmup_num_steps", 1000, "Steps of the warm-up; 0 and 1 count as 2.", {at_least(0)});
+}
 
 Field warmup_type() {
   return text("warmup_type", "log", "The shape of the warm-up.", {one_of({"log", "linear"})});

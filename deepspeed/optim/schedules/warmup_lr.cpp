@@ -24,8 +24,8 @@ double steps_after(int64_t total_num_steps, const Warmup& warmup) {
 }  // namespace
 
 Warmup::Warmup(int64_t num_steps, Shape shape) : num_steps_(std::max<int64_t>(2, num_steps)), shape_(shape) {
-  if (num_steps < 1) {
-    raise<UsageError>("warmup_num_steps is ", num_steps, ", expected at least 1");
+  if (num_steps < 0) {
+    raise<UsageError>("warmup_num_steps is ", num_steps, ", expected at least 0");
   }
 }
 

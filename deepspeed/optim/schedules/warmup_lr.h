@@ -12,7 +12,7 @@ namespace deepspeed::optim {
 class Warmup {
  public:
   enum class Shape { kLog, kLinear };
-  /// Sets the length. Throws UsageError for a number of steps below 1; 1 counts as 2, since ln(1) is 0.
+  /// Sets the length. Throws UsageError for a number of steps below 0; 0 and 1 count as 2, since ln(1) is 0.
   Warmup(int64_t num_steps, Shape shape);
 
   int64_t num_steps() const { return num_steps_; }

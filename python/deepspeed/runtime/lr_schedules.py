@@ -53,8 +53,8 @@ class EngineSchedule:
 
     def __init__(self, optimizer, last_batch_iteration=-1, **params):
         self.optimizer = optimizer
-        if params.get(WARMUP_NUM_STEPS, 0) is None:
-            raise ConfigError(f"{self._type}: warmup_num_steps is None, expected a whole number of 0 or more")
+        if not params.get(WARMUP_NUM_STEPS, 1):
+            raise ConfigError(f"{self._type}: warmup_num_steps is {params[WARMUP_NUM_STEPS]}, expected a whole number of at least 1")
         self._params = params = _with_known_warmup(params)
         groups = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         self._source = _core.Schedule(self._type, params, groups)

@@ -110,6 +110,13 @@ TEST(WarmupLr, ClimbsToEachGroupsOwnRateByDefault) {
   EXPECT_EQ(scheduler->get_last_lr(), (std::vector<double>{0.1, 0.2}));
 }
 
+TEST(WarmupLr, CountsZeroAndOneStepAsTwo) {
+  const std::vector<double> expected{0, 0, 0.1, 0.1};
+  expect_rates("WarmupLR", R"({"warmup_max_lr": 0.1, "warmup_num_steps": 0})", expected);
+  expect_rates("WarmupLR", R"({"warmup_max_lr": 0.1, "warmup_num_steps": 1})", expected);
+  expect_rates("WarmupLR", R"({"warmup_max_lr": 0.1, "warmup_num_steps": 2})", expected);
+}
+
 TEST(WarmupDecayLr, FollowsTheWorkedVector) {
   expect_rates(
       "WarmupDecayLR",
@@ -189,7 +196,7 @@ TEST(LrScheduler, NamesTheKeyThatIsWrong) {
                         "scheduler.params.warmup_num_step: unknown key");
   expect_schedule_error("WarmupLR", R"({"warmup_num_step": 4})",
                         "did you mean 'scheduler.params.warmup_num_steps'?");
-  expect_schedule_error("WarmupLR", R"({"warmup_num_steps": 0})", "scheduler.params.warmup_num_steps");
+  expect_schedule_error("WarmupLR", R"({"warmup_num_steps": -1})", "scheduler.params.warmup_num_steps");
   expect_schedule_error("WarmupLR", R"({"warmup_type": "square"})", "scheduler.params.warmup_type");
   expect_schedule_error("WarmupLR", R"({"warmup_max_lr": [1, 2]})",
                         "scheduler.params.warmup_max_lr: got 2 numbers");

@@ -42,7 +42,7 @@ TEST_F(HandMadeSchedule, HasARateForEachGroup) {
 TEST_F(HandMadeSchedule, HasSizesAboveZero) {
   EXPECT_ERROR(UsageError, LrRangeTest(groups_, {0.1, 0.1}, 0, 1.0, false),
                "lr_range_test_step_size is 0, expected at least 1");
-  EXPECT_ERROR(UsageError, Warmup(0, Warmup::Shape::kLog), "warmup_num_steps is 0, expected at least 1");
+  EXPECT_ERROR(UsageError, Warmup(-1, Warmup::Shape::kLog), "warmup_num_steps is -1, expected at least 0");
   OneCycleOptions options;
   options.first_step_size = 0;
   EXPECT_ERROR(UsageError, OneCycle(groups_, options), "a first step size above 0");
