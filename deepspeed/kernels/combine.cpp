@@ -1,6 +1,6 @@
 #include "deepspeed/kernels/combine.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/cpu/messages/combine_simd.h"
@@ -40,7 +40,8 @@ bool can_combine(CombineOp op, CombineType type) {
   return op != CombineOp::kAverage || is_floating(type);
 }
 
-void combine(CombineOp op, CombineType type, void* to, std::span<const void* const> terms, int64_t numel) {
+void combine(CombineOp op, CombineType type, void* to, std::span<const void* const> terms, int64_t numel,
+             Stores stores) {
   if (terms.empty()) raise<UsageError>("there are no terms to combine, expected one or more");
   if (!can_combine(op, type)) {
     raise<UsageError>(
@@ -50,10 +51,12 @@ void combine(CombineOp op, CombineType type, void* to, std::span<const void* con
   }
   if (numel <= 0) return;
   if (terms.size() == 1) {
-    if (to != terms[0]) std::memcpy(to, terms[0], static_cast<size_t>(numel * size_of(type)));
+    if (to != terms[0]) copy(to, terms[0], static_cast<size_t>(numel * size_of(type)), stores);
     return;
   }
-  combine_simd(op, type, to, terms.data(), static_cast<int64_t>(terms.size()), numel);
+  const bool stream =
+      stores == Stores::kPastCaches && std::find(terms.begin(), terms.end(), to) == terms.end();
+  combine_simd(op, type, to, terms.data(), static_cast<int64_t>(terms.size()), numel, stream);
 }
 
 }  // namespace deepspeed::kernels

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "deepspeed/kernels/arguments/combine_arguments.h"
+#include "deepspeed/kernels/copy.h"
 
 namespace deepspeed::kernels {
 
@@ -18,6 +19,9 @@ bool can_combine(CombineOp op, CombineType type);
 /// on the instruction set. 16-bit types are combined in fp32 and rounded once, to the nearest even. Integers
 /// wrap around. A NaN among the terms of a smallest or largest is the result. `to` may be one of the terms,
 /// and must not overlap one otherwise. Throws UsageError where there are no terms, or can_combine() says no.
-void combine(CombineOp op, CombineType type, void* to, std::span<const void* const> terms, int64_t numel);
+/// Floating types alone are stored past the caches, and nothing is where `to` is one of the terms: its lines
+/// are in the caches then.
+void combine(CombineOp op, CombineType type, void* to, std::span<const void* const> terms, int64_t numel,
+             Stores stores = Stores::kCached);
 
 }  // namespace deepspeed::kernels

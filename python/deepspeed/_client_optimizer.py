@@ -39,6 +39,7 @@ def plan_optimizer(config, model, optimizer, model_parameters):
         optimizer = optimizer(list(model_parameters) if model_parameters is not None else _trainable(model))
         model_parameters = None
     if optimizer is not None:
+        _check_place(config, optimizer)
         return _of_client(config, optimizer)
     if "optimizer" not in config:
         return OptimizerPlan(config, [], [])
@@ -72,7 +73,6 @@ def _of_client(config, client):
     config = {key: value for key, value in config.items() if key != "optimizer"}
     dicts = client.param_groups
     _check_states(config, client)
-    _check_place(config, client)
     entry = _of_core(client)
     if entry is None:
         groups = [(group["params"], {"lr": float(group.get("lr", 0.0))}) for group in dicts]  # a stepper may have no rate

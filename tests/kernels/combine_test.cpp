@@ -162,5 +162,50 @@ TEST(Combine, RefusesWhatAnOperationHasNoMeaningFor) {
                "no terms");
 }
 
+TEST(Combine, StoresTheSamePastTheCaches) {
+  const SimdTargetGuard guard;
+  for (const std::string& target : simd_targets()) {
+    use_simd_target(target);
+    for (const CombineDtype& each : kCombineFloats) {
+      for (const int64_t numel : kCombineNumels) {
+        const std::vector<at::Tensor> terms{at::randn({numel}).to(each.dtype),
+                                            at::randn({numel}).to(each.dtype),
+                                            at::randn({numel}).to(each.dtype)};
+        const at::Tensor expected = combined(CombineOp::kSum, each.type, terms);
+        // Vectors begin at some of these places.
+        for (int64_t begin = 0; begin < 9; ++begin) {
+          const at::Tensor result = at::zeros({numel + 9}, each.dtype).narrow(0, begin, numel);
+          combine(CombineOp::kSum, each.type, result.mutable_data_ptr(), addresses_of(terms), numel,
+                  Stores::kPastCaches);
+          EXPECT_TRUE(at::equal(result, expected))
+              << target << " " << each.dtype << " " << numel << " " << begin;
+        }
+        const at::Tensor own = terms[1].clone();
+        combine(CombineOp::kSum, each.type, own.mutable_data_ptr(), addresses_of({terms[0], own, terms[2]}),
+                numel, Stores::kPastCaches);
+        EXPECT_TRUE(at::equal(own, expected)) << target << " in place";
+      }
+    }
+  }
+}
+
+TEST(Copy, CopiesAllAndNothingElsePastTheCaches) {
+  const SimdTargetGuard guard;
+  for (const std::string& target : simd_targets()) {
+    use_simd_target(target);
+    for (const int64_t bytes : {0, 1, 31, 64, 129, 1000, 100003}) {
+      const at::Tensor from = at::randint(1, 127, {bytes + 80}, at::kByte);
+      for (const int64_t begin : {0, 1, 5, 32, 63}) {
+        const at::Tensor to = at::zeros({bytes + 80}, at::kByte);
+        copy(to.mutable_data_ptr<uint8_t>() + begin, from.const_data_ptr<uint8_t>() + 3, size_t(bytes),
+             Stores::kPastCaches);
+        at::Tensor expected = at::zeros({bytes + 80}, at::kByte);
+        expected.narrow(0, begin, bytes).copy_(from.narrow(0, 3, bytes));
+        EXPECT_TRUE(at::equal(to, expected)) << target << " " << bytes << " " << begin;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace deepspeed::kernels

@@ -607,3 +607,13 @@ def test_muon_with_reduce_scatter_by_name_refuses_offload_as_in_deepspeed():
     with pytest.raises(ValueError, match="reduce_scatter.*Muon with reduce scatter does not support optimizer offload; leave the key out"):
         make(config)
     step(make({**config, "zero_optimization": zero})[0])
+
+
+@pytest.mark.parametrize("offload", [{"offload_optimizer": {"device": "cpu"}}, {"cpu_offload": True}])
+def test_an_optimizer_of_mup_is_the_configs_and_goes_with_offload(offload, monkeypatch):
+    package = types.SimpleNamespace(MuAdam=lambda params, **options: torch.optim.Adam(params, **options))
+    monkeypatch.setitem(sys.modules, "mup", package)
+    config = {**CONFIG, "optimizer": {"type": "MuAdam", "params": {"lr": 0.01}}, "zero_optimization": {"stage": 2, **offload}}
+    engine = make(config)[0]
+    assert isinstance(engine.optimizer.optimizer, torch.optim.Adam)
+    assert step(engine) > step(engine)

@@ -22,9 +22,15 @@ constexpr size_t kMostSummedByAll = 256 << 10;
 constexpr size_t kCacheLine = 64;
 // So many bytes of other ranks' arenas stay mapped after they were read, of one and of all. What is mapped
 // counts as memory of this rank as well, and mapping it again costs less than reading it.
-constexpr size_t kMostMappedOfOne = size_t{80} << 20;
+constexpr size_t kMostMappedOfOne = size_t{136} << 20;
 constexpr size_t kMostMapped = size_t{256} << 20;
 constexpr size_t kMostAtOnce = size_t{16} << 20;
+// Results of so many bytes are stored past the caches, which do not hold them anyway.
+constexpr size_t kStoredPastCaches = size_t{8} << 20;
+
+kernels::Stores stores_of(size_t bytes) {
+  return bytes < kStoredPastCaches ? kernels::Stores::kCached : kernels::Stores::kPastCaches;
+}
 
 std::vector<ByteRange> equal_ranges(size_t bytes, size_t element, int size) {
   std::vector<ByteRange> ranges;
@@ -252,7 +258,7 @@ void Collectives::all_reduce(const Call& call, void* data, size_t bytes, const R
   // Nobody reads this rank's other ranges any more once their owners said `reduced`, or staged their sums.
   spread(call, flat + mine.begin, lengths, num_pieces, from_arena,
          [&](int peer, size_t at, size_t length, const char* from) {
-           std::memcpy(flat + ranges[static_cast<size_t>(peer)].begin + at, from, length);
+           kernels::copy(flat + ranges[static_cast<size_t>(peer)].begin + at, from, length, stores_of(bytes));
          });
   end(call);
 }
@@ -264,7 +270,7 @@ void Collectives::reduce(const Call& call, void* output, const void* input, size
   scatter(call, input, ranges, [&](size_t at, size_t length, const std::vector<const char*>& from) {
     const std::vector<const void*> terms(from.begin(), from.end());
     kernels::combine(reduction.op, reduction.type, static_cast<char*>(output) + at, terms,
-                     static_cast<int64_t>(length) / element);
+                     static_cast<int64_t>(length) / element, stores_of(bytes));
   });
   end(call);
 }
@@ -276,11 +282,12 @@ void Collectives::all_gather(const Call& call, void* output, const void* input, 
   if (own != input) std::memcpy(own, input, bytes);
   // The copy in the output serves as well as the input, and may lie in the arena where that does not.
   begin(call, own, bytes, false);
+  const kernels::Stores stores = stores_of(bytes * static_cast<size_t>(member_.size()));
   spread(
       call, own, std::vector<size_t>(static_cast<size_t>(member_.size()), bytes), 0,
       [&](int peer) { return member_.peer(peer).arena() + posts_[static_cast<size_t>(peer)].offset; },
       [&](int peer, size_t at, size_t length, const char* from) {
-        std::memcpy(place(peer) + at, from, length);
+        kernels::copy(place(peer) + at, from, length, stores);
       });
   end(call);
 }
@@ -293,7 +300,7 @@ void Collectives::broadcast(const Call& call, void* data, size_t bytes, int root
       call, static_cast<const char*>(data), lengths, 0,
       [&](int peer) { return member_.peer(peer).arena() + posts_[static_cast<size_t>(peer)].offset; },
       [&](int, size_t at, size_t length, const char* from) {
-        std::memcpy(static_cast<char*>(data) + at, from, length);
+        kernels::copy(static_cast<char*>(data) + at, from, length, stores_of(bytes));
       });
   end(call);
 }
@@ -305,7 +312,8 @@ void Collectives::all_to_all(const Call& call, void* output, const void* input, 
   for (size_t rank = 0; rank < size; ++rank) ranges.push_back({rank * bytes, (rank + 1) * bytes});
   begin(call, input, bytes * size, false);
   scatter(call, input, ranges, [&](size_t at, size_t length, const std::vector<const char*>& from) {
-    for (size_t rank = 0; rank < size; ++rank) std::memcpy(whole + rank * bytes + at, from[rank], length);
+    for (size_t rank = 0; rank < size; ++rank)
+      kernels::copy(whole + rank * bytes + at, from[rank], length, stores_of(bytes * size));
   });
   end(call);
 }

@@ -18,6 +18,15 @@ class OpBuilder:
     def __init__(self, name=None):
         self.name = name or self.NAME
 
+    @staticmethod
+    def is_rocm_pytorch():
+        return torch.version.hip is not None
+
+    @staticmethod
+    def installed_rocm_version():
+        """Returns (major, minor), (0, 0) where torch is not built for ROCm."""
+        return tuple(int(part) for part in (torch.version.hip or "0.0").split(".")[:2])
+
     def absolute_name(self):
         return f"deepspeed.ops.{self.name}"
 

@@ -3,7 +3,8 @@
 // Floating types are read in vectors, all terms of a place one after the other, and stored once: what is read
 // lies before what is written there, so that the result may take the place of a term. 16-bit types stay in
 // fp32 from the first term to the rounding. Integers go tile by tile through loops that the compiler
-// vectorises.
+// vectorises. What is not read again soon is stored past the caches, where it lies at whole vectors: a store
+// into them would read the line that it fills from memory first.
 #include "deepspeed/kernels/cpu/messages/combine_simd.h"
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "deepspeed/kernels/cpu/half_precision-inl.h"
 #include "deepspeed/kernels/cpu/vector_pair-inl.h"
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -95,6 +97,7 @@ struct XorOf {
 struct TermArrays {
   const void* const* terms;
   int64_t num_terms;
+  bool stream;  // stores go past the caches
 
   template <class Bits>
   HWY_INLINE const Bits* at(int64_t term, int64_t index) const {
@@ -113,15 +116,25 @@ HWY_INLINE hn::Vec<D> averaged(D d, hn::Vec<D> sum, double divisor) {
 }
 
 template <class D>
-HWY_INLINE void store_as(D d, Float32, hn::Vec<D> value, float* to) {
-  hn::StoreU(value, d, to);
+HWY_INLINE void store(D d, hn::Vec<D> value, bool stream, hn::TFromD<D>* to) {
+  if (stream) {
+    hn::Stream(value, d, to);
+  } else {
+    hn::StoreU(value, d, to);
+  }
+}
+
+template <class D>
+HWY_INLINE void store_as(D d, Float32, hn::Vec<D> value, bool stream, float* to) {
+  store(d, value, stream, to);
 }
 template <class D>
-HWY_INLINE void store_as(D d, Float64, hn::Vec<D> value, double* to) {
-  hn::StoreU(value, d, to);
+HWY_INLINE void store_as(D d, Float64, hn::Vec<D> value, bool stream, double* to) {
+  store(d, value, stream, to);
 }
+// Half a vector is never streamed.
 template <class D, class Type>
-HWY_INLINE void store_as(D d, Type type, hn::Vec<D> value, uint16_t* to) {
+HWY_INLINE void store_as(D d, Type type, hn::Vec<D> value, bool, uint16_t* to) {
   hn::StoreU(round_to(d, type, value), hn::Rebind<uint16_t, D>(), to);
 }
 
@@ -133,7 +146,8 @@ HWY_INLINE void combine_vector(D d, typename Type::Bits* to, const TermArrays& a
   for (int64_t term = 1; term < arrays.num_terms; ++term) {
     result = Op::vectors(result, load(d, Type(), arrays.at<Bits>(term, index)));
   }
-  store_as(d, Type(), averaged<Type, kIsAverage>(d, result, double(arrays.num_terms)), to + index);
+  store_as(d, Type(), averaged<Type, kIsAverage>(d, result, double(arrays.num_terms)), arrays.stream,
+           to + index);
 }
 
 /// Combines four vectors of places: the additions of a place wait for each other, those of four do not.
@@ -175,15 +189,15 @@ HWY_INLINE void combine_four_vectors(D d, typename Type::Bits* to, const TermArr
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (sizeof(Bits) == 2) {
     const PairOf<D> d16;
-    hn::StoreU(round_pair(d, Type(), a, b), d16, to);
-    hn::StoreU(round_pair(d, Type(), c, e), d16, to + 2 * lanes);
+    store(d16, round_pair(d, Type(), a, b), arrays.stream, to);
+    store(d16, round_pair(d, Type(), c, e), arrays.stream, to + 2 * lanes);
     return;
   }
 #endif
-  store_as(d, Type(), a, to);
-  store_as(d, Type(), b, to + lanes);
-  store_as(d, Type(), c, to + 2 * lanes);
-  store_as(d, Type(), e, to + 3 * lanes);
+  store_as(d, Type(), a, arrays.stream, to);
+  store_as(d, Type(), b, arrays.stream, to + lanes);
+  store_as(d, Type(), c, arrays.stream, to + 2 * lanes);
+  store_as(d, Type(), e, arrays.stream, to + 3 * lanes);
 }
 
 template <class Type, class Op, bool kIsAverage>
@@ -208,7 +222,7 @@ HWY_NOINLINE void combine_floats(typename Type::Bits* to, const TermArrays& arra
     result = term == 0 ? next : Op::vectors(result, next);
   }
   Bits values[kMost];
-  store_as(d, Type(), averaged<Type, kIsAverage>(d, result, double(arrays.num_terms)), values);
+  store_as(d, Type(), averaged<Type, kIsAverage>(d, result, double(arrays.num_terms)), false, values);
   std::memcpy(to + i, values, rest);
 }
 
@@ -249,9 +263,7 @@ void combine_integers_of(CombineOp op, void* to, const TermArrays& arrays, int64
   return combine_integers<T, XorOf>(numbers, arrays, numel);
 }
 
-void combine_of_target(CombineOp op, CombineType type, void* to, const void* const* terms, int64_t num_terms,
-                       int64_t numel) {
-  const TermArrays arrays{terms, num_terms};
+void dispatch_type(CombineOp op, CombineType type, void* to, const TermArrays& arrays, int64_t numel) {
   switch (type) {
     case CombineType::kFloat32:
       return combine_floats_of<Float32>(op, to, arrays, numel);
@@ -274,6 +286,14 @@ void combine_of_target(CombineOp op, CombineType type, void* to, const void* con
   }
 }
 
+void combine_of_target(CombineOp op, CombineType type, void* to, const void* const* terms, int64_t num_terms,
+                       int64_t numel, bool stream) {
+  const size_t vector_bytes = hn::Lanes(hn::ScalableTag<uint8_t>());
+  const bool can_stream = stream && reinterpret_cast<uintptr_t>(to) % vector_bytes == 0;
+  dispatch_type(op, type, to, {terms, num_terms, can_stream}, numel);
+  if (can_stream) hwy::FlushStream();
+}
+
 }  // namespace deepspeed::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -282,8 +302,8 @@ namespace deepspeed::kernels {
 HWY_EXPORT(combine_of_target);
 
 void combine_simd(CombineOp op, CombineType type, void* to, const void* const* terms, int64_t num_terms,
-                  int64_t numel) {
-  HWY_DYNAMIC_DISPATCH(combine_of_target)(op, type, to, terms, num_terms, numel);
+                  int64_t numel, bool stream) {
+  HWY_DYNAMIC_DISPATCH(combine_of_target)(op, type, to, terms, num_terms, numel, stream);
 }
 
 }  // namespace deepspeed::kernels
