@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/kernels/copy.h"
 #include "deepspeed/kernels/cpu/messages/combine_simd.h"
 
 namespace deepspeed::kernels {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "deepspeed/kernels/arguments/combine_arguments.h"
-#include "deepspeed/kernels/copy.h"
+#include "deepspeed/kernels/arguments/stores.h"
 
 namespace deepspeed::kernels {
 

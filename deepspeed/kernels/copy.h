@@ -1,13 +1,11 @@
-// A copy that leaves the caches to others. Links no torch.
+// Memory is copied here, past the caches where that is asked for. Links no torch.
 #pragma once
 
 #include <cstddef>
 
-namespace deepspeed::kernels {
+#include "deepspeed/kernels/arguments/stores.h"
 
-/// Where stores go. Past the caches, they save reading the lines that they fill, and push nothing out; who
-/// reads them soon pays for it.
-enum class Stores { kCached, kPastCaches };
+namespace deepspeed::kernels {
 
 /// Copies between ranges that do not overlap. All stores are visible to others before a later release.
 void copy(void* to, const void* from, size_t bytes, Stores stores);

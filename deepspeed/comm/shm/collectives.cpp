@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "deepspeed/kernels/copy.h"
+
 namespace deepspeed::comm::shm {
 namespace {
 

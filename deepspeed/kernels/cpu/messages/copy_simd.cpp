@@ -1,8 +1,8 @@
+#include "deepspeed/kernels/cpu/messages/copy_simd.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-
-#include "deepspeed/kernels/copy.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/messages/copy_simd.cpp"
@@ -42,12 +42,8 @@ HWY_AFTER_NAMESPACE();
 namespace deepspeed::kernels {
 HWY_EXPORT(copy_of_target);
 
-void copy(void* to, const void* from, size_t bytes, Stores stores) {
-  if (stores == Stores::kCached) {
-    std::memcpy(to, from, bytes);
-  } else {
-    HWY_DYNAMIC_DISPATCH(copy_of_target)(static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from), bytes);
-  }
+void copy_past_caches_simd(void* to, const void* from, size_t bytes) {
+  HWY_DYNAMIC_DISPATCH(copy_of_target)(static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from), bytes);
 }
 
 }  // namespace deepspeed::kernels
