@@ -18,6 +18,7 @@
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 #include "python/core/bindings.h"
@@ -154,6 +155,8 @@ void bind_steps(EngineClass& engine) {
           NoGil())
       .def("scale", &Engine::scale, NoGil())
       .def("finish_backward", &Engine::finish_backward, NoGil())
+      .def("leave_unannounced_gradients",
+           [](Engine& self) { self.optimizer()->gradients().leave_unannounced(); })
       .def("allreduce_gradients", &Engine::allreduce_gradients, NoGil())
       .def(
           "step",

@@ -144,6 +144,46 @@ TEST(ReplacedGradients, OfStage0AreStepsWithoutABackward) {
   });
 }
 
+// A loss that goes through the models of two engines, as a GAN's, leaves gradients with the one that did not
+// run its backward: dropped there they count for nothing, kept they are a part of the next step.
+TEST(UnannouncedGradients, OfStage0CountAsTheProgramLeavesThem) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int variant : {0, 1, 2, 3}) {
+      SCOPED_TRACE(message("variant ", variant));
+      Json config = small_buckets(0, variant % 2 == 1, variant / 2 + 1);
+      config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 0.125}}}};
+      const auto expected = make_engine(config, world), engine = make_engine(config, world);
+      engine->optimizer()->gradients().leave_unannounced();
+      const auto params = engine->module().named_parameters();
+      const auto drop = [&] {
+        for (const auto& param : params) param.value().mutable_grad().reset();
+      };
+      for (const auto& each : {expected, engine}) each->set_gradient_accumulation_boundary(true);
+      loss_of(*engine, 1000 + world.rank()).backward();
+      EXPECT_TRUE(params["first.weight"].grad().defined());
+      drop();
+      for (const bool keeps : {false, true}) {
+        for (const auto& each : {expected, engine}) each->backward(loss_of(*each, 4 * world.rank()));
+        loss_of(*engine, 1000 + world.rank()).backward();
+        if (keeps) {
+          expected->backward(loss_of(*expected, 1000 + world.rank()));
+        } else {
+          drop();
+          expected->zero_grad();
+          for (const auto& each : {expected, engine}) each->backward(loss_of(*each, 8 + world.rank()));
+        }
+        for (const auto& each : {expected, engine}) each->step();
+        for (const auto& item : expected->module().named_parameters())
+          EXPECT_TRUE(at::allclose(params[item.key()], item.value(), 1e-6, 1e-7)) << item.key();
+      }
+      loss_of(*engine, 1000 + world.rank()).backward();
+      engine->zero_grad();
+      EXPECT_FALSE(engine->optimizer()->gradients().is_open());
+      EXPECT_FALSE(params["first.weight"].grad().defined());
+    }
+  });
+}
+
 TEST(ReplacedGradients, ThatAreNoneAtStage0CountAsZeros) {
   Json config = small_buckets(0, false, 1);
   config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 1.0}}}};

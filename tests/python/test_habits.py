@@ -97,3 +97,37 @@ def test_random_numbers_go_on_as_the_script_has_seeded_them():
 def test_the_seed_of_the_config_gives_each_rank_numbers_of_its_own():
     first, second = run("random_streams.py")["seed"]
     assert first != second and [first, second] == run("random_streams.py")["seed"]
+
+
+@pytest.mark.parametrize("gas, in_place", [(1, False), (1, True), (2, False)])
+def test_a_loss_through_two_engines_leaves_gradients_that_the_other_module_can_drop(gas, in_place):
+    """Two models train against each other, as in a GAN: zero_grad() of the judge's module drops what the maker's loss left there."""
+
+    def play(engines):
+        torch.manual_seed(3)
+        maker, judge = torch.nn.Linear(2, 4), torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        players = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (maker, judge)]
+        backwards, steps = [lambda loss: (loss / gas).backward()] * 2, [each.step for each in players]
+        if engines:
+            config = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": gas, "gradient_clipping": 0}
+            made = [deepspeed.initialize(model=part, optimizer=each, config=config)[0] for part, each in zip((maker, judge), players)]
+            backwards, steps = [each.backward for each in made], [each.step for each in made]
+        for step in range(3):
+            judge.zero_grad(set_to_none=not in_place)
+            for micro in range(gas):
+                real, noise = torch.randn(4, 4), torch.randn(4, 2)
+                made_up = maker(noise)
+                backwards[1](judge(real).square().mean())
+                if gas == 1:
+                    backwards[1]((judge(made_up.detach()) - 1).square().mean())
+                if engines or micro + 1 == gas:
+                    steps[1]()
+            maker.zero_grad(set_to_none=not in_place)
+            for micro in range(gas):
+                backwards[0](judge(maker(torch.randn(4, 2))).square().mean())
+                if engines or micro + 1 == gas:
+                    steps[0]()
+        return [param.detach().clone() for param in (*maker.parameters(), *judge.parameters())]
+
+    for ours, torchs in zip(play(engines=True), play(engines=False)):
+        torch.testing.assert_close(ours, torchs, rtol=1e-5, atol=1e-7)

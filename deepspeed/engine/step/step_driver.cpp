@@ -126,6 +126,7 @@ void StepDriver::run_backward(const std::function<void()>& run) {
       const auto inner = time_part(profile::StepPart::kBackwardInner);
       std::optional<zero::ParameterAccess> access;
       if (state_.parts.pool) access.emplace(state_.parts.pool, zero::AccessMode::kBackward);
+      const zero::GradReducer::Announcement announcement(optimizer().gradients());
       run();
     }
     const auto reductions = time_part(profile::StepPart::kBackwardAllreduce);
@@ -137,6 +138,7 @@ void StepDriver::run_backward(const std::function<void()>& run) {
 }
 
 void StepDriver::finish_backward() {
+  optimizer().gradients().forget_dropped();
   if (!optimizer().gradients().is_open()) return;
   optimizer().gradients().finish_backward();
   ++state_.counters.backwards_since_update;

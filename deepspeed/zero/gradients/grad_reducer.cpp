@@ -126,8 +126,24 @@ bool GradReducer::note(WindowEvent event) {
 
 void GradReducer::on_gradient(size_t group, size_t param) {
   if (is_paused()) return;
+  const WindowState before = state_;
   if (!note(WindowEvent::kGradient)) refuse_gradient_after_step_began(group, param);
-  take_gradient(group, param);
+  if (!leaves_unannounced_ || is_announced_) return take_gradient(group, param);
+  if (!left_in_) left_in_ = before;
+}
+
+void GradReducer::take_left() {
+  if (std::exchange(left_in_, std::nullopt)) take_from_params();
+}
+
+void GradReducer::forget_dropped() {
+  if (!left_in_) return;
+  for (const StoredGroup& stored : store_.groups()) {
+    for (const NamedTensor& param : stored.params) {
+      if (param.tensor.grad().defined()) return;
+    }
+  }
+  state_ = *std::exchange(left_in_, std::nullopt);
 }
 
 void GradReducer::on_unit_done(size_t unit) {
@@ -176,6 +192,8 @@ void GradReducer::reduce_backward() {
 
 void GradReducer::clear() {
   const auto listener = std::exchange(on_final_, nullptr);  // abandoned gradients must not reach the listener
+  // No rank has begun to reduce gradients that are still in the parameters.
+  if (left_in_) state_ = *std::exchange(left_in_, std::nullopt);
   if (is_open()) {
     abandon_backward();
     note(WindowEvent::kEnd);
@@ -219,7 +237,12 @@ void GradReducer::pause() {
 
 void GradReducer::resume() {
   note(WindowEvent::kResume);
-  // Backward would have brought the last parameters first; that order completes the buckets in launch order.
+  take_from_params();
+  reduce_backward();
+}
+
+// Backward would have brought the last parameters first; that order completes the buckets in launch order.
+void GradReducer::take_from_params() {
   for (size_t group = store_.groups().size(); group-- > 0;) {
     for (size_t param = store_.groups()[group].params.size(); param-- > 0;) {
       if (!store_.groups()[group].params[param].tensor.grad().defined()) continue;
@@ -227,7 +250,6 @@ void GradReducer::resume() {
       take_gradient(group, param);
     }
   }
-  reduce_backward();
 }
 
 void GradReducer::resume_without_gradients() {

@@ -75,8 +75,27 @@ class GradReducer {
   /// Ends a backward that has returned: missing gradients count as zeros. At the boundary all reductions are
   /// done afterwards. Does nothing while paused.
   void finish_backward() {
-    if (!is_paused()) reduce_backward();
+    if (is_paused()) return;
+    take_left();
+    reduce_backward();
   }
+
+  /// From here on gradients of a backward that nobody has announced stay in the parameters' grad until
+  /// finish_backward(), so that the program may drop or change them there, alike on all ranks.
+  void leave_unannounced() { leaves_unannounced_ = true; }
+  /// Announces a backward, until the end of the scope.
+  class Announcement {
+   public:
+    explicit Announcement(GradReducer& reducer) : reducer_(reducer) { reducer_.is_announced_ = true; }
+    ~Announcement() { reducer_.is_announced_ = false; }
+    Announcement(const Announcement&) = delete;
+    Announcement& operator=(const Announcement&) = delete;
+
+   private:
+    GradReducer& reducer_;
+  };
+  /// Forgets an unannounced backward of which the program has left no gradient in the parameters.
+  void forget_dropped();
   /// The reduced gradient of the owned interval of a group, valid between the boundary's finish_backward()
   /// and clear().
   virtual at::Tensor gradient(size_t group) const = 0;
@@ -195,6 +214,10 @@ class GradReducer {
   LaunchOrder make_order() const;
   void check_all_used() const;
   void refuse_gradient_after_step_began(size_t group, size_t param);
+  /// Takes the gradients that leave_unannounced() has left in the parameters.
+  void take_left();
+  /// Takes the gradients that are in the parameters, as those of one backward.
+  void take_from_params();
   /// Whether the event may happen now; then it has.
   bool note(WindowEvent event);
 
@@ -208,6 +231,10 @@ class GradReducer {
   std::function<void(const OwnedPart&)> on_final_;
   std::function<bool()> keeps_local_;
   WindowState state_ = WindowState::kIdle;
+  bool leaves_unannounced_ = false;
+  bool is_announced_ = false;
+  std::optional<WindowState>
+      left_in_;           // the state in which the first gradient was left; none is left: nothing
   bool boundary_ = true;  // of the backward that runs or comes next; it may be set at any time
 };
 

@@ -101,7 +101,10 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
 
     def _make_core(self, model, plan, make_schedule):
         described = _model.describe(model)
-        return _core.make_engine(described, plan.config, plan.groups, plan.slice_optimizer, make_schedule, core_mpu(self.mpu))
+        core = _core.make_engine(described, plan.config, plan.groups, plan.slice_optimizer, make_schedule, core_mpu(self.mpu))
+        if core.has_optimizer() and core.zero_optimization_stage() == 0:
+            core.leave_unannounced_gradients()  # of another engine's backward, which zero_grad() of the module drops, as in a GAN
+        return core
 
     def _take_training_data(self, training_data):
         self.training_dataloader = self.deepspeed_io(training_data)
