@@ -12,6 +12,8 @@ _WAYS_OUT = {
     "COMPRESSED_COMM": "leave compressed collectives out of the config; torch.distributed has the plain ones",
     "GENERATION": "generate with the module itself, inside of GatheredParameters at stage 3",
     "SEQUENCE": "sequence parallelism does not exist; shorten the sequences or use activation checkpointing",
+    "TOKENS": "let all tokens pass all layers: leave random layer token dropping out of the script and of the config",
+    "DATA": "read the samples by a torch Dataset, and find a measure of each by a loop over it; dynamic batching takes lengths as dataset_seqlens",
     "REST": "leave it out of the config",
 }
 
@@ -33,6 +35,7 @@ _NAMES = {
         ),
         "compile.inductor": "patch_create_aot_dispatcher_function",
         "compile.init_tp": "AUTOTP_MIN_TORCH_VERSION BROKEN_TRANSFORMERS_MOE_VERSIONS _check_broken_transformers_moe",
+        "compile.init_z1_and_2": "init_z1_and_2",
         "compile.init_z3": "_allow_dynamo_dynamic_parameter_shapes_for_z3 _resolve_expected_grad_dtype init_z3",
         "compile.input_storage": "InputStorage",
         "compile.partitioner": "",
@@ -42,8 +45,12 @@ _NAMES = {
         ),
         "compile.passes.offload_activation": "",
         "compile.passes.offload_adam_states": "",
+        "compile.passes.offload_parameters": "add_offload_parameter add_reload_parameter offload_parameter_fwd",
+        "compile.passes.prefetch": "schedule_prefetch",
         "compile.passes.selective_gather": "",
         "compile.passes.tp_compile": "defer_collectives_to_compiler",
+        "compile.passes.zero3_compile": "add_z3_gather_release add_z3_gather_release_bw add_z3_gather_release_fw",
+        "compile.passes.zero_1_and_2_compile": "add_z1_reduce add_z2_reduce",
         "compile.patch_compiled_func": (
             "clear_backward_inputs get_backward_inputs patch_compiled_func pop_backward_input "
             "register_backward_frame unpatch_compiled_func"
@@ -219,6 +226,9 @@ _NAMES = {
         "runtime.sequence_parallel.ulysses_sp": (
             "TiledFusedLogitsLoss TiledMLP UlyssesSPAttentionHF UlyssesSPDataLoaderAdapter sequence_tiled_compute"
         ),
+        "compile.init_sp": "init_autosp",
+        "compile.passes.long_context_checkpointing": "register_long_context_checkpointing",
+        "compile.passes.sp_compile": "apply_autosp prepare_autosp_inputs",
         "sequence.auto_sp": "auto_wrap_model_for_sp",
         "sequence.autosp_fusion": "InternVLFusionAdapter LlavaFusionAdapter Qwen2VLFusionAdapter",
         "sequence.autosp_vit": "UlyssesSPViTAttention",
@@ -226,14 +236,18 @@ _NAMES = {
         "sequence.fpdt_layer": "FPDT_InputConstruct _FPDTGPUOffloadingAttentionImpl_",
         "sequence.layer": "DistributedAttention _SeqAllToAll",
     },
-    "REST": {
-        "runtime.data_pipeline.curriculum_scheduler": "CurriculumScheduler",
+    "TOKENS": {
         "runtime.data_pipeline.data_routing.basic_layer": "RandomLayerTokenDrop",
         "runtime.data_pipeline.data_routing.helper": (
             "convert_to_random_ltd save_without_random_ltd remove_random_ltd_state_dict"
         ),
+    },
+    "DATA": {
         "runtime.data_pipeline.data_sampling.data_analyzer": "DataAnalyzer DistributedDataAnalyzer",
         "runtime.data_pipeline.data_sampling.indexed_dataset": "MMapIndexedDataset MMapIndexedDatasetBuilder",
+    },
+    "REST": {
+        "runtime.data_pipeline.curriculum_scheduler": "CurriculumScheduler",
         "runtime.domino.transformer": "DominoTransformer DominoTransformerLayer",
         "runtime.quantize": "Quantizer",
         "runtime.zenflow.zenflow_utils": "_split_affinity",

@@ -1,6 +1,8 @@
 """Names beside the engine: groups, the log of collectives, timers, descriptions of checkpoints, ds_report."""
+import importlib
 import subprocess
 import sys
+import types
 
 import pytest
 import torch
@@ -110,3 +112,24 @@ def test_a_backend_has_the_collectives_as_methods():
     assert tensor.tolist() == [backend.get_world_size()] * 2 and backend.has_all_gather_into_tensor()
     with pytest.raises(AttributeError, match="no method 'fly'"):
         backend.fly()
+
+
+@pytest.mark.parametrize(
+    "module, name, way_out",
+    [
+        ("runtime.data_pipeline.data_routing.helper", "convert_to_random_ltd", "let all tokens pass all layers"),
+        ("runtime.data_pipeline.data_sampling.data_analyzer", "DataAnalyzer", "dynamic batching takes lengths as dataset_seqlens"),
+        ("compile.passes.sp_compile", "prepare_autosp_inputs", "sequence parallelism does not exist"),
+        ("compile.passes.zero3_compile", "add_z3_gather_release", "leave passes over graphs out"),
+    ],
+)
+def test_names_of_what_does_not_exist_are_imported_and_refuse_with_the_way_out(module, name, way_out):
+    called = getattr(importlib.import_module(f"deepspeed.{module}"), name)
+    with pytest.raises(deepspeed.NotSupportedError, match=f"{name} is not supported: .*{way_out}"):
+        called()
+
+
+def test_passes_over_graphs_are_imported_by_their_module():
+    from deepspeed.compile.passes import offload_adam_states, prefetch, selective_gather, zero3_compile
+
+    assert all(isinstance(each, types.ModuleType) for each in (offload_adam_states, prefetch, selective_gather, zero3_compile))
