@@ -6,7 +6,7 @@ import pickle
 import pytest
 import torch
 
-from launching import PROGRAMS, finish, run, start
+from launching import PROGRAMS, finish, result_of, run, start
 
 import deepspeed
 from deepspeed.pipe import LayerSpec, TiedLayerSpec
@@ -148,6 +148,16 @@ def test_probes_on_two_ranks(tmp_path):
         assert status == 0, f"rank {rank} ended with {status}:\n{output[-3000:]}"
     names = [line.split()[1] for line in output.splitlines() if line.startswith("passed ")]
     assert len(names) == (PROGRAMS / "probe_pipeline.py").read_text().count("@probe\n")
+
+
+def test_rank_0_prints_the_loss_of_each_steps_per_print_batches():
+    options = json.dumps({"stages": 2, "prints_every": 5})
+    outputs = [output for _, output in finish(start("train_pipeline.py", options))]
+    lines = [[line.split() for line in output.splitlines() if line.startswith("steps: ")] for output in outputs]
+    losses = result_of(outputs[0])["losses"]
+    assert [line[:4] for line in lines[0]] == [["steps:", str(step), "loss:", f"{losses[step - 1]:0.4f}"] for step in (5, 10)]
+    assert all("iter time (s): " in " ".join(line) and float(line[-1]) > 0 for line in lines[0])
+    assert lines[1] == []
 
 
 # --- what needs no ranks ---

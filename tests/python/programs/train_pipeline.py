@@ -134,7 +134,7 @@ def config_of(options, replicas):
         "zero_optimization": {"stage": options.get("zero", 0)},
         "gradient_clipping": options.get("clip", 0.0),
         "pipeline": options.get("pipeline", {}),
-        "steps_per_print": 1000,
+        "steps_per_print": options.get("prints_every", 1000),
     }
     if options.get("dtype"):
         config[options["dtype"]] = {"enabled": True}

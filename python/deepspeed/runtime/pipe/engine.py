@@ -1,4 +1,6 @@
 """The engine of a PipelineModule: it takes whole batches from an iterator, and the core sends them through the stages."""
+import time
+
 import torch
 import torch.distributed as dist
 from torch.utils import _pytree as pytree
@@ -22,6 +24,7 @@ class PipelineEngine(DeepSpeedEngine):
         self.has_bool_tensors = has_bool_tensors
         self.has_attention_mask = type(self.module).__name__ == "GPT2ModelPipe"
         self.agg_train_loss = None
+        self._unreported_seconds = 0.0
         self._stage.device = self.device
         self._stage.casts_inputs = self._casts_inputs
         self._configure_recomputation()
@@ -97,12 +100,28 @@ class PipelineEngine(DeepSpeedEngine):
             self.set_dataiterator(data_iter)
         self.train()
         core, optimizer, skipped = self._core, self.optimizer, self._core.skipped_steps()
+        begin = time.perf_counter()
         optimizer._push()
         self._stage.begin()
         self.agg_train_loss = core.train_batch(self._stage.reader(self.data_iterator, self.batch_fn))
         optimizer.overflow = core.skipped_steps() != skipped
         optimizer._pull()
+        self._unreported_seconds += time.perf_counter() - begin
+        self._report_steps()
         return self.agg_train_loss
+
+    def _report_steps(self):
+        """Prints, on rank 0 after each steps_per_print batches, the last one's losses and the mean speed, as DeepSpeed does."""
+        every = self.steps_per_print()
+        if every is None or self.global_steps % every != 0:
+            return
+        if self.global_rank == 0:
+            seconds = self._unreported_seconds / every
+            losses = {"loss": self.agg_train_loss, **(self.get_additional_losses() or {})}
+            shown = " ".join(f"{name}: {float(loss):0.4f}" for name, loss in losses.items())
+            speed = self.train_batch_size() / seconds
+            print(f"steps: {self.global_steps} {shown} iter time (s): {seconds:0.3f} samples/sec: {speed:0.3f}")
+        self._unreported_seconds = 0.0
 
     def eval_batch(self, data_iter, return_logits=False, compute_loss=True, reduce_output="avg", bcast_loss=True, num_micro_batches=None):
         """Evaluates the micro batches of a batch; returns the mean loss, or the outputs where compute_loss is off.
