@@ -46,11 +46,17 @@ TEST(AgreedValues, LeaveOutWhatIsARanksOwn) {
                     {"aio", {{"block_size", 4096}}},
                     {"timers", {{"throughput", {{"enabled", false}}}}},
                     {"tensorboard", {{"output_path", "here"}}},
+                    {"data_efficiency",
+                     {{"data_sampling",
+                       {{"num_workers", 2},
+                        {"pin_memory", true},
+                        {"dynamic_batching", {{"verbose", true}, {"metrics_path", "here"}}}}}}},
                     {"zero_optimization",
                      {{"stage", 2}, {"offload_optimizer", {{"device", "nvme"}, {"nvme_path", "/disk"}}}}}};
   Json other = own;
   other.erase("log_level");
   other.erase("aio");
+  other.erase("data_efficiency");
   other["steps_per_print"] = 5;
   other["tensorboard"]["output_path"] = "there";
   other["zero_optimization"]["offload_optimizer"]["nvme_path"] = "/tmp";

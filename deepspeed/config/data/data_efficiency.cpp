@@ -18,7 +18,7 @@ const Table<DynamicBatchingConfig>& dynamic_batching_table() {
   using C = DynamicBatchingConfig;
   static const Table<C> table({
       entry("enabled", &C::enabled, "Turns the section on.", {not_yet()}),
-      entry("metrics_path", &C::metrics_path, "Where the lengths are."),
+      entry("metrics_path", &C::metrics_path, "Where the lengths are.", {per_rank()}),
       entry("lr_scaling_method", &C::lr_scaling_method, "How the learning rate follows the batch.",
             {one_of({"linear", "sqrt", "none"})}),
       entry("min_batch_size", &C::min_batch_size, "The least samples.", {at_least(1)}),
@@ -26,7 +26,7 @@ const Table<DynamicBatchingConfig>& dynamic_batching_table() {
       entry("sequence_picking_order", &C::sequence_picking_order, "The order of the samples.",
             {one_of({"dataloader", "random", "seqlen"})}),
       entry("max_tokens", &C::max_tokens, "The most tokens."),
-      entry("verbose", &C::verbose, "Log the batches."),
+      entry("verbose", &C::verbose, "Log the batches.", {per_rank()}),
   });
   return table;
 }
@@ -36,8 +36,8 @@ const Table<DataSamplingConfig>& data_sampling_table() {
   static const Table<C> table({
       entry("enabled", &C::enabled, "Turns the section on.", {not_yet()}),
       entry("num_epochs", &C::num_epochs, "The most epochs.", {at_least(1)}),
-      entry("num_workers", &C::num_workers, "Processes that load.", {at_least(0)}),
-      entry("pin_memory", &C::pin_memory, "Load into page-locked memory."),
+      entry("num_workers", &C::num_workers, "Processes that load.", {at_least(0), per_rank()}),
+      entry("pin_memory", &C::pin_memory, "Load into page-locked memory.", {per_rank()}),
       section_entry("curriculum_learning", &C::curriculum_learning, data_curriculum_table(),
                     "Easy samples first."),
       section_entry("dynamic_batching", &C::dynamic_batching, dynamic_batching_table(),
