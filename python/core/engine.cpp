@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <c10/util/Exception.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/build/engine_parts.h"
 #include "deepspeed/engine/build/initialize_options.h"
@@ -155,6 +157,10 @@ void bind_steps(EngineClass& engine) {
           NoGil())
       .def("scale", &Engine::scale, NoGil())
       .def("finish_backward", &Engine::finish_backward, NoGil())
+      .def("explain_forward_error",
+           [](const Engine& self, const std::string& text) {
+             deepspeed::explain_forward_error(self, c10::Error({__func__, __FILE__, __LINE__}, text));
+           })
       .def("leave_unannounced_gradients",
            [](Engine& self) { self.optimizer()->gradients().leave_unannounced(); })
       .def("allreduce_gradients", &Engine::allreduce_gradients, NoGil())

@@ -617,3 +617,17 @@ def test_an_optimizer_of_mup_is_the_configs_and_goes_with_offload(offload, monke
     engine = make(config)[0]
     assert isinstance(engine.optimizer.optimizer, torch.optim.Adam)
     assert step(engine) > step(engine)
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+def test_buffers_that_stay_in_fp32_beside_bf16_are_named_where_forward_refuses_them(stage):
+    config = {**CONFIG, "bf16": {"enabled": True}, "zero_optimization": {"stage": stage}}
+    images = torch.ones(2, 3, 4, 4, dtype=torch.bfloat16)
+
+    def engine_of(more):
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 3), torch.nn.BatchNorm2d(2))
+        return deepspeed.initialize(model=model, model_parameters=model.parameters(), config={**config, **more})[0]
+
+    with pytest.raises(deepspeed.DeepSpeedError, match="'1.running_mean' is Float.*data_types.buffer_dtype to .bf16."):
+        engine_of({})(images)
+    assert engine_of({"data_types": {"buffer_dtype": "bf16"}})(images).shape == (2, 2, 2, 2)

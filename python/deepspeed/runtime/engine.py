@@ -167,6 +167,10 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
             if self._refuses_direct_backward:
                 refuse_direct(output, self._names.values())
             return output
+        except RuntimeError as error:
+            if type(error) is RuntimeError:  # torch's own
+                core.explain_forward_error(str(error))
+            raise
         finally:
             self._module_calls.end(mark)
             scope.close()
