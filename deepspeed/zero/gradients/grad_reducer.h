@@ -233,9 +233,8 @@ class GradReducer {
   WindowState state_ = WindowState::kIdle;
   bool leaves_unannounced_ = false;
   bool is_announced_ = false;
-  std::optional<WindowState>
-      left_in_;           // the state in which the first gradient was left; none is left: nothing
-  bool boundary_ = true;  // of the backward that runs or comes next; it may be set at any time
+  std::optional<WindowState> left_in_;  // the state before the first gradient that was left in its parameter
+  bool boundary_ = true;                // of the backward that runs or comes next; it may be set at any time
 };
 
 std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options,
