@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -66,3 +67,15 @@ def result_of(output):
     lines = [line for line in output.splitlines() if line.startswith("RESULT ")]
     assert lines, f"no result was printed:\n{output[-4000:]}"
     return json.loads(lines[-1][len("RESULT ") :])
+
+
+def names_of(program):
+    """Returns the probes of a program of probes."""
+    return re.findall(r"@probe\ndef (\w+)", (PROGRAMS / program).read_text())
+
+
+def expect_to_pass(program, name, ranks=2, env=None):
+    """Runs one probe of a program on all ranks; a rank on which it fails is an AssertionError with its output."""
+    for rank, (status, output) in enumerate(finish(start(program, name, ranks=ranks, env=env))):
+        assert status == 0, f"rank {rank} ended with {status}:\n{output[-3000:]}"
+        assert f"passed {name}" in output

@@ -1,15 +1,19 @@
 """What scripts do with a model that stage 3 has partitioned."""
-import re
-
 import pytest
 
-from launching import PROGRAMS, finish, start
-
-NAMES = re.findall(r"@probe\ndef (\w+)", (PROGRAMS / "probe_stage3.py").read_text())
+from launching import expect_to_pass, names_of
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_on_two_ranks(name):
-    for rank, (status, output) in enumerate(finish(start("probe_stage3.py", name))):
-        assert status == 0, f"rank {rank} ended with {status}:\n{output[-3000:]}"
-        assert f"passed {name}" in output
+@pytest.mark.parametrize("name", names_of("probe_stage3.py"))
+def test_parameters_on_two_ranks(name):
+    expect_to_pass("probe_stage3.py", name)
+
+
+@pytest.mark.parametrize("name", names_of("probe_gathered.py"))
+def test_gathered_parameters_on_two_ranks(name):
+    expect_to_pass("probe_gathered.py", name)
+
+
+@pytest.mark.parametrize("name", names_of("probe_births.py"))
+def test_births_on_two_ranks(name):
+    expect_to_pass("probe_births.py", name)

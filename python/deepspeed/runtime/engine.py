@@ -17,6 +17,7 @@ from deepspeed.runtime.basic_optimizer import basic_class, make_basic
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from deepspeed.runtime.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
+from deepspeed.runtime.derivative_window import open_in_derivative
 from deepspeed.runtime.direct_backward import by_engine, refuse_direct
 from deepspeed.runtime.eigenvalue import summary_events as _eigenvalue_summary_events  # noqa: F401  -- scripts take it from here
 from deepspeed.runtime.gradient_window import GradientWindow
@@ -161,6 +162,8 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
                 inputs, kwargs = pytree.tree_map_only(torch.Tensor, _to_half, (inputs, kwargs))
             output = self._run(inputs, kwargs)
             if is_functorch_transforming():  # the derivative is the caller's: no gradient of the engine comes of it
+                if self._runs_eagerly:
+                    open_in_derivative(core, output)
                 return output
             is_tensor = isinstance(output, torch.Tensor)
             output = scope.output(output) if is_tensor else pytree.tree_map_only(torch.Tensor, scope.output, output)

@@ -7,6 +7,7 @@ import torch
 from torch.nn.modules.module import register_module_module_registration_hook
 
 from deepspeed import _core
+from deepspeed.runtime.derivative_window import open_in_derivative
 from deepspeed.runtime.zero.parameter_offload import ensure_zero_ordered_dict, give_plain_dict_back
 from deepspeed.runtime.zero.partition_parameters import external_parameters, note_external_parameter
 
@@ -81,7 +82,7 @@ class ModuleCalls:
             if not _core.is_partitioned(param) or torch.is_autocast_enabled(param.device.type):
                 return
             note_external_parameter(running, param)
-            uses.append(_core.ModuleUse([param]))
+            uses.append(_use([param]))
 
         return read
 
@@ -111,7 +112,7 @@ class ModuleCalls:
         calls.running.append((module, []))
         own = [param for param in module._parameters.values() if param is not None]
         if own and not torch.is_autocast_enabled(own[0].device.type):
-            calls.running[-1][1].append(_core.ModuleUse(own))
+            calls.running[-1][1].append(_use(own))
 
     def _leave(self, module, _, output):
         calls = self._of_thread
@@ -121,11 +122,12 @@ class ModuleCalls:
         if returned and len(calls.running) > 1:
             self._hand_up(module, returned, *calls.running[-2])
         elif returned and torch._C._current_graph_task_id() != -1:
-            self._until_backward_ends.append(_core.ModuleUse(returned))
+            self._until_backward_ends.append(_use(returned))
         calls.pop()
         if calls.depth == 0 and calls.window is not None:
             window, calls.window = calls.window, None
             window.close()
+            open_in_derivative(self._core(), output)
 
     def _hand_up(self, module, returned, caller, uses):
         """Makes the parameters, which the module returns, its caller's until that ends."""
@@ -133,7 +135,13 @@ class ModuleCalls:
             external_parameters(module).pop(id(param), None)
             note_external_parameter(caller, param)
         if not torch.is_autocast_enabled(returned[0].device.type):
-            uses.append(_core.ModuleUse(returned))
+            uses.append(_use(returned))
+
+
+def _use(params):
+    """Makes parameters whole, with memory of their own also where torch.func, which would wrap it, runs a transform."""
+    with torch._C._DisableFuncTorch():
+        return _core.ModuleUse(params)
 
 
 _told = weakref.WeakSet()  # the ModuleCalls that want to know where a module gets a part

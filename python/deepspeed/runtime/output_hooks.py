@@ -1,4 +1,6 @@
 """Hooks on the outputs of a forward, which run when backward reaches them."""
+import functools
+
 import torch
 from torch.utils import _pytree as pytree
 
@@ -23,14 +25,15 @@ class OutputBackwardHookManager:
                 self.hook_handles.append(output.register_hook(self._hook_of(output)))
 
     def _hook_of(self, output):
+        # A hook that holds its own tensor keeps it forever: the collector does not see the way through the graph.
+        per_tensor = self.preprocess_per_tensor_fn and functools.partial(self.preprocess_per_tensor_fn, output)
+
         def hook(grad):
             if not self.preprocess_done:
                 self.preprocess_done = True
                 self.preprocess_once_fn()
-            if self.preprocess_per_tensor_fn is not None:
-                changed = self.preprocess_per_tensor_fn(output)
-                return grad if changed is None else changed
-            return grad
+            changed = per_tensor() if per_tensor is not None else None
+            return grad if changed is None else changed
 
         return hook
 

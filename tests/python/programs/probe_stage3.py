@@ -1,72 +1,14 @@
-"""Runs the probes of this file that its arguments name, on every rank; each raises where something is wrong."""
+"""Probes of parameters that stage 3 has partitioned: who has them whole, and when."""
 import copy
 import io
-import sys
 import tempfile
-import threading
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
 import deepspeed
-
-PROBES = {}
-
-
-def probe(function):
-    PROBES[function.__name__] = function
-    return function
-
-
-class Net(nn.Module):
-    """Has a tied weight, so that one parameter serves two modules."""
-
-    def __init__(self, width=24):
-        super().__init__()
-        self.embed = nn.Embedding(10, width)
-        self.inner = nn.Linear(width, width)
-        self.outer = nn.Linear(width, 10, bias=False)
-        self.outer.weight = self.embed.weight
-
-    def forward(self, tokens):
-        return self.outer(torch.tanh(self.inner(self.embed(tokens)))).mean(1)
-
-
-def make_net(seed=0):
-    torch.manual_seed(seed)
-    return Net()
-
-
-def config(stage=3, **more):
-    return {
-        "train_micro_batch_size_per_gpu": 4,
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}},
-        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
-        **more,
-    }
-
-
-def make_engine(stage=3, model=None, **more):
-    model = model if model is not None else make_net()
-    return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config(stage, **more))[0]
-
-
-def batch(step=0):
-    generator = torch.Generator().manual_seed(100 * step + deepspeed.comm.get_rank())
-    return torch.randint(0, 10, (4, 6), generator=generator), torch.randint(0, 10, (4,), generator=generator)
-
-
-def step_of(engine, step=0):
-    tokens, targets = batch(step)
-    loss = F.cross_entropy(engine(tokens), targets)
-    engine.backward(loss)
-    engine.step()
-    return loss.item()
-
-
-def train(engine, steps=3):
-    return [step_of(engine, step) for step in range(steps)]
+from small_net import Net, batch, main, make_engine, make_net, probe, step_of, train
 
 
 @probe
@@ -96,285 +38,6 @@ def stages_agree():
 
 
 @probe
-def calls_past_the_engine_see_whole_weights():
-    model = make_net()
-    engine = make_engine(model=model)
-    tokens, _ = batch()
-    with torch.no_grad():
-        whole = engine(tokens)
-        assert torch.equal(model(tokens), whole)
-        assert model.inner(torch.ones(2, 24)).shape == (2, 24)
-    with torch.inference_mode():
-        assert torch.allclose(model(tokens), whole)
-
-
-@probe
-def checkpointed_segments_train():
-    from torch.utils.checkpoint import checkpoint
-
-    expected = train(make_engine(1))
-    for use_reentrant in (False, True):
-        model = make_net()
-        plain = model.inner.forward
-        model.inner.forward = lambda x, plain=plain, kind=use_reentrant: checkpoint(plain, x, use_reentrant=kind)
-        found = train(make_engine(model=model))
-        assert all(abs(a - b) < 1e-6 for a, b in zip(found, expected)), (found, expected)
-
-
-@probe
-def hooks_run():
-    model = make_net()
-    engine = make_engine(model=model)
-    seen = []
-    model.inner.register_forward_hook(lambda *_: seen.append("forward"))
-    model.inner.register_full_backward_hook(lambda *_: seen.append("backward"))
-    train(engine, 2)
-    assert seen == ["forward", "backward"] * 2, seen
-
-
-@probe
-def writes_under_gathered_parameters_reach_all_ranks():
-    model = make_net()
-    make_engine(model=model)
-    weight = model.inner.weight
-    with deepspeed.zero.GatheredParameters(weight, modifier_rank=0):
-        if deepspeed.comm.get_rank() == 0:
-            nn.init.constant_(weight, 3.0)
-    with deepspeed.zero.GatheredParameters([weight, None, torch.ones(1)]):
-        assert torch.equal(weight.data, torch.full_like(weight.data, 3.0))
-    with deepspeed.zero.GatheredParameters(model.parameters(), modifier_rank=0):
-        if deepspeed.comm.get_rank() == 0:
-            weight.data = torch.full((24, 24), 5.0)
-    with deepspeed.zero.GatheredParameters([weight]):
-        assert weight.mean() == 5.0
-        kept = copy.deepcopy(weight)
-        file = io.BytesIO()
-        torch.save(weight, file)
-    assert kept.mean() == 5.0
-
-
-@probe
-def values_taken_under_gathered_parameters_stay():
-    engine = make_engine()
-    kept, arrays = {}, {}
-    for name, param in engine.module.named_parameters():
-        with deepspeed.zero.GatheredParameters(param):
-            kept[name] = param.detach().cpu()  # on a CPU the parameter's own memory
-            arrays[name] = param.data.numpy()
-    expected = {name: value.clone() for name, value in kept.items()}
-    train(engine)
-    changed = 0
-    for name, param in engine.module.named_parameters():
-        assert torch.equal(kept[name], expected[name]), name
-        assert (arrays[name] == expected[name].numpy()).all(), name
-        with deepspeed.zero.GatheredParameters(param):
-            changed += not torch.equal(param, kept[name])
-    assert changed > 0
-
-
-@probe
-def weights_of_a_checkpoint_load_where_parameters_are_read():
-    folder = [tempfile.mkdtemp()]
-    torch.distributed.broadcast_object_list(folder)
-    model = make_net()
-    engine = make_engine(model=model)
-    train(engine, 1)
-    engine.save_checkpoint(folder[0])
-    with deepspeed.zero.GatheredParameters(model.parameters()):
-        saved = {name: param.detach().clone() for name, param in model.named_parameters()}
-    train(engine, 2)
-    with deepspeed.zero.GatheredParameters(model.parameters()):
-        loaded = deepspeed.utils.zero_to_fp32.load_state_dict_from_zero_checkpoint(model, folder[0])
-        assert all(torch.equal(param, saved[name]) for name, param in loaded.named_parameters())
-    with deepspeed.zero.GatheredParameters(model.parameters()):
-        assert all(torch.equal(param, saved[name]) for name, param in model.named_parameters())
-
-
-@probe
-def an_exception_in_gathered_parameters_keeps_its_type():
-    model = make_net()
-    engine = make_engine(model=model)
-    try:
-        with deepspeed.zero.GatheredParameters(model.parameters(), modifier_rank=0):
-            raise KeyError("mine")
-    except KeyError:
-        pass
-    train(engine, 2)
-
-
-@probe
-def an_exception_in_forward_keeps_its_type():
-    model = make_net()
-    engine = make_engine(model=model)
-
-    def fail(*_):
-        raise LookupError("mine")
-
-    handle = model.inner.register_forward_hook(fail)
-    try:
-        engine(batch()[0])
-    except LookupError as error:
-        assert "mine" in str(error)
-    else:
-        raise AssertionError("nothing was raised")
-    handle.remove()
-    train(engine, 2)
-
-
-@probe
-def an_interrupt_in_forward_leaves_nothing_open():
-    model = make_net()
-    engine = make_engine(model=model)
-    inner, interrupts = model.inner.forward, [True]
-
-    def interrupted(x):
-        if interrupts.pop():
-            raise KeyboardInterrupt
-        return inner(x)
-
-    model.inner.forward = interrupted
-    try:
-        engine(batch()[0])
-    except KeyboardInterrupt:
-        pass
-    model.inner.forward = inner
-    assert model.inner.weight.ds_status.name == "NOT_AVAILABLE"
-    found = train(engine)
-    assert all(abs(a - b) < 1e-6 for a, b in zip(found, train(make_engine(1)))), found
-
-
-@probe
-def modules_run_on_several_threads():
-    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(4)])
-    engine = make_engine(model=model)
-    expected = [part(torch.ones(1, 8)) for part in model]
-    found = [None] * 4
-    lock = threading.Lock()  # ranks gather in one order
-
-    def run(index):
-        with lock:
-            found[index] = model[index](torch.ones(1, 8))
-
-    for index in range(4):
-        thread = threading.Thread(target=run, args=(index,))
-        thread.start()
-        thread.join()
-    assert all(torch.equal(a, b) for a, b in zip(found, expected)) and engine is not None
-
-
-@probe
-def models_are_born_partitioned():
-    torch.manual_seed(5)
-    expected = Net()
-    torch.manual_seed(5)
-    with deepspeed.zero.Init(config_dict_or_path={"zero_optimization": {"stage": 3}, "train_batch_size": "auto"}):
-        model = Net()
-    assert hasattr(model.inner.weight, "ds_id")
-    with deepspeed.zero.GatheredParameters(list(model.parameters())):
-        assert torch.equal(model.inner.weight, expected.inner.weight)
-    found = train(make_engine(model=model))
-    assert all(abs(a - b) < 1e-6 for a, b in zip(found, train(make_engine(1, model=expected))))
-
-
-@probe
-def parameters_frozen_from_birth_are_partitioned():
-    class Frozen(Net):
-        def __init__(self):
-            super().__init__()
-            self.scale = nn.Parameter(torch.full((10,), 0.5), requires_grad=False)
-            self.same = self.scale
-            self.count = nn.Parameter(torch.ones(3, dtype=torch.long), requires_grad=False)
-
-        def forward(self, tokens):
-            return super().forward(tokens) * self.scale
-
-    torch.manual_seed(0)
-    expected = train(make_engine(1, model=Frozen()))
-    torch.manual_seed(0)
-    with deepspeed.zero.Init(config_dict_or_path=config()):
-        model = Frozen()
-    assert model.same is model.scale and not model.scale.requires_grad and not hasattr(model.count, "ds_id")
-    assert model.scale.ds_status == deepspeed.zero.ZeroParamStatus.NOT_AVAILABLE and model.scale.ds_tensor.numel() == 5
-    found = train(make_engine(model=model))
-    assert all(abs(a - b) < 1e-6 for a, b in zip(found, expected)), (found, expected)
-    with deepspeed.zero.Init(config_dict_or_path=config(bf16={"enabled": True})):
-        model = Frozen()
-    assert model.scale.dtype == torch.bfloat16
-    after = nn.Linear(2, 2)
-    after.register_parameter("frozen", nn.Parameter(torch.ones(2), requires_grad=False))
-    assert not hasattr(after.frozen, "ds_id")
-
-
-@probe
-def a_model_that_is_built_is_partitioned():
-    model, expected = make_net(), make_net()
-    deepspeed.zero.Init(module=model, config_dict_or_path={"zero_optimization": {"stage": 3}})
-    assert all(hasattr(param, "ds_id") for param in model.parameters())
-    with deepspeed.zero.GatheredParameters(list(model.parameters())):
-        for found, wanted in zip(model.parameters(), expected.parameters()):
-            assert torch.equal(found, wanted)
-
-
-@probe
-def values_and_gradients_of_safe_access():
-    model = make_net()
-    engine = make_engine(model=model)
-    tokens, targets = batch()
-    engine.backward(F.cross_entropy(engine(tokens), targets))
-    gradient = deepspeed.utils.safe_get_full_grad(model.inner.weight)
-    assert gradient.shape == model.inner.weight.shape and gradient.abs().sum() > 0
-    engine.step()
-    assert deepspeed.utils.safe_get_full_fp32_param(model.inner.weight).shape == (24, 24)
-    assert deepspeed.utils.safe_get_full_optimizer_state(model.inner.weight, "exp_avg").abs().sum() > 0
-
-
-@probe
-def gradients_of_a_direct_backward_are_shown_and_changed_at_once():
-    for stage in (1, 2, 3):
-        engine, twin = make_engine(stage), make_engine(stage)
-        tokens, targets = batch()
-        twin.backward(F.cross_entropy(twin(tokens), targets))
-        F.cross_entropy(engine(tokens), targets).backward()
-        found, expected = (deepspeed.utils.safe_get_full_grad(one.module.inner.weight) for one in (engine, twin))
-        assert torch.allclose(found, expected) and found.abs().sum() > 0
-        for one in (engine, twin):
-            deepspeed.utils.safe_set_full_grad(one.module.inner.weight, 2 * expected)
-            one.step()
-        after, wanted = (deepspeed.utils.safe_get_full_fp32_param(one.module.inner.weight) for one in (engine, twin))
-        assert torch.allclose(after, wanted), stage
-
-
-@probe
-def training_runs_on_another_thread():
-    engine = make_engine()
-    losses = []
-    thread = threading.Thread(target=lambda: losses.extend(train(engine)))
-    thread.start()
-    thread.join()
-    assert losses == train(make_engine())
-
-
-@probe
-def two_engines_share_a_loss():
-    first, second = make_engine(), make_engine(model=make_net(1))
-    tokens, targets = batch()
-    loss = F.cross_entropy(first(tokens) + second(tokens), targets)
-    loss.backward()
-    first.step()
-    second.step()
-    assert first.global_steps == second.global_steps == 1
-
-
-@probe
-def scripts_may_reduce_beside_the_engine():
-    model = make_net()
-    engine = make_engine(2, model=model)
-    value = torch.zeros(1)
-    model.inner.weight.register_hook(lambda gradient: deepspeed.comm.all_reduce(value.add_(1)) and None)
-    train(engine, 4)
-
-
-@probe
 def conversions_that_would_replace_memory_are_refused():
     engine = make_engine()
     assert engine.to("cpu") is engine and engine.float() is engine
@@ -400,16 +63,34 @@ def the_consolidated_state_dict_is_whole_on_rank_0():
 
 
 @probe
-def engines_are_freed():
+def engines_models_and_what_python_gave_them_are_freed():
     import gc
     import weakref
 
-    engine = make_engine()
-    train(engine, 1)
-    alive = weakref.ref(engine)
-    del engine
-    gc.collect()
-    assert alive() is None
+    class Rate:
+        """Is a schedule's formula, which the core calls."""
+
+        def __call__(self, step):
+            return 1.0 / (1 + step)
+
+    for stage in (0, 1, 2, 3):
+        model, rate = make_net(), Rate()
+        client = torch.optim.NAdam(model.parameters(), lr=1e-2)  # the core steps it by calls of Python
+        engine, optimizer, _, schedule = deepspeed.initialize(
+            model=model,
+            optimizer=client,
+            lr_scheduler=lambda made, rate=rate: torch.optim.lr_scheduler.LambdaLR(made, rate),
+            config={
+                "train_micro_batch_size_per_gpu": 4,
+                "zero_allow_untested_optimizer": True,
+                "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
+            },
+        )
+        train(engine)
+        held = [weakref.ref(each) for each in (engine, model, model.inner.weight, client, optimizer, schedule, rate)]
+        del engine, model, client, optimizer, schedule, rate
+        gc.collect()
+        assert not [type(each()).__name__ for each in held if each() is not None], stage
 
 
 @probe
@@ -420,32 +101,6 @@ def compiled_modules_run_eagerly_at_stage_3():
     assert engine.is_compiled
     expected = train(make_engine(1))
     assert all(abs(a - b) < 1e-6 for a, b in zip(train(engine), expected))
-
-
-@probe
-def numbers_of_parameters_stay_and_are_equal_on_all_ranks():
-    with deepspeed.zero.Init():
-        inner = nn.Linear(4, 4)
-        assert hasattr(inner.weight, "ds_id"), "a submodule shows its number while the model is being built"
-        model = nn.Sequential(inner, nn.Linear(4, 2))
-    numbers = [param.ds_id for param in model.parameters()]
-    assert len(set(numbers)) == 4
-    all_ranks = [None] * deepspeed.comm.get_world_size()
-    torch.distributed.all_gather_object(all_ranks, numbers)
-    assert all(held == numbers for held in all_ranks)
-    make_engine(model=model)
-    assert [param.ds_id for param in model.parameters()] == numbers
-
-
-@probe
-def initialize_runs_inside_of_a_zero_init():
-    with deepspeed.zero.Init():
-        engine = make_engine(model=nn.Linear(4, 4))
-        later = nn.Linear(4, 4)
-    engine.backward(engine(torch.ones(2, 4)).sum())
-    engine.step()
-    assert later.weight.ds_status.name == "NOT_AVAILABLE"
-    assert engine.module.weight.ds_id < later.weight.ds_id
 
 
 @probe
@@ -711,14 +366,5 @@ def generation_runs_without_hooks_on_whole_weights():
     assert len(engine.optimizer.parameter_offload.forward_hooks) == hooks > 0
 
 
-def main():
-    deepspeed.init_distributed(dist_backend="gloo")
-    for name in sys.argv[1:] or PROBES:
-        PROBES[name]()
-        print(f"passed {name}", flush=True)
-    print('RESULT {"passed": true}')
-
-
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     main()

@@ -1,0 +1,18 @@
+"""Access to partitioned parameters in the derivatives of torch.func, which run after the module's call has ended."""
+import torch
+
+from deepspeed import _core
+from deepspeed.runtime.output_hooks import register_output_backward_hooks
+from deepspeed.utils.torch import is_functorch_transforming
+
+
+def open_in_derivative(core, output):
+    """Lets the derivative of the outputs, where a transform is to compute it, read the engine's parameters until it ends."""
+    if core is None or not is_functorch_transforming():
+        return
+
+    def begin():
+        window = _core.Access(core)
+        torch.autograd.Variable._execution_engine.queue_callback(window.close)
+
+    register_output_backward_hooks(output, begin)
