@@ -37,7 +37,7 @@ def describe(module):
         shared=shared,
         modules=modules,
         parts=parts,
-        set_training=lambda mode: torch.nn.Module.train(module, mode),
+        set_training=module.train,
         owner=module,
     )
 
