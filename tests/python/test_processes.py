@@ -21,7 +21,10 @@ TRAINED = 'RESULT {"trained": true}'
 RUNS = int(os.environ.get("DEEPSPEED_TEST_ENDS", 3))
 
 
-@pytest.mark.parametrize("how, expected", [("normal", 0), ("destroy", 0), ("exception", 1), ("exit", 3), ("sigterm", -15)])
+ENDINGS = [("normal", 0), ("destroy", 0), ("held", 0), ("groups", 0), ("exception", 1), ("exit", 3), ("sigterm", -15)]
+
+
+@pytest.mark.parametrize("how, expected", ENDINGS)
 def test_the_exit_status_is_the_scripts(how, expected):
     for stage in itertools.islice(itertools.cycle((2, 3, 0, 1)), RUNS):
         for status, output in finish(start(ENDS, json.dumps({"how": how}), stage)):
