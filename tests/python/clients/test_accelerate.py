@@ -2,9 +2,11 @@
 import json
 import pathlib
 
+import accelerate
 import pytest
+from packaging.version import Version
 
-from launching import run
+from launching import finish, run, start
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = json.loads((HERE / "golden" / "accelerate.json").read_text())
@@ -44,3 +46,10 @@ def test_offload(device, tmp_path):
 def test_an_offloaded_optimizer_of_the_script(tmp_path):
     options = dict(stage=3, dtype="fp32", optimizer="client", schedule="client", offload_optimizer="cpu")
     expect_losses_of_deepspeed(options, tmp_path)
+
+
+@pytest.mark.skipif(Version(accelerate.__version__) < Version("1.13"), reason="it chooses a backend by itself")
+def test_ranks_that_accelerate_does_not_count_are_told_of_the_batch(tmp_path):
+    options = dict(stage=2, dtype="fp32", optimizer="config", schedule="config", backend=None, names_batch=True, save=str(tmp_path))
+    for status, output in finish(start(PROGRAM, json.dumps(options))):
+        assert status != 0 and "ConfigError" in output and "train_batch_size" in output.split("ConfigError")[1], output[-2000:]

@@ -54,6 +54,8 @@ def config_of(options):
         },
         "steps_per_print": float("inf"),
     }
+    if options.get("names_batch"):
+        config["train_batch_size"] = "auto"
     if options["dtype"] == "bf16":
         config["bf16"] = {"enabled": "auto"}
     for name in ("offload_optimizer", "offload_param"):
@@ -76,7 +78,7 @@ def main():
         mixed_precision=options["dtype"] if options["dtype"] != "fp32" else "no",
         deepspeed_plugin=plugin,
         gradient_accumulation_steps=2,
-        kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")],
+        kwargs_handlers=[InitProcessGroupKwargs(backend=backend)] if (backend := options.get("backend", "gloo")) else [],
     )
     set_seed(1)
     model = make_model()
