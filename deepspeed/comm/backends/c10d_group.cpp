@@ -36,12 +36,18 @@ std::string in_seconds(milliseconds time) {
   return out.str();
 }
 
+// Names a collective in errors, with what it is about where that is told.
+std::string shown(const CollectiveCall& call) {
+  return call.subject.empty() ? call.collective : message(call.collective, " (", call.subject, ")");
+}
+
 class C10dWork : public Work::Impl {
  public:
-  /// number: the call's in the group's history; 0 for a message between two ranks.
-  C10dWork(const char* collective, uint64_t number, Started started, std::shared_ptr<C10dGroup> group,
+  /// collective: as errors name it. number: the call's in the group's history; 0 for a message between two
+  /// ranks.
+  C10dWork(std::string collective, uint64_t number, Started started, std::shared_ptr<C10dGroup> group,
            std::optional<int> peer = {})
-      : collective_(collective),
+      : collective_(std::move(collective)),
         number_(number),
         started_(std::move(started)),
         group_(std::move(group)),
@@ -81,7 +87,7 @@ class C10dWork : public Work::Impl {
   }
 
  private:
-  const char* collective_;
+  std::string collective_;
   uint64_t number_;
   mutable std::mutex mutex_;
   bool done_ = false;
@@ -195,9 +201,9 @@ Work C10dGroup::start_collective(const Operation& operation, const Caller& calle
     auto started = start_by_route(operation, device, {number, chain});
     started.on_stream = device != at::kCPU;
     calls_->started(number, started.works);
-    return Work(std::make_shared<C10dWork>(call.collective, number, std::move(started), shared_from_this()));
+    return Work(std::make_shared<C10dWork>(shown(call), number, std::move(started), shared_from_this()));
   } catch (const std::exception& error) {
-    fail(call.collective, milliseconds(0), first_line(error.what()));
+    fail(shown(call), milliseconds(0), first_line(error.what()));
   }
 }
 
@@ -233,7 +239,7 @@ void C10dGroup::end(const std::string& reason) {
   abort();  // whoever waits gets an error, and finds the reason in fail()
 }
 
-void C10dGroup::fail(const char* collective, milliseconds elapsed, const std::string& reason,
+void C10dGroup::fail(const std::string& collective, milliseconds elapsed, const std::string& reason,
                      std::optional<int> peer, std::optional<int> lost) {
   const auto divergence = guard_->explain(key_, kTelling);  // without the lock, which end() may want
   const std::lock_guard lock(failure_mutex_);

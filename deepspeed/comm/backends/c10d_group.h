@@ -40,8 +40,9 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   /// group unusable: later collectives throw the same error.
   /// peer: the other rank of a message. lost: the global rank that is known to have died; nothing: the ranks
   /// find out who did.
-  [[noreturn]] void fail(const char* collective, std::chrono::milliseconds elapsed, const std::string& reason,
-                         std::optional<int> peer = {}, std::optional<int> lost = {});
+  [[noreturn]] void fail(const std::string& collective, std::chrono::milliseconds elapsed,
+                         const std::string& reason, std::optional<int> peer = {},
+                         std::optional<int> lost = {});
   CallHistory& calls() { return *calls_; }
 
  private:
