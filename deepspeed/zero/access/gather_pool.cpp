@@ -114,11 +114,12 @@ void GatherPool::check_use(const PartitionedStorage& storage, const std::string&
   const bool is_readable = lets_read_persistent_ && storage.persistent_ && !writes && !storage.is_rounded_ &&
                            storage.state_ == PartitionedStorage::State::kWhole;
   if (num_windows_ == 0 && storage.num_holds_ == 0 && !is_readable) {
-    raise<UsageError>("parameter '", storage.name_, "' is partitioned over ", shard_group_.size(),
-                      " ranks, and ", op, writes ? " writes it" : " uses it",
-                      " outside of an access window; ",
-                      writes ? "write it inside a zero::GatheredParameters with a modifier_rank"
-                             : "open a zero::ParameterAccess around the code that uses it, on all ranks");
+    raise<UsageError>(
+        "parameter '", storage.name_, "' is partitioned over ", shard_group_.size(), " ranks, and ", op,
+        writes ? " writes it" : " uses it", " outside of an access window; ",
+        writes ? "write it inside a zero::GatheredParameters with a modifier_rank"
+               : "open a zero::ParameterAccess or zero::GatheredParameters around the code that uses it, "
+                 "on all ranks");
   }
   if (!writes || storage.writable_ || storage.is_copy()) return;
   raise<UsageError>("parameter '", storage.name_, "' is partitioned, and ", op,
