@@ -1,0 +1,209 @@
+"""Optimizers of the script and of the config: groups, classes, what is refused, in one process."""
+import sys
+import types
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import deepspeed
+from deepspeed.ops.adam import DeepSpeedCPUAdam
+from deepspeed.runtime.zero.utils import ZeRORuntimeException
+
+from one_engine import CONFIG, make, step
+
+
+def test_groups_are_the_clients_own_dicts():
+    model = torch.nn.Linear(4, 3)
+    groups = [{"params": [], "name": "none"}, {"params": [model.weight], "lr": 0.5, "name": "w"}, {"params": [model.bias]}]
+    engine, optimizer, _, _ = make(model=model, model_parameters=groups)
+    assert optimizer.param_groups[1] is groups[1] and groups[1]["name"] == "w"
+    assert [group.get("lr") for group in optimizer.param_groups[1:]] == [0.5, 0.01]
+    before = model.bias.detach().clone()
+    optimizer.param_groups[2]["lr"] = 0.0
+    step(engine)
+    assert torch.equal(model.bias, before) and not torch.equal(model.weight, before)
+
+
+def test_overflow_is_about_the_last_update():
+    engine, optimizer, _, _ = make({**CONFIG, "gradient_accumulation_steps": 2, "fp16": {"enabled": True, "initial_scale_power": 8}})
+    for _ in range(3):
+        step(engine, torch.ones(2, 4).half())
+        assert optimizer.overflow is False
+
+
+def test_the_optimizers_of_mup_scale_rates_by_width(monkeypatch):
+    def mu_sgd(params, lr, momentum=0.0):
+        """Is as mup's: the weight of a wide layer gets a group and a rate of its own."""
+        wide = [param for param in params if param.ndim == 2]
+        rest = [param for param in params if param.ndim != 2]
+        return torch.optim.SGD([{"params": wide, "lr": lr / 4}, {"params": rest}], lr=lr, momentum=momentum)
+
+    monkeypatch.setitem(sys.modules, "mup", types.SimpleNamespace(MuSGD=mu_sgd))
+    config = {"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0, "optimizer": {"type": "MuSGD", "params": {"lr": 0.1}}}
+    engine, optimizer, _, _ = make(config)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.025, 0.1]
+    before = [param.detach().clone() for param in engine.module.parameters()]
+    engine.backward(engine(torch.ones(2, 4)).sum())
+    engine.step()
+    moved = [(old - new).abs().max().item() for old, new in zip(before, engine.module.parameters())]
+    assert moved == pytest.approx([0.05, 0.2])
+    monkeypatch.setitem(sys.modules, "mup", None)
+    with pytest.raises(deepspeed.ConfigError, match="optimizer.type: MuSGD needs the package mup"):
+        make(config)
+
+
+class Combined(torch.optim.Optimizer):
+    """Steps two optimizers that hold the parameters themselves."""
+
+    def __init__(self, dense, sparse):
+        super().__init__([*dense, *sparse], {})
+        self.parts = [torch.optim.Adam(dense, lr=0.1), torch.optim.SparseAdam(sparse, lr=0.1)]
+
+    def step(self, closure=None):
+        for part in self.parts:
+            part.step()
+
+
+class Bag(torch.nn.Module):
+    """Is linear over a sum of embeddings."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.embedding = torch.nn.EmbeddingBag(6, 4, mode="sum", sparse=True)
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, tokens):
+        return self.linear(self.embedding(tokens))
+
+
+TOKENS = torch.tensor([[1, 2], [2, 5]])
+
+
+def final_embedding(model, step_once):
+    for _ in range(3):
+        step_once(F.mse_loss(model(TOKENS), torch.zeros(2, 3)))
+    return model.embedding.weight.detach().clone()
+
+
+@pytest.mark.parametrize("is_combined", [False, True])
+def test_optimizers_of_the_script_get_sparse_gradients(is_combined):
+    def optimizer_of(model):
+        sparse, dense = [model.embedding.weight], list(model.linear.parameters())
+        for param in dense:
+            param.requires_grad_(is_combined)
+        return Combined(dense, sparse) if is_combined else torch.optim.SparseAdam(sparse, lr=0.1)
+
+    plain, model = Bag(), Bag()
+    optimizer = optimizer_of(plain)
+
+    def step_plain(loss):
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    expected = final_embedding(plain, step_plain)
+    config = {"train_micro_batch_size_per_gpu": 2, "sparse_gradients": True, "gradient_clipping": 0}
+    engine = make(config, model, optimizer=optimizer_of(model))[0]
+
+    def step_engine(loss):
+        engine.backward(loss)
+        engine.step()
+
+    found = final_embedding(engine, step_engine)
+    torch.testing.assert_close(found, expected)
+    assert torch.equal(found[[0, 3, 4]], Bag().embedding.weight[[0, 3, 4]])
+
+
+def test_an_optimizer_that_steps_past_its_groups_is_warned_of(caplog):
+    model = Bag()
+    optimizer = Combined(list(model.linear.parameters()), [model.embedding.weight])
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": True}
+    engine = make(config, model, optimizer=optimizer)[0]
+    engine.backward(engine(TOKENS).sum())
+    engine.step()
+    assert "Combined.step() changed nothing" in caplog.text
+
+
+def test_add_param_group_is_refused_with_the_way_out():
+    optimizer = make()[1]
+    with pytest.raises(deepspeed.NotSupportedError, match="pass all groups"):
+        optimizer.add_param_group({"params": []})
+
+
+def test_the_optimizer_has_the_class_that_deepspeed_makes():
+    from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
+
+    def made(params=None, **sections):
+        section = {"type": "Adam", "params": {"lr": 0.01, **(params or {})}}
+        return make({**CONFIG, "optimizer": section, **sections})[1]
+
+    assert isinstance(made(), FusedAdam) and made().adam_w_mode
+    assert isinstance(made({"torch_adam": True, "adam_w_mode": False}), torch.optim.Adam)
+    zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
+    partitioned = made(zero_optimization=zero)
+    assert isinstance(partitioned, deepspeed.ZeROOptimizer) and type(partitioned.optimizer) is DeepSpeedCPUAdam
+    model = torch.nn.Linear(4, 3)
+    own = torch.optim.Adam(model.parameters(), lr=0.01)
+    engine, optimizer, _, _ = make({"train_micro_batch_size_per_gpu": 2}, model=model, optimizer=own)
+    assert optimizer == own and isinstance(optimizer, torch.optim.Adam)
+    assert step(engine) > step(engine)
+
+
+def test_muon_shows_a_group_of_matrices_and_one_for_adam():
+    from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam
+
+    def run(groups=None, **arguments):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 3)
+        config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1}}
+        if groups is None:
+            config["optimizer"] = {"type": "Muon", "params": {"muon_lr": 0.04, "adam_lr": 0.001}}
+        else:
+            arguments["optimizer"] = MuonWithAuxAdam(groups(model))
+        engine, optimizer, _, _ = make(config, model=model, **arguments)
+        losses = [step(engine) for _ in range(3)]
+        return losses, optimizer
+
+    losses, optimizer = run()
+    assert {group["use_muon"]: group["lr"] for group in optimizer.param_groups} == {True: 0.04, False: 0.001}
+    assert type(optimizer.optimizer) is MuonWithAuxAdam and losses[2] < losses[0]
+    own, _ = run(lambda model: [
+        {"params": [model.weight], "use_muon": True, "lr": 0.04},
+        {"params": [model.bias], "use_muon": False, "lr": 0.001},
+    ])
+    assert own == losses
+    halved, _ = run(lr_scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5))
+    assert halved[:2] == losses[:2] and halved[2] != losses[2]
+
+
+def test_an_offloaded_optimizer_of_the_script_is_one_for_the_host_unless_any_will_do():
+    config = {**CONFIG, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.Adam(model.parameters())
+    with pytest.raises(ZeRORuntimeException, match='class Adam.* expected DeepSpeedCPUAdam.*"zero_force_ds_cpu_optimizer": false'):
+        make(config, model, optimizer=optimizer)
+    with pytest.raises(ZeRORuntimeException, match="got 'cpu'"):  # as older configs spell it
+        make({**CONFIG, "zero_optimization": {"stage": 1, "cpu_offload": True}}, model, optimizer=optimizer)
+    step(make({**config, "zero_force_ds_cpu_optimizer": False}, model, optimizer=optimizer)[0])
+    host = torch.nn.Linear(4, 3)
+    step(make(config, host, optimizer=DeepSpeedCPUAdam(host.parameters()))[0])
+
+
+def test_muon_with_reduce_scatter_by_name_refuses_offload_as_in_deepspeed():
+    zero = {"stage": 1, "offload_optimizer": {"device": "cpu"}}
+    config = {**CONFIG, "optimizer": {"type": "Muon", "params": {"lr": 0.01}}, "zero_optimization": {**zero, "reduce_scatter": True}}
+    with pytest.raises(ValueError, match="reduce_scatter.*Muon with reduce scatter does not support optimizer offload; leave the key out"):
+        make(config)
+    step(make({**config, "zero_optimization": zero})[0])
+
+
+@pytest.mark.parametrize("offload", [{"offload_optimizer": {"device": "cpu"}}, {"cpu_offload": True}])
+def test_an_optimizer_of_mup_is_the_configs_and_goes_with_offload(offload, monkeypatch):
+    package = types.SimpleNamespace(MuAdam=lambda params, **options: torch.optim.Adam(params, **options))
+    monkeypatch.setitem(sys.modules, "mup", package)
+    config = {**CONFIG, "optimizer": {"type": "MuAdam", "params": {"lr": 0.01}}, "zero_optimization": {"stage": 2, **offload}}
+    engine = make(config)[0]
+    assert isinstance(engine.optimizer.optimizer, torch.optim.Adam)
+    assert step(engine) > step(engine)
