@@ -272,6 +272,14 @@ std::vector<LayerStatesFile> find_layer_states(const path& dir, const std::strin
   return found;
 }
 
+std::optional<int> last_stored_layer(const path& dir, const std::string& tag) {
+  std::optional<int> last;
+  for (const path& file : files_of(dir / tag)) {
+    if (const auto layer = layer_of_file(file.filename().string())) last = std::max(last, layer);
+  }
+  return last;
+}
+
 std::vector<path> find_rng_states(const path& dir, const std::string& tag) {
   std::vector<path> found = files_of(dir / tag);
   std::erase_if(found, [](const path& file) { return !file.filename().string().starts_with(kRngStates); });

@@ -105,6 +105,8 @@ struct LayerStatesFile {
 /// Lists the weights of a pipeline's layers, by layer; empty for another checkpoint. Throws NotSupportedError
 /// where ranks have cut a layer.
 std::vector<LayerStatesFile> find_layer_states(const std::filesystem::path& dir, const std::string& tag);
+/// Returns the last layer of which a tag has weights, or a slice of them; nothing where it has none.
+std::optional<int> last_stored_layer(const std::filesystem::path& dir, const std::string& tag);
 /// Lists the files with the random streams of a tag's ranks.
 std::vector<std::filesystem::path> find_rng_states(const std::filesystem::path& dir, const std::string& tag);
 /// Lists the model files of a tag in the order of their names.

@@ -57,6 +57,7 @@ struct DEEPSPEED_API EngineModel {
   std::vector<at::Tensor> counted_elsewhere;
   /// Lists the files that hold a stage of a pipeline in place of the model as a whole; empty for others.
   std::vector<StoredLayer> stored_layers;
+  int num_layers = 0;  // of all stages
   std::function<void(bool training)> set_training;
   /// Returns the model's parameters by name, where others are registered than at the last call, else none;
   /// null: nobody knows.

@@ -40,6 +40,15 @@ std::unordered_set<std::string> trained_here_and_there(const checkpoint::ModuleS
   return both;
 }
 
+// Layers that the model does not have would be left out without a word.
+void check_layers(const std::string& directory, const std::string& tag, const EngineModel& model) {
+  const auto last = checkpoint::last_stored_layer(directory, tag);
+  if (!last || *last < model.num_layers) return;
+  raise<CheckpointError>(std::filesystem::path(directory) / tag, " has layer ", *last, ", but the model has ",
+                         model.num_layers, " layers, 0 to ", model.num_layers - 1,
+                         "; make the model that was saved, or load with load_module_strict = false");
+}
+
 }  // namespace
 
 void CheckpointIo::open_module(const std::string& directory, const std::string& tag,
@@ -53,6 +62,7 @@ void CheckpointIo::open_module(const std::string& directory, const std::string& 
   std::unordered_set<std::string> in_masters;
   if (has_masters) in_masters = weights_in_masters(*opened.optimizer);
   if (!states.has_module) {
+    if (options.load_module_strict) check_layers(directory, tag, parts_.model);
     opened.module = layers_module(directory, tag, opened, in_masters);
     return;
   }

@@ -14,6 +14,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/engine/build/build.h"
 #include "deepspeed/engine/build/initialize_arguments.h"
@@ -158,6 +159,31 @@ void PipelineEngine::check_config() const {
   if (pipeline.stages && *pipeline.stages != num_stages()) {
     raise<ConfigError>("pipeline.stages is ", *pipeline.stages, ", but the PipelineModule has ", num_stages(),
                        " stages; give both the same, or leave the key out");
+  }
+  check_building();
+}
+
+void PipelineEngine::check_building() const {
+  const auto& pipeline = config().pipeline;
+  const PipelineModuleOptions& built = module_->options();
+  const bool has_method = pipeline.partition != "best";
+  if (built.front_end) {
+    // Scripts for DeepSpeed may have the keys, of which it takes no notice.
+    if ((has_method || pipeline.seed_layers) && rank() == 0)
+      log::warning(
+          "[config] without effect: pipeline.partition and pipeline.seed_layers (the PipelineModule's ",
+          "arguments say how it is built)");
+    return;
+  }
+  if (has_method && lowercase(pipeline.partition) != lowercase(built.partition_method)) {
+    raise<ConfigError>("pipeline.partition is \"", pipeline.partition,
+                       "\", but the PipelineModule was shared out by its partition_method \"",
+                       built.partition_method, "\"; give both the same, or leave the key out");
+  }
+  if (pipeline.seed_layers && !built.seed_layers) {
+    raise<ConfigError>(
+        "pipeline.seed_layers is true, but the PipelineModule was built without seed_layers; give both the "
+        "same, or leave the key out");
   }
 }
 

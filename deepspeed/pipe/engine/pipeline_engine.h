@@ -96,6 +96,8 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
                  std::unique_ptr<pipe::TiedGradients> tied);
   [[noreturn]] static void refuse(const char* call);
   void check_config() const;
+  /// Compares the keys of the config that say how the module is built with how it was built.
+  void check_building() const;
   void log_schedule() const;
   /// Runs `work`; where it throws on this rank, the other ranks are told.
   void run_together(const char* call, const std::function<void()>& work);

@@ -250,6 +250,7 @@ void PipelineModule::join_models() {
 std::string PipelineModule::slice() const { return topology().get_rank_repr(grid().global_rank()); }
 
 void PipelineModule::describe_files() {
+  model_.num_layers = num_layers();
   for (const StageLayer& layer : layers_) add_file_of(layer);
   // A module that no layer here has a file of comes from another stage's.
   for (const auto& [key, tied] : ties_) {

@@ -151,6 +151,25 @@ TEST(PipelineCheckpoint, SaysWhatDoesNotFit) {
   });
 }
 
+TEST(PipelineCheckpoint, LayersThatTheModelDoesNotHaveAreNotLeftOutUnlessThatIsAsked) {
+  const TemporaryFolder folder;
+  const PipelineRun run{.num_stages = 2};
+  train_and_save(run, 2, folder.path());
+  run_ranks(2, [&](comm::World&) {
+    std::vector<LayerSpec> fewer = small_layers(run);
+    fewer.pop_back();
+    const auto module = std::make_shared<PipelineModule>(
+        fewer, PipelineModuleOptions{.num_stages = 2, .loss_fn = small_loss, .partition_method = "uniform"});
+    const auto engine = initialize(module, {.config = small_config(run)}).engine;
+    EXPECT_TRUE(throws_error<CheckpointError>(
+        [&] { engine->load_checkpoint(folder.path()); },
+        {"has layer " + std::to_string(fewer.size()), "the model has", "load_module_strict"}));
+    const LoadResult loaded =
+        engine->load_checkpoint(folder.path(), {.load_module_strict = false, .load_module_only = true});
+    EXPECT_FALSE(loaded.path.empty());
+  });
+}
+
 TEST(PipelineCheckpoint, LayersAreSavedAndLoadedAlone) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {

@@ -276,6 +276,8 @@ TEST(PipelineErrors, ConfigsThatDoNotFitAPipelineNameTheKey) {
     refuses("zero_optimization", {{"stage", 3}}, "zero_optimization.stage 3 does not fit a pipeline");
     refuses("pipeline", {{"schedule", "interleaved"}, {"model_chunks", 2}}, "pipeline.model_chunks is 2");
     refuses("pipeline", {{"stages", 4}}, "pipeline.stages is 4");
+    refuses("pipeline", {{"partition", "parameters"}}, "pipeline.partition is \"parameters\"");
+    refuses("pipeline", {{"seed_layers", true}}, "pipeline.seed_layers is true");
     EXPECT_TRUE(throws_error<UsageError>(
         [] { initialize(std::shared_ptr<PipelineModule>(), {.config = plain_config()}); },
         {"the model is null"}));
