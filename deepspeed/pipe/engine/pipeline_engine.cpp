@@ -22,6 +22,7 @@
 #include "deepspeed/pipe/analysis/figures.h"
 #include "deepspeed/pipe/engine/batch_plan.h"
 #include "deepspeed/pipe/engine/batch_run.h"
+#include "deepspeed/pipe/engine/same_layers.h"
 #include "deepspeed/pipe/engine/tied_gradients.h"
 #include "deepspeed/pipe/exchange/stage_links.h"
 #include "deepspeed/pipe/schedule/make_inference_schedule.h"
@@ -108,6 +109,7 @@ PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const Ini
       tied_(std::move(tied)) {
   const comm::ProcessGroup& all = state().parts.groups.all;
   comm::on_all_ranks<UsageError>(all, "making a pipeline", [&] { check_config(); });
+  pipe::require_same_layers(all, *module_);
   const ParallelRanks& grid = module_->grid();
   links_ = std::make_unique<pipe::StageLinks>(
       world(), grid,

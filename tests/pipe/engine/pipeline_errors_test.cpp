@@ -264,6 +264,20 @@ TEST(PipelineErrors, ModulesThatCannotBeCutSayWhatToChange) {
   });
 }
 
+TEST(PipelineErrors, LayersThatDifferBetweenRanksAreNamed) {
+  run_ranks(2, [](comm::World& world) {
+    std::vector<LayerSpec> layers = linears();
+    if (world.rank() == 1) layers.push_back(LayerSpec::of<torch::nn::ReLU>());
+    const std::string error =
+        error_of<UsageError>([&] { initialize(two_stages(layers), {.config = plain_config()}); });
+    EXPECT_NE(error.find("rank 0 has "), std::string::npos) << error;
+    EXPECT_NE(error.find("rank 1 has layer "), std::string::npos) << error;
+    EXPECT_NE(error.find("give all ranks the same layers, num_stages and partition_method"),
+              std::string::npos)
+        << error;
+  });
+}
+
 TEST(PipelineErrors, ConfigsThatDoNotFitAPipelineNameTheKey) {
   run_ranks(2, [](comm::World&) {
     const auto refuses = [](const char* key, Json value, const char* text) {
