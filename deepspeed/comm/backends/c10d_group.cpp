@@ -37,17 +37,18 @@ std::string in_seconds(milliseconds time) {
 }
 
 // Names a collective in errors, with what it is about where that is told.
-std::string shown(const CollectiveCall& call) {
-  return call.subject.empty() ? call.collective : message(call.collective, " (", call.subject, ")");
+std::string shown(const char* collective, const std::string& subject) {
+  return subject.empty() ? collective : message(collective, " (", subject, ")");
 }
 
 class C10dWork : public Work::Impl {
  public:
-  /// collective: as errors name it. number: the call's in the group's history; 0 for a message between two
-  /// ranks.
-  C10dWork(std::string collective, uint64_t number, Started started, std::shared_ptr<C10dGroup> group,
-           std::optional<int> peer = {})
-      : collective_(std::move(collective)),
+  /// subject: what the call is about; "": not told. number: the call's in the group's history; 0 for a
+  /// message between two ranks.
+  C10dWork(const char* collective, std::string subject, uint64_t number, Started started,
+           std::shared_ptr<C10dGroup> group, std::optional<int> peer = {})
+      : collective_(collective),
+        subject_(std::move(subject)),
         number_(number),
         started_(std::move(started)),
         group_(std::move(group)),
@@ -68,9 +69,9 @@ class C10dWork : public Work::Impl {
         if (const auto error = work->exception()) std::rethrow_exception(error);
       }
     } catch (const shm::LostRank& error) {
-      group_->fail(collective_, elapsed(), error.what(), peer_, error.rank());
+      group_->fail(shown(collective_, subject_), elapsed(), error.what(), peer_, error.rank());
     } catch (const std::exception& error) {
-      group_->fail(collective_, elapsed(), first_line(error.what()), peer_);
+      group_->fail(shown(collective_, subject_), elapsed(), first_line(error.what()), peer_);
     }
     group_->calls().set_blocked(number_, false);
     if (started_.finish) started_.finish();
@@ -87,7 +88,8 @@ class C10dWork : public Work::Impl {
   }
 
  private:
-  std::string collective_;
+  const char* collective_;
+  std::string subject_;
   uint64_t number_;
   mutable std::mutex mutex_;
   bool done_ = false;
@@ -201,9 +203,10 @@ Work C10dGroup::start_collective(const Operation& operation, const Caller& calle
     auto started = start_by_route(operation, device, {number, chain});
     started.on_stream = device != at::kCPU;
     calls_->started(number, started.works);
-    return Work(std::make_shared<C10dWork>(shown(call), number, std::move(started), shared_from_this()));
+    return Work(std::make_shared<C10dWork>(call.collective, std::move(call.subject), number,
+                                           std::move(started), shared_from_this()));
   } catch (const std::exception& error) {
-    fail(shown(call), milliseconds(0), first_line(error.what()));
+    fail(shown(call.collective, call.subject), milliseconds(0), first_line(error.what()));
   }
 }
 
@@ -216,7 +219,8 @@ Work C10dGroup::start_message(const Operation& operation) {
     auto started = start_by_route(operation, tensor.device().type(), {});
     started.on_stream = !tensor.is_cpu();
     remember_message(started.works.front());
-    return Work(std::make_shared<C10dWork>(name, 0, std::move(started), shared_from_this(), peer));
+    return Work(
+        std::make_shared<C10dWork>(name, std::string(), 0, std::move(started), shared_from_this(), peer));
   } catch (const std::exception& error) {
     fail(name, milliseconds(0), first_line(error.what()), peer);
   }
