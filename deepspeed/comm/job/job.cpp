@@ -6,6 +6,7 @@
 // the host that the launcher told.
 #include "deepspeed/comm/job/job.h"
 
+#include <algorithm>
 #include <charconv>
 #include <initializer_list>
 #include <optional>
@@ -148,6 +149,15 @@ milliseconds find_timeout(const InitOptions& options) {
 bool Job::is_one_machine() const {
   return local_size == world_size || master_addr == "localhost" || master_addr == "::1" ||
          master_addr.starts_with("127.");
+}
+
+std::vector<int> Job::neighbours() const {
+  std::vector<int> ranks;
+  const int first = std::max(rank - local_rank, 0);
+  for (int other = first; other < std::min(first + local_size, world_size); ++other) {
+    if (other != rank) ranks.push_back(other);
+  }
+  return ranks;
 }
 
 bool wants_shared_memory() {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "deepspeed/base/export.h"
 #include "deepspeed/comm/job/init_options.h"
@@ -36,6 +37,8 @@ struct Job {
 
   /// Says whether all ranks run on this machine.
   bool is_one_machine() const;
+  /// Returns the other ranks of this machine, where its ranks are consecutive.
+  std::vector<int> neighbours() const;
 };
 
 /// Reads DEEPSPEED_SHARED_MEMORY, 1 or 0: whether ranks of one machine are to share memory. Throws UsageError

@@ -8,6 +8,7 @@
 #include "deepspeed/comm/backends/c10d_group.h"
 #include "deepspeed/comm/backends/identical_ranks.h"
 #include "deepspeed/comm/group/group_nodes.h"
+#include "deepspeed/comm/group/quiet_backend.h"
 #include "deepspeed/comm/job/rendezvous.h"
 #include "deepspeed/comm/making/adopted_group.h"
 #include "deepspeed/comm/making/own_meeting.h"
@@ -18,14 +19,47 @@ namespace {
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using GroupPtr = std::shared_ptr<ProcessGroup::Impl>;
 
-// Returns a client of the store that holds up nobody else, over which this rank has met the others of its
-// group: one client serves one call at a time, also one that waits.
-StorePtr meet_own(const Job& job, const GroupDescription& group, const std::string& key,
-                  const StorePtr& world_store) {
+// How long a new client tries to reach the store before the old one asks whether it is still there.
+constexpr std::chrono::seconds kConnecting(5);
+
+// A client that others are cloned of.
+StorePtr parent_client(const StorePtr& world_store) {
   auto store = world_store->clone();
-  store->setTimeout(job.timeout);
-  meet_to_connect(group, key, *sub_store(store, "own_groups/"));
+  store->setTimeout(kConnecting);
   return store;
+}
+
+StorePtr new_client(c10d::Store& world_store, const StorePtr& parent, std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    world_store.check({"any"});  // fails at once where the rank of the store has ended
+    try {
+      return parent->clone();
+    } catch (const std::exception&) {
+      if (std::chrono::steady_clock::now() >= end) throw;
+    }
+  }
+}
+
+// Returns a client of the store over which this rank has met the others of its group. One client serves one
+// call at a time, also one that waits: that of an own group, which any thread may make, holds up nobody else.
+StorePtr meet(const Job& job, const GroupDescription& group, const GroupRequest& request,
+              const StorePtr& world_store, const StorePtr& parent) {
+  const QuietBackend quiet;  // the rank of the store may have ended
+  try {
+    const auto store = request.is_own ? new_client(*world_store, parent, job.timeout) : world_store;
+    store->setTimeout(job.timeout);
+    const auto guarded = sub_store(store, kGuardStore);
+    meet_to_connect(group, request.key, *sub_store(store, "meetings/"),
+                    AbsentRanks(*guarded, group.global_ranks, job.neighbours()));
+    return store;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    raise<CommError>("rank 0, which holds the store where ranks meet, cannot be reached, so that the group '",
+                     group.name, "' cannot be made; it ended or left the job (", first_line(error.what()),
+                     ")");
+  }
 }
 
 // Connects the ranks of this rank's node, and those at its place on each node, where the group's are on
@@ -43,17 +77,15 @@ std::unique_ptr<NodeLevels> connect_levels(const Backend& backend, const Job& jo
 }
 
 GroupPtr make_group(const Backend& backend, const Job& job, const StorePtr& world_store,
-                    const std::shared_ptr<DivergenceGuard>& guard, GroupDescription group,
-                    const GroupRequest& request) {
+                    const StorePtr& parent, const std::shared_ptr<DivergenceGuard>& guard,
+                    GroupDescription group, const GroupRequest& request) {
   const auto store = sub_store(world_store, "group/" + request.key + "/");
   if (group.size() == 1) {
     auto alone = c10::make_intrusive<c10d::ProcessGroup>(store, 0, 1);
     return std::make_shared<IdenticalRanksGroup>(std::move(group), std::move(alone));
   }
   try {
-    const auto met = request.is_own ? sub_store(meet_own(job, group, request.key, world_store),
-                                                "group/" + request.key + "/")
-                                    : store;
+    const auto met = sub_store(meet(job, group, request, world_store, parent), "group/" + request.key + "/");
     auto connected = connect(backend, job, group.global_ranks, group.rank, met);
     connected->setGroupName(group.name);
     auto levels = connect_levels(backend, job, group, met);
@@ -73,12 +105,13 @@ GroupPtr make_group(const Backend& backend, const Job& job, const StorePtr& worl
 
 GroupFactory group_factory(const Backend& backend, const Job& job, const StorePtr& store,
                            const std::shared_ptr<DivergenceGuard>& guard) {
-  return [job, store, guard, &backend](const GroupRequest& request) {
+  const StorePtr parent = job.world_size > 1 ? parent_client(store) : nullptr;
+  return [job, store, parent, guard, &backend](const GroupRequest& request) {
     const auto& ranks = request.global_ranks;
     const auto place = std::find(ranks.begin(), ranks.end(), job.rank) - ranks.begin();
     const Backend& chosen = request.given ? backend_of(*request.given) : backend;
     auto group = make_group(
-        chosen, job, store, guard,
+        chosen, job, store, parent, guard,
         {request.name, chosen.name, chosen.device, static_cast<int>(place), ranks, job.timeout}, request);
     if (request.given) group = std::make_shared<AdoptedGroup>(std::move(group), request.given);
     return ProcessGroup(std::move(group));

@@ -3,18 +3,21 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <thread>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/comm/group/store_polling.h"
-#include "deepspeed/comm/watch/sequence_check.h"
 
 namespace deepspeed::comm {
 namespace {
 
 using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
 
+// How often is looked whether a rank can come still.
+constexpr milliseconds kLooking(250);
 // How long another rank may do something else before that is worth a line of the log.
 constexpr milliseconds kMeetingPatience(10000);
 
@@ -52,20 +55,31 @@ void warn_of_others(const GroupDescription& group, const std::string& key, c10d:
 
 }  // namespace
 
-void meet_to_connect(const GroupDescription& group, const std::string& key, c10d::Store& store) {
+void meet_to_connect(const GroupDescription& group, const std::string& key, c10d::Store& store,
+                     AbsentRanks absent) {
   const int rank = group.global_ranks.at(group.rank);
   store.set(makes_key(rank), key);
   store.set(came_key(key, rank), std::string("1"));
   const int64_t num_came = store.add("count/" + key, 1);
   if (num_came == group.size()) store.set(all_came_key(key), std::string("1"));
-  const auto begin = std::chrono::steady_clock::now();
-  if (appears(store, all_came_key(key), begin + std::min(kMeetingPatience, group.timeout))) return;
-  warn_of_others(group, key, store);
-  if (appears(store, all_came_key(key), begin + group.timeout)) return;
-  raise<CommError>("the group '", key, "' was not made by all of its ", group.size(), " ranks within ",
-                   static_cast<double>(group.timeout.count()) / 1000.0,
-                   " s: ", describe_missing(group, key, store, /*with_idle=*/true),
-                   "; expected the same names on all ranks (for engines InitializeOptions::engine_name)");
+  const auto begin = Clock::now(), end = begin + group.timeout;
+  bool is_patient = true;
+  while (!appears(store, all_came_key(key), std::min(Clock::now() + kLooking, end))) {
+    if (const auto why = absent.find(); why && !store.check({all_came_key(key)})) {
+      const std::string missing = describe_missing(group, key, store, /*with_idle=*/true);
+      if (rank == 0) std::this_thread::sleep_for(2 * kLooking);  // the others look before the store ends
+      raise<CommError>(*why, " before all ranks made the group '", key, "': ", missing);
+    }
+    if (is_patient && Clock::now() - begin >= kMeetingPatience) {
+      is_patient = false;
+      warn_of_others(group, key, store);
+    }
+    if (Clock::now() < end) continue;
+    raise<CommError>("the group '", key, "' was not made by all of its ", group.size(), " ranks within ",
+                     static_cast<double>(group.timeout.count()) / 1000.0,
+                     " s: ", describe_missing(group, key, store, /*with_idle=*/true),
+                     "; expected the same names on all ranks (for engines InitializeOptions::engine_name)");
+  }
 }
 
 }  // namespace deepspeed::comm

@@ -18,6 +18,8 @@
 #include <utility>
 
 #include "deepspeed/comm/group/quiet_backend.h"
+#include "deepspeed/comm/group/store_polling.h"
+#include "deepspeed/comm/watch/absent_ranks.h"
 #include "deepspeed/comm/watch/caller_thread.h"
 #include "deepspeed/comm/watch/sequence_check.h"
 
@@ -76,9 +78,11 @@ struct DivergenceGuard::State {
   int64_t serial = 0;
   std::map<std::pair<int, std::string>, int64_t> suspected;  // rank, deadlock: the report that showed it
   std::optional<SequenceCheck> sequences;
+  bool is_absence_noted = false;
 
   bool waits(milliseconds patience);
   bool has_left();
+  bool makes_no_group();
   std::set<int> peers();
   std::map<std::string, SequenceCheck::Group> compared_groups();
   GroupReport report_of_group(Watched& group, milliseconds patience, size_t most) const;
@@ -88,7 +92,7 @@ struct DivergenceGuard::State {
   /// held_up: gets the groups that other ranks will not come to, whether something waits there or not.
   Verdicts exchange(milliseconds patience, Verdicts* held_up = nullptr);
   Verdicts compare(const RankReport& own, Verdicts* held_up);
-  void tell(const RankReport& report) { store->set(report_key(rank), to_json(report).dump()); }
+  void tell(const RankReport& report);
   Verdicts check_sequences();
   void look();
   /// everywhere: also in groups where nothing is under way.
@@ -119,6 +123,16 @@ bool DivergenceGuard::State::waits(milliseconds patience) {
 bool DivergenceGuard::State::has_left() {
   const std::lock_guard lock(mutex);
   return left;
+}
+
+bool DivergenceGuard::State::makes_no_group() {
+  const std::lock_guard lock(mutex);
+  return left || ending_thread != 0;
+}
+
+void DivergenceGuard::State::tell(const RankReport& report) {
+  store->set(report_key(rank), to_json(report).dump());
+  if (makes_no_group() && !std::exchange(is_absence_noted, true)) note_absence(*store, rank, "left the job");
 }
 
 std::set<int> DivergenceGuard::State::peers() {
@@ -374,6 +388,7 @@ DivergenceGuard::DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank
   state_->store = std::move(store);
   state_->rank = rank;
   state_->reason_to_end = std::move(reason_to_end);
+  note_presence(*state_->store, rank);
 }
 
 DivergenceGuard::~DivergenceGuard() { state_->stop(); }

@@ -21,6 +21,9 @@
 
 namespace deepspeed::comm {
 
+/// Under this prefix the store of a world has what guards, and who waits for other ranks, tell each other.
+constexpr const char* kGuardStore = "guard/";
+
 /// Watches the groups of a world. They are independent of each other, but for those in which one thread
 /// calls: where it gives up one, the ranks that wait for it in another one are told.
 class DivergenceGuard {
@@ -28,8 +31,8 @@ class DivergenceGuard {
   /// Returns why all groups are to end, once they are to. Any thread may call it, at any time.
   using ReasonToEnd = std::function<std::optional<std::string>()>;
 
-  /// Takes `store`, the guard's own (prefixed) one. `reason_to_end` may be empty: then nothing ends the
-  /// groups but what happens in them.
+  /// Takes `store`, the guard's own (prefixed) one, and notes there that the rank is present. `reason_to_end`
+  /// may be empty: then nothing ends the groups but what happens in them.
   DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank, ReasonToEnd reason_to_end = {});
   /// Ends without a wait.
   ~DivergenceGuard();

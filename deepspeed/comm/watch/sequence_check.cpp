@@ -37,12 +37,6 @@ std::string progress_of(const std::map<std::string, SequenceCheck::Group>& group
 
 }  // namespace
 
-std::optional<std::string> read_if_set(c10d::Store& store, const std::string& key) {
-  if (!store.check({key})) return std::nullopt;
-  const auto bytes = store.get(key);
-  return std::string(bytes.begin(), bytes.end());
-}
-
 std::optional<Verdict> SequenceCheck::check(c10d::Store& store, const std::map<std::string, Group>& groups) {
   if (difference_) return name_difference(store);
   if (Clock::now() < next_) return std::nullopt;

@@ -62,7 +62,4 @@ class SequenceCheck {
   Clock::time_point naming_ends_;
 };
 
-/// Returns the value of `key`, without waiting for it.
-std::optional<std::string> read_if_set(c10d::Store& store, const std::string& key);
-
 }  // namespace deepspeed::comm

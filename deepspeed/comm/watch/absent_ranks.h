@@ -1,0 +1,41 @@
+// Ranks that wait for others to make a group ask here whether these can still come. Internal to this folder.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace deepspeed::comm {
+
+/// Notes as which process the rank runs, so that others of its machine see when that ends.
+void note_presence(c10d::Store& store, int rank);
+/// Notes that the rank makes no group any more. why: "left the job".
+void note_absence(c10d::Store& store, int rank, const std::string& why);
+
+/// What the store and this machine tell of the members of one group. A rank that leaves notes it; the end of
+/// a process, the ranks beside it see, and note it for those of other machines.
+class AbsentRanks {
+ public:
+  /// neighbours: the ranks whose processes may be looked at, those of this machine.
+  AbsentRanks(c10d::Store& store, std::vector<int> members, std::vector<int> neighbours);
+
+  /// Returns "rank 2 left the job" where a member will not come any more. Costs one message while nothing
+  /// changes.
+  std::optional<std::string> find();
+
+ private:
+  std::optional<std::string> find_noted();
+  std::optional<std::string> find_ended();
+  void read_processes();
+
+  c10d::Store& store_;
+  std::vector<int> members_, neighbours_;
+  std::map<int, std::string> processes_;  // of neighbours, as note_presence() writes them
+  int64_t num_noted_ = 0;
+};
+
+}  // namespace deepspeed::comm
