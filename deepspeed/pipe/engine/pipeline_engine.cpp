@@ -22,9 +22,9 @@
 #include "deepspeed/pipe/analysis/figures.h"
 #include "deepspeed/pipe/engine/batch_plan.h"
 #include "deepspeed/pipe/engine/batch_run.h"
-#include "deepspeed/pipe/engine/same_layers.h"
 #include "deepspeed/pipe/engine/tied_gradients.h"
 #include "deepspeed/pipe/exchange/stage_links.h"
+#include "deepspeed/pipe/module/same_layers.h"
 #include "deepspeed/pipe/schedule/make_inference_schedule.h"
 #include "deepspeed/pipe/schedule/make_train_schedule.h"
 #include "deepspeed/zero/zero_optimizer.h"
@@ -86,11 +86,13 @@ void require_trained(const PipelineModule& module, const InitializeOptions& opti
                     ", has no parameter that is trained; choose another partition_method or less stages");
 }
 
-// Tied weights are made alike before the engine makes masters of them.
+// Ranks that differ would wait for each other's groups; tied weights are made alike before the engine makes
+// masters of them.
 std::unique_ptr<pipe::TiedGradients> tie_weights(const PipelineModule& module,
                                                  const InitializeOptions& options) {
-  comm::on_all_ranks<UsageError>(module.world().group(), "making a pipeline",
-                                 [&] { require_trained(module, options); });
+  const comm::ProcessGroup& all = module.world().group();
+  pipe::require_same_layers(all, module);
+  comm::on_all_ranks<UsageError>(all, "making a pipeline", [&] { require_trained(module, options); });
   auto tied = std::make_unique<pipe::TiedGradients>(module, engine_name_of(options), "");
   tied->broadcast_weights();
   return tied;
@@ -109,7 +111,6 @@ PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const Ini
       tied_(std::move(tied)) {
   const comm::ProcessGroup& all = state().parts.groups.all;
   comm::on_all_ranks<UsageError>(all, "making a pipeline", [&] { check_config(); });
-  pipe::require_same_layers(all, *module_);
   const ParallelRanks& grid = module_->grid();
   links_ = std::make_unique<pipe::StageLinks>(
       world(), grid,

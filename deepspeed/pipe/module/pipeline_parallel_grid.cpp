@@ -3,6 +3,7 @@
 #include <string>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/pipe/module/same_layers.h"
 
 namespace deepspeed {
 namespace {
@@ -31,6 +32,7 @@ PipelineParallelGrid::PipelineParallelGrid(const std::optional<ProcessTopology>&
                                            const comm::World& given)
     : ParallelRanks(checked_topology(topology, found(given).size()), found(given).rank()) {
   const comm::World world = found(given);
+  pipe::require_same_topology(world.group(), this->topology());
   model_ = own_of(world, model_parallel_groups(), "model parallel");
   data_ = own_of(world, data_parallel_groups(), "data parallel");
   pipe_ = own_of(world, pipe_groups(), "pipe parallel");

@@ -272,9 +272,25 @@ TEST(PipelineErrors, LayersThatDifferBetweenRanksAreNamed) {
         error_of<UsageError>([&] { initialize(two_stages(layers), {.config = plain_config()}); });
     EXPECT_NE(error.find("rank 0 has "), std::string::npos) << error;
     EXPECT_NE(error.find("rank 1 has layer "), std::string::npos) << error;
-    EXPECT_NE(error.find("give all ranks the same layers, num_stages and partition_method"),
+    EXPECT_NE(error.find("give all ranks the same layers, num_stages or topology, and partition_method"),
               std::string::npos)
         << error;
+  });
+}
+
+TEST(PipelineErrors, NumbersOfStagesThatDifferBetweenRanksAreNamed) {
+  run_ranks(2, [](comm::World& world) {
+    const int num_stages = world.rank() == 0 ? 2 : 1;
+    const std::string error = error_of<UsageError>([&] {
+      initialize(std::make_shared<PipelineModule>(linears(), PipelineModuleOptions{.num_stages = num_stages}),
+                 {.config = plain_config()});
+    });
+    EXPECT_NE(error.find("rank 0 has a topology of pipe 2, data 1, rank 1 has a topology of pipe 1, data 2"),
+              std::string::npos)
+        << error;
+    EXPECT_TRUE(throws_error<UsageError>(
+        [&] { PipelineParallelGrid(PipeDataParallelTopology(num_stages, 2 / num_stages)); },
+        {"topologies of the PipelineParallelGrid differ", "pipe 2, data 1", "pipe 1, data 2"}));
   });
 }
 
