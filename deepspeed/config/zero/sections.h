@@ -101,6 +101,9 @@ struct DEEPSPEED_API ParamGatherConfig {
   std::string zero_quantized_weights_dtype = "int8";
   bool mics_hierarchical_params_gather = false;
   bool log_trace_cache_warnings = false;
+
+  /// Whether gathers go between nodes and then within them where the nodes of a job have groups.
+  bool gathers_by_nodes() const { return mics_hierarchical_params_gather || zero_quantized_weights; }
 };
 
 /// Options of ZeRO. Sizes and thresholds are in elements. The keys that begin with stage3_ act at stage 3

@@ -134,7 +134,7 @@ GatherPoolOptions pool_options(const ShardStore::Options& options, const ZeroGro
   GatherPoolOptions pool = options.pool;
   pool.secondary_group = ranks.secondary;
   pool.all_ranks = ranks.data;
-  if (pool.keys.mics_hierarchical_params_gather) pool.nodes = {ranks.node, ranks.across_nodes};
+  if (pool.keys.gathers_by_nodes()) pool.nodes = {ranks.node, ranks.across_nodes};
   const ShardFileOptions& file = options.home.file;
   if (options.home.place != ParamHome::kDisk) return pool;
   const double numel = double(file.buffer_count) * double(file.buffer_numel) * ranks.shard.size();
