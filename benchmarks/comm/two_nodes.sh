@@ -2,14 +2,14 @@
 # Trains on two nodes of two ranks each with a slow link between them, which two network namespaces stand for:
 #   benchmarks/comm/two_nodes.sh [FOLDER OF THE BENCHMARKS' PROGRAMS]
 # Prints a step's time and the bytes that rank 0 receives from the other node: ZeRO-3 beside ZeRO++, Adam beside
-# 1-bit Adam. RATE and DELAY shape the link (100mbit, 2ms), STEPS says how many steps are timed. Wants root, ip and
-# tc; where the kernel has no netem, the link has the rate alone and the first line says so.
+# 1-bit Adam. MBIT and DELAY_MS shape the link (100 Mbit/s, 2 ms each way), STEPS says how many steps are timed. Wants
+# root, ip and tc; where the kernel has no netem, slow_link.py is the link, and the first line says so.
 set -euo pipefail
 programs=$(cd "${1:-build/release/benchmarks}" && pwd)
 program=$programs/end_to_end_zero_step
 [ -x "$program" ] || { echo "two_nodes.sh: no program $program; scripts/build.sh release benchmarks makes it" >&2; exit 2; }
-rate=${RATE:-100mbit} delay=${DELAY:-2ms} steps=${STEPS:-6}
-shape="$rate, $delay each way"
+mbit=${MBIT:-100} delay_ms=${DELAY_MS:-2} steps=${STEPS:-6}
+shape="$mbit Mbit/s, $delay_ms ms each way"
 name=ds$$
 results=$(mktemp -d)
 cleanup() {
@@ -17,6 +17,7 @@ cleanup() {
   ip netns pids ${name}b 2>/dev/null | xargs -r kill -9 || true
   ip netns del ${name}a 2>/dev/null || true
   ip netns del ${name}b 2>/dev/null || true
+  [ -z "${link:-}" ] || kill "$link" 2>/dev/null || true
   rm -rf "$results"
 }
 trap cleanup EXIT
@@ -24,15 +25,28 @@ trap cleanup EXIT
 ip netns add ${name}a
 ip netns add ${name}b
 ip link add ${name}va netns ${name}a type veth peer name ${name}vb netns ${name}b
+if tc -n ${name}a qdisc add dev ${name}va root netem delay 1ms 2>"$results/tc"; then
+  for side in a b; do
+    tc -n $name$side qdisc replace dev ${name}v$side root netem delay "${delay_ms}ms" rate "${mbit}mbit"
+  done
+else
+  ip -n ${name}a link del ${name}va
+  python3 "$(dirname "${BASH_SOURCE[0]}")/slow_link.py" ${name}va ${name}vb --rate "${mbit}e6" \
+    --delay "$(python3 -c "print($delay_ms / 1000)")" >"$results/link" &
+  link=$!
+  for _ in $(seq 100); do [ -s "$results/link" ] || sleep 0.05; done
+  [ -s "$results/link" ] || { echo "two_nodes.sh: slow_link.py made no devices" >&2; exit 1; }
+  for side in a b; do
+    ip link set ${name}v$side netns $name$side
+    ip -n $name$side link set ${name}v$side mtu 9000
+  done
+  shape+=", by slow_link.py: the kernel has no netem"
+fi
 for side in a:1 b:2; do
   space=$name${side%:*} device=${name}v${side%:*}
   ip -n "$space" addr add 10.77.0.${side#*:}/24 dev "$device"
   ip -n "$space" link set "$device" up
   ip -n "$space" link set lo up
-  if ! tc -n "$space" qdisc add dev "$device" root netem delay "$delay" rate "$rate" 2>"$results/tc"; then
-    tc -n "$space" qdisc add dev "$device" root tbf rate "$rate" burst 64kb latency 400ms
-    shape="$rate, without a delay of its own: the kernel has no netem"
-  fi
 done
 echo "Link: $shape."
 echo
@@ -41,15 +55,17 @@ port=29700
 # train LABEL OPTIONS...: runs four ranks and keeps the line that rank 0 prints.
 train() {
   local label=$1 rank side
+  local ranks=()
   shift
   port=$((port + 1))
   for rank in 0 1 2 3; do
     side=$([ $rank -lt 2 ] && echo a || echo b)
     ip netns exec "$name$side" env RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % 2)) LOCAL_SIZE=2 \
       MASTER_ADDR=10.77.0.1 MASTER_PORT=$port "$program" --count --steps "$steps" "$@" >"$results/$rank" 2>"$results/$rank.err" &
+    ranks+=($!)
   done
-  for rank in 0 1 2 3; do
-    wait -n || { cat "$results"/*.err >&2; exit 1; }
+  for rank in "${ranks[@]}"; do
+    wait "$rank" || { cat "$results"/*.err >&2; exit 1; }
   done
   python3 - "$label" "$results/0" <<'PYTHON'
 import json, pathlib, statistics, sys
