@@ -1,0 +1,298 @@
+#include "deepspeed/comm/watch/guard_state.h"
+
+#include <algorithm>
+#include <iterator>
+#include <thread>
+
+#include "deepspeed/comm/group/quiet_backend.h"
+#include "deepspeed/comm/group/store_polling.h"
+#include "deepspeed/comm/watch/absent_ranks.h"
+#include "deepspeed/comm/watch/caller_thread.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long a call may be under way before the ranks compare, and how often that is looked at and told.
+constexpr milliseconds kPatience(1000);
+constexpr milliseconds kInterval(250);
+// How long groups that end wait until the others can read why.
+constexpr milliseconds kTellingTheEnd(500);
+
+std::string report_key(int rank) { return "calls/" + std::to_string(rank); }
+
+}  // namespace
+
+// The next functions run without the lock while they touch the store, which may block.
+
+bool DivergenceGuard::State::waits(milliseconds patience) {
+  const std::lock_guard lock(mutex);
+  return std::any_of(groups.begin(), groups.end(),
+                     [&](const auto& group) { return group.second.waits(patience); });
+}
+
+bool DivergenceGuard::State::has_left() {
+  const std::lock_guard lock(mutex);
+  return left;
+}
+
+bool DivergenceGuard::State::makes_no_group() {
+  const std::lock_guard lock(mutex);
+  return left || ending_thread != 0;
+}
+
+void DivergenceGuard::State::tell(const RankReport& report) {
+  store->set(report_key(rank), to_json(report).dump());
+  if (makes_no_group() && !std::exchange(is_absence_noted, true)) note_absence(*store, rank, "left the job");
+}
+
+std::set<int> DivergenceGuard::State::peers() {
+  const std::lock_guard lock(mutex);
+  std::set<int> ranks;
+  for (const auto& [key, group] : groups) ranks.insert(group.global_ranks.begin(), group.global_ranks.end());
+  ranks.erase(rank);
+  return ranks;
+}
+
+std::map<std::string, SequenceCheck::Group> DivergenceGuard::State::compared_groups() {
+  const std::lock_guard lock(mutex);
+  std::map<std::string, SequenceCheck::Group> compared;
+  if (left) return compared;
+  for (const auto& [key, group] : groups) {
+    if (group.check != Check::kByTheGuard || group.is_let_go || gave_up.count(key) != 0) continue;
+    compared[key] = {group.history, group.global_ranks};
+  }
+  return compared;
+}
+
+GroupReport DivergenceGuard::State::report_of_group(Watched& group, milliseconds patience,
+                                                    size_t most) const {
+  CallHistory& history = *group.history;
+  const bool has_ended =
+      ending_thread != 0 && history.last_caller() == ending_thread && !history.has_unfinished_calls();
+  if (left || group.is_let_go || has_ended) return history.leaving_report();
+  return history.report(patience, most, /*all_values=*/most == kKept);
+}
+
+RankReport DivergenceGuard::State::own_report(milliseconds patience, size_t most) {
+  const std::lock_guard lock(mutex);
+  RankReport report;
+  report.rank = rank;
+  report.serial = ++serial;
+  report.gave_up = gave_up;
+  for (auto& [key, group] : groups) report.groups[key] = report_of_group(group, patience, most);
+  return report;
+}
+
+std::optional<RankReport> DivergenceGuard::State::report_of(int peer) {
+  const auto text = read_if_set(*store, report_key(peer));
+  return text ? std::optional(report_from_json(Json::parse(*text))) : std::nullopt;
+}
+
+bool DivergenceGuard::State::is_deadlock_again(const RankReport& other, const std::string& text) {
+  const auto [seen, is_new] = suspected.try_emplace({other.rank, text}, other.serial);
+  return !is_new && seen->second < other.serial;
+}
+
+DivergenceGuard::State::Verdicts DivergenceGuard::State::compare(const RankReport& own, Verdicts* held_up) {
+  Verdicts found;
+  const auto add = [&](Verdicts verdicts) {
+    std::move(verdicts.begin(), verdicts.end(), std::back_inserter(found));
+  };
+  for (const int peer : peers()) {
+    const auto other = report_of(peer);
+    if (!other) continue;
+    add(find_divergences(own, *other));
+    add(find_given_up(own, *other));
+    auto deadlocks = find_deadlocks(own, *other);
+    std::erase_if(deadlocks, [&](const Verdict& one) { return !is_deadlock_again(*other, one.text); });
+    add(std::move(deadlocks));
+    if (held_up == nullptr) continue;
+    auto given_up = find_given_up(own, *other, /*with_idle=*/true);
+    std::move(given_up.begin(), given_up.end(), std::back_inserter(*held_up));
+  }
+  return found;
+}
+
+DivergenceGuard::State::Verdicts DivergenceGuard::State::exchange(milliseconds patience, Verdicts* held_up) {
+  const QuietBackend quiet;
+  try {
+    RankReport own = own_report(patience);
+    tell(own);
+    if (has_left()) return {};  // reading could meet a store that is closed already
+    auto verdicts = compare(own, held_up);
+    for (const Verdict& verdict : verdicts) own.gave_up.emplace(verdict.group, verdict.text);
+    if (!verdicts.empty()) tell(own);
+    return verdicts;
+  } catch (const std::exception&) {
+    // The store is gone with rank 0: the collectives fail by themselves.
+    return {};
+  }
+}
+
+DivergenceGuard::State::Verdicts DivergenceGuard::State::check_sequences() {
+  const auto compared = compared_groups();
+  if (compared.empty()) return {};
+  const QuietBackend quiet;
+  try {
+    if (!sequences) sequences.emplace(rank, [this] { return own_report(milliseconds(0), kKept); });
+    auto verdict = sequences->check(*store, compared);
+    if (!verdict) return {};
+    auto own = own_report(milliseconds(0));
+    own.gave_up.emplace(verdict->group, verdict->text);
+    tell(own);
+    return {std::move(*verdict)};
+  } catch (const std::exception&) {
+    return {};  // as in exchange()
+  }
+}
+
+void DivergenceGuard::State::give_up(const Verdicts& verdicts, bool everywhere) {
+  Endings calls;
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& [failed, reason] : verdicts) {
+      const auto given_up = groups.find(failed);
+      if (given_up == groups.end() || !gave_up.emplace(failed, reason).second) continue;
+      const int64_t thread = given_up->second.history->last_caller();
+      for (auto& [key, group] : groups) {
+        const bool has_its_thread =
+            group.history->last_caller() == thread && (everywhere || group.waits(milliseconds(0)));
+        if (!group.on_divergence || (key != failed && !has_its_thread)) continue;
+        gave_up.emplace(key, reason);
+        calls.emplace_back(std::exchange(group.on_divergence, nullptr), reason);
+      }
+    }
+  }
+  tell_and_end(calls);
+}
+
+void DivergenceGuard::State::tell_and_end_here(const Endings& endings) {
+  if (endings.empty()) return;
+  wait_for_answer(ask(), kTellingTheEnd);  // the guard's thread tells
+  for (const auto& [end, reason] : endings) end(reason);
+}
+
+void DivergenceGuard::State::tell_and_end(const Endings& endings) {
+  if (endings.empty()) return;
+  try {
+    const QuietBackend quiet;
+    tell(own_report(kPatience));  // before the connections close: those who wait look for the reason then
+  } catch (const std::exception&) {
+    // The store is gone with rank 0, as exchange() says.
+  }
+  for (const auto& [end, reason] : endings) end(reason);
+}
+
+DivergenceGuard::State::Endings DivergenceGuard::State::note_end(const std::string& reason,
+                                                                 const std::string* only) {
+  Endings endings;
+  const std::lock_guard lock(mutex);
+  for (auto& [key, group] : groups) {
+    if (!group.on_divergence || (only != nullptr && key != *only)) continue;
+    gave_up.emplace(key, reason);
+    endings.emplace_back(std::exchange(group.on_divergence, nullptr), reason);
+  }
+  return endings;
+}
+
+void DivergenceGuard::State::end_groups_if_due() {
+  if (!reason_to_end) return;
+  if (const auto reason = reason_to_end()) tell_and_end(note_end(*reason));
+}
+
+bool DivergenceGuard::State::is_let_go_by_all(const std::string& key, bool is_counted, size_t num_ranks) {
+  const int64_t count = store->add("let_go/" + key, is_counted ? 0 : 1);
+  return count >= static_cast<int64_t>(num_ranks);
+}
+
+void DivergenceGuard::State::count_let_go() {
+  std::map<std::string, Watched> kept;
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& [key, group] : groups) {
+      if (group.is_let_go) kept.emplace(key, group);
+    }
+  }
+  if (kept.empty()) return;
+  const QuietBackend quiet;  // the store's rank may have ended
+  bool is_news = false;
+  for (auto& [key, group] : kept) {
+    const bool is_done = is_let_go_by_all(key, group.is_counted, group.global_ranks.size());
+    is_news = is_news || !group.is_counted;
+    const std::lock_guard lock(mutex);
+    groups.at(key).is_counted = true;
+    if (!is_done) continue;
+    groups.erase(key);
+    gave_up.erase(key);
+  }
+  if (is_news) tell(own_report(kPatience));
+}  // The connections close here, without the lock.
+
+void DivergenceGuard::State::look() {
+  end_groups_if_due();
+  if (const auto found = check_sequences(); !found.empty()) return give_up(found, /*everywhere=*/true);
+  if (waits(kPatience)) {
+    give_up(exchange(kPatience), /*everywhere=*/false);
+  } else {
+    suspected.clear();
+  }
+  try {
+    count_let_go();
+  } catch (const std::exception&) {
+    // The store is gone with rank 0, as exchange() says.
+  }
+}
+
+void DivergenceGuard::State::serve(const std::shared_ptr<State>& state) {
+  while (true) {
+    uint64_t asked = 0;
+    {
+      std::unique_lock lock(state->mutex);
+      state->changed.wait_for(lock, kInterval,
+                              [&] { return state->stopped || state->num_asked > state->num_answered; });
+      if (state->num_asked == state->num_answered && state->stopped) {
+        // With the store goes the job's file, if it has one; so here, where someone may wait for it.
+        state->store.reset();
+        state->ended = true;
+        state->changed.notify_all();
+        return;
+      }
+      asked = state->num_asked;
+      if (asked == state->num_answered) asked = 0;
+    }
+    if (asked == 0) {
+      state->look();
+      continue;
+    }
+    Verdicts held_up;
+    auto verdicts = state->exchange(milliseconds(0), &held_up);
+    // A call that has failed already waits for nobody, and its caller asks why.
+    std::move(held_up.begin(), held_up.end(), std::back_inserter(verdicts));
+    const std::lock_guard lock(state->mutex);
+    state->num_answered = asked;
+    state->answer = std::move(verdicts);
+    state->changed.notify_all();
+  }
+}
+
+uint64_t DivergenceGuard::State::ask() {
+  const std::lock_guard lock(mutex);
+  changed.notify_all();
+  return ++num_asked;
+}
+
+bool DivergenceGuard::State::wait_for_answer(uint64_t number, milliseconds limit) {
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, limit, [&] { return ended || num_answered >= number; });
+  return num_answered >= number;
+}
+
+void DivergenceGuard::State::stop() {
+  const std::lock_guard lock(mutex);
+  stopped = true;
+  changed.notify_all();
+}
+
+}  // namespace deepspeed::comm
