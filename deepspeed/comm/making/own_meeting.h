@@ -6,8 +6,8 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "deepspeed/comm/group/absent_ranks.h"
 #include "deepspeed/comm/group/group_impl.h"
-#include "deepspeed/comm/watch/absent_ranks.h"
 
 namespace deepspeed::comm {
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "deepspeed/comm/watch/absent_ranks.h"
+#include "deepspeed/comm/group/absent_ranks.h"
 #include "deepspeed/comm/watch/caller_thread.h"
 #include "deepspeed/comm/watch/guard_state.h"
 

@@ -4,9 +4,9 @@
 #include <iterator>
 #include <thread>
 
+#include "deepspeed/comm/group/absent_ranks.h"
 #include "deepspeed/comm/group/quiet_backend.h"
 #include "deepspeed/comm/group/store_polling.h"
-#include "deepspeed/comm/watch/absent_ranks.h"
 #include "deepspeed/comm/watch/caller_thread.h"
 
 namespace deepspeed::comm {

@@ -1,4 +1,4 @@
-#include "deepspeed/comm/watch/absent_ranks.h"
+#include "deepspeed/comm/group/absent_ranks.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // Ranks that wait for others to make a group, of which some leave or die first.
-#include "deepspeed/comm/watch/absent_ranks.h"
+#include "deepspeed/comm/group/absent_ranks.h"
 
 #include <chrono>
 #include <cstdlib>
