@@ -82,6 +82,8 @@ class CheckpointIo {
   void take_over(const OpenedCheckpoint& opened, const RunSnapshot& before, const LoadOptions& options);
   void load_weights_and_states(const OpenedCheckpoint& opened, const LoadOptions& options);
   void follow_masters(const OpenedCheckpoint& opened);
+  /// Says whether the files have weights of this optimizer in another dtype than the engine.
+  bool is_of_other_precision(const OpenedCheckpoint& opened) const;
 
   // checkpoint_load_run.cpp
   void open_run(const std::string& directory, const std::string& tag, OpenedCheckpoint& opened) const;
@@ -122,6 +124,7 @@ class CheckpointIo {
   void check_optimizer(const OpenedCheckpoint& opened) const;
   void check_states(const checkpoint::OptimizerFiles& source, size_t group) const;
   void verify_optimizer(const OpenedCheckpoint& opened) const;
+  /// Says whether masters come from the files; else they are the model's weights, where the files have these.
   bool wants_master(const OpenedCheckpoint& opened) const;
   void load_optimizer(const OpenedCheckpoint& opened);
   /// Loads what a rank alone has, after weights and states, or says in the log that it begins anew.

@@ -1,9 +1,11 @@
 // Loading a checkpoint: files are opened, compared with the engine and verified on all ranks before the first
 // of them changes anything.
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <unordered_set>
 
 #include <c10/core/GradMode.h>
 
@@ -118,7 +120,6 @@ OpenedCheckpoint CheckpointIo::open(const std::string& directory, const std::str
   opened.states = checkpoint::parse_model_states(opened.file->value());
   require_kind(opened, directory, tag);
   opened.client_state = opened.file->load(checkpoint::Value(opened.states.client_state)).as_dict();
-  opened.reads_masters = uses_zero() || parts_.config.checkpoint.load_universal || opened.is_sharded;
   if (loads_optimizer(options)) opened.optimizer = open_optimizer(directory, tag, opened);
   open_module(directory, tag, options, opened);
   if (!options.load_module_only) open_run(directory, tag, opened);
@@ -203,9 +204,7 @@ void CheckpointIo::load_weights_and_states(const OpenedCheckpoint& opened, const
   optimizer->zero_grad();
   state_.counters.backwards_since_update = 0;
   if (opened.optimizer) load_optimizer(opened);
-  const bool has_weights = !opened.is_sharded || !opened.optimizer;  // in the model's own precision
-  if (!opened.optimizer || (has_weights && !parts_.config.zero_optimization.load_from_fp32_weights))
-    optimizer->state().restore_masters_from_model();
+  if (!opened.optimizer || !wants_master(opened)) optimizer->state().restore_masters_from_model();
 }
 
 // Masters may come from another precision, or from stage 3, whose files hold them alone: the model's weights
@@ -213,12 +212,22 @@ void CheckpointIo::load_weights_and_states(const OpenedCheckpoint& opened, const
 // fp32 weights that this rank has masters of came with these, which may lie beside them.
 void CheckpointIo::follow_masters(const OpenedCheckpoint& opened) {
   zero::ZeroOptimizer& optimizer = *parts_.optimizer;
-  const bool is_universal =
-      parts_.config.checkpoint.load_universal && parts_.config.zero_optimization.load_from_fp32_weights;
-  const bool are_weights = uses_zero() && optimizer.store().dtype() == at::kFloat;
-  if (opened.is_sharded || is_universal || parts_.pool || optimizer.state().has_split_masters() ||
+  const bool come_from_elsewhere = parts_.config.checkpoint.load_universal || is_of_other_precision(opened);
+  const bool are_weights = optimizer.store().dtype() == at::kFloat;
+  if (opened.is_sharded || come_from_elsewhere || parts_.pool || optimizer.state().has_split_masters() ||
       are_weights)
     optimizer.state().publish_masters();
+}
+
+bool CheckpointIo::is_of_other_precision(const OpenedCheckpoint& opened) const {
+  const at::ScalarType own = parts_.optimizer->store().dtype();
+  std::unordered_set<std::string> trained;
+  for (const zero::StoredGroup& group : parts_.optimizer->store().groups()) {
+    for (const NamedTensor& param : group.params) trained.insert(param.name);
+  }
+  return std::ranges::any_of(opened.module, [&](const StoredTensor& stored) {
+    return trained.contains(stored.name) && stored.form.scalar_type() != own;
+  });
 }
 
 }  // namespace deepspeed

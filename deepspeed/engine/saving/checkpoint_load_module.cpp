@@ -124,9 +124,7 @@ std::unordered_set<std::string> CheckpointIo::weights_in_masters(
     const checkpoint::OptimizerFiles& source) const {
   std::unordered_set<std::string> names;
   const zero::ZeroOptimizer& optimizer = *parts_.optimizer;
-  const bool reads_masters = uses_zero() || parts_.config.checkpoint.load_universal;
-  if (!reads_masters || optimizer.store().dtype() != at::kFloat ||
-      !parts_.config.zero_optimization.load_from_fp32_weights)
+  if (optimizer.store().dtype() != at::kFloat || !parts_.config.zero_optimization.load_from_fp32_weights)
     return names;
   for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
     const zero::StoredGroup& group = optimizer.store().groups()[index];

@@ -144,7 +144,7 @@ checkpoint::OptimizerFiles CheckpointIo::open_stages(
 }
 
 bool CheckpointIo::wants_master(const OpenedCheckpoint& opened) const {
-  return opened.reads_masters || parts_.optimizer->state().has_master_weights();
+  return opened.is_sharded || parts_.config.zero_optimization.load_from_fp32_weights;
 }
 
 void CheckpointIo::check_optimizer(const OpenedCheckpoint& opened) const {
@@ -233,7 +233,8 @@ void CheckpointIo::load_optimizer(const OpenedCheckpoint& opened) {
     });
     has_states = has_states && (group.step > 0 || !group.states.empty());
   }
-  if (!has_masters) optimizer.state().restore_masters_from_model();  // of a model in fp32 at stage 0
+  if (!has_masters)
+    optimizer.state().restore_masters_from_model();  // where the file's model was in fp32 at stage 0
   if (has_states) optimizer.state().was_loaded();
 }
 

@@ -24,7 +24,6 @@ struct OpenedCheckpoint {
   checkpoint::ModelStates states;
   StoredModule module;
   std::optional<checkpoint::OptimizerFiles> optimizer;  // nothing: not asked for
-  bool reads_masters = false;               // also where the engine's own masters are the model's weights
   std::optional<checkpoint::RunState> run;  // nothing: written by DeepSpeed itself
   bool has_own_run = false;                 // of this rank; false: of rank 0
   checkpoint::Dict client_state;

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"
 #include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/zero/gathered_parameters.h"
@@ -135,6 +136,46 @@ TEST(ResumedMasters, AreThoseOfTheFileUnlessTheModelsAreAskedFor) {
           << from_fp32;
     }
   });
+}
+
+// What the checkpoint's masters are in the precision of the engine, at any stage.
+TEST(ResumedMasters, GiveTheWeightsOfAnEngineInAnotherPrecision) {
+  for (const auto& [from, from_stage] :
+       {std::pair("bf16", 0), std::pair("bf16", 1), std::pair("fp16", 2), std::pair("bf16", 3)}) {
+    const TemporaryFolder folder;
+    const Json saving = resume_config(from_stage, from);
+    run_ranks(2, [&](comm::World& world) {
+      Session session(world, saving);
+      session.train(5);
+      session.engine->save_checkpoint(folder.path());
+      const at::Tensor weight = session.engine->module().named_parameters()["first.weight"];
+      const at::Tensor master = safe_get_full_fp32_param(*session.engine, weight);
+      const at::Tensor rounded = master.to(weight.scalar_type()).to(at::kFloat);
+      EXPECT_FALSE(at::equal(master, rounded));
+      for (const std::string to : {"fp32", "fp16"}) {
+        for (const int stage : {0, 1, 2, 3}) {
+          for (const bool from_fp32 : {true, false}) {
+            const std::string where = message(from, " ", saving["zero_optimization"]["stage"].dump(), " -> ",
+                                              to, " ", stage, " ", from_fp32);
+            Json config = resume_config(stage, to);
+            config["zero_optimization"]["load_from_fp32_weights"] = from_fp32;
+            Session resumed(world, config);
+            resumed.engine->load_checkpoint(folder.path());
+            const at::Tensor own = resumed.engine->module().named_parameters()["first.weight"];
+            // Stage 3 saves masters alone.
+            const bool has_them = from_fp32 || saving["zero_optimization"]["stage"] == 3;
+            const at::Tensor& expected = has_them ? master : rounded;
+            EXPECT_TRUE(
+                at::equal(safe_get_full_fp32_param(*resumed.engine, own),
+                          to == "fp16" && !has_them ? expected.to(at::kHalf).to(at::kFloat) : expected))
+                << where;
+            const zero::GatheredParameters gathered({own});
+            EXPECT_TRUE(at::equal(own, expected.to(own.scalar_type()))) << where;
+          }
+        }
+      }
+    });
+  }
 }
 
 class ResumeWithWholeParameters : public ::testing::TestWithParam<std::tuple<const char*, int, int>> {};
