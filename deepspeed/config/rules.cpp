@@ -164,6 +164,10 @@ void check_exchange(const DeepSpeedConfig& config, int64_t last_stage) {
           "\", expected 0: ranks exchange other values than gradients, whose norm is not that of gradients");
   require(zero.offload_optimizer.device == "none", "zero_optimization.offload_optimizer.device: got \"",
           zero.offload_optimizer.device, "\" with optimizer.type \"", type, "\", expected \"none\"");
+  require(
+      !config.bf16.enabled || config.bf16.check_grad_overflow,
+      "bf16.check_grad_overflow: got false with optimizer.type \"", type,
+      "\", expected true: what compression takes from a value that is not finite comes back in all steps");
   require(config.gradient_allreduce_op != "sum", "gradient_allreduce_op: got \"sum\" with optimizer.type \"",
           type, "\", expected \"mean\"");
 }

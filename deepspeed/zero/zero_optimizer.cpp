@@ -48,6 +48,21 @@ std::optional<ParamPlace> non_finite_in_slices(const ZeroState& state, const Gra
   return std::nullopt;
 }
 
+// The parameter whose gradient is not finite among those that this rank has not given to others, the nearest
+// to the loss.
+std::optional<ParamPlace> non_finite_of_rank(const ParamStore& store, const GradReducer& reducer) {
+  for (size_t index = store.groups().size(); index-- > 0;) {
+    const at::Tensor gradients = reducer.local_gradients(index);
+    const auto& params = store.groups()[index].layout.params();
+    for (auto placed = params.rbegin(); placed != params.rend(); ++placed) {
+      const Interval place = placed->in_flat;
+      if (kernels::grad_stats(gradients.narrow(0, place.begin, place.numel())).finite) continue;
+      return ParamPlace{index, placed->index};
+    }
+  }
+  return std::nullopt;
+}
+
 // The groups for the optimizer's collectives, in which ranks that are not at one step get an error.
 ZeroGroups watched(ZeroGroups ranks, const StepAgreement& agreement,
                    const std::shared_ptr<std::atomic<int64_t>>& micro_step) {
@@ -137,6 +152,11 @@ void ZeroOptimizer::check_exchange() const {
   if (options_->update.gradient_clipping > 0.0) {
     raise<UsageError>("optimizer ", name, " with gradient_clipping ", options_->update.gradient_clipping,
                       ", expected 0: no rank knows the norm of what it exchanges");
+  }
+  if (!options_->update.check_overflow) {
+    raise<UsageError>("optimizer ", name,
+                      " without an overflow check, expected one: what compression takes from a value ",
+                      "that is not finite comes back in all steps; set bf16.check_grad_overflow to true");
   }
   if (options_->update.offload.is_on())
     raise<UsageError>("optimizer ", name, " with zero_optimization.offload_optimizer, expected none");
@@ -259,7 +279,9 @@ std::string ZeroOptimizer::describe_non_finite() const {
     return describe(non_finite_in_slices(*state_, *reducer_, store_->groups().size()), "on rank ",
                     own_rank());
   // A sum may overflow where no summand does.
-  for (const std::string& own : {describe(reducer_->first_non_finite(), "on rank ", own_rank()),
+  const auto of_rank =
+      keeps_gradients() ? non_finite_of_rank(*store_, *reducer_) : reducer_->first_non_finite();
+  for (const std::string& own : {describe(of_rank, "on rank ", own_rank()),
                                  describe(non_finite_in_slices(*state_, *reducer_, store_->groups().size()),
                                           "in the sum over the ranks")}) {
     for (const std::string& text : ranks_->data.all_gather_text(own)) {
@@ -290,7 +312,8 @@ void ZeroOptimizer::skip_step(int64_t step_number) {
                       ", is at its minimum; look for non-finite losses, or train with bf16");
   }
   if (ranks_->data.rank() == 0 && (!ranks_->model || ranks_->model.rank() == 0)) {
-    log::warning("step ", step_number, " is skipped: ", cause, " (loss scale ", loss_scale(), ")");
+    log::warning("step ", step_number, " is skipped: ", cause, " (loss scale ", loss_scale(), ")",
+                 exchange_ ? message("; ", optimizer_->name(), " exchanges nothing in it") : "");
   }
   scaler_->update(true);
 }

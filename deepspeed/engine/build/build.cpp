@@ -210,7 +210,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
     zero.gradients.units = std::move(units);
     for (const at::Tensor& param : model.counted_elsewhere)
       zero.update.counted_elsewhere.insert(param.unsafeGetTensorImpl());
-    zero.update.check_overflow = zero.update.check_overflow || autocast == at::kHalf;
+    zero.update.check_overflow = zero.update.check_overflow || autocast == at::kHalf ||
+                                 (base->compresses_exchange() && !config.bf16.enabled);
     zero.update.offload = optimizer_offload(config, world.rank(), autocast);
     // Gradients of weights that ranks share change once more between backward and step.
     if (groups_of_ranks.shares_model()) zero.update.offload.super_offload = false;

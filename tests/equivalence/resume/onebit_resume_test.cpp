@@ -128,8 +128,11 @@ TEST(OneBitResume, KeepsTheNumbersOfLambFromStageToStage) {
 TEST(OneBitResume, OfAStepThatOverflowsChangesNeitherErrorsNorWeights) {
   run_ranks(2, [](comm::World& world) {
     const Json fp16 = {{"fp16", {{"enabled", true}, {"initial_scale_power", 8}, {"hysteresis", 1}}}};
-    for (const Json& config : {onebit_adam(3, 0, fp16), onebit_adam(3, 1, fp16), onebit_lamb(3, 0, fp16),
-                               onebit_lamb(3, 1, fp16), zero_one_adam(3, fp16)}) {
+    const Json fp32 = Json::object(), bf16 = {{"bf16", {{"enabled", true}}}};
+    for (const Json& config :
+         {onebit_adam(3, 0, fp16), onebit_adam(3, 1, fp16), onebit_lamb(3, 0, fp16), onebit_lamb(3, 1, fp16),
+          zero_one_adam(3, fp16), onebit_adam(3, 0, fp32), onebit_adam(3, 1, fp32), onebit_lamb(3, 0, fp32),
+          onebit_lamb(3, 1, bf16), zero_one_adam(3, fp32), zero_one_adam(3, bf16)}) {
       const auto engine = zeropp_engine(config, world);
       train_zeropp(*engine, 8);
       const auto copies = [&] {
@@ -142,8 +145,14 @@ TEST(OneBitResume, OfAStepThatOverflowsChangesNeitherErrorsNorWeights) {
       EXPECT_FALSE(before.tensors.empty());
       const at::Tensor loss = engine->forward(zeropp_input(*engine, 3));
       engine->backward(world.rank() == 1 ? loss * std::numeric_limits<double>::infinity() : loss);
+      log::set_level(log::Level::kInfo);
+      ::testing::internal::CaptureStderr();
       engine->step();
+      const std::string text = ::testing::internal::GetCapturedStderr();
       EXPECT_EQ(engine->skipped_steps(), 1) << config;
+      EXPECT_TRUE(world.rank() != 0 || (text.find("' is not finite on rank 1") != std::string::npos &&
+                                        text.find(" exchanges nothing in it") != std::string::npos))
+          << text;
       expect_same_tensors(copies(), before, config.dump());
       EXPECT_TRUE(net_weights(*engine).equal(weights)) << config;
       EXPECT_TRUE(std::isfinite(train_zeropp(*engine, 4))) << config;

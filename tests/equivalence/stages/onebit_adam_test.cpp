@@ -83,6 +83,8 @@ TEST(OneBitAdam, RefusesWhatDoesNotFitItByTheKey) {
     refuses(onebit_adam(4, 1, {{"zero_optimization", {{"offload_optimizer", {{"device", "cpu"}}}}}}),
             {"offload_optimizer.device"});
     refuses(onebit_adam(4, 0, {{"gradient_allreduce_op", "sum"}}), {"gradient_allreduce_op"});
+    refuses(onebit_adam(4, 0, {{"bf16", {{"enabled", true}, {"check_grad_overflow", false}}}}),
+            {"bf16.check_grad_overflow: got false", "OneBitAdam", "expected true"});
     refuses(onebit_adam(-1, 0), {"freeze_step"});
     for (const char* backend : {"mpi", "hccl", "compressed", "smoke"}) {
       refuses(onebit_adam(4, 0, {{"optimizer", {{"params", {{"comm_backend_name", backend}}}}}}),

@@ -82,14 +82,14 @@ TEST(ZeroOneAdam, TrainsToTheLossOfAdam) {
   });
 }
 
-TEST(ZeroOneAdam, SendsATwentiethOfTheBytesAndNothingBetweenExchanges) {
+TEST(ZeroOneAdam, SendsATwentiethOfTheBytesAndTheNormAloneBetweenExchanges) {
   run_ranks(2, [](comm::World& world) {
     const auto notes = std::make_shared<CallNotes>();
     const auto engine = zeropp_engine(zero_one_adam(6), counted_world(world, notes));
     std::string sent;
     for (int step = 1; step <= 16; ++step) {
-      const double part = bytes_of_step(*engine, *notes) / kBytesOfAllReduce;
-      sent += part >= 1 ? 'A' : part > 0.05 ? '?' : part > 0 ? 'x' : '.';
+      const double bytes = bytes_of_step(*engine, *notes), part = bytes / kBytesOfAllReduce;
+      sent += part >= 1 ? 'A' : part > 0.05 ? '?' : bytes > 2 * sizeof(double) ? 'x' : '.';
     }
     EXPECT_EQ(sent, "AAAAxAxx.x.x...x");
   });
