@@ -11,6 +11,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
@@ -232,6 +233,9 @@ void PipelineEngine::run_together(const char* call, const std::function<void()>&
     const std::string text = with_legend(error);
     tell(text);
     throw CommError(text);
+  } catch (const c10::Error& error) {
+    tell(error.what_without_backtrace());
+    throw;
   } catch (const std::exception& error) {
     tell(error.what());
     throw;

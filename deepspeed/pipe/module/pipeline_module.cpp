@@ -8,12 +8,12 @@
 #include <sstream>
 
 #include <ATen/ops/tensor.h>
-#include <c10/util/Exception.h>
 
 #include "deepspeed/activation/checkpointing.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/device/accelerator/rng.h"
+#include "deepspeed/pipe/module/error_place.h"
 #include "deepspeed/pipe/module/layer_times.h"
 
 namespace deepspeed::pipe {
@@ -167,7 +167,7 @@ std::vector<LayerCost> PipelineModule::costs() const {
   const std::string method = lowercase(options_.partition_method);
   if (method == "parameters") {
     for (size_t layer = 0; layer < specs_.size(); ++layer)
-      costs[layer].parameters = trained_elements(specs_[layer].build().model);
+      costs[layer].parameters = trained_elements(built(int(layer)).model);
   }
   if (method == "profile") {
     const std::vector<double> times = measure_layers();
@@ -203,12 +203,15 @@ void PipelineModule::build_layer(int index) {
   if (options_.seed_layers) seed_for(int64_t(options_.base_seed) + index);
   const LayerSpec& spec = specs_[size_t(index)];
   if (!spec.tie()) {
-    layers_.push_back({.index = index, .prefix = std::to_string(index), .layer = spec.build()});
+    layers_.push_back({.index = index, .prefix = std::to_string(index), .layer = built(index)});
     return;
   }
   const Tie& tie = *spec.tie();
   auto found = tied_modules_.find(tie.key);
-  if (found == tied_modules_.end()) found = tied_modules_.emplace(tie.key, tie.make()).first;
+  if (found == tied_modules_.end()) {
+    TiedModule made = with_place([&] { return tie.make(); }, [&] { return construction_of(index); });
+    found = tied_modules_.emplace(tie.key, std::move(made)).first;
+  }
   const TiedModule& tied = found->second;
   layers_.push_back({index,
                      "tied_modules." + tie.key,
@@ -321,6 +324,18 @@ std::string PipelineModule::describe_layer(int layer) const {
   return message("layer ", layer, " (", class_names_[size_t(layer)], ")");
 }
 
+std::string PipelineModule::place_of(int layer) const {
+  return message(describe_layer(layer), " of stage ", stage_of(layer), " of ", num_stages());
+}
+
+std::string PipelineModule::construction_of(int layer) const {
+  return message("the constructor of ", describe_layer(layer));
+}
+
+Layer PipelineModule::built(int index) const {
+  return with_place([&] { return specs_[size_t(index)].build(); }, [&] { return construction_of(index); });
+}
+
 std::vector<at::Tensor> PipelineModule::parameters() const {
   std::vector<at::Tensor> tensors;
   for (const NamedTensor& param : model_.parameters) tensors.push_back(param.tensor);
@@ -385,28 +400,25 @@ Tensors PipelineModule::run_layer(size_t position, const Tensors& inputs) {
   const StageLayer& layer = layers_[position];
   // The first forward counts as the second one, as in DeepSpeed.
   if (options_.seed_layers) seed_for(int64_t(options_.base_seed) * (micro_offset_ + 1) + layer.index);
-  const auto refuse = [&](const std::string& why) {
-    raise<UsageError>(describe_layer(layer.index), " does not take ", shapes_of(inputs), ", which ",
-                      layer.index == 0 ? "are the inputs of the micro batch"
-                                       : message(describe_layer(layer.index - 1), " gives"),
-                      ": ", why);
-  };
-  try {
-    return layer.layer.forward(inputs);
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const c10::Error& error) {
-    refuse(error.what_without_backtrace());
-  } catch (const UsageError& error) {
-    refuse(error.what());
-  }
-  return {};
+  return with_place([&] { return layer.layer.forward(inputs); },
+                    [&] {
+                      return message(place_of(layer.index), ", which was given ", shapes_of(inputs), ", ",
+                                     layer.index == 0
+                                         ? "the inputs of the micro batch"
+                                         : message("what ", describe_layer(layer.index - 1), " gives"));
+                    });
 }
 
 at::Tensor PipelineModule::loss(const Tensors& outputs, const Tensors& labels) {
   at::Tensor loss;
-  if (options_.loss_fn) {
-    loss = options_.loss_fn(outputs, labels);
+  if (options_.loss_fn && options_.front_end) {
+    loss = options_.loss_fn(outputs, labels);  // errors of its language name the place themselves
+  } else if (options_.loss_fn) {
+    loss = with_place([&] { return options_.loss_fn(outputs, labels); },
+                      [&] {
+                        return message("loss_fn of the PipelineModule, which was given the outputs ",
+                                       shapes_of(outputs), " and the labels ", shapes_of(labels));
+                      });
   } else if (outputs.size() == 1) {
     loss = outputs.front();
   }

@@ -59,15 +59,15 @@ class DEEPSPEED_API PipelineModule {
   /// Describes a layer for messages: "layer 3 (torch::nn::LinearImpl)".
   std::string describe_layer(int layer) const;
 
-  /// Runs this stage's layers of a chunk. Throws UsageError that names the layers and their shapes where one
-  /// does not take what the layer before it gives.
+  /// Runs this stage's layers of a chunk. What a layer throws says which one it was, its stage and the shapes
+  /// that it was given; rethrow_with_place() says of what class it is then.
   Tensors forward(const Tensors& inputs, int chunk = 0);
   template <class... Inputs>
   Tensors operator()(const Inputs&... inputs) {
     return forward(Tensors{inputs...});
   }
   /// Returns the loss of a micro batch. Throws UsageError where there is no loss_fn and the outputs are no
-  /// scalar.
+  /// scalar; what loss_fn throws says that it was there.
   at::Tensor loss(const Tensors& outputs, const Tensors& labels);
   /// Returns the sums of the additional losses since the last call; empty where there are none.
   std::map<std::string, at::Tensor> take_additional_losses() { return std::exchange(additional_losses_, {}); }
@@ -106,6 +106,10 @@ class DEEPSPEED_API PipelineModule {
   std::vector<double> measure_layers() const;
   void build_layers();
   void build_layer(int index);
+  Layer built(int index) const;
+  /// Says for errors where they came from: a layer's forward, its constructor.
+  std::string place_of(int layer) const;
+  std::string construction_of(int layer) const;
   void join_models();
   void describe_files();
   void add_file_of(const StageLayer& layer);

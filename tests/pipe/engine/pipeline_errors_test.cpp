@@ -70,17 +70,75 @@ TEST(PipelineErrors, LayersThatDoNotFitAreNamedWithTheirShapesOnAllRanks) {
     const auto begin = steady_clock::now();
     const std::string error =
         world.rank() == 1
-            ? error_of<UsageError>([&] { engine->train_batch(pipe::DataIterator::over(batches)); })
+            ? error_of<c10::Error>([&] { engine->train_batch(pipe::DataIterator::over(batches)); })
             : error_of<CommError>([&] { engine->train_batch(pipe::DataIterator::over(batches)); });
     EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(10));
     return error;
   });
   for (const std::string& error : outcomes) {
-    EXPECT_NE(error.find("layer 3 (torch::nn::LinearImpl) does not take [2, 4] Float"), std::string::npos)
+    EXPECT_NE(error.find("mat1 and mat2 shapes cannot be multiplied (2x4 and 5x1)"), std::string::npos)
         << error;
-    EXPECT_NE(error.find("layer 2 (torch::nn::LinearImpl) gives"), std::string::npos) << error;
+    EXPECT_NE(
+        error.find("this was in layer 3 (torch::nn::LinearImpl) of stage 1 of 2, which was given [2, 4] "
+                   "Float, what layer 2 (torch::nn::LinearImpl) gives"),
+        std::string::npos)
+        << error;
   }
-  EXPECT_NE(outcomes[0].find("stage 1 of 2"), std::string::npos) << outcomes[0];
+  EXPECT_EQ(outcomes[0].find("Exception raised from"), std::string::npos) << outcomes[0];
+}
+
+struct OwnFailure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+at::Tensor fail(const at::Tensor&) { throw OwnFailure("no such file"); }
+
+TEST(PipelineErrors, AnExceptionOfALayerOrOfTheLossSaysWhereItWas) {
+  for (const bool is_in_loss : {false, true}) {
+    const std::string place = is_in_loss ? "this was in loss_fn of the PipelineModule, which was given the "
+                                           "outputs [2, 1] Float and the labels [2, 1] Float"
+                                         : "this was in layer 2 (";
+    const auto outcomes = ranks_until_an_error(2, [&](comm::World& world) {
+      std::vector<LayerSpec> layers = linears();
+      if (!is_in_loss) layers[2] = fail;
+      const auto loss = [=](const at::Tensor& outputs, const at::Tensor& labels) {
+        return is_in_loss ? fail(outputs) : squares(outputs, labels);
+      };
+      const auto module = std::make_shared<PipelineModule>(
+          layers, PipelineModuleOptions{.num_stages = 2, .loss_fn = loss, .partition_method = "uniform"});
+      const auto engine = initialize(module, {.config = plain_config()}).engine;
+      const auto batches = rows(2, 4);
+      const auto train = [&] { engine->train_batch(pipe::DataIterator::over(batches)); };
+      if (world.rank() == 0) return error_of<CommError>(train);
+      try {
+        train();
+      } catch (const Error& error) {
+        EXPECT_THROW(std::rethrow_if_nested(error), OwnFailure);
+        return std::string(error.what());
+      }
+      return std::string("no error");
+    });
+    for (const std::string& error : outcomes) {
+      EXPECT_NE(error.find("no such file; " + place), std::string::npos) << error;
+      EXPECT_TRUE(is_in_loss || error.find("of stage 1 of 2, which was given [2, 4] Float") != std::string::npos)
+          << error;
+    }
+  }
+}
+
+TEST(PipelineErrors, AnErrorOfALayersConstructorNamesTheLayer) {
+  run_ranks(1, [](comm::World&) {
+    const std::vector<LayerSpec> layers = {LayerSpec::of<torch::nn::Linear>(4, 4),
+                                           LayerSpec::of<torch::nn::Linear>(4, -1)};
+    for (const char* method : {"uniform", "parameters"}) {
+      const std::string text = error_of<c10::Error>([&] {
+        PipelineModule(layers, PipelineModuleOptions{.num_stages = 1, .partition_method = method});
+      });
+      EXPECT_NE(text.find("this was in the constructor of layer 1 (torch::nn::LinearImpl)"),
+                std::string::npos)
+          << text;
+    }
+  });
 }
 
 TEST(PipelineErrors, DataThatEndsWithinABatchIsAnErrorOnAllRanks) {

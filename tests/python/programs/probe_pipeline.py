@@ -58,7 +58,7 @@ def expect_error(kind, function, *words):
     except kind as error:
         assert all(word in str(error) for word in words), error
         return error
-    raise AssertionError(f"no {kind.__name__} came")
+    raise AssertionError(f"no {kind} came")
 
 
 class Counted(nn.Linear):
@@ -163,10 +163,27 @@ def an_error_of_a_layer_keeps_its_type_and_ends_the_other_stage():
         if engine.stage_id == stage:
             error = expect_error(KeyError, lambda: engine.train_batch(batches(2)), "the layer's own")
             if where == "forward" and hasattr(error, "__notes__"):
-                assert f"layer {stage} (Fails)" in error.__notes__[0]
+                assert f"This was in layer {stage} (Fails) of stage {stage} of 2, which was given ({ROWS}, {WIDTH})" in error.__notes__[0]
         else:
             expect_error(deepspeed.CommError, lambda: engine.train_batch(batches(2)), f"rank {stage}", "the layer's own")
         Fails.where = None
+
+
+@probe
+def an_error_of_the_loss_or_of_a_constructor_says_where_it_was():
+    def loss_fn(outputs, labels):
+        raise KeyError("the loss's own")
+
+    engine = make_engine(linears(2), loss_fn=loss_fn)
+    kind = KeyError if engine.is_last_stage() else deepspeed.CommError
+    error = expect_error(kind, lambda: engine.train_batch(batches(2)), "the loss's own")
+    if engine.is_last_stage():
+        assert f"This was in loss_fn of the PipelineModule, which was given the outputs ({ROWS}, {WIDTH})" in error.__notes__[0]
+    for method in ("uniform", "parameters"):
+        layers = [LayerSpec(nn.Linear, WIDTH, -1), LayerSpec(nn.Linear, WIDTH, "text")]
+        error = expect_error((RuntimeError, TypeError), lambda: PipelineModule(layers, num_stages=2, partition_method=method), "")
+        index = deepspeed.comm.get_rank() if method == "uniform" else 0
+        assert error.__notes__ == [f"This was in the constructor of layer {index} (Linear)."], error.__notes__
 
 
 @probe

@@ -2,6 +2,7 @@
 import torch.distributed as dist
 from torch import nn
 
+from deepspeed.runtime.pipe.error_place import noting
 from deepspeed.runtime.utils import call_to_str
 from deepspeed.utils.logging import logger
 
@@ -48,3 +49,14 @@ def layer_name(layer):
     if isinstance(layer, nn.Module):
         return type(layer).__name__
     return getattr(layer, "__name__", "")
+
+
+def describe_layer(index, layer):
+    """Describes a layer of a pipeline for messages."""
+    return f"layer {index} ({layer_name(layer)})"
+
+
+def build_layer(index, spec):
+    """Builds a described layer; what its constructor raises says which layer it was."""
+    with noting(lambda: f"the constructor of {describe_layer(index, spec)}"):
+        return spec.build()

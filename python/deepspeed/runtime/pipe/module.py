@@ -9,8 +9,9 @@ from torch import nn
 from deepspeed import _world
 from deepspeed._errors import DeepSpeedError
 from deepspeed.runtime.activation_checkpointing import checkpointing
+from deepspeed.runtime.pipe.error_place import noting, shapes_of
 from deepspeed.runtime.pipe.layer_files import LayerFiles
-from deepspeed.runtime.pipe.layer_specs import LayerSpec, TiedLayerSpec, layer_name
+from deepspeed.runtime.pipe.layer_specs import LayerSpec, TiedLayerSpec, build_layer, describe_layer, layer_name
 from deepspeed.runtime.pipe.partition import partition_layers
 from deepspeed.runtime.pipe.recomputation import RecomputedBlocks
 from deepspeed.runtime.pipe.ties import TiedWeights, make_tied_comms
@@ -138,18 +139,18 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
             raise NotImplementedError("RECURSIVE BUILD NOT YET IMPLEMENTED")
         self._layer_indices.append(index)
         if isinstance(layer, TiedLayerSpec):
-            self.forward_funcs.append(self._tied_function(layer))
+            self.forward_funcs.append(self._tied_function(index, layer))
             return
         if isinstance(layer, LayerSpec):
-            layer = layer.build()
+            layer = build_layer(index, layer)
         if isinstance(layer, nn.Module):
             self.fwd_map[str(index)] = len(self.forward_funcs)
             self.add_module(str(index), layer)
         self.forward_funcs.append(layer)
 
-    def _tied_function(self, layer):
+    def _tied_function(self, index, layer):
         if layer.key not in self.tied_modules:
-            self.tied_modules[layer.key] = layer.build()
+            self.tied_modules[layer.key] = build_layer(index, layer)
             self.tied_weight_attrs[layer.key] = layer.tied_weight_attr
         module = self.tied_modules[layer.key]
         return module if layer.forward_fn is None else functools.partial(layer.forward_fn, module)
@@ -190,15 +191,14 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
         return run
 
     def _run_layer(self, position, value):
-        try:
+        with noting(lambda: f"{self._place_of(self.curr_layer)}, which was given {shapes_of(value)}"):
             return self.forward_funcs[position](value)
-        except Exception as error:
-            if hasattr(error, "add_note"):
-                error.add_note(f"This was in {self._describe_layer(self.curr_layer)} of a pipeline, given {_shapes(value)}.")
-            raise
+
+    def _place_of(self, index):
+        return f"{self._describe_layer(index)} of stage {self.stage_id} of {self.num_stages}"
 
     def _describe_layer(self, index):
-        return f"layer {index} ({layer_name(self._layer_specs[index])})"
+        return describe_layer(index, self._layer_specs[index])
 
     def compile(self, *args, **kwargs):
         """Compiles each layer by torch.compile."""
@@ -232,9 +232,3 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
 
     def num_pipeline_stages(self):
         return self._topo.get_dim("pipe")
-
-
-def _shapes(value):
-    values = value if isinstance(value, (tuple, list)) else (value,)
-    texts = [f"{tuple(item.shape)} {item.dtype}" if isinstance(item, torch.Tensor) else type(item).__name__ for item in values]
-    return ", ".join(texts)

@@ -5,7 +5,7 @@ from torch import nn
 
 from deepspeed._errors import NotSupportedError, UsageError
 from deepspeed.runtime.partitions import partition_balanced, partition_uniform
-from deepspeed.runtime.pipe.layer_specs import LayerSpec, layer_name
+from deepspeed.runtime.pipe.layer_specs import LayerSpec, build_layer, layer_name
 
 
 def partition_layers(layers, num_parts, method):
@@ -29,7 +29,7 @@ def count_parameters(layers):
     """Returns how many trained elements each layer has. Described ones are built, one at a time, and dropped."""
     counts = [0] * len(layers)
     for index, layer in enumerate(layers):
-        module = layer.build() if isinstance(layer, LayerSpec) else layer
+        module = build_layer(index, layer) if isinstance(layer, LayerSpec) else layer
         if isinstance(module, nn.Module):
             counts[index] = sum(param.numel() for param in module.parameters() if param.requires_grad)
     return counts

@@ -9,6 +9,7 @@ from deepspeed import _model
 from deepspeed._errors import UsageError
 from deepspeed.runtime.activation_checkpointing import checkpointing
 from deepspeed.runtime.pipe import module as pipe_module
+from deepspeed.runtime.pipe.error_place import noting, shapes_of
 from deepspeed.runtime.pipe.layer_specs import TiedLayerSpec, layer_name
 from deepspeed.runtime.pipe.tensor_lists import from_list, to_list
 
@@ -120,7 +121,12 @@ class Stage:
         output, self._output = self._output, None
         labels = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(self.device), _as_tuple(self._labels.popleft()))
         loss_fn = self._module.loss_fn
-        loss = output if loss_fn is None else loss_fn(output, labels)
+        if loss_fn is None:
+            loss = output
+        else:
+            given = lambda: f"the outputs {shapes_of(output)} and the labels {shapes_of(labels)}"
+            with noting(lambda: f"loss_fn of the PipelineModule, which was given {given()}"):
+                loss = loss_fn(output, labels)
         if isinstance(loss, torch.Tensor) and loss.numel() == 1:
             return loss
         given = "loss_fn" if loss_fn is not None else "the last layer, beside no loss_fn,"
