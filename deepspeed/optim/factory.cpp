@@ -251,13 +251,12 @@ std::optional<std::string> reason_against(const std::string& type) {
 
 [[noreturn]] void fail_type(const std::string& type) {
   const auto names = config::type_names(config::optimizer_types());
-  if (const auto reason = reason_against(type)) {
-    raise<ConfigError>("optimizer.type: \"", type, "\" ", *reason, "; by name there are ", join_names(names),
-                       ", and any torch::optim::Optimizer may be passed to initialize()");
-  }
   const std::string nearest = config::nearest_key(type, names);
-  raise<ConfigError>("optimizer.type: \"", type, "\" is unknown",
-                     nearest.empty() ? "" : message(", did you mean \"", nearest, "\"?"));
+  const std::string is_unknown =
+      "is unknown" + (nearest.empty() ? "" : message(", did you mean \"", nearest, "\"?"));
+  raise<ConfigError>("optimizer.type: \"", type, "\" ", reason_against(type).value_or(is_unknown),
+                     "; by name there are ", join_names(names),
+                     ", and any torch::optim::Optimizer may be passed to initialize()");
 }
 
 }  // namespace

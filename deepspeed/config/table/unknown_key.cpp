@@ -34,6 +34,28 @@ std::vector<std::string> names_that_contain(const std::vector<std::string>& name
   return found.size() <= kMostSuggestions ? found : std::vector<std::string>();
 }
 
+std::string initials_of(const std::string& name) {
+  std::string initials;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (name[i] != '_' && (i == 0 || name[i - 1] == '_')) initials += name[i];
+  }
+  return initials;
+}
+
+/// Finds keys of which the unknown one is the long or the short form: "learning_rate" of "lr", "wd" of
+/// "weight_decay", "epsilon" of "eps".
+std::vector<std::string> other_forms(const std::vector<std::string>& names, const std::string& key) {
+  constexpr size_t kShortestStem = 3;
+  const std::string given = lowercase(key);
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    const bool is_stem = name.size() >= kShortestStem && given.starts_with(name);
+    if (is_stem || (given.size() > 1 && (initials_of(given) == name || initials_of(name) == given)))
+      found.push_back(name);
+  }
+  return found.size() <= kMostSuggestions ? found : std::vector<std::string>();
+}
+
 void collect_paths(const Field& section, const std::string& path, const std::string& key,
                    std::vector<std::string>& paths) {
   for (const Field& field : section.children) {
@@ -68,6 +90,7 @@ std::string key_suggestion(const Field& section, const std::string& key, const s
   const std::vector<std::string> names = names_of(section);
   std::vector<std::string> meant = joined_to(path, names_that_contain(names, key));
   if (meant.empty()) meant = joined_to(path, nearest_keys(key, names, 1));
+  if (meant.empty()) meant = joined_to(path, other_forms(names, key));
   if (meant.empty()) meant = paths_elsewhere(key);
   return did_you_mean(meant);
 }
