@@ -45,7 +45,14 @@ def read_config(config):
 
 
 def _parse(text, where="config"):
-    """Reads JSON, or HJSON where its package is installed: JSON with comments, and without quotes and commas."""
+    """Reads an object of JSON, or of HJSON where its package is installed: with comments, and without quotes and commas."""
+    value = _parse_value(text, where)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}: got {str(value)[:60]}, expected a JSON object")
+    return value
+
+
+def _parse_value(text, where):
     try:
         return json.loads(text, object_pairs_hook=dict_raise_error_on_duplicate_keys)
     except json.JSONDecodeError as error:

@@ -142,3 +142,11 @@ def test_the_stub_names_what_the_compiled_module_has():
         members = {part for part in vars(getattr(_core, name)) if not part.startswith("_")} if isinstance(getattr(_core, name), type) else set()
         assert members <= named[name], f"_core.pyi lacks {members - named[name]} of {name}"
     assert set(named) <= set(dir(_core)), set(named) - set(dir(_core))
+
+
+def test_a_file_without_an_object_is_named(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text("[1]")
+    for read in (deepspeed.DeepSpeedConfig, lambda file: deepspeed.initialize(model=torch.nn.Linear(2, 2), config=file)):
+        with pytest.raises(ValueError, match=rf"{path}: got \[1\], expected a JSON object"):
+            read(str(path))

@@ -56,15 +56,21 @@ ConfigSource::ConfigSource(Json object) : source_(std::move(object)) {}
 
 Json ConfigSource::read() const {
   Json value;
+  std::string where;
   if (const auto* text = std::get_if<Text>(&source_)) {
+    where = kTextName;
     value = parse_json(text->text, kTextName);
   } else if (const auto* path = std::get_if<std::filesystem::path>(&source_)) {
+    where = path->string();
     value = read_file(*path);
   } else {
     require_bounded_depth(std::get<Json>(source_));
     value = std::get<Json>(source_);
   }
-  if (!value.is_object()) raise<ConfigError>("got ", json_excerpt(value), ", expected a JSON object");
+  if (!value.is_object()) {
+    raise<ConfigError>(where, where.empty() ? "" : ": ", "got ", json_excerpt(value),
+                       ", expected a JSON object");
+  }
   return value;
 }
 

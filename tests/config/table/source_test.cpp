@@ -84,6 +84,11 @@ TEST_F(SourceFile, TakesAFileBeforeBase64) {
   std::filesystem::remove(file);
 }
 
+TEST_F(SourceFile, WithoutAnObjectIsNamed) {
+  std::ofstream(path_) << "[1]";
+  EXPECT_THAT(load_error(path_.string()), HasSubstr(path_.string() + ": got [1], expected a JSON object"));
+}
+
 TEST(Source, RefusesWhatIsNoObject) {
   EXPECT_THAT(load_error("[1]"), HasSubstr("got [1], expected a JSON object"));
   EXPECT_THAT(load_error(Json(7)), HasSubstr("got 7, expected a JSON object"));
