@@ -258,6 +258,17 @@ std::vector<int> find_mp_ranks(const path& dir, const std::string& tag) {
   return {ranks.begin(), ranks.end()};
 }
 
+std::vector<std::string> find_tags_with_model(const path& dir) {
+  std::vector<std::string> tags;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with('.') && !find_mp_ranks(dir, name).empty()) tags.push_back(name);
+  }
+  std::ranges::sort(tags);
+  return tags;
+}
+
 std::vector<LayerStatesFile> find_layer_states(const path& dir, const std::string& tag) {
   std::vector<LayerStatesFile> found;
   if (!std::filesystem::is_directory(dir / tag)) return found;

@@ -97,6 +97,8 @@ std::vector<OptimStatesFile> find_optim_states(const std::filesystem::path& dir,
 /// Lists the places among the ranks that share the model out of which a tag has model files, ascending: 0
 /// alone where each rank held it whole.
 std::vector<int> find_mp_ranks(const std::filesystem::path& dir, const std::string& tag);
+/// Lists the folders of `dir` that have a model's file, sorted by name.
+std::vector<std::string> find_tags_with_model(const std::filesystem::path& dir);
 
 struct LayerStatesFile {
   std::filesystem::path path = {};

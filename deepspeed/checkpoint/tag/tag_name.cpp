@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <filesystem>
 #include <string_view>
 
 #include "deepspeed/base/error.h"
@@ -58,6 +59,13 @@ void require_tag_name(const std::string& tag) {
   if (wrong.empty()) return;
   const std::string text = Json(tag).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
   raise<UsageError>("the tag ", text, " ", wrong, "; expected a plain name for a folder, such as \"best\"");
+}
+
+void require_tag_inside(const std::string& tag) {
+  const std::filesystem::path folder = std::filesystem::path(tag).lexically_normal();
+  if (!folder.is_absolute() && *folder.begin() != ".." && *folder.begin() != ".") return;
+  raise<UsageError>("the tag '", tag, "' leads out of the folder of the checkpoints; expected the name of a ",
+                    "folder inside of it, such as \"best\": to load from elsewhere, give that directory");
 }
 
 }  // namespace deepspeed::checkpoint

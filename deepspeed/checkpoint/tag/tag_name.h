@@ -14,5 +14,8 @@ bool is_temporary_beside_tags(const std::string& name);
 /// Throws UsageError, saying why, where the text can name no tag: it leads into another folder, is a name of
 /// ours or of what is not finished, or does not come back from `latest` as it is.
 void require_tag_name(const std::string& tag);
+/// Throws UsageError where the text is no path to a folder below the one that it is looked for in. DeepSpeed
+/// also writes tags of several parts, "epoch/5". `tag` is not empty.
+void require_tag_inside(const std::string& tag);
 
 }  // namespace deepspeed::checkpoint

@@ -14,6 +14,7 @@
 #include "deepspeed/checkpoint/sources/misfit_error.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/checkpoint/tag/tag_folder.h"
+#include "deepspeed/checkpoint/tag/tag_name.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
@@ -29,9 +30,25 @@ constexpr const char* kLoading = "loading";
 // What else can be loaded, for messages.
 std::string other_tags(const std::string& directory, const std::string& tag) {
   for (const std::string& other : checkpoint::find_complete_tags(directory)) {
-    if (other != tag) return "; the newest other tag that is complete is '" + other + "'";
+    if (other == tag) continue;
+    return message("; the newest other tag that is complete is '", other,
+                   "': load_checkpoint() with this as its `tag` goes on from there");
   }
-  return "";
+  return "; no other tag there is complete";
+}
+
+void require_tag(const std::string& directory, const std::string& tag) {
+  if (fs::is_directory(fs::path(directory) / tag)) return;
+  std::string others;
+  for (const std::string& other : checkpoint::find_tags_with_model(directory))
+    others += (others.empty() ? "'" : ", '") + other + "'";
+  const bool has_folder = fs::is_directory(directory);
+  raise<CheckpointError>(
+      "there is no tag '", tag, "' in the folder ", fs::path(directory),
+      !has_folder      ? std::string(", which does not exist")
+      : others.empty() ? ", which has none"
+                       : message(", which has the tags ", others),
+      "; load_checkpoint() takes the one that is given to it as `tag`, else that which `latest` names");
 }
 
 void warn_of_no_tag(const std::string& directory) {
@@ -74,8 +91,10 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
     return {};
   }
   on_all_ranks(kLoading, [&] {
+    checkpoint::require_tag_inside(tag);
     if (parts_.world.local_rank() == 0) checkpoint::recover_tag(directory, tag);
   });
+  on_all_ranks(kLoading, [&] { require_tag(directory, tag); });
   const auto naming_others = [&](const std::function<void()>& read) {
     try {
       read();

@@ -89,8 +89,28 @@ TEST_F(DamagedCheckpoint, NamesTheMissingFileAndTheTagThatIsWhole) {
 
 TEST_F(DamagedCheckpoint, OffersTheWholeTagWhereLatestNamesNone) {
   fs::remove_all(tag_);
-  EXPECT_THAT(complaint(), ::testing::AllOf(HasSubstr("global_step2/mp_rank_00_model_states.pt"),
-                                            HasSubstr("is missing"), HasSubstr("is 'global_step1'")));
+  EXPECT_THAT(complaint(),
+              ::testing::AllOf(HasSubstr("there is no tag 'global_step2' in the folder \"" + path_ + "\""),
+                               HasSubstr("which has the tags 'global_step1'")));
+}
+
+TEST_F(DamagedCheckpoint, NamesTheTagsThatAreThereForOneThatIsNot) {
+  run_ranks(2, [&](comm::World& world) {
+    const auto engine =
+        initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}).engine;
+    EXPECT_ERROR(CheckpointError, engine->load_checkpoint(path_, {.tag = "best"}), "no tag 'best'", path_,
+                 "which has the tags 'global_step1', 'global_step2'", "takes the one that is given");
+    EXPECT_ERROR(CheckpointError, engine->load_checkpoint(path_ + "/none", {.tag = "best"}), "no tag 'best'",
+                 path_ + "/none", "which does not exist");
+    for (const char* tag : {"../elsewhere", "/tmp", "..", "a/../../b", "."})
+      EXPECT_ERROR(UsageError, engine->load_checkpoint(path_, {.tag = tag}), tag, "leads out of the folder");
+  });
+}
+
+TEST_F(DamagedCheckpoint, SaysWhereNoOtherTagIsWhole) {
+  for (const char* tag : {"global_step1", "global_step2"})
+    fs::remove(checkpoint::optim_states_path(path_, tag, 1));
+  EXPECT_THAT(complaint(), HasSubstr("no other tag there is complete"));
 }
 
 TEST_F(DamagedCheckpoint, WithoutLatestLoadsNothingAndNamesTheNewestWholeTag) {
@@ -143,7 +163,8 @@ TEST_F(DamagedCheckpoint, LeavesTheEngineAsItWas) {
     const at::Tensor before = engine->module().parameters().front().detach().clone();
     EXPECT_ERROR(CheckpointError, engine->load_checkpoint(path_),
                  "global_step2/mp_rank_00_model_states.pt\" is altered",
-                 "the newest other tag that is complete is 'global_step1'");
+                 "the newest other tag that is complete is 'global_step1'",
+                 "load_checkpoint() with this as its `tag` goes on from there");
     EXPECT_TRUE(at::equal(engine->module().parameters().front(), before));
     EXPECT_EQ(engine->global_steps(), 0);
     engine->load_checkpoint(path_, {.tag = "global_step1"});
