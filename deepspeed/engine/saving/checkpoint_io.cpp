@@ -3,6 +3,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/comm/on_all_ranks.h"
+#include "deepspeed/comm/watch/call_subject.h"
 #include "deepspeed/engine/saving/background_saver.h"
 #include "deepspeed/engine/saving/checkpoints.h"
 
@@ -31,15 +32,18 @@ void CheckpointIo::wait_for_save() {
 }
 
 void save_checkpoint(TrainingState& state, const std::string& directory, const SaveOptions& options) {
+  const comm::CallSubject subject("in save_checkpoint(), which all ranks must call");
   CheckpointIo(state).save(directory, options);
 }
 
 LoadResult load_checkpoint(TrainingState& state, const std::string& directory, const LoadOptions& options) {
+  const comm::CallSubject subject("in load_checkpoint(), which all ranks must call");
   return CheckpointIo(state).load(directory, options);
 }
 
 void save_16bit_model(TrainingState& state, const std::string& directory, const std::string& file_name,
                       bool exclude_frozen_parameters) {
+  const comm::CallSubject subject("in save_16bit_model(), which all ranks must call");
   CheckpointIo(state).save_16bit_model(directory, file_name, exclude_frozen_parameters);
 }
 
