@@ -21,15 +21,15 @@ void check(const CheckpointOptions& options) {
   if (!options.contiguous_checkpointing) return;
   if (!options.partition_activations) {
     raise<UsageError>(
-        "Contiguous Checkpointing is only available with partitioned activations: contiguous_checkpointing "
-        "is "
-        "set and partition_activations is not; set both");
+        "Contiguous Checkpointing is only available with partitioned activations: ",
+        "contiguous_checkpointing (activation_checkpointing.contiguous_memory_optimization of a ",
+        "config) is set and partition_activations is not; set both");
   }
   if (!options.num_checkpoints) {
     raise<UsageError>(
-        "Must specify the number of layers with contiguous memory checkpointing: contiguous_checkpointing "
-        "needs "
-        "num_checkpoints");
+        "Must specify the number of layers with contiguous memory checkpointing: ",
+        "contiguous_checkpointing (activation_checkpointing.contiguous_memory_optimization of a ",
+        "config) needs num_checkpoints (number_checkpoints there)");
   }
 }
 

@@ -273,6 +273,13 @@ void check_unmanaged_accumulation(const DeepSpeedConfig& config) {
           zero.stage, ", expected that to be false: false supports ZeRO overlap_comm only with ZeRO stage 2");
 }
 
+void check_activation_checkpointing(const ActivationCheckpointingConfig& section) {
+  require(!section.contiguous_memory_optimization || section.partition_activations,
+          "activation_checkpointing.contiguous_memory_optimization: got true beside partition_activations ",
+          "false, expected that to be true: Contiguous Checkpointing is only available with partitioned ",
+          "activations");
+}
+
 void check_pipeline(const PipelineConfig& pipeline) {
   const std::string method = lowercase(pipeline.partition);
   const bool is_known = method == "best" || method == "uniform" || method == "parameters" ||
@@ -281,7 +288,8 @@ void check_pipeline(const PipelineConfig& pipeline) {
           "\", expected \"best\", \"uniform\", \"parameters\", \"profile\" or \"type:REGEX\"");
   const bool is_interleaved = pipeline.schedule == "interleaved";
   require(!is_interleaved || pipeline.model_chunks > 1,
-          "pipeline.model_chunks: got 1 beside pipeline.schedule \"interleaved\", expected 2 or more");
+          "pipeline.model_chunks: got 1 beside pipeline.schedule \"interleaved\", expected 2 or more, the ",
+          "model_chunks that the PipelineModule was given: the config and the module both say it");
   require(is_interleaved || pipeline.model_chunks == 1, "pipeline.model_chunks: got ", pipeline.model_chunks,
           " beside pipeline.schedule \"", pipeline.schedule,
           "\", expected 1, or pipeline.schedule \"interleaved\"");
@@ -292,7 +300,8 @@ void check_world(const DeepSpeedConfig& config, int64_t world) {
           config.data_parallel_size.value_or(0), ", expected ", world, ", the number of data-parallel ranks");
   const int64_t secondary = config.zero_optimization.zero_hpz_partition_size;
   require(secondary <= 1 || world % secondary == 0, "zero_optimization.zero_hpz_partition_size: got ",
-          secondary, ", expected a divisor of ", world, ", the number of data-parallel ranks");
+          secondary, ", expected a divisor of ", world,
+          ", the number of data-parallel ranks; 1 switches it off");
   const int64_t shards = config.zero_optimization.mics_shard_size;
   require(shards <= 0 || world % shards == 0, "zero_optimization.mics_shard_size: got ", shards,
           ", expected a divisor of ", world, ", the number of data-parallel ranks");
@@ -311,6 +320,7 @@ void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_wor
   check_aio(config);
   check_sum_of_gradients(config);
   check_unmanaged_accumulation(config);
+  check_activation_checkpointing(config.activation_checkpointing);
   check_pipeline(config.pipeline);
   check_world(config, data_parallel_world_size);
 }

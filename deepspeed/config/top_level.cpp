@@ -134,7 +134,9 @@ std::vector<Entry<DeepSpeedConfig>> parallel_entries() {
   using C = DeepSpeedConfig;
   return {
       section_entry("activation_checkpointing", &C::activation_checkpointing,
-                    activation_checkpointing_table(), "Activations that backward computes again."),
+                    activation_checkpointing_table(),
+                    "How regions of checkpointing::checkpoint() keep their inputs, once "
+                    "checkpointing::configure() gets the config."),
       section_entry("aio", &C::aio, aio_table(), "Asynchronous files, as offloading to NVMe uses them.",
                     {per_rank()}),
       section_entry("pipeline", &C::pipeline, pipeline_table(), "Pipeline parallelism.",

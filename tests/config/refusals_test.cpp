@@ -51,11 +51,14 @@ TEST(Config, RefusesPipelinesWhoseKeysContradictEachOther) {
       {R"({"train_batch_size": 8, "pipeline": {"partition": "even"}})",
        "pipeline.partition: got \"even\", expected \"best\""},
       {R"({"train_batch_size": 8, "pipeline": {"schedule": "interleaved"}})",
-       "pipeline.model_chunks: got 1 beside pipeline.schedule \"interleaved\", expected 2 or more"},
+       "pipeline.model_chunks: got 1 beside pipeline.schedule \"interleaved\", expected 2 or more, the "
+       "model_chunks that the PipelineModule was given: the config and the module both say it"},
       {R"({"train_batch_size": 8, "pipeline": {"model_chunks": 2}})",
        "pipeline.model_chunks: got 2 beside pipeline.schedule \"1f1b\", expected 1"},
       {R"({"train_batch_size": 8, "pipeline": {"activation_checkpoint_interval": -1}})",
        "expected a whole number of at least 0"},
+      {R"({"train_batch_size": 8, "activation_checkpointing": {"contiguous_memory_optimization": true}})",
+       "activation_checkpointing.contiguous_memory_optimization: got true beside partition_activations"},
       {R"({"train_batch_size": 8, "activation_checkpointing": {"number_checkpoints": 0}})",
        "activation_checkpointing.number_checkpoints: got 0, expected a whole number of at least 1"},
   });

@@ -5,6 +5,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "deepspeed/activation/checkpointing.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/comm/log/comms_logger.h"
@@ -139,6 +140,21 @@ void start_comms_logger(const config::CommsLoggerConfig& logger, const comm::Wor
                                        .ranks_per_node = world.ranks_per_node()});
 }
 
+// As in DeepSpeed it is the program that has its regions follow the section.
+void tell_of_checkpointing_keys(const Json& config) {
+  const auto section = config.find("activation_checkpointing");
+  if (section == config.end() || !section->is_object() || checkpointing::is_configured()) return;
+  std::string keys;
+  for (const auto& [key, value] : section->items()) {
+    if (value.is_null() || value == false) continue;
+    keys += (keys.empty() ? "" : ", ") + key;
+  }
+  if (keys.empty()) return;
+  log::info("[config] activation_checkpointing: ", keys,
+            " will act on regions of checkpointing::checkpoint() once checkpointing::configure() gets this ",
+            "config; initialize() does not call it");
+}
+
 }  // namespace
 
 EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
@@ -160,6 +176,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
   config::DeepSpeedConfig config = config::load_config(source, int64_t(layout.data.size()));
   if (config.log_level) log::set_level(log::level_from_name(*config.log_level));
   start_comms_logger(config.comms_logger, world);
+  tell_of_checkpointing_keys(config.raw);
   if (config.dump_state) log::info("config: ", config.raw.dump(2));
   device::set_threads_per_rank(world.local_size());
   const ParallelGroups groups_of_ranks =
