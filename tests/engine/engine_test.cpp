@@ -75,12 +75,34 @@ TEST(Engine, OutputsOfForwardMayBeWrittenInPlace) {
 
 TEST(Engine, StepWithoutBackwardAndBackwardWithoutScalarAreRefused) {
   const auto engine = make_engine(basic());
-  EXPECT_ERROR(UsageError, engine->step(), "step() at an accumulation boundary without any backward()");
+  EXPECT_ERROR(UsageError, engine->step(), "step() at an accumulation boundary without any backward()",
+               "call backward(loss) of this engine before each step()");
   const auto [inputs, targets] = odd_batch(0, 4);
   EXPECT_ERROR(UsageError, engine->backward(inputs), "backward() takes a scalar loss that needs a gradient",
                "28 elements, requires_grad false");
   EXPECT_ERROR(UsageError, engine->backward(at::Tensor()), "backward() takes a scalar loss",
                "an undefined tensor");
+}
+
+TEST(Engine, BackwardThatReachesNoParameterWarnsOnce) {
+  for (const int stage : {0, 1, 2, 3}) {
+    const auto engine =
+        make_engine(basic({{"zero_optimization", {{"stage", stage}}}, {"log_level", "warning"}}));
+    const at::Tensor elsewhere = at::ones({3}).requires_grad_();
+    for (int step = 0; step < 3; ++step) {
+      ::testing::internal::CaptureStderr();
+      if (step == 0) {
+        train_step(*engine);
+      } else {
+        engine->backward(elsewhere.sum());
+        engine->step();
+      }
+      const std::string text = ::testing::internal::GetCapturedStderr();
+      EXPECT_EQ(text.find("gave no parameter of the engine a gradient") != std::string::npos, step == 1)
+          << "stage " << stage << " step " << step << ": " << text;
+    }
+    EXPECT_EQ(engine->global_steps(), 3);
+  }
 }
 
 TEST(Engine, WithoutOptimizerEvaluatesAndSaysWhatTrainingNeeds) {

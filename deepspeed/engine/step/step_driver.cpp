@@ -128,6 +128,7 @@ void StepDriver::run_backward(const std::function<void()>& run) {
       if (state_.parts.pool) access.emplace(state_.parts.pool, zero::AccessMode::kBackward);
       const zero::GradReducer::Announcement announcement(optimizer().gradients());
       run();
+      warn_of_no_gradient();
     }
     const auto reductions = time_part(profile::StepPart::kBackwardAllreduce);
     optimizer().gradients().finish_backward();
@@ -135,6 +136,17 @@ void StepDriver::run_backward(const std::function<void()>& run) {
   ++state_.counters.backwards_since_update;
   refresh();
   log_memory("after backward");
+}
+
+// As in DeepSpeed it counts, since ranks may have parts of a model that a batch does not use.
+void StepDriver::warn_of_no_gradient() {
+  const zero::GradReducer& gradients = optimizer().gradients();
+  if (warned_of_no_gradient_ || gradients.is_open() || gradients.is_paused()) return;
+  warned_of_no_gradient_ = true;
+  log::warning(
+      "[engine] backward() gave no parameter of the engine a gradient, so that step() sees zeros of ",
+      "this rank: is the loss one of this engine's forward()? It counts as a backward; this is said ",
+      "once");
 }
 
 void StepDriver::finish_backward() {
@@ -172,7 +184,9 @@ std::optional<int64_t> StepDriver::step(const StepOptions& options) {
     in_step_ = false;
     if (updates) {
       if (state_.counters.backwards_since_update == 0 && !optimizer().gradients().take_given_grads())
-        raise<UsageError>("step() at an accumulation boundary without any backward()");
+        raise<UsageError>(
+            "step() at an accumulation boundary without any backward() since the last step: call ",
+            "backward(loss) of this engine before each step()");
       model_changes_->warn();
       optimizer().gradients().complete_window();
       if (before_update_) before_update_();

@@ -89,6 +89,7 @@ class StepDriver {
   zero::ZeroOptimizer& optimizer() const { return *state_.parts.optimizer; }
   const config::DeepSpeedConfig& config() const { return state_.parts.config; }
   int64_t update(const StepOptions& options);
+  void warn_of_no_gradient();
 
   TrainingState& state_;
   std::shared_ptr<OutputScale> output_scale_ = std::make_shared<OutputScale>();
@@ -99,6 +100,7 @@ class StepDriver {
   std::optional<bool> boundary_override_;
   std::function<void()> before_update_;  // empty: nothing
   bool in_step_ = false;
+  bool warned_of_no_gradient_ = false;
 };
 
 }  // namespace deepspeed
