@@ -181,6 +181,8 @@ std::string log_summary(bool show_straggler) {
   const bool has_world = is_initialized();
   const CommsLogger& logger = CommsLogger::instance();
   std::string text = logger.summary(show_straggler && has_world ? world().group() : ProcessGroup());
+  if (!logger.is_on() && logger.records().empty())
+    text += "nothing was logged: comms_logger.enabled of the config, or CommsLogger::start(), turns it on\n";
   if (!has_world || world().rank() == 0) log::info("communication\n", text);
   return text;
 }

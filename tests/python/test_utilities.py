@@ -48,6 +48,8 @@ def test_collectives_of_scripts_are_logged_while_the_log_is_on(capsys):
     tensor = torch.ones(256)
     dist.all_reduce(tensor)
     assert not dist.has_comm_data()
+    dist.log_summary()
+    assert '{"comms_logger": {"enabled": true}} in the config' in capsys.readouterr().out
     dist.configure(enabled=True)
     try:
         dist.all_reduce(tensor)

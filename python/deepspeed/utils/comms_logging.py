@@ -116,6 +116,8 @@ class CommsLogger:
         result = {"summary": self._summaries(), "straggler_analysis": None, "metadata": _metadata()}
         if print_log:
             _print_table(result["summary"], _SUMMARY, _numbers_of_summary)
+            if not self.enabled and not result["summary"]:
+                print('nothing was logged: {"comms_logger": {"enabled": true}} in the config, or comm.configure(enabled=True), turns it on')
         if show_straggler:
             result["straggler_analysis"] = self._stragglers()
             if print_log:

@@ -105,7 +105,11 @@ TEST(CommsLogger, SummarisesInDeepSpeedsColumns) {
     EXPECT_THAT(plain, Not(HasSubstr("straggler")));
     EXPECT_THAT(logger.summary(world.group()), HasSubstr("Total straggler(ms)"));
     logger.reset();
-    EXPECT_THAT(comm::log_summary(), HasSubstr("Comm. Op"));
+    EXPECT_THAT(plain, Not(HasSubstr("nothing was logged")));
+    EXPECT_THAT(comm::log_summary(), AllOf(HasSubstr("Comm. Op"), HasSubstr("comms_logger.enabled")));
+    logger.start();
+    EXPECT_THAT(comm::log_summary(), Not(HasSubstr("nothing was logged")));
+    logger.stop();
   });
 }
 
