@@ -11,6 +11,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/comm/group/quiet_backend.h"
+#include "deepspeed/comm/job/known_host.h"
 #include "deepspeed/comm/job/listener.h"
 
 namespace deepspeed::comm {
@@ -36,7 +37,7 @@ std::string place_of(const Job& job) {
                    " (limit ", static_cast<double>(job.timeout.count()) / 1000.0, " s): ", reason);
 }
 
-StorePtr open_store(const Job& job) {
+StorePtr open_store(const Job& job, Clock::time_point deadline) {
   if (job.rendezvous == Rendezvous::kNone) return c10::make_intrusive<c10d::HashStore>();
   if (job.rendezvous == Rendezvous::kFile) {
     return c10::make_intrusive<c10d::FileStore>(job.path, job.world_size);
@@ -49,6 +50,8 @@ StorePtr open_store(const Job& job) {
     // By itself the store would listen at every address.
     listener = listen_for_ranks(job);
     options.masterListenFd = listener.socket;
+  } else {
+    wait_until_host_is_known(job, deadline);
   }
   options.numWorkers = job.world_size;
   options.waitWorkers = false;  // wait_for_all() waits, and knows who is missing
@@ -102,7 +105,7 @@ StorePtr join_job(const Job& job) {
   const auto deadline = Clock::now() + job.timeout;
   const QuietBackend quiet;
   try {
-    auto store = open_store(job);
+    auto store = open_store(job, deadline);
     store->setTimeout(job.timeout);
     wait_for_all(job, *store, deadline);
     return store;

@@ -188,6 +188,21 @@ TEST(Rendezvous, WithARankMissingNamesItTheAddressAndThePortInTime) {
   }
 }
 
+TEST(Rendezvous, AtAHostThatNobodyKnowsSaysSoBeforeItGivesUp) {
+  const auto outcomes = fork_ranks(1, [](int) {
+    env::set("RANK", std::string("1"));
+    env::set("WORLD_SIZE", std::string("2"));
+    env::set("MASTER_ADDR", std::string("no-such-host.invalid"));
+    ::testing::internal::CaptureStderr();
+    const std::string error = error_of<CommError>([] { join(5s); });
+    return ::testing::internal::GetCapturedStderr() + "error: " + error;
+  });
+  const std::string unknown = "rank 1 of 2 does not know the host 'no-such-host.invalid' of MASTER_ADDR";
+  EXPECT_THAT(outcomes[0].value, AllOf(HasSubstr(unknown), HasSubstr(": it waits for the name"),
+                                       HasSubstr("error: [comm.known_host] " + unknown),
+                                       HasSubstr("expected an address or a known name")));
+}
+
 TEST(Rendezvous, WithoutRankZeroIsAnErrorInTime) {
   const auto begin = Clock::now();
   const auto outcomes = fork_ranks(1, [](int) {

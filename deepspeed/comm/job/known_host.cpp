@@ -1,0 +1,53 @@
+#include "deepspeed/comm/job/known_host.h"
+
+#include <algorithm>
+#include <thread>
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// How long a name may be unknown before the log says so, and how often it is looked up.
+constexpr milliseconds kPatienceWithNames(3000);
+constexpr milliseconds kBetweenLooks(250);
+
+/// Returns why the host is unknown; null where it is known.
+const char* what_hides(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int status = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  if (status != 0) return ::gai_strerror(status);
+  ::freeaddrinfo(found);
+  return nullptr;
+}
+
+}  // namespace
+
+void wait_until_host_is_known(const Job& job, Clock::time_point deadline) {
+  const auto begin = Clock::now();
+  bool was_told = false;
+  while (const char* reason = what_hides(job.master_addr)) {
+    const auto text = [&](const char* rest) {
+      return message("rank ", job.rank, " of ", job.world_size, " does not know the host '", job.master_addr,
+                     "' of MASTER_ADDR or init_method (", reason, ")", rest);
+    };
+    if (Clock::now() >= deadline) raise<CommError>(text("; expected an address or a known name"));
+    if (!was_told && Clock::now() - begin > kPatienceWithNames) {
+      was_told = true;
+      log::warning("[comm] ", text(": it waits for the name"));
+    }
+    std::this_thread::sleep_for(
+        std::clamp<Clock::duration>(deadline - Clock::now(), milliseconds(1), kBetweenLooks));
+  }
+}
+
+}  // namespace deepspeed::comm
