@@ -65,9 +65,12 @@ void destroy_process_group() {
     const std::lock_guard lock(current.mutex);
     left = std::exchange(current.impl, nullptr);
   }
-  // Whoever has an adopted world destroys its group next, whether engines hold the world still or not.
-  if (left && left->is_adopted())
-    left->end(message("rank ", left->job().rank, " left the world that it had adopted"));
+  // Where nobody holds it any more, the ranks that wait learn by its end what this one called last. Whoever
+  // has an adopted world destroys its group next, whether engines hold the world still or not.
+  if (!left || (left.use_count() == 1 && !left->is_adopted())) return;
+  left->end(message("rank ", left->job().rank, " left the world that it had ",
+                    left->is_adopted() ? "adopted" : "joined",
+                    ", by destroy_process_group(): what was made of it ended with it"));
 }
 
 }  // namespace deepspeed::comm

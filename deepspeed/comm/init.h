@@ -55,6 +55,8 @@ class DEEPSPEED_API World {
   /// Waits for the other ranks (a barrier), then leaves: the last call of a program that ends well. The
   /// calling thread starts no collective afterwards.
   void shutdown();
+  /// Says whether shutdown() or destroy_process_group() has left it.
+  bool was_left() const;
 
  private:
   std::shared_ptr<Impl> impl_;
@@ -70,8 +72,8 @@ DEEPSPEED_API bool is_initialized();
 /// Returns the world of init_distributed() or adopt_as_world(). Throws UsageError before it.
 DEEPSPEED_API World world();
 
-/// Leaves the world: no barrier, pending work is aborted. Where it was adopted (adopt.h), also the groups of
-/// engines that live on end, with an error in their next call; the given group stays as it is.
+/// Leaves the world: no barrier, pending work is aborted. The groups of engines that live on end, with an
+/// error in their next call. A group that the world was adopted from (adopt.h) stays as it is.
 DEEPSPEED_API void destroy_process_group();
 
 }  // namespace deepspeed::comm

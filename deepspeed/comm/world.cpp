@@ -132,6 +132,11 @@ void World::Impl::leave(bool together) {
   make_group_ = nullptr;
 }
 
+bool World::Impl::was_left() const {
+  const std::lock_guard lock(mutex_);
+  return !make_group_;
+}
+
 void World::Impl::end(const std::string& reason) {
   std::shared_ptr<DivergenceGuard> guard;
   {
@@ -179,6 +184,8 @@ ProcessGroup World::adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& gr
   checked_world(impl_);
   return impl_->adopt_group(group, global_ranks);
 }
+
+bool World::was_left() const { return checked_world(impl_).was_left(); }
 
 void World::shutdown() {
   checked_world(impl_);

@@ -41,6 +41,7 @@ class World::Impl {
   /// Gives up the world's group, and with it (once no other handle is left) the connections and the store.
   /// together: all ranks do so now, so that nobody can wait for this one.
   void leave(bool together);
+  bool was_left() const;
   /// Leaves, and ends the groups that others hold still: their next calls throw an error with this reason.
   void end(const std::string& reason);
 
@@ -58,7 +59,7 @@ class World::Impl {
   std::optional<c10::weak_intrusive_ptr<c10d::ProcessGroup>> given_;  // weak: its owner may destroy it
   std::unique_ptr<ExitHook> exit_hook_;
   ProcessGroup group_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   int64_t num_groups_ = 0;
   OwnGroups own_groups_;
 };

@@ -61,6 +61,12 @@ zero::ZeroOptimizer& TrainingEngine::require_optimizer(const char* call) const {
                       "() needs an optimizer: name one in the config's `optimizer` section or pass one "
                       "to initialize()");
   }
+  // Of several ranks the next collective says so, with the reason.
+  if (state_->parts.world.size() == 1 && state_->parts.world.was_left()) {
+    raise<UsageError>(call,
+                      "() of an engine whose world was left, by destroy_process_group() or shutdown(): ",
+                      "leave it after the last step, or make another engine after init_distributed()");
+  }
   require_states_here(call);
   return *optimizer();
 }
