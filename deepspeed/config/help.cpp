@@ -131,7 +131,8 @@ word in its key, its path or its meaning.
 - A config is the path of a file, JSON text, JSON text in base64, or a JSON object. Files and text may have comments
   (`//`, `/* */`, `#`) and trailing commas. A key given twice is an error.
 - An unknown key is an error that names the nearest known one. So is a value of another type or out of its range.
-- Whole numbers may be written `5e8` or `"16"`, truth values `0`, `1`, `"on"`, `"no"`.
+- Whole numbers may be written `5e8` or `"16"`, truth values `0`, `1`, `"on"`, `"no"`. A number may be a text, `"1e-3"`, as
+  some readers of YAML give it, also where DeepSpeed passes the text on and fails later (`optimizer.params`).
 - `"auto"` stands for the default in the sections marked so. Elsewhere the client has to put a value in its place:
   only it knows the batch sizes and the learning rate that it trains with.
 - A deprecated key still works, with a warning, unless its replacement stands beside it.

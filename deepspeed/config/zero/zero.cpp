@@ -100,7 +100,7 @@ std::vector<Entry<ZeroConfig>> entries() {
           {one_of({"int8", "fp8"}), effective_at_stage(3)}),
       entry("zero_quantized_gradients", &C::zero_quantized_gradients,
             "Reduce the gradients of matrices in 4 bits, within each node first and then between nodes "
-            "(ZeRO++)."),
+            "(ZeRO++). It needs stage 3; true at another stage is an error."),
       section_entry("zeropp_loco_param", &C::zeropp_loco_param, loco_table(),
                     "Add what rounding to 4 bits took from a gradient to the next one (LoCo).",
                     {or_null(), auto_means_default()}),

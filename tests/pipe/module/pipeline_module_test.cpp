@@ -96,6 +96,28 @@ TEST(PipelineModule, SeedsEachLayerWhereItIsBuiltAndRun) {
   });
 }
 
+TEST(PipelineModule, OfSeededLayersHasTheSameWeightsOnAnyNumberOfStages) {
+  run_ranks(2, [](comm::World&) {
+    const std::vector<LayerSpec> layers(4, LayerSpec::of<torch::nn::Linear>(3, 3));
+    for (const char* method : {"uniform", "parameters"}) {
+      const auto made = [&](int num_stages) {
+        return PipelineModule(layers,
+                              {.num_stages = num_stages, .seed_layers = true, .partition_method = method});
+      };
+      device::seed_generators(1);
+      const auto whole = made(1).named_parameters();
+      device::seed_generators(2);
+      const auto part = made(2).named_parameters();
+      EXPECT_EQ(part.size(), whole.size() / 2);
+      for (const NamedTensor& own : part) {
+        const auto same = std::ranges::find(whole, own.name, &NamedTensor::name);
+        ASSERT_NE(same, whole.end()) << own.name;
+        EXPECT_TRUE(own.tensor.equal(same->tensor)) << own.name;
+      }
+    }
+  });
+}
+
 TEST(PipelineModule, RecomputesBlocksOfTheLayersThatMayBe) {
   run_ranks(1, [](comm::World&) {
     std::vector<size_t> sizes;  // of the regions' results, one a region
