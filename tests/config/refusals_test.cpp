@@ -178,6 +178,10 @@ TEST(Config, RefusesContradictions) {
        "zero_optimization.zero_quantized_weights: got true beside stage3_use_all_reduce_for_fetch_params"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 2, "mics_shard_size": 1}})",
        "zero_optimization.mics_shard_size: got 1 at stage 2, expected -1, or stage 3"},
+      {R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 2}})",
+       "zero_optimization.zero_hpz_partition_size: got 2, expected a divisor of 1, the number of "
+       "data-parallel "
+       "ranks; 1 switches it off"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "mics_shard_size": 2}})",
        "zero_optimization.mics_shard_size: got 2, expected a divisor of 1"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "mics_shard_size": 1, "zero_hpz_partition_size": 4}})",

@@ -253,8 +253,9 @@ TEST(MakeOptimizer, NamesTheKeyThatIsWrong) {
   expect_optimizer_error("Adam", R"({"torch_adam": true, "amsgrad": true, "moment_dtype": "bf16"})",
                          "optimizer.params.amsgrad");
   expect_optimizer_error("Lambs", "{}", "did you mean \"Lamb\"");
-  expect_optimizer_error("Shampoo", "{}",
-                         "\"Shampoo\" is unknown; by name there are Adam, AdamW, Adagrad, Lamb, Lion, Muon, SGD");
+  expect_optimizer_error(
+      "Shampoo", "{}",
+      "\"Shampoo\" is unknown; by name there are Adam, AdamW, Adagrad, Lamb, Lion, Muon, SGD");
   expect_optimizer_error("Shampoo", "{}", "any torch::optim::Optimizer may be passed to initialize()");
   expect_optimizer_error("Adam", R"({"learning_rate": 0.1})", "did you mean 'optimizer.params.lr'?");
   expect_optimizer_error("Adam", R"({"wd": 0.1})", "did you mean 'optimizer.params.weight_decay'?");
