@@ -38,7 +38,8 @@ TEST(CheckpointingKeys, AreNamedWhereNobodyHasConfiguredRegions) {
 
 TEST(CheckpointingKeys, ThatContradictEachOtherAreErrors) {
   EXPECT_ERROR(
-      ConfigError, log_of_engine({{"contiguous_memory_optimization", true}}),
+      ConfigError,
+      make_engine(basic({{"activation_checkpointing", {{"contiguous_memory_optimization", true}}}})),
       "activation_checkpointing.contiguous_memory_optimization: got true beside partition_activations");
 }
 
