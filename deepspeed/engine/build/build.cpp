@@ -10,6 +10,7 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/comm/log/comms_logger.h"
 #include "deepspeed/device/accelerator/current_device.h"
+#include "deepspeed/device/host_pool/large_tensors.h"
 #include "deepspeed/device/threads/threads.h"
 #include "deepspeed/engine/build/base_optimizer.h"
 #include "deepspeed/engine/build/initialize_arguments.h"
@@ -186,6 +187,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
   follow_model_precision(config, model);
   const at::ScalarType dtype = model_dtype(config);
   move_to_device(model, world);
+  if (world.group().device_type() == at::kCPU) device::pool_large_tensors();
   const ClientOptimizer client{find_optimizer(model, options), options.slice_optimizer};
   OptimizerGroups groups = make_param_groups(model, config, options, client.torch.get());
   ParamClaims claims = claim_parameters(model, groups.tensors, config.zero_optimization.stage, dtype);
