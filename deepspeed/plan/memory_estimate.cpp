@@ -87,7 +87,7 @@ class EstimatedRank {
         disk_(home_.max_in_host_numel, home_.min_file_bytes) {}
 
   /// state_bytes: of an element. The groups come first, in their order.
-  void add_group(const NamedTensors& params, int64_t state_bytes) {
+  void add_group(const NamedTensors& params, int64_t state_bytes, const optim::Optimizer& optimizer) {
     const std::vector<int64_t> numels = numels_of_group(params);
     const at::ScalarType dtype = trained_dtype(params.front().tensor, dtype_);
     const bool is_offloaded = zero_.offload_optimizer.device != "none";
@@ -104,7 +104,7 @@ class EstimatedRank {
       owned = zero_.stage == 0 ? layout.padded_numel() : layout.partition_numel();
       if (is_offloaded) offloaded = owned;
       add(ParamHome::kDevice, layout.padded_numel() * bytes_of(dtype), &MemoryBytes::parameters);
-      add_gradients(zero_.stage == 2 ? owned : layout.padded_numel(), dtype);
+      add_gradients(keeps_own_gradients(optimizer) ? owned : layout.padded_numel(), dtype);
     }
     add_stepped(owned - offloaded, dtype, plan_of(dtype, /*is_offloaded=*/false), state_bytes);
     add_stepped(offloaded, dtype, plan_of(dtype, /*is_offloaded=*/true), state_bytes);
@@ -145,6 +145,13 @@ class EstimatedRank {
     const int64_t bytes = numel * bytes_of(dtype);
     const bool stays = home_.place == ParamHome::kDisk && !disk_.takes(numel, bytes);
     add(stays ? ParamHome::kHost : home_.place, bytes, kind);
+  }
+
+  /// Whether a rank has no more gradients than those of what it updates; at stage 1 others wait for theirs
+  /// where a window has several backwards, or where the optimizer wants the rank's own.
+  bool keeps_own_gradients(const optim::Optimizer& optimizer) const {
+    if (zero_.stage != 1) return zero_.stage >= 2;
+    return !options_.gradients.expects_accumulation && !optimizer.compresses_exchange();
   }
 
   void add_gradients(int64_t numel, at::ScalarType dtype) {
@@ -209,7 +216,7 @@ ModelStatesEstimate estimate_model_states(const EngineModel& model, const config
     for (size_t index = 0; index < groups.tensors.size(); ++index) {
       const at::ScalarType dtype = trained_dtype(groups.tensors[index].front().tensor, model_dtype(config));
       const at::ScalarType masters = dtype == at::kDouble ? at::kDouble : at::kFloat;
-      rank.add_group(groups.tensors[index], state_bytes_per_element(*optimizer, index, masters));
+      rank.add_group(groups.tensors[index], state_bytes_per_element(*optimizer, index, masters), *optimizer);
     }
   }
   for (const at::Tensor& param : frozen_of(model, groups.tensors)) rank.add_frozen(param);

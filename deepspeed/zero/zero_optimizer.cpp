@@ -110,7 +110,9 @@ std::unique_ptr<GradReducer> ZeroOptimizer::make_reducer() {
   for (size_t index = 0; index < store_->groups().size(); ++index) use.owned.push_back(state_->owned(index));
   use.offload = options_->update.offload;
   use.trace_non_finite = options_->update.check_overflow;
-  const auto make = store_->partitions_gradients() ? make_partitioned_gradients : make_full_gradients;
+  // Optimizers that compress what ranks exchange want each rank's own gradients, whole.
+  const bool keeps_own_part = store_->partitions_states() && !optimizer_->compresses_exchange();
+  const auto make = keeps_own_part ? make_partitioned_gradients : make_full_gradients;
   return make(*store_, *ranks_, options_->gradients, std::move(use));
 }
 

@@ -65,7 +65,7 @@ void check_rank(const comm::World& world, const Precision& precision, int stage)
   EXPECT_EQ(estimate.states.master_weights, memory.master_weights);
   EXPECT_EQ(estimate.states.optimizer_states, memory.optimizer_states);
   EXPECT_EQ(memory.parameters, precision.bytes * (stage == 3 ? owned : padded));
-  EXPECT_EQ(memory.gradients, precision.bytes * (stage >= 2 ? owned : padded));
+  EXPECT_EQ(memory.gradients, precision.bytes * owned);
   EXPECT_EQ(memory.master_weights, precision.masters * owned);
   EXPECT_EQ(memory.optimizer_states, 8 * owned);
   // Stages 2 and 3 keep one buffer, as large as the largest bucket, from step to step.

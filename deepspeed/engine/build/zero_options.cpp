@@ -53,6 +53,9 @@ bool checks_overflow(const config::DeepSpeedConfig& config) {
 zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_size) {
   zero::ZeroOptions options;
   options.gradients.keys = config.zero_optimization;
+  // Unmanaged, every backward waits for step().
+  options.gradients.expects_accumulation =
+      config.gradient_accumulation_steps > 1 || !config.managed_gradient_accumulation;
   options.gradients.overlap = config.zero_optimization.overlaps_comm();
   options.gradients.communication_dtype = communication_dtype(config);
   options.gradients.replica_dtype = dtype_of(config.communication_data_type);

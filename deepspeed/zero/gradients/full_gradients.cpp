@@ -1,4 +1,5 @@
-// Stages 0 and 1: gradients are summed in a flat buffer that is reduced once a window.
+// Stage 0, and stage 1 with optimizers that compress what ranks exchange: gradients are summed in a flat
+// buffer that is reduced once a window.
 //
 // Each gradient is added to its place in the buffer of the whole group as it comes (take_gradient). Only the
 // backward at the accumulation boundary communicates: buckets are reduced in place, with `overlap` as soon as

@@ -1,7 +1,8 @@
 // Takes gradients as backward produces them, sums them over the ranks and keeps what this rank needs.
 //
-// Two strategies: FullGradients (stages 0 and 1: a whole flat buffer, reduced once at the accumulation
-// boundary) and PartitionedGradients (stages 2 and 3: reduced at every backward, only the own part is kept).
+// Two strategies: FullGradients (stage 0: a whole flat buffer, reduced once at the accumulation boundary) and
+// PartitionedGradients (only the own part is kept; reduced at the boundary at stage 1, at every backward at
+// stages 2 and 3).
 // Which buckets exist, and the order in which they are launched, is static; a gradient that never comes
 // counts as zeros.
 #pragma once

@@ -1,4 +1,5 @@
-// Stages 2 and 3: every backward reduces, and a rank keeps only its own part of the sums.
+// Stages 1 to 3: a rank keeps only its own part of the sums. At stages 2 and 3 every backward reduces, at
+// stage 1 the one at the accumulation boundary.
 //
 // A gradient is copied into the transient buffer of its bucket when autograd has made it (gather), while it
 // is still in the caches, and its own memory is freed. A complete bucket is launched at once (launch); at
@@ -6,6 +7,11 @@
 // it keeps, on the device or in host memory (keep), and the buffer is free again. Gradients that come after
 // their bucket was launched wait in their parameters for a second round at the end (finish_round). Where
 // several ranks hold each shard, they add up what they keep at the end of the window (sum_replicas).
+//
+// At stage 1 gradients of a backward before the boundary wait in sums of this rank (WaitingSums), which join
+// those of the boundary's backward in the buffers (gather). Memory for them is there from the first such
+// backward on; what this rank keeps then lies at its place among them (let_sums_wait), where each bucket has
+// left it. A window of one backward needs none of it.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -19,8 +25,10 @@
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
 #include "deepspeed/comm/making/buffer.h"
+#include "deepspeed/device/host_pool/idle_memory.h"
 #include "deepspeed/zero/gradients/dense_gradient.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
+#include "deepspeed/zero/gradients/waiting_sums.h"
 #include "deepspeed/zero/layout/replica_sum.h"
 #include "deepspeed/zero/offload/host_sums.h"
 
@@ -31,6 +39,7 @@ class PartitionedGradients : public GradReducer {
  public:
   PartitionedGradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options, SumUse use)
       : GradReducer(store, std::move(ranks), std::move(options), std::move(use)),
+        waiting_(store),
         replicas_(ranks_.replica, options_.replica_dtype, store.options().device()) {
     const at::Device device = store.options().device();
     if (keeps_on_host() && (use_.offload.always_copies || !device.is_cpu()))
@@ -43,16 +52,24 @@ class PartitionedGradients : public GradReducer {
       used_.emplace_back(store.groups()[index].params.size(), false);
     }
     gathered_ = used_;
+    if (!store_.partitions_gradients() && options_.expects_accumulation) let_sums_wait();
+    for (const at::Tensor& own : own_) device::lend_memory(own);
   }
 
-  // Every backward has summed over the ranks that hold everything once.
+  // At stages 2 and 3 every backward has summed over the ranks that hold everything once.
   void complete_window() override {
     const c10::NoGradGuard no_grad;
+    if (is_unreduced_) {
+      set_boundary(true);
+      return reduce_backward();
+    }
     if (!window_is_empty_) sum_replicas();
   }
 
   void take_gradient(size_t group, size_t param) override {
     const c10::NoGradGuard no_grad;
+    reduces_ = reduces();
+    if (!*reduces_) return let_wait(group, param);
     if (order_.was_launched(group, param)) {
       if (gives_out()) refuse_late_gradient(group, param);
       late_.insert(*order_.bucket_of(group, param));
@@ -71,21 +88,35 @@ class PartitionedGradients : public GradReducer {
 
   void launch_complete() override {
     const c10::NoGradGuard no_grad;
+    if (!reduces()) return;
     while (const auto complete = order_.take_complete()) launch(*complete);
   }
 
   void complete_backward() override {
     const c10::NoGradGuard no_grad;
+    is_unreduced_ = !reduces() && !boundary();
+    reduces_.reset();
+    if (is_unreduced_) return order_.reset();
     while (const auto bucket = order_.take_any()) launch(*bucket);
     finish_round();
     for (const size_t bucket : std::exchange(late_, {})) launch(bucket);
     finish_round();
     order_.reset();
+    reduced_by_ = options_.averaging;
     if (boundary()) sum_replicas();
   }
 
   // Another rank may have launched buckets that this one has not: all ranks launch all of them.
-  void abandon_backward() override { complete_backward(); }
+  void abandon_backward() override {
+    if (reduces()) return complete_backward();
+    reduces_.reset();
+    order_.reset();
+  }
+
+  at::Tensor local_gradient(size_t group, size_t param) const override {
+    if (is_paused()) return GradReducer::local_gradient(group, param);
+    return waiting_.has(group, param) ? waiting_.sum(group, param) : at::Tensor();
+  }
 
   void forget_bucket_sizes() override { pool_.clear(); }
 
@@ -105,11 +136,15 @@ class PartitionedGradients : public GradReducer {
   void clear_window() override {
     if (on_host_) on_host_->wait_for_all();
     window_is_empty_ = true;
+    is_unreduced_ = false;
     has_all_replicas_ = false;
     for (auto& group : used_) group.assign(group.size(), false);
+    for (const at::Tensor& own : own_) device::lend_memory(own);
+    waiting_.clear();
   }
 
   int64_t bytes() const override {
+    if (waiting_.is_made()) return waiting_.bytes();
     int64_t bytes = error_bytes();
     for (const at::Tensor& own : own_) bytes += static_cast<int64_t>(own.nbytes());
     return bytes;
@@ -132,6 +167,49 @@ class PartitionedGradients : public GradReducer {
     window_is_empty_ = false;
   }
 
+  /// Whether the backward that runs, or comes next, reduces: as it was when its first gradient came.
+  bool reduces() const { return reduces_.value_or(store_.partitions_gradients() || boundary()); }
+
+  /// Makes room for the gradients of all parameters, in which this rank's part of the sums lies from here on.
+  void let_sums_wait() {
+    std::vector<at::TensorOptions> options;
+    for (size_t group = 0; group < own_.size(); ++group) options.push_back(kept_options(group));
+    waiting_.make(options);
+    for (size_t group = 0; group < own_.size(); ++group) {
+      const Interval owned = use_.owned[group];
+      const at::Tensor place = waiting_.flat(group).narrow(0, owned.begin, owned.numel());
+      if (!window_is_empty_) place.copy_(own_[group]);
+      own_[group] = place;
+    }
+  }
+
+  /// Adds the gradient to those of this rank that the boundary's backward will reduce.
+  void let_wait(size_t group, size_t param) {
+    at::Tensor& gradient = store_.groups()[group].params[param].tensor.mutable_grad();
+    if (!gradient.defined()) return;
+    if (!waiting_.is_made()) let_sums_wait();
+    if (!window_is_empty_) wait_with_reduced();
+    used_[group][param] = true;
+    waiting_.add(group, param, gradient);
+    gradient.reset();
+  }
+
+  // What the window has reduced goes back to one rank's share of a sum, and waits with the gradients that
+  // come now, so that the next reduction leaves it as it is. The reduction made before * after * (the sum
+  // over ranks); this is its inverse.
+  void wait_with_reduced() {
+    const double share = ranks_.data.size() == 1 ? 1.0 : 1.0 / (reduced_by_.before * reduced_by_.after);
+    for (size_t group = 0; group < own_.size(); ++group) {
+      const Interval owned = use_.owned[group];
+      const at::Tensor& flat = waiting_.flat(group);
+      flat.narrow(0, 0, owned.begin).zero_();
+      flat.narrow(0, owned.end, flat.numel() - owned.end).zero_();
+      if (share != 1.0) own_[group].mul_(share);
+      waiting_.keep_all(group);
+    }
+    window_is_empty_ = true;
+  }
+
   void sum_replicas() {
     if (!replicas_.is_needed() || has_all_replicas_) return;
     if (on_host_) on_host_->wait_for_all();
@@ -145,48 +223,61 @@ class PartitionedGradients : public GradReducer {
     has_all_replicas_ = false;
   }
 
-  bool uses_buffers() const { return travel_together() || !space_->is_as_in_parameter(); }
+  bool uses_buffer(const Bucket& bucket) const {
+    return travel_together() || !space_->is_as_in_parameter() ||
+           value_dtype(bucket) != store_.groups()[bucket.group].dtype ||
+           waiting_.has(bucket.group, bucket.params.front());
+  }
   // One rank has nothing to wait for.
   size_t most_in_flight() const { return options_.overlap && ranks_.shard.size() > 1 ? 2 : 1; }
   bool is_gathering(size_t bucket) const { return gathering_ && gathering_->bucket == bucket; }
 
   /// Takes a buffer for the bucket, if it is the one that is launched next and there is a buffer to take.
   bool start_gathering(size_t bucket) {
-    if (!uses_buffers() || gathering_ || bucket != order_.next() || in_flight_.size() >= most_in_flight())
+    if (!uses_buffer(buckets_[bucket]) || gathering_ || bucket != order_.next() ||
+        in_flight_.size() >= most_in_flight())
       return false;
     gathering_ = take_buffer(bucket);
     return true;
   }
 
-  /// Moves the gradient of a parameter, while it is still in the caches, to its place in the buffer.
+  /// Moves the gradient of a parameter, while it is still in the caches, to its place in the buffer, where it
+  /// joins what has waited.
   void gather(size_t index, size_t param) {
     const Bucket& bucket = buckets_[index];
+    if (waiting_.has(bucket.group, param)) put(bucket, param, waiting_.take(bucket.group, param));
     at::Tensor& gradient = store_.groups()[bucket.group].params[param].tensor.mutable_grad();
-    if (!gradient.defined()) {
-      if (!gathered_[bucket.group][param]) space_->put_zeros(bucket, param, gathering_->values);
-      return;
+    if (gradient.defined()) {
+      put(bucket, param, dense_gradient(gradient));
+      gradient.reset();
+    } else if (!gathered_[bucket.group][param]) {
+      space_->put_zeros(bucket, param, gathering_->values);
     }
-    if (gathered_[bucket.group][param]) {
-      space_->add(bucket, param, dense_gradient(gradient), gathering_->values);
-    } else {
-      space_->put(bucket, param, dense_gradient(gradient), gathering_->values);
-      gathered_[bucket.group][param] = true;
-    }
-    gradient.reset();
+  }
+
+  /// Adds to what the buffer has of a parameter in this round.
+  void put(const Bucket& bucket, size_t param, const at::Tensor& gradient) {
+    if (gathered_[bucket.group][param]) return space_->add(bucket, param, gradient, gathering_->values);
+    space_->put(bucket, param, gradient, gathering_->values);
+    gathered_[bucket.group][param] = true;
   }
 
   /// Starts the sum of a bucket over the ranks.
   void launch(size_t index) {
     if (!is_gathering(index)) {
       while (in_flight_.size() >= most_in_flight()) absorb_oldest();
-      gathering_ = uses_buffers() ? take_buffer(index) : take_where_it_lies(index);
+      gathering_ = uses_buffer(buckets_[index]) ? take_buffer(index) : take_where_it_lies(index);
     }
-    if (uses_buffers()) {
+    if (gathering_->storage.defined()) {
       for (const size_t param : buckets_[index].params) gather(index, param);
     }
     Gathered gathered = std::move(*gathering_);
     gathering_.reset();
-    if (ranks_.data.size() > 1) gathered.works = start_sum(buckets_[index], gathered.values);
+    if (ranks_.data.size() > 1 && travels_by_rows(buckets_[index])) {
+      sum_by_rows(buckets_[index], gathered.values);
+    } else if (ranks_.data.size() > 1) {
+      gathered.works = start_sum(buckets_[index], gathered.values);
+    }
     // Where one rank holds everything nothing travels, so the values are the sum at once.
     const bool is_there = gathered.works.empty();
     in_flight_.push_back(std::move(gathered));
@@ -218,6 +309,7 @@ class PartitionedGradients : public GradReducer {
       return on_host_->take(group, own_[group], place, piece, !window_is_empty_);
     }
     at::Tensor own = own_[group].narrow(0, place.begin, place.numel());
+    device::fetch_memory(own);
     if (!window_is_empty_) {
       scale_after(piece);
       own.add_(piece);
@@ -230,8 +322,11 @@ class PartitionedGradients : public GradReducer {
     return {};
   }
 
-  /// The dtype in which a bucket's gradients are gathered.
-  at::ScalarType value_dtype(const Bucket& bucket) const { return store_.groups()[bucket.group].dtype; }
+  /// The dtype in which a bucket's gradients are gathered: at stage 1 that in which they wait.
+  at::ScalarType value_dtype(const Bucket& bucket) const {
+    return store_.partitions_gradients() ? store_.groups()[bucket.group].dtype
+                                         : c10::typeMetaToScalarType(kept_options(bucket.group).dtype());
+  }
   int64_t bytes_of(const Bucket& bucket) const {
     return space_->numel(bucket) * static_cast<int64_t>(c10::elementSize(value_dtype(bucket)));
   }
@@ -283,6 +378,10 @@ class PartitionedGradients : public GradReducer {
   std::optional<Gathered> gathering_;
   std::deque<Gathered> in_flight_;
   bool window_is_empty_ = true;
+  WaitingSums waiting_;          // stage 1
+  std::optional<bool> reduces_;  // by the backward that runs; absent: none does
+  bool is_unreduced_ = false;    // backwards of this window have only added to what waits
+  Averaging reduced_by_;         // what own_ holds
   ReplicaSum replicas_;
   bool has_all_replicas_ = false;  // what own_ holds is the sum over them
 };

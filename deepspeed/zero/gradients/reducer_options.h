@@ -8,7 +8,6 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/config/zero/sections.h"
-#include "deepspeed/zero/gradients/averaging.h"
 #include "deepspeed/zero/gradients/quantized_sum.h"
 #include "deepspeed/zero/layout/param_set.h"
 
@@ -19,9 +18,26 @@ using ParamDtypes = std::unordered_map<const at::TensorImpl*, at::ScalarType>;
 /// Maps parameters to the number, from 1 on, of the unit (gather_unit.h) that they are in.
 using ParamUnits = std::unordered_map<const at::TensorImpl*, size_t>;
 
+/// How a sum over ranks becomes the gradient of the whole batch, as DeepSpeed's prescale_gradients,
+/// gradient_predivide_factor and gradient_allreduce_op say. The gradient is multiplied by `before`, summed
+/// over the ranks, multiplied by `after`. 1 means: no multiplication.
+struct Averaging {
+  double before = 1.0;
+  double after = 1.0;
+
+  static Averaging mean(int world_size) { return {1.0, 1.0 / world_size}; }
+  static Averaging prescaled_mean(int world_size) { return {1.0 / world_size, 1.0}; }
+  static Averaging predivided_mean(int world_size, double factor) {
+    return {1.0 / factor, factor / world_size};
+  }
+  static Averaging sum() { return {1.0, 1.0}; }
+};
+
 /// How gradients are summed, as the config and the model say.
 struct ReducerOptions {
   config::ZeroGradientConfig keys;
+  // Windows have several backwards, as the config has it: at stage 1 memory for their sums is made at once.
+  bool expects_accumulation = false;
   bool overlap = false;                             // launch a bucket as soon as its gradients are there
   at::ScalarType communication_dtype = at::kFloat;  // fp32 means fp64 for parameters in fp64
   // That of sums which replicas of a shard add to each other. Absent: the dtype in which they are kept.

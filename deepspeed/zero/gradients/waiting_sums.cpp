@@ -1,0 +1,53 @@
+#include "deepspeed/zero/gradients/waiting_sums.h"
+
+#include <ATen/ops/zeros.h>
+
+#include "deepspeed/device/host_pool/idle_memory.h"
+#include "deepspeed/zero/gradients/dense_gradient.h"
+
+namespace deepspeed::zero {
+
+WaitingSums::WaitingSums(const ParamStore& store) : store_(store) {
+  for (const StoredGroup& group : store.groups()) has_.emplace_back(group.params.size(), false);
+}
+
+void WaitingSums::make(const std::vector<at::TensorOptions>& options) {
+  for (size_t group = 0; group < options.size(); ++group) {
+    flat_.push_back(at::zeros({store_.groups()[group].layout.padded_numel()}, options[group]));
+    device::lend_memory(flat_.back());
+  }
+}
+
+void WaitingSums::add(size_t group, size_t param, const at::Tensor& gradient) {
+  if (has_[group][param]) {
+    sum(group, param).add_(gradient);
+  } else {
+    device::fetch_memory(sum(group, param));
+    sum(group, param).copy_(dense_gradient(gradient));
+    has_[group][param] = true;
+  }
+}
+
+at::Tensor WaitingSums::sum(size_t group, size_t param) const {
+  const StoredGroup& stored = store_.groups()[group];
+  const Interval place = stored.layout.place(param);
+  return flat_[group].narrow(0, place.begin, place.numel()).view(stored.params[param].tensor.sizes());
+}
+
+at::Tensor WaitingSums::take(size_t group, size_t param) {
+  has_[group][param] = false;
+  return sum(group, param);
+}
+
+void WaitingSums::clear() {
+  for (auto& group : has_) group.assign(group.size(), false);
+  for (const at::Tensor& flat : flat_) device::lend_memory(flat);
+}
+
+int64_t WaitingSums::bytes() const {
+  int64_t bytes = 0;
+  for (const at::Tensor& flat : flat_) bytes += static_cast<int64_t>(flat.nbytes());
+  return bytes;
+}
+
+}  // namespace deepspeed::zero
