@@ -24,7 +24,7 @@ constexpr size_t kMostSummedByAll = 256 << 10;
 constexpr size_t kCacheLine = 64;
 // So many bytes of other ranks' arenas stay mapped after they were read, of one and of all. What is mapped
 // counts as memory of this rank as well, and mapping it again costs less than reading it.
-constexpr size_t kMostMappedOfOne = size_t{136} << 20;
+constexpr size_t kMostMappedOfOne = size_t{32} << 20;
 constexpr size_t kMostMapped = size_t{256} << 20;
 constexpr size_t kMostAtOnce = size_t{16} << 20;
 // Results of so many bytes are stored past the caches, which do not hold them anyway.

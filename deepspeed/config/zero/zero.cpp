@@ -20,7 +20,7 @@ std::vector<Entry<ZeroConfig>> entries() {
             "Copy gradients into one buffer as they are made."),
       entry("reduce_scatter", &C::reduce_scatter, "Reduce each part of the gradients to its owner alone."),
       entry("reduce_bucket_size", &C::reduce_bucket_size,
-            "Elements reduced at one time, at most. A large model is reduced in eight buckets or more.",
+            "Elements reduced at one time, at most. A large model is reduced in 24 buckets or so.",
             {above(0)}),
       entry("use_multi_rank_bucket_allreduce", &C::use_multi_rank_bucket_allreduce,
             "Reduce the parts of several owners in one call."),
