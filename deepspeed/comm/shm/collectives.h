@@ -66,6 +66,8 @@ class Collectives {
   /// Returns where piece `index` of a staged peer lies, once it does.
   const char* await_piece(const Call& call, int peer, uint32_t index);
   void have_read(int peer, uint32_t index);
+  /// Says what was read of a peer's arena, so that it does not stay mapped without end.
+  void note_read(int peer, const char* data, size_t bytes);
 
   /// Hands this rank's range of each peer's input, or pieces of it, to `take`. Returns how many pieces staged
   /// ranks used.

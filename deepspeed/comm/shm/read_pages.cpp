@@ -11,7 +11,7 @@ constexpr size_t kReadPage = 4096;
 
 }  // namespace
 
-void ReadPages::note(const char* data, size_t bytes) {
+void ReadPages::note(const char* data, size_t bytes, size_t budget) {
   if (bytes == 0) return;
   const auto offset = static_cast<size_t>(data - arena_->data());
   size_t begin = offset / kReadPage * kReadPage;
@@ -26,7 +26,7 @@ void ReadPages::note(const char* data, size_t bytes) {
   }
   noted_[begin] = end;
   noted_bytes_ += end - begin;
-  if (noted_bytes_ > budget_) let_go();
+  if (noted_bytes_ > budget) let_go();
 }
 
 void ReadPages::let_go() {

@@ -14,18 +14,16 @@ namespace deepspeed::comm::shm {
 /// Is used by one thread at a time.
 class ReadPages {
  public:
-  /// budget: bytes that stay mapped.
-  ReadPages(std::shared_ptr<Mapping> arena, size_t budget) : arena_(std::move(arena)), budget_(budget) {}
+  explicit ReadPages(std::shared_ptr<Mapping> arena) : arena_(std::move(arena)) {}
 
-  /// Notes what was read, and lets go of all that is noted where it is more than the budget.
-  void note(const char* data, size_t bytes);
+  /// Notes what was read, and lets go of all that is noted where it is more than the budget in bytes.
+  void note(const char* data, size_t bytes, size_t budget);
   size_t noted_bytes() const { return noted_bytes_; }
 
  private:
   void let_go();
 
   std::shared_ptr<Mapping> arena_;
-  size_t budget_;
   std::map<size_t, size_t> noted_;  // the end of each range by its beginning, without common pages
   size_t noted_bytes_ = 0;
 };

@@ -13,6 +13,9 @@ namespace deepspeed::device {
 namespace {
 
 constexpr size_t kGranule = size_t{64} << 10;
+// The system notes each moved page by itself, 65,530 ranges a process at most: pools beyond that size move
+// none.
+constexpr size_t kMostWithMovedPages = size_t{32} << 30;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 size_t round_down(size_t bytes, size_t unit) { return bytes / unit * unit; }
@@ -42,6 +45,12 @@ bool BlockPool::has_memory(size_t page) const {
   if (::pread(page_table_, entries.data(), bytes, static_cast<off_t>(place)) != static_cast<ssize_t>(bytes))
     return true;
   return std::ranges::any_of(entries, [](uint64_t entry) { return (entry & kPresentOrSwapped) != 0; });
+}
+
+void BlockPool::take_memory_of(size_t offset, size_t bytes) {
+  char* const data = addresses_.data + offset;
+  if (used_bytes_ + kept_bytes_ <= kMostWithMovedPages) return stock_.put(data, bytes);
+  ::madvise(data, bytes, MADV_DONTNEED);
 }
 
 bool BlockPool::is_usable() const { return addresses_.bytes > 0 && process_ == ::getpid(); }
@@ -143,7 +152,7 @@ bool BlockPool::empty_oldest() {
   if (oldest == free_.end()) return false;
   const auto [offset, block] = *oldest;
   const auto [begin, end] = whole_pages(offset, block);
-  stock_.put(addresses_.data + begin, end - begin);
+  take_memory_of(begin, end - begin);
   make_mere_addresses(addresses_.data + begin, end - begin);
   kept_bytes_ -= end - begin;
   free_.erase(oldest);
@@ -163,7 +172,7 @@ void BlockPool::lend(void* data, size_t bytes) {
   const auto offset = static_cast<size_t>(static_cast<char*>(data) - addresses_.data);
   const std::lock_guard lock(mutex_);
   for (size_t page = round_up(offset, kHugePage); page + kHugePage <= offset + bytes; page += kHugePage) {
-    if (lent_.insert(page).second || has_memory(page)) stock_.put(addresses_.data + page, kHugePage);
+    if (lent_.insert(page).second || has_memory(page)) take_memory_of(page, kHugePage);
   }
   trim();
 }

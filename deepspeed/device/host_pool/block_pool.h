@@ -61,6 +61,8 @@ class BlockPool {
   bool empty_oldest();
   /// Gives memory back to the system where more is kept than may be. What is lent may be kept beyond that.
   void trim();
+  /// Gives the memory of whole huge pages to the stock, or to the system where the pool is very large.
+  void take_memory_of(size_t offset, size_t bytes);
   bool is_usable() const;
   /// Whether anything was written or read in the huge page since it lost its memory; true where nobody knows.
   bool has_memory(size_t page) const;

@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "deepspeed/base/env.h"
+#include "deepspeed/base/error.h"
 #include "deepspeed/device/host_pool/block_pool.h"
 
 namespace deepspeed::device {
@@ -47,9 +49,16 @@ class LargeTensorAllocator final : public c10::Allocator {
   c10::Allocator& small_;
 };
 
+bool wants_pool() {
+  const auto value = env::get_int("DEEPSPEED_TENSOR_POOL").value_or(1);
+  if (value == 0 || value == 1) return value == 1;
+  raise<UsageError>("the variable DEEPSPEED_TENSOR_POOL is ", value,
+                    ", expected 1 (large tensors of the CPU lie in a pool) or 0 (in malloc's heap)");
+}
+
 void install_large_tensor_pool() {
   rlimit addresses{};
-  if (::getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur != RLIM_INFINITY) return;
+  if (!wants_pool() || ::getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur != RLIM_INFINITY) return;
   c10::Allocator& small = *c10::GetCPUAllocator();
   small_deleter = small.raw_deleter();
   if (small_deleter == nullptr) return;

@@ -21,8 +21,10 @@ constexpr size_t kNumPages = 64;
 TEST(ReadPages, CountsEachPageOnce) {
   const auto memory = make_memory(kNumPages * kPage);
   const auto mapping = map_memory(memory, kNumPages * kPage, MappingUse::kOwn);
-  ReadPages pages(mapping, kNumPages * kPage);
-  const auto note = [&](size_t begin, size_t end) { pages.note(mapping->data() + begin, end - begin); };
+  ReadPages pages(mapping);
+  const auto note = [&](size_t begin, size_t end) {
+    pages.note(mapping->data() + begin, end - begin, kNumPages * kPage);
+  };
   note(10, 20);
   EXPECT_EQ(pages.noted_bytes(), kPage);
   note(20, kPage);
@@ -65,12 +67,13 @@ TEST(ReadPages, LetsGoBeyondTheBudgetAndTheContentStays) {
     for (size_t i = 0; i < end; ++i) sum += mapping->data()[i * kPage];
     return sum;
   };
-  ReadPages pages(mapping, 8 * kPage);
+  ReadPages pages(mapping);
+  constexpr size_t kBudget = 8;
   EXPECT_EQ(read(8), 28);
-  pages.note(mapping->data(), 8 * kPage);
+  pages.note(mapping->data(), 8 * kPage, kBudget * kPage);
   EXPECT_GE(num_mapped(*mapping), 8U);
   EXPECT_EQ(read(kNumPages), 2016);
-  pages.note(mapping->data(), kNumPages * kPage);
+  pages.note(mapping->data(), kNumPages * kPage, kBudget * kPage);
   EXPECT_EQ(pages.noted_bytes(), 0U);
   EXPECT_EQ(num_mapped(*mapping), 0U);
   EXPECT_EQ(read(kNumPages), 2016);
