@@ -56,9 +56,14 @@ bool wants_pool() {
                     ", expected 1 (large tensors of the CPU lie in a pool) or 0 (in malloc's heap)");
 }
 
+// Under a limit each page that the pool keeps would be one less for something else.
+bool is_limited(int resource) {
+  rlimit limit{};
+  return ::getrlimit(resource, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
+}
+
 void install_large_tensor_pool() {
-  rlimit addresses{};
-  if (!wants_pool() || ::getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur != RLIM_INFINITY) return;
+  if (!wants_pool() || is_limited(RLIMIT_AS) || is_limited(RLIMIT_DATA)) return;
   c10::Allocator& small = *c10::GetCPUAllocator();
   small_deleter = small.raw_deleter();
   if (small_deleter == nullptr) return;
