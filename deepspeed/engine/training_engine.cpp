@@ -61,7 +61,7 @@ zero::ZeroOptimizer& TrainingEngine::require_optimizer(const char* call) const {
                       "() needs an optimizer: name one in the config's `optimizer` section or pass one "
                       "to initialize()");
   }
-  // Of several ranks the next collective says so, with the reason.
+  // An engine of several ranks is told so, with the reason, by its next collective.
   if (state_->parts.world.size() == 1 && state_->parts.world.was_left()) {
     raise<UsageError>(call,
                       "() of an engine whose world was left, by destroy_process_group() or shutdown(): ",

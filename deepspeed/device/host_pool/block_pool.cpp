@@ -107,7 +107,7 @@ void* BlockPool::allocate(size_t bytes) {
     free_.erase(addresses);
     if (block.bytes > whole) free_[offset + whole] = {block.bytes - whole, false, 0};
     kept_bytes_ += whole;
-    // Not joined with what is free before it: the block lies where the huge pages begin.
+    // What is free before it stays a block of its own, so that this one begins with a huge page.
     found = free_.insert_or_assign(offset, FreeBlock{whole, true, num_freed_}).first;
   }
   const auto [offset, block] = *found;
