@@ -60,9 +60,12 @@ AbsentRanks::AbsentRanks(c10d::Store& store, std::vector<int> members, std::vect
     : store_(store), members_(std::move(members)), neighbours_(std::move(neighbours)) {}
 
 void AbsentRanks::read_processes() {
+  if (neighbours_.empty()) return;
+  const std::string own = own_processes() + "\n";
   for (const int rank : std::exchange(neighbours_, {})) {
     if (std::ranges::find(members_, rank) == members_.end()) continue;
-    if (auto mark = read_if_set(store_, process_key(rank))) processes_[rank] = std::move(*mark);
+    const auto mark = read_if_set(store_, process_key(rank));
+    if (mark && mark->starts_with(own)) processes_[rank] = mark->substr(own.size());
   }
 }
 
@@ -77,14 +80,12 @@ std::optional<std::string> AbsentRanks::find_noted() {
 
 std::optional<std::string> AbsentRanks::find_ended() {
   read_processes();
-  const std::string own = own_processes();
   for (const auto& [rank, mark] : processes_) {
     std::istringstream lines(mark);
-    std::string processes, begin;
+    std::string begin;
     int64_t process = 0;
-    std::getline(lines, processes);
     lines >> process >> begin;
-    if (processes != own || begin.empty() || begin_of(process) == begin) continue;
+    if (begin.empty() || begin_of(process) == begin) continue;
     const std::string why = message("ended (process ", process, ")");
     note_absence(store_, rank, why);
     return message("rank ", rank, " ", why);

@@ -34,7 +34,7 @@ class AbsentRanks {
 
   c10d::Store& store_;
   std::vector<int> members_, neighbours_;
-  std::map<int, std::string> processes_;  // of neighbours, as note_presence() writes them
+  std::map<int, std::string> processes_;  // number and begin of those that can be seen from here
   int64_t num_noted_ = 0;
 };
 
