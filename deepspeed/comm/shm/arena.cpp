@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "deepspeed/base/addresses.h"
 #include "deepspeed/base/error.h"
 
 namespace deepspeed::comm::shm {
@@ -16,6 +17,8 @@ constexpr size_t kLeastArena = size_t{64} << 20;
 constexpr size_t kMostKept = size_t{256} << 20;
 
 std::atomic<pid_t> shared_in_process{0};
+
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 size_t machine_memory() {
   return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
@@ -51,50 +54,39 @@ std::shared_ptr<Arena> Arena::of_process() {
 bool Arena::is_shared() { return shared_in_process.load() == ::getpid(); }
 void Arena::set_shared() { shared_in_process.store(::getpid()); }
 
-Arena::Blocks::iterator Arena::find_free(size_t bytes, bool has_pages) {
-  auto best = free_.end();
-  for (auto it = free_.begin(); it != free_.end(); ++it) {
-    const Block& block = it->second;
-    if (block.has_pages != has_pages || block.bytes < bytes) continue;
-    if (best == free_.end() || block.bytes < best->second.bytes) best = it;
+FreeBlocks::iterator Arena::add_block(size_t bytes) {
+  auto found = free_.end();
+  if (bytes >= kHugePage) found = find_smallest(free_, bytes + kHugePage - kArenaPage, false);
+  const bool is_aligned = found != free_.end();
+  if (!is_aligned) found = find_smallest(free_, bytes, false);
+  if (found == free_.end()) return found;
+  const auto [offset, block] = *found;
+  const size_t begin = is_aligned ? round_up(offset, kHugePage) : offset;
+  add_huge_pages(memory_, *mapping_, begin, bytes);
+  if (!add_pages(memory_, begin, bytes)) {
+    drop_pages(memory_, begin, bytes);  // those that there were
+    return free_.end();
   }
-  return best;
-}
-
-void Arena::add_free(size_t offset, Block block) {
-  const auto next = free_.lower_bound(offset);
-  if (next != free_.end() && next->first == offset + block.bytes &&
-      next->second.has_pages == block.has_pages) {
-    block.bytes += next->second.bytes;
-    free_.erase(next);
-  }
-  const auto after = free_.lower_bound(offset);
-  if (after != free_.begin()) {
-    const auto before = std::prev(after);
-    if (before->first + before->second.bytes == offset && before->second.has_pages == block.has_pages) {
-      before->second.bytes += block.bytes;
-      return;
-    }
-  }
-  free_[offset] = block;
+  free_.erase(found);
+  if (begin > offset) free_[offset] = {begin - offset, false};
+  const size_t after = offset + block.bytes - begin - bytes;
+  if (after > 0) free_[begin + bytes] = {after, false};
+  kept_bytes_ += bytes;
+  return free_.insert_or_assign(begin, FreeBlock{bytes, true}).first;
 }
 
 void* Arena::allocate(size_t bytes) {
   if (process_ != ::getpid()) return nullptr;
-  const size_t wanted = (std::max<size_t>(bytes, 1) + kArenaPage - 1) / kArenaPage * kArenaPage;
+  const size_t wanted = round_up(std::max<size_t>(bytes, 1), kArenaPage);
   const std::lock_guard lock(mutex_);
-  auto found = find_free(wanted, true);
-  if (found == free_.end()) found = find_free(wanted, false);
+  auto found = find_smallest(free_, wanted, true);
+  if (found == free_.end()) found = add_block(wanted);
   if (found == free_.end()) return nullptr;
   const auto [offset, block] = *found;
-  if (!block.has_pages && !add_pages(memory_, offset, wanted)) {
-    drop_pages(memory_, offset, wanted);  // those that there were
-    return nullptr;
-  }
   free_.erase(found);
-  if (block.bytes > wanted) free_[offset + wanted] = {block.bytes - wanted, block.has_pages};
-  if (block.has_pages) kept_bytes_ -= wanted;
-  used_[offset] = {wanted, true};
+  if (block.bytes > wanted) free_[offset + wanted] = {block.bytes - wanted, true};
+  kept_bytes_ -= wanted;
+  used_[offset] = wanted;
   return mapping_->data() + offset;
 }
 
@@ -104,7 +96,7 @@ void Arena::free(void* block) {
   const std::lock_guard lock(mutex_);
   const auto found = used_.find(offset);
   if (found == used_.end()) return;
-  const size_t bytes = found->second.bytes;
+  const size_t bytes = found->second;
   used_.erase(found);
   const bool is_kept = kept_bytes_ + bytes <= kMostKept;
   if (is_kept) {
@@ -112,13 +104,13 @@ void Arena::free(void* block) {
   } else {
     drop_pages(memory_, offset, bytes);
   }
-  add_free(offset, {bytes, is_kept});
+  add_joined(free_, offset, {bytes, is_kept});
 }
 
 size_t Arena::used_bytes() const {
   const std::lock_guard lock(mutex_);
   size_t bytes = 0;
-  for (const auto& [offset, block] : used_) bytes += block.bytes;
+  for (const auto& [offset, block_bytes] : used_) bytes += block_bytes;
   return bytes;
 }
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 
+#include "deepspeed/base/free_blocks.h"
 #include "deepspeed/comm/shm/descriptor.h"
 #include "deepspeed/comm/shm/memory.h"
 
@@ -41,22 +42,17 @@ class Arena {
   size_t used_bytes() const;
 
  private:
-  struct Block {
-    size_t bytes;
-    bool has_pages;  // of a free one: it was used before
-  };
-  using Blocks = std::map<size_t, Block>;  // by offset
-
-  Blocks::iterator find_free(size_t bytes, bool has_pages);
-  /// Adds a free block, joined with its free neighbours of the same kind.
-  void add_free(size_t offset, Block block);
+  /// Makes a free block with pages of mere addresses, from a huge page on where it is large. Returns it;
+  /// end() where no memory or addresses are left.
+  FreeBlocks::iterator add_block(size_t bytes);
 
   Descriptor memory_;
   std::shared_ptr<Mapping> mapping_;
   int process_;
   mutable std::mutex mutex_;
-  Blocks free_, used_;
-  size_t kept_bytes_ = 0;  // of the free blocks that have pages
+  FreeBlocks free_;
+  std::map<size_t, size_t> used_;  // bytes by offset
+  size_t kept_bytes_ = 0;          // of the free blocks that have pages
 };
 
 }  // namespace deepspeed::comm::shm

@@ -38,7 +38,7 @@ MappingRegistry& mapping_registry() {
 
 }  // namespace
 
-Mapping::~Mapping() { ::munmap(data_, bytes_); }
+Mapping::~Mapping() { release_addresses(addresses_); }
 
 Descriptor make_memory(size_t bytes) {
   refuse_beyond_file_limit(bytes);
@@ -56,6 +56,22 @@ bool add_pages(const Descriptor& memory, size_t begin, size_t bytes) {
         ::fallocate(memory.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin), static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
   return result == 0;
+}
+
+void add_huge_pages(const Descriptor& memory, const Mapping& mapping, size_t begin, size_t bytes) {
+#ifdef MADV_COLLAPSE
+  constexpr int kCollapse = MADV_COLLAPSE;
+#else
+  constexpr int kCollapse = 25;  // the number of Linux 6.1, which older C libraries do not name
+#endif
+  const size_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
+  const size_t last = (begin + bytes) / kHugePage * kHugePage;
+  if (first >= last) return;
+  // The system makes a huge page only where there is a page already.
+  for (size_t page = first; page < last; page += kHugePage) {
+    if (!add_pages(memory, page, 1)) return;
+  }
+  ::madvise(mapping.data() + first, last - first, kCollapse);
 }
 
 void drop_pages(const Descriptor& memory, size_t begin, size_t bytes) {
@@ -81,11 +97,21 @@ std::shared_ptr<Mapping> map_memory(const Descriptor& memory, size_t bytes, Mapp
   auto& known = registry.mappings[{::getpid(), status.st_dev, status.st_ino, use}];
   if (auto mapping = known.lock()) return mapping;
   const int access = use == MappingUse::kPeer ? PROT_READ : PROT_READ | PROT_WRITE;
-  void* const data = ::mmap(nullptr, bytes, access, MAP_SHARED | MAP_NORESERVE, memory.get(), 0);
-  if (data == MAP_FAILED) raise<CommError>("mmap of ", bytes, " bytes: ", std::strerror(errno));
+  const Addresses addresses = reserve_addresses(bytes, kHugePage);
+  if (addresses.bytes < bytes) {
+    release_addresses(addresses);
+    raise<CommError>("no range of ", bytes, " addresses is free");
+  }
+  void* const data =
+      ::mmap(addresses.data, bytes, access, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, memory.get(), 0);
+  if (data == MAP_FAILED) {
+    const int error = errno;
+    release_addresses(addresses);
+    raise<CommError>("mmap of ", bytes, " bytes: ", std::strerror(error));
+  }
   if (use == MappingUse::kCommon) ::madvise(data, bytes, MADV_DONTFORK);
   ::madvise(data, bytes, MADV_HUGEPAGE);  // without effect unless the system's shmem_enabled allows it
-  auto mapping = std::make_shared<Mapping>(static_cast<char*>(data), bytes);
+  auto mapping = std::make_shared<Mapping>(addresses, bytes);
   known = mapping;
   return mapping;
 }

@@ -1,7 +1,6 @@
 #include "deepspeed/device/host_pool/block_pool.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -55,33 +54,6 @@ void BlockPool::take_memory_of(size_t offset, size_t bytes) {
 
 bool BlockPool::is_usable() const { return addresses_.bytes > 0 && process_ == ::getpid(); }
 
-BlockPool::FreeBlocks::iterator BlockPool::find(size_t bytes, bool has_pages) {
-  auto best = free_.end();
-  for (auto it = free_.begin(); it != free_.end(); ++it) {
-    if (it->second.has_pages != has_pages || it->second.bytes < bytes) continue;
-    if (best == free_.end() || it->second.bytes < best->second.bytes) best = it;
-  }
-  return best;
-}
-
-BlockPool::FreeBlocks::iterator BlockPool::join(size_t offset, FreeBlock block) {
-  const auto next = free_.find(offset + block.bytes);
-  if (next != free_.end() && next->second.has_pages == block.has_pages) {
-    block.bytes += next->second.bytes;
-    free_.erase(next);
-  }
-  const auto after = free_.lower_bound(offset);
-  if (after != free_.begin()) {
-    const auto before = std::prev(after);
-    if (before->first + before->second.bytes == offset && before->second.has_pages == block.has_pages) {
-      before->second.bytes += block.bytes;
-      before->second.freed = std::max(before->second.freed, block.freed);
-      return before;
-    }
-  }
-  return free_.insert_or_assign(offset, block).first;
-}
-
 bool BlockPool::add_pages(size_t offset, size_t bytes) {
   char* const data = addresses_.data + offset;
   const size_t moved = stock_.take(data, bytes);
@@ -98,10 +70,10 @@ void* BlockPool::allocate(size_t bytes) {
   if (!is_usable()) return nullptr;
   const size_t wanted = round_up(std::max<size_t>(bytes, 1), kGranule);
   const std::lock_guard lock(mutex_);
-  auto found = find(wanted, true);
+  auto found = find_smallest(free_, wanted, true);
   if (found == free_.end()) {
     const size_t whole = round_up(wanted, kHugePage);
-    const auto addresses = find(whole, false);
+    const auto addresses = find_smallest(free_, whole, false);
     if (addresses == free_.end() || !add_pages(addresses->first, whole)) return nullptr;
     const auto [offset, block] = *addresses;
     free_.erase(addresses);
@@ -113,7 +85,7 @@ void* BlockPool::allocate(size_t bytes) {
   const auto [offset, block] = *found;
   free_.erase(found);
   kept_bytes_ -= wanted;
-  if (block.bytes > wanted) join(offset + wanted, {block.bytes - wanted, true, block.freed});
+  if (block.bytes > wanted) add_joined(free_, offset + wanted, {block.bytes - wanted, true, block.freed});
   used_[offset] = wanted;
   used_bytes_ += wanted;
   return addresses_.data + offset;
@@ -131,7 +103,7 @@ bool BlockPool::free(void* block) {
   used_bytes_ -= bytes;
   kept_bytes_ += bytes;
   lent_.erase(lent_.lower_bound(offset), lent_.lower_bound(offset + bytes));
-  join(offset, {bytes, true, ++num_freed_});
+  add_joined(free_, offset, {bytes, true, ++num_freed_});
   while (kept_bytes_ > most_kept_ && empty_oldest()) {
   }
   trim();
@@ -158,7 +130,7 @@ bool BlockPool::empty_oldest() {
   free_.erase(oldest);
   if (begin > offset) free_[offset] = {begin - offset, true, block.freed};
   if (offset + block.bytes > end) free_[end] = {offset + block.bytes - end, true, block.freed};
-  join(begin, {end - begin, false, 0});
+  add_joined(free_, begin, {end - begin, false, 0});
   return true;
 }
 

@@ -10,7 +10,8 @@
 
 #include <sys/types.h>
 
-#include "deepspeed/device/host_pool/addresses.h"
+#include "deepspeed/base/addresses.h"
+#include "deepspeed/base/free_blocks.h"
 #include "deepspeed/device/host_pool/page_stock.h"
 
 namespace deepspeed::device {
@@ -46,15 +47,6 @@ class BlockPool {
   size_t lent_bytes() const;
 
  private:
-  struct FreeBlock {
-    size_t bytes;
-    bool has_pages;  // it may be read and written; else it is mere addresses, whole huge pages of them
-    uint64_t freed;  // the number of the free() that made it, or joined it last
-  };
-  using FreeBlocks = std::map<size_t, FreeBlock>;  // by offset
-
-  FreeBlocks::iterator find(size_t bytes, bool has_pages);
-  FreeBlocks::iterator join(size_t offset, FreeBlock block);
   bool add_pages(size_t offset, size_t bytes);
   /// Makes mere addresses of the whole huge pages in the block that was freed first; their memory goes to the
   /// stock. Returns false where no block has any.

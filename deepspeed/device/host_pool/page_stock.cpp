@@ -4,7 +4,7 @@
 
 #include <sys/mman.h>
 
-#include "deepspeed/device/host_pool/addresses.h"
+#include "deepspeed/base/addresses.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4

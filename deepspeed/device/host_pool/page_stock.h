@@ -3,12 +3,9 @@
 
 #include <cstddef>
 
-#include "deepspeed/device/host_pool/addresses.h"
+#include "deepspeed/base/addresses.h"
 
 namespace deepspeed::device {
-
-/// Size and alignment of what is moved.
-inline constexpr size_t kHugePage = size_t{2} << 20;
 
 /// Moves pages between ranges of addresses by the system's page tables: nothing is copied, and memory that
 /// comes again needs not be cleared by the system, which costs more than to write it. Is used by one thread

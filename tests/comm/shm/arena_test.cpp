@@ -1,7 +1,11 @@
 // Memory that peers can read: blocks, their reuse, want of memory, children of the process.
 #include "deepspeed/comm/shm/arena.h"
 
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -23,6 +27,23 @@ int result_in_child(const std::function<bool()>& body) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/// Returns the bytes of huge pages in the mapping of the address, as the system counts them.
+size_t huge_bytes_at(const void* address) {
+  std::ifstream mappings("/proc/self/smaps");
+  bool is_it = false;
+  for (std::string line; std::getline(mappings, line);) {
+    uintptr_t begin = 0, end = 0;
+    size_t kib = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2) {
+      const auto at = reinterpret_cast<uintptr_t>(address);
+      is_it = at >= begin && at < end;
+    } else if (is_it && std::sscanf(line.c_str(), "ShmemPmdMapped: %zu kB", &kib) == 1) {
+      return kib << 10;
+    }
+  }
+  return 0;
 }
 
 TEST(SharedArena, HandsOutBlocksThatDoNotMeet) {
@@ -64,6 +85,28 @@ TEST(SharedArena, SaysThatItIsFull) {
   EXPECT_EQ(arena.allocate(8 * kMiB), nullptr);
   arena.free(most);
   EXPECT_NE(arena.allocate(8 * kMiB), nullptr);
+}
+
+TEST(SharedArena, BeginsLargeBlocksWithAHugePage) {
+  Arena arena(64 * kMiB);
+  ASSERT_NE(arena.allocate(5000), nullptr);
+  const auto* const block = static_cast<char*>(arena.allocate(9 * kMiB));
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % kHugePage, 0U);
+  void* const small = arena.allocate(kMiB);  // fits before it
+  EXPECT_LT(small, block);
+}
+
+TEST(SharedArena, LiesInHugePagesWhereTheSystemMakesThem) {
+  const auto memory = make_memory(kHugePage);
+  const auto mapping = map_memory(memory, kHugePage, MappingUse::kOwn);
+  add_huge_pages(memory, *mapping, 0, kHugePage);
+  mapping->data()[0] = 1;
+  if (huge_bytes_at(mapping->data()) == 0) GTEST_SKIP() << "this system makes no huge pages of shared memory";
+  Arena arena(64 * kMiB);
+  auto* const block = static_cast<char*>(arena.allocate(8 * kMiB));
+  std::memset(block, 1, 8 * kMiB);
+  EXPECT_EQ(huge_bytes_at(block), 8 * kMiB);
 }
 
 TEST(SharedArena, MakesDoWithFewerAddressesWhereALimitAsksForIt) {

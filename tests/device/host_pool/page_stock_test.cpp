@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "deepspeed/device/host_pool/addresses.h"
+#include "deepspeed/base/addresses.h"
 
 namespace deepspeed::device {
 namespace {

@@ -3,7 +3,12 @@
 
 #include <cstddef>
 
-namespace deepspeed::device {
+#include "deepspeed/base/export.h"
+
+namespace deepspeed {
+
+/// Size and alignment of the pages that need fewer look-ups than the usual ones.
+inline constexpr size_t kHugePage = size_t{2} << 20;
 
 /// A range of addresses that nothing else gets, from a multiple of `alignment` on.
 struct Addresses {
@@ -13,9 +18,9 @@ struct Addresses {
 
 /// Reserves addresses, fewer where the system has not as many, perhaps none; bytes is rounded up to whole
 /// alignments. Call release_addresses() at the end.
-Addresses reserve_addresses(size_t bytes, size_t alignment);
-void release_addresses(const Addresses& addresses);
+DEEPSPEED_API Addresses reserve_addresses(size_t bytes, size_t alignment);
+DEEPSPEED_API void release_addresses(const Addresses& addresses);
 /// Makes mere addresses of a part again, whatever it was. Returns false where the system refuses.
-bool make_mere_addresses(char* data, size_t bytes);
+DEEPSPEED_API bool make_mere_addresses(char* data, size_t bytes);
 
-}  // namespace deepspeed::device
+}  // namespace deepspeed

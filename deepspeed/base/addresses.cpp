@@ -1,10 +1,10 @@
-#include "deepspeed/device/host_pool/addresses.h"
+#include "deepspeed/base/addresses.h"
 
 #include <cstdint>
 
 #include <sys/mman.h>
 
-namespace deepspeed::device {
+namespace deepspeed {
 namespace {
 
 constexpr size_t kLeastAddresses = size_t{1} << 30;
@@ -39,4 +39,4 @@ bool make_mere_addresses(char* data, size_t bytes) {
   return ::mmap(data, bytes, PROT_NONE, kMereAddresses | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-}  // namespace deepspeed::device
+}  // namespace deepspeed
