@@ -99,6 +99,11 @@ def test_ds_report_names_ops_and_versions():
     assert "fused_adam" in printed and torch.__version__ in printed and deepspeed.__version__ in printed
 
 
+def test_the_current_device_is_one_for_tensors():
+    accelerator = deepspeed.get_accelerator()
+    assert torch.zeros(2).to(accelerator.current_device()).device.type == accelerator.device_name()
+
+
 def test_pinned_memory_is_torchs(monkeypatch):
     accelerator = deepspeed.get_accelerator()
     assert not accelerator.is_pinned(torch.zeros(2, device="meta"))
@@ -114,6 +119,13 @@ def test_a_backend_has_the_collectives_as_methods():
     assert tensor.tolist() == [backend.get_world_size()] * 2 and backend.has_all_gather_into_tensor()
     with pytest.raises(AttributeError, match="no method 'fly'"):
         backend.fly()
+
+
+def test_collectives_of_one_tensor_take_a_number():
+    gathered, summed = torch.zeros(1), torch.tensor(0.0)
+    dist.all_gather_into_tensor(gathered, torch.tensor(3.0))
+    dist.reduce_scatter_tensor(output_tensor=summed, tensor=gathered)
+    assert gathered.tolist() == [3.0] and summed.item() == 3.0
 
 
 @pytest.mark.parametrize(

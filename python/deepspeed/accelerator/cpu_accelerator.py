@@ -19,7 +19,8 @@ class CPU_Accelerator(DeepSpeedAccelerator):
         os.environ["LOCAL_RANK"] = str(device_index)
 
     def current_device(self):
-        return os.environ.get("LOCAL_RANK", 0)
+        # What scripts give to tensors as their device, as the number of a GPU is.
+        return "cpu"
 
     def current_device_name(self):
         return "cpu"

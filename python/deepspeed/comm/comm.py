@@ -3,6 +3,7 @@
 Those that move data take DeepSpeed's arguments `prof`, `log_name` and `debug` too, and are timed while the log is on
 (configure(enabled=True), log_summary()).
 """
+import functools
 import os
 
 import torch.distributed as dist
@@ -28,7 +29,6 @@ from deepspeed.comm.logged import comms_logger, timed_op
 from deepspeed.comm.utils import *
 
 all_gather = timed_op(dist.all_gather)
-all_gather_into_tensor = timed_op(dist.all_gather_into_tensor, keywords={"tensor": "input_tensor"})
 all_gather_object = timed_op(dist.all_gather_object)
 all_reduce = timed_op(dist.all_reduce)
 all_reduce_coalesced = timed_op(dist.all_reduce_coalesced)
@@ -44,9 +44,23 @@ monitored_barrier = timed_op(dist.monitored_barrier)
 recv = timed_op(dist.recv)
 reduce = timed_op(dist.reduce)
 reduce_scatter = timed_op(dist.reduce_scatter)
-reduce_scatter_tensor = timed_op(dist.reduce_scatter_tensor, keywords={"output_tensor": "output", "tensor": "input"})
 scatter = timed_op(dist.scatter)
 send = timed_op(dist.send)
+
+
+def _as_vector(tensor):
+    # Gloo does not take a number, NCCL does.
+    return tensor.view(1) if tensor.dim() == 0 else tensor
+
+
+@functools.partial(timed_op, keywords={"tensor": "input_tensor"})
+def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
+    return dist.all_gather_into_tensor(output_tensor, _as_vector(input_tensor), group=group, async_op=async_op)
+
+
+@functools.partial(timed_op, keywords={"output_tensor": "output", "tensor": "input"})
+def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
+    return dist.reduce_scatter_tensor(_as_vector(output), input, op=op, group=group, async_op=async_op)
 
 
 def init_distributed(
