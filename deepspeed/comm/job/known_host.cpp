@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <thread>
 
-#include <netdb.h>
 #include <sys/socket.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/comm/job/address_list.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -20,15 +20,7 @@ constexpr milliseconds kPatienceWithNames(3000);
 constexpr milliseconds kBetweenLooks(250);
 
 /// Returns why the host is unknown; null where it is known.
-const char* what_hides(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
-  if (status != 0) return ::gai_strerror(status);
-  ::freeaddrinfo(found);
-  return nullptr;
-}
+const char* what_hides(const std::string& host) { return AddressList(host, nullptr, SOCK_STREAM).error(); }
 
 }  // namespace
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -20,6 +19,7 @@
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/comm/job/address_list.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -52,16 +52,11 @@ template <class... Parts>
 
 // IPv4 first: a machine that resolves the name for itself may know that one alone.
 std::vector<Endpoint> endpoints_of(const Job& job, const ListenTarget& target) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* raw = nullptr;
-  const auto port = std::to_string(job.master_port);
-  const int status = ::getaddrinfo(target.host.c_str(), port.c_str(), &hints, &raw);
-  if (status != 0)
-    fail_to_listen(job, target, ::gai_strerror(status), "; expected an address or a known name");
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(raw, ::freeaddrinfo);
+  const AddressList list(target.host, std::to_string(job.master_port).c_str(), SOCK_STREAM);
+  if (list.error() != nullptr)
+    fail_to_listen(job, target, list.error(), "; expected an address or a known name");
   std::vector<Endpoint> endpoints;
-  for (const auto* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
+  for (const auto* entry = list.first(); entry != nullptr; entry = entry->ai_next) {
     Endpoint endpoint;
     std::memcpy(&endpoint.address, entry->ai_addr, entry->ai_addrlen);
     endpoint.length = entry->ai_addrlen;

@@ -1,10 +1,10 @@
 #include "deepspeed/comm/job/own_address.h"
 
-#include <memory>
-
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "deepspeed/comm/job/address_list.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -27,12 +27,8 @@ std::optional<std::string> address_towards(const addrinfo& target) {
 }  // namespace
 
 std::optional<std::string> own_address_towards(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* raw = nullptr;
-  if (::getaddrinfo(host.c_str(), "9", &hints, &raw) != 0) return std::nullopt;
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(raw, ::freeaddrinfo);
-  for (const auto* target = list.get(); target != nullptr; target = target->ai_next) {
+  const AddressList list(host, "9", SOCK_DGRAM);
+  for (const auto* target = list.first(); target != nullptr; target = target->ai_next) {
     if (auto address = address_towards(*target)) return address;
   }
   return std::nullopt;
