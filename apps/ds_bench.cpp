@@ -21,6 +21,7 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/comm/group/group_nodes.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/comm/job/job.h"
 #include "deepspeed/comm/measure/measure.h"
@@ -85,14 +86,11 @@ void write_file(const std::string& path, const nlohmann::ordered_json& value) {
 /// Measures the links of the job. Rank 0 prints the figures.
 nlohmann::ordered_json measure_links(const Arguments& arguments, const comm::World& world) {
   const int per_node = world.ranks_per_node();
-  std::vector<int> node, across;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (rank / per_node == world.rank() / per_node) node.push_back(rank);
-    if (rank % per_node == world.rank() % per_node) across.push_back(rank);
-  }
-  const auto figures =
-      comm::measure_links(world.group(), world.own_group("node", "", node),
-                          world.own_group("across", "", across), {.trials = arguments.measure.trials});
+  const auto nodes = comm::ranks_by_node(world.group().global_ranks(), per_node);
+  const auto node = world.own_group("node", "", nodes[size_t(world.rank() / per_node)]);
+  const auto across =
+      world.own_group("across", "", comm::ranks_at_place(nodes, size_t(world.rank() % per_node)));
+  const auto figures = comm::measure_links(world.group(), node, across, {.trials = arguments.measure.trials});
   if (world.rank() == 0) {
     const auto tell = [](const char* what, const comm::LinkSpeed& speed) {
       std::cout << what << speed.gbps << " Gbit/s, latency " << speed.latency_us << " us" << std::endl;

@@ -1,9 +1,9 @@
 #include "deepspeed/zero/layout/rank_blocks.h"
 
 #include <algorithm>
-#include <map>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/comm/group/group_nodes.h"
 
 namespace deepspeed::zero {
 
@@ -22,22 +22,19 @@ std::vector<int> counterparts_of(const std::vector<int>& ranks, int rank, int si
 }
 
 NodeLayout node_layout(const std::vector<int>& ranks, int rank, int ranks_per_node) {
-  std::map<int, std::vector<int>> nodes;
-  for (const int one : ranks) nodes[one / ranks_per_node].push_back(one);
-  NodeLayout layout{.node = nodes.at(rank / ranks_per_node), .across = {}};
-  const auto place = size_t(std::ranges::find(layout.node, rank) - layout.node.begin());
-  for (const auto& [node, members] : nodes) {
-    if (members.size() != layout.node.size()) {
-      raise<UsageError>("node ", node, " has ", members.size(), " of the ", ranks.size(),
-                        " ranks that hold the model once, and the node of rank ", rank, " ",
-                        layout.node.size(),
-                        ", expected equally many for hierarchical collectives; set "
-                        "zero_optimization.mics_hierarchical_params_gather and zero_quantized_gradients to "
-                        "false");
-    }
-    layout.across.push_back(members[place]);
+  const auto nodes = comm::ranks_by_node(ranks, ranks_per_node);
+  const auto node_of = [&](const std::vector<int>& members) { return members.front() / ranks_per_node; };
+  const auto& own = *std::ranges::find(nodes, rank / ranks_per_node, node_of);
+  for (const auto& members : nodes) {
+    if (members.size() == own.size()) continue;
+    raise<UsageError>("node ", node_of(members), " has ", members.size(), " of the ", ranks.size(),
+                      " ranks that hold the model once, and the node of rank ", rank, " ", own.size(),
+                      ", expected equally many for hierarchical collectives; set "
+                      "zero_optimization.mics_hierarchical_params_gather and zero_quantized_gradients to "
+                      "false");
   }
-  return layout;
+  const auto place = std::ranges::find(own, rank) - own.begin();
+  return {.node = own, .across = comm::ranks_at_place(nodes, size_t(place))};
 }
 
 }  // namespace deepspeed::zero

@@ -8,6 +8,12 @@ namespace {
 
 using ::testing::ElementsAre;
 
+TEST(RanksByNode, KeepTheOrderInWhichTheyCome) {
+  const auto nodes = ranks_by_node({5, 0, 4, 1, 2}, 2);
+  EXPECT_THAT(nodes, ElementsAre(ElementsAre(5, 4), ElementsAre(0, 1), ElementsAre(2)));
+  EXPECT_THAT(ranks_at_place(nodes, 0), ElementsAre(5, 0, 2));
+}
+
 TEST(GroupNodes, AreBlocksOfRanksThatFollowEachOther) {
   const auto world = nodes_of_group({0, 1, 2, 3, 4, 5}, 3, 2);
   ASSERT_TRUE(world);
@@ -20,6 +26,10 @@ TEST(GroupNodes, AreBlocksOfRanksThatFollowEachOther) {
   ASSERT_TRUE(beside_slices);
   EXPECT_THAT(beside_slices->node, ElementsAre(5, 7));
   EXPECT_THAT(beside_slices->across, ElementsAre(1, 5));
+  const auto last_node_first = nodes_of_group({2, 3, 0, 1}, 1, 2);
+  ASSERT_TRUE(last_node_first);
+  EXPECT_THAT(last_node_first->node, ElementsAre(2, 3));
+  EXPECT_THAT(last_node_first->across, ElementsAre(3, 1));
 }
 
 TEST(GroupNodes, AreNoneWhereNothingWouldBeGained) {
