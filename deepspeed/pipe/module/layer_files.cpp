@@ -1,4 +1,6 @@
-// The files of a stage's layers, apart from an engine's checkpoints.
+// The files of a stage's layers: which tensors each holds, for an engine's checkpoints, and how a module
+// writes and reads them apart from those.
+#include <algorithm>
 #include <filesystem>
 
 #include <c10/core/GradMode.h>
@@ -11,6 +13,7 @@
 #include "deepspeed/checkpoint/tag/manifest.h"
 #include "deepspeed/engine/model/model_tensors.h"
 #include "deepspeed/pipe/module/pipeline_module.h"
+#include "deepspeed/pipe/module/stage_model.h"
 
 namespace deepspeed::pipe {
 namespace {
@@ -22,6 +25,44 @@ fs::path file_of(const fs::path& folder, int layer, const std::string& slice) {
 }
 
 }  // namespace
+
+std::string PipelineModule::slice() const { return topology().get_rank_repr(grid().global_rank()); }
+
+void PipelineModule::describe_files() {
+  model_.num_layers = num_layers();
+  for (const StageLayer& layer : layers_) add_file_of(layer);
+  // A module that no layer here has a file of comes from another stage's.
+  for (const auto& [key, tied] : ties_) {
+    if (!tied_modules_.contains(key)) continue;
+    const auto stored = [&](const StoredLayer& file) { return file.index == tied.stored_as; };
+    if (std::ranges::any_of(model_.stored_layers, stored)) continue;
+    const bool has_own = std::ranges::any_of(layers_, [&, name = key](const StageLayer& layer) {
+      return layer.tied_key == name && !layer.has_forward_fn;
+    });
+    if (has_own) continue;
+    const auto layer = std::ranges::find(layers_, key, &StageLayer::tied_key);
+    StageLayer elsewhere = *layer;
+    elsewhere.index = tied.stored_as;
+    elsewhere.has_forward_fn = false;
+    add_file_of(elsewhere);
+    model_.stored_layers.back().is_written = stage_of(tied.stored_as) == stage_id();
+  }
+}
+
+void PipelineModule::add_file_of(const StageLayer& layer) {
+  const EngineModel& model = layer.layer.model;
+  const bool is_function = !model.set_training;
+  if (layer.has_forward_fn || is_function) return;
+  StoredLayer& file = model_.stored_layers.emplace_back();
+  file.index = layer.index;
+  file.slice = slice();
+  const auto add = [&](const std::string& name) {
+    file.names.emplace_back(name, name_in(layer.prefix, name));
+  };
+  for (const NamedTensor& param : model.parameters) add(param.name);
+  for (const auto& [alias, owner] : model.shared_parameters) add(alias);
+  for (const NamedTensor& buffer : model.buffers) add(buffer.name);
+}
 
 std::string PipelineModule::ckpt_prefix(const std::string& checkpoints_path, const std::string& tag) const {
   const std::string place = topology().get_rank_repr(grid().global_rank(), {"data"});

@@ -1,6 +1,7 @@
 // A PipelineModule is made in four steps: the layers are shared out, those of this stage are built in their
-// order (which decides what random numbers they are made of), their models are joined into one, and the
-// weights that other stages hold as well are noted.
+// order (which decides what random numbers they are made of), their models are joined into one
+// (stage_model.h), whose files layer_files.cpp describes, and the weights that other stages hold as well are
+// noted.
 #include "deepspeed/pipe/module/pipeline_module.h"
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "deepspeed/device/accelerator/rng.h"
 #include "deepspeed/pipe/module/error_place.h"
 #include "deepspeed/pipe/module/layer_times.h"
+#include "deepspeed/pipe/module/stage_model.h"
 
 namespace deepspeed::pipe {
 namespace {
@@ -80,33 +82,6 @@ std::string shapes_of(const Tensors& tensors) {
   return text.str();
 }
 
-std::string name_in(const std::string& prefix, const std::string& name) { return prefix + "." + name; }
-
-// Adds a layer's model, whose names get the prefix, to that of the stage.
-void add_model(EngineModel& stage, const EngineModel& layer, const std::string& prefix) {
-  const auto has = [&](const at::Tensor& tensor) {
-    return std::ranges::find_if(stage.parameters,
-                                [&](const NamedTensor& known) { return known.tensor.is_same(tensor); });
-  };
-  for (const NamedTensor& param : layer.parameters) {
-    const auto known = has(param.tensor);
-    if (known == stage.parameters.end()) {
-      stage.parameters.push_back({name_in(prefix, param.name), param.tensor});
-    } else {
-      stage.shared_parameters.emplace_back(name_in(prefix, param.name), known->name);
-    }
-  }
-  for (const NamedTensor& buffer : layer.buffers)
-    stage.buffers.push_back({name_in(prefix, buffer.name), buffer.tensor});
-  for (const auto& [alias, owner] : layer.shared_parameters)
-    stage.shared_parameters.emplace_back(name_in(prefix, alias), name_in(prefix, owner));
-  stage.modules.insert(stage.modules.end(), layer.modules.begin(), layer.modules.end());
-  for (ModelPart part : layer.parts) {
-    part.name = part.name.empty() ? prefix : name_in(prefix, part.name);
-    stage.parts.push_back(std::move(part));
-  }
-}
-
 }  // namespace
 
 PipelineModule::PipelineModule(const torch::nn::Sequential& layers, PipelineModuleOptions options)
@@ -124,7 +99,7 @@ PipelineModule::PipelineModule(std::vector<LayerSpec> layers, PipelineModuleOpti
   if (options_.front_end) {
     model_ = options_.front_end->model;
   } else {
-    join_models();
+    model_ = join_models(layers_);
   }
   describe_files();
   find_tied_weights();
@@ -218,74 +193,6 @@ void PipelineModule::build_layer(int index) {
                      {tied.class_name, tie.bind(tied), tied.model},
                      tie.key,
                      tie.has_forward_fn});
-}
-
-void PipelineModule::join_models() {
-  std::vector<std::string> seen;
-  std::vector<EngineModel> models;
-  const auto add = [&](const StageLayer& layer) {
-    if (std::ranges::find(seen, layer.prefix) != seen.end()) return;
-    seen.push_back(layer.prefix);
-    add_model(model_, layer.layer.model, layer.prefix);
-    models.push_back(layer.layer.model);
-  };
-  // DeepSpeed's order, which that of optimizer states in files follows: tied modules first.
-  for (const StageLayer& layer : layers_) {
-    if (!layer.tied_key.empty()) add(layer);
-  }
-  for (const StageLayer& layer : layers_) add(layer);
-  model_.set_training = [models](bool training) {
-    for (const EngineModel& model : models) {
-      if (model.set_training) model.set_training(training);
-    }
-  };
-  model_.take_registered = [models, seen] {
-    NamedTensors found;
-    for (size_t i = 0; i < models.size(); ++i) {
-      if (!models[i].take_registered) continue;
-      for (const NamedTensor& param : models[i].take_registered())
-        found.push_back({name_in(seen[i], param.name), param.tensor});
-    }
-    return found;
-  };
-}
-
-std::string PipelineModule::slice() const { return topology().get_rank_repr(grid().global_rank()); }
-
-void PipelineModule::describe_files() {
-  model_.num_layers = num_layers();
-  for (const StageLayer& layer : layers_) add_file_of(layer);
-  // A module that no layer here has a file of comes from another stage's.
-  for (const auto& [key, tied] : ties_) {
-    if (!tied_modules_.contains(key)) continue;
-    const auto stored = [&](const StoredLayer& file) { return file.index == tied.stored_as; };
-    if (std::ranges::any_of(model_.stored_layers, stored)) continue;
-    const bool has_own = std::ranges::any_of(layers_, [&, name = key](const StageLayer& layer) {
-      return layer.tied_key == name && !layer.has_forward_fn;
-    });
-    if (has_own) continue;
-    const auto layer = std::ranges::find(layers_, key, &StageLayer::tied_key);
-    StageLayer elsewhere = *layer;
-    elsewhere.index = tied.stored_as;
-    elsewhere.has_forward_fn = false;
-    add_file_of(elsewhere);
-    model_.stored_layers.back().is_written = stage_of(tied.stored_as) == stage_id();
-  }
-}
-
-void PipelineModule::add_file_of(const StageLayer& layer) {
-  const EngineModel& model = layer.layer.model;
-  const bool is_function = !model.set_training;
-  if (layer.has_forward_fn || is_function) return;
-  StoredLayer& file = model_.stored_layers.emplace_back();
-  file.index = layer.index;
-  file.slice = slice();
-  const auto add = [&](const std::string& name) {
-    file.names.emplace_back(name, name_in(layer.prefix, name));
-  };
-  for (const NamedTensor& param : model.parameters) add(param.name);
-  for (const auto& [alias, owner] : model.shared_parameters) add(alias);
-  for (const NamedTensor& buffer : model.buffers) add(buffer.name);
 }
 
 void PipelineModule::find_tied_weights() {

@@ -15,20 +15,12 @@
 #include "deepspeed/pipe/module/layer_spec.h"
 #include "deepspeed/pipe/module/module_options.h"
 #include "deepspeed/pipe/module/partition_layers.h"
+#include "deepspeed/pipe/module/stage_layer.h"
 #include "deepspeed/pipe/module/tied_weights.h"
 #include "deepspeed/pipe/topology/parallel_ranks.h"
 #include "deepspeed/tensor/named_tensor.h"
 
 namespace deepspeed::pipe {
-
-/// A layer that this rank has built.
-struct StageLayer {
-  int index = 0;       // in the model
-  std::string prefix;  // of its parameters' names: "3", "tied_modules.embed"
-  Layer layer;
-  std::string tied_key = {};    // empty: not tied
-  bool has_forward_fn = false;  // of a tied layer
-};
 
 /// The model of a PipelineEngine: all layers are described, those of this rank's stage are built. Layer i's
 /// parameters are named "i.name", those of a tied layer "tied_modules.KEY.name". All ranks make it with the
@@ -110,7 +102,6 @@ class DEEPSPEED_API PipelineModule {
   /// Says for errors where they came from: a layer's forward, its constructor.
   std::string place_of(int layer) const;
   std::string construction_of(int layer) const;
-  void join_models();
   void describe_files();
   void add_file_of(const StageLayer& layer);
   std::string slice() const;
