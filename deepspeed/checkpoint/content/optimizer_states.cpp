@@ -43,11 +43,8 @@ Dict build_base_state(const ZeroOptimizerStates& states) {
     Dict slice;
     if (group.step) slice.set("step", *group.step);
     for (const auto& [name, tensor] : group.tensors) slice.set(name, tensor);
-    for (const auto& [name, by_parameter] : group.numbers) {
-      Dict numbers;
-      for (const auto& [parameter, number] : by_parameter) numbers.set(parameter, number);
-      slice.set(name, std::move(numbers));
-    }
+    const Dict numbers = build_parameter_numbers(group.numbers);
+    for (const auto& [name, by_parameter] : numbers.items()) slice.set(name.as_string(), by_parameter);
     if (slice.size() > 0) state.set(int64_t(index), slice);
   }
   for (size_t index = 0; index < states.groups.size();) {

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "deepspeed/base/json.h"
+#include "deepspeed/checkpoint/content/parameter_numbers.h"
 #include "deepspeed/checkpoint/content/version.h"
 #include "deepspeed/checkpoint/pickle/value.h"
 
@@ -50,7 +50,7 @@ struct PartitionStates {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::optional<int64_t> step;
   /// Holds, by name, a number for each parameter of the whole group, by its own: alike in all ranks' files.
-  std::map<std::string, std::map<std::string, double>> numbers;
+  ParameterNumbers numbers;
   Json options = Json::object();  // hyperparameters of the group: "lr", "betas", ...
 };
 

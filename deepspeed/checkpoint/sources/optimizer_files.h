@@ -18,6 +18,7 @@
 #include "deepspeed/checkpoint/archive/deferred_archive.h"
 #include "deepspeed/checkpoint/content/model_states.h"
 #include "deepspeed/checkpoint/content/optimizer_states.h"
+#include "deepspeed/checkpoint/content/parameter_numbers.h"
 #include "deepspeed/checkpoint/content/plain_optimizer.h"
 #include "deepspeed/checkpoint/tag/manifest.h"
 
@@ -32,9 +33,9 @@ class OptimizerFiles {
  public:
   struct Group {
     int64_t step = 0;
-    Json options = Json::object();                                 // hyperparameters
-    std::vector<std::pair<std::string, at::ScalarType>> states;    // "exp_avg", ...: without the masters
-    std::map<std::string, std::map<std::string, double>> numbers;  // by name, of parameters by their names
+    Json options = Json::object();                               // hyperparameters
+    std::vector<std::pair<std::string, at::ScalarType>> states;  // "exp_avg", ...: without the masters
+    ParameterNumbers numbers;
   };
 
   /// Opens the partitions of stages 1 to 3. `shapes` (param_shapes of the model file, which has to have them)
@@ -97,6 +98,7 @@ class OptimizerFiles {
 
   void add_universal_group(const std::filesystem::path& folder, const Manifest& manifest,
                            const Value& options, const NamedShapes& params);
+  void add_universal_numbers(const ParameterNumbers& numbers, const std::vector<NamedShapes>& params);
   void add_state_file(size_t group, const std::string& parameter, const std::string& state,
                       const std::vector<int64_t>& sizes, StateFile file);
   void read_state_file(const StateFile& file, const Interval& elements, const at::Tensor& destination) const;

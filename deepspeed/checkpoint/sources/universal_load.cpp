@@ -72,7 +72,21 @@ OptimizerFiles OptimizerFiles::of_universal(const path& folder, const Manifest& 
   }
   for (size_t index = 0; index < groups.size(); ++index)
     result.add_universal_group(folder, manifest, groups[index], params[index]);
+  if (const Value* numbers = file.as_dict().find(kParameterNumbers))
+    result.add_universal_numbers(of_file(common, [&] { return parse_parameter_numbers(*numbers); }), params);
   return result;
+}
+
+void OptimizerFiles::add_universal_numbers(const ParameterNumbers& numbers,
+                                           const std::vector<NamedShapes>& params) {
+  for (const auto& [number, by_parameter] : numbers) {
+    for (size_t index = 0; index < params.size(); ++index) {
+      for (const auto& [name, sizes] : params[index]) {
+        const auto found = by_parameter.find(name);
+        if (found != by_parameter.end()) groups_[index].numbers[number][name] = found->second;
+      }
+    }
+  }
 }
 
 void OptimizerFiles::add_universal_group(const path& folder, const Manifest& manifest, const Value& options,

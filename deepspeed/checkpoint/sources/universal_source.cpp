@@ -210,7 +210,15 @@ at::Tensor UniversalSource::load_of_model(const at::Tensor& deferred, size_t sta
 }
 
 Dict UniversalSource::optimizer_state() const {
-  return stages_.front().states.optimizer.is_none() ? common_of_partitions() : common_of_plain_optimizer();
+  Dict common =
+      stages_.front().states.optimizer.is_none() ? common_of_partitions() : common_of_plain_optimizer();
+  ParameterNumbers numbers;
+  for (const OptimizerFiles::Group& group : optimizer_->groups()) {
+    for (const auto& [name, by_parameter] : group.numbers)
+      numbers[name].insert(by_parameter.begin(), by_parameter.end());
+  }
+  if (!numbers.empty()) common.set(kParameterNumbers, build_parameter_numbers(numbers));
+  return common;
 }
 
 namespace {

@@ -23,6 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kWithoutStates = "; load with load_optimizer_states = false";
+constexpr const char* kOfOtherConverters =
+    "; converters other than this version's ds_to_universal leave out what Adam does not have: convert the "
+    "checkpoint by it";
 constexpr int64_t kVerifiedNumel = int64_t{1} << 20;  // read at a time where nothing is kept
 
 // At stage 3 the weights are in the optimizer's files too, so that leaving these out is no way out.
@@ -47,17 +50,27 @@ Interval elements_of(const zero::ParamPiece& piece) {
   return {piece.offset_in_param, piece.offset_in_param + piece.in_interval.numel()};
 }
 
-// The numbers that the files have of all parameters of a group, in its order.
+// The numbers that the files have of the parameters of a group, in its order. Throws CheckpointError where
+// they have one of some parameters alone.
 std::vector<std::pair<std::string, std::vector<double>>> numbers_of(
     const checkpoint::OptimizerFiles::Group& source, const zero::StoredGroup& group) {
   std::vector<std::pair<std::string, std::vector<double>>> numbers;
   for (const auto& [name, by_parameter] : source.numbers) {
     std::vector<double> values;
+    const std::string* lacking = nullptr;
     for (const NamedTensor& param : group.params) {
       const auto found = by_parameter.find(param.name);
-      if (found != by_parameter.end()) values.push_back(found->second);
+      if (found != by_parameter.end()) {
+        values.push_back(found->second);
+      } else {
+        lacking = &param.name;
+      }
     }
-    if (values.size() == group.params.size()) numbers.emplace_back(name, std::move(values));
+    if (values.empty()) continue;
+    if (lacking != nullptr)
+      raise<CheckpointError>("the optimizer files have '", name, "' of other parameters, but none of '",
+                             *lacking, "'", kWithoutStates);
+    numbers.emplace_back(name, std::move(values));
   }
   return numbers;
 }
@@ -180,7 +193,8 @@ void CheckpointIo::check_states(const checkpoint::OptimizerFiles& source, size_t
     own.check_state(state);
   } catch (const Error& error) {
     raise<CheckpointError>("the optimizer states of parameter group ", index, " are not those of ",
-                           own.name(), ", the engine's optimizer: ", error.what(), kWithoutStates);
+                           own.name(), ", the engine's optimizer: ", error.what(),
+                           parts_.config.checkpoint.load_universal ? kOfOtherConverters : "", kWithoutStates);
   }
 }
 
