@@ -5,8 +5,8 @@
 
 #include <unistd.h>
 
-#include "deepspeed/base/addresses.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/device/memory/addresses.h"
 
 namespace deepspeed::comm::shm {
 namespace {

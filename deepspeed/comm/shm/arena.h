@@ -8,9 +8,9 @@
 #include <mutex>
 #include <optional>
 
-#include "deepspeed/base/free_blocks.h"
 #include "deepspeed/comm/shm/descriptor.h"
 #include "deepspeed/comm/shm/memory.h"
+#include "deepspeed/device/memory/free_blocks.h"
 
 namespace deepspeed::comm::shm {
 

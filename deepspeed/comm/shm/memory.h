@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <memory>
 
-#include "deepspeed/base/addresses.h"
 #include "deepspeed/comm/shm/descriptor.h"
+#include "deepspeed/device/memory/addresses.h"
 
 namespace deepspeed::comm::shm {
 

@@ -10,9 +10,9 @@
 
 #include <sys/types.h>
 
-#include "deepspeed/base/addresses.h"
-#include "deepspeed/base/free_blocks.h"
 #include "deepspeed/device/host_pool/page_stock.h"
+#include "deepspeed/device/memory/addresses.h"
+#include "deepspeed/device/memory/free_blocks.h"
 
 namespace deepspeed::device {
 

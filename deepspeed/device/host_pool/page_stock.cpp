@@ -4,7 +4,7 @@
 
 #include <sys/mman.h>
 
-#include "deepspeed/base/addresses.h"
+#include "deepspeed/device/memory/addresses.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4

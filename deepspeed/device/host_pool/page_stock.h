@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "deepspeed/base/addresses.h"
+#include "deepspeed/device/memory/addresses.h"
 
 namespace deepspeed::device {
 

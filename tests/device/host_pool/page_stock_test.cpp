@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "deepspeed/base/addresses.h"
+#include "deepspeed/device/memory/addresses.h"
 
 namespace deepspeed::device {
 namespace {

@@ -3,8 +3,6 @@
 
 #include <cstddef>
 
-#include "deepspeed/base/export.h"
-
 namespace deepspeed {
 
 /// Size and alignment of the pages that need fewer look-ups than the usual ones.
@@ -18,9 +16,9 @@ struct Addresses {
 
 /// Reserves addresses, fewer where the system has not as many, perhaps none; bytes is rounded up to whole
 /// alignments. Call release_addresses() at the end.
-DEEPSPEED_API Addresses reserve_addresses(size_t bytes, size_t alignment);
-DEEPSPEED_API void release_addresses(const Addresses& addresses);
+Addresses reserve_addresses(size_t bytes, size_t alignment);
+void release_addresses(const Addresses& addresses);
 /// Makes mere addresses of a part again, whatever it was. Returns false where the system refuses.
-DEEPSPEED_API bool make_mere_addresses(char* data, size_t bytes);
+bool make_mere_addresses(char* data, size_t bytes);
 
 }  // namespace deepspeed

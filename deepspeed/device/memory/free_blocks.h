@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <map>
 
-#include "deepspeed/base/export.h"
-
 namespace deepspeed {
 
 struct FreeBlock {
@@ -18,8 +16,8 @@ using FreeBlocks = std::map<size_t, FreeBlock>;  // by offset
 
 /// Adds a block, joined with its neighbours of the same kind; the joined one counts as given back when the
 /// last of them was. Returns where it stands.
-DEEPSPEED_API FreeBlocks::iterator add_joined(FreeBlocks& blocks, size_t offset, FreeBlock block);
+FreeBlocks::iterator add_joined(FreeBlocks& blocks, size_t offset, FreeBlock block);
 /// Returns the smallest block of the kind that has so many bytes, else end().
-DEEPSPEED_API FreeBlocks::iterator find_smallest(FreeBlocks& blocks, size_t bytes, bool has_pages);
+FreeBlocks::iterator find_smallest(FreeBlocks& blocks, size_t bytes, bool has_pages);
 
 }  // namespace deepspeed

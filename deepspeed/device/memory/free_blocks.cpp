@@ -1,4 +1,4 @@
-#include "deepspeed/base/free_blocks.h"
+#include "deepspeed/device/memory/free_blocks.h"
 
 #include <algorithm>
 #include <iterator>

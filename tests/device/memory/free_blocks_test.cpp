@@ -1,5 +1,5 @@
 // What is free of a range of memory: neighbours join, the smallest block that fits is found.
-#include "deepspeed/base/free_blocks.h"
+#include "deepspeed/device/memory/free_blocks.h"
 
 #include <gtest/gtest.h>
 

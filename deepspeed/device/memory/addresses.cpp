@@ -1,4 +1,4 @@
-#include "deepspeed/base/addresses.h"
+#include "deepspeed/device/memory/addresses.h"
 
 #include <cstdint>
 
