@@ -54,14 +54,15 @@ std::shared_ptr<Arena> Arena::of_process() {
 bool Arena::is_shared() { return shared_in_process.load() == ::getpid(); }
 void Arena::set_shared() { shared_in_process.store(::getpid()); }
 
-FreeBlocks::iterator Arena::add_block(size_t bytes) {
+device::FreeBlocks::iterator Arena::add_block(size_t bytes) {
   auto found = free_.end();
-  if (bytes >= kHugePage) found = find_smallest(free_, bytes + kHugePage - kArenaPage, false);
+  if (bytes >= device::kHugePage)
+    found = device::find_smallest(free_, bytes + device::kHugePage - kArenaPage, false);
   const bool is_aligned = found != free_.end();
-  if (!is_aligned) found = find_smallest(free_, bytes, false);
+  if (!is_aligned) found = device::find_smallest(free_, bytes, false);
   if (found == free_.end()) return found;
   const auto [offset, block] = *found;
-  const size_t begin = is_aligned ? round_up(offset, kHugePage) : offset;
+  const size_t begin = is_aligned ? round_up(offset, device::kHugePage) : offset;
   add_huge_pages(memory_, *mapping_, begin, bytes);
   if (!add_pages(memory_, begin, bytes)) {
     drop_pages(memory_, begin, bytes);  // those that there were
@@ -72,14 +73,14 @@ FreeBlocks::iterator Arena::add_block(size_t bytes) {
   const size_t after = offset + block.bytes - begin - bytes;
   if (after > 0) free_[begin + bytes] = {after, false};
   kept_bytes_ += bytes;
-  return free_.insert_or_assign(begin, FreeBlock{bytes, true}).first;
+  return free_.insert_or_assign(begin, device::FreeBlock{bytes, true}).first;
 }
 
 void* Arena::allocate(size_t bytes) {
   if (process_ != ::getpid()) return nullptr;
   const size_t wanted = round_up(std::max<size_t>(bytes, 1), kArenaPage);
   const std::lock_guard lock(mutex_);
-  auto found = find_smallest(free_, wanted, true);
+  auto found = device::find_smallest(free_, wanted, true);
   if (found == free_.end()) found = add_block(wanted);
   if (found == free_.end()) return nullptr;
   const auto [offset, block] = *found;
@@ -104,7 +105,7 @@ void Arena::free(void* block) {
   } else {
     drop_pages(memory_, offset, bytes);
   }
-  add_joined(free_, offset, {bytes, is_kept});
+  device::add_joined(free_, offset, {bytes, is_kept});
 }
 
 size_t Arena::used_bytes() const {

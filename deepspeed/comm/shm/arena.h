@@ -44,13 +44,13 @@ class Arena {
  private:
   /// Makes a free block with pages of mere addresses, from a huge page on where it is large. Returns it;
   /// end() where no memory or addresses are left.
-  FreeBlocks::iterator add_block(size_t bytes);
+  device::FreeBlocks::iterator add_block(size_t bytes);
 
   Descriptor memory_;
   std::shared_ptr<Mapping> mapping_;
   int process_;
   mutable std::mutex mutex_;
-  FreeBlocks free_;
+  device::FreeBlocks free_;
   std::map<size_t, size_t> used_;  // bytes by offset
   size_t kept_bytes_ = 0;          // of the free blocks that have pages
 };

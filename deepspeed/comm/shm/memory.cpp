@@ -38,7 +38,7 @@ MappingRegistry& mapping_registry() {
 
 }  // namespace
 
-Mapping::~Mapping() { release_addresses(addresses_); }
+Mapping::~Mapping() { device::release_addresses(addresses_); }
 
 Descriptor make_memory(size_t bytes) {
   refuse_beyond_file_limit(bytes);
@@ -64,11 +64,11 @@ void add_huge_pages(const Descriptor& memory, const Mapping& mapping, size_t beg
 #else
   constexpr int kCollapse = 25;  // the number of Linux 6.1, which older C libraries do not name
 #endif
-  const size_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
-  const size_t last = (begin + bytes) / kHugePage * kHugePage;
+  const size_t first = (begin + device::kHugePage - 1) / device::kHugePage * device::kHugePage;
+  const size_t last = (begin + bytes) / device::kHugePage * device::kHugePage;
   if (first >= last) return;
   // The system makes a huge page only where there is a page already.
-  for (size_t page = first; page < last; page += kHugePage) {
+  for (size_t page = first; page < last; page += device::kHugePage) {
     if (!add_pages(memory, page, 1)) return;
   }
   ::madvise(mapping.data() + first, last - first, kCollapse);
@@ -97,16 +97,16 @@ std::shared_ptr<Mapping> map_memory(const Descriptor& memory, size_t bytes, Mapp
   auto& known = registry.mappings[{::getpid(), status.st_dev, status.st_ino, use}];
   if (auto mapping = known.lock()) return mapping;
   const int access = use == MappingUse::kPeer ? PROT_READ : PROT_READ | PROT_WRITE;
-  const Addresses addresses = reserve_addresses(bytes, kHugePage);
+  const device::Addresses addresses = device::reserve_addresses(bytes, device::kHugePage);
   if (addresses.bytes < bytes) {
-    release_addresses(addresses);
+    device::release_addresses(addresses);
     raise<CommError>("no range of ", bytes, " addresses is free");
   }
   void* const data =
       ::mmap(addresses.data, bytes, access, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, memory.get(), 0);
   if (data == MAP_FAILED) {
     const int error = errno;
-    release_addresses(addresses);
+    device::release_addresses(addresses);
     raise<CommError>("mmap of ", bytes, " bytes: ", std::strerror(error));
   }
   if (use == MappingUse::kCommon) ::madvise(data, bytes, MADV_DONTFORK);

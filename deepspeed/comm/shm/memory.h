@@ -13,7 +13,7 @@ namespace deepspeed::comm::shm {
 /// Is a range of addresses over shared memory, until it is destroyed.
 class Mapping {
  public:
-  Mapping(Addresses addresses, size_t bytes) : addresses_(addresses), bytes_(bytes) {}
+  Mapping(device::Addresses addresses, size_t bytes) : addresses_(addresses), bytes_(bytes) {}
   ~Mapping();
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -22,7 +22,7 @@ class Mapping {
   size_t bytes() const { return bytes_; }
 
  private:
-  Addresses addresses_;
+  device::Addresses addresses_;
   size_t bytes_;
 };
 

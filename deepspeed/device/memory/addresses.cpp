@@ -4,7 +4,7 @@
 
 #include <sys/mman.h>
 
-namespace deepspeed {
+namespace deepspeed::device {
 namespace {
 
 constexpr size_t kLeastAddresses = size_t{1} << 30;
@@ -39,4 +39,4 @@ bool make_mere_addresses(char* data, size_t bytes) {
   return ::mmap(data, bytes, PROT_NONE, kMereAddresses | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-}  // namespace deepspeed
+}  // namespace deepspeed::device

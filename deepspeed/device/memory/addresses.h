@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace deepspeed {
+namespace deepspeed::device {
 
 /// Size and alignment of the pages that need fewer look-ups than the usual ones.
 inline constexpr size_t kHugePage = size_t{2} << 20;
@@ -21,4 +21,4 @@ void release_addresses(const Addresses& addresses);
 /// Makes mere addresses of a part again, whatever it was. Returns false where the system refuses.
 bool make_mere_addresses(char* data, size_t bytes);
 
-}  // namespace deepspeed
+}  // namespace deepspeed::device

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace deepspeed {
+namespace deepspeed::device {
 
 FreeBlocks::iterator add_joined(FreeBlocks& blocks, size_t offset, FreeBlock block) {
   const auto next = blocks.find(offset + block.bytes);
@@ -33,4 +33,4 @@ FreeBlocks::iterator find_smallest(FreeBlocks& blocks, size_t bytes, bool has_pa
   return smallest;
 }
 
-}  // namespace deepspeed
+}  // namespace deepspeed::device

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 
-namespace deepspeed {
+namespace deepspeed::device {
 
 struct FreeBlock {
   size_t bytes;
@@ -20,4 +20,4 @@ FreeBlocks::iterator add_joined(FreeBlocks& blocks, size_t offset, FreeBlock blo
 /// Returns the smallest block of the kind that has so many bytes, else end().
 FreeBlocks::iterator find_smallest(FreeBlocks& blocks, size_t bytes, bool has_pages);
 
-}  // namespace deepspeed
+}  // namespace deepspeed::device

@@ -92,15 +92,15 @@ TEST(SharedArena, BeginsLargeBlocksWithAHugePage) {
   ASSERT_NE(arena.allocate(5000), nullptr);
   const auto* const block = static_cast<char*>(arena.allocate(9 * kMiB));
   ASSERT_NE(block, nullptr);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % kHugePage, 0U);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % device::kHugePage, 0U);
   void* const small = arena.allocate(kMiB);  // fits before it
   EXPECT_LT(small, block);
 }
 
 TEST(SharedArena, LiesInHugePagesWhereTheSystemMakesThem) {
-  const auto memory = make_memory(kHugePage);
-  const auto mapping = map_memory(memory, kHugePage, MappingUse::kOwn);
-  add_huge_pages(memory, *mapping, 0, kHugePage);
+  const auto memory = make_memory(device::kHugePage);
+  const auto mapping = map_memory(memory, device::kHugePage, MappingUse::kOwn);
+  add_huge_pages(memory, *mapping, 0, device::kHugePage);
   mapping->data()[0] = 1;
   if (huge_bytes_at(mapping->data()) == 0) GTEST_SKIP() << "this system makes no huge pages of shared memory";
   Arena arena(64 * kMiB);

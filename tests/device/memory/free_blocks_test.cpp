@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace deepspeed {
+namespace deepspeed::device {
 namespace {
 
 TEST(FreeBlocks, JoinsNeighboursOfOneKind) {
@@ -44,4 +44,4 @@ TEST(FreeBlocks, FindsTheSmallestThatHasTheBytes) {
 }
 
 }  // namespace
-}  // namespace deepspeed
+}  // namespace deepspeed::device
