@@ -4,31 +4,29 @@
 // A gradient is copied into the transient buffer of its bucket when autograd has made it (gather), while it
 // is still in the caches, and its own memory is freed. A complete bucket is launched at once (launch); at
 // most two are under way, and the oldest is absorbed first (absorb_oldest): this rank's part is added to what
-// it keeps, on the device or in host memory (keep), and the buffer is free again. Gradients that come after
-// their bucket was launched wait in their parameters for a second round at the end (finish_round). Where
-// several ranks hold each shard, they add up what they keep at the end of the window (sum_replicas).
+// it keeps (KeptSums), and the buffer is free again. Gradients that come after their bucket was launched wait
+// in their parameters for a second round at the end (finish_round).
 //
 // At stage 1 gradients of a backward before the boundary wait in sums of this rank (WaitingSums), which join
 // those of the boundary's backward in the buffers (gather). Memory for them is there from the first such
-// backward on; what this rank keeps then lies at its place among them (let_sums_wait), where each bucket has
-// left it. A window of one backward needs none of it.
+// backward on; what this rank keeps then lies at its place among them (make_room_to_wait), where each bucket
+// has left it. A window of one backward needs none of it.
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include <ATen/ops/mul.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
 #include "deepspeed/comm/making/buffer.h"
-#include "deepspeed/device/host_pool/idle_memory.h"
 #include "deepspeed/zero/gradients/dense_gradient.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
-#include "deepspeed/zero/gradients/waiting_sums.h"
+#include "deepspeed/zero/gradients/sums/kept_sums.h"
+#include "deepspeed/zero/gradients/sums/waiting_sums.h"
 #include "deepspeed/zero/layout/replica_sum.h"
 #include "deepspeed/zero/offload/host_sums.h"
 
@@ -39,21 +37,12 @@ class PartitionedGradients : public GradReducer {
  public:
   PartitionedGradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options, SumUse use)
       : GradReducer(store, std::move(ranks), std::move(options), std::move(use)),
-        waiting_(store),
-        replicas_(ranks_.replica, options_.replica_dtype, store.options().device()) {
-    const at::Device device = store.options().device();
-    if (keeps_on_host() && (use_.offload.always_copies || !device.is_cpu()))
-      on_host_.emplace(device, use_.offload.pin_memory);
-    for (size_t index = 0; index < store.groups().size(); ++index) {
-      const int64_t numel = use_.owned[index].numel();
-      const at::TensorOptions kept = kept_options(index);
-      own_.push_back(on_host_ ? on_host_->make(numel, c10::typeMetaToScalarType(kept.dtype()))
-                              : at::zeros({numel}, kept));
-      used_.emplace_back(store.groups()[index].params.size(), false);
-    }
+        kept_(use_.owned, all_kept_options(), make_host_sums(),
+              ReplicaSum(ranks_.replica, options_.replica_dtype, store.options().device())),
+        waiting_(store) {
+    for (const StoredGroup& group : store.groups()) used_.emplace_back(group.params.size(), false);
     gathered_ = used_;
-    if (!store_.partitions_gradients() && options_.expects_accumulation) let_sums_wait();
-    for (const at::Tensor& own : own_) device::lend_memory(own);
+    if (!store_.partitions_gradients() && options_.expects_accumulation) make_room_to_wait();
   }
 
   // At stages 2 and 3 every backward has summed over the ranks that hold everything once.
@@ -63,7 +52,7 @@ class PartitionedGradients : public GradReducer {
       set_boundary(true);
       return reduce_backward();
     }
-    if (!window_is_empty_) sum_replicas();
+    kept_.sum_replicas();
   }
 
   void take_gradient(size_t group, size_t param) override {
@@ -102,8 +91,7 @@ class PartitionedGradients : public GradReducer {
     for (const size_t bucket : std::exchange(late_, {})) launch(bucket);
     finish_round();
     order_.reset();
-    reduced_by_ = options_.averaging;
-    if (boundary()) sum_replicas();
+    if (boundary()) kept_.sum_replicas();
   }
 
   // Another rank may have launched buckets that this one has not: all ranks launch all of them.
@@ -124,30 +112,21 @@ class PartitionedGradients : public GradReducer {
 
   at::Tensor gradient(size_t group) const override { return gradient(group, {0, use_.owned[group].numel()}); }
 
-  at::Tensor gradient(size_t group, const Interval& part) const override {
-    if (on_host_) on_host_->wait_for(group, part);
-    return own_[group].narrow(0, part.begin, part.numel());
-  }
+  at::Tensor gradient(size_t group, const Interval& part) const override { return kept_.part(group, part); }
 
   std::function<void()> hand_over(size_t group, const Interval& part) override {
-    return on_host_ ? on_host_->hand_over(group, part) : GradReducer::hand_over(group, part);
+    return kept_.is_on_host() ? kept_.hand_over(group, part) : GradReducer::hand_over(group, part);
   }
 
   void clear_window() override {
-    if (on_host_) on_host_->wait_for_all();
-    window_is_empty_ = true;
     is_unreduced_ = false;
-    has_all_replicas_ = false;
     for (auto& group : used_) group.assign(group.size(), false);
-    for (const at::Tensor& own : own_) device::lend_memory(own);
+    kept_.clear();
     waiting_.clear();
   }
 
   int64_t bytes() const override {
-    if (waiting_.is_made()) return waiting_.bytes();
-    int64_t bytes = error_bytes();
-    for (const at::Tensor& own : own_) bytes += static_cast<int64_t>(own.nbytes());
-    return bytes;
+    return waiting_.is_made() ? waiting_.bytes() : kept_.bytes() + error_bytes();
   }
 
  private:
@@ -164,63 +143,40 @@ class PartitionedGradients : public GradReducer {
   void finish_round() {
     while (!in_flight_.empty()) absorb_oldest();
     for (auto& group : gathered_) group.assign(group.size(), false);
-    window_is_empty_ = false;
+    kept_.end_reduction(options_.averaging);
   }
 
   /// Whether the backward that runs, or comes next, reduces: as it was when its first gradient came.
   bool reduces() const { return reduces_.value_or(store_.partitions_gradients() || boundary()); }
 
-  /// Makes room for the gradients of all parameters, in which this rank's part of the sums lies from here on.
-  void let_sums_wait() {
+  std::vector<at::TensorOptions> all_kept_options() const {
     std::vector<at::TensorOptions> options;
-    for (size_t group = 0; group < own_.size(); ++group) options.push_back(kept_options(group));
-    waiting_.make(options);
-    for (size_t group = 0; group < own_.size(); ++group) {
-      const Interval owned = use_.owned[group];
-      const at::Tensor place = waiting_.flat(group).narrow(0, owned.begin, owned.numel());
-      if (!window_is_empty_) place.copy_(own_[group]);
-      own_[group] = place;
-    }
+    for (size_t group = 0; group < store_.groups().size(); ++group) options.push_back(kept_options(group));
+    return options;
+  }
+
+  /// Null where the sums are kept on the device.
+  std::unique_ptr<HostSums> make_host_sums() const {
+    const at::Device device = store_.options().device();
+    const bool is_needed = keeps_on_host() && (use_.offload.always_copies || !device.is_cpu());
+    return is_needed ? std::make_unique<HostSums>(device, use_.offload.pin_memory) : nullptr;
+  }
+
+  /// Makes room for the gradients of all parameters, in which this rank's part of the sums lies from here on.
+  void make_room_to_wait() {
+    waiting_.make(all_kept_options());
+    kept_.move_into(waiting_);
   }
 
   /// Adds the gradient to those of this rank that the boundary's backward will reduce.
   void let_wait(size_t group, size_t param) {
     at::Tensor& gradient = store_.groups()[group].params[param].tensor.mutable_grad();
     if (!gradient.defined()) return;
-    if (!waiting_.is_made()) let_sums_wait();
-    if (!window_is_empty_) wait_with_reduced();
+    if (!waiting_.is_made()) make_room_to_wait();
+    kept_.wait_again(waiting_, ranks_.data.size());
     used_[group][param] = true;
     waiting_.add(group, param, gradient);
     gradient.reset();
-  }
-
-  // What the window has reduced goes back to one rank's share of a sum, and waits with the gradients that
-  // come now, so that the next reduction leaves it as it is. The reduction made before * after * (the sum
-  // over ranks); this is its inverse.
-  void wait_with_reduced() {
-    const double share = ranks_.data.size() == 1 ? 1.0 : 1.0 / (reduced_by_.before * reduced_by_.after);
-    for (size_t group = 0; group < own_.size(); ++group) {
-      const Interval owned = use_.owned[group];
-      const at::Tensor& flat = waiting_.flat(group);
-      flat.narrow(0, 0, owned.begin).zero_();
-      flat.narrow(0, owned.end, flat.numel() - owned.end).zero_();
-      if (share != 1.0) own_[group].mul_(share);
-      waiting_.keep_all(group);
-    }
-    window_is_empty_ = true;
-  }
-
-  void sum_replicas() {
-    if (!replicas_.is_needed() || has_all_replicas_) return;
-    if (on_host_) on_host_->wait_for_all();
-    for (const at::Tensor& own : own_) replicas_.add_up(own);
-    has_all_replicas_ = true;
-  }
-
-  /// Another backward follows in a window whose sums are those of all replicas already.
-  void reopen_window() {
-    for (const at::Tensor& own : own_) replicas_.reopen(own);
-    has_all_replicas_ = false;
   }
 
   bool uses_buffer(const Bucket& bucket) const {
@@ -292,34 +248,13 @@ class PartitionedGradients : public GradReducer {
     device::StreamEvent is_free;
     if (!part.in_kept.empty()) {
       const at::Tensor piece = oldest.values.narrow(0, part.in_buffer.begin, part.in_buffer.numel());
-      is_free = keep(bucket.group, part.in_kept, piece);
+      is_free = kept_.take(bucket.group, part.in_kept, piece, options_.averaging);
     }
     if (oldest.storage.defined()) pool_.push_back({std::move(oldest.storage), std::move(is_free)});
     in_flight_.pop_front();
     // The listener is told of an empty part too, so that either all ranks know that the step has begun, or
     // none.
     if (gives_out()) give_out({bucket.group, part.in_kept});
-  }
-
-  /// Returns the moment from which the piece's memory may be written.
-  device::StreamEvent keep(size_t group, const Interval& place, const at::Tensor& piece) {
-    if (has_all_replicas_) reopen_window();
-    if (on_host_) {
-      scale_after(piece);
-      return on_host_->take(group, own_[group], place, piece, !window_is_empty_);
-    }
-    at::Tensor own = own_[group].narrow(0, place.begin, place.numel());
-    device::fetch_memory(own);
-    if (!window_is_empty_) {
-      scale_after(piece);
-      own.add_(piece);
-    } else if (options_.averaging.after != 1.0 && own.scalar_type() == piece.scalar_type()) {
-      at::mul_out(own, piece, at::scalar_tensor(options_.averaging.after, piece.options()));
-    } else {
-      scale_after(piece);
-      own.copy_(piece);
-    }
-    return {};
   }
 
   /// The dtype in which a bucket's gradients are gathered: at stage 1 that in which they wait.
@@ -336,7 +271,7 @@ class PartitionedGradients : public GradReducer {
     const Bucket& bucket = buckets_[index];
     // A reduced buffer is still being copied to the host: one buffer more lets the device go on without
     // waiting for that copy.
-    const bool has_all = !on_host_ || pool_.size() + in_flight_.size() > most_in_flight();
+    const bool has_all = !kept_.is_on_host() || pool_.size() + in_flight_.size() > most_in_flight();
     if (pool_.empty() || !has_all) {
       int64_t largest = 0;
       for (const Bucket& any : buckets_) largest = std::max(largest, bytes_of(any));
@@ -367,8 +302,8 @@ class PartitionedGradients : public GradReducer {
     device::StreamEvent is_free;
   };
 
-  std::vector<at::Tensor> own_;              // [group], (owned numel)
-  mutable std::optional<HostSums> on_host_;  // where own_ is there and the buckets are not
+  KeptSums kept_;
+  WaitingSums waiting_;                      // stage 1
   std::vector<std::vector<bool>> used_;      // [group][param], in this accumulation window
   std::vector<std::vector<bool>> gathered_;  // [group][param], in this backward
   // Buckets of parameters that got another gradient after they were launched: parts of the graph that several
@@ -377,13 +312,8 @@ class PartitionedGradients : public GradReducer {
   std::deque<FreeBuffer> pool_;  // that which is free longest first
   std::optional<Gathered> gathering_;
   std::deque<Gathered> in_flight_;
-  bool window_is_empty_ = true;
-  WaitingSums waiting_;          // stage 1
   std::optional<bool> reduces_;  // by the backward that runs; absent: none does
   bool is_unreduced_ = false;    // backwards of this window have only added to what waits
-  Averaging reduced_by_;         // what own_ holds
-  ReplicaSum replicas_;
-  bool has_all_replicas_ = false;  // what own_ holds is the sum over them
 };
 
 }  // namespace

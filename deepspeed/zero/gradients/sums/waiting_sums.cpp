@@ -1,4 +1,4 @@
-#include "deepspeed/zero/gradients/waiting_sums.h"
+#include "deepspeed/zero/gradients/sums/waiting_sums.h"
 
 #include <ATen/ops/zeros.h>
 

@@ -1,0 +1,121 @@
+#include "deepspeed/zero/gradients/sums/kept_sums.h"
+
+#include <utility>
+
+#include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
+
+#include "deepspeed/device/host_pool/idle_memory.h"
+
+namespace deepspeed::zero {
+namespace {
+
+void multiply_by(const at::Tensor& tensor, double factor) {
+  if (factor != 1.0) tensor.mul_(factor);
+}
+
+// own = factor * piece, or += where `adds`; the piece may be changed.
+void write_piece(at::Tensor own, const at::Tensor& piece, double factor, bool adds) {
+  if (!adds && factor != 1.0 && own.scalar_type() == piece.scalar_type()) {
+    at::mul_out(own, piece, at::scalar_tensor(factor, piece.options()));
+    return;
+  }
+  multiply_by(piece, factor);
+  if (adds) {
+    own.add_(piece);
+  } else {
+    own.copy_(piece);
+  }
+}
+
+}  // namespace
+
+KeptSums::KeptSums(std::vector<Interval> owned, const std::vector<at::TensorOptions>& options,
+                   std::unique_ptr<HostSums> on_host, ReplicaSum replicas)
+    : owned_(std::move(owned)), on_host_(std::move(on_host)), replicas_(std::move(replicas)) {
+  for (size_t group = 0; group < owned_.size(); ++group) {
+    const int64_t numel = owned_[group].numel();
+    own_.push_back(on_host_ ? on_host_->make(numel, c10::typeMetaToScalarType(options[group].dtype()))
+                            : at::zeros({numel}, options[group]));
+    device::lend_memory(own_.back());
+  }
+}
+
+device::StreamEvent KeptSums::take(size_t group, const Interval& place, const at::Tensor& piece,
+                                   const Averaging& averaging) {
+  if (has_all_replicas_) reopen_replicas();
+  if (on_host_) {
+    multiply_by(piece, averaging.after);
+    return on_host_->take(group, own_[group], place, piece, !is_empty_);
+  }
+  const at::Tensor own = own_[group].narrow(0, place.begin, place.numel());
+  device::fetch_memory(own);
+  write_piece(own, piece, averaging.after, !is_empty_);
+  return {};
+}
+
+void KeptSums::end_reduction(const Averaging& averaging) {
+  is_empty_ = false;
+  reduced_by_ = averaging;
+}
+
+void KeptSums::sum_replicas() {
+  if (is_empty_ || has_all_replicas_ || !replicas_.is_needed()) return;
+  if (on_host_) on_host_->wait_for_all();
+  for (const at::Tensor& own : own_) replicas_.add_up(own);
+  has_all_replicas_ = true;
+}
+
+// Another backward follows in a window whose sums are those of all replicas already.
+void KeptSums::reopen_replicas() {
+  for (const at::Tensor& own : own_) replicas_.reopen(own);
+  has_all_replicas_ = false;
+}
+
+void KeptSums::clear() {
+  if (on_host_) on_host_->wait_for_all();
+  is_empty_ = true;
+  has_all_replicas_ = false;
+  for (const at::Tensor& own : own_) device::lend_memory(own);
+}
+
+void KeptSums::move_into(const WaitingSums& waiting) {
+  for (size_t group = 0; group < own_.size(); ++group) {
+    const at::Tensor place = waiting.flat(group).narrow(0, owned_[group].begin, owned_[group].numel());
+    if (!is_empty_) place.copy_(own_[group]);
+    own_[group] = place;
+  }
+}
+
+// The reduction made before * after * (the sum over ranks); this is its inverse.
+void KeptSums::wait_again(WaitingSums& waiting, int num_ranks) {
+  if (is_empty_) return;
+  const double share = num_ranks == 1 ? 1.0 : 1.0 / (reduced_by_.before * reduced_by_.after);
+  for (size_t group = 0; group < own_.size(); ++group) {
+    const at::Tensor& flat = waiting.flat(group);
+    flat.narrow(0, 0, owned_[group].begin).zero_();
+    flat.narrow(0, owned_[group].end, flat.numel() - owned_[group].end).zero_();
+    multiply_by(own_[group], share);
+    waiting.keep_all(group);
+  }
+  is_empty_ = true;
+}
+
+at::Tensor KeptSums::part(size_t group, const Interval& part) const {
+  if (on_host_) on_host_->wait_for(group, part);
+  return own_[group].narrow(0, part.begin, part.numel());
+}
+
+std::function<void()> KeptSums::hand_over(size_t group, const Interval& part) {
+  return on_host_->hand_over(group, part);
+}
+
+int64_t KeptSums::bytes() const {
+  int64_t bytes = 0;
+  for (const at::Tensor& own : own_) bytes += static_cast<int64_t>(own.nbytes());
+  return bytes;
+}
+
+}  // namespace deepspeed::zero
