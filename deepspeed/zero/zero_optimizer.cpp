@@ -27,6 +27,7 @@
 #include "deepspeed/zero/update/grad_norm.h"
 #include "deepspeed/zero/update/slice_set.h"
 #include "deepspeed/zero/update/slice_stepper.h"
+#include "deepspeed/zero/update/step_options.h"
 #include "deepspeed/zero/zero_options.h"
 #include "deepspeed/zero/zero_state.h"
 
@@ -84,7 +85,7 @@ ZeroOptimizer::ZeroOptimizer(std::unique_ptr<ParamStore> store, std::unique_ptr<
       store_(std::move(store)),
       optimizer_(std::move(optimizer)),
       scaler_(std::move(scaler)) {
-  check_options();
+  check_step_options(options_->update, *store_, *optimizer_, *ranks_);
   state_ = std::make_unique<ZeroState>(*store_, *optimizer_, *ranks_, *options_);
   stepper_ = std::make_unique<SliceStepper>(*store_, *optimizer_, state_->slices(), options_->update.offload);
   reducer_ = make_reducer();
@@ -114,99 +115,6 @@ std::unique_ptr<GradReducer> ZeroOptimizer::make_reducer() {
   const bool keeps_own_part = store_->partitions_states() && !optimizer_->compresses_exchange();
   const auto make = keeps_own_part ? make_partitioned_gradients : make_full_gradients;
   return make(*store_, *ranks_, options_->gradients, std::move(use));
-}
-
-void ZeroOptimizer::check_options() const {
-  if (store_->partitions_states() && !optimizer_->steps_cut_parameters()) {
-    raise<UsageError>("optimizer ", optimizer_->name(), " needs whole parameters, which ZeRO stage ", stage(),
-                      " cuts; use stage 0");
-  }
-  if (options_->update.sixteen_bit_masters && store_->dtype() == at::kFloat)
-    raise<UsageError>("16-bit masters of a model in fp32; enable fp16 or bf16");
-  if (options_->update.split_masters &&
-      (store_->dtype() != at::kBFloat16 || options_->update.sixteen_bit_masters)) {
-    raise<UsageError>("split masters of a model in ", store_->dtype(),
-                      options_->update.sixteen_bit_masters ? " with 16-bit masters" : "",
-                      ", expected one in BFloat16 with fp32 masters");
-  }
-  if (options_->update.split_masters && !optimizer_->steps_split_masters()) {
-    raise<UsageError>("split masters with optimizer ", optimizer_->name(),
-                      ", expected Adam or AdamW, without amsgrad");
-  }
-  if (store_->has_doubles() && optimizer_->state_dtype() != at::kFloat) {
-    raise<UsageError>(
-        "optimizer ", optimizer_->name(), " with states in ", optimizer_->state_dtype(),
-        " of parameters in Double, whose states are Double; ask for fp32 states, or convert the ",
-        "parameters to Float");
-  }
-  check_offload();
-  check_exchange();
-}
-
-void ZeroOptimizer::check_exchange() const {
-  if (!optimizer_->compresses_exchange()) return;
-  const std::string name = optimizer_->name();
-  if (store_->partitions_gradients()) {
-    raise<UsageError>("optimizer ", name, " at ZeRO stage ", stage(),
-                      ", expected 0 or 1: each rank's own gradients ",
-                      "are whole until their momentum is exchanged");
-  }
-  if (options_->update.gradient_clipping > 0.0) {
-    raise<UsageError>("optimizer ", name, " with gradient_clipping ", options_->update.gradient_clipping,
-                      ", expected 0: no rank knows the norm of what it exchanges");
-  }
-  if (!options_->update.check_overflow) {
-    raise<UsageError>("optimizer ", name,
-                      " without an overflow check, expected one: what compression takes from a value ",
-                      "that is not finite comes back in all steps; set bf16.check_grad_overflow to true");
-  }
-  if (options_->update.offload.is_on())
-    raise<UsageError>("optimizer ", name, " with zero_optimization.offload_optimizer, expected none");
-  if (store_->has_doubles())
-    raise<UsageError>("optimizer ", name, " with parameters in Double, expected Float");
-  if (ranks_->model)
-    raise<UsageError>("optimizer ", name, " with a model that ranks share out, expected whole ones");
-}
-
-void ZeroOptimizer::check_offload() const {
-  if (!options_->update.offload.is_on()) return;
-  if (!store_->partitions_states()) raise<UsageError>("offloading at stage 0, expected stage 1, 2 or 3");
-  if (options_->update.offload.ratio != 1.0 && !store_->partitions_parameters()) {
-    raise<UsageError>("offloading of a part, ", options_->update.offload.ratio, ", at stage ", stage(),
-                      ", expected stage 3");
-  }
-  check_super_offload();
-}
-
-void ZeroOptimizer::check_super_offload() const {
-  if (!options_->update.offload.super_offload) return;
-  if (!store_->partitions_gradients() || options_->update.offload.device != OffloadDevice::kCpu ||
-      store_->home() == ParamHome::kDisk) {
-    raise<UsageError>("at stage ", stage(),
-                      ", expected stage 2 or 3, with the optimizer offloaded to the CPU and no parameters on "
-                      "a disk");
-  }
-  if (ranks_->has_replicas()) {
-    raise<UsageError>("with shards that ", ranks_->replica.size(),
-                      " ranks hold each, whose gradients are added up after backward alone; set "
-                      "zero_optimization.mics_shard_size or offload_optimizer.super_offload to its default");
-  }
-  if (options_->update.gradient_clipping > 0.0) {
-    raise<UsageError>("with clipping to ", options_->update.gradient_clipping,
-                      ", whose norm is known after backward alone, expected 0");
-  }
-  if (store_->has_doubles()) {
-    raise<UsageError>("with parameters in Double, expected Float, Half or BFloat16; set ",
-                      "zero_optimization.offload_optimizer.super_offload to false");
-  }
-  if (!optimizer_->writes_over_gradients()) {
-    raise<UsageError>("with optimizer ", optimizer_->name(), ", expected Adam or AdamW, without amsgrad");
-  }
-  if (options_->update.check_overflow &&
-      (!optimizer_->takes_steps_back() || options_->update.sixteen_bit_masters)) {
-    raise<UsageError>("with an overflow check, after which a step is taken back, and states of 16 ",
-                      "bits, which hold too little for that; set bf16.check_grad_overflow to false");
-  }
 }
 
 ZeroOptimizer::~ZeroOptimizer() = default;

@@ -95,10 +95,6 @@ class DEEPSPEED_API ZeroOptimizer {
   CompressedExchange* exchange() { return exchange_.get(); }
 
  private:
-  void check_options() const;
-  void check_offload() const;
-  void check_super_offload() const;
-  void check_exchange() const;
   std::unique_ptr<GradReducer> make_reducer();
   bool norm_is_wanted() const;
   /// Whether gradients are each rank's own in the next step, which exchanges something else.

@@ -4,7 +4,14 @@
 #include "deepspeed/zero/layout/param_set.h"
 #include "deepspeed/zero/offload/optimizer_offload.h"
 
+namespace deepspeed::optim {
+class Optimizer;
+}
+
 namespace deepspeed::zero {
+
+class ParamStore;
+struct ZeroGroups;
 
 struct StepOptions {
   double gradient_clipping = 1.0;    // largest L2 norm of all gradients; 0: none
@@ -14,5 +21,10 @@ struct StepOptions {
   OptimizerOffload offload;    // stages 1 to 3
   ParamSet counted_elsewhere;  // parameters of which another rank has a copy that the norm counts
 };
+
+/// Throws UsageError where the options contradict each other, or ask for what this optimizer cannot do with
+/// these parameters and ranks.
+void check_step_options(const StepOptions& options, const ParamStore& store,
+                        const optim::Optimizer& optimizer, const ZeroGroups& ranks);
 
 }  // namespace deepspeed::zero
