@@ -3,7 +3,7 @@
 // published, and at stages 1 and 2 all ranks gather the new parameters.
 #include "deepspeed/zero/zero_optimizer.h"
 
-#include <optional>
+#include <string>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
@@ -11,7 +11,6 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/kernels/grad_stats.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/precision/grad_clip.h"
 #include "deepspeed/precision/loss_scaler.h"
@@ -19,6 +18,7 @@
 #include "deepspeed/zero/gradients/grad_hooks.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/layout/zero_groups.h"
+#include "deepspeed/zero/non_finite_cause.h"
 #include "deepspeed/zero/offload/optimizer_offload.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/step_agreement.h"
@@ -33,36 +33,6 @@
 
 namespace deepspeed::zero {
 namespace {
-
-// The parameter whose reduced gradient is not finite in this rank's slices, the nearest to the loss.
-std::optional<ParamPlace> non_finite_in_slices(const ZeroState& state, const GradReducer& reducer,
-                                               size_t num_groups) {
-  for (size_t index = num_groups; index-- > 0;) {
-    const at::Tensor gradient = reducer.gradient(index);
-    const std::vector<ParamPiece> own = state.pieces(index);
-    for (auto piece = own.rbegin(); piece != own.rend(); ++piece) {
-      const Interval place = piece->in_interval;
-      if (kernels::grad_stats(gradient.narrow(0, place.begin, place.numel())).finite) continue;
-      return ParamPlace{index, piece->index};
-    }
-  }
-  return std::nullopt;
-}
-
-// The parameter whose gradient is not finite among those that this rank has not given to others, the nearest
-// to the loss.
-std::optional<ParamPlace> non_finite_of_rank(const ParamStore& store, const GradReducer& reducer) {
-  for (size_t index = store.groups().size(); index-- > 0;) {
-    const at::Tensor gradients = reducer.local_gradients(index);
-    const auto& params = store.groups()[index].layout.params();
-    for (auto placed = params.rbegin(); placed != params.rend(); ++placed) {
-      const Interval place = placed->in_flat;
-      if (kernels::grad_stats(gradients.narrow(0, place.begin, place.numel())).finite) continue;
-      return ParamPlace{index, placed->index};
-    }
-  }
-  return std::nullopt;
-}
 
 // The groups for the optimizer's collectives, in which ranks that are not at one step get an error.
 ZeroGroups watched(ZeroGroups ranks, const StepAgreement& agreement,
@@ -179,42 +149,8 @@ void ZeroOptimizer::add_squares(size_t group, const at::Tensor& sum) const {
   }
 }
 
-std::string ZeroOptimizer::describe_non_finite() const {
-  const auto describe = [&](const std::optional<ParamPlace>& place, const auto&... where) {
-    if (!place) return std::string();
-    return message("the gradient of '", store_->groups()[place->group].params[place->param].name,
-                   "' is not finite ", where...);
-  };
-  if (ranks_->data.size() == 1)
-    return describe(non_finite_in_slices(*state_, *reducer_, store_->groups().size()), "on rank ",
-                    own_rank());
-  // A sum may overflow where no summand does.
-  const auto of_rank =
-      keeps_gradients() ? non_finite_of_rank(*store_, *reducer_) : reducer_->first_non_finite();
-  for (const std::string& own : {describe(of_rank, "on rank ", own_rank()),
-                                 describe(non_finite_in_slices(*state_, *reducer_, store_->groups().size()),
-                                          "in the sum over the ranks")}) {
-    for (const std::string& text : ranks_->data.all_gather_text(own)) {
-      if (!text.empty()) return text;
-    }
-  }
-  return {};
-}
-
-std::string ZeroOptimizer::name_non_finite() const {
-  std::string cause = describe_non_finite();
-  if (ranks_->model) {
-    for (const std::string& text : ranks_->model.all_gather_text(cause)) {
-      if (cause.empty()) cause = text;
-    }
-  }
-  return cause.empty() ? "a gradient is not finite" : cause;
-}
-
-int ZeroOptimizer::own_rank() const { return ranks_->data.global_ranks()[size_t(ranks_->data.rank())]; }
-
 void ZeroOptimizer::skip_step(int64_t step_number) {
-  const std::string cause = name_non_finite();
+  const std::string cause = non_finite_cause(*store_, *state_, *reducer_, *ranks_, keeps_gradients());
   zero_grad();
   reducer_->scale_errors(0.0);
   if (scaler_->is_exhausted()) {

@@ -103,12 +103,6 @@ class DEEPSPEED_API ZeroOptimizer {
   at::Tensor sum_of_squares() const;
   /// Adds those of a group's gradient that no other rank counts.
   void add_squares(size_t group, const at::Tensor& sum) const;
-  /// What the data-parallel ranks know of the gradient that is not finite, the same text on all of them;
-  /// empty where it lies on other ranks. All call it.
-  std::string describe_non_finite() const;
-  /// The same of all ranks that share out the model.
-  std::string name_non_finite() const;
-  int own_rank() const;  // in the world
   void skip_step(int64_t step_number);
   void step_slices(int64_t step_number, double gradient_scale);
 
