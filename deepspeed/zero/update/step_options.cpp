@@ -41,29 +41,31 @@ void check_super_offload(const StepOptions& options, const ParamStore& store,
   if (!options.offload.super_offload) return;
   if (!store.partitions_gradients() || options.offload.device != OffloadDevice::kCpu ||
       store.home() == ParamHome::kDisk) {
-    raise<UsageError>("at stage ", store.stage(),
+    raise<UsageError>("super_offload at stage ", store.stage(),
                       ", expected stage 2 or 3, with the optimizer offloaded to the CPU and no parameters on "
                       "a disk");
   }
   if (ranks.has_replicas()) {
-    raise<UsageError>("with shards that ", ranks.replica.size(),
+    raise<UsageError>("super_offload with shards that ", ranks.replica.size(),
                       " ranks hold each, whose gradients are added up after backward alone; set "
                       "zero_optimization.mics_shard_size or offload_optimizer.super_offload to its default");
   }
   if (options.gradient_clipping > 0.0) {
-    raise<UsageError>("with clipping to ", options.gradient_clipping,
+    raise<UsageError>("super_offload with clipping to ", options.gradient_clipping,
                       ", whose norm is known after backward alone, expected 0");
   }
   if (store.has_doubles()) {
-    raise<UsageError>("with parameters in Double, expected Float, Half or BFloat16; set ",
+    raise<UsageError>("super_offload with parameters in Double, expected Float, Half or BFloat16; set ",
                       "zero_optimization.offload_optimizer.super_offload to false");
   }
   if (!optimizer.writes_over_gradients()) {
-    raise<UsageError>("with optimizer ", optimizer.name(), ", expected Adam or AdamW, without amsgrad");
+    raise<UsageError>("super_offload with optimizer ", optimizer.name(),
+                      ", expected Adam or AdamW, without amsgrad");
   }
   if (options.check_overflow && (!optimizer.takes_steps_back() || options.sixteen_bit_masters)) {
-    raise<UsageError>("with an overflow check, after which a step is taken back, and states of 16 ",
-                      "bits, which hold too little for that; set bf16.check_grad_overflow to false");
+    raise<UsageError>(
+        "super_offload with an overflow check, after which a step is taken back, and states of 16 ",
+        "bits, which hold too little for that; set bf16.check_grad_overflow to false");
   }
 }
 

@@ -96,20 +96,21 @@ TEST(StepOptions, OfStepsBesideBackwardFitWhatIsStepped) {
     return changed;
   };
   EXPECT_ERROR(UsageError, with([](HandMade& m) { m.stage = 1; }).make(),
-               "at stage 1, expected stage 2 or 3");
+               "super_offload at stage 1, expected stage 2 or 3");
   EXPECT_ERROR(UsageError, with([](HandMade& m) { m.update.offload.device = OffloadDevice::kNvme; }).make(),
-               "with the optimizer offloaded to the CPU");
+               "super_offload at stage 2", "with the optimizer offloaded to the CPU");
   EXPECT_ERROR(UsageError, with([](HandMade& m) { m.update.gradient_clipping = 2.0; }).make(),
-               "with clipping to 2", "known after backward alone");
-  EXPECT_ERROR(UsageError, with([](HandMade& m) { m.optimizer = "Adagrad"; }).make(), "Adagrad",
-               "expected Adam or AdamW");
-  EXPECT_ERROR(UsageError, with([](HandMade& m) { m.doubles = true; }).make(), "parameters in Double",
-               "super_offload to false");
+               "super_offload with clipping to 2", "known after backward alone");
+  EXPECT_ERROR(UsageError, with([](HandMade& m) { m.optimizer = "Adagrad"; }).make(),
+               "super_offload with optimizer", "Adagrad", "expected Adam or AdamW");
+  EXPECT_ERROR(UsageError, with([](HandMade& m) { m.doubles = true; }).make(),
+               "super_offload with parameters in Double", "super_offload to false");
   EXPECT_ERROR(UsageError, with([](HandMade& m) {
                              m.dtype = at::kBFloat16;
                              m.update.sixteen_bit_masters = m.update.check_overflow = true;
                            }).make(),
-               "states of 16 bits", "bf16.check_grad_overflow to false");
+               "super_offload with an overflow check", "states of 16 bits",
+               "bf16.check_grad_overflow to false");
 }
 
 }  // namespace
