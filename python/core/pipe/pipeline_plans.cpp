@@ -16,7 +16,7 @@
 #include "deepspeed/pipe/topology/parallel_ranks.h"
 #include "deepspeed/pipe/topology/process_topology.h"
 
-#include "python/core/bindings.h"
+#include "python/core/module/bindings.h"
 
 namespace deepspeed::python {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "deepspeed/base/error.h"
 
-#include "python/core/bindings.h"
+#include "python/core/module/bindings.h"
 
 namespace deepspeed::python {
 namespace {

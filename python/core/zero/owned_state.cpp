@@ -16,9 +16,9 @@
 #include "deepspeed/zero/zero_optimizer.h"
 #include "deepspeed/zero/zero_state.h"
 
-#include "python/core/bindings.h"
-#include "python/core/hold.h"
-#include "python/core/optimizer_of.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
+#include "python/core/zero/optimizer_of.h"
 
 namespace deepspeed::python {
 namespace {

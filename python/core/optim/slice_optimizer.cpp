@@ -1,4 +1,4 @@
-#include "python/core/slice_optimizer.h"
+#include "python/core/optim/slice_optimizer.h"
 
 #include <tuple>
 #include <utility>

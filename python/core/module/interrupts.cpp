@@ -14,7 +14,7 @@
 
 #include "deepspeed/comm/init.h"
 
-#include "python/core/bindings.h"
+#include "python/core/module/bindings.h"
 
 namespace deepspeed::python {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "deepspeed/engine/training_engine.h"
 
-#include "python/core/bindings.h"
-#include "python/core/hold.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
 
 namespace deepspeed::python {
 namespace {

@@ -1,4 +1,4 @@
-#include "python/core/values.h"
+#include "python/core/objects/values.h"
 
 #include <complex>
 #include <memory>
@@ -26,7 +26,7 @@ std::vector<Value> items_of(const py::handle& sequence, const std::string& path)
   return values;
 }
 
-py::list list_of(const std::vector<Value>& values) {
+py::list value_list(const std::vector<Value>& values) {
   py::list list;
   for (const Value& value : values) list.append(from_value(value));
   return list;
@@ -106,9 +106,9 @@ py::object build(const checkpoint::Object& object) {
   py::dict keywords;
   for (const auto& [key, value] : object.keywords) keywords[from_value(key)] = from_value(value);
   const char* making = object.making == Making::kCall ? "call" : "new";
-  return objects().attr("build")(made, making, py::tuple(list_of(object.arguments)), keywords,
+  return objects().attr("build")(made, making, py::tuple(value_list(object.arguments)), keywords,
                                  object.state ? from_value(*object.state) : py::object(py::none()),
-                                 list_of(object.list_items), pairs_of(object.dict_items));
+                                 value_list(object.list_items), pairs_of(object.dict_items));
 }
 
 Value from_dict(const py::handle& object, const std::string& path) {
@@ -156,11 +156,11 @@ py::object from_value(const Value& value) {
         } else if constexpr (std::is_same_v<T, std::vector<uint8_t>>) {
           return py::bytes(reinterpret_cast<const char*>(held.data()), held.size());
         } else if constexpr (std::is_same_v<T, checkpoint::List>) {
-          return list_of(held);
+          return value_list(held);
         } else if constexpr (std::is_same_v<T, checkpoint::Tuple>) {
-          return py::tuple(list_of(held.items));
+          return py::tuple(value_list(held.items));
         } else if constexpr (std::is_same_v<T, checkpoint::Set>) {
-          return py::set(list_of(held.items));
+          return py::set(value_list(held.items));
         } else if constexpr (std::is_same_v<T, checkpoint::Size>) {
           return py::module_::import("torch").attr("Size")(py::cast(held.dims));
         } else if constexpr (std::is_same_v<T, checkpoint::DType>) {
@@ -172,7 +172,7 @@ py::object from_value(const Value& value) {
           for (const auto& [key, item] : held.items()) dict[from_value(key)] = from_value(item);
           return dict;
         } else if constexpr (std::is_same_v<T, checkpoint::FrozenSet>) {
-          return py::reinterpret_steal<py::object>(PyFrozenSet_New(list_of(held.items).ptr()));
+          return py::reinterpret_steal<py::object>(PyFrozenSet_New(value_list(held.items).ptr()));
         } else if constexpr (std::is_same_v<T, checkpoint::ByteArray>) {
           return py::reinterpret_steal<py::object>(PyByteArray_FromStringAndSize(
               reinterpret_cast<const char*>(held.bytes.data()), static_cast<Py_ssize_t>(held.bytes.size())));

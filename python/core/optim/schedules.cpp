@@ -8,9 +8,9 @@
 #include "deepspeed/optim/schedules/lr_scheduler_factory.h"
 #include "deepspeed/optim/slices/param_group.h"
 
-#include "python/core/bindings.h"
-#include "python/core/hyperparameters.h"
-#include "python/core/json.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hyperparameters.h"
+#include "python/core/objects/json.h"
 
 namespace deepspeed::python {
 namespace {

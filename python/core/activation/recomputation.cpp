@@ -7,9 +7,9 @@
 #include "deepspeed/checkpointing.h"
 #include "deepspeed/engine/ranks/mpu.h"
 
-#include "python/core/bindings.h"
-#include "python/core/hold.h"
-#include "python/core/tensor_lists.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
+#include "python/core/objects/tensor_lists.h"
 
 namespace deepspeed::python {
 namespace {

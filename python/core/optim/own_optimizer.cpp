@@ -7,10 +7,10 @@
 #include "deepspeed/optim/factory.h"
 #include "deepspeed/optim/slices/optimizer.h"
 
-#include "python/core/bindings.h"
-#include "python/core/hold.h"
-#include "python/core/hyperparameters.h"
-#include "python/core/json.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
+#include "python/core/objects/hyperparameters.h"
+#include "python/core/objects/json.h"
 
 namespace deepspeed::python {
 namespace {

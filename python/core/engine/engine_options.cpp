@@ -1,4 +1,4 @@
-#include "python/core/engine_options.h"
+#include "python/core/engine/engine_options.h"
 
 #include <memory>
 #include <string>
@@ -8,12 +8,12 @@
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/optim/slices/optimizer.h"
 
-#include "python/core/hold.h"
-#include "python/core/hyperparameters.h"
-#include "python/core/json.h"
-#include "python/core/schedule.h"
-#include "python/core/slice_optimizer.h"
-#include "python/core/world.h"
+#include "python/core/objects/hold.h"
+#include "python/core/objects/hyperparameters.h"
+#include "python/core/objects/json.h"
+#include "python/core/optim/schedule.h"
+#include "python/core/optim/slice_optimizer.h"
+#include "python/core/ranks/world.h"
 
 namespace deepspeed::python {
 namespace {

@@ -6,8 +6,8 @@
 #include "deepspeed/checkpoint/convert/universal.h"
 #include "deepspeed/checkpoint/convert/zero_to_fp32.h"
 
-#include "python/core/bindings.h"
-#include "python/core/hold.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
 
 namespace deepspeed::python {
 

@@ -1,11 +1,11 @@
-#include "python/core/model.h"
+#include "python/core/engine/model.h"
 
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "python/core/hold.h"
+#include "python/core/objects/hold.h"
 
 namespace deepspeed::python {
 namespace {

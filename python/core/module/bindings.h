@@ -1,4 +1,4 @@
-// Each file of this folder adds one subject to the module `deepspeed._core`.
+// The subjects of the module `deepspeed._core`; a file named after each adds it.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
@@ -12,7 +12,7 @@ void bind_interrupts(py::module_& module);
 void bind_world(py::module_& module);
 void bind_mpu(py::module_& module);
 void bind_config(py::module_& module);
-void bind_zero(py::module_& module);
+void bind_parameters(py::module_& module);
 void bind_scopes(py::module_& module);
 void bind_engine(py::module_& module);
 void bind_pipeline_plans(py::module_& module);

@@ -1,4 +1,4 @@
-#include "python/core/hyperparameters.h"
+#include "python/core/objects/hyperparameters.h"
 
 #include <utility>
 #include <variant>

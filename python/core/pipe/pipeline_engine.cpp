@@ -14,13 +14,13 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/pipe/module/pipeline_module.h"
 
-#include "python/core/bindings.h"
-#include "python/core/engine_options.h"
-#include "python/core/hold.h"
-#include "python/core/model.h"
-#include "python/core/mpu.h"
-#include "python/core/tensor_lists.h"
-#include "python/core/world.h"
+#include "python/core/engine/engine_options.h"
+#include "python/core/engine/model.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
+#include "python/core/objects/tensor_lists.h"
+#include "python/core/ranks/mpu.h"
+#include "python/core/ranks/world.h"
 
 namespace deepspeed::python {
 namespace {

@@ -1,5 +1,5 @@
 // The world of the core over the ranks of torch.distributed's default group.
-#include "python/core/world.h"
+#include "python/core/ranks/world.h"
 
 #include <chrono>
 #include <memory>
@@ -11,8 +11,8 @@
 
 #include "deepspeed/comm/adopt.h"
 
-#include "python/core/bindings.h"
-#include "python/core/hold.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
 
 namespace deepspeed::python {
 namespace {

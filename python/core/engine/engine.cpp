@@ -1,5 +1,5 @@
-// The engines: deepspeed.runtime.engine.DeepSpeedEngine holds one and calls it; PipelineEngine (pipeline.cpp)
-// shares what TrainingEngine has.
+// The engines: deepspeed.runtime.engine.DeepSpeedEngine holds one and calls it; PipelineEngine
+// (pipe/pipeline_engine.cpp) shares what TrainingEngine has.
 #include "deepspeed/engine/engine.h"
 
 #include <map>
@@ -23,14 +23,14 @@
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
-#include "python/core/bindings.h"
-#include "python/core/engine_options.h"
-#include "python/core/hold.h"
-#include "python/core/hyperparameters.h"
-#include "python/core/json.h"
-#include "python/core/model.h"
-#include "python/core/optimizer_of.h"
-#include "python/core/values.h"
+#include "python/core/engine/engine_options.h"
+#include "python/core/engine/model.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
+#include "python/core/objects/hyperparameters.h"
+#include "python/core/objects/json.h"
+#include "python/core/objects/values.h"
+#include "python/core/zero/optimizer_of.h"
 
 namespace deepspeed::python {
 namespace {

@@ -9,9 +9,9 @@
 #include "deepspeed/config/help.h"
 #include "deepspeed/config/table/nearest_key.h"
 
-#include "python/core/bindings.h"
-#include "python/core/hold.h"
-#include "python/core/json.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
+#include "python/core/objects/json.h"
 
 namespace deepspeed::python {
 namespace {

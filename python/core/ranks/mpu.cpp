@@ -1,13 +1,13 @@
-#include "python/core/mpu.h"
+#include "python/core/ranks/mpu.h"
 
 #include <string>
 #include <utility>
 
 #include "deepspeed/base/error.h"
 
-#include "python/core/bindings.h"
-#include "python/core/hold.h"
-#include "python/core/world.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
+#include "python/core/ranks/world.h"
 
 namespace deepspeed::python {
 namespace {

@@ -1,8 +1,8 @@
 // Marks of torch_autocast on parameters.
 #include "deepspeed/precision/autocast.h"
 
-#include "python/core/bindings.h"
-#include "python/core/hold.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
 
 namespace deepspeed::python {
 

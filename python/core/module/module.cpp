@@ -1,6 +1,6 @@
 // The module `deepspeed._core`: the engine for the Python package. The package adapts names and arguments;
 // what trains, waits and saves runs here, without the interpreter's lock.
-#include "python/core/bindings.h"
+#include "python/core/module/bindings.h"
 
 PYBIND11_MODULE(_core, module) {
   deepspeed::python::bind_errors(module);
@@ -8,7 +8,7 @@ PYBIND11_MODULE(_core, module) {
   deepspeed::python::bind_world(module);
   deepspeed::python::bind_mpu(module);
   deepspeed::python::bind_config(module);
-  deepspeed::python::bind_zero(module);
+  deepspeed::python::bind_parameters(module);
   deepspeed::python::bind_engine(module);
   deepspeed::python::bind_pipeline_plans(module);
   deepspeed::python::bind_pipeline_engine(module);

@@ -1,4 +1,4 @@
-#include "python/core/json.h"
+#include "python/core/objects/json.h"
 
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/autograd/python_variable.h>

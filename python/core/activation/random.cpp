@@ -5,7 +5,7 @@
 
 #include "deepspeed/random/cuda_rng_tracker.h"
 
-#include "python/core/bindings.h"
+#include "python/core/module/bindings.h"
 
 namespace deepspeed::python {
 namespace {

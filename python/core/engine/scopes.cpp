@@ -13,8 +13,8 @@
 #include "deepspeed/zero/param_access.h"
 #include "deepspeed/zero/storage/storage_record.h"
 
-#include "python/core/bindings.h"
-#include "python/core/hold.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
 
 namespace deepspeed::python {
 namespace {

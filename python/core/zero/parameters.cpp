@@ -14,10 +14,10 @@
 #include "deepspeed/zero/param_access.h"
 #include "deepspeed/zero/storage/storage_record.h"
 
-#include "python/core/bindings.h"
-#include "python/core/hold.h"
-#include "python/core/json.h"
-#include "python/core/world.h"
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
+#include "python/core/objects/json.h"
+#include "python/core/ranks/world.h"
 
 namespace deepspeed::python {
 namespace {
@@ -144,7 +144,7 @@ void partition_module(const std::vector<std::pair<std::string, at::Tensor>>& par
 
 }  // namespace
 
-void bind_zero(py::module_& module) {
+void bind_parameters(py::module_& module) {
   module.def("status_of", &status_of);
   module.def("param_id", [](const at::Tensor& tensor) {
     return std::dynamic_pointer_cast<zero::HoldableStorage>(zero::record_of(tensor))->id();

@@ -1,6 +1,6 @@
-#include "python/core/schedule.h"
+#include "python/core/optim/schedule.h"
 
-#include "python/core/json.h"
+#include "python/core/objects/json.h"
 
 namespace deepspeed::python {
 
