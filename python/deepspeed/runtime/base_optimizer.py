@@ -3,7 +3,7 @@ import weakref
 
 import torch
 
-from deepspeed.runtime.owned_state import OwnedState, StateView
+from deepspeed.runtime.optimizer_parts.owned_state import OwnedState, StateView
 
 
 class DeepSpeedOptimizer(torch.optim.Optimizer):
@@ -146,7 +146,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     @property
     def loss_scaler(self):
-        from deepspeed.runtime.loss_scale_view import LossScaleView
+        from deepspeed.runtime.optimizer_parts.loss_scale_view import LossScaleView
 
         return LossScaleView(self._engine())
 

@@ -13,21 +13,21 @@ from deepspeed._client_optimizer import plan_optimizer
 from deepspeed._clients import enters_no_sync_everywhere
 from deepspeed._errors import NotSupportedError, UsageError
 from deepspeed._mpu import core_mpu
-from deepspeed.runtime.basic_optimizer import basic_class, make_basic
+from deepspeed.runtime.backward.derivative_window import open_in_derivative
+from deepspeed.runtime.backward.direct_backward import by_engine, refuse_direct
+from deepspeed.runtime.backward.gradient_window import GradientWindow
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
-from deepspeed.runtime.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
-from deepspeed.runtime.derivative_window import open_in_derivative
-from deepspeed.runtime.direct_backward import by_engine, refuse_direct
 from deepspeed.runtime.eigenvalue import summary_events as _eigenvalue_summary_events  # noqa: F401  -- scripts take it from here
-from deepspeed.runtime.gradient_window import GradientWindow
-from deepspeed.runtime.mixed_precision import EngineMixedPrecision
-from deepspeed.runtime.module_calls import ModuleCalls
-from deepspeed.runtime.optimizer_class import optimizer_class
-from deepspeed.runtime.saving import EngineSaving
-from deepspeed.runtime.schedule_place import SchedulePlace
-from deepspeed.runtime.settings import EngineSettings
-from deepspeed.runtime.state_moves import EngineStateMoves
+from deepspeed.runtime.engine_parts.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
+from deepspeed.runtime.engine_parts.mixed_precision import EngineMixedPrecision
+from deepspeed.runtime.engine_parts.module_calls import ModuleCalls
+from deepspeed.runtime.engine_parts.saving import EngineSaving
+from deepspeed.runtime.engine_parts.schedule_place import SchedulePlace
+from deepspeed.runtime.engine_parts.settings import EngineSettings
+from deepspeed.runtime.engine_parts.state_moves import EngineStateMoves
+from deepspeed.runtime.optimizer_parts.basic_optimizer import basic_class, make_basic
+from deepspeed.runtime.optimizer_parts.optimizer_class import optimizer_class
 from deepspeed.utils import groups
 from deepspeed.utils.expert_groups import require_whole_experts
 from deepspeed.utils.logging import logger, set_log_level_from_string

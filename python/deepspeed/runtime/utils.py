@@ -5,6 +5,13 @@ import random
 import torch
 import torch.distributed as dist
 
+from deepspeed.runtime.backward.output_hooks import (
+    OutputBackwardHookManager,
+    check_internal_apis_for_count_used_parameters,
+    count_used_parameters_in_backward,
+    maybe_loss_for_backward,
+    register_output_backward_hooks,
+)
 from deepspeed.runtime.norms import (
     CheckOverflow,
     clip_grad_norm_,
@@ -15,13 +22,6 @@ from deepspeed.runtime.norms import (
     get_weight_norm,
     has_inf_or_nan,
     is_model_parallel_parameter,
-)
-from deepspeed.runtime.output_hooks import (
-    OutputBackwardHookManager,
-    check_internal_apis_for_count_used_parameters,
-    count_used_parameters_in_backward,
-    maybe_loss_for_backward,
-    register_output_backward_hooks,
 )
 from deepspeed.runtime.partitions import PartitionedTensor, partition_balanced, partition_uniform, prefix_sum_inc
 from deepspeed.utils.logging import logger

@@ -2,7 +2,7 @@
 import contextlib
 
 from deepspeed._errors import UsageError
-from deepspeed.runtime.output_hooks import count_used_parameters_in_backward, register_output_backward_hooks
+from deepspeed.runtime.backward.output_hooks import count_used_parameters_in_backward, register_output_backward_hooks
 from deepspeed.utils.torch import is_functorch_transforming
 
 _running = 0  # backwards that engines have begun

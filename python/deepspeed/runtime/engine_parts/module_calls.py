@@ -7,7 +7,7 @@ import torch
 from torch.nn.modules.module import register_module_module_registration_hook
 
 from deepspeed import _core
-from deepspeed.runtime.derivative_window import open_in_derivative
+from deepspeed.runtime.backward.derivative_window import open_in_derivative
 from deepspeed.runtime.zero.parameter_offload import ensure_zero_ordered_dict, give_plain_dict_back
 from deepspeed.runtime.zero.partition_parameters import external_parameters, note_external_parameter
 

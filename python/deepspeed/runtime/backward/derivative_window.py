@@ -2,7 +2,7 @@
 import torch
 
 from deepspeed import _core
-from deepspeed.runtime.output_hooks import register_output_backward_hooks
+from deepspeed.runtime.backward.output_hooks import register_output_backward_hooks
 from deepspeed.utils.torch import is_functorch_transforming
 
 

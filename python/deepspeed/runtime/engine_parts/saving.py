@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from deepspeed import _core
 from deepspeed._errors import UsageError
-from deepspeed.runtime.checkpoint_names import CheckpointNames
+from deepspeed.runtime.engine_parts.checkpoint_names import CheckpointNames
 from deepspeed.utils.logging import logger
 
 
