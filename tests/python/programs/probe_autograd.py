@@ -6,7 +6,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import deepspeed
-from small_net import average_gradients, batch, expect_close, main, make_engine, make_net, probe, step_of, train, train_plain
+from probes import main, probe
+from small_net import average_gradients, batch, expect_close, make_engine, make_net, step_of, train, train_plain
 
 
 @probe

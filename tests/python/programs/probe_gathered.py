@@ -7,7 +7,8 @@ import torch
 import torch.nn as nn
 
 import deepspeed
-from small_net import average_gradients, batch, expect_close, main, make_engine, make_net, probe, train, train_plain
+from probes import main, probe
+from small_net import average_gradients, batch, expect_close, make_engine, make_net, train, train_plain
 
 
 def write_by_fill(weight):

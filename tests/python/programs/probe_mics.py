@@ -1,6 +1,5 @@
-"""Runs the probes of this file that its arguments name, on every rank; each raises where something is wrong."""
+"""Probes of MiCS: shards that several ranks hold each."""
 import os
-import sys
 import tempfile
 
 import torch
@@ -11,12 +10,7 @@ import torch.nn.functional as F
 import deepspeed
 from deepspeed.runtime.zero.mics import MiCS_Init, MiCS_Offload, MiCS_Optimizer
 
-PROBES = {}
-
-
-def probe(function):
-    PROBES[function.__name__] = function
-    return function
+from probes import main, probe
 
 
 class Net(nn.Module):
@@ -154,8 +148,4 @@ def what_is_missing_is_said():
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    deepspeed.init_distributed(dist_backend="gloo")
-    for name in sys.argv[1:]:
-        PROBES[name]()
-        print(f"passed {name}", flush=True)
+    main()

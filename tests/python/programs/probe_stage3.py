@@ -8,7 +8,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import deepspeed
-from small_net import Net, batch, main, make_engine, make_net, probe, step_of, train
+from probes import main, probe
+from small_net import Net, batch, make_engine, make_net, step_of, train
 
 
 @probe
