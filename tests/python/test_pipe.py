@@ -6,7 +6,7 @@ import pickle
 import pytest
 import torch
 
-from launching import PROGRAMS, finish, result_of, run, start
+from launching import finish, names_of, result_of, run, start
 
 import deepspeed
 from deepspeed.pipe import LayerSpec, TiedLayerSpec
@@ -143,11 +143,13 @@ def test_losses_are_those_of_the_layers_without_a_pipeline():
         assert run("train_pipeline.py", {"plain": True, **options}, ranks=1)["losses"] == pytest.approx(GOLDEN[name]["losses"], rel=1e-6)
 
 
-def test_probes_on_two_ranks(tmp_path):
-    for rank, (status, output) in enumerate(finish(start("probe_pipeline.py", tmp_path), timeout=200)):
+@pytest.mark.parametrize("subject", ["layers", "batches", "errors"])
+def test_probes_on_two_ranks(subject, tmp_path):
+    program = f"probe_pipeline_{subject}.py"
+    for rank, (status, output) in enumerate(finish(start(program, cwd=tmp_path), timeout=200)):
         assert status == 0, f"rank {rank} ended with {status}:\n{output[-3000:]}"
     names = [line.split()[1] for line in output.splitlines() if line.startswith("passed ")]
-    assert len(names) == (PROGRAMS / "probe_pipeline.py").read_text().count("@probe\n")
+    assert names == names_of(program)
 
 
 def test_rank_0_prints_the_loss_of_each_steps_per_print_batches():
