@@ -22,6 +22,8 @@
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/json.h"
 
+#include "tests/support/join_world.h"
+
 namespace deepspeed::testing {
 namespace {
 
@@ -236,8 +238,7 @@ std::vector<std::string> run_ranks_collect(int world_size,
                                            const RunRanksOptions& options) {
   const auto run = [&](int) {
     comm::destroy_process_group();  // a world of one that an earlier test left in the parent
-    auto world =
-        comm::init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = options.comm_timeout});
+    auto world = join_world(options.comm_timeout);
     auto value = body(world);
     world.shutdown();
     return value;

@@ -33,6 +33,7 @@
 #include "deepspeed/comm/making/buffer.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/join_world.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {
@@ -42,6 +43,7 @@ using ::testing::AllOf;
 using testing::error_of;
 using testing::fork_ranks;
 using ::testing::HasSubstr;
+using testing::join_world;
 using ::testing::Not;
 using testing::run_ranks;
 using testing::run_ranks_collect;
@@ -272,7 +274,7 @@ TEST(SharedMemoryFailure, OfARankThatIsKilledNamesItWithinASecond) {
   for (const int dying : {0, 1, 2}) {
     for (const int64_t numel : {int64_t{3}, int64_t{1} << 20}) {
       const auto outcomes = fork_ranks(3, [&](int rank) -> std::string {
-        auto world = init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 60s});
+        auto world = join_world(60s);
         const at::Tensor tensor = at::ones({numel});
         world.group().all_reduce(tensor);
         const auto begin = Clock::now();
@@ -306,7 +308,7 @@ TEST(SharedMemoryFailure, OfARankThatIsKilledNamesItWithinASecond) {
 TEST(SharedMemoryFailure, OfARankThatIsKilledEndsMessages) {
   const SharedMemorySwitch on(true);
   const auto outcomes = fork_ranks(2, [](int rank) -> std::string {
-    auto world = init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 60s});
+    auto world = join_world(60s);
     world.group().barrier();
     if (rank == 1) ::kill(::getpid(), SIGKILL);
     return error_of<CommError>([&] { world.group().recv(at::zeros({4}), 1); });
@@ -320,7 +322,7 @@ TEST(SharedMemoryFailure, OfCallsThatDifferNamesBoth) {
   const auto outcomes = fork_ranks(
       2,
       [](int rank) -> std::string {
-        auto world = init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 60s});
+        auto world = join_world(60s);
         return error_of<CommError>([&] { world.group().all_reduce(at::ones({rank == 0 ? 10 : 12})); });
       },
       {.end_together = true});
@@ -341,7 +343,7 @@ TEST(SharedMemoryFallback, IsGlooOnAllRanksWithALineWhereOneMayNotShare) {
       const rlimit small{1 << 20, 1 << 20};
       ::setrlimit(RLIMIT_FSIZE, &small);
     }
-    auto world = init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 60s});
+    auto world = join_world(60s);
     EXPECT_EQ(cpu_backend_name(world.group()), "gloo");
     EXPECT_EQ(world.group().all_reduce_scalar(1), 3.0);
     world.shutdown();
@@ -358,7 +360,7 @@ TEST(SharedMemoryFallback, IsGlooWhereOneRankSwitchesItOff) {
   const SharedMemorySwitch on(true);
   const auto outcomes = fork_ranks(2, [](int rank) -> std::string {
     if (rank == 1) ::setenv("DEEPSPEED_SHARED_MEMORY", "0", 1);
-    auto world = init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 60s});
+    auto world = join_world(60s);
     EXPECT_EQ(cpu_backend_name(world.group()), "gloo");
     EXPECT_EQ(world.group().all_reduce_scalar(1), 2.0);
     world.shutdown();
@@ -387,7 +389,7 @@ TEST(SharedMemoryFallback, IsGlooWithALineWhereTheSystemForbidsTheMemory) {
     std::string lines;
     log::set_sink([&](log::Level, const std::string& line) { lines += line + "\n"; });
     if (rank == 1 && !forbid_memfd()) return "no filter";
-    auto world = init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 60s});
+    auto world = join_world(60s);
     EXPECT_EQ(cpu_backend_name(world.group()), "gloo");
     EXPECT_EQ(world.group().all_reduce_scalar(1), 2.0);
     EXPECT_TRUE(buffer(1 << 20, at::kFloat).defined());
@@ -408,7 +410,7 @@ TEST(SharedMemoryFallback, OfAFullArenaStagesAndSendsThroughTheSocket) {
     log::set_sink([&](log::Level, const std::string& line) { lines += line + "\n"; });
     const rlimit small{128 << 20, 128 << 20};
     ::setrlimit(RLIMIT_FSIZE, &small);
-    auto world = init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 60s});
+    auto world = join_world(60s);
     EXPECT_EQ(cpu_backend_name(world.group()), "shm");
     std::vector<at::Tensor> held;
     while (lines.find("private memory") == std::string::npos && held.size() < 1000)

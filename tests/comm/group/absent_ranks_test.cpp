@@ -18,6 +18,7 @@
 #include "deepspeed/comm/init.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/join_world.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {
@@ -27,6 +28,7 @@ using ::testing::AllOf;
 using testing::error_of;
 using testing::fork_ranks;
 using ::testing::HasSubstr;
+using testing::join_world;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
@@ -73,7 +75,7 @@ TEST(AbsentRanks, AreThoseWhoseProcessEnded) {
 std::vector<std::string> errors_where_one_goes(bool is_own, const std::function<std::string(World&)>& go) {
   const auto begin = Clock::now();
   const auto outcomes = fork_ranks(3, [&](int rank) {
-    auto world = init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 120s});
+    auto world = join_world();
     if (rank == 1) return go(world);
     return error_of<CommError>([&] {
       if (is_own) {
@@ -118,7 +120,7 @@ TEST(AbsentRanks, ThatLeaveBeforeAGroupIsMadeAreNamedByTheOthers) {
 TEST(AbsentRanks, ThatHeldTheStoreAreNamedByTheOthers) {
   const auto begin = Clock::now();
   const auto outcomes = fork_ranks(2, [&](int rank) -> std::string {
-    auto world = init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 120s});
+    auto world = join_world();
     world.group().barrier();
     if (rank == 0) ::raise(SIGKILL);
     return error_of<CommError>([&] { world.own_group("engine"); });

@@ -15,6 +15,7 @@
 #include "deepspeed/comm/init.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/join_world.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/temporary_folder.h"
 
@@ -24,6 +25,7 @@ namespace {
 using testing::error_of;
 using testing::fork_ranks;
 using ::testing::HasSubstr;
+using testing::join_world;
 using ::testing::Not;
 using namespace std::chrono_literals;
 
@@ -42,10 +44,8 @@ std::string standard_error_of(int ranks, const std::function<void(int)>& program
   return text.str();
 }
 
-World quiet_world() { return init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 30s}); }
-
 void diverge(int rank) {
-  auto world = quiet_world();
+  auto world = join_world(30s);
   error_of<CommError>([&] { world.group().all_reduce(at::ones({rank == 0 ? 10 : 12})); });
   std::this_thread::sleep_for(1s);
 }
@@ -57,7 +57,7 @@ TEST(StandardError, HasNoTracesOfTheBackendWhereRanksDiverge) {
 TEST(StandardError, HasNoTracesOfTheBackendWhereTheRankOfTheStoreDies) {
   EXPECT_EQ(standard_error_of(3,
                               [](int rank) {
-                                auto world = quiet_world();
+                                auto world = join_world(30s);
                                 auto tensor = at::ones({1 << 16});
                                 world.group().all_reduce(tensor);
                                 if (rank == 0) std::_Exit(3);
@@ -73,9 +73,7 @@ TEST(StandardError, HasNoTracesOfTheBackendWhereRanksNeverMeet) {
                               [](int) {
                                 ::setenv("WORLD_SIZE", "2", 1);
                                 ::setenv("RANK", "1", 1);
-                                error_of<CommError>([] {
-                                  init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 2s});
-                                });
+                                error_of<CommError>([] { join_world(2s); });
                               }),
             "");
 }

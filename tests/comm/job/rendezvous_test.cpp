@@ -21,6 +21,7 @@
 #include "deepspeed/comm/job/own_address.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/join_world.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {
@@ -30,6 +31,7 @@ using ::testing::AllOf;
 using testing::error_of;
 using testing::fork_ranks;
 using ::testing::HasSubstr;
+using testing::join_world;
 using namespace std::chrono_literals;
 
 /// A socket that is bound to, or connects to, `address`; `call` says what failed.
@@ -66,7 +68,7 @@ std::vector<std::string> attempts(const std::string& master_addr, const std::vec
   const auto outcomes = fork_ranks(2, [&](int rank) {
     env::set("MASTER_ADDR", master_addr);
     if (!listen_addr.empty()) env::set("DEEPSPEED_LISTEN_ADDR", listen_addr);
-    auto world = init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 20s});
+    auto world = join_world(20s);
     std::string texts;
     for (const auto& address : addresses) {
       if (rank == 1) texts += Socket(address, master_port()).connect() + "\n";
@@ -136,8 +138,7 @@ std::string error_of_rank_0(const std::string& master_addr, int port = 0,
     env::set("LOCAL_SIZE", "2");
     if (port != 0) env::set("MASTER_PORT", std::to_string(port));
     if (!listen_addr.empty()) env::set("DEEPSPEED_LISTEN_ADDR", listen_addr);
-    return error_of<CommError>(
-        [] { init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 2s}); });
+    return error_of<CommError>([] { join_world(2s); });
   });
   return outcomes[0].value;
 }

@@ -16,6 +16,7 @@
 #include "deepspeed/comm/init.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/join_world.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {
@@ -24,6 +25,7 @@ namespace {
 using ::testing::AllOf;
 using testing::error_of;
 using ::testing::HasSubstr;
+using testing::join_world;
 using testing::run_ranks;
 using namespace std::chrono_literals;
 
@@ -84,7 +86,7 @@ TEST(OwnGroups, AreMadeInAnyOrderByThreadsThatNameThem) {
 
 TEST(OwnGroups, OfNamesThatDifferBetweenRanksAreNamed) {
   const auto outcomes = testing::fork_ranks(2, [](int rank) {
-    const auto world = init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 2s});
+    const auto world = join_world(2s);
     const std::string text = error_of<CommError>([&] { world.own_group(rank == 0 ? "actor" : "critic"); });
     std::this_thread::sleep_for(1s);  // the other rank looks for this one's store
     return text;

@@ -12,6 +12,7 @@
 #include "deepspeed/comm/init.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/join_world.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {
@@ -21,12 +22,10 @@ using ::testing::AllOf;
 using testing::error_of;
 using testing::fork_ranks;
 using ::testing::HasSubstr;
+using testing::join_world;
 using ::testing::MatchesRegex;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-
-// Long enough that no error of these tests is a timeout.
-World join_world() { return init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 120s}); }
 
 // Runs `program` on two ranks; both must fail within seconds with a text that has `expected`.
 void expect_on_both(const std::function<void(World&, int)>& program,

@@ -14,6 +14,7 @@
 #include "deepspeed/comm/init.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/join_world.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {
@@ -24,12 +25,9 @@ using testing::error_of;
 using testing::fork_ranks;
 using testing::free_port;
 using ::testing::HasSubstr;
+using testing::join_world;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-
-World join(std::chrono::milliseconds timeout) {
-  return init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = timeout});
-}
 
 volatile sig_atomic_t num_handled = 0;
 
@@ -40,7 +38,7 @@ TEST(Failure, OfAPeerIsNoSignalThatEndsThisRank) {
                                        ::signal(SIGPIPE, SIG_DFL);
                                        if (has_handler)
                                          ::signal(SIGPIPE, [](int) { num_handled = num_handled + 1; });
-                                       const auto world = join(60s);
+                                       const auto world = join_world(60s);
                                        ::raise(SIGPIPE);
                                        return std::to_string(num_handled);
                                      },
@@ -56,7 +54,7 @@ TEST(Failure, OfARankThatDiesInACollectiveIsNamedByTheOthersWithinSeconds) {
   for (const int dying : {0, 1, 2}) {
     const auto begin = Clock::now();
     const auto outcomes = fork_ranks(3, [&](int rank) {
-      auto world = join(60s);
+      auto world = join_world(60s);
       auto tensor = at::ones({1 << 20});
       world.group().all_reduce(tensor);
       if (rank == dying) ::kill(::getpid(), SIGKILL);
@@ -82,7 +80,7 @@ TEST(Failure, OfARankThatDiesInACollectiveIsNamedByTheOthersWithinSeconds) {
 TEST(Failure, OfARankThatHangsIsNamedAfterTheTimeout) {
   const auto begin = Clock::now();
   const auto outcomes = fork_ranks(3, [](int rank) {
-    auto world = join(1s);
+    auto world = join_world(1s);
     if (rank == 1) {
       std::this_thread::sleep_for(8s);
       return std::string("slept");
@@ -103,7 +101,7 @@ TEST(Failure, OfARankThatHangsIsNamedAfterTheTimeout) {
 TEST(Failure, OfAStoppedRankThatHoldsTheStoreIsStillBounded) {
   const auto outcomes = fork_ranks(2,
                                    [](int rank) {
-                                     auto world = join(1s);
+                                     auto world = join_world(1s);
                                      world.group().barrier();  // connecting still needs the store
                                      if (rank == 0) ::raise(SIGSTOP);
                                      return error_of<CommError>([&] { world.group().barrier(); });
@@ -116,7 +114,7 @@ TEST(Failure, OfAStoppedRankThatHoldsTheStoreIsStillBounded) {
 
 TEST(Failure, MakesTheGroupUnusableWithTheFirstReason) {
   const auto outcomes = fork_ranks(2, [](int rank) {
-    auto world = join(1s);
+    auto world = join_world(1s);
     if (rank == 1) {
       std::this_thread::sleep_for(5s);
       return std::string();
@@ -135,7 +133,7 @@ TEST(Failure, MakesTheGroupUnusableWithTheFirstReason) {
 
 TEST(Failure, LeavesTheProcessAbleToEndCleanly) {
   const auto outcomes = fork_ranks(2, [](int rank) -> std::string {
-    auto world = join(20s);
+    auto world = join_world(20s);
     auto tensor = at::ones({1 << 18});
     const auto work = world.group().start_all_reduce(tensor);
     const auto more = world.group().start_all_reduce(at::ones({1 << 18}));
@@ -154,7 +152,7 @@ TEST(Failure, LeavesTheProcessAbleToEndCleanly) {
 TEST(Failure, DestroyingAWorldWithPendingWorkDoesNotWait) {
   const auto outcomes = fork_ranks(2, [](int rank) {
     {
-      auto world = join(30s);
+      auto world = join_world(30s);
       if (rank == 1) std::this_thread::sleep_for(4s);
       if (rank == 1) return std::string();
       const auto begin = Clock::now();
@@ -176,7 +174,7 @@ TEST(Rendezvous, WithARankMissingNamesItTheAddressAndThePortInTime) {
   const auto begin = Clock::now();
   const auto outcomes = fork_ranks(2, [](int) {
     env::set("WORLD_SIZE", std::string("4"));
-    return error_of<CommError>([] { join(2s); }) + " port " + *env::get("MASTER_PORT");
+    return error_of<CommError>([] { join_world(2s); }) + " port " + *env::get("MASTER_PORT");
   });
   EXPECT_LT(Clock::now() - begin, 10s);
   for (int rank = 0; rank < 2; ++rank) {
@@ -194,7 +192,7 @@ TEST(Rendezvous, AtAHostThatNobodyKnowsSaysSoBeforeItGivesUp) {
     env::set("WORLD_SIZE", std::string("2"));
     env::set("MASTER_ADDR", std::string("no-such-host.invalid"));
     ::testing::internal::CaptureStderr();
-    const std::string error = error_of<CommError>([] { join(5s); });
+    const std::string error = error_of<CommError>([] { join_world(5s); });
     return ::testing::internal::GetCapturedStderr() + "error: " + error;
   });
   const std::string unknown = "rank 1 of 2 does not know the host 'no-such-host.invalid' of MASTER_ADDR";
@@ -208,7 +206,7 @@ TEST(Rendezvous, WithoutRankZeroIsAnErrorInTime) {
   const auto outcomes = fork_ranks(1, [](int) {
     env::set("RANK", std::string("1"));
     env::set("WORLD_SIZE", std::string("2"));
-    return error_of<CommError>([] { join(2s); });
+    return error_of<CommError>([] { join_world(2s); });
   });
   EXPECT_LT(Clock::now() - begin, 8s);
   EXPECT_THAT(outcomes[0].value,

@@ -10,6 +10,7 @@
 #include "deepspeed/comm/init.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/join_world.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {
@@ -18,9 +19,8 @@ namespace {
 using testing::error_of;
 using testing::fork_ranks;
 using ::testing::HasSubstr;
+using testing::join_world;
 using namespace std::chrono_literals;
-
-World meet() { return init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = 60s}); }
 
 std::string missed(World& world, std::chrono::milliseconds timeout, bool all = true) {
   return error_of<CommError>([&] { world.group().monitored_barrier(timeout, all); });
@@ -28,7 +28,7 @@ std::string missed(World& world, std::chrono::milliseconds timeout, bool all = t
 
 TEST(MonitoredBarrier, NamesTheRanksThatDoNotComeAndLeavesTheGroupUsable) {
   const auto outcomes = fork_ranks(4, [](int rank) {
-    auto world = meet();
+    auto world = join_world();
     world.group().monitored_barrier();
     std::string texts;
     for (const bool all : {true, false}) {
@@ -52,7 +52,7 @@ TEST(MonitoredBarrier, NamesTheRanksThatDoNotComeAndLeavesTheGroupUsable) {
 TEST(MonitoredBarrier, NamesAnyOfManyRanks) {
   const std::vector<std::vector<int>> absent{{0}, {4}, {1, 3}, {2, 3, 4}, {0, 1, 2, 3}};
   const auto outcomes = fork_ranks(5, [&](int rank) {
-    auto world = meet();
+    auto world = join_world();
     std::string texts;
     for (const auto& missing : absent) {
       world.group().barrier();
@@ -81,7 +81,7 @@ TEST(MonitoredBarrier, NamesAnyOfManyRanks) {
 TEST(MonitoredBarrier, MeetsARankAgainThatLeftOneOutForGood) {
   for (const int skipping : {0, 2}) {
     const auto outcomes = fork_ranks(3, [&](int rank) {
-      auto world = meet();
+      auto world = join_world();
       std::string texts = rank == skipping ? "left out" : missed(world, 300ms);
       for (int later = 0; later < 3; ++later) {
         world.group().barrier();
@@ -102,7 +102,7 @@ TEST(MonitoredBarrier, MeetsARankAgainThatLeftOneOutForGood) {
 TEST(MonitoredBarrier, TellsARankThatComesLateSo) {
   for (const int late : {0, 1}) {
     const auto outcomes = fork_ranks(3, [&](int rank) {
-      auto world = meet();
+      auto world = join_world();
       // Where rank 0 is late, the others wait 2 s longer for its word.
       if (rank == late) std::this_thread::sleep_for(4s);
       auto text = missed(world, 500ms);
