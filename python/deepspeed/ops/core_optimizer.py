@@ -2,6 +2,7 @@
 import torch
 
 from deepspeed import _core
+from deepspeed.ops.closure import loss_of
 
 
 class CoreOptimizer(torch.optim.Optimizer):
@@ -31,19 +32,12 @@ class CoreOptimizer(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure=None):
         """Updates the parameters that have a gradient; returns the closure's loss."""
-        loss = self._loss_of(closure)
+        loss = loss_of(closure)
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
                     self._step_one(param, self._options(group), param)
         return loss
-
-    @staticmethod
-    def _loss_of(closure):
-        if closure is None:
-            return None
-        with torch.enable_grad():
-            return closure()
 
     def _step_one(self, param, options, key):
         """Steps a parameter whose state stands under the key."""

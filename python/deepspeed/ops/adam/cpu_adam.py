@@ -1,6 +1,7 @@
 import torch
 
 from deepspeed.ops.adam.rollback import roll_back
+from deepspeed.ops.closure import loss_of
 from deepspeed.ops.core_optimizer import CoreOptimizer
 
 
@@ -38,14 +39,14 @@ class DeepSpeedCPUAdam(CoreOptimizer):
     @torch.no_grad()
     def step_subgroup(self, subgroup_id, closure=None):
         """Steps the parameters, with the state that stands under the number of a subgroup; for one parameter at a time."""
-        loss = self._loss_of(closure)
+        loss = loss_of(closure)
         for group, param in self._with_gradients():
             self._step_one(param, self._options(group), subgroup_id)
         return loss
 
     def rollback_subgroup(self, sub_group_id, closure=None):
         """Takes the subgroup's last step back. Raises RuntimeError where there is none."""
-        loss = self._loss_of(closure)
+        loss = loss_of(closure)
         state = self.state[sub_group_id] if sub_group_id in self.state else {}
         if not state:
             raise RuntimeError(f"Cannot rollback optimizer state for sub_group_id {sub_group_id}: it was not stepped")

@@ -6,6 +6,8 @@ host: `exp_avg_cpu_data` and `exp_avg_sq_cpu_data`. Vectors are chosen as a whol
 import torch
 from torch.optim.adamw import adamw
 
+from deepspeed.ops.closure import loss_of
+
 
 class _SelectiveAdamW(torch.optim.AdamW):
     """Steps parameters that have a `selected_grad`, and takes it away. Subclasses say where the selected values are."""
@@ -67,7 +69,7 @@ class _SelectiveAdamW(torch.optim.AdamW):
 
     @torch.no_grad()
     def _step_without_offload(self, closure=None):
-        loss = self._loss_of(closure)
+        loss = loss_of(closure)
         for group in self.param_groups:
             self._step_params(group, [param for param in group["params"] if self._has_gradient(param)])
         return loss
@@ -75,7 +77,7 @@ class _SelectiveAdamW(torch.optim.AdamW):
     @torch.no_grad()
     def _step_with_offload(self, closure=None):
         """Steps some parameters at a time, whose moments are on the device meanwhile."""
-        loss = self._loss_of(closure)
+        loss = loss_of(closure)
         for group in self.param_groups:
             bucket, numel = [], 0
             for param in filter(self._has_gradient, group["params"]):
@@ -150,13 +152,6 @@ class _SelectiveAdamW(torch.optim.AdamW):
     @staticmethod
     def _has_gradient(param):
         return getattr(param, "selected_grad", None) is not None
-
-    @staticmethod
-    def _loss_of(closure):
-        if closure is None:
-            return None
-        with torch.enable_grad():
-            return closure()
 
 
 class ZenFlowSelectiveAdamW(_SelectiveAdamW):
