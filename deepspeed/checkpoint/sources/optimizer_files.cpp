@@ -13,23 +13,13 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/interval.h"
 #include "deepspeed/checkpoint/sources/misfit_error.h"
+#include "deepspeed/checkpoint/sources/numel_of.h"
 #include "deepspeed/checkpoint/sources/shard_places.h"
+#include "deepspeed/checkpoint/sources/states_of_one_rank.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 
 namespace deepspeed::checkpoint {
 namespace {
-
-int64_t numel_of(const std::vector<int64_t>& sizes) {
-  int64_t numel = 1;
-  for (const int64_t size : sizes) numel *= size;
-  return numel;
-}
-
-int64_t numel_of(const NamedShapes& shapes) {
-  int64_t numel = 0;
-  for (const auto& [name, sizes] : shapes) numel += numel_of(sizes);
-  return numel;
-}
 
 /// Returns the parameters that meet a partition of the flat space, in which they lie one after the other,
 /// with their places in the partition.
@@ -222,11 +212,6 @@ OptimizerFiles OptimizerFiles::of_model_file(std::shared_ptr<DeferredArchive> fi
 }
 
 namespace {
-
-/// States of one rank that DeepSpeed's 1-bit optimizers save, and forget when they are loaded.
-bool is_of_one_rank(const std::string& state) {
-  return state == "worker_error" || state == "server_error" || state == "momentum_accumulator";
-}
 
 /// DeepSpeed's optimizers in fp32 also list parameters that need no gradient; those have no state.
 void drop_untrained(PlainGroupStates& group, size_t num_trained) {
