@@ -47,6 +47,13 @@ struct StoredLayer {
   bool is_written = true;  // false: by another stage, which shares the weights
 };
 
+/// Says of a layer of a pipeline, whichever stage has it, where checkpoints have its weights.
+struct LayerWeights {
+  std::string prefix;    // of its parameters' names: "3", "tied_modules.embed"
+  bool is_tied = false;  // layers of one prefix share a module
+  int stored_as = 0;     // the layer whose file has them
+};
+
 struct DEEPSPEED_API EngineModel {
   std::vector<NamedTensor> parameters;  // each tensor once, under its first name, in order of registration
   std::vector<NamedTensor> buffers;
@@ -57,7 +64,7 @@ struct DEEPSPEED_API EngineModel {
   std::vector<at::Tensor> counted_elsewhere;
   /// Lists the files that hold a stage of a pipeline in place of the model as a whole; empty for others.
   std::vector<StoredLayer> stored_layers;
-  int num_layers = 0;  // of all stages
+  std::vector<LayerWeights> layers;  // of all stages of a pipeline
   std::function<void(bool training)> set_training;
   /// Returns the model's parameters by name, where others are registered than at the last call, else none;
   /// null: nobody knows.

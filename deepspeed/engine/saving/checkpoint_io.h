@@ -109,14 +109,19 @@ class CheckpointIo {
   void check_module(const StoredModule& module, bool strict) const;
   void load_module(const StoredModule& module);
 
+  // checkpoint_load_stages.cpp
+  checkpoint::OptimizerFiles open_stages(const std::string& directory, const std::string& tag,
+                                         const OpenedCheckpoint& opened,
+                                         const std::vector<checkpoint::NamedShapes>& own_shapes) const;
+  checkpoint::OptimizerFiles open_unnamed(const std::string& directory, const std::string& tag,
+                                          const OpenedCheckpoint& opened,
+                                          const std::vector<checkpoint::NamedShapes>& own_shapes) const;
+
   // checkpoint_load_optimizer.cpp
   /// Which place's files this rank begins with: its own, where there are as many as here.
   int first_mp_rank(const std::string& directory, const std::string& tag) const;
   void require_kind(const OpenedCheckpoint& opened, const std::string& directory,
                     const std::string& tag) const;
-  checkpoint::OptimizerFiles open_stages(const std::string& directory, const std::string& tag,
-                                         const OpenedCheckpoint& opened,
-                                         const std::vector<checkpoint::NamedShapes>& own_shapes) const;
   checkpoint::OptimizerFiles open_optimizer(const std::string& directory, const std::string& tag,
                                             const OpenedCheckpoint& opened) const;
   /// Throws CheckpointError, naming the way out, where the files have other groups or states than the

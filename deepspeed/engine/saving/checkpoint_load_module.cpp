@@ -43,9 +43,10 @@ std::unordered_set<std::string> trained_here_and_there(const checkpoint::ModuleS
 // Layers that the model does not have would be left out without a word.
 void check_layers(const std::string& directory, const std::string& tag, const EngineModel& model) {
   const auto last = checkpoint::last_stored_layer(directory, tag);
-  if (!last || *last < model.num_layers) return;
+  const int num_layers = int(model.layers.size());
+  if (!last || *last < num_layers) return;
   raise<CheckpointError>(std::filesystem::path(directory) / tag, " has layer ", *last, ", but the model has ",
-                         model.num_layers, " layers, 0 to ", model.num_layers - 1,
+                         num_layers, " layers, 0 to ", num_layers - 1,
                          "; make the model that was saved, or load with load_module_strict = false");
 }
 

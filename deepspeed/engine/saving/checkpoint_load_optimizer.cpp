@@ -116,46 +116,6 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(const std::string& direc
   }
 }
 
-checkpoint::OptimizerFiles CheckpointIo::open_stages(
-    const std::string& directory, const std::string& tag, const OpenedCheckpoint& opened,
-    const std::vector<checkpoint::NamedShapes>& own_shapes) const {
-  using checkpoint::OptimizerFiles;
-  const std::vector<int> places = checkpoint::find_mp_ranks(directory, tag);
-  const ParallelGroups& groups = parts_.groups;
-  const bool is_whole = opened.states.states.has_module;
-  // Then the order of this stage's own parameters says whose states they are.
-  const bool is_unnamed = !opened.states.optimizer.is_none() && !opened.states.states.param_shapes;
-  if (is_unnamed && !is_whole && int(places.size()) != groups.model_size()) {
-    raise<checkpoint::MisfitError>(
-        opened.path,
-        " does not name the parameters whose optimizer states it holds, as DeepSpeed's pipelines "
-        "write it at ZeRO stage 0: resume at the number of stages that wrote it, which is ",
-        places.size(), ", not ", groups.model_size());
-  }
-  const auto open_stage = [&](int mp_rank, const std::shared_ptr<checkpoint::DeferredArchive>& file,
-                              const checkpoint::ModelStates& states) {
-    const auto& shapes = states.states.param_shapes;
-    if (states.optimizer.is_none())
-      return OptimizerFiles::of_partitions(directory, tag, opened.manifest, shapes, mp_rank);
-    return OptimizerFiles::of_model_file(file, states.optimizer, shapes.value_or(own_shapes));
-  };
-  OptimizerFiles result = open_stage(opened.mp_rank, opened.file, opened.states);
-  const auto has_all = [&] {
-    if (result.holds_nothing()) return true;
-    return std::ranges::all_of(own_shapes, [&](const checkpoint::NamedShapes& group) {
-      return std::ranges::all_of(group, [&](const auto& param) { return result.holds(param.first); });
-    });
-  };
-  for (const int mp_rank : places) {
-    const bool is_of_slice = groups.slice_of(mp_rank, int(places.size())) == groups.slice();
-    if (mp_rank == opened.mp_rank || !is_of_slice || is_whole || is_unnamed || has_all()) continue;
-    const fs::path path = checkpoint::model_states_path(directory, tag, mp_rank);
-    const auto file = std::make_shared<checkpoint::DeferredArchive>(path, opened.manifest.sums_of(path));
-    result.join(open_stage(mp_rank, file, checkpoint::parse_model_states(file->value())));
-  }
-  return result;
-}
-
 bool CheckpointIo::wants_master(const OpenedCheckpoint& opened) const {
   return opened.is_sharded || parts_.config.zero_optimization.load_from_fp32_weights;
 }

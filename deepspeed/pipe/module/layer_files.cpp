@@ -29,7 +29,12 @@ fs::path file_of(const fs::path& folder, int layer, const std::string& slice) {
 std::string PipelineModule::slice() const { return topology().get_rank_repr(grid().global_rank()); }
 
 void PipelineModule::describe_files() {
-  model_.num_layers = num_layers();
+  for (int layer = 0; layer < num_layers(); ++layer)
+    model_.layers.push_back({.prefix = std::to_string(layer), .stored_as = layer});
+  for (const auto& [key, tied] : ties_) {
+    for (const int layer : tied.layers)
+      model_.layers[size_t(layer)] = {"tied_modules." + key, /*is_tied=*/true, tied.stored_as};
+  }
   for (const StageLayer& layer : layers_) add_file_of(layer);
   // A module that no layer here has a file of comes from another stage's.
   for (const auto& [key, tied] : ties_) {

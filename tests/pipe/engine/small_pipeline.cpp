@@ -66,7 +66,7 @@ Json small_config(const PipelineRun& run) {
                  {"gradient_clipping", run.clipping},
                  {"zero_optimization", {{"stage", run.zero_stage}}},
                  {"pipeline", {{"schedule", run.schedule}, {"model_chunks", run.model_chunks}}},
-                 {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 0.01}}}}}};
+                 {"optimizer", run.optimizer}};
   if (run.precision == "bf16") config["bf16"] = {{"enabled", true}};
   if (run.precision == "fp16") config["fp16"] = {{"enabled", true}, {"initial_scale_power", 8}};
   if (run.precision == "autocast") config["torch_autocast"] = {{"enabled", true}, {"dtype", "bfloat16"}};
@@ -78,7 +78,7 @@ std::shared_ptr<PipelineModule> small_module(const PipelineRun& run) {
       small_layers(run), PipelineModuleOptions{.num_stages = run.num_stages,
                                                .loss_fn = small_loss,
                                                .seed_layers = true,
-                                               .partition_method = "uniform",
+                                               .partition_method = run.partition_method,
                                                .activation_checkpoint_interval = run.checkpoint_interval,
                                                .model_chunks = run.model_chunks});
 }

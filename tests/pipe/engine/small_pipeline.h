@@ -21,6 +21,8 @@ struct PipelineRun {
   double clipping = 0.0;
   bool is_tied = false;
   int checkpoint_interval = 0;
+  Json optimizer = {{"type", "Adam"}, {"params", {{"lr", 0.01}}}};
+  std::string partition_method = "uniform";
 };
 
 /// The layers: an embedding of words, blocks, and a projection to the words, which shares the embedding's
