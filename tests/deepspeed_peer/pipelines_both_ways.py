@@ -21,20 +21,28 @@ from launching import run  # noqa: E402
 
 SAVED_AT, STEPS, TOLERANCE = 4, 14, 1e-6  # the 10 losses after the checkpoint
 # Ranks and stages of the run that is saved, those of the run that goes on, and the ZeRO stage. DeepSpeed reads the states of the
-# optimizer at the number of stages and ranks of the run that wrote them alone; ours at any, but for DeepSpeed's at ZeRO stage 0,
-# which do not say whose they are.
+# optimizer at the number of stages and ranks of the run that wrote them alone; ours at any.
 OURS_TO_DEEPSPEED = [((2, 2), (2, 2), 0), ((2, 2), (2, 2), 1), ((4, 4), (4, 4), 1), ((4, 2), (4, 2), 1), ((2, 1), (2, 1), 1)]
 DEEPSPEED_TO_OURS = [*OURS_TO_DEEPSPEED, ((2, 2), (1, 1), 1), ((2, 2), (4, 4), 1), ((4, 4), (2, 2), 1), ((4, 2), (2, 1), 1)]
+# At ZeRO stage 0 DeepSpeed's files do not name the parameters, whose cut into stages is found by their sizes.
+OTHER_STAGES = [((ranks, ranks), (others, others), 0) for ranks in (1, 2, 4) for others in (1, 2, 3, 4) if others != ranks]
+WITH_DATA_RANKS = [((4, 2), (2, 1), 0), ((4, 2), (4, 4), 0), ((2, 1), (4, 2), 0), ((4, 2), (4, 2), 0), ((2, 2), (2, 1), 0)]
+UNNAMED_TO_OURS = [*OTHER_STAGES, *WITH_DATA_RANKS]
+OPTIMIZERS = [
+    {"type": "Adam", "params": {"lr": 0.003, "torch_adam": True}},
+    {"type": "SGD", "params": {"lr": 0.1}},
+    {"type": "SGD", "params": {"lr": 0.05, "momentum": 0.9}},
+]
 
 
-def run_case(first, second, saved, resumed, zero):
+def run_case(first, second, saved, resumed, zero, **more):
     with tempfile.TemporaryDirectory() as folder:
-        begun = train(first, *saved, zero, save=folder, save_at=SAVED_AT)
-        goes_on = train(second, *resumed, zero, load=folder)
+        begun = train(first, *saved, zero, save=folder, save_at=SAVED_AT, **more)
+        goes_on = train(second, *resumed, zero, load=folder, **more)
     error = relative_error(goes_on, begun[SAVED_AT:])
     is_good = error <= TOLERANCE
     print(f"{'ok  ' if is_good else 'FAIL'} {first[0]} {saved[1]} stages x {saved[0] // saved[1]} -> {second[0]} {resumed[1]} stages x "
-          f"{resumed[0] // resumed[1]}, ZeRO {zero}: next {len(goes_on)} losses within {error:.1e}", flush=True)
+          f"{resumed[0] // resumed[1]}, ZeRO {zero}{''.join(f', {value}' for value in more.values())}: next {len(goes_on)} losses within {error:.1e}", flush=True)
     return is_good
 
 
@@ -53,7 +61,8 @@ def main():
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
     ours, deepspeed = ("ours", {"PYTHONPATH": str(package)}), ("DeepSpeed", {"PYTHONPATH": ""})
     results = [run_case(ours, deepspeed, *case) for case in OURS_TO_DEEPSPEED]
-    results += [run_case(deepspeed, ours, *case) for case in DEEPSPEED_TO_OURS]
+    results += [run_case(deepspeed, ours, *case) for case in [*DEEPSPEED_TO_OURS, *UNNAMED_TO_OURS]]
+    results += [run_case(deepspeed, ours, (2, 2), (ranks, ranks), 0, optimizer=optimizer) for optimizer in OPTIMIZERS for ranks in (1, 3)]
     sys.exit(0 if all(results) else 1)
 
 

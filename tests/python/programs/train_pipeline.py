@@ -130,7 +130,7 @@ def config_of(options, replicas):
     config = {
         "train_micro_batch_size_per_gpu": ROWS // MICRO_BATCHES // replicas,
         "gradient_accumulation_steps": MICRO_BATCHES,
-        "optimizer": {"type": "AdamW", "params": {"lr": 0.003, "weight_decay": 0.01, "torch_adam": True}},
+        "optimizer": options.get("optimizer", {"type": "AdamW", "params": {"lr": 0.003, "weight_decay": 0.01, "torch_adam": True}}),
         "zero_optimization": {"stage": options.get("zero", 0)},
         "gradient_clipping": options.get("clip", 0.0),
         "pipeline": options.get("pipeline", {}),
