@@ -114,11 +114,16 @@ Trained train(PipelineEngine& engine, int first, int last) {
 
 ProcessTopology whole_model() { return PipeModelDataParallelTopology(1, 1, 1); }
 
-void expect_near(const std::vector<double>& values, const std::vector<double>& expected, const char* what) {
+void expect_near(const std::vector<double>& values, const std::vector<double>& expected, double tolerance,
+                 const char* what) {
   ASSERT_EQ(values.size(), expected.size());
   for (size_t i = 0; i < values.size(); ++i)
-    EXPECT_NEAR(values[i], expected[i], 2e-6 * expected[i]) << what << " " << i;
+    EXPECT_NEAR(values[i], expected[i], tolerance * expected[i]) << what << " " << i;
 }
+
+// Slices add up halves of a product, in another order than the whole does, and steps carry the difference on:
+// norms show it before losses do.
+constexpr double kLossTolerance = 2e-6, kNormTolerance = 1e-5;  // relative
 
 // Of the whole model on one rank.
 Trained expected_training(int steps) {
@@ -146,8 +151,8 @@ void train_in_slices(const SlicedRun& run, const Trained& expected) {
     const auto engine = engine_on(topology, run.pipeline, run.zero_stage);
     const Trained trained = train(*engine, 0, int(expected.losses.size()));
     checkpointing::configure();
-    expect_near(trained.losses, expected.losses, "loss");
-    expect_near(trained.norms, expected.norms, "norm");
+    expect_near(trained.losses, expected.losses, kLossTolerance, "loss");
+    expect_near(trained.norms, expected.norms, kNormTolerance, "norm");
     slices_of_test = {};
   });
 }
@@ -189,7 +194,7 @@ TEST(Slices, HaveFilesOfTheirOwnInCheckpoints) {
     const auto second = engine_on(topology);
     EXPECT_FALSE(second->load_checkpoint(folder.path()).path.empty());
     const Trained rest = train(*second, 2, 4);
-    expect_near(rest.losses, {expected.losses[2], expected.losses[3]}, "loss");
+    expect_near(rest.losses, {expected.losses[2], expected.losses[3]}, kLossTolerance, "loss");
     slices_of_test = {};
   });
   run_ranks(2, [&](comm::World&) {  // of one stage
@@ -198,7 +203,8 @@ TEST(Slices, HaveFilesOfTheirOwnInCheckpoints) {
     slices_of_test = grid.get_slice_parallel_group();
     const auto engine = engine_on(topology);
     EXPECT_FALSE(engine->load_checkpoint(folder.path()).path.empty());
-    expect_near(train(*engine, 2, 4).losses, {expected.losses[2], expected.losses[3]}, "loss");
+    expect_near(train(*engine, 2, 4).losses, {expected.losses[2], expected.losses[3]}, kLossTolerance,
+                "loss");
     slices_of_test = {};
   });
   for (const char* name : {"layer_00-model_00-model_states.pt", "layer_03-model_01-model_states.pt"})
