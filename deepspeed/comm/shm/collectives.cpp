@@ -23,11 +23,8 @@ constexpr size_t kAlwaysStaged = 16 << 10;
 constexpr size_t kMostSummedByAll = 256 << 10;
 constexpr size_t kCacheLine = 64;
 // So many bytes of other ranks' arenas stay mapped after they were read, of one and of all. What is mapped
-// counts as memory of this rank as well, and mapping it again costs less than reading it. Of a large arena so
-// much is read in a step that no budget would have it mapped still when it is read again.
-constexpr size_t kMostMappedOfOne = size_t{136} << 20;
-constexpr size_t kMostMappedOfLargeOne = size_t{32} << 20;
-constexpr size_t kLargeArena = size_t{512} << 20;
+// counts as memory of this rank as well, and mapping it again costs little beside reading it.
+constexpr size_t kMostMappedOfOne = size_t{32} << 20;
 constexpr size_t kMostMapped = size_t{256} << 20;
 constexpr size_t kMostAtOnce = size_t{16} << 20;
 // Results of so many bytes are stored past the caches, which do not hold them anyway.
@@ -55,12 +52,9 @@ Collectives::Collectives(Member& member) : member_(member) {
 }
 
 void Collectives::note_read(int peer, const char* data, size_t bytes) {
-  // Ranks have about as much in their arenas, so this one's says how large the peer's is.
-  const Arena* const arena = member_.arena();
-  const bool is_large = arena != nullptr && arena->used_bytes() > kLargeArena;
-  const size_t of_one = is_large ? kMostMappedOfLargeOne : kMostMappedOfOne;
   const auto num_peers = static_cast<size_t>(std::max(1, member_.size() - 1));
-  read_pages_[static_cast<size_t>(peer)].note(data, bytes, std::min(of_one, kMostMapped / num_peers));
+  read_pages_[static_cast<size_t>(peer)].note(data, bytes,
+                                              std::min(kMostMappedOfOne, kMostMapped / num_peers));
 }
 
 void Collectives::begin(const Call& call, const void* input, size_t bytes, bool in_pieces) {
