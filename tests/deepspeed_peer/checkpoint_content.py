@@ -64,8 +64,9 @@ def note_group(run, index, options, step):
 
 def read_partitions(run, folder, model):
     states = [load(path)["optimizer_state_dict"] for path in optimizer_files(folder)]
-    run["scaler"] = vars(states[0]["loss_scaler"])
-    run["overflow"], run["clip_grad"] = states[0]["overflow"], states[0]["clip_grad"]
+    if "loss_scaler" in states[0]:  # not in those of DeepSpeed's BF16_Optimizer
+        run["scaler"], run["overflow"] = vars(states[0]["loss_scaler"]), states[0]["overflow"]
+    run["clip_grad"] = states[0]["clip_grad"]
     for index, shapes in enumerate(model["param_shapes"]):
         flat = torch.cat([rank["single_partition_of_fp32_groups"][index] for rank in states])
         run.update({f"fp32/{name}": part for name, part in split(flat, shapes).items()})

@@ -6,6 +6,8 @@ there, and goes on from the save on the other side:
   counters, schedule and hyperparameters, bit by bit;
 - the next losses are those of the run that never stopped;
 - at stages 1 to 3 both sides' zero_to_fp32 make the same tensors of the save;
+- with gradient sums in fp32 (bf16-sums, at stage 1) DeepSpeed trains with its BF16_Optimizer, whose files have another form, which
+  its own zero_to_fp32 refuses;
 - our files load in torch with weights_only=True, and have the keys, order, dtypes and shapes of DeepSpeed's.
 
     python checkpoints_both_ways.py BUILD_FOLDER [--stage 0 1] [--dtype bf16] [--ranks 2] [--variant frozen] ...
@@ -29,15 +31,17 @@ import small_training as small
 
 STEPS_BEFORE, STEPS_AFTER = 5, 3
 # Of losses, relative. Sums of other orders; in 16 bits also weights that round to a neighbour.
-TOLERANCE = {"fp32": 2e-6, "bf16": 4e-3, "fp16": 1e-3}
-STAGES, DTYPES, RANKS = (0, 1, 2, 3), ("fp32", "bf16", "fp16"), (1, 2)
+TOLERANCE = {"fp32": 2e-6, "bf16": 4e-3, "bf16-sums": 4e-3, "fp16": 1e-3}
+STAGES, DTYPES, RANKS = (0, 1, 2, 3), ("fp32", "bf16", "bf16-sums", "fp16"), (1, 2)
 MODELS = ("plain", "frozen", "shared", "groups")
 DIRECTIONS = ("ours-to-deepspeed", "deepspeed-to-ours")
 Case = collections.namedtuple("Case", "stage dtype ranks variant")
 
 
 def config_of(case):
-    return small.ds_config(case.stage, case.dtype, GLOBAL_BATCH // case.ranks)
+    dtype, _, sums = case.dtype.partition("-")
+    config = small.ds_config(case.stage, dtype, GLOBAL_BATCH // case.ranks)
+    return dict(config, data_types={"grad_accum_dtype": "fp32"}) if sums else config
 
 
 def folder_of(root, case, direction, part):
@@ -125,13 +129,16 @@ def check_case(ours, root, direction, case, stayed, moved):
     saved, loaded = (folder_of(root, case, direction, part) for part in ("saved", "loaded"))
     tag = f"global_step{STEPS_BEFORE}"
     error = relative_error(moved, stayed[STEPS_BEFORE:])
-    before = content.read_run(saved / tag, groups_of(case))
-    wrong = content.differences(before, content.read_run(loaded / tag, groups_of(case)))
+    before, after = (content.read_run(folder / tag, groups_of(case)) for folder in (saved, loaded))
+    if case.dtype == "bf16-sums":  # one side alone notes what bf16 does not need
+        before, after = ({key: value for key, value in run.items() if key not in ("scaler", "overflow")} for run in (before, after))
+    wrong = content.differences(before, after)
     notes = [f"next {STEPS_AFTER} losses within {error:.1e}",
              f"state differs: {' '.join(wrong)}" if wrong else f"{len(before)} states equal"]
     if case.dtype == "fp16":
         notes.append(f"scale {before['scaler']['cur_scale']:g}, {before['skipped_steps']} skipped")
-    if case.stage > 0:
+    is_refused = case.dtype == "bf16-sums" and direction == "deepspeed-to-ours"
+    if case.stage > 0 and not is_refused:
         different = fp32_differences(ours, saved, case)
         wrong += different
         notes.append(f"zero_to_fp32 differs: {' '.join(different)}" if different else "zero_to_fp32 equal")
@@ -164,7 +171,8 @@ def run_matrix(options, root):
     failed = set()
     for ranks in options.ranks:
         cases = [Case(stage, dtype, ranks, variant)
-                 for stage, dtype, variant in itertools.product(options.stage, options.dtype, options.variant)]
+                 for stage, dtype, variant in itertools.product(options.stage, options.dtype, options.variant)
+                 if dtype != "bf16-sums" or stage == 1]
         for direction in options.direction:
             stayed, moved = train_both(ours, deepspeed, root, direction, cases, ranks)
             for case, own, other in zip(cases, stayed, moved, strict=True):
@@ -173,7 +181,8 @@ def run_matrix(options, root):
                 if isinstance(own, str):
                     failed.add(case)
         if len(options.direction) == len(DIRECTIONS):
-            results += [check_forms(root, case) for case in cases if case not in failed]
+            results += [check_forms(root, case) for case in cases
+                        if case not in failed and case.dtype != "bf16-sums"]
     print(f"{sum(results)} of {len(results)} agree", flush=True)
     return all(results)
 

@@ -12,6 +12,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/content/json_value.h"
+#include "deepspeed/checkpoint/content/optimizer_states.h"
 #include "deepspeed/checkpoint/content/tensor_entry.h"
 
 namespace deepspeed::checkpoint {
@@ -166,7 +167,9 @@ ModelStates parse_model_states(const Value& value) {
   ModelStates states;
   states.states = parse_module_states(value);
   const Dict& dict = value.as_dict();
-  if (const Value* optimizer = present(dict, "optimizer")) states.optimizer = *optimizer;
+  // DeepSpeed's BF16_Optimizer repeats one rank's part here; files of their own have all ranks'.
+  const Value* optimizer = present(dict, "optimizer");
+  if (optimizer != nullptr && !is_of_bf16_optimizer(*optimizer)) states.optimizer = *optimizer;
   if (const Value* state = present(dict, "lr_scheduler")) states.lr_scheduler = json_of_value(*state);
   states.skipped_steps = count_of(dict, "skipped_steps", 0);
   states.global_steps = count_of(dict, "global_steps", 0);

@@ -3,7 +3,9 @@
 // Stages 1 and 2 keep a flat partition a group, and the addresses of the parameters in it
 // (param_slice_mappings). Stage 3 keeps a flat tensor a sub-group, under other keys. In both the optimizer's
 // state has the form of torch's state_dict, with these flat tensors as its parameters; both become
-// PartitionStates. Pairs such as betas are tuples in Python and arrays in our JSON.
+// PartitionStates. DeepSpeed's BF16_Optimizer (bf16 pipelines at stage 0, and stage 1 with gradient sums in
+// fp32) writes the first form without a stage and a loss scaler, and with the padding. Pairs such as betas
+// are tuples in Python and arrays in our JSON.
 #include "deepspeed/checkpoint/content/optimizer_states.h"
 
 #include <algorithm>
@@ -19,6 +21,9 @@ namespace {
 // The keys that only files of stage 3 have.
 constexpr const char* kShardedPartitions = "fp32_flat_groups";
 constexpr const char* kShardedBaseState = "optimizer_state_dict";
+
+constexpr const char* kPartitions = "single_partition_of_fp32_groups";
+constexpr const char* kStage = "zero_stage";
 
 Object build_stage(int stage) {
   return Object{"deepspeed.runtime.zero.config", "ZeroStageEnum", {stage}, nullptr};
@@ -125,7 +130,7 @@ void parse_base_state(const Value& value, std::vector<PartitionStates>& groups) 
 }
 
 int parse_stage(const Dict& states) {
-  const Value* stage = states.find("zero_stage");
+  const Value* stage = states.find(kStage);
   if (stage == nullptr) {
     raise<CheckpointError>("the key 'zero_stage' is missing: not a file of ZeRO stage 1, 2 or 3");
   }
@@ -154,7 +159,7 @@ Dict build_sharded(const ZeroOptimizerStates& states) {
   List flat_groups;
   for (const PartitionStates& group : states.groups) flat_groups.emplace_back(group.fp32);
   return {
-      {"zero_stage", build_stage(3)},
+      {kStage, build_stage(3)},
       {"loss_scaler", build_loss_scaler(states.loss_scaler)},
       {"dynamic_loss_scale", states.loss_scaler.dynamic},
       {"overflow", states.overflow},
@@ -181,8 +186,8 @@ Dict build_partitioned(const ZeroOptimizerStates& states) {
       {"overflow", states.overflow},
       {"clip_grad", states.clip_grad},
       {"base_optimizer_state", build_base_state(states)},
-      {"single_partition_of_fp32_groups", partitions},
-      {"zero_stage", build_stage(states.zero_stage)},
+      {kPartitions, partitions},
+      {kStage, build_stage(states.zero_stage)},
       {"group_paddings", paddings},
       {"partition_count", counts},
       {"ds_version", states.ds_version},
@@ -199,11 +204,18 @@ Value build_optimizer_states(const ZeroOptimizerStates& states) {
       {"ds_version", states.ds_version}};
 }
 
+bool is_of_bf16_optimizer(const Value& optimizer) {
+  const Dict* dict = optimizer.get_if<Dict>();
+  return dict != nullptr && dict->find(kPartitions) != nullptr && dict->find(kStage) == nullptr;
+}
+
 ZeroOptimizerStates parse_partitions(const Value& value) {
-  const Dict& zero = value.as_dict().at("optimizer_state_dict").as_dict();
+  const Value& optimizer = value.as_dict().at("optimizer_state_dict");
+  const Dict& zero = optimizer.as_dict();
   ZeroOptimizerStates states;
-  states.zero_stage = parse_stage(zero);
-  const char* key = states.zero_stage == 3 ? kShardedPartitions : "single_partition_of_fp32_groups";
+  states.is_of_bf16_optimizer = is_of_bf16_optimizer(optimizer);
+  states.zero_stage = states.is_of_bf16_optimizer ? 1 : parse_stage(zero);
+  const char* key = states.zero_stage == 3 ? kShardedPartitions : kPartitions;
   const std::vector<Value>& partitions = zero.at(key).as_sequence();
   const auto counts = numbers_of(zero.at("partition_count"), partitions.size(), "partition_count");
   for (size_t index = 0; index < partitions.size(); ++index) {
@@ -225,11 +237,12 @@ ZeroOptimizerStates parse_optimizer_states(const Value& value) {
   ZeroOptimizerStates states = parse_partitions(value);
   const Dict& file = value.as_dict();
   const Dict& zero = file.at("optimizer_state_dict").as_dict();
-  states.loss_scaler = parse_loss_scaler(zero.at("loss_scaler"));
+  if (!states.is_of_bf16_optimizer) states.loss_scaler = parse_loss_scaler(zero.at("loss_scaler"));
   if (const Value* overflow = zero.find("overflow")) states.overflow = overflow->as_bool();
   if (const Value* clip_grad = zero.find("clip_grad")) states.clip_grad = clip_grad->as_double();
   const size_t num_groups = states.groups.size();
-  if (const Value* paddings = zero.find("group_paddings")) {
+  if (const Value* paddings = zero.find("group_paddings");
+      paddings != nullptr && !states.is_of_bf16_optimizer) {
     const auto numbers = numbers_of(*paddings, num_groups, "group_paddings");
     for (size_t index = 0; index < num_groups; ++index) states.groups[index].padding = numbers[index];
   }

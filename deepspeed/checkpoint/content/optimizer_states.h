@@ -56,6 +56,9 @@ struct PartitionStates {
 
 struct ZeroOptimizerStates {
   int zero_stage = 1;  // 1 to 3
+  /// Says that DeepSpeed's BF16_Optimizer wrote the file: its partitions keep their padding, for which
+  /// `padding` is 0 then, and its fragments lie where they say.
+  bool is_of_bf16_optimizer = false;
   LossScalerStates loss_scaler;
   bool overflow = false;
   double clip_grad = 0.0;
@@ -69,6 +72,9 @@ Value build_optimizer_states(const ZeroOptimizerStates& states);
 /// Reads the content of a file. Throws CheckpointError naming what is missing or of another kind,
 /// NotSupportedError for files of DeepSpeed's elastic_checkpoint.
 ZeroOptimizerStates parse_optimizer_states(const Value& value);
+
+/// Says whether an optimizer's dict is that of DeepSpeed's BF16_Optimizer, which is one rank's part.
+bool is_of_bf16_optimizer(const Value& optimizer);
 
 /// Reads the weights alone, without state and options: all that zero_to_fp32 needs of the file.
 ZeroOptimizerStates parse_partitions(const Value& value);

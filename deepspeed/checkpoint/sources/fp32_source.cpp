@@ -63,8 +63,10 @@ Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_fro
   }
   open_module(dir, tag);
   const Stage& first = stages_.front();
-  const bool is_plain = first.ranks.empty() && !layer_files_.empty();  // a pipeline at stage 0
-  if (!first.states.param_shapes || is_plain) {
+  const bool has_shapes = first.states.param_shapes.has_value();
+  // A pipeline at stage 0, whose optimizer may have files in bf16.
+  const bool is_plain = !layer_files_.empty() && (first.ranks.empty() || !has_shapes);
+  if (!has_shapes || is_plain) {
     add_module();
     if (!is_plain) return;
     for (const Stage& stage : stages_) {

@@ -37,6 +37,35 @@ std::vector<std::pair<std::string, FragmentAddress>> fragments_in(const NamedSha
   return fragments;
 }
 
+/// Returns the parameters, flat, in the order in which the files of DeepSpeed's BF16_Optimizer say that they
+/// lie. Throws CheckpointError where files of other kinds say so, which may be wrong.
+std::vector<NamedShapes> shapes_of_fragments(const std::vector<OptimStatesFile>& files,
+                                             const std::vector<ZeroOptimizerStates>& ranks) {
+  std::vector<NamedShapes> shapes(ranks.front().groups.size());
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!ranks[rank].is_of_bf16_optimizer || ranks[rank].groups.size() != shapes.size()) {
+      raise<CheckpointError>(files[rank].path.parent_path(),
+                             " has no 'param_shapes' in its model file, which say what the optimizer files "
+                             "hold; load with load_optimizer_states = false");
+    }
+    for (size_t index = 0; index < shapes.size(); ++index) {
+      NamedShapes& group = shapes[index];
+      int64_t end = 0;
+      for (const auto& [name, address] : ranks[rank].groups[index].fragments) {
+        if (address.start != end || address.numel < 0) {
+          raise<CheckpointError>(files[rank].path, ": the fragment of '", name, "' has ", address.numel,
+                                 " elements from ", address.start, ", expected it at ", end);
+        }
+        end += address.numel;
+        const bool goes_on = !group.empty() && group.back().first == name;  // from the rank before
+        if (!goes_on) group.emplace_back(name, std::vector<int64_t>{0});
+        group.back().second.front() += address.numel;
+      }
+    }
+  }
+  return shapes;
+}
+
 template <class Failure>
 void require_groups(size_t found, size_t expected, const std::filesystem::path& file, const char* of) {
   if (found == expected) return;
@@ -115,32 +144,30 @@ OptimizerFiles OptimizerFiles::of_partitions(const std::filesystem::path& dir, c
                                              int mp_rank) {
   const std::vector<OptimStatesFile> files = find_optim_states(dir, tag, mp_rank);
   require_each_rank(files, dir, tag, mp_rank);
-  if (!shapes || files.empty()) {
-    raise<CheckpointError>(dir / tag,
-                           files.empty() ? " has no optimizer files"
-                                         : " has no 'param_shapes' in its model file, which say what the "
-                                           "optimizer files hold",
-                           "; load with load_optimizer_states = false");
-  }
+  if (files.empty())
+    raise<CheckpointError>(dir / tag, " has no optimizer files; load with load_optimizer_states = false");
   OptimizerFiles result;
   std::vector<ZeroOptimizerStates> ranks;
   for (const OptimStatesFile& entry : files) {
     result.files_.push_back(std::make_shared<DeferredArchive>(entry.path, manifest.sums_of(entry.path)));
     ranks.push_back(parse_optimizer_states(result.files_.back()->value()));
-    require_groups<CheckpointError>(num_param_groups(ranks.back()), shapes->size(), entry.path,
+  }
+  const std::vector<NamedShapes> placed = shapes ? *shapes : shapes_of_fragments(files, ranks);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    require_groups<CheckpointError>(num_param_groups(ranks[rank]), placed.size(), files[rank].path,
                                     "the model file has");
   }
   if (ranks[0].zero_stage == 3) {
-    place_shards_of_ranks(*shapes, files, ranks);
+    place_shards_of_ranks(placed, files, ranks);
   } else {
-    for (size_t index = 0; index < shapes->size(); ++index)
-      place_parameters((*shapes)[index], index, files, ranks);
+    for (size_t index = 0; index < placed.size(); ++index)
+      place_parameters(placed[index], index, files, ranks);
   }
   result.loss_scaler_ = ranks[0].loss_scaler;
   result.overflow_ = ranks[0].overflow;
-  result.groups_.resize(shapes->size());
+  result.groups_.resize(placed.size());
   for (size_t rank = 0; rank < ranks.size(); ++rank) result.add_partition(*result.files_[rank], ranks[rank]);
-  result.require_whole(*shapes, dir / tag);
+  result.require_whole(placed, dir / tag);
   return result;
 }
 

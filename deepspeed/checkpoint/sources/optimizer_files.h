@@ -40,8 +40,9 @@ class OptimizerFiles {
 
   /// Opens the partitions of stages 1 to 3. `shapes` (param_shapes of the model file, which has to have them)
   /// say where the parameters of the place `mp_rank` lie: the param_slice_mappings of DeepSpeed's own files
-  /// are wrong with round_robin_gradients. Throws CheckpointError where a rank's file is missing or files do
-  /// not fit together.
+  /// are wrong with round_robin_gradients. Those of its BF16_Optimizer are right, and are taken where there
+  /// are no shapes, as in its pipelines at stage 0. Throws CheckpointError where a rank's file is missing or
+  /// files do not fit together.
   static OptimizerFiles of_partitions(const std::filesystem::path& dir, const std::string& tag,
                                       const Manifest& manifest,
                                       const std::optional<std::vector<NamedShapes>>& shapes, int mp_rank = 0);

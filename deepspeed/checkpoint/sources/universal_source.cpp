@@ -74,7 +74,15 @@ at::Tensor UniversalSource::weight(const std::string& name) const {
 std::vector<NamedShapes> UniversalSource::open_partitions(size_t stage) {
   const path dir = folder_.parent_path();
   const auto& shapes = stages_[stage].states.states.param_shapes;
-  if (!shapes || find_optim_states(dir, folder_.filename(), int(stage)).empty()) {
+  const bool has_files = !find_optim_states(dir, folder_.filename(), int(stage)).empty();
+  if (has_files && !shapes) {
+    raise<CheckpointError>(
+        stages_[stage].file->path(),
+        " has no 'param_shapes', which say what the optimizer files hold, as of DeepSpeed's "
+        "bf16 pipelines at stage 0; load it with load_checkpoint() and save it again, which "
+        "notes them");
+  }
+  if (!has_files) {
     raise<CheckpointError>(folder_, " holds no optimizer states: the file ",
                            optim_states_path(dir, folder_.filename(), 0, int(stage)),
                            " (or that of bf16) is missing");

@@ -15,6 +15,7 @@
 
 #include "tests/checkpoint/pickle/value_comparison.h"
 #include "tests/places/places.h"
+#include "tests/support/bf16_optimizer.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -187,6 +188,33 @@ TEST(OptimizerStates, OfStage3ComeBackWithTheirSubGroups) {
     EXPECT_TRUE(same(sub_group.fp32, written.groups[index].fp32));
     EXPECT_TRUE(same(sub_group.tensors.at(0).second, written.groups[index].tensors[0].second));
   }
+}
+
+TEST(OptimizerStates, OfDeepSpeedsBf16OptimizerKeepTheirPaddingAndHaveNoStage) {
+  ZeroOptimizerStates written = some_optimizer_states();
+  written.zero_stage = 1;
+  EXPECT_FALSE(parse_optimizer_states(build_optimizer_states(written)).is_of_bf16_optimizer);
+  const Value file = testing::in_bf16_optimizer_form(build_optimizer_states(written));
+  const ZeroOptimizerStates read = parse_optimizer_states(through_a_file(file));
+  EXPECT_TRUE(read.is_of_bf16_optimizer);
+  EXPECT_EQ(read.zero_stage, 1);
+  EXPECT_FALSE(read.loss_scaler.dynamic);
+  EXPECT_EQ(read.loss_scaler.cur_scale, 1.0);
+  const PartitionStates &found = read.groups.at(0), &expected = written.groups.at(0);
+  EXPECT_EQ(found.padding, 0);
+  ASSERT_EQ(found.fp32.numel(), expected.fp32.numel() + 3);
+  EXPECT_TRUE(same(found.fp32.narrow(0, 0, expected.fp32.numel()), expected.fp32));
+  EXPECT_EQ(found.step, 9);
+  EXPECT_EQ(found.fragments, expected.fragments);
+}
+
+TEST(ModelStates, PassOverTheOneRanksPartOfDeepSpeedsBf16Optimizer) {
+  ModelStates written = some_model_states();
+  ZeroOptimizerStates optimizer = some_optimizer_states();
+  optimizer.zero_stage = 1;
+  const Value file = testing::in_bf16_optimizer_form(build_optimizer_states(optimizer));
+  written.optimizer = file.as_dict().at("optimizer_state_dict");
+  EXPECT_TRUE(parse_model_states(through_a_file(build_model_states(written))).optimizer.is_none());
 }
 
 TEST(OptimizerStates, ForeignFilesAreRefusedWithAReason) {

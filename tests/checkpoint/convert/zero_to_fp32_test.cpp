@@ -19,6 +19,7 @@
 #include "deepspeed/checkpoint/content/optimizer_states.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 
+#include "tests/support/bf16_optimizer.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -97,6 +98,22 @@ TEST(ZeroToFp32, FrozenParametersComeFromTheModuleWhereTheFileDoesNotListThem) {
   };
   EXPECT_TRUE(has_frozen(false));
   EXPECT_FALSE(has_frozen(true));
+}
+
+TEST(ZeroToFp32, ReadsTheFilesOfDeepSpeedsBf16Optimizer) {
+  for (const int world_size : {1, 2, 3, 4}) {
+    const testing::TemporaryFolder folder;
+    write_checkpoint(folder.path(), world_size, /*list_frozen=*/false);
+    const NamedTensors expected = get_fp32_state_dict_from_zero_checkpoint(folder.path());
+    for (int rank = 0; rank < world_size; ++rank) {
+      const auto path = optim_states_path(folder.path(), kTag, rank);
+      write_torch_archive(path, testing::in_bf16_optimizer_form(read_torch_archive(path)));
+    }
+    const NamedTensors found = get_fp32_state_dict_from_zero_checkpoint(folder.path());
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t index = 0; index < found.size(); ++index)
+      EXPECT_TRUE(at::equal(found[index].tensor, expected[index].tensor)) << found[index].name;
+  }
 }
 
 TEST(ZeroToFp32, AStage0CheckpointGivesItsModule) {

@@ -19,6 +19,7 @@
 #include "deepspeed/checkpoint/content/plain_optimizer.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 
+#include "tests/support/bf16_optimizer.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -81,6 +82,33 @@ TEST(OptimizerFilesPlaces, AreRefusedWhereTheFilesDoNotFitTheShapes) {
   EXPECT_THAT(error(Groups{NamedShapes{{"b", {2, 3}}}}), AllOf(HasSubstr("6 elements"), HasSubstr("12")));
   write_two_ranks(folder.path(), 3);
   EXPECT_THAT(error(Groups{kPlaced}), AllOf(HasSubstr("zero_pp_rank_1"), HasSubstr("7 elements")));
+}
+
+// 7 elements of "b", which both ranks hold, and 3 of "a", with padding behind.
+void write_bf16_optimizer(const std::filesystem::path& dir, int64_t begin_of_a = 1) {
+  write_two_ranks(dir);
+  for (const int rank : {0, 1}) {
+    const auto path = optim_states_path(dir, "tag", rank);
+    ZeroOptimizerStates states = parse_optimizer_states(read_torch_archive(path));
+    using Fragments = std::vector<std::pair<std::string, FragmentAddress>>;
+    states.groups[0].fragments =
+        rank == 0 ? Fragments{{"b", {6, 0}}} : Fragments{{"b", {1, 0}}, {"a", {3, begin_of_a}}};
+    write_torch_archive(path, testing::in_bf16_optimizer_form(build_optimizer_states(states)));
+  }
+}
+
+TEST(OptimizerFilesPlaces, AreSaidByTheFilesOfDeepSpeedsBf16Optimizer) {
+  const testing::TemporaryFolder folder;
+  write_bf16_optimizer(folder.path());
+  for (const std::optional<Groups>& shapes : {std::optional<Groups>(), {Groups{{{"b", {7}}, {"a", {3}}}}}}) {
+    const auto files = OptimizerFiles::of_partitions(folder.path(), "tag", {}, shapes);
+    EXPECT_TRUE(at::equal(whole(files, "b", kMasterState), at::arange(0, 7, at::kFloat)));
+    EXPECT_TRUE(at::equal(whole(files, "a", kMasterState), at::arange(7, 10, at::kFloat)));
+    EXPECT_TRUE(at::equal(whole(files, "a", "exp_avg"), at::arange(7, 10, at::kFloat) * 10));
+  }
+  write_bf16_optimizer(folder.path(), /*begin_of_a=*/2);
+  EXPECT_ERROR(CheckpointError, OptimizerFiles::of_partitions(folder.path(), "tag", {}, std::nullopt),
+               "zero_pp_rank_1", "'a'", "from 2, expected it at 1");
 }
 
 OptimizerFiles of_plain(const std::filesystem::path& dir, const PlainOptimizerStates& states,

@@ -11,6 +11,7 @@
 
 #include "tests/pipe/engine/resumed_pipeline.h"
 #include "tests/pipe/engine/small_pipeline.h"
+#include "tests/support/bf16_optimizer.h"
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/temporary_folder.h"
@@ -24,10 +25,6 @@ using checkpoint::List;
 using checkpoint::Value;
 
 using Change = std::function<void(Dict& state_dict)>;
-
-void drop(Dict& dict, const std::string& key) {
-  std::erase_if(dict.items(), [&](const auto& item) { return item.first.as_string() == key; });
-}
 
 void drop_names(Dict& state_dict) {
   List groups;

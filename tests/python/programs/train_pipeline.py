@@ -138,6 +138,8 @@ def config_of(options, replicas):
     }
     if options.get("dtype"):
         config[options["dtype"]] = {"enabled": True}
+    if options.get("sums"):
+        config["data_types"] = {"grad_accum_dtype": options["sums"]}
     return config
 
 
