@@ -65,7 +65,7 @@ void LaunchTest::start(const std::vector<std::string>& words) {
   if (launcher_ > 0) return;
   ::setpgid(0, 0);
   // Whatever the test's own parent ignores: these tests send them.
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::signal(number, SIG_DFL);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) ::signal(number, SIG_DFL);
   redirect_to_file(STDOUT_FILENO, folder_ / "stdout");
   redirect_to_file(STDERR_FILENO, folder_ / "stderr");
   if (stderr_fd_ >= 0) ::dup2(stderr_fd_, STDERR_FILENO);
