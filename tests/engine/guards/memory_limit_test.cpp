@@ -9,6 +9,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include "deepspeed/base/error.h"
@@ -65,6 +66,19 @@ class MemoryLimit : public ::testing::Test {
  protected:
   void SetUp() override {
     if (has_address_sanitizer()) GTEST_SKIP() << "AddressSanitizer's own memory counts against the limit";
+    set_thread_stacks(2 << 20);
+  }
+  void TearDown() override { set_thread_stacks(8 << 20); }
+
+ private:
+  /// The whole stack of each thread counts against the limit, used or not, and how many threads there are is
+  /// not what these tests are about.
+  static void set_thread_stacks(size_t bytes) {
+    pthread_attr_t attributes;
+    ASSERT_EQ(pthread_attr_init(&attributes), 0);
+    ASSERT_EQ(pthread_attr_setstacksize(&attributes, bytes), 0);
+    ASSERT_EQ(pthread_setattr_default_np(&attributes), 0);
+    pthread_attr_destroy(&attributes);
   }
 };
 
