@@ -208,6 +208,15 @@ void check_zero(const DeepSpeedConfig& config) {
           " with reduce_scatter and the mean");
 }
 
+/// Checks what an offload to a disk needs. `block` is its key, and `contents` is what it keeps there.
+void check_disk(const auto& offload, const char* block, const char* contents) {
+  if (offload.device != "nvme") return;
+  require(offload.nvme_path && !offload.nvme_path->empty(), "zero_optimization.", block,
+          ".nvme_path: missing, expected a folder on the disk that device \"nvme\" is for");
+  require(offload.buffer_count > 0, "zero_optimization.", block, ".buffer_count: got 0 with device ",
+          "\"nvme\", expected at least 1: ", contents, " pass through these buffers");
+}
+
 void check_offloaded_optimizer(const ZeroConfig& zero) {
   const OffloadOptimizerConfig& offload = zero.offload_optimizer;
   if (offload.device == "none") return;
@@ -221,13 +230,7 @@ void check_offloaded_optimizer(const ZeroConfig& zero) {
           "\", expected false, or device \"cpu\"");
   require(!offload.super_offload || zero.offload_param.device != "nvme", kSuper,
           "with zero_optimization.offload_param.device \"nvme\", expected false, or \"cpu\" or \"none\"");
-  if (offload.device != "nvme") return;
-  require(
-      offload.nvme_path && !offload.nvme_path->empty(),
-      "zero_optimization.offload_optimizer.nvme_path: missing, expected a folder on the disk that device ",
-      "\"nvme\" is for");
-  require(offload.buffer_count > 0, "zero_optimization.offload_optimizer.buffer_count: got 0 with device ",
-          "\"nvme\", expected at least 1: masters and states pass through these buffers");
+  check_disk(offload, "offload_optimizer", "masters and states");
 }
 
 void check_offloaded_params(const ZeroConfig& zero) {
@@ -235,12 +238,7 @@ void check_offloaded_params(const ZeroConfig& zero) {
   if (offload.device == "none") return;
   require(zero.stage == 3, "zero_optimization.offload_param.device: got \"", offload.device, "\" at stage ",
           zero.stage, ", expected \"none\", or zero_optimization.stage 3, which partitions parameters");
-  if (offload.device != "nvme") return;
-  require(offload.nvme_path && !offload.nvme_path->empty(),
-          "zero_optimization.offload_param.nvme_path: missing, expected a folder on the disk that device ",
-          "\"nvme\" is for");
-  require(offload.buffer_count > 0, "zero_optimization.offload_param.buffer_count: got 0 with device ",
-          "\"nvme\", expected at least 1: parameters pass through these buffers");
+  check_disk(offload, "offload_param", "parameters");
 }
 
 /// Checks the block size for a disk: writes past the page cache go in whole pages.

@@ -31,7 +31,7 @@ import sys
 import tempfile
 
 PROGRAM = "zero_to_fp32"
-# Where the library lay that wrote this file; the program lies in a folder "bin" near it.
+# Where the library lay that wrote this file; the program lies in a folder "bin" beside it or above.
 LIBRARY_FOLDER = @library_folder@
 
 
@@ -43,11 +43,12 @@ def find_program():
         if not os.access(program, os.X_OK):
             raise RuntimeError("DEEPSPEED_CPP_HOME is {}, but there is no program {}".format(home, program))
         return program
-    near = [os.path.join(LIBRARY_FOLDER, *[os.pardir] * up, "bin", PROGRAM) for up in (1, 2)] if LIBRARY_FOLDER else []
+    near = [os.path.join(os.path.dirname(sys.executable), PROGRAM)] if sys.executable else []
+    near += [os.path.join(LIBRARY_FOLDER, *[os.pardir] * up, "bin", PROGRAM) for up in (0, 1, 2)] if LIBRARY_FOLDER else []
     for program in [shutil.which(PROGRAM)] + [os.path.normpath(path) for path in near]:
         if program and os.path.isfile(program) and os.access(program, os.X_OK):
             return program
-    raise RuntimeError("the program {} of deepspeed-cpp is neither in PATH nor near {!r}: install deepspeed-cpp, or set "
+    raise RuntimeError("the program {} of deepspeed-cpp is neither in PATH nor beside this Python nor near {!r}: install deepspeed-cpp, or set "
                        "DEEPSPEED_CPP_HOME to the folder that holds its bin/{}".format(PROGRAM, LIBRARY_FOLDER, PROGRAM))
 
 

@@ -56,6 +56,12 @@ class ZeroToFp32Script : public ::testing::Test {
   int convert(const std::string& arguments, const std::string& before = "env -u DEEPSPEED_CPP_HOME ") const {
     return run(before + kPython + " zero_to_fp32.py " + arguments);
   }
+  void set_library_folder(const std::string& path) {
+    std::string script = text_of(folder_ / "run/zero_to_fp32.py");
+    const size_t line = script.find("LIBRARY_FOLDER = ");
+    script.replace(line, script.find('\n', line) - line, "LIBRARY_FOLDER = \"" + path + "\"");
+    folder_.write("run/zero_to_fp32.py", script);
+  }
   void expect_weights(const fs::path& file, bool with_frozen = true) const {
     const auto source = checkpoint::open_weights(file);
     std::map<std::string, at::Tensor> found;
@@ -113,15 +119,19 @@ TEST_F(ZeroToFp32Script, EndsAsArgparseDoesWhereItsArgumentsCannotBe) {
 
 TEST_F(ZeroToFp32Script, FindsTheProgramOrSaysHow) {
   save(1);
-  // A library that was moved away leaves PATH and the variable.
-  std::string script = text_of(folder_ / "run/zero_to_fp32.py");
-  const size_t line = script.find("LIBRARY_FOLDER = ");
-  script.replace(line, script.find('\n', line) - line, "LIBRARY_FOLDER = \"/nowhere/lib\"");
-  folder_.write("run/zero_to_fp32.py", script);
   const std::string build = testing::build_folder();
-  EXPECT_EQ(convert(". out", "env -u DEEPSPEED_CPP_HOME PATH=/usr/bin:/bin "), 1);
-  EXPECT_THAT(log(),
-              AllOf(HasSubstr("neither in PATH nor near '/nowhere/lib'"), HasSubstr("DEEPSPEED_CPP_HOME")));
+  const std::string no_path = "env -u DEEPSPEED_CPP_HOME PATH=/usr/bin:/bin ";
+  set_library_folder(build);  // where a wheel has it
+  EXPECT_EQ(convert(". out", no_path), 0) << log();
+  // A library that was moved away leaves PATH, the Python that runs, and the variable.
+  set_library_folder("/nowhere/lib");
+  fs::create_directories(folder_ / "venv/bin");
+  fs::create_symlink(kPython, folder_ / "venv/bin/python3");
+  fs::create_symlink(build + "/bin/zero_to_fp32", folder_ / "venv/bin/zero_to_fp32");
+  EXPECT_EQ(run(no_path + "../venv/bin/python3 zero_to_fp32.py . out"), 0) << log();
+  EXPECT_EQ(convert(". out", no_path), 1);
+  EXPECT_THAT(log(), AllOf(HasSubstr("neither in PATH nor beside this Python nor near '/nowhere/lib'"),
+                           HasSubstr("DEEPSPEED_CPP_HOME")));
   EXPECT_EQ(convert(". out", "env -u DEEPSPEED_CPP_HOME PATH=/usr/bin:'" + build + "/bin' "), 0) << log();
   EXPECT_EQ(convert(". out", "env PATH=/usr/bin DEEPSPEED_CPP_HOME='" + build + "' "), 0) << log();
   EXPECT_EQ(convert(". out", "env DEEPSPEED_CPP_HOME=/nowhere "), 1);

@@ -1,21 +1,11 @@
 """The optimizer of a model in 16 bits without ZeRO."""
-from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+from deepspeed.runtime.optimizer_parts.without_zero import OptimizerWithoutZero
 
 
-class FP16_Optimizer(DeepSpeedOptimizer):
+class FP16_Optimizer(OptimizerWithoutZero):
     """Is the optimizer of a model in 16 bits at stage 0, above a fused Adam. Lists have an entry a group."""
 
     _keeps_flat = True
-
-    @property
-    def low_precision_dtype(self):
-        """The dtype of the parameters."""
-        return self.fp16_groups[0][0].dtype
-
-    @property
-    def fp16_groups(self):
-        """The parameters."""
-        return self._owned.params()
 
     @property
     def fp16_groups_flat(self):
