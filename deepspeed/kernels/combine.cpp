@@ -41,8 +41,10 @@ bool can_combine(CombineOp op, CombineType type) {
   return op != CombineOp::kAverage || is_floating(type);
 }
 
+bool can_scale(CombineType type) { return type == CombineType::kFloat32 || type == CombineType::kFloat64; }
+
 void combine(CombineOp op, CombineType type, void* to, std::span<const void* const> terms, int64_t numel,
-             Stores stores) {
+             Stores stores, double factor) {
   if (terms.empty()) raise<UsageError>("there are no terms to combine, expected one or more");
   if (!can_combine(op, type)) {
     raise<UsageError>(
@@ -50,14 +52,16 @@ void combine(CombineOp op, CombineType type, void* to, std::span<const void* con
             ? "a bitwise operation on elements of a floating type, expected integers"
             : "an average of integers, expected elements of a floating type; integers have a sum");
   }
+  if (factor != 1.0 && (op != CombineOp::kSum || !can_scale(type)))
+    raise<UsageError>("the factor is ", factor, ", expected 1, or a sum in fp32 or fp64");
   if (numel <= 0) return;
-  if (terms.size() == 1) {
+  if (terms.size() == 1 && factor == 1.0) {
     if (to != terms[0]) copy(to, terms[0], static_cast<size_t>(numel * size_of(type)), stores);
     return;
   }
   const bool stream =
       stores == Stores::kPastCaches && std::find(terms.begin(), terms.end(), to) == terms.end();
-  combine_simd(op, type, to, terms.data(), static_cast<int64_t>(terms.size()), numel, stream);
+  combine_simd(op, type, to, terms.data(), static_cast<int64_t>(terms.size()), numel, stream, factor);
 }
 
 }  // namespace deepspeed::kernels

@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
@@ -16,6 +17,9 @@
 
 namespace deepspeed::kernels {
 namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
 
 struct CombineDtype {
   CombineType type;
@@ -89,6 +93,35 @@ TEST(Combine, GivesTheBitsOfTorchInTheOrderOfTheTerms) {
             EXPECT_TRUE(at::equal(combined(op, of.type, terms), torch_combined(op, terms)))
                 << target << " " << of.dtype << " op " << int(op) << " of " << count << " x " << numel;
           }
+        }
+      }
+    }
+  }
+}
+
+TEST(Combine, ScalesASumOnTheWay) {
+  const SimdTargetGuard guard;
+  at::manual_seed(4);
+  for (const std::string& target : simd_targets()) {
+    use_simd_target(target);
+    for (const CombineDtype& of : kCombineFloats) {
+      for (const int count : {1, 2, 3}) {
+        for (const int64_t numel : kCombineNumels) {
+          const auto terms = terms_to_combine(count, numel, of.dtype);
+          const at::Tensor result = at::empty_like(terms[0]);
+          const auto scale = [&](CombineOp op) {
+            combine(op, of.type, result.mutable_data_ptr(), addresses_of(terms), numel, Stores::kCached,
+                    1.0 / 3);
+          };
+          if (!can_scale(of.type)) {
+            EXPECT_THAT(error_of<UsageError>([&] { scale(CombineOp::kSum); }), HasSubstr("factor"));
+            continue;
+          }
+          scale(CombineOp::kSum);
+          const at::Tensor third = at::scalar_tensor(1.0 / 3, of.dtype);
+          EXPECT_TRUE(at::equal(result, torch_combined(CombineOp::kSum, terms) * third))
+              << target << " " << of.dtype << " " << count << " x " << numel;
+          EXPECT_THAT(error_of<UsageError>([&] { scale(CombineOp::kMax); }), HasSubstr("factor"));
         }
       }
     }

@@ -181,8 +181,7 @@ Started reduce_scatter_on(const Route& route, const at::Tensor& output, const at
   return {{route.backend._reduce_scatter_base(out, in, options)}, nullptr};
 }
 
-Started reduce_to_owners_on(const Route& route, const at::Tensor& tensor,
-                            const std::vector<Interval>& owned) {
+Started reduce_in_place(const Route& route, const at::Tensor& tensor, const std::vector<Interval>& owned) {
   if (sums_directly(route, tensor, ReduceOp::kSum))
     return {{route.direct->reduce_to_owners(tensor, owned, route.tag)}, nullptr};
   if (route.direct != nullptr) return all_reduce_on(route, tensor, ReduceOp::kSum);  // integers
@@ -201,6 +200,16 @@ Started reduce_to_owners_on(const Route& route, const at::Tensor& tensor,
     std::vector<at::Tensor> tensors{part(rank)};
     started.works.push_back(route.backend.reduce(tensors, options));
   }
+  return started;
+}
+
+Started reduce_to_owners_on(const Route& route, const operations::ReduceToOwners& call) {
+  Started started = reduce_in_place(route, call.tensor, call.owned);
+  if (!call.own.result.defined()) return started;
+  started.finish = [=, earlier = std::move(started.finish), interval = call.owned[route.backend.getRank()]] {
+    if (earlier) earlier();
+    put_own_sum(call.own, call.tensor, interval);
+  };
   return started;
 }
 
@@ -238,7 +247,7 @@ class StartOn {
     return reduce_scatter_on(route_, call.output, call.input, call.op);
   }
   Started operator()(const operations::ReduceToOwners& call) const {
-    return reduce_to_owners_on(route_, call.tensor, call.owned);
+    return reduce_to_owners_on(route_, call);
   }
   Started operator()(const operations::AllToAll& call) const {
     return all_to_all_on(route_, call.output, call.input);

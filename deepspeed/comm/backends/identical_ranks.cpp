@@ -42,6 +42,7 @@ class OnOneRank {
     if (own.empty()) return;
     reduce_with_copies(call.tensor.detach().view({-1}).narrow(0, own.begin, own.numel()), ReduceOp::kSum,
                        group_.size());
+    put_own_sum(call.own, call.tensor, own);
   }
 
   void operator()(const operations::AllToAll& call) const {

@@ -7,6 +7,10 @@
 
 #include <type_traits>
 
+#include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <c10/core/GradMode.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/interval.h"
 #include "deepspeed/comm/group/group_impl.h"
@@ -52,6 +56,7 @@ class ArgumentCheck {
       refuse("expected numbers and ", group_.size(), " ascending intervals inside the ", call.tensor.numel(),
              " elements of the tensor");
     }
+    if (call.own.result.defined()) check_own_sum(call);
   }
 
   void operator()(const operations::AllToAll& call) const {
@@ -97,6 +102,21 @@ class ArgumentCheck {
     if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
       refuse(what, " of sizes ", tensor.sizes(), " is not contiguous; pass contiguous() of it");
     }
+  }
+
+  void check_own_sum(const operations::ReduceToOwners& call) const {
+    const at::Tensor& result = call.own.result;
+    check_tensor("the result", result);
+    const Interval& interval = call.owned[static_cast<size_t>(group_.rank)];
+    const int64_t numel = interval.empty() ? 0 : interval.numel();
+    if (result.numel() != numel || result.scalar_type() != call.tensor.scalar_type() ||
+        result.device() != call.tensor.device()) {
+      refuse("the result has ", result.numel(), " elements of ", result.scalar_type(), " on ",
+             result.device(), ", expected the ", numel, " of ", call.tensor.scalar_type(), " on ",
+             call.tensor.device(), " that this rank owns");
+    }
+    if (call.own.factor != 1.0 && !at::isFloatingType(result.scalar_type()))
+      refuse("the factor is ", call.own.factor, " with integers, expected 1");
   }
 
   // `whole` holds one block of the size of `part` for every rank.
@@ -148,6 +168,18 @@ class ArgumentCheck {
 
 const char* name_of(const Operation& operation) {
   return std::visit([](const auto& call) { return call.kName; }, operation);
+}
+
+void put_own_sum(const OwnSum& own, const at::Tensor& tensor, const Interval& interval) {
+  if (!own.result.defined() || interval.empty()) return;
+  const c10::NoGradGuard no_grad;
+  const at::Tensor sum = tensor.detach().view({-1}).narrow(0, interval.begin, interval.numel());
+  at::Tensor result = own.result.detach().view({-1});
+  if (own.factor == 1.0) {
+    result.copy_(sum);
+  } else {
+    at::mul_out(result, sum, at::scalar_tensor(own.factor, sum.options()));
+  }
 }
 
 at::Tensor whole_tensor_of(const Operation& operation) {

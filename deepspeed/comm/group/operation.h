@@ -44,6 +44,7 @@ struct ReduceToOwners {
   static constexpr const char* kName = "reduce_to_owners";
   at::Tensor tensor;
   std::vector<Interval> owned;
+  OwnSum own = {};
 };
 struct AllToAll {
   static constexpr const char* kName = "all_to_all";
@@ -82,6 +83,9 @@ struct Operation
 };
 
 const char* name_of(const Operation& operation);
+
+/// Does for a finished reduce_to_owners what OwnSum says: `interval` of the tensor holds this rank's sum.
+void put_own_sum(const OwnSum& own, const at::Tensor& tensor, const Interval& interval);
 
 /// Returns the tensor that all ranks' parts make up, or the message; undefined where there is none. For
 /// all_to_all, whose two are of one size, that is the output.

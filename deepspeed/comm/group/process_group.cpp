@@ -91,9 +91,9 @@ Work ProcessGroup::start_reduce_scatter(const at::Tensor& output, const at::Tens
                                         ReduceOp op) const {
   return start(operations::ReduceScatter{output, input, op});
 }
-Work ProcessGroup::start_reduce_to_owners(const at::Tensor& tensor,
-                                          const std::vector<Interval>& owned) const {
-  return start(operations::ReduceToOwners{tensor, owned});
+Work ProcessGroup::start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned,
+                                          const OwnSum& own) const {
+  return start(operations::ReduceToOwners{tensor, owned, own});
 }
 Work ProcessGroup::start_all_to_all(const at::Tensor& output, const at::Tensor& input) const {
   return start(operations::AllToAll{output, input});

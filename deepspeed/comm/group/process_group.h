@@ -32,6 +32,15 @@ struct Operation;
 /// ones are summed in fp32. The bitwise ones take integers, over Gloo alone.
 enum class ReduceOp { kSum, kMax, kMin, kProduct, kAvg, kBand, kBor, kBxor };
 
+/// Says where start_reduce_to_owners() puts this rank's sum, in place of its interval of the tensor:
+/// `result`, of as many elements and that dtype, which must not overlap the tensor. The sum is multiplied by
+/// `factor`, of the dtype, on the way; integers take 1 alone. Undefined: the sum stays in the tensor, as it
+/// is.
+struct OwnSum {
+  at::Tensor result = {};
+  double factor = 1.0;
+};
+
 /// Stands for a collective under way. Copies share it. The result may be read after wait() alone. Destroying
 /// an unfinished Work neither waits nor throws.
 class DEEPSPEED_API Work {
@@ -98,9 +107,10 @@ class DEEPSPEED_API ProcessGroup {
   Work start_send(const at::Tensor& tensor, int destination, int tag = 0) const;
   Work start_recv(const at::Tensor& tensor, int source, int tag = 0) const;
   /// Sums into intervals. `owned` has an interval of the tensor's elements a rank, ascending, without common
-  /// elements. Afterwards each rank's interval holds the sum over the ranks; the other elements are
-  /// unspecified.
-  Work start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned) const;
+  /// elements. Afterwards each rank's interval holds the sum over the ranks, or own.result has it; the other
+  /// elements are unspecified.
+  Work start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned,
+                              const OwnSum& own = {}) const;
 
   // These return when the operation is done.
   void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;

@@ -276,7 +276,7 @@ void Collectives::reduce(const Call& call, void* output, const void* input, size
   scatter(call, input, ranges, [&](size_t at, size_t length, const std::vector<const char*>& from) {
     const std::vector<const void*> terms(from.begin(), from.end());
     kernels::combine(reduction.op, reduction.type, static_cast<char*>(output) + at, terms,
-                     static_cast<int64_t>(length) / element, stores_of(bytes));
+                     static_cast<int64_t>(length) / element, stores_of(bytes), reduction.factor);
   });
   end(call);
 }

@@ -29,6 +29,7 @@ struct ByteRange {
 struct Reduction {
   kernels::CombineOp op = kernels::CombineOp::kSum;
   kernels::CombineType type = kernels::CombineType::kFloat32;
+  double factor = 1.0;  // of the sums of reduce()
 };
 
 /// Runs one operation after the other, in the calling thread; each returns when its memory is the caller's

@@ -260,31 +260,39 @@ void GradReducer::resume_without_gradients() {
   clear();
 }
 
-GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling) {
+GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling,
+                                             const comm::OwnSum& own) {
   if (is_quantized(bucket)) return {quantized_->start(travelling, size_t(&bucket - buckets_.data()))};
   if (!sums_for_owners()) return {ranks_.shard.start_all_reduce(travelling)};
   const std::vector<Interval> owned = space_->owned(bucket);
   if (options_.keys.use_multi_rank_bucket_allreduce)
-    return {ranks_.shard.start_reduce_to_owners(travelling, owned)};
+    return {ranks_.shard.start_reduce_to_owners(travelling, owned, own)};
   Works works;
   for (size_t owner = 0; owner < owned.size(); ++owner) {
     if (owned[owner].empty()) continue;
     std::vector<Interval> alone(owned.size());
     alone[owner] = owned[owner];
-    works.push_back(ranks_.shard.start_reduce_to_owners(travelling, alone));
+    const bool is_own = owner == static_cast<size_t>(ranks_.shard.rank());
+    works.push_back(ranks_.shard.start_reduce_to_owners(travelling, alone, is_own ? own : comm::OwnSum{}));
   }
   return works;
 }
 
-GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values) {
+bool GradReducer::puts_sums_elsewhere(const Bucket& bucket, const at::Tensor& values) const {
+  return sums_for_owners() && ranks_.shard.size() > 1 && !is_quantized(bucket) &&
+         dtype_of(bucket) == values.scalar_type();
+}
+
+GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values,
+                                          const comm::OwnSum& own) {
   if (use_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
   if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
   if (ranks_.shard.size() == 1) return {};
   const at::ScalarType dtype = dtype_of(bucket);
-  if (dtype == values.scalar_type()) return start_sum_of(bucket, values);
+  if (dtype == values.scalar_type()) return start_sum_of(bucket, values, own);
   const at::Tensor travelling = values.to(dtype);
   converted_.push_back({values.data_ptr(), travelling});
-  return start_sum_of(bucket, travelling);
+  return start_sum_of(bucket, travelling, {});
 }
 
 bool GradReducer::travels_by_rows(const Bucket& bucket) const { return bucket.kind % kUnit >= kByRows; }

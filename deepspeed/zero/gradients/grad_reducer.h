@@ -182,7 +182,10 @@ class GradReducer {
   bool travel_together() const;
   /// Starts the sum of a bucket's values, in the communication dtype, over the ranks that together hold
   /// everything once. values: 1-D, as space_ lays them; they are multiplied by averaging.before first.
-  Works start_sum(const Bucket& bucket, const at::Tensor& values);
+  /// own: where the sum of this rank's part goes, where puts_sums_elsewhere().
+  Works start_sum(const Bucket& bucket, const at::Tensor& values, const comm::OwnSum& own = {});
+  /// Whether the reduction of these values can put this rank's part somewhere else.
+  bool puts_sums_elsewhere(const Bucket& bucket, const at::Tensor& values) const;
   /// Bytes of what quantized sums have kept.
   int64_t error_bytes() const { return quantized_ ? quantized_->bytes() : 0; }
   /// Whether the bucket is one parameter of `by_rows`.
@@ -210,7 +213,7 @@ class GradReducer {
   LaunchOrder order_;
 
  private:
-  Works start_sum_of(const Bucket& bucket, const at::Tensor& travelling);
+  Works start_sum_of(const Bucket& bucket, const at::Tensor& travelling, const comm::OwnSum& own);
   std::vector<Bucket> lay_out(int64_t numel) const;
   LaunchOrder make_order() const;
   void check_all_used() const;

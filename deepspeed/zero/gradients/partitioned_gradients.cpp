@@ -4,8 +4,8 @@
 // A gradient is copied into the transient buffer of its bucket when autograd has made it (gather), while it
 // is still in the caches, and its own memory is freed. A complete bucket is launched at once (launch); at
 // most two are under way, and the oldest is absorbed first (absorb_oldest): this rank's part is added to what
-// it keeps (KeptSums), and the buffer is free again. Gradients that come after their bucket was launched wait
-// in their parameters for a second round at the end (finish_round).
+// it keeps (KeptSums), unless the reduction has put it there, and the buffer is free again. Gradients that
+// come after their bucket was launched wait in their parameters for a second round at the end (finish_round).
 //
 // At stage 1 gradients of a backward before the boundary wait in sums of this rank (WaitingSums), which join
 // those of the boundary's backward in the buffers (gather). Memory for them is there from the first such
@@ -136,6 +136,7 @@ class PartitionedGradients : public GradReducer {
     // Memory from pool_, at least as large as the bucket; undefined where `values` is a gradient itself.
     at::Tensor storage;
     at::Tensor values;  // (numel of the bucket), a view of storage
+    at::Tensor sum;     // what is kept of them, where the reduction puts it there itself
     Works works;
   };
 
@@ -232,12 +233,19 @@ class PartitionedGradients : public GradReducer {
     if (ranks_.data.size() > 1 && travels_by_rows(buckets_[index])) {
       sum_by_rows(buckets_[index], gathered.values);
     } else if (ranks_.data.size() > 1) {
-      gathered.works = start_sum(buckets_[index], gathered.values);
+      gathered.sum = place_for_sum(buckets_[index], gathered.values);
+      gathered.works = start_sum(buckets_[index], gathered.values, {gathered.sum, options_.averaging.after});
     }
     // Where one rank holds everything nothing travels, so the values are the sum at once.
     const bool is_there = gathered.works.empty();
     in_flight_.push_back(std::move(gathered));
     if (!options_.overlap || is_there) absorb_oldest();
+  }
+
+  at::Tensor place_for_sum(const Bucket& bucket, const at::Tensor& values) const {
+    const OwnPart part = space_->own_part(bucket);
+    if (part.in_kept.empty() || !puts_sums_elsewhere(bucket, values)) return {};
+    return kept_.place_for(bucket.group, part.in_kept, values.scalar_type());
   }
 
   void absorb_oldest() {
@@ -246,7 +254,7 @@ class PartitionedGradients : public GradReducer {
     const Bucket& bucket = buckets_[oldest.bucket];
     const OwnPart part = space_->own_part(bucket);
     device::StreamEvent is_free;
-    if (!part.in_kept.empty()) {
+    if (!part.in_kept.empty() && !oldest.sum.defined()) {
       const at::Tensor piece = oldest.values.narrow(0, part.in_buffer.begin, part.in_buffer.numel());
       is_free = kept_.take(bucket.group, part.in_kept, piece, options_.averaging);
     }
@@ -281,7 +289,7 @@ class PartitionedGradients : public GradReducer {
     pool_.pop_front();
     buffer.is_free.hold_current_stream();
     const at::Tensor values = buffer.memory.narrow(0, 0, bytes_of(bucket)).view(value_dtype(bucket));
-    return {index, buffer.memory, values, {}};
+    return {index, buffer.memory, values, {}, {}};
   }
 
   // The gradient of the bucket's one parameter travels where it lies.
@@ -293,7 +301,7 @@ class PartitionedGradients : public GradReducer {
                             ? dense_gradient(gradient)
                             : at::zeros({bucket.in_flat.numel()}, store_.options(bucket.group));
     gradient.reset();
-    return {index, {}, values.contiguous().view({-1}), {}};
+    return {index, {}, values.contiguous().view({-1}), {}, {}};
   }
 
   /// Memory for a bucket, and the moment from which it may be written.

@@ -96,6 +96,20 @@ TEST_P(DirectSums, OperationsUnderWayTogetherDoNotMix) {
   });
 }
 
+TEST(ReduceToOwners, RefusesAResultThatDoesNotFit) {
+  run_ranks(2, [](World& world) {
+    const std::vector<Interval> owned{{0, 2}, {2, 4}};
+    const auto start = [&](const at::Tensor& tensor, const OwnSum& own) {
+      return error_of<UsageError>([&] { world.group().start_reduce_to_owners(tensor, owned, own); });
+    };
+    EXPECT_THAT(start(at::ones({4}), {at::zeros({3})}),
+                HasSubstr("the result has 3 elements of Float on cpu, expected the 2 of Float on cpu"));
+    EXPECT_THAT(start(at::ones({4}), {at::zeros({2}, at::kDouble)}), HasSubstr("Double"));
+    EXPECT_THAT(start(at::ones({4}, at::kLong), {at::zeros({2}, at::kLong), 0.5}),
+                HasSubstr("the factor is 0.5 with integers"));
+  });
+}
+
 TEST(ReduceToOwners, RefusesIntervalsThatDoNotFit) {
   run_ranks(2, [](World& world) {
     const at::Tensor tensor = at::zeros({10});

@@ -22,6 +22,13 @@ TEST(IdenticalRanks, SumWhatARankOwnsAndLeaveTheRest) {
   EXPECT_TRUE(at::equal(reduced_on(2), at::tensor({1.0F, 1.0F, 3.0F, 3.0F, 3.0F, 1.0F})));
 }
 
+TEST(IdenticalRanks, PutTheSumElsewhere) {
+  const at::Tensor tensor = at::ones({6}), result = at::zeros({2});
+  const std::vector<Interval> owned{{0, 2}, {2, 4}, {4, 6}};
+  make_fake_world(3, 1).group().start_reduce_to_owners(tensor, owned, {result, 0.5}).wait();
+  EXPECT_TRUE(at::equal(result, at::full({2}, 1.5F)));
+}
+
 TEST(IdenticalRanks, WaitForNobody) {
   const World world = make_fake_world(3, 1);
   const at::Tensor tensor = at::arange(4);

@@ -177,6 +177,41 @@ TEST_P(SharedMemory, SumsUnevenIntervalsInPlaceAsSocketsDo) {
   EXPECT_EQ(run(true), run(false));
 }
 
+TEST_P(SharedMemory, PutsAScaledSumElsewhereAsSocketsDo) {
+  const auto run = [&](bool is_shared) {
+    const SharedMemorySwitch on(is_shared);
+    return run_ranks_collect(GetParam(), [&](World& world) {
+      Hash hash;
+      for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+        for (const int64_t numel : {int64_t{1'001}, int64_t{3'000'017}}) {  // staged, and past the caches
+          const int64_t part = numel / world.size();
+          std::vector<Interval> owned;
+          for (int64_t rank = 0; rank < world.size(); ++rank)
+            owned.push_back({part * rank, part * (rank + 1)});
+          const Interval own = owned[static_cast<size_t>(world.rank())];
+          const auto sum_of = [&](double factor) {
+            const at::Tensor tensor = same_in_arena(numbers_of(world.rank(), numel, type));
+            const at::Tensor result = at::zeros({part + 2}, type);
+            world.group().start_reduce_to_owners(tensor, owned, {result.narrow(0, 1, part), factor}).wait();
+            EXPECT_EQ(result[0].item<double>() + result[part + 1].item<double>(), 0.0);
+            return result.narrow(0, 1, part);
+          };
+          const at::Tensor in_place = same_in_arena(numbers_of(world.rank(), numel, type));
+          world.group().reduce_to_owners(in_place, owned);
+          const at::Tensor sum = in_place.narrow(0, own.begin, own.numel());
+          EXPECT_TRUE(at::equal(sum_of(1.0), sum)) << type << " x " << numel;
+          const at::Tensor third = sum_of(1.0 / 3);
+          EXPECT_TRUE(at::equal(third, at::mul(sum, at::scalar_tensor(1.0 / 3, type))))
+              << type << " x " << numel;
+          hash.add(bits_of(third.clone()));
+        }
+      }
+      return std::to_string(hash.value());
+    });
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
 TEST_P(SharedMemory, MovesTensorsOfAnyDtype) {
   const SharedMemorySwitch on(true);
   run_ranks(GetParam(), [](World& world) {

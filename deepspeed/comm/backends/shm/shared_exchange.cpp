@@ -15,8 +15,10 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/exit_hook.h"
+#include "deepspeed/comm/group/operation.h"
 #include "deepspeed/comm/shm/collectives.h"
 #include "deepspeed/comm/shm/messages.h"
+#include "deepspeed/kernels/combine.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -282,8 +284,10 @@ WorkPtr SharedExchange::reduce_scatter(const at::Tensor& output, const at::Tenso
 }
 
 WorkPtr SharedExchange::reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned,
-                                         uint64_t fingerprint) {
-  const auto reduction = reduction_of(tensor.scalar_type(), ReduceOp::kSum);
+                                         const OwnSum& own, uint64_t fingerprint) {
+  auto reduction = reduction_of(tensor.scalar_type(), ReduceOp::kSum);
+  const bool at_once = own.result.defined() && kernels::can_scale(reduction.type);
+  if (at_once) reduction.factor = own.factor;
   const size_t element = tensor.element_size();
   std::vector<shm::ByteRange> ranges;
   for (const Interval& interval : owned) {
@@ -294,12 +298,14 @@ WorkPtr SharedExchange::reduce_to_owners(const at::Tensor& tensor, const std::ve
           {static_cast<size_t>(interval.begin) * element, static_cast<size_t>(interval.end) * element});
     }
   }
-  const size_t begin = ranges[static_cast<size_t>(state_->member->rank())].begin;
+  const auto rank = static_cast<size_t>(state_->member->rank());
+  const size_t begin = ranges[rank].begin;
   return start_shared_task(
       state_, fingerprint,
       [=, ranges = std::move(ranges)](shm::Collectives& collectives, const shm::Call& call) {
-        collectives.reduce(call, bytes_at(tensor) + begin, tensor.const_data_ptr(), tensor.nbytes(), ranges,
-                           reduction);
+        char* const to = at_once ? bytes_at(own.result) : bytes_at(tensor) + begin;
+        collectives.reduce(call, to, tensor.const_data_ptr(), tensor.nbytes(), ranges, reduction);
+        if (!at_once) put_own_sum(own, tensor, owned[rank]);
       });
 }
 

@@ -39,8 +39,9 @@ class SharedExchange {
   WorkPtr all_gather(const at::Tensor& output, const at::Tensor& input, uint64_t fingerprint);
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                          uint64_t fingerprint);
-  /// Sums into intervals, of which each rank has one. The other elements stay as they are.
-  WorkPtr reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned,
+  /// Sums into intervals, of which each rank has one, or this rank's into own.result. The other elements stay
+  /// as they are.
+  WorkPtr reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned, const OwnSum& own,
                            uint64_t fingerprint);
   WorkPtr all_to_all(const at::Tensor& output, const at::Tensor& input, uint64_t fingerprint);
   WorkPtr barrier(uint64_t fingerprint);

@@ -23,7 +23,7 @@ class StartShared {
     return exchange_.reduce_scatter(call.output.detach(), call.input.detach(), call.op, fingerprint_);
   }
   SharedWorkPtr operator()(const operations::ReduceToOwners& call) const {
-    return exchange_.reduce_to_owners(call.tensor.detach(), call.owned, fingerprint_);
+    return exchange_.reduce_to_owners(call.tensor.detach(), call.owned, call.own, fingerprint_);
   }
   SharedWorkPtr operator()(const operations::AllToAll& call) const {
     return exchange_.all_to_all(call.output.detach(), call.input.detach(), fingerprint_);

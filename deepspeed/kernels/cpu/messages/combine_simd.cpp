@@ -97,7 +97,8 @@ struct XorOf {
 struct TermArrays {
   const void* const* terms;
   int64_t num_terms;
-  bool stream;  // stores go past the caches
+  bool stream;    // stores go past the caches
+  double factor;  // of a sum that is scaled
 
   template <class Bits>
   HWY_INLINE const Bits* at(int64_t term, int64_t index) const {
@@ -105,13 +106,17 @@ struct TermArrays {
   }
 };
 
-/// Stores what results in fp32 and in double; the divisor is 1 where nothing is averaged.
-template <class Type, bool kIsAverage, class D>
-HWY_INLINE hn::Vec<D> averaged(D d, hn::Vec<D> sum, double divisor) {
-  if constexpr (kIsAverage) {
-    return hn::Div(sum, hn::Set(d, static_cast<hn::TFromD<D>>(divisor)));
+/// What happens to a result before it is stored.
+enum class Ending { kNone, kAverage, kScale };
+
+template <Ending kEnding, class D>
+HWY_INLINE hn::Vec<D> ended(D d, hn::Vec<D> result, const TermArrays& arrays) {
+  if constexpr (kEnding == Ending::kAverage) {
+    return hn::Div(result, hn::Set(d, static_cast<hn::TFromD<D>>(arrays.num_terms)));
+  } else if constexpr (kEnding == Ending::kScale) {
+    return hn::Mul(result, hn::Set(d, static_cast<hn::TFromD<D>>(arrays.factor)));
   } else {
-    return sum;
+    return result;
   }
 }
 
@@ -139,19 +144,18 @@ HWY_INLINE void store_as(D d, Type type, hn::Vec<D> value, bool, uint16_t* to) {
 }
 
 /// Combines one vector of places.
-template <class Type, class Op, bool kIsAverage, class D>
+template <class Type, class Op, Ending kEnding, class D>
 HWY_INLINE void combine_vector(D d, typename Type::Bits* to, const TermArrays& arrays, int64_t index) {
   using Bits = typename Type::Bits;
   auto result = load(d, Type(), arrays.at<Bits>(0, index));
   for (int64_t term = 1; term < arrays.num_terms; ++term) {
     result = Op::vectors(result, load(d, Type(), arrays.at<Bits>(term, index)));
   }
-  store_as(d, Type(), averaged<Type, kIsAverage>(d, result, double(arrays.num_terms)), arrays.stream,
-           to + index);
+  store_as(d, Type(), ended<kEnding>(d, result, arrays), arrays.stream, to + index);
 }
 
 /// Combines four vectors of places: the additions of a place wait for each other, those of four do not.
-template <class Type, class Op, bool kIsAverage, class D>
+template <class Type, class Op, Ending kEnding, class D>
 HWY_INLINE void combine_four_vectors(D d, typename Type::Bits* to, const TermArrays& arrays, int64_t index) {
   using Bits = typename Type::Bits;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -180,11 +184,10 @@ HWY_INLINE void combine_four_vectors(D d, typename Type::Bits* to, const TermArr
     c = Op::vectors(c, v2);
     e = Op::vectors(e, v3);
   }
-  const double divisor = double(arrays.num_terms);
-  a = averaged<Type, kIsAverage>(d, a, divisor);
-  b = averaged<Type, kIsAverage>(d, b, divisor);
-  c = averaged<Type, kIsAverage>(d, c, divisor);
-  e = averaged<Type, kIsAverage>(d, e, divisor);
+  a = ended<kEnding>(d, a, arrays);
+  b = ended<kEnding>(d, b, arrays);
+  c = ended<kEnding>(d, c, arrays);
+  e = ended<kEnding>(d, e, arrays);
   to += index;
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (sizeof(Bits) == 2) {
@@ -200,16 +203,16 @@ HWY_INLINE void combine_four_vectors(D d, typename Type::Bits* to, const TermArr
   store_as(d, Type(), e, arrays.stream, to + 3 * lanes);
 }
 
-template <class Type, class Op, bool kIsAverage>
+template <class Type, class Op, Ending kEnding>
 HWY_NOINLINE void combine_floats(typename Type::Bits* to, const TermArrays& arrays, int64_t numel) {
   using Bits = typename Type::Bits;
   const hn::ScalableTag<std::conditional_t<std::is_same_v<Type, Float64>, double, float>> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + 4 * lanes <= numel; i += 4 * lanes) {
-    combine_four_vectors<Type, Op, kIsAverage>(d, to, arrays, i);
+    combine_four_vectors<Type, Op, kEnding>(d, to, arrays, i);
   }
-  for (; i + lanes <= numel; i += lanes) combine_vector<Type, Op, kIsAverage>(d, to, arrays, i);
+  for (; i + lanes <= numel; i += lanes) combine_vector<Type, Op, kEnding>(d, to, arrays, i);
   if (i == numel) return;
   // The rest goes through a vector that is filled up with zeros.
   constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<float>());
@@ -222,7 +225,7 @@ HWY_NOINLINE void combine_floats(typename Type::Bits* to, const TermArrays& arra
     result = term == 0 ? next : Op::vectors(result, next);
   }
   Bits values[kMost];
-  store_as(d, Type(), averaged<Type, kIsAverage>(d, result, double(arrays.num_terms)), false, values);
+  store_as(d, Type(), ended<kEnding>(d, result, arrays), false, values);
   std::memcpy(to + i, values, rest);
 }
 
@@ -244,11 +247,13 @@ HWY_NOINLINE void combine_integers(T* to, const TermArrays& arrays, int64_t nume
 template <class Type>
 void combine_floats_of(CombineOp op, void* to, const TermArrays& arrays, int64_t numel) {
   auto* const bits = static_cast<typename Type::Bits*>(to);
-  if (op == CombineOp::kSum) return combine_floats<Type, SumOf, false>(bits, arrays, numel);
-  if (op == CombineOp::kAverage) return combine_floats<Type, SumOf, true>(bits, arrays, numel);
-  if (op == CombineOp::kProduct) return combine_floats<Type, ProductOf, false>(bits, arrays, numel);
-  if (op == CombineOp::kMin) return combine_floats<Type, SmallestOf, false>(bits, arrays, numel);
-  return combine_floats<Type, LargestOf, false>(bits, arrays, numel);
+  if (op == CombineOp::kSum && arrays.factor != 1.0)
+    return combine_floats<Type, SumOf, Ending::kScale>(bits, arrays, numel);
+  if (op == CombineOp::kSum) return combine_floats<Type, SumOf, Ending::kNone>(bits, arrays, numel);
+  if (op == CombineOp::kAverage) return combine_floats<Type, SumOf, Ending::kAverage>(bits, arrays, numel);
+  if (op == CombineOp::kProduct) return combine_floats<Type, ProductOf, Ending::kNone>(bits, arrays, numel);
+  if (op == CombineOp::kMin) return combine_floats<Type, SmallestOf, Ending::kNone>(bits, arrays, numel);
+  return combine_floats<Type, LargestOf, Ending::kNone>(bits, arrays, numel);
 }
 
 template <class T>
@@ -287,10 +292,10 @@ void dispatch_type(CombineOp op, CombineType type, void* to, const TermArrays& a
 }
 
 void combine_of_target(CombineOp op, CombineType type, void* to, const void* const* terms, int64_t num_terms,
-                       int64_t numel, bool stream) {
+                       int64_t numel, bool stream, double factor) {
   const size_t vector_bytes = hn::Lanes(hn::ScalableTag<uint8_t>());
   const bool can_stream = stream && reinterpret_cast<uintptr_t>(to) % vector_bytes == 0;
-  dispatch_type(op, type, to, {terms, num_terms, can_stream}, numel);
+  dispatch_type(op, type, to, {terms, num_terms, can_stream, factor}, numel);
   if (can_stream) hwy::FlushStream();
 }
 
@@ -302,8 +307,8 @@ namespace deepspeed::kernels {
 HWY_EXPORT(combine_of_target);
 
 void combine_simd(CombineOp op, CombineType type, void* to, const void* const* terms, int64_t num_terms,
-                  int64_t numel, bool stream) {
-  HWY_DYNAMIC_DISPATCH(combine_of_target)(op, type, to, terms, num_terms, numel, stream);
+                  int64_t numel, bool stream, double factor) {
+  HWY_DYNAMIC_DISPATCH(combine_of_target)(op, type, to, terms, num_terms, numel, stream, factor);
 }
 
 }  // namespace deepspeed::kernels

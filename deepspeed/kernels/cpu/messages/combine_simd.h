@@ -9,6 +9,6 @@ namespace deepspeed::kernels {
 
 /// Does what combine() says, for two terms or more and an operation that the type has.
 void combine_simd(CombineOp op, CombineType type, void* to, const void* const* terms, int64_t num_terms,
-                  int64_t numel, bool stream);
+                  int64_t numel, bool stream, double factor);
 
 }  // namespace deepspeed::kernels

@@ -56,6 +56,13 @@ device::StreamEvent KeptSums::take(size_t group, const Interval& place, const at
   return {};
 }
 
+at::Tensor KeptSums::place_for(size_t group, const Interval& place, at::ScalarType dtype) const {
+  if (on_host_ || !is_empty_ || has_all_replicas_ || own_[group].scalar_type() != dtype) return {};
+  const at::Tensor own = own_[group].narrow(0, place.begin, place.numel());
+  device::fetch_memory(own);
+  return own;
+}
+
 void KeptSums::end_reduction(const Averaging& averaging) {
   is_empty_ = false;
   reduced_by_ = averaging;

@@ -34,6 +34,9 @@ class KeptSums {
   /// which the piece's memory may be written.
   device::StreamEvent take(size_t group, const Interval& place, const at::Tensor& piece,
                            const Averaging& averaging);
+  /// Returns the memory of the place where a reduction may put a piece itself, multiplied by averaging.after,
+  /// in place of take(); undefined where take() does more than to copy it.
+  at::Tensor place_for(size_t group, const Interval& place, at::ScalarType dtype) const;
   /// Says that all pieces of a reduction were taken: those of later ones in this window are added to them.
   void end_reduction(const Averaging& averaging);
   /// Adds the sums up over the replicas. Collective; does nothing in a window without a reduction, and where
