@@ -41,7 +41,7 @@ class Block(torch.nn.Module):
 def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--local_rank", type=int, default=0)
-    for name, default in dict(stages=2, layers=8, width=256, rows=256, micro_batches=8, steps=8, warmup=2,
+    for name, default in dict(stages=2, layers=8, width=256, rows=256, micro_batches=8, steps=40, warmup=2,
                               zero_stage=1).items():
         parser.add_argument(f"--{name}", type=int, default=default)
     return parser.parse_args()

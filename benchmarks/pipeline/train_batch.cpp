@@ -34,7 +34,7 @@ struct Options {
   int64_t width = 256;
   int64_t rows = 256;  // of a micro batch
   int micro_batches = 8;
-  int64_t steps = 8;
+  int64_t steps = 40;
   int64_t warmup = 2;
   int zero_stage = 1;
   std::string schedule = "1f1b";
