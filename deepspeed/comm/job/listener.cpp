@@ -74,7 +74,7 @@ std::string numeric(const Endpoint& endpoint) {
 
 bool is_loopback(const Endpoint& endpoint) {
   const auto text = numeric(endpoint);
-  return text.starts_with("127.") || text == "::1";
+  return text.starts_with("127.") || text.starts_with("::ffff:127.") || text == "::1";
 }
 
 bool is_numeric(const std::string& host) {
