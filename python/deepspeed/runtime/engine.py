@@ -1,11 +1,9 @@
 """DeepSpeedEngine: a torch.nn.Module around the client's, whose training the core drives."""
 import contextlib
-import os
 import sys
 from typing import Dict, Iterator, Optional
 
 import torch
-import torch.distributed as dist
 from torch.utils import _pytree as pytree
 
 from deepspeed import _config, _core, _model, _world
@@ -22,12 +20,12 @@ from deepspeed.runtime.eigenvalue import summary_events as _eigenvalue_summary_e
 from deepspeed.runtime.engine_parts.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
 from deepspeed.runtime.engine_parts.mixed_precision import EngineMixedPrecision
 from deepspeed.runtime.engine_parts.module_calls import ModuleCalls
+from deepspeed.runtime.engine_parts.param_groups import EngineParamGroups
+from deepspeed.runtime.engine_parts.ranks import EngineRanks
 from deepspeed.runtime.engine_parts.saving import EngineSaving
 from deepspeed.runtime.engine_parts.schedule_place import SchedulePlace
 from deepspeed.runtime.engine_parts.settings import EngineSettings
 from deepspeed.runtime.engine_parts.state_moves import EngineStateMoves
-from deepspeed.runtime.optimizer_parts.basic_optimizer import basic_class, make_basic
-from deepspeed.runtime.optimizer_parts.optimizer_class import optimizer_class
 from deepspeed.utils import groups
 from deepspeed.utils.expert_groups import require_whole_experts
 from deepspeed.utils.logging import logger, set_log_level_from_string
@@ -35,7 +33,16 @@ from deepspeed.utils.torch import is_functorch_transforming
 from deepspeed.utils.z3_leaf_module import mark_configured_leaf_modules
 
 
-class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixedPrecision, SchedulePlace, torch.nn.Module):
+class DeepSpeedEngine(
+    EngineSettings,
+    EngineRanks,
+    EngineParamGroups,
+    EngineSaving,
+    EngineStateMoves,
+    EngineMixedPrecision,
+    SchedulePlace,
+    torch.nn.Module,
+):
     """Trains a module as its config says. Names and meanings of the methods are DeepSpeed's."""
 
     def __init__(
@@ -109,43 +116,6 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
 
     def _take_training_data(self, training_data):
         self.training_dataloader = self.deepspeed_io(training_data)
-
-    def _facade_of(self, core_groups):
-        """Returns the optimizer that clients see, over dicts that hold the core's options."""
-        if self._facade is None:
-            dicts = self._dicts_for(core_groups)
-            config, client = self._plan.config, self._plan.client
-            kind = basic_class(config) if client is None else type(client)
-            make = (lambda: client) if client is not None else kind and (lambda: make_basic(kind, config, dicts))
-            self._facade = optimizer_class(config, kind)(dicts, client, make)
-        return self._facade
-
-    def _dicts_for(self, core_groups):
-        """Returns the client's dicts, filled up; where the core has split one of them (Muon), a dict for each of the core's."""
-        dicts, given = self._plan.dicts, [index for _, _, index in core_groups]
-        if len(set(given)) < len(given):
-            self._plan.dicts = dicts = [
-                {**dicts[index], **options, "params": [self._names[name] for name in names]} for options, names, index in core_groups
-            ]
-            return dicts
-        for options, _, index in core_groups:
-            for key, value in options.items():
-                dicts[index].setdefault(key, value)
-        return dicts
-
-    def _params_with_sparse_gradients(self):
-        kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-        return [part.weight for part in self.module.modules() if isinstance(part, kinds) and part.sparse]
-
-    def _owns(self, param):
-        return any(param is held for held in self._names.values())
-
-    def _dict_with(self, name):
-        param = self._names[name]
-        return next(group for group in self._plan.dicts if any(param is held for held in group["params"]))
-
-    def _index_of(self, group):
-        return next(index for index, held in enumerate(self._plan.dicts) if held is group)
 
     # --- training ---
 
@@ -272,12 +242,6 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
     def allreduce_gradients(self, bucket_size=None):
         self._core.allreduce_gradients(bucket_size)
 
-    def all_gather_scalar(self, value, dp_group=None):
-        """Returns the tensors of all ranks, in their order. Collective."""
-        gathered = [torch.zeros_like(value) for _ in range(dist.get_world_size(dp_group))]
-        dist.all_gather(gathered, value.detach(), group=dp_group)
-        return gathered
-
     def _backward_prologue(self, *_):
         """Is called by scripts before a backward of their own: nothing is needed."""
 
@@ -383,26 +347,6 @@ class DeepSpeedEngine(EngineSettings, EngineSaving, EngineStateMoves, EngineMixe
     def _require_micro_steps(self, call):
         if self.pipeline_parallelism:
             raise NotSupportedError(f"{call}() is not supported with pipeline parallelism: train_batch() reduces gradients once a batch")
-
-    @property
-    def local_rank(self):
-        return int(os.environ.get("LOCAL_RANK", 0))
-
-    @property
-    def global_rank(self):
-        return dist.get_rank()
-
-    @property
-    def world_size(self):
-        return dist.get_world_size()
-
-    @property
-    def data_parallel_group(self):
-        return dist.group.WORLD if self.mpu is None else self.mpu.get_data_parallel_group()
-
-    @property
-    def _data_parallel_rank(self):
-        return dist.get_rank(self.data_parallel_group)
 
 
 def _to_half(tensor):

@@ -1,0 +1,43 @@
+"""An engine's groups of parameters: the client's own dicts, and the optimizer that clients see over them."""
+import torch
+
+from deepspeed.runtime.optimizer_parts.basic_optimizer import basic_class, make_basic
+from deepspeed.runtime.optimizer_parts.optimizer_class import optimizer_class
+
+
+class EngineParamGroups:
+    """Is a part of the engine."""
+
+    def _facade_of(self, core_groups):
+        """Returns the optimizer that clients see, over dicts that hold the core's options."""
+        if self._facade is None:
+            dicts = self._dicts_for(core_groups)
+            config, client = self._plan.config, self._plan.client
+            kind = basic_class(config) if client is None else type(client)
+            make = (lambda: client) if client is not None else kind and (lambda: make_basic(kind, config, dicts))
+            self._facade = optimizer_class(config, kind)(dicts, client, make)
+        return self._facade
+
+    def _dicts_for(self, core_groups):
+        """Returns the client's dicts, filled up; where the core has split one of them (Muon), a dict for each of the core's."""
+        dicts, given = self._plan.dicts, [index for _, _, index in core_groups]
+        if len(set(given)) < len(given):
+            self._plan.dicts = dicts = [
+                {**dicts[index], **options, "params": [self._names[name] for name in names]} for options, names, index in core_groups
+            ]
+            return dicts
+        for options, _, index in core_groups:
+            for key, value in options.items():
+                dicts[index].setdefault(key, value)
+        return dicts
+
+    def _params_with_sparse_gradients(self):
+        kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+        return [part.weight for part in self.module.modules() if isinstance(part, kinds) and part.sparse]
+
+    def _dict_with(self, name):
+        param = self._names[name]
+        return next(group for group in self._plan.dicts if any(param is held for held in group["params"]))
+
+    def _index_of(self, group):
+        return next(index for index, held in enumerate(self._plan.dicts) if held is group)
