@@ -46,10 +46,17 @@ bool BlockPool::has_memory(size_t page) const {
   return std::ranges::any_of(entries, [](uint64_t entry) { return (entry & kPresentOrSwapped) != 0; });
 }
 
+bool BlockPool::moves_pages() const { return used_bytes_ + kept_bytes_ <= kMostWithMovedPages; }
+
 void BlockPool::take_memory_of(size_t offset, size_t bytes) {
   char* const data = addresses_.data + offset;
-  if (used_bytes_ + kept_bytes_ <= kMostWithMovedPages) return stock_.put(data, bytes);
+  if (moves_pages()) return stock_.put(data, bytes);
   ::madvise(data, bytes, MADV_DONTNEED);
+}
+
+void BlockPool::stock_up(size_t bytes) {
+  while (moves_pages() && stock_.bytes() < bytes && empty_oldest(bytes - stock_.bytes())) {
+  }
 }
 
 bool BlockPool::is_usable() const { return addresses_.bytes > 0 && process_ == ::getpid(); }
@@ -73,6 +80,7 @@ void* BlockPool::allocate(size_t bytes) {
   auto found = find_smallest(free_, wanted, true);
   if (found == free_.end()) {
     const size_t whole = round_up(wanted, kHugePage);
+    stock_up(whole);
     const auto addresses = find_smallest(free_, whole, false);
     if (addresses == free_.end() || !add_pages(addresses->first, whole)) return nullptr;
     const auto [offset, block] = *addresses;
@@ -104,13 +112,13 @@ bool BlockPool::free(void* block) {
   kept_bytes_ += bytes;
   lent_.erase(lent_.lower_bound(offset), lent_.lower_bound(offset + bytes));
   add_joined(free_, offset, {bytes, true, ++num_freed_});
-  while (kept_bytes_ > most_kept_ && empty_oldest()) {
+  while (kept_bytes_ > most_kept_ && empty_oldest(kept_bytes_ - most_kept_)) {
   }
   trim();
   return true;
 }
 
-bool BlockPool::empty_oldest() {
+bool BlockPool::empty_oldest(size_t wanted) {
   const auto whole_pages = [](size_t offset, const FreeBlock& block) {
     const size_t begin = round_up(offset, kHugePage);
     return std::pair(begin, std::max(begin, round_down(offset + block.bytes, kHugePage)));
@@ -123,7 +131,8 @@ bool BlockPool::empty_oldest() {
   }
   if (oldest == free_.end()) return false;
   const auto [offset, block] = *oldest;
-  const auto [begin, end] = whole_pages(offset, block);
+  const auto [begin, last] = whole_pages(offset, block);
+  const size_t end = std::min(last, begin + round_up(wanted, kHugePage));
   take_memory_of(begin, end - begin);
   make_mere_addresses(addresses_.data + begin, end - begin);
   kept_bytes_ -= end - begin;
@@ -155,7 +164,10 @@ void BlockPool::fetch(void* data, size_t bytes) {
   const std::lock_guard lock(mutex_);
   auto page = lent_.lower_bound(round_down(offset, kHugePage));
   while (page != lent_.end() && *page < offset + bytes) {
-    if (!has_memory(*page)) stock_.take(addresses_.data + *page, kHugePage);
+    if (!has_memory(*page)) {
+      stock_up(kHugePage);
+      stock_.take(addresses_.data + *page, kHugePage);
+    }
     page = lent_.erase(page);
   }
   trim();

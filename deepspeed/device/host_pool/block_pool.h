@@ -48,9 +48,13 @@ class BlockPool {
 
  private:
   bool add_pages(size_t offset, size_t bytes);
-  /// Makes mere addresses of the whole huge pages in the block that was freed first; their memory goes to the
-  /// stock. Returns false where no block has any.
-  bool empty_oldest();
+  /// Makes mere addresses of whole huge pages, of so many bytes at least where it has them, in the block that
+  /// was freed first; their memory goes to the stock. Returns false where no block has any.
+  bool empty_oldest(size_t wanted);
+  /// Fills the stock up to so many bytes from the free blocks: what is free serves before new memory does,
+  /// which costs the system a hundred times as long as to move it.
+  void stock_up(size_t bytes);
+  bool moves_pages() const;
   /// Gives memory back to the system where more is kept than may be. What is lent may be kept beyond that.
   void trim();
   /// Gives the memory of whole huge pages to the stock, or to the system where the pool is very large.

@@ -8,7 +8,7 @@ namespace deepspeed::device {
 class BlockPool;
 
 /// Bytes from which on tensors lie in the pool.
-inline constexpr size_t kLeastPooled = size_t{1} << 20;
+inline constexpr size_t kLeastPooled = size_t{1} << 18;
 
 /// From the first call on, tensors of kLeastPooled bytes and more that torch makes on the CPU, in the whole
 /// process, lie in a pool of this library (block_pool.h), and no longer in malloc's heap: its gaps, and pages

@@ -25,7 +25,7 @@ namespace deepspeed::zero {
 namespace {
 
 // Smaller buckets would cost more by their number than they save.
-constexpr int64_t kLeastBucket = int64_t{8} << 20;
+constexpr int64_t kLeastBucket = int64_t{2} << 20;
 constexpr int64_t kLeastBuckets = 24;  // of a model that is large enough
 
 /// Returns how many elements travel together: at most what the config allows, and so few that the first

@@ -95,6 +95,28 @@ TEST(BlockPool, LendsMemoryOfABlockThatIsNotNeededForAWhile) {
   EXPECT_LE(pool.kept_bytes(), 8 * kMiB);
 }
 
+TEST(BlockPool, TakesWhatIsFreeElsewhereBeforeNewMemory) {
+  BlockPool pool(256 * kMiB, 64 * kMiB);
+  auto* const block = static_cast<char*>(pool.allocate(20 * kMiB));
+  pool.lend(block, 20 * kMiB);
+  std::vector<char*> others;
+  for (int index = 0; index < 5; ++index) {
+    others.push_back(static_cast<char*>(pool.allocate(4 * kMiB)));
+    std::memset(others.back(), index, 4 * kMiB);
+  }
+  EXPECT_EQ(pool.kept_bytes(), 0U);
+  for (const size_t index : {0, 2, 4}) pool.free(others[index]);
+  EXPECT_EQ(pool.kept_bytes(), 12 * kMiB);
+  pool.fetch(block, 2 * kMiB);
+  EXPECT_EQ(pool.kept_bytes(), 10 * kMiB);
+  auto* const larger = static_cast<char*>(pool.allocate(9 * kMiB));  // no block that is free has room for it
+  std::memset(larger, 7, 9 * kMiB);
+  EXPECT_EQ(pool.kept_bytes(), kMiB);
+  for (const size_t index : {1, 3}) {
+    for (size_t at = 0; at < 4 * kMiB; at += 1000) ASSERT_EQ(others[index][at], static_cast<char>(index));
+  }
+}
+
 TEST(BlockPool, LeavesMemoryThatIsNotItsOwn) {
   BlockPool pool(16 * kMiB, kMiB);
   int other = 0;
