@@ -7,13 +7,12 @@
 
 #include <type_traits>
 
-#include <ATen/ops/mul.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/interval.h"
 #include "deepspeed/comm/group/group_impl.h"
+#include "deepspeed/tensor/scaled_copy.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -174,12 +173,7 @@ void put_own_sum(const OwnSum& own, const at::Tensor& tensor, const Interval& in
   if (!own.result.defined() || interval.empty()) return;
   const c10::NoGradGuard no_grad;
   const at::Tensor sum = tensor.detach().view({-1}).narrow(0, interval.begin, interval.numel());
-  at::Tensor result = own.result.detach().view({-1});
-  if (own.factor == 1.0) {
-    result.copy_(sum);
-  } else {
-    at::mul_out(result, sum, at::scalar_tensor(own.factor, sum.options()));
-  }
+  copy_scaled(own.result.detach().view({-1}), sum, own.factor);
 }
 
 at::Tensor whole_tensor_of(const Operation& operation) {

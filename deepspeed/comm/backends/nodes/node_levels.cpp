@@ -106,9 +106,9 @@ class NodeSteps {
     const int node = across_.c10d_group()->getRank();
     const Interval& own = of_nodes[size_t(node)];
     if (own.empty()) return;
-    if (call.own.result.defined()) return put_own_sum(call.own, sums, own);
     const Interval& to = call.owned[size_t(node * places() + node_.c10d_group()->getRank())];
-    flat.narrow(0, to.begin, to.numel()).copy_(sums.narrow(0, own.begin, own.numel()));
+    const OwnSum in_place{flat.narrow(0, to.begin, to.numel())};
+    put_own_sum(call.own.result.defined() ? call.own : in_place, sums, own);
   }
 
   template <class Other>

@@ -2,12 +2,11 @@
 
 #include <utility>
 
-#include <ATen/ops/mul.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
 #include "deepspeed/device/host_pool/idle_memory.h"
+#include "deepspeed/tensor/scaled_copy.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -17,11 +16,8 @@ void multiply_by(const at::Tensor& tensor, double factor) {
 }
 
 // own = factor * piece, or += where `adds`; the piece may be changed.
-void write_piece(at::Tensor own, const at::Tensor& piece, double factor, bool adds) {
-  if (!adds && factor != 1.0 && own.scalar_type() == piece.scalar_type()) {
-    at::mul_out(own, piece, at::scalar_tensor(factor, piece.options()));
-    return;
-  }
+void write_piece(const at::Tensor& own, const at::Tensor& piece, double factor, bool adds) {
+  if (!adds && own.scalar_type() == piece.scalar_type()) return copy_scaled(own, piece, factor);
   multiply_by(piece, factor);
   if (adds) {
     own.add_(piece);
