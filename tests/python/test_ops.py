@@ -99,3 +99,15 @@ def test_sparse_gradients_go_where_they_mean_something():
     torch.testing.assert_close(stepped(DeepSpeedCPUAdagrad), stepped(torch.optim.Adagrad))
     with pytest.raises(RuntimeError, match="sparse gradients"):
         stepped(DeepSpeedCPUAdam)
+
+
+def test_lamb_says_its_trust_ratios():
+    begin, unused = train(lambda params: FusedLamb(params, lr=0.01, weight_decay=0.1), steps=0)
+    assert unused.get_lamb_coeffs() == []
+    _, optimizer = train(lambda params: FusedLamb(params, lr=0.01, weight_decay=0.1), steps=1)
+    expected = []
+    for param in begin:
+        grad = torch.randn(param.shape, generator=torch.Generator().manual_seed(param.dim()))
+        change = 0.1 * grad / (0.001**0.5 * grad.abs() + 1e-8) + 0.1 * param.detach()
+        expected.append((param.detach().norm() / change.norm()).clamp(0.01, 10).item())
+    assert optimizer.get_lamb_coeffs() == pytest.approx(expected, rel=1e-5)

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 import deepspeed
 from deepspeed.ops.adam import DeepSpeedCPUAdam
+from deepspeed.ops.lamb import FusedLamb
 from deepspeed.runtime.zero.utils import ZeRORuntimeException
 
 from one_engine import CONFIG, make, step
@@ -207,3 +208,18 @@ def test_an_optimizer_of_mup_is_the_configs_and_goes_with_offload(offload, monke
     engine = make(config)[0]
     assert isinstance(engine.optimizer.optimizer, torch.optim.Adam)
     assert step(engine) > step(engine)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 3])
+def test_lamb_says_the_trust_ratios_of_the_engines_step(stage):
+    config = {**CONFIG, "zero_optimization": {"stage": stage}, "zero_allow_untested_optimizer": True}
+    engine, optimizer, _, _ = make({**config, "optimizer": {"type": "Lamb", "params": {"lr": 0.01}}})
+    assert optimizer.optimizer.get_lamb_coeffs() == []
+    step(engine)
+    ratios = optimizer.optimizer.get_lamb_coeffs()
+    assert len(ratios) == len(list(engine.module.parameters())) and all(0.01 <= ratio <= 10 for ratio in ratios)
+    model = torch.nn.Linear(4, 3)
+    client = FusedLamb(model.parameters(), lr=0.01)
+    of_client, _, _, _ = make(config, model=model, optimizer=client)
+    step(of_client)
+    assert len(client.get_lamb_coeffs()) == 2

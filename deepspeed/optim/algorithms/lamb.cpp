@@ -146,4 +146,12 @@ std::vector<double> Lamb::lamb_coeffs(size_t slice_id) const {
   return values;
 }
 
+std::vector<double> Lamb::lamb_coeffs() const {
+  std::vector<double> values;
+  for (const auto& [slice_id, coeffs] : coeffs_) {
+    for (const at::Tensor& coeff : coeffs) values.push_back(coeff.item<double>());
+  }
+  return values;
+}
+
 }  // namespace deepspeed::optim

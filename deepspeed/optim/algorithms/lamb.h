@@ -8,6 +8,7 @@
 //   p -= lr * sqrt(1 - b2^t) / (1 - b1^t) * coeff * u       (lr alone without bias correction)
 #pragma once
 
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,6 +33,8 @@ class Lamb : public OptimizerWithStates {
   /// Returns the trust ratios of the slice's last step, one a parameter, in the order of its segments; empty
   /// before it.
   std::vector<double> lamb_coeffs(size_t slice_id) const;
+  /// Returns those of all slices, in the order of their ids.
+  std::vector<double> lamb_coeffs() const;
 
  protected:
   /// Makes one whose state has tensors of these names, of which exp_avg and exp_avg_sq are the first.
@@ -51,7 +54,7 @@ class Lamb : public OptimizerWithStates {
   /// Computes the changes and norms of the parameters that ranks share, by param_index; collective.
   std::unordered_map<int64_t, CutChange> changes_of_cut(const FlatSlice& slice, double gradient_scale);
 
-  std::unordered_map<size_t, std::vector<at::Tensor>> coeffs_;  // by slice id: one 0-d tensor a parameter
+  std::map<size_t, std::vector<at::Tensor>> coeffs_;  // by slice id: one 0-d tensor a parameter
 };
 
 }  // namespace deepspeed::optim

@@ -17,6 +17,7 @@
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/engine/step/training_options.h"
+#include "deepspeed/optim/algorithms/lamb.h"
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/zero/access/gather_pool.h"
@@ -215,6 +216,12 @@ void bind_optimizer(TrainingClass& engine) {
       .def("optimizer_class",
            [](const TrainingEngine& self) {
              return optimizer_of(self, "optimizer_class").base_optimizer().name();
+           })
+      .def("lamb_coeffs",
+           [](const TrainingEngine& self) {
+             const auto* lamb =
+                 dynamic_cast<const optim::Lamb*>(&optimizer_of(self, "get_lamb_coeffs").base_optimizer());
+             return lamb != nullptr ? lamb->lamb_coeffs() : std::vector<double>();
            })
       .def("param_groups", &param_groups)
       .def("set_group_option",

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "deepspeed/optim/algorithms/lamb.h"
 #include "deepspeed/optim/factory.h"
 #include "deepspeed/optim/slices/optimizer.h"
 
@@ -49,6 +50,11 @@ class OwnOptimizer {
     optimizer_->load_state(id, {std::move(tensors), step});
   }
 
+  std::vector<double> lamb_coeffs() const {
+    const auto* lamb = dynamic_cast<const optim::Lamb*>(optimizer_.get());
+    return lamb != nullptr ? lamb->lamb_coeffs() : std::vector<double>();
+  }
+
   bool steps_sixteen_bits() const { return optimizer_->steps_sixteen_bit_masters(); }
 
  private:
@@ -67,6 +73,7 @@ void bind_own_optimizer(py::module_& module) {
       .def("step", &OwnOptimizer::step)
       .def("state", &OwnOptimizer::state)
       .def("load_state", &OwnOptimizer::load_state)
+      .def("lamb_coeffs", &OwnOptimizer::lamb_coeffs)
       .def("steps_sixteen_bits", &OwnOptimizer::steps_sixteen_bits);
 }
 

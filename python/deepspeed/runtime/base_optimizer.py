@@ -3,6 +3,7 @@ import weakref
 
 import torch
 
+from deepspeed.ops.lamb.trust_ratios import TrustRatios
 from deepspeed.runtime.optimizer_parts.owned_state import OwnedState, StateView
 
 
@@ -78,6 +79,8 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
     def _show_states_in(self, basic):
         """Lets the optimizer below show the states; while it writes its state_dict, its groups hold what they are of."""
         basic.state = self.state
+        if isinstance(basic, TrustRatios):
+            basic._engine = self._engine
         basic._optimizer_state_dict_pre_hooks[id(self)] = lambda _: self._set_fp32_optimizer_param_groups()
         basic._optimizer_state_dict_post_hooks[id(self)] = lambda *_: self._clear_fp32_optimizer_param_groups()
 

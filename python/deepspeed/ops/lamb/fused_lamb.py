@@ -1,7 +1,8 @@
 from deepspeed.ops.core_optimizer import CoreOptimizer
+from deepspeed.ops.lamb.trust_ratios import TrustRatios
 
 
-class FusedLamb(CoreOptimizer):
+class FusedLamb(TrustRatios, CoreOptimizer):
     """Is LAMB (arXiv:1904.00962); it needs whole parameters, which stages 0 to 3 give it."""
 
     _type = "Lamb"

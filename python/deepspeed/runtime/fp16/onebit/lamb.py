@@ -1,7 +1,8 @@
+from deepspeed.ops.lamb.trust_ratios import TrustRatios
 from deepspeed.runtime.fp16.onebit.one_bit_optimizer import OneBitOptimizer
 
 
-class OnebitLamb(OneBitOptimizer):
+class OnebitLamb(TrustRatios, OneBitOptimizer):
     """Is 1-bit Lamb (arXiv:2104.06069), at stages 0 and 1."""
 
     _type = "OneBitLamb"
