@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include "deepspeed/base/message.h"
+#include "deepspeed/tensor/scaling.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -53,7 +54,7 @@ void CompressedMeans::Parts::scale(const at::Tensor& values, const std::vector<d
     if (divides) {
       part.div_(scaling.at(place.param));
     } else {
-      part.mul_(scaling.at(place.param));
+      deepspeed::scale(part, scaling.at(place.param));
     }
     begin += place.in_flat.numel();
   }

@@ -12,7 +12,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/interval.h"
 #include "deepspeed/comm/group/group_impl.h"
-#include "deepspeed/tensor/scaled_copy.h"
+#include "deepspeed/tensor/scaling.h"
 
 namespace deepspeed::comm {
 namespace {

@@ -16,6 +16,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/making/buffer.h"
+#include "deepspeed/tensor/scaling.h"
 #include "deepspeed/zero/gradients/dense_gradient.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 
@@ -170,7 +171,7 @@ class FullGradients : public GradReducer {
           "gradient_accumulation_steps");
     }
     for (size_t group = 0; group < flat_.size(); ++group) {
-      if (share != 1.0 && !shows_grads()) gradient(group).mul_(share);
+      if (!shows_grads()) scale(gradient(group), share);
       if (!sums_for_owners()) continue;
       const Interval owned = use_.owned[group];
       flat_[group].narrow(0, 0, owned.begin).zero_();

@@ -19,6 +19,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/streams/stream_event.h"
+#include "deepspeed/tensor/scaling.h"
 #include "deepspeed/zero/gradients/row_exchange.h"
 
 namespace deepspeed::zero {
@@ -286,7 +287,7 @@ bool GradReducer::puts_sums_elsewhere(const Bucket& bucket, const at::Tensor& va
 GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values,
                                           const comm::OwnSum& own) {
   if (use_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
-  if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
+  scale(values, options_.averaging.before);
   if (ranks_.shard.size() == 1) return {};
   const at::ScalarType dtype = dtype_of(bucket);
   if (dtype == values.scalar_type()) return start_sum_of(bucket, values, own);
@@ -299,7 +300,7 @@ bool GradReducer::travels_by_rows(const Bucket& bucket) const { return bucket.ki
 
 void GradReducer::sum_by_rows(const Bucket& bucket, const at::Tensor& values) {
   if (use_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
-  if (options_.averaging.before != 1.0) values.mul_(options_.averaging.before);
+  scale(values, options_.averaging.before);
   const at::Tensor& param = store_.groups()[bucket.group].params[bucket.params[0]].tensor;
   sum_rows(ranks_.data, values.view({param.size(0), -1}), dtype_of(bucket));
 }
@@ -319,9 +320,7 @@ at::TensorOptions GradReducer::kept_options(size_t group) const {
   return has_other ? own.dtype(*options_.accumulation_dtype) : own;
 }
 
-void GradReducer::scale_after(const at::Tensor& tensor) const {
-  if (options_.averaging.after != 1.0) tensor.mul_(options_.averaging.after);
-}
+void GradReducer::scale_after(const at::Tensor& tensor) const { scale(tensor, options_.averaging.after); }
 
 void GradReducer::check_all_used() const {
   if (options_.keys.ignore_unused_parameters) return;

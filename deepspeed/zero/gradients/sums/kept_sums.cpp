@@ -6,19 +6,15 @@
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
 #include "deepspeed/device/host_pool/idle_memory.h"
-#include "deepspeed/tensor/scaled_copy.h"
+#include "deepspeed/tensor/scaling.h"
 
 namespace deepspeed::zero {
 namespace {
 
-void multiply_by(const at::Tensor& tensor, double factor) {
-  if (factor != 1.0) tensor.mul_(factor);
-}
-
 // own = factor * piece, or += where `adds`; the piece may be changed.
 void write_piece(const at::Tensor& own, const at::Tensor& piece, double factor, bool adds) {
   if (!adds && own.scalar_type() == piece.scalar_type()) return copy_scaled(own, piece, factor);
-  multiply_by(piece, factor);
+  scale(piece, factor);
   if (adds) {
     own.add_(piece);
   } else {
@@ -43,7 +39,7 @@ device::StreamEvent KeptSums::take(size_t group, const Interval& place, const at
                                    const Averaging& averaging) {
   if (has_all_replicas_) reopen_replicas();
   if (on_host_) {
-    multiply_by(piece, averaging.after);
+    scale(piece, averaging.after);
     return on_host_->take(group, own_[group], place, piece, !is_empty_);
   }
   const at::Tensor own = own_[group].narrow(0, place.begin, place.numel());
@@ -100,7 +96,7 @@ void KeptSums::wait_again(WaitingSums& waiting, int num_ranks) {
     const at::Tensor& flat = waiting.flat(group);
     flat.narrow(0, 0, owned_[group].begin).zero_();
     flat.narrow(0, owned_[group].end, flat.numel() - owned_[group].end).zero_();
-    multiply_by(own_[group], share);
+    scale(own_[group], share);
     waiting.keep_all(group);
   }
   is_empty_ = true;

@@ -1,4 +1,4 @@
-#include "deepspeed/tensor/scaled_copy.h"
+#include "deepspeed/tensor/scaling.h"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -9,8 +9,22 @@
 namespace deepspeed {
 namespace {
 
-TEST(CopyScaled, HasTheBitsOfAProductAndLeavesTheValues) {
-  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble}) {
+constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble};
+
+TEST(Scaling, HasTheBitsOfAProductInTheTypeOfSums) {
+  for (const at::ScalarType dtype : kTypes) {
+    const at::Tensor values = at::linspace(-3, 5, 1001).to(dtype);
+    for (const double factor : {1.0, 1.0 / 3, -2.5}) {
+      const at::Tensor wide = dtype == at::kDouble ? values : values.to(at::kFloat);
+      const at::Tensor scaled = values.clone();
+      scale(scaled, factor);
+      EXPECT_TRUE(at::equal(scaled, wide.mul(factor).to(dtype))) << dtype << " " << factor;
+    }
+  }
+}
+
+TEST(Scaling, WritesACopyAndNothingBesideIt) {
+  for (const at::ScalarType dtype : kTypes) {
     const at::Tensor values = at::linspace(-3, 5, 1001).to(dtype);
     const at::Tensor before = values.clone();
     for (const double factor : {1.0, 1.0 / 3, -2.5}) {
@@ -24,9 +38,10 @@ TEST(CopyScaled, HasTheBitsOfAProductAndLeavesTheValues) {
   }
 }
 
-TEST(CopyScaled, TakesIntegersByOneAlone) {
+TEST(Scaling, TakesIntegersByOneAlone) {
   const at::Tensor result = at::full({3}, 0, at::kLong);
   copy_scaled(result, at::full({3}, 7, at::kLong), 1.0);
+  scale(result, 1.0);
   EXPECT_EQ(result.sum().item<int64_t>(), 21);
 }
 
