@@ -5,8 +5,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-from deepspeed.launcher import multinode_runner, runner
+from deepspeed.launcher import multinode_runner, programs, runner
 
 HOSTS = {"one": [0, 1], "two": [0, 1]}
 
@@ -75,6 +76,19 @@ def test_the_programs_command_line_says_the_same():
     args.log_level = "error"
     words = runner.program_words(args)
     assert words == ["--num_procs", "2", "--master_port", "29501", "--log_level", "error", "--module", "package.train", "--num_gpus", "7"]
+
+
+def test_programs_find_torch_wherever_it_is_installed(monkeypatch):
+    libraries = os.path.join(os.path.dirname(torch.__file__), "lib")
+    monkeypatch.setattr(os, "execv", lambda program, words: None)
+    for known, expected in ((None, libraries), ("/else", f"/else:{libraries}")):
+        monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+        if known:
+            monkeypatch.setenv("LD_LIBRARY_PATH", known)
+        programs.run("deepspeed", [])
+        assert os.environ.get("LD_LIBRARY_PATH") == known  # the ranks of the launcher find libraries as before
+        programs.zero_to_fp32()
+        assert os.environ["LD_LIBRARY_PATH"] == expected
 
 
 def test_contradictions_are_errors_before_anything_starts():

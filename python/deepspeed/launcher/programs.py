@@ -1,14 +1,27 @@
 """The package's programs on the command line: each console script becomes the program of the engine."""
+import importlib.util
 import os
 import sys
 
 
-def run(name, words):
+def run(name, words, needs_torch=False):
     """Becomes the program."""
     folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin")
     program = os.path.join(folder, name)
     os.environ.setdefault("PYTHON", sys.executable)  # by which the launcher runs scripts
+    if needs_torch:
+        _let_it_find_torch()
     os.execv(program, [program, *words])
+
+
+def _let_it_find_torch():
+    """Names the folder of torch's libraries to the program, which looks for torch beside this package alone."""
+    torch = importlib.util.find_spec("torch")  # imports nothing
+    if torch is None or not torch.submodule_search_locations:
+        return
+    folder = os.path.join(torch.submodule_search_locations[0], "lib")
+    known = os.environ.get("LD_LIBRARY_PATH")
+    os.environ["LD_LIBRARY_PATH"] = f"{known}{os.pathsep}{folder}" if known else folder
 
 
 def deepspeed():
@@ -20,22 +33,22 @@ def deepspeed():
 
 def zero_to_fp32():
     """Writes the fp32 weights of a checkpoint."""
-    run("zero_to_fp32", sys.argv[1:])
+    run("zero_to_fp32", sys.argv[1:], needs_torch=True)
 
 
 def ds_to_universal():
     """Turns a checkpoint into a universal one."""
-    run("ds_to_universal", sys.argv[1:])
+    run("ds_to_universal", sys.argv[1:], needs_torch=True)
 
 
 def ds_bench():
     """Measures the collectives between ranks."""
-    run("ds_bench", sys.argv[1:])
+    run("ds_bench", sys.argv[1:], needs_torch=True)
 
 
 def ds_io():
     """Measures the disk of a folder."""
-    run("ds_io", sys.argv[1:])
+    run("ds_io", sys.argv[1:], needs_torch=True)
 
 
 def ds_schedule():
