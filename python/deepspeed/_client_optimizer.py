@@ -9,11 +9,20 @@ from deepspeed._config import offload_device
 from deepspeed._errors import ConfigError, ZeRORuntimeException
 from deepspeed._slices import SliceStepper
 
-# Of torch's classes whose arithmetic the core has: the options that it reads, and those that must be off.
+# Of torch's classes whose arithmetic the core has: the config's type and params, the options that it reads, and those that must
+# be off. The config's Adam decouples the weight decay unless it is told not to.
 _OF_TORCH = {
-    torch.optim.Adam: ("Adam", ("lr", "betas", "eps", "weight_decay", "amsgrad"), ("maximize", "differentiable", "decoupled_weight_decay")),
-    torch.optim.AdamW: ("AdamW", ("lr", "betas", "eps", "weight_decay", "amsgrad"), ("maximize", "differentiable")),
-    torch.optim.SGD: ("SGD", ("lr", "momentum", "dampening", "weight_decay", "nesterov"), ("maximize", "differentiable")),
+    torch.optim.Adam: (
+        ("Adam", {"torch_adam": True, "adam_w_mode": False}),
+        ("lr", "betas", "eps", "weight_decay"),
+        ("maximize", "differentiable", "decoupled_weight_decay"),
+    ),
+    torch.optim.AdamW: (
+        ("AdamW", {"torch_adam": True}),
+        ("lr", "betas", "eps", "weight_decay"),
+        ("maximize", "differentiable"),
+    ),
+    torch.optim.SGD: (("SGD", {}), ("lr", "momentum", "dampening", "weight_decay", "nesterov"), ("maximize", "differentiable")),
 }
 
 
@@ -123,10 +132,13 @@ def _of_core(client):
         return own()
     if type(client) not in _OF_TORCH:
         return None
-    name, keys, off = _OF_TORCH[type(client)]
+    (name, params), keys, off = _OF_TORCH[type(client)]
     if any(group.get(key) for group in client.param_groups for key in off):
         return None
-    return name, {"torch_adam": True} if "Adam" in name else {}, keys
+    amsgrad = {bool(group.get("amsgrad")) for group in client.param_groups}
+    if len(amsgrad) > 1:  # the core's holds for all groups
+        return None
+    return name, {**params, "amsgrad": True} if amsgrad == {True} else params, keys
 
 
 def _slice_optimizer(config, client):

@@ -4,6 +4,7 @@ ZeRO from stage 1 on partitions element by element, as DeepSpeed does with `zero
 needs whole parameters (a norm, a matrix) is right at stage 0 alone, where slices hold whole parameters.
 """
 import contextlib
+import copy
 
 import torch
 
@@ -18,7 +19,9 @@ class SliceStepper:
     def __init__(self, client, dicts_of_groups):
         self._client = client
         self._dict_of = dicts_of_groups  # callable: the number of a core's group -> the client's dict
+        self._first_states = [_first_state(client, group) for group in client.param_groups]
         self._stand_ins = {}  # of each slice: [parameter]
+        self._places = {}  # of each slice: its number of elements, and [(begin, end)] of its stand-ins
         self._waiting = {}  # of each slice: a loaded state that its first step will use
         self._group_of = {}  # of each slice: the number of the core's group
         self._params_by_rows = {}  # {address: parameter}
@@ -34,16 +37,22 @@ class SliceStepper:
         if is_new:
             stand_ins = self._stand_ins[slice_id] = [torch.nn.Parameter(view) for view in views]
             self._group_of[slice_id] = group
+            whole = [(0, master.numel())]
+            self._places[slice_id] = master.numel(), whole if places is None else [(begin, end) for begin, end, _ in places]
         gradient = gradient.to(master.dtype)
         if gradient_scale != 1.0:
             gradient = gradient * gradient_scale
         for stand_in, view, part in zip(stand_ins, views, _views(gradient, places)):
             stand_in.data = view
             stand_in.grad = part.to_sparse(1) if view.data_ptr() in self._params_by_rows else part
-        if slice_id in self._waiting:
-            self._give_state(stand_ins, *self._waiting.pop(slice_id))
         own = self._dict_of(group)
         groups = self._client.param_groups
+        if is_new:
+            first = next(state for state, entry in zip(self._first_states, groups) if entry is own)
+            for stand_in in stand_ins:
+                self._client.state[stand_in].update({name: make(stand_in) for name, make in first.items()})
+        if slice_id in self._waiting:
+            self._give_state(slice_id, *self._waiting.pop(slice_id))
         whole = [entry["params"] for entry in groups]
         for entry in groups:
             entry["params"] = stand_ins if entry is own else []
@@ -89,12 +98,12 @@ class SliceStepper:
         states = [self._client.state.get(stand_in, {}) for stand_in in stand_ins]
         step = next((int(state["step"]) for state in states if "step" in state), 0)
         names = [name for name, value in states[0].items() if name != "step" and _is_number_or_tensor(value)]
-        return [self._joined(name, stand_ins, states) for name in names], step
+        return [self._joined(name, slice_id, states) for name in names], step
 
     def load_state(self, slice_id, tensors, step):
         state = [(name, tensor.clone()) for name, tensor in tensors]
         if slice_id in self._stand_ins:
-            self._give_state(self._stand_ins[slice_id], state, step)
+            self._give_state(slice_id, state, step)
         else:
             self._waiting[slice_id] = (state, step)
 
@@ -109,23 +118,21 @@ class SliceStepper:
                     total += value.nbytes if isinstance(value, torch.Tensor) else 0
         return total
 
-    @staticmethod
-    def _joined(name, stand_ins, states):
+    def _joined(self, name, slice_id, states):
+        """Returns the state of the whole slice, zeros where it has no parameter."""
+        stand_ins, (numel, places) = self._stand_ins[slice_id], self._places[slice_id]
         parts = [state[name] for state in states]
         is_elementwise = all(
             isinstance(part, torch.Tensor) and part.numel() == stand_in.numel() for part, stand_in in zip(parts, stand_ins)
         )
-        if is_elementwise:
-            return name, torch.cat([part.reshape(-1) for part in parts])
-        spread = [
-            torch.full((stand_in.numel(),), float(part), device=stand_in.device) for part, stand_in in zip(parts, stand_ins)
-        ]
-        return _SCALAR + name, torch.cat(spread)
+        like = parts[0] if is_elementwise else torch.empty((), dtype=torch.float32, device=stand_ins[0].device)
+        joined = like.new_zeros(numel)
+        for part, (begin, end) in zip(parts, places):
+            joined[begin:end] = part.reshape(-1) if is_elementwise else float(part)
+        return name if is_elementwise else _SCALAR + name, joined
 
-    def _give_state(self, stand_ins, tensors, step):
-        begin = 0
-        for stand_in in stand_ins:
-            end = begin + stand_in.numel()
+    def _give_state(self, slice_id, tensors, step):
+        for stand_in, (begin, end) in zip(self._stand_ins[slice_id], self._places[slice_id][1]):
             state = self._client.state[stand_in]
             if step:
                 state["step"] = torch.tensor(float(step))
@@ -135,7 +142,33 @@ class SliceStepper:
                     state[name[len(_SCALAR) :]] = part[0].clone()
                 else:
                     state[name] = part.view(stand_in.shape).clone()
-            begin = end
+
+
+def _first_state(client, group):
+    """Takes the states that a constructor has made for a group's parameters, as Adagrad's does. Returns how to make each of
+    them for a slice: {name: function of the stand-in}. Tensors of which not all elements are one number cannot be."""
+    states = [client.state.pop(param) for param in group["params"] if param in client.state]
+    makers = {}
+    for name, example in states[0].items() if states else ():
+        values = [state.get(name) for state in states]
+        numbers = {value for tensor in values if isinstance(tensor, torch.Tensor) for value in _extremes(tensor)}
+        if len(numbers) > 1:
+            logger.warning(
+                f"the state {name!r} that {type(client).__name__} has already is not carried over: the engine keeps states of its "
+                "own; load a checkpoint of the engine instead"
+            )
+        elif not isinstance(example, torch.Tensor):
+            makers[name] = lambda _, value=example: copy.copy(value)
+        elif example.dim() == 0 and any(param.dim() for param in group["params"]):
+            makers[name] = lambda _, value=example: value.clone()
+        else:
+            number = numbers.pop() if numbers else 0.0
+            makers[name] = lambda stand_in, number=number, dtype=example.dtype: torch.full_like(stand_in, number, dtype=dtype)
+    return makers
+
+
+def _extremes(tensor):
+    return (tensor.min().item(), tensor.max().item()) if tensor.numel() else ()
 
 
 def _views(flat, places):

@@ -223,3 +223,110 @@ def test_lamb_says_the_trust_ratios_of_the_engines_step(stage):
     of_client, _, _, _ = make(config, model=model, optimizer=client)
     step(of_client)
     assert len(client.get_lamb_coeffs()) == 2
+
+
+def straight(make_optimizer, make_schedule, steps=4):
+    """Is what torch alone does: the weights after each step."""
+    torch.manual_seed(3)
+    model = torch.nn.Linear(4, 3)
+    optimizer = make_optimizer(model.parameters())
+    schedule = make_schedule(optimizer) if make_schedule else None
+    weights = []
+    for number in range(steps):
+        F.mse_loss(model(torch.ones(2, 4) / (1 + number)), torch.zeros(2, 3)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if schedule:
+            schedule.step()
+        weights.append(model.weight.detach().clone())
+    return weights
+
+
+def by_engine(config, steps=4, make_optimizer=None, **arguments):
+    torch.manual_seed(3)
+    model = torch.nn.Linear(4, 3)
+    if make_optimizer:
+        arguments["optimizer"] = make_optimizer(model.parameters())
+    config = {**config, "zero_allow_untested_optimizer": True, "gradient_clipping": 0}
+    engine, _, _, _ = make(config, model=model, **arguments)
+    weights = []
+    for number in range(steps):
+        step(engine, torch.ones(2, 4) / (1 + number))
+        with deepspeed.zero.GatheredParameters(list(model.parameters())):
+            weights.append(model.weight.detach().clone())
+    return weights
+
+
+def expect_weights(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 3])
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
+@pytest.mark.parametrize(
+    "options", [{}, {"amsgrad": True}, {"decoupled_weight_decay": True}, {"maximize": True}], ids=["plain", "amsgrad", "decoupled", "up"]
+)
+def test_adam_of_the_script_steps_as_torchs_does(stage, kind, options):
+    if kind is torch.optim.AdamW and "decoupled_weight_decay" in options:
+        pytest.skip("AdamW has no such option")
+
+    def make_optimizer(params):
+        return kind(params, lr=0.05, weight_decay=0.5, eps=1e-3, **options)
+
+    found = by_engine({"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage}}, make_optimizer=make_optimizer)
+    expect_weights(found, straight(make_optimizer, None))
+
+
+@pytest.mark.parametrize("stage", [0, 1, 3])
+def test_states_that_a_constructor_makes_are_those_of_the_engines_steps(stage):
+    def make_optimizer(params):
+        return torch.optim.Adagrad(params, lr=0.05, initial_accumulator_value=0.1)
+
+    found = by_engine({"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage}}, make_optimizer=make_optimizer)
+    expect_weights(found, straight(make_optimizer, None))
+
+
+class OtherBetas(torch.optim.lr_scheduler.LambdaLR):
+    """Is a schedule that writes more than rates, in its constructor already."""
+
+    def __init__(self, optimizer):
+        for group in optimizer.param_groups:
+            group["betas"], group["weight_decay"] = (0.5, 0.9), 0.7
+        super().__init__(optimizer, lambda count: 1 / (1 + count))
+
+
+@pytest.mark.parametrize("stage", [0, 1, 3])
+@pytest.mark.parametrize("schedule", [OtherBetas, lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=6)])
+def test_what_a_schedules_constructor_writes_holds_from_the_first_step_on(stage, schedule):
+    def make_optimizer(params):
+        return torch.optim.AdamW(params, lr=0.05, eps=1e-3, weight_decay=0.01)
+
+    expected = straight(make_optimizer, schedule)
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage}}
+    expect_weights(by_engine(config, make_optimizer=make_optimizer, lr_scheduler=schedule), expected)
+    config["optimizer"] = {"type": "AdamW", "params": {"lr": 0.05, "eps": 1e-3, "weight_decay": 0.01}}
+    expect_weights(by_engine(config, lr_scheduler=schedule), expected)
+
+
+def test_states_of_one_number_are_saved_for_slices_of_any_size(tmp_path):
+    def make_engine():
+        torch.manual_seed(3)
+        model = torch.nn.Linear(4, 1)  # 5 elements, which the core's memory has more room than
+        return make({"train_micro_batch_size_per_gpu": 2}, model=model, optimizer=torch.optim.NAdam(model.parameters(), lr=0.1))[0]
+
+    def losses_of(engine):
+        losses = []
+        for _ in range(3):
+            losses.append(engine(torch.ones(2, 4)).square().sum())
+            engine.backward(losses[-1])
+            engine.step()
+        return [loss.item() for loss in losses]
+
+    engine = make_engine()
+    losses_of(engine)
+    engine.save_checkpoint(str(tmp_path))
+    expected = losses_of(engine)
+    resumed = make_engine()
+    resumed.load_checkpoint(str(tmp_path))
+    assert losses_of(resumed) == expected

@@ -36,12 +36,24 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         self._optimizer_load_state_dict_post_hooks = {}
         self._opt_called = True  # torch's schedules warn where a step came before any of this object's
         self._engine = None
+        self._written = []  # of each of the core's groups: what a schedule's constructor has written into its dict
         self._given = []  # of each of the core's groups: the number of the dict that it comes from
         self._seen = []  # of each of the core's groups: its options when they were last compared
 
+    def _note_written(self, dicts, before):
+        """dicts, before: of each of the core's groups, now and before a schedule was made."""
+        self._written = [
+            {key: value for key, value in own.items() if key != "params" and (key not in was or _plain(was[key]) != _plain(value))}
+            for own, was in zip(dicts, before)
+        ]
+
     def _attach(self, engine):
-        """Begins to follow the engine's core, whose options are newer than the dicts: its schedule has written the first rate."""
+        """Begins to follow the engine's core, whose options are newer than the dicts but for what a schedule's constructor wrote
+        there: the core's own schedule has written the first rate."""
         self._engine = weakref.ref(engine)
+        for index, written in enumerate(self._written):
+            for key, value in written.items():
+                self._core.set_group_option(index, key, value)
         groups = self._core.param_groups()
         given = [index for _, _, index in groups]
         self._given = given if len(set(given)) == len(given) else list(range(len(groups)))

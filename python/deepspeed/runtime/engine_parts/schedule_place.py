@@ -40,8 +40,10 @@ class SchedulePlace:
             groups = [(options, names, self._index_of(own)) for (options, names), own in zip(options_and_names, dicts)]
             facade = self._facade_of(groups)
             made = schedule
-            if not hasattr(schedule, "step"):
+            if callable(schedule):
+                before = [dict(own) for own in dicts]
                 made = schedule(self._plan.client if self._plan.client is not None else facade)
+                facade._note_written(dicts, before)
             self.__dict__["_lr_scheduler"] = made
             return ClientSchedule(made, [self._dict_with(names[0]) for _, names in options_and_names])
 
