@@ -8,6 +8,7 @@ import torch
 from deepspeed._config import offload_device
 from deepspeed._errors import ConfigError, ZeRORuntimeException
 from deepspeed._slices import SliceStepper
+from deepspeed.utils.logging import logger
 
 # Of torch's classes whose arithmetic the core has: the config's type and params, the options that it reads, and those that must
 # be off. The config's Adam decouples the weight decay unless it is told not to.
@@ -26,6 +27,8 @@ _OF_TORCH = {
 }
 
 
+# Of the names of torch.optim's classes, those that the core makes of a config itself.
+_MADE_BY_CORE = ("Adagrad", "Adam", "AdamW", "LBFGS", "Muon", "RMSprop", "SGD")
 _OF_MUP = {"muadam": "MuAdam", "muadamw": "MuAdamW", "musgd": "MuSGD"}
 
 
@@ -50,12 +53,13 @@ def plan_optimizer(config, model, optimizer, model_parameters):
     if optimizer is not None:
         _check_place(config, optimizer)
         return _of_client(config, optimizer)
-    if "optimizer" not in config:
+    if not isinstance(config.get("optimizer"), Mapping):  # of a wrong kind: the core says so
         return OptimizerPlan(config, [], [])
     if str(config["optimizer"].get("type")).lower() == "muon":
         _check_muon(config)
-    if str(config["optimizer"].get("type")).lower() in _OF_MUP:
-        return _of_client(config, _make_mup(config["optimizer"], _trainable(model) if model_parameters is None else model_parameters))
+    named = _named_class(config["optimizer"])
+    if named is not None:
+        return _of_client(config, named(list(_trainable(model) if model_parameters is None else model_parameters)))
     if model_parameters is None:
         return OptimizerPlan(config, [], [{"params": _trainable(model)}])
     given = list(model_parameters)
@@ -68,14 +72,30 @@ def plan_optimizer(config, model, optimizer, model_parameters):
     return OptimizerPlan(config, groups, dicts)
 
 
-def _make_mup(section, parameters):
-    """Makes one of muP's optimizers: one of torch's, whose groups have the rates that the widths ask for."""
-    name = _OF_MUP[section["type"].lower()]
-    try:
-        import mup
-    except ImportError:
-        raise ConfigError(f"optimizer.type: {name} needs the package mup: install it (pip install mup)") from None
-    return getattr(mup, name)(list(parameters), **section.get("params", {}))
+def _named_class(section):
+    """Returns how to make an optimizer that Python alone has, of its parameters; None where the core knows the config's type.
+
+    There are torch's, and muP's: torch's as well, whose groups have the rates that the widths ask for.
+    """
+    name = str(section.get("type"))
+    kind = getattr(torch.optim, name, None)
+    if name.lower() in _OF_MUP:
+        name = _OF_MUP[name.lower()]
+        try:
+            import mup
+        except ImportError:
+            raise ConfigError(f"optimizer.type: {name} needs the package mup: install it (pip install mup)") from None
+        kind = getattr(mup, name)
+    elif name in _MADE_BY_CORE or not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
+        return None
+
+    def make(parameters):
+        try:
+            return kind(parameters, **(section.get("params") or {}))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"optimizer.params: {name} does not take them: {error}") from error
+
+    return make
 
 
 def _of_client(config, client):
@@ -84,10 +104,16 @@ def _of_client(config, client):
     _check_states(config, client)
     entry = _of_core(client)
     if entry is None:
-        groups = [(group["params"], {"lr": float(group.get("lr", 0.0))}) for group in dicts]  # a stepper may have no rate
+        # A stepper may have no rate. Its other options travel in checkpoints.
+        groups = [(group["params"], {"lr": 0.0, **{key: value for key, value in _options(group).items() if _is_option(value)}}) for group in dicts]
         made = _slice_optimizer(config, client)
         return OptimizerPlan(config, groups, dicts, client, made)
     name, params, keys = entry
+    if any(param in client.state for group in dicts for param in group["params"]):
+        logger.warning(
+            f"initialize(): the {type(client).__name__} has states already, which are not carried over: the engine keeps states of "
+            "its own; load a checkpoint of the engine, or write them by deepspeed.utils.safe_set_full_optimizer_state()"
+        )
     config["optimizer"] = {"type": name, "params": params}
     groups = [(group["params"], {key: _number(group[key]) for key in keys if key in group}) for group in dicts]
     return OptimizerPlan(config, groups, dicts, client)
@@ -163,6 +189,13 @@ def _with_list(group):
 def _options(group):
     """Returns the options that are the core's: numbers, flags and text; names and the like stay in the dict."""
     return {key: _number(value) for key, value in group.items() if key not in ("params", "name", "param_names", "moe")}
+
+
+def _is_option(value):
+    """Whether the core can hold it: a number, a flag, text, or two numbers."""
+    if isinstance(value, (list, tuple)):
+        return len(value) == 2 and all(isinstance(item, (int, float)) for item in value)
+    return isinstance(value, (bool, int, float, str))
 
 
 def _number(value):

@@ -77,7 +77,26 @@ def for_core(config):
         near = _core.nearest_config_key(key)
         logger.warning(f"config: the key {key!r} is unknown and ignored" + (f"; is {near!r} meant?" if near else ""))
         del config[key]
-    return _without_token_batches(_without_idle_offload(_with_whole_sizes(_without_further_keys(config))))
+    return _without_token_batches(_without_idle_offload(_with_whole_sizes(_without_further_keys(_with_stage_in_section(config)))))
+
+
+def stage_of(config):
+    """Returns the number of the stage; 0 where the core will refuse what stands there. `true` in place of the section means 1."""
+    zero = config.get("zero_optimization")
+    stage = zero.get("stage", 0) if isinstance(zero, Mapping) else int(zero is True)
+    if isinstance(stage, str) and stage.strip().isdecimal():
+        stage = int(stage)
+    return stage if isinstance(stage, int) else 0
+
+
+def _with_stage_in_section(config):
+    """Gives the section `zero_optimization` and its stage the shapes that this package reads, as far as they have others."""
+    zero, stage = config.get("zero_optimization"), stage_of(config)
+    if isinstance(zero, bool):
+        return {**config, "zero_optimization": {"stage": stage}}
+    if isinstance(zero, Mapping) and isinstance(zero.get("stage"), str) and stage:
+        return {**config, "zero_optimization": {**zero, "stage": stage}}
+    return config
 
 
 def _without_further_keys(config):

@@ -53,7 +53,7 @@ def initialize(
         args.local_rank = int(os.environ.get("LOCAL_RANK", 0))
     config = _config.read_config(config)
     # Stage 3 takes parameters over that a zero.Init around this call has partitioned; other stages want them whole.
-    with init_paused() if _stage_of(config) == 3 else contextlib.nullcontext():
+    with init_paused() if _config.stage_of(config) == 3 else contextlib.nullcontext():
         engine = engine_class(
             args=args,
             model=model,
@@ -67,11 +67,6 @@ def initialize(
             config=config,
         )
     return engine, engine.optimizer, engine.training_dataloader, engine.lr_scheduler
-
-
-def _stage_of(config):
-    zero = config.get("zero_optimization")
-    return zero.get("stage", 0) if isinstance(zero, dict) else 0
 
 
 def _find_config(args, config):

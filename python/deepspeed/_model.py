@@ -5,8 +5,11 @@ _EMBEDDINGS = (torch.nn.Embedding, torch.nn.EmbeddingBag)
 
 
 def class_name(module):
+    return class_name_of(type(module))
+
+
+def class_name_of(cls):
     """Returns the name as configs spell it: torch.nn.Linear, my_project.model.Block."""
-    cls = type(module)
     if cls.__module__.startswith("torch.nn.modules."):
         return f"torch.nn.{cls.__qualname__}"
     return f"{cls.__module__}.{cls.__qualname__}"

@@ -287,6 +287,18 @@ def test_states_that_a_constructor_makes_are_those_of_the_engines_steps(stage):
     expect_weights(found, straight(make_optimizer, None))
 
 
+@pytest.mark.parametrize("stage", [0, 2])
+def test_a_config_may_name_any_class_of_torchs(stage):
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage}}
+    config["optimizer"] = {"type": "RAdam", "params": {"lr": 0.05, "betas": [0.8, 0.9]}}
+    expect_weights(by_engine(config), straight(lambda params: torch.optim.RAdam(params, lr=0.05, betas=(0.8, 0.9)), None))
+    config["optimizer"]["params"]["speed"] = 3
+    with pytest.raises(deepspeed.ConfigError, match="optimizer.params: RAdam does not take them: .*speed"):
+        by_engine(config)
+    with pytest.raises(deepspeed.ConfigError, match="zero_allow_untested_optimizer"):
+        make({"train_batch_size": 2, "zero_optimization": {"stage": 1}, "optimizer": {"type": "Adadelta", "params": {"lr": 0.1}}})
+
+
 class OtherBetas(torch.optim.lr_scheduler.LambdaLR):
     """Is a schedule that writes more than rates, in its constructor already."""
 
@@ -309,11 +321,14 @@ def test_what_a_schedules_constructor_writes_holds_from_the_first_step_on(stage,
     expect_weights(by_engine(config, lr_scheduler=schedule), expected)
 
 
-def test_states_of_one_number_are_saved_for_slices_of_any_size(tmp_path):
-    def make_engine():
+@pytest.mark.parametrize("stage", [0, 1, 3])
+def test_another_optimizer_goes_on_from_a_checkpoint_with_the_options_of_its_groups(stage, tmp_path):
+    def make_engine(weight_decay):
         torch.manual_seed(3)
         model = torch.nn.Linear(4, 1)  # 5 elements, which the core's memory has more room than
-        return make({"train_micro_batch_size_per_gpu": 2}, model=model, optimizer=torch.optim.NAdam(model.parameters(), lr=0.1))[0]
+        client = torch.optim.RMSprop(model.parameters(), lr=0.1, momentum=0.5, weight_decay=weight_decay)
+        config = {"train_micro_batch_size_per_gpu": 2, "zero_allow_untested_optimizer": True, "zero_optimization": {"stage": stage}}
+        return make(config, model=model, optimizer=client)[0]
 
     def losses_of(engine):
         losses = []
@@ -323,10 +338,13 @@ def test_states_of_one_number_are_saved_for_slices_of_any_size(tmp_path):
             engine.step()
         return [loss.item() for loss in losses]
 
-    engine = make_engine()
+    engine = make_engine(weight_decay=0.0)
+    engine.optimizer.param_groups[0].update(weight_decay=0.3, alpha=0.8)
     losses_of(engine)
     engine.save_checkpoint(str(tmp_path))
     expected = losses_of(engine)
-    resumed = make_engine()
+    resumed = make_engine(weight_decay=0.1)
     resumed.load_checkpoint(str(tmp_path))
+    group = resumed.optimizer.param_groups[0]
+    assert (group["weight_decay"], group["alpha"], group["momentum"]) == (0.3, 0.8, 0.5)
     assert losses_of(resumed) == expected

@@ -19,7 +19,7 @@ def test_a_torch_schedule_drives_the_engines_rate():
         schedule.step()
         rates.append(engine.get_lr()[0])
     assert optimizer.param_groups is client.param_groups
-    assert rates == [1.0, 0.5, 0.25] and client.param_groups[0]["lr"] == 0.125
+    assert rates == [0.5, 0.25, 0.125] and client.param_groups[0]["lr"] == 0.125
 
 
 def test_schedules_drive_an_optimizer_without_an_engine():

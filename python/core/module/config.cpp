@@ -1,12 +1,14 @@
 // The config, checked and resolved by the core, and the log.
 #include "deepspeed/config/config.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/version.h"
-#include "deepspeed/config/help.h"
+#include "deepspeed/config/table/field.h"
 #include "deepspeed/config/table/nearest_key.h"
 
 #include "python/core/module/bindings.h"
@@ -18,14 +20,16 @@ namespace {
 
 config::ConfigSource source_of(const py::dict& config) { return config::ConfigSource(to_json(config, "")); }
 
-/// Returns the keys of a section of the top level; the keys of the top level where it is "".
+/// Returns the keys of a section of the top level, with their other names; those of the top level where it is
+/// "".
 std::set<std::string> config_keys(const std::string& section) {
-  const std::string prefix = section.empty() ? "" : section + ".";
+  const std::vector<config::Field>& top = config::all_options().children;
+  const auto named =
+      std::ranges::find_if(top, [&](const config::Field& field) { return field.key == section; });
   std::set<std::string> keys;
-  for (const std::string& line : config::option_list()) {
-    if (!line.starts_with(prefix)) continue;
-    const std::string below = line.substr(prefix.size());
-    keys.insert(below.substr(0, below.find_first_of(".:[")));
+  for (const config::Field& field : named == top.end() ? top : named->children) {
+    keys.insert(field.key);
+    keys.insert(field.aliases.begin(), field.aliases.end());
   }
   return keys;
 }

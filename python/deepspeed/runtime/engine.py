@@ -26,6 +26,7 @@ from deepspeed.runtime.engine_parts.saving import EngineSaving
 from deepspeed.runtime.engine_parts.schedule_place import SchedulePlace
 from deepspeed.runtime.engine_parts.settings import EngineSettings
 from deepspeed.runtime.engine_parts.state_moves import EngineStateMoves
+from deepspeed.runtime.torch_autocast import with_safe_modules
 from deepspeed.utils import groups
 from deepspeed.utils.expert_groups import require_whole_experts
 from deepspeed.utils.logging import logger, set_log_level_from_string
@@ -76,7 +77,7 @@ class DeepSpeedEngine(
         _end_engines_of(model)
         require_whole_experts(model.named_parameters())
         mark_configured_leaf_modules(model, config)
-        plan = plan_optimizer(_config.for_core(config), model, optimizer, model_parameters)
+        plan = plan_optimizer(with_safe_modules(_config.for_core(config)), model, optimizer, model_parameters)
         self._plan = plan
         self._facade = None
         self._names = {name: param for name, param in model.named_parameters()}

@@ -1,7 +1,11 @@
 """torch.autocast as the config's section `torch_autocast` asks for it; the core keeps which parameters it marks."""
+import importlib
+from collections.abc import Mapping
+
 import torch
 
 from deepspeed import _core
+from deepspeed._model import class_name_of
 
 LOWER_PRECISION_SAFE_MODULES = [torch.nn.Linear, torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d]
 PARAM_COMM_DTYPE_ATTR_NAME = "comm_dtype"
@@ -31,6 +35,28 @@ setattr(torch.nn.Parameter, PARAM_COMM_DTYPE_ATTR_NAME, _OfMarked())
 def get_default_autocast_lower_precision_modules():
     """Returns the names of the classes whose parameters are marked where the config lists none."""
     return [f"{cls.__module__}.{cls.__name__}" for cls in LOWER_PRECISION_SAFE_MODULES]
+
+
+def with_safe_modules(config):
+    """Returns the config with the names by which the core knows the classes of `lower_precision_safe_modules`. Throws where one
+    cannot be imported: no parameter would be marked."""
+    section = config.get("torch_autocast")
+    names = section.get("lower_precision_safe_modules") if isinstance(section, Mapping) and section.get("enabled") is True else None
+    if not isinstance(names, (list, tuple)):  # other kinds are the core's to refuse
+        return config
+    classes = [class_name_of(_import_class(str(name))) for name in names]
+    return {**config, "torch_autocast": {**section, "lower_precision_safe_modules": classes}}
+
+
+def _import_class(name):
+    module, _, kind = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), kind)
+    except (ImportError, AttributeError, ValueError):
+        raise ValueError(
+            f"Failed to import lower precision safe module {name}: torch_autocast.lower_precision_safe_modules names it; "
+            "expected the full name of a class, as torch.nn.Linear"
+        ) from None
 
 
 def is_autocast_initialized():

@@ -69,8 +69,10 @@ def apply_zero_leaf_module_config(model, leaf_cfg):
 
 def mark_configured_leaf_modules(model, config):
     """Marks what the section `leaf_module` of a config's zero_optimization names, so that z3_leaf_module() tells of it."""
+    from deepspeed._config import stage_of
+
     zero = config.get("zero_optimization")
-    section = zero.get("leaf_module") if isinstance(zero, dict) and zero.get("stage") == 3 else None
+    section = zero.get("leaf_module") if isinstance(zero, dict) and stage_of(config) == 3 else None
     if isinstance(section, dict):
         names = {key: _as_list(section.get(key)) for key in ("classes", "names", "name_suffixes")}
         apply_zero_leaf_module_config(model, types.SimpleNamespace(**names))

@@ -73,7 +73,10 @@ class EngineSettings:
         return self._tput_timer
 
     def get_lr(self) -> List[float]:
-        return self._core.get_lr()
+        """Returns the rate of each group: what the core's schedule or the script's has written there last."""
+        if self.optimizer is None:
+            return self._core.get_lr()
+        return [group.get("lr", 0.0) for group in self.optimizer.param_groups]
 
     def get_mom(self):
         return self._core.get_mom()
