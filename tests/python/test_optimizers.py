@@ -348,3 +348,28 @@ def test_another_optimizer_goes_on_from_a_checkpoint_with_the_options_of_its_gro
     group = resumed.optimizer.param_groups[0]
     assert (group["weight_decay"], group["alpha"], group["momentum"]) == (0.3, 0.8, 0.5)
     assert losses_of(resumed) == expected
+
+
+class WithManyOptions(torch.optim.Optimizer):
+    """Has options of kinds that the core does not hold, or would give back as another kind."""
+
+    def __init__(self, params):
+        super().__init__(params, dict(lr=0.1, rank=4, kind="std", on=True, scale=1e6, three=(1, 2, 3), none=None, pair=[1, 2]))
+
+    def step(self):
+        for group in self.param_groups:
+            for param in group["params"]:
+                param.data.add_(param.grad, alpha=-group["lr"])
+
+
+def test_options_of_any_kind_stay_as_the_script_wrote_them(tmp_path):
+    model = torch.nn.Linear(4, 3)
+    client = WithManyOptions(model.parameters())
+    given = {key: value for key, value in client.param_groups[0].items() if key != "params"}
+    engine = make({"train_micro_batch_size_per_gpu": 2}, model=model, optimizer=client)[0]
+    step(engine)
+    engine.save_checkpoint(str(tmp_path))
+    engine.load_checkpoint(str(tmp_path))
+    step(engine)
+    found = {key: value for key, value in client.param_groups[0].items() if key != "params"}
+    assert found == given and [type(value) for value in found.values()] == [type(value) for value in given.values()]

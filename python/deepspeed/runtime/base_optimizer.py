@@ -227,5 +227,5 @@ def _write(group, key, value):
     held = group.get(key)
     if isinstance(held, torch.Tensor):  # a rate of a capturable optimizer: the dict keeps its tensor
         held.fill_(value)
-    else:
-        group[key] = value
+    elif key not in group or _plain(held) != value:  # a number that is the same stays an int
+        group[key] = list(value) if isinstance(held, list) else value
