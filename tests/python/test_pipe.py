@@ -62,6 +62,14 @@ def test_fifty_steps_stay_with_deepspeeds_pipeline(name, ranks, options):
     assert losses == pytest.approx(golden(name), rel=1e-4)
 
 
+@pytest.mark.parametrize("interval", [0, 1])
+def test_dropout_is_the_same_under_every_schedule(interval):
+    seeds = {"stages": 2, "seed_layers": True, "dropout": 0.2, "partition": "uniform", "interval": interval}
+    expected = losses_of(seeds, 2)
+    for schedule in ({"pipeline": {"schedule": "zero_bubble"}}, INTERLEAVED):
+        assert losses_of({**seeds, **schedule}, 2) == pytest.approx(expected, rel=1e-6)
+
+
 SMALL = {"blocks": 1, "partition": "uniform"}
 GOLDEN_FOLDER = pathlib.Path(__file__).parent / "golden"
 

@@ -261,7 +261,8 @@ void PipelineModule::seed_for(int64_t number) const {
 
 Tensors PipelineModule::forward(const Tensors& inputs, int chunk) {
   const auto [first, last] = chunks_.at(size_t(chunk));
-  ++micro_offset_;
+  num_forwards_.resize(chunks_.size());
+  micro_offset_ = ++num_forwards_[size_t(chunk)];
   if (options_.front_end) return options_.front_end->forward(chunk, inputs);
   const size_t interval = size_t(options_.activation_checkpoint_interval);
   if (interval == 0) return run_layers(first, last, inputs);

@@ -129,7 +129,8 @@ class DEEPSPEED_API PipelineModule {
   std::vector<TiedWeight> tied_weights_;
   EngineModel model_;
   std::map<std::string, at::Tensor> additional_losses_;
-  int64_t micro_offset_ = 0;  // forwards so far, of which seed_layers makes seeds
+  std::vector<int64_t> num_forwards_;  // [chunk], so far: whatever the schedule, the micro batches of a chunk
+  int64_t micro_offset_ = 0;           // the number of the chunk's forward of which seed_layers makes seeds
 };
 
 }  // namespace deepspeed::pipe

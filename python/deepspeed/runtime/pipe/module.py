@@ -56,7 +56,8 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
             raise RuntimeError("must provide num_stages or topology")
         if checkpointable_layers is not None:
             assert isinstance(checkpointable_layers, list), "param `checkpointable_layers` must be type of list."
-        self.micro_offset = 0
+        self.micro_offset = 0  # the number of the chunk's forward of which seed_layers makes seeds
+        self._num_forwards = [0] * model_chunks  # so far: whatever the schedule, the micro batches of a chunk
         self.loss_fn = loss_fn
         self.checkpointable_layers = checkpointable_layers
         self.seed_layers, self.seed_fn, self.base_seed = seed_layers, seed_fn, base_seed
@@ -161,7 +162,8 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
     # --- running ---
 
     def forward(self, forward_input):
-        self.micro_offset += 1
+        self._num_forwards[self._active_chunk] += 1
+        self.micro_offset = self._num_forwards[self._active_chunk]
         begin, end = self._chunks[self._active_chunk]
         if self.activation_checkpoint_interval == 0:
             return self._function(begin, end)(forward_input)
