@@ -104,8 +104,7 @@ def _of_client(config, client):
     _check_states(config, client)
     entry = _of_core(client)
     if entry is None:
-        # A stepper may have no rate. Its other options travel in checkpoints.
-        groups = [(group["params"], {"lr": 0.0, **{key: value for key, value in _options(group).items() if _is_option(value)}}) for group in dicts]
+        groups = [(group["params"], _held_options(group)) for group in dicts]
         made = _slice_optimizer(config, client)
         return OptimizerPlan(config, groups, dicts, client, made)
     name, params, keys = entry
@@ -189,6 +188,11 @@ def _with_list(group):
 def _options(group):
     """Returns the options that are the core's: numbers, flags and text; names and the like stay in the dict."""
     return {key: _number(value) for key, value in group.items() if key not in ("params", "name", "param_names", "moe")}
+
+
+def _held_options(group):
+    """Returns those options that the core can hold, of an optimizer that Python steps: they are in checkpoints. It may have no rate."""
+    return {"lr": 0.0, **{key: value for key, value in _options(group).items() if _is_option(value)}}
 
 
 def _is_option(value):
