@@ -94,7 +94,7 @@ def _with_stage_in_section(config):
     zero, stage = config.get("zero_optimization"), stage_of(config)
     if isinstance(zero, bool):
         return {**config, "zero_optimization": {"stage": stage}}
-    if isinstance(zero, Mapping) and isinstance(zero.get("stage"), str) and stage:
+    if isinstance(zero, Mapping) and isinstance(zero.get("stage"), str) and zero["stage"].strip().isdecimal():
         return {**config, "zero_optimization": {**zero, "stage": stage}}
     return config
 

@@ -9,7 +9,7 @@ from one_engine import CONFIG, make, step
 
 @pytest.mark.parametrize(
     "section, stage",
-    [(True, 1), (False, 0), ({"stage": "2"}, 2), ({"stage": 3}, 3)],
+    [(True, 1), (False, 0), ({"stage": "2"}, 2), ({"stage": "0"}, 0), ({"stage": 3}, 3)],
 )
 def test_older_shapes_of_the_stage_are_read(section, stage):
     engine = make({**CONFIG, "zero_optimization": section})[0]
