@@ -4,11 +4,7 @@ import torch
 _EMBEDDINGS = (torch.nn.Embedding, torch.nn.EmbeddingBag)
 
 
-def class_name(module):
-    return class_name_of(type(module))
-
-
-def class_name_of(cls):
+def class_name(cls):
     """Returns the name as configs spell it: torch.nn.Linear, my_project.model.Block."""
     if cls.__module__.startswith("torch.nn.modules."):
         return f"torch.nn.{cls.__qualname__}"
@@ -30,10 +26,10 @@ def describe(module):
     for name, part in module.named_modules():
         num_below = sum(1 for _ in part.modules()) - 1
         is_leaf = bool(getattr(part, "_z3_leaf", False))
-        parts.append((name, class_name(part), list(part.parameters()), num_below, is_leaf))
+        parts.append((name, class_name(type(part)), list(part.parameters()), num_below, is_leaf))
         own = list(part.parameters(recurse=False))
         if own:
-            modules.append((class_name(part), isinstance(part, _EMBEDDINGS), own))
+            modules.append((class_name(type(part)), isinstance(part, _EMBEDDINGS), own))
     return dict(
         parameters=parameters,
         buffers=[(name, buffer) for name, buffer in module.named_buffers() if name not in passing],

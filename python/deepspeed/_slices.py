@@ -32,13 +32,14 @@ class SliceStepper:
 
     def step(self, slice_id, group, master, gradient, gradient_scale, places):
         stand_ins = self._stand_ins.get(slice_id)
+        if places is None:  # element by element
+            places = [(0, master.numel(), master.shape)]
         views = _views(master, places)
         is_new = stand_ins is None
         if is_new:
             stand_ins = self._stand_ins[slice_id] = [torch.nn.Parameter(view) for view in views]
             self._group_of[slice_id] = group
-            whole = [(0, master.numel())]
-            self._places[slice_id] = master.numel(), whole if places is None else [(begin, end) for begin, end, _ in places]
+            self._places[slice_id] = master.numel(), [(begin, end) for begin, end, _ in places]
         gradient = gradient.to(master.dtype)
         if gradient_scale != 1.0:
             gradient = gradient * gradient_scale
@@ -172,8 +173,6 @@ def _extremes(tensor):
 
 
 def _views(flat, places):
-    if places is None:
-        return [flat]
     return [flat[begin:end].view(shape) for begin, end, shape in places]
 
 

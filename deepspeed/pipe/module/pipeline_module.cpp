@@ -171,6 +171,7 @@ void PipelineModule::build_layers() {
     const size_t first = layers_.size();
     for (int layer = parts_[part]; layer < parts_[part + 1]; ++layer) build_layer(layer);
     chunks_.emplace_back(first, layers_.size());
+    num_forwards_.push_back(0);
   }
 }
 
@@ -261,7 +262,6 @@ void PipelineModule::seed_for(int64_t number) const {
 
 Tensors PipelineModule::forward(const Tensors& inputs, int chunk) {
   const auto [first, last] = chunks_.at(size_t(chunk));
-  num_forwards_.resize(chunks_.size());
   micro_offset_ = ++num_forwards_[size_t(chunk)];
   if (options_.front_end) return options_.front_end->forward(chunk, inputs);
   const size_t interval = size_t(options_.activation_checkpoint_interval);

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 
 from deepspeed import _core
-from deepspeed._model import class_name_of
+from deepspeed._model import class_name
 
 LOWER_PRECISION_SAFE_MODULES = [torch.nn.Linear, torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d]
 PARAM_COMM_DTYPE_ATTR_NAME = "comm_dtype"
@@ -44,7 +44,7 @@ def with_safe_modules(config):
     names = section.get("lower_precision_safe_modules") if isinstance(section, Mapping) and section.get("enabled") is True else None
     if not isinstance(names, (list, tuple)):  # other kinds are the core's to refuse
         return config
-    classes = [class_name_of(_import_class(str(name))) for name in names]
+    classes = [class_name(_import_class(str(name))) for name in names]
     return {**config, "torch_autocast": {**section, "lower_precision_safe_modules": classes}}
 
 
