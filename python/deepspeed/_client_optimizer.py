@@ -7,8 +7,7 @@ import torch
 
 from deepspeed._config import offload_device
 from deepspeed._errors import ConfigError, ZeRORuntimeException
-from deepspeed._slices import SliceStepper
-from deepspeed.utils.logging import logger
+from deepspeed._slices import SliceStepper, take_states_of_steps
 
 # Of torch's classes whose arithmetic the core has: the config's type and params, the options that it reads, and those that must
 # be off. The config's Adam decouples the weight decay unless it is told not to.
@@ -41,6 +40,7 @@ class OptimizerPlan:
     dicts: list  # the groups that clients see
     client: Optional[torch.optim.Optimizer] = None
     slice_optimizer: Optional[dict] = None  # of an optimizer that Python steps
+    states: dict = dataclasses.field(default_factory=dict)  # that the client has made before: {parameter: {name: tensor or number}}
 
 
 def plan_optimizer(config, model, optimizer, model_parameters):
@@ -105,17 +105,13 @@ def _of_client(config, client):
     entry = _of_core(client)
     if entry is None:
         groups = [(group["params"], _held_options(group)) for group in dicts]
-        made = _slice_optimizer(config, client)
-        return OptimizerPlan(config, groups, dicts, client, made)
+        states = take_states_of_steps(client)
+        return OptimizerPlan(config, groups, dicts, client, _slice_optimizer(config, client), states)
     name, params, keys = entry
-    if any(param in client.state for group in dicts for param in group["params"]):
-        logger.warning(
-            f"initialize(): the {type(client).__name__} has states already, which are not carried over: the engine keeps states of "
-            "its own; load a checkpoint of the engine, or write them by deepspeed.utils.safe_set_full_optimizer_state()"
-        )
     config["optimizer"] = {"type": name, "params": params}
     groups = [(group["params"], {key: _number(group[key]) for key in keys if key in group}) for group in dicts]
-    return OptimizerPlan(config, groups, dicts, client)
+    states = {param: client.state[param] for group in dicts for param in group["params"] if param in client.state}
+    return OptimizerPlan(config, groups, dicts, client, states=states)
 
 
 def _check_states(config, client):

@@ -10,7 +10,7 @@ import torch
 
 from deepspeed.utils.logging import logger
 
-_SCALAR = "scalar:"  # marks a state of one number, which is stored as one number an element
+SCALAR = "scalar:"  # marks a state of one number, which is stored as one number an element
 
 
 class SliceStepper:
@@ -130,7 +130,7 @@ class SliceStepper:
         joined = like.new_zeros(numel)
         for part, (begin, end) in zip(parts, places):
             joined[begin:end] = part.reshape(-1) if is_elementwise else float(part)
-        return name if is_elementwise else _SCALAR + name, joined
+        return name if is_elementwise else SCALAR + name, joined
 
     def _give_state(self, slice_id, tensors, step):
         for stand_in, (begin, end) in zip(self._stand_ins[slice_id], self._places[slice_id][1]):
@@ -139,33 +139,38 @@ class SliceStepper:
                 state["step"] = torch.tensor(float(step))
             for name, tensor in tensors:
                 part = tensor[begin:end]
-                if name.startswith(_SCALAR):
-                    state[name[len(_SCALAR) :]] = part[0].clone()
+                if name.startswith(SCALAR):
+                    state[name[len(SCALAR) :]] = part[0].clone()
                 else:
                     state[name] = part.view(stand_in.shape).clone()
 
 
 def _first_state(client, group):
-    """Takes the states that a constructor has made for a group's parameters, as Adagrad's does. Returns how to make each of
-    them for a slice: {name: function of the stand-in}. Tensors of which not all elements are one number cannot be."""
+    """Takes the states that a constructor has made for a group's parameters, as Adagrad's does: of one number each. Returns how to
+    make each of them for a slice: {name: function of the stand-in}."""
     states = [client.state.pop(param) for param in group["params"] if param in client.state]
     makers = {}
     for name, example in states[0].items() if states else ():
-        values = [state.get(name) for state in states]
-        numbers = {value for tensor in values if isinstance(tensor, torch.Tensor) for value in _extremes(tensor)}
-        if len(numbers) > 1:
-            logger.warning(
-                f"the state {name!r} that {type(client).__name__} has already is not carried over: the engine keeps states of its "
-                "own; load a checkpoint of the engine instead"
-            )
-        elif not isinstance(example, torch.Tensor):
+        if not isinstance(example, torch.Tensor):
             makers[name] = lambda _, value=example: copy.copy(value)
         elif example.dim() == 0 and any(param.dim() for param in group["params"]):
             makers[name] = lambda _, value=example: value.clone()
         else:
-            number = numbers.pop() if numbers else 0.0
+            number = next((state[name].reshape(-1)[0].item() for state in states if state[name].numel()), 0.0)
             makers[name] = lambda stand_in, number=number, dtype=example.dtype: torch.full_like(stand_in, number, dtype=dtype)
     return makers
+
+
+def take_states_of_steps(client):
+    """Takes the states that steps have made, which a constructor's are not: its tensors are of one number. Returns {parameter: states}."""
+    params = [param for group in client.param_groups for param in group["params"] if param in client.state]
+    numbers = {}
+    for param in params:
+        for name, value in client.state[param].items():
+            numbers.setdefault(name, set()).update(_extremes(value) if isinstance(value, torch.Tensor) else ())
+    if all(len(found) < 2 for found in numbers.values()):
+        return {}
+    return {param: client.state.pop(param) for param in params}
 
 
 def _extremes(tensor):

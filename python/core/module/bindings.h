@@ -24,6 +24,7 @@ void bind_own_optimizer(py::module_& module);
 void bind_schedules(py::module_& module);
 void bind_tensor_access(py::module_& module);
 void bind_owned_state(py::module_& module);
+void bind_state_loading(py::module_& module);
 void bind_tools(py::module_& module);
 
 }  // namespace deepspeed::python

@@ -20,5 +20,6 @@ PYBIND11_MODULE(_core, module) {
   deepspeed::python::bind_schedules(module);
   deepspeed::python::bind_tensor_access(module);
   deepspeed::python::bind_owned_state(module);
+  deepspeed::python::bind_state_loading(module);
   deepspeed::python::bind_tools(module);
 }

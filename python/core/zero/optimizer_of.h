@@ -13,4 +13,11 @@ inline zero::ZeroOptimizer& optimizer_of(const TrainingEngine& engine, const cha
   return *engine.optimizer();
 }
 
+/// Throws UsageError as well where masters and states are not to be had, as between a step that backward has
+/// begun and step().
+inline zero::ZeroOptimizer& optimizer_with_states(const TrainingEngine& engine, const char* call) {
+  engine.require_states_here(call);
+  return optimizer_of(engine, call);
+}
+
 }  // namespace deepspeed::python

@@ -34,9 +34,8 @@ struct Part {
   std::vector<std::string> names;  // of the parameters that lie in it on some rank, in flat order
 };
 
-zero::ZeroOptimizer& state_of(const TrainingEngine& engine) {
-  engine.require_states_here("reading the optimizer's state");
-  return optimizer_of(engine, "reading the optimizer's state");
+zero::ZeroOptimizer& read_from(const TrainingEngine& engine) {
+  return optimizer_with_states(engine, "reading the optimizer's state");
 }
 
 std::vector<std::string> names_of(const zero::StoredGroup& group) {
@@ -74,7 +73,7 @@ std::vector<Piece> pieces_of(const zero::ZeroOptimizer& optimizer, size_t group,
 }
 
 py::list owned_parts(const TrainingEngine& engine) {
-  const zero::ZeroOptimizer& optimizer = state_of(engine);
+  const zero::ZeroOptimizer& optimizer = read_from(engine);
   py::list parts;
   for (const Part& part : parts_of(optimizer)) {
     parts.append(py::make_tuple(part.group, part.interval.begin, part.interval.end, part.names,
@@ -88,26 +87,26 @@ using NamedStates = std::vector<std::pair<std::string, at::Tensor>>;
 std::tuple<at::Tensor, NamedStates, int64_t> owned_part(const TrainingEngine& engine, size_t group,
                                                         int64_t begin, int64_t end) {
   const c10::NoGradGuard no_grad;
-  const zero::GroupState state = state_of(engine).state().of(group, {begin, end});
+  const zero::GroupState state = read_from(engine).state().of(group, {begin, end});
   return {state.master, state.state.tensors, state.state.step};
 }
 
 std::optional<at::Tensor> flat_weights(const TrainingEngine& engine, size_t group) {
-  const at::Tensor& flat = state_of(engine).store().groups().at(group).flat;
+  const at::Tensor& flat = read_from(engine).store().groups().at(group).flat;
   if (!flat.defined()) return std::nullopt;
   return flat.detach();
 }
 
 /// This rank's part of the reduced gradients of a group; None where there are none.
 std::optional<at::Tensor> owned_gradient(const TrainingEngine& engine, size_t group) {
-  const zero::ZeroOptimizer& optimizer = state_of(engine);
+  const zero::ZeroOptimizer& optimizer = read_from(engine);
   if (!optimizer.gradients().has_result()) return std::nullopt;
   return optimizer.gradient(group);
 }
 
 /// This rank's part of what the backwards of the window have summed so far; None before the first.
 std::optional<at::Tensor> owned_sums(const TrainingEngine& engine, size_t group) {
-  const at::Tensor sums = state_of(engine).gradients().sums(group);
+  const at::Tensor sums = read_from(engine).gradients().sums(group);
   if (!sums.defined()) return std::nullopt;
   return sums;
 }

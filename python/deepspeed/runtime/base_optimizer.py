@@ -4,6 +4,7 @@ import weakref
 import torch
 
 from deepspeed.ops.lamb.trust_ratios import TrustRatios
+from deepspeed.runtime.optimizer_parts import state_dicts
 from deepspeed.runtime.optimizer_parts.owned_state import OwnedState, StateView
 
 
@@ -66,6 +67,9 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         self.state = self._client.state if self._steps_in_python else StateView(self._read_states, self._owned.states_of)
         if self._client is not None:
             self._show_states_in(self._client)
+        if engine._plan.states:
+            state_dicts.take(self, engine._plan.states)
+            engine._plan.states = {}
 
     @property
     def _core(self):
@@ -172,12 +176,15 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         return self._engine().dynamic_loss_scale()
 
     def state_dict(self):
-        """Returns the groups' options. States are in checkpoints: save_checkpoint() of the engine."""
-        return {"state": {}, "param_groups": [_without_params(group) for group in self.param_groups]}
+        """Returns options and states: at stage 0 as torch's optimizers do, else what this rank owns, flat, with the masters.
+
+        A checkpoint of the engine, save_checkpoint(), can be resumed at other stages and world sizes.
+        """
+        return state_dicts.write(self)
 
     def load_state_dict(self, state_dict):
-        for group, new in zip(self.param_groups, state_dict["param_groups"]):
-            group.update(_without_params(new))
+        """Takes over what state_dict() has returned here or, of whole parameters, of an optimizer of torch. All ranks call it."""
+        state_dicts.load(self, state_dict)
 
     def __eq__(self, other):
         """Equals the optimizer below it, which is what DeepSpeed returns without ZeRO and 16 bits."""

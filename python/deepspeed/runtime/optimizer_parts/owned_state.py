@@ -112,10 +112,15 @@ class OwnedState:
     def _shaped(flat, param):
         return flat.view(param.shape) if flat.numel() == param.numel() else flat
 
+    def of_part(self, part):
+        """Returns its flat master, and its states, none before the first step."""
+        master, tensors, step = self._read(part)
+        return master, self._with_step(dict(tensors), step) if tensors or step else {}
+
     def states_of_parts(self):
         """Returns [(flat master, its states)] of the parts that were stepped."""
-        read = [self._read(part) for part in self.parts()]
-        return [(master, self._with_step(dict(tensors), step)) for master, tensors, step in read if tensors or step]
+        read = [self.of_part(part) for part in self.parts()]
+        return [(master, states) for master, states in read if states]
 
     def states_of_params(self):
         """Returns [(parameter, its states in its shape)] of the parameters that were stepped."""
