@@ -7,12 +7,10 @@ class ClientSchedule:
     def __init__(self, schedule, dicts):
         self._schedule = schedule
         self._dicts = dicts  # of each of the core's groups
+        self.arguments = {}  # of the schedule's next steps, as step() of the engine has got them: the metrics of ReduceLROnPlateau
 
-    def step(self, iteration=None):
-        if iteration is None:
-            self._schedule.step()
-        else:
-            self._schedule.step(iteration)
+    def step(self):
+        self._schedule.step(**self.arguments)
 
     def rates(self):
         return [float(group["lr"]) for group in self._dicts]

@@ -124,3 +124,17 @@ def test_schedules_keep_tensors_of_rates_and_show_their_parameters():
     cycle.step()
     assert cycle.get_mom() == [cycle.optimizer.param_groups[0]["betas"]] and 0.89 < cycle.get_mom()[0][0] <= 0.9
     assert OneCycle(adam(), cycle_min_lr=0.1, cycle_max_lr=0.2, cycle_momentum=False).get_mom() is None
+
+
+def test_step_hands_its_arguments_to_the_schedule_of_the_script():
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+    config = {"train_micro_batch_size_per_gpu": 4}
+    engine = deepspeed.initialize(model=model, optimizer=optimizer, lr_scheduler=schedule, config=config)[0]
+    seen = []
+    for _ in range(4):
+        engine.backward(engine(torch.ones(4, 4)).square().mean())
+        engine.step(lr_kwargs={"metrics": 1.0})
+        seen.append(engine.get_lr()[0])
+    assert seen == pytest.approx([1e-2, 1e-3, 1e-4, 1e-5])

@@ -180,7 +180,7 @@ class DeepSpeedEngine(
         core, optimizer = self._core, self.optimizer
         optimizer._push()
         updates, skipped = core.global_steps(), core.skipped_steps()
-        core.step(None if not lr_kwargs else lr_kwargs.get("last_batch_iteration", lr_kwargs.get("epoch")))
+        core.step(self._iteration_of(lr_kwargs))
         if core.global_steps() != updates:
             optimizer.overflow = core.skipped_steps() != skipped
             self._window.begin()

@@ -188,5 +188,29 @@ def an_exception_in_gathered_parameters_keeps_its_type():
     train(engine, 2)
 
 
+@probe
+def hooks_are_taken_off_and_put_back_around_generation():
+    """As TRL does it in its unwrap_model_for_generation()."""
+    expected = train(make_engine(model=make_net()))
+    engine = make_engine(model=make_net())
+    tokens, _ = batch()
+    with torch.no_grad():
+        before = engine(tokens).clone()
+    offload = engine.optimizer.parameter_offload
+    num_hooks = len(offload.forward_hooks)
+    with deepspeed.zero.GatheredParameters(engine.parameters()):
+        for part in offload.module.modules():
+            for _, param in [*part.named_parameters(recurse=False), *part.ds_external_parameters()]:
+                param.ds_active_sub_modules.clear()
+        for hook in offload.forward_hooks + offload.backward_hooks:
+            hook.remove()
+        offload.forward_hooks, offload.backward_hooks = [], []
+        with torch.no_grad():
+            assert torch.equal(engine.module(tokens), before)
+    offload._register_deepspeed_module(offload.module)
+    assert len(offload.forward_hooks) == num_hooks > 0
+    expect_close(train(engine), expected)
+
+
 if __name__ == "__main__":
     main()

@@ -48,6 +48,7 @@ class ModuleCalls:
             if part in self._watched:
                 continue
             external_parameters(part)
+            part.ds_external_parameters = functools.partial(_external_items, part)
             ensure_zero_ordered_dict(part, self._reader)
             self._watched.add(part)
             self.forward_hooks.append(part.register_forward_pre_hook(self._enter))
@@ -60,8 +61,23 @@ class ModuleCalls:
         self.end_backward()
         for part in list(self._watched):
             give_plain_dict_back(part)
+            part.__dict__.pop("ds_external_parameters", None)
         self._watched.clear()
         _told.discard(self)
+
+    @property
+    def module(self):
+        """The engine's module; None where none is watched."""
+        return self._root() if self._root is not None else None
+
+    def _register_deepspeed_module(self, module, count=None):
+        """Puts the hooks back that a script has removed, as TRL does around generate(). Returns how many parts it went through."""
+        for part in module.modules():
+            self._watched.discard(part)
+        self._watch_parts(module)
+        return (count or 0) + sum(1 for _ in module.modules())
+
+    _register_hooks_recursively = _register_deepspeed_module
 
     def _note_part(self, module):
         self._has_grown = self._has_grown or module in self._watched
@@ -136,6 +152,11 @@ class ModuleCalls:
             note_external_parameter(caller, param)
         if not torch.is_autocast_enabled(returned[0].device.type):
             uses.append(_use(returned))
+
+
+def _external_items(module):
+    """Is the method ds_external_parameters() of a module at stage 3."""
+    return external_parameters(module).items()
 
 
 def _use(params):

@@ -22,6 +22,7 @@ class SchedulePlace:
                 raise UsageError(f"engine.lr_scheduler: a {kind} has no {missing[0]}(), expected an object with step(), state_dict() and load_state_dict(), or None")
             if isinstance(before, EngineSchedule):
                 before._leave_engine()
+            self.__dict__["_stepped_schedule"] = None
             core.set_scheduler(None if schedule is None else self._schedule_maker(schedule))
         self.__dict__["_lr_scheduler"] = schedule
 
@@ -45,6 +46,15 @@ class SchedulePlace:
                 made = schedule(self._plan.client if self._plan.client is not None else facade)
                 facade._note_written(dicts, before)
             self.__dict__["_lr_scheduler"] = made
-            return ClientSchedule(made, [self._dict_with(names[0]) for _, names in options_and_names])
+            self.__dict__["_stepped_schedule"] = ClientSchedule(made, [self._dict_with(names[0]) for _, names in options_and_names])
+            return self._stepped_schedule
 
         return make
+
+    def _iteration_of(self, arguments):
+        """Takes step()'s arguments for the schedule. Returns the iteration that the core's own is to go to, None for the next one."""
+        arguments = arguments or {}
+        if self.__dict__.get("_stepped_schedule") is not None:
+            self._stepped_schedule.arguments = arguments
+            return None
+        return arguments.get("last_batch_iteration", arguments.get("epoch"))

@@ -5,6 +5,8 @@ from typing import List, Optional, Tuple
 import torch
 import torch.distributed as dist
 
+from deepspeed.runtime.optimizer_names import DEEPSPEED_OPTIMIZERS
+
 
 class EngineSettings:
     """Answers from the config as the core has resolved it, defaults included."""
@@ -200,7 +202,9 @@ class EngineSettings:
         if self.client_optimizer is not None:
             return type(self._plan.client).__name__
         section = self._resolved().get("optimizer")
-        return section["type"] if section else None
+        if not section:
+            return None
+        return section["type"].lower() if section["type"].lower() in DEEPSPEED_OPTIMIZERS else section["type"]
 
     @property
     def basic_optimizer(self):
