@@ -147,3 +147,30 @@ def test_passes_over_graphs_are_imported_by_their_module():
     from deepspeed.compile.passes import offload_adam_states, prefetch, selective_gather, zero3_compile
 
     assert all(isinstance(each, types.ModuleType) for each in (offload_adam_states, prefetch, selective_gather, zero3_compile))
+
+
+def test_breakdowns_are_written_at_the_default_level():
+    model = torch.nn.Linear(4, 1)
+    config = {"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW"}, "wall_clock_breakdown": True, "memory_breakdown": True}
+    written = []
+    handler = deepspeed.logger.handlers[0]
+    emit, handler.emit = handler.emit, lambda record: written.append(record.getMessage())
+    try:
+        engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
+        engine.backward(engine(torch.ones(4, 4)).mean())
+        engine.step()
+    finally:
+        handler.emit = emit
+    assert sum("time (ms) | fwd_microstep" in line for line in written) == 1
+    assert sum("memory after step" in line for line in written) == 1
+    assert not any("activations that a step keeps" in line for line in written), "what no key asks for stays hidden"
+
+
+def test_getters_of_sections_and_of_zero():
+    zero = {"stage": 2, "reduce_bucket_size": 1000, "ignore_unused_parameters": False}
+    config = {"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW"}, "zero_optimization": zero}
+    engine = deepspeed.initialize(model=torch.nn.Linear(4, 1), config=config)[0]
+    assert engine.zero_reduce_bucket_size() == 1000 and engine.zero_ignore_unused_parameters() is False
+    assert engine.zero_allgather_partitions() is True and engine.zero_offload_param() is None
+    off = (engine.flops_profiler_enabled, engine.elasticity_enabled, engine.curriculum_enabled_legacy, engine.data_efficiency_enabled)
+    assert not any(getter() for getter in off + (engine.random_ltd_enabled, engine.eigenvalue_enabled, engine.graph_harvesting))

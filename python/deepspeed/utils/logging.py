@@ -1,6 +1,7 @@
 """The package's logger, a logging.Logger as DeepSpeed's."""
 import functools
 import logging
+import re
 import sys
 
 log_levels = {
@@ -101,12 +102,25 @@ def print_json_dist(message, ranks=None, path=None):
             json.dump(dict(message, rank=rank), file)
 
 
+_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+# Lines that wall_clock_breakdown and memory_breakdown ask for.
+_ASKED_FOR = re.compile(r"\[rank \d+\] (time \(ms\) \||\[engine\] memory (before|after) )")
+
+
+def _write_line(level, line):
+    """Writes a line of the core. What a key of the config asks for is written at any level of the logger, as in DeepSpeed."""
+    level = _LEVELS[min(level, 3)]
+    if logger.isEnabledFor(level) or not _ASKED_FOR.match(line):
+        logger.log(level, line)
+    else:
+        logger.handle(logger.makeRecord(logger.name, level, __file__, 0, line, (), None, func="core"))
+
+
 def follow_core():
     """Sends the lines of the core to the logger, from here to the end of the process."""
     import atexit
 
     from deepspeed import _core
 
-    levels = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
-    _core.set_log_sink(lambda level, line: logger.log(levels[min(level, 3)], line))
+    _core.set_log_sink(_write_line)
     atexit.register(_core.clear_log_sink)

@@ -196,7 +196,50 @@ class EngineSettings:
         """Returns the part of the layers that the next forward keeps; None without the section."""
         return self._core.get_pld_theta()
 
+    # --- whether a section of the config is on ---
+
+    def _is_enabled(self, section):
+        return bool((self._resolved().get(section) or {}).get("enabled"))
+
+    def flops_profiler_enabled(self):
+        return self._is_enabled("flops_profiler")
+
+    def elasticity_enabled(self):
+        return self._is_enabled("elasticity")
+
+    def eigenvalue_enabled(self):
+        return self._is_enabled("eigenvalue")
+
+    def curriculum_enabled_legacy(self):
+        return self._is_enabled("curriculum_learning")
+
+    def data_efficiency_enabled(self):
+        return self._is_enabled("data_efficiency")
+
+    def random_ltd_enabled(self):
+        """Is false: the engine refuses configs that drop tokens."""
+        return False
+
     # --- the rest ---
+
+    def graph_harvesting(self):
+        return self._key("graph_harvesting")
+
+    def aio_config(self):
+        return self._key("aio")
+
+    def zero_offload_param(self):
+        """Returns the section offload_param; None without it."""
+        return self._config.zero_config.offload_param
+
+    def zero_reduce_bucket_size(self):
+        return self._key("zero_optimization", "reduce_bucket_size")
+
+    def zero_allgather_partitions(self):
+        return self._key("zero_optimization", "allgather_partitions")
+
+    def zero_ignore_unused_parameters(self):
+        return self._key("zero_optimization", "ignore_unused_parameters")
 
     def optimizer_name(self):
         if self.client_optimizer is not None:
