@@ -14,6 +14,9 @@ _WAYS_OUT = {
     "SEQUENCE": "sequence parallelism does not exist; shorten the sequences or use activation checkpointing",
     "TOKENS": "let all tokens pass all layers: leave random layer token dropping out of the script and of the config",
     "DATA": "read the samples by a torch Dataset, and find a measure of each by a loop over it; dynamic batching takes lengths as dataset_seqlens",
+    "PROFILING": "torch.profiler and torch.utils.flop_counter.FlopCounterMode measure the module; wall_clock_breakdown times a step",
+    "MONITOR": "leave the section out of the config and write what the engine's getters return by the writer itself",
+    "ELASTICITY": "write the batch sizes into the config; a checkpoint is resumed at any world size",
     "REST": "leave it out of the config",
 }
 
@@ -116,6 +119,7 @@ _NAMES = {
         "inference.v2.ragged.blocked_allocator": "BlockedAllocator",
         "model_implementations": "DeepSpeedTransformerInference",
         "ops.transformer": "DeepSpeedInferenceConfig DeepSpeedTransformerConfig DeepSpeedTransformerLayer",
+        "ops.transformer.transformer": "DeepSpeedTransformerConfig DeepSpeedTransformerLayer TransformerConfig",
         "ops.transformer.inference": "DeepSpeedTransformerInference",
         "ops.transformer.inference.bias_add": "nhwc_bias_add",
         "ops.transformer.inference.config": "DeepSpeedInferenceConfig",
@@ -182,6 +186,8 @@ _NAMES = {
         "module_inject.tp_plan_converter": "TPPlanConverter",
         "module_inject.tp_shard": "get_shard_size get_shard_size_list set_num_kv_heads set_tp_grain_size",
         "moe.ep_count": "",
+        "moe.experts": "Experts",
+        "moe.mappings": "drop_tokens gather_tokens",
         "moe.ep_experts": "GroupedExperts _run_experts_grouped_mm",
         "moe.ep_kernels": "",
         "moe.ep_repack": "repack_expert_weights",
@@ -196,8 +202,10 @@ _NAMES = {
     },
     "KERNELS": {
         "ops.deepspeed4science": "DS4Sci_EvoformerAttention",
+        "ops.deepspeed4science.evoformer_attn": "DS4Sci_EvoformerAttention EvoformerFusedAttention",
         "ops.fp_quantizer": "FP_Quantize matmul_fp8",
         "ops.quantizer": "ds_quantizer",
+        "ops.quantizer.quantizer": "ds_quantizer",
         "ops.random_ltd": "",
         "ops.sparse_attention": (
             "BertSparseSelfAttention SparseSelfAttention SparsityConfig FixedSparsityConfig SparseAttentionUtils "
@@ -205,6 +213,13 @@ _NAMES = {
         ),
         "ops.sparse_attention.matmul": "MatMul",
         "ops.sparse_attention.softmax": "Softmax",
+        "ops.sparse_attention.bert_sparse_self_attention": "BertSparseSelfAttention",
+        "ops.sparse_attention.sparse_attention_utils": "SparseAttentionUtils",
+        "ops.sparse_attention.sparse_self_attention": "SparseSelfAttention",
+        "ops.sparse_attention.sparsity_config": (
+            "SparsityConfig FixedSparsityConfig BigBirdSparsityConfig BSLongformerSparsityConfig "
+            "VariableSparsityConfig DenseSparsityConfig LocalSlidingWindowSparsityConfig"
+        ),
         "ops.triton_ops": "is_triton_available",
         "ops.triton_ops.group_gemm_triton": "_GROUP_META_BLOCK _group_meta group_gemm_triton",
         "ops.triton_ops.swiglu_triton": "swiglu",
@@ -246,7 +261,41 @@ _NAMES = {
         "runtime.data_pipeline.data_sampling.data_analyzer": "DataAnalyzer DistributedDataAnalyzer",
         "runtime.data_pipeline.data_sampling.indexed_dataset": "MMapIndexedDataset MMapIndexedDatasetBuilder",
     },
+    "PROFILING": {
+        "profiling.config": "DeepSpeedFlopsProfilerConfig get_flops_profiler_config",
+        "profiling.flops_profiler": "FlopsProfiler get_model_profile",
+        "profiling.flops_profiler.profiler": (
+            "FlopsProfiler get_model_profile flops_to_string macs_to_string number_to_string params_to_string duration_to_string"
+        ),
+    },
+    "MONITOR": {
+        "monitor.comet": "CometMonitor",
+        "monitor.config": "DeepSpeedMonitorConfig TensorBoardConfig WandbConfig CSVConfig CometConfig get_monitor_config",
+        "monitor.csv_monitor": "csvMonitor",
+        "monitor.monitor": "Monitor MonitorMaster",
+        "monitor.tensorboard": "TensorBoardMonitor",
+        "monitor.utils": "check_tb_availability check_wandb_availability check_comet_availability",
+        "monitor.wandb": "WandbMonitor",
+    },
+    "ELASTICITY": {
+        "elasticity": "compute_elastic_config elasticity_enabled ensure_immutable_elastic_config DSElasticAgent",
+        "elasticity.config": "ElasticityConfig ElasticityConfigError ElasticityError ElasticityIncompatibleWorldSize",
+        "elasticity.elastic_agent": "DSElasticAgent",
+        "elasticity.elasticity": "compute_elastic_config elasticity_enabled ensure_immutable_elastic_config",
+        "elasticity.utils": "is_torch_elastic_compatible",
+    },
     "REST": {
+        "runtime.activation_checkpointing.config": "DeepSpeedActivationCheckpointingConfig",
+        "runtime.data_pipeline.data_sampling.data_sampler": "DeepSpeedDataSampler",
+        "runtime.state_dict_factory": "SDLoaderFactory SDLoaderBase MegatronSDLoader",
+        "runtime.swap_tensor.async_swapper": "AsyncTensorSwapper",
+        "runtime.swap_tensor.optimizer_utils": "OptimizerSwapper OptimizerStateSwapInfo",
+        "runtime.swap_tensor.partitioned_optimizer_swapper": "PartitionedOptimizerSwapper",
+        "runtime.swap_tensor.partitioned_param_swapper": "AsyncPartitionedParameterSwapper PartitionedParamStatus",
+        "runtime.swap_tensor.pipelined_optimizer_swapper": "PipelinedOptimizerSwapper",
+        "runtime.zero.mics_utils": "MiCS_CommGroups create_mics_comm_groups scale_tensors",
+        "runtime.zero.partitioned_param_coordinator": "PartitionedParameterCoordinator InflightParamRegistry",
+        "utils.mixed_precision_linkage": "link_hp_params lazy_init_hp_params_optimizer_state",
         "runtime.data_pipeline.curriculum_scheduler": "CurriculumScheduler",
         "runtime.domino.transformer": "DominoTransformer DominoTransformerLayer",
         "runtime.quantize": "Quantizer",

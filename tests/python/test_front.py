@@ -1,6 +1,7 @@
 """What a script sees of the package in one process: arguments, configs, errors, types, data."""
 import base64
 import collections
+import importlib
 import inspect
 import json
 import math
@@ -252,3 +253,18 @@ def test_buffers_that_stay_in_fp32_beside_bf16_are_named_where_forward_refuses_t
     with pytest.raises(deepspeed.DeepSpeedError, match="'1.running_mean' is Float.*data_types.buffer_dtype to .bf16."):
         engine_of({})(images)
     assert engine_of({"data_types": {"buffer_dtype": "bf16"}})(images).shape == (2, 2, 2, 2)
+
+
+@pytest.mark.parametrize("name", ["profiling.flops_profiler.get_model_profile", "monitor.monitor.MonitorMaster", "elasticity.compute_elastic_config"])
+def test_names_of_profilers_and_monitors_are_there_and_refuse(name):
+    module, _, member = name.rpartition(".")
+    found = getattr(importlib.import_module(f"deepspeed.{module}"), member)
+    with pytest.raises(deepspeed.DeepSpeedError, match=f"{member} is not supported: "):
+        found(None)
+
+
+def test_compiler_has_torch_compiler_under_its_names():
+    from deepspeed.runtime import compiler
+
+    assert compiler.is_compile_supported() and not compiler.is_compiling()
+    assert compiler.disable(lambda x: x + 1)(1) == 2
