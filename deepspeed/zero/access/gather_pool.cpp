@@ -122,6 +122,12 @@ void GatherPool::check_use(const PartitionedStorage& storage, const std::string&
                  "on all ranks");
   }
   if (!writes || storage.writable_ || storage.is_copy()) return;
+  if (num_windows_ == 0) {
+    raise<UsageError>(
+        "parameter '", storage.name_, "' is partitioned, and ", op,
+        " writes to it inside of a GatheredParameters without a modifier_rank, at whose end the "
+        "write would be lost; give it a modifier_rank: the rank whose values all ranks take over");
+  }
   raise<UsageError>("parameter '", storage.name_, "' is partitioned, and ", op,
                     " writes to it, an in-place modification which would be lost; write it inside a "
                     "zero::GatheredParameters with a "

@@ -189,6 +189,22 @@ def an_exception_in_gathered_parameters_keeps_its_type():
 
 
 @probe
+def a_write_without_a_modifier_rank_is_refused_and_named():
+    model = make_net()
+    make_engine(model=model)
+    weight = model.inner.weight
+    with deepspeed.zero.GatheredParameters([weight]):
+        before = weight.detach().clone()
+        for write in (lambda: weight.data.copy_(before + 1), lambda: write_by_fill(weight)):
+            try:
+                write()
+                raise AssertionError("it was written")
+            except RuntimeError as error:
+                assert "without a modifier_rank" in str(error)
+        assert torch.equal(weight, before)
+
+
+@probe
 def hooks_are_taken_off_and_put_back_around_generation():
     """As TRL does it in its unwrap_model_for_generation()."""
     expected = train(make_engine(model=make_net()))
