@@ -24,9 +24,9 @@ constexpr size_t kMostSummedByAll = 256 << 10;
 constexpr size_t kCacheLine = 64;
 // So many bytes of other ranks' arenas stay mapped after they were read, of one and of all. What is mapped
 // counts as memory of this rank as well, and mapping it again costs little beside reading it.
-constexpr size_t kMostMappedOfOne = size_t{8} << 20;
+constexpr size_t kMostMappedOfOne = size_t{4} << 20;
 constexpr size_t kMostMapped = size_t{256} << 20;
-constexpr size_t kMostAtOnce = size_t{4} << 20;
+constexpr size_t kMostAtOnce = size_t{2} << 20;
 // Results of so many bytes are stored past the caches, which do not hold them anyway.
 constexpr size_t kStoredPastCaches = size_t{8} << 20;
 
