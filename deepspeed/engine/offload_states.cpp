@@ -25,9 +25,8 @@ bool includes(const OffloadStatesOptions& options, OffloadStateTypeEnum kind) {
 // As in DeepSpeed: what the config offloads already stays where it is.
 void check_states_can_move(const TrainingEngine& engine) {
   const config::ZeroConfig& zero = engine.config().zero_optimization;
-  if (zero.stage != 3) {
-    raise<UsageError>("zero_optimization.stage is ", zero.stage,
-                      ", expected 3: the states of other stages do not move");
+  if (zero.stage == 0) {
+    raise<UsageError>("zero_optimization.stage is 0, expected 1, 2 or 3: the states of stage 0 do not move");
   }
   for (const auto& [key, device] : {std::pair("offload_optimizer", zero.offload_optimizer.device),
                                     std::pair("offload_param", zero.offload_param.device)}) {
@@ -57,8 +56,11 @@ void visit_states(const TrainingEngine& engine, const zero::ZeroOptimizer& optim
   }
   if (kind != lp_params) return;
   for (const NamedTensor& param : engine.model().parameters) {
-    if (zero::held_bytes(param.tensor) == 0) continue;
-    visit(zero::is_partitioned(param.tensor) ? zero::shard_of(param.tensor) : param.tensor);
+    if (!zero::is_partitioned(param.tensor)) {
+      visit(param.tensor);
+    } else if (zero::held_bytes(param.tensor) > 0) {
+      visit(zero::shard_of(param.tensor));
+    }
   }
 }
 
@@ -75,17 +77,19 @@ void TrainingEngine::offload_states(const OffloadStatesOptions& options) {
     log::warning("[engine] offload_states(): device is none, so nothing moves");
     return;
   }
-  if (device().is_cpu()) return;  // they are there already
-  const auto park = [&](const at::Tensor& tensor) {
-    parked_states_->park(tensor, options.pin_memory, options.non_blocking);
-  };
+  if (device().is_cpu()) return;                              // they are there already
+  const bool empties = config().zero_optimization.stage < 3;  // a pool keeps clients from shards
   for (const OffloadStateTypeEnum kind : kMovableKinds) {
     if (!includes(options, kind)) continue;
-    if (kind == OffloadStateTypeEnum::lp_params) {
+    const bool is_params = kind == OffloadStateTypeEnum::lp_params;
+    if (is_params && !empties) {
       state_->parts.pool->suspend(
           "its shards were moved to the host by offload_states(); call reload_states() first");
     }
-    visit_states(*this, optimizer, kind, park);
+    visit_states(*this, optimizer, kind, [&](const at::Tensor& tensor) {
+      parked_states_->park(tensor, options.pin_memory, options.non_blocking);
+      if (is_params && empties) parked_states_->empty(tensor);
+    });
   }
 }
 
@@ -93,7 +97,8 @@ std::vector<at::Device> TrainingEngine::state_devices(OffloadStateTypeEnum kind)
   if (!optimizer()) raise<UsageError>("state_devices() needs an optimizer");
   std::vector<at::Device> devices;
   visit_states(*this, *optimizer(), kind, [&](const at::Tensor& tensor) {
-    if (std::ranges::count(devices, tensor.device()) == 0) devices.push_back(tensor.device());
+    const at::Device device = parked_states_->holds(tensor) ? at::Device(at::kCPU) : tensor.device();
+    if (std::ranges::count(devices, device) == 0) devices.push_back(device);
   });
   return devices;
 }

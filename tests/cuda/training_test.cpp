@@ -178,6 +178,30 @@ TEST_F(CudaTraining, GoesOnFromACheckpointBitForBit) {
   comm::destroy_process_group();
 }
 
+TEST_F(CudaTraining, GoesOnAfterItsStatesWereWithTheHost) {
+  const comm::World world = comm::init_distributed({.dist_backend = "nccl", .verbose = false});
+  for (const int stage : {1, 2, 3}) {
+    for (const bool pins : {false, true}) {
+      SCOPED_TRACE(message("stage ", stage));
+      const Json config = basic({{"bf16", {{"enabled", true}}}, {"zero_optimization", {{"stage", stage}}}});
+      const auto moved = make_engine(config, world), straight = make_engine(config, world);
+      for (int step = 0; step < 3; ++step) {
+        EXPECT_EQ(train_on(*moved, at::kCUDA, 4 * step), train_on(*straight, at::kCUDA, 4 * step));
+        moved->offload_states({.pin_memory = pins, .non_blocking = pins});
+        for (const auto kind : {OffloadStateTypeEnum::optim_states, OffloadStateTypeEnum::hp_params,
+                                OffloadStateTypeEnum::lp_params}) {
+          EXPECT_EQ(moved->state_devices(kind), std::vector<at::Device>{at::kCPU});
+        }
+        EXPECT_ANY_THROW(train_on(*moved, at::kCUDA, 0));
+        moved->reload_states(pins);
+      }
+      const auto expected = weights_of(*straight), seen = weights_of(*moved);
+      for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], seen[i])) << i;
+    }
+  }
+  comm::destroy_process_group();
+}
+
 // A part of the masters is joined on the device, a part in host memory.
 TEST_F(CudaTraining, SplitMastersAreWrittenAndReadAsFp32Ones) {
   const TemporaryFolder folder;

@@ -275,9 +275,9 @@ const std::vector<MethodRow> kOthers = {
      }},
     {"offload_states, reload_states",
      [](TestEngine& e) {
-       EXPECT_ERROR(UsageError, e.offload_states(),
-                    "zero_optimization.stage is 1, expected 3");  // of stage 3 alone
-       e.reload_states(/*non_blocking=*/true);                    // nothing is away
+       e.offload_states();
+       EXPECT_ERROR(UsageError, e.offload_states({.device = OffloadDeviceEnum::nvme}), "device: got nvme");
+       e.reload_states(/*non_blocking=*/true);
        train_step(e);
      }},
 };

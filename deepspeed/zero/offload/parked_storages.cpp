@@ -26,15 +26,27 @@ void ParkedStorages::park(const at::Tensor& tensor, bool pin_memory, bool non_bl
   if (!tensor.defined() || tensor.storage().nbytes() == 0) return;
   const c10::NoGradGuard no_grad;
   c10::Storage storage = tensor.storage();
-  const bool is_parked = std::ranges::any_of(parked_, [&](const Parked& parked) {
-    return parked.storage.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl();
-  });
-  if (is_parked) return;
+  if (holds(tensor)) return;
   const at::Tensor bytes = bytes_of_storage(storage);
   at::Tensor host = device::empty_host(bytes.numel(), at::kByte, pin_memory);
   host.copy_(bytes, non_blocking && pin_memory);
   storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(nullptr, storage.device()));
   parked_.push_back({std::move(storage), std::move(host)});
+}
+
+void ParkedStorages::empty(const at::Tensor& param) {
+  if (param.numel() == 0) return;
+  at::Tensor values = param.variable_data();
+  param.set_data(at::empty({0}, values.options()));
+  emptied_.push_back({param, std::move(values)});
+}
+
+bool ParkedStorages::holds(const at::Tensor& tensor) const {
+  const auto is_emptied = [&](const Emptied& emptied) { return emptied.param.is_same(tensor); };
+  const auto is_parked = [&](const Parked& parked) {
+    return parked.storage.unsafeGetStorageImpl() == tensor.storage().unsafeGetStorageImpl();
+  };
+  return std::ranges::any_of(emptied_, is_emptied) || std::ranges::any_of(parked_, is_parked);
 }
 
 void ParkedStorages::restore(bool non_blocking) {
@@ -47,6 +59,8 @@ void ParkedStorages::restore(bool non_blocking) {
     bytes_of_storage(parked.storage).copy_(parked.bytes, non_blocking);
     parked_.pop_back();
   }
+  for (const Emptied& emptied : emptied_) emptied.param.set_data(emptied.values);
+  emptied_.clear();
 }
 
 int64_t ParkedStorages::bytes() const {

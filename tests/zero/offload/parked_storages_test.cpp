@@ -37,6 +37,27 @@ TEST(ParkedStorages, FreeTheMemoryThatTheyLeave) {
   EXPECT_EQ(counter.live_bytes(), 400'000);
 }
 
+TEST(ParkedStorages, GiveParametersNoElementsMeanwhile) {
+  const at::Tensor flat = at::arange(12, at::kFloat), expected = flat.clone();
+  const at::Tensor param = flat.narrow(0, 2, 6).view({2, 3}).detach().requires_grad_();
+  ParkedStorages parked;
+  EXPECT_FALSE(parked.holds(param));
+  parked.park(param, false, false);
+  parked.empty(param);
+  EXPECT_TRUE(parked.holds(param));
+  EXPECT_TRUE(parked.holds(flat));
+  EXPECT_EQ(param.numel(), 0);
+  EXPECT_TRUE(param.requires_grad());
+  EXPECT_ANY_THROW(at::arange(3, at::kFloat).matmul(param));
+  parked.park(param, false, false);  // it has no bytes now
+  parked.empty(param);
+  parked.restore(false);
+  EXPECT_FALSE(parked.holds(param));
+  EXPECT_TRUE(param.is_leaf());
+  EXPECT_TRUE(param.storage().is_alias_of(flat.storage()));
+  EXPECT_TRUE(at::equal(param, expected.narrow(0, 2, 6).view({2, 3})));
+}
+
 TEST(ParkedStorages, LeaveAloneWhatHasNoBytes) {
   ParkedStorages parked;
   parked.park({}, false, false);

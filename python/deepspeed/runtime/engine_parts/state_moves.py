@@ -3,7 +3,7 @@ from deepspeed.runtime.zero.offload_enums import OffloadDeviceEnum, OffloadState
 
 
 class EngineStateMoves:
-    """Frees the device's memory for something else between two steps, at stage 3."""
+    """Frees the device's memory for something else between two steps, at stages 1 to 3."""
 
     def offload_states(self, include=None, device=OffloadDeviceEnum.cpu, pin_memory=True, non_blocking=False):
         """Moves states of these kinds (None: all) to the host, until reload_states(); training calls are errors meanwhile."""
