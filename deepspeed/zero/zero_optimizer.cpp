@@ -191,7 +191,7 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
       if (options_->update.check_overflow) early_->wait_for_worker();
     });
   } else {
-    state_->slices().note_written_shards();
+    state_->slices().note_written_weights();
   }
   StepResult result;
   // The scale that these gradients were made with, whatever the scaler decides next.

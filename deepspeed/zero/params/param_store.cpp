@@ -36,6 +36,11 @@ at::Tensor flatten(const std::vector<NamedTensor>& params, const FlatLayout& lay
   return flat;
 }
 
+// The optimizer writes to the flat tensor, which does not count as a write of the parameter.
+int64_t version_of(const NamedTensor& param) {
+  return param.tensor.is_inference() ? 0 : static_cast<int64_t>(param.tensor._version());
+}
+
 }  // namespace
 
 ParamStore::ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_size, const Options& options)
@@ -57,6 +62,8 @@ ParamStore::ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_s
     FlatLayout layout(numels, world_size, options.round_robin);
     const at::ScalarType dtype = trained_dtype_of_group(params, options.dtype);
     at::Tensor flat = flatten(params, layout, dtype, params.front().tensor.device());
+    std::vector<int64_t>& versions = versions_.emplace_back();
+    for (const NamedTensor& param : params) versions.push_back(version_of(param));
     groups_.push_back({std::move(params), std::move(layout), dtype, std::move(flat)});
   }
 }
@@ -92,6 +99,16 @@ std::optional<std::string> ParamStore::name_of_replaced() const {
     }
   }
   return std::nullopt;
+}
+
+std::vector<size_t> ParamStore::take_set(size_t group) {
+  std::vector<size_t> written;
+  std::vector<int64_t>& versions = versions_[group];
+  for (size_t index = 0; index < versions.size(); ++index) {
+    const int64_t version = version_of(groups_[group].params[index]);
+    if (std::exchange(versions[index], version) != version) written.push_back(index);
+  }
+  return written;
 }
 
 void ParamStore::broadcast(const comm::ProcessGroup& group, int root) {

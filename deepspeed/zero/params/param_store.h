@@ -91,9 +91,9 @@ class ParamStore {
   virtual void finish_writes() {}
   /// Stage 3: drops what is whole of the parameters after their shards were updated. Talks to no rank.
   virtual void shards_changed() {}
-  /// Stage 3: the group's parameters that were written from outside (GatheredParameters, a load) since the
-  /// last call.
-  virtual std::vector<size_t> take_set(size_t) { return {}; }
+  /// The group's parameters that were written from outside since the last call: in place, as autograd counts
+  /// it (writes through `.data` are out of its sight); at stage 3 in a GatheredParameters or by a load.
+  virtual std::vector<size_t> take_set(size_t group);
 
  protected:
   /// Of stage 3.
@@ -103,6 +103,7 @@ class ParamStore {
   at::ScalarType dtype_;
   int stage_;
   std::vector<StoredGroup> groups_;
+  std::vector<std::vector<int64_t>> versions_;  // [group][parameter] when take_set() looked; not at stage 3
 };
 
 }  // namespace deepspeed::zero

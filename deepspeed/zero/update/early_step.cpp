@@ -42,7 +42,7 @@ int64_t EarlyStep::waiting_bytes() const {
 
 void EarlyStep::add_gradients(GradReducer& reducer, const OwnedPart& part, double gradient_scale) {
   if (!ahead_.has_begun()) {
-    slices_.note_written_shards();
+    slices_.note_written_weights();
     std::vector<OwnedPart> places;
     for (size_t index = 0; index < slices_.size(); ++index)
       places.push_back({slices_[index].flat.group, slices_[index].interval});

@@ -5,12 +5,19 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/where.h>
 
 #include "deepspeed/zero/update/cut_parameters.h"
 #include "deepspeed/zero/update/cut_shards.h"
 #include "deepspeed/zero/update/step_cut.h"
 
 namespace deepspeed::zero {
+namespace {
+
+constexpr int64_t kNumelAtOnce = int64_t{1} << 20;
+
+}  // namespace
 
 SliceSet::SliceSet(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& shard_group,
                    const StepOptions& options, std::optional<at::ScalarType> accumulation_dtype)
@@ -143,15 +150,18 @@ void SliceSet::for_each(const std::vector<size_t>& indices, Access access,
   if (!on_disk.empty()) swapper_->for_each(on_disk, access, [&](size_t index) { work(slices_[index]); });
 }
 
-void SliceSet::note_written_shards() {
-  if (!store_.partitions_parameters()) return;
+void SliceSet::note_written_weights() {
+  const bool is_whole = !store_.partitions_parameters();
+  if (is_whole && options_.split_masters) return;
   for (size_t group = 0; group < owned_.size(); ++group) {
     for (const size_t param : store_.take_set(group)) {
-      const Interval place = store_.shards(group)->place(param);
+      const Interval place =
+          is_whole ? store_.groups()[group].layout.place(param) : store_.shards(group)->place(param);
       for (Slice& slice : slices_) {
-        const Interval common = intersect(slice.interval, place);
+        const int64_t begin = owned_[group].begin + slice.interval.begin;
+        const Interval common = intersect({begin, begin + slice.interval.numel()}, place);
         if (slice.flat.group == group && slice.plan.keeps_masters() && !common.empty())
-          slice.stale.push_back({common.begin - slice.interval.begin, common.end - slice.interval.begin});
+          slice.stale.push_back({common.begin - begin, common.end - begin});
       }
     }
   }
@@ -166,8 +176,19 @@ void SliceSet::take_weights(Slice& slice, const Interval& part) const {
   }
 }
 
+void SliceSet::follow_weights(Slice& slice, const Interval& part) const {
+  if (options_.split_masters) return take_weights(slice, part);
+  for (const Interval& piece : equal_pieces(part.numel(), kNumelAtOnce)) {
+    const at::Tensor master = slice.flat.master.narrow(0, part.begin + piece.begin, piece.numel());
+    const at::Tensor weights = at::empty_like(master);
+    weights_of(slice).read({part.begin + piece.begin, part.begin + piece.end}, weights);
+    const at::Tensor is_kept = master.to(dtype_of(slice)).to(master.scalar_type()).eq(weights);
+    master.copy_(at::where(is_kept, master, weights));
+  }
+}
+
 void SliceSet::follow_weights(Slice& slice, Access access) const {
-  for (const Interval& stale : slice.stale) take_weights(slice, stale);
+  for (const Interval& stale : slice.stale) follow_weights(slice, stale);
   if (access == Access::kChange || !slice.plan.is_on_disk()) slice.stale.clear();
 }
 
@@ -182,7 +203,7 @@ at::Tensor SliceSet::empty_weights(const Slice& slice, int64_t numel) const {
 }
 
 void SliceSet::write_weights() {
-  note_written_shards();
+  note_written_weights();
   if (options_.split_masters) return;  // they are the upper halves
   for_each(with_masters(), Access::kRead, [&](Slice& slice) {
     follow_weights(slice, Access::kRead);

@@ -66,10 +66,10 @@ class SliceSet {
   at::Tensor empty_weights(const Slice& slice, int64_t numel) const;
   /// Of the slice's weights.
   at::ScalarType dtype_of(const Slice& slice) const { return store_.groups()[slice.flat.group].dtype; }
-  /// Stage 3: finds parameters that were written from outside since the last call. Their masters are made
-  /// anew of the weights before the next step, read or change.
-  void note_written_shards();
-  /// Makes those elements of the master anew that were noted. Before a slice is stepped or shown.
+  /// Finds parameters that were written from outside since the last call. Their masters follow before the
+  /// next step, read or change. Split masters of whole parameters follow by themselves.
+  void note_written_weights();
+  /// Corrects those elements of the master that were noted. Before a slice is stepped or shown.
   void follow_weights(size_t index) { follow_weights(slices_[index], Access::kChange); }
   void follow_weights(Slice& slice, Access access) const;
 
@@ -119,6 +119,9 @@ class SliceSet {
   at::Tensor copy_of(const SliceWeights& weights, const Slice& slice, int64_t numel) const;
   /// The weights become the masters of a part of the slice, counted from its begin.
   void take_weights(Slice& slice, const Interval& part) const;
+  /// Weights become masters of a part of the slice where the masters do not round to them: an element that
+  /// nobody wrote keeps what its master has beyond the weight.
+  void follow_weights(Slice& slice, const Interval& part) const;
 
   // slice_set_state.cpp
   void visit(size_t group, const Interval& part, Access access, Shown shown, const VisitSlice& visit);

@@ -45,7 +45,7 @@ optim::SliceState in_precision_of(optim::SliceState state, at::ScalarType master
 
 void SliceSet::visit(size_t group, const Interval& part, Access access, Shown shown,
                      const VisitSlice& visit) {
-  note_written_shards();
+  note_written_weights();
   std::vector<size_t> indices;
   for (const size_t index : all()) {
     const Slice& slice = slices_[index];

@@ -48,6 +48,17 @@ TEST(ParamStore, TakesDenseFloats) {
                "parameter 'd' is Double, 'a' of the same group Float", "give each type a group of its own");
 }
 
+TEST(ParamStore, TellsWhatWasWrittenInPlace) {
+  std::vector<NamedTensor> params{param("a"), param("b"), param("c")};
+  ParamStore store({params}, 2, {at::kBFloat16, false, 1});
+  EXPECT_TRUE(store.take_set(0).empty());
+  params[1].tensor.detach().fill_(2);
+  store.groups()[0].flat.narrow(0, 0, 3).fill_(5);  // as an optimizer does
+  EXPECT_EQ(store.take_set(0), std::vector<size_t>{1});
+  EXPECT_TRUE(store.take_set(0).empty());
+  EXPECT_EQ(params[0].tensor[0].item<float>(), 5.0f);
+}
+
 TEST(ShardStore, TakesParametersThatHaveValuesEachOnce) {
   const NamedTensor a = param("a");
   EXPECT_ERROR(UsageError, store_shards({{param("m", at::device(at::kMeta))}}),
