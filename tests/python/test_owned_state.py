@@ -193,3 +193,17 @@ def test_optimizers_that_exchange_bits_have_deepspeeds_classes(kind, name):
         type(below)(weights).step()
     with pytest.raises(deepspeed.NotSupportedError, match="comm_backend_name 'mpi'"):
         type(below)(weights, comm_backend_name="mpi")
+
+
+@pytest.mark.parametrize("precision", [BF16, FP16])
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_masters_follow_weights_that_a_script_loads_or_clamps_in_place(stage, precision):
+    engine = train(make(stage, **precision))
+    other = {name: torch.full_like(param, 0.75) for name, param in engine.module.named_parameters()}
+    engine.module.load_state_dict(other)
+    assert flat(engine, safe_get_full_fp32_param).eq(0.75).all()
+    with torch.no_grad():
+        engine.module[0].weight.clamp_(-0.5, 0.5)
+    engine.optimizer.param_groups[0]["lr"] = 0.0
+    train(engine, steps=1)
+    assert engine.module[0].weight.eq(0.5).all() and engine.module[1].weight.eq(0.75).all()
