@@ -1,11 +1,11 @@
 // The fallback that every operator on an armed tensor meets first (intercept), in this order:
 //
-// 1. Operators that need no data (views, sizes and types) and those of autocast, which call the operator
-// again
+// 1. Operators that need no data (views, sizes and types) and those of autocast, which call the operator again
 //    with casts, go on below at once.
 // 2. A plain cast to another floating type arms its result instead of computing it (run_cast): it runs below,
 //    and the copy_ inside of it is left out (leave_out_copy).
-// 3. Around any other operator the records of its tensor arguments are begun, in the order of the arguments,
+// 3. A pad by nothing returns the tensor itself (leave_out_pad).
+// 4. Around any other operator the records of its tensor arguments are begun, in the order of the arguments,
 //    and ended after it (Uses). begin_use() gathers, so the order is the same on all ranks.
 #include "deepspeed/zero/storage/interception.h"
 
@@ -19,6 +19,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <ATen/ops/alias.h>
 #include <c10/util/SmallVector.h>
 #include <torch/library.h>
 
@@ -37,28 +38,47 @@ constexpr c10::DispatchKeySet kWrappingKeys({c10::DispatchKey::Python, c10::Disp
                                              c10::DispatchKey::FuncTorchGradWrapper,
                                              c10::DispatchKey::FuncTorchDynamicLayerFrontMode});
 
-enum class OperatorKind { kNoData, kData, kCast, kCopy };
+enum class OperatorKind { kNoData, kData, kCast, kCopy, kPad };
 
 bool reads_metadata_alone(const std::string& name) {
   static const std::unordered_set<std::string_view> names = {
-      "aten::size",           "aten::sym_size",
-      "aten::stride",         "aten::sym_stride",
-      "aten::sym_numel",      "aten::sym_storage_offset",
-      "aten::is_same_size",   "aten::is_floating_point",
-      "aten::is_complex",     "aten::is_signed",
-      "aten::is_inference",   "aten::is_leaf",
-      "aten::is_conj",        "aten::is_neg",
-      "aten::_is_zerotensor", "aten::output_nr",
-      "aten::_version",       "aten::requires_grad_",
-      "aten::retain_grad",    "aten::retains_grad",
-      "aten::detach_",        "aten::result_type",
-      "aten::record_stream",  "aten::empty_like",
-      "aten::zeros_like",     "aten::ones_like",
-      "aten::full_like",      "aten::rand_like",
-      "aten::randn_like",     "aten::randint_like",
-      "aten::new_empty",      "aten::new_empty_strided",
-      "aten::new_zeros",      "aten::new_ones",
-      "aten::new_full",       "aten::_has_compatible_shallow_copy_type"};
+      "aten::size",
+      "aten::sym_size",
+      "aten::stride",
+      "aten::sym_stride",
+      "aten::sym_numel",
+      "aten::sym_storage_offset",
+      "aten::is_same_size",
+      "aten::is_floating_point",
+      "aten::is_complex",
+      "aten::is_signed",
+      "aten::is_inference",
+      "aten::is_leaf",
+      "aten::is_conj",
+      "aten::is_neg",
+      "aten::_is_zerotensor",
+      "aten::output_nr",
+      "aten::_version",
+      "aten::requires_grad_",
+      "aten::retain_grad",
+      "aten::retains_grad",
+      "aten::detach_",
+      "aten::result_type",
+      "aten::record_stream",
+      "aten::empty_like",
+      "aten::zeros_like",
+      "aten::ones_like",
+      "aten::full_like",
+      "aten::rand_like",
+      "aten::randn_like",
+      "aten::randint_like",
+      "aten::new_empty",
+      "aten::new_empty_strided",
+      "aten::new_zeros",
+      "aten::new_ones",
+      "aten::new_full",
+      "aten::_has_compatible_shallow_copy_type",
+      "aten::pad"};  // it calls the operator of its mode
   return names.contains(name);
 }
 
@@ -79,6 +99,8 @@ OperatorKind kind_of(const c10::OperatorHandle& op) {
     entry->second = OperatorKind::kCast;
   } else if (name == "aten::copy_") {
     entry->second = OperatorKind::kCopy;
+  } else if (name == "aten::constant_pad_nd") {
+    entry->second = OperatorKind::kPad;
   } else if (reads_metadata_alone(name) || returns_plain_views(op.schema())) {
     entry->second = OperatorKind::kNoData;
   }
@@ -214,6 +236,20 @@ bool leave_out_copy(Stack* stack) {
   return true;
 }
 
+// constant_pad_nd(self, pad, value) of a parameter's `.data` by nothing gives that tensor again, so that it
+// needs no data. Transformers does so to the bias of a head whose weight is tied.
+bool leave_out_pad(Stack* stack) {
+  const auto values = torch::jit::last(stack, 3);
+  const at::Tensor self = values[0].toTensor();
+  if (self.requires_grad() || !record_of(self)) return false;
+  for (const c10::SymInt& amount : values[1].toSymIntVector()) {
+    if (amount.maybe_as_int() != 0) return false;
+  }
+  torch::jit::drop(*stack, 3);
+  stack->emplace_back(at::alias(self));
+  return true;
+}
+
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowInterception;
   const OperatorKind kind = kind_of(op);
@@ -222,6 +258,7 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
     return op.redispatchBoxed(below, stack);
   if (kind == OperatorKind::kCast && run_cast(op, below, stack)) return;
   if (kind == OperatorKind::kCopy && leave_out_copy(stack)) return;
+  if (kind == OperatorKind::kPad && leave_out_pad(stack)) return;
   Uses uses;
   uses.begin(op, *stack);
   op.redispatchBoxed(below, stack);

@@ -195,6 +195,19 @@ TEST(Interception, TheRecordGoesWithTheLastViewOfItsStorage) {
   EXPECT_EQ(record.use_count(), 1);
 }
 
+// As where a library makes a bias as long as a weight that has become longer.
+TEST(Interception, APadByNothingIsTheTensorAgain) {
+  Armed bias({6}, true);
+  const at::Tensor data = bias.tensor.variable_data();
+  bias.tensor.set_data(at::pad(data, {0, 0}));
+  EXPECT_THAT(bias.record->noted, IsEmpty());
+  EXPECT_NE(record_of(bias.tensor), nullptr);
+  EXPECT_TRUE(at::equal(at::pad(data, {0, 2}).narrow(0, 0, 6), bias.plain));
+  EXPECT_EQ(bias.record->take().size(), 1U);
+  at::pad(bias.tensor, {0, 0});  // of a parameter that is trained: a copy, as without partitions
+  EXPECT_EQ(bias.record->take().size(), 1U);
+}
+
 TEST(Interception, ReplacedDataAreOrdinary) {
   Armed weight({3}, false);
   weight.tensor.set_data(at::ones({3}));
