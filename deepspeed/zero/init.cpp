@@ -70,10 +70,9 @@ at::Device device_of(const comm::ProcessGroup& group) {
   return {at::kCUDA, static_cast<c10::DeviceIndex>(device::current_cuda_device())};
 }
 
-std::optional<at::ScalarType> dtype_of(const config::DeepSpeedConfig& config) {
+at::ScalarType dtype_of(const config::DeepSpeedConfig& config) {
   if (config.fp16.enabled) return at::kHalf;
-  if (config.bf16.enabled) return at::kBFloat16;
-  return std::nullopt;
+  return config.bf16.enabled ? at::kBFloat16 : at::kFloat;
 }
 
 /// What the arguments say takes the place of what the config leaves out.
