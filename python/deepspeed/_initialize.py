@@ -7,10 +7,12 @@ import torch
 import torch.distributed as dist
 
 from deepspeed import _config, _world
+from deepspeed._version import __version__, git_branch, git_hash
 from deepspeed.runtime.engine import DeepSpeedEngine
 from deepspeed.runtime.pipe.engine import PipelineEngine
 from deepspeed.runtime.pipe.module import PipelineModule
 from deepspeed.runtime.zero.partition_parameters import init_paused
+from deepspeed.utils.logging import log_dist
 
 
 def initialize(
@@ -35,6 +37,7 @@ def initialize(
     the model out: its data- and model-parallel groups, as Megatron's. Returns (engine, optimizer,
     training_dataloader, lr_scheduler). Raises ConfigError, naming the key, and UsageError.
     """
+    log_dist(f"DeepSpeed info: version={__version__}, git-hash={git_hash}, git-branch={git_branch}", ranks=[0])
     assert model is not None, "deepspeed.initialize requires a model"
     config = _find_config(args, config if config is not None else config_params)
     engine_class = DeepSpeedEngine

@@ -104,6 +104,27 @@ def test_torch_func_differentiates_through_the_engine(stage):
     assert engine.global_steps == 1
 
 
+@pytest.mark.parametrize("precision, dtype", [({}, torch.float), ({"bf16": {"enabled": True}}, torch.bfloat16), ({"fp16": {"enabled": True}}, torch.half)])
+def test_models_are_born_in_the_type_of_the_config(precision, dtype):
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}, **precision}
+    with deepspeed.zero.Init(config_dict_or_path=config):
+        layers = torch.nn.ModuleList([torch.nn.Linear(4, 2), torch.nn.Linear(4, 2, dtype=torch.bfloat16)])
+    assert {param.dtype for param in layers.parameters()} == {dtype}
+
+
+def test_a_bias_that_is_made_as_long_as_it_is_stays_partitioned():
+    with deepspeed.zero.Init(config_dict_or_path={"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}):
+        layer = torch.nn.Linear(4, 3)
+    with deepspeed.zero.GatheredParameters(layer.bias):
+        expected = layer.bias.detach().clone()
+    layer.bias.data = torch.nn.functional.pad(layer.bias.data, (0, layer.weight.shape[0] - layer.bias.shape[0]), "constant", 0)
+    with deepspeed.zero.GatheredParameters(layer.bias):
+        assert torch.equal(layer.bias, expected)
+    engine = make(3, layer)
+    engine.backward(engine(torch.ones(2, 4)).sum())
+    engine.step()
+
+
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_the_optimizer_shows_the_gradients_that_it_owns(stage):
     model = torch.nn.Linear(4, 2)
