@@ -14,6 +14,7 @@
 #include "deepspeed/engine/model/leaf_modules.h"
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"
+#include "deepspeed/monitor/monitor_master.h"
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/optim/torch/deepspeed_optimizers.h"
 #include "deepspeed/plan/memory_estimate.h"

@@ -8,6 +8,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/config/rules.h"
 #include "deepspeed/engine/build/build.h"
 #include "deepspeed/engine/build/zero_options.h"
@@ -16,6 +17,8 @@
 #include "deepspeed/engine/step/preemption.h"
 #include "deepspeed/engine/step/progress_report.h"
 #include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/engine/step/update_events.h"
+#include "deepspeed/monitor/monitor_master.h"
 #include "deepspeed/optim/schedules/lr_scheduler_source.h"
 #include "deepspeed/profile/throughput.h"
 #include "deepspeed/zero/access/gather_pool.h"
@@ -38,6 +41,9 @@ TrainingEngine::TrainingEngine(std::unique_ptr<TrainingState> state)
       parked_states_(std::make_unique<zero::ParkedStorages>()) {
   const auto& throughput = config().timers.throughput;
   if (throughput.enabled) throughput_ = std::make_unique<profile::Throughput>(throughput.synchronized);
+  monitor_ = std::make_unique<monitor::MonitorMaster>(/*is_writer=*/rank() == 0);
+  comm::on_all_ranks(state_->parts.groups.all, "opening the monitors",
+                     [&] { monitor_->add_configured(config()); });
 }
 
 TrainingEngine::~TrainingEngine() {
@@ -137,6 +143,7 @@ void TrainingEngine::end_step(int64_t samples) {
   if (state_->parts.pool) state_->parts.pool->gather_persistent();
   if (preemption_) preemption_->end_step(state_->parts.groups.all);
   if (throughput_) throughput_->end_step(samples);
+  if (monitor_->enabled()) monitor_->write_events(update_events(*state_, driver_->timers()));
   if (const auto every = steps_per_print(); every && global_steps() % *every == 0) report_progress();
 }
 

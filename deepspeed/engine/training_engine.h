@@ -31,6 +31,9 @@ namespace optim {
 class LrScheduler;
 class LrSchedulerSource;
 }  // namespace optim
+namespace monitor {
+class MonitorMaster;
+}
 namespace profile {
 class Throughput;
 }
@@ -77,10 +80,11 @@ class DEEPSPEED_API TrainingEngine : public ConfigGetters {
   /// Stage 3: releases the gathered parameters that nobody uses, small ones that stay whole as well. All
   /// ranks call it. Nothing at the other stages.
   void empty_partition_cache();
-  /// Stage 3: moves states of these kinds from the device to the host's memory, which frees the device's for
-  /// something else, until reload_states(). On a CPU they are with the host already. Calls that use them are
-  /// errors meanwhile; training goes on from the same values afterwards. Throws UsageError at other stages,
-  /// for a device `nvme`, beside the config's offload sections, and where parameters are gathered.
+  /// Stages 1 to 3: moves states of these kinds from the device to the host's memory, which frees the
+  /// device's for something else, until reload_states(). On a CPU they are with the host already. Calls that
+  /// use them are errors meanwhile, and below stage 3 the parameters have no elements where they are among
+  /// them; training goes on from the same values afterwards. Throws UsageError at stage 0, for a device
+  /// `nvme`, beside the config's offload sections, and where parameters are gathered.
   void offload_states(const OffloadStatesOptions& options = {});
   void reload_states(bool non_blocking = false);
   /// Where this rank's states of the kind are now, each device once; empty where it has none in memory.
@@ -120,6 +124,9 @@ class DEEPSPEED_API TrainingEngine : public ConfigGetters {
   /// bwd_allreduce_microstep, step_microstep) and of the steps of the last report (fwd, ...); empty without
   /// wall_clock_breakdown and before the first step().
   std::map<std::string, double> get_wall_clock_timers() const;
+  /// The monitors of the config, which get the rate, the loss scale and the times of each update, and those
+  /// that the program adds. write_events() hands them scalars of its own.
+  monitor::MonitorMaster& monitor() { return *monitor_; }
   /// Bytes of model states that this rank holds between steps.
   zero::MemoryBytes memory() const;
 
@@ -231,6 +238,7 @@ class DEEPSPEED_API TrainingEngine : public ConfigGetters {
   std::unique_ptr<zero::ParkedStorages> parked_states_;  // between offload_states() and reload_states()
   std::unique_ptr<profile::Throughput> throughput_;      // null: not asked for
   std::unique_ptr<PreemptionWatch> preemption_;          // null: no handler was installed
+  std::unique_ptr<monitor::MonitorMaster> monitor_;
   bool is_compiled_ = false;
 };
 

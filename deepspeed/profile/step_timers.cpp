@@ -2,14 +2,15 @@
 
 #include <iomanip>
 #include <sstream>
+#include <utility>
 
 #include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::profile {
 namespace {
 
-constexpr std::array<const char*, static_cast<size_t>(StepPart::kCount)> kPartNames = {
-    "fwd", "bwd", "bwd_inner", "bwd_allreduce", "step"};
+constexpr std::array<const char*, kNumStepParts> kPartNames = {"fwd", "bwd", "bwd_inner", "bwd_allreduce",
+                                                               "step"};
 
 std::chrono::steady_clock::time_point now_on_device() {
   device::synchronize();
@@ -25,8 +26,8 @@ StepTimers::Scope::Scope(StepTimers* timers, StepPart part) : timers_(timers), p
 StepTimers::Scope::~Scope() {
   if (timers_ == nullptr) return;
   const double ms = std::chrono::duration<double, std::milli>(now_on_device() - start_).count();
-  timers_->micro_step_[static_cast<size_t>(part_)] += ms;
-  timers_->global_[static_cast<size_t>(part_)] += ms;
+  for (Sums* sums : {&timers_->micro_step_, &timers_->global_, &timers_->update_})
+    (*sums)[static_cast<size_t>(part_)] += ms;
 }
 
 std::string StepTimers::take(Sums& sums, const char* suffix) {
@@ -43,5 +44,7 @@ std::string StepTimers::take(Sums& sums, const char* suffix) {
 
 std::string StepTimers::micro_step_line() { return take(micro_step_, "_microstep"); }
 std::string StepTimers::global_line() { return take(global_, ""); }
+
+std::array<double, kNumStepParts> StepTimers::take_update() { return std::exchange(update_, {}); }
 
 }  // namespace deepspeed::profile

@@ -13,6 +13,7 @@ namespace deepspeed::profile {
 /// Names the parts, in the log fwd, bwd, bwd_inner (autograd alone), bwd_allreduce (the time of reductions
 /// that autograd did not hide) and step.
 enum class StepPart : size_t { kForward, kBackward, kBackwardInner, kBackwardAllreduce, kStep, kCount };
+constexpr size_t kNumStepParts = static_cast<size_t>(StepPart::kCount);
 
 /// Adds up what each part takes, in the micro batch and since the last update that was reported. Waits for
 /// the device at both ends of a part.
@@ -36,16 +37,19 @@ class StepTimers {
   std::string micro_step_line();
   /// Returns the sums since the last call: "time (ms) | fwd: 5.00 | ...".
   std::string global_line();
+  /// Returns the milliseconds of each part since the last call.
+  std::array<double, kNumStepParts> take_update();
   /// Returns milliseconds by name (fwd_microstep, ..., fwd, ...), as the last line of each kind had them.
   const std::map<std::string, double>& last() const { return last_; }
 
  private:
-  using Sums = std::array<double, static_cast<size_t>(StepPart::kCount)>;  // ms
+  using Sums = std::array<double, kNumStepParts>;  // ms
 
   std::string take(Sums& sums, const char* suffix);
 
   Sums micro_step_{};
   Sums global_{};
+  Sums update_{};
   std::map<std::string, double> last_;
 };
 

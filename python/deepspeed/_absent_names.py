@@ -15,7 +15,6 @@ _WAYS_OUT = {
     "TOKENS": "let all tokens pass all layers: leave random layer token dropping out of the script and of the config",
     "DATA": "read the samples by a torch Dataset, and find a measure of each by a loop over it; dynamic batching takes lengths as dataset_seqlens",
     "PROFILING": "torch.profiler and torch.utils.flop_counter.FlopCounterMode measure the module; wall_clock_breakdown times a step",
-    "MONITOR": "leave the section out of the config and write what the engine's getters return by the writer itself",
     "ELASTICITY": "write the batch sizes into the config; a checkpoint is resumed at any world size",
     "REST": "leave it out of the config",
 }
@@ -267,15 +266,6 @@ _NAMES = {
         "profiling.flops_profiler.profiler": (
             "FlopsProfiler get_model_profile flops_to_string macs_to_string number_to_string params_to_string duration_to_string"
         ),
-    },
-    "MONITOR": {
-        "monitor.comet": "CometMonitor",
-        "monitor.config": "DeepSpeedMonitorConfig TensorBoardConfig WandbConfig CSVConfig CometConfig get_monitor_config",
-        "monitor.csv_monitor": "csvMonitor",
-        "monitor.monitor": "Monitor MonitorMaster",
-        "monitor.tensorboard": "TensorBoardMonitor",
-        "monitor.utils": "check_tb_availability check_wandb_availability check_comet_availability",
-        "monitor.wandb": "WandbMonitor",
     },
     "ELASTICITY": {
         "elasticity": "compute_elastic_config elasticity_enabled ensure_immutable_elastic_config DSElasticAgent",

@@ -5,12 +5,14 @@ import collections
 import json
 import math
 import os
+import types
 from collections.abc import Mapping
 
 from deepspeed import _core
 from deepspeed.utils.logging import logger
 
 _PREFETCH = "stage3_prefetch_bucket_size"
+_MONITORS = ("tensorboard", "csv_monitor", "wandb", "comet")
 _PLAIN = ("optimizer", "scheduler", "eigenvalue", "progressive_layer_drop")  # sections from which DeepSpeed takes what it knows
 
 
@@ -77,7 +79,8 @@ def for_core(config):
         near = _core.nearest_config_key(key)
         logger.warning(f"config: the key {key!r} is unknown and ignored" + (f"; is {near!r} meant?" if near else ""))
         del config[key]
-    return _without_token_batches(_without_idle_offload(_with_whole_sizes(_without_further_keys(_with_stage_in_section(config)))))
+    config = _without_monitors(_with_whole_sizes(_without_further_keys(_with_stage_in_section(config))))
+    return _without_token_batches(_without_idle_offload(config))
 
 
 def stage_of(config):
@@ -97,6 +100,20 @@ def _with_stage_in_section(config):
     if isinstance(zero, Mapping) and isinstance(zero.get("stage"), str) and zero["stage"].strip().isdecimal():
         return {**config, "zero_optimization": {**zero, "stage": stage}}
     return config
+
+
+def _without_monitors(config):
+    """Turns monitors off in the core: those of this package write, also into CSV files."""
+    on = [name for name in _MONITORS if isinstance(config.get(name), Mapping) and config[name].get("enabled") is True]
+    return {**config, **{name: {**config[name], "enabled": False} for name in on}}
+
+
+def monitors_of(given, resolved):
+    """Returns the sections of monitors, with defaults, as attributes, and `enabled`: whether one is on."""
+    sections = {name: types.SimpleNamespace(**resolved[name]) for name in _MONITORS}
+    for name, section in sections.items():
+        section.enabled = isinstance(given.get(name), Mapping) and given[name].get("enabled") is True
+    return types.SimpleNamespace(enabled=any(section.enabled for section in sections.values()), **sections)
 
 
 def _without_further_keys(config):

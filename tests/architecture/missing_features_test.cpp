@@ -69,7 +69,7 @@ std::set<std::string> refused_flags() {
 TEST(MissingFeatures, AreAllInTheReadme) {
   const std::set<std::string> names = listed();
   const std::vector<std::string> paths = deepspeed::config::not_supported_yet();
-  EXPECT_GT(paths.size(), 50u);
+  EXPECT_GT(paths.size(), 40u);
   for (const std::string& path : paths) {
     EXPECT_TRUE(std::any_of(names.begin(), names.end(),
                             [&](const std::string& name) { return stands_for(name, path); }))

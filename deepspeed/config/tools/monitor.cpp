@@ -2,11 +2,32 @@
 
 namespace deepspeed::config {
 
-const Table<FileMonitorConfig>& file_monitor_table() {
+namespace {
+
+/// The Python package has torch's writer and the services' clients; it keeps these sections to itself.
+Option from_python_alone() {
+  return never(
+      "a program in C++ gives the engine a monitor of its own: engine->monitor().add(); from Python it "
+      "works");
+}
+
+}  // namespace
+
+const Table<FileMonitorConfig>& tensorboard_table() {
   using C = FileMonitorConfig;
   static const Table<C> table({
-      entry("enabled", &C::enabled, "Turns the section on.", {not_yet()}),
+      entry("enabled", &C::enabled, "Turns the section on.", {from_python_alone()}),
       entry("output_path", &C::output_path, "The folder."),
+      entry("job_name", &C::job_name, "The folder in it."),
+  });
+  return table;
+}
+
+const Table<FileMonitorConfig>& csv_monitor_table() {
+  using C = FileMonitorConfig;
+  static const Table<C> table({
+      entry("enabled", &C::enabled, "Turns the section on."),
+      entry("output_path", &C::output_path, "The folder; that of the process where it is empty."),
       entry("job_name", &C::job_name, "The folder in it."),
   });
   return table;
@@ -15,7 +36,7 @@ const Table<FileMonitorConfig>& file_monitor_table() {
 const Table<WandbConfig>& wandb_table() {
   using C = WandbConfig;
   static const Table<C> table({
-      entry("enabled", &C::enabled, "Turns the section on.", {not_yet()}),
+      entry("enabled", &C::enabled, "Turns the section on.", {from_python_alone()}),
       entry("group", &C::group, "The group of the run."),
       entry("team", &C::team, "The team of the run."),
       entry("project", &C::project, "The project of the run."),
@@ -26,7 +47,7 @@ const Table<WandbConfig>& wandb_table() {
 const Table<CometConfig>& comet_table() {
   using C = CometConfig;
   static const Table<C> table({
-      entry("enabled", &C::enabled, "Turns the section on.", {not_yet()}),
+      entry("enabled", &C::enabled, "Turns the section on.", {from_python_alone()}),
       entry("samples_log_interval", &C::samples_log_interval, "Samples between two entries.", {at_least(1)}),
       entry("project", &C::project, "The project."),
       entry("workspace", &C::workspace, "The workspace."),

@@ -9,7 +9,8 @@ namespace deepspeed::config {
 const Table<FlopsProfilerConfig>& flops_profiler_table();
 const Table<CommsLoggerConfig>& comms_logger_table();
 const Table<TimersConfig>& timers_table();
-const Table<FileMonitorConfig>& file_monitor_table();
+const Table<FileMonitorConfig>& tensorboard_table();
+const Table<FileMonitorConfig>& csv_monitor_table();
 const Table<WandbConfig>& wandb_table();
 const Table<CometConfig>& comet_table();
 const Table<NebulaConfig>& nebula_table();

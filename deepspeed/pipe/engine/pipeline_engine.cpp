@@ -20,6 +20,7 @@
 #include "deepspeed/engine/build/build.h"
 #include "deepspeed/engine/build/initialize_arguments.h"
 #include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/monitor/monitor_master.h"
 #include "deepspeed/pipe/analysis/figures.h"
 #include "deepspeed/pipe/engine/batch_plan.h"
 #include "deepspeed/pipe/engine/batch_run.h"
@@ -308,6 +309,8 @@ void PipelineEngine::update(const at::Tensor& loss) {
   if (rank() == 0 && every && global_steps() % *every == 0)
     log::info("steps: ", global_steps(), " loss: ", loss.item<double>());
   end_step(*samples);
+  if (monitor().enabled())
+    monitor().write_events({{"Train/Samples/train_loss", loss.item<double>(), global_samples()}});
 }
 
 at::Tensor PipelineEngine::shared_means(const at::Tensor& sums, int64_t count, int num_micro_batches) const {
@@ -377,6 +380,8 @@ EvalBatchResult PipelineEngine::eval_batch(const pipe::DataIterator& data, const
       data_parallel_group().all_reduce(mean);
       result.loss = (mean / double(dp_world_size())).squeeze(0);
     }
+    if (monitor().enabled() && result.loss.defined())
+      monitor().write_events({{"Train/Samples/eval_loss", result.loss.item<double>(), global_samples()}});
   });
   return result;
 }

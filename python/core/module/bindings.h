@@ -25,6 +25,7 @@ void bind_schedules(py::module_& module);
 void bind_tensor_access(py::module_& module);
 void bind_owned_state(py::module_& module);
 void bind_state_loading(py::module_& module);
+void bind_monitors(py::module_& module);
 void bind_tools(py::module_& module);
 
 }  // namespace deepspeed::python

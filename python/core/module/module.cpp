@@ -21,5 +21,6 @@ PYBIND11_MODULE(_core, module) {
   deepspeed::python::bind_tensor_access(module);
   deepspeed::python::bind_owned_state(module);
   deepspeed::python::bind_state_loading(module);
+  deepspeed::python::bind_monitors(module);
   deepspeed::python::bind_tools(module);
 }

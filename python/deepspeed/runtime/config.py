@@ -76,7 +76,18 @@ def _float16_config(given):
     return get_float16_config(given)
 
 
-_SECTIONS = {"zero_config": _zero_config, "bfloat16_config": _bfloat16_config, "float16_config": _float16_config}
+def _monitor_config(given):
+    from deepspeed.monitor.config import get_monitor_config
+
+    return get_monitor_config(given)
+
+
+_SECTIONS = {
+    "zero_config": _zero_config,
+    "bfloat16_config": _bfloat16_config,
+    "float16_config": _float16_config,
+    "monitor_config": _monitor_config,
+}
 
 # Where a name of DeepSpeed's lies in the resolved config.
 _PATHS = {

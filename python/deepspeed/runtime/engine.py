@@ -11,6 +11,7 @@ from deepspeed._client_optimizer import plan_optimizer
 from deepspeed._clients import enters_no_sync_everywhere
 from deepspeed._errors import NotSupportedError, UsageError
 from deepspeed._mpu import core_mpu
+from deepspeed.monitor.monitor import MonitorMaster
 from deepspeed.runtime.backward.derivative_window import open_in_derivative
 from deepspeed.runtime.backward.direct_backward import by_engine, refuse_direct
 from deepspeed.runtime.backward.gradient_window import GradientWindow
@@ -98,6 +99,9 @@ class DeepSpeedEngine(
         self._runs_eagerly = core.zero_optimization_stage() == 3
         if self._runs_eagerly:
             self._module_calls.watch(model)
+        self.monitor = MonitorMaster(_config.monitors_of(config, self._resolved()))
+        if self.monitor.enabled:
+            _core.add_monitor(core, self.monitor.write_events)
         self._tput_timer = None
         self._is_gradient_accumulation_boundary = None  # what set_gradient_accumulation_boundary() was given
         self._drops_layers = self.pld_enabled()

@@ -1,0 +1,28 @@
+// Scalars go to CSV files, one a name, which any program for tables reads: DeepSpeed's csv_monitor.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "deepspeed/base/export.h"
+#include "deepspeed/monitor/monitor.h"
+
+namespace deepspeed::monitor {
+
+/// Writes "Train/Samples/lr" to `<folder>/Train_Samples_lr.csv`, whose first line is "step,lr". A file that
+/// is there already, of a run before, is gone on with.
+class DEEPSPEED_API CsvMonitor : public Monitor {
+ public:
+  /// Makes the folder. Throws IoError.
+  explicit CsvMonitor(std::filesystem::path folder);
+  /// Throws IoError, naming the file.
+  void write_events(const std::vector<Event>& events) override;
+
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+}  // namespace deepspeed::monitor

@@ -1,0 +1,53 @@
+// Events of the core's engines go to monitors of Python, and those of Python into CSV files.
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "deepspeed/engine/training_engine.h"
+#include "deepspeed/monitor/csv_monitor.h"
+#include "deepspeed/monitor/monitor_master.h"
+
+#include "python/core/module/bindings.h"
+#include "python/core/objects/hold.h"
+
+namespace deepspeed::python {
+namespace {
+
+using EventTuple = std::tuple<std::string, double, int64_t>;
+
+/// Calls `write(events)` of Python, each event as (name, value, step).
+class PythonMonitor : public monitor::Monitor {
+ public:
+  explicit PythonMonitor(py::object write) : write_(hold(std::move(write))) {}
+
+  void write_events(const std::vector<monitor::Event>& events) override {
+    const py::gil_scoped_acquire gil;
+    std::vector<EventTuple> tuples;
+    for (const monitor::Event& event : events) tuples.emplace_back(event.name, event.value, event.step);
+    (*write_)(tuples);
+  }
+
+ private:
+  std::shared_ptr<py::object> write_;
+};
+
+}  // namespace
+
+void bind_monitors(py::module_& module) {
+  module.def("add_monitor", [](TrainingEngine& engine, py::object write) {
+    engine.monitor().add(std::make_shared<PythonMonitor>(std::move(write)));
+  });
+  py::class_<monitor::CsvMonitor>(module, "CsvMonitor")
+      .def(py::init([](const std::string& folder) { return monitor::CsvMonitor(folder); }))
+      .def(
+          "write_events",
+          [](monitor::CsvMonitor& self, const std::vector<EventTuple>& tuples) {
+            std::vector<monitor::Event> events;
+            for (const auto& [name, value, step] : tuples) events.push_back({name, value, step});
+            self.write_events(events);
+          },
+          NoGil());
+}
+
+}  // namespace deepspeed::python

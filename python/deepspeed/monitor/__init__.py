@@ -1,0 +1,1 @@
+"""Monitors: TensorBoard, CSV files, Weights & Biases and Comet get scalars of the training."""

@@ -1,0 +1,40 @@
+"""Scalars go to Comet."""
+from deepspeed.monitor.monitor import Monitor
+from deepspeed.monitor.utils import check_comet_availability
+
+
+class CometMonitor(Monitor):
+    """Starts an experiment. Raises ImportError without the package comet_ml.
+
+    A name gets its first value, and then one where samples_log_interval samples were trained since its last one.
+    """
+
+    def __init__(self, comet_config):
+        super().__init__(comet_config)
+        check_comet_availability()
+        self.samples_log_interval = comet_config.samples_log_interval
+        self.experiment = None
+        self._logged = {}  # at how many samples each name had its last value
+        if not self._writes:
+            return
+        import comet_ml
+
+        self.experiment = comet_ml.start(
+            api_key=comet_config.api_key,
+            project=comet_config.project,
+            workspace=comet_config.workspace,
+            experiment_key=comet_config.experiment_key,
+            mode=comet_config.mode,
+            online=comet_config.online,
+        )
+        if comet_config.experiment_name is not None:
+            self.experiment.set_name(comet_config.experiment_name)
+
+    def write_events(self, event_list):
+        if not self._writes:
+            return
+        for name, value, samples in event_list:
+            if name in self._logged and samples - self._logged[name] < self.samples_log_interval:
+                continue
+            self._logged[name] = samples
+            self.experiment.log_metric(name, value, step=samples)

@@ -1,0 +1,30 @@
+"""The packages that monitors write by are there, or an ImportError says which one to install."""
+import importlib
+
+_LEAST_COMET = "3.41.0"
+
+
+def check_tb_availability():
+    _require("tensorboard", "tensorboard", "tensorboard")
+
+
+def check_wandb_availability():
+    _require("wandb", "wandb", "wandb")
+
+
+def check_comet_availability():
+    from packaging.version import parse
+
+    found = _require("comet", "comet_ml", f"comet_ml>={_LEAST_COMET}")
+    if parse(found.__version__) < parse(_LEAST_COMET):
+        raise ImportError(f"comet: comet_ml is {found.__version__}, expected {_LEAST_COMET} or newer: pip install 'comet_ml>={_LEAST_COMET}'")
+
+
+def _require(section, package, wanted):
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(
+            f"the config's section {section!r} writes by the package {package}, which is not there: pip install '{wanted}', or leave "
+            f"the section out ({error})"
+        ) from error

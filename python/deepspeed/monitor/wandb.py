@@ -1,0 +1,30 @@
+"""Scalars go to Weights & Biases."""
+from deepspeed.monitor.monitor import Monitor
+from deepspeed.monitor.utils import check_wandb_availability
+
+
+class WandbMonitor(Monitor):
+    """Makes a run of the project. Raises ImportError without the package wandb."""
+
+    def __init__(self, wandb_config):
+        super().__init__(wandb_config)
+        check_wandb_availability()
+        self.group = wandb_config.group
+        self.team = wandb_config.team
+        self.project = wandb_config.project
+        if self._writes:
+            import wandb
+
+            wandb.init(project=self.project, group=self.group, entity=self.team)
+
+    def log(self, data, step=None, commit=None):
+        """Calls wandb.log() on rank 0."""
+        if self._writes:
+            import wandb
+
+            return wandb.log(data, step=step, commit=commit)
+        return None
+
+    def write_events(self, event_list):
+        for name, value, step in event_list:
+            self.log({name: value}, step=step)
