@@ -1,6 +1,7 @@
 #include "deepspeed/engine/build/build.h"
 
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -11,6 +12,7 @@
 #include "deepspeed/comm/log/comms_logger.h"
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/device/host_pool/large_tensors.h"
+#include "deepspeed/device/memory/library_pages.h"
 #include "deepspeed/device/threads/threads.h"
 #include "deepspeed/engine/build/base_optimizer.h"
 #include "deepspeed/engine/build/initialize_arguments.h"
@@ -240,6 +242,8 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
     follow_units(optimizer, store.pool);
   }
   auto scheduler = make_scheduler(config, options, client.torch, optimizer.get());
+  static std::once_flag has_released;
+  std::call_once(has_released, &device::release_library_pages);
   const uint64_t seed =
       start_rank_streams(config.seed, world, groups_of_ranks.all, options.starts_rank_streams);
   return {std::move(config),

@@ -1,0 +1,98 @@
+#include "deepspeed/device/memory/library_pages.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace deepspeed::device {
+namespace {
+
+/// A part of a library that nobody may write, in whole pages.
+struct Segment {
+  uintptr_t begin = 0;
+  uintptr_t end = 0;
+};
+
+/// The kernel's table of this process's pages: Documentation/admin-guide/mm/pagemap.rst of Linux.
+class PageTable {
+ public:
+  PageTable() : file_(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)), entries_(size_t{1} << 14) {}
+  ~PageTable() {
+    if (file_ >= 0) ::close(file_);
+  }
+  PageTable(const PageTable&) = delete;
+  PageTable& operator=(const PageTable&) = delete;
+
+  /// Returns how many pages of the segment are in memory; nothing where one of them is not its file's, or
+  /// where that cannot be read.
+  std::optional<int64_t> pages_of_file(const Segment& segment) noexcept {
+    constexpr uint64_t kPresent = uint64_t{1} << 63, kSwapped = uint64_t{1} << 62,
+                       kOfFile = uint64_t{1} << 61;
+    int64_t present = 0;
+    const uintptr_t last = segment.end / page_bytes;
+    for (uintptr_t page = segment.begin / page_bytes; page < last;) {
+      const size_t count = std::min<size_t>(last - page, entries_.size());
+      const size_t bytes = count * sizeof(uint64_t);
+      const auto offset = static_cast<off_t>(page * sizeof(uint64_t));
+      if (::pread(file_, entries_.data(), bytes, offset) != static_cast<ssize_t>(bytes)) return std::nullopt;
+      for (size_t index = 0; index < count; ++index) {
+        if ((entries_[index] & kSwapped) != 0) return std::nullopt;
+        if ((entries_[index] & kPresent) == 0) continue;
+        if ((entries_[index] & kOfFile) == 0) return std::nullopt;
+        ++present;
+      }
+      page += count;
+    }
+    return present;
+  }
+
+  const uintptr_t page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+
+ private:
+  const int file_;
+  std::vector<uint64_t> entries_;
+};
+
+struct Release {
+  PageTable table;
+  int64_t bytes = 0;
+};
+
+void release_segment(const Segment& segment, Release& release) noexcept {
+  if (segment.begin >= segment.end) return;
+  const auto pages = release.table.pages_of_file(segment);
+  if (!pages || *pages == 0) return;
+  void* const begin = reinterpret_cast<void*>(segment.begin);
+  if (::madvise(begin, segment.end - segment.begin, MADV_DONTNEED) == 0)
+    release.bytes += *pages * static_cast<int64_t>(release.table.page_bytes);
+}
+
+// Is called with the loader's lock held, so that no library goes meanwhile. What is relocated, also what is
+// made read-only after that, lies in segments that may be written.
+int release_library(dl_phdr_info* library, size_t, void* data) noexcept {
+  Release& release = *static_cast<Release*>(data);
+  const uintptr_t page = release.table.page_bytes;
+  for (int index = 0; index < library->dlpi_phnum; ++index) {
+    const auto& header = library->dlpi_phdr[index];
+    if (header.p_type != PT_LOAD || (header.p_flags & PF_W) != 0) continue;
+    const uintptr_t begin = library->dlpi_addr + header.p_vaddr, end = begin + header.p_memsz;
+    release_segment({(begin + page - 1) / page * page, end / page * page}, release);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int64_t release_library_pages() {
+  Release release;
+  ::dl_iterate_phdr(&release_library, &release);
+  return release.bytes;
+}
+
+}  // namespace deepspeed::device
