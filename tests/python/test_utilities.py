@@ -174,3 +174,13 @@ def test_getters_of_sections_and_of_zero():
     assert engine.zero_allgather_partitions() is True and engine.zero_offload_param() is None
     off = (engine.flops_profiler_enabled, engine.elasticity_enabled, engine.curriculum_enabled_legacy, engine.data_efficiency_enabled)
     assert not any(getter() for getter in off + (engine.random_ltd_enabled, engine.eigenvalue_enabled, engine.graph_harvesting))
+
+
+def test_an_engine_names_its_parameters_and_knows_where_it_is():
+    config = {"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 1}}
+    engine = deepspeed.initialize(model=torch.nn.Linear(4, 1), config=config)[0]
+    assert engine.param_names == {engine.module.weight: "weight", engine.module.bias: "bias"}
+    assert engine.has_moe_layers is False and engine.inside_no_sync_ctxt is False
+    with engine.no_sync():
+        assert engine.inside_no_sync_ctxt
+    assert not engine.inside_no_sync_ctxt

@@ -214,9 +214,11 @@ class DeepSpeedEngine(
             return
         self._require_micro_steps("no_sync")
         scope = _core.NoSync(self._core)
+        self.inside_no_sync_ctxt = True
         try:
             yield
         finally:
+            self.inside_no_sync_ctxt = False
             scope.close()
 
     @contextlib.contextmanager

@@ -222,6 +222,14 @@ class EngineSettings:
 
     # --- the rest ---
 
+    has_moe_layers = False  # of experts that ranks share out
+    inside_no_sync_ctxt = False
+
+    @property
+    def param_names(self):
+        """Returns {parameter: name} of the module."""
+        return {param: name for name, param in self._names.items()}
+
     def graph_harvesting(self):
         return self._key("graph_harvesting")
 
