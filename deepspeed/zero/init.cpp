@@ -133,9 +133,12 @@ void Init::start(const InitArguments& arguments) {
   keys.zero_quantized_nontrainable_weights =
       keys.zero_quantized_nontrainable_weights || arguments.zero_quantized_nontrainable_weights;
   set_offload(config, arguments, group.size());
+  const Construction* const outer = current_construction();
+  const bool names_none = !arguments.dtype && options.dtype.value_or(at::kFloat) == at::kFloat;
+  if (outer != nullptr && names_none && outer->options().dtype.value_or(at::kFloat) == at::kFloat)
+    options.dtype = outer->options().dtype;  // of two scopes of which one has no config
   options.home =
       shard_home_options(config, options.dtype.value_or(at::kFloat), group.rank(), options.device.is_cuda());
-  const Construction* const outer = current_construction();
   if (outer == nullptr) {
     construction_ =
         std::make_shared<Construction>(ranks_of(arguments, group, config.zero_optimization), options);

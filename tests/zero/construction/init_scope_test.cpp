@@ -29,6 +29,25 @@ using ::testing::HasSubstr;
 using testing::Mlp;
 using testing::on_disk;
 
+TEST(ZeroInitScope, NestsWhereOneHasAConfigThatNamesNoType) {
+  testing::run_ranks(1, [](comm::World& world) {
+    const Json plain = {{"train_micro_batch_size_per_gpu", 1}, {"zero_optimization", {{"stage", 3}}}};
+    Json half = plain;
+    half["fp16"] = {{"enabled", true}};
+    {
+      const Init outer({.world = world});
+      const Init inner({.config_dict_or_path = plain, .world = world});
+      EXPECT_ERROR(UsageError, Init({.config_dict_or_path = half, .world = world}), "another dtype");
+    }
+    {
+      const Init outer({.config_dict_or_path = plain, .world = world});
+      const Init inner({.world = world});
+    }
+    const Init outer({.config_dict_or_path = half, .world = world});
+    EXPECT_ERROR(UsageError, Init({.config_dict_or_path = plain, .world = world}), "another dtype");
+  });
+}
+
 TEST(ZeroInitScope, NestsWhereBothSayTheSame) {
   testing::run_ranks(1, [](comm::World& world) {
     const Init outer({.world = world, .max_whole_bytes = 0});
