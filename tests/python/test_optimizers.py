@@ -1,6 +1,7 @@
 """Optimizers of the script and of the config: groups, classes, what is refused, in one process."""
 import sys
 import types
+import unittest.mock
 
 import pytest
 import torch
@@ -373,3 +374,8 @@ def test_options_of_any_kind_stay_as_the_script_wrote_them(tmp_path):
     step(engine)
     found = {key: value for key, value in client.param_groups[0].items() if key != "params"}
     assert found == given and [type(value) for value in found.values()] == [type(value) for value in given.values()]
+
+
+def test_whoever_an_optimizer_is_compared_with_may_know_better():
+    engine, optimizer = make()[:2]
+    assert optimizer == unittest.mock.ANY and unittest.mock.ANY == optimizer and optimizer != engine and optimizer == optimizer

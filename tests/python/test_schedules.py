@@ -138,3 +138,14 @@ def test_step_hands_its_arguments_to_the_schedule_of_the_script():
         engine.step(lr_kwargs={"metrics": 1.0})
         seen.append(engine.get_lr()[0])
     assert seen == pytest.approx([1e-2, 1e-3, 1e-4, 1e-5])
+
+
+@pytest.mark.parametrize("stage", [0, 1, 3])
+def test_the_configs_schedule_shows_the_optimizer_of_torch_below_the_wrapper(stage):
+    config = {**CONFIG, "zero_optimization": {"stage": stage}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 2}}}
+    engine, optimizer, _, schedule = make(config)
+    assert isinstance(schedule.optimizer, torch.optim.Optimizer)
+    assert stage > 0 or schedule.optimizer is optimizer
+    for _ in range(2):
+        step(engine)
+    assert [group["lr"] for group in schedule.optimizer.param_groups] == schedule.get_last_lr() == engine.get_lr()

@@ -144,3 +144,15 @@ def test_what_does_not_fit_is_named_and_nothing_is_lost():
 @pytest.mark.parametrize("name", names_of("probe_state_dict.py"))
 def test_on_two_ranks(name):
     expect_to_pass("probe_state_dict.py", name)
+
+
+def test_masters_of_stage_3_have_deepspeeds_name_there_as_well():
+    for stage, has in ((2, False), (3, True)):
+        config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": stage}}
+        model = torch.nn.Linear(4, 3)
+        engine, optimizer = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[:2]
+        state = optimizer.state_dict()
+        assert engine.zero_optimization_stage() == state["zero_stage"]
+        assert ("fp32_flat_groups" in state) == has
+        if has:
+            assert state["fp32_flat_groups"] is state["single_partition_of_fp32_groups"]

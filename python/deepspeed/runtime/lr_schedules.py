@@ -52,7 +52,7 @@ class EngineSchedule:
     _type = None  # the config's name
 
     def __init__(self, optimizer, last_batch_iteration=-1, **params):
-        self.optimizer = optimizer
+        self._written = optimizer
         if not params.get(WARMUP_NUM_STEPS, 1):
             raise ConfigError(f"{self._type}: warmup_num_steps is {params[WARMUP_NUM_STEPS]}, expected a whole number of at least 1")
         self._params = params = _with_known_warmup(params)
@@ -66,7 +66,7 @@ class EngineSchedule:
     def of_engine(cls, engine):
         kind = {made._type: made for made in (WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest)}[engine.scheduler_name()]
         made = kind.__new__(kind)
-        made.optimizer = engine.optimizer
+        made._written = engine.optimizer
         made._params = dict(engine.scheduler_params() or {})
         made._source = _ScheduleOfEngine(engine)
         return made
@@ -75,9 +75,16 @@ class EngineSchedule:
         """Goes on by itself from where it stands, where another schedule takes its place in the engine."""
         if isinstance(self._source, _ScheduleOfEngine):
             state = self._source.state_dict()
-            groups = [{key: value for key, value in group.items() if key != "params"} for group in self.optimizer.param_groups]
+            groups = [{key: value for key, value in group.items() if key != "params"} for group in self._written.param_groups]
             self._source = _core.Schedule(self._type, _with_known_warmup(self._params), groups)
             self._source.load_state_dict(state)
+
+    @property
+    def optimizer(self):
+        """Is the optimizer of torch whose rates are written: of an engine, the one below the wrapper of its stage."""
+        if isinstance(self._written, torch.optim.Optimizer):
+            return self._written
+        return getattr(self._written, "optimizer", self._written)
 
     @property
     def last_batch_iteration(self):
@@ -104,9 +111,9 @@ class EngineSchedule:
         self._write()
 
     def _write(self):
-        held = [group.get("lr") for group in self.optimizer.param_groups]
-        self._source.write(self.optimizer)
-        for group, rate in zip(self.optimizer.param_groups, held):
+        held = [group.get("lr") for group in self._written.param_groups]
+        self._source.write(self._written)
+        for group, rate in zip(self._written.param_groups, held):
             if isinstance(rate, torch.Tensor) and group["lr"] is not rate:  # of a capturable optimizer, which keeps its tensor
                 group["lr"] = rate.fill_(group["lr"])
 

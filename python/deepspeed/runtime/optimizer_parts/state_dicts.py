@@ -64,11 +64,13 @@ def _write_part(optimizer, engine):
         masters.append(master)
         if states:
             state[number] = states
+    stage = engine.zero_optimization_stage()
     return {
         "state": state,
         "param_groups": groups,
         "single_partition_of_fp32_groups": masters,
-        "zero_stage": engine.zero_optimization_stage(),
+        **({"fp32_flat_groups": masters} if stage == 3 else {}),  # DeepSpeed's name there
+        "zero_stage": stage,
         "partition_count": engine.dp_world_size,
         "rank": engine.global_rank,
     }
