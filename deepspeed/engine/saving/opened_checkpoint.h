@@ -24,8 +24,8 @@ struct OpenedCheckpoint {
   checkpoint::ModelStates states;
   StoredModule module;
   std::optional<checkpoint::OptimizerFiles> optimizer;  // nothing: not asked for
-  std::optional<checkpoint::RunState> run;  // nothing: written by DeepSpeed itself
-  bool has_own_run = false;                 // of this rank; false: of rank 0
+  std::optional<checkpoint::RunState> run;              // nothing: written by DeepSpeed itself
+  bool has_own_run = false;                             // of this rank; false: of rank 0
   checkpoint::Dict client_state;
 };
 

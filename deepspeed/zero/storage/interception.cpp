@@ -1,7 +1,7 @@
 // The fallback that every operator on an armed tensor meets first (intercept), in this order:
 //
-// 1. Operators that need no data (views, sizes and types) and those of autocast, which call the operator again
-//    with casts, go on below at once.
+// 1. Operators that need no data (views, sizes and types) and those of autocast, which call the operator
+//    again with casts, go on below at once.
 // 2. A plain cast to another floating type arms its result instead of computing it (run_cast): it runs below,
 //    and the copy_ inside of it is left out (leave_out_copy).
 // 3. A pad by nothing returns the tensor itself (leave_out_pad).
