@@ -120,7 +120,8 @@ TEST(PipelineErrors, AnExceptionOfALayerOrOfTheLossSaysWhereItWas) {
     });
     for (const std::string& error : outcomes) {
       EXPECT_NE(error.find("no such file; " + place), std::string::npos) << error;
-      EXPECT_TRUE(is_in_loss || error.find("of stage 1 of 2, which was given [2, 4] Float") != std::string::npos)
+      EXPECT_TRUE(is_in_loss ||
+                  error.find("of stage 1 of 2, which was given [2, 4] Float") != std::string::npos)
           << error;
     }
   }
