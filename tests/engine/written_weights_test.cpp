@@ -69,6 +69,22 @@ TEST_P(WrittenWeights, CountInTheNextStep) {
   });
 }
 
+TEST(WrittenSplitWeights, BeforeABackwardThatBeginsTheStepAreNoError) {
+  const auto engine = make_engine(
+      basic({{"log_level", "error"},
+             {"gradient_clipping", 0.0},
+             {"bf16", {{"enabled", true}, {"split_master_weights", true}}},
+             {"zero_optimization",
+              {{"stage", 2}, {"offload_optimizer", {{"device", "cpu"}, {"super_offload", true}}}}}}));
+  for (int64_t step = 0; step < 2; ++step) {
+    const c10::NoGradGuard no_grad;
+    engine->module().named_parameters()["first.weight"].mul_(0.5);
+    const at::AutoGradMode with_grad(true);
+    train_step(*engine, 4 * step);
+  }
+  EXPECT_EQ(engine->global_steps(), 2);
+}
+
 TEST_P(WrittenWeights, AreSaved) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {

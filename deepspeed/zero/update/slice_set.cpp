@@ -152,9 +152,9 @@ void SliceSet::for_each(const std::vector<size_t>& indices, Access access,
 
 void SliceSet::note_written_weights() {
   const bool is_whole = !store_.partitions_parameters();
-  if (is_whole && options_.split_masters) return;
   for (size_t group = 0; group < owned_.size(); ++group) {
     for (const size_t param : store_.take_set(group)) {
+      if (is_whole && options_.split_masters) continue;
       const Interval place =
           is_whole ? store_.groups()[group].layout.place(param) : store_.shards(group)->place(param);
       for (Slice& slice : slices_) {
