@@ -56,10 +56,10 @@ struct InitArguments {
   /// and mics_shard_size, over how many ranks parameters are partitioned. Its stage must be 3.
   std::optional<config::ConfigSource> config_dict_or_path = {};
   bool enabled = true;  // false: nothing happens
-  /// Of the parameters at the end, and of the shards from the start; float32, float16 or bfloat16. Left out:
-  /// that of the config, which is float32 without fp16 and bf16; without a config that of each parameter.
-  /// Until the end what is whole is of the type that it was built in, so that initialisers draw the same
-  /// numbers as without zero::Init.
+  /// Parameters have it at the end, and shards from the start; it is float32, float16 or bfloat16. Where it
+  /// is left out it is that of the config, which is float32 without fp16 and bf16; without a config that of
+  /// each parameter. Until the end what is whole is of the type that it was built in, so that initialisers
+  /// draw the same numbers as without zero::Init.
   std::optional<at::ScalarType> dtype = {};
   std::shared_ptr<void> mpu = nullptr;
   comm::ProcessGroup zero_param_parallel_group = {};

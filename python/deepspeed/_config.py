@@ -104,15 +104,19 @@ def _with_stage_in_section(config):
 
 def _without_monitors(config):
     """Turns monitors off in the core: those of this package write, also into CSV files."""
-    on = [name for name in _MONITORS if isinstance(config.get(name), Mapping) and config[name].get("enabled") is True]
+    on = [name for name in _MONITORS if _is_on(config, name)]
     return {**config, **{name: {**config[name], "enabled": False} for name in on}}
+
+
+def _is_on(config, name):
+    return isinstance(config.get(name), Mapping) and config[name].get("enabled") is True
 
 
 def monitors_of(given, resolved):
     """Returns the sections of monitors, with defaults, as attributes, and `enabled`: whether one is on."""
     sections = {name: types.SimpleNamespace(**resolved[name]) for name in _MONITORS}
     for name, section in sections.items():
-        section.enabled = isinstance(given.get(name), Mapping) and given[name].get("enabled") is True
+        section.enabled = _is_on(given, name)
     return types.SimpleNamespace(enabled=any(section.enabled for section in sections.values()), **sections)
 
 

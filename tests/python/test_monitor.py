@@ -14,7 +14,7 @@ from deepspeed.pipe import PipelineModule
 from deepspeed.runtime.config import DeepSpeedConfig
 from one_engine import CONFIG, make, step
 
-LR, SCALE, LOSS = "Train/Samples/lr", "Train/Samples/loss_scale", "Train/Samples/train_loss"
+LR, SCALE = "Train/Samples/lr", "Train/Samples/loss_scale"
 
 
 def rows(folder, name):
@@ -48,7 +48,7 @@ def test_a_pipeline_writes_its_losses(tmp_path):
     batch = torch.ones(2, 4), torch.zeros(2, 3)
     loss = engine.train_batch(iter([batch])).item()
     evaluated = engine.eval_batch(iter([batch])).item()
-    assert rows(tmp_path, "Train_Samples_train_loss")[1] == ["2", pytest.approx(str(loss))]
+    assert rows(tmp_path, "Train_Samples_train_loss")[1] == ["2", str(loss)]
     assert float(rows(tmp_path, "Train_Samples_eval_loss")[1][1]) == evaluated
     assert rows(tmp_path, "Train_Samples_lr")[1] == ["2", "0.01"]
 
