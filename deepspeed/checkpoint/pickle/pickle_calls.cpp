@@ -19,14 +19,14 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-using Kind = PickleNode::Kind;
+using Kind = PickleKind;
 
 /// Is a call of a name that the table below knows.
 struct Call {
   Global name;
   uint32_t callable = 0;
   uint32_t arguments = 0;
-  const std::vector<uint32_t>& items;  // of the tuple `arguments`; not to be read once a node was added
+  const std::vector<uint32_t>& items;  // of the tuple `arguments`
 };
 
 [[noreturn]] void raise_arguments(const Global& callable) {
@@ -34,54 +34,50 @@ struct Call {
 }
 
 /// Returns the name that a node is, or null.
-const Global* name_at(const PickleGraph& graph, uint32_t index) {
-  return graph.at(index).leaf.get_if<Global>();
-}
+const Global* name_at(const PickleGraph& graph, uint32_t index) { return graph.leaf(index).get_if<Global>(); }
 
 /// Keeps a call as data. Throws CheckpointError for what no Python object can be made of.
-uint32_t keep_call(PickleGraph& graph, PickleNode object) {
-  const PickleNode& callable = graph.at(object.callable);
+uint32_t keep_call(PickleGraph& graph, PickleObject object) {
   const Global* name = name_at(graph, object.callable);
-  if ((name == nullptr && callable.kind != Kind::kObject) ||
-      graph.at(object.arguments).kind != Kind::kTuple) {
+  if ((name == nullptr && graph.kind(object.callable) != Kind::kObject) ||
+      graph.kind(object.arguments) != Kind::kTuple) {
     raise<CheckpointError>("a call that is not of a name or an object, with a tuple of arguments");
   }
-  for (const uint32_t item : graph.at(object.arguments).items) {
-    if (graph.at(item).kind != Kind::kStorage) continue;
+  for (const uint32_t item : graph.items(object.arguments)) {
+    if (graph.kind(item) != Kind::kStorage) continue;
     const std::string what = name == nullptr ? "an object" : "'" + name->module + "." + name->name + "'";
     raise<CheckpointError>("the file asks for ", what, ", a kind of tensor that cannot be read; convert it ",
                            "to a plain tensor and save it again");
   }
-  object.kind = Kind::kObject;
-  return graph.add(std::move(object));
+  return graph.add_object(std::move(object));
 }
 uint32_t keep_call(PickleGraph& graph, const Call& call) {
   return keep_call(graph, {.callable = call.callable, .arguments = call.arguments});
 }
 
 std::vector<int64_t> dims_of(const PickleGraph& graph, uint32_t index) {
-  const PickleNode& node = graph.at(index);
-  if (node.kind == Kind::kLeaf) return node.leaf.as_size();
-  if (node.kind != Kind::kTuple && node.kind != Kind::kList) {
+  const Kind kind = graph.kind(index);
+  if (kind == Kind::kLeaf) return graph.leaf(index).as_size();
+  if (kind != Kind::kTuple && kind != Kind::kList) {
     raise<CheckpointError>("a tensor's sizes are not a tuple");
   }
   std::vector<int64_t> dims;
-  for (const uint32_t item : node.items) dims.push_back(graph.at(item).leaf.as_int());
+  for (const uint32_t item : graph.items(index)) dims.push_back(graph.leaf(item).as_int());
   return dims;
 }
 
 /// Builds a tensor from (storage, offset, sizes, strides, requires_grad, hooks[, dtype[, metadata]]).
 uint32_t build_tensor(PickleGraph& graph, const Global& name, const std::vector<uint32_t>& items) {
-  if (items.size() < 6 || graph.at(items[0]).kind != Kind::kStorage) raise_arguments(name);
-  const PickleNode& storage = graph.at(items[0]);
-  at::ScalarType type = storage.storage_type;
+  if (items.size() < 6 || graph.kind(items[0]) != Kind::kStorage) raise_arguments(name);
+  const PickleStorage& storage = graph.storage(items[0]);
+  at::ScalarType type = storage.type;
   if (name.name == "_rebuild_tensor_v3") {
-    const auto* dtype = items.size() > 6 ? graph.at(items[6]).leaf.get_if<DType>() : nullptr;
+    const auto* dtype = items.size() > 6 ? graph.leaf(items[6]).get_if<DType>() : nullptr;
     if (dtype == nullptr) raise_arguments(name);
     type = dtype->type;
   }
   if (type == at::ScalarType::Undefined) raise_arguments(name);
-  const TensorView view{type, graph.at(items[1]).leaf.as_int(), dims_of(graph, items[2]),
+  const TensorView view{type, graph.leaf(items[1]).as_int(), dims_of(graph, items[2]),
                         dims_of(graph, items[3])};
   return graph.add_leaf(view_of_storage(storage.storage, view));
 }
@@ -101,7 +97,7 @@ uint32_t build_tensor_of_type(PickleGraph& graph, const Call& call) {
   const Global* inner = name_at(graph, call.items[0]);
   const Global* type = name_at(graph, call.items[1]);
   if (inner == nullptr || inner->module != "torch._utils" || !inner->name.starts_with("_rebuild_tensor_v") ||
-      type == nullptr || graph.at(call.items[2]).kind != Kind::kTuple) {
+      type == nullptr || graph.kind(call.items[2]) != Kind::kTuple) {
     raise_arguments(call.name);
   }
   if (!is_plain_tensor_class(*type)) {
@@ -109,29 +105,26 @@ uint32_t build_tensor_of_type(PickleGraph& graph, const Call& call) {
                            "', a kind of tensor that cannot be read; convert it to a plain tensor and save ",
                            "it again");
   }
-  return build_tensor(graph, Global(*inner), graph.at(call.items[2]).items);
+  return build_tensor(graph, Global(*inner), graph.items(call.items[2]));
 }
 
 uint32_t build_parameter(PickleGraph& graph, const Call& call) {
   if (call.items.empty()) raise_arguments(call.name);
-  graph.at(call.items[0]).leaf.as_tensor();
+  graph.leaf(call.items[0]).as_tensor();
   return call.items[0];
 }
 
 uint32_t build_ordered_dict(PickleGraph& graph, const Call& call) {
   if (!call.items.empty()) raise_arguments(call.name);
-  return graph.add({.kind = Kind::kOrderedDict});
+  return graph.add_container(Kind::kOrderedDict);
 }
 
 uint32_t build_set(PickleGraph& graph, const Call& call) {
-  PickleNode set{.kind = call.name.name == "set" ? Kind::kSet : Kind::kFrozenSet};
-  if (!call.items.empty()) {
-    const PickleNode& list = graph.at(call.items[0]);
-    if (call.items.size() != 1 || (list.kind != Kind::kList && list.kind != Kind::kTuple))
-      raise_arguments(call.name);
-    set.items = list.items;
-  }
-  return graph.add(std::move(set));
+  const Kind kind = call.name.name == "set" ? Kind::kSet : Kind::kFrozenSet;
+  if (call.items.empty()) return graph.add_container(kind);
+  const Kind given = graph.kind(call.items[0]);
+  if (call.items.size() != 1 || (given != Kind::kList && given != Kind::kTuple)) raise_arguments(call.name);
+  return graph.add_container(kind, graph.items(call.items[0]));
 }
 
 uint32_t build_size(PickleGraph& graph, const Call& call) {
@@ -156,9 +149,8 @@ std::vector<uint8_t> latin1_bytes(const std::string& text) {
 }
 
 uint32_t build_encoded(PickleGraph& graph, const Call& call) {
-  if (call.items.size() != 2 || graph.at(call.items[1]).leaf.as_string() != "latin1")
-    raise_arguments(call.name);
-  return graph.add_leaf(Value::bytes(latin1_bytes(graph.at(call.items[0]).leaf.as_string())));
+  if (call.items.size() != 2 || graph.leaf(call.items[1]).as_string() != "latin1") raise_arguments(call.name);
+  return graph.add_leaf(Value::bytes(latin1_bytes(graph.leaf(call.items[0]).as_string())));
 }
 
 /// Builds what `bytes()` returns, which is how Python writes empty ones.
@@ -168,15 +160,15 @@ uint32_t build_empty_bytes(PickleGraph& graph, const Call& call) {
 
 uint32_t build_bytearray(PickleGraph& graph, const Call& call) {
   if (call.items.empty()) return graph.add_leaf(ByteArray{});
-  const auto* bytes = graph.at(call.items[0]).leaf.get_if<std::vector<uint8_t>>();
+  const auto* bytes = graph.leaf(call.items[0]).get_if<std::vector<uint8_t>>();
   if (call.items.size() != 1 || bytes == nullptr) return keep_call(graph, call);
   return graph.add_leaf(ByteArray{*bytes});
 }
 
 uint32_t build_complex(PickleGraph& graph, const Call& call) {
   if (call.items.size() != 2) return keep_call(graph, call);
-  const auto* real = graph.at(call.items[0]).leaf.get_if<double>();
-  const auto* imaginary = graph.at(call.items[1]).leaf.get_if<double>();
+  const auto* real = graph.leaf(call.items[0]).get_if<double>();
+  const auto* imaginary = graph.leaf(call.items[1]).get_if<double>();
   if (real == nullptr || imaginary == nullptr) return keep_call(graph, call);
   return graph.add_leaf(std::complex<double>(*real, *imaginary));
 }
@@ -185,7 +177,7 @@ uint32_t build_complex(PickleGraph& graph, const Call& call) {
 uint32_t build_attribute(PickleGraph& graph, const Call& call) {
   if (call.items.size() != 2) return keep_call(graph, call);
   const Global* outer = name_at(graph, call.items[0]);
-  const auto* attribute = graph.at(call.items[1]).leaf.get_if<std::string>();
+  const auto* attribute = graph.leaf(call.items[1]).get_if<std::string>();
   if (outer == nullptr || attribute == nullptr) return keep_call(graph, call);
   return add_global(graph, {outer->module, outer->name + "." + *attribute});
 }
@@ -229,17 +221,17 @@ uint32_t add_global(PickleGraph& graph, Global name) {
 
 uint32_t build_call(PickleGraph& graph, uint32_t callable, uint32_t arguments) {
   const Global* name = name_at(graph, callable);
-  if (name != nullptr && graph.at(arguments).kind == Kind::kTuple) {
+  if (name != nullptr && graph.kind(arguments) == Kind::kTuple) {
     for (const KnownCall& known : kCalls) {
       if (known.module == name->module && known.name == name->name)
-        return known.build(graph, {*name, callable, arguments, graph.at(arguments).items});
+        return known.build(graph, {*name, callable, arguments, graph.items(arguments)});
     }
   }
   return keep_call(graph, {.callable = callable, .arguments = arguments});
 }
 
 uint32_t build_new(PickleGraph& graph, uint32_t callable, uint32_t arguments, int64_t keywords) {
-  if (keywords >= 0 && graph.at(uint32_t(keywords)).kind != Kind::kDict)
+  if (keywords >= 0 && graph.kind(uint32_t(keywords)) != Kind::kDict)
     raise<CheckpointError>("an object is made with keywords that are not a dict");
   return keep_call(graph, {.making = keywords < 0 ? Object::Making::kNew : Object::Making::kNewWithKeywords,
                            .callable = callable,
@@ -248,33 +240,32 @@ uint32_t build_new(PickleGraph& graph, uint32_t callable, uint32_t arguments, in
 }
 
 void set_state(PickleGraph& graph, uint32_t object, uint32_t state) {
-  PickleNode& node = graph.at(object);
   // A reader has no use for the attributes of a state_dict itself (its _metadata: module versions).
-  if (node.kind == Kind::kOrderedDict) return;
-  if (node.kind != Kind::kObject) raise<CheckpointError>("a value that is no object is given a state");
+  if (graph.kind(object) == Kind::kOrderedDict) return;
+  if (graph.kind(object) != Kind::kObject)
+    raise<CheckpointError>("a value that is no object is given a state");
+  PickleObject& node = graph.object(object);
   if (node.state >= 0) raise<CheckpointError>("an object is given a state twice");
   node.state = state;
 }
 
 uint32_t build_storage(PickleGraph& graph, uint32_t persistent_id, const StorageLoader& load) {
-  const PickleNode& id = graph.at(persistent_id);
-  if (id.kind != Kind::kTuple || id.items.size() != 5 ||
-      graph.at(id.items[0]).leaf.as_string() != "storage" || name_at(graph, id.items[1]) == nullptr) {
+  const std::vector<uint32_t>& id = graph.items(persistent_id);
+  if (graph.kind(persistent_id) != Kind::kTuple || id.size() != 5 ||
+      graph.leaf(id[0]).as_string() != "storage" || name_at(graph, id[1]) == nullptr) {
     raise<CheckpointError>("a persistent id that is not a storage");
   }
-  const auto& [module, name] = *name_at(graph, id.items[1]);
+  const auto& [module, name] = *name_at(graph, id[1]);
   const auto type = module == "torch" ? dtype_of_storage_class(name) : std::nullopt;
   if (!type && !(module == "torch.storage" && name == "UntypedStorage"))
     raise<CheckpointError>("'", name, "' is not a storage");
-  const int64_t numel = graph.at(id.items[4]).leaf.as_int();
+  const int64_t numel = graph.leaf(id[4]).as_int();
   const int64_t item_size = type ? int64_t(c10::elementSize(*type)) : 1;
   if (numel < 0 || numel > std::numeric_limits<int64_t>::max() / item_size) {
     raise<CheckpointError>("a storage of ", numel, " elements");
   }
-  at::Storage storage = load(graph.at(id.items[2]).leaf.as_string(), numel * item_size);
-  return graph.add({.kind = Kind::kStorage,
-                    .storage = std::move(storage),
-                    .storage_type = type.value_or(at::ScalarType::Undefined)});
+  at::Storage storage = load(graph.leaf(id[2]).as_string(), numel * item_size);
+  return graph.add_storage({std::move(storage), type.value_or(at::ScalarType::Undefined)});
 }
 
 }  // namespace deepspeed::checkpoint

@@ -1,5 +1,6 @@
 #include "deepspeed/checkpoint/pickle/pickle_graph.h"
 
+#include <algorithm>
 #include <limits>
 #include <unordered_map>
 
@@ -28,16 +29,16 @@ void spend(uint64_t cost, uint64_t& bytes_left) {
   bytes_left -= cost;
 }
 
-const char* kind_text(PickleNode::Kind kind) {
+const char* kind_text(PickleKind kind) {
   switch (kind) {
-    case PickleNode::Kind::kList:
+    case PickleKind::kList:
       return "a list";
-    case PickleNode::Kind::kTuple:
+    case PickleKind::kTuple:
       return "a tuple";
-    case PickleNode::Kind::kDict:
-    case PickleNode::Kind::kOrderedDict:
+    case PickleKind::kDict:
+    case PickleKind::kOrderedDict:
       return "a dict";
-    case PickleNode::Kind::kObject:
+    case PickleKind::kObject:
       return "an object";
     default:
       return "a value";
@@ -46,11 +47,58 @@ const char* kind_text(PickleNode::Kind kind) {
 
 }  // namespace
 
-uint32_t PickleGraph::add(PickleNode node) {
+PickleGraph::PickleGraph(uint64_t max_bytes)
+    : max_bytes_(max_bytes), left_to_add_(max_bytes), leaves_{None{}, true, false}, items_(1) {
+  for (size_t place = 0; place < leaves_.size(); ++place) add(PickleKind::kLeaf, place);
+}
+
+uint32_t PickleGraph::add(PickleKind kind, size_t place) {
   if (nodes_.size() >= std::numeric_limits<uint32_t>::max()) raise<CheckpointError>("too many objects");
-  spend(node.items.size() * sizeof(uint32_t) + content_bytes(node.leaf), left_to_add_);
-  nodes_.push_back(std::move(node));
+  nodes_.push_back({kind, uint32_t(place)});
   return uint32_t(nodes_.size() - 1);
+}
+
+uint32_t PickleGraph::add_leaf(Value value) {
+  if (value.is_none()) return 0;
+  if (const auto* flag = value.get_if<bool>()) return *flag ? 1 : 2;
+  spend(content_bytes(value), left_to_add_);
+  leaves_.push_back(std::move(value));
+  return add(PickleKind::kLeaf, leaves_.size() - 1);
+}
+
+uint32_t PickleGraph::add_container(PickleKind kind, Items items) {
+  if (items.empty()) return add(kind, 0);
+  spend(items.size() * sizeof(uint32_t), left_to_add_);
+  items_.push_back(std::move(items));
+  return add(kind, items_.size() - 1);
+}
+
+uint32_t PickleGraph::add_object(PickleObject object) {
+  objects_.push_back(std::move(object));
+  return add(PickleKind::kObject, objects_.size() - 1);
+}
+
+uint32_t PickleGraph::add_storage(PickleStorage storage) {
+  storages_.push_back(std::move(storage));
+  return add(PickleKind::kStorage, storages_.size() - 1);
+}
+
+const Value& PickleGraph::leaf(uint32_t node) const {
+  return leaves_[kind(node) == PickleKind::kLeaf ? nodes_[node].place : 0];
+}
+
+const PickleGraph::Items& PickleGraph::items(uint32_t node) const {
+  const bool is_container = kind(node) >= PickleKind::kList && kind(node) <= PickleKind::kOrderedDict;
+  return items_[is_container ? nodes_[node].place : 0];
+}
+
+PickleGraph::Items& PickleGraph::items_to_fill(uint32_t node) {
+  uint32_t& place = nodes_[node].place;
+  if (place == 0) {
+    place = uint32_t(items_.size());
+    items_.emplace_back();
+  }
+  return items_[place];
 }
 
 Value PickleGraph::value(uint32_t root) const {
@@ -58,14 +106,16 @@ Value PickleGraph::value(uint32_t root) const {
   return build(root, walk);
 }
 
-std::vector<Value> PickleGraph::build_items(const std::vector<uint32_t>& items, Walk& walk) const {
+std::vector<Value> PickleGraph::build_items(const Items& items, Walk& walk) const {
   std::vector<Value> values;
+  values.reserve(std::min<uint64_t>(items.size(), walk.bytes_left / sizeof(Value)));
   for (const uint32_t item : items) values.push_back(build(item, walk));
   return values;
 }
 
-Object::Pairs PickleGraph::build_pairs(const std::vector<uint32_t>& items, Walk& walk) const {
+Object::Pairs PickleGraph::build_pairs(const Items& items, Walk& walk) const {
   Object::Pairs pairs;
+  pairs.reserve(std::min<uint64_t>(items.size() / 2, walk.bytes_left / (2 * sizeof(Value))));
   for (size_t index = 0; index + 1 < items.size(); index += 2) {
     Value key = build(items[index], walk);
     pairs.emplace_back(std::move(key), build(items[index + 1], walk));
@@ -73,10 +123,10 @@ Object::Pairs PickleGraph::build_pairs(const std::vector<uint32_t>& items, Walk&
   return pairs;
 }
 
-Dict PickleGraph::build_dict(const PickleNode& node, Walk& walk) const {
-  Dict dict(node.kind == PickleNode::Kind::kOrderedDict);
+Dict PickleGraph::build_dict(uint32_t node, Walk& walk) const {
+  Dict dict(kind(node) == PickleKind::kOrderedDict);
   std::unordered_map<std::string, size_t> positions;
-  for (auto& [key, value] : build_pairs(node.items, walk)) {
+  for (auto& [key, value] : build_pairs(items(node), walk)) {
     if (auto text = key_text(key)) {
       const auto [position, is_new] = positions.emplace(std::move(*text), dict.size());
       if (!is_new) {
@@ -89,59 +139,63 @@ Dict PickleGraph::build_dict(const PickleNode& node, Walk& walk) const {
   return dict;
 }
 
-Object PickleGraph::build_object(const PickleNode& node, Walk& walk) const {
+Object PickleGraph::build_object(const PickleObject& node, Walk& walk) const {
+  spend(sizeof(Object), walk.bytes_left);
   Object object;
-  if (const auto* name = at(node.callable).leaf.get_if<Global>()) {
-    spend(content_bytes(at(node.callable).leaf), walk.bytes_left);
+  if (const auto* name = leaf(node.callable).get_if<Global>()) {
+    spend(content_bytes(leaf(node.callable)), walk.bytes_left);
     object.module = name->module;
     object.name = name->name;
   } else {
     object.callable = std::make_shared<Value>(build(node.callable, walk));
   }
   object.making = node.making;
-  object.arguments = build_items(at(node.arguments).items, walk);
-  if (node.keywords >= 0) object.keywords = build_pairs(at(uint32_t(node.keywords)).items, walk);
+  object.arguments = build_items(items(node.arguments), walk);
+  if (node.keywords >= 0) object.keywords = build_pairs(items(uint32_t(node.keywords)), walk);
   object.list_items = build_items(node.items, walk);
   object.dict_items = build_pairs(node.pairs, walk);
   if (node.state >= 0) object.state = std::make_shared<Value>(build(uint32_t(node.state), walk));
   return object;
 }
 
-Value PickleGraph::build(uint32_t index, Walk& walk) const {
-  const PickleNode& node = at(index);
-  spend(sizeof(Value) + content_bytes(node.leaf), walk.bytes_left);
-  if (walk.is_open[index]) {
-    raise<CheckpointError>(kind_text(node.kind), " holds itself, and so is nested deeper than ",
+Value PickleGraph::build(uint32_t node, Walk& walk) const {
+  spend(sizeof(Value) + content_bytes(leaf(node)), walk.bytes_left);
+  if (walk.is_open[node]) {
+    raise<CheckpointError>(kind_text(kind(node)), " holds itself, and so is nested deeper than ",
                            kMaxPickleDepth, " levels");
   }
   if (++walk.depth > kMaxPickleDepth) {
     raise<CheckpointError>("the pickle is nested deeper than ", kMaxPickleDepth, " levels");
   }
-  walk.is_open[index] = true;
+  if (kind(node) == PickleKind::kLeaf) {
+    --walk.depth;
+    return leaf(node);
+  }
+  walk.is_open[node] = true;
   Value value = build_content(node, walk);
-  walk.is_open[index] = false;
+  walk.is_open[node] = false;
   --walk.depth;
   return value;
 }
 
-Value PickleGraph::build_content(const PickleNode& node, Walk& walk) const {
-  switch (node.kind) {
-    case PickleNode::Kind::kLeaf:
-      return node.leaf;
-    case PickleNode::Kind::kList:
-      return List(build_items(node.items, walk));
-    case PickleNode::Kind::kTuple:
-      return Tuple{build_items(node.items, walk)};
-    case PickleNode::Kind::kSet:
-      return Set{build_items(node.items, walk)};
-    case PickleNode::Kind::kFrozenSet:
-      return FrozenSet{build_items(node.items, walk)};
-    case PickleNode::Kind::kDict:
-    case PickleNode::Kind::kOrderedDict:
+Value PickleGraph::build_content(uint32_t node, Walk& walk) const {
+  switch (kind(node)) {
+    case PickleKind::kLeaf:
+      return leaf(node);
+    case PickleKind::kList:
+      return List(build_items(items(node), walk));
+    case PickleKind::kTuple:
+      return Tuple{build_items(items(node), walk)};
+    case PickleKind::kSet:
+      return Set{build_items(items(node), walk)};
+    case PickleKind::kFrozenSet:
+      return FrozenSet{build_items(items(node), walk)};
+    case PickleKind::kDict:
+    case PickleKind::kOrderedDict:
       return build_dict(node, walk);
-    case PickleNode::Kind::kObject:
-      return build_object(node, walk);
-    case PickleNode::Kind::kStorage:
+    case PickleKind::kObject:
+      return build_object(objects_[nodes_[node].place], walk);
+    case PickleKind::kStorage:
       break;
   }
   raise<CheckpointError>("a bare storage stands where a value is expected");

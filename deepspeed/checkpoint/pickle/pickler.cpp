@@ -12,32 +12,13 @@
 #include <unordered_map>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/checkpoint/pickle/names/pickle_names.h"
 #include "deepspeed/checkpoint/pickle/pickle_bounds.h"
 #include "deepspeed/checkpoint/pickle/pickle_opcodes.h"
 
 namespace deepspeed::checkpoint {
 namespace {
-
-/// Says whether every character starts and continues as UTF-8 demands; Python refuses a pickle with any other
-/// text.
-bool is_utf8(const std::string& text) {
-  for (size_t at = 0; at < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[at]);
-    const size_t length = lead < 0x80   ? 1
-                          : lead < 0xC2 ? 0
-                          : lead < 0xE0 ? 2
-                          : lead < 0xF0 ? 3
-                          : lead < 0xF5 ? 4
-                                        : 0;
-    if (length == 0 || length > text.size() - at) return false;
-    for (size_t next = 1; next < length; ++next) {
-      if ((static_cast<unsigned char>(text[at + next]) & 0xC0) != 0x80) return false;
-    }
-    at += length;
-  }
-  return true;
-}
 
 class Pickler {
  public:
@@ -67,6 +48,10 @@ class Pickler {
     --depth_;
   }
 
+  template <class T>
+  void put(const Boxed<T>& box) {
+    put(*box.get());
+  }
   void put(const None&) { op(Op::kNone); }
   void put(bool value) { op(value ? Op::kNewTrue : Op::kNewFalse); }
   void put(double value) {

@@ -13,20 +13,21 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/pickle/names/python2_names.h"
+#include "deepspeed/checkpoint/pickle/pickle_bounds.h"
 #include "deepspeed/checkpoint/pickle/pickle_bytes.h"
 #include "deepspeed/checkpoint/pickle/pickle_opcodes.h"
 
 namespace deepspeed::checkpoint {
 namespace {
 
-using Kind = PickleNode::Kind;
+using Kind = PickleKind;
 using Indices = std::vector<uint32_t>;
 
 class Unpickler {
  public:
-  // The bound is generous for honest files, which repeat at most a few small containers.
+  // The bound is generous for honest files: a value takes 48 bytes, the shortest operation one.
   Unpickler(std::string_view bytes, const StorageLoader& load)
-      : bytes_(bytes), load_(load), graph_((uint64_t{64} << 20) + 256 * uint64_t(bytes.size())) {}
+      : bytes_(bytes), load_(load), graph_((uint64_t{64} << 20) + 64 * uint64_t(bytes.size())) {}
 
   Value run() {
     for (;;) {
@@ -41,7 +42,19 @@ class Unpickler {
 
  private:
   // The functions below move numbers of nodes on and off the stack.
-  void push(uint32_t index) { stack_.push_back(index); }
+  void push(uint32_t index) {
+    // What waits outside of a mark are the values that those being read lie in.
+    if (marks_.empty() && stack_.size() >= kMaxOpen) refuse_depth();
+    stack_.push_back(index);
+  }
+  void push_mark() {
+    if (marks_.size() >= kMaxOpen) refuse_depth();
+    marks_.push_back(stack_.size());
+  }
+  [[noreturn]] void refuse_depth() const {
+    raise<CheckpointError>("the pickle is nested deeper than ", kMaxPickleDepth, " levels at byte ",
+                           bytes_.position());
+  }
   void push_leaf(Value value) { push(graph_.add_leaf(std::move(value))); }
   void require(size_t count) const {
     const size_t floor = marks_.empty() ? 0 : marks_.back();
@@ -70,9 +83,7 @@ class Unpickler {
     marks_.pop_back();
     return items;
   }
-  void push_container(Kind kind, Indices items = {}) {
-    push(graph_.add({.kind = kind, .items = std::move(items)}));
-  }
+  void push_container(Kind kind, Indices items = {}) { push(graph_.add_container(kind, std::move(items))); }
 
   // Each function below runs the operations of one family, and returns false for those of another.
   bool read_number(Op op) {
@@ -206,12 +217,15 @@ class Unpickler {
     }
   }
   void fill(Kind kind, const Indices& items) {
-    PickleNode& target = graph_.at(top());
-    const bool fits = target.kind == kind || (kind == Kind::kDict && target.kind == Kind::kOrderedDict) ||
-                      (kind != Kind::kSet && target.kind == Kind::kObject);
+    const uint32_t target = top();
+    const Kind own = graph_.kind(target);
+    const bool fits = own == kind || (kind == Kind::kDict && own == Kind::kOrderedDict) ||
+                      (kind != Kind::kSet && own == Kind::kObject);
     if (!fits) raise<CheckpointError>("the pickle fills a container of another kind");
-    const bool sets_in_object = kind == Kind::kDict && target.kind == Kind::kObject;
-    Indices& filled = sets_in_object ? target.pairs : target.items;
+    if (items.empty()) return;
+    Indices& filled = own != Kind::kObject  ? graph_.items_to_fill(target)
+                      : kind == Kind::kDict ? graph_.object(target).pairs
+                                            : graph_.object(target).items;
     filled.insert(filled.end(), items.begin(), items.end());
   }
   static Indices pairs(Indices items) {
@@ -228,7 +242,7 @@ class Unpickler {
         bytes_.number<uint64_t>();
         return true;
       case Op::kMark:
-        marks_.push_back(stack_.size());
+        push_mark();
         return true;
       case Op::kPop:
         drop(pop());
@@ -246,13 +260,13 @@ class Unpickler {
         recall(bytes_.number<uint32_t>());
         return true;
       case Op::kBinPut:
-        memo_[bytes_.number<uint8_t>()] = top();
+        store(bytes_.number<uint8_t>());
         return true;
       case Op::kLongBinPut:
-        memo_[bytes_.number<uint32_t>()] = top();
+        store(bytes_.number<uint32_t>());
         return true;
       case Op::kMemoize:
-        memo_[uint32_t(memo_.size())] = top();
+        store(uint32_t(memo_.size() + far_memo_.size()));
         return true;
       default:
         return read_call(op);
@@ -260,7 +274,7 @@ class Unpickler {
   }
   /// Throws where a call is dropped: it was made for what it changes, which data cannot hold.
   void drop(uint32_t index) const {
-    if (graph_.at(index).kind == Kind::kObject)
+    if (graph_.kind(index) == Kind::kObject)
       raise<CheckpointError>("the pickle calls something for its effect; no call is run");
   }
   bool read_call(Op op) {
@@ -272,7 +286,7 @@ class Unpickler {
       }
       case Op::kStackGlobal: {
         const Indices names = pop_many(2);
-        push_global({graph_.at(names[0]).leaf.as_string(), graph_.at(names[1]).leaf.as_string()});
+        push_global({graph_.leaf(names[0]).as_string(), graph_.leaf(names[1]).as_string()});
         return true;
       }
       case Op::kReduce: {
@@ -312,11 +326,24 @@ class Unpickler {
       raise<CheckpointError>("pickle protocol ", protocol_, ", expected 2 to 5");
     }
   }
+  void store(uint32_t number) {
+    if (number < memo_.size()) {
+      memo_[number] = top();
+    } else if (number == memo_.size()) {
+      memo_.push_back(top());
+    } else {
+      far_memo_[number] = top();
+    }
+  }
   void recall(uint32_t number) {
-    const auto found = memo_.find(number);
-    if (found == memo_.end()) raise<CheckpointError>("the pickle refers to what it has not stored");
+    if (number < memo_.size()) return push(memo_[number]);
+    const auto found = far_memo_.find(number);
+    if (found == far_memo_.end()) raise<CheckpointError>("the pickle refers to what it has not stored");
     push(found->second);
   }
+
+  // A level of nesting has a few values that wait, and two marks at most.
+  static constexpr size_t kMaxOpen = 8 * kMaxPickleDepth;
 
   PickleBytes bytes_;
   const StorageLoader& load_;
@@ -324,7 +351,8 @@ class Unpickler {
   int protocol_ = 0;
   Indices stack_;
   std::vector<size_t> marks_;
-  std::unordered_map<uint32_t, uint32_t> memo_;
+  Indices memo_;                                     // stored under numbers in turn, as Python does it
+  std::unordered_map<uint32_t, uint32_t> far_memo_;  // the others
 };
 
 }  // namespace

@@ -57,16 +57,15 @@ Dict::Dict(std::initializer_list<std::pair<Value, Value>> items) {
   for (const auto& [key, value] : items) set(key, value);
 }
 
-void Dict::forget_places() {
-  places_.clear();
-  num_noted_ = 0;
-}
+void Dict::forget_places() { places_ = {}; }
 
 void Dict::note_places() {
   constexpr size_t kSmall = 32;
   if (items_.size() < kSmall) return;
-  for (; num_noted_ < items_.size(); ++num_noted_) {
-    if (auto key = key_of(items_[num_noted_].first)) places_.try_emplace(std::move(*key), num_noted_);
+  if (places_.get() == nullptr) places_ = Boxed(Places());
+  auto& [by_key, num_noted] = *places_.get();
+  for (; num_noted < items_.size(); ++num_noted) {
+    if (auto key = key_of(items_[num_noted].first)) by_key.try_emplace(std::move(*key), num_noted);
   }
 }
 
@@ -87,9 +86,13 @@ size_t Dict::place_of(const Value& key) const {
 }
 
 size_t Dict::place_of_key(const Key& key) const {
-  if (const auto noted = places_.find(key); noted != places_.end()) return noted->second;
+  size_t first = 0;
+  if (const Places* places = places_.get()) {
+    if (const auto noted = places->by_key.find(key); noted != places->by_key.end()) return noted->second;
+    first = places->num_noted;
+  }
   const auto has_key = [&](const auto& item) { return is_key(item.first, key); };
-  return static_cast<size_t>(std::find_if(items_.begin() + int64_t(num_noted_), items_.end(), has_key) -
+  return static_cast<size_t>(std::find_if(items_.begin() + int64_t(first), items_.end(), has_key) -
                              items_.begin());
 }
 

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -18,6 +19,28 @@
 namespace deepspeed::checkpoint {
 
 class Value;
+
+/// Holds a T elsewhere, so that each value is small; it is copied with its holder.
+template <class T>
+class Boxed {
+ public:
+  Boxed() = default;
+  explicit Boxed(T content) : content_(std::make_unique<T>(std::move(content))) {}
+  Boxed(const Boxed& other) : content_(other.content_ ? std::make_unique<T>(*other.content_) : nullptr) {}
+  Boxed(Boxed&& other) noexcept = default;
+  Boxed& operator=(Boxed other) noexcept {
+    std::swap(content_, other.content_);
+    return *this;
+  }
+  ~Boxed() = default;
+
+  /// Returns the content; null where there is none.
+  T* get() { return content_.get(); }
+  const T* get() const { return content_.get(); }
+
+ private:
+  std::unique_ptr<T> content_;
+};
 
 struct None {
   friend bool operator==(const None&, const None&) = default;
@@ -83,10 +106,13 @@ class DEEPSPEED_API Dict {
 
   std::vector<std::pair<Value, Value>> items_;
   bool ordered_ = false;
-  // Holds the places of the first num_noted_ items, once set() has found the dict not small: a module of
-  // thousands of tensors is then filled in a time that grows with their number, not with its square.
-  std::unordered_map<Key, size_t> places_;
-  size_t num_noted_ = 0;
+  // Holds the places of the first items, once set() has found the dict not small: a module of thousands of
+  // tensors is then filled in a time that grows with their number, not with its square.
+  struct Places {
+    std::unordered_map<Key, size_t> by_key;
+    size_t num_noted = 0;
+  };
+  Boxed<Places> places_;
 };
 /// Is a class or a function, by the names under which Python 3 finds it. What lies inside of a class has
 /// dots: "Outer.Inner".
@@ -119,8 +145,8 @@ struct Object {
 class DEEPSPEED_API Value {
  public:
   using Variant = std::variant<None, bool, int64_t, double, std::string, std::vector<uint8_t>, at::Tensor,
-                               List, Tuple, Set, Dict, Size, DType, Object, Global, FrozenSet, ByteArray,
-                               BigInt, std::complex<double>>;
+                               List, Tuple, Set, Dict, Size, DType, Boxed<Object>, Boxed<Global>, FrozenSet,
+                               ByteArray, BigInt, std::complex<double>>;
 
   Value() : data_(None{}) {}
   Value(None none) : data_(none) {}
@@ -137,8 +163,8 @@ class DEEPSPEED_API Value {
   Value(Dict value) : data_(std::move(value)) {}
   Value(Size value) : data_(std::move(value)) {}
   Value(DType value) : data_(value) {}
-  Value(Object value) : data_(std::move(value)) {}
-  Value(Global value) : data_(std::move(value)) {}
+  Value(Object value) : data_(Boxed<Object>(std::move(value))) {}
+  Value(Global value) : data_(Boxed<Global>(std::move(value))) {}
   Value(FrozenSet value) : data_(std::move(value)) {}
   Value(ByteArray value) : data_(std::move(value)) {}
   Value(BigInt value) : data_(std::move(value)) {}
@@ -152,7 +178,12 @@ class DEEPSPEED_API Value {
   Variant& data() { return data_; }
   template <class T>
   const T* get_if() const {
-    return std::get_if<T>(&data_);
+    if constexpr (std::is_same_v<T, Object> || std::is_same_v<T, Global>) {
+      const auto* box = std::get_if<Boxed<T>>(&data_);
+      return box == nullptr ? nullptr : box->get();
+    } else {
+      return std::get_if<T>(&data_);
+    }
   }
   bool is_none() const { return std::holds_alternative<None>(data_); }
 

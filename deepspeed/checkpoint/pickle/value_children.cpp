@@ -29,13 +29,14 @@ void for_children(Content& content, const Apply& apply, const ApplyShared& apply
     for_items(content.items, apply);
   } else if constexpr (std::is_same_v<T, Dict>) {
     for_pairs(content.items(), apply);
-  } else if constexpr (std::is_same_v<T, Object>) {
-    if (content.callable) apply_shared(content.callable);
-    for_items(content.arguments, apply);
-    for_pairs(content.keywords, apply);
-    for_items(content.list_items, apply);
-    for_pairs(content.dict_items, apply);
-    if (content.state) apply_shared(content.state);
+  } else if constexpr (std::is_same_v<T, Boxed<Object>>) {
+    auto& object = *content.get();
+    if (object.callable) apply_shared(object.callable);
+    for_items(object.arguments, apply);
+    for_pairs(object.keywords, apply);
+    for_items(object.list_items, apply);
+    for_pairs(object.dict_items, apply);
+    if (object.state) apply_shared(object.state);
   }
 }
 

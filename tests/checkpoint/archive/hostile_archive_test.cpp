@@ -3,7 +3,9 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <random>
+#include <string>
 
 #include <ATen/ops/arange.h>
 
@@ -24,6 +26,7 @@ namespace deepspeed::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::string_literals;
 
 std::string content_of_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -125,6 +128,70 @@ TEST(HostileArchive, CutAnywhereIsRefused) {
     EXPECT_ERROR(CheckpointError, DeferredArchive(folder / "file.pt"), "file.pt\" is not a whole zip archive",
                  "it is torn")
         << cut << " bytes short";
+  }
+}
+
+std::string repeated(const std::string& part, size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) text += part;
+  return text;
+}
+
+/// Writes a file of torch.save with this pickle.
+void write_pickle(const fs::path& file, const std::string& operations) {
+  ArchiveContent content;
+  content.pickled = "\x80\x02" + operations + ".";
+  write_archive_content(file, content);
+}
+
+// Python takes 64 bytes for an empty list. What a small file repeats may take 64 MiB.
+TEST(HostileArchive, OfManySmallObjectsTakesASmallMultipleOfItsSize) {
+  const testing::TemporaryFolder folder;
+  constexpr size_t kBytes = 2'000'000;
+  const std::string name = "ca\nb\nq\x00"s;
+  const std::map<std::string, std::string> bombs = {
+      {"lists that are in nothing", repeated("]", kBytes)},
+      {"lists in a tuple", "(" + repeated("]", kBytes) + "t"},
+      {"dicts in a tuple", "(" + repeated("}", kBytes) + "t"},
+      {"Nones in a tuple", "(" + repeated("N", kBytes) + "t"},
+      {"numbers in a tuple", "(" + repeated("K\x01", kBytes) + "t"},
+      {"marks", repeated("(", kBytes)},
+      {"copies of the top", "(]" + repeated("2", kBytes) + "t"},
+      {"memos", "]" + repeated("\x94", kBytes)},
+      {"tuples in each other", ")" + repeated("\x85", kBytes)},
+      {"lists in each other", repeated("](", kBytes)},
+      {"names", "(" + name + repeated("h\x00"s, kBytes) + "t"},
+      {"objects", "(" + name + repeated("h\x00)R"s, kBytes) + "t"},
+      {"a text in many places",
+       "(X\x10\x27\x00\x00"s + std::string(10'000, 'a') + "q\x00"s + repeated("h\x00"s, kBytes) + "t"},
+      {"lists of the list before twice", [] {
+         std::string text = "]q\x00"s;
+         for (char at = 1; at < 60; ++at) text += "]q"s + at + "(h" + char(at - 1) + "h" + char(at - 1) + "e";
+         return text;
+       }()}};
+  for (const auto& [what, operations] : bombs) {
+    write_pickle(folder / "bomb.pt", operations);
+    const testing::LargestAllocation memory;
+    try {
+      read_torch_archive(folder / "bomb.pt");
+    } catch (const CheckpointError& error) {
+      EXPECT_NE(std::string(error.what()).find("bomb.pt"), std::string::npos) << what;
+    }
+    EXPECT_LT(memory.peak_bytes(), (size_t{80} << 20) + 120 * operations.size()) << what;
+  }
+}
+
+TEST(HostileArchive, IsRefusedWhereItsDepthIsReadNotWhereItEnds) {
+  const testing::TemporaryFolder folder;
+  for (const std::string& open : {"]"s, "("s, "]("s}) {
+    write_pickle(folder / "bomb.pt", repeated(open, 1'000'000));
+    EXPECT_ERROR(CheckpointError, read_torch_archive(folder / "bomb.pt"), "bomb.pt",
+                 "nested deeper than 200 levels at byte ");
+  }
+  for (const std::string& length :
+       {"\x8b\xff\xff\xff\x7f"s, "\x8d\xff\xff\xff\xff\xff\xff\xff\xff"s, "X\xff\xff\xff\xff"s}) {
+    write_pickle(folder / "bomb.pt", length);
+    EXPECT_ERROR(CheckpointError, read_torch_archive(folder / "bomb.pt"), "bomb.pt", "torn");
   }
 }
 

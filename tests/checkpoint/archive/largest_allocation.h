@@ -1,4 +1,5 @@
-// The largest piece of memory that is asked for at once through operator new, in this test program.
+// The largest piece of memory that is asked for at once through operator new in this test program, and the
+// most that it held at any moment.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,11 @@ class LargestAllocation {
   LargestAllocation& operator=(const LargestAllocation&) = delete;
 
   size_t bytes() const;
+  /// The most bytes that were held at one moment, beyond those at the beginning.
+  size_t peak_bytes() const;
+
+ private:
+  size_t held_before_;
 };
 
 }  // namespace deepspeed::testing

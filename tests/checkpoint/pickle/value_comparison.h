@@ -50,6 +50,10 @@ inline bool same_content(const Object& left, const Object& right) {
          same_part(left.callable, right.callable) && same_part(left.state, right.state);
 }
 template <class T>
+bool same_content(const Boxed<T>& left, const Boxed<T>& right) {
+  return same_content(*left.get(), *right.get());
+}
+template <class T>
 bool same_content(const T& left, const T& right) {
   return left == right;
 }

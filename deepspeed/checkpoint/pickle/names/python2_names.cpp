@@ -72,7 +72,7 @@ constexpr auto kModules = std::to_array<std::pair<std::string_view, std::string_
     {"xmlrpclib", "xmlrpc.client"},
 });
 
-constexpr auto kNames = std::to_array<Renamed>({
+constexpr auto kRenamed = std::to_array<Renamed>({
     {"__builtin__", "xrange", "builtins", "range"},
     {"__builtin__", "reduce", "functools", "reduce"},
     {"__builtin__", "intern", "sys", "intern"},
@@ -120,7 +120,7 @@ Global python3_name(Global name) {
   const auto is_it = [&](const Renamed& renamed) {
     return renamed.module == name.module && renamed.name == name.name;
   };
-  if (const auto* found = std::ranges::find_if(kNames, is_it); found != kNames.end()) {
+  if (const auto* found = std::ranges::find_if(kRenamed, is_it); found != kRenamed.end()) {
     return {std::string(found->new_module), std::string(found->new_name)};
   }
   const auto* module = std::ranges::find(kModules, std::string_view(name.module),
