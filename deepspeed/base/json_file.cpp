@@ -10,13 +10,13 @@
 #include <cctype>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <unordered_set>
 #include <vector>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json_comments.h"
+#include "deepspeed/base/text_file.h"
 
 namespace deepspeed {
 namespace {
@@ -128,7 +128,10 @@ class Builder {
     if (levels_.empty()) return &(root_ = std::move(value));
     Level& level = levels_.back();
     if (level.value->is_array()) return &level.value->emplace_back(std::move(value));
-    return &((*level.value)[level.key] = std::move(value));
+    // No key stands twice (key()), so that none need be looked for.
+    auto& members = level.value->get_ref<Json::object_t&>();
+    members.emplace_back(level.key, std::move(value));
+    return &members.back().second;
   }
 
   bool add(Json value) {
@@ -173,24 +176,15 @@ std::string json_excerpt(const Json& value) {
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
 }
 
-Json parse_json(const std::string& text, const std::string& source) {
-  if (text.size() > kMaxJsonBytes) {
-    raise<ConfigError>(source, ": got more than ", kMaxJsonBytes, " bytes, expected a smaller text");
+Json parse_json(const std::string& text, const std::string& source, size_t max_bytes) {
+  if (text.size() > max_bytes) {
+    raise<ConfigError>(source, ": got more than ", max_bytes, " bytes, expected a smaller text");
   }
   return Builder(blank_comments(text, source), source).build();
 }
 
 Json read_json_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (std::filesystem::is_directory(path)) {
-    raise<IoError>(path.string(), " is a folder, expected a JSON file");
-  }
-  if (!file) raise<IoError>("cannot open ", path.string(), ", expected a readable JSON file");
-  std::string text(kMaxJsonBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) raise<IoError>("cannot read ", path.string());
-  text.resize(static_cast<size_t>(file.gcount()));
-  return parse_json(text, path.string());
+  return parse_json(read_text_file(path, kMaxJsonBytes, "JSON file"), path.string());
 }
 
 }  // namespace deepspeed

@@ -15,12 +15,14 @@ inline constexpr size_t kMaxJsonDepth = 64;
 /// The longest text that is read; longer ones are an error.
 inline constexpr size_t kMaxJsonBytes = size_t{1} << 20;
 
-/// Reads the value of `text`. Throws ConfigError that names `source`, the line, the column and, where one is
-/// at fault, the key: syntax errors, a key given twice in one object, numbers that no double holds, nesting
-/// beyond kMaxJsonDepth.
-DEEPSPEED_API Json parse_json(const std::string& text, const std::string& source);
+/// Reads the value of `text`, of at most `max_bytes`. Throws ConfigError that names `source`, the line, the
+/// column and, where one is at fault, the key: syntax errors, a key given twice in one object, numbers that
+/// no double holds, nesting beyond kMaxJsonDepth.
+DEEPSPEED_API Json parse_json(const std::string& text, const std::string& source,
+                              size_t max_bytes = kMaxJsonBytes);
 
-/// Reads the value of a file, as parse_json() does. Throws IoError where the file cannot be read.
+/// Reads the value of a file, as parse_json() does. Throws IoError where the file cannot be read, is longer,
+/// or is no regular one.
 DEEPSPEED_API Json read_json_file(const std::filesystem::path& path);
 
 /// Writes `key` as it stands in a dotted path: plain, or quoted and cut where it has other characters than a

@@ -150,3 +150,17 @@ def test_a_file_without_an_object_is_named(tmp_path):
     for read in (deepspeed.DeepSpeedConfig, lambda file: deepspeed.initialize(model=torch.nn.Linear(2, 2), config=file)):
         with pytest.raises(ValueError, match=rf"{path}: got \[1\], expected a JSON object"):
             read(str(path))
+
+
+@pytest.mark.parametrize("value, words", [(10**400, "lr: got an integer of 1329 bits"), ("\ud800", "lr: got the text .*ud800.*UTF-8")])
+def test_what_no_config_can_hold_is_an_error_that_names_the_key(value, words):
+    with pytest.raises(ValueError, match=words):
+        deepspeed.DeepSpeedConfig({**CONFIG, "optimizer": {"type": "Adam", "params": {"lr": value}}})
+
+
+def test_a_config_that_nests_deeply_is_an_error():
+    deep = {}
+    for _ in range(250):
+        deep = {"a": deep}
+    with pytest.raises(ValueError, match="optimizer.params.a.a.*nested deeper than 190 levels"):
+        deepspeed._core.read_config({"optimizer": {"params": deep}}, 1)

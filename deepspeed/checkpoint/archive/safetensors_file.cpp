@@ -6,9 +6,8 @@
 
 #include <ATen/ops/empty.h>
 
-#include <nlohmann/json.hpp>
-
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/json_file.h"
 #include "deepspeed/checkpoint/archive/safetensors.h"
 #include "deepspeed/checkpoint/archive/safetensors_types.h"
 
@@ -17,8 +16,6 @@ namespace {
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own bound
 constexpr size_t kMaxSafetensorsDims = 64;
-// A JSON with keys in a tree: the project's own compares a key with all before it, and a header has many.
-using HeaderJson = nlohmann::json;
 
 struct SafetensorsEntry {
   std::string name;
@@ -29,8 +26,7 @@ struct SafetensorsEntry {
 };
 
 /// Throws nlohmann's or our own error where an entry is not as the format demands.
-SafetensorsEntry parse_safetensors_entry(const std::string& name, const HeaderJson& json,
-                                         uint64_t data_bytes) {
+SafetensorsEntry parse_safetensors_entry(const std::string& name, const Json& json, uint64_t data_bytes) {
   const auto type_name = json.at("dtype").get<std::string>();
   const auto* type =
       std::ranges::find(kSafetensorsTypes, std::string_view(type_name), &SafetensorsType::name);
@@ -57,7 +53,7 @@ SafetensorsEntry parse_safetensors_entry(const std::string& name, const HeaderJs
 /// Sorts the entries in the order of their data, which they must fill without gaps.
 std::vector<SafetensorsEntry> parse_safetensors_header(const std::string& text, uint64_t data_bytes) {
   std::vector<SafetensorsEntry> entries;
-  const HeaderJson header = HeaderJson::parse(text);
+  const Json header = parse_json(text, "its header", kMaxHeaderBytes);
   for (const auto& [name, json] : header.items()) {
     if (name != "__metadata__") entries.push_back(parse_safetensors_entry(name, json, data_bytes));
   }
@@ -84,7 +80,9 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path, std::optional<FileS
     : file_(std::move(path), std::move(sums)) {
   try {
     read_header();
-  } catch (const HeaderJson::exception& error) {
+  } catch (const Json::exception& error) {
+    raise<CheckpointError>("cannot read ", file_.path(), ": its header is altered: ", error.what());
+  } catch (const ConfigError& error) {
     raise<CheckpointError>("cannot read ", file_.path(), ": its header is altered: ", error.what());
   } catch (const CheckpointError& error) {
     raise<CheckpointError>("cannot read ", file_.path(), ": ", error.what());

@@ -5,12 +5,14 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/sources/fp32_source.h"
 #include "deepspeed/checkpoint/tag/layout.h"
+#include "deepspeed/checkpoint/tag/tag_name.h"
 
 namespace deepspeed::checkpoint {
 
 std::string chosen_tag(const std::filesystem::path& dir, const std::optional<std::string>& tag) {
-  if (tag) return *tag;
-  if (const auto latest = read_latest(dir)) return *latest;
+  const std::optional<std::string> chosen = tag ? tag : read_latest(dir);
+  if (chosen) require_tag_inside(*chosen);
+  if (chosen) return *chosen;
   raise<CheckpointError>("there is no file ", latest_path(dir), "; name the tag to read");
 }
 
@@ -25,6 +27,7 @@ NamedTensors get_fp32_state_dict_from_zero_checkpoint(const std::filesystem::pat
     if (!data.defined()) data = source.load(weight);
     weights.emplace_back(name, data);
   }
+  source.check_rest();
   return weights;
 }
 

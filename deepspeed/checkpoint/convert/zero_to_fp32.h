@@ -22,7 +22,8 @@ DEEPSPEED_API NamedTensors get_fp32_state_dict_from_zero_checkpoint(
     const std::filesystem::path& dir, const std::optional<std::string>& tag = std::nullopt,
     bool exclude_frozen_parameters = false);
 
-/// Returns `tag`, or the one that `latest` names. Throws CheckpointError where there is neither.
+/// Returns `tag`, or the one that `latest` names. Throws CheckpointError where there is neither, UsageError
+/// where it leads out of `dir`.
 DEEPSPEED_API std::string chosen_tag(const std::filesystem::path& dir, const std::optional<std::string>& tag);
 
 struct ConvertOptions {

@@ -1,12 +1,12 @@
 #include "deepspeed/checkpoint/convert/zero_to_fp32_script.h"
 
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include <dlfcn.h>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
+#include "deepspeed/base/text_file.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 
 namespace deepspeed::checkpoint {
@@ -110,8 +110,11 @@ std::string python_literal(const std::string& text) {
 }
 
 bool has_content(const fs::path& file, const std::string& text) {
-  std::ifstream stream(file, std::ios::binary);
-  return stream && std::string{std::istreambuf_iterator<char>(stream), {}} == text;
+  try {
+    return read_text_file(file, text.size()) == text;
+  } catch (const IoError&) {  // there is none, or something else
+    return false;
+  }
 }
 
 }  // namespace

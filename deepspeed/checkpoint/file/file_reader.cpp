@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text_file.h"
 #include "deepspeed/checkpoint/file/crc32.h"
 
 namespace deepspeed::checkpoint {
@@ -26,14 +27,11 @@ std::atomic<uint64_t> bytes_of_all_readers{0};
 
 FileReader::FileReader(std::filesystem::path path, std::optional<FileSums> sums)
     : path_(std::move(path)), sums_(std::move(sums)) {
-  file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file_ < 0) raise<IoError>("cannot open ", path_, ": ", std::strerror(errno));
+  file_ = open_regular_file(path_);
   struct stat status {};
-  const bool is_file = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
-  size_ = is_file ? uint64_t(status.st_size) : 0;
-  if (is_file && (!sums_ || sums_->size == size_)) return;
+  if (::fstat(file_, &status) == 0) size_ = uint64_t(status.st_size);
+  if (!sums_ || sums_->size == size_) return;
   ::close(file_);
-  if (!is_file) raise<IoError>(path_, " is not a regular file");
   raise<CheckpointError>(path_, " has ", size_, " bytes, expected ", sums_->size,
                          ": it is torn or was replaced");
 }

@@ -9,17 +9,15 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
+#include "deepspeed/base/text_file.h"
 #include "deepspeed/checkpoint/file/atomic_file.h"
 #include "deepspeed/checkpoint/tag/staging_lock.h"
 
@@ -30,6 +28,8 @@ constexpr const char* kUniversalSuffix = ".pt";
 constexpr const char* kRngStates = "rng_states_rank_";
 constexpr const char* kModelStates = "_model_states.pt";
 constexpr const char* kDefaultTag = "global_step";
+constexpr size_t kMaxLatestBytes = size_t{1} << 20;
+constexpr size_t kLongestPath = 1000;  // a tag may lie in a folder of its own: "run/step5"
 using std::filesystem::path;
 
 /// Writes the number with at least `width` digits.
@@ -68,16 +68,15 @@ std::optional<std::string> read_tag(const path& latest) {
   std::error_code unknown;
   if (!std::filesystem::exists(latest, unknown)) return std::nullopt;
   if (std::filesystem::is_directory(latest, unknown)) refuse_latest(latest, "is a folder", "rename it and ");
-  std::ifstream file(latest);
-  std::stringstream content;
-  if (!file) raise<IoError>(latest, " cannot be read: ", std::strerror(errno));
-  content << file.rdbuf();
-  std::string tag = content.str();
+  std::string tag = read_text_file(latest, kMaxLatestBytes);
   while (!tag.empty() && std::isspace(static_cast<unsigned char>(tag.back())) != 0) tag.pop_back();
   if (tag.empty()) refuse_latest(latest, "is empty", "");
   const auto is_control = [](unsigned char byte) { return std::iscntrl(byte) != 0; };
   if (std::any_of(tag.begin(), tag.end(), is_control))
     refuse_latest(latest, message("holds ", tag.size(), " bytes that are no text"), "");
+  if (!is_utf8(tag)) refuse_latest(latest, "holds bytes that are not UTF-8", "");
+  if (tag.size() > kLongestPath)
+    refuse_latest(latest, message("holds ", tag.size(), " characters, too many for a folder's name"), "");
   return tag;
 }
 

@@ -9,13 +9,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/json.h"
+#include "deepspeed/base/json_file.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/base/text_file.h"
 #include "deepspeed/checkpoint/file/atomic_file.h"
 #include "deepspeed/checkpoint/file/crc32.h"
 #include "deepspeed/checkpoint/tag/layout.h"
@@ -23,7 +22,8 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr size_t kDigits = 8;  // a checksum has so many
+constexpr size_t kDigits = 8;                          // a checksum has so many
+constexpr size_t kMaxManifestBytes = size_t{1} << 30;  // of checkpoints of some 30 TB
 
 void append_hex(std::string& text, uint32_t value) {
   for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[(value >> shift) & 0xF];
@@ -77,7 +77,7 @@ std::vector<std::string> find_tags(const std::filesystem::path& dir, const IsWan
       const Manifest manifest = read_manifest(entry.path());
       if (manifest.files.empty() || find_damage(entry.path(), manifest)) continue;
       if (!is_wanted(entry, manifest)) continue;
-    } catch (const CheckpointError&) {
+    } catch (const Error&) {
       continue;
     }
     found.emplace_back(std::filesystem::last_write_time(manifest_path(entry.path()), error), tag);
@@ -110,7 +110,7 @@ std::string to_text(const Manifest& manifest) {
 
 Manifest parse_manifest(const std::string& text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text, "its text", kMaxManifestBytes);
     const Json& files = json.at("files");
     if (json.at("chunk_bytes") != kSumChunkBytes || json.at("crc32") != own_sum(files))
       raise<CheckpointError>("it does not match its own checksum");
@@ -119,6 +119,8 @@ Manifest parse_manifest(const std::string& text) {
     for (const auto& [name, sums] : files.items()) manifest.files.emplace(name, parse_sums(sums));
     return manifest;
   } catch (const Json::exception& error) {
+    raise<CheckpointError>(error.what());
+  } catch (const ConfigError& error) {
     raise<CheckpointError>(error.what());
   }
 }
@@ -129,11 +131,10 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
 
 Manifest read_manifest(const std::filesystem::path& folder) {
   const std::filesystem::path path = manifest_path(folder);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown)) return {};
   try {
-    return parse_manifest(text);
+    return parse_manifest(read_text_file(path, kMaxManifestBytes));
   } catch (const CheckpointError& error) {
     raise<CheckpointError>(path, " is altered or torn: ", error.what());
   }
@@ -142,8 +143,11 @@ Manifest read_manifest(const std::filesystem::path& folder) {
 std::optional<std::string> find_damage(const std::filesystem::path& folder, const Manifest& manifest) {
   for (const auto& [name, sums] : manifest.files) {
     std::error_code error;
+    const std::filesystem::file_status status = std::filesystem::status(folder / name, error);
+    if (!std::filesystem::exists(status)) return message("the file ", folder / name, " is missing");
+    if (!std::filesystem::is_regular_file(status))
+      return message(folder / name, " is no regular file, as it was when it was saved");
     const uint64_t size = std::filesystem::file_size(folder / name, error);
-    if (error) return message("the file ", folder / name, " is missing");
     if (size != sums.size)
       return message("the file ", folder / name, " has ", size, " bytes, expected ", sums.size);
   }

@@ -24,7 +24,7 @@ using std::filesystem::path;
 Manifest manifest_if_whole(const path& folder) {
   try {
     return read_manifest(folder);
-  } catch (const CheckpointError&) {
+  } catch (const Error&) {
     return {};
   }
 }

@@ -16,6 +16,8 @@ namespace {
 constexpr size_t kLongestTag =
     240;  // bytes: file systems end at 255, and a tag is filled under a longer name
 
+constexpr size_t kLongestTagPath = 1000;  // as read_latest() takes one
+
 const std::array<std::string, 3>& names_beside_tags() {
   static const std::array<std::string, 3> names{latest_path("").string(), latest_universal_path("").string(),
                                                 zero_to_fp32_script_path("").string()};
@@ -63,6 +65,8 @@ void require_tag_name(const std::string& tag) {
 
 void require_tag_inside(const std::string& tag) {
   const std::filesystem::path folder = std::filesystem::path(tag).lexically_normal();
+  if (tag.size() > kLongestTagPath || tag.find('\0') != std::string::npos)
+    raise<UsageError>("the tag has ", tag.size(), " bytes, expected the name of a folder");
   if (!folder.is_absolute() && *folder.begin() != ".." && *folder.begin() != ".") return;
   raise<UsageError>("the tag '", tag, "' leads out of the folder of the checkpoints; expected the name of a ",
                     "folder inside of it, such as \"best\": to load from elsewhere, give that directory");

@@ -1,15 +1,12 @@
 #include "deepspeed/checkpoint/weights/weight_shards.h"
 
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/file/file_reader.h"
+#include "deepspeed/base/json_file.h"
+#include "deepspeed/base/text_file.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -17,20 +14,17 @@ namespace {
 constexpr uint64_t kMaxIndexBytes = 100'000'000;
 namespace fs = std::filesystem;
 using WeightMap = std::map<std::string, std::set<std::string>>;  // file -> names of its weights
-using IndexJson = nlohmann::json;                                // with keys in a tree: an index has many
 
 WeightMap read_weight_map(const fs::path& index) {
-  const FileReader file(index);
-  if (file.size() > kMaxIndexBytes) raise<CheckpointError>(index, " is too large for an index");
-  std::string text(file.size(), '\0');
-  file.read(0, text.data(), text.size());
   try {
     WeightMap files;
-    const IndexJson json = IndexJson::parse(text);
+    const Json json = parse_json(read_text_file(index, kMaxIndexBytes), index.string(), kMaxIndexBytes);
     for (const auto& [name, shard] : json.at("weight_map").items())
       files[shard.get<std::string>()].insert(name);
     return files;
-  } catch (const IndexJson::exception& error) {
+  } catch (const Json::exception& error) {
+    raise<CheckpointError>(index, " is not an index of shards: ", error.what());
+  } catch (const ConfigError& error) {
     raise<CheckpointError>(index, " is not an index of shards: ", error.what());
   }
 }

@@ -9,15 +9,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <string_view>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/archive/deferred_archive.h"
 #include "deepspeed/checkpoint/archive/safetensors_file.h"
 #include "deepspeed/checkpoint/convert/zero_to_fp32.h"
+#include "deepspeed/checkpoint/file/file_reader.h"
 #include "deepspeed/checkpoint/sources/fp32_source.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/checkpoint/weights/weight_shards.h"
@@ -130,6 +128,7 @@ class Fp32Weights : public WeightSource {
   at::Tensor load(size_t index) const override { return source_.load(weights_[index].tensor); }
   void verify() const override {
     for (size_t index = 0; index < weights_.size(); ++index) load(index);
+    source_.check_rest();
   }
 
  private:
@@ -138,11 +137,9 @@ class Fp32Weights : public WeightSource {
 
 /// Reads the beginning of a file, which says what it is.
 std::string first_bytes(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) raise<IoError>("cannot open ", file, ": ", std::strerror(errno));
-  std::string bytes(32, '\0');
-  stream.read(bytes.data(), std::streamsize(bytes.size()));
-  bytes.resize(size_t(stream.gcount()));
+  const FileReader reader(file);
+  std::string bytes(std::min<uint64_t>(32, reader.size()), '\0');
+  reader.read(0, bytes.data(), bytes.size());
   return bytes;
 }
 

@@ -5,6 +5,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/base/text.h"
+#include "deepspeed/base/text_file.h"
 #include "deepspeed/comm/backends/c10d_group.h"
 #include "deepspeed/comm/backends/identical_ranks.h"
 #include "deepspeed/comm/group/group_nodes.h"
@@ -84,6 +85,10 @@ GroupPtr make_group(const Backend& backend, const Job& job, const StorePtr& worl
     auto alone = c10::make_intrusive<c10d::ProcessGroup>(store, 0, 1);
     return std::make_shared<IdenticalRanksGroup>(std::move(group), std::move(alone));
   }
+  // gloo's thread ends the process where a connection has no room.
+  constexpr uint64_t kOthers = 32;  // of the store, the listener, and what the training opens
+  require_open_files(2 * group.size() + kOthers,
+                     message("the group '", group.name, "' of ", group.size(), " ranks"));
   try {
     const auto met = sub_store(meet(job, group, request, world_store, parent), "group/" + request.key + "/");
     auto connected = connect(backend, job, group.global_ranks, group.rank, met);

@@ -2,17 +2,18 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <sstream>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text_file.h"
 #include "deepspeed/launcher/args/numbers.h"
 
 namespace deepspeed::launcher {
 namespace {
 
 constexpr int kMaxSlots = 65536;
+constexpr size_t kMaxHostfileBytes = size_t{16} << 20;
 
 /// Parses a line that is neither blank nor a comment; nothing where it does not fit the grammar. Text after
 /// the number is allowed, as in DeepSpeed.
@@ -63,12 +64,8 @@ ResourcePool parse_hostfile(const std::string& text, const std::string& name) {
 std::optional<ResourcePool> read_hostfile(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
-  std::ifstream file(path);
-  std::ostringstream text;
-  // A folder opens, but cannot be read.
-  if (!file || std::filesystem::is_directory(path, error)) raise<IoError>("cannot read the hostfile ", path);
-  text << file.rdbuf();
-  return parse_hostfile(text.str(), path);
+  if (std::filesystem::equivalent(path, "/dev/null", error)) return std::nullopt;  // a usual word for none
+  return parse_hostfile(read_text_file(path, kMaxHostfileBytes, "hostfile"), path);
 }
 
 }  // namespace deepspeed::launcher

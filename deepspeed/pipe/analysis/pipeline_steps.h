@@ -2,6 +2,7 @@
 // figures and drawings.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,11 @@ struct PipelineSteps {
   int num_stages() const { return static_cast<int>(stages.size()); }
 };
 
+/// Is the most steps that all stages of a pipeline may have together here.
+inline constexpr int64_t kMaxPipelineSteps = int64_t{1} << 22;
+
 /// Makes the training schedule of each stage. Takes the arguments of make_train_schedule, and throws as it
-/// does.
+/// does; UsageError where all stages would have more than kMaxPipelineSteps steps.
 DEEPSPEED_API PipelineSteps train_steps(const std::string& kind, int micro_batches, int stages,
                                         int model_chunks = 1);
 

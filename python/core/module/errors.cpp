@@ -2,6 +2,7 @@
 #include <exception>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 
 #include "python/core/module/bindings.h"
 
@@ -13,7 +14,7 @@ void translate(std::exception_ptr thrown, const char* name) {
   try {
     if (thrown) std::rethrow_exception(thrown);
   } catch (const Error& error) {
-    py::set_error(py::module_::import("deepspeed._errors").attr(name), error.what());
+    py::set_error(py::module_::import("deepspeed._errors").attr(name), as_utf8(error.what()).c_str());
   }
 }
 

@@ -24,6 +24,12 @@ void bind_tools(py::module_& module) {
       },
       NoGil());
   module.def(
+      "chosen_tag",
+      [](const std::string& folder, const std::optional<std::string>& tag) {
+        return checkpoint::chosen_tag(folder, tag);
+      },
+      NoGil());
+  module.def(
       "convert_to_fp32",
       [](const std::string& folder, const std::string& output, const std::string& max_shard_size,
          bool safe_serialization, const std::optional<std::string>& tag, bool exclude_frozen_parameters) {

@@ -10,11 +10,48 @@ bool is_instance(const py::handle& object, const char* module, const char* name)
   return py::isinstance(object, py::module_::import(module).attr(name));
 }
 
+constexpr int kMaxJsonLevels = 190;  // as of other values that come from Python
+thread_local int json_depth = 0;
+
+/// Counts how deep to_json() is in itself. Throws ValueError beyond the bound: its stack is finite.
+class JsonLevel {
+ public:
+  explicit JsonLevel(const std::string& path) {
+    if (++json_depth <= kMaxJsonLevels) return;
+    --json_depth;
+    throw py::value_error(path.substr(0, 80) + "...: nested deeper than " + std::to_string(kMaxJsonLevels) +
+                          " levels, or a part of itself");
+  }
+  ~JsonLevel() { --json_depth; }
+  JsonLevel(const JsonLevel&) = delete;
+  JsonLevel& operator=(const JsonLevel&) = delete;
+};
+
+std::string text_of(const py::handle& object, const std::string& path) {
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
+  if (text != nullptr) return {text, size_t(size)};
+  PyErr_Clear();  // half of a surrogate pair, as an escape in a JSON text can make it
+  throw py::value_error((path.empty() ? "a key" : path) + ": got the text " +
+                        py::str(py::module_::import("builtins").attr("ascii")(object)).cast<std::string>() +
+                        ", which is no text of UTF-8");
+}
+
+Json integer_of(const py::handle& object, const std::string& path) {
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
+  if (overflow == 0 && !(number == -1 && PyErr_Occurred() != nullptr)) return int64_t(number);
+  PyErr_Clear();
+  const auto bits = object.attr("bit_length")().cast<size_t>();
+  throw py::value_error(path + ": got an integer of " + std::to_string(bits) +
+                        " bits, expected at most 64 bits");
+}
+
 Json from_mapping(const py::handle& object, const std::string& path) {
   Json result = Json::object();
   for (const py::handle& item : object.attr("items")()) {
     const auto pair = item.cast<py::tuple>();
-    const auto key = py::str(pair[0]).cast<std::string>();
+    const std::string key = text_of(py::str(pair[0]), path);
     result[key] = to_json(pair[1], path.empty() ? key : path + "." + key);
   }
   return result;
@@ -23,12 +60,13 @@ Json from_mapping(const py::handle& object, const std::string& path) {
 }  // namespace
 
 Json to_json(const py::handle& object, const std::string& path) {
+  const JsonLevel level(path);
   if (object.is_none()) return nullptr;
   if (py::isinstance<py::bool_>(object)) return object.cast<bool>();
   if (is_instance(object, "enum", "Enum")) return to_json(object.attr("value"), path);
-  if (py::isinstance<py::int_>(object)) return object.cast<int64_t>();
+  if (py::isinstance<py::int_>(object)) return integer_of(object, path);
   if (py::isinstance<py::float_>(object)) return object.cast<double>();
-  if (py::isinstance<py::str>(object)) return object.cast<std::string>();
+  if (py::isinstance<py::str>(object)) return text_of(object, path);
   if (is_instance(object, "collections.abc", "Mapping")) return from_mapping(object, path);
   if (py::isinstance<py::list>(object) || py::isinstance<py::tuple>(object)) {
     Json items = Json::array();

@@ -73,13 +73,10 @@ def _numbers(path):
 
 
 def _chosen_folder(checkpoint_dir, tag):
-    if tag is None:
-        latest = os.path.join(checkpoint_dir, "latest")
-        if not os.path.isfile(latest):
-            raise ValueError(f"Unable to find 'latest' file at {latest}")
-        with open(latest) as file:
-            tag = file.read().strip()
-    folder = os.path.join(checkpoint_dir, tag)
+    latest = os.path.join(checkpoint_dir, "latest")
+    if tag is None and not os.path.isfile(latest):
+        raise ValueError(f"Unable to find 'latest' file at {latest}")
+    folder = os.path.join(checkpoint_dir, _core.chosen_tag(os.fspath(checkpoint_dir), tag))
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"Directory '{folder}' doesn't exist")
     return folder

@@ -129,6 +129,15 @@ TEST(ZeroToFp32, AStage0CheckpointGivesItsModule) {
   EXPECT_EQ(weights[0].tensor.const_data_ptr(), weights[1].tensor.const_data_ptr());
 }
 
+TEST(ZeroToFp32, FollowsNoLatestThatLeadsElsewhere) {
+  const testing::TemporaryFolder folder;
+  folder.write("run/latest", "../other");
+  folder.write("other/mp_rank_00_model_states.pt", "of another run");
+  EXPECT_ERROR(UsageError, get_fp32_state_dict_from_zero_checkpoint(folder / "run"), "'../other' leads out");
+  EXPECT_ERROR(UsageError, convert_zero_checkpoint_to_fp32_state_dict(folder / "run", folder / "out.bin"),
+               "'../other' leads out");
+}
+
 TEST(ZeroToFp32, NamesTheMissingFile) {
   const testing::TemporaryFolder folder;
   const auto read = [&] { get_fp32_state_dict_from_zero_checkpoint(folder.path()); };

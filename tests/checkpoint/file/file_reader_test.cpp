@@ -108,7 +108,8 @@ TEST(FileReader, RefusesAFileOfAnotherSizeAndBytesBehindItsEnd) {
   EXPECT_THAT(error_of<CheckpointError>([&] { FileReader(file.path()).read(UINT64_MAX, &byte, 2); }),
               HasSubstr("torn"));
   EXPECT_ERROR(IoError, FileReader(file.folder.path() / "none"), "none\": No such file or directory");
-  EXPECT_ERROR(IoError, FileReader(file.folder.path()), "is not a regular file", file.folder.path().string());
+  EXPECT_ERROR(IoError, FileReader(file.folder.path()), "is a folder, expected a regular file",
+               file.folder.path().string());
 }
 
 }  // namespace

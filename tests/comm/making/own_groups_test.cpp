@@ -11,6 +11,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/init.h"
@@ -145,6 +146,20 @@ TEST(OwnGroups, MayOutliveTheWorld) {
     world.shutdown();
     group = {};
   });
+}
+
+// A thread of gloo would end the process.
+TEST(Groups, ThatFindNoRoomForTheirConnectionsNameTheLimit) {
+  const auto outcomes = testing::fork_ranks(2, [](int) {
+    const rlimit few{24, 24};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    return error_of<Error>([] { join_world(); });
+  });
+  for (const auto& outcome : outcomes) {
+    EXPECT_EQ(outcome.signal, 0);
+    EXPECT_THAT(outcome.value,
+                AllOf(HasSubstr("open files"), HasSubstr("may have 24 open"), HasSubstr("ulimit -n")));
+  }
 }
 
 }  // namespace

@@ -90,6 +90,12 @@ TEST(PeakActivations, OfZeroBubbleAreThoseOfTheFirstStageOf1F1B) {
   for (const auto& steps : train_steps("zero_bubble", 8, 4).stages) EXPECT_EQ(peak_activations(steps), 4);
 }
 
+TEST(PipelineSteps, AreBounded) {
+  EXPECT_ERROR(UsageError, train_steps("1f1b", 8, 100'000), "100000 stages", "expected at most");
+  EXPECT_ERROR(UsageError, train_steps("zero_bubble", 2'000'000'000, 4), "2000000000 micro batches");
+  EXPECT_ERROR(UsageError, inference_steps(8, 100'000), "100000 stages");
+}
+
 TEST(MakeTrainSchedule, RefusesWhatDoesNotExistByTheKeysOfTheConfig) {
   EXPECT_ERROR(UsageError, make_train_schedule("gpipe", 4, 2, 0), "pipeline.schedule is 'gpipe'", "'1f1b'");
   EXPECT_ERROR(UsageError, make_train_schedule("1f1b", 4, 2, 0, 2), "pipeline.model_chunks is 2",
