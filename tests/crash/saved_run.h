@@ -8,6 +8,7 @@
 #include <ATen/ops/full.h>
 
 #include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"
 #include "deepspeed/zero/zero_state.h"
 
@@ -35,7 +36,9 @@ std::string content_of(Engine& engine) {
     const at::Tensor values = tensor.detach().contiguous();
     bytes.append(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
   };
-  for (const at::Tensor& param : engine.module().parameters()) add(param);
+  for (const at::Tensor& param : engine.module().parameters()) {
+    if (!zero::is_partitioned(param)) add(param);
+  }
   for (const at::Tensor& buffer : engine.module().buffers()) add(buffer);
   add(engine.optimizer()->state().master(0));
   const auto state = engine.optimizer()->base_optimizer().state(0);
@@ -44,12 +47,14 @@ std::string content_of(Engine& engine) {
   return bytes;
 }
 
-/// The names in a folder, but for the script that ZeRO puts beside `latest`.
+/// The names in a folder, but for the script that ZeRO puts beside `latest`, and for the list of who saves
+/// there.
 inline std::set<std::string> names_in(const std::filesystem::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     names.insert(entry.path().filename().string());
   names.erase("zero_to_fp32.py");
+  names.erase(".writers");
   return names;
 }
 

@@ -181,4 +181,4 @@ class History:
 
     def leftovers(self):
         return [entry.name for entry in self.folder.iterdir()
-                if entry.name.startswith(".") or entry.name.endswith(".tmp")] if self.folder.is_dir() else []
+                if (entry.name.startswith(".") and entry.name != ".writers") or entry.name.endswith(".tmp")] if self.folder.is_dir() else []

@@ -1,10 +1,15 @@
-// Two jobs that save one tag at one moment: the second is told so, and the first saves.
+// Two jobs that save one tag at one moment: the second is told so, and the first saves. Two that save into
+// one folder are told of each other.
+#include <chrono>
+#include <csignal>
 #include <optional>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/base/log.h"
+#include "deepspeed/checkpoint/tag/folder_writers.h"
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 
 #include "tests/crash/saved_run.h"
@@ -77,6 +82,64 @@ TEST(TwoJobs, LockTheFolderWhateverItsName) {
   fs::rename(folder / ".a.saving", folder / "a");
   EXPECT_TRUE(lock.is_of(folder / "a"));
   EXPECT_FALSE(lock.is_of(folder / ".a.saving"));
+}
+
+/// Saves in a process of its own, which lives until `go_on` is there.
+std::vector<RankOutcome> save_in_another_job(const fs::path& folder, const std::string& tag,
+                                             const fs::path& has_saved, const fs::path& go_on) {
+  return fork_ranks(1, [&](int) {
+    const auto engine = make_saved_run({}, Json::object(), /*stage=*/0);
+    engine->save_checkpoint(folder, {.tag = tag});
+    std::ofstream(has_saved) << "saved";
+    while (!fs::exists(go_on)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return "";
+  });
+}
+
+TEST(TwoJobs, ThatSaveIntoOneFolderSeeEachOtherWhileTheyLive) {
+  const TemporaryFolder folder, other;
+  std::thread job([&] { save_in_another_job(folder.path(), "theirs", other / "saved", other / "go on"); });
+  while (!fs::exists(other / "saved")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const auto outcome = fork_ranks(1, [&](int) {
+    const auto engine = make_saved_run({}, {{"log_level", "warning"}}, /*stage=*/0);
+    std::string lines;
+    log::set_sink([&](log::Level, const std::string& line) { lines += line + "\n"; });
+    EXPECT_THAT(error_of<Error>([&] { engine->save_checkpoint(folder.path(), {.tag = "theirs"}); }),
+                AllOf(HasSubstr("'theirs'"), ContainsRegex("another job \\(process [0-9]+ on "),
+                      HasSubstr("another folder")));
+    EXPECT_EQ(lines, "");
+    for (int save = 0; save < 2; ++save) engine->save_checkpoint(folder.path(), {.tag = "own"});
+    EXPECT_THAT(lines, AllOf(ContainsRegex("another job \\(process [0-9]+ on "), HasSubstr("`latest`")));
+    EXPECT_EQ(lines.find("another job"), lines.rfind("another job")) << "it is said once";
+    log::set_sink({});
+    return "";
+  });
+  EXPECT_TRUE(outcome.front().ok()) << (outcome.front().failures.empty() ? ""
+                                                                         : outcome.front().failures.front());
+  std::ofstream(other / "go on") << "now";
+  job.join();
+  const auto engine = make_saved_run({}, Json::object(), /*stage=*/0);
+  engine->save_checkpoint(folder.path(), {.tag = "theirs"});  // whose job has ended
+}
+
+// However a job ends, the next one finds nothing that holds it up.
+TEST(TwoJobs, LeaveNoLockBehindWhenTheyAreKilled) {
+  const TemporaryFolder folder;
+  const auto outcome = fork_ranks(1, [&](int) -> std::string {
+    const auto engine = make_saved_run({}, Json::object(), /*stage=*/0);
+    engine->save_checkpoint(folder.path(), {.tag = "a"});
+    ::raise(SIGKILL);
+    return "";
+  });
+  EXPECT_EQ(outcome.front().signal, SIGKILL);
+  EXPECT_TRUE(fs::exists(checkpoint::writers_path(folder.path())));
+  {
+    const auto writer = checkpoint::FolderWriter::enter(folder.path());
+    EXPECT_EQ(writer->other(), "");
+    EXPECT_EQ(checkpoint::FolderWriter::enter(folder / "."), writer) << "one a process, whatever the path";
+    writer->check("a");
+  }
+  EXPECT_FALSE(fs::exists(checkpoint::writers_path(folder.path()))) << "the last one removes it";
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/archive/byte_order.h"
+#include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/pickle/unpickler.h"
 #include "deepspeed/checkpoint/pickle/value_children.h"
 
@@ -43,6 +44,7 @@ DeferredArchive::DeferredArchive(std::filesystem::path path, std::optional<FileS
   try {
     check_byte_order(zip_);
     value_ = unpickle(zip_.read_text("data.pkl"), load);
+    if (zip_.has(kMarkRecord)) mark_ = zip_.read_text(kMarkRecord);
   } catch (const CheckpointError& error) {
     raise<CheckpointError>("cannot read ", zip_.path(), ": ", error.what());
   } catch (const c10::Error& error) {  // torch's own refusal, of memory for instance

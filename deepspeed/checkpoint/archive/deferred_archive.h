@@ -30,6 +30,10 @@ class DeferredArchive {
 
   const std::filesystem::path& path() const { return zip_.path(); }
   const Value& value() const { return value_; }
+  /// Returns the text of the save's mark (tag/save_mark.h); nothing where the file has none.
+  const std::optional<std::string>& mark() const { return mark_; }
+  /// Says whether all that is read is compared with the file's sums.
+  bool is_verified() const { return zip_.is_verified(); }
   uint64_t bytes_read() const { return zip_.bytes_read(); }
   /// Frees the memory that holds bytes read ahead.
   void release() const { zip_.release(); }
@@ -44,6 +48,10 @@ class DeferredArchive {
   /// Reads all that was deferred once, in small pieces, and compares it with its checksums. Throws
   /// CheckpointError.
   void verify() const;
+  /// Reads what is left of records that were begun in parts, as ZipReader::check_rest().
+  void check_rest() const { zip_.check_rest(); }
+  /// Compares no more parts of records: another reader of the file has.
+  void trust() { zip_.trust(); }
 
  private:
   void read_bytes(const at::Tensor& tensor, int64_t first, void* destination, int64_t numel) const;
@@ -52,6 +60,7 @@ class DeferredArchive {
   ZipReader zip_;
   std::unordered_map<const void*, std::string> records_;  // by deferred storage; value_ keeps them alive
   Value value_;
+  std::optional<std::string> mark_;
 };
 
 }  // namespace deepspeed::checkpoint

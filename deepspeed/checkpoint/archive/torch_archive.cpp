@@ -22,6 +22,7 @@ void write_records(AtomicFile& file, const ArchiveContent& content) {
   ZipWriter zip("archive", [&](const void* data, size_t size) { return file.write(data, size); });
   zip.add("data.pkl", content.pickled.data(), content.pickled.size());
   zip.add("byteorder", "little", 6);
+  if (!content.mark.empty()) zip.add(kMarkRecord, content.mark.data(), content.mark.size());
   for (size_t index = 0; index < content.records.size(); ++index) {
     const at::Tensor& record = content.records[index];
     const std::string name = "data/" + std::to_string(index);

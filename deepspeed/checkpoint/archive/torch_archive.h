@@ -34,11 +34,15 @@ DEEPSPEED_API FileSums write_torch_archive(const std::filesystem::path& path, co
                                            const TensorProvider& provide = nullptr,
                                            const io::WriterOptions& options = {});
 
+/// Names the record with the mark of a save (tag/save_mark.h), which torch passes over.
+inline constexpr const char* kMarkRecord = "deepspeed_save.json";
+
 /// Holds what a file will have: its pickle, and the storages that the pickle refers to.
 struct DEEPSPEED_API ArchiveContent {
   std::string pickled;
   std::vector<at::Tensor> records;  // 1-D, contiguous, on the tensors' own device
   TensorStream stream = nullptr;    // gives the data of records on the meta device
+  std::string mark = {};            // of the save; "": the file gets none
 
   uint64_t num_bytes() const;
 };

@@ -21,6 +21,8 @@ class ZipReader {
 
   const std::filesystem::path& path() const { return file_.path(); }
   uint64_t bytes_read() const { return file_.bytes_read(); }
+  /// Says whether all that is read is compared with the file's sums.
+  bool is_verified() const { return file_.is_verified(); }
   /// Frees the memory that holds bytes read ahead.
   void release() const { file_.release(); }
   /// Says whether there is a record of that name. Names are relative to the archive's top folder: "data.pkl",
@@ -32,9 +34,15 @@ class ZipReader {
   /// Reads a whole record into `destination` (`size(name)` bytes) and checks its checksum.
   void read(const std::string& name, void* destination) const;
   /// Reads `size` bytes of a record from `offset` on, and compares them with the file's sums where there are
-  /// some. Where the parts come one after the other, the last one checks the record's own checksum.
+  /// some. Else the record has one checksum: where the parts come one after the other from its beginning, the
+  /// last one compares it, and check_rest() does where they end before; for another part the whole record is
+  /// read and compared first, once.
   void read_part(const std::string& name, uint64_t offset, void* destination, uint64_t size) const;
   std::string read_text(const std::string& name) const;
+  /// Reads what is left of records that were begun in parts, and compares their checksums.
+  void check_rest() const;
+  /// Compares no more parts of records: somebody else has.
+  void trust() { is_trusted_ = true; }
 
  private:
   struct Record {
@@ -56,14 +64,18 @@ class ZipReader {
   Record parse_entry(const std::string& directory, size_t& cursor) const;
   uint64_t data_offset(const Record& record) const;
   void compare(const Record& record, uint32_t crc) const;
+  /// Reads a record from `offset` on, whose bytes before have the checksum `crc`, and compares the whole.
+  void check_from(const Record& record, uint64_t offset, uint32_t crc) const;
 
   FileReader file_;
   std::map<std::string, Record> records_;
   struct Progress {
     uint64_t next = 0;
     uint32_t crc = 0;
+    bool is_checked = false;
   };
   mutable std::map<std::string, Progress> progress_;  // of records that are read in parts
+  bool is_trusted_ = false;
 };
 
 }  // namespace deepspeed::checkpoint

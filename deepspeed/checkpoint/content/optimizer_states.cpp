@@ -230,16 +230,6 @@ ZeroOptimizerStates parse_partitions(const Value& value) {
     group.partition_count = counts[index];
     states.groups.push_back(std::move(group));
   }
-  return states;
-}
-
-ZeroOptimizerStates parse_optimizer_states(const Value& value) {
-  ZeroOptimizerStates states = parse_partitions(value);
-  const Dict& file = value.as_dict();
-  const Dict& zero = file.at("optimizer_state_dict").as_dict();
-  if (!states.is_of_bf16_optimizer) states.loss_scaler = parse_loss_scaler(zero.at("loss_scaler"));
-  if (const Value* overflow = zero.find("overflow")) states.overflow = overflow->as_bool();
-  if (const Value* clip_grad = zero.find("clip_grad")) states.clip_grad = clip_grad->as_double();
   const size_t num_groups = states.groups.size();
   if (const Value* paddings = zero.find("group_paddings");
       paddings != nullptr && !states.is_of_bf16_optimizer) {
@@ -252,6 +242,16 @@ ZeroOptimizerStates parse_optimizer_states(const Value& value) {
     if (groups.size() != num_groups) raise<CheckpointError>("'param_slice_mappings' misses groups");
     for (size_t index = 0; index < num_groups; ++index) parse_fragments(groups[index], states.groups[index]);
   }
+  return states;
+}
+
+ZeroOptimizerStates parse_optimizer_states(const Value& value) {
+  ZeroOptimizerStates states = parse_partitions(value);
+  const Dict& file = value.as_dict();
+  const Dict& zero = file.at("optimizer_state_dict").as_dict();
+  if (!states.is_of_bf16_optimizer) states.loss_scaler = parse_loss_scaler(zero.at("loss_scaler"));
+  if (const Value* overflow = zero.find("overflow")) states.overflow = overflow->as_bool();
+  if (const Value* clip_grad = zero.find("clip_grad")) states.clip_grad = clip_grad->as_double();
   parse_base_state(zero.at(states.zero_stage == 3 ? kShardedBaseState : "base_optimizer_state"),
                    states.groups);
   if (const Value* config = file.find("ds_config"); config != nullptr)

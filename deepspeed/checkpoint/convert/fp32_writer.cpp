@@ -109,6 +109,7 @@ std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, co
       done_bytes += size;
       if (options.progress) options.progress(done_bytes, all_bytes);
     });
+    if (done_bytes >= all_bytes) source.check_rest();  // before the last file gets its name
   };
   if (is_file_name(output)) {
     if (output.has_parent_path()) std::filesystem::create_directories(output.parent_path());

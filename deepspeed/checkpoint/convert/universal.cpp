@@ -29,6 +29,7 @@
 #include "deepspeed/checkpoint/sources/universal_source.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/checkpoint/tag/manifest.h"
+#include "deepspeed/checkpoint/tag/save_mark.h"
 #include "deepspeed/checkpoint/tag/tag_content.h"
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 #include "deepspeed/checkpoint/tag/tag_name.h"
@@ -64,13 +65,17 @@ std::vector<UniversalMarks> marks_of_all(const UniversalSource& source, bool str
 /// Writes into a folder and notes the checksums.
 class UniversalWriter {
  public:
-  UniversalWriter(path input, path folder) : input_(std::move(input)), folder_(std::move(folder)) {}
+  UniversalWriter(path input, path folder, int64_t steps, int64_t ranks)
+      : input_(std::move(input)), folder_(std::move(folder)), mark_{new_save(), "", steps, ranks} {}
 
   void write(const path& file, const Value& value, const TensorProvider& provide = nullptr) {
     std::filesystem::create_directories(file.parent_path());
-    FileSums sums = write_torch_archive(file, value, provide);
+    const std::string name = file.lexically_relative(folder_).generic_string();
+    ArchiveContent content = make_archive_content(value, stream_of(provide));
+    content.mark = to_text({mark_.save, name, mark_.steps, mark_.ranks});
+    FileSums sums = write_archive_content(file, content);
     const std::lock_guard lock(mutex_);
-    manifest_.files[file.lexically_relative(folder_).generic_string()] = std::move(sums);
+    manifest_.files[name] = std::move(sums);
   }
 
   void write_parameter(const UniversalSource& source, const UniversalSource::Parameter& parameter,
@@ -96,7 +101,7 @@ class UniversalWriter {
     size_t done = 0;
     const auto work = [&] {
       try {
-        const UniversalSource source(input_);
+        const UniversalSource source(input_, {.looks_around = false, .trusts = true});
         for (size_t index = next++; index < marks.size(); index = next++) {
           write_parameter(source, source.parameters()[index], marks[index]);
           const std::lock_guard lock(mutex_);
@@ -124,13 +129,11 @@ class UniversalWriter {
             source.model_file(stage),
             [&](const at::Tensor& deferred) { return source.load_of_model(deferred, stage); });
     }
-    const Manifest manifest = read_manifest(input_);
     for (const LayerStatesFile& layer : find_layer_states(input_.parent_path(), input_.filename())) {
-      write(folder_ / layer.path.filename(),
-            read_torch_archive(layer.path, {.sums = manifest.sums_of(layer.path)}));
+      write(folder_ / layer.path.filename(), source.read(layer.path));
     }
     for (const path& file : find_rng_states(input_.parent_path(), input_.filename()))
-      write(folder_ / file.filename(), read_torch_archive(file, {.sums = manifest.sums_of(file)}));
+      write(folder_ / file.filename(), source.read(file));
   }
 
   void finish() {
@@ -140,6 +143,7 @@ class UniversalWriter {
 
  private:
   path input_, folder_;
+  const SaveMark mark_;
   std::mutex mutex_;
   Manifest manifest_;
 };
@@ -161,7 +165,8 @@ void convert_to_universal(const path& input_folder, const path& output_folder,
   const path staging = dir / staging_tag(tag);
   const StagingLock lock = begin_tag(dir, tag);
   try {
-    UniversalWriter writer(input, staging);
+    source.verify();  // once, for all threads
+    UniversalWriter writer(input, staging, source.global_steps(), source.num_ranks());
     writer.write_parameters(marks, options);
     writer.write_common(source);
     writer.finish();

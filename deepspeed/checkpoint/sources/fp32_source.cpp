@@ -37,10 +37,6 @@ auto parse_file(const DeferredArchive& file, Function parse) {
   }
 }
 
-std::unique_ptr<DeferredArchive> open_archive(const path& file, const Manifest& manifest) {
-  return std::make_unique<DeferredArchive>(file, manifest.sums_of(file));
-}
-
 int64_t checked_numel(const std::string& name, const std::vector<int64_t>& sizes) {
   int64_t numel = 1;
   for (const int64_t size : sizes) {
@@ -52,12 +48,13 @@ int64_t checked_numel(const std::string& name, const std::vector<int64_t>& sizes
 
 }  // namespace
 
-Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_frozen_parameters)
-    : manifest_(read_manifest(dir / tag)) {
+Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_frozen_parameters,
+                       std::shared_ptr<const TagArchives> archives)
+    : archives_(archives ? std::move(archives) : std::make_shared<const TagArchives>(dir / tag)) {
   for (const path& file : require_model_states(dir, tag)) {
     Stage& stage = stages_.emplace_back();
     stage.mp_rank = int(stages_.size()) - 1;
-    stage.model = open_archive(file, manifest_);
+    stage.model = archives_->open(file);
     stage.states = parse_file(*stage.model, parse_module_states);
     open_partitions(dir, tag, stage);
   }
@@ -90,7 +87,7 @@ void Fp32Source::open_module(const path& dir, const std::string& tag) {
       module_.push_back({name, tensor, stage.model.get()});
   }
   for (const LayerStatesFile& file : find_layer_states(dir, tag)) {
-    layer_files_.push_back(open_archive(file.path, manifest_));
+    layer_files_.push_back(archives_->open(file.path));
     const DeferredArchive& archive = *layer_files_.back();
     for (const auto& [name, tensor] : parse_file(archive, parse_tensors))
       module_.push_back({message(file.layer, ".", name), tensor, &archive});
@@ -116,6 +113,9 @@ void Fp32Source::add_stage(const path& dir, const std::string& tag, bool exclude
       raise<CheckpointError>("the model file has ", shapes.size(),
                              " parameter groups, the optimizer files have ", stage.ranks[0].groups.size());
     }
+    for (size_t group = 0; group < shapes.size(); ++group)
+      require_own_parts(shapes[group], group, stage.ranks,
+                        [&](size_t rank) { return stage.files[rank]->path(); });
     for (size_t group = 0; group < stage.ranks[0].groups.size(); ++group) add_group(stage, group);
   }
   for (const auto& [alias, name] : stage.states.shared_params) add_alias(alias, name);
@@ -127,7 +127,7 @@ void Fp32Source::open_partitions(const path& dir, const std::string& tag, Stage&
   std::vector<ZeroOptimizerStates>& ranks = stage.ranks;
   int64_t world_size = files.empty() ? 0 : 1;
   for (size_t rank = 0; rank < files.size(); ++rank) {
-    stage.files.push_back(open_archive(files[rank].path, manifest_));
+    stage.files.push_back(archives_->open(files[rank].path));
     ranks.push_back(parse_file(*stage.files.back(), parse_partitions));
     if (ranks[rank].groups.size() != ranks[0].groups.size()) {
       raise<CheckpointError>(files[rank].path, " has ", ranks[rank].groups.size(), " groups, expected ",
@@ -209,7 +209,7 @@ void Fp32Source::add_sharded_frozen(const path& dir, const std::string& tag, Sta
   if (!stage.states.frozen_param_shapes) return add_frozen_of_module(stage);
   std::vector<std::unordered_map<std::string, at::Tensor>> fragments;
   for (const path& file : find_sharded_model_states(dir, tag, stage.mp_rank)) {
-    stage.model_files.push_back(open_archive(file, manifest_));
+    stage.model_files.push_back(archives_->open(file));
     const ModuleStates states = parse_file(*stage.model_files.back(), parse_module_states);
     fragments.push_back(by_name(states.frozen_param_fragments.value_or(NamedTensors())));
   }

@@ -15,15 +15,17 @@
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/content/model_states.h"
 #include "deepspeed/checkpoint/content/optimizer_states.h"
-#include "deepspeed/checkpoint/tag/manifest.h"
+#include "deepspeed/checkpoint/sources/tag_archives.h"
 
 namespace deepspeed::checkpoint {
 
 class Fp32Source {
  public:
   /// Reads names and shapes. Throws CheckpointError where a file is missing (by its name) or shapes and
-  /// counts do not fit, NotSupportedError for model parallel checkpoints.
-  Fp32Source(const std::filesystem::path& dir, const std::string& tag, bool exclude_frozen_parameters);
+  /// counts do not fit, NotSupportedError for model parallel checkpoints. `archives`: of the tag's folder;
+  /// null: its own.
+  Fp32Source(const std::filesystem::path& dir, const std::string& tag, bool exclude_frozen_parameters,
+             std::shared_ptr<const TagArchives> archives = nullptr);
 
   /// Returns the weights in DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared
   /// ones (which share their tensor); at stage 0 in the module's own order. All are fp32 and on the meta
@@ -33,6 +35,8 @@ class Fp32Source {
   at::Tensor load(const at::Tensor& weight) const;
   /// Passes the data of a weight on in pieces of some MiB, in the elements' order.
   void stream(const at::Tensor& weight, const PieceSink& sink) const;
+  /// Compares what is left of the records that were read, as TagArchives::check_rest().
+  void check_rest() const { archives_->check_rest(); }
 
  private:
   /// Names elements of a weight that lie together in a file.
@@ -43,12 +47,12 @@ class Fp32Source {
   };
   using Parts = std::vector<Part>;
 
-  using Archives = std::vector<std::unique_ptr<DeferredArchive>>;
+  using Archives = std::vector<std::shared_ptr<DeferredArchive>>;
 
   /// The files of one place among the ranks that share a model out: of a stage, or of the whole model.
   struct Stage {
     int mp_rank = 0;
-    std::unique_ptr<DeferredArchive> model;
+    std::shared_ptr<DeferredArchive> model;
     ModuleStates states;
     Archives files;        // the optimizer file of each data-parallel rank
     Archives model_files;  // stage 3: each rank's, where they are needed
@@ -79,7 +83,7 @@ class Fp32Source {
   void add_shards(const Stage& stage);
   static Parts parts_of_group(const Stage& stage, size_t group, const Interval& elements);
 
-  Manifest manifest_;
+  std::shared_ptr<const TagArchives> archives_;
   std::vector<Stage> stages_;
   Archives layer_files_;             // of a pipeline
   std::vector<ModuleEntry> module_;  // of all stages

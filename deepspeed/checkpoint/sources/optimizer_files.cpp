@@ -21,22 +21,6 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-/// Returns the parameters that meet a partition of the flat space, in which they lie one after the other,
-/// with their places in the partition.
-std::vector<std::pair<std::string, FragmentAddress>> fragments_in(const NamedShapes& shapes,
-                                                                  const Interval& partition) {
-  std::vector<std::pair<std::string, FragmentAddress>> fragments;
-  int64_t begin = 0;
-  for (const auto& [name, sizes] : shapes) {
-    const int64_t end = begin + numel_of(sizes);
-    const Interval common = intersect({begin, end}, partition);
-    if (!common.empty())
-      fragments.emplace_back(name, FragmentAddress{common.numel(), common.begin - partition.begin});
-    begin = end;
-  }
-  return fragments;
-}
-
 /// Returns the parameters, flat, in the order in which the files of DeepSpeed's BF16_Optimizer say that they
 /// lie. Throws CheckpointError where files of other kinds say so, which may be wrong.
 std::vector<NamedShapes> shapes_of_fragments(const std::vector<OptimStatesFile>& files,
@@ -93,6 +77,10 @@ void place_parameters(const NamedShapes& shapes, size_t index, const std::vector
       raise<CheckpointError>(files[rank].path, " has ", size_on(rank), " elements of parameter group ", index,
                              " with padding, the file of rank 0 ", size);
     }
+  }
+  require_own_parts(shapes, index, ranks, [&](size_t rank) { return files[rank].path; });
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    PartitionStates& group = ranks[rank].groups[index];
     group.fragments = fragments_in(shapes, {rank * size, rank * size + group.fp32.numel()});
   }
   // At the end lies padding, less than one unit of DeepSpeed's alignment.
@@ -139,7 +127,7 @@ size_t num_param_groups(const ZeroOptimizerStates& states) {
 }  // namespace
 
 OptimizerFiles OptimizerFiles::of_partitions(const std::filesystem::path& dir, const std::string& tag,
-                                             const Manifest& manifest,
+                                             const TagArchives& archives,
                                              const std::optional<std::vector<NamedShapes>>& shapes,
                                              int mp_rank) {
   const std::vector<OptimStatesFile> files = find_optim_states(dir, tag, mp_rank);
@@ -149,7 +137,7 @@ OptimizerFiles OptimizerFiles::of_partitions(const std::filesystem::path& dir, c
   OptimizerFiles result;
   std::vector<ZeroOptimizerStates> ranks;
   for (const OptimStatesFile& entry : files) {
-    result.files_.push_back(std::make_shared<DeferredArchive>(entry.path, manifest.sums_of(entry.path)));
+    result.files_.push_back(archives.open(entry.path));
     ranks.push_back(parse_optimizer_states(result.files_.back()->value()));
   }
   const std::vector<NamedShapes> placed = shapes ? *shapes : shapes_of_fragments(files, ranks);

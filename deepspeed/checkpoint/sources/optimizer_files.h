@@ -20,7 +20,7 @@
 #include "deepspeed/checkpoint/content/optimizer_states.h"
 #include "deepspeed/checkpoint/content/parameter_numbers.h"
 #include "deepspeed/checkpoint/content/plain_optimizer.h"
-#include "deepspeed/checkpoint/tag/manifest.h"
+#include "deepspeed/checkpoint/sources/tag_archives.h"
 
 namespace deepspeed::checkpoint {
 
@@ -44,7 +44,7 @@ class OptimizerFiles {
   /// are no shapes, as in its pipelines at stage 0. Throws CheckpointError where a rank's file is missing or
   /// files do not fit together.
   static OptimizerFiles of_partitions(const std::filesystem::path& dir, const std::string& tag,
-                                      const Manifest& manifest,
+                                      const TagArchives& archives,
                                       const std::optional<std::vector<NamedShapes>>& shapes, int mp_rank = 0);
   /// Reads the optimizer of stage 0, inside of the model file. `params`: for each group, in its order, the
   /// parameters that need a gradient, with their shapes. Throws CheckpointError where the file has others.
@@ -53,7 +53,7 @@ class OptimizerFiles {
 
   /// Opens a universal checkpoint in `folder`. `params`: for each group, the parameters with their shapes.
   /// Throws CheckpointError where a parameter or a file is missing or has another shape.
-  static OptimizerFiles of_universal(const std::filesystem::path& folder, const Manifest& manifest,
+  static OptimizerFiles of_universal(const std::filesystem::path& folder, const TagArchives& archives,
                                      const std::vector<NamedShapes>& params);
 
   /// Adds the files of another place among the ranks that share a model out. Of a parameter that both hold
@@ -94,14 +94,15 @@ class OptimizerFiles {
     std::filesystem::path path;
     std::optional<FileSums> sums;
     int64_t numel = 0;
-    bool zeros_follow = false;  // rows of a vocabulary's padding, which the file leaves out
+    bool zeros_follow = false;        // rows of a vocabulary's padding, which the file leaves out
+    mutable bool is_checked = false;  // its checksums were compared
   };
 
-  void add_universal_group(const std::filesystem::path& folder, const Manifest& manifest,
+  void add_universal_group(const std::filesystem::path& folder, const TagArchives& archives,
                            const Value& options, const NamedShapes& params);
   void add_universal_numbers(const ParameterNumbers& numbers, const std::vector<NamedShapes>& params);
   void add_state_file(size_t group, const std::string& parameter, const std::string& state,
-                      const std::vector<int64_t>& sizes, StateFile file);
+                      const std::vector<int64_t>& sizes, const DeferredArchive& archive, StateFile file);
   void read_state_file(const StateFile& file, const Interval& elements, const at::Tensor& destination) const;
   void add_partition(const DeferredArchive& file, const ZeroOptimizerStates& states);
   void require_whole(const std::vector<NamedShapes>& shapes, const std::filesystem::path& folder) const;

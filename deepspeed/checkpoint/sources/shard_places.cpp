@@ -1,7 +1,9 @@
 #include "deepspeed/checkpoint/sources/shard_places.h"
 
+#include <algorithm>
+
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/interval.h"
+#include "deepspeed/checkpoint/sources/numel_of.h"
 
 namespace deepspeed::checkpoint {
 
@@ -31,6 +33,41 @@ std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
                            " hold more elements than the parameters of the model file");
   }
   return places;
+}
+
+Fragments fragments_in(const NamedShapes& shapes, const Interval& partition) {
+  Fragments fragments;
+  int64_t begin = 0;
+  for (const auto& [name, sizes] : shapes) {
+    const int64_t end = begin + numel_of(sizes);
+    const Interval common = intersect({begin, end}, partition);
+    if (!common.empty())
+      fragments.emplace_back(name, FragmentAddress{common.numel(), common.begin - partition.begin});
+    begin = end;
+  }
+  return fragments;
+}
+
+void require_own_parts(const NamedShapes& shapes, size_t group, const std::vector<ZeroOptimizerStates>& ranks,
+                       const std::function<std::filesystem::path(size_t rank)>& file) {
+  std::vector<Fragments> parts;
+  int64_t begin = 0;
+  for (const ZeroOptimizerStates& rank : ranks) {
+    const PartitionStates& own = rank.groups[group];
+    const int64_t end = begin + own.fp32.numel() + own.padding;
+    parts.push_back(fragments_in(shapes, {begin, end}));
+    begin = end;
+  }
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    // DeepSpeed's are wrong with round_robin_gradients; they are those of another rank only where files
+    // changed places.
+    const Fragments& said = ranks[rank].groups[group].fragments;
+    if (said.empty() || said == parts[rank]) continue;
+    const auto other = std::ranges::find(parts, said);
+    if (other == parts.end()) continue;
+    raise<CheckpointError>(file(rank), " holds the part of rank ", other - parts.begin(),
+                           ": it was renamed, or two files changed places");
+  }
 }
 
 }  // namespace deepspeed::checkpoint

@@ -6,7 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
 #include <vector>
+
+#include "deepspeed/base/interval.h"
+#include "deepspeed/checkpoint/content/model_states.h"
+#include "deepspeed/checkpoint/content/optimizer_states.h"
 
 namespace deepspeed::checkpoint {
 
@@ -22,5 +29,17 @@ struct ShardPlace {
 std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
                                      const std::vector<int64_t>& sub_groups, int64_t num_ranks,
                                      const std::filesystem::path& file);
+
+using Fragments = std::vector<std::pair<std::string, FragmentAddress>>;
+
+/// Returns the parameters that meet a partition of the flat space, in which they lie one after the other,
+/// with their places in the partition.
+Fragments fragments_in(const NamedShapes& shapes, const Interval& partition);
+
+/// Throws CheckpointError, naming the file, where a rank's file of stage 1 or 2 says that it holds what is
+/// another rank's part of a group: files that changed places. `ranks`: as the files say it; `file`: of a
+/// rank.
+void require_own_parts(const NamedShapes& shapes, size_t group, const std::vector<ZeroOptimizerStates>& ranks,
+                       const std::function<std::filesystem::path(size_t rank)>& file);
 
 }  // namespace deepspeed::checkpoint

@@ -5,7 +5,6 @@
 #include <c10/util/accumulate.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/content/json_value.h"
 #include "deepspeed/checkpoint/content/loss_scaler_states.h"
 #include "deepspeed/checkpoint/sources/optimizer_files.h"
@@ -50,7 +49,7 @@ bool fits(const at::Tensor& tensor, const std::vector<int64_t>& sizes, bool voca
 
 }  // namespace
 
-OptimizerFiles OptimizerFiles::of_universal(const path& folder, const Manifest& manifest,
+OptimizerFiles OptimizerFiles::of_universal(const path& folder, const TagArchives& archives,
                                             const std::vector<NamedShapes>& params) {
   const path common = universal_optimizer_path(folder);
   if (!std::filesystem::exists(common)) {
@@ -59,7 +58,7 @@ OptimizerFiles OptimizerFiles::of_universal(const path& folder, const Manifest& 
         " is missing: the folder is no universal checkpoint; ds_to_universal makes one, and "
         "without checkpoint.load_universal the engine loads other checkpoints");
   }
-  const Value file = read_torch_archive(common, {.sums = manifest.sums_of(common, folder)});
+  const Value file = archives.read(common);
   OptimizerFiles result;
   const std::vector<Value> groups = of_file(common, [&] {
     if (const Value* scaler = file.as_dict().find("loss_scaler"))
@@ -71,7 +70,7 @@ OptimizerFiles OptimizerFiles::of_universal(const path& folder, const Manifest& 
                            params.size());
   }
   for (size_t index = 0; index < groups.size(); ++index)
-    result.add_universal_group(folder, manifest, groups[index], params[index]);
+    result.add_universal_group(folder, archives, groups[index], params[index]);
   if (const Value* numbers = file.as_dict().find(kParameterNumbers))
     result.add_universal_numbers(of_file(common, [&] { return parse_parameter_numbers(*numbers); }), params);
   return result;
@@ -89,8 +88,8 @@ void OptimizerFiles::add_universal_numbers(const ParameterNumbers& numbers,
   }
 }
 
-void OptimizerFiles::add_universal_group(const path& folder, const Manifest& manifest, const Value& options,
-                                         const NamedShapes& params) {
+void OptimizerFiles::add_universal_group(const path& folder, const TagArchives& archives,
+                                         const Value& options, const NamedShapes& params) {
   const size_t index = groups_.size();
   groups_.emplace_back();
   for (const auto& [name, option] : options.as_dict().items()) {
@@ -99,12 +98,13 @@ void OptimizerFiles::add_universal_group(const path& folder, const Manifest& man
   }
   for (const auto& [name, sizes] : params) {
     for (const auto& [state, file] : find_universal_states(folder, name)) {
-      const auto sums = manifest.sums_of(file, folder);
+      const auto archive = archives.open(file);
       if (state == kStepState) {
-        const Value step = read_torch_archive(file, {.sums = sums});
+        const Value step = archive->load(archive->value());
         groups_[index].step = std::max(groups_[index].step, of_file(file, [&] { return step.as_int(); }));
       } else {
-        add_state_file(index, name, state, sizes, {file, sums});
+        add_state_file(index, name, state, sizes, *archive,
+                       {file, archives.manifest().sums_of(file, folder)});
       }
     }
   }
@@ -119,8 +119,8 @@ void OptimizerFiles::add_universal_group(const path& folder, const Manifest& man
 }
 
 void OptimizerFiles::add_state_file(size_t group, const std::string& parameter, const std::string& state,
-                                    const std::vector<int64_t>& sizes, StateFile file) {
-  const DeferredArchive archive(file.path, file.sums);
+                                    const std::vector<int64_t>& sizes, const DeferredArchive& archive,
+                                    StateFile file) {
   const at::Tensor tensor = tensor_of(archive);
   file.zeros_follow = is_vocabulary(archive);
   file.numel = c10::multiply_integers(sizes);
@@ -135,7 +135,8 @@ void OptimizerFiles::add_state_file(size_t group, const std::string& parameter, 
 
 void OptimizerFiles::read_state_file(const StateFile& file, const Interval& elements,
                                      const at::Tensor& destination) const {
-  const DeferredArchive archive(file.path, file.sums);
+  DeferredArchive archive(file.path, file.sums);
+  if (file.is_checked) archive.trust();
   const at::Tensor tensor = tensor_of(archive);
   const Interval held = intersect(elements, {0, tensor.numel()});
   const at::Tensor into = destination.narrow(0, 0, held.numel());
@@ -144,6 +145,8 @@ void OptimizerFiles::read_state_file(const StateFile& file, const Interval& elem
   } else if (!held.empty()) {
     into.copy_(archive.load(tensor).reshape({-1}).narrow(0, held.begin, held.numel()));
   }
+  archive.check_rest();
+  file.is_checked = file.is_checked || !held.empty();
   destination.narrow(0, held.numel(), elements.numel() - held.numel()).zero_();
   closed_bytes_ += archive.bytes_read();
 }

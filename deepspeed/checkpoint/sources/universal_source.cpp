@@ -26,29 +26,29 @@ constexpr const char* kInfo = "universal_checkpoint_info";
 constexpr double kInfoVersion = 0.4;  // of DeepSpeed 0.19.6
 using std::filesystem::path;
 
-Manifest checked_manifest(const path& folder) {
+std::shared_ptr<const TagArchives> checked_archives(const path& folder, const TagArchives::Options& options) {
   if (is_universal(folder))
     raise<UsageError>(folder,
                       " is a universal checkpoint already; checkpoint.load_universal = true loads it");
-  Manifest manifest = read_manifest(folder);
-  if (const auto damage = find_damage(folder, manifest)) raise<CheckpointError>(*damage);
-  return manifest;
+  auto archives = std::make_shared<const TagArchives>(folder, options);
+  if (const auto damage = find_damage(folder, archives->manifest())) raise<CheckpointError>(*damage);
+  return archives;
 }
 
 }  // namespace
 
-UniversalSource::UniversalSource(const path& tag_folder)
-    : folder_(tag_folder), manifest_(checked_manifest(tag_folder)) {
+UniversalSource::UniversalSource(const path& tag_folder, const TagArchives::Options& options)
+    : folder_(tag_folder), archives_(checked_archives(tag_folder, options)) {
   const path dir = folder_.parent_path();
   const std::string tag = folder_.filename();
   for (const path& file : require_model_states(dir, tag)) {
-    auto archive = std::make_shared<DeferredArchive>(file, manifest_.sums_of(file));
+    auto archive = archives_->open(file);
     stages_.push_back({archive, parse_model_states(archive->value())});
   }
   const bool is_pipeline = !find_layer_states(dir, tag).empty();
   if (!is_pipeline) module_ = by_name(stages_.front().states.states.module);
   if (is_pipeline || !find_sharded_model_states(dir, tag).empty())
-    whole_.emplace(dir, tag, /*exclude_frozen_parameters=*/false);
+    whole_.emplace(dir, tag, /*exclude_frozen_parameters=*/false, archives_);
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
     const bool is_plain = !stages_[stage].states.optimizer.is_none();
     add_groups(is_plain ? open_plain_optimizer(stages_[stage]) : open_partitions(stage));
@@ -87,7 +87,7 @@ std::vector<NamedShapes> UniversalSource::open_partitions(size_t stage) {
                            optim_states_path(dir, folder_.filename(), 0, int(stage)),
                            " (or that of bf16) is missing");
   }
-  join(OptimizerFiles::of_partitions(dir, folder_.filename(), manifest_, shapes, int(stage)));
+  join(OptimizerFiles::of_partitions(dir, folder_.filename(), *archives_, shapes, int(stage)));
   return *shapes;
 }
 
@@ -247,13 +247,13 @@ Dict without_sharded(const Dict& states) {
 
 Dict UniversalSource::common_of_partitions() const {
   const path first = find_optim_states(folder_.parent_path(), folder_.filename()).front().path;
-  const DeferredArchive file(first, manifest_.sums_of(first));
-  const Dict& states = file.value().as_dict().at("optimizer_state_dict").as_dict();
+  const auto file = archives_->open(first);
+  const Dict& states = file->value().as_dict().at("optimizer_state_dict").as_dict();
   Dict common = without_sharded(states);
   const bool is_sharded = states.find("optimizer_state_dict") != nullptr;
   const char* base = is_sharded ? "optimizer_state_dict" : "base_optimizer_state";
   common.set("param_groups", states.at(base).as_dict().at("param_groups"));
-  return file.load(common).as_dict();
+  return file->load(common).as_dict();
 }
 
 Dict UniversalSource::common_of_plain_optimizer() const {

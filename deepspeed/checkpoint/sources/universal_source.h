@@ -16,7 +16,7 @@
 #include "deepspeed/checkpoint/content/model_states.h"
 #include "deepspeed/checkpoint/sources/fp32_source.h"
 #include "deepspeed/checkpoint/sources/optimizer_files.h"
-#include "deepspeed/checkpoint/tag/manifest.h"
+#include "deepspeed/checkpoint/sources/tag_archives.h"
 
 namespace deepspeed::checkpoint {
 
@@ -31,7 +31,14 @@ class UniversalSource {
 
   /// Reads names and shapes. Throws CheckpointError where a file is missing (by its name) or files do not fit
   /// together, NotSupportedError for model parallel checkpoints.
-  explicit UniversalSource(const std::filesystem::path& tag_folder);
+  /// `options`: of the archives that it opens.
+  explicit UniversalSource(const std::filesystem::path& tag_folder,
+                           const TagArchives::Options& options = {true, false});
+
+  /// Compares files that are in no manifest with their own checksums. Throws CheckpointError.
+  void verify() const { archives_->verify(); }
+  /// Opens a further file of the tag.
+  Value read(const std::filesystem::path& file) const { return archives_->read(file); }
 
   /// Returns the trained parameters of all groups.
   const std::vector<Parameter>& parameters() const { return parameters_; }
@@ -40,6 +47,10 @@ class UniversalSource {
   int64_t step(const Parameter& parameter) const { return optimizer_->groups()[parameter.group].step; }
   /// Loads a whole state in the parameter's sizes.
   at::Tensor load(const Parameter& parameter, const std::string& state) const;
+
+  int64_t global_steps() const { return stages_.front().states.global_steps; }
+  /// Returns the number of ranks that saved; 0 where the files do not say it.
+  int64_t num_ranks() const { return archives_->num_ranks(); }
 
   /// Returns the number of model files: of stages of a pipeline, else 1.
   size_t num_models() const { return stages_.size(); }
@@ -70,7 +81,7 @@ class UniversalSource {
   Dict common_of_plain_optimizer() const;
 
   std::filesystem::path folder_;
-  Manifest manifest_;
+  std::shared_ptr<const TagArchives> archives_;
   std::vector<Stage> stages_;
   std::unordered_map<std::string, at::Tensor> module_;  // of a model that is no pipeline
   std::optional<OptimizerFiles> optimizer_;

@@ -36,13 +36,14 @@ std::string way_out(size_t num_stages) {
                  ", or load with load_optimizer_states = false");
 }
 
-std::vector<UnnamedStage> open_stages(const fs::path& dir, const std::string& tag, const Manifest& manifest) {
+std::vector<UnnamedStage> open_stages(const fs::path& dir, const std::string& tag,
+                                      const TagArchives& archives) {
   std::vector<UnnamedStage> stages;
   const std::vector<int> places = find_mp_ranks(dir, tag);
   for (const int place : places) {
     const fs::path path = model_states_path(dir, tag, place);
     UnnamedStage& stage = stages.emplace_back();
-    stage.file = std::make_shared<DeferredArchive>(path, manifest.sums_of(path));
+    stage.file = archives.open(path);
     stage.states = parse_model_states(stage.file->value());
     if (stage.states.optimizer.is_none()) raise<CheckpointError>(path, " holds no optimizer states");
     std::vector<PlainGroupStates> groups = parse_plain_optimizer(stage.states.optimizer).groups;
@@ -74,8 +75,8 @@ NamedShapes parameters_in(const DeferredArchive& file, const std::string& prefix
 }
 
 /// Returns what each layer has; nothing where it has no file, as layers without weights.
-std::vector<LayerParameters> layers_of(const fs::path& dir, const std::string& tag, const Manifest& manifest,
-                                       const std::vector<PipelineLayer>& layers,
+std::vector<LayerParameters> layers_of(const fs::path& dir, const std::string& tag,
+                                       const TagArchives& archives, const std::vector<PipelineLayer>& layers,
                                        const std::vector<UnnamedStage>& stages) {
   std::unordered_set<std::string> buffers;
   for (const UnnamedStage& stage : stages)
@@ -88,8 +89,7 @@ std::vector<LayerParameters> layers_of(const fs::path& dir, const std::string& t
     const auto file = files.find(layer.stored_as);
     const auto [params, is_new] = opened.try_emplace(layer.prefix);
     if (is_new && file != files.end()) {
-      const DeferredArchive archive(file->second, manifest.sums_of(file->second));
-      params->second = parameters_in(archive, layer.prefix, buffers);
+      params->second = parameters_in(*archives.open(file->second), layer.prefix, buffers);
     }
     result.push_back({params->second, layer.is_tied});
   }
@@ -120,12 +120,12 @@ StageParameters only_cut(const fs::path& folder, const std::vector<UnnamedStage>
 
 }  // namespace
 
-OptimizerFiles open_unnamed_stages(const fs::path& dir, const std::string& tag, const Manifest& manifest,
+OptimizerFiles open_unnamed_stages(const fs::path& dir, const std::string& tag, const TagArchives& archives,
                                    const std::vector<PipelineLayer>& layers) {
-  const std::vector<UnnamedStage> stages = open_stages(dir, tag, manifest);
+  const std::vector<UnnamedStage> stages = open_stages(dir, tag, archives);
   StageParameters names;
   if (std::ranges::any_of(stages, has_states)) {
-    names = only_cut(dir / tag, stages, layers_of(dir, tag, manifest, layers, stages));
+    names = only_cut(dir / tag, stages, layers_of(dir, tag, archives, layers, stages));
   } else {
     for (const UnnamedStage& stage : stages) names.emplace_back(stage.group.params.size());
   }

@@ -23,6 +23,6 @@ struct PipelineLayer {
 /// which names the way out, where no cut of the layers fits, where several do, and for several parameter
 /// groups; NotSupportedError where ranks have cut a layer.
 OptimizerFiles open_unnamed_stages(const std::filesystem::path& dir, const std::string& tag,
-                                   const Manifest& manifest, const std::vector<PipelineLayer>& layers);
+                                   const TagArchives& archives, const std::vector<PipelineLayer>& layers);
 
 }  // namespace deepspeed::checkpoint

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <chrono>
 #include <fstream>
-#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text_file.h"
 #include "deepspeed/checkpoint/file/atomic_file.h"
 
 namespace deepspeed::checkpoint {
@@ -31,9 +31,17 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown machine";
 }
 
+/// Returns what the process that fills the folder has noted there; "" where nothing is known.
+std::string owner_of(const path& folder) {
+  try {
+    return read_text_file(owner_note(folder), /*max_bytes=*/1000);
+  } catch (const IoError&) {
+    return "";
+  }
+}
+
 [[noreturn]] void refuse_tag_of_another_job(const path& folder, const std::string& tag) {
-  std::ifstream file(owner_note(folder));
-  const std::string owner{std::istreambuf_iterator<char>(file), {}};
+  const std::string owner = owner_of(folder);
   raise<IoError>("the tag '", tag, "' in ", folder.parent_path(), " is being saved by another job",
                  owner.empty() ? "" : " (" + owner + ")",
                  "; wait until it is done, or save under another tag or into another folder");
@@ -92,9 +100,9 @@ StagingLock lock_staging(const path& folder, const std::string& tag) {
   refuse_tag_of_another_job(folder, tag);
 }
 
-void note_owner(const path& folder) {
-  std::ofstream(owner_note(folder)) << "process " << ::getpid() << " on " << host_name();
-}
+std::string own_process() { return message("process ", ::getpid(), " on ", host_name()); }
+
+void note_owner(const path& folder) { std::ofstream(owner_note(folder)) << own_process(); }
 
 void remove_owner_note(const path& folder) {
   std::error_code ignored;  // there is none where another machine began the tag

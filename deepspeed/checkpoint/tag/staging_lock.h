@@ -38,6 +38,9 @@ class StagingLock {
 /// nothing. Throws IoError, naming the process where that is known, where another one goes on holding it.
 [[nodiscard]] StagingLock lock_staging(const std::filesystem::path& folder, const std::string& tag);
 
+/// Names this process for messages of others: "process 17 on host".
+std::string own_process();
+
 /// Notes in the folder which process fills it, for the error of another one.
 void note_owner(const std::filesystem::path& folder);
 /// Removes the note of note_owner().

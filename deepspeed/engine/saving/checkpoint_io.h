@@ -73,6 +73,8 @@ class CheckpointIo {
   bool loads_optimizer(const LoadOptions& options) const;
   OpenedCheckpoint open(const std::string& directory, const std::string& tag,
                         const LoadOptions& options) const;
+  /// Throws CheckpointError where ranks have opened files of different saves.
+  void require_one_save(const OpenedCheckpoint& opened) const;
   /// Throws where the checkpoint does not fit the engine.
   void check_fit(const OpenedCheckpoint& opened, const LoadOptions& options) const;
   /// Reads once what the load will read. Throws CheckpointError where it is damaged.
@@ -101,8 +103,7 @@ class CheckpointIo {
                              const std::unordered_set<std::string>& in_masters) const;
   std::unordered_set<std::string> weights_in_masters(const checkpoint::OptimizerFiles& source) const;
   StoredModule whole_module(const std::string& directory, const std::string& tag,
-                            const checkpoint::ModuleStates& states,
-                            const std::shared_ptr<checkpoint::DeferredArchive>& file, bool has_masters) const;
+                            const OpenedCheckpoint& opened, bool has_masters) const;
   /// Returns the model's own tensors by the names under which files have them.
   std::unordered_map<std::string, at::Tensor> own_tensors() const;
   /// Throws CheckpointError where names, with `strict`, or sizes do not fit.

@@ -113,6 +113,7 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
     if (options.verify_first) naming_others([&] { verify(*opened); });
     before = run_snapshot(*opened, options);
   });
+  require_one_save(*opened);
   take_over(*opened, before, options);
   log::info("loaded checkpoint ", opened->path.string());
   return {opened->path.string(), std::move(opened->client_state)};
@@ -131,11 +132,12 @@ OpenedCheckpoint CheckpointIo::open(const std::string& directory, const std::str
   opened.path =
       opened.is_sharded ? sharded.front() : checkpoint::model_states_path(directory, tag, opened.mp_rank);
   const fs::path folder = opened.path.parent_path();
-  opened.manifest = checkpoint::read_manifest(folder);
-  if (const auto damage = checkpoint::find_damage(folder, opened.manifest)) raise<CheckpointError>(*damage);
+  opened.archives = std::make_shared<const checkpoint::TagArchives>(
+      folder, checkpoint::TagArchives::Options{.looks_around = rank() == 0});
+  if (const auto damage = checkpoint::find_damage(folder, opened.archives->manifest()))
+    raise<CheckpointError>(*damage);
   if (!fs::exists(opened.path)) raise<CheckpointError>("the file ", opened.path, " is missing");
-  opened.file =
-      std::make_shared<checkpoint::DeferredArchive>(opened.path, opened.manifest.sums_of(opened.path));
+  opened.file = opened.archives->open(opened.path);
   opened.states = checkpoint::parse_model_states(opened.file->value());
   require_kind(opened, directory, tag);
   opened.client_state = opened.file->load(checkpoint::Value(opened.states.client_state)).as_dict();
@@ -175,6 +177,17 @@ void CheckpointIo::require_kind(const OpenedCheckpoint& opened, const std::strin
                                        "make weights of it by zero_to_fp32");
 }
 
+/// Each rank compares the files that it opens; of a pipeline no two stages open the same.
+void CheckpointIo::require_one_save(const OpenedCheckpoint& opened) const {
+  const std::vector<std::string> saves = parts_.groups.all.all_gather_text(opened.archives->identity());
+  for (size_t rank = 0; rank < saves.size(); ++rank) {
+    if (saves[rank] == saves[0]) continue;
+    raise<CheckpointError>("the files of ", opened.path.parent_path(), " are of two saves: those that rank ",
+                           rank, " reads of ", saves[rank], ", those of rank 0 of ", saves[0],
+                           "; put back the files of one save, or load another tag");
+  }
+}
+
 void CheckpointIo::check_fit(const OpenedCheckpoint& opened, const LoadOptions& options) const {
   for (const NamedTensor& param : parts_.model.parameters) zero::check_settable(param.tensor);
   if (!options.custom_load_fn) check_module(opened.module, options.load_module_strict);
@@ -186,6 +199,7 @@ void CheckpointIo::verify(const OpenedCheckpoint& opened) const {
     if (stored.load) stored.load();
   }
   if (opened.optimizer) verify_optimizer(opened);
+  opened.archives->check_rest();
 }
 
 void CheckpointIo::take_over(const OpenedCheckpoint& opened, const RunSnapshot& before,
@@ -197,7 +211,10 @@ void CheckpointIo::take_over(const OpenedCheckpoint& opened, const RunSnapshot& 
     throw;
   }
   try {
-    on_all_ranks(kLoading, [&] { load_weights_and_states(opened, options); });
+    on_all_ranks(kLoading, [&] {
+      load_weights_and_states(opened, options);
+      opened.archives->check_rest();
+    });
     if (opened.optimizer) follow_masters(opened);
     if (opened.optimizer) on_all_ranks(kLoading, [&] { load_rank_state(opened); });
   } catch (const std::exception& error) {

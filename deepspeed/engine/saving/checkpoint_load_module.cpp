@@ -57,7 +57,7 @@ void CheckpointIo::open_module(const std::string& directory, const std::string& 
   const checkpoint::ModuleStates& states = opened.states.states;
   const bool has_masters = opened.optimizer.has_value() && !options.custom_load_fn;
   if (opened.is_sharded) {
-    opened.module = whole_module(directory, tag, states, opened.file, has_masters);
+    opened.module = whole_module(directory, tag, opened, has_masters);
     return;
   }
   std::unordered_set<std::string> in_masters;
@@ -81,7 +81,7 @@ StoredModule CheckpointIo::layers_module(const std::string& directory, const std
     if (layer.names.empty()) continue;
     const auto path = checkpoint::layer_states_path(directory, tag, layer.index, layer.slice);
     if (!std::filesystem::exists(path)) raise<CheckpointError>("the file ", path, " is missing");
-    const auto file = std::make_shared<checkpoint::DeferredArchive>(path, opened.manifest.sums_of(path));
+    const auto file = opened.archives->open(path);
     std::unordered_map<std::string, std::string> in_model(layer.names.begin(), layer.names.end());
     for (const auto& [name, tensor] : checkpoint::parse_tensors(file->value())) {
       const auto found = in_model.find(name);
@@ -95,11 +95,10 @@ StoredModule CheckpointIo::layers_module(const std::string& directory, const std
 /// Returns the module of stage 3, whose model files have shards of frozen parameters and nothing of the
 /// others. has_masters: those come with the masters.
 StoredModule CheckpointIo::whole_module(const std::string& directory, const std::string& tag,
-                                        const checkpoint::ModuleStates& states,
-                                        const std::shared_ptr<checkpoint::DeferredArchive>& file,
-                                        bool has_masters) const {
-  const auto source =
-      std::make_shared<const checkpoint::Fp32Source>(directory, tag, /*exclude_frozen_parameters=*/false);
+                                        const OpenedCheckpoint& opened, bool has_masters) const {
+  const checkpoint::ModuleStates& states = opened.states.states;
+  const auto source = std::make_shared<const checkpoint::Fp32Source>(
+      directory, tag, /*exclude_frozen_parameters=*/false, opened.archives);
   const auto weights = by_name(source->weights());
   std::unordered_set<std::string> in_masters;
   if (has_masters) in_masters = trained_here_and_there(states, *parts_.optimizer);
@@ -107,7 +106,7 @@ StoredModule CheckpointIo::whole_module(const std::string& directory, const std:
   for (const auto& [name, tensor] : states.module) {
     const auto weight = weights.find(name);
     if (weight == weights.end() || tensor.numel() > 0) {
-      module.push_back({name, tensor, loader_of(file, tensor)});
+      module.push_back({name, tensor, loader_of(opened.file, tensor)});
     } else if (in_masters.contains(name)) {
       module.push_back({name, weight->second, nullptr});
     } else {

@@ -105,7 +105,7 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(const std::string& direc
                            " is a universal checkpoint: it loads with checkpoint.load_universal = true");
   }
   try {
-    if (loads_universal) return checkpoint::OptimizerFiles::of_universal(folder, opened.manifest, shapes);
+    if (loads_universal) return checkpoint::OptimizerFiles::of_universal(folder, *opened.archives, shapes);
     if (opened.states.optimizer.is_none() && checkpoint::find_optim_states(directory, tag).empty())
       raise<CheckpointError>(directory, "/", tag, " holds no optimizer states");
     return open_stages(directory, tag, opened, shapes);

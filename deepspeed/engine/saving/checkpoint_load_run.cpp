@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/device/accelerator/rng.h"
 #include "deepspeed/engine/saving/checkpoint_io.h"
@@ -26,11 +26,13 @@ void CheckpointIo::open_run(const std::string& directory, const std::string& tag
                             OpenedCheckpoint& opened) const {
   std::filesystem::path path = checkpoint::rng_states_path(directory, tag, rank());
   opened.has_own_run = std::filesystem::exists(path);
+  if (!opened.has_own_run && rank() < opened.archives->num_ranks() &&
+      !parts_.config.checkpoint.load_universal)
+    raise<CheckpointError>("the file ", path, " is missing");
   if (!opened.has_own_run) path = checkpoint::rng_states_path(directory, tag, 0);
   if (!std::filesystem::exists(path)) return;
   const auto read = [&](const std::filesystem::path& file) {
-    return checkpoint::parse_run_state(
-        checkpoint::read_torch_archive(file, {.sums = opened.manifest.sums_of(file)}));
+    return checkpoint::parse_run_state(opened.archives->read(file));
   };
   opened.run = read(path);
   // Of a pipeline the first and the last stage alone read data; any stage may be one of them now.

@@ -57,7 +57,7 @@ checkpoint::OptimizerFiles CheckpointIo::open_unnamed(
   }
   require_own_layers(parts_.model, directory, tag);
   try {
-    return checkpoint::open_unnamed_stages(directory, tag, opened.manifest, layers_of(parts_.model));
+    return checkpoint::open_unnamed_stages(directory, tag, *opened.archives, layers_of(parts_.model));
   } catch (const checkpoint::MisfitError&) {
     if (!is_as_many) throw;
     return in_own_order();
@@ -77,7 +77,7 @@ checkpoint::OptimizerFiles CheckpointIo::open_stages(
                               const checkpoint::ModelStates& states) {
     const auto& shapes = states.states.param_shapes;
     if (states.optimizer.is_none())
-      return OptimizerFiles::of_partitions(directory, tag, opened.manifest, shapes, mp_rank);
+      return OptimizerFiles::of_partitions(directory, tag, *opened.archives, shapes, mp_rank);
     return OptimizerFiles::of_model_file(file, states.optimizer, shapes.value_or(own_shapes));
   };
   OptimizerFiles result = open_stage(opened.mp_rank, opened.file, opened.states);
@@ -91,7 +91,7 @@ checkpoint::OptimizerFiles CheckpointIo::open_stages(
     const bool is_of_slice = groups.slice_of(mp_rank, int(places.size())) == groups.slice();
     if (mp_rank == opened.mp_rank || !is_of_slice || is_whole || has_all()) continue;
     const fs::path path = checkpoint::model_states_path(directory, tag, mp_rank);
-    const auto file = std::make_shared<checkpoint::DeferredArchive>(path, opened.manifest.sums_of(path));
+    const auto file = opened.archives->open(path);
     result.join(open_stage(mp_rank, file, checkpoint::parse_model_states(file->value())));
   }
   return result;

@@ -16,7 +16,9 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/content/run_state.h"
+#include "deepspeed/checkpoint/tag/folder_writers.h"
 #include "deepspeed/checkpoint/tag/layout.h"
+#include "deepspeed/checkpoint/tag/save_mark.h"
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/device/accelerator/rng.h"
@@ -108,10 +110,17 @@ SaveJob CheckpointIo::make_job(const std::string& directory, const SaveOptions& 
 }
 
 void CheckpointIo::begin(SaveJob& job, const SaveOptions& options) {
+  job.save = parts_.groups.all.all_gather_text(rank() == 0 ? checkpoint::new_save() : "").front();
   bool has_begun = false;
   try {
     on_all_ranks("saving", [&] {
-      if (rank() == 0) job.lock = checkpoint::begin_tag(job.directory, job.tag);
+      if (rank() == 0) {
+        auto& writer = state_.folder_writers[job.directory];
+        if (!writer) writer = checkpoint::FolderWriter::enter(job.directory);
+        writer->check(job.tag);
+        job.lock = checkpoint::begin_tag(job.directory, job.tag);
+        writer->note_saved(job.tag);
+      }
       has_begun = rank() == 0;
       collect(job, options);
     });
@@ -138,6 +147,8 @@ void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
   const auto add = [&](const fs::path& path, const checkpoint::Value& value) {
     job.file_names.push_back(path.filename().string());
     job.contents.push_back(checkpoint::make_archive_content(value, deferred.stream()));
+    job.contents.back().mark = checkpoint::to_text(
+        {job.save, job.file_names.back(), state_.counters.global_steps, parts_.groups.all.size()});
   };
   if (parts_.pool && writes_shards) {
     add(checkpoint::sharded_model_states_path(job.directory, job.tag, data_rank, mp_rank),

@@ -10,7 +10,7 @@
 #include "deepspeed/checkpoint/content/model_states.h"
 #include "deepspeed/checkpoint/content/run_state.h"
 #include "deepspeed/checkpoint/sources/optimizer_files.h"
-#include "deepspeed/checkpoint/tag/manifest.h"
+#include "deepspeed/checkpoint/sources/tag_archives.h"
 #include "deepspeed/engine/saving/stored_module.h"
 
 namespace deepspeed {
@@ -19,7 +19,7 @@ struct OpenedCheckpoint {
   std::filesystem::path path;  // of the model file
   bool is_sharded = false;     // written at stage 3
   int mp_rank = 0;             // of that file's place among the ranks that shared the model out
-  checkpoint::Manifest manifest;
+  std::shared_ptr<const checkpoint::TagArchives> archives;
   std::shared_ptr<checkpoint::DeferredArchive> file;  // the model file
   checkpoint::ModelStates states;
   StoredModule module;

@@ -17,6 +17,7 @@ namespace deepspeed {
 struct SaveJob {
   std::string directory;
   std::string tag;
+  std::string save;  // the name that all its files are marked with
   bool save_latest = true;
   bool in_turn = false;                   // the training's own tag of its step
   std::optional<int64_t> keep_last = {};  // of such tags; nothing: all

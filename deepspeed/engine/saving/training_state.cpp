@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/tag/folder_writers.h"
 #include "deepspeed/engine/saving/background_saver.h"
 
 namespace deepspeed {

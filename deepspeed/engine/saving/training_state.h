@@ -2,6 +2,7 @@
 // of. Engines hold one and hand it to save_checkpoint() and load_checkpoint(), which know no engine.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -11,6 +12,9 @@
 
 namespace deepspeed {
 
+namespace checkpoint {
+class FolderWriter;
+}
 class BackgroundSaver;
 
 struct TrainingState {
@@ -24,7 +28,9 @@ struct TrainingState {
   RunCounters counters;
   std::shared_ptr<LoaderPosition> loader_position;    // of the loader that checkpoints follow; null: none
   std::unique_ptr<BackgroundSaver> background_saver;  // null: saves are written at once
-  bool is_training = true;                            // the model is in training mode, as train() has it
+  /// Show other jobs into which directories rank 0 has saved.
+  std::map<std::string, std::shared_ptr<checkpoint::FolderWriter>> folder_writers;
+  bool is_training = true;     // the model is in training mode, as train() has it
   bool in_no_sync = false;     // backwards add to this rank's gradients alone, until the scope ends
   bool is_destroyed = false;   // the optimizer was given back
   std::string loaded_in_part;  // why a load failed while it wrote; empty: the state is whole

@@ -156,7 +156,7 @@ TEST_P(UniversalCheckpoint, HoldsWhatTheParametersShare) {
   const Manifest manifest = read_manifest(out);
   EXPECT_EQ(manifest.files.size(), 3U * 4 + 3);
   EXPECT_EQ(find_damage(out, manifest), std::nullopt);
-  const OptimizerFiles files = OptimizerFiles::of_universal(out, manifest, kUniversalShapes);
+  const OptimizerFiles files = OptimizerFiles::of_universal(out, TagArchives(out), kUniversalShapes);
   EXPECT_EQ(files.loss_scaler()->cur_scale, 512);
   ASSERT_EQ(files.groups().size(), 2U);
   EXPECT_EQ(files.groups()[0].step, 7);
@@ -191,7 +191,9 @@ TEST(UniversalConversion, TakesTheModelsWeightsWhereThereAreNoMasters) {
                         at::full({2, 4}, 3.0)));
   EXPECT_EQ(read_torch_archive(universal_state_path(out, "c.bias", "step")).as_int(), 9);
   EXPECT_TRUE(read_dict(model_states_path(folder.path(), "universal")).at("optimizer").is_none());
-  EXPECT_EQ(OptimizerFiles::of_universal(out, {}, kUniversalShapes).groups()[1].options.at("lr"), 0.5);
+  EXPECT_EQ(
+      OptimizerFiles::of_universal(out, TagArchives(out), kUniversalShapes).groups()[1].options.at("lr"),
+      0.5);
 
   for (PlainGroupStates& group : plain.groups) group.names.clear();  // as in a file that DeepSpeed wrote
   model.optimizer = build_plain_optimizer(plain);
@@ -222,7 +224,8 @@ TEST(UniversalConversion, MarksParametersAsThePatternsSay) {
             std::vector<std::string>{"param"});
 
   const at::Tensor whole = at::full({8}, -1.0);
-  OptimizerFiles::of_universal(out, {}, kUniversalShapes).read("b.weight", "fp32", {0, 8}, whole);
+  OptimizerFiles::of_universal(out, TagArchives(out), kUniversalShapes)
+      .read("b.weight", "fp32", {0, 8}, whole);
   EXPECT_TRUE(at::equal(whole, at::arange(5, 13, at::kFloat) * (at::arange(8) < 4)));
 }
 

@@ -62,7 +62,8 @@ at::Tensor whole(const OptimizerFiles& files, const std::string& name, const std
 TEST(OptimizerFilesPlaces, FollowTheShapesWhereTheMappingsOfTheFileAreWrong) {
   const testing::TemporaryFolder folder;
   write_two_ranks(folder.path());
-  const auto files = OptimizerFiles::of_partitions(folder.path(), "tag", {}, Groups{kPlaced});
+  const auto files =
+      OptimizerFiles::of_partitions(folder.path(), "tag", TagArchives(folder / "tag"), Groups{kPlaced});
   EXPECT_TRUE(at::equal(whole(files, "b", kMasterState), at::arange(0, 6, at::kFloat)));
   EXPECT_TRUE(at::equal(whole(files, "a", kMasterState), at::arange(6, 10, at::kFloat)));
   EXPECT_TRUE(at::equal(whole(files, "a", "exp_avg"), at::arange(6, 10, at::kFloat) * 10));
@@ -73,7 +74,7 @@ TEST(OptimizerFilesPlaces, AreRefusedWhereTheFilesDoNotFitTheShapes) {
   write_two_ranks(folder.path());
   const auto error = [&](const std::optional<Groups>& shapes) {
     return error_of<CheckpointError>(
-        [&] { OptimizerFiles::of_partitions(folder.path(), "tag", {}, shapes); });
+        [&] { OptimizerFiles::of_partitions(folder.path(), "tag", TagArchives(folder / "tag"), shapes); });
   };
   EXPECT_THAT(error(std::nullopt), HasSubstr("'param_shapes'"));
   EXPECT_THAT(error(Groups{kPlaced, kPlaced}), AllOf(HasSubstr("1 parameter groups"), HasSubstr("has 2")));
@@ -101,13 +102,15 @@ TEST(OptimizerFilesPlaces, AreSaidByTheFilesOfDeepSpeedsBf16Optimizer) {
   const testing::TemporaryFolder folder;
   write_bf16_optimizer(folder.path());
   for (const std::optional<Groups>& shapes : {std::optional<Groups>(), {Groups{{{"b", {7}}, {"a", {3}}}}}}) {
-    const auto files = OptimizerFiles::of_partitions(folder.path(), "tag", {}, shapes);
+    const auto files =
+        OptimizerFiles::of_partitions(folder.path(), "tag", TagArchives(folder / "tag"), shapes);
     EXPECT_TRUE(at::equal(whole(files, "b", kMasterState), at::arange(0, 7, at::kFloat)));
     EXPECT_TRUE(at::equal(whole(files, "a", kMasterState), at::arange(7, 10, at::kFloat)));
     EXPECT_TRUE(at::equal(whole(files, "a", "exp_avg"), at::arange(7, 10, at::kFloat) * 10));
   }
   write_bf16_optimizer(folder.path(), /*begin_of_a=*/2);
-  EXPECT_ERROR(CheckpointError, OptimizerFiles::of_partitions(folder.path(), "tag", {}, std::nullopt),
+  EXPECT_ERROR(CheckpointError,
+               OptimizerFiles::of_partitions(folder.path(), "tag", TagArchives(folder / "tag"), std::nullopt),
                "zero_pp_rank_1", "'a'", "from 2, expected it at 1");
 }
 
@@ -192,7 +195,8 @@ TEST(OptimizerFilesOfPartitions, HoldNumbersOfParameters) {
   const testing::TemporaryFolder folder;
   const std::map<std::string, double> numbers = {{"b", 1.5}, {"a", 1.0}};
   write_two_ranks(folder.path(), 2, numbers);
-  const auto files = OptimizerFiles::of_partitions(folder.path(), "tag", {}, Groups{kPlaced});
+  const auto files =
+      OptimizerFiles::of_partitions(folder.path(), "tag", TagArchives(folder / "tag"), Groups{kPlaced});
   EXPECT_EQ(files.groups()[0].numbers.at("last_factor"), numbers);
 }
 

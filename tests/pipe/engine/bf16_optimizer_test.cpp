@@ -67,10 +67,12 @@ TEST(FilesOfTheBf16Optimizer, GiveMastersAndMomentsBitByBit) {
   });
   const checkpoint::Value model = checkpoint::read_torch_archive(loaded / "mp_rank_00_model_states.pt");
   const auto shapes = checkpoint::parse_model_states(model).states.param_shapes.value();
-  auto before = checkpoint::OptimizerFiles::of_partitions(folder.path(), "global_step3", {}, std::nullopt);
-  before.join(checkpoint::OptimizerFiles::of_partitions(folder.path(), "global_step3", {}, std::nullopt, 1));
-  const auto after =
-      checkpoint::OptimizerFiles::of_partitions(loaded.parent_path(), "global_step3", {}, shapes);
+  auto before = checkpoint::OptimizerFiles::of_partitions(
+      folder.path(), "global_step3", checkpoint::TagArchives(folder / "global_step3"), std::nullopt);
+  before.join(checkpoint::OptimizerFiles::of_partitions(
+      folder.path(), "global_step3", checkpoint::TagArchives(folder / "global_step3"), std::nullopt, 1));
+  const auto after = checkpoint::OptimizerFiles::of_partitions(loaded.parent_path(), "global_step3",
+                                                               checkpoint::TagArchives(loaded), shapes);
   EXPECT_EQ(after.groups()[0].step, before.groups()[0].step);
   for (const auto& [name, sizes] : shapes[0]) {
     for (const char* state : {checkpoint::kMasterState, "exp_avg", "exp_avg_sq"}) {

@@ -58,6 +58,28 @@ TEST(PipelineCheckpoint, ResumesWithAnotherScheduleRanksAndZeroStage) {
   expect_equal(resume(run, 2, folder.path()), expected, 1e-6, "one stage, two data-parallel ranks");
 }
 
+// No rank opens files of both saves.
+TEST(PipelineCheckpoint, WhoseStagesAreOfTwoSavesIsRefused) {
+  const TemporaryFolder folder, other;
+  const PipelineRun run{.num_stages = 2, .zero_stage = 0};
+  train_and_save(run, 2, folder.path());
+  train_and_save(run, 2, other.path());
+  fs::remove(folder / "global_step3/manifest.json");
+  for (const auto& entry : fs::directory_iterator(other / "global_step3")) {
+    const std::string name = entry.path().filename().string();
+    const bool is_of_second = name.starts_with("mp_rank_01") || name.starts_with("rng_states_rank_1") ||
+                              (name.starts_with("layer_") && name > "layer_03");
+    if (is_of_second)
+      fs::copy_file(entry.path(), folder / "global_step3" / name, fs::copy_options::overwrite_existing);
+  }
+  run_ranks(2, [&](comm::World&) {
+    const auto engine = initialize(small_module(run), {.config = small_config(run)}).engine;
+    const std::string error = error_of<CheckpointError>([&] { engine->load_checkpoint(folder.path()); });
+    EXPECT_NE(error.find(" save"), std::string::npos) << error;
+    EXPECT_EQ(engine->global_steps(), 0);
+  });
+}
+
 TEST(PipelineCheckpoint, HasDeepSpeedsFiles) {
   const TemporaryFolder folder;
   train_and_save({.num_stages = 2, .zero_stage = 1, .is_tied = true}, 4, folder.path());
