@@ -6,6 +6,7 @@ from typing import Any, Optional
 import torch
 
 from deepspeed._config import offload_device
+from deepspeed._elementwise import require_elementwise
 from deepspeed._errors import ConfigError, ZeRORuntimeException
 from deepspeed._slices import SliceStepper, take_states_of_steps
 
@@ -167,6 +168,8 @@ def _slice_optimizer(config, client):
     trainable = [index for index, group in enumerate(dicts) if any(param.requires_grad for param in group["params"])]
     stage = (config.get("zero_optimization") or {}).get("stage", 0)
     stepper = SliceStepper(client, lambda group: dicts[trainable[group]])
+    if stage > 0:
+        require_elementwise(client, stage, stepper.first_states)
     return dict(stepper=stepper, name=type(client).__name__, is_elementwise=stage > 0)
 
 

@@ -1,7 +1,7 @@
 """Optimizers of Python whose class the core does not know, stepped over its flat slices.
 
 ZeRO from stage 1 on partitions element by element, as DeepSpeed does with `zero_allow_untested_optimizer`: an update that
-needs whole parameters (a norm, a matrix) is right at stage 0 alone, where slices hold whole parameters.
+needs whole parameters (a norm, a matrix) is right at stage 0 alone, where slices hold whole parameters (_elementwise.py).
 """
 import contextlib
 import copy
@@ -19,7 +19,7 @@ class SliceStepper:
     def __init__(self, client, dicts_of_groups):
         self._client = client
         self._dict_of = dicts_of_groups  # callable: the number of a core's group -> the client's dict
-        self._first_states = [_first_state(client, group) for group in client.param_groups]
+        self.first_states = [_first_state(client, group) for group in client.param_groups]
         self._stand_ins = {}  # of each slice: [parameter]
         self._places = {}  # of each slice: its number of elements, and [(begin, end)] of its stand-ins
         self._waiting = {}  # of each slice: a loaded state that its first step will use
@@ -49,7 +49,7 @@ class SliceStepper:
         own = self._dict_of(group)
         groups = self._client.param_groups
         if is_new:
-            first = next(state for state, entry in zip(self._first_states, groups) if entry is own)
+            first = next(state for state, entry in zip(self.first_states, groups) if entry is own)
             for stand_in in stand_ins:
                 self._client.state[stand_in].update({name: make(stand_in) for name, make in first.items()})
         if slice_id in self._waiting:
