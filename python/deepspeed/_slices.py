@@ -5,12 +5,15 @@ needs whole parameters (a norm, a matrix) is right at stage 0 alone, where slice
 """
 import contextlib
 import copy
+import math
 
 import torch
 
+from deepspeed._errors import NotSupportedError
 from deepspeed.utils.logging import logger
 
 SCALAR = "scalar:"  # marks a state of one number, which is stored as one number an element
+SHAPED = "shaped:"  # marks a part of a state of other shapes: "shaped:0:6x1,-:row" is the first one, of two parameters
 
 
 class SliceStepper:
@@ -22,6 +25,7 @@ class SliceStepper:
         self.first_states = [_first_state(client, group) for group in client.param_groups]
         self._stand_ins = {}  # of each slice: [parameter]
         self._places = {}  # of each slice: its number of elements, and [(begin, end)] of its stand-ins
+        self._cut = set()  # slices that may cut parameters
         self._waiting = {}  # of each slice: a loaded state that its first step will use
         self._group_of = {}  # of each slice: the number of the core's group
         self._params_by_rows = {}  # {address: parameter}
@@ -33,6 +37,7 @@ class SliceStepper:
     def step(self, slice_id, group, master, gradient, gradient_scale, places):
         stand_ins = self._stand_ins.get(slice_id)
         if places is None:  # element by element
+            self._cut.add(slice_id)
             places = [(0, master.numel(), master.shape)]
         views = _views(master, places)
         is_new = stand_ins is None
@@ -98,8 +103,14 @@ class SliceStepper:
             return [], 0
         states = [self._client.state.get(stand_in, {}) for stand_in in stand_ins]
         step = next((int(state["step"]) for state in states if "step" in state), 0)
-        names = [name for name, value in states[0].items() if name != "step" and _is_number_or_tensor(value)]
-        return [self._joined(name, slice_id, states) for name in names], step
+        names = list(dict.fromkeys(name for state in states for name in state if name != "step"))
+        lost = [name for name in names if not all(_is_number_or_tensor(state.get(name, 0)) for state in states)]
+        if lost:
+            logger.warning_once(
+                f"the states {', '.join(map(repr, lost))} of {type(self._client).__name__} are neither tensors nor numbers, so that "
+                "checkpoints do not hold them: a resumed run begins them anew"
+            )
+        return [joined for name in names if name not in lost for joined in self._joined(name, slice_id, states)], step
 
     def load_state(self, slice_id, tensors, step):
         state = [(name, tensor.clone()) for name, tensor in tensors]
@@ -120,9 +131,11 @@ class SliceStepper:
         return total
 
     def _joined(self, name, slice_id, states):
-        """Returns the state of the whole slice, zeros where it has no parameter."""
+        """Returns [(name, the state of the whole slice)], zeros where it has no parameter."""
         stand_ins, (numel, places) = self._stand_ins[slice_id], self._places[slice_id]
-        parts = [state[name] for state in states]
+        parts = [state.get(name) for state in states]
+        if not all(_is_as_parameter(part, stand_in, slice_id in self._cut) for part, stand_in in zip(parts, stand_ins)):
+            return self._packed(name, slice_id, parts)
         is_elementwise = all(
             isinstance(part, torch.Tensor) and part.numel() == stand_in.numel() for part, stand_in in zip(parts, stand_ins)
         )
@@ -130,9 +143,47 @@ class SliceStepper:
         joined = like.new_zeros(numel)
         for part, (begin, end) in zip(parts, places):
             joined[begin:end] = part.reshape(-1) if is_elementwise else float(part)
-        return name if is_elementwise else SCALAR + name, joined
+        return [(name if is_elementwise else SCALAR + name, joined)]
+
+    def _packed(self, name, slice_id, parts):
+        """Returns a state whose shapes are none of the parameters' in as many tensors of the slice's size as it fills."""
+        if slice_id in self._cut:
+            raise NotSupportedError(
+                f"the state {name!r} of {type(self._client).__name__} is not of one number an element, so that no checkpoint can hold "
+                "it from zero_optimization.stage 1 on: train at stage 0"
+            )
+        numel, places = self._places[slice_id]
+        tensors = [part if part is None else torch.as_tensor(part) for part in parts]
+        shapes = ",".join("-" if tensor is None else "x".join(map(str, tensor.shape)) for tensor in tensors)
+        values = torch.cat([tensor.reshape(-1) for tensor in tensors if tensor is not None])
+        made = []
+        for first in range(0, values.numel(), sum(end - begin for begin, end in places)):
+            joined = values.new_zeros(numel)
+            for begin, end in places:
+                here = values[first : first + end - begin]
+                joined[begin : begin + here.numel()] = here
+                first += here.numel()
+            made.append((f"{SHAPED}{len(made)}:{shapes}:{name}", joined))
+        return made
+
+    def _give_packed(self, slice_id, tensors):
+        """Takes what _packed() has made: the parts of a state in their order."""
+        _, places = self._places[slice_id]
+        whole = {}
+        for marked, tensor in sorted(tensors, key=lambda item: int(item[0].split(":")[1])):
+            _, _, shapes, name = marked.split(":", 3)
+            whole.setdefault((shapes, name), []).extend(tensor[begin:end] for begin, end in places)
+        for (shapes, name), pieces in whole.items():
+            values, begin = torch.cat(pieces), 0
+            for stand_in, text in zip(self._stand_ins[slice_id], shapes.split(",")):
+                if text != "-":
+                    shape = [int(size) for size in text.split("x") if size]
+                    self._client.state[stand_in][name] = values[begin : begin + math.prod(shape)].view(shape).clone()
+                    begin += math.prod(shape)
 
     def _give_state(self, slice_id, tensors, step):
+        self._give_packed(slice_id, [item for item in tensors if item[0].startswith(SHAPED)])
+        tensors = [item for item in tensors if not item[0].startswith(SHAPED)]
         for stand_in, (begin, end) in zip(self._stand_ins[slice_id], self._places[slice_id][1]):
             state = self._client.state[stand_in]
             if step:
@@ -179,6 +230,13 @@ def _extremes(tensor):
 
 def _views(flat, places):
     return [flat[begin:end].view(shape) for begin, end, shape in places]
+
+
+def _is_as_parameter(part, stand_in, is_cut):
+    """Whether a state is one number, or one an element of the parameter."""
+    if not isinstance(part, torch.Tensor):
+        return part is not None
+    return part.dim() == 0 or part.shape == stand_in.shape or is_cut and part.numel() in (1, stand_in.numel())
 
 
 def _is_number_or_tensor(value):

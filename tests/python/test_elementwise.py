@@ -72,6 +72,20 @@ class OfDevices(Base):
         param.add_(param.grad, alpha=-group["lr"])
 
 
+class Preconditioned(Base):
+    """Keeps a matrix that is larger than the parameter, of matrices alone, and what no checkpoint holds."""
+
+    def move(self, param, group):
+        state = self.state[param]
+        state.setdefault("names", ["a"])
+        if param.dim() < 2:
+            return param.add_(param.grad, alpha=-group["lr"])
+        rows = param.shape[0]
+        kept = state.setdefault("squares", torch.eye(rows + 3, dtype=torch.float64))
+        kept[:rows, :rows] += (param.grad @ param.grad.t()).double()
+        return param.add_(torch.linalg.inv(kept[:rows, :rows]).float() @ param.grad, alpha=-group["lr"])
+
+
 class WithCopies(torch.optim.AdamW):
     """Is elementwise, and holds what cannot be copied."""
 
@@ -169,3 +183,29 @@ def test_a_trial_leaves_everything_as_it_is():
     assert [param.grad for param in model.parameters()] == [None, None]
     assert optimizer.param_groups[0]["params"] == list(model.parameters()) and schedule.optimizer is optimizer
     assert options == [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "Muon", "Preconditioned"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_states_of_other_shapes_resume_at_stage_0(name, bias, tmp_path, monkeypatch):
+    if name == "Muon" and bias:
+        pytest.skip("it is for matrices")
+    lines = []
+    monkeypatch.setattr(logger, "warning", lambda line: lines.append(line))
+    monkeypatch.setattr(logger, "warning_once", lambda line: lines.append(line))
+
+    def make_engine():
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 1, bias=bias), torch.nn.Linear(1, 3, bias=bias))
+        params = list(model.parameters())
+        optimizer = Preconditioned(params, strength=0.5) if name == "Preconditioned" else of_torch(name)(params, lr=0.05)
+        return make(config_of(0), model, optimizer=optimizer)[0]
+
+    engine, resumed = make_engine(), make_engine()
+    inputs = [torch.sin(torch.arange(8.0) + number).view(2, 4) for number in range(6)]
+    for each in inputs[:3]:
+        step(engine, each)
+    engine.save_checkpoint(str(tmp_path))
+    resumed.load_checkpoint(str(tmp_path))
+    assert [step(resumed, each) for each in inputs[3:]] == [step(engine, each) for each in inputs[3:]]
+    assert len(lines) == (name == "Preconditioned") and all("'names' of Preconditioned are neither" in line for line in lines)
