@@ -130,6 +130,37 @@ TEST(Averaging, ChangesWithTheReductionsAfterACall) {
   });
 }
 
+// Muon makes small directions of a gradient up to 485 times larger, and so a last bit. With this loss scale
+// fp16 halves gradients exactly, and there is none.
+TEST(Averaging, MuonTrainsAlikeOnMeansAndOnSumsOfHalves) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2}) {
+      const auto train = [&](const char* op) {
+        const bool is_sum = std::string(op) == "sum";
+        const auto engine = make_engine(
+            averaged(stage, {{"gradient_allreduce_op", op},
+                             {"fp16", {{"enabled", true}, {"loss_scale", 4096}}},
+                             {"optimizer", {{"type", "Muon"}, {"params", {{"ns_method", "gram"}}}}}}),
+            world);
+        for (int step = 0; step < 5; ++step) {
+          const auto [inputs, targets] = odd_batch(4 * (2 * step + world.rank()), 4);
+          const at::Tensor loss = engine->forward(inputs.to(at::kHalf), targets);
+          engine->backward(is_sum ? loss / 2 : loss);
+          engine->step();
+        }
+        std::vector<at::Tensor> weights;
+        for (const at::Tensor& param : engine->module().parameters()) {
+          if (param.requires_grad())
+            weights.push_back(safe_get_full_fp32_param(*engine, param).reshape({-1}));
+        }
+        EXPECT_EQ(engine->skipped_steps(), 0);
+        return at::cat(weights);
+      };
+      EXPECT_TRUE(train("mean").equal(train("sum"))) << "stage " << stage;
+    }
+  });
+}
+
 TEST(Averaging, IsNoSumAtStage3NorWithinABackward) {
   const auto sharded = make_engine(averaged(3, Json::object()));
   EXPECT_ERROR(UsageError, sharded->set_gradient_average(false), "set_gradient_average(false)",

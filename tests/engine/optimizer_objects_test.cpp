@@ -1,12 +1,16 @@
 // Optimizers passed as objects that need whole parameters, at each stage.
 #include <functional>
 
+#include <torch/optim/adam.h>
+
 #include <gtest/gtest.h>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/optim/torch/deepspeed_optimizers.h"
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::testing {
@@ -46,6 +50,23 @@ TEST(OptimizerObjects, ThatNeedWholeParametersTrainAlikeAtEachStage) {
       for (const int stage : {1, 2, 3}) {
         EXPECT_TRUE(weights_after(make, stage, world).allclose(expected, 1e-5, 1e-6)) << "stage " << stage;
       }
+    }
+  });
+}
+
+struct OwnAdam : torch::optim::Adam {
+  using Adam::Adam;
+};
+
+TEST(OptimizerObjects, OfUnknownClassesAreRefusedWhereRanksCutParameters) {
+  run_ranks(1, [](comm::World& world) {
+    const MakeOptimizer make = [](const OddNet& net) {
+      return std::make_shared<OwnAdam>(net.parameters(), torch::optim::AdamOptions(0.01));
+    };
+    for (const char* stage : {"1", "2", "3"}) {
+      EXPECT_ERROR(UsageError, weights_after(make, stage[0] - '0', world),
+                   "optimizer OwnAdam needs whole parameters",
+                   std::string("which ZeRO stage ") + stage + " cuts; use stage 0");
     }
   });
 }
