@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -33,6 +34,9 @@
 
 namespace deepspeed::zero {
 namespace {
+
+// Errors of quantized sums are those of gradients with this loss scale.
+constexpr const char* kErrorScale = "loco.loss_scale";
 
 // The groups for the optimizer's collectives, in which ranks that are not at one step get an error.
 ZeroGroups watched(ZeroGroups ranks, const StepAgreement& agreement,
@@ -229,6 +233,38 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
 void ZeroOptimizer::zero_grad() {
   state_->check_no_step_has_begun();
   reducer_->clear();
+}
+
+bool ZeroOptimizer::keeps_errors() const {
+  return exchange_ ? exchange_->keeps_gradients() : reducer_->keeps_errors();
+}
+
+RankState ZeroOptimizer::rank_state() const {
+  if (exchange_) return exchange_->rank_state();
+  if (!reducer_->keeps_errors()) return {};
+  RankState own{ranks_->data.size(), reducer_->errors()};
+  own.tensors.emplace_back(kErrorScale, at::scalar_tensor(scaler_->scale(), at::kDouble));
+  return own;
+}
+
+bool ZeroOptimizer::load_rank_state(const RankState& own) {
+  if (exchange_) return exchange_->load_rank_state(own);
+  if (!reducer_->keeps_errors()) return true;
+  RankState errors = own;
+  double scale = 0;
+  std::erase_if(errors.tensors, [&](const auto& item) {
+    if (item.first != kErrorScale) return false;
+    scale = item.second.template item<double>();
+    return true;
+  });
+  const bool fits =
+      own.num_ranks == ranks_->data.size() && scale > 0 && reducer_->load_errors(errors.tensors);
+  if (!fits) {
+    reducer_->scale_errors(0.0);
+  } else if (scale != scaler_->scale()) {
+    reducer_->scale_errors(scaler_->scale() / scale);
+  }
+  return fits;
 }
 
 MemoryBytes ZeroOptimizer::memory() const {

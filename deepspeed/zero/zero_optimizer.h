@@ -34,6 +34,7 @@ class SliceStepper;
 class StepAgreement;
 class ZeroState;
 struct BatchSettings;
+struct RankState;
 struct StepResult;
 struct ZeroGroups;
 struct ZeroOptions;
@@ -89,6 +90,15 @@ class DEEPSPEED_API ZeroOptimizer {
   /// (owned elements) of the group, reduced, loss scale included; shared with the optimizer. Throws
   /// UsageError where a step was begun with it.
   at::Tensor gradient(size_t group) const;
+
+  /// Returns what this rank alone has of the run, beside masters and states: what compression or quantization
+  /// took from earlier exchanges. Tensors are shared with the optimizer.
+  RankState rank_state() const;
+  /// Whether there is such a thing.
+  bool keeps_errors() const;
+  /// Takes over a rank's own state, after masters, states and the loss scale were loaded. Returns whether it
+  /// fits; where not, errors begin at zero, and ranks with the weights that were loaded. Talks to no rank.
+  bool load_rank_state(const RankState& own);
 
   MemoryBytes memory() const;
   /// Is null unless the optimizer exchanges compressed values in place of gradients.

@@ -26,12 +26,12 @@ def test_two_ranks_train_on_as_if_nothing_had_happened(stage):
     assert found[9][:2] == found[0][:2] and found[9] == found[10]
 
 
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_a_failed_backward_in_a_window_says_how_to_go_on(stage):
+@pytest.mark.parametrize("stage, is_direct", [(0, False), *((stage, is_direct) for stage in (1, 2, 3) for is_direct in (False, True))])
+def test_a_failed_backward_in_a_window_says_how_to_go_on(stage, is_direct):
     engine, other = make_engine(stage, gas=2), make_engine(stage, gas=2)
     for each in (engine, other):
         micro_step(each, *BATCH)
-    fail_once(engine, BATCH, "backward")
+    fail_once(engine, BATCH, "backward", is_direct)
     with pytest.raises(deepspeed.DeepSpeedError, match=r"step\(\) after a backward\(\) that failed.*zero_grad"):
         engine.step()
     with pytest.raises(deepspeed.DeepSpeedError, match=r"backward\(\) after a backward\(\) that failed.*zero_grad"):

@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -47,13 +48,64 @@ class RootScales {
   std::unordered_map<int, RootScale> of_;
 };
 
+/// Tells engines how the backwards that reach their outputs end, once a backward.
+class BackwardEnds {
+ public:
+  static BackwardEnds& instance() {
+    static auto& all = *new BackwardEnds;
+    return all;
+  }
+
+  void watch(const std::shared_ptr<BackwardOutcome>& outcome) {
+    const Key key{torch::autograd::get_current_graph_task_id(), outcome.get()};
+    if (key.first < 0) return;  // somebody calls the node by itself
+    {
+      const std::lock_guard lock(mutex_);
+      if (!watched_.insert(key).second) return;
+    }
+    // Autograd drops its callbacks with the backward, also where that fails and none is called.
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        [end = std::make_shared<End>(key, outcome)]() mutable {
+          end->is_good = true;
+          end.reset();
+        });
+  }
+
+ private:
+  using Key = std::pair<int, const void*>;  // autograd's number of the backward
+
+  struct End {
+    End(Key given, std::shared_ptr<BackwardOutcome> of) : key(given), outcome(std::move(of)) {
+      ++outcome->num_open;
+    }
+    ~End() {
+      if (!is_good) outcome->has_failed = true;
+      --outcome->num_open;
+      instance().forget(key);
+    }
+    End(const End&) = delete;
+    End& operator=(const End&) = delete;
+    Key key;
+    std::shared_ptr<BackwardOutcome> outcome;
+    bool is_good = false;
+  };
+
+  void forget(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    watched_.erase(key);
+  }
+
+  std::mutex mutex_;
+  std::set<Key> watched_;
+};
+
 at::Tensor multiply(const at::Tensor& gradient, double factor) {
   return gradient.defined() && factor != 1.0 ? gradient.mul(factor) : gradient;
 }
 
 class ScaleGradient : public torch::autograd::Function<ScaleGradient> {
  public:
-  using Scale = std::shared_ptr<const OutputScale>;
+  using Scale = std::shared_ptr<OutputScale>;
 
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& output,
                             Scale scale) {
@@ -63,7 +115,9 @@ class ScaleGradient : public torch::autograd::Function<ScaleGradient> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
-    return {multiply(gradients[0], factor(*saved_value<Scale>(context))), at::Tensor()};
+    const Scale scale = saved_value<Scale>(context);
+    BackwardEnds::instance().watch(scale->outcome);
+    return {multiply(gradients[0], factor(*scale)), at::Tensor()};
   }
 
  private:
@@ -93,7 +147,7 @@ class BeginScaled : public torch::autograd::Function<BeginScaled> {
 
 }  // namespace
 
-at::Tensor scale_gradient_of(const at::Tensor& output, std::shared_ptr<const OutputScale> scale) {
+at::Tensor scale_gradient_of(const at::Tensor& output, std::shared_ptr<OutputScale> scale) {
   if (!output.defined() || !output.requires_grad()) return output;
   return ScaleGradient::apply(output, std::move(scale));
 }

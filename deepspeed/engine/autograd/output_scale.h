@@ -5,16 +5,25 @@
 // engines whose outputs it reaches, since they share the loss, exchange it for their own.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include <ATen/core/Tensor.h>
 
 namespace deepspeed {
 
+/// Says of backwards that have reached an engine's outputs how many have not ended, and whether one has
+/// failed, which leaves a part of its gradients.
+struct BackwardOutcome {
+  std::atomic<int> num_open = 0;
+  std::atomic<bool> has_failed = false;
+};
+
 /// Of one engine, at the time of the backward; shared between it and the graphs of its outputs.
 struct OutputScale {
   double loss_scale = 1.0;
   double accumulation_steps = 1.0;
+  std::shared_ptr<BackwardOutcome> outcome = std::make_shared<BackwardOutcome>();
 };
 
 /// What the gradient of a loss is multiplied by, at the root of a backward.
@@ -26,7 +35,7 @@ struct RootScale {
 
 /// `output` behind a node that scales what flows back as `scale` says; the values are shared. Tensors that
 /// need no gradient come back as they are.
-at::Tensor scale_gradient_of(const at::Tensor& output, std::shared_ptr<const OutputScale> scale);
+at::Tensor scale_gradient_of(const at::Tensor& output, std::shared_ptr<OutputScale> scale);
 
 /// `loss` behind a node that multiplies what flows back by loss_scale / divisor, and tells the engines' nodes
 /// of the same backward. The values are shared.

@@ -213,15 +213,15 @@ void CheckpointIo::load_optimizer(const OpenedCheckpoint& opened) {
 }
 
 void CheckpointIo::load_rank_state(const OpenedCheckpoint& opened) {
-  zero::CompressedExchange* const exchange = parts_.optimizer->exchange();
-  if (exchange == nullptr) return;
   zero::RankState own;
   if (opened.run && opened.has_own_run) own = {opened.run->optimizer_ranks, opened.run->optimizer_tensors};
-  if (exchange->load_rank_state(own) || rank() != 0 || !exchange->keeps_gradients()) return;
-  log::info("[checkpoint] what 1-bit compression took from earlier exchanges is forgotten: ",
+  if (parts_.optimizer->load_rank_state(own) || rank() != 0 || !parts_.optimizer->keeps_errors()) return;
+  log::info("[checkpoint] what compression took from earlier exchanges is forgotten: ",
             own.num_ranks == 0 ? std::string("the checkpoint does not have it")
-                               : message("the checkpoint has that of ", own.num_ranks,
-                                         " ranks, the engine has ", parts_.data_group().size()));
+            : own.num_ranks == parts_.data_group().size()
+                ? std::string("the checkpoint has that of other buckets or nodes")
+                : message("the checkpoint has that of ", own.num_ranks, " ranks, the engine has ",
+                          parts_.data_group().size()));
 }
 
 bool CheckpointIo::load_slice(const checkpoint::OptimizerFiles& source, size_t index,

@@ -175,8 +175,8 @@ void CheckpointIo::collect(SaveJob& job, const SaveOptions& options) const {
   }
   if (parts_.config.managed_gradient_accumulation && !has_waiting_gradients())
     run.micro_steps = state_.counters.micro_steps % parts_.config.gradient_accumulation_steps;
-  if (parts_.optimizer && parts_.optimizer->exchange() != nullptr) {
-    zero::RankState own = parts_.optimizer->exchange()->rank_state();
+  if (parts_.optimizer) {
+    zero::RankState own = parts_.optimizer->rank_state();
     run.optimizer_tensors = std::move(own.tensors);
     run.optimizer_ranks = own.num_ranks;
   }

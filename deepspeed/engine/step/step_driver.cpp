@@ -1,8 +1,10 @@
 // A window of gradient accumulation: each backward() scales the loss at its root, runs autograd inside of an
 // access window (stage 3 gathers there), and completes the reductions that hooks began. At the boundary
 // step() completes what is left, lets the optimizer update what this rank owns, and moves schedule and
-// counters on. After each call that moves the training, refresh() tells the reducer whether the next backward
-// is the boundary's, and the nodes on outputs which loss scale they apply.
+// counters on. A backward that fails leaves a part of its gradients: from then on the window takes no step,
+// until zero_grad(), or another backward where nothing else is in it. After each call that moves the
+// training, refresh() tells the reducer whether the next backward is the boundary's, and the nodes on outputs
+// which loss scale they apply.
 #include "deepspeed/engine/step/step_driver.h"
 
 #include <utility>
@@ -60,7 +62,7 @@ void StepDriver::log_memory(const char* when) const {
 
 void StepDriver::refresh() {
   if (!state_.parts.optimizer) {
-    *output_scale_ = {};
+    output_scale_->loss_scale = output_scale_->accumulation_steps = 1.0;
     return;
   }
   optimizer().set_micro_step(state_.counters.micro_steps);
@@ -71,7 +73,8 @@ void StepDriver::refresh() {
   // Unmanaged, nobody knows at a backward whether it is the last: step() reduces.
   optimizer().gradients().set_boundary(config().managed_gradient_accumulation && !state_.in_no_sync &&
                                        is_boundary());
-  *output_scale_ = {optimizer().loss_scale(), static_cast<double>(config().gradient_accumulation_steps)};
+  output_scale_->loss_scale = optimizer().loss_scale();
+  output_scale_->accumulation_steps = static_cast<double>(config().gradient_accumulation_steps);
 }
 
 bool StepDriver::is_boundary() const {
@@ -116,7 +119,16 @@ at::Tensor StepDriver::scaled_root(const at::Tensor& loss) const {
       loss, {optimizer().loss_scale(), static_cast<double>(config().gradient_accumulation_steps)});
 }
 
+void StepDriver::require_whole_window(const char* call) const {
+  if (!optimizer().gradients().has_failed()) return;
+  raise<UsageError>(call, "() after a backward() that failed: a part of its gradients is among those of the ",
+                    "accumulation window; call zero_grad() on all ranks, which drops the gradients of the ",
+                    "window, and go on with a forward");
+}
+
 void StepDriver::run_backward(const std::function<void()>& run) {
+  if (optimizer().gradients().has_failed() && state_.counters.backwards_since_update == 0) zero_grad();
+  require_whole_window("backward");
   log_memory("before backward");
   {
     const auto timing = time_part(profile::StepPart::kBackward);
@@ -127,15 +139,31 @@ void StepDriver::run_backward(const std::function<void()>& run) {
       std::optional<zero::ParameterAccess> access;
       if (state_.parts.pool) access.emplace(state_.parts.pool, zero::AccessMode::kBackward);
       const zero::GradReducer::Announcement announcement(optimizer().gradients());
-      run();
+      noting_failure(run);
       warn_of_no_gradient();
     }
     const auto reductions = time_part(profile::StepPart::kBackwardAllreduce);
-    optimizer().gradients().finish_backward();
+    noting_failure([&] { optimizer().gradients().finish_backward(); });
   }
   ++state_.counters.backwards_since_update;
   refresh();
   log_memory("after backward");
+}
+
+void StepDriver::noting_failure(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (...) {
+    optimizer().gradients().note_failure();
+    take_failure();
+    refresh();
+    throw;
+  }
+}
+
+bool StepDriver::take_failure() {
+  const auto outcome = std::exchange(output_scale_->outcome, std::make_shared<BackwardOutcome>());
+  return outcome->has_failed || outcome->num_open > 0;
 }
 
 // As in DeepSpeed it counts, since ranks may have parts of a model that a batch does not use.
@@ -150,15 +178,19 @@ void StepDriver::warn_of_no_gradient() {
 }
 
 void StepDriver::finish_backward() {
-  optimizer().gradients().forget_dropped();
-  if (!optimizer().gradients().is_open()) return;
-  optimizer().gradients().finish_backward();
+  zero::GradReducer& gradients = optimizer().gradients();
+  gradients.forget_dropped();
+  const bool has_failed = take_failure();
+  if (!gradients.is_open() || gradients.has_failed()) return;
+  if (has_failed) return gradients.note_failure();
+  gradients.finish_backward();
   ++state_.counters.backwards_since_update;
   refresh();
 }
 
 void StepDriver::allreduce_gradients(std::optional<int64_t> bucket_size) {
   finish_backward();
+  require_whole_window("allreduce_gradients");
   if (bucket_size) optimizer().gradients().set_bucket_numel(*bucket_size);
   if (is_boundary()) optimizer().gradients().complete_window();
   refresh();
@@ -178,6 +210,7 @@ std::optional<int64_t> StepDriver::step(const StepOptions& options) {
     const auto timing = time_part(profile::StepPart::kStep);
     optimizer().tell_ranks();
     finish_backward();
+    require_whole_window("step");
     state_.counters.step_applied = false;
     in_step_ = true;
     const bool updates = is_boundary();
@@ -225,6 +258,8 @@ int64_t StepDriver::update(const StepOptions& options) {
 void StepDriver::zero_grad() {
   if (state_.parts.optimizer) optimizer().zero_grad();
   for (const NamedTensor& param : state_.parts.model.parameters) param.tensor.mutable_grad().reset();
+  if (state_.parts.optimizer) optimizer().gradients().forget_failure();
+  take_failure();
   state_.counters.backwards_since_update = 0;
 }
 
@@ -259,11 +294,13 @@ void StepDriver::begin_coalescing() {
     raise<UsageError>(
         "coalesce_grad_reduction() inside of coalesce_grad_reduction(): nested scopes are unsupported");
   finish_backward();
+  require_whole_window("coalesce_grad_reduction");
   optimizer().gradients().pause();
 }
 
 void StepDriver::end_coalescing(bool reduces) {
   if (reduces) {
+    if (take_failure()) optimizer().gradients().note_failure();
     refresh();
     optimizer().gradients().resume();
     ++state_.counters.backwards_since_update;

@@ -61,15 +61,18 @@ class StepDriver {
   /// Runs `run`, a backward or a part of one over the model's parameters, as backward() runs autograd, and
   /// reduces the gradients that it gives.
   void run_backward(const std::function<void()>& run);
+  /// Runs what makes gradients of the window, which is of no use where it fails: until zero_grad(), or another
+  /// backward where nothing else is in the window, run_backward() and step() are UsageErrors.
+  void noting_failure(const std::function<void()>& work);
   /// Has `change` called between the reduction of a window's gradients and the update. It may change them.
   void before_update(std::function<void()> change) { before_update_ = std::move(change); }
-  /// Completes the reductions of a direct `loss.backward()`; nothing where there was none.
+  /// Completes the reductions of a direct `loss.backward()`; nothing where there was none, or it failed.
   void finish_backward();
   /// Does what Engine::allreduce_gradients() says.
   void allreduce_gradients(std::optional<int64_t> bucket_size);
   /// Ends a micro step. Returns the samples of the update, or nothing where it was none.
   std::optional<int64_t> step(const StepOptions& options);
-  /// Forgets the gradients of the window.
+  /// Forgets the gradients of the window, and a backward of it that failed.
   void zero_grad();
 
   /// Begins a time in which backwards only add to this rank's gradients, until end_no_sync():
@@ -89,7 +92,11 @@ class StepDriver {
   zero::ZeroOptimizer& optimizer() const { return *state_.parts.optimizer; }
   const config::DeepSpeedConfig& config() const { return state_.parts.config; }
   int64_t update(const StepOptions& options);
+  /// Whether a direct `loss.backward()` has failed since this was asked.
+  bool take_failure();
   void warn_of_no_gradient();
+  /// Throws UsageError where a backward of this window has failed, which left a part of its gradients.
+  void require_whole_window(const char* call) const;
 
   TrainingState& state_;
   std::shared_ptr<OutputScale> output_scale_ = std::make_shared<OutputScale>();

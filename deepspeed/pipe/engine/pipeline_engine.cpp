@@ -29,6 +29,7 @@
 #include "deepspeed/pipe/module/same_layers.h"
 #include "deepspeed/pipe/schedule/make_inference_schedule.h"
 #include "deepspeed/pipe/schedule/make_train_schedule.h"
+#include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
@@ -278,13 +279,22 @@ at::Tensor PipelineEngine::train_batch(const pipe::DataIterator& data) {
   if (!state().is_training) train();
   at::Tensor loss;
   run_together("train_batch", [&] {
+    forget_failed_batch();
     pipe::BatchRun run(*module_, *links_, step_driver(), plan, {.is_training = true});
-    run.run(train_steps(count));
+    step_driver().noting_failure([&] { run.run(train_steps(count)); });
     loss = shared_loss(run.losses(), count);
     take_additional_losses(count);
     update(loss);
   });
   return loss;
+}
+
+// A batch is the whole window. An engine whose ranks wait for others is at an end, but one rank alone goes
+// on.
+void PipelineEngine::forget_failed_batch() {
+  if (!optimizer()->gradients().has_failed()) return;
+  step_driver().zero_grad();
+  step_driver().set_boundary(false);
 }
 
 const pipe::Steps& PipelineEngine::train_steps(int num_micro_batches) {

@@ -111,6 +111,8 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   at::Tensor shared_means(const at::Tensor& sums, int64_t count, int num_micro_batches) const;
   /// Returns what this stage executes for a batch; made anew where the number of micro batches changes.
   const pipe::Steps& train_steps(int num_micro_batches);
+  /// Drops the gradients of a batch that failed in its middle.
+  void forget_failed_batch();
   void update(const at::Tensor& loss);
   at::Tensor shared_loss(const std::vector<at::Tensor>& losses, int num_micro_batches) const;
   void take_additional_losses(int num_micro_batches);

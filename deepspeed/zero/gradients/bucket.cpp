@@ -7,7 +7,7 @@
 namespace deepspeed::zero {
 
 std::vector<Bucket> make_buckets(const std::vector<FlatLayout>& layouts, int64_t max_numel,
-                                 const std::vector<std::vector<int>>& kinds) {
+                                 const std::vector<std::vector<BucketKind>>& kinds) {
   if (max_numel < 1) raise<UsageError>("bucket size ", max_numel, ", expected at least 1 element");
   std::vector<Bucket> buckets;
   for (size_t group = layouts.size(); group-- > 0;) {
@@ -15,7 +15,7 @@ std::vector<Bucket> make_buckets(const std::vector<FlatLayout>& layouts, int64_t
     bool open = false;
     for (auto param = params.rbegin(); param != params.rend(); ++param) {
       if (param->in_flat.empty()) continue;
-      const int kind = kinds.empty() ? 0 : kinds[group][param->index];
+      const BucketKind kind = kinds.empty() ? BucketKind{} : kinds[group][param->index];
       if (!open || buckets.back().in_flat.end - param->in_flat.begin > max_numel ||
           buckets.back().kind != kind) {
         buckets.push_back({group, param->in_flat, {}, kind});

@@ -43,21 +43,6 @@ std::vector<size_t> params_per_group(const ParamStore& store) {
   return counts;
 }
 
-// The kind of a bucket is the dtype in which its gradients travel, and whether they do in 4 bits; a parameter
-// that travels by rows has a kind, and so a bucket, of its own.
-constexpr int kQuantized = 1 << 7;
-constexpr int kByRows = 1 << 8;
-// The parameters of a unit have a kind, and so buckets, of their own as well.
-constexpr int kUnit = 1 << 16;
-
-size_t unit_of_bucket(const Bucket& bucket) { return static_cast<size_t>(bucket.kind / kUnit); }
-
-at::ScalarType dtype_of(const Bucket& bucket) {
-  return static_cast<at::ScalarType>(bucket.kind % kQuantized);
-}
-
-bool is_quantized(const Bucket& bucket) { return (bucket.kind & kQuantized) != 0; }
-
 // Gradients of fp64 parameters travel in fp64, unless the config names a 16-bit type.
 at::ScalarType travelling_dtype(const StoredGroup& group, const NamedTensor& param,
                                 const ReducerOptions& options) {
@@ -67,22 +52,22 @@ at::ScalarType travelling_dtype(const StoredGroup& group, const NamedTensor& par
   return is_double && options.communication_dtype == at::kFloat ? at::kDouble : options.communication_dtype;
 }
 
-std::vector<std::vector<int>> bucket_kinds(const ParamStore& store, const ReducerOptions& options) {
-  std::vector<std::vector<int>> kinds;
-  int num_by_rows = 0;
+std::vector<std::vector<BucketKind>> bucket_kinds(const ParamStore& store, const ReducerOptions& options) {
+  std::vector<std::vector<BucketKind>> kinds;
+  size_t num_by_rows = 0;
   for (const StoredGroup& group : store.groups()) {
-    std::vector<int>& of_group = kinds.emplace_back();
+    std::vector<BucketKind>& of_group = kinds.emplace_back();
     for (const NamedTensor& param : group.params) {
-      of_group.push_back(static_cast<int>(travelling_dtype(group, param, options)));
-      // Biases and the weights of norms are little of what is sent, and sensitive.
-      const bool has_codes = of_group.back() != static_cast<int>(at::kDouble) && param.tensor.dim() > 1;
+      BucketKind& kind = of_group.emplace_back();
+      kind.dtype = travelling_dtype(group, param, options);
       if (options.by_rows.contains(param.tensor.unsafeGetTensorImpl())) {
-        of_group.back() += ++num_by_rows * kByRows;
-      } else if (options.is_quantized && has_codes) {
-        of_group.back() += kQuantized;
+        kind.by_rows = ++num_by_rows;
+      } else {
+        // Biases and the weights of norms are little of what is sent, and sensitive.
+        kind.is_quantized = options.is_quantized && kind.dtype != at::kDouble && param.tensor.dim() > 1;
       }
       const auto unit = options.units.find(param.tensor.unsafeGetTensorImpl());
-      if (unit != options.units.end()) of_group.back() += static_cast<int>(unit->second) * kUnit;
+      if (unit != options.units.end()) kind.unit = unit->second;
     }
   }
   return kinds;
@@ -107,6 +92,15 @@ void GradReducer::scale_errors(double factor) {
   if (quantized_) quantized_->scale_errors(factor);
 }
 
+NamedErrors GradReducer::errors() const { return quantized_ ? quantized_->errors() : NamedErrors(); }
+
+bool GradReducer::load_errors(const NamedErrors& errors) {
+  if (!quantized_) return errors.empty();
+  std::vector<int64_t> numels;
+  for (const Bucket& bucket : buckets_) numels.push_back(space_->numel(bucket) / ranks_.shard.size());
+  return quantized_->load_errors(errors, numels, store_.options().device());
+}
+
 bool GradReducer::travel_together() const { return options_.keys.contiguous_gradients; }
 
 std::vector<Bucket> GradReducer::lay_out(int64_t numel) const {
@@ -115,7 +109,7 @@ std::vector<Bucket> GradReducer::lay_out(int64_t numel) const {
 
 LaunchOrder GradReducer::make_order() const {
   std::vector<bool> is_gated;
-  for (const Bucket& bucket : buckets_) is_gated.push_back(unit_of_bucket(bucket) > 0);
+  for (const Bucket& bucket : buckets_) is_gated.push_back(bucket.kind.unit > 0);
   return {buckets_, params_per_group(store_), std::move(is_gated)};
 }
 
@@ -152,7 +146,7 @@ void GradReducer::on_unit_done(size_t unit) {
   // reducer.
   if (!is_open()) return;
   for (size_t index = 0; index < buckets_.size(); ++index) {
-    if (unit_of_bucket(buckets_[index]) == unit) order_.open_gate(index);
+    if (buckets_[index].kind.unit == unit) order_.open_gate(index);
   }
   launch_complete();
 }
@@ -203,6 +197,7 @@ void GradReducer::clear() {
   clear_window();
   non_finite_.clear();
   note(WindowEvent::kClear);
+  if (!is_paused()) has_failed_ = false;
 }
 
 std::vector<OwnedPart> GradReducer::final_parts() const {
@@ -263,7 +258,7 @@ void GradReducer::resume_without_gradients() {
 
 GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Tensor& travelling,
                                              const comm::OwnSum& own) {
-  if (is_quantized(bucket)) return {quantized_->start(travelling, size_t(&bucket - buckets_.data()))};
+  if (bucket.kind.is_quantized) return {quantized_->start(travelling, size_t(&bucket - buckets_.data()))};
   if (!sums_for_owners()) return {ranks_.shard.start_all_reduce(travelling)};
   const std::vector<Interval> owned = space_->owned(bucket);
   if (options_.keys.use_multi_rank_bucket_allreduce)
@@ -280,8 +275,8 @@ GradReducer::Works GradReducer::start_sum_of(const Bucket& bucket, const at::Ten
 }
 
 bool GradReducer::puts_sums_elsewhere(const Bucket& bucket, const at::Tensor& values) const {
-  return sums_for_owners() && ranks_.shard.size() > 1 && !is_quantized(bucket) &&
-         dtype_of(bucket) == values.scalar_type();
+  return sums_for_owners() && ranks_.shard.size() > 1 && !bucket.kind.is_quantized &&
+         bucket.kind.dtype == values.scalar_type();
 }
 
 GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor& values,
@@ -289,20 +284,20 @@ GradReducer::Works GradReducer::start_sum(const Bucket& bucket, const at::Tensor
   if (use_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
   scale(values, options_.averaging.before);
   if (ranks_.shard.size() == 1) return {};
-  const at::ScalarType dtype = dtype_of(bucket);
+  const at::ScalarType dtype = bucket.kind.dtype;
   if (dtype == values.scalar_type()) return start_sum_of(bucket, values, own);
   const at::Tensor travelling = values.to(dtype);
   converted_.push_back({values.data_ptr(), travelling});
   return start_sum_of(bucket, travelling, {});
 }
 
-bool GradReducer::travels_by_rows(const Bucket& bucket) const { return bucket.kind % kUnit >= kByRows; }
+bool GradReducer::travels_by_rows(const Bucket& bucket) const { return bucket.kind.by_rows > 0; }
 
 void GradReducer::sum_by_rows(const Bucket& bucket, const at::Tensor& values) {
   if (use_.trace_non_finite) non_finite_.note(bucket, space_->gradients(bucket, values));
   scale(values, options_.averaging.before);
   const at::Tensor& param = store_.groups()[bucket.group].params[bucket.params[0]].tensor;
-  sum_rows(ranks_.data, values.view({param.size(0), -1}), dtype_of(bucket));
+  sum_rows(ranks_.data, values.view({param.size(0), -1}), bucket.kind.dtype);
 }
 
 void GradReducer::finish_sum(const at::Tensor& values, Works& works) {

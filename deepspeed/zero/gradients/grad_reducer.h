@@ -134,6 +134,13 @@ class GradReducer {
   /// gradient(). This object does not wait for that part any more.
   virtual std::function<void()> hand_over(size_t group, const Interval& part);
 
+  /// Says that a backward has failed in its middle: the window holds a part of its gradients, so that no step
+  /// may use it, until clear(), or resume_without_gradients() of a pause.
+  void note_failure() { has_failed_ = true; }
+  bool has_failed() const { return has_failed_; }
+  /// Is for who has dropped all gradients in the parameters, in a pause too.
+  void forget_failure() { has_failed_ = false; }
+
   /// Whether gradient() holds the reduced gradients of the window.
   bool has_result() const { return zero::has_result(state_); }
   /// Starts a new accumulation window. Where a backward was not finished, all ranks first make the reductions
@@ -149,6 +156,13 @@ class GradReducer {
   std::optional<ParamPlace> first_non_finite() const { return non_finite_.first(); }
   /// What quantized sums have kept of gradients for later ones is multiplied; 0 forgets it.
   void scale_errors(double factor);
+  /// Whether something is kept so.
+  bool keeps_errors() const { return quantized_ && options_.loco; }
+  /// Returns it by name; shared, empty before the first sum.
+  NamedErrors errors() const;
+  /// Takes copies of errors() of a run with as many ranks. Returns whether they fit the buckets and the
+  /// nodes; where not, nothing is kept.
+  bool load_errors(const NamedErrors& errors);
   /// Bytes of gradients held between steps, transient buckets not counted.
   virtual int64_t bytes() const = 0;
   /// Whether a backward has begun and was not finished (a direct loss.backward()).
@@ -235,6 +249,7 @@ class GradReducer {
   std::function<void(const OwnedPart&)> on_final_;
   std::function<bool()> keeps_local_;
   WindowState state_ = WindowState::kIdle;
+  bool has_failed_ = false;
   bool leaves_unannounced_ = false;
   bool is_announced_ = false;
   std::optional<WindowState> left_in_;  // the state before the first gradient that was left in its parameter

@@ -10,13 +10,16 @@
 // A rank's own contribution never travels and is not rounded.
 #include "deepspeed/zero/gradients/quantized_sum.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include "deepspeed/base/message.h"
 #include "deepspeed/comm/group/joined_work.h"
 #include "deepspeed/kernels/block_quantization.h"
 
@@ -24,6 +27,11 @@ namespace deepspeed::zero {
 namespace {
 
 constexpr auto kGradientCode = kernels::BlockCode::kInt4, kErrorCode = kernels::BlockCode::kInt8;
+
+// The names of errors are "loco.", the key of the sum, and one of these.
+constexpr const char *kSizes = ".sizes", *kWithin = ".within.", *kBetween = ".between.";
+
+std::string prefix_of(size_t key) { return message("loco.", key); }
 
 int64_t packed_bytes(int64_t numel) { return kernels::quantized_bytes(numel, kGradientCode); }
 
@@ -157,6 +165,62 @@ void QuantizedSum::scale_errors(double factor) {
       }
     }
   }
+}
+
+NamedErrors QuantizedSum::errors() const {
+  NamedErrors all;
+  for (const auto& [key, kept] : kept_) {
+    const std::string prefix = prefix_of(key);
+    all.emplace_back(prefix + kSizes, at::tensor({kept.num_sums, kept.block_numel, int64_t{node_.size()},
+                                                  int64_t{across_.size()}}));
+    for (const auto& [name, errors] :
+         {std::pair(kWithin, &kept.within), std::pair(kBetween, &kept.between)}) {
+      for (size_t index = 0; index < errors->packed.size(); ++index) {
+        if (errors->packed[index].defined())
+          all.emplace_back(message(prefix, name, index), errors->packed[index]);
+      }
+    }
+  }
+  return all;
+}
+
+bool QuantizedSum::load_errors(const NamedErrors& errors, const std::vector<int64_t>& numels,
+                               const at::Device& device) {
+  kept_.clear();
+  size_t num_taken = 0;
+  const auto take = [&](const std::string& name) {
+    const auto found = std::ranges::find(errors, name, &NamedErrors::value_type::first);
+    if (found == errors.end()) return at::Tensor();
+    ++num_taken;
+    return found->second;
+  };
+  bool fit = true;
+  for (size_t key = 0; key < numels.size(); ++key) {
+    const std::string prefix = prefix_of(key);
+    const at::Tensor sizes = take(prefix + kSizes);
+    if (!sizes.defined()) continue;
+    const at::Tensor of_run = sizes.cpu().to(at::kLong);
+    fit = fit && of_run.numel() == 4 && of_run[1].item<int64_t>() == numels[key] &&
+          of_run[2].item<int64_t>() == node_.size() && of_run[3].item<int64_t>() == across_.size();
+    if (!fit) break;
+    Kept& kept = kept_[key];
+    kept.num_sums = of_run[0].item<int64_t>();
+    kept.block_numel = numels[key];
+    kept.within.packed.resize(size_t(node_.size() * across_.size()));
+    kept.between.packed.resize(size_t(across_.size()));
+    for (const auto& [name, own] : {std::pair(kWithin, &kept.within), std::pair(kBetween, &kept.between)}) {
+      for (size_t index = 0; index < own->packed.size(); ++index) {
+        const at::Tensor packed = take(message(prefix, name, index));
+        if (!packed.defined()) continue;
+        fit = fit && packed.scalar_type() == at::kByte &&
+              packed.numel() == kernels::quantized_bytes(kept.block_numel, kErrorCode);
+        own->packed[index] = packed.to(device, at::kByte, /*non_blocking=*/false, /*copy=*/true);
+      }
+    }
+  }
+  fit = fit && num_taken == errors.size();
+  if (!fit) kept_.clear();
+  return fit;
 }
 
 int64_t QuantizedSum::bytes() const {

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -20,6 +22,9 @@ struct LocoOptions {
   double err_beta = 0.8;   // of the error that is kept, how much the earlier one counts
   int64_t reset_T = 1024;  // sums after which errors are forgotten
 };
+
+/// What a rank alone keeps of its sums, as checkpoints hold it.
+using NamedErrors = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// Works on the ranks that own the parts of a sum, which nodes hold in equal blocks one after another. All
 /// ranks start the same sums in the same order, and wait in that order. Not thread-safe by itself.
@@ -38,6 +43,11 @@ class QuantizedSum {
 
   /// Multiplies the errors that are kept, as gradients are by another loss scale; 0 forgets them.
   void scale_errors(double factor);
+  /// Returns the errors by name; shared with this object, empty before the first sum.
+  NamedErrors errors() const;
+  /// Takes copies of errors() in place of its own. numels: [key], elements of an owner's block. Returns
+  /// whether they fit these, and the nodes; where not, nothing is kept.
+  bool load_errors(const NamedErrors& errors, const std::vector<int64_t>& numels, const at::Device& device);
   /// Bytes of the errors that are kept.
   int64_t bytes() const;
 

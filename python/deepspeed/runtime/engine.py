@@ -14,7 +14,6 @@ from deepspeed._mpu import core_mpu
 from deepspeed.monitor.monitor import MonitorMaster
 from deepspeed.runtime.backward.derivative_window import open_in_derivative
 from deepspeed.runtime.backward.direct_backward import by_engine, refuse_direct
-from deepspeed.runtime.backward.gradient_window import GradientWindow
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
 from deepspeed.runtime.eigenvalue import summary_events as _eigenvalue_summary_events  # noqa: F401  -- scripts take it from here
@@ -94,7 +93,6 @@ class DeepSpeedEngine(
         self._show_own_schedule()
         if plan.slice_optimizer is not None and self.sparse_gradients_enabled() and core.zero_optimization_stage() == 0:
             plan.slice_optimizer["stepper"].give_rows(self._params_with_sparse_gradients())
-        self._window = GradientWindow(core)
         self._module_calls = ModuleCalls(core)
         self._runs_eagerly = core.zero_optimization_stage() == 3
         if self._runs_eagerly:
@@ -164,7 +162,7 @@ class DeepSpeedEngine(
         """Runs backward of the loss, divided by the accumulation steps and multiplied by the loss scale."""
         self._require_optimizer("backward")
         try:
-            with self._window.backward(), by_engine():
+            with by_engine():
                 return self._core.backward(loss, retain_graph, scale_wrt_gas)
         finally:
             self._module_calls.end_backward()
@@ -179,7 +177,6 @@ class DeepSpeedEngine(
     def step(self, lr_kwargs: Optional[Dict[str, int]] = None) -> None:
         """Ends a micro step; at the accumulation boundary it updates the parameters and the schedule."""
         self._require_optimizer("step")
-        self._window.check("step")
         self._module_calls.end_backward()
         core, optimizer = self._core, self.optimizer
         optimizer._push()
@@ -187,14 +184,13 @@ class DeepSpeedEngine(
         core.step(self._iteration_of(lr_kwargs))
         if core.global_steps() != updates:
             optimizer.overflow = core.skipped_steps() != skipped
-            self._window.begin()
         if self._tput_timer is not None:
             self._tput_timer.stop(global_step=core.global_steps() != updates)
         optimizer._pull()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         if self.optimizer is not None:
-            self._window.forget()
+            self._core.zero_grad()
 
     def train(self, mode: bool = True) -> "DeepSpeedEngine":
         core = self.__dict__.get("_core")

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/env.h"
+#include "deepspeed/base/message.h"
 #include "deepspeed/comm/log/comms_logger.h"
 #include "deepspeed/zero/gathered_parameters.h"
 
@@ -109,18 +110,27 @@ TEST(Zeropp, SendsAQuarterOfTheBytesBetweenNodes) {
   });
 }
 
-TEST(QuantizedGradients, GoOnAfterAResume) {
-  const TemporaryFolder folder;
-  run_ranks(4, [&](comm::World& world) {
-    set_nodes(2);
-    const auto first = zeropp_engine(zeropp_config(kInFourBits), world);
-    train_zeropp(*first, 3);
-    first->save_checkpoint(folder.path());
-    const double expected = train_zeropp(*first, 3);
-    const auto second = zeropp_engine(zeropp_config(kInFourBits), world);
-    second->load_checkpoint(folder.path());
-    EXPECT_EQ(train_zeropp(*second, 3), expected);
-  });
+TEST(QuantizedGradients, GoOnAfterAResumeAsIfNothingHadHappened) {
+  const Json fp16 = {{"fp16", {{"enabled", true}, {"initial_scale_power", 10}, {"loss_scale_window", 2}}}};
+  for (const Json& keys : {kInFourBits, kWithFeedback}) {
+    for (const int per_node : {1, 2, 4}) {
+      for (const Json& patch : {Json::object(), fp16}) {
+        SCOPED_TRACE(message(keys, " ", per_node, " ranks a node ", patch));
+        const TemporaryFolder folder;
+        run_ranks(4, [&](comm::World& world) {
+          set_nodes(per_node);
+          const auto first = zeropp_engine(zeropp_config(keys, patch), world);
+          train_zeropp(*first, 3);
+          first->save_checkpoint(folder.path());
+          const double expected = train_zeropp(*first, 3);
+          const auto second = zeropp_engine(zeropp_config(keys, patch), world);
+          train_zeropp(*second, 2);  // leaves errors of its own, which the checkpoint replaces
+          second->load_checkpoint(folder.path());
+          EXPECT_EQ(train_zeropp(*second, 3), expected);
+        });
+      }
+    }
+  }
 }
 
 TEST(QuantizedGradients, GoOnOnOtherRanksAndNodes) {

@@ -5,6 +5,7 @@
 
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/utils.h>
 
 #include <gtest/gtest.h>
 
@@ -125,6 +126,56 @@ TEST(PipelineErrors, AnExceptionOfALayerOrOfTheLossSaysWhereItWas) {
           << error;
     }
   }
+}
+
+// Throws in the second micro batch, in its forward or in its backward, the first time that it is armed.
+struct FailingLayer : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) {
+    const auto fail_once = [](const char* where) {
+      if (std::string(armed) == where && ++calls == 2) {
+        armed = "";
+        throw OwnFailure("no memory");
+      }
+    };
+    fail_once("forward");
+    const at::Tensor y = x * 1;
+    if (y.requires_grad()) y.register_hook([fail_once](const at::Tensor&) { fail_once("backward"); });
+    return y;
+  }
+  static inline const char* armed = "";
+  static inline int calls = 0;
+};
+
+TEST(PipelineErrors, ABatchThatFailedInItsMiddleLeavesNothingInTheNextOne) {
+  run_ranks(1, [](comm::World&) {
+    for (const int zero_stage : {0, 1}) {
+      for (const char* where : {"forward", "backward"}) {
+        Json config = plain_config(3);
+        config["zero_optimization"] = {{"stage", zero_stage}};
+        const std::vector<LayerSpec> layers = {LayerSpec::of<torch::nn::Linear>(4, 4),
+                                               LayerSpec::of<FailingLayer>(),
+                                               LayerSpec::of<torch::nn::Linear>(4, 1)};
+        const auto make = [&] {
+          torch::manual_seed(3);
+          return initialize(std::make_shared<PipelineModule>(
+                                layers, PipelineModuleOptions{.num_stages = 1, .loss_fn = squares}),
+                            {.config = config})
+              .engine;
+        };
+        const auto batches = rows(3, 4);
+        const auto engine = make(), expected = make();
+        FailingLayer::calls = 0;
+        FailingLayer::armed = where;
+        EXPECT_THROW(engine->train_batch(pipe::DataIterator::over(batches)), std::exception);
+        EXPECT_EQ(std::string(FailingLayer::armed), "") << "nothing failed";
+        for (int step = 0; step < 3; ++step) {
+          EXPECT_EQ(engine->train_batch(pipe::DataIterator::over(batches)).item<double>(),
+                    expected->train_batch(pipe::DataIterator::over(batches)).item<double>())
+              << where << " at stage " << zero_stage << ", step " << step;
+        }
+      }
+    }
+  });
 }
 
 TEST(PipelineErrors, AnErrorOfALayersConstructorNamesTheLayer) {

@@ -13,6 +13,7 @@
 
 #include "deepspeed/base/error.h"
 
+#include "tests/support/counted_world.h"
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 #include "tests/zero/gradients/reduced.h"
@@ -140,6 +141,37 @@ TEST(GradReducer, SaysOfEachPartOnceThatItIsFinal) {
       EXPECT_THAT(seen, ElementsAreArray(reduced.expected(3))) << stage;
       EXPECT_ERROR(UsageError, reduced.give(1, 1.0), "parameter 'p1'", "call step() first",
                    "super_offload to false");
+    }
+  });
+}
+
+// 256 of one thing must not become one of another.
+TEST(GradReducer, SendsRowsOfAnyNumberOfParametersAsRows) {
+  testing::run_ranks(2, [](comm::World& world) {
+    constexpr size_t kNum = 258;
+    constexpr int64_t kRows = 8;
+    const auto notes = std::make_shared<testing::CallNotes>();
+    const comm::World counted = testing::counted_world(world, notes);
+    NamedTensors params;
+    ReducerOptions options;
+    for (size_t index = 0; index < kNum; ++index) {
+      params.push_back({"p" + std::to_string(index), at::zeros({kRows, 1}).requires_grad_()});
+      options.by_rows.insert(params.back().tensor.unsafeGetTensorImpl());
+    }
+    ParamStore store({params}, 2, ParamStore::Options{.stage = 0});
+    const SumUse use = {.owned = {{0, store.groups().front().layout.padded_numel()}}};
+    const auto reducer = make_full_gradients(store, ZeroGroups(counted.group()), options, use);
+    for (size_t index = 0; index < kNum; ++index) {
+      const at::Tensor gradient = at::zeros({kRows, 1});
+      gradient[world.rank()] = double(index + 1);
+      store.groups()[0].params[index].tensor.mutable_grad() = gradient;
+      reducer->on_gradient(0, index);
+    }
+    reducer->finish_backward();
+    EXPECT_EQ(testing::count_calls(*notes, "all_reduce"), 0) << "a table travelled as a whole";
+    for (const size_t index : {size_t{0}, size_t{255}, size_t{256}, kNum - 1}) {
+      const Interval place = store.groups()[0].layout.place(index);
+      EXPECT_EQ(reducer->gradient(0, place).sum().item<double>(), 2.0 * double(index + 1)) << index;
     }
   });
 }

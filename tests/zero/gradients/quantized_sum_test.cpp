@@ -141,6 +141,38 @@ TEST(QuantizedSum, ErrorFeedbackMakesUpForWhatRoundingTook) {
   });
 }
 
+TEST(QuantizedSum, GoesOnWithTheErrorsOfAnotherOfItsLayoutAlone) {
+  run_ranks(4, [](comm::World& world) {
+    for (const int per_node : {1, 2, 4}) {
+      constexpr int64_t kNumel = 700;
+      QuantizedSum sum = make_sum(world, per_node, LocoOptions{.reset_T = 4});
+      const auto next = [&](QuantizedSum& one, int step, size_t key) {
+        const at::Tensor values = contribution(world.rank(), 4, kNumel, step, at::kFloat);
+        one.start(values, key).wait();
+        return values;
+      };
+      for (const int step : {0, 1, 2}) {
+        next(sum, step, 1);
+        next(sum, step, 3);
+      }
+      zero::NamedErrors saved = sum.errors();
+      for (auto& [name, tensor] : saved) tensor = tensor.clone();
+      QuantizedSum resumed = make_sum(world, per_node, LocoOptions{.reset_T = 4});
+      next(resumed, 7, 2);  // leaves errors that go
+      EXPECT_TRUE(resumed.load_errors(saved, {9, kNumel, 11, kNumel}, at::kCPU));
+      EXPECT_EQ(resumed.bytes(), sum.bytes());
+      for (const int step : {3, 4, 5})  // the errors are forgotten in between
+        for (const size_t key : {size_t{1}, size_t{3}})
+          EXPECT_TRUE(next(resumed, step, key).equal(next(sum, step, key))) << step << " of " << key;
+      EXPECT_FALSE(resumed.load_errors(saved, {9, kNumel, 11, kNumel + 1}, at::kCPU)) << "another size";
+      EXPECT_EQ(resumed.bytes(), 0);
+      EXPECT_FALSE(resumed.load_errors(saved, {9, kNumel}, at::kCPU)) << "fewer sums";
+      QuantizedSum elsewhere = make_sum(world, per_node == 4 ? 1 : 2 * per_node, LocoOptions{});
+      EXPECT_FALSE(elsewhere.load_errors(saved, {9, kNumel, 11, kNumel}, at::kCPU)) << "other nodes";
+    }
+  });
+}
+
 TEST(QuantizedSum, CountsAndForgetsItsErrors) {
   run_ranks(2, [](comm::World& world) {
     QuantizedSum sum = make_sum(world, 1, LocoOptions{});
