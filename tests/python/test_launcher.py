@@ -50,17 +50,17 @@ def commands(*words):
     args = runner.parse_args([*words, "train.py", "--name", "a b"])
     word = runner.encode_world_info(HOSTS)
     for kind in runner._RUNNERS.values():
-        made = kind(args, word, {"one": 2, "two": 2})
+        made, environment = kind(args, word, {"one": 2, "two": 2}), {}
         made.add_export("KEY", "value")
-        yield made.name, made.get_cmd({}, HOSTS)
+        yield made.name, made.get_cmd(environment, HOSTS), environment
 
 
 def test_commands_of_several_machines_start_all_ranks_and_end_with_the_script():
     starts = {"openmpi": ["mpirun", "-n", "4"], "mpich": ["mpirun", "-n", "4"], "impi": ["mpirun", "-ppn", "2"]}
     starts.update(slurm=["srun", "-n", "4"], mvapich=["mpirun", "-np", "4"])
-    for name, command in commands():
+    for name, command, environment in commands():
         assert command[:3] == starts[name] and command[-3:] == ["train.py", "--name", "a b"]
-        assert any("value" in word for word in command)
+        assert environment["KEY"] == "value"
 
 
 def test_pdsh_starts_the_launch_of_each_machine():

@@ -27,6 +27,7 @@ def parse_args(args=None):
     parser.add_argument("--master_addr", type=str, default="127.0.0.1", help="the address of the first machine")
     parser.add_argument("--master_port", type=int, default=TORCH_DISTRIBUTED_DEFAULT_PORT, help="the port at which ranks meet")
     parser.add_argument("--world_info", type=str, default="None", help="{host: slots}, as JSON in base64")
+    parser.add_argument("--job_id", type=str, default="", help="the word by which the command that ends the job finds this process")
     parser.add_argument("--module", action="store_true", help="the script is the name of a module, as for python -m")
     parser.add_argument("--no_python", action="store_true", help="run the script as the executable that it is")
     parser.add_argument("--no_local_rank", action="store_true", help="give the script no --local_rank argument")

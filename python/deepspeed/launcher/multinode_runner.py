@@ -1,19 +1,29 @@
 """Commands by which pdsh, MPI and Slurm start a job on several machines."""
+import atexit
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
 from abc import ABC, abstractmethod
 from shlex import split
 
 from deepspeed.accelerator import get_accelerator
-from deepspeed.launcher.constants import MVAPICH_TMP_HOSTFILE, PDSH_MAX_FAN_OUT
+from deepspeed.launcher.constants import PDSH_MAX_FAN_OUT
+from deepspeed.launcher.resources import check_host
 from deepspeed.utils.logging import logger
 from deepspeed.utils.numa import get_numactl_cmd
 
-_PLAIN = re.compile(r"[\w@%+=:,./-]*")
+_PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def shell_word(text):
+    """Returns what a POSIX shell reads as one word that is the text, whatever characters it has."""
+    return text if _PLAIN.fullmatch(text) else '"' + re.sub(r'([\\"$`])', r"\\\1", text) + '"'
 
 
 class MultiNodeRunner(ABC):
@@ -25,7 +35,8 @@ class MultiNodeRunner(ABC):
         self.user_arguments = self.parse_user_args()
         self.user_script = args.user_script
         self.world_info_base64 = world_info_base64
-        self.exports = {}
+        self.exports = {}  # {name: value as a word of a shell}
+        self._values = {}  # {name: value as it stands}
 
     @abstractmethod
     def backend_exists(self):
@@ -36,9 +47,15 @@ class MultiNodeRunner(ABC):
         """Returns the command as a list of words."""
 
     def add_export(self, key, var):
-        """Gives the variable to all ranks; a value that a shell would read otherwise is quoted."""
-        var = var.strip()
-        self.exports[key.strip()] = var if _PLAIN.fullmatch(var) else f'"{var}"'
+        """Gives the variable to all ranks. Raises ValueError for a key that is no name of a variable."""
+        key, var = key.strip(), var.strip()
+        if not _NAME.fullmatch(key):
+            raise ValueError(f"variable {key!r}: expected a name of letters, digits and underscores that begins with no digit")
+        self.exports[key], self._values[key] = shell_word(var), var
+
+    def shown(self, command):
+        """Returns the command for the log, without the values of the variables."""
+        return " ".join(map(shell_word, command))
 
     def parse_user_args(self):
         return self.args.user_args
@@ -62,8 +79,8 @@ class PDSHRunner(MultiNodeRunner):
         return shutil.which("pdsh")
 
     def parse_user_args(self):
-        """Quotes arguments with spaces, since a shell on the other machine splits the words again."""
-        return ['"' + word.replace('"', '\\"') + '"' if " " in word else word for word in self.args.user_args]
+        """Quotes arguments, since a shell on the other machine reads the line."""
+        return [shell_word(word) for word in self.args.user_args]
 
     def get_cmd(self, environment, active_resources):
         """Returns (command, the command that ends what it has started, environment)."""
@@ -71,17 +88,31 @@ class PDSHRunner(MultiNodeRunner):
         environment["PDSH_RCMD_TYPE"] = "ssh"
         if args.ssh_port is not None:
             environment["PDSH_SSH_ARGS_APPEND"] = f"{environment.get('PDSH_SSH_ARGS_APPEND', '')} -p {args.ssh_port}"
+        for host in active_resources:
+            check_host(host)
         workers = ",".join(active_resources)
         logger.info(f"Running on the following workers: {workers}")
         pdsh = ["pdsh", "-S", "-f", str(PDSH_MAX_FAN_OUT), "-w", workers, *split(args.launcher_args)]
-        # pdsh writes the machine's number in place of %n.
-        launch = [sys.executable, "-u", "-m", "deepspeed.launcher.launch", f"--world_info={self.world_info_base64}"]
-        places = ["--node_rank=%n", f"--master_addr={args.master_addr}", f"--master_port={args.master_port}"]
-        kill = [*pdsh, "pkill -f ", "\\ ".join(launch[:4])]
-        before = [f"source {args.venv_script};"] if args.venv_script is not None else []
-        before += ["".join(f"export {key}={value}; " for key, value in self.exports.items()), f"cd {os.path.abspath('.')};"]
-        command = [*pdsh, *before, *launch, *places, *launch_flags(args), self.user_script, *self.user_arguments]
-        return command, kill, environment
+        # In the command that ends the job, its id is another text than in the lines of the shells: it finds the launches alone.
+        job = secrets.token_hex(8)
+        kill = [*pdsh, "pkill", "-f", f'"job_id=[{job[0]}]{job[1:]}"']
+        python = [sys.executable, "-u", "-m", "deepspeed.launcher.launch"]
+        places = [f"--world_info={self.world_info_base64}", f"--master_addr={args.master_addr}", f"--master_port={args.master_port}"]
+        words = [*python, *places, *launch_flags(args), self.user_script]
+        start = ["exec", *map(shell_word, words[:4]), f'--job_id="{job}"', *map(shell_word, words[4:]), *self.user_arguments]
+        # pdsh writes the machine's number in place of %n, and % in place of %%.
+        line = [word.replace("%", "%%") for word in [*self._preparations(), *start]]
+        line.insert(line.index("deepspeed.launcher.launch") + 1, "--node_rank=%n")
+        return [*pdsh, *line], kill, environment
+
+    def _preparations(self):
+        """Returns the shell's commands before the launch."""
+        script = self.args.venv_script
+        sourced = [] if script is None else [f". {'~/' + shell_word(script[2:]) if script.startswith('~/') else shell_word(script)};"]
+        return [*sourced, *[f"export {key}={word};" for key, word in self.exports.items()], f"cd {shell_word(os.path.abspath('.'))};"]
+
+    def shown(self, command):
+        return " ".join(f"{word.partition('=')[0]}=...;" if word.startswith("export ") else word for word in command)
 
 
 def launch_flags(args):
@@ -105,6 +136,8 @@ class _PoolRunner(MultiNodeRunner):
 
     def __init__(self, args, world_info_base64, resource_pool):
         super().__init__(args, world_info_base64)
+        for host in resource_pool:
+            check_host(host)
         self.resource_pool = resource_pool
 
     def backend_exists(self):
@@ -127,6 +160,10 @@ class _PoolRunner(MultiNodeRunner):
 
     def _program(self):
         return [*self._python(), self.user_script, *self.user_arguments]
+
+    def _give(self, environment):
+        """Gives the variables to the launcher itself, which hands them on: its command line, which others see, has no value."""
+        environment.update(self._values)
 
     def _meeting(self, flag):
         """Returns the variables of the meeting point, each after the flag."""
@@ -170,7 +207,8 @@ class OpenMPIRunner(_MpiRunner):
         )
         interface = [] if chooses_interface else ["--mca", "btl_tcp_if_include", "eth0"]
         command = ["mpirun", "-n", str(sum(self._slots())), "-hostfile", str(self.args.hostfile), "--mca", "btl", "^openib"]
-        exports = [word for key, value in self.exports.items() for word in ("-x", f"{key}={value}")]
+        self._give(environment)
+        exports = [word for key in self.exports for word in ("-x", key)]
         return [*command, *interface, *given, *exports, *self._program()]
 
 
@@ -186,13 +224,13 @@ class MPICHRunner(_MpiRunner):
     def get_cmd(self, environment, active_resources):
         each = self._slots_of_each()
         command = ["mpirun", "-n", str(sum(self._slots())), "-ppn", str(each), *split(self.args.launcher_args)]
-        exports = [word for key, value in self.exports.items() for word in ("-genv", f"{key}={value}")]
+        self._give(environment)
         hosts = ["-hosts", ",".join(self.resource_pool)]
         helper = [os.path.join(os.path.dirname(os.path.realpath(__file__)), "launcher_helper.py")]
         flags = ["--launcher", self.args.launcher]
         flags += [f"--{name}" for name in ("module", "no_python") if getattr(self.args, name)]
         start = [sys.executable, "-u", *helper, *flags, self.user_script, *self.user_arguments]
-        return [*command, *exports, *self._meeting("-genv"), *hosts, *start]
+        return [*command, "-genvall", *self._meeting("-genv"), *hosts, *start]
 
 
 class IMPIRunner(_MpiRunner):
@@ -206,7 +244,8 @@ class IMPIRunner(_MpiRunner):
 
     def get_cmd(self, environment, active_resources):
         args, each = self.args, self._slots_of_each()
-        exports = [word for key, value in self.exports.items() for word in ("-genv", key, value)]
+        self._give(environment)
+        exports = ["-genvall"]
         if args.bind_cores_to_rank:
             cores, _ = get_numactl_cmd(args.bind_core_list, each, 0)
             exports += ["-genv", "OMP_NUM_THREADS", str(cores)]
@@ -246,8 +285,8 @@ class SlurmRunner(_PoolRunner):
             ("--gpus", max(args.num_gpus, 0)),
         )
         command += [str(word) for flag, value in given if value for word in (flag, value)]
-        exports = "".join(f",{key}={value}" for key, value in self.exports.items())
-        return [*command, f"--export=ALL{exports}", *self._program()]
+        self._give(environment)
+        return [*command, "--export=ALL", *self._program()]
 
 
 class MVAPICHRunner(_MpiRunner):
@@ -285,8 +324,10 @@ class MVAPICHRunner(_MpiRunner):
 
     def get_cmd(self, environment, active_resources):
         each = self._slots_of_each()
-        with open(MVAPICH_TMP_HOSTFILE, "w") as file:
+        self._give(environment)
+        handle, hostfile = tempfile.mkstemp(prefix="deepspeed_hosts_")
+        atexit.register(os.remove, hostfile)
+        with open(handle, "w") as file:
             file.writelines(f"{host}\n" for host in self.resource_pool)
-        command = ["mpirun", "-np", str(sum(self._slots())), "-ppn", str(each), "--hostfile", MVAPICH_TMP_HOSTFILE]
-        exports = [word for key, value in self.exports.items() for word in ("-env", f"{key}={value}")]
-        return [*command, *split(self.args.launcher_args), *exports, *self._program()]
+        command = ["mpirun", "-np", str(sum(self._slots())), "-ppn", str(each), "--hostfile", hostfile]
+        return [*command, *split(self.args.launcher_args), "-genvall", *self._program()]

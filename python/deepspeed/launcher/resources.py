@@ -8,6 +8,13 @@ from collections import OrderedDict
 from deepspeed.utils.logging import logger
 
 _LINE = re.compile(r"(\S+)\s+slots=(\d+)")
+_HOST = re.compile(r"([A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_][\w.:-]*", re.ASCII)
+
+
+def check_host(host, where=""):
+    """Raises ValueError for a name that no machine has: ssh and pdsh would take it for an option or a pattern."""
+    if not _HOST.fullmatch(host):
+        raise ValueError(f"{where}host {host!r}: expected a name or an address, of letters, digits and -._: that begins with no sign")
 
 
 def fetch_hostfile(hostfile_path):
@@ -16,24 +23,25 @@ def fetch_hostfile(hostfile_path):
         logger.warning("Unable to find hostfile, will proceed with training with local resources only.")
         return None
     with open(hostfile_path) as file:
-        return _parse_hostfile(file.readlines())
+        return _parse_hostfile(file.readlines(), hostfile_path)
 
 
-def _parse_hostfile(hostfile_lines):
+def _parse_hostfile(hostfile_lines, name="Hostfile"):
     """Reads lines 'HOST slots=N'; empty lines and those that start with # are skipped. Raises ValueError."""
     pool = OrderedDict()
-    for line in map(str.strip, hostfile_lines):
+    for number, line in enumerate(map(str.strip, hostfile_lines), 1):
         if not line or line.startswith("#"):
             continue
         match = _LINE.match(line)
         if match is None:
-            raise ValueError(f"Hostfile contains a bad entry: {line!r}, expected: HOST slots=N")
+            raise ValueError(f"{name} line {number}: bad entry {line!r}, expected: HOST slots=N")
         host, slots = match.groups()
+        check_host(host, f"{name} line {number}: ")
         if host in pool:
-            raise ValueError(f"Hostfile contains multiple entries for {host}, expected one")
+            raise ValueError(f"{name} line {number}: {host} has another entry above, expected one")
         pool[host] = int(slots)
     if not pool:
-        raise ValueError("Hostfile is empty, expected lines: HOST slots=N")
+        raise ValueError(f"{name} names no machine, expected lines: HOST slots=N")
     return pool
 
 

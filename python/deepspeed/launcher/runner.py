@@ -1,6 +1,5 @@
 """The launcher's front: one machine is the program `deepspeed`'s, several ones are pdsh's, MPI's or Slurm's."""
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -44,6 +43,8 @@ DEEPSPEED_ENVIRONMENT_PATHS = [os.path.expanduser("~"), "."]
 # Variables that each machine has its own value of, where the first one is set.
 EXCLUDE_ENVS = {"AISC_JOB_NAME": ["NCCL_IB_HCA", "UCX_NET_DEVICES"]}
 
+_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp")
+
 _RUNNERS = {
     OPENMPI_LAUNCHER: OpenMPIRunner,
     MPICH_LAUNCHER: MPICHRunner,
@@ -81,6 +82,8 @@ def _check(args):
         raise ValueError("Cannot specify num_nodes/gpus with include/exclude")
     if args.elastic_training:
         raise NotSupportedError("--elastic_training is not supported: start the run again with another --num_procs")
+    if not args.no_python and not args.module and args.user_script.endswith(_SOURCES):
+        raise ValueError(f"{args.user_script} is a source file, no program: compile it, and start what that makes")
     if args.autotuning:
         raise NotSupportedError("--autotuning is not supported: set the batch sizes and the ZeRO stage in the config")
 
@@ -158,7 +161,7 @@ def _run_everywhere(args, pool, active):
     made, kill = runner.get_cmd(environment, active), None
     if args.launcher == PDSH_LAUNCHER:
         made, kill, environment = made
-    logger.info(f"cmd = {' '.join(made)}")
+    logger.info(f"cmd = {runner.shown(made)}")
     return _wait(subprocess.Popen(made, env=environment), kill, environment)
 
 
@@ -176,14 +179,14 @@ def _reach_first_machine(args, host):
     """Tries ssh, and asks the machine for its address where --master_addr does not say it."""
     ssh = ["ssh", "-o", "PasswordAuthentication=no"] + (["-p", str(args.ssh_port)] if args.ssh_port is not None else [])
     if not args.no_ssh_check and host != "localhost":
-        quiet = subprocess.run([*ssh, host, "hostname"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        quiet = subprocess.run([*ssh, "--", host, "hostname"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if quiet.returncode != 0:
             raise RuntimeError(
                 f"Using hostfile at {args.hostfile} but host={host} was not reachable via ssh. If you are running with a "
                 f"single node please remove {args.hostfile} or setup passwordless ssh."
             )
     if not args.master_addr:
-        addresses = subprocess.check_output([*ssh, host, *shlex.split("hostname -I")]).decode().split()
+        addresses = subprocess.check_output([*ssh, "--", host, "hostname", "-I"]).decode().split()
         if not addresses:
             raise RuntimeError(f"{host} tells no address by `hostname -I`; set one by --master_addr")
         args.master_addr = addresses[0]
@@ -205,9 +208,16 @@ def _add_exports(runner, environment):
 def _add_file(runner, path):
     logger.info(f"deepspeed_env file = {path}")
     with open(path) as file:
-        for line in map(str.strip, file):
-            if line and not line.startswith("#"):
-                runner.add_export(*line.split("=", maxsplit=1))
+        for number, line in enumerate(map(str.strip, file), 1):
+            if not line or line.startswith("#"):
+                continue
+            name, equals, value = line.partition("=")
+            try:
+                if not equals:
+                    raise ValueError("expected KEY=VALUE")
+                runner.add_export(name, value)
+            except ValueError as error:
+                raise ValueError(f"{path} line {number}: {error}") from None
 
 
 def _wait(process, kill=None, environment=None):
