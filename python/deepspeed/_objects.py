@@ -48,7 +48,7 @@ def describe(value, path):
     except Exception as error:
         raise TypeError(f"{path}: {type(value).__qualname__} cannot stand in a checkpoint: {error}") from error
     if isinstance(reduced, str):
-        return "global", value.__module__, reduced
+        return _named(value.__module__, reduced, path)
     made, arguments, state, items, pairs = (tuple(reduced) + (None,) * 5)[:5]
     if len(reduced) > 5 and reduced[5] is not None:
         raise TypeError(f"{path}: {type(value).__qualname__} cannot stand in a checkpoint: it sets its state by a function")
@@ -59,11 +59,6 @@ def describe(value, path):
         made, arguments, keywords = arguments
         making = "new with keywords"
     described = _global(made, path)
-    if not _is_safe(*described[1:]):
-        logger.warning_once(
-            f"{path}: an object made by {described[1]}.{described[2]} is saved, and read again only where that is a safe global: "
-            "torch.serialization.add_safe_globals()"
-        )
     items = None if items is None else list(items)
     pairs = None if pairs is None else list(pairs)
     return "object", described[1], described[2], making, tuple(arguments), dict(keywords), state, items, pairs
@@ -108,9 +103,19 @@ def _set_state(value, state):
 
 
 def _global(value, path):
+    """Names a class or a function; says so where the load will refuse it."""
     name, module = getattr(value, "__qualname__", None), getattr(value, "__module__", None)
     if name is None or module is None or "<" in name:
         raise TypeError(f"{path}: {value!r} cannot stand in a checkpoint: it has no name by which it could be found again")
+    return _named(module, name, path)
+
+
+def _named(module, name, path):
+    if not _is_safe(module, name):
+        logger.warning_once(
+            f"{path}: {module}.{name} is saved, but is no safe global, so load_checkpoint() will refuse the file until the program "
+            f"calls torch.serialization.add_safe_globals([{name}]); save plain values (numbers, texts, lists, dicts, tensors) to need none"
+        )
     return "global", module, name
 
 

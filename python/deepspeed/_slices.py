@@ -105,11 +105,13 @@ class SliceStepper:
         step = next((int(state["step"]) for state in states if "step" in state), 0)
         names = list(dict.fromkeys(name for state in states for name in state if name != "step"))
         lost = [name for name in names if not all(_is_number_or_tensor(state.get(name, 0)) for state in states)]
-        if lost:
-            logger.warning_once(
-                f"the states {', '.join(map(repr, lost))} of {type(self._client).__name__} are neither tensors nor numbers, so that "
-                "checkpoints do not hold them: a resumed run begins them anew"
-            )
+        for name in lost:
+            kinds = {type(state[name]).__qualname__ for state in states if state.get(name) is not None} - {"Tensor"}
+            if kinds:
+                logger.warning_once(
+                    f"{type(self._client).__name__}: the state {name!r} is no number and no tensor but a {min(kinds)}, which is in no "
+                    "checkpoint, so that a resumed run begins it anew: keep it as a tensor, or save it in client_state"
+                )
         return [joined for name in names if name not in lost for joined in self._joined(name, slice_id, states)], step
 
     def load_state(self, slice_id, tensors, step):

@@ -1,6 +1,114 @@
 """Any object of Python stands in client_state; classes that are no safe globals are made again only on demand."""
+import collections
+import enum
+import logging
+import pathlib
+
+import pytest
+import torch
+
+import deepspeed
 from launching import run
 
 
 def test_objects_come_back(tmp_path):
     run("client_state.py", {"folder": str(tmp_path)}, ranks=1)
+
+
+class Own:
+    pass
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+def own_function():
+    pass
+
+
+CONFIG = {"train_micro_batch_size_per_gpu": 1, "zero_allow_untested_optimizer": True}
+
+
+def save(folder, caplog, model=None, client_state={}, **more):
+    """Returns (what a save warns of, the engine)."""
+    model = torch.nn.Linear(2, 2) if model is None else model
+    config = CONFIG if "optimizer" in more else {**CONFIG, "optimizer": {"type": "Adam"}}
+    engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={**config, **more.pop("config", {})}, **more)[0]
+    for value in (1.0, 2.0):
+        engine.backward(engine(torch.full((1, 2), value)).sum())
+        engine.step()
+    deepspeed.utils.logging.warning_once.cache_clear()
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger=deepspeed.logger.name):
+        deepspeed.logger.addHandler(caplog.handler)
+        try:
+            engine.save_checkpoint(str(folder), tag="saved", client_state=client_state)
+        finally:
+            deepspeed.logger.removeHandler(caplog.handler)
+    return [record.getMessage() for record in caplog.records], engine
+
+
+@pytest.mark.parametrize(
+    "value, name",
+    [(Own(), "Own"), (Own, "Own"), (own_function, "own_function"), (Color.RED, "Color"), (collections.defaultdict(Own), "Own")],
+)
+def test_a_save_warns_of_what_the_load_refuses(tmp_path, caplog, value, name):
+    lines, engine = save(tmp_path, caplog, client_state={"fine": 1, "mine": [value]})
+    full = f"{__name__}.{name}"
+    assert len(set(lines)) == 1 and "client_state.mine[0]" in lines[0] and f"{full} is saved" in lines[0], lines
+    assert f"add_safe_globals([{name}])" in lines[0]
+    with pytest.raises(deepspeed.CheckpointError, match=f"{full}, which is no safe global"):
+        engine.load_checkpoint(str(tmp_path), tag="saved")
+
+
+@pytest.mark.parametrize("value", [1, {"a": (1.5, None)}, torch.ones(2), torch.float16, collections.Counter("ab"), pathlib.PurePosixPath("a")])
+def test_a_save_of_what_loads_says_nothing(tmp_path, caplog, value):
+    lines, engine = save(tmp_path, caplog, client_state={"mine": value})
+    assert not lines
+    assert "mine" in engine.load_checkpoint(str(tmp_path), tag="saved")[1]
+
+
+class WithExtraState(torch.nn.Linear):
+    def get_extra_state(self):
+        return {"scale": 1}
+
+    def set_extra_state(self, state):
+        raise AssertionError("it was not saved")
+
+
+class SgdWithMemory(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step(closure)
+        for group in self.param_groups:
+            for param in group["params"]:
+                self.state[param].update(sum=torch.zeros_like(param), own=Own())
+
+
+class ScheduleWithMemory:
+    def __init__(self, optimizer):
+        self.own = None
+
+    def step(self):
+        pass
+
+    def state_dict(self):
+        return {"own": self.own, "steps": 1}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def test_a_save_warns_of_what_a_module_and_an_optimizer_keep_beside_tensors(tmp_path, caplog):
+    lines, _ = save(tmp_path, caplog, model=torch.nn.Sequential(torch.nn.Linear(2, 2), WithExtraState(2, 2)))
+    assert len(lines) == 1 and "1: what get_extra_state() of WithExtraState returns is not saved" in lines[0], lines
+    model = torch.nn.Linear(2, 2)
+    lines, _ = save(tmp_path, caplog, model=model, optimizer=SgdWithMemory(model.parameters(), lr=0.1))
+    assert len(lines) == 1 and "SgdWithMemory: the state 'own' is no number and no tensor but a Own" in lines[0], lines
+
+
+def test_a_schedule_that_keeps_an_object_of_its_own_is_named_at_the_save(tmp_path, caplog):
+    _, engine = save(tmp_path, caplog, lr_scheduler=ScheduleWithMemory)
+    engine.lr_scheduler.own = Own()
+    with pytest.raises(TypeError, match="lr_scheduler.own: got .*Own.*, expected what JSON has"):
+        engine.save_checkpoint(str(tmp_path), tag="again")

@@ -12,6 +12,15 @@ from deepspeed.runtime.engine_parts.checkpoint_names import CheckpointNames
 from deepspeed.utils.logging import logger
 
 
+def _warn_of_extra_states(module):
+    """Says which modules keep more than parameters and buffers: files of an engine hold these alone."""
+    for name, part in module.named_modules():
+        if type(part).get_extra_state is not torch.nn.Module.get_extra_state:
+            logger.warning_once(
+                f"{name or 'the model'}: what get_extra_state() of {type(part).__qualname__} returns is not saved: save it in client_state"
+            )
+
+
 class EngineSaving(CheckpointNames):
     """Saves and loads in DeepSpeed's layout; its own tools read the files."""
 
@@ -29,6 +38,7 @@ class EngineSaving(CheckpointNames):
         """
         if not save_dir:
             raise UsageError(f"save_checkpoint(): save_dir is {save_dir!r}, expected a folder")
+        _warn_of_extra_states(self.module)
         if self.optimizer is not None:
             self.optimizer._push()  # what a schedule of the script has written since the last step
         self._core.save_checkpoint(
@@ -83,6 +93,7 @@ class EngineSaving(CheckpointNames):
                 "16 bit weights at stage 3"
             )
             return False
+        _warn_of_extra_states(self.module)
         self._core.save_16bit_model(os.fspath(save_dir), save_filename, exclude_frozen_parameters)
         return True
 
