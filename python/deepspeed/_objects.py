@@ -32,6 +32,11 @@ _PLAIN = {
     "uuid": {"UUID"},
     "_codecs": {"encode"},
 }
+_OF_DEEPSPEED = {
+    "deepspeed.runtime.fp16.loss_scaler": {"DynamicLossScaler", "LossScaler"},
+    "deepspeed.runtime.zero.config": {"ZeroStageEnum"},
+    "deepspeed.utils.tensor_fragment": {"fragment_address"},
+}
 _FUNCTIONS = (type, types.FunctionType, types.BuiltinFunctionType)
 
 
@@ -125,6 +130,20 @@ def _is_safe(module, name):
         return True
     full = f"{module}.{name}"
     return full in torch._weights_only_unpickler._get_allowed_globals() or full in _added_by_the_program()
+
+
+def safe_globals():
+    """Returns what torch.serialization.safe_globals() takes for the classes above, and those of DeepSpeed's own files."""
+    named = {**_PLAIN, **_OF_DEEPSPEED, "numpy.dtypes": ()}
+    found = []
+    for module, names in named.items():
+        try:
+            home = importlib.import_module(module)
+        except ImportError:  # of another version of Python or NumPy
+            continue
+        found += [(getattr(home, name), f"{module}.{name}") for name in names if hasattr(home, name)]
+    dtypes = importlib.import_module("numpy.dtypes")
+    return found + [(getattr(dtypes, name), f"numpy.dtypes.{name}") for name in dtypes.__all__]
 
 
 def _added_by_the_program():

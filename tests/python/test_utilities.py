@@ -1,15 +1,22 @@
 """Names beside the engine: groups, the log of collectives, timers, descriptions of checkpoints, ds_report."""
+import argparse
 import importlib
+import os
+import pathlib
 import subprocess
 import sys
 import types
 
+import numpy
 import pytest
 import torch
 
 import deepspeed
 import deepspeed.comm as dist
-from deepspeed.checkpoint import DeepSpeedCheckpoint, get_model_3d_descriptor, model_3d_desc
+from deepspeed.checkpoint import DeepSpeedCheckpoint, ZeROCheckpoint, get_model_3d_descriptor, model_3d_desc
+from deepspeed.checkpoint.utils import read_state
+from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine
+from deepspeed.runtime.fp16.loss_scaler import LossScaler
 from deepspeed.utils import groups
 from deepspeed.utils.timer import SynchronizedWallClockTimer, trim_mean
 from launching import run
@@ -184,3 +191,52 @@ def test_an_engine_names_its_parameters_and_knows_where_it_is():
     with engine.no_sync():
         assert engine.inside_no_sync_ctxt
     assert not engine.inside_no_sync_ctxt
+
+
+class Foe:
+    """Is a file's order to run something."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.mark),)
+
+
+def test_files_of_others_are_read_without_running_what_they_say(tmp_path):
+    for name in ("mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt"):
+        torch.save({"args": Foe(tmp_path / "mark"), "iteration": 1}, tmp_path / name)
+    engine = TorchCheckpointEngine()
+    readers = (
+        lambda: DeepSpeedCheckpoint(str(tmp_path)),
+        lambda: get_model_3d_descriptor(str(tmp_path)),
+        lambda: ZeROCheckpoint(str(tmp_path)).get_state_for_rank(0, 0, 0),
+        lambda: engine.load(str(tmp_path / "mp_rank_00_model_states.pt")),
+    )
+    for read in readers:
+        with pytest.raises(deepspeed.CheckpointError, match="_states.pt: .*add_safe_globals"):
+            read()
+    assert not (tmp_path / "mark").exists()
+
+
+def test_files_of_plain_values_are_read(tmp_path):
+    values = {
+        "tensor": torch.arange(3),
+        "args": argparse.Namespace(lr=0.5),
+        "scalar": numpy.float64(0.25),
+        "array": numpy.arange(3),
+        "path": pathlib.PurePosixPath("a"),
+        "scaler": LossScaler(2.0),
+    }
+    engine = TorchCheckpointEngine()
+    engine.save(values, str(tmp_path / "file"))
+    found = engine.load(str(tmp_path / "file"))
+    assert torch.equal(found["tensor"], values["tensor"]) and (found["array"] == values["array"]).all()
+    assert found["scaler"].cur_scale == 2.0 and all(found[key] == values[key] for key in ("args", "scalar", "path"))
+
+
+def test_the_files_that_deepspeed_wrote_are_read():
+    files = sorted((pathlib.Path(__file__).resolve().parents[1] / "golden" / "deepspeed_checkpoints").rglob("*.pt"))
+    assert len(files) > 50
+    for path in files:
+        assert read_state(path) is not None

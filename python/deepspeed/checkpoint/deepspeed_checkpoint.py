@@ -1,6 +1,4 @@
 """A checkpoint's folder as one object: its degrees of parallelism, what its model's files say, and its states by place."""
-import torch
-
 from deepspeed._errors import not_supported
 from deepspeed.checkpoint.constants import (
     AUTOEP_LAYERS_KEY,
@@ -22,6 +20,7 @@ from deepspeed.checkpoint.reshape_utils import (
     get_zero_files,
     merge_state,
 )
+from deepspeed.checkpoint.utils import read_state
 from deepspeed.checkpoint.zero_checkpoint import ZeROCheckpoint
 
 ARGS_KEY = "args"
@@ -65,7 +64,7 @@ class DeepSpeedCheckpoint:
     def _read_model_files(self):
         metadata, global_state = [], {}
         for path in self.mp_rank_files:
-            state = torch.load(path, map_location="cpu", weights_only=False)
+            state = read_state(path)
             metadata.append((path, _described(state)))
             if not global_state:
                 global_state = {ITERATION_KEY: state.get(ITERATION_KEY, 0)}
@@ -93,7 +92,7 @@ class DeepSpeedCheckpoint:
 
     def _value(self, key):
         if key not in self.global_state:
-            state = torch.load(self.mp_rank_files[0], map_location="cpu", weights_only=False)
+            state = read_state(self.mp_rank_files[0])
             self.global_state[key] = state.get(key)
         return self.global_state[key]
 
@@ -114,7 +113,7 @@ class DeepSpeedCheckpoint:
         """Returns the model's state of a place, joined of its files."""
         merged = None
         for path in self.get_2d_parallel_files(tp_index=tp_index, pp_index=pp_index):
-            state = torch.load(path, map_location="cpu", weights_only=False)
+            state = read_state(path)
             merged = state if merged is None else merge_state(merged, state)
         return merged
 

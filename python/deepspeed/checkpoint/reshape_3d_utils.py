@@ -1,6 +1,4 @@
 """Degrees of pipeline, tensor and data parallelism of a checkpoint, and their contraction."""
-import torch
-
 from deepspeed.checkpoint.constants import (
     CHECKPOINT_PARALLEL_DIMS,
     CHECKPOINT_PP_DEGREE,
@@ -10,6 +8,7 @@ from deepspeed.checkpoint.constants import (
 )
 from deepspeed.checkpoint.reshape_meg_2d import meg_2d_parallel_map, reshape_meg_2d_parallel
 from deepspeed.checkpoint.reshape_utils import get_files, get_files_with_prefix, get_zero_files, partition_data
+from deepspeed.checkpoint.utils import read_state
 
 PP_DIM, TP_DIM, DP_DIM = "PP", "TP", "DP"
 
@@ -88,7 +87,7 @@ def get_model_3d_descriptor(dir):
     files = get_files(dir)
     metadata = []
     for path in get_files_with_prefix(files, MODEL_FILE_PREFIX):
-        state = torch.load(path, map_location="cpu", weights_only=False)
+        state = read_state(path)
         metadata.append((path, {CHECKPOINT_PARALLEL_DIMS: state.get(CHECKPOINT_PARALLEL_DIMS)}))
     return get_model_3d_descriptor_from_metadata(files, get_zero_files(dir), metadata)
 

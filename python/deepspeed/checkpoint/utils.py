@@ -1,7 +1,10 @@
 """Names of files in a checkpoint, and tensors as torch.save should get them."""
 import os
+import pickle
 
 import torch
+
+from deepspeed._errors import CheckpointError
 
 
 def get_model_ckpt_name_for_rank(base_folder, mp_rank_str):
@@ -28,3 +31,19 @@ def clone_tensors_for_torch_save(item, device=torch.device("cpu")):
     if isinstance(item, (list, tuple)):
         return type(item)(clone_tensors_for_torch_save(value, device) for value in item)
     return item
+
+
+def read_state(path, map_location="cpu"):
+    """Reads a file of torch.save() without making what it must not: classes that are no safe globals are a CheckpointError."""
+    from deepspeed._objects import safe_globals
+
+    try:
+        with torch.serialization.safe_globals(safe_globals()):
+            return torch.load(path, map_location=map_location, weights_only=True)
+    except pickle.UnpicklingError as error:
+        lines = str(error).rpartition("WeightsUnpickler error: ")[2].splitlines()
+        cause = lines[0].partition(" Please ")[0] if lines else "cannot be read."
+        raise CheckpointError(
+            f"{os.fspath(path)}: {cause} Where you trust the file, call torch.serialization.add_safe_globals([...]) before, or set "
+            "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
+        ) from None

@@ -4,6 +4,7 @@ import torch
 from deepspeed.checkpoint.constants import BASE_OPTIMIZER_STATE, GROUP_PADDINGS, OPTIMIZER_STATE_DICT, PARTITION_COUNT
 from deepspeed.checkpoint.reshape_3d_utils import get_model_3d_descriptor, model_3d_desc
 from deepspeed.checkpoint.reshape_utils import basic_folder_validation, get_zero_files, merge_state
+from deepspeed.checkpoint.utils import read_state
 
 GROUP_STATE_KEY = "state"
 
@@ -48,7 +49,7 @@ class ZeROCheckpoint:
         """Returns the joined state of a place's files, by default without the zeros at the ends of their partitions."""
         merged = None
         for path in self.get_files_for_rank(pp_index, tp_index, dp_index):
-            state = torch.load(path, map_location="cpu", weights_only=False)
+            state = read_state(path)
             for key in keys_to_ignore:
                 state.pop(key, None)
             if strip_tensor_paddings:

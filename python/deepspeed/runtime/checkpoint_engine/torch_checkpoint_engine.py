@@ -1,6 +1,7 @@
 """Files of torch.save()."""
 import torch
 
+from deepspeed.checkpoint.utils import read_state
 from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngine
 from deepspeed.utils.logging import log_dist
 
@@ -8,7 +9,7 @@ ENGINE_NAME = "TorchCheckpointEngine"
 
 
 class TorchCheckpointEngine(CheckpointEngine):
-    """Writes by torch.save and reads by torch.load, which runs what a file says: load files that you trust."""
+    """Writes by torch.save, and reads files of tensors and plain values: what else a file wants to make is an error."""
 
     def __init__(self, config_params=None):
         super().__init__(config_params)
@@ -21,7 +22,7 @@ class TorchCheckpointEngine(CheckpointEngine):
         torch.save(state_dict, path)
 
     def load(self, path, map_location=None):
-        return torch.load(path, map_location=map_location, weights_only=False)
+        return read_state(path, map_location)
 
     def commit(self, info):
         return True
