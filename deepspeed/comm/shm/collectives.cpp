@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/kernels/copy.h"
 
 namespace deepspeed::comm::shm {
@@ -89,6 +90,10 @@ const Post& Collectives::post_of(int peer, const Call& call) {
   // Who calls something else is never met: the ranks wait, and the guard of their group compares the calls.
   if (post.call != call.fingerprint || post.bytes != own_post_.bytes)
     member_.wait_for_the_end(number_, call.deadline);
+  // The copy of the post is checked, and used from here on: the rank may write over what it posted.
+  const size_t most = member_.peer(peer).arena_bytes();
+  if (post.offset != kStaged && (post.bytes > most || post.offset > most - post.bytes))
+    throw CommError("the input that " + member_.describe(peer) + " posted lies outside of its memory");
   return post;
 }
 

@@ -4,6 +4,11 @@
 // have, and all can, each connects to the ranks before it and accepts those after it; over every connection
 // both send a greeting with the descriptors of their memory, the first rank that of the control block too.
 // Then each writes how that went, and the group shares memory only where it went well on all.
+//
+// The board may be open to others, and anybody on the machine can connect. So both ends of a connection ask
+// the system for the other's user before they send or read anything, and one of another user is closed at
+// once. Who is of this user and no rank, says nothing or says something else, is dropped or left waiting, and
+// the meeting goes on beside.
 #include "deepspeed/comm/shm/meeting.h"
 
 #include <algorithm>
@@ -11,8 +16,12 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <deque>
+#include <optional>
 #include <random>
+#include <ranges>
 #include <sstream>
+#include <string>
 #include <utility>
 
 #include <poll.h>
@@ -28,6 +37,9 @@ namespace deepspeed::comm::shm {
 namespace {
 
 constexpr const char* kReady = "ready";
+// So many connections may be open, beside one a rank, of which nobody knows yet who they are; no more are
+// taken before these are heard.
+constexpr int kMostUnknown = 64;
 
 struct Greeting {
   uint64_t token = 0;  // the receiver's, so that it is one of the group that greets
@@ -88,23 +100,65 @@ Descriptor new_socket() {
   return made;
 }
 
-Descriptor listen_at(const std::string& name, int size) {
+Descriptor listen_at(const std::string& name, int backlog) {
   Descriptor listener = new_socket();
   const auto [address, length] = address_of(name);
   if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) refuse_call("bind");
-  if (::listen(listener.get(), size) != 0) refuse_call("listen");
+  if (::listen(listener.get(), backlog) != 0) refuse_call("listen");
   return listener;
 }
 
-void await_event(const Descriptor& socket, short events, Clock::time_point deadline, const char* what) {
-  while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd asked{socket.get(), events, 0};
-    const int found = ::poll(&asked, 1, static_cast<int>(std::max<int64_t>(left, 0)));
-    if (found > 0) return;
-    if (found < 0 && errno == EINTR) continue;
-    raise<CommError>("a rank of this machine did not ", what, " in time");
+/// What came over a connection at once.
+struct Packet {
+  Greeting greeting;
+  std::vector<Descriptor> descriptors;
+};
+
+/// Returns nothing for the end of the connection, and for what has not the length of a greeting.
+std::optional<Packet> receive_packet(const Descriptor& socket) {
+  Packet received;
+  iovec data{&received.greeting, sizeof(received.greeting)};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> space{};
+  msghdr packet{};
+  packet.msg_iov = &data;
+  packet.msg_iovlen = 1;
+  packet.msg_control = space.data();
+  packet.msg_controllen = space.size();
+  const ssize_t length = ::recvmsg(socket.get(), &packet, MSG_CMSG_CLOEXEC);
+  if (length < 0) return std::nullopt;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&packet); header != nullptr; header = CMSG_NXTHDR(&packet, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t i = 0; i < (header->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
+      received.descriptors.emplace_back(fd);
+    }
   }
+  const bool is_whole = (packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
+  if (!is_whole || length != static_cast<ssize_t>(sizeof(Greeting))) return std::nullopt;
+  return received;
+}
+
+/// Returns false where the other end closed the connection.
+bool send_packet(const Descriptor& socket, Greeting greeting, const std::vector<int>& descriptors) {
+  iovec data{&greeting, sizeof(greeting)};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> space{};
+  msghdr packet{};
+  packet.msg_iov = &data;
+  packet.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    const size_t bytes = descriptors.size() * sizeof(int);
+    packet.msg_control = space.data();
+    packet.msg_controllen = CMSG_SPACE(bytes);
+    cmsghdr* const header = CMSG_FIRSTHDR(&packet);
+    header->cmsg_len = CMSG_LEN(bytes);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    std::memcpy(CMSG_DATA(header), descriptors.data(), bytes);
+  }
+  if (::sendmsg(socket.get(), &packet, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(greeting))) return true;
+  if (errno == EPIPE || errno == ECONNRESET) return false;
+  refuse_call("sendmsg");
 }
 
 /// One rank's way through a meeting.
@@ -125,7 +179,8 @@ class Guest {
       token_ = random_number();
       said.name = message("deepspeed-", std::hex, random_number(), random_number());
       said.token = token_;
-      listener_ = listen_at(said.name, size());
+      listener_ = listen_at(said.name, size() + kMostUnknown);
+      if (plan_.arena) readable_arena_ = for_reading(plan_.arena->memory());
       if (plan_.rank == 0) make_control();
     } catch (const std::exception& error) {
       said.is_ready = false;
@@ -134,28 +189,24 @@ class Guest {
     return said;
   }
 
-  std::unique_ptr<Member> connect(const std::vector<Announcement>& said) {
+  std::unique_ptr<Member> connect(std::vector<Announcement> said) {
+    said_ = std::move(said);
     deadline_ = Clock::now() + plan_.limit;
     peers_.resize(static_cast<size_t>(size()));
-    for (int rank = 0; rank < plan_.rank; ++rank) {
-      Descriptor socket = new_socket();
-      const auto [address, length] = address_of(said[static_cast<size_t>(rank)].name);
-      while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-        if (errno != EAGAIN && errno != EINTR) refuse_call("connect");
-        if (Clock::now() >= deadline_) raise<CommError>("a rank of this machine did not answer in time");
-        ::usleep(1000);
+    called_.resize(static_cast<size_t>(plan_.rank));
+    while (true) {
+      bool is_any_missing = false;
+      for (int rank = 0; rank < size(); ++rank) {
+        if (rank == plan_.rank || has_met(rank)) continue;
+        is_any_missing = true;
+        if (rank < plan_.rank && !called_[static_cast<size_t>(rank)]) call(rank);
       }
-      greet(socket, said[static_cast<size_t>(rank)].token);
-      take(std::move(socket), rank);
-    }
-    for (int rank = plan_.rank + 1; rank < size(); ++rank) {
-      await_event(listener_, POLLIN, deadline_, "connect");
-      Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!socket) refuse_call("accept");
-      const int from = take(std::move(socket), -1);
-      greet_accepted(from, said[static_cast<size_t>(from)].token);
+      if (!is_any_missing) break;
+      if (Clock::now() >= deadline_) refuse_missing();
+      await_connections();
     }
     listener_ = Descriptor();
+    unknown_.clear();
     Member::Parts parts;
     parts.rank = plan_.rank;
     parts.names = plan_.names;
@@ -166,6 +217,8 @@ class Guest {
   }
 
  private:
+  bool has_met(int rank) const { return peers_[static_cast<size_t>(rank)].socket() >= 0; }
+
   void make_control() {
     const size_t bytes = Slot::bytes(size());
     control_ = make_memory(bytes);
@@ -176,78 +229,124 @@ class Guest {
     Slot(mapped_->data(), size()).construct();
   }
 
-  void greet_accepted(int rank, uint64_t token) {
-    greet_over(peers_[static_cast<size_t>(rank)].socket(), token);
-  }
-  void greet(const Descriptor& socket, uint64_t token) { greet_over(socket.get(), token); }
-
-  // Sends who this rank is, its arena, and from the first rank the control block.
-  void greet_over(int socket, uint64_t token) {
-    Greeting greeting{token, plan_.arena ? plan_.arena->bytes() : 0, plan_.rank};
-    iovec data{&greeting, sizeof(greeting)};
-    std::vector<int> descriptors;
-    if (plan_.arena) descriptors.push_back(plan_.arena->memory().get());
-    if (plan_.rank == 0) descriptors.push_back(control_.get());
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> space{};
-    msghdr packet{};
-    packet.msg_iov = &data;
-    packet.msg_iovlen = 1;
-    if (!descriptors.empty()) {
-      const size_t bytes = descriptors.size() * sizeof(int);
-      packet.msg_control = space.data();
-      packet.msg_controllen = CMSG_SPACE(bytes);
-      cmsghdr* const header = CMSG_FIRSTHDR(&packet);
-      header->cmsg_len = CMSG_LEN(bytes);
-      header->cmsg_level = SOL_SOCKET;
-      header->cmsg_type = SCM_RIGHTS;
-      std::memcpy(CMSG_DATA(header), descriptors.data(), bytes);
+  /// Connects to a rank before this one, and greets it, unless its queue is full just now.
+  void call(int rank) {
+    const Announcement& said = said_[static_cast<size_t>(rank)];
+    Descriptor socket = new_socket();
+    const auto [address, length] = address_of(said.name);
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+      if (errno == EAGAIN || errno == EINTR) return;
+      refuse_call("connect");
     }
-    if (::sendmsg(socket, &packet, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof(greeting)))
-      refuse_call("sendmsg");
+    std::string user;
+    if (!is_of_this_user(socket, &user))
+      raise<CommError>("the socket that stands for rank ", plan_.names[static_cast<size_t>(rank)],
+                       " belongs to the user ", user, ", expected this one's, ", ::geteuid());
+    if (greet(socket, rank)) called_[static_cast<size_t>(rank)] = std::move(socket);
   }
 
-  // Takes the greeting of a peer, and returns its rank. expected: -1: any.
-  int take(Descriptor socket, int expected) {
-    await_event(socket, POLLIN, deadline_, "greet");
-    Greeting greeting;
-    iovec data{&greeting, sizeof(greeting)};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> space{};
-    msghdr packet{};
-    packet.msg_iov = &data;
-    packet.msg_iovlen = 1;
-    packet.msg_control = space.data();
-    packet.msg_controllen = space.size();
-    const ssize_t length = ::recvmsg(socket.get(), &packet, MSG_CMSG_CLOEXEC);
-    std::vector<Descriptor> received;
-    if (length > 0) {
-      for (cmsghdr* header = CMSG_FIRSTHDR(&packet); header != nullptr;
-           header = CMSG_NXTHDR(&packet, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-        for (size_t i = 0; i < (header->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
-          int fd = -1;
-          std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
-          received.emplace_back(fd);
-        }
+  /// Sends who this rank is, its arena, and from the first rank the control block.
+  bool greet(const Descriptor& socket, int rank) const {
+    std::vector<int> descriptors;
+    if (plan_.arena) descriptors.push_back(readable_arena_.get());
+    if (plan_.rank == 0) descriptors.push_back(control_.get());
+    const uint64_t arena_bytes = plan_.arena ? plan_.arena->bytes() : 0;
+    return send_packet(socket, {said_[static_cast<size_t>(rank)].token, arena_bytes, plan_.rank},
+                       descriptors);
+  }
+
+  /// Waits for what any connection brings.
+  void await_connections() {
+    std::vector<pollfd> asked{{listener_.get(), POLLIN, 0}};
+    for (const Descriptor& socket : called_) asked.push_back({socket.get(), POLLIN, 0});
+    for (const Descriptor& socket : unknown_) asked.push_back({socket.get(), POLLIN, 0});
+    const bool is_one_to_be_called = std::ranges::any_of(std::views::iota(0, plan_.rank), [&](int rank) {
+      return !has_met(rank) && !called_[static_cast<size_t>(rank)];
+    });
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
+    const int64_t limit = is_one_to_be_called ? 1 : left + 1;
+    if (::poll(asked.data(), asked.size(), static_cast<int>(std::max<int64_t>(limit, 0))) <= 0) return;
+    auto found = asked.begin();
+    const bool is_anyone_new = (found++)->revents != 0;
+    for (int rank = 0; rank < plan_.rank; ++rank) {
+      if ((found++)->revents != 0) hear_called(rank);
+    }
+    std::deque<Descriptor> silent;
+    for (Descriptor& socket : std::exchange(unknown_, {})) {
+      if ((found++)->revents == 0) {
+        silent.push_back(std::move(socket));
+      } else {
+        hear_unknown(std::move(socket));
       }
     }
-    const int rank = greeting.rank;
-    const size_t wanted = (greeting.arena_bytes > 0 ? 1 : 0) + (rank == 0 ? 1 : 0);
-    if (length != static_cast<ssize_t>(sizeof(greeting)) || greeting.token != token_ || rank < 0 ||
-        rank >= size() || (expected >= 0 && rank != expected) || received.size() != wanted) {
-      raise<CommError>("a greeting that is not one of the group's ranks, or came without its descriptors");
+    unknown_ = std::move(silent);
+    if (is_anyone_new) accept_all();
+  }
+
+  void accept_all() {
+    for (int i = 0; i < kMostUnknown; ++i) {
+      Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
+      if (!socket) refuse_call("accept");
+      if (!is_of_this_user(socket)) continue;
+      unknown_.push_back(std::move(socket));
+      // A rank greets as it connects; where it is dropped all the same, it connects again.
+      if (unknown_.size() > static_cast<size_t>(size() + kMostUnknown)) unknown_.pop_front();
     }
+  }
+
+  /// Takes the answer of a rank that this one called.
+  void hear_called(int rank) {
+    Descriptor socket = std::move(called_[static_cast<size_t>(rank)]);
+    auto packet = receive_packet(socket);
+    if (!packet) return;  // it dropped this connection among others, and is called again
+    if (!is_greeting_of(rank, *packet))
+      raise<CommError>("what greeted as rank ", plan_.names[static_cast<size_t>(rank)],
+                       " is not that rank, or came without its memory");
+    meet_rank(std::move(socket), std::move(*packet));
+  }
+
+  /// Takes what somebody says who called this rank, and drops whoever is no rank after this one.
+  void hear_unknown(Descriptor socket) {
+    auto packet = receive_packet(socket);
+    if (!packet) return;
+    const int rank = packet->greeting.rank;
+    if (rank <= plan_.rank || rank >= size() || has_met(rank) || !is_greeting_of(rank, *packet)) return;
+    if (greet(socket, rank)) meet_rank(std::move(socket), std::move(*packet));
+  }
+
+  bool is_greeting_of(int rank, const Packet& packet) const {
+    const size_t wanted = (packet.greeting.arena_bytes > 0 ? 1 : 0) + (rank == 0 ? 1 : 0);
+    return packet.greeting.token == token_ && packet.greeting.rank == rank &&
+           packet.descriptors.size() == wanted;
+  }
+
+  void meet_rank(Descriptor socket, Packet packet) {
+    const Greeting& said = packet.greeting;
     std::shared_ptr<Mapping> arena;
-    if (greeting.arena_bytes > 0) arena = map_memory(received[0], greeting.arena_bytes, MappingUse::kPeer);
-    if (rank == 0) control_ = std::move(received.back());
-    peers_[static_cast<size_t>(rank)] = Peer(std::move(socket), std::move(arena));
-    return rank;
+    if (said.arena_bytes > 0) arena = map_memory(packet.descriptors[0], said.arena_bytes, MappingUse::kPeer);
+    if (said.rank == 0) control_ = std::move(packet.descriptors.back());
+    peers_[static_cast<size_t>(said.rank)] = Peer(std::move(socket), std::move(arena));
+  }
+
+  [[noreturn]] void refuse_missing() const {
+    std::string missing;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (rank == plan_.rank || has_met(rank)) continue;
+      missing += message(missing.empty() ? "" : ", ", "rank ", plan_.names[static_cast<size_t>(rank)]);
+    }
+    raise<CommError>(missing, " of this machine did not connect in time");
   }
 
   MeetingPlan plan_;
+  std::vector<Announcement> said_;
   Clock::time_point deadline_;
   uint64_t token_ = 0;
-  Descriptor listener_, control_;
+  Descriptor listener_, control_, readable_arena_;
   std::shared_ptr<Mapping> mapped_;
+  std::vector<Descriptor> called_;  // ranks before this one, until they answer
+  std::deque<Descriptor> unknown_;  // who called this rank and said nothing yet
   std::vector<Peer> peers_;
 };
 
@@ -276,15 +375,16 @@ MeetingResult meet(const Board& board, MeetingPlan plan) {
   if (!result.reason.empty()) return result;
   std::string outcome = kReady;
   try {
-    result.member = guest.connect(said);
+    result.member = guest.connect(std::move(said));
   } catch (const std::exception& error) {
     outcome = one_line(error.what());
   }
   board.set(message("met/", rank), outcome);
   for (int other = 0; other < size; ++other) {
     const std::string told = board.get(message("met/", other));
-    if (told != kReady && result.reason.empty())
-      result.reason = message("rank ", names[static_cast<size_t>(other)], ": ", told);
+    if (told == kReady) continue;
+    result.reason +=
+        message(result.reason.empty() ? "" : "; ", "rank ", names[static_cast<size_t>(other)], ": ", told);
   }
   if (!result.reason.empty()) result.member = nullptr;
   return result;

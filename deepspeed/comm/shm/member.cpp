@@ -1,5 +1,6 @@
 #include "deepspeed/comm/shm/member.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <unistd.h>
@@ -67,8 +68,9 @@ void Member::check_peer(int rank) {
   const RankBlock& block = slot_.of(rank);
   const bool is_gone = peer(rank).is_gone();  // first: what it said before it ended is there then
   const auto presence = block.presence.load();
-  if (presence == Presence::kGaveUp && block.blamed_rank.load() >= 0) {
-    const int name = block.blamed_rank.load(), process = block.blamed_process.load();
+  const int blamed = block.blamed_rank.load();
+  if (presence == Presence::kGaveUp && std::ranges::find(parts_.names, blamed) != parts_.names.end()) {
+    const int name = blamed, process = block.blamed_process.load();
     lose(name, process,
          message("rank ", name, " (process ", process, ") died, as ", describe(rank), " told"));
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string>
 #include <tuple>
 
 #include <fcntl.h>
@@ -15,6 +16,9 @@
 
 namespace deepspeed::comm::shm {
 namespace {
+
+// With these nobody can change the size of the memory: who reads behind its end is ended by a signal.
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // Beyond the limit the system would end the process by a signal, and not refuse.
 void refuse_beyond_file_limit(size_t bytes) {
@@ -42,11 +46,22 @@ Mapping::~Mapping() { device::release_addresses(addresses_); }
 
 Descriptor make_memory(size_t bytes) {
   refuse_beyond_file_limit(bytes);
-  Descriptor memory(::memfd_create("deepspeed", MFD_CLOEXEC));
+  Descriptor memory(::memfd_create("deepspeed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) raise<CommError>("memfd_create: ", std::strerror(errno));
   if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0)
     raise<CommError>("ftruncate to ", bytes, " bytes of shared memory: ", std::strerror(errno));
+  // A descriptor for reading cannot be opened again for writing, not even by the same user.
+  if (::fchmod(memory.get(), S_IRUSR) != 0) raise<CommError>("fchmod: ", std::strerror(errno));
+  if (::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0)
+    raise<CommError>("shared memory cannot be sealed: ", std::strerror(errno));
   return memory;
+}
+
+Descriptor for_reading(const Descriptor& memory) {
+  const std::string path = "/proc/self/fd/" + std::to_string(memory.get());
+  Descriptor opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened) raise<CommError>("cannot open ", path, " for reading: ", std::strerror(errno));
+  return opened;
 }
 
 bool add_pages(const Descriptor& memory, size_t begin, size_t bytes) {
@@ -81,6 +96,10 @@ void drop_pages(const Descriptor& memory, size_t begin, size_t bytes) {
 }
 
 std::shared_ptr<Mapping> map_memory(const Descriptor& memory, size_t bytes, MappingUse use) {
+  // First: then the size is the last one.
+  const int seals = ::fcntl(memory.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals)
+    raise<CommError>("shared memory came without the seals that keep its size");
   struct stat status {};
   if (::fstat(memory.get(), &status) != 0) raise<CommError>("fstat: ", std::strerror(errno));
   if (static_cast<size_t>(status.st_size) < bytes)

@@ -26,9 +26,11 @@ class Mapping {
   size_t bytes_;
 };
 
-/// Makes `bytes` of memory that no page belongs to yet. Throws CommError where the system or a limit of the
-/// process refuses.
+/// Makes `bytes` of memory that no page belongs to yet; nobody can change its size. Throws CommError where
+/// the system or a limit of the process refuses.
 Descriptor make_memory(size_t bytes);
+/// Returns a descriptor of the memory with which it can be read and not written. Throws CommError.
+Descriptor for_reading(const Descriptor& memory);
 /// Gives the range pages. Returns false where there is no memory: touching it would end the process.
 bool add_pages(const Descriptor& memory, size_t begin, size_t bytes);
 /// Gives the whole huge pages of the range memory, as far as the system has such pages free: look-ups of
@@ -42,7 +44,8 @@ void drop_pages(const Descriptor& memory, size_t begin, size_t bytes);
 enum class MappingUse { kOwn, kCommon, kPeer };
 
 /// Maps the memory, from a multiple of kHugePage on. The mappings of one memory and use are one in a process,
-/// whoever asks for them. Throws CommError.
+/// whoever asks for them. Throws CommError, also for memory that somebody could cut short: who reads behind
+/// its end is ended by a signal.
 std::shared_ptr<Mapping> map_memory(const Descriptor& memory, size_t bytes, MappingUse use);
 
 }  // namespace deepspeed::comm::shm

@@ -164,37 +164,55 @@ void Messages::flush(int peer) {
 
 void Messages::read(int peer, Endings& endings) {
   Mailbox& mailbox = mailboxes_[static_cast<size_t>(peer)];
-  Arena* const arena = member_.arena();
   std::vector<char> packet(sizeof(PacketHead) + kMostInLetter);
   while (!mailbox.has_ended) {
-    const ssize_t length = ::recv(member_.peer(peer).socket(), packet.data(), packet.size(), 0);
+    // MSG_TRUNC: the length of the packet, also where that is more than its place.
+    const ssize_t length = ::recv(member_.peer(peer).socket(), packet.data(), packet.size(), MSG_TRUNC);
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (length < static_cast<ssize_t>(sizeof(PacketHead))) {
-      mailbox.has_ended = true;
-      return;
-    }
-    PacketHead head;
-    std::memcpy(&head, packet.data(), sizeof(head));
-    if (head.kind == PacketKind::kReceived) {
+    mailbox.has_ended = length <= 0;
+    if (mailbox.has_ended) return;
+    mailbox.lied = !take(mailbox, packet, static_cast<size_t>(length), endings);
+    mailbox.has_ended = mailbox.lied;
+  }
+}
+
+bool Messages::take(Mailbox& mailbox, const std::vector<char>& packet, size_t length, Endings& endings) {
+  PacketHead head;
+  if (length < sizeof(head) || length > packet.size()) return false;
+  std::memcpy(&head, packet.data(), sizeof(head));
+  const size_t content_bytes = length - sizeof(head);
+  const auto content = packet.begin() + sizeof(head);
+  const auto content_end = content + static_cast<ptrdiff_t>(content_bytes);
+  // All of a message follows its letter, before any other letter.
+  Letter* const unfinished =
+      mailbox.letters.empty() || mailbox.letters.back().is_whole() ? nullptr : &mailbox.letters.back();
+  switch (head.kind) {
+    case PacketKind::kReceived: {
       const auto found = mailbox.sent.find(head.order);
-      if (found == mailbox.sent.end()) continue;
-      if (found->second.copy != nullptr) arena->free(found->second.copy);
+      if (found == mailbox.sent.end()) return content_bytes == 0;
+      if (found->second.copy != nullptr) member_.arena()->free(found->second.copy);
       endings.push_back({std::move(found->second.done), nullptr});
       mailbox.sent.erase(found);
-      continue;
+      return content_bytes == 0;
     }
-    if (head.kind == PacketKind::kFurtherContent) {
-      // All of a message follows its letter, before anything else of the peer's.
-      auto& content = mailbox.letters.back().content;
-      content.insert(content.end(), packet.begin() + sizeof(head), packet.begin() + length);
-      continue;
-    }
-    Letter letter{head.tag, head.order, head.bytes, head.offset, {}};
-    if (head.kind == PacketKind::kLetterWithContent)
-      letter.content.assign(packet.begin() + sizeof(head), packet.begin() + length);
-    mailbox.letters.push_back(std::move(letter));
+    case PacketKind::kFurtherContent:
+      if (unfinished == nullptr || content_bytes == 0 ||
+          content_bytes > unfinished->bytes - unfinished->content.size())
+        return false;
+      unfinished->content.insert(unfinished->content.end(), content, content_end);
+      return true;
+    case PacketKind::kLetterWithContent:
+      if (unfinished != nullptr || content_bytes != std::min<uint64_t>(head.bytes, kMostInLetter))
+        return false;
+      mailbox.letters.push_back({head.tag, head.order, head.bytes, 0, {content, content_end}, true});
+      return true;
+    case PacketKind::kLetter:
+      if (unfinished != nullptr || content_bytes != 0) return false;
+      mailbox.letters.push_back({head.tag, head.order, head.bytes, head.offset, {}});
+      return true;
   }
+  return false;
 }
 
 void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& endings) {
@@ -202,8 +220,7 @@ void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& en
   for (auto letter = mailbox.letters.begin(); letter != mailbox.letters.end();) {
     const auto wanted = std::find_if(mailbox.wanted.begin(), mailbox.wanted.end(),
                                      [&](const Wanted& want) { return want.tag == letter->tag; });
-    const bool is_whole = letter->content.empty() || letter->content.size() == letter->bytes;
-    if (wanted == mailbox.wanted.end() || !is_whole) {
+    if (wanted == mailbox.wanted.end() || !letter->is_whole()) {
       ++letter;
       continue;
     }
@@ -217,9 +234,9 @@ void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& en
     if (taken.bytes != want.bytes) {
       error = message_error(message("the message of ", member_.describe(peer), " with the tag ", taken.tag,
                                     " has ", taken.bytes, " bytes, but ", want.bytes, " are expected"));
-    } else if (!taken.content.empty() || taken.bytes == 0) {
+    } else if (taken.has_content || taken.bytes == 0) {
       if (taken.bytes > 0) std::memcpy(want.data, taken.content.data(), want.bytes);
-    } else if (taken.offset + taken.bytes > sender.arena_bytes()) {
+    } else if (taken.bytes > sender.arena_bytes() || taken.offset > sender.arena_bytes() - taken.bytes) {
       error =
           message_error(message("the message of ", member_.describe(peer), " lies outside of its memory"));
     } else {
@@ -238,6 +255,8 @@ void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& en
 }
 
 std::exception_ptr Messages::error_of(int peer) const {
+  if (mailboxes_[static_cast<size_t>(peer)].lied)
+    return message_error(member_.describe(peer) + " wrote what is no message");
   try {
     member_.check_peer(peer);
   } catch (...) {

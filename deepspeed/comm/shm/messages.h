@@ -46,6 +46,9 @@ class Messages {
     uint64_t bytes = 0;
     uint64_t offset = 0;        // in the sender's arena
     std::vector<char> content;  // in place of it
+    bool has_content = false;
+
+    bool is_whole() const { return !has_content || content.size() == bytes; }
   };
   struct Wanted {
     char* data;
@@ -66,6 +69,7 @@ class Messages {
     std::map<uint64_t, Sent> sent;           // by order, until they are received
     std::deque<std::vector<char>> outgoing;  // what the socket did not take yet
     bool has_ended = false;
+    bool lied = false;  // it ended since the peer wrote what is no message
   };
   struct Ending {
     Done done;
@@ -81,6 +85,8 @@ class Messages {
   void write(int peer, std::vector<char> packet);
   void flush(int peer);
   void read(int peer, Endings& endings);
+  /// Takes one packet of a peer. Returns false for one that no rank of this program writes.
+  bool take(Mailbox& mailbox, const std::vector<char>& packet, size_t length, Endings& endings);
   /// Copies what has come and is wanted; the lock is open meanwhile.
   void deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& endings);
   void check(int peer, Endings& endings);

@@ -2,11 +2,16 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "deepspeed/comm/shm/descriptor.h"
 #include "deepspeed/comm/shm/memory.h"
 
 namespace deepspeed::comm::shm {
+
+/// Says whether the process at the other end of a connected socket runs as the user of this one: nobody else
+/// is told or believed anything. user: gets whose it is, where that is known.
+bool is_of_this_user(const Descriptor& socket, std::string* user = nullptr);
 
 class Peer {
  public:
@@ -28,7 +33,8 @@ class Peer {
 
  private:
   Descriptor socket_;
-  Descriptor process_handle_;  // tells an end that a child of the process hides, where the system has it
+  Descriptor process_handle_;  // tells an end that a child of the process hides,
+                               // where the system has it
   std::shared_ptr<Mapping> arena_;
   int process_ = 0;
 };

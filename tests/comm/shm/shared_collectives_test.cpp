@@ -242,5 +242,38 @@ TEST(SharedRanks, ThatLeaveAreNamed) {
   });
 }
 
+TEST(SharedRanks, ThatPostWhatLiesOutsideOfTheirMemoryAreNamed) {
+  constexpr size_t kBytes = size_t{1} << 20;
+  const size_t end = Arena::of_process()->bytes();
+  for (const uint64_t offset : {uint64_t{end}, uint64_t{end - kBytes + 4}, kStaged - 1, kStaged - kBytes}) {
+    run_members(2, [&](Member& member) {
+      Collectives collectives(member);
+      if (member.rank() == 1) {
+        member.own().ring[1] = {1, kBytes, offset, 1};
+        member.own().posted.advance(1);
+        member.own().reduced.advance(1);
+        EXPECT_ERROR(CommError, member.wait_for_the_end(1, Clock::now() + std::chrono::minutes(1)),
+                     "rank 0 (process ", "left the group");
+        return;
+      }
+      std::vector<float> data(kBytes / sizeof(float));
+      EXPECT_ERROR(CommError, collectives.all_reduce(same_call(1), data.data(), kBytes, kFloatSum),
+                   "rank 1 (process ", "outside of its memory");
+    });
+  }
+}
+
+TEST(SharedRanks, ThatBlameWhoIsNoneOfTheGroupAreNamedThemselves) {
+  run_members(2, [](Member& member) {
+    if (member.rank() == 1) {
+      member.own().blamed_rank.store(4711);
+      member.own().presence.store(Presence::kGaveUp);
+      return;
+    }
+    EXPECT_ERROR(CommError, Collectives(member).barrier(same_call()), "rank 1 (process ",
+                 "gave the group up");
+  });
+}
+
 }  // namespace
 }  // namespace deepspeed::comm::shm

@@ -1,8 +1,11 @@
 // Messages over shared memory between threads: sizes, tags, crossing sends, peers that end.
+#include <cstring>
 #include <future>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include "deepspeed/comm/shm/messages.h"
 
@@ -161,6 +164,60 @@ TEST(SharedMessages, EndWithTheGroup) {
       EXPECT_ERROR(CommError, box.receive(data, 0, 5).get(), "gave the group up");
     }
   });
+}
+
+/// The head of a packet, as a rank that lies writes it.
+struct PacketHead {
+  uint32_t kind = 0;  // 0: letter, 1: letter with content, 2: further content, 3: received
+  int32_t tag = 5;
+  uint64_t order = 1;
+  uint64_t bytes = 0;
+  uint64_t offset = 0;
+};
+
+/// What a rank is told that waits for ten bytes of one that writes these packets instead.
+std::string told_of_packets(const std::vector<std::pair<PacketHead, size_t>>& packets) {
+  std::string told;
+  run_members(2, [&](Member& member) {
+    if (member.rank() == 1) {
+      for (const auto& [head, content_bytes] : packets) {
+        std::vector<char> packet(sizeof(head) + content_bytes);
+        std::memcpy(packet.data(), &head, sizeof(head));
+        ::send(member.peer(0).socket(), packet.data(), packet.size(), MSG_NOSIGNAL);
+      }
+      Collectives(member).barrier(testing::same_call());
+      return;
+    }
+    Messages messages(member);
+    Letterbox box(messages);
+    std::vector<char> data(10);
+    told = testing::error_of<CommError>([&] { box.receive(data, 1, 5).get(); });
+    Collectives(member).barrier(testing::same_call());
+  });
+  return told;
+}
+
+TEST(SharedMessages, OfAPeerThatLiesAreAnErrorThatNamesIt) {
+  const auto expect_refused = [](const std::vector<std::pair<PacketHead, size_t>>& packets) {
+    EXPECT_THAT(told_of_packets(packets), ::testing::AllOf(::testing::HasSubstr("rank 1 (process "),
+                                                           ::testing::HasSubstr("no message")));
+  };
+  expect_refused({{{2, 5, 1, 10, 0}, 10}});  // content of no letter
+  expect_refused({{{1, 5, 1, 10, 0}, 0}});   // a letter without its content
+  expect_refused({{{1, 5, 1, 10, 0}, 20}});  // or with more than that
+  expect_refused({{{1, 5, 1, 5000, 0}, 4096}, {{2, 5, 1, 5000, 0}, 4000}});
+  expect_refused({{{1, 5, 1, 5000, 0}, 4096}, {{1, 5, 2, 10, 0}, 10}});  // another one within it
+  expect_refused({{{4, 5, 1, 10, 0}, 10}});
+  expect_refused({{{1, 5, 1, 10000, 0}, 5000}});  // longer than any packet
+  expect_refused({{{0, 5, 1, 10, 0}, 3}});
+}
+
+TEST(SharedMessages, OutsideOfThePeersMemoryAreAnError) {
+  for (const uint64_t offset : {~uint64_t{0}, ~uint64_t{0} - 4, ~uint64_t{0} - 9, uint64_t{1} << 62}) {
+    EXPECT_THAT(told_of_packets({{{0, 5, 1, 10, offset}, 0}}),
+                ::testing::AllOf(::testing::HasSubstr("rank 1 (process "),
+                                 ::testing::HasSubstr("outside of its memory")));
+  }
 }
 
 }  // namespace
