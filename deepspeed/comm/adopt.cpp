@@ -94,7 +94,8 @@ std::shared_ptr<World::Impl> make_world(const GivenGroup& given) {
     meet_over(job, *store);
     find_local_place(job, *store);
     agree_on_links(job, *store);
-    guard = std::make_shared<DivergenceGuard>(sub_store(store, kGuardStore), job.rank, is_gone);
+    guard =
+        std::make_shared<DivergenceGuard>(sub_store(store, kGuardStore), job.rank, is_gone, job.neighbours());
   }
   const auto factory = [is_gone,
                         make = group_factory(backend, job, store, guard)](const GroupRequest& request) {

@@ -28,7 +28,9 @@ std::shared_ptr<World::Impl> join(const InitOptions& options) {
     agree_on_links(job, *store);
   }
   std::shared_ptr<DivergenceGuard> guard;
-  if (job.world_size > 1) guard = std::make_shared<DivergenceGuard>(sub_store(store, kGuardStore), job.rank);
+  if (job.world_size > 1)
+    guard = std::make_shared<DivergenceGuard>(sub_store(store, kGuardStore), job.rank,
+                                              DivergenceGuard::ReasonToEnd(), job.neighbours());
   auto world = std::make_shared<World::Impl>(job, group_factory(backend, job, store, guard), guard);
   if (options.verbose)
     log::info("comm: ", backend.name, ", ", job.world_size, job.world_size == 1 ? " rank" : " ranks",

@@ -1,5 +1,6 @@
 """A rank that leaves: what the other one is told."""
 import json
+import signal
 import time
 
 import pytest
@@ -20,3 +21,20 @@ def test_the_other_rank_has_an_error_that_names_it(how, status, stage):
     if stage == 3 and "all_gather" in error:
         assert any(name in error for name in ("embed.weight", "inner.weight", "inner.bias")), error
     assert time.monotonic() - begin < 100, "a wait without the error would last for half an hour"
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+def test_a_rank_that_is_stopped_is_named_and_the_job_goes_on(stage):
+    ranks = start("loses_a_rank.py", json.dumps(dict(how="stop", stage=stage)))
+    said = []
+    for line in ranks[0].stdout:
+        said.append(line)
+        if "does not run" in line:
+            break
+    assert said and f"rank 1 (process {ranks[1].pid}) does not run: it is stopped (state T)" in said[-1], said
+    assert "rank 0 waits for it in" in said[-1] and "of group 'engine" in said[-1], said
+    ranks[1].send_signal(signal.SIGCONT)
+    kept, stopped = finish(ranks)
+    assert kept[0] == 0 and stopped[0] == 0, kept[1][-2000:] + stopped[1][-2000:]
+    assert result_of(kept[1])["error"] is None
+    assert "does not run" not in kept[1] + stopped[1], "it is said once"

@@ -60,7 +60,9 @@ class C10dWork : public Work::Impl {
     const auto begin = Clock::now();
     const auto elapsed = [&] { return std::chrono::duration_cast<milliseconds>(Clock::now() - begin); };
     const auto timeout = group_->description().timeout;
-    if (!OwnThread::is_here()) group_->calls().set_blocked(number_, true);
+    std::optional<CallHistory::MessageWait> message_wait;
+    if (peer_) message_wait.emplace(group_->calls(), collective_, *peer_);
+    if (!peer_ && !OwnThread::is_here()) group_->calls().set_blocked(number_, true);
     try {
       for (const auto& work : started_.works) {
         // With a time, NCCL's wait would block this thread too. Zero would mean "for ever" to Gloo's.
@@ -73,7 +75,7 @@ class C10dWork : public Work::Impl {
     } catch (const std::exception& error) {
       group_->fail(shown(collective_, subject_), elapsed(), first_line(error.what()), peer_);
     }
-    group_->calls().set_blocked(number_, false);
+    if (!peer_) group_->calls().set_blocked(number_, false);
     if (started_.finish) started_.finish();
     started_ = {};
     done_ = true;

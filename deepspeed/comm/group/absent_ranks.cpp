@@ -1,6 +1,7 @@
 #include "deepspeed/comm/group/absent_ranks.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -29,26 +30,42 @@ std::string own_processes() {
   return boot + "/" + std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
 }
 
-/// When a process began, in ticks of the machine; nothing where it has ended.
-std::optional<std::string> begin_of(int64_t process) {
+/// What the system says of a process or a thread, in words. The name comes before, and may hold anything.
+std::vector<std::string> words_of(const std::string& path) {
   std::string line;
-  std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), line);
-  // After the name, which may hold anything, come the state and 18 numbers, and then the time.
+  std::getline(std::ifstream(path + "/stat"), line);
   const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
+  if (name_end == std::string::npos) return {};
   std::istringstream rest(line.substr(name_end + 1));
-  std::string state, word;
-  rest >> state;
-  if (state == "Z" || state == "X") return std::nullopt;
-  for (int number = 0; number < 19; ++number) rest >> word;
-  return word;
+  std::vector<std::string> words;
+  for (std::string word; rest >> word;) words.push_back(word);
+  return words;
+}
+
+std::string path_of(int64_t process) { return "/proc/" + std::to_string(process); }
+
+/// When a process began, in ticks of the machine; nothing where it has ended.
+std::optional<std::string> begin_in(const std::vector<std::string>& words) {
+  constexpr size_t kBegin = 19;
+  if (words.size() <= kBegin || words[0] == "Z" || words[0] == "X") return std::nullopt;
+  return words[kBegin];
+}
+
+std::set<int64_t> hung_threads_of(int64_t process) {
+  std::set<int64_t> hung;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(path_of(process) + "/task", none)) {
+    const auto words = words_of(entry.path().string());
+    if (!words.empty() && words[0] == "D") hung.insert(std::atoll(entry.path().filename().c_str()));
+  }
+  return hung;
 }
 
 }  // namespace
 
 void note_presence(c10d::Store& store, int rank) {
-  const int64_t process = ::getpid();
-  store.set(process_key(rank), message(own_processes(), "\n", process, "\n", begin_of(process).value_or("")));
+  const auto process = find_process(::getpid()).value_or(RankProcess{::getpid(), ""});
+  store.set(process_key(rank), message(own_processes(), "\n", process.number, "\n", process.begin, "\n"));
 }
 
 void note_absence(c10d::Store& store, int rank, const std::string& why) {
@@ -56,16 +73,41 @@ void note_absence(c10d::Store& store, int rank, const std::string& why) {
   store.add(kCount, 1);
 }
 
+std::optional<RankProcess> find_process(int64_t number) {
+  const auto begin = begin_in(words_of(path_of(number)));
+  return begin ? std::optional(RankProcess{number, *begin}) : std::nullopt;
+}
+
+Motion motion_of(const RankProcess& process) {
+  Motion motion;
+  const auto words = words_of(path_of(process.number));
+  motion.has_ended = begin_in(words) != process.begin;
+  if (motion.has_ended) return motion;
+  if (words[0] == "T" || words[0] == "t") {
+    motion.stopped = words[0].front();
+  } else {
+    motion.hung_threads = hung_threads_of(process.number);
+  }
+  return motion;
+}
+
+std::optional<RankProcess> read_process(c10d::Store& store, int rank) {
+  const auto mark = read_if_set(store, process_key(rank));
+  const std::string own = own_processes() + "\n";
+  if (!mark || !mark->starts_with(own)) return std::nullopt;
+  std::istringstream lines(mark->substr(own.size()));
+  RankProcess process;
+  lines >> process.number >> process.begin;
+  return process.begin.empty() ? std::nullopt : std::optional(process);
+}
+
 AbsentRanks::AbsentRanks(c10d::Store& store, std::vector<int> members, std::vector<int> neighbours)
     : store_(store), members_(std::move(members)), neighbours_(std::move(neighbours)) {}
 
 void AbsentRanks::read_processes() {
-  if (neighbours_.empty()) return;
-  const std::string own = own_processes() + "\n";
   for (const int rank : std::exchange(neighbours_, {})) {
     if (std::ranges::find(members_, rank) == members_.end()) continue;
-    const auto mark = read_if_set(store_, process_key(rank));
-    if (mark && mark->starts_with(own)) processes_[rank] = mark->substr(own.size());
+    if (auto process = read_process(store_, rank)) processes_[rank] = std::move(*process);
   }
 }
 
@@ -80,17 +122,25 @@ std::optional<std::string> AbsentRanks::find_noted() {
 
 std::optional<std::string> AbsentRanks::find_ended() {
   read_processes();
-  for (const auto& [rank, mark] : processes_) {
-    std::istringstream lines(mark);
-    std::string begin;
-    int64_t process = 0;
-    lines >> process >> begin;
-    if (begin.empty() || begin_of(process) == begin) continue;
-    const std::string why = message("ended (process ", process, ")");
+  for (const auto& [rank, process] : processes_) {
+    if (!motion_of(process).has_ended) continue;
+    const std::string why = message("ended (process ", process.number, ")");
     note_absence(store_, rank, why);
     return message("rank ", rank, " ", why);
   }
   return std::nullopt;
+}
+
+std::string AbsentRanks::describe_stopped() {
+  read_processes();
+  std::string text;
+  for (const auto& [rank, process] : processes_) {
+    const char state = motion_of(process).stopped;
+    if (state == '\0') continue;
+    text += message(text.empty() ? "" : ", ", "rank ", rank, " (process ", process.number,
+                    ") is stopped (state ", state, ")");
+  }
+  return text;
 }
 
 std::optional<std::string> AbsentRanks::find() {

@@ -45,7 +45,11 @@ std::string describe_missing(const GroupDescription& group, const std::string& k
   return text;
 }
 
-void warn_of_others(const GroupDescription& group, const std::string& key, c10d::Store& store) {
+void warn_of_others(const GroupDescription& group, const std::string& key, c10d::Store& store,
+                    AbsentRanks& absent) {
+  if (const auto stopped = absent.describe_stopped(); !stopped.empty())
+    log::warning("[comm] rank ", group.global_ranks.at(group.rank), " makes the group '", key, "', but ",
+                 stopped, " and does not come; it goes on once it runs again");
   const auto missing = describe_missing(group, key, store, /*with_idle=*/false);
   if (missing.empty()) return;
   log::warning("[comm] rank ", group.global_ranks.at(group.rank), " makes the group '", key, "', but ",
@@ -72,7 +76,7 @@ void meet_to_connect(const GroupDescription& group, const std::string& key, c10d
     }
     if (is_patient && Clock::now() - begin >= kMeetingPatience) {
       is_patient = false;
-      warn_of_others(group, key, store);
+      warn_of_others(group, key, store, absent);
     }
     if (Clock::now() < end) continue;
     raise<CommError>("the group '", key, "' was not made by all of its ", group.size(), " ranks within ",

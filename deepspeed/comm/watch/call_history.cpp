@@ -1,8 +1,10 @@
 #include "deepspeed/comm/watch/call_history.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "deepspeed/base/message.h"
 #include "deepspeed/comm/watch/caller_thread.h"
 
 namespace deepspeed::comm {
@@ -85,6 +87,33 @@ void CallHistory::started(uint64_t number, const Works& works) {
 void CallHistory::set_blocked(uint64_t number, bool is_blocked) {
   const std::lock_guard lock(mutex_);
   if (Entry* entry = find(number)) entry->is_blocked = is_blocked;
+}
+
+CallHistory::MessageWait::MessageWait(CallHistory& history, const char* name, int peer) : history_(history) {
+  const std::lock_guard lock(history.mutex_);
+  number_ = ++history.num_messages_;
+  history.messages_[number_] = {name, peer, Clock::now()};
+}
+
+CallHistory::MessageWait::~MessageWait() {
+  const std::lock_guard lock(history_.mutex_);
+  history_.messages_.erase(number_);
+}
+
+std::vector<CallHistory::Awaited> CallHistory::awaited(std::chrono::milliseconds patience) {
+  std::vector<Awaited> found;
+  const auto begun_before = Clock::now() - patience;
+  const std::string of_group = message(" of group '", group_name_, "'");
+  const std::lock_guard lock(mutex_);
+  if (const Entry* entry = oldest_open(begun_before))
+    found.push_back({describe(entry->call, entry->number) + of_group, global_ranks_});
+  if (messages_.empty()) return found;
+  const OpenMessage& oldest = messages_.begin()->second;
+  if (oldest.begin > begun_before) return found;
+  const bool is_send = std::string_view(oldest.name) == "send";
+  const int peer = global_ranks_.at(static_cast<size_t>(oldest.peer));
+  found.push_back({message(oldest.name, is_send ? " to rank " : " from rank ", peer, of_group), {peer}});
+  return found;
 }
 
 const CallHistory::Entry* CallHistory::oldest_open(Clock::time_point begun_before) {

@@ -4,8 +4,10 @@
 
 #include <chrono>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -36,6 +38,27 @@ class CallHistory {
   /// Notes that the program waits for the call, or no longer.
   void set_blocked(uint64_t number, bool is_blocked);
 
+  /// Says that the program waits for a message with `peer`, a rank in the group, while it lives.
+  class MessageWait {
+   public:
+    MessageWait(CallHistory& history, const char* name, int peer);
+    ~MessageWait();
+    MessageWait(const MessageWait&) = delete;
+    MessageWait& operator=(const MessageWait&) = delete;
+
+   private:
+    CallHistory& history_;
+    int64_t number_ = 0;
+  };
+
+  /// Names what this rank waits for, and the other ranks that it takes.
+  struct Awaited {
+    std::string call;  // "all_reduce #42 (sum of 1024 Float) of group 'world'"
+    std::vector<int> global_ranks;
+  };
+  /// Returns the oldest of each kind, collective and message, that is under way since `patience` or longer.
+  std::vector<Awaited> awaited(std::chrono::milliseconds patience);
+
   /// Says whether a call began at least `patience` ago and is not done.
   bool has_waited(std::chrono::milliseconds patience);
   bool has_unfinished_calls() { return has_waited(std::chrono::milliseconds(0)); }
@@ -64,6 +87,12 @@ class CallHistory {
     bool is_blocked = false;
   };
 
+  struct OpenMessage {
+    const char* name;
+    int peer;
+    Clock::time_point begin;
+  };
+
   static void tell(Entry& entry, bool with_values, GroupReport& report);
   Entry* find(uint64_t number);
   const Entry* oldest_open(Clock::time_point begun_before);
@@ -75,6 +104,8 @@ class CallHistory {
   std::mutex mutex_;
   std::deque<Entry> entries_;  // the latest ones, and all that are open
   Progress progress_;
+  std::map<int64_t, OpenMessage> messages_;  // that are waited for, in their order
+  int64_t num_messages_ = 0;
 };
 
 }  // namespace deepspeed::comm

@@ -14,11 +14,13 @@ namespace deepspeed::comm {
 
 using std::chrono::milliseconds;
 
-DivergenceGuard::DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank, ReasonToEnd reason_to_end)
+DivergenceGuard::DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank, ReasonToEnd reason_to_end,
+                                 const std::vector<int>& neighbours)
     : state_(std::make_shared<State>()) {
   state_->store = std::move(store);
   state_->rank = rank;
   state_->reason_to_end = std::move(reason_to_end);
+  state_->unread.insert(neighbours.begin(), neighbours.end());
   note_presence(*state_->store, rank);
 }
 
@@ -31,7 +33,10 @@ std::shared_ptr<CallHistory> DivergenceGuard::watch(const std::string& key, cons
                                              : std::make_shared<CallHistory>(name, global_ranks);
   const std::lock_guard lock(state_->mutex);
   state_->groups[key] = {history, std::move(on_divergence), global_ranks, check};
-  if (!std::exchange(state_->has_thread, true)) std::thread(&State::serve, state_).detach();
+  if (!std::exchange(state_->has_thread, true)) {
+    std::thread(&State::serve, state_).detach();
+    std::thread(&State::watch_processes, state_).detach();
+  }
   return history;
 }
 

@@ -32,8 +32,11 @@ class DivergenceGuard {
   using ReasonToEnd = std::function<std::optional<std::string>()>;
 
   /// Takes `store`, the guard's own (prefixed) one, and notes there that the rank is present. `reason_to_end`
-  /// may be empty: then nothing ends the groups but what happens in them.
-  DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank, ReasonToEnd reason_to_end = {});
+  /// may be empty: then nothing ends the groups but what happens in them. neighbours: the ranks whose
+  /// processes may be looked at, those of this machine; one that is stopped while this rank waits for it is
+  /// named in the log.
+  DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank, ReasonToEnd reason_to_end = {},
+                  const std::vector<int>& neighbours = {});
   /// Ends without a wait.
   ~DivergenceGuard();
   DivergenceGuard(const DivergenceGuard&) = delete;

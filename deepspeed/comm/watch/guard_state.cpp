@@ -8,6 +8,7 @@
 #include "deepspeed/comm/group/quiet_backend.h"
 #include "deepspeed/comm/group/store_polling.h"
 #include "deepspeed/comm/watch/caller_thread.h"
+#include "deepspeed/comm/watch/still_ranks.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -17,6 +18,11 @@ using std::chrono::milliseconds;
 // How long a call may be under way before the ranks compare, and how often that is looked at and told.
 constexpr milliseconds kPatience(1000);
 constexpr milliseconds kInterval(250);
+// How long a call may be under way before the processes of the other ranks are looked at, and how often.
+constexpr milliseconds kStillPatience(2000);
+constexpr milliseconds kStillInterval(1000);
+// How long the store takes at most, also on a busy machine, where all is well.
+constexpr milliseconds kSilence(5000);
 // How long groups that end wait until the others can read why.
 constexpr milliseconds kTellingTheEnd(500);
 
@@ -115,8 +121,25 @@ DivergenceGuard::State::Verdicts DivergenceGuard::State::compare(const RankRepor
   return found;
 }
 
+/// Notes how long an exchange is under way already.
+class DivergenceGuard::State::ExchangeTime {
+ public:
+  explicit ExchangeTime(State& state) : state_(state) { set(std::chrono::steady_clock::now()); }
+  ~ExchangeTime() { set(std::nullopt); }
+  ExchangeTime(const ExchangeTime&) = delete;
+  ExchangeTime& operator=(const ExchangeTime&) = delete;
+
+ private:
+  void set(std::optional<std::chrono::steady_clock::time_point> begin) {
+    const std::lock_guard lock(state_.mutex);
+    state_.exchange_begin = begin;
+  }
+  State& state_;
+};
+
 DivergenceGuard::State::Verdicts DivergenceGuard::State::exchange(milliseconds patience, Verdicts* held_up) {
   const QuietBackend quiet;
+  const ExchangeTime time(*this);
   try {
     RankReport own = own_report(patience);
     tell(own);
@@ -230,7 +253,24 @@ void DivergenceGuard::State::count_let_go() {
   if (is_news) tell(own_report(kPatience));
 }  // The connections close here, without the lock.
 
+void DivergenceGuard::State::read_processes() {
+  if (unread.empty()) return;
+  for (const int peer : peers()) {
+    if (unread.erase(peer) == 0) continue;
+    const QuietBackend quiet;
+    try {
+      // The ranks of a group noted this before they made it.
+      auto process = read_process(*store, peer);
+      const std::lock_guard lock(mutex);
+      if (process) processes[peer] = std::move(*process);
+    } catch (const std::exception&) {
+      return;  // the store is gone with rank 0, as exchange() says
+    }
+  }
+}
+
 void DivergenceGuard::State::look() {
+  read_processes();
   end_groups_if_due();
   if (const auto found = check_sequences(); !found.empty()) return give_up(found, /*everywhere=*/true);
   if (waits(kPatience)) {
@@ -274,6 +314,24 @@ void DivergenceGuard::State::serve(const std::shared_ptr<State>& state) {
     state->num_answered = asked;
     state->answer = std::move(verdicts);
     state->changed.notify_all();
+  }
+}
+
+void DivergenceGuard::State::watch_processes(const std::shared_ptr<State>& state) {
+  StillRanks still(state->rank);
+  std::unique_lock lock(state->mutex);
+  while (!state->changed.wait_for(lock, kStillInterval, [&] { return state->stopped; })) {
+    std::vector<CallHistory::Awaited> awaited;
+    for (const auto& [key, group] : state->groups) {
+      if (!group.on_divergence || group.is_let_go) continue;
+      for (auto& each : group.history->awaited(kStillPatience)) awaited.push_back(std::move(each));
+    }
+    const bool is_store_silent =
+        state->exchange_begin && std::chrono::steady_clock::now() - *state->exchange_begin > kSilence;
+    const auto processes = awaited.empty() ? std::map<int, RankProcess>() : state->processes;
+    lock.unlock();
+    still.look(processes, awaited, is_store_silent);
+    lock.lock();
   }
 }
 

@@ -5,7 +5,8 @@
 // through the store, reads those of the ranks that it shares groups with, and compares them; a deadlock
 // counts once a later report shows it again. give_up() then ends the groups that a verdict names, and those
 // that wait for this rank's thread, after it told the others why. A group that was let go of keeps its
-// connections until all its ranks are counted (count_let_go()).
+// connections until all its ranks are counted (count_let_go()). A second thread names the ranks of this
+// machine that do not run (still_ranks.h): the first one waits where the rank of the store is stopped.
 #pragma once
 
 #include <chrono>
@@ -20,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "deepspeed/comm/group/absent_ranks.h"
 #include "deepspeed/comm/watch/divergence_guard.h"
 #include "deepspeed/comm/watch/rank_report.h"
 #include "deepspeed/comm/watch/sequence_check.h"
@@ -43,6 +45,7 @@ struct DivergenceGuard::State {
       return on_divergence && !is_let_go && history->has_waited(patience);
     }
   };
+  class ExchangeTime;
   using Verdicts = std::vector<Verdict>;
   using Endings = std::vector<std::pair<std::function<void(const std::string&)>, std::string>>;
 
@@ -53,6 +56,7 @@ struct DivergenceGuard::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::string, Watched> groups;
+  std::map<int, RankProcess> processes;  // of ranks that can be seen from here
   bool has_thread = false;
   bool stopped = false;
   bool ended = false;  // no thread any more, and no store
@@ -61,6 +65,7 @@ struct DivergenceGuard::State {
   std::map<std::string, std::string> gave_up;  // groups, and why
   uint64_t num_asked = 0;                      // exchanges that callers asked for
   uint64_t num_answered = 0;                   // those that were done
+  std::optional<std::chrono::steady_clock::time_point> exchange_begin;  // of the one under way
   Verdicts answer;
 
   // The guard's thread alone uses what follows.
@@ -68,6 +73,7 @@ struct DivergenceGuard::State {
   std::map<std::pair<int, std::string>, int64_t> suspected;  // rank, deadlock: the report that showed it
   std::optional<SequenceCheck> sequences;
   bool is_absence_noted = false;
+  std::set<int> unread;  // ranks of this machine whose processes were not read yet
 
   bool waits(std::chrono::milliseconds patience);
   bool has_left();
@@ -83,6 +89,8 @@ struct DivergenceGuard::State {
   Verdicts compare(const RankReport& own, Verdicts* held_up);
   void tell(const RankReport& report);
   Verdicts check_sequences();
+  /// Reads once which processes the neighbours are: later the store may not answer.
+  void read_processes();
   void look();
   /// everywhere: also in groups where nothing is under way.
   void give_up(const Verdicts& verdicts, bool everywhere);
@@ -99,6 +107,8 @@ struct DivergenceGuard::State {
   void stop();
   bool wait_for_answer(uint64_t number, std::chrono::milliseconds limit);
   static void serve(const std::shared_ptr<State>& state);
+  /// Is what another thread does: it looks at processes, also while the store does not answer.
+  static void watch_processes(const std::shared_ptr<State>& state);
 };
 
 }  // namespace deepspeed::comm

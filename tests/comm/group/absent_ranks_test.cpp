@@ -62,6 +62,12 @@ TEST(AbsentRanks, AreThoseWhoseProcessEnded) {
   note_presence(*store, 0);
   AbsentRanks absent(*store, {0, 1}, {0, 1}), elsewhere(*store, {0, 1}, {});
   EXPECT_EQ(absent.find(), std::nullopt);
+  EXPECT_EQ(absent.describe_stopped(), "");
+  ::kill(child, SIGSTOP);
+  ::waitpid(child, nullptr, WUNTRACED);
+  EXPECT_EQ(absent.find(), std::nullopt);
+  EXPECT_EQ(absent.describe_stopped(), "rank 1 (process " + std::to_string(child) + ") is stopped (state T)");
+  ::kill(child, SIGCONT);
   ASSERT_EQ(::write(stays[1], "x", 1), 1);
   siginfo_t ended{};
   ASSERT_EQ(::waitid(P_PID, id_t(child), &ended, WEXITED | WNOWAIT), 0);  // a process that nobody waited for

@@ -1,9 +1,10 @@
-"""Rank 1 leaves a training as its argument says; rank 0 prints the error that it gets.
+"""Rank 1 leaves a training as its argument says, or stops in it; rank 0 prints the error that it gets.
 
     loses_a_rank.py '{"how": "raise", "stage": 3}'
 """
 import json
 import os
+import signal
 import sys
 
 import torch
@@ -25,11 +26,15 @@ def main():
     if deepspeed.comm.get_rank() == 1:
         if options["how"] == "exit":
             os._exit(3)
-        model.inner.register_forward_hook(leave)
-        step_of(engine)
+        if options["how"] == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        else:
+            model.inner.register_forward_hook(leave)
+            step_of(engine)
     try:
         for _ in range(3):
             step_of(engine)
+        print("RESULT " + json.dumps({"error": None}), flush=True)
     except deepspeed.CommError as error:
         print("RESULT " + json.dumps({"error": str(error)}), flush=True)
 
