@@ -23,7 +23,8 @@ using ResultOf = std::conditional_t<std::is_void_v<Result>, Nothing, std::decay_
 template <class T>
 concept MayHoldTensors = std::derived_from<T, at::Tensor> || visit_detail::IsTuple<T>::value ||
     visit_detail::IsSequence<T>::value || visit_detail::IsOptional<T>::value ||
-    visit_detail::IsMap<T>::value ||(visit_detail::HasMembersToTie<T> && !std::is_empty_v<T>);
+    visit_detail::IsMap<T>::value || visit_detail::IsExample<T>::value || visit_detail::RenamesExample<T> ||
+    (visit_detail::HasMembersToTie<T> && !std::is_empty_v<T>);
 
 /// Calls the visitor with each tensor of a value, or of the values of a tuple of arguments.
 template <class T, class Visitor>

@@ -33,19 +33,19 @@ class DEEPSPEED_API EndOfData : public UsageError {
 namespace data_detail {
 
 template <class T>
-concept IsPair = requires(T& batch) {
-  batch.first;
-  batch.second;
+concept IsTupleOfTwo = requires(T& batch) {
+  requires(std::tuple_size<T>::value == 2);
+  std::get<0>(batch);
 };
 template <class T>
-concept IsExampleLike = requires(T& batch) {
+concept IsStructOfTwo =
+    !IsTupleOfTwo<T> && visit_detail::HasMembersToTie<T> && visit_detail::kNumMembers<T> == 2;
+/// Whether T has data and target, and nothing beside them.
+template <class T>
+concept IsExample = (visit_detail::IsExample<T>::value || visit_detail::RenamesExample<T> ||
+                     IsStructOfTwo<T>)&&requires(T& batch) {
   batch.data;
   batch.target;
-};
-template <class T>
-concept IsTupleOfTwo = requires(T& batch) {
-  requires(std::tuple_size_v<T> == 2);
-  std::get<0>(batch);
 };
 template <class T>
 concept IsDereferenced = requires(T& value) {
@@ -55,21 +55,27 @@ concept IsDereferenced = requires(T& value) {
 
 }  // namespace data_detail
 
-/// Returns a batch as inputs and labels: of a pair, a tuple of two or a torch::data::Example, whose parts are
-/// tensors, lists, tuples or structs of tensors.
+/// Returns a batch as inputs and labels: of a pair, a tuple of two, a torch::data::Example or a plain struct
+/// of two members, the inputs first, whose parts are tensors, lists, tuples or structs of tensors.
 template <class Batch>
 MicroBatch micro_batch_of(Batch batch) {
   if constexpr (std::is_same_v<Batch, MicroBatch>) {
     return batch;
-  } else if constexpr (data_detail::IsPair<Batch>) {
-    return {tensors_in(batch.first), tensors_in(batch.second)};
-  } else if constexpr (data_detail::IsExampleLike<Batch>) {
+  } else if constexpr (data_detail::IsExample<Batch>) {
     return {tensors_in(batch.data), tensors_in(batch.target)};
-  } else {
-    static_assert(data_detail::IsTupleOfTwo<Batch>,
-                  "a batch of a pipeline is (inputs, labels): a std::pair, a std::tuple of two, a "
-                  "torch::data::Example or a pipe::MicroBatch");
+  } else if constexpr (data_detail::IsTupleOfTwo<Batch>) {
     return {tensors_in(std::get<0>(batch)), tensors_in(std::get<1>(batch))};
+  } else if constexpr (data_detail::IsStructOfTwo<Batch>) {
+    auto [inputs, labels] = visit_detail::tie_members(batch);
+    return {tensors_in(inputs), tensors_in(labels)};
+  } else {
+    constexpr bool has_two_parts = std::is_same_v<Batch, void>;
+    static_assert(
+        has_two_parts,
+        "a batch of a pipeline has two parts, inputs and labels: a std::pair, a std::tuple of two, a "
+        "torch::data::Example, a plain struct of two members or a pipe::MicroBatch; what else it has, "
+        "such as a mask, goes into a struct or a tuple that is one of the two parts");
+    return {};
   }
 }
 
