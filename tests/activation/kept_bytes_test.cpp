@@ -126,6 +126,25 @@ TEST(KeptBytes, CountASharedStorageOnceAndNoParameter) {
   EXPECT_EQ(meter->host_bytes(), 0);
 }
 
+TEST(KeptBytes, OfScopesInsideOfEachOtherCountAtEachMeter) {
+  const auto outer = std::make_shared<ActivationMeter>(), inner = std::make_shared<ActivationMeter>();
+  const int64_t bytes = 16 * 16 * 4;
+  const auto x = at::randn({16, 16}).requires_grad_();
+  const CountActivations count(outer);
+  auto y = (x * 1).exp();
+  EXPECT_EQ(outer->kept_bytes(), bytes);
+  {
+    const CountActivations count_too(inner);
+    y = checkpointing::checkpoint([](at::Tensor h) { return h.exp().sin(); }, std::move(y)).exp();
+  }
+  EXPECT_EQ(inner->kept_bytes(), 2 * bytes);  // the region's input and the last result
+  EXPECT_EQ(outer->kept_bytes(), 2 * bytes);  // the input is a result that is counted already
+  torch::autograd::backward({y.sum()}, {});
+  EXPECT_EQ(inner->kept_bytes(), 0);
+  EXPECT_EQ(outer->kept_bytes(), 0);
+  EXPECT_EQ(inner->peak_bytes(), outer->peak_bytes());
+}
+
 // ---- saved tensors on the host
 
 TensorFunction in_scope(const TensorFunction& function, SavedTensorOffload& offload) {

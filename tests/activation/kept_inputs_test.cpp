@@ -1,4 +1,7 @@
 // How inputs of regions wait for their backward: partitioned, in contiguous slots, as copies on the host.
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -78,6 +81,45 @@ TEST(KeptInputs, PartitionedOverRanksGiveThePlainBits) {
                         use_reentrant);
     }
   });
+}
+
+TEST(KeptInputs, PartitionedOverRanksMayHoldWhatIsNoNumber) {
+  run_ranks(2, [](comm::World& world) {
+    checkpointing::configure(world.group(), {.partition_activations = true});
+    at::Tensor x = at::ones({5});
+    x[3] = std::numeric_limits<float>::quiet_NaN();
+    x.requires_grad_();
+    const auto y = checkpointing::checkpoint([](at::Tensor h) { return h.exp(); }, x);
+    torch::autograd::backward({y.sum()}, {});
+    EXPECT_TRUE(x.grad()[3].isnan().item<bool>());
+    EXPECT_EQ(x.grad()[4].item<float>(), std::exp(1.0F));
+    checkpointing::configure();
+  });
+}
+
+TEST(KeptInputs, PartitionedOverRanksWhoseInputsDifferAreAnErrorThatNamesTheRegion) {
+  // One element more, another order, another bit: of each dtype and of a number of bytes that is no word's.
+  const std::vector<std::function<at::Tensor(int)>> inputs = {
+      [](int rank) { return at::arange(9, at::kFloat) + rank; },
+      [](int rank) {
+        return at::arange(64, at::kDouble).view({8, 8}).roll(rank, 0);
+      },
+      [](int rank) {
+        at::Tensor x = at::ones({7}, at::kBFloat16);
+        x[6] += rank;
+        return x;
+      }};
+  for (const auto& input : inputs) {
+    run_ranks(2, [&](comm::World& world) {
+      checkpointing::configure(world.group(), {.partition_activations = true});
+      const at::Tensor x = input(world.rank()).requires_grad_();
+      const auto y = checkpointing::checkpoint(
+          checkpointing::RegionOptions{.name = "layer 3"}, [](at::Tensor h) { return h.exp(); }, x);
+      EXPECT_ERROR(CommError, torch::autograd::backward({y.sum()}, {}), "layer 3", "input 0",
+                   "partition_activations", "rank 0", "rank 1");
+      checkpointing::configure();
+    });
+  }
 }
 
 TEST(KeptInputs, OfOneRankGiveThePlainBits) {

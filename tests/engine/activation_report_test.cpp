@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/activation/keep/activation_meter.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/deepspeed.h"
 
@@ -56,6 +57,22 @@ TEST(ActivationReport, TellsWhatTheFirstStepKeeps) {
 TEST(ActivationReport, TellsItOfEachStepWithAMemoryBreakdown) {
   const auto engine = engine_with({{"memory_breakdown", true}});
   for (int step = 0; step < 3; ++step) EXPECT_THAT(lines_of([&] { update_once(*engine); }), HasSubstr(kLine));
+}
+
+TEST(ActivationReport, LeavesTheMeterOfAProgramItsBytes) {
+  const auto engine = engine_with(Json::object());
+  const auto meter = std::make_shared<activation::ActivationMeter>();
+  const auto lines = lines_of([&] {
+    const activation::CountActivations count(meter);
+    for (int step = 0; step < 2; ++step) {
+      const at::Tensor loss = engine->forward(at::ones({1000, 25}));
+      EXPECT_EQ(meter->kept_bytes(), 200000) << "step " << step;
+      engine->backward(loss);
+      EXPECT_EQ(meter->kept_bytes(), 0) << "step " << step;
+      engine->step();
+    }
+  });
+  EXPECT_THAT(lines, HasSubstr(kLine));
 }
 
 TEST(ActivationReport, LeavesEvaluationOut) {

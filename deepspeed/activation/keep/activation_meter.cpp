@@ -9,9 +9,9 @@
 namespace deepspeed::activation {
 namespace {
 
-std::shared_ptr<ActivationMeter>& meter_of_thread() {
-  thread_local std::shared_ptr<ActivationMeter> meter;
-  return meter;
+Meters& meters_of_thread() {
+  thread_local Meters meters;
+  return meters;
 }
 
 class CountedInPlace : public autograd::KeptTensor {
@@ -75,19 +75,21 @@ void ActivationMeter::remove(const void* storage) {
   storages_.erase(found);
 }
 
-CountedTensor::CountedTensor(const at::Tensor& tensor, Place place) : meter_(current_meter()) {
-  if (!tensor.defined() || !tensor.has_storage()) meter_.reset();
-  if (meter_) storage_ = meter_->add(tensor, place == Place::kHost);
+CountedTensor::CountedTensor(const at::Tensor& tensor, Place place) : meters_(current_meters()) {
+  if (!tensor.defined() || !tensor.has_storage()) meters_.reset();
+  for (auto* list = meters_.get(); list != nullptr; list = list->outer.get())
+    storage_ = list->meter->add(tensor, place == Place::kHost);
 }
 CountedTensor::~CountedTensor() {
-  if (meter_) meter_->remove(storage_);
+  for (auto* list = meters_.get(); list != nullptr; list = list->outer.get()) list->meter->remove(storage_);
 }
 
+MeterScope::MeterScope(Meters meters) : former_(std::exchange(meters_of_thread(), std::move(meters))) {}
 MeterScope::MeterScope(std::shared_ptr<ActivationMeter> meter)
-    : former_(std::exchange(meter_of_thread(), std::move(meter))) {}
-MeterScope::~MeterScope() { meter_of_thread() = std::move(former_); }
+    : MeterScope(std::make_shared<const MeterList>(MeterList{std::move(meter), current_meters()})) {}
+MeterScope::~MeterScope() { meters_of_thread() = std::move(former_); }
 
-std::shared_ptr<ActivationMeter> current_meter() { return meter_of_thread(); }
+Meters current_meters() { return meters_of_thread(); }
 
 struct CountActivations::Scopes {
   explicit Scopes(std::shared_ptr<ActivationMeter> meter) : meter_scope(std::move(meter)) {

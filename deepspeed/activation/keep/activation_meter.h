@@ -45,7 +45,14 @@ class DEEPSPEED_API ActivationMeter {
   int64_t peak_on_host_ = 0;
 };
 
-/// Counts one tensor at the thread's current meter while it lives, which must not be longer than the tensor.
+/// The meters that count what a thread keeps, the innermost one first; null: nobody counts.
+struct MeterList {
+  std::shared_ptr<ActivationMeter> meter;
+  std::shared_ptr<const MeterList> outer;
+};
+using Meters = std::shared_ptr<const MeterList>;
+
+/// Counts one tensor at the thread's current meters while it lives, which must not be longer than the tensor.
 class CountedTensor {
  public:
   enum class Place { kDevice, kHost };
@@ -55,28 +62,29 @@ class CountedTensor {
   CountedTensor& operator=(const CountedTensor&) = delete;
 
  private:
-  std::shared_ptr<ActivationMeter> meter_;
+  Meters meters_;
   const void* storage_ = nullptr;
 };
 
-/// Makes a meter the thread's current one while it lives; a recomputation does so for the meter of its
-/// forward.
+/// Makes meters the thread's current ones while it lives; a recomputation does so for those of its forward.
 class MeterScope {
  public:
+  explicit MeterScope(Meters meters);
+  /// Adds a meter to those that count already.
   explicit MeterScope(std::shared_ptr<ActivationMeter> meter);
   ~MeterScope();
   MeterScope(const MeterScope&) = delete;
   MeterScope& operator=(const MeterScope&) = delete;
 
  private:
-  std::shared_ptr<ActivationMeter> former_;
+  Meters former_;
 };
-/// Returns the thread's current meter; null where nobody counts.
-std::shared_ptr<ActivationMeter> current_meter();
+/// Returns the thread's current meters.
+Meters current_meters();
 
 /// Counts what the forwards of this thread keep while it lives: tensors that autograd saves, parameters and
 /// views of them excepted, and what checkpointing keeps in their place. They count until backward frees them.
-/// Costs about a microsecond a saved tensor.
+/// Inside of another one, whose meter goes on counting. Costs about a microsecond a saved tensor.
 class DEEPSPEED_API CountActivations {
  public:
   explicit CountActivations(std::shared_ptr<ActivationMeter> meter);

@@ -157,7 +157,7 @@ void Frame::run(TensorList inputs) {
   if (kept_) kept_->begin_replay();
   const KeepingScope keeping(kept());
   try {
-    region_.function(std::move(inputs));
+    region_.repeat([&] { region_.function(std::move(inputs)); });
   } catch (const Finished&) {
   }
 }

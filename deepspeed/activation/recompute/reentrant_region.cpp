@@ -83,9 +83,9 @@ variable_list ReentrantNode::backward(AutogradContext* context, variable_list gr
   TensorList outputs;
   {
     const RepeatRegion repeat(*region);
-    outputs = region->run_on(leaves);
+    region->repeat([&] { outputs = region->run_on(leaves); });
   }
-  const MeterScope meter(region->meter);
+  const MeterScope meter(region->meters);
   variable_list found = backward_of(outputs, gradients, leaves);
   found.insert(found.begin(), at::Tensor());  // of the region
   return found;

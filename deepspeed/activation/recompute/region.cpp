@@ -5,6 +5,7 @@
 
 #include "deepspeed/activation/keep/input_store.h"
 #include "deepspeed/activation/recompute/recomputation.h"
+#include "deepspeed/autograd/error_place.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/device/accelerator/current_device.h"
 
@@ -16,7 +17,7 @@ Region::Region(TensorFunction given, const TensorList& inputs, RegionOptions giv
       configuration(current_configuration()),
       generators(GeneratorStates::now()),
       autocast(AutocastState::now()),
-      meter(current_meter()) {
+      meters(current_meters()) {
   for (const at::Tensor& input : inputs) needs_grad.push_back(input.defined() && input.requires_grad());
 }
 
@@ -28,8 +29,13 @@ TensorList Region::leaves_of(const TensorList& saved) const {
   return leaves;
 }
 
+void Region::repeat(const std::function<void()>& work) const {
+  if (!options.names_errors) return work();
+  autograd::with_place(work, [this] { return "the recomputation of " + options.name; });
+}
+
 RepeatRegion::RepeatRegion(const Region& region)
-    : generators_(region.generators), autocast_(region.autocast), gradients_(true), meter_(region.meter) {}
+    : generators_(region.generators), autocast_(region.autocast), gradients_(true), meter_(region.meters) {}
 
 RegionTimer::RegionTimer(const Region& region, const char* what) : region_(region), what_(what) {
   const auto& options = region.configuration->options;
@@ -55,7 +61,7 @@ void save_inputs_through(const Region& region, const std::function<void()>& appl
   const bool moves_inputs = options.partition_activations || options.checkpoint_in_cpu;
   const auto* hooks = autograd::current_saved_tensor_hooks();
   if (keeps_no_values(hooks) || (hooks != nullptr && !moves_inputs)) return apply();
-  InputStore store(region.configuration);
+  InputStore store(region.configuration, region.options.name);
   const autograd::SavedTensorScope scope(store);
   apply();
 }

@@ -25,13 +25,17 @@ struct Region {
   /// Returns the saved inputs as leaves that need gradients as the forward's inputs did.
   TensorList leaves_of(const TensorList& saved) const;
 
+  /// Calls `work`, which runs the function again; what it throws says so, as RegionOptions::names_errors
+  /// asks.
+  void repeat(const std::function<void()>& work) const;
+
   TensorFunction function;
   RegionOptions options;
   std::shared_ptr<const Configuration> configuration;
   std::vector<bool> needs_grad;
   GeneratorStates generators;
   AutocastState autocast;
-  std::shared_ptr<ActivationMeter> meter;
+  Meters meters;
 };
 
 /// Makes the thread's state that in which the region began, with gradients on, while it lives.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,13 +21,17 @@ struct RegionOptions {
   /// asks for makes the forward run again as far as it needs.
   bool use_reentrant = false;
   /// Keeps the results of these operators; null: of none. Not with use_reentrant.
-  std::shared_ptr<const SelectivePolicy> keep = nullptr;
+  SharedPolicy keep = nullptr;
   /// Ends a recomputation at the last tensor that backward needs, by an exception that no code of the
   /// function may swallow. Else the function runs to its end, and saving more than in forward is an error
   /// too.
   bool stop_early = true;
   /// Names the region in errors, e.g. "layer 3".
   std::string name = "a checkpointed function";
+  /// Adds the name to what the function throws when it runs again: errors of torch, UsageError and CommError
+  /// keep their class, any other std::exception becomes an Error that holds it. False: what it throws goes on
+  /// as it is, for front ends whose exceptions name the region themselves.
+  bool names_errors = true;
 };
 
 }  // namespace deepspeed::activation

@@ -1,8 +1,10 @@
 // Which results of a region a recomputation takes from forward instead of computing them again.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "deepspeed/base/export.h"
@@ -27,6 +29,14 @@ class DEEPSPEED_API SelectivePolicy {
 
  private:
   std::unordered_set<std::string> operators_;
+};
+
+/// A policy, which many regions share, or none.
+class SharedPolicy : public std::shared_ptr<const SelectivePolicy> {
+ public:
+  using std::shared_ptr<const SelectivePolicy>::shared_ptr;
+  SharedPolicy(SelectivePolicy policy)  // NOLINT: a policy is what a region is given
+      : shared_ptr(std::make_shared<const SelectivePolicy>(std::move(policy))) {}
 };
 
 }  // namespace deepspeed::activation

@@ -126,7 +126,7 @@ void StepDriver::require_whole_window(const char* call) const {
                     "window, and go on with a forward");
 }
 
-void StepDriver::run_backward(const std::function<void()>& run) {
+void StepDriver::run_backward(const std::function<void()>& run, bool trains_parameters) {
   if (optimizer().gradients().has_failed() && state_.counters.backwards_since_update == 0) zero_grad();
   require_whole_window("backward");
   log_memory("before backward");
@@ -140,7 +140,7 @@ void StepDriver::run_backward(const std::function<void()>& run) {
       if (state_.parts.pool) access.emplace(state_.parts.pool, zero::AccessMode::kBackward);
       const zero::GradReducer::Announcement announcement(optimizer().gradients());
       noting_failure(run);
-      warn_of_no_gradient();
+      if (trains_parameters) warn_of_no_gradient();
     }
     const auto reductions = time_part(profile::StepPart::kBackwardAllreduce);
     noting_failure([&] { optimizer().gradients().finish_backward(); });
@@ -151,10 +151,12 @@ void StepDriver::run_backward(const std::function<void()>& run) {
 }
 
 void StepDriver::noting_failure(const std::function<void()>& work) {
+  // With super_offload: once the step has begun each gradient is refused, so that the window stays whole.
+  const bool has_step_begun = optimizer().state().has_begun();
   try {
     work();
   } catch (...) {
-    optimizer().gradients().note_failure();
+    if (!has_step_begun) optimizer().gradients().note_failure();
     take_failure();
     refresh();
     throw;
@@ -216,10 +218,7 @@ std::optional<int64_t> StepDriver::step(const StepOptions& options) {
     const bool updates = is_boundary();
     in_step_ = false;
     if (updates) {
-      if (state_.counters.backwards_since_update == 0 && !optimizer().gradients().take_given_grads())
-        raise<UsageError>(
-            "step() at an accumulation boundary without any backward() since the last step: call ",
-            "backward(loss) of this engine before each step()");
+      require_gradients();
       model_changes_->warn();
       optimizer().gradients().complete_window();
       if (before_update_) before_update_();
@@ -230,6 +229,19 @@ std::optional<int64_t> StepDriver::step(const StepOptions& options) {
   }
   log_memory("after step");
   return samples;
+}
+
+void StepDriver::require_gradients() {
+  if (state_.counters.backwards_since_update > 0 || optimizer().gradients().take_given_grads()) return;
+  if (!state_.counters.dropped_backwards)
+    raise<UsageError>("step() at an accumulation boundary without any backward() since the last step: call ",
+                      "backward(loss) of this engine before each step()");
+  if (!std::exchange(warned_of_dropped_, true) && state_.parts.groups.all.rank() == 0)
+    log::warning(
+        "[engine] step() after zero_grad() has dropped the gradients of all backwards since the ",
+        "last step: it sees zeros, by which momentum and weight decay still move parameters; this is ",
+        "said once");
+  optimizer().gradients().finish_backward();  // all that is missing counts as zeros
 }
 
 int64_t StepDriver::update(const StepOptions& options) {
@@ -252,15 +264,22 @@ int64_t StepDriver::update(const StepOptions& options) {
                                     counters.backwards_since_update;
   counters.global_samples += samples;
   counters.backwards_since_update = 0;
+  counters.dropped_backwards = false;
   return samples;
 }
 
 void StepDriver::zero_grad() {
-  if (state_.parts.optimizer) optimizer().zero_grad();
+  RunCounters& counters = state_.counters;
+  if (state_.parts.optimizer) {
+    const zero::GradReducer& gradients = optimizer().gradients();
+    const bool has_any = counters.backwards_since_update > 0 || gradients.is_open() || gradients.has_failed();
+    optimizer().zero_grad();
+    counters.dropped_backwards = counters.dropped_backwards || has_any;
+  }
   for (const NamedTensor& param : state_.parts.model.parameters) param.tensor.mutable_grad().reset();
   if (state_.parts.optimizer) optimizer().gradients().forget_failure();
   take_failure();
-  state_.counters.backwards_since_update = 0;
+  counters.backwards_since_update = 0;
 }
 
 void StepDriver::begin_no_sync() {

@@ -59,10 +59,10 @@ class StepDriver {
   /// Returns the root of a backward of this micro batch's loss, scaled as backward() does.
   at::Tensor scaled_root(const at::Tensor& loss) const;
   /// Runs `run`, a backward or a part of one over the model's parameters, as backward() runs autograd, and
-  /// reduces the gradients that it gives.
-  void run_backward(const std::function<void()>& run);
-  /// Runs what makes gradients of the window, which is of no use where it fails: until zero_grad(), or another
-  /// backward where nothing else is in the window, run_backward() and step() are UsageErrors.
+  /// reduces the gradients that it gives. trains_parameters: whether no gradient at all is worth a warning.
+  void run_backward(const std::function<void()>& run, bool trains_parameters = true);
+  /// Runs what makes gradients of the window, which is of no use where it fails: until zero_grad(), or
+  /// another backward where nothing else is in the window, run_backward() and step() are UsageErrors.
   void noting_failure(const std::function<void()>& work);
   /// Has `change` called between the reduction of a window's gradients and the update. It may change them.
   void before_update(std::function<void()> change) { before_update_ = std::move(change); }
@@ -72,7 +72,8 @@ class StepDriver {
   void allreduce_gradients(std::optional<int64_t> bucket_size);
   /// Ends a micro step. Returns the samples of the update, or nothing where it was none.
   std::optional<int64_t> step(const StepOptions& options);
-  /// Forgets the gradients of the window, and a backward of it that failed.
+  /// Forgets the gradients of the window, and a backward of it that failed. A step() without another
+  /// backward() has zeros in their place.
   void zero_grad();
 
   /// Begins a time in which backwards only add to this rank's gradients, until end_no_sync():
@@ -97,6 +98,9 @@ class StepDriver {
   void warn_of_no_gradient();
   /// Throws UsageError where a backward of this window has failed, which left a part of its gradients.
   void require_whole_window(const char* call) const;
+  /// Throws UsageError where this window has no gradient to step with. Those that zero_grad() has dropped are
+  /// zeros.
+  void require_gradients();
 
   TrainingState& state_;
   std::shared_ptr<OutputScale> output_scale_ = std::make_shared<OutputScale>();
@@ -108,6 +112,7 @@ class StepDriver {
   std::function<void()> before_update_;  // empty: nothing
   bool in_step_ = false;
   bool warned_of_no_gradient_ = false;
+  bool warned_of_dropped_ = false;
 };
 
 }  // namespace deepspeed

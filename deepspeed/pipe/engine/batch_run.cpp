@@ -145,10 +145,20 @@ void BatchRun::load(const Instruction& instruction) {
   passage(instruction).inputs = on_device(batch.inputs, driver_.state().parts.model.device());
 }
 
+/// Returns the inputs as fp16.auto_cast asks for them; a front end casts its own.
+Tensors BatchRun::inputs_of(const Passage& micro) const {
+  Tensors inputs = micro.inputs;
+  const auto& fp16 = driver_.state().parts.config.fp16;
+  if (!fp16.enabled || !fp16.auto_cast || module_.options().front_end) return inputs;
+  for (at::Tensor& input : inputs)
+    if (input.defined() && input.is_floating_point()) input = input.to(at::kHalf);
+  return inputs;
+}
+
 void BatchRun::forward(const Instruction& instruction) {
   Passage& micro = passage(instruction);
   const ForwardScope scope(driver_);
-  micro.outputs = module_.forward(micro.inputs, instruction.model_chunk);
+  micro.outputs = module_.forward(inputs_of(micro), instruction.model_chunk);
   if (!is_last_part(instruction)) return;
   if (options_.keeps_outputs) {
     Tensors& kept = kept_outputs_.emplace_back();
@@ -176,11 +186,13 @@ void BatchRun::note_weight_backward() {
 void BatchRun::backward(const Instruction& instruction) {
   Passage& micro = passage(instruction);
   note_weight_backward();
-  driver_.run_backward([&] {
-    if (is_last_part(instruction)) return driver_.scaled_root(micro.loss).backward();
-    const RootsAndGrads of = with_gradients(micro.outputs, micro.output_grads);
-    if (!of.roots.empty()) torch::autograd::backward(of.roots, of.grads);
-  });
+  driver_.run_backward(
+      [&] {
+        if (is_last_part(instruction)) return driver_.scaled_root(micro.loss).backward();
+        const RootsAndGrads of = with_gradients(micro.outputs, micro.output_grads);
+        if (!of.roots.empty()) torch::autograd::backward(of.roots, of.grads);
+      },
+      module_.is_trained(instruction.model_chunk));
   micro.input_grads = take_gradients(micro.inputs);
   forget_graph(instruction);
 }
@@ -208,7 +220,7 @@ void BatchRun::forget_graph(const Instruction& instruction) {
 void BatchRun::backward_weights(const Instruction& instruction) {
   Passage& micro = passage(instruction);
   note_weight_backward();
-  driver_.run_backward([&] { micro.later.run(); });
+  driver_.run_backward([&] { micro.later.run(); }, module_.is_trained(instruction.model_chunk));
 }
 
 }  // namespace deepspeed::pipe

@@ -48,6 +48,7 @@ class BatchRun {
 
   void execute(const Instruction& instruction);
   void load(const Instruction& instruction);
+  Tensors inputs_of(const Passage& micro) const;
   void forward(const Instruction& instruction);
   void backward(const Instruction& instruction);
   void backward_inputs(const Instruction& instruction);

@@ -76,6 +76,14 @@ bool is_trained(const EngineModel& model) {
   return false;
 }
 
+// All stages must know it before the last one has a loss.
+at::ScalarType loss_dtype_of(const EngineModel& model, const comm::ProcessGroup& all) {
+  const bool has_doubles = std::ranges::any_of(
+      model.parameters, [](const NamedTensor& param) { return param.tensor.scalar_type() == at::kDouble; });
+  return all.all_reduce_scalar(has_doubles ? 1.0 : 0.0, comm::ReduceOp::kMax) > 0.0 ? at::kDouble
+                                                                                    : at::kFloat;
+}
+
 bool wants_optimizer(const InitializeOptions& options) {
   return options.optimizer || options.slice_optimizer || find_config(options).read().contains("optimizer");
 }
@@ -114,6 +122,7 @@ PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const Ini
       tied_(std::move(tied)) {
   const comm::ProcessGroup& all = state().parts.groups.all;
   comm::on_all_ranks<UsageError>(all, "making a pipeline", [&] { check_config(); });
+  loss_dtype_ = loss_dtype_of(state().parts.model, all);
   const ParallelRanks& grid = module_->grid();
   links_ = std::make_unique<pipe::StageLinks>(
       world(), grid,
@@ -325,8 +334,8 @@ void PipelineEngine::update(const at::Tensor& loss) {
 
 at::Tensor PipelineEngine::shared_means(const at::Tensor& sums, int64_t count, int num_micro_batches) const {
   const at::Tensor means = sums.defined()
-                               ? sums.to(at::kFloat) / double(num_micro_batches)
-                               : at::zeros({count}, at::TensorOptions().dtype(at::kFloat).device(device()));
+                               ? sums.to(loss_dtype_) / double(num_micro_batches)
+                               : at::zeros({count}, at::TensorOptions().dtype(loss_dtype_).device(device()));
   const ParallelRanks& grid = module_->grid();
   state().parts.groups.all.all_reduce(means);
   return means / double(grid.data_parallel_size() * grid.slice_parallel_size());
@@ -335,8 +344,10 @@ at::Tensor PipelineEngine::shared_means(const at::Tensor& sums, int64_t count, i
 at::Tensor PipelineEngine::shared_loss(const std::vector<at::Tensor>& losses, int num_micro_batches) const {
   at::Tensor sum;
   if (is_last_stage()) {
-    for (const at::Tensor& loss : losses)
-      sum = sum.defined() ? sum + loss.to(at::kFloat).reshape({1}) : loss.to(at::kFloat).reshape({1});
+    for (const at::Tensor& loss : losses) {
+      const at::Tensor value = loss.to(loss_dtype_).reshape({1});
+      sum = sum.defined() ? sum + value : value;
+    }
   }
   return shared_means(sum, 1, num_micro_batches).squeeze(0);
 }
@@ -348,7 +359,7 @@ void PipelineEngine::take_additional_losses(int num_micro_batches) {
   std::vector<at::Tensor> own;
   for (const auto& [name, value] : sums) {
     own_names += name + "\n";
-    own.push_back(value.detach().to(at::kFloat).reshape({}));
+    own.push_back(value.detach().to(loss_dtype_).reshape({}));
   }
   // One rank for all: the first one of the last stage.
   const int source = module_->topology().filter_match({{"pipe", num_stages() - 1}}).front();
@@ -386,7 +397,7 @@ EvalBatchResult PipelineEngine::eval_batch(const pipe::DataIterator& data, const
     } else if (options.bcast_loss) {
       result.loss = shared_loss(run.losses(), count);
     } else if (is_last_stage()) {
-      at::Tensor mean = at::stack(run.losses()).to(at::kFloat).mean().reshape({1});
+      at::Tensor mean = at::stack(run.losses()).to(loss_dtype_).mean().reshape({1});
       data_parallel_group().all_reduce(mean);
       result.loss = (mean / double(dp_world_size())).squeeze(0);
     }

@@ -35,7 +35,8 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   ~PipelineEngine() override;
 
   /// Trains on gradient_accumulation_steps micro batches and steps once. Returns the mean of their losses,
-  /// over the data-parallel ranks too, on all ranks. `data`: of the first and the last stage; default: that
+  /// over the data-parallel ranks too, on all ranks: in fp64 where the model has parameters in fp64, else in
+  /// fp32. `data`: of the first and the last stage; default: that
   /// of set_dataloader() or set_dataiterator(). All ranks call it. Throws UsageError under a NoGradGuard,
   /// pipe::EndOfData on all ranks where the data ends within the batch, and after an error on one rank
   /// CommError on the others, which names it.
@@ -126,7 +127,8 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   std::optional<std::map<std::string, at::Tensor>> additional_losses_;
   bool has_attention_mask_ = false;
   bool is_in_step_ = false;
-  int steps_of_ = 0;  // the number of micro batches that steps_ is for; 0: none yet
+  at::ScalarType loss_dtype_ = at::kFloat;  // of the means that all stages get
+  int steps_of_ = 0;                        // the number of micro batches that steps_ is for; 0: none yet
   pipe::Steps steps_;
 };
 

@@ -11,10 +11,10 @@
 #include <ATen/ops/tensor.h>
 
 #include "deepspeed/activation/checkpointing.h"
+#include "deepspeed/autograd/error_place.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/device/accelerator/rng.h"
-#include "deepspeed/pipe/module/error_place.h"
 #include "deepspeed/pipe/module/layer_times.h"
 #include "deepspeed/pipe/module/stage_model.h"
 
@@ -57,11 +57,6 @@ PipelineModuleOptions with_defaults(PipelineModuleOptions options) {
   options.topology = topology_of(options, options.world.size());
   if (options.model_chunks < 1)
     raise<UsageError>("model_chunks is ", options.model_chunks, ", expected 1 or more");
-  if (!options.activation_checkpoint_func) {
-    options.activation_checkpoint_func = [](const TensorFunction& function, const Tensors& inputs) {
-      return checkpointing::checkpoint_tensors(function, inputs);
-    };
-  }
   if (options.activation_checkpoint_interval < 0) {
     raise<UsageError>("activation_checkpoint_interval is ", options.activation_checkpoint_interval,
                       ", expected 0 (nothing is recomputed) or more");
@@ -185,7 +180,8 @@ void PipelineModule::build_layer(int index) {
   const Tie& tie = *spec.tie();
   auto found = tied_modules_.find(tie.key);
   if (found == tied_modules_.end()) {
-    TiedModule made = with_place([&] { return tie.make(); }, [&] { return construction_of(index); });
+    TiedModule made =
+        autograd::with_place([&] { return tie.make(); }, [&] { return construction_of(index); });
     found = tied_modules_.emplace(tie.key, std::move(made)).first;
   }
   const TiedModule& tied = found->second;
@@ -241,7 +237,8 @@ std::string PipelineModule::construction_of(int layer) const {
 }
 
 Layer PipelineModule::built(int index) const {
-  return with_place([&] { return specs_[size_t(index)].build(); }, [&] { return construction_of(index); });
+  return autograd::with_place([&] { return specs_[size_t(index)].build(); },
+                              [&] { return construction_of(index); });
 }
 
 std::vector<at::Tensor> PipelineModule::parameters() const {
@@ -280,9 +277,27 @@ Tensors PipelineModule::forward(const Tensors& inputs, int chunk) {
       micro_offset_ = now;
       return outputs;
     };
-    values = options_.activation_checkpoint_func(run, values);
+    values = options_.activation_checkpoint_func
+                 ? options_.activation_checkpoint_func(run, values)
+                 : checkpointing::checkpoint_tensors(run, values, {.name = name_of_layers(begin, end)});
   }
   return values;
+}
+
+std::string PipelineModule::name_of_layers(size_t first, size_t last) const {
+  const int begin = layers_[first].index, end = layers_[last - 1].index;
+  return begin == end ? message("layer ", begin) : message("layers ", begin, " to ", end);
+}
+
+bool PipelineModule::is_trained(int chunk) const {
+  const auto needs_gradient = [](const EngineModel& model) {
+    return std::ranges::any_of(model.parameters,
+                               [](const NamedTensor& param) { return param.tensor.requires_grad(); });
+  };
+  if (options_.front_end) return options_.model_chunks == 1 && needs_gradient(model_);
+  const auto [first, last] = chunks_.at(size_t(chunk));
+  return std::any_of(layers_.begin() + long(first), layers_.begin() + long(last),
+                     [&](const StageLayer& layer) { return needs_gradient(layer.layer.model); });
 }
 
 bool PipelineModule::is_checkpointable(size_t first, size_t last) const {
@@ -308,13 +323,13 @@ Tensors PipelineModule::run_layer(size_t position, const Tensors& inputs) {
   const StageLayer& layer = layers_[position];
   // The first forward counts as the second one, as in DeepSpeed.
   if (options_.seed_layers) seed_for(int64_t(options_.base_seed) * (micro_offset_ + 1) + layer.index);
-  return with_place([&] { return layer.layer.forward(inputs); },
-                    [&] {
-                      return message(place_of(layer.index), ", which was given ", shapes_of(inputs), ", ",
-                                     layer.index == 0
-                                         ? "the inputs of the micro batch"
-                                         : message("what ", describe_layer(layer.index - 1), " gives"));
-                    });
+  return autograd::with_place(
+      [&] { return layer.layer.forward(inputs); },
+      [&] {
+        return message(place_of(layer.index), ", which was given ", shapes_of(inputs), ", ",
+                       layer.index == 0 ? "the inputs of the micro batch"
+                                        : message("what ", describe_layer(layer.index - 1), " gives"));
+      });
 }
 
 at::Tensor PipelineModule::loss(const Tensors& outputs, const Tensors& labels) {
@@ -322,11 +337,12 @@ at::Tensor PipelineModule::loss(const Tensors& outputs, const Tensors& labels) {
   if (options_.loss_fn && options_.front_end) {
     loss = options_.loss_fn(outputs, labels);  // errors of its language name the place themselves
   } else if (options_.loss_fn) {
-    loss = with_place([&] { return options_.loss_fn(outputs, labels); },
-                      [&] {
-                        return message("loss_fn of the PipelineModule, which was given the outputs ",
-                                       shapes_of(outputs), " and the labels ", shapes_of(labels));
-                      });
+    loss =
+        autograd::with_place([&] { return options_.loss_fn(outputs, labels); },
+                             [&] {
+                               return message("loss_fn of the PipelineModule, which was given the outputs ",
+                                              shapes_of(outputs), " and the labels ", shapes_of(labels));
+                             });
   } else if (outputs.size() == 1) {
     loss = outputs.front();
   }

@@ -70,6 +70,9 @@ class DEEPSPEED_API PipelineModule {
   void train(bool mode = true) { model_.set_training(mode); }
   void eval() { train(false); }
 
+  /// Says whether a layer of the chunk has a parameter that is trained. False where nobody knows: of one of
+  /// several chunks that a front end runs.
+  bool is_trained(int chunk) const;
   /// Returns this stage's layers in the order of the model.
   const std::vector<StageLayer>& layers() const { return layers_; }
   const std::vector<TiedWeight>& tied_weights() const { return tied_weights_; }
@@ -111,6 +114,7 @@ class DEEPSPEED_API PipelineModule {
   Tensors run_layer(size_t position, const Tensors& inputs);
   Tensors run_layers(size_t first, size_t last, const Tensors& inputs);
   bool is_checkpointable(size_t first, size_t last) const;
+  std::string name_of_layers(size_t first, size_t last) const;
 
   PipelineModuleOptions options_;
   std::vector<LayerSpec> specs_;          // until the stage is built: they may hold modules of other stages

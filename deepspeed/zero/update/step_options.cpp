@@ -33,7 +33,9 @@ void check_exchange(const StepOptions& options, const ParamStore& store, const o
   if (store.has_doubles())
     raise<UsageError>("optimizer ", name, " with parameters in Double, expected Float");
   if (ranks.model)
-    raise<UsageError>("optimizer ", name, " with a model that ranks share out, expected whole ones");
+    raise<UsageError>("optimizer.type is ", name,
+                      ", whose ranks exchange compressed momenta of whole models, but ranks share this model "
+                      "out, as stages of a pipeline or slices of an mpu: use Adam or AdamW");
 }
 
 void check_super_offload(const StepOptions& options, const ParamStore& store,

@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int64_t kRow = 4;
 
@@ -150,6 +151,28 @@ TEST(PipelineEngine, ReadsWhatItIsGivenAgainAndAgain) {
   });
 }
 
+// Batches of two parts, whatever these are called; tests/mistakes has those of three.
+struct DataAndTarget {
+  at::Tensor data, target;
+};
+struct TargetAndData {
+  at::Tensor target, data;
+};
+struct FirstAndSecond {
+  at::Tensor first;
+  std::vector<at::Tensor> second;
+};
+struct Renamed : torch::data::Example<> {
+  using torch::data::Example<>::Example;
+};
+
+// A data set whose samples are of a struct.
+template <class Sample>
+struct Samples {
+  Sample get(size_t index) const { return {filled(0.1 * double(index + 1), {kRow}), filled(0, {1})}; }
+  size_t size() const { return 2; }
+};
+
 TEST(PipelineEngine, TakesBatchesOfPairsTuplesExamplesAndLists) {
   run_ranks(2, [](comm::World&) {
     const auto engine = make_engine(1);
@@ -160,11 +183,110 @@ TEST(PipelineEngine, TakesBatchesOfPairsTuplesExamplesAndLists) {
     };
     expect_loss([&] { return std::tuple(x, std::vector<at::Tensor>{y}); });
     expect_loss([&] { return torch::data::Example<>(x, y); });
+    expect_loss([&] { return Renamed(x, y); });
+    expect_loss([&] { return DataAndTarget{x, y}; });
+    expect_loss([&] { return TargetAndData{y, x}; });
+    expect_loss([&] { return FirstAndSecond{x, {y}}; });
     expect_loss([&] { return std::optional(pipe::MicroBatch{{x}, {y}}); });
     // A stage in between, or one that reads no data here, may be given none.
     expect_loss(engine->is_first_stage() || engine->is_last_stage()
                     ? pipe::DataIterator([&] { return std::pair(x, y); })
                     : pipe::DataIterator(nullptr));
+  });
+}
+
+TEST(PipelineEngine, ReadsDataSetsOfStructs) {
+  run_ranks(2, [](comm::World&) {
+    const auto trained_on = [](auto samples) {
+      const auto engine = initialize(std::make_shared<PipelineModule>(four_linears(), two_stages()), samples,
+                                     {.config = config_of(1)})
+                              .engine;
+      return engine->train_batch().template item<double>();
+    };
+    Whole whole;
+    const at::Tensor x = at::stack({filled(0.1, {kRow}), filled(0.2, {kRow})});
+    const double expected = whole.loss({{x}, {filled(0, {2, 1})}});
+    EXPECT_NEAR(trained_on(Samples<DataAndTarget>()), expected, 1e-6);
+    EXPECT_NEAR(trained_on(Samples<std::pair<at::Tensor, at::Tensor>>()), expected, 1e-6);
+  });
+}
+
+TEST(PipelineEngine, CastsItsInputsWhereFp16AsksForIt) {
+  run_ranks(2, [](comm::World&) {
+    for (const char* schedule : {"1f1b", "zero_bubble"}) {
+      Json config = config_of(2);
+      config["pipeline"] = {{"schedule", schedule}};
+      config["fp16"] = {{"enabled", true}, {"auto_cast", true}, {"loss_scale", 1}};
+      auto options = two_stages();
+      options.loss_fn = [](const at::Tensor& outputs, const at::Tensor& labels) {
+        EXPECT_EQ(outputs.scalar_type(), at::kHalf);
+        return mean_square(outputs.to(at::kFloat), labels);
+      };
+      const auto engine =
+          initialize(std::make_shared<PipelineModule>(four_linears(), options), {.config = config}).engine;
+      const auto batches = numbered(2);
+      Whole whole;
+      const double expected = (whole.loss(batches[0]) + whole.loss(batches[1])) / 2;
+      EXPECT_NEAR(engine->train_batch(pipe::DataIterator::over(batches)).item<double>(), expected, 1e-2);
+      EXPECT_EQ(engine->skipped_steps(), 0);
+    }
+  });
+}
+
+struct DoubleImpl : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) { return x + weight; }
+  at::Tensor weight = register_parameter("weight", at::zeros({1}, at::kDouble));
+};
+TORCH_MODULE(Double);
+
+constexpr double kFp64Loss = 1 + 1e-12;  // 1 in fp32
+
+TEST(PipelineEngine, GivesTheLossOfAModelInFp64UnroundedOnAllStages) {
+  run_ranks(4, [](comm::World&) {
+    auto options = two_stages();
+    options.loss_fn = [](const at::Tensor& output, const at::Tensor& label) {
+      return (output * label).mean();
+    };
+    options.additional_losses = [] {
+      return std::map<std::string, at::Tensor>{{"extra", at::full({}, kFp64Loss, at::kDouble)}};
+    };
+    std::vector<LayerSpec> layers(2, LayerSpec::of<Double>());
+    const auto engine =
+        initialize(std::make_shared<PipelineModule>(layers, options), {.config = config_of(2, /*rate=*/0.0)})
+            .engine;
+    const auto data = [] {
+      return std::pair(at::ones({2, 1}, at::kDouble), at::full({2, 1}, kFp64Loss, at::kDouble));
+    };
+    const auto expect_loss = [](const at::Tensor& loss) {
+      EXPECT_EQ(loss.scalar_type(), at::kDouble);
+      EXPECT_EQ(loss.item<double>(), kFp64Loss);
+    };
+    expect_loss(engine->train_batch(data));
+    expect_loss(engine->get_additional_losses()->at("extra"));
+    expect_loss(engine->eval_batch(data).loss);
+    const at::Tensor own = engine->eval_batch(data, {.bcast_loss = false}).loss;
+    if (engine->is_last_stage()) expect_loss(own);
+  });
+}
+
+TEST(PipelineEngine, WarnsOfNoGradientThatIsMissingInAChunkWithoutParameters) {
+  run_ranks(2, [](comm::World&) {
+    auto options = two_stages();
+    options.model_chunks = 2;
+    const auto twice = [](const at::Tensor& x) { return x * 2; };
+    const std::vector<LayerSpec> layers = {LayerSpec::of<torch::nn::Linear>(kRow, kRow),
+                                           LayerSpec::of<torch::nn::Linear>(kRow, kRow), twice,
+                                           LayerSpec::of<torch::nn::Linear>(kRow, 1)};
+    Json config = config_of(2);
+    config["pipeline"] = {{"schedule", "interleaved"}, {"model_chunks", 2}};
+    const auto engine =
+        initialize(std::make_shared<PipelineModule>(layers, options), {.config = config}).engine;
+    std::string lines;
+    const auto before = log::set_sink([&](log::Level, const std::string& text) { lines += text + "\n"; });
+    const auto batches = numbered(2);
+    engine->train_batch(pipe::DataIterator::over(batches));
+    log::set_sink(before);
+    EXPECT_THAT(lines, Not(HasSubstr("gave no parameter of the engine a gradient")));
   });
 }
 

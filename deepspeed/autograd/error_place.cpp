@@ -1,4 +1,4 @@
-#include "deepspeed/pipe/module/error_place.h"
+#include "deepspeed/autograd/error_place.h"
 
 #include <exception>
 
@@ -6,7 +6,7 @@
 
 #include "deepspeed/base/error.h"
 
-namespace deepspeed::pipe {
+namespace deepspeed::autograd {
 
 void rethrow_with_place(const std::string& place) {
   const std::string was_in = "this was in " + place;
@@ -25,4 +25,4 @@ void rethrow_with_place(const std::string& place) {
   }
 }
 
-}  // namespace deepspeed::pipe
+}  // namespace deepspeed::autograd

@@ -1,10 +1,11 @@
-// What a layer or a loss_fn throws says which one it was, on the rank that ran it and, by its text, on all.
+// What a part of a model throws, a layer, a loss_fn or a region that is recomputed, says which one it was: on
+// the rank that ran it and, by its text, on all.
 #pragma once
 
 #include <string>
 #include <utility>
 
-namespace deepspeed::pipe {
+namespace deepspeed::autograd {
 
 /// Throws the exception that is being handled again, with "this was in PLACE" added to its text. Errors of
 /// torch, UsageError and CommError keep their class; any other std::exception becomes an Error that holds it
@@ -21,4 +22,4 @@ auto with_place(Work&& work, Place&& place) -> decltype(work()) {
   }
 }
 
-}  // namespace deepspeed::pipe
+}  // namespace deepspeed::autograd
