@@ -1,6 +1,7 @@
 // deepspeed::initialize and the typed shells that it returns.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,6 +35,17 @@ concept TakesInForward = requires(Module& module, Args&&... args) {
   module.forward(std::forward<Args>(args)...);
 };
 
+namespace initialize_detail {
+
+/// What stands where a static_assert has failed, so that nothing else is said of the line.
+template <class R, class C, class... A>
+R result_in_place_of(R (C::*)(A...));
+template <class R, class C, class... A>
+R result_in_place_of(R (C::*)(A...) const);
+at::Tensor result_in_place_of(...);
+
+}  // namespace initialize_detail
+
 /// An engine that knows its model's class: forward() takes and returns what the model's forward() does.
 template <class Module>
 class DeepSpeedEngine : public Engine {
@@ -52,6 +64,8 @@ class DeepSpeedEngine : public Engine {
     static_assert(is_taken || !is_known, "the model's forward() does not take these arguments");
     if constexpr (is_taken) {
       return forward_of_model(std::forward<Args>(args)...);
+    } else if constexpr (requires { &Module::forward; }) {
+      return initialize_detail::result_in_place_of(&Module::forward);
     } else {
       return at::Tensor();
     }
@@ -119,6 +133,21 @@ struct Initialized {
 };
 
 namespace initialize_detail {
+
+/// A module that an engine cannot hold on to: the object itself, a pointer to it, a unique_ptr.
+template <class Model>
+concept IsUnsharedModule = std::is_base_of_v<torch::nn::Module, Model> ||
+    (!std::is_base_of_v<torch::detail::ModuleHolderIndicator, Model> && requires(const Model& model) {
+      { *model } -> std::convertible_to<const torch::nn::Module&>;
+      requires !requires { model.use_count(); };
+    });
+
+template <class Model>
+void refuse() {
+  static_assert(!IsUnsharedModule<Model>,
+                "the model of initialize() is a std::shared_ptr to a module, its TORCH_MODULE holder or a "
+                "torch::nn::AnyModule, which the engine shares: make it by std::make_shared");
+}
 
 template <class Module>
 Initialized<Module> make_engine(std::shared_ptr<Module> module, EngineModel model,
@@ -189,6 +218,21 @@ auto initialize(const torch::nn::AnyModule& model, Dataset training_data, const 
   return initialize_detail::make_engine(std::make_shared<torch::nn::AnyModule>(model),
                                         initialize_detail::describe(model), std::move(training_data), options,
                                         std::move(collate_fn));
+}
+
+/// Does not compile, and says what to give instead.
+template <initialize_detail::IsUnsharedModule Model>
+Initialized<torch::nn::AnyModule> initialize(const Model&, const InitializeOptions&) {
+  initialize_detail::refuse<Model>();
+  return {};
+}
+template <initialize_detail::IsUnsharedModule Model, class Dataset, class Collate = StackExamples>
+Initialized<torch::nn::AnyModule, DeepSpeedDataLoader<Dataset, Collate>> initialize(const Model&,
+                                                                                    const Dataset&,
+                                                                                    const InitializeOptions&,
+                                                                                    const Collate& = {}) {
+  initialize_detail::refuse<Model>();
+  return {};
 }
 
 }  // namespace deepspeed

@@ -64,32 +64,38 @@ DEEPSPEED_API TensorList checkpoint_tensors(TensorFunction function, TensorList 
 /// arguments: what it captures is kept, and a captured result of operators gets no gradient in a reentrant
 /// region. Without gradients (torch::NoGradGuard) it is a plain call. Throws UsageError, in backward too,
 /// where a recomputation differs from its forward.
-template <std::same_as<RegionOptions> Options, class Function, class... Args>
-requires std::invocable<Function&, std::decay_t<Args>...>
-auto checkpoint(const Options& options, Function function, Args&&... args) {
-  using Result = std::invoke_result_t<Function&, std::decay_t<Args>...>;
-  std::tuple<std::decay_t<Args>...> values(std::forward<Args>(args)...);
-  TensorList inputs = activation::take_tensors(values);
-  // The first call leaves its result here, in which the outputs then take the place of its tensors.
-  const auto first = std::make_shared<std::optional<activation::ResultOf<Result>>>(std::nullopt);
-  const std::weak_ptr<std::optional<activation::ResultOf<Result>>> weak_first = first;
-  const TensorFunction on_tensors = [function = std::move(function), values,
-                                     weak_first](TensorList tensors) mutable {
-    auto filled = values;
-    activation::put_tensors(filled, std::move(tensors));
-    auto result = activation::call(function, std::move(filled));
-    TensorList outputs = activation::take_tensors(result);
-    if (const auto slot = weak_first.lock(); slot && !*slot) slot->emplace(std::move(result));
-    return outputs;
-  };
-  TensorList outputs = checkpoint_tensors(on_tensors, std::move(inputs), options);
-  activation::put_tensors(**first, std::move(outputs));
-  if constexpr (!std::is_void_v<Result>) return std::move(**first);
+template <class Function, class... Args>
+auto checkpoint(const RegionOptions& options, Function function, Args&&... args) {
+  constexpr bool is_taken = std::invocable<Function&, std::decay_t<Args>...>;
+  static_assert(is_taken,
+                "checkpoint(function, arguments...), with RegionOptions before the function or without: the "
+                "function does not take these arguments");
+  if constexpr (is_taken) {
+    using Result = std::invoke_result_t<Function&, std::decay_t<Args>...>;
+    std::tuple<std::decay_t<Args>...> values(std::forward<Args>(args)...);
+    TensorList inputs = activation::take_tensors(values);
+    // The first call leaves its result here, in which the outputs then take the place of its tensors.
+    const auto first = std::make_shared<std::optional<activation::ResultOf<Result>>>(std::nullopt);
+    const std::weak_ptr<std::optional<activation::ResultOf<Result>>> weak_first = first;
+    const TensorFunction on_tensors = [function = std::move(function), values,
+                                       weak_first](TensorList tensors) mutable {
+      auto filled = values;
+      activation::put_tensors(filled, std::move(tensors));
+      auto result = activation::call(function, std::move(filled));
+      TensorList outputs = activation::take_tensors(result);
+      if (const auto slot = weak_first.lock(); slot && !*slot) slot->emplace(std::move(result));
+      return outputs;
+    };
+    TensorList outputs = checkpoint_tensors(on_tensors, std::move(inputs), options);
+    activation::put_tensors(**first, std::move(outputs));
+    if constexpr (!std::is_void_v<Result>) return std::move(**first);
+  } else {
+    return at::Tensor();
+  }
 }
 
 template <class Function, class... Args>
-requires std::invocable<Function&, std::decay_t<Args>...>
-auto checkpoint(Function function, Args&&... args) {
+requires(!std::same_as<Function, RegionOptions>) auto checkpoint(Function function, Args&&... args) {
   return checkpoint(RegionOptions(), std::move(function), std::forward<Args>(args)...);
 }
 

@@ -212,7 +212,7 @@ class DEEPSPEED_API TrainingEngine : public ConfigGetters {
   void track_loader(std::shared_ptr<LoaderPosition> position);
   uint64_t seed() const;
 
-  /// What other front ends build their forward on (ForwardScope).
+  /// What other front ends build their forward on: the argument of a ForwardScope.
   const StepDriver& driver() const { return *driver_; }
 
  protected:

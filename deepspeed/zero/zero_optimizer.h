@@ -58,6 +58,17 @@ class DEEPSPEED_API ZeroOptimizer {
   precision::LossScaler& loss_scaler() { return *scaler_; }
   double loss_scale() const;
   int stage() const;
+
+  /// Forgets the gradients of the window. Throws UsageError where a step was begun with them.
+  void zero_grad();
+  /// (owned elements) of the group, reduced, loss scale included; shared with the optimizer. Throws
+  /// UsageError where a step was begun with it.
+  at::Tensor gradient(size_t group) const;
+
+  MemoryBytes memory() const;
+
+  // --- for the library itself, whose headers of these types are not installed ---
+
   const ParamStore& store() const { return *store_; }
   const ZeroGroups& ranks() const { return *ranks_; }
   /// Where gradients are summed: when, in which buckets, and what is there of them.
@@ -66,7 +77,8 @@ class DEEPSPEED_API ZeroOptimizer {
   /// Masters and states of what this rank owns.
   ZeroState& state() { return *state_; }
   const ZeroState& state() const { return *state_; }
-
+  /// Is null unless the optimizer exchanges compressed values in place of gradients.
+  CompressedExchange* exchange() { return exchange_.get(); }
   /// Where this rank is. Ranks whose micro steps differ do not meet in a collective, but get an error.
   void set_micro_step(int64_t micro_step) { micro_step_->store(micro_step); }
   /// What the ranks compare from here on where they meet, beside the hyperparameters and the loss scale.
@@ -85,11 +97,6 @@ class DEEPSPEED_API ZeroOptimizer {
   /// the disk of one fails that holds its optimizer states: then the step is applied in part, and each
   /// further one is a UsageError until a checkpoint was loaded.
   StepResult step(int64_t step_number);
-  /// Forgets the gradients of the window. Throws UsageError where a step was begun with them.
-  void zero_grad();
-  /// (owned elements) of the group, reduced, loss scale included; shared with the optimizer. Throws
-  /// UsageError where a step was begun with it.
-  at::Tensor gradient(size_t group) const;
 
   /// Returns what this rank alone has of the run, beside masters and states: what compression or quantization
   /// took from earlier exchanges. Tensors are shared with the optimizer.
@@ -99,10 +106,6 @@ class DEEPSPEED_API ZeroOptimizer {
   /// Takes over a rank's own state, after masters, states and the loss scale were loaded. Returns whether it
   /// fits; where not, errors begin at zero, and ranks with the weights that were loaded. Talks to no rank.
   bool load_rank_state(const RankState& own);
-
-  MemoryBytes memory() const;
-  /// Is null unless the optimizer exchanges compressed values in place of gradients.
-  CompressedExchange* exchange() { return exchange_.get(); }
 
  private:
   std::unique_ptr<GradReducer> make_reducer();

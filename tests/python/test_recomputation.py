@@ -111,8 +111,10 @@ def test_errors_of_the_function_come_through():
     checkpointing_calls = []
     x = torch.ones(3, requires_grad=True)
     loss = checkpointing.checkpoint(function, x).sum()
-    with pytest.raises(KeyError, match="second"):
+    with pytest.raises(KeyError, match="second") as raised:
         loss.backward()
+    if hasattr(raised.value, "__notes__"):
+        assert raised.value.__notes__ == ["This was in the recomputation of checkpoint() of function."]
     with pytest.raises(ZeroDivisionError):
         checkpointing.checkpoint(lambda x: x / (1 // 0), x)
 

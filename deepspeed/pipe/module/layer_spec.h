@@ -107,6 +107,11 @@ TensorFunction forward_by(const std::shared_ptr<Module>& module, F function) {
 
 DEEPSPEED_API TensorFunction forward_of_any(const torch::nn::AnyModule& module);
 
+/// Whether a stage can build the module, more than once, of arguments that are kept until then.
+template <class Module, class... Args>
+concept IsBuiltOf =
+    std::is_base_of_v<torch::nn::Module, Module> && std::constructible_from<Module, const Args&...>;
+
 template <class Module, class... Args>
 auto builder_of(Args... args) {
   return [args = std::make_tuple(std::move(args)...)] {
@@ -119,6 +124,10 @@ concept IsModulePointer = requires(Part part) {
   { part.get() } -> std::convertible_to<torch::nn::Module*>;
   requires !std::is_base_of_v<torch::detail::ModuleHolderIndicator, Part>;
 };
+/// A module that no layer can hold on to.
+template <class Part>
+concept IsUnsharedModule = std::is_base_of_v<torch::nn::Module, std::remove_pointer_t<Part>> ||
+    (IsModulePointer<Part> && !requires(Part part) { part.use_count(); });
 
 }  // namespace spec_detail
 
@@ -131,18 +140,26 @@ class DEEPSPEED_API LayerSpec {
   LayerSpec(std::string class_name, std::function<Layer()> build);
   /// A module that is built already.
   template <spec_detail::IsModulePointer Part>
-  LayerSpec(const Part& module)  // NOLINT: an element of a list of layers
+  requires(!spec_detail::IsUnsharedModule<Part>)
+      LayerSpec(const Part& module)  // NOLINT: an element of a list of layers
       : LayerSpec(of_module(std::shared_ptr<typename Part::element_type>(module))) {}
   template <class Holder>
   requires std::is_base_of_v<torch::detail::ModuleHolderIndicator, Holder> LayerSpec(
       const Holder& module)  // NOLINT
       : LayerSpec(of_module(module.ptr())) {}
   LayerSpec(const torch::nn::AnyModule& module);  // NOLINT
+  /// Does not compile, and says what to give instead.
+  template <spec_detail::IsUnsharedModule Part>
+  LayerSpec(const Part&) {  // NOLINT
+    static_assert(!spec_detail::IsUnsharedModule<Part>,
+                  "a layer is a std::shared_ptr to a module, its TORCH_MODULE holder or a "
+                  "torch::nn::AnyModule, which the pipeline shares: make the module by std::make_shared");
+  }
   /// A function over tensors, without parameters.
   template <class F>
   requires(!std::derived_from<F, LayerSpec> && !spec_detail::IsModulePointer<F> &&
            !std::is_base_of_v<torch::detail::ModuleHolderIndicator, F> &&
-           !std::is_same_v<F, torch::nn::AnyModule> && !std::is_base_of_v<torch::nn::Module, F>)
+           !std::is_same_v<F, torch::nn::AnyModule> && !spec_detail::IsUnsharedModule<F>)
       LayerSpec(F function)  // NOLINT
       : LayerSpec(of_function(std::move(function))) {}
 
@@ -153,11 +170,19 @@ class DEEPSPEED_API LayerSpec {
     using Class = spec_detail::ModuleClass<Module>;
     static_assert(std::is_base_of_v<torch::nn::Module, Class>,
                   "LayerSpec only supports torch::nn::Module types");
-    const auto make = spec_detail::builder_of<Class>(std::move(args)...);
-    return {c10::demangle_type<Class>(), [make] {
-              const auto module = make();
-              return Layer{module->name(), spec_detail::forward_of(module), describe_module(module)};
-            }};
+    static_assert(!std::is_base_of_v<torch::nn::Module, Class> || spec_detail::IsBuiltOf<Class, Args...>,
+                  "LayerSpec::of<Module>(arguments...): the module has no public constructor that takes "
+                  "these arguments "
+                  "(as constants, since they are kept for each time that it is built), or is abstract");
+    if constexpr (spec_detail::IsBuiltOf<Class, Args...>) {
+      const auto make = spec_detail::builder_of<Class>(std::move(args)...);
+      return {c10::demangle_type<Class>(), [make] {
+                const auto module = make();
+                return Layer{module->name(), spec_detail::forward_of(module), describe_module(module)};
+              }};
+    } else {
+      return {"", nullptr};
+    }
   }
 
   /// Makes the layer, or returns the one that there is; each rank of its stage calls it once. A tied layer is
@@ -210,11 +235,21 @@ class DEEPSPEED_API TiedLayerSpec : public LayerSpec {
   template <class Module, class... Args>
   static TiedLayerSpec of(const std::string& key, Args... args) {
     using Class = spec_detail::ModuleClass<Module>;
-    return {c10::demangle_type<Class>(),
-            {key, {"weight"}, make_tied<Class>(std::move(args)...), [key](const TiedModule& tied) {
-               require_class(tied, c10::demangle_type<Class>(), key);
-               return spec_detail::forward_of(std::static_pointer_cast<Class>(tied.module));
-             }}};
+    static_assert(std::is_base_of_v<torch::nn::Module, Class>,
+                  "TiedLayerSpec only supports torch::nn::Module types");
+    static_assert(
+        !std::is_base_of_v<torch::nn::Module, Class> || spec_detail::IsBuiltOf<Class, Args...>,
+        "TiedLayerSpec::of<Module>(key, arguments...): the module has no public constructor that takes these "
+        "arguments (as constants, since they are kept for each time that it is built), or is abstract");
+    if constexpr (spec_detail::IsBuiltOf<Class, Args...>) {
+      return {c10::demangle_type<Class>(),
+              {key, {"weight"}, make_tied<Class>(std::move(args)...), [key](const TiedModule& tied) {
+                 require_class(tied, c10::demangle_type<Class>(), key);
+                 return spec_detail::forward_of(std::static_pointer_cast<Class>(tied.module));
+               }}};
+    } else {
+      return {"", Tie()};
+    }
   }
   /// Runs the layer by forward_fn(module, inputs...), whose first parameter is a reference to the module's
   /// class: `[](torch::nn::EmbeddingImpl& embedding, at::Tensor hidden) { ... }`.
@@ -234,8 +269,6 @@ class DEEPSPEED_API TiedLayerSpec : public LayerSpec {
  private:
   template <class Class, class... Args>
   static std::function<TiedModule()> make_tied(Args... args) {
-    static_assert(std::is_base_of_v<torch::nn::Module, Class>,
-                  "TiedLayerSpec only supports torch::nn::Module types");
     return [make = spec_detail::builder_of<Class>(std::move(args)...)] {
       const auto module = make();
       return TiedModule{module->name(), module, describe_module(module)};

@@ -1,10 +1,13 @@
 """Probes of a pipeline's batches: data, losses, outputs, updates, and what the engine says of itself."""
+import logging
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
 import deepspeed
 from deepspeed.pipe import PipelineModule
+from deepspeed.utils.logging import logger
 
 from probes import main, probe
 from small_pipeline import ROWS, WIDTH, batches, expect_close, expect_error, linears, make_engine
@@ -61,6 +64,29 @@ def training_data_are_read_in_order_and_again():
     assert engine.train_batch_size() == 8 and engine.micro_batches == 2
     engine.set_train_batch_size(16)
     assert engine.gradient_accumulation_steps() == engine.micro_batches == 4
+
+
+@probe
+def losses_of_a_model_in_fp64_are_not_rounded():
+    loss = 1 + 1e-12  # 1 in fp32
+    engine = make_engine([layer.double() for layer in linears()], loss_fn=lambda outputs, labels: outputs.sum() * 0 + labels)
+    data = [(inputs.double(), torch.tensor(loss, dtype=torch.float64)) for inputs, _ in batches(2)]
+    for found in (engine.train_batch(iter(data)), engine.eval_batch(iter(data))):
+        assert found.dtype == torch.float64 and found.item() == loss, (found.dtype, found.item() - loss)
+
+
+@probe
+def parts_that_no_stage_gets_are_warned_of():
+    engine = make_engine(linears())
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logger.addHandler(handler)
+    for _ in range(2):
+        engine.train_batch((*pair, torch.ones(1)) for pair in batches(2))
+    logger.removeHandler(handler)
+    found = [line for line in lines if "a micro batch has 3 parts" in line]
+    assert len(found) == (1 if deepspeed.comm.get_rank() == 0 else 0), lines
 
 
 class WithLosses(PipelineModule):
