@@ -31,7 +31,8 @@ TensorFunction function_of(const py::object& function) {
 // An exception that ends a recomputation early may not pass through the interpreter's frames.
 py::list checkpoint_tensors(const py::object& function, const py::list& inputs, bool use_reentrant,
                             const std::string& name) {
-  const RegionOptions options{.use_reentrant = use_reentrant, .stop_early = false, .name = name};
+  const RegionOptions options{
+      .use_reentrant = use_reentrant, .stop_early = false, .name = name, .names_errors = false};
   TensorFunction run = function_of(function);
   TensorList tensors = tensors_of(inputs);
   TensorList outputs;

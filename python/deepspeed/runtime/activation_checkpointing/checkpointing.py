@@ -33,8 +33,8 @@ def non_reentrant_checkpoint(function, *args):
 
 
 def _checkpoint(function, args, kwargs, use_reentrant):
-    call = CallParts(function, args, kwargs)
     name = f"checkpoint() of {getattr(function, '__name__', type(function).__name__)}"
+    call = CallParts(function, args, kwargs, name)
     outputs = _core.checkpoint_tensors(call.run, call.take_inputs(), use_reentrant, name)
     return call.result_with(outputs)
 

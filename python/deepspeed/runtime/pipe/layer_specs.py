@@ -2,7 +2,7 @@
 import torch.distributed as dist
 from torch import nn
 
-from deepspeed.runtime.pipe.error_place import noting
+from deepspeed.runtime.error_place import noting
 from deepspeed.runtime.utils import call_to_str
 from deepspeed.utils.logging import logger
 

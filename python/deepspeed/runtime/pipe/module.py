@@ -9,7 +9,7 @@ from torch import nn
 from deepspeed import _world
 from deepspeed._errors import DeepSpeedError
 from deepspeed.runtime.activation_checkpointing import checkpointing
-from deepspeed.runtime.pipe.error_place import noting, shapes_of
+from deepspeed.runtime.error_place import noting, shapes_of
 from deepspeed.runtime.pipe.layer_files import LayerFiles
 from deepspeed.runtime.pipe.layer_specs import LayerSpec, TiedLayerSpec, build_layer, describe_layer, layer_name
 from deepspeed.runtime.pipe.partition import partition_layers

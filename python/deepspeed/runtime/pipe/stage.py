@@ -9,9 +9,10 @@ from deepspeed import _model
 from deepspeed._errors import UsageError
 from deepspeed.runtime.activation_checkpointing import checkpointing
 from deepspeed.runtime.pipe import module as pipe_module
-from deepspeed.runtime.pipe.error_place import noting, shapes_of
+from deepspeed.runtime.error_place import noting, shapes_of
 from deepspeed.runtime.pipe.layer_specs import TiedLayerSpec, layer_name
 from deepspeed.runtime.pipe.tensor_lists import from_list, to_list
+from deepspeed.utils.logging import logger
 
 
 class Stage:
@@ -25,6 +26,7 @@ class Stage:
         self._module = module
         self._labels = collections.deque()  # of the micro batches whose loss is still to come
         self._output = None  # of the last micro batch, until its loss
+        self._told_of_parts = False
         self.device = None
         self.casts_inputs = False
         self.keeps_outputs = False
@@ -82,11 +84,23 @@ class Stage:
                 return None
             if batch_fn is not None:
                 batch = batch_fn(batch)
+            self._tell_of_further_parts(batch)
             if grid.is_last_stage:
                 self._labels.append(batch[1])
             return to_list(_as_tuple(batch[0]), "the input of a micro batch") if grid.is_first_stage else []
 
         return read
+
+    def _tell_of_further_parts(self, batch):
+        """Warns once of what no stage gets; DeepSpeed passes over it as well."""
+        if self._told_of_parts or not isinstance(batch, (tuple, list)) or len(batch) <= 2:
+            return
+        self._told_of_parts = True
+        if self._module.global_rank == 0:
+            logger.warning(
+                f"a micro batch has {len(batch)} parts, of which a pipeline takes the first two, inputs and labels: what else it has, "
+                "such as a mask, goes into a tuple that is one of the two"
+            )
 
     # --- running ---
 

@@ -1,4 +1,4 @@
-"""What a layer or a loss_fn raises says which one it was."""
+"""What a layer, a loss_fn or a region that is recomputed raises says which one it was."""
 import contextlib
 
 import torch
