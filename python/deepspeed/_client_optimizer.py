@@ -66,11 +66,10 @@ def plan_optimizer(config, model, optimizer, model_parameters):
     given = list(model_parameters)
     if not given or not isinstance(given[0], Mapping):
         given = [{"params": given}]
-    dicts = [_with_list(group) for group in given]
-    groups = [(group["params"], _options(group)) for group in dicts]
-    if len(groups) == 1 and not groups[0][0]:
+    dicts = _with_parameters([_with_list(group) for group in given])
+    if not dicts:
         return OptimizerPlan(config, [], [{"params": _trainable(model)}])
-    return OptimizerPlan(config, groups, dicts)
+    return OptimizerPlan(config, [(group["params"], _options(group)) for group in dicts], dicts)
 
 
 def _named_class(section):
@@ -101,6 +100,7 @@ def _named_class(section):
 
 def _of_client(config, client):
     config = {key: value for key, value in config.items() if key != "optimizer"}
+    client.param_groups[:] = _with_parameters(client.param_groups)
     dicts = client.param_groups
     _check_states(config, client)
     entry = _of_core(client)
@@ -182,6 +182,11 @@ def _with_list(group):
         else:
             group = dict(group, params=params)
     return group
+
+
+def _with_parameters(dicts):
+    """Leaves groups out that hold no parameter: neither a step nor a schedule would reach their options."""
+    return [group for group in dicts if group["params"]]
 
 
 def _options(group):

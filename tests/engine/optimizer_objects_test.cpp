@@ -2,6 +2,7 @@
 #include <functional>
 
 #include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
 
 #include <gtest/gtest.h>
 
@@ -69,6 +70,35 @@ TEST(OptimizerObjects, OfUnknownClassesAreRefusedWhereRanksCutParameters) {
                    std::string("which ZeRO stage ") + stage + " cuts; use stage 0");
     }
   });
+}
+
+// SGD at 0.1, beside groups at other rates that are empty or frozen.
+at::Tensor weights_of_sgd(bool has_idle_groups) {
+  const auto net = std::make_shared<OddNet>();
+  std::vector<at::Tensor> frozen, trained;
+  for (const at::Tensor& param : net->parameters())
+    (param.requires_grad() ? trained : frozen).push_back(param);
+  const auto group = [](const std::vector<at::Tensor>& params, double lr) {
+    return OptimizerParamGroup(params, std::make_unique<torch::optim::SGDOptions>(lr));
+  };
+  std::vector<OptimizerParamGroup> groups;
+  if (has_idle_groups) {
+    groups.push_back(group({}, 0.5));
+    groups.push_back(group(frozen, 0.25));
+  }
+  groups.push_back(group(trained, 0.1));
+  const auto sgd = std::make_shared<torch::optim::SGD>(groups, torch::optim::SGDOptions(0.7));
+  const Json config = {{"train_micro_batch_size_per_gpu", 4}, {"gradient_clipping", 0.0}};
+  const auto engine = initialize(net, {.config = config, .optimizer = sgd}).engine;
+  EXPECT_EQ(engine->get_lr(), std::vector<double>{0.1});
+  for (int step = 0; step < 3; ++step) train_step(*engine, 4 * step);
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& param : trained) flat.push_back(param.detach().flatten());
+  return torch::cat(flat);
+}
+
+TEST(OptimizerObjects, StepGroupsAtTheirOwnRatesBesideThoseInWhichNothingTrains) {
+  EXPECT_TRUE(weights_of_sgd(true).equal(weights_of_sgd(false)));
 }
 
 }  // namespace

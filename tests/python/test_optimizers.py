@@ -17,14 +17,30 @@ from one_engine import CONFIG, make, step
 
 def test_groups_are_the_clients_own_dicts():
     model = torch.nn.Linear(4, 3)
-    groups = [{"params": [], "name": "none"}, {"params": [model.weight], "lr": 0.5, "name": "w"}, {"params": [model.bias]}]
+    groups = [{"params": [model.weight], "lr": 0.5, "name": "w"}, {"params": [model.bias]}]
     engine, optimizer, _, _ = make(model=model, model_parameters=groups)
-    assert optimizer.param_groups[1] is groups[1] and groups[1]["name"] == "w"
-    assert [group.get("lr") for group in optimizer.param_groups[1:]] == [0.5, 0.01]
+    assert optimizer.param_groups[0] is groups[0] and groups[0]["name"] == "w"
+    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.01]
     before = model.bias.detach().clone()
-    optimizer.param_groups[2]["lr"] = 0.0
+    optimizer.param_groups[1]["lr"] = 0.0
     step(engine)
     assert torch.equal(model.bias, before) and not torch.equal(model.weight, before)
+
+
+@pytest.mark.parametrize("kind", [None, torch.optim.AdamW, torch.optim.NAdam])
+def test_a_group_without_parameters_is_left_out_as_in_deepspeed(kind):
+    model = torch.nn.Linear(4, 3)
+    groups = [{"params": [], "lr": 0.5}, {"params": list(model.parameters()), "lr": 0.25}]
+    config = {**CONFIG, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4, "warmup_max_lr": 0.125}}}
+    arguments = {"model_parameters": groups} if kind is None else {"optimizer": kind(groups)}
+    if kind is not None:
+        del config["optimizer"]
+    engine, optimizer, _, schedule = make(config, model=model, **arguments)
+    for _ in range(6):
+        step(engine)
+    assert [group["lr"] for group in optimizer.param_groups] == engine.get_lr() == schedule.get_last_lr() == [0.125]
+    assert [group["lr"] for group in optimizer.optimizer.param_groups] == [0.125]
+    assert len(optimizer.param_groups[0]["params"]) == 2
 
 
 def test_overflow_is_about_the_last_update():
@@ -146,6 +162,10 @@ def test_the_optimizer_has_the_class_that_deepspeed_makes():
     zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
     partitioned = made(zero_optimization=zero)
     assert isinstance(partitioned, deepspeed.ZeROOptimizer) and type(partitioned.optimizer) is DeepSpeedCPUAdam
+    assert [made({"adam_w_mode": decouples}, zero_optimization=zero).optimizer.adam_w_mode for decouples in (True, False)] == [True, False]
+    assert [made({"adam_w_mode": decouples}).optimizer.adam_w_mode for decouples in (True, False)] == [1, 0]
+    short = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+    assert partitioned.optimizer.fp32_optimizer_states and not made(zero_optimization=zero, bf16=short).optimizer.fp32_optimizer_states
     model = torch.nn.Linear(4, 3)
     own = torch.optim.Adam(model.parameters(), lr=0.01)
     engine, optimizer, _, _ = make({"train_micro_batch_size_per_gpu": 2}, model=model, optimizer=own)
@@ -211,14 +231,17 @@ def test_an_optimizer_of_mup_is_the_configs_and_goes_with_offload(offload, monke
     assert step(engine) > step(engine)
 
 
-@pytest.mark.parametrize("stage", [0, 1, 3])
-def test_lamb_says_the_trust_ratios_of_the_engines_step(stage):
+@pytest.mark.parametrize("stage, name", [(0, "Lamb"), (1, "Lamb"), (3, "Lamb"), (0, "OneBitLamb")])
+def test_lamb_says_the_trust_ratios_of_the_engines_step(stage, name):
     config = {**CONFIG, "zero_optimization": {"stage": stage}, "zero_allow_untested_optimizer": True}
-    engine, optimizer, _, _ = make({**config, "optimizer": {"type": "Lamb", "params": {"lr": 0.01}}})
+    engine, optimizer, _, _ = make({**config, "optimizer": {"type": name, "params": {"lr": 0.01}}})
     assert optimizer.optimizer.get_lamb_coeffs() == []
     step(engine)
     ratios = optimizer.optimizer.get_lamb_coeffs()
     assert len(ratios) == len(list(engine.module.parameters())) and all(0.01 <= ratio <= 10 for ratio in ratios)
+    kept = list(ratios)
+    step(engine)
+    assert ratios == kept != optimizer.optimizer.get_lamb_coeffs(), "the list that was returned stays"
     model = torch.nn.Linear(4, 3)
     client = FusedLamb(model.parameters(), lr=0.01)
     of_client, _, _, _ = make(config, model=model, optimizer=client)

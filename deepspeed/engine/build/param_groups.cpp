@@ -1,5 +1,6 @@
 #include "deepspeed/engine/build/param_groups.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -87,14 +88,19 @@ OptimizerGroups split_by_dtype(OptimizerGroups groups) {
   return result;
 }
 
-// The same of a torch optimizer, whose groups and the engine's have the same numbers.
-void split_by_dtype(torch::optim::Optimizer& client) {
+// The same of a torch optimizer, whose groups and the engine's have the same numbers: those in which nothing
+// trains are left out of both.
+void arrange_groups(torch::optim::Optimizer& client, bool may_have_doubles) {
   std::vector<torch::optim::OptimizerParamGroup> result;
   for (const auto& group : client.param_groups()) {
-    for (auto& part : split_by_dtype(group.params(), [](const at::Tensor& param) { return param; }))
-      result.emplace_back(std::move(part), group.options().clone());
+    const auto trains = [](const at::Tensor& param) { return param.requires_grad(); };
+    if (std::ranges::none_of(group.params(), trains)) continue;
+    std::vector<std::vector<at::Tensor>> parts = {group.params()};
+    if (may_have_doubles)
+      parts = split_by_dtype(group.params(), [](const at::Tensor& param) { return param; });
+    for (auto& part : parts) result.emplace_back(std::move(part), group.options().clone());
   }
-  if (result.size() > client.param_groups().size()) client.param_groups() = std::move(result);
+  if (result.size() != client.param_groups().size()) client.param_groups() = std::move(result);
 }
 
 }  // namespace
@@ -111,7 +117,7 @@ OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSp
   }
   const bool may_have_doubles = model_dtype(config) == at::kFloat;
   if (client != nullptr) {
-    if (may_have_doubles) split_by_dtype(*client);
+    arrange_groups(*client, may_have_doubles);
     const auto& given = client->param_groups();
     for (size_t index = 0; index < given.size(); ++index) {
       add_group(groups, named(given[index].params(), names, index), {}, index);

@@ -20,8 +20,10 @@ def make_basic(kind, config, groups):
     section = config["optimizer"]
     accepted = inspect.signature(kind.__init__).parameters
     options = {key: _as_given(value) for key, value in (section.get("params") or {}).items() if key in accepted}
-    if "adam_w_mode" in accepted:
-        options["adam_w_mode"] = _decouples(section)
+    for key in {"adam_w_mode", "adamw_mode"} & set(accepted):  # FusedAdam's and DeepSpeedCPUAdam's name of it
+        options[key] = _decouples(section)
+    if "fp32_optimizer_states" in accepted and _keeps_moments_in_bf16(config):
+        options["fp32_optimizer_states"] = False
     return kind(groups, **options)
 
 
@@ -54,6 +56,11 @@ def _class_of(section, on_cpu):
 
 def _decouples(section):
     return section["type"].lower() == "adamw" or (section.get("params") or {}).get("adam_w_mode", True)
+
+
+def _keeps_moments_in_bf16(config):
+    section = config.get("bf16") or config.get("bfloat16") or {}
+    return bool(section.get("bf16_optimizer_states"))
 
 
 def _as_given(value):
