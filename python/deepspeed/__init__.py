@@ -47,7 +47,11 @@ _follow_core()
 
 __getattr__ = _lazy.lazy(
     __name__,
-    submodules=("checkpoint", "constants", "git_version_info", "inference", "module_inject", "moe"),
+    submodules=(
+        *("checkpoint", "constants", "git_version_info", "inference", "module_inject", "moe"),
+        # They have no counterpart; their names refuse with the way out.
+        *("autotuning", "compile", "compression", "elasticity", "io", "linear", "model_implementations", "profiling"),
+    ),
     names={
         "ADAM_OPTIMIZER": "deepspeed.runtime.optimizer_names",
         "LAMB_OPTIMIZER": "deepspeed.runtime.optimizer_names",

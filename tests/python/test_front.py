@@ -5,6 +5,7 @@ import importlib
 import inspect
 import json
 import math
+import subprocess
 import sys
 
 import pytest
@@ -259,8 +260,18 @@ def test_buffers_that_stay_in_fp32_beside_bf16_are_named_where_forward_refuses_t
 def test_names_of_profilers_and_elasticity_are_there_and_refuse(name):
     module, _, member = name.rpartition(".")
     found = getattr(importlib.import_module(f"deepspeed.{module}"), member)
+    off_the_package = deepspeed
+    for part in name.split("."):
+        off_the_package = getattr(off_the_package, part)
+    assert off_the_package is found
     with pytest.raises(deepspeed.DeepSpeedError, match=f"{member} is not supported: "):
         found(None)
+
+
+def test_packages_that_deepspeed_imports_are_there_at_once():
+    names = ("autotuning", "compile", "compression", "elasticity", "io", "linear", "model_implementations", "profiling")
+    program = f"import deepspeed; [getattr(deepspeed, name) for name in {names}]"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_compiler_has_torch_compiler_under_its_names():
