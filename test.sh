@@ -11,12 +11,15 @@ environment=--tests
 
 build=$root/build/$preset
 [ "${TORCH_VERSION:-2.11.0}" = 2.11.0 ] || build=$root/build/$preset-torch-$TORCH_VERSION
-# A test that fails once and passes then is reported as such: ranks meet over ports that other programs use as well.
 # Many tests wait rather than compute, so more run at a time than there are cores.
-options=(--test-dir "$build" --output-on-failure --no-tests=error --repeat until-pass:2 --parallel $((2 * $(nproc))))
+options=(--test-dir "$build" --output-on-failure --no-tests=error --parallel $((2 * $(nproc))))
 case "${1:-}" in
   --list) exec ctest --test-dir "$build" --show-only ;;
   "") options+=(--exclude-regex '^clients[.]') ;;
   *) options+=(--tests-regex "$(IFS='|'; echo "$*")") ;;
 esac
+# Tests that need a second try are named as they come (tests/run_once_more.py).
+retried=$build/retried_tests.txt
+: >"$retried"
+tail -f --pid=$$ "$retried" 2>/dev/null | sed -u 's/^/second try: /' >&2 &
 exec ctest "${options[@]}"

@@ -9,12 +9,13 @@ build=$root/build/coverage
 "$root/scripts/build.sh" coverage
 [ -n "${KEEP:-}" ] || find "$build" -name '*.gcda' -delete
 
-options=(--test-dir "$build" --output-on-failure --no-tests=error --repeat until-pass:2 --parallel $((2 * $(nproc))))
+options=(--test-dir "$build" --output-on-failure --no-tests=error --parallel $((2 * $(nproc))))
 if [ $# -eq 0 ]; then
   options+=(--exclude-regex '^(install[.]cmake_project|pages[.]tutorial)$')  # minutes of compiling, for lines that others run
 else
   options+=(--tests-regex "$(IFS='|'; echo "$*")")
 fi
+rm -f "$build/retried_tests.txt"
 passed=0
 ctest "${options[@]}" || passed=$?
 "$root/scripts/coverage_report.py" "$build" "$root"
