@@ -3,9 +3,12 @@ import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 
@@ -30,6 +33,7 @@ def start(program, *arguments, ranks=2, env=None, cwd=None):
             MASTER_ADDR="127.0.0.1",
             MASTER_PORT=port,
             OMP_NUM_THREADS="1",
+            PYTHONFAULTHANDLER="1",
             **(env or {}),
         )
         command = [sys.executable, str(PROGRAMS / program), *map(str, arguments)]
@@ -39,21 +43,41 @@ def start(program, *arguments, ranks=2, env=None, cwd=None):
     return processes
 
 
-def finish(processes, timeout=120):
-    """Waits; returns [(exit status, output)]. Ends all where one takes too long."""
-    results = []
+def finish(processes, timeout=600):
+    """Waits; returns [(exit status, output)]. Where a rank takes too long, all are ended, which is an AssertionError with what each has
+    printed, and with its stacks at the end."""
+    outputs = [[] for _ in processes]
+    # Each rank has a reader: one whose pipe is full would wait, and the others for it.
+    readers = [threading.Thread(target=lambda read=process.stdout, to=output: to.append(read.read())) for process, output in zip(processes, outputs)]
+    for reader in readers:
+        reader.start()
+    end = time.monotonic() + timeout
+    late = []
     try:
-        for process in processes:
-            output, _ = process.communicate(timeout=timeout)
-            results.append((process.returncode, output))
+        for rank, process in enumerate(processes):
+            try:
+                process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                late.append(rank)
+        for rank in late:
+            processes[rank].send_signal(signal.SIGABRT)  # faulthandler writes the stacks
+            try:
+                processes[rank].wait(20)
+            except subprocess.TimeoutExpired:
+                pass
     finally:
         for process in processes:
             if process.poll() is None:
                 process.kill()
-    return results
+                process.wait()
+    for reader in readers:
+        reader.join(20)  # a child of the rank may hold its output open
+    texts = ["".join(output) for output in outputs]
+    assert not late, f"ranks {late} did not end within {timeout} s\n" + "\n".join(f"rank {rank}:\n{text[-8000:]}" for rank, text in enumerate(texts))
+    return [(process.returncode, text) for process, text in zip(processes, texts)]
 
 
-def run(program, options=None, ranks=2, timeout=120, env=None, cwd=None):
+def run(program, options=None, ranks=2, timeout=600, env=None, cwd=None):
     """Runs a program to its end; returns what rank 0 printed. A rank that fails is an AssertionError with its output."""
     arguments = [] if options is None else [json.dumps(options)]
     results = finish(start(program, *arguments, ranks=ranks, env=env, cwd=cwd), timeout)

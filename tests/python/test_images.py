@@ -58,7 +58,7 @@ def test_the_launchers_train_alike(launcher, tmp_path):
     begin, variables = launchers()[launcher]
     command = [*begin, PROGRAMS / "images.py", "--deepspeed", "--deepspeed_config", tmp_path / "ds_config.json"]
     environ = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    ended = subprocess.run(command, env=dict(environ, OMP_NUM_THREADS="1", **variables), capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(command, env=dict(environ, OMP_NUM_THREADS="1", **variables), capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, (ended.stdout + ended.stderr)[-4000:]
     found = result_of(ended.stdout)
     assert found["losses"][: len(GOLDEN)] == pytest.approx(GOLDEN, rel=1e-6) and len(found["losses"]) == 2 * len(GOLDEN)

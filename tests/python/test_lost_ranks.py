@@ -1,7 +1,7 @@
 """A rank that leaves: what the other one is told."""
 import json
 import signal
-import time
+import threading
 
 import pytest
 
@@ -11,7 +11,6 @@ from launching import finish, result_of, start
 @pytest.mark.parametrize("how, status", [("raise", 1), ("exit", 3)])
 @pytest.mark.parametrize("stage", [0, 2, 3])
 def test_the_other_rank_has_an_error_that_names_it(how, status, stage):
-    begin = time.monotonic()
     kept, left = finish(start("loses_a_rank.py", json.dumps(dict(how=how, stage=stage))))
     assert kept[0] == 0 and left[0] == status, kept[1][-2000:] + left[1][-2000:]
     assert how == "exit" or "Lost: no more" in left[1]
@@ -20,17 +19,19 @@ def test_the_other_rank_has_an_error_that_names_it(how, status, stage):
     assert any(name in error for name in ("all_gather", "all_reduce", "reduce_scatter", "broadcast", "reduce")), error
     if stage == 3 and "all_gather" in error:
         assert any(name in error for name in ("embed.weight", "inner.weight", "inner.bias")), error
-    assert time.monotonic() - begin < 100, "a wait without the error would last for half an hour"
 
 
 @pytest.mark.parametrize("stage", [0, 3])
 def test_a_rank_that_is_stopped_is_named_and_the_job_goes_on(stage):
     ranks = start("loses_a_rank.py", json.dumps(dict(how="stop", stage=stage)))
     said = []
+    limit = threading.Timer(100, lambda: [rank.kill() for rank in ranks])
+    limit.start()
     for line in ranks[0].stdout:
         said.append(line)
         if "does not run" in line:
             break
+    limit.cancel()
     assert said and f"rank 1 (process {ranks[1].pid}) does not run: it is stopped (state T)" in said[-1], said
     assert "rank 0 waits for it in" in said[-1] and "of group 'engine" in said[-1], said
     ranks[1].send_signal(signal.SIGCONT)

@@ -155,7 +155,7 @@ def test_losses_are_those_of_the_layers_without_a_pipeline():
 @pytest.mark.parametrize("subject", ["layers", "batches", "errors"])
 def test_probes_on_two_ranks(subject, tmp_path):
     program = f"probe_pipeline_{subject}.py"
-    for rank, (status, output) in enumerate(finish(start(program, cwd=tmp_path), timeout=200)):
+    for rank, (status, output) in enumerate(finish(start(program, cwd=tmp_path), timeout=600)):
         assert status == 0, f"rank {rank} ended with {status}:\n{output[-3000:]}"
     names = [line.split()[1] for line in output.splitlines() if line.startswith("passed ")]
     assert names == names_of(program)

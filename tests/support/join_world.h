@@ -7,9 +7,9 @@
 
 namespace deepspeed::testing {
 
-/// Joins it over Gloo, in the body of a rank. timeout: InitOptions::timeout; where no error of the test is a
-/// timeout, it is long.
-inline comm::World join_world(std::chrono::milliseconds timeout = std::chrono::seconds(120)) {
+/// Joins it over Gloo, in the body of a rank. timeout: InitOptions::timeout; that of the default is longer
+/// than the ranks may live, so that no error of the test comes of it.
+inline comm::World join_world(std::chrono::milliseconds timeout = std::chrono::minutes(10)) {
   return comm::init_distributed({.dist_backend = "gloo", .verbose = false, .timeout = timeout});
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 
@@ -152,6 +153,16 @@ void read_all(std::vector<Child>& children, Clock::time_point deadline) {
   }
 }
 
+// What a rank that hangs waits for, in the log of the test; nothing where there is no debugger.
+void print_stacks(const Child& child) {
+  const std::string pid = std::to_string(child.pid);
+  const std::string gdb = "timeout 60 gdb -p " + pid + " -batch -ex 'thread apply all bt 30' 2>/dev/null";
+  const std::string command = "command -v gdb >/dev/null && echo stacks of process " + pid + " && " + gdb;
+  std::fflush(nullptr);
+  if (std::system(("{ " + command + "; } >&2").c_str()) != 0)
+    std::fprintf(stderr, "process %s hangs\n", pid.c_str());
+}
+
 RankOutcome end_rank(Child& child) {
   RankOutcome outcome;
   if (child.pipe >= 0) {
@@ -227,6 +238,10 @@ std::vector<RankOutcome> fork_ranks(int world_size, const std::function<std::str
     children.push_back(start_rank(rank, world_size, reserved.port(), may_end, options.end_together, body));
   }
   read_all(children, deadline);
+  if (options.hang_limit > std::chrono::minutes(1)) {  // a test that wants a hang has a short one
+    for (const Child& child : children)
+      if (child.pipe >= 0) print_stacks(child);
+  }
   for (const int end : may_end) ::close(end);
   std::vector<RankOutcome> outcomes;
   for (auto& child : children) outcomes.push_back(end_rank(child));

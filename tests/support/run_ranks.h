@@ -11,10 +11,10 @@
 namespace deepspeed::testing {
 
 struct RunRanksOptions {
-  // After that the ranks are killed and the test fails. Tests run beside others: what takes seconds alone may
-  // take a minute.
+  // After that the stacks of the ranks are printed, they are killed, and the test fails. Tests run beside
+  // others: what takes seconds alone may take a minute.
   std::chrono::milliseconds hang_limit = std::chrono::minutes(3);
-  std::chrono::milliseconds comm_timeout = std::chrono::seconds(30);  // InitOptions::timeout of the ranks
+  std::chrono::milliseconds comm_timeout = std::chrono::minutes(2);  // InitOptions::timeout of the ranks
   /// Ranks whose body has ended live on until all have: the others may still look for their store and
   /// connections.
   bool end_together = false;

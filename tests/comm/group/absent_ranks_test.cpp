@@ -30,7 +30,6 @@ using testing::fork_ranks;
 using ::testing::HasSubstr;
 using testing::join_world;
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 
 TEST(AbsentRanks, AreThoseThatNotedIt) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -79,7 +78,6 @@ TEST(AbsentRanks, AreThoseWhoseProcessEnded) {
 
 /// Rank 1 goes, the others make a group meanwhile. Returns their errors.
 std::vector<std::string> errors_where_one_goes(bool is_own, const std::function<std::string(World&)>& go) {
-  const auto begin = Clock::now();
   const auto outcomes = fork_ranks(3, [&](int rank) {
     auto world = join_world();
     if (rank == 1) return go(world);
@@ -91,7 +89,6 @@ std::vector<std::string> errors_where_one_goes(bool is_own, const std::function<
       }
     });
   });
-  EXPECT_LT(Clock::now() - begin, 20s);
   return {outcomes[0].value, outcomes[2].value};
 }
 
@@ -124,14 +121,12 @@ TEST(AbsentRanks, ThatLeaveBeforeAGroupIsMadeAreNamedByTheOthers) {
 }
 
 TEST(AbsentRanks, ThatHeldTheStoreAreNamedByTheOthers) {
-  const auto begin = Clock::now();
   const auto outcomes = fork_ranks(2, [&](int rank) -> std::string {
     auto world = join_world();
     world.group().barrier();
     if (rank == 0) ::raise(SIGKILL);
     return error_of<CommError>([&] { world.own_group("engine"); });
   });
-  EXPECT_LT(Clock::now() - begin, 20s);
   EXPECT_THAT(outcomes[1].value, AllOf(HasSubstr("rank 0"), HasSubstr("engine")));
 }
 

@@ -102,7 +102,7 @@ void expect_both_fail(const std::vector<ProcessGroup>& groups, const std::vector
   std::vector<std::string> texts(groups.size());
   std::vector<std::thread> ranks;
   for (size_t i = 0; i < groups.size(); ++i) {
-    ranks.emplace_back([&, i] { texts[i] = error_within(groups[i], 10s); });
+    ranks.emplace_back([&, i] { texts[i] = error_within(groups[i], 60s); });
   }
   for (auto& rank : ranks) rank.join();
   for (const auto& text : texts) {

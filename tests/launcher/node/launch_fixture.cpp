@@ -98,7 +98,7 @@ void LaunchTest::start_script(int num_procs, const std::string& script,
 }
 
 int LaunchTest::wait() {
-  const auto deadline = Clock::now() + 20s;
+  const auto deadline = Clock::now() + 2min;
   int status = 0;
   while (::waitpid(launcher_, &status, WNOHANG) == 0) {
     if (Clock::now() > deadline) {
@@ -112,7 +112,7 @@ int LaunchTest::wait() {
 }
 
 void LaunchTest::wait_for_files(const std::vector<std::string>& names) {
-  const auto deadline = Clock::now() + 20s;
+  const auto deadline = Clock::now() + 2min;
   for (const std::string& name : names) {
     while (file(name).empty()) {
       ASSERT_LT(Clock::now(), deadline) << name << " does not come; the launcher's errors:\n" << err();

@@ -28,7 +28,7 @@ class LaunchTest : public ::testing::Test {
   /// start with `--num_procs N /bin/sh -c script`.
   void start_script(int num_procs, const std::string& script, const std::vector<std::string>& flags = {});
 
-  /// The launcher's exit code, or -signal; fails the test and kills it after 20 s.
+  /// The launcher's exit code, or -signal; fails the test and kills it after two minutes.
   int wait();
 
   /// Waits until each of these files stands in the folder.

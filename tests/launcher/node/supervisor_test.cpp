@@ -36,7 +36,7 @@ TEST_F(SupervisorTest, StopsAllRanksAtCtrlZAndLetsThemGoOn) {
   wait_for_files({"pid0", "pid1"});
   ::kill(launcher_, SIGTSTP);
   for (const pid_t pid : {launcher_, pid_in("pid0"), pid_in("pid1")}) {
-    EXPECT_EQ(state_within(pid, 'T', 10s), 'T') << "process " << pid << " of launcher " << launcher_;
+    EXPECT_EQ(state_within(pid, 'T', 1min), 'T') << "process " << pid << " of launcher " << launcher_;
   }
   std::ofstream(folder_ / "end") << "x";
   ::kill(launcher_, SIGCONT);

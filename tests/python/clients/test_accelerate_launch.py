@@ -58,7 +58,7 @@ def launch(folder, answers, precision="no"):
     write_files(folder, answers, precision)
     options = json.dumps({"dummies": "deepspeed_config_file" in answers, "save": str(folder / "saved")})
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", "config.yaml", PROGRAM, options]
-    ended = subprocess.run(command, cwd=folder, env=dict(os.environ, OMP_NUM_THREADS="1"), capture_output=True, text=True, timeout=240)
+    ended = subprocess.run(command, cwd=folder, env=dict(os.environ, OMP_NUM_THREADS="1"), capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, (ended.stdout + ended.stderr)[-4000:]
     return result_of(ended.stdout)
 

@@ -19,7 +19,7 @@ def run_trial(options, tmp_path):
     # At each checkpoint Determined copies the current folder, which is empty here.
     variables = dict(CROSS_RANK="0", CROSS_SIZE="1", LOCAL_SIZE="2", HOME=str(tmp_path / "home"))
     (tmp_path / "here").mkdir()
-    return run(PROGRAM, options, env=variables, cwd=tmp_path / "here", timeout=240)
+    return run(PROGRAM, options, env=variables, cwd=tmp_path / "here", timeout=600)
 
 
 @pytest.mark.parametrize("stage", [1, 3])

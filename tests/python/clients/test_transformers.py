@@ -19,7 +19,7 @@ GOLDEN = [
 
 @pytest.mark.parametrize("stage", [2, 3])
 def test_trainer(stage, tmp_path):
-    found = run(PROGRAM, {"stage": stage, "folder": str(tmp_path)}, timeout=300)
+    found = run(PROGRAM, {"stage": stage, "folder": str(tmp_path)}, timeout=600)
     for line, expected in zip(found["lines"], GOLDEN, strict=True):
         assert line == pytest.approx(expected, rel=1e-5)
     assert found["resumed"] == [pytest.approx(line, rel=1e-6) for line in found["lines"][3:]]
