@@ -1,6 +1,7 @@
 // What all pages have in common: each block says how it is tested, links lead somewhere, named files are
 // there.
 #include <filesystem>
+#include <iterator>
 #include <regex>
 #include <set>
 #include <string>
@@ -87,6 +88,24 @@ TEST(Pages, NamedFilesExist) {
       }
     }
   }
+}
+
+// What the README says of the number of tests: no more than there are, and not far fewer.
+TEST(Pages, TheReadmeCountsTheTests) {
+  const std::regex cpp("(^|\n)TEST(_F|_P)?\\("), python("\ndef test_");
+  long found = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "tests")) {
+    const bool is_cpp = entry.path().string().ends_with("_test.cpp");
+    if (!is_cpp && entry.path().extension() != ".py") continue;
+    const std::string text = read_text(entry.path());
+    const std::regex& pattern = is_cpp ? cpp : python;
+    found += std::distance(std::sregex_iterator(text.begin(), text.end(), pattern), std::sregex_iterator());
+  }
+  std::smatch said;
+  const std::string readme = read_text(kRoot / "README.md");
+  ASSERT_TRUE(std::regex_search(readme, said, std::regex("more than ([0-9]+) tests")));
+  EXPECT_LT(std::stol(said[1]), found);
+  EXPECT_GT(std::stol(said[1]), found - 300) << "there are " << found;
 }
 
 }  // namespace
