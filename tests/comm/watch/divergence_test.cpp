@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/comm/group/held_values.h"
 #include "deepspeed/comm/init.h"
 
 #include "tests/support/error_of.h"
