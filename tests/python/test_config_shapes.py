@@ -29,6 +29,19 @@ def test_bfloat16_is_another_name_of_bf16():
     step(engine, torch.ones(2, 4, dtype=torch.bfloat16))
 
 
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_autocast_takes_a_model_that_the_script_has_converted(stage):
+    def losses(section):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 3).to(torch.bfloat16)
+        engine = make({**CONFIG, "zero_optimization": {"stage": stage}, "torch_autocast": section}, model)[0]
+        return engine, [step(engine, torch.ones(2, 4, dtype=torch.bfloat16)) for _ in range(3)]
+
+    engine, found = losses({"enabled": True, "dtype": "bfloat16"})
+    assert next(engine.module.parameters()).dtype == torch.bfloat16 and engine.torch_autocast_enabled()
+    assert found == losses({"enabled": False})[1] and found[2] < found[0]
+
+
 def test_classes_that_autocast_is_to_mark_must_exist():
     def marked(*names):
         section = {"enabled": True, "dtype": "bfloat16", "lower_precision_safe_modules": list(names)}

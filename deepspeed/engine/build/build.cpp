@@ -186,7 +186,7 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
       make_engine_groups(world, options.engine_name, config, model, layout);
   const comm::ProcessGroup& data = groups_of_ranks.data;
 
-  follow_model_precision(config, model);
+  follow_model_precision(config, model, world.group().device_type());
   const at::ScalarType dtype = model_dtype(config);
   move_to_device(model, world);
   if (world.group().device_type() == at::kCPU) device::pool_large_tensors();

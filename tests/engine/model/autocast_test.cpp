@@ -42,6 +42,36 @@ at::Tensor param(Engine& engine, const char* name) {
   return engine->module().named_parameters()[name];
 }
 
+/// An engine of a model that its program has converted before initialize().
+auto engine_of_converted(at::ScalarType dtype, const Json& config) {
+  auto model = std::make_shared<OddNet>();
+  model->to(dtype);
+  return initialize(model, {.config = config}).engine;
+}
+
+TEST(Autocast, LeavesTheModelInTheTypeThatItsProgramHasChosen) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    SCOPED_TRACE(stage);
+    const Json config = autocast_sgd({{"zero_optimization", {{"stage", stage}}}});
+    Json in_autocast = config;
+    in_autocast.update(autocast_to("bf16"));
+    const auto plain = engine_of_converted(at::kBFloat16, config);
+    const auto engine = engine_of_converted(at::kBFloat16, in_autocast);
+    EXPECT_TRUE(engine->bfloat16_enabled());
+    for (int step = 0; step < 3; ++step)
+      EXPECT_NEAR(train_step(*engine, 4 * step), train_step(*plain, 4 * step), 0.02) << "step " << step;
+  }
+}
+
+TEST(Autocast, ToFp16ScalesTheLossOfAModelInSixteenBits) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const auto engine = engine_of_converted(dtype, autocast_sgd(autocast_to("fp16")));
+    EXPECT_EQ(engine->loss_scale(), 65536.0) << dtype;
+    EXPECT_TRUE(engine->dynamic_loss_scale()) << dtype;
+  }
+  EXPECT_EQ(engine_of_converted(at::kHalf, autocast_sgd(autocast_to("bf16")))->loss_scale(), 1.0);
+}
+
 TEST(Autocast, RunsTheForwardAsTorchDoes) {
   const auto engine = make_engine(autocast_sgd(autocast_to("bf16")));
   const auto plain = make_engine(autocast_sgd());
