@@ -221,6 +221,10 @@ zero::MemoryBytes TrainingEngine::memory() const {
 
 // --- settings ---
 
+const std::set<std::string>& TrainingEngine::sparse_tensor_module_names() const {
+  return state_->sparse_names;
+}
+
 bool TrainingEngine::torch_autocast_enabled() const { return state_->parts.autocast.has_value(); }
 
 at::ScalarType TrainingEngine::torch_autocast_dtype() const {

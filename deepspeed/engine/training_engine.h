@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -147,6 +148,9 @@ class DEEPSPEED_API TrainingEngine : public ConfigGetters {
   /// Holds for the reductions from here on. Throws UsageError without an optimizer, within a backward, and
   /// where no config may ask for it: for a sum at stage 3.
   void set_gradient_average(bool averages);
+  /// Names the embeddings' weights whose gradients sparse_gradients makes sparse. load_checkpoint() replaces
+  /// the names by the file's; one that is not strict leaves those of weights that the file lacks.
+  const std::set<std::string>& sparse_tensor_module_names() const;
   bool torch_autocast_enabled() const;
   /// Throws UsageError where torch_autocast is off.
   at::ScalarType torch_autocast_dtype() const;

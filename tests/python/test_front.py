@@ -256,6 +256,22 @@ def test_buffers_that_stay_in_fp32_beside_bf16_are_named_where_forward_refuses_t
     assert engine_of({"data_types": {"buffer_dtype": "bf16"}})(images).shape == (2, 2, 2, 2)
 
 
+@pytest.mark.parametrize("was_sparse", [False, True])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_loose_load_takes_over_which_embeddings_are_sparse(was_sparse, is_sparse, tmp_path):
+    def engine_of(sparse, *layers):
+        config = {"train_batch_size": 2, "sparse_gradients": sparse}
+        return deepspeed.initialize(model=torch.nn.Sequential(*layers), config=config)[0]
+
+    linear = torch.nn.Linear(3, 1)
+    engine_of(was_sparse, linear, torch.nn.Embedding(5, 3)).save_checkpoint(tmp_path / "both")
+    engine_of(was_sparse, linear).save_checkpoint(tmp_path / "linear")
+    engine = engine_of(is_sparse, linear, torch.nn.Embedding(5, 3))
+    for name, is_there in (("linear", is_sparse), ("both", was_sparse)):
+        engine.load_checkpoint(tmp_path / name, load_module_strict=False)
+        assert engine.sparse_tensor_module_names == ({"1.weight"} if is_there else set())
+
+
 @pytest.mark.parametrize("name", ["profiling.flops_profiler.get_model_profile", "elasticity.compute_elastic_config"])
 def test_names_of_profilers_and_elasticity_are_there_and_refuse(name):
     module, _, member = name.rpartition(".")

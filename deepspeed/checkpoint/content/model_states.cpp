@@ -29,6 +29,7 @@ constexpr auto kOwnKeys = std::to_array<std::string_view>({"module",
                                                            "data_sampler",
                                                            "random_ltd",
                                                            "sparse_tensor_module_names",
+                                                           "csr_tensor_module_names",
                                                            "skipped_steps",
                                                            "global_steps",
                                                            "global_samples",
@@ -118,7 +119,10 @@ Value build_model_states(const ModelStates& states) {
   dict.set("lr_scheduler", states.lr_scheduler ? value_of_json(*states.lr_scheduler) : Value());
   dict.set("data_sampler", None{});
   dict.set("random_ltd", None{});
-  dict.set("sparse_tensor_module_names", Set{});
+  Set sparse_names;
+  for (const std::string& name : states.sparse_names.value_or(std::set<std::string>()))
+    sparse_names.items.emplace_back(name);
+  dict.set("sparse_tensor_module_names", sparse_names);
   dict.set("skipped_steps", states.skipped_steps);
   dict.set("global_steps", states.global_steps);
   dict.set("global_samples", states.global_samples);
@@ -171,6 +175,14 @@ ModelStates parse_model_states(const Value& value) {
   const Value* optimizer = present(dict, "optimizer");
   if (optimizer != nullptr && !is_of_bf16_optimizer(*optimizer)) states.optimizer = *optimizer;
   if (const Value* state = present(dict, "lr_scheduler")) states.lr_scheduler = json_of_value(*state);
+  const Value* sparse = present(dict, "sparse_tensor_module_names");
+  if (sparse == nullptr) sparse = present(dict, "csr_tensor_module_names");  // in older files
+  if (sparse != nullptr) {
+    const auto* set = sparse->get_if<Set>();
+    states.sparse_names.emplace();
+    for (const Value& name : set != nullptr ? set->items : sparse->as_sequence())
+      states.sparse_names->insert(name.as_string());
+  }
   states.skipped_steps = count_of(dict, "skipped_steps", 0);
   states.global_steps = count_of(dict, "global_steps", 0);
   states.global_samples = count_of(dict, "global_samples", 0);

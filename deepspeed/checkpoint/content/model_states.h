@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,8 @@ struct ModelStates {
   ModuleStates states;
   Value optimizer;                   // stage 0: the optimizer's own state; else None
   std::optional<Json> lr_scheduler;  // its state_dict
+  /// Names the weights whose gradients travelled by rows; nothing where the file does not say.
+  std::optional<std::set<std::string>> sparse_names;
   int64_t skipped_steps = 0;
   int64_t global_steps = 0;
   int64_t global_samples = 0;

@@ -92,6 +92,7 @@ class CheckpointIo {
   bool loads_schedule(const OpenedCheckpoint& opened, const LoadOptions& options) const;
   RunSnapshot run_snapshot(const OpenedCheckpoint& opened, const LoadOptions& options) const;
   void load_run(const OpenedCheckpoint& opened, const LoadOptions& options);
+  void load_sparse_names(const OpenedCheckpoint& opened, bool strict);
   void load_scaler(const checkpoint::LossScalerStates& states);
   void put_back(const RunSnapshot& before);
 

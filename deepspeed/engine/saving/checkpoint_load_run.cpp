@@ -1,6 +1,8 @@
 // Loading a checkpoint: what is small, and is put back where a rank cannot take it.
 #include <exception>
 #include <filesystem>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "deepspeed/base/error.h"
@@ -49,6 +51,7 @@ bool CheckpointIo::loads_schedule(const OpenedCheckpoint& opened, const LoadOpti
 RunSnapshot CheckpointIo::run_snapshot(const OpenedCheckpoint& opened, const LoadOptions& options) const {
   RunSnapshot now;
   now.counters = state_.counters;
+  now.sparse_names = state_.sparse_names;
   if (loads_schedule(opened, options)) now.schedule = parts_.lr_scheduler->state_dict();
   if (parts_.optimizer) {
     for (const auto& group : parts_.optimizer->param_groups()) now.groups.push_back(group.options);
@@ -61,6 +64,20 @@ RunSnapshot CheckpointIo::run_snapshot(const OpenedCheckpoint& opened, const Loa
   return now;
 }
 
+void CheckpointIo::load_sparse_names(const OpenedCheckpoint& opened, bool strict) {
+  if (!opened.states.sparse_names) return;
+  const std::set<std::string>& loaded = *opened.states.sparse_names;
+  std::set<std::string>& own = state_.sparse_names;
+  if (strict) {
+    own = loaded;
+    return;
+  }
+  for (const StoredTensor& stored : opened.module)
+    if (!loaded.contains(stored.name)) own.erase(stored.name);
+  for (const NamedTensor& param : parts_.model.parameters)
+    if (loaded.contains(param.name)) own.insert(param.name);
+}
+
 void CheckpointIo::load_run(const OpenedCheckpoint& opened, const LoadOptions& options) {
   const checkpoint::ModelStates& states = opened.states;
   if (loads_schedule(opened, options)) parts_.lr_scheduler->load_state_dict(*states.lr_scheduler);
@@ -71,6 +88,7 @@ void CheckpointIo::load_run(const OpenedCheckpoint& opened, const LoadOptions& o
       groups[index].options = loaded_options(index, opened.optimizer->groups()[index].options);
     if (opened.optimizer->loss_scaler()) load_scaler(*opened.optimizer->loss_scaler());
   }
+  load_sparse_names(opened, options.load_module_strict);
   state_.counters.global_steps = states.global_steps;
   state_.counters.global_samples = states.global_samples;
   state_.counters.skipped_steps = states.skipped_steps;
@@ -107,9 +125,12 @@ void CheckpointIo::put_back(const RunSnapshot& before) {
   for (size_t index = 0; index < before.groups.size(); ++index)
     parts_.optimizer->param_groups()[index].options = before.groups[index];
   if (before.scaler) *dynamic_scaler(parts_.optimizer.get()) = *before.scaler;
-  const int64_t backwards = state_.counters.backwards_since_update;  // their gradients may be gone
+  const RunCounters now = state_.counters;
   state_.counters = before.counters;
-  state_.counters.backwards_since_update = backwards;
+  state_.sparse_names = before.sparse_names;
+  // The gradients of the window may be gone.
+  state_.counters.backwards_since_update = now.backwards_since_update;
+  state_.counters.dropped_backwards = now.dropped_backwards;
   device::set_cpu_rng_state(before.cpu_rng);
   if (before.cuda_rng.defined()) device::set_cuda_rng_state(before.cuda_rng);
   get_cuda_rng_tracker().set_states(before.rng_streams);

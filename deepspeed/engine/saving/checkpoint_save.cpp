@@ -230,6 +230,7 @@ checkpoint::ModelStates CheckpointIo::model_states(const SaveOptions& options,
     result.optimizer = checkpoint::build_plain_optimizer(plain_states());
   }
   if (parts_.lr_scheduler) result.lr_scheduler = parts_.lr_scheduler->state_dict();
+  result.sparse_names = state_.sparse_names;
   result.skipped_steps = state_.counters.skipped_steps;
   result.global_steps = state_.counters.global_steps;
   result.global_samples = state_.counters.global_samples;

@@ -12,6 +12,7 @@ struct RunCounters {
   int64_t skipped_steps = 0;           // of global_steps, for gradients that were not finite
   bool step_applied = false;           // whether the last call of step() updated the parameters
   int64_t backwards_since_update = 0;  // whose gradients no step has used; checkpoints hold none of them
+  bool dropped_backwards = false;      // zero_grad() has given up those of this window
 };
 
 }  // namespace deepspeed

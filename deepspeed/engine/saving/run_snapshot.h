@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace deepspeed {
 
 struct RunSnapshot {
   RunCounters counters;
+  std::set<std::string> sparse_names;
   std::optional<Json> schedule;                // nothing: it is not loaded
   std::vector<optim::Hyperparameters> groups;  // [group]
   std::optional<precision::DynamicLossScaler> scaler;

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "deepspeed/engine/build/engine_parts.h"
@@ -26,6 +27,9 @@ struct TrainingState {
 
   EngineParts parts;
   RunCounters counters;
+  /// Names the embeddings' weights whose gradients are sparse, by config and, as in DeepSpeed, the
+  /// checkpoint that was loaded last. What travels by rows follows the config alone.
+  std::set<std::string> sparse_names;
   std::shared_ptr<LoaderPosition> loader_position;    // of the loader that checkpoints follow; null: none
   std::unique_ptr<BackgroundSaver> background_saver;  // null: saves are written at once
   /// Show other jobs into which directories rank 0 has saved.

@@ -204,6 +204,11 @@ void bind_readings(TrainingClass& engine) {
       .def("set_gradient_average", &TrainingEngine::set_gradient_average, NoGil())
       .def("zero_optimization_stage",
            [](const TrainingEngine& self) { return self.zero_optimization_stage(); })
+      .def("sparse_tensor_module_names",
+           [](const TrainingEngine& self) {
+             const auto& names = self.sparse_tensor_module_names();
+             return std::vector<std::string>(names.begin(), names.end());
+           })
       .def("state_devices", &state_devices)
       .def("torch_autocast_dtype", [](const TrainingEngine& self) { return self.torch_autocast_dtype(); })
       .def("device", [](const TrainingEngine& self) { return self.device(); })

@@ -302,11 +302,8 @@ class EngineSettings:
 
     @property
     def sparse_tensor_module_names(self):
-        """The names of the embeddings' weights whose gradients may be sparse."""
-        if not self.sparse_gradients_enabled():
-            return set()
-        embeddings = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-        return {f"{name}.weight" for name, module in self.module.named_modules() if isinstance(module, embeddings)}
+        """The names of the embeddings' weights whose gradients may be sparse; load_checkpoint() takes over the file's."""
+        return set(self._core.sparse_tensor_module_names())
 
     def wall_clock_breakdown(self):
         return self._key("wall_clock_breakdown")
