@@ -136,6 +136,16 @@ TEST(LeafModules, TrainAsAtStageZeroWhereRanksUseDifferentExperts) {
   }
 }
 
+TEST(LeafModules, TakeInputsWithoutAGradient) {
+  run_ranks(2, [](comm::World& world) {
+    const auto expected = train_experts(world, expert_config(0));
+    // The model itself is the leaf: what it is given comes from no operator.
+    const auto results =
+        train_experts(world, expert_config(3, {{"leaf_module", {{"classes", "ExpertNet"}}}}));
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(results[i], expected[i])) << i;
+  });
+}
+
 TEST(LeafModules, OfAnEngineThatOnlyEvaluatesAreGatheredAsOne) {
   run_ranks(3, [](comm::World& world) {
     Json config = expert_config(3, kByClass), whole = expert_config(0);

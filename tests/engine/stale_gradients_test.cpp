@@ -1,15 +1,17 @@
-// zero_grad() after a direct loss.backward() that was never finished.
+// zero_grad() after a direct loss.backward() that was never finished, and after backwards that were.
 #include <map>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
 
 namespace deepspeed::testing {
 namespace {
@@ -74,6 +76,77 @@ TEST(StaleGradients, UnusedParametersAreNoErrorOfZeroGrad) {
   EXPECT_ERROR(UsageError, engine->backward(loss_of(*engine, 0)),
                "parameter 'unused' received no gradient on rank 0",
                "zero_optimization.ignore_unused_parameters");
+}
+
+// A program that drops a batch steps as with a loss of which no parameter has a part.
+TEST(DroppedGradients, AreZerosInTheStep) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const int accumulation : {1, 2}) {
+        SCOPED_TRACE(message("stage ", stage, " accumulation ", accumulation));
+        const Json config = small_buckets(stage, /*overlap=*/accumulation == 2, accumulation);
+        const auto expected = make_engine(config, world), engine = make_engine(config, world);
+        const auto window = [&](auto& trained, double factor, bool drops) {
+          for (int micro = 0; micro < accumulation; ++micro) {
+            trained.backward(loss_of(trained, 4 * world.rank()) * factor);
+            if (drops && micro + 1 == accumulation) trained.zero_grad();
+            trained.step();
+          }
+        };
+        window(*expected, 1.0, false);
+        window(*engine, 1.0, false);
+        window(*expected, 0.0, false);
+        window(*engine, 1.0, /*drops=*/true);
+        EXPECT_TRUE(engine->was_step_applied());
+        window(*expected, 1.0, false);
+        window(*engine, 1.0, false);
+        EXPECT_EQ(engine->global_steps(), 3);
+        for (const auto& item : expected->module().named_parameters()) {
+          if (!item.value().requires_grad()) continue;
+          const at::Tensor& param = engine->module().named_parameters()[item.key()];
+          EXPECT_TRUE(safe_get_full_fp32_param(*engine, param)
+                          .equal(safe_get_full_fp32_param(*expected, item.value())))
+              << item.key();
+        }
+      }
+    }
+  });
+}
+
+TEST(DroppedGradients, OfTheFirstBackwardAloneLeaveThoseOfTheNext) {
+  for (const int stage : {0, 1, 2, 3}) {
+    SCOPED_TRACE(stage);
+    const Json config = small_buckets(stage, false, 2);
+    const auto expected = make_engine(config), engine = make_engine(config);
+    expected->backward(loss_of(*expected, 0) * 0.0);
+    engine->backward(loss_of(*engine, 0));
+    engine->zero_grad();
+    for (const auto& each : {expected, engine}) {
+      each->step();
+      each->backward(loss_of(*each, 4));
+      each->step();
+    }
+    EXPECT_EQ(loss_of(*engine, 8).item<double>(), loss_of(*expected, 8).item<double>());
+  }
+}
+
+TEST(DroppedGradients, AreSaidOnceAndForgottenByALoad) {
+  const auto engine = make_engine(basic({{"log_level", "warning"}}));
+  for (int step = 0; step < 2; ++step) {
+    engine->backward(loss_of(*engine, 0));
+    engine->zero_grad();
+    ::testing::internal::CaptureStderr();
+    engine->step();
+    const std::string text = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(text.find("zero_grad() has dropped the gradients") != std::string::npos, step == 0) << text;
+    EXPECT_ERROR(UsageError, engine->step(), "without any backward()");
+  }
+  const TemporaryFolder folder;
+  engine->save_checkpoint(folder.string());
+  engine->backward(loss_of(*engine, 0));
+  engine->zero_grad();
+  engine->load_checkpoint(folder.string());
+  EXPECT_ERROR(UsageError, engine->step(), "without any backward()");
 }
 
 TEST(ReplacedGradients, OfStage0AreThoseOfTheStep) {

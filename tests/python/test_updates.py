@@ -28,6 +28,25 @@ def test_overflow_stays_what_the_last_update_was(stage):
     assert engine.skipped_steps == 1 and engine.global_steps == 3
 
 
+@pytest.mark.parametrize("gas", [1, 2])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_a_batch_that_is_dropped_before_the_step_is_one_of_zeros(stage, gas):
+    def train(drop):
+        torch.manual_seed(0)
+        engine, optimizer = make(zero_optimization={"stage": stage}, gradient_accumulation_steps=gas)
+        for batch in range(3):
+            for _ in range(gas):
+                loss = engine(torch.ones(2, 4)).square().sum()
+                engine.backward(loss * (0.0 if batch == 1 and drop is None else 1.0))
+                if batch == 1 and drop is not None and engine.is_gradient_accumulation_boundary():
+                    (engine if drop == "engine" else optimizer).zero_grad()
+                engine.step()
+        assert engine.global_steps == 3 and engine.skipped_steps == 0
+        return engine(torch.ones(2, 4)).tolist()
+
+    assert train("engine") == train("optimizer") == train(None)
+
+
 def test_the_first_look_at_the_groups_keeps_the_rate_of_the_warm_up():
     warm_up = {"type": "WarmupLR", "params": {"warmup_min_lr": 0.25, "warmup_max_lr": 0.5, "warmup_num_steps": 4, "warmup_type": "linear"}}
     engine, optimizer = make(scheduler=warm_up)

@@ -239,6 +239,7 @@ void CheckpointIo::load_weights_and_states(const OpenedCheckpoint& opened, const
   if (optimizer == nullptr) return;
   optimizer->zero_grad();
   state_.counters.backwards_since_update = 0;
+  state_.counters.dropped_backwards = false;
   if (opened.optimizer) load_optimizer(opened);
   if (!opened.optimizer || !wants_master(opened)) optimizer->state().restore_masters_from_model();
 }

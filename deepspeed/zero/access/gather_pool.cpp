@@ -125,8 +125,8 @@ void GatherPool::check_use(const PartitionedStorage& storage, const std::string&
   if (num_windows_ == 0) {
     raise<UsageError>(
         "parameter '", storage.name_, "' is partitioned, and ", op,
-        " writes to it inside of a GatheredParameters without a modifier_rank, at whose end the "
-        "write would be lost; give it a modifier_rank: the rank whose values all ranks take over");
+        " writes to it inside of a GatheredParameters without a modifier_rank, an in-place modification "
+        "which would be lost at its end; give it a modifier_rank: the rank whose values all ranks take over");
   }
   raise<UsageError>("parameter '", storage.name_, "' is partitioned, and ", op,
                     " writes to it, an in-place modification which would be lost; write it inside a "
