@@ -1,15 +1,14 @@
 """A config as clients give it becomes a dict that the core reads."""
 import base64
-import binascii
 import collections
-import json
 import math
 import os
 import types
 from collections.abc import Mapping
 
 from deepspeed import _core
-from deepspeed.utils.logging import logger
+from deepspeed._errors import ConfigError
+from deepspeed.utils.logging import warning_on_rank_0
 
 _PREFETCH = "stage3_prefetch_bucket_size"
 _MONITORS = ("tensorboard", "csv_monitor", "wandb", "comet")
@@ -26,43 +25,43 @@ def dict_raise_error_on_duplicate_keys(ordered_pairs):
 
 
 def read_config(config):
-    """Returns the dict of a dict or another mapping, a path, an open file, JSON text, or its base64."""
+    """Returns the dict of a dict or another mapping, a path, an open file, JSON text, or its base64. The core reads what is text."""
     if isinstance(config, Mapping):
         return config
     if hasattr(config, "read"):
-        return _parse(config.read())
-    text = os.fspath(config) if hasattr(config, "__fspath__") else config
-    if not isinstance(text, str):
-        raise ValueError(f"config: got {type(config).__name__}, expected a dict, a path, JSON text or its base64")
-    if os.path.exists(text):
-        with open(text) as file:
-            return _parse(file.read(), text)
-    if not text.lstrip().startswith("{"):
-        try:
-            text = base64.urlsafe_b64decode(text).decode()
-        except (binascii.Error, UnicodeDecodeError, ValueError):
-            raise ValueError(f"Expected a string path to an existing deepspeed config, or a dictionary or a valid "
-                             f"base64. Received: {config}") from None
-    return _parse(text)
+        text = config.read()
+        return _or_hjson(lambda: _core.parse_config(text, str(getattr(config, "name", "config"))), lambda: text)
+    given = os.fspath(config) if hasattr(config, "__fspath__") else config
+    if not isinstance(given, str):
+        raise ConfigError(f"config: got {type(config).__name__}, expected a dict, a path, JSON text or its base64")
+    return _or_hjson(lambda: _core.find_config(os.fsencode(given)), lambda: _text_of(given))
 
 
-def _parse(text, where="config"):
-    """Reads an object of JSON, or of HJSON where its package is installed: with comments, and without quotes and commas."""
-    value = _parse_value(text, where)
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{where}: got {str(value)[:60]}, expected a JSON object")
-    return value
-
-
-def _parse_value(text, where):
+def _or_hjson(read, text_of):
+    """Reads JSON with comments, as programs in C++ do; what is HJSON instead, where its package is installed."""
     try:
-        return json.loads(text, object_pairs_hook=dict_raise_error_on_duplicate_keys)
-    except json.JSONDecodeError as error:
+        return read()
+    except ConfigError as error:
+        if "syntax error" not in str(error):
+            raise
         try:
             import hjson
         except ImportError:
-            raise ValueError(f"{where}: is not JSON: {error}; if it is HJSON, install the package hjson") from None
-        return hjson.loads(text, object_pairs_hook=dict_raise_error_on_duplicate_keys)
+            raise ConfigError(f"{error}; if it is HJSON, install the package hjson") from None
+        try:
+            value = hjson.loads(text_of(), object_pairs_hook=dict_raise_error_on_duplicate_keys)
+        except ValueError as fault:
+            raise ConfigError(f"{error}; nor is it HJSON: {fault}") from None
+        if not isinstance(value, Mapping):
+            raise
+        return value
+
+
+def _text_of(given):
+    if os.path.exists(given):
+        with open(given) as file:
+            return file.read()
+    return given if given.lstrip().startswith("{") else base64.urlsafe_b64decode(given).decode()
 
 
 def without_auto(config):
@@ -77,7 +76,7 @@ def for_core(config):
     config = without_auto(config)
     for key in [key for key in config if key not in _core.config_keys()]:
         near = _core.nearest_config_key(key)
-        logger.warning(f"config: the key {key!r} is unknown and ignored" + (f"; is {near!r} meant?" if near else ""))
+        warning_on_rank_0(f"config: the key {key!r} is unknown and ignored" + (f"; is {near!r} meant?" if near else ""))
         del config[key]
     config = _without_monitors(_with_whole_sizes(_without_further_keys(_with_stage_in_section(config))))
     return _without_token_batches(_without_idle_offload(config))
@@ -126,7 +125,7 @@ def _without_further_keys(config):
         section, known = config.get(name), _core.config_keys(name)
         further = [key for key in section if key not in known] if isinstance(section, Mapping) else []
         if further:
-            logger.warning(f"config: the section {name!r} has unknown keys, which are ignored: {', '.join(map(repr, further))}")
+            warning_on_rank_0(f"config: the section {name!r} has unknown keys, which are ignored: {', '.join(map(repr, further))}")
             config = {**config, name: {key: value for key, value in section.items() if key in known}}
     return config
 
@@ -139,7 +138,7 @@ def _without_idle_offload(config):
     for key, least in (("offload_param", 3), ("offload_optimizer", 1)):
         section, stage = zero.get(key), zero.get("stage", 0)
         if isinstance(section, Mapping) and section.get("device") not in (None, "none") and stage in range(least):
-            logger.warning(f"config: zero_optimization.{key} has no effect at stage {stage}; it needs stage {least} at least")
+            warning_on_rank_0(f"config: zero_optimization.{key} has no effect at stage {stage}; it needs stage {least} at least")
             zero = {name: value for name, value in zero.items() if name != key}
     return {**config, "zero_optimization": zero}
 

@@ -3,10 +3,36 @@
 Clients of DeepSpeed catch RuntimeError, AssertionError or ValueError, whichever DeepSpeed raises at the place:
 each error here is all of them.
 """
+import re
+
+# How the core spells what this package has as well, and how a script does.
+_SPELLINGS = (
+    (re.compile(r"\b(deepspeed|zero|torch|optim|nn|checkpointing|pipe|Engine|Module|GatheredParameters)::(?=\w)"), r"\1."),
+    (re.compile(r"\(\{\.(\w+) = ([^{}]*)\}\)"), lambda found: f"({found[1]}={_literal(found[2])})"),
+    (re.compile(r"\b(model|engine)->"), r"\1."),
+    (re.compile(r"\b(enabled|keep_partitioned) = (true|false)"), lambda found: f"{found[1]}={_literal(found[2])}"),
+    (re.compile(r"\bzero\.MiCSInit\b"), "zero.MiCS_Init"),
+    (re.compile(r"\bzero\.ParameterAccess or (?=zero\.)"), ""),
+    (re.compile(r"\bload_weights\(\)"), "zero.GatheredParameters(..., modifier_rank=0)"),
+)
+
+
+def _literal(text):
+    return {"true": "True", "false": "False"}.get(text, text)
+
+
+def python_words(text):
+    """Spells names in a text of the core as scripts do: zero.Init for zero::Init."""
+    for pattern, word in _SPELLINGS:
+        text = pattern.sub(word, text)
+    return text
 
 
 class DeepSpeedError(RuntimeError, AssertionError, ValueError):
     """Is the base of all errors of the engine."""
+
+    def __str__(self):
+        return python_words(super().__str__())
 
 
 class UsageError(DeepSpeedError):

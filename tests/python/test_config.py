@@ -1,6 +1,11 @@
 """What a script reads of a config without an engine: DeepSpeedConfig, getters, constants, HJSON."""
-import builtins
+import argparse
+import base64
+import io
 import logging
+import re
+import sys
+import types
 
 import pytest
 import torch
@@ -83,19 +88,74 @@ def test_getters_and_constants_know_the_cores_defaults():
         constants.NO_SUCH_KEY
 
 
+COMMENTED = """{
+  "train_batch_size": 4,  // what the README shows
+  /* a section */
+  "zero_optimization": {"stage": 3},
+  "optimizer": {"type": "Adam", "params": {"lr": 0.5}},  # and a trailing comma
+}"""
+
+
+def given_in_each_way(text, folder):
+    """Yields what a script may give for the text of a config."""
+    path = folder / "config.json"
+    path.write_text(text)
+    yield from (path, str(path), text, base64.urlsafe_b64encode(text.encode()).decode())
+    yield open(path)
+    yield open(path, "rb")
+
+
+def test_every_reader_takes_the_comments_that_the_core_takes(tmp_path):
+    for given in given_in_each_way(COMMENTED, tmp_path):
+        config = deepspeed.DeepSpeedConfig(given)
+        assert (config.train_batch_size, config.zero_optimization_stage) == (4, 3), given
+    path = str(tmp_path / "config.json")
+    with deepspeed.zero.Init(config_dict_or_path=path):
+        model = torch.nn.Linear(2, 2)
+    args = argparse.Namespace(deepspeed_config=path)
+    engine = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())[0]
+    assert engine.train_batch_size() == 4
+    deepspeed.checkpointing.configure(None, deepspeed_config=path)
+
+
+def test_a_fault_in_a_text_has_the_cores_words(tmp_path):
+    faults = (
+        ('{"train_batch_size": 4,\n "fp16": {"enabled": true, "enabled": false}}', "line 2 column 36: the key fp16.enabled is given twice"),
+        ('{"train_batch_size": Infinity}', "line 1 column 22: train_batch_size: got Infinity, which JSON does not have"),
+        ("{" + '"a": {' * 70 + "}" * 71, "nested too deep"),
+        ('{"train_batch_size": 4 /* }', "comment"),
+    )
+    for text, words in faults:
+        for given in given_in_each_way(text, tmp_path):
+            with pytest.raises(deepspeed.runtime.config.DeepSpeedConfigError, match=re.escape(words)):
+                deepspeed.DeepSpeedConfig(given)
+    for given in (str(tmp_path / "missing.json"), "[1]", io.StringIO("[1]"), 3):
+        with pytest.raises(deepspeed.runtime.config.DeepSpeedConfigError, match="expected"):
+            deepspeed.DeepSpeedConfig(given)
+
+
+HJSON = "{\n  # a comment\n  train_batch_size: 2\n}"
+
+
 def test_hjson_asks_for_its_package(tmp_path, monkeypatch):
-    path = tmp_path / "config.json"
-    path.write_text("{\n  # a comment\n  train_batch_size: 2\n}")
-    real = builtins.__import__
+    monkeypatch.setitem(sys.modules, "hjson", None)
+    for given in given_in_each_way(HJSON, tmp_path):
+        with pytest.raises(ValueError, match="line 3 column 3: syntax error.*install the package hjson"):
+            deepspeed.DeepSpeedConfig(given)
 
-    def without_hjson(name, *rest):
-        if name == "hjson":
-            raise ImportError(name)
-        return real(name, *rest)
 
-    monkeypatch.setattr(builtins, "__import__", without_hjson)
-    with pytest.raises(ValueError, match=f"{path}: is not JSON.*install the package hjson"):
-        deepspeed.DeepSpeedConfig(str(path))
+def test_hjson_reads_what_is_no_json(tmp_path, monkeypatch):
+    def loads(text, object_pairs_hook):
+        if text != HJSON:
+            raise ValueError("bad HJSON")
+        return object_pairs_hook([("train_batch_size", 2)])
+
+    monkeypatch.setitem(sys.modules, "hjson", types.SimpleNamespace(loads=loads))
+    for given in given_in_each_way(HJSON, tmp_path):
+        assert deepspeed.DeepSpeedConfig(given).train_batch_size == 2
+    for given in given_in_each_way("{train_batch_size: 2,,}", tmp_path):
+        with pytest.raises(ValueError, match="line 1 column 2: syntax error.*; nor is it HJSON: bad HJSON"):
+            deepspeed.DeepSpeedConfig(given)
 
 
 def test_the_level_of_the_log_is_deepspeeds():

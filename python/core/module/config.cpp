@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json_file.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/version.h"
 #include "deepspeed/config/table/field.h"
@@ -19,6 +21,15 @@ namespace deepspeed::python {
 namespace {
 
 config::ConfigSource source_of(const py::dict& config) { return config::ConfigSource(to_json(config, "")); }
+
+/// Reads the text of a config that stands in `where`.
+py::object parse_config(const std::string& text, const std::string& where) {
+  const Json value = parse_json(text, where);
+  if (!value.is_object()) {
+    raise<ConfigError>(where, ": got ", json_excerpt(value), ", expected a JSON object");
+  }
+  return from_json(value);
+}
 
 /// Returns the keys of a section of the top level, with their other names; those of the top level where it is
 /// "".
@@ -46,6 +57,11 @@ void bind_config(py::module_& module) {
   module.def("version", &version);
   module.def("config_keys", &config_keys, py::arg("section") = "");
   module.def("nearest_config_key", &nearest_config_key);
+  module.def("parse_config", &parse_config, py::arg("text"), py::arg("where"));
+  module.def(
+      "find_config",
+      [](const std::string& path_or_text) { return from_json(config::ConfigSource(path_or_text).read()); },
+      py::arg("path_or_text"));
   module.def(
       "load_config",
       [](const py::dict& config, int64_t world_size) {

@@ -4,6 +4,8 @@ import logging
 import re
 import sys
 
+from deepspeed._errors import python_words
+
 log_levels = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -37,6 +39,12 @@ def log_dist(message, ranks=None, level=logging.INFO):
     rank = _rank()
     if rank == -1 or not ranks or -1 in ranks or rank in ranks:
         logger.log(level, f"[Rank {rank}] {message}")
+
+
+def warning_on_rank_0(message):
+    """Logs a warning that all ranks would give alike, as those about the config."""
+    if _rank() <= 0:
+        logger.warning(message)
 
 
 @functools.lru_cache(None)
@@ -109,7 +117,7 @@ _ASKED_FOR = re.compile(r"\[rank \d+\] (time \(ms\) \||\[engine\] memory (before
 
 def _write_line(level, line):
     """Writes a line of the core. What a key of the config asks for is written at any level of the logger, as in DeepSpeed."""
-    level = _LEVELS[min(level, 3)]
+    level, line = _LEVELS[min(level, 3)], python_words(line)
     if logger.isEnabledFor(level) or not _ASKED_FOR.match(line):
         logger.log(level, line)
     else:
