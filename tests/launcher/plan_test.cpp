@@ -266,6 +266,11 @@ TEST(Program, ThatCannotRunGivesAShellsCodeAndTheReason) {
   EXPECT_THAT(failure("no_such_program"), Pair(127, HasSubstr("not found in PATH")));
   EXPECT_THAT(failure("./no_such_program"), Pair(127, HasSubstr("not found")));
   EXPECT_THAT(failure(folder.path.string()), Pair(126, HasSubstr("is a folder")));
+  for (const bool is_executable : {false, true}) {
+    EXPECT_THAT(failure(folder.write("train.cpp", "int main() {}\n", is_executable)),
+                Pair(126, HasSubstr("train.cpp is a source file, no program: compile it")));
+  }
+  EXPECT_THAT(failure(folder.path.string() + "/lost.cpp"), Pair(127, HasSubstr("not found")));
   EXPECT_THAT(failure(folder.write("data", "x")), Pair(126, HasSubstr("chmod +x")));
   EXPECT_THAT(failure(folder.write("text", "echo\n", true)), Pair(126, HasSubstr("'#!'")));
   EXPECT_THAT(failure(folder.write("lost", "#!/no/shell\n", true)), Pair(126, HasSubstr("/no/shell")));

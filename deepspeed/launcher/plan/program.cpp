@@ -28,6 +28,17 @@ bool is_executable_file(const std::string& path) {
   return is_file(path) && ::access(path.c_str(), X_OK) == 0;
 }
 
+bool is_source(const std::string& path) {
+  for (const char* suffix : {".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp"}) {
+    if (path.ends_with(suffix)) return true;
+  }
+  return false;
+}
+
+[[noreturn]] void refuse_source(const std::string& path) {
+  refuse(kNotExecutable, path, " is a source file, no program: compile it, and start what that makes");
+}
+
 /// Throws for a file that the kernel cannot run: neither ELF nor a `#!` script. A shell would try it as a
 /// script, which is not guessed here.
 void check_format(const std::string& path) {
@@ -39,6 +50,7 @@ void check_format(const std::string& path) {
                        "ELF"))
     return;
   if (!line.starts_with("#!")) {
+    if (is_source(path)) refuse_source(path);
     refuse(kNotExecutable, path,
            " is neither a program for this machine nor a script with a '#!' first line");
   }
@@ -69,6 +81,7 @@ void require_readable_file(const std::string& path) {
 }
 
 std::string find_program(const std::string& name, const std::string& search_path) {
+  if (is_source(name) && is_file(name) && !is_executable_file(name)) refuse_source(name);
   const std::string path = name.find('/') == std::string::npos ? search(name, search_path) : name;
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) refuse(kNotFound, "program '", path, "' not found");
