@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "deepspeed/config/table/coerce.h"
 #include "deepspeed/config/table/named_type.h"
 
 namespace deepspeed::config {
@@ -51,6 +52,11 @@ Field gamma(Json default_value, std::initializer_list<Option> options) {
 }
 
 Field total_iters(const char* meaning) { return integer("total_iters", 5, meaning, {at_least(1)}); }
+
+/// Ends a range that is open below.
+Option at_most_all() {
+  return accepted_if([](const Json& value) { return as_float(value).value_or(2) <= 1; }, "at most 1");
+}
 
 constexpr const char* kFrom = "Where the warm-up begins.";
 
@@ -126,14 +132,14 @@ NamedType multi_step_lr() {
 NamedType constant_lr() {
   return {"ConstantLR",
           "torch's: a part of the rate at first, then all of it.",
-          {number("factor", 1.0 / 3, "That part.", {above(0)}), total_iters("Steps of it.")}};
+          {number("factor", 1.0 / 3, "That part.", {above(0), at_most_all()}), total_iters("Steps of it.")}};
 }
 
 NamedType linear_lr() {
   return {"LinearLR",
           "torch's: the rate goes in a line from one multiple of it to another.",
-          {number("start_factor", 1.0 / 3, "Where it begins.", {above(0)}),
-           number("end_factor", 1.0, "Where it ends.", {at_least(0)}), total_iters("Steps in between.")}};
+          {number("start_factor", 1.0 / 3, "Where it begins.", {above(0), at_most_all()}),
+           number("end_factor", 1.0, "Where it ends.", {between(0, 1)}), total_iters("Steps in between.")}};
 }
 
 NamedType exponential_lr() {

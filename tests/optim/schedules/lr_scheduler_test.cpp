@@ -207,6 +207,12 @@ TEST(LrScheduler, NamesTheKeyThatIsWrong) {
                         "scheduler.params.last_batch_iteration");
   expect_schedule_error("StepLR", "{}", "scheduler.params.step_size: missing");
   expect_schedule_error("OneCycle", R"({"cycle_min_lr": 1})", "scheduler.params.cycle_max_lr: missing");
+  expect_schedule_error("LinearLR", R"({"end_factor": 1.5})",
+                        "scheduler.params.end_factor: got 1.5, expected a number from 0 to 1");
+  expect_schedule_error("LinearLR", R"({"start_factor": 2})",
+                        "scheduler.params.start_factor: got 2, expected a number above 0, at most 1");
+  expect_schedule_error("ConstantLR", R"({"factor": 1.01})",
+                        "scheduler.params.factor: got 1.01, expected a number above 0, at most 1");
   expect_schedule_error("warmuplr", "{}", "did you mean \"WarmupLR\"");
 }
 
