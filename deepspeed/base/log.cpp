@@ -120,7 +120,10 @@ Sink set_sink(Sink sink) {
 void write(Level level, const std::string& text, bool on_every_rank) {
   if (level < current_level() || level == Level::kOff) return;
   const int rank = current_rank;
-  if (rank != 0 && level < Level::kWarning && !on_every_rank) return;
+  // All ranks have the same config (engine/guards/rank_agreement.h), so one of them speaks of it.
+  const bool is_common =
+      level < Level::kWarning || (level == Level::kWarning && text.starts_with("[config] "));
+  if (rank != 0 && is_common && !on_every_rank) return;
   const std::string line = message("[rank ", rank, "] ", text);
   if (!give_to_sink(level, line)) logger().log(to_spdlog(level), "{}", line);
 }

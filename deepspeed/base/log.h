@@ -33,7 +33,8 @@ using Sink = std::function<void(Level, const std::string& line)>;
 /// be running.
 DEEPSPEED_API Sink set_sink(Sink sink);
 
-/// Writes one line; warnings and errors are written on every rank.
+/// Writes one line; errors are written on every rank, and so are warnings but those of the config, "[config]
+/// ...", which all ranks have alike.
 DEEPSPEED_API void write(Level level, const std::string& text, bool on_every_rank = false);
 
 template <class... Parts>

@@ -49,6 +49,20 @@ TEST_F(LogTest, NamesTheLevelAndTheRankOfALine) {
                                HasSubstr("[warning] [rank 0] of 3\n"), HasSubstr("[error] [rank 0] of 4\n")));
 }
 
+TEST_F(LogTest, SaysOnRank0AloneWhatAllRanksWouldSayOfTheConfig) {
+  const auto warned_on_rank = [](int rank) {
+    set_rank(rank);
+    ::testing::internal::CaptureStderr();
+    warning("[config] without effect: aio.thread_count");
+    warning("[engine] a gradient is missing");
+    write(Level::kWarning, "[config] of this rank", /*on_every_rank=*/true);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(warned_on_rank(0), HasSubstr("without effect"));
+  EXPECT_THAT(warned_on_rank(1), AllOf(Not(HasSubstr("without effect")), HasSubstr("a gradient is missing"),
+                                       HasSubstr("of this rank")));
+}
+
 TEST_F(LogTest, DropsWhatIsBelowTheLevel) {
   set_level(level_from_name("critical"));
   EXPECT_THAT(written(), AllOf(HasSubstr("of 4"), Not(HasSubstr("of 3"))));

@@ -119,7 +119,9 @@ void GatherPool::check_use(const PartitionedStorage& storage, const std::string&
         writes ? " writes it" : " uses it", " outside of an access window; ",
         writes ? "write it inside a zero::GatheredParameters with a modifier_rank"
                : "open a zero::ParameterAccess or zero::GatheredParameters around the code that uses it, "
-                 "on all ranks");
+                 "on all ranks",
+        is_provisional() ? "; no engine has it: a module that is to be trained is there before initialize()"
+                         : "");
   }
   if (!writes || storage.writable_ || storage.is_copy()) return;
   if (num_windows_ == 0) {

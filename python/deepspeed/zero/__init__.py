@@ -5,6 +5,7 @@ from deepspeed.runtime.zero.partition_parameters import (
     Init,
     ZeroParamStatus,
     ZeroParamType,
+    make_whole,
     register_external_parameter,
     unregister_external_parameter,
 )

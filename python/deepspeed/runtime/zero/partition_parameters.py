@@ -54,6 +54,11 @@ class GatheredParameters:
             scope.forget()
 
 
+def make_whole(params):
+    """Makes ordinary tensors of partitioned parameters that no engine has: of a zero.Init, or of an engine that is gone. Collective."""
+    _core.make_whole(list(params))
+
+
 CUDAQuantizer = not_supported_class(
     "deepspeed.runtime.zero.partition_parameters.CUDAQuantizer",
     "the engine quantizes what it gathers by itself; set zero_quantized_weights in the config",
