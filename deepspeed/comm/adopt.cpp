@@ -16,11 +16,14 @@
 #include "deepspeed/base/text.h"
 #include "deepspeed/comm/backends/table.h"
 #include "deepspeed/comm/current_world.h"
+#include "deepspeed/comm/group/quiet_backend.h"
 #include "deepspeed/comm/job/agreed_links.h"
+#include "deepspeed/comm/job/known_host.h"
 #include "deepspeed/comm/job/local_place.h"
 #include "deepspeed/comm/job/rendezvous.h"
 #include "deepspeed/comm/making/given_group.h"
 #include "deepspeed/comm/making/group_factory.h"
+#include "deepspeed/comm/store/socket_store.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -41,6 +44,7 @@ StorePtr store_of(const GivenGroup& given) {
 std::string host_of(StorePtr store) {
   if (const auto prefixed = c10::dynamic_intrusive_pointer_cast<c10d::PrefixStore>(store))
     store = prefixed->getUnderlyingNonPrefixStore();
+  if (const auto own = c10::dynamic_intrusive_pointer_cast<SocketStore>(store)) return own->host();
   if (const auto tcp = c10::dynamic_intrusive_pointer_cast<c10d::TCPStore>(store)) return tcp->getHost();
   return env::get("MASTER_ADDR").value_or("");
 }
@@ -67,6 +71,8 @@ Job job_of(const GivenGroup& given) {
 // A client of our own, with the keys of this adoption: the nth of the group on one rank meets the nth of it
 // on the others, since each rank counts its own in the store.
 StorePtr own_store(const Job& job, const StorePtr& given, const std::string& group_name) {
+  const QuietBackend quiet;
+  const NoNameServer none(host_of(given));
   try {
     const auto client = given->clone();
     client->setTimeout(job.timeout);
@@ -107,6 +113,13 @@ std::shared_ptr<World::Impl> make_world(const GivenGroup& given) {
 }
 
 }  // namespace
+
+JobStore open_store(const InitOptions& options) {
+  const Job job = describe_job(options);
+  JobStore result{nullptr, job.rank, job.world_size, job.is_one_machine()};
+  if (job.rendezvous != Rendezvous::kFile) result.store = join_job(job);
+  return result;
+}
 
 World adopt(const GivenGroup& given) { return World(make_world(given)); }
 

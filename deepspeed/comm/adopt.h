@@ -23,6 +23,20 @@ struct DEEPSPEED_API GivenGroup {
   std::chrono::milliseconds timeout = InitOptions().timeout;
 };
 
+/// Is the store over which the ranks of a job have met, for a group that someone else makes of it and adopt()
+/// takes.
+struct DEEPSPEED_API JobStore {
+  c10::intrusive_ptr<c10d::Store> store;  // null where the ranks are to meet over a file: c10d opens it
+  int rank = 0;
+  int world_size = 1;
+  bool is_one_machine = false;
+};
+
+/// Opens the store of the job that `options` and the environment describe, as init_distributed() does, and
+/// waits until all ranks are there. Rank 0 serves it as long as its store lives. Throws UsageError or
+/// CommError.
+DEEPSPEED_API JobStore open_store(const InitOptions& options);
+
 /// Makes a world of the ranks of the given group. Collective over them. The world connects the ranks anew,
 /// over the same backend and through a part of the store with keys of its own: nothing that it does travels
 /// over the given group, which a script may use meanwhile on any thread. `world.group().c10d_group()` is the

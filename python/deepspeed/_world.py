@@ -5,7 +5,9 @@ group at any time: two threads do not keep one order on all ranks.
 """
 import atexit
 import os
+import re
 import signal
+import socket
 import threading
 import weakref
 
@@ -69,7 +71,6 @@ def _init_process_group(backend, timeout, init_method, rank, world_size, port, a
     environ = os.environ
     if init_method is None and "RANK" not in environ and auto_mpi_discovery:
         _read_mpi_variables()
-    is_alone = init_method is None and environ.get("WORLD_SIZE", "1") == "1" and rank <= 0 and world_size <= 1
     if init_method is None:
         environ.setdefault("RANK", "0")
         environ.setdefault("WORLD_SIZE", "1")
@@ -79,16 +80,31 @@ def _init_process_group(backend, timeout, init_method, rank, world_size, port, a
     options = dict(backend=backend or default_backend())
     if timeout is not None:
         options["timeout"] = timeout
-    if init_method is not None:
+    if _meets_by_the_core(init_method, rank):
+        seconds = timeout.total_seconds() if timeout is not None else 0.0
+        job = _core.open_store(init_method or "", rank, world_size, seconds)
+        options["store"] = dist.PrefixStore("default_pg", job.store)
+        rank, world_size = job.rank, job.world_size
+        if job.is_one_machine and any(name == "lo" for _, name in socket.if_nameindex()):
+            # Else torch's Gloo asks for the address of the machine's name, and listens there.
+            environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    elif init_method is not None:
         options["init_method"] = init_method
-    if is_alone:  # nobody else comes to a port, which another program of this machine may have
-        options["store"] = dist.HashStore()
-        rank, world_size = 0, 1
     if rank >= 0:
         options["rank"] = rank
     if world_size > 0:
         options["world_size"] = world_size
     dist.init_process_group(**options)
+
+
+def _meets_by_the_core(init_method, rank):
+    """Says whether the core opens the store: for what is no file, and no address with words that torch reads.
+
+    Torch's own store listens at every address of the machine, for everyone.
+    """
+    if rank < 0 and "RANK" not in os.environ:
+        return False  # torch says what is missing
+    return init_method in (None, "env://") or re.fullmatch(r"tcp://[^/?#]+:[0-9]+", init_method) is not None
 
 
 def default_backend():

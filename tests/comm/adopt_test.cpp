@@ -164,6 +164,7 @@ TEST(Adopt, FollowsGroupsThatAreDestroyedAndMadeAnew) {
 TEST(Adopt, KeepsNeitherTheGroupNorTheStore) {
   run_scripts(1, [](int) {
     c10d::TCPStoreOptions options;
+    options.port = 0;  // any
     options.isServer = true;
     options.waitWorkers = false;
     auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);

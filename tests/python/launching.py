@@ -34,8 +34,8 @@ def start(program, *arguments, ranks=2, env=None, cwd=None):
             MASTER_PORT=port,
             OMP_NUM_THREADS="1",
             PYTHONFAULTHANDLER="1",
-            **(env or {}),
         )
+        variables.update(env or {})
         command = [sys.executable, str(PROGRAMS / program), *map(str, arguments)]
         processes.append(
             subprocess.Popen(command, env=variables, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -3,7 +3,8 @@
 // describe_job() reads the timeout, then the place: the options before RANK and WORLD_SIZE, and another
 // launcher's variables only where no rank is given. Then it reads the rendezvous: a world of one has none;
 // else init_method names a file or an address, and without it MASTER_ADDR does, loopback on one machine, or
-// the host that the launcher told.
+// the host that the launcher told. At an address that means one machine the ranks meet at a socket of that
+// machine, which no other user and no network reaches; MASTER_PORT tells the jobs apart there.
 #include "deepspeed/comm/job/job.h"
 
 #include <algorithm>
@@ -113,14 +114,23 @@ void read_environment_address(const InitOptions& options, Job& job) {
       checked_port("MASTER_PORT", env::get_int("MASTER_PORT").value_or(options.distributed_port));
 }
 
+// Whoever names an address to listen at means it. torchrun listens at the address of its variables itself.
+Rendezvous rendezvous_at_address(const Job& job, bool is_of_environment) {
+  if (env::get(kListenVariable)) return Rendezvous::kTcp;
+  if (job.is_one_machine()) return Rendezvous::kLocal;
+  const bool has_agent = is_of_environment && env::get("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  return has_agent ? Rendezvous::kAgent : Rendezvous::kTcp;
+}
+
 void find_rendezvous(const InitOptions& options, Job& job) {
   if (job.world_size == 1) return;
   const auto& method = options.init_method;
-  job.rendezvous = Rendezvous::kTcp;
   if (method.empty() || method == "env://") {
     read_environment_address(options, job);
+    job.rendezvous = rendezvous_at_address(job, /*is_of_environment=*/true);
   } else if (method.starts_with("tcp://")) {
     read_tcp_address(method, job);
+    job.rendezvous = rendezvous_at_address(job, /*is_of_environment=*/false);
   } else if (method.starts_with("file://")) {
     job.rendezvous = Rendezvous::kFile;
     job.path = method.substr(std::string("file://").size());

@@ -12,9 +12,9 @@
 
 namespace deepspeed::comm {
 
-/// Says where ranks meet: nowhere, at an address, over a file, or through the store of a group that others
-/// made.
-enum class Rendezvous { kNone, kTcp, kFile, kGiven };
+/// Says where ranks meet: nowhere, at a socket of their machine, at an address, at the address of torchrun's
+/// own store, over a file, or through the store of a group that others made.
+enum class Rendezvous { kNone, kLocal, kTcp, kAgent, kFile, kGiven };
 
 /// Describes the job that a process belongs to. A job of one rank needs no rendezvous.
 struct Job {
@@ -24,7 +24,7 @@ struct Job {
   int local_size = 1;
   bool knows_local_rank = false;  // else the ranks of a larger world find their local place when they meet
   Rendezvous rendezvous = Rendezvous::kNone;
-  std::string master_addr;  // kTcp: where rank 0 listens
+  std::string master_addr;  // kTcp: where rank 0 listens; kLocal: where it would
   int master_port = 0;
   std::string path;      // kFile
   std::string launcher;  // whose variables told the rank, where not RANK: "Open MPI"
@@ -45,10 +45,13 @@ struct Job {
 /// for another value.
 bool wants_shared_memory();
 
+/// This variable names another address than MASTER_ADDR for rank 0 to listen at.
+constexpr const char* kListenVariable = "DEEPSPEED_LISTEN_ADDR";
+
 /// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_SIZE (or LOCAL_WORLD_SIZE), MASTER_ADDR, MASTER_PORT,
 /// DEEPSPEED_TIMEOUT and, with `auto_mpi_discovery`, the variables of Open MPI, MPICH, Intel MPI, MVAPICH2,
-/// Slurm and PMIx. Throws UsageError naming the variable or option that is missing, malformed or out of
-/// range.
+/// Slurm and PMIx, DEEPSPEED_LISTEN_ADDR and TORCHELASTIC_USE_AGENT_STORE. Throws UsageError naming the
+/// variable or option that is missing, malformed or out of range.
 DEEPSPEED_API Job describe_job(const InitOptions& options);
 
 }  // namespace deepspeed::comm

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <resolv.h>
 #include <sys/socket.h>
 
 #include "deepspeed/base/error.h"
@@ -40,6 +44,22 @@ void wait_until_host_is_known(const Job& job, Clock::time_point deadline) {
     std::this_thread::sleep_for(
         std::clamp<Clock::duration>(deadline - Clock::now(), milliseconds(1), kBetweenLooks));
   }
+}
+
+// The resolver's state is the thread's own; it keeps what a program has changed there.
+NoNameServer::NoNameServer(const std::string& host) {
+  in_addr four{};
+  in6_addr six{};
+  if (host != "localhost" && ::inet_pton(AF_INET, host.c_str(), &four) != 1 &&
+      ::inet_pton(AF_INET6, host.c_str(), &six) != 1)
+    return;
+  if ((_res.options & RES_INIT) == 0 && ::res_ninit(&_res) != 0) return;
+  acts_ = true;
+  num_servers_ = std::exchange(_res.nscount, 0);
+}
+
+NoNameServer::~NoNameServer() {
+  if (acts_) _res.nscount = num_servers_;
 }
 
 }  // namespace deepspeed::comm

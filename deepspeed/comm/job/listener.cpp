@@ -3,6 +3,7 @@
 // listen_for_ranks() resolves DEEPSPEED_LISTEN_ADDR, or else MASTER_ADDR, to addresses, IPv4 first. Where the
 // name means this machine alone but ranks come from others, it takes all addresses and warns. The first
 // address at which it can listen is taken; where there is none, the error says why and names the way out.
+// listen_on_this_machine() takes a name that no network knows, and the port beside it.
 #include "deepspeed/comm/job/listener.h"
 
 #include <algorithm>
@@ -18,21 +19,12 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/hash.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/comm/job/address_list.h"
 
 namespace deepspeed::comm {
 namespace {
-
-constexpr int kBacklog = 2048;  // ranks that come at the same moment
-
-struct Endpoint {
-  sockaddr_storage address{};
-  socklen_t length = 0;
-
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
-  bool is_v4() const { return address.ss_family == AF_INET; }
-};
 
 struct ListenTarget {
   std::string host;
@@ -50,30 +42,29 @@ template <class... Parts>
                    target.host, ", port ", job.master_port, ": ", parts...);
 }
 
-// IPv4 first: a machine that resolves the name for itself may know that one alone.
-std::vector<Endpoint> endpoints_of(const Job& job, const ListenTarget& target) {
-  const AddressList list(target.host, std::to_string(job.master_port).c_str(), SOCK_STREAM);
-  if (list.error() != nullptr)
-    fail_to_listen(job, target, list.error(), "; expected an address or a known name");
-  std::vector<Endpoint> endpoints;
+std::vector<StoreAddress> endpoints_of(const AddressList& list) {
+  std::vector<StoreAddress> endpoints;
   for (const auto* entry = list.first(); entry != nullptr; entry = entry->ai_next) {
-    Endpoint endpoint;
+    StoreAddress endpoint;
     std::memcpy(&endpoint.address, entry->ai_addr, entry->ai_addrlen);
     endpoint.length = entry->ai_addrlen;
     endpoints.push_back(endpoint);
   }
-  std::stable_partition(endpoints.begin(), endpoints.end(), [](const Endpoint& e) { return e.is_v4(); });
+  // A machine that resolves the name for itself may know this family alone.
+  std::stable_partition(endpoints.begin(), endpoints.end(),
+                        [](const StoreAddress& e) { return e.address.ss_family == AF_INET; });
   return endpoints;
 }
 
-std::string numeric(const Endpoint& endpoint) {
-  char text[NI_MAXHOST] = "";
-  ::getnameinfo(endpoint.get(), endpoint.length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
-  return text;
+std::vector<StoreAddress> endpoints_of(const Job& job, const ListenTarget& target) {
+  const AddressList list(target.host, std::to_string(job.master_port).c_str(), SOCK_STREAM);
+  if (list.error() != nullptr)
+    fail_to_listen(job, target, list.error(), "; expected an address or a known name");
+  return endpoints_of(list);
 }
 
-bool is_loopback(const Endpoint& endpoint) {
-  const auto text = numeric(endpoint);
+bool is_loopback(const StoreAddress& endpoint) {
+  const auto text = numeric_host(endpoint);
   return text.starts_with("127.") || text.starts_with("::ffff:127.") || text == "::1";
 }
 
@@ -83,8 +74,8 @@ bool is_numeric(const std::string& host) {
 }
 
 // All addresses, of both families where the machine has both.
-std::vector<Endpoint> everywhere(int port) {
-  Endpoint six, four;  // zeros: any address
+std::vector<StoreAddress> everywhere(int port) {
+  StoreAddress six, four;  // zeros: any address
   auto& any6 = reinterpret_cast<sockaddr_in6&>(six.address);
   any6.sin6_family = AF_INET6;
   any6.sin6_port = htons(static_cast<uint16_t>(port));
@@ -98,29 +89,35 @@ std::vector<Endpoint> everywhere(int port) {
 
 // Debian, for one, maps a machine's own name to 127.0.1.1: the other machines come to another address.
 bool hides_from_other_machines(const Job& job, const ListenTarget& target,
-                               const std::vector<Endpoint>& endpoints) {
+                               const std::vector<StoreAddress>& endpoints) {
   return !job.is_one_machine() && !is_numeric(target.host) &&
          std::all_of(endpoints.begin(), endpoints.end(), is_loopback);
 }
 
-// A listening socket, or -1 with errno.
-int listen_at(const Endpoint& endpoint) {
-  const int fd = ::socket(endpoint.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return -1;
-  const int on = 1;  // connections of an earlier job that are still closing do not count
-  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (::bind(fd, endpoint.get(), endpoint.length) == 0 && ::listen(fd, kBacklog) == 0) return fd;
-  const int reason = errno;
-  ::close(fd);
-  errno = reason;
-  return -1;
+// Where all addresses are taken, this machine comes to one of loopback.
+Listener listener_at(Descriptor socket, StoreAddress endpoint) {
+  const auto text = numeric_host(endpoint);
+  if (text != "0.0.0.0" && text != "::") return {std::move(socket), endpoint, {}, text};
+  if (text == "::") {
+    reinterpret_cast<sockaddr_in6&>(endpoint.address).sin6_addr = in6addr_loopback;
+  } else {
+    reinterpret_cast<sockaddr_in&>(endpoint.address).sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  }
+  return {std::move(socket), endpoint, {}, "all addresses of this machine"};
 }
 
-Listener listener_at(int socket, const Endpoint& endpoint) {
-  const auto text = numeric(endpoint);
-  if (text == "0.0.0.0") return {socket, "127.0.0.1", "all addresses of this machine"};
-  if (text == "::") return {socket, "::1", "all addresses of this machine"};
-  return {socket, text, text};
+// Without a socket where another program has the port, which then needs no other holder.
+Descriptor reserve_port(int port) {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  const int on = 1, off = 0;  // connections of an earlier job that are still closing do not count
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return {};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &off, sizeof(off));
+  return socket;
 }
 
 [[noreturn]] void explain_failure(const Job& job, const ListenTarget& target, int reason) {
@@ -141,19 +138,46 @@ Listener listener_at(int socket, const Endpoint& endpoint) {
 
 Listener listen_for_ranks(const Job& job) {
   const ListenTarget target = listen_target(job);
-  std::vector<Endpoint> endpoints = endpoints_of(job, target);
+  std::vector<StoreAddress> endpoints = endpoints_of(job, target);
   if (hides_from_other_machines(job, target, endpoints)) {
     log::warning("[comm] ", target.origin, target.host, " means this machine alone (",
-                 numeric(endpoints.front()), "), so rank 0 listens at all its addresses; name one by its ",
+                 numeric_host(endpoints.front()),
+                 "), so rank 0 listens at all its addresses; name one by its ",
                  "number, or set LOCAL_SIZE where all ranks are here");
     endpoints = everywhere(job.master_port);
   }
   int reason = EADDRNOTAVAIL;
-  for (const Endpoint& endpoint : endpoints) {
-    if (const int socket = listen_at(endpoint); socket >= 0) return listener_at(socket, endpoint);
+  for (const StoreAddress& endpoint : endpoints) {
+    if (auto socket = listen_at(endpoint)) return listener_at(std::move(socket), endpoint);
     if (reason != EADDRINUSE) reason = errno;
   }
   explain_failure(job, target, reason);
+}
+
+StoreAddress local_address(const Job& job) {
+  std::string name = message("deepspeed-cpp/", ::geteuid(), "/", job.master_port);
+  if (const auto run = env::get("TORCHELASTIC_RUN_ID")) {
+    Hash hash;
+    hash.add(*run);
+    name += message("/", hash.value(), "/", env::get("TORCHELASTIC_RESTART_COUNT").value_or("0"));
+  }
+  return local_store_address(name);
+}
+
+Listener listen_on_this_machine(const Job& job) {
+  const StoreAddress address = local_address(job);
+  if (auto socket = listen_at(address)) {
+    return {std::move(socket), address, reserve_port(job.master_port), "a socket of this machine"};
+  }
+  const int reason = errno;
+  std::string why_not;
+  if (reason == EADDRINUSE && is_of_another_user(address, why_not))
+    fail_to_listen(job, {job.master_addr}, why_not);
+  explain_failure(job, {job.master_addr}, reason);
+}
+
+std::vector<StoreAddress> addresses_of(const std::string& host, int port) {
+  return endpoints_of(AddressList(host, std::to_string(port).c_str(), SOCK_STREAM));
 }
 
 }  // namespace deepspeed::comm

@@ -1,18 +1,28 @@
 #include "deepspeed/comm/job/rendezvous.h"
 
+#include <memory>
+#include <mutex>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/base/message.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/comm/group/quiet_backend.h"
 #include "deepspeed/comm/job/known_host.h"
 #include "deepspeed/comm/job/listener.h"
+#include "deepspeed/comm/store/socket_store.h"
+#include "deepspeed/comm/store/store_server.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -37,26 +47,115 @@ std::string place_of(const Job& job) {
                    " (limit ", static_cast<double>(job.timeout.count()) / 1000.0, " s): ", reason);
 }
 
-StorePtr open_store(const Job& job, Clock::time_point deadline) {
-  if (job.rendezvous == Rendezvous::kNone) return c10::make_intrusive<c10d::HashStore>();
-  if (job.rendezvous == Rendezvous::kFile) {
-    return c10::make_intrusive<c10d::FileStore>(job.path, job.world_size);
+// How often a rank looks whether rank 0 listens, and after how long the log says that it does not.
+constexpr milliseconds kFirstLook(2), kNextLook(50), kPatienceWithRank0(10000);
+// How long one address may be silent before the next is tried, and a name has the meaning that was looked up.
+constexpr milliseconds kAddressIsSilent(10000), kNameIsKnown(5000);
+
+std::vector<StoreAddress> addresses_of_rank_0(const Job& job, Clock::time_point deadline) {
+  if (job.rendezvous == Rendezvous::kLocal) return {local_address(job)};
+  wait_until_host_is_known(job, deadline);
+  return addresses_of(job.master_addr, job.master_port);
+}
+
+// Ranks of one machine that do not know it look elsewhere.
+std::string advice_of(const Job& job) {
+  if (job.rendezvous != Rendezvous::kLocal) return "";
+  return message(
+      "; this rank takes all ", job.world_size, " ranks to be on its machine and of its user, by ",
+      job.local_size == job.world_size ? "LOCAL_SIZE (or LOCAL_WORLD_SIZE)" : "MASTER_ADDR or init_method",
+      ": set this variable, MASTER_PORT and ", kListenVariable, " alike for all ranks");
+}
+
+// Comes to rank 0's store once that is there. What another job or another user holds is not yet it.
+StorePtr come_to_store(const Job& job, Clock::time_point deadline) {
+  const auto begin = Clock::now();
+  std::string why_not = "nobody listens there";
+  bool was_told = false;
+  auto known_until = begin;
+  std::vector<StoreAddress> addresses;
+  for (milliseconds pause = kFirstLook;; pause = std::min(pause * 2, kNextLook)) {
+    if (Clock::now() >= known_until) {
+      addresses = addresses_of_rank_0(job, deadline);
+      known_until = Clock::now() + kNameIsKnown;
+    }
+    for (const StoreAddress& address : addresses) {
+      auto socket = connect_to(address, std::min(deadline, Clock::now() + kAddressIsSilent), why_not);
+      if (!socket || !greet_store(socket.get(), job.rank, job.world_size, deadline, why_not)) continue;
+      return c10::make_intrusive<SocketStore>(address, std::move(socket), job.timeout);
+    }
+    const auto now = Clock::now();
+    if (now >= deadline) fail(job, "rank 0 does not answer: " + why_not + advice_of(job));
+    if (!was_told && now - begin > kPatienceWithRank0) {
+      was_told = true;
+      log::warning("[comm] rank ", job.rank, " of ", job.world_size, " waits for rank 0 at ", place_of(job),
+                   ": ", why_not, advice_of(job));
+    }
+    std::this_thread::sleep_for(std::clamp<Clock::duration>(deadline - now, milliseconds(1), pause));
   }
+}
+
+// The store that this process serves, which somebody may hold still, engines for example, when the process
+// has left its job and joins the next one at the same place.
+struct Served {
+  std::mutex mutex;
+  std::weak_ptr<StoreServer> server;
+  std::string place;
+};
+
+Served& served_store() {
+  static auto& instance = *new Served;  // threads may outlive the statics
+  return instance;
+}
+
+StorePtr serve_store(const Job& job, Clock::time_point deadline) {
+  Served& served = served_store();
+  const std::lock_guard lock(served.mutex);
+  if (const auto before = served.server.lock(); before && served.place == place_of(job))
+    before->stop_listening();
+  // By itself a server of c10d would listen at every address, and look up the name of everyone who comes.
+  auto listener = job.rendezvous == Rendezvous::kLocal ? listen_on_this_machine(job) : listen_for_ranks(job);
+  auto server =
+      std::make_shared<StoreServer>(std::move(listener.socket), job.world_size, std::move(listener.reserved));
+  served.server = server;
+  served.place = place_of(job);
+  std::string why_not;
+  auto socket = connect_to(listener.address, deadline, why_not);
+  if (!socket || !greet_store(socket.get(), job.rank, job.world_size, deadline, why_not))
+    fail(job, "its own store cannot be reached: " + why_not);
+  return c10::make_intrusive<SocketStore>(listener.address, std::move(socket), job.timeout,
+                                          std::move(server));
+}
+
+// torchrun keeps its store when it starts the ranks anew, with the keys of those before.
+StorePtr come_to_agent(const Job& job, Clock::time_point deadline) {
+  wait_until_host_is_known(job, deadline);
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(job.master_port);
-  options.isServer = job.rank == 0;
-  Listener listener;
-  if (options.isServer) {
-    // By itself the store would listen at every address.
-    listener = listen_for_ranks(job);
-    options.masterListenFd = listener.socket;
-  } else {
-    wait_until_host_is_known(job, deadline);
-  }
   options.numWorkers = job.world_size;
   options.waitWorkers = false;  // wait_for_all() waits, and knows who is missing
   options.timeout = job.timeout;
-  return c10::make_intrusive<c10d::TCPStore>(options.isServer ? listener.address : job.master_addr, options);
+  const NoNameServer none(job.master_addr);
+  const auto store = c10::make_intrusive<c10d::TCPStore>(job.master_addr, options);
+  return sub_store(store,
+                   message("deepspeed/", env::get("TORCHELASTIC_RUN_ID").value_or(""), "/",
+                           env::get("TORCHELASTIC_RESTART_COUNT").value_or("0"), "/", job.world_size, "/"));
+}
+
+StorePtr store_of_job(const Job& job, Clock::time_point deadline) {
+  switch (job.rendezvous) {
+    case Rendezvous::kFile:
+      return c10::make_intrusive<c10d::FileStore>(job.path, job.world_size);
+    case Rendezvous::kAgent:
+      return come_to_agent(job, deadline);
+    case Rendezvous::kLocal:
+    case Rendezvous::kTcp:
+      return job.rank == 0 ? serve_store(job, deadline) : come_to_store(job, deadline);
+    case Rendezvous::kNone:
+    case Rendezvous::kGiven:
+      break;
+  }
+  return c10::make_intrusive<c10d::HashStore>();
 }
 
 std::string joined_key(int rank) { return "joined/" + std::to_string(rank); }
@@ -105,7 +204,7 @@ StorePtr join_job(const Job& job) {
   const auto deadline = Clock::now() + job.timeout;
   const QuietBackend quiet;
   try {
-    auto store = open_store(job, deadline);
+    auto store = store_of_job(job, deadline);
     store->setTimeout(job.timeout);
     wait_for_all(job, *store, deadline);
     return store;

@@ -10,6 +10,7 @@
 #include "deepspeed/comm/backends/identical_ranks.h"
 #include "deepspeed/comm/group/group_nodes.h"
 #include "deepspeed/comm/group/quiet_backend.h"
+#include "deepspeed/comm/job/known_host.h"
 #include "deepspeed/comm/job/rendezvous.h"
 #include "deepspeed/comm/making/adopted_group.h"
 #include "deepspeed/comm/making/own_meeting.h"
@@ -24,14 +25,17 @@ using GroupPtr = std::shared_ptr<ProcessGroup::Impl>;
 constexpr std::chrono::seconds kConnecting(5);
 
 // A client that others are cloned of.
-StorePtr parent_client(const StorePtr& world_store) {
+StorePtr parent_client(const Job& job, const StorePtr& world_store) {
+  const QuietBackend quiet;
+  const NoNameServer none(job.master_addr);
   auto store = world_store->clone();
   store->setTimeout(kConnecting);
   return store;
 }
 
-StorePtr new_client(c10d::Store& world_store, const StorePtr& parent, std::chrono::milliseconds timeout) {
-  const auto end = std::chrono::steady_clock::now() + timeout;
+StorePtr new_client(const Job& job, c10d::Store& world_store, const StorePtr& parent) {
+  const auto end = std::chrono::steady_clock::now() + job.timeout;
+  const NoNameServer none(job.master_addr);
   while (true) {
     world_store.check({"any"});  // fails at once where the rank of the store has ended
     try {
@@ -48,7 +52,7 @@ StorePtr meet(const Job& job, const GroupDescription& group, const GroupRequest&
               const StorePtr& world_store, const StorePtr& parent) {
   const QuietBackend quiet;  // the rank of the store may have ended
   try {
-    const auto store = request.is_own ? new_client(*world_store, parent, job.timeout) : world_store;
+    const auto store = request.is_own ? new_client(job, *world_store, parent) : world_store;
     store->setTimeout(job.timeout);
     const auto guarded = sub_store(store, kGuardStore);
     meet_to_connect(group, request.key, *sub_store(store, "meetings/"),
@@ -110,7 +114,7 @@ GroupPtr make_group(const Backend& backend, const Job& job, const StorePtr& worl
 
 GroupFactory group_factory(const Backend& backend, const Job& job, const StorePtr& store,
                            const std::shared_ptr<DivergenceGuard>& guard) {
-  const StorePtr parent = job.world_size > 1 ? parent_client(store) : nullptr;
+  const StorePtr parent = job.world_size > 1 ? parent_client(job, store) : nullptr;
   return [job, store, parent, guard, &backend](const GroupRequest& request) {
     const auto& ranks = request.global_ranks;
     const auto place = std::find(ranks.begin(), ranks.end(), job.rank) - ranks.begin();

@@ -10,8 +10,21 @@
 namespace deepspeed {
 namespace {
 
+// What joining the job says is to keep to the config's level already. A value that is none is an error of the
+// config's own reader.
+void follow_log_level(const InitializeOptions& options) {
+  const Json given = find_config(options).read();
+  const auto level = given.is_object() ? given.find("log_level") : given.end();
+  if (level == given.end() || !level->is_string()) return;
+  try {
+    log::set_level(log::level_from_name(level->get<std::string>()));
+  } catch (const UsageError&) {
+  }
+}
+
 comm::World join_job(const InitializeOptions& options) {
   if (options.world) return options.world;
+  if (!comm::is_initialized()) follow_log_level(options);
   if (options.dist_init_required == false && !comm::is_initialized()) {
     raise<UsageError>(
         "dist_init_required: got false, but init_distributed() did not run; call it first, or "

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,14 +23,27 @@ comm::World& the_world() {
   return world;
 }
 
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
 // Makes the world over the ranks of torch.distributed's default group. local_rank and local_size: -1 both
 // where the environment does not tell them.
 void adopt_world(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                  const c10::intrusive_ptr<c10d::Store>& store, int local_rank, int local_size,
                  double timeout_seconds) {
   comm::GivenGroup given{group, store, local_rank, local_size};
-  given.timeout = std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1e3));
+  given.timeout = milliseconds_of(timeout_seconds);
   the_world() = comm::adopt_as_world(given);
+}
+
+// Opens the store of the job for torch.distributed's default group. timeout_seconds: 0 stands for the
+// default.
+comm::JobStore open_store(const std::string& init_method, int rank, int world_size, double timeout_seconds) {
+  comm::InitOptions options{
+      .auto_mpi_discovery = false, .init_method = init_method, .rank = rank, .world_size = world_size};
+  if (timeout_seconds > 0) options.timeout = milliseconds_of(timeout_seconds);
+  return comm::open_store(options);
 }
 
 void leave_world() {
@@ -51,6 +65,12 @@ comm::World current_world() { return the_world(); }
 void bind_world(py::module_& module) {
   module.def("adopt_world", &adopt_world, NoGil());
   module.def("leave_world", &leave_world, NoGil());
+  py::class_<comm::JobStore>(module, "JobStore")
+      .def_readonly("store", &comm::JobStore::store)
+      .def_readonly("rank", &comm::JobStore::rank)
+      .def_readonly("world_size", &comm::JobStore::world_size)
+      .def_readonly("is_one_machine", &comm::JobStore::is_one_machine);
+  module.def("open_store", &open_store, NoGil());
   py::class_<HeldGroups>(module, "HeldGroups")
       .def(py::init([](std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups) {
         return std::make_unique<HeldGroups>(HeldGroups{std::move(groups)});

@@ -27,6 +27,8 @@ class JobFromEnvironment : public ::testing::Test {
                              "MASTER_ADDR",
                              "MASTER_PORT",
                              "DEEPSPEED_TIMEOUT",
+                             "DEEPSPEED_LISTEN_ADDR",
+                             "TORCHELASTIC_USE_AGENT_STORE",
                              "OMPI_COMM_WORLD_RANK",
                              "OMPI_COMM_WORLD_SIZE",
                              "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -96,6 +98,21 @@ TEST_F(JobFromEnvironment, ReadsTheLaunchersVariables) {
   env::set("MASTER_PORT", std::string("77"));
   EXPECT_EQ(describe_job({.timeout = 5s}).master_port, 77);
   EXPECT_EQ(describe_job({.timeout = 5s}).timeout, 5s);
+}
+
+TEST_F(JobFromEnvironment, SaysWhereTheRanksMeet) {
+  set_rank(0, 2);
+  env::set("MASTER_ADDR", std::string("node7"));
+  EXPECT_EQ(describe_job({}).rendezvous, Rendezvous::kTcp);
+  env::set("TORCHELASTIC_USE_AGENT_STORE", std::string("True"));
+  EXPECT_EQ(describe_job({}).rendezvous, Rendezvous::kAgent);
+  EXPECT_EQ(describe_job({.init_method = "tcp://node7:99"}).rendezvous, Rendezvous::kTcp);
+  env::set("LOCAL_WORLD_SIZE", std::string("2"));
+  EXPECT_EQ(describe_job({}).rendezvous, Rendezvous::kLocal);
+  env::set("LOCAL_WORLD_SIZE", std::string("1"));
+  EXPECT_EQ(describe_job({.init_method = "tcp://127.0.0.1:99"}).rendezvous, Rendezvous::kLocal);
+  env::set("DEEPSPEED_LISTEN_ADDR", std::string("0.0.0.0"));
+  EXPECT_EQ(describe_job({.init_method = "tcp://127.0.0.1:99"}).rendezvous, Rendezvous::kTcp);
 }
 
 TEST_F(JobFromEnvironment, RefusesNumbersThatNoJobHas) {

@@ -1,9 +1,13 @@
-// Who reaches the store through which the ranks meet: those that come to the address that MASTER_ADDR names.
+// Who reaches the store through which the ranks meet: on one machine processes of the user, else those that
+// come to the address that MASTER_ADDR names.
+#include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -12,6 +16,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "deepspeed/base/env.h"
@@ -62,12 +67,16 @@ class Socket {
 
 int master_port() { return static_cast<int>(env::get_int("MASTER_PORT").value()); }
 
+enum class Machines { kOne, kSeveral };
+
 /// Two ranks meet at `master_addr`; then rank 1 tries each address.
-std::vector<std::string> attempts(const std::string& master_addr, const std::vector<std::string>& addresses,
+std::vector<std::string> attempts(Machines machines, const std::string& master_addr,
+                                  const std::vector<std::string>& addresses,
                                   const std::string& listen_addr = "") {
   const auto outcomes = fork_ranks(2, [&](int rank) {
     env::set("MASTER_ADDR", master_addr);
     if (!listen_addr.empty()) env::set("DEEPSPEED_LISTEN_ADDR", listen_addr);
+    if (machines == Machines::kSeveral) env::set("LOCAL_SIZE", std::nullopt);
     auto world = join_world(20s);
     std::string texts;
     for (const auto& address : addresses) {
@@ -87,46 +96,54 @@ std::vector<std::string> attempts(const std::string& master_addr, const std::vec
 
 constexpr const char* kRefused = "Connection refused";
 
-TEST(Rendezvous, ListensOnTheAddressThatTheJobNamesAlone) {
-  EXPECT_THAT(attempts("127.0.0.1", {"127.0.0.1", "127.0.0.2"}),
-              ::testing::ElementsAre("connected", kRefused));
-  EXPECT_THAT(attempts("127.0.0.2", {"127.0.0.1", "127.0.0.2"}),
-              ::testing::ElementsAre(kRefused, "connected"));
+TEST(Rendezvous, OfOneMachineListensAtNoAddress) {
+  const auto own = own_address_towards("192.0.2.1").value_or("127.0.0.3");
+  for (const char* const master_addr : {"127.0.0.1", "127.0.0.2", "localhost", "::1", "192.0.2.1"}) {
+    EXPECT_THAT(attempts(Machines::kOne, master_addr, {"127.0.0.1", "127.0.0.2", own}),
+                ::testing::ElementsAre(kRefused, kRefused, kRefused))
+        << master_addr;
+  }
+  EXPECT_THAT(attempts(Machines::kSeveral, "127.0.0.1", {"127.0.0.1"}), ::testing::ElementsAre(kRefused));
 }
 
-TEST(Rendezvous, OfOneMachineIsOutOfReachOfTheNetwork) {
+TEST(Rendezvous, OfSeveralMachinesListensOnTheAddressThatTheJobNamesAlone) {
   const auto own = own_address_towards("192.0.2.1");
   if (!own) GTEST_SKIP() << "this machine is in no network";
-  EXPECT_THAT(attempts("127.0.0.1", {*own}), ::testing::ElementsAre(kRefused));
-  EXPECT_THAT(attempts(*own, {*own, "127.0.0.1"}), ::testing::ElementsAre("connected", kRefused));
+  EXPECT_THAT(attempts(Machines::kSeveral, *own, {*own, "127.0.0.1"}),
+              ::testing::ElementsAre("connected", kRefused));
 }
 
-TEST(Rendezvous, TakesNamesAndAddressesOfEitherFamily) {
-  EXPECT_THAT(attempts("localhost", {"127.0.0.2"}), ::testing::ElementsAre(kRefused));
+TEST(Rendezvous, ListensWhereTheUserSaysSo) {
+  EXPECT_THAT(attempts(Machines::kOne, "127.0.0.1", {"127.0.0.1", "127.0.0.2"}, "127.0.0.1"),
+              ::testing::ElementsAre("connected", kRefused));
+  EXPECT_THAT(attempts(Machines::kOne, "localhost", {"127.0.0.1", "127.0.0.2"}, "localhost"),
+              ::testing::ElementsAre("connected", kRefused));
+  EXPECT_THAT(attempts(Machines::kOne, "127.0.0.1", {"127.0.0.1", "127.0.0.2"}, "0.0.0.0"),
+              ::testing::ElementsAre("connected", "connected"));
   if (!Socket("::1", testing::free_port()).listen()) GTEST_SKIP() << "this machine has no IPv6";
-  EXPECT_THAT(attempts("::1", {"::1", "127.0.0.1"}), ::testing::ElementsAre("connected", kRefused));
+  EXPECT_THAT(attempts(Machines::kOne, "::1", {"::1", "127.0.0.1"}, "::1"),
+              ::testing::ElementsAre("connected", kRefused));
+}
+
+/// What a job of one machine with two ranks has read.
+Job one_machine(int port) {
+  Job job;
+  job.world_size = 2;
+  job.local_size = 2;
+  job.master_addr = "127.0.0.1";
+  job.master_port = port;
+  return job;
 }
 
 // Debian maps a machine's own name to 127.0.1.1, where ranks of other machines do not come.
 TEST(Rendezvous, AtANameThatMeansThisMachineAloneIsOpenToOtherMachinesOfTheJob) {
-  Job job;
-  job.world_size = 2;
-  job.local_size = 2;
+  Job job = one_machine(testing::free_port());
   job.master_addr = "LOCALHOST";
-  job.master_port = testing::free_port();
-  const Listener own = listen_for_ranks(job);
-  EXPECT_EQ(own.place, "127.0.0.1");
-  ::close(own.socket);
+  EXPECT_EQ(listen_for_ranks(job).place, "127.0.0.1");
   job.local_size = 1;  // not known to be one machine
   const Listener open = listen_for_ranks(job);
   EXPECT_EQ(open.place, "all addresses of this machine");
-  EXPECT_EQ(Socket(open.address, job.master_port).connect(), "connected");
-  ::close(open.socket);
-}
-
-TEST(Rendezvous, ListensElsewhereWhereTheUserSaysSo) {
-  EXPECT_THAT(attempts("127.0.0.1", {"127.0.0.1", "127.0.0.2"}, "0.0.0.0"),
-              ::testing::ElementsAre("connected", "connected"));
+  EXPECT_EQ(Socket(numeric_host(open.address), job.master_port).connect(), "connected");
 }
 
 /// What rank 0 of two complains of.
@@ -135,7 +152,7 @@ std::string error_of_rank_0(const std::string& master_addr, int port = 0,
   const auto outcomes = fork_ranks(1, [&](int) {
     env::set("MASTER_ADDR", master_addr);
     env::set("WORLD_SIZE", "2");
-    env::set("LOCAL_SIZE", "2");
+    env::set("LOCAL_SIZE", "1");
     if (port != 0) env::set("MASTER_PORT", std::to_string(port));
     if (!listen_addr.empty()) env::set("DEEPSPEED_LISTEN_ADDR", listen_addr);
     return error_of<CommError>([] { join_world(2s); });
@@ -154,10 +171,100 @@ TEST(Rendezvous, AtAnAddressOfAnotherMachineIsAnErrorWithTheWayOut) {
 
 TEST(Rendezvous, AtAPortThatIsTakenIsAnErrorThatNamesIt) {
   const int port = testing::free_port();
+  const auto is_error =
+      AllOf(HasSubstr("port " + std::to_string(port)), HasSubstr("is taken"), HasSubstr("MASTER_PORT"));
+  {
+    const Listener job = listen_on_this_machine(one_machine(port));
+    EXPECT_THAT(error_of_rank_0("127.0.0.1", port), is_error);
+    // Whoever looks for a free port finds another one, though nobody listens there.
+    EXPECT_FALSE(Socket("127.0.0.1", port).listen());
+    EXPECT_EQ(Socket("127.0.0.1", port).connect(), kRefused);
+  }
   const Socket other("127.0.0.1", port);
   ASSERT_TRUE(other.listen());
-  EXPECT_THAT(error_of_rank_0("127.0.0.1", port), AllOf(HasSubstr("port " + std::to_string(port)),
-                                                        HasSubstr("is taken"), HasSubstr("MASTER_PORT")));
+  EXPECT_THAT(error_of_rank_0("127.0.0.1", port, "127.0.0.1"), is_error);
+}
+
+// torchrun, for one, has a store of its own at the port of its ranks.
+TEST(Rendezvous, OfOneMachineNeedsNoPort) {
+  const int port = testing::free_port();
+  const Socket other("127.0.0.1", port);
+  ASSERT_TRUE(other.listen());
+  const auto outcomes = fork_ranks(2, [&](int) {
+    env::set("MASTER_PORT", std::to_string(port));
+    return std::to_string(join_world().size());
+  });
+  EXPECT_EQ(outcomes[0].value, "2");
+}
+
+TEST(Rendezvous, TellsJobsOfTorchrunApart) {
+  const int port = testing::free_port();
+  const auto name = [&](const char* run, const char* restarts) {
+    env::set("TORCHELASTIC_RUN_ID", run);
+    env::set("TORCHELASTIC_RESTART_COUNT", restarts);
+    const auto address = local_address(one_machine(port));
+    return std::string(reinterpret_cast<const char*>(&address.address), address.length);
+  };
+  const auto first = name("a", "0");
+  EXPECT_EQ(name("a", "0"), first);
+  EXPECT_NE(name("b", "0"), first);
+  EXPECT_NE(name("a", "1"), first);
+  for (const char* variable : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"})
+    env::set(variable, std::nullopt);
+}
+
+// Its store lives until the rank that holds it leaves, and the others are ahead of it.
+TEST(Rendezvous, IsNotTakenForTheOneBefore) {
+  const auto outcomes = fork_ranks(3, [](int rank) {
+    std::string sizes;
+    std::vector<World> held;  // what is left lives on, as with an engine that a script keeps
+    for (int times = 0; times < 5; ++times) {
+      const auto world = held.emplace_back(join_world());
+      world.group().barrier();
+      if (rank == 0) std::this_thread::sleep_for(50ms);
+      destroy_process_group();
+      sizes += std::to_string(world.size());
+    }
+    return sizes;
+  });
+  for (const auto& outcome : outcomes) EXPECT_EQ(outcome.value, "33333");
+}
+
+TEST(Rendezvous, OfARankThatTakesTheJobForAnotherKindNamesTheVariables) {
+  const auto outcomes = fork_ranks(2, [](int rank) {
+    if (rank == 0) env::set("DEEPSPEED_LISTEN_ADDR", "127.0.0.1");
+    return error_of<CommError>([] { join_world(2s); });
+  });
+  EXPECT_THAT(outcomes[0].value, HasSubstr("no sign of rank(s) 1"));
+  EXPECT_THAT(outcomes[1].value, AllOf(HasSubstr("rank 0 does not answer"), HasSubstr("LOCAL_SIZE"),
+                                       HasSubstr("MASTER_PORT and DEEPSPEED_LISTEN_ADDR alike")));
+}
+
+TEST(Rendezvous, SaysThatAnotherUserHoldsItsName) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  const int port = testing::free_port();
+  std::array<int, 2> ready{};
+  ASSERT_EQ(::pipe(ready.data()), 0);
+  const auto address = local_address(one_machine(port));
+  const pid_t squatter = ::fork();
+  if (squatter == 0) {
+    if (::setuid(65534) != 0) ::_exit(1);
+    const auto socket = listen_at(address);
+    static_cast<void>(!::write(ready[1], "x", 1));
+    ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  const auto outcomes = fork_ranks(2, [&](int) {
+    env::set("MASTER_PORT", std::to_string(port));
+    return error_of<CommError>([] { join_world(2s); });
+  });
+  for (const auto& outcome : outcomes)
+    EXPECT_THAT(outcome.value,
+                AllOf(HasSubstr("another user of this machine (uid 65534)"), HasSubstr("MASTER_PORT")));
+  ::kill(squatter, SIGKILL);
+  ::waitpid(squatter, nullptr, 0);
+  for (const int end : ready) ::close(end);
 }
 
 }  // namespace

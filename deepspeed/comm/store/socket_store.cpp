@@ -1,0 +1,224 @@
+#include "deepspeed/comm/store/socket_store.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <c10/util/Exception.h>
+
+#include <poll.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/message.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How much longer than a call may wait the store has for its reply, on a machine that is busy.
+constexpr milliseconds kLeastPatience(30000);
+
+// The classes of c10d's stores. Without a stack: whoever waits with a limit would pay for it each time.
+template <class E, class... Parts>
+[[noreturn]] void throw_c10d(const Parts&... parts) {
+  throw E(message(parts...));
+}
+
+std::string to_text(const std::vector<uint8_t>& value) { return {value.begin(), value.end()}; }
+std::vector<uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
+
+std::string comma_list(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const auto& text : texts) list += (list.empty() ? "" : ", ") + text;
+  return list;
+}
+
+// "" or why the bytes did not go.
+std::string send_bytes(int socket, const std::string& bytes, Deadline deadline) {
+  for (size_t sent = 0; sent < bytes.size();) {
+    const auto count = ::send(socket, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (count >= 0) {
+      sent += static_cast<size_t>(count);
+    } else if (errno == EAGAIN) {
+      if (!wait_for_socket(socket, POLLOUT, deadline)) return "it does not take what is sent";
+    } else if (errno != EINTR) {
+      return std::strerror(errno);
+    }
+  }
+  return "";
+}
+
+// "" and the message, or why none came.
+std::string receive_message(int socket, std::string& received, Deadline deadline, StoreMessage& message) {
+  std::array<char, 1 << 14> buffer;
+  while (true) {
+    if (auto whole = take_store_message(received)) {
+      message = std::move(*whole);
+      return "";
+    }
+    const auto count = ::recv(socket, buffer.data(), buffer.size(), 0);
+    if (count > 0) {
+      received.append(buffer.data(), static_cast<size_t>(count));
+    } else if (count == 0) {
+      return "it closed the connection";
+    } else if (errno == EAGAIN) {
+      if (!wait_for_socket(socket, POLLIN, deadline)) return "it does not answer";
+    } else if (errno != EINTR) {
+      return std::strerror(errno);
+    }
+  }
+}
+
+Deadline deadline_in(milliseconds time) {
+  if (time == milliseconds::zero()) return std::nullopt;
+  // A time of months ends the sum's range.
+  return std::chrono::steady_clock::now() + std::min<milliseconds>(time, std::chrono::hours(24 * 365));
+}
+
+}  // namespace
+
+bool greet_store(int socket, int rank, int world_size, Deadline deadline, std::string& why_not) {
+  StoreMessage reply;
+  std::string received;
+  try {
+    const StoreMessage join{static_cast<uint8_t>(StoreCall::kJoin), rank, world_size, {kStoreGreeting}};
+    why_not = send_bytes(socket, encode_store_message(join), deadline);
+    if (why_not.empty()) why_not = receive_message(socket, received, deadline, reply);
+  } catch (const CommError&) {
+    why_not = "what answers there is no store of a job";
+  }
+  if (!why_not.empty()) return false;
+  if (reply.answer() == StoreAnswer::kDone) return true;
+  why_not = reply.texts.empty() ? "it refuses" : reply.texts.front();
+  return false;
+}
+
+SocketStore::SocketStore(StoreAddress address, Descriptor socket, milliseconds timeout,
+                         std::shared_ptr<StoreServer> server)
+    : Store(timeout),
+      address_(address),
+      server_(std::move(server)),
+      process_(::getpid()),
+      socket_(std::move(socket)) {}
+
+// Children of this process may hold the socket still; one of them that has a copy of this leaves it alone.
+SocketStore::~SocketStore() {
+  if (process_ == ::getpid()) ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
+c10::intrusive_ptr<c10d::Store> SocketStore::clone() {
+  std::string why_not;
+  const Deadline deadline = deadline_in(timeout_);
+  Descriptor socket = connect_to(address_, deadline, why_not);
+  if (!socket || !greet_store(socket.get(), -1, 0, deadline, why_not))
+    throw_c10d<c10::DistNetworkError>("the store of the job cannot be reached again: ", why_not);
+  return c10::make_intrusive<SocketStore>(address_, std::move(socket), timeout_);
+}
+
+StoreMessage SocketStore::exchange(const StoreMessage& request, Deadline deadline) {
+  const std::string bytes = encode_store_message(request);
+  const std::lock_guard lock(mutex_);
+  StoreMessage reply;
+  if (lost_.empty()) lost_ = send_bytes(socket_.get(), bytes, deadline);
+  try {
+    if (lost_.empty()) lost_ = receive_message(socket_.get(), received_, deadline, reply);
+  } catch (const CommError& error) {
+    lost_ = error.what();
+  }
+  if (!lost_.empty())
+    throw_c10d<c10::DistNetworkError>("the connection to the store of the job, which rank 0 holds, is lost: ",
+                                      lost_);
+  return reply;
+}
+
+StoreMessage SocketStore::call(StoreCall call, std::vector<std::string> texts, int64_t number,
+                               std::optional<milliseconds> limit) {
+  const StoreMessage request{static_cast<uint8_t>(call), number, limit ? limit->count() : 0,
+                             std::move(texts)};
+  const bool is_endless = limit.value_or(timeout_) == kNoTimeout;
+  const auto patience = std::max(limit.value_or(kNoTimeout), kNoTimeout) + std::max(timeout_, kLeastPatience);
+  const auto reply = exchange(request, is_endless ? Deadline() : deadline_in(patience));
+  switch (reply.answer()) {
+    case StoreAnswer::kDone:
+      return reply;
+    case StoreAnswer::kTimeout:
+      throw_c10d<c10::DistStoreError>("wait timeout after ", request.limit_ms,
+                                      "ms, keys: ", comma_list(request.texts));
+    case StoreAnswer::kEmpty:
+      throw_c10d<c10::DistQueueEmptyError>("the queue '", comma_list(request.texts), "' is empty");
+    case StoreAnswer::kRefused:
+      break;
+  }
+  throw_c10d<c10::DistStoreError>("the store refused a call: ", comma_list(reply.texts));
+}
+
+void SocketStore::set(const std::string& key, const std::vector<uint8_t>& value) {
+  call(StoreCall::kSet, {key, to_text(value)});
+}
+
+std::vector<uint8_t> SocketStore::compareSet(const std::string& key, const std::vector<uint8_t>& current,
+                                             const std::vector<uint8_t>& next) {
+  return to_bytes(call(StoreCall::kCompareSet, {key, to_text(current), to_text(next)}).texts.at(0));
+}
+
+std::vector<uint8_t> SocketStore::get(const std::string& key) {
+  return to_bytes(call(StoreCall::kGet, {key}, 0, timeout_).texts.at(0));
+}
+
+int64_t SocketStore::add(const std::string& key, int64_t value) {
+  return call(StoreCall::kAdd, {key}, value).number;
+}
+
+bool SocketStore::deleteKey(const std::string& key) { return call(StoreCall::kDelete, {key}).number != 0; }
+
+bool SocketStore::check(const std::vector<std::string>& keys) {
+  return call(StoreCall::kCheck, keys).number != 0;
+}
+
+int64_t SocketStore::getNumKeys() { return call(StoreCall::kCount, {}).number; }
+
+void SocketStore::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
+
+void SocketStore::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
+  call(StoreCall::kWait, keys, 0, timeout);
+}
+
+void SocketStore::append(const std::string& key, const std::vector<uint8_t>& value) {
+  call(StoreCall::kAppend, {key, to_text(value)});
+}
+
+std::vector<std::vector<uint8_t>> SocketStore::multiGet(const std::vector<std::string>& keys) {
+  std::vector<std::vector<uint8_t>> values;
+  for (const auto& text : call(StoreCall::kMultiGet, keys, 0, timeout_).texts)
+    values.push_back(to_bytes(text));
+  return values;
+}
+
+void SocketStore::multiSet(const std::vector<std::string>& keys,
+                           const std::vector<std::vector<uint8_t>>& values) {
+  if (keys.size() != values.size())
+    throw_c10d<c10::DistStoreError>("multiSet: got ", keys.size(), " keys and ", values.size(), " values");
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    texts.push_back(keys[i]);
+    texts.push_back(to_text(values[i]));
+  }
+  call(StoreCall::kMultiSet, std::move(texts));
+}
+
+void SocketStore::queuePush(const std::string& key, const std::vector<uint8_t>& value) {
+  call(StoreCall::kPush, {key, to_text(value)});
+}
+
+std::vector<uint8_t> SocketStore::queuePop(const std::string& key, bool block) {
+  return to_bytes(call(StoreCall::kPop, {key}, 0, block ? timeout_ : milliseconds(-1)).texts.at(0));
+}
+
+int64_t SocketStore::queueLen(const std::string& key) { return call(StoreCall::kLength, {key}).number; }
+
+std::vector<std::string> SocketStore::listKeys() { return call(StoreCall::kList, {}).texts; }
+
+}  // namespace deepspeed::comm

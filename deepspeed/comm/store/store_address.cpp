@@ -1,0 +1,119 @@
+#include "deepspeed/comm/store/store_address.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstddef>
+#include <cstring>
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/un.h>
+
+#include "deepspeed/base/message.h"
+
+namespace deepspeed::comm {
+namespace {
+
+constexpr int kStoreBacklog = 2048;  // ranks that come at the same moment
+
+bool peer_is_another_user(int socket, std::string& who) {
+  const auto user = user_of_peer(socket);
+  if (user == ::geteuid()) return false;
+  who = message("another user of this machine (uid ", user ? static_cast<int64_t>(*user) : -1,
+                ") holds the name of the job's socket; choose another port for all ranks, with MASTER_PORT");
+  return true;
+}
+
+}  // namespace
+
+StoreAddress local_store_address(const std::string& name) {
+  StoreAddress result;
+  auto& address = reinterpret_cast<sockaddr_un&>(result.address);
+  address.sun_family = AF_UNIX;
+  const size_t size = name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);  // after a zero: no file
+  result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
+  return result;
+}
+
+std::string numeric_host(const StoreAddress& address) {
+  if (address.is_local()) return "127.0.0.1";
+  char text[NI_MAXHOST] = "";
+  ::getnameinfo(address.get(), address.length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+Descriptor listen_at(const StoreAddress& address) {
+  Descriptor listener(::socket(address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!listener) return {};
+  const int on = 1;  // connections of an earlier job that are still closing do not count
+  if (!address.is_local()) ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (::bind(listener.get(), address.get(), address.length) != 0 ||
+      ::listen(listener.get(), kStoreBacklog) != 0) {
+    const int reason = errno;
+    listener = Descriptor();
+    errno = reason;
+    return {};
+  }
+  return listener;
+}
+
+std::optional<uid_t> user_of_peer(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return std::nullopt;
+  return peer.uid;
+}
+
+int poll_time_until(Deadline deadline) {
+  if (!deadline) return -1;
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(*deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, INT_MAX));
+}
+
+bool wait_for_socket(int socket, short events, Deadline deadline) {
+  pollfd waiting{socket, events, 0};
+  while (true) {
+    const int ready = ::poll(&waiting, 1, poll_time_until(deadline));
+    if (ready > 0) return true;
+    if (ready == 0 && deadline && std::chrono::steady_clock::now() >= *deadline) return false;
+    if (ready < 0 && errno != EINTR) return true;  // the call that follows says what is wrong
+  }
+}
+
+bool is_of_another_user(const StoreAddress& address, std::string& who) {
+  const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket || ::connect(socket.get(), address.get(), address.length) != 0) return false;
+  return peer_is_another_user(socket.get(), who);
+}
+
+Descriptor connect_to(const StoreAddress& address, Deadline deadline, std::string& why_not) {
+  Descriptor socket(::socket(address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  int reason = 0;
+  if (!socket || ::connect(socket.get(), address.get(), address.length) != 0) reason = errno;
+  if (socket && reason == EINPROGRESS) {
+    socklen_t length = sizeof(reason);
+    if (!wait_for_socket(socket.get(), POLLOUT, deadline)) {
+      reason = ETIMEDOUT;
+    } else if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &reason, &length) != 0) {
+      reason = errno;
+    }
+  }
+  if (reason != 0) {
+    why_not = reason == EAGAIN ? "it takes no connections at the moment" : std::strerror(reason);
+    return {};
+  }
+  if (!address.is_local()) {
+    const int on = 1;
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    return socket;
+  }
+  if (peer_is_another_user(socket.get(), why_not)) return {};
+  return socket;
+}
+
+}  // namespace deepspeed::comm
