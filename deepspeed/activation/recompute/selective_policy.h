@@ -35,6 +35,7 @@ class DEEPSPEED_API SelectivePolicy {
 class SharedPolicy : public std::shared_ptr<const SelectivePolicy> {
  public:
   using std::shared_ptr<const SelectivePolicy>::shared_ptr;
+  SharedPolicy(std::shared_ptr<const SelectivePolicy> policy) : shared_ptr(std::move(policy)) {}  // NOLINT
   SharedPolicy(SelectivePolicy policy)  // NOLINT: a policy is what a region is given
       : shared_ptr(std::make_shared<const SelectivePolicy>(std::move(policy))) {}
 };
