@@ -110,7 +110,7 @@ def modes_of(name):
         where = ["--master-addr", address, "--master-port", str(port)]
         return [[*two, *where, "--node-rank", str(node)] for node in range(2)]
     where = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{address}:{port}", "--rdzv-id", "job", "--local-addr", address]
-    return [[*two, *where] for _ in range(2)]
+    return [[*two, *where, "--rdzv-conf", f"is_host={int(node == 0)}"] for node in range(2)]
 
 
 MODES = ["standalone", "c10d", "static", "static, two nodes", "c10d, two nodes"]

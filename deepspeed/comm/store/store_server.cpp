@@ -53,7 +53,7 @@ class StoreServer::Loop {
   Loop(Descriptor listener, int world_size, Descriptor reserved)
       : listener_(std::move(listener)),
         reserved_(std::move(reserved)),
-        world_size_(world_size),
+        ranks_(world_size),
         poll_(::epoll_create1(EPOLL_CLOEXEC)),
         stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!poll_ || !stop_) raise<CommError>("the store cannot serve: ", std::strerror(errno));
@@ -265,7 +265,8 @@ class StoreServer::Loop {
   bool greet(Client& client, const StoreMessage& request) {
     if (request.call() != StoreCall::kJoin || request.texts != std::vector<std::string>{kStoreGreeting})
       return false;
-    const auto refusal = request.number < 0 ? std::string() : why_not_join(request);
+    const auto refusal =
+        request.number < 0 ? std::string() : ranks_.why_not(request.number, request.limit_ms);
     if (!refusal.empty()) {
       reply(client, store_reply(StoreAnswer::kRefused, 0, {refusal}));
       return true;  // it comes again, or goes
@@ -273,22 +274,10 @@ class StoreServer::Loop {
     client.has_greeted = true;
     if (request.number >= 0) {
       client.joins = static_cast<int>(request.number);
-      joined_.insert(client.joins);
+      ranks_.join(client.joins);
     }
     reply(client, store_reply(StoreAnswer::kDone));
     return true;
-  }
-
-  std::string why_not_join(const StoreMessage& request) const {
-    if (request.limit_ms != world_size_)
-      return message("rank 0 that waits there has a world of ", world_size_, " ranks, expected ",
-                     request.limit_ms);
-    if (request.number >= world_size_) return message("there is no rank ", request.number);
-    if (static_cast<int>(joined_.size()) == world_size_)
-      return "the job that meets there has all its ranks; if it is another one, choose another MASTER_PORT";
-    if (joined_.contains(static_cast<int>(request.number)))
-      return message("another process has joined as rank ", request.number);
-    return "";
   }
 
   void answer(Client& client, StoreMessage request) {
@@ -377,14 +366,13 @@ class StoreServer::Loop {
     write_some(client);  // what fails is seen as the end of the socket
   }
 
-  // A rank that ends before all are there may come again.
   void drop(uint64_t id) {
     const auto found = clients_.find(id);
     if (found == clients_.end()) return;
     Client& client = found->second;
     if (client.pending) stop_waiting_for_key(client);
     forget_deadline(client);
-    if (client.joins >= 0 && static_cast<int>(joined_.size()) < world_size_) joined_.erase(client.joins);
+    if (client.joins >= 0) ranks_.leave(client.joins);
     // A child of this process may hold the socket still, which neither epoll nor the client is to notice.
     ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
     ::shutdown(client.socket.get(), SHUT_RDWR);
@@ -392,7 +380,7 @@ class StoreServer::Loop {
   }
 
   Descriptor listener_, reserved_;
-  const int world_size_;
+  JoinedRanks ranks_;
   bool is_local_ = false;
   Descriptor poll_, stop_;
   std::atomic<std::promise<void>*> stops_listening_ = nullptr;
@@ -403,7 +391,6 @@ class StoreServer::Loop {
   std::unordered_map<std::string, std::set<uint64_t>> waiting_;       // clients that wait for a key
   std::set<std::pair<ServerClock::time_point, uint64_t>> deadlines_;  // of those that wait
   std::deque<uint64_t> ready_;                                        // clients whose key has changed
-  std::set<int> joined_;
   Deadline accepts_again_;
   std::unique_ptr<std::thread> thread_;
 };

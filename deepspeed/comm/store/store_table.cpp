@@ -183,4 +183,14 @@ StoreTable::Outcome StoreTable::answer(const StoreMessage& request) {
   return outcome;
 }
 
+std::string JoinedRanks::why_not(int64_t rank, int64_t world_size) const {
+  if (world_size != world_size_)
+    return message("rank 0 that waits there has a world of ", world_size_, " ranks, expected ", world_size);
+  if (rank >= world_size_) return message("there is no rank ", rank);
+  if (are_all_there())
+    return "the job that meets there has all its ranks; if it is another one, choose another MASTER_PORT";
+  if (joined_.contains(static_cast<int>(rank))) return message("another process has joined as rank ", rank);
+  return "";
+}
+
 }  // namespace deepspeed::comm

@@ -1,9 +1,10 @@
-// The keys of a job's store, without any connection. Internal to this folder.
+// The keys of a job's store and the ranks that share it, without any connection. Internal to this folder.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -33,6 +34,26 @@ class StoreTable {
 
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;  // none is empty
+};
+
+/// The ranks that have joined the job of a store, each once. One that ends before all are there may come
+/// again.
+class JoinedRanks {
+ public:
+  explicit JoinedRanks(int world_size) : world_size_(world_size) {}
+
+  /// Says why a process may not join as this rank of so many; "" where it may.
+  std::string why_not(int64_t rank, int64_t world_size) const;
+  void join(int rank) { joined_.insert(rank); }
+  void leave(int rank) {
+    if (!are_all_there()) joined_.erase(rank);
+  }
+
+ private:
+  bool are_all_there() const { return static_cast<int>(joined_.size()) == world_size_; }
+
+  const int world_size_;
+  std::set<int> joined_;
 };
 
 }  // namespace deepspeed::comm

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
 
 #include "tests/engine/make_engine.h"
 #include "tests/support/error_of.h"
@@ -170,6 +171,25 @@ TEST(Initialize, JoinsTheJobAsItIsTold) {
         [&] { initialize(std::make_shared<OddNet>(), {.config = json, .dist_init_required = false}); });
   });
   EXPECT_THAT(outcomes.at(0).value, HasSubstr("dist_init_required: got false"));
+}
+
+TEST(Initialize, JoinsTheJobAtTheLevelOfItsConfig) {
+  const auto lines_at = [](const char* level) {
+    return fork_ranks(
+               1,
+               [&](int) {
+                 comm::destroy_process_group();  // the world of one that other tests of this process made
+                 std::string lines;
+                 log::set_sink([&](log::Level, const std::string& line) { lines += line + "\n"; });
+                 make_engine(basic({{"log_level", level}}));
+                 log::set_sink({});
+                 return lines;
+               })
+        .at(0)
+        .value;
+  };
+  EXPECT_THAT(lines_at("info"), HasSubstr("comm: gloo, 1 rank"));
+  EXPECT_EQ(lines_at("warning"), "");
 }
 
 }  // namespace
