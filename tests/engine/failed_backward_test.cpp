@@ -17,7 +17,7 @@
 namespace deepspeed::testing {
 namespace {
 
-Json config_of(int stage, int accumulation = 1) {
+Json window_config(int stage, int accumulation = 1) {
   return basic(
       {{"gradient_accumulation_steps", accumulation},
        {"zero_optimization",
@@ -25,7 +25,7 @@ Json config_of(int stage, int accumulation = 1) {
 }
 
 template <class Engine>
-at::Tensor loss_of(Engine& engine, int64_t first) {
+at::Tensor loss_at(Engine& engine, int64_t first) {
   const auto [inputs, targets] = odd_batch(first, 4);
   return engine.forward(inputs, targets);
 }
@@ -36,7 +36,7 @@ void fail_backward(Engine& engine, bool is_direct = false) {
   const at::Tensor weight = engine.module().named_parameters()["first.weight"];
   const unsigned hook =
       weight.register_hook([](const at::Tensor&) -> at::Tensor { throw std::runtime_error("no memory"); });
-  const at::Tensor loss = loss_of(engine, 1000);
+  const at::Tensor loss = loss_at(engine, 1000);
   EXPECT_THROW(is_direct ? loss.backward() : static_cast<void>(engine.backward(loss)), std::runtime_error);
   weight.remove_hook(hook);
 }
@@ -55,8 +55,8 @@ TEST(FailedBackward, ReachesNoStepAndZeroGradDropsIt) {
     for (const int stage : {0, 1, 2, 3}) {
       for (const bool is_direct : {false, true}) {
         SCOPED_TRACE(message("stage ", stage, is_direct ? ", loss.backward()" : ""));
-        const auto expected = make_engine(config_of(stage), world);
-        const auto engine = make_engine(config_of(stage), world);
+        const auto expected = make_engine(window_config(stage), world);
+        const auto engine = make_engine(window_config(stage), world);
         fail_backward(*engine, is_direct);
         EXPECT_ERROR(UsageError, engine->step(), "step() after ", kAsksForZeroGrad, "call zero_grad()");
         EXPECT_ERROR(UsageError, engine->step(), "step() after ", kAsksForZeroGrad);
@@ -74,7 +74,7 @@ TEST(FailedBackward, IsForgottenByTheNextOneWhereNothingElseIsInTheWindow) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const bool is_direct : {false, true}) {
       SCOPED_TRACE(message("stage ", stage, is_direct ? ", loss.backward()" : ""));
-      const auto expected = make_engine(config_of(stage)), engine = make_engine(config_of(stage));
+      const auto expected = make_engine(window_config(stage)), engine = make_engine(window_config(stage));
       train_step(*expected);
       train_step(*engine);
       fail_backward(*engine, is_direct);
@@ -88,11 +88,12 @@ TEST(FailedBackward, OfALaterMicroBatchAsksForTheWholeWindowAnew) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const bool is_direct : {false, true}) {
       SCOPED_TRACE(message("stage ", stage, is_direct ? ", loss.backward()" : ""));
-      const auto expected = make_engine(config_of(stage, 2)), engine = make_engine(config_of(stage, 2));
+      const auto expected = make_engine(window_config(stage, 2)),
+                 engine = make_engine(window_config(stage, 2));
       train_step(*engine, 8);
       fail_backward(*engine, is_direct);
       EXPECT_ERROR(UsageError, engine->step(), "step() after ", kAsksForZeroGrad);
-      EXPECT_ERROR(UsageError, engine->backward(loss_of(*engine, 0)), "backward() after ", kAsksForZeroGrad);
+      EXPECT_ERROR(UsageError, engine->backward(loss_at(*engine, 0)), "backward() after ", kAsksForZeroGrad);
       engine->optimizer()->zero_grad();
       engine->set_gradient_accumulation_boundary(false);
       for (const auto& each : {expected, engine}) {
@@ -116,7 +117,7 @@ TEST(FailedBackward, OfOneRankAloneLeavesNoRankWaiting) {
           [&](int) {
             comm::destroy_process_group();  // the world of one that other tests of this process made
             comm::World world = comm::init_distributed();
-            const auto engine = make_engine(config_of(stage), world);
+            const auto engine = make_engine(window_config(stage), world);
             train_step(*engine);
             if (fails && world.rank() == 1) {
               fail_backward(*engine);
