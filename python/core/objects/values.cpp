@@ -181,10 +181,10 @@ py::object from_value(const Value& value) {
           return py::module_::import("builtins")
               .attr("int")
               .attr("from_bytes")(bytes, "little", py::arg("signed") = true);
-        } else if constexpr (std::is_same_v<T, checkpoint::Global>) {
-          return objects().attr("find")(held.module, held.name);
-        } else if constexpr (std::is_same_v<T, checkpoint::Object>) {
-          return build(held);
+        } else if constexpr (std::is_same_v<T, checkpoint::Boxed<checkpoint::Global>>) {
+          return objects().attr("find")(held.get()->module, held.get()->name);
+        } else if constexpr (std::is_same_v<T, checkpoint::Boxed<checkpoint::Object>>) {
+          return build(*held.get());
         } else {
           return py::cast(held);
         }
