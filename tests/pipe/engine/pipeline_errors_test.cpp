@@ -148,6 +148,8 @@ TEST(PipelineErrors, ABatchThatFailedInItsMiddleLeavesNothingInTheNextOne) {
       for (const char* where : {"forward", "backward"}) {
         Json config = plain_config(3);
         config["zero_optimization"] = {{"stage", zero_stage}};
+        config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 0.1}}}};
+        config["zero_allow_untested_optimizer"] = true;
         const std::vector<LayerSpec> layers = {LayerSpec::of<torch::nn::Linear>(4, 4),
                                                LayerSpec::of<FailingLayer>(),
                                                LayerSpec::of<torch::nn::Linear>(4, 1)};
