@@ -9,6 +9,7 @@
 #include <ATen/ops/ones.h>
 #include <torch/nn/functional/dropout.h>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "deepspeed/activation/checkpointing.h"
@@ -31,6 +32,8 @@ namespace {
 using activation::ActivationMeter;
 using activation::HostCopy;
 using activation::SlotBuffers;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 at::Tensor drop_some(const at::Tensor& x) {
   return torch::nn::functional::dropout(x, torch::nn::functional::DropoutFuncOptions().p(0.3));
@@ -110,15 +113,22 @@ TEST(KeptInputs, PartitionedOverRanksWhoseInputsDifferAreAnErrorThatNamesTheRegi
         return x;
       }};
   for (const auto& input : inputs) {
-    run_ranks(2, [&](comm::World& world) {
-      checkpointing::configure(world.group(), {.partition_activations = true});
-      const at::Tensor x = input(world.rank()).requires_grad_();
-      const auto y = checkpointing::checkpoint(
-          checkpointing::RegionOptions{.name = "layer 3"}, [](at::Tensor h) { return h.exp(); }, x);
-      EXPECT_ERROR(CommError, torch::autograd::backward({y.sum()}, {}), "layer 3", "input 0",
-                   "partition_activations", "rank 0", "rank 1");
-      checkpointing::configure();
-    });
+    const auto outcomes =
+        fork_ranks(2,
+                   [&](int rank) {
+                     const auto world = comm::init_distributed();
+                     checkpointing::configure(world.group(), {.partition_activations = true});
+                     const at::Tensor x = input(rank).requires_grad_();
+                     const auto y = checkpointing::checkpoint(
+                         {.name = "layer 3"}, [](at::Tensor h) { return h.exp(); }, x);
+                     return error_of<CommError>([&] { torch::autograd::backward({y.sum()}, {}); });
+                   },
+                   {.end_together = true});
+    for (const auto& outcome : outcomes) {
+      EXPECT_TRUE(outcome.ok()) << outcome.signal;
+      EXPECT_THAT(outcome.value, AllOf(HasSubstr("partition_activations: the checksum of input 0 of layer 3"),
+                                       HasSubstr("on rank 0"), HasSubstr("on rank 1")));
+    }
   }
 }
 
