@@ -107,7 +107,7 @@ TEST(FileReader, RefusesAFileOfAnotherSizeAndBytesBehindItsEnd) {
               HasSubstr("torn"));
   EXPECT_THAT(error_of<CheckpointError>([&] { FileReader(file.path()).read(UINT64_MAX, &byte, 2); }),
               HasSubstr("torn"));
-  EXPECT_ERROR(IoError, FileReader(file.folder.path() / "none"), "none\": No such file or directory");
+  EXPECT_ERROR(IoError, FileReader(file.folder.path() / "none"), "none: No such file or directory");
   EXPECT_ERROR(IoError, FileReader(file.folder.path()), "is a folder, expected a regular file",
                file.folder.path().string());
 }

@@ -124,7 +124,7 @@ TEST(WeightSource, OtherFilesAndFoldersAreErrorsThatNameThem) {
     folder.write("x.bin", text);
     EXPECT_THAT(error(), HasSubstr("x.bin\" is neither")) << text;
   }
-  EXPECT_ERROR(IoError, open_weights(folder / "absent.bin"), "absent.bin\": No such file or directory");
+  EXPECT_ERROR(IoError, open_weights(folder / "absent.bin"), "absent.bin: No such file or directory");
   const auto of_folder = [&] { return error_of<CheckpointError>([&] { open_weights(folder.path()); }); };
   EXPECT_THAT(of_folder(), AllOf(HasSubstr("model.safetensors"), HasSubstr("pytorch_model.bin")));
   folder.write("latest", "global_step5");
