@@ -105,6 +105,8 @@ const std::vector<MethodRow> kTraining = {
        e.zero_grad();
        EXPECT_FALSE(weight_of(e).grad().defined());
        e.set_gradient_accumulation_boundary(true);
+       e.step();
+       EXPECT_TRUE(e.was_step_applied()) << "with zeros";
        EXPECT_ERROR(UsageError, e.step(), "step() at an accumulation boundary without any backward()");
      }},
     {"_backward_epilogue",
