@@ -100,8 +100,8 @@ CallHistory::MessageWait::~MessageWait() {
   history_.messages_.erase(number_);
 }
 
-std::vector<CallHistory::Awaited> CallHistory::awaited(std::chrono::milliseconds patience) {
-  std::vector<Awaited> found;
+std::vector<AwaitedCall> CallHistory::awaited(std::chrono::milliseconds patience) {
+  std::vector<AwaitedCall> found;
   const auto begun_before = Clock::now() - patience;
   const std::string of_group = message(" of group '", group_name_, "'");
   const std::lock_guard lock(mutex_);

@@ -12,6 +12,7 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "deepspeed/comm/group/still_ranks.h"
 #include "deepspeed/comm/watch/collective_call.h"
 #include "deepspeed/comm/watch/rank_report.h"
 
@@ -51,13 +52,8 @@ class CallHistory {
     int64_t number_ = 0;
   };
 
-  /// Names what this rank waits for, and the other ranks that it takes.
-  struct Awaited {
-    std::string call;  // "all_reduce #42 (sum of 1024 Float) of group 'world'"
-    std::vector<int> global_ranks;
-  };
   /// Returns the oldest of each kind, collective and message, that is under way since `patience` or longer.
-  std::vector<Awaited> awaited(std::chrono::milliseconds patience);
+  std::vector<AwaitedCall> awaited(std::chrono::milliseconds patience);
 
   /// Says whether a call began at least `patience` ago and is not done.
   bool has_waited(std::chrono::milliseconds patience);

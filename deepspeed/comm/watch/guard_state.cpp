@@ -6,9 +6,9 @@
 
 #include "deepspeed/comm/group/absent_ranks.h"
 #include "deepspeed/comm/group/quiet_backend.h"
+#include "deepspeed/comm/group/still_ranks.h"
 #include "deepspeed/comm/group/store_polling.h"
 #include "deepspeed/comm/watch/caller_thread.h"
-#include "deepspeed/comm/watch/still_ranks.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -321,7 +321,7 @@ void DivergenceGuard::State::watch_processes(const std::shared_ptr<State>& state
   StillRanks still(state->rank);
   std::unique_lock lock(state->mutex);
   while (!state->changed.wait_for(lock, kStillInterval, [&] { return state->stopped; })) {
-    std::vector<CallHistory::Awaited> awaited;
+    std::vector<AwaitedCall> awaited;
     for (const auto& [key, group] : state->groups) {
       if (!group.on_divergence || group.is_let_go) continue;
       for (auto& each : group.history->awaited(kStillPatience)) awaited.push_back(std::move(each));

@@ -6,7 +6,7 @@
 // counts once a later report shows it again. give_up() then ends the groups that a verdict names, and those
 // that wait for this rank's thread, after it told the others why. A group that was let go of keeps its
 // connections until all its ranks are counted (count_let_go()). A second thread names the ranks of this
-// machine that do not run (still_ranks.h): the first one waits where the rank of the store is stopped.
+// machine that do not run (group/still_ranks.h): the first one waits where the rank of the store is stopped.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // Ranks that are stopped while others wait for them, and go on later.
-#include "deepspeed/comm/watch/still_ranks.h"
+#include "deepspeed/comm/group/still_ranks.h"
 
 #include <chrono>
 #include <functional>

@@ -1,8 +1,7 @@
-#include "deepspeed/comm/watch/still_ranks.h"
+#include "deepspeed/comm/group/still_ranks.h"
 
 #include <algorithm>
 #include <iterator>
-#include <string>
 #include <utility>
 
 #include "deepspeed/base/log.h"
@@ -32,8 +31,8 @@ const char* StillRanks::why_still(Seen& seen, const Motion& motion) {
                                        : nullptr;
 }
 
-void StillRanks::look(const std::map<int, RankProcess>& processes,
-                      const std::vector<CallHistory::Awaited>& awaited, bool is_store_silent) {
+void StillRanks::look(const std::map<int, RankProcess>& processes, const std::vector<AwaitedCall>& awaited,
+                      bool is_store_silent) {
   if (awaited.empty()) {
     seen_.clear();
     is_silence_told_ = false;
@@ -46,7 +45,7 @@ void StillRanks::look(const std::map<int, RankProcess>& processes,
         "launcher's) is stopped, or its machine hangs or cannot be reached; rank ",
         rank_, " waits in ", awaited.front().call);
   std::map<int, std::string> calls;
-  for (const CallHistory::Awaited& each : awaited) {
+  for (const AwaitedCall& each : awaited) {
     for (const int rank : each.global_ranks) calls.emplace(rank, each.call);
   }
   for (const auto& [rank, call] : calls) {
