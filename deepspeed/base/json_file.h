@@ -1,4 +1,5 @@
-// Reads JSON that people wrote: comments and trailing commas are allowed, a key given twice is not.
+// Reads JSON that people wrote: comments (`//`, `/* */`, `#`) and trailing commas are allowed, a key given
+// twice is not.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +25,20 @@ DEEPSPEED_API Json parse_json(const std::string& text, const std::string& source
 /// Reads the value of a file, as parse_json() does. Throws IoError where the file cannot be read, is longer,
 /// or is no regular one.
 DEEPSPEED_API Json read_json_file(const std::filesystem::path& path);
+
+/// A place in a text: line and column, both counted from 1.
+struct TextPosition {
+  size_t line = 1;
+  size_t column = 1;
+};
+
+/// The position of the byte at `offset`; past the end it is the position just after the last byte.
+DEEPSPEED_API TextPosition position_in(const std::string& text, size_t offset);
+
+/// `text` with every comment and trailing comma overwritten by spaces, so that what is left is strict JSON
+/// whose bytes keep their lines and columns. Throws ConfigError, naming `source` and the place, for a comment
+/// without end.
+DEEPSPEED_API std::string blank_comments(std::string text, const std::string& source);
 
 /// Writes `key` as it stands in a dotted path: plain, or quoted and cut where it has other characters than a
 /// name.

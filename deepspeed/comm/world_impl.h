@@ -9,12 +9,12 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "deepspeed/base/exit_hook.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/comm/job/job.h"
 #include "deepspeed/comm/making/group_factory.h"
 #include "deepspeed/comm/making/own_groups.h"
 #include "deepspeed/comm/watch/divergence_guard.h"
+#include "deepspeed/device/threads/exit_hook.h"
 
 namespace deepspeed::comm {
 

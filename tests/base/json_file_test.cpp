@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/json_comments.h"
 
 #include "tests/support/error_of.h"
 

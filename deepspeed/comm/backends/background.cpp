@@ -10,7 +10,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
-#include "deepspeed/base/exit_hook.h"
+#include "deepspeed/device/threads/exit_hook.h"
 
 namespace deepspeed::comm {
 namespace {

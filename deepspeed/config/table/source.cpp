@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/json_comments.h"
 #include "deepspeed/base/json_file.h"
 #include "deepspeed/config/table/base64.h"
 #include "deepspeed/config/table/read.h"

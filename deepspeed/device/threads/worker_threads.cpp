@@ -6,7 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/exit_hook.h"
+#include "deepspeed/device/threads/exit_hook.h"
 
 namespace deepspeed::device {
 namespace {

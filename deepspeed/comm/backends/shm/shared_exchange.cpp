@@ -14,10 +14,10 @@
 #include <ATen/core/ivalue.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/exit_hook.h"
 #include "deepspeed/comm/group/operation.h"
 #include "deepspeed/comm/shm/collectives.h"
 #include "deepspeed/comm/shm/messages.h"
+#include "deepspeed/device/threads/exit_hook.h"
 #include "deepspeed/kernels/combine.h"
 
 namespace deepspeed::comm {

@@ -1,4 +1,4 @@
-#include "deepspeed/base/exit_hook.h"
+#include "deepspeed/device/threads/exit_hook.h"
 
 #include <algorithm>
 #include <cstdlib>
