@@ -412,7 +412,7 @@ TEST(PipelineErrors, ConfigsThatDoNotFitAPipelineNameTheKey) {
         {"the model is null"}));
     refuses("managed_gradient_accumulation", false, "managed_gradient_accumulation");
     refuses("progressive_layer_drop", {{"enabled", true}}, "progressive_layer_drop");
-    refuses("optimizer", {{"type", "OneBitAdam"}, {"params", {{"lr", 0.1}}}}, "optimizer.type is OneBitAdam");
+    refuses("optimizer", {{"type", "OneBitAdam"}, {"params", {{"lr", 0.1}}}}, "optimizer.type is OnebitAdam");
     // A stage whose layers have nothing to train.
     std::vector<LayerSpec> layers = {LayerSpec::of<torch::nn::Linear>(4, 1), torch::nn::Identity()};
     EXPECT_TRUE(throws_error<UsageError>([&] { initialize(two_stages(layers), {.config = plain_config()}); },
