@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -13,12 +14,15 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <unistd.h>
+
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/comm/group/quiet_backend.h"
+#include "deepspeed/comm/group/store_polling.h"
 #include "deepspeed/comm/job/known_host.h"
 #include "deepspeed/comm/job/listener.h"
 #include "deepspeed/comm/store/socket_store.h"
@@ -127,7 +131,49 @@ StorePtr serve_store(const Job& job, Clock::time_point deadline) {
                                           std::move(server));
 }
 
-// torchrun keeps its store when it starts the ranks anew, with the keys of those before.
+std::string joined_key(int rank) { return "joined/" + std::to_string(rank); }
+
+std::string here_key(int rank) { return "here/" + std::to_string(rank); }
+
+std::string start_key(const std::string& name) { return "start_of/" + name; }
+
+std::string gave_up_key(int rank) { return "gave_up/" + std::to_string(rank); }
+
+// Says whether the key came before the deadline; once the time is up, each key gets a look. Throws where the
+// store itself fails.
+bool came(c10d::Store& store, const std::string& key, Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+  try {
+    store.wait({key}, std::max(left, milliseconds(1)));
+    return true;
+  } catch (const std::exception&) {
+    if (Clock::now() + kClockSlack < deadline) throw;
+    return false;
+  }
+}
+
+// Tells each rank that says it is here the name of this start, until all have joined under it.
+void name_this_start(const Job& job, c10d::Store& starts, c10d::Store& start, const std::string& name,
+                     Clock::time_point deadline) {
+  std::vector<std::string> told(job.world_size);
+  std::set<int> missing;
+  for (int rank = 1; rank < job.world_size; ++rank) missing.insert(rank);
+  for (milliseconds pause = kFirstLook; !missing.empty() && Clock::now() < deadline;
+       pause = std::min(pause * 2, kNextLook)) {
+    std::erase_if(missing, [&](int rank) { return start.check({joined_key(rank)}); });
+    for (const int rank : missing) {
+      const auto here = read_if_set(starts, here_key(rank));
+      if (!here || *here == told[rank]) continue;
+      starts.set(start_key(*here), name);
+      told[rank] = *here;
+    }
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+// torchrun keeps its store when it starts the ranks anew, with the keys of those before, and its agents count
+// the starts each for itself. So each process has a word of its own, and rank 0 answers it with the name of
+// the start: the words of those before are answered too, which nobody reads.
 StorePtr come_to_agent(const Job& job, Clock::time_point deadline) {
   wait_until_host_is_known(job, deadline);
   c10d::TCPStoreOptions options;
@@ -136,10 +182,18 @@ StorePtr come_to_agent(const Job& job, Clock::time_point deadline) {
   options.waitWorkers = false;  // wait_for_all() waits, and knows who is missing
   options.timeout = job.timeout;
   const NoNameServer none(job.master_addr);
-  const auto store = c10::make_intrusive<c10d::TCPStore>(job.master_addr, options);
-  return sub_store(store,
-                   message("deepspeed/", env::get("TORCHELASTIC_RUN_ID").value_or(""), "/",
-                           env::get("TORCHELASTIC_RESTART_COUNT").value_or("0"), "/", job.world_size, "/"));
+  const auto starts = sub_store(c10::make_intrusive<c10d::TCPStore>(job.master_addr, options),
+                                "deepspeed/" + env::get("TORCHELASTIC_RUN_ID").value_or("") + "/");
+  std::random_device random;
+  std::string name = message(job.rank, "-", ::getpid(), "-", random(), "-", random());
+  if (job.rank == 0) {
+    name_this_start(job, *starts, *sub_store(starts, name), name, deadline);
+  } else {
+    starts->set(here_key(job.rank), name);
+    if (!came(*starts, start_key(name), deadline)) fail(job, "no sign of rank(s) 0");
+    name = starts->get_to_str(start_key(name));
+  }
+  return sub_store(starts, name);
 }
 
 StorePtr store_of_job(const Job& job, Clock::time_point deadline) {
@@ -156,23 +210,6 @@ StorePtr store_of_job(const Job& job, Clock::time_point deadline) {
       break;
   }
   return c10::make_intrusive<c10d::HashStore>();
-}
-
-std::string joined_key(int rank) { return "joined/" + std::to_string(rank); }
-
-std::string gave_up_key(int rank) { return "gave_up/" + std::to_string(rank); }
-
-// Says whether the key came before the deadline; once the time is up, each key gets a look. Throws where the
-// store itself fails.
-bool came(c10d::Store& store, const std::string& key, Clock::time_point deadline) {
-  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-  try {
-    store.wait({key}, std::max(left, milliseconds(1)));
-    return true;
-  } catch (const std::exception&) {
-    if (Clock::now() + kClockSlack < deadline) throw;
-    return false;
-  }
 }
 
 // Rank 0 takes the store with it, so those that are there look first for who is missing.

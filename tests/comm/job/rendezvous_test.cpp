@@ -10,6 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include <ATen/ops/ones.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -211,6 +214,33 @@ TEST(Rendezvous, TellsJobsOfTorchrunApart) {
   EXPECT_NE(name("a", "1"), first);
   for (const char* variable : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"})
     env::set(variable, std::nullopt);
+}
+
+// torchrun's agent keeps the store, and the keys in it, when it starts the ranks anew.
+TEST(Rendezvous, OfTorchrunBeginsAnewInTheStoreOfItsAgent) {
+  const auto own = own_address_towards("192.0.2.1");
+  if (!own || own->starts_with("127.")) GTEST_SKIP() << "this machine is in no network";
+  c10d::TCPStoreOptions options;
+  options.port = 0;  // any
+  options.isServer = true;
+  options.waitWorkers = false;
+  const auto agent = c10::make_intrusive<c10d::TCPStore>(*own, options);
+  for (int start = 0; start < 3; ++start) {
+    const auto outcomes = fork_ranks(3, [&](int rank) {
+      env::set("TORCHELASTIC_USE_AGENT_STORE", "True");
+      env::set("TORCHELASTIC_RUN_ID", "run");
+      env::set("TORCHELASTIC_RESTART_COUNT", rank == 0 ? "0" : std::to_string(start));  // as agents count
+      env::set("MASTER_ADDR", *own);
+      env::set("MASTER_PORT", std::to_string(agent->getPort()));
+      env::set("LOCAL_SIZE", std::nullopt);
+      if (rank == start) std::this_thread::sleep_for(200ms);  // those before have left their keys
+      const auto world = join_world();
+      at::Tensor sum = at::ones({1});
+      world.group().all_reduce(sum);
+      return std::to_string(sum.item<float>());
+    });
+    for (const auto& outcome : outcomes) EXPECT_EQ(outcome.value, "3.000000") << start;
+  }
 }
 
 // Its store lives until the rank that holds it leaves, and the others are ahead of it.
