@@ -40,12 +40,13 @@ StorePtr store_of(const GivenGroup& given) {
   return store;
 }
 
-// The host by which other machines reach the ranks, for the choice of a network.
+// The host by which other machines reach the ranks, for the choice of a network. torch's own cast of such
+// pointers keeps a reference for ever where the class is another one.
 std::string host_of(StorePtr store) {
-  if (const auto prefixed = c10::dynamic_intrusive_pointer_cast<c10d::PrefixStore>(store))
+  if (auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(store.get()))
     store = prefixed->getUnderlyingNonPrefixStore();
-  if (const auto own = c10::dynamic_intrusive_pointer_cast<SocketStore>(store)) return own->host();
-  if (const auto tcp = c10::dynamic_intrusive_pointer_cast<c10d::TCPStore>(store)) return tcp->getHost();
+  if (const auto* const own = dynamic_cast<SocketStore*>(store.get())) return own->host();
+  if (const auto* const tcp = dynamic_cast<c10d::TCPStore*>(store.get())) return tcp->getHost();
   return env::get("MASTER_ADDR").value_or("");
 }
 
