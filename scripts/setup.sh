@@ -29,7 +29,7 @@ for_clients=false
 [ "${1:-}" != --clients ] || for_clients=true
 if [ "${1:-}" = --tests ] || $for_clients; then
   for_tests=true
-  packages+=(openmpi-bin python3-dev python3-venv)
+  packages+=(openmpi-bin python3-dev python3-venv libboost-context-dev)
 fi
 
 say() { printf 'setup: %s\n' "$*" >&2; }

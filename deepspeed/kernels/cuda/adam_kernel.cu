@@ -9,6 +9,7 @@
 #include "deepspeed/kernels/arguments/rounding_hash.h"
 #include "deepspeed/kernels/cuda/adam_kernel.h"
 #include "deepspeed/kernels/cuda/half_precision.cuh"
+#include "deepspeed/kernels/cuda/launch.cuh"
 
 namespace deepspeed::kernels {
 namespace {
@@ -138,7 +139,7 @@ __device__ inline void update(const AdamConstants& c, const RoundingSeed& seed, 
   const bool draws = sizeof(Moment) == 2 && !isnan(m);  // a carry would turn a nan into a number
   const uint32_t random = draws ? random_bits(seed.mixed, seed.first, index) : 0U;
   store_moment(m, random & 0xffffU, m_at);
-  store_moment(v, random >> 16, v_at);
+  store_moment(v, isnan(v) ? 0U : random >> 16, v_at);  // a GPU's nan has all lower bits set
   store_master(p, master, copy);
 }
 
@@ -197,12 +198,12 @@ cudaError_t launch(const AdamArrays& a, const AdamConstants& c, cudaStream_t str
                        is_aligned(a.low_precision, sizeof(Copy));
   const int64_t per_block = int64_t{kThreads} * (aligned ? kWidth : 1);
   const int64_t wanted = (a.numel + per_block - 1) / per_block;
-  const int blocks = static_cast<int>(wanted < kMaxBlocks ? wanted : kMaxBlocks);
+  const auto blocks = static_cast<unsigned>(wanted < kMaxBlocks ? wanted : kMaxBlocks);
   const RoundingSeed seed{mix_bits(c.rounding_seed), rounding_key(c.rounding_seed, 0)};
-  adam_kernel<<<blocks, kThreads, 0, stream>>>(
-      a.numel, master, static_cast<const Gradient*>(a.gradient), static_cast<Moment*>(a.exp_avg),
-      static_cast<Moment*>(a.exp_avg_sq), static_cast<Copy*>(a.low_precision), c, seed, aligned);
-  return cudaGetLastError();
+  return launch_kernel(&adam_kernel<Gradient, Moment, Copy>, {blocks, kThreads, stream}, a.numel, master,
+                       static_cast<const Gradient*>(a.gradient), static_cast<Moment*>(a.exp_avg),
+                       static_cast<Moment*>(a.exp_avg_sq), static_cast<Copy*>(a.low_precision), c, seed,
+                       aligned);
 }
 
 template <class Gradient, class Moment>

@@ -6,6 +6,7 @@
 
 #include "deepspeed/kernels/cuda/block_quantization_kernel.h"
 #include "deepspeed/kernels/cuda/half_precision.cuh"
+#include "deepspeed/kernels/cuda/launch.cuh"
 
 namespace deepspeed::kernels {
 namespace {
@@ -157,17 +158,15 @@ cudaError_t quantize_as(const QuantizedArray& array, cudaStream_t stream) {
   const auto* const values = static_cast<const T*>(array.values);
   const bool aligned = reinterpret_cast<uintptr_t>(values) % (sizeof(T) * kElements) == 0;
   const unsigned blocks = num_parts(array.numel, CodeOf<kCode>::kBlock * CodeOf<kCode>::kBlocksAtOnce);
-  quantize_kernel<T, kCode>
-      <<<blocks, kQuantizeThreads, 0, stream>>>(values, array.numel, aligned, array.codes, array.scales);
-  return cudaGetLastError();
+  return launch_kernel(&quantize_kernel<T, kCode>, {blocks, kQuantizeThreads, stream}, values, array.numel,
+                       aligned, array.codes, array.scales);
 }
 
 template <class T, BlockCode kCode, bool kAdd>
 cudaError_t dequantize_as(const QuantizedArray& array, cudaStream_t stream) {
   const unsigned blocks = num_parts(array.numel, int64_t{kQuantizeThreads} * kElements);
-  dequantize_kernel<T, kCode, kAdd><<<blocks, kQuantizeThreads, 0, stream>>>(
-      array.codes, array.scales, array.numel, static_cast<T*>(array.values));
-  return cudaGetLastError();
+  return launch_kernel(&dequantize_kernel<T, kCode, kAdd>, {blocks, kQuantizeThreads, stream}, array.codes,
+                       array.scales, array.numel, static_cast<T*>(array.values));
 }
 
 /// Calls work.operator()<kCode>() with this code.

@@ -2,6 +2,7 @@
 // add up along a tree. The grid is fixed, so the result is the same on every call.
 #include "deepspeed/kernels/cuda/grad_stats_kernel.h"
 #include "deepspeed/kernels/cuda/half_precision.cuh"
+#include "deepspeed/kernels/cuda/launch.cuh"
 
 namespace deepspeed::kernels {
 namespace {
@@ -35,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   __shared__ double sums[kThreads];
   sums[threadIdx.x] = sum;
-  for (int half = kThreads / 2; half > 0; half /= 2) {
+  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
     __syncthreads();
     if (threadIdx.x < half) {
       sums[threadIdx.x] += sums[threadIdx.x + half];
@@ -49,9 +50,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 cudaError_t launch(const void* values, int64_t numel, double* block_sums, cudaStream_t stream) {
   const bool aligned = reinterpret_cast<uintptr_t>(values) % (sizeof(T) * kWidth) == 0;
-  sum_of_squares_kernel<<<kSumOfSquaresBlocks, kThreads, 0, stream>>>(static_cast<const T*>(values), numel,
-                                                                      aligned, block_sums);
-  return cudaGetLastError();
+  return launch_kernel(&sum_of_squares_kernel<T>, {kSumOfSquaresBlocks, kThreads, stream},
+                       static_cast<const T*>(values), numel, aligned, block_sums);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // One CUDA block a block of elements, eight elements a thread, which are one byte of bits. Squares are added
 // up along a tree, in the same order on every call.
 #include "deepspeed/kernels/cuda/half_precision.cuh"
+#include "deepspeed/kernels/cuda/launch.cuh"
 #include "deepspeed/kernels/cuda/sign_compression_kernel.h"
 
 namespace deepspeed::kernels {
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(kSignThreads)
   }
   __shared__ float sums[kSignThreads];
   sums[threadIdx.x] = squares;
-  for (int half = kSignThreads / 2; half > 0; half /= 2) {
+  for (unsigned half = kSignThreads / 2; half > 0; half /= 2) {
     __syncthreads();
     if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
   }
@@ -83,14 +84,13 @@ __global__ void __launch_bounds__(kSignThreads)
 
 cudaError_t launch_compress_signs(float* values, float* errors, uint8_t* bits, float* scales,
                                   int64_t num_blocks, cudaStream_t stream) {
-  compress_signs_kernel<<<unsigned(num_blocks), kSignThreads, 0, stream>>>(values, errors, bits, scales);
-  return cudaGetLastError();
+  return launch_kernel(&compress_signs_kernel, {unsigned(num_blocks), kSignThreads, stream}, values, errors,
+                       bits, scales);
 }
 
 cudaError_t launch_add_signs(const uint8_t* bits, const float* scales, float* sums, int64_t num_blocks,
                              cudaStream_t stream) {
-  add_signs_kernel<<<unsigned(num_blocks), kSignThreads, 0, stream>>>(bits, scales, sums);
-  return cudaGetLastError();
+  return launch_kernel(&add_signs_kernel, {unsigned(num_blocks), kSignThreads, stream}, bits, scales, sums);
 }
 
 }  // namespace deepspeed::kernels

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "deepspeed/kernels/cuda/half_precision.cuh"
+#include "deepspeed/kernels/cuda/launch.cuh"
 #include "deepspeed/kernels/cuda/update_kernel.h"
 
 namespace deepspeed::kernels {
@@ -130,9 +131,8 @@ __global__ void __launch_bounds__(kThreads) update_kernel(UpdateArrays arrays, R
 template <class Gradient, class Copy, class Rule>
 cudaError_t launch(const UpdateArrays& arrays, const Rule& rule, cudaStream_t stream) {
   const int64_t wanted = (arrays.numel + kThreads - 1) / kThreads;
-  const int blocks = static_cast<int>(wanted < kMaxBlocks ? wanted : kMaxBlocks);
-  update_kernel<Gradient, Copy, Rule><<<blocks, kThreads, 0, stream>>>(arrays, rule);
-  return cudaGetLastError();
+  const auto blocks = static_cast<unsigned>(wanted < kMaxBlocks ? wanted : kMaxBlocks);
+  return launch_kernel(&update_kernel<Gradient, Copy, Rule>, {blocks, kThreads, stream}, arrays, rule);
 }
 
 template <class Gradient, class Rule>
