@@ -38,6 +38,8 @@ void make_bf16_optimizer_form(const fs::path& tag, bool has_zero) {
   for (const auto& entry : fs::directory_iterator(tag)) {
     const std::string name = entry.path().filename();
     if (name.starts_with("rng_states")) fs::remove(entry.path());
+    if (name.starts_with("layer_") || name.starts_with("mp_rank"))  // without the mark of our saves
+      checkpoint::write_torch_archive(entry.path(), checkpoint::read_torch_archive(entry.path()));
     if (!name.starts_with("bf16_zero_pp_rank_")) continue;
     const Value optimizer = in_bf16_optimizer_form(checkpoint::read_torch_archive(entry.path()));
     checkpoint::write_torch_archive(entry.path(), optimizer);

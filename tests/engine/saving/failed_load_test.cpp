@@ -221,7 +221,7 @@ TEST_P(FailedLoad, OfAMissingOrForeignFileChangesNothing) {
     const fs::path run_file = checkpoint::rng_states_path(folder_.path(), "saved", 1);
     on_one_rank(world, [&] {
       fs::remove(tag() / "manifest.json");
-      fs::copy_file(tag() / "rng_states_rank_0_mp_rank_00.pt", folder_ / "kept.pt");
+      fs::copy_file(run_file, folder_ / "kept.pt");
       std::ofstream(run_file, std::ios::binary) << "no archive";
     });
     EXPECT_THAT(other.load(folder_.path()), HasSubstr(run_file.filename().string()));

@@ -36,14 +36,16 @@ void drop_names(Dict& state_dict) {
   state_dict.set("param_groups", std::move(groups));
 }
 
-// Makes a checkpoint of ours one of DeepSpeed's: it names no parameters, and has no manifest. `change` is
-// made to the state_dict of each stage's optimizer.
+// Makes a checkpoint of ours one of DeepSpeed's: it names no parameters, and has no manifest and no marks.
+// `change` is made to the state_dict of each stage's optimizer.
 void forget_names(const fs::path& folder, const Change& change = nullptr) {
   const fs::path tag = folder / "global_step3";
   fs::remove(tag / "manifest.json");
   for (const auto& file : fs::directory_iterator(tag)) {
     const std::string name = file.path().filename();
     if (name.starts_with("rng_states")) fs::remove(file.path());
+    if (name.starts_with("layer_"))  // without the mark of our saves
+      checkpoint::write_torch_archive(file.path(), checkpoint::read_torch_archive(file.path()));
     if (!name.starts_with("mp_rank")) continue;
     Dict states = checkpoint::read_torch_archive(file.path()).as_dict();
     states.set("param_shapes", checkpoint::None());
