@@ -142,8 +142,10 @@ TEST_F(UniversalFolder, NamesTheAlteredFileAndTheShapeThatDoesNotFit) {
   stream.close();
   EXPECT_THAT(complaint(), AllOf(HasSubstr("last.weight/fp32.pt"), HasSubstr("altered")));
   fs::remove(checkpoint::manifest_path(tag_));
-  fs::copy_file(checkpoint::universal_state_path(tag_, "first.weight", "fp32"), file,
-                fs::copy_options::overwrite_existing);
+  const fs::path other = checkpoint::universal_state_path(tag_, "first.weight", "fp32");
+  fs::copy_file(other, file, fs::copy_options::overwrite_existing);
+  EXPECT_THAT(complaint(), AllOf(HasSubstr("last.weight/fp32.pt"), HasSubstr("'zero/first.weight/fp32.pt'")));
+  checkpoint::write_torch_archive(file, checkpoint::read_torch_archive(other));  // without a mark
   EXPECT_THAT(complaint(), AllOf(HasSubstr("[13, 7]"), HasSubstr("'last.weight' has [5, 13]")));
 }
 
