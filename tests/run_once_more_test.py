@@ -85,8 +85,8 @@ class RunOnceMore(unittest.TestCase):
         self.assertEqual(self.ran, ["B.bad", "B.bad"])
 
     def test_the_list_may_not_grow(self):
-        self.assertEqual([self.run_it("fail_once") for _ in range(3)], [0, 0, 1])
-        self.assertIn("3 tests have needed a second try", self.printed)
+        self.assertEqual([self.run_it("fail_once") for _ in range(6)], [0, 0, 0, 0, 0, 1])
+        self.assertIn("6 tests have needed a second try", self.printed)
 
     def test_what_hangs_is_ended_with_its_stacks(self):
         self.assertEqual(self.run_it("hang", limit=15), 1)
