@@ -140,7 +140,7 @@ HJSON = "{\n  # a comment\n  train_batch_size: 2\n}"
 def test_hjson_asks_for_its_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "hjson", None)
     for given in given_in_each_way(HJSON, tmp_path):
-        with pytest.raises(ValueError, match="line 3 column 3: syntax error.*install the package hjson"):
+        with pytest.raises(ValueError, match="line 3 column 5: syntax error.*install the package hjson"):
             deepspeed.DeepSpeedConfig(given)
 
 
