@@ -53,7 +53,7 @@ def test_config_errors_name_the_key_and_have_the_kinds_that_scripts_catch(tmp_pa
         deepspeed.initialize(model=torch.nn.Linear(1, 1))
     path = tmp_path / "twice.json"
     path.write_text('{"train_batch_size": 1, "train_batch_size": 2}')
-    with pytest.raises(ValueError, match="Duplicate keys in DeepSpeed config"):
+    with pytest.raises(ValueError, match="the key train_batch_size is given twice"):
         make(str(path))
     with pytest.raises(ValueError, match="mpu: object has no get_model_parallel_group"):
         make(mpu=object())
