@@ -1,8 +1,9 @@
 // Reads JSON that people wrote, with the place of each fault.
 //
 // parse_json() bounds the length, overwrites comments and trailing commas with spaces, which keeps every line
-// and column, and runs nlohmann's event parser over the rest. The events build the value and know at each moment which key is being read, so that a key given twice, a number that no double
-// holds, or too deep a nesting becomes a ConfigError with source, line, column and key.
+// and column, and runs nlohmann's event parser over the rest. The events build the value and know at each
+// moment which key is being read, so that a key given twice, a number that no double holds, or too deep a
+// nesting becomes a ConfigError with source, line, column and key.
 #include "deepspeed/base/json_file.h"
 
 #include <algorithm>
