@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
 #include "deepspeed/engine/data/sampler.h"
 
 #include "tests/engine/make_engine.h"
@@ -34,8 +35,9 @@ TEST(EngineCalls, CoalesceWhereTheEngineCountsMicroSteps) {
   EXPECT_ERROR(UsageError, (void)engine->coalesce_grad_reduction(), "needs managed_gradient_accumulation");
 }
 
-/// What initialize() logs.
+/// What initialize() logs, whatever level the configs of earlier tests have left.
 std::string logged_by(const Json& config) {
+  log::set_level(log::Level::kInfo);
   ::testing::internal::CaptureStderr();
   make_engine(config);
   return ::testing::internal::GetCapturedStderr();

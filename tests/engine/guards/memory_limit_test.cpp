@@ -66,7 +66,7 @@ class MemoryLimit : public ::testing::Test {
  protected:
   void SetUp() override {
     if (has_address_sanitizer()) GTEST_SKIP() << "AddressSanitizer's own memory counts against the limit";
-    set_thread_stacks(2 << 20);
+    set_thread_stacks(3 << 19);
   }
   void TearDown() override { set_thread_stacks(8 << 20); }
 
