@@ -30,7 +30,10 @@ def read_config(config):
         return config
     if hasattr(config, "read"):
         text = config.read()
-        return _or_hjson(lambda: _core.parse_config(text, str(getattr(config, "name", "config"))), lambda: text)
+        return _or_hjson(
+            lambda: _core.parse_config(text, str(getattr(config, "name", "config"))),
+            lambda: text.decode() if isinstance(text, bytes) else text,
+        )
     given = os.fspath(config) if hasattr(config, "__fspath__") else config
     if not isinstance(given, str):
         raise ConfigError(f"config: got {type(config).__name__}, expected a dict, a path, JSON text or its base64")

@@ -154,7 +154,7 @@ def test_hjson_reads_what_is_no_json(tmp_path, monkeypatch):
     for given in given_in_each_way(HJSON, tmp_path):
         assert deepspeed.DeepSpeedConfig(given).train_batch_size == 2
     for given in given_in_each_way("{train_batch_size: 2,,}", tmp_path):
-        with pytest.raises(ValueError, match="line 1 column 2: syntax error.*; nor is it HJSON: bad HJSON"):
+        with pytest.raises(ValueError, match="line 1 column 4: syntax error.*; nor is it HJSON: bad HJSON"):
             deepspeed.DeepSpeedConfig(given)
 
 
