@@ -38,7 +38,7 @@ void StillRanks::look(const std::map<int, RankProcess>& processes, const std::ve
     is_silence_told_ = false;
     return;
   }
-  // Its process, where that is of this machine, is seen below.
+  // Where its process runs on this machine, the search below finds it.
   if (is_store_silent && rank_ != 0 && !processes.contains(0) && !std::exchange(is_silence_told_, true))
     log::warning(
         "[comm] the store where ranks meet does not answer: the process that holds it (rank 0's, or the "

@@ -88,8 +88,8 @@ OptimizerGroups split_by_dtype(OptimizerGroups groups) {
   return result;
 }
 
-// The same of a torch optimizer, whose groups and the engine's have the same numbers: those in which nothing
-// trains are left out of both.
+// Leaves out the groups of a torch optimizer in which nothing trains, as the engine does: both then number
+// them alike.
 void arrange_groups(torch::optim::Optimizer& client, bool may_have_doubles) {
   std::vector<torch::optim::OptimizerParamGroup> result;
   for (const auto& group : client.param_groups()) {
