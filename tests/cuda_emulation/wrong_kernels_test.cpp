@@ -85,7 +85,6 @@ TEST_P(WrongKernels, RacesAndUnwrittenMemoryAreFound) {
   EXPECT_THAT(kinds_of(Kernel::kUnwrittenShared), ElementsAre("uninitialized"));
   EXPECT_THAT(kinds_of(Kernel::kOutsideOfGlobal), ElementsAre("foreign memory"));
   EXPECT_THAT(kinds_of(Kernel::kOutsideOfDynamicShared), ElementsAre("foreign memory"));
-  EXPECT_THAT(kinds_of(Kernel::kMisalignedVector, 4), ElementsAre("misaligned"));
 }
 
 TEST_P(WrongKernels, AccessesOutsideOfArraysEndTheProcess) {

@@ -26,7 +26,7 @@ uint64_t& order_seed();
 
 /// What a launch did wrong. A launch with findings fails with cudaErrorLaunchFailure.
 struct Finding {
-  std::string kind;  // "barrier", "warp", "deadlock", "race", "uninitialized", "foreign memory", "misaligned"
+  std::string kind;  // "barrier", "warp", "deadlock", "race", "uninitialized", "foreign memory"
   std::string text;
 };
 /// Returns the findings since the last call.

@@ -145,8 +145,6 @@ void see(const void* address, size_t bytes, bool writes, bool is_atomic, const v
   if (running.launch == 0 || running.in_engine || is_own_variable(at)) return;
   const InEngine guard;
   ++counts().accesses;
-  if (std::has_single_bit(bytes) && reinterpret_cast<uintptr_t>(at) % std::min<size_t>(bytes, 16) != 0)
-    report_access("misaligned", "an access of " + std::to_string(bytes) + " bytes at an odd address", caller);
   Region* const region = region_of(at);
   if (region == nullptr || at + bytes > region->end) {
     const bool is_constant = !writes && at >= __executable_start && at < __data_start;
