@@ -6,6 +6,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include "tests/support/test_device.h"
+
 namespace deepspeed::testing {
 
 namespace {
@@ -64,6 +66,7 @@ FormulaBatch FormulaData::batch(int64_t micro_step, int64_t rank) const {
   for (int64_t b = 0; b < micro_batch; ++b) {
     write_sequence(rows.data_ptr<int64_t>() + b * (context + 1), context + 1, first_sample + b, vocabulary);
   }
+  rows = rows.to(test_device());
   return {rows.slice(1, 0, context).contiguous(), rows.slice(1, 1, context + 1).contiguous()};
 }
 

@@ -10,6 +10,8 @@
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 
+#include "tests/support/test_device.h"
+
 namespace deepspeed::testing {
 namespace {
 
@@ -63,7 +65,7 @@ std::pair<at::Tensor, at::Tensor> odd_batch(int64_t first, int64_t count) {
     inputs.push_back(std::move(input));
     targets.push_back(std::move(target));
   }
-  return {at::stack(inputs), at::stack(targets)};
+  return {at::stack(inputs).to(test_device()), at::stack(targets).to(test_device())};
 }
 
 }  // namespace deepspeed::testing

@@ -33,7 +33,7 @@ class OddNet : public torch::nn::Module {
 /// Sample `index` of an endless data set, by formula: inputs (7), targets (5).
 std::pair<at::Tensor, at::Tensor> odd_sample(int64_t index);
 
-/// Samples first, first + 1, ...: (count, 7) and (count, 5).
+/// Samples first, first + 1, ...: (count, 7) and (count, 5), on the device of the tests.
 std::pair<at::Tensor, at::Tensor> odd_batch(int64_t first, int64_t count);
 
 }  // namespace deepspeed::testing

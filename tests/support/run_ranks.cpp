@@ -82,6 +82,11 @@ void wait_for_end_of(int fd) {
   while (::read(fd, &byte, 1) > 0 || errno == EINTR) errno = 0;
 }
 
+std::vector<std::function<void()>>& checks_at_end() {
+  static std::vector<std::function<void()>> checks;
+  return checks;
+}
+
 /// may_end: read until its end before the process goes; -1: it goes at once.
 [[noreturn]] void be_rank(int rank, int fd, int may_end, const std::function<std::string(int)>& body) {
   std::vector<std::string> failures;
@@ -91,6 +96,7 @@ void wait_for_end_of(int fd) {
   std::string value;
   try {
     value = body(rank);
+    for (const auto& check : checks_at_end()) check();
   } catch (const std::exception& error) {
     failures.push_back(std::string("exception: ") + error.what());
   } catch (...) {
@@ -224,6 +230,8 @@ class ReservedPort {
 };
 
 }  // namespace
+
+void check_at_end_of_ranks(std::function<void()> check) { checks_at_end().push_back(std::move(check)); }
 
 int free_port() { return ReservedPort().port(); }
 

@@ -10,6 +10,9 @@
 
 namespace deepspeed::testing {
 
+/// Adds what every rank checks when its body has ended; assertions in it are the rank's.
+void check_at_end_of_ranks(std::function<void()> check);
+
 struct RunRanksOptions {
   // After that the stacks of the ranks are printed, they are killed, and the test fails. Tests run beside
   // others: what takes seconds alone may take a minute.
