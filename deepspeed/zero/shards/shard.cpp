@@ -9,7 +9,7 @@ MemoryShard::MemoryShard(at::Tensor memory, bool is_pinned)
 
 void MemoryShard::read(const at::Tensor& values) {
   values.copy_(memory_, /*non_blocking=*/is_pinned_);
-  if (is_pinned_ && !values.is_cpu()) read_ = device::StreamEvent(values.device());
+  if (is_pinned_) reads_.note(values.device());
 }
 
 void MemoryShard::write(const at::Tensor& values) {

@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/device/streams/stream_event.h"
+#include "deepspeed/device/streams/stream_uses.h"
 
 namespace deepspeed::zero {
 
@@ -53,12 +53,12 @@ class MemoryShard final : public Shard {
   at::Tensor memory() const override { return memory_; }
   void read(const at::Tensor& values) override;
   void write(const at::Tensor& values) override;
-  void wait_for_reads() const override { read_.wait(); }
+  void wait_for_reads() const override { reads_.wait(); }
 
  private:
   at::Tensor memory_;
   bool is_pinned_;
-  device::StreamEvent read_;  // the latest copy to a device
+  device::StreamUses reads_;  // copies to a device
 };
 
 }  // namespace deepspeed::zero
