@@ -22,6 +22,9 @@ void set_cuda_device(int index);
 
 /// Waits until the current CUDA device has done all work that it was given; does nothing without one.
 void synchronize();
+/// Waits until all CUDA devices that this process has used have done their work. The others stay unused: a
+/// wait would make a context there.
+void synchronize_used_devices() noexcept;
 
 /// Seeds the default generator of every CUDA device; does nothing where there is none.
 void seed_cuda_generators(uint64_t seed);

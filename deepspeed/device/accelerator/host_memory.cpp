@@ -3,9 +3,12 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/ScalarType.h>
 
 #include <sys/mman.h>
@@ -19,6 +22,19 @@ namespace {
 // Smaller blocks come from torch's pool: what rounding up costs is less than pages and a call of the driver.
 constexpr int64_t kLeastOwnBytes = 1 << 20;
 
+/// Returns a device that the process has used, the thread's current one if it can be. A call of CUDA on a
+/// thread of another one, as each begins on device 0, would make a context there.
+std::optional<c10::Device> used_device() {
+  const auto& hooks = at::detail::getCUDAHooks();
+  std::optional<c10::Device> found;
+  for (int index = num_cuda_devices() - 1; index >= 0; --index) {
+    if (hooks.hasPrimaryContext(static_cast<c10::DeviceIndex>(index)))
+      found.emplace(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+  }
+  if (found && hooks.hasPrimaryContext(static_cast<c10::DeviceIndex>(current_cuda_device()))) return {};
+  return found;
+}
+
 /// Pages that belong to one tensor, and are locked.
 class LockedPages {
  public:
@@ -29,6 +45,7 @@ class LockedPages {
     }
     ::madvise(data_, bytes, MADV_HUGEPAGE);
     try {
+      const c10::OptionalDeviceGuard guard(used_device());
       lock_pages(data_, bytes_);
     } catch (...) {
       ::munmap(data_, bytes_);
@@ -36,6 +53,8 @@ class LockedPages {
     }
   }
   ~LockedPages() {
+    synchronize_used_devices();  // any device may copy from here, whatever this thread's current one is
+    const c10::OptionalDeviceGuard guard(used_device());
     unlock_pages(data_);
     ::munmap(data_, bytes_);
   }

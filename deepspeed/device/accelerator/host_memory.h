@@ -16,9 +16,9 @@ at::Tensor empty_host(int64_t numel, at::ScalarType dtype, bool pin);
 /// once.
 at::Tensor empty_host_from_pool(int64_t numel, at::ScalarType dtype, bool pin);
 
-/// Locks the pages of [data, data + bytes) for copies to and from all devices. Call unlock_pages(), which
-/// waits for the copies, before they are freed. Throws UsageError where the system refuses, NotSupportedError
-/// in a build without CUDA.
+/// Locks the pages of [data, data + bytes) for copies to and from all devices. Call unlock_pages() before
+/// they are freed, when no copy is under way (synchronize_used_devices()). Throws UsageError where the system
+/// refuses, NotSupportedError in a build without CUDA.
 void lock_pages(void* data, size_t bytes);
 void unlock_pages(void* data) noexcept;
 

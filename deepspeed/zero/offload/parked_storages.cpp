@@ -28,7 +28,8 @@ void ParkedStorages::park(const at::Tensor& tensor, bool pin_memory, bool non_bl
   c10::Storage storage = tensor.storage();
   if (holds(tensor)) return;
   const at::Tensor bytes = bytes_of_storage(storage);
-  at::Tensor host = device::empty_host(bytes.numel(), at::kByte, pin_memory);
+  // It is given back while copies from there may be under way, for which the pool waits beside the caller.
+  at::Tensor host = device::empty_host_from_pool(bytes.numel(), at::kByte, pin_memory);
   host.copy_(bytes, non_blocking && pin_memory);
   storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(nullptr, storage.device()));
   parked_.push_back({std::move(storage), std::move(host)});

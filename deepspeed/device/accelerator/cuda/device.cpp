@@ -74,7 +74,6 @@ void lock_pages(void* data, size_t bytes) {
 
 // Errors are ignored, since at the end of the process the driver may be gone already.
 void unlock_pages(void* data) noexcept {
-  cudaDeviceSynchronize();
   cudaHostUnregister(data);
   cudaGetLastError();
 }
