@@ -159,7 +159,13 @@ void BatchRun::forward(const Instruction& instruction) {
   Passage& micro = passage(instruction);
   const ForwardScope scope(driver_);
   micro.outputs = module_.forward(inputs_of(micro), instruction.model_chunk);
-  if (!is_last_part(instruction)) return;
+  const at::Device device = driver_.state().parts.model.device();
+  if (!is_last_part(instruction)) {
+    // A mask that was made on the host, say: the next stage expects all of them on its device.
+    for (at::Tensor& output : micro.outputs)
+      if (output.defined()) output = output.to(device);
+    return;
+  }
   if (options_.keeps_outputs) {
     Tensors& kept = kept_outputs_.emplace_back();
     for (const at::Tensor& output : micro.outputs)
@@ -167,8 +173,8 @@ void BatchRun::forward(const Instruction& instruction) {
   }
   if (options_.computes_loss) {
     const MicroBatch& batch = plan_.micro_batches[size_t(instruction.micro_batch)];
-    micro.loss = module_.loss(micro.outputs, on_device(batch.labels, driver_.state().parts.model.device()));
-    losses_.push_back(micro.loss.detach());
+    micro.loss = module_.loss(micro.outputs, on_device(batch.labels, device));
+    losses_.push_back(micro.loss.detach().to(device));  // ranks take its mean there
   }
   if (options_.is_training) {
     micro.outputs.clear();

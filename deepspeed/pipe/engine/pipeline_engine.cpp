@@ -359,7 +359,7 @@ void PipelineEngine::take_additional_losses(int num_micro_batches) {
   std::vector<at::Tensor> own;
   for (const auto& [name, value] : sums) {
     own_names += name + "\n";
-    own.push_back(value.detach().to(loss_dtype_).reshape({}));
+    own.push_back(value.detach().to(device(), loss_dtype_).reshape({}));
   }
   // One rank for all: the first one of the last stage.
   const int source = module_->topology().filter_match({{"pipe", num_stages() - 1}}).front();
