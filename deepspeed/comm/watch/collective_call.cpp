@@ -38,6 +38,7 @@ CollectiveCall call_of(const Operation& operation) {
         const auto set_tensor = [&](const at::Tensor& tensor) {
           call.dtype = tensor.scalar_type();
           call.numel = tensor.numel();
+          call.device = tensor.device().type();
         };
         if constexpr (requires { arguments.tensor; }) set_tensor(arguments.tensor);
         if constexpr (requires { arguments.input; }) set_tensor(arguments.input);
@@ -61,6 +62,7 @@ std::string describe(const CollectiveCall& call, uint64_t number) {
   if (call.numel > 0) {
     next() << (*call.op != '\0' ? call.op : "") << (*call.op != '\0' ? " of " : "") << call.numel << ' '
            << c10::toString(call.dtype);
+    if (call.device != at::kCPU) out << " on " << c10::DeviceTypeName(call.device, /*lower_case=*/true);
   }
   if (call.root >= 0) next() << "root " << call.root;
   if (!call.subject.empty()) next() << call.subject;
@@ -77,6 +79,7 @@ uint64_t extend_chain(uint64_t earlier, const CollectiveCall& call, uint64_t num
   hash.add(number);
   hash.add(static_cast<uint64_t>(call.numel));
   hash.add(static_cast<uint64_t>(call.dtype));
+  hash.add(static_cast<uint64_t>(call.device));
   hash.add(static_cast<uint64_t>(call.root));
   hash.add(static_cast<uint64_t>(call.position));
   hash.add(call.subject);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
 #include "deepspeed/comm/group/held_values.h"
@@ -21,6 +22,7 @@ struct CollectiveCall {
   int64_t position = -1;     // where the caller is, e.g. its micro step; -1: not told
   std::string subject = {};  // what the call is about (call_subject.h); "": not told
   std::shared_ptr<const HeldValues> held = nullptr;  // what the caller holds; null: not told
+  at::DeviceType device = at::kCPU;  // of the tensor: another backend takes those of another device
 
   uint64_t held_hash() const { return held ? held->hash : 0; }
 };
