@@ -60,7 +60,7 @@ TEST_F(PipelineOnCuda, OfOneStageTrains) {
   const Json config = {{"train_micro_batch_size_per_gpu", 2},
                        {"gradient_accumulation_steps", 3},
                        {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 0.01}}}}}};
-  const auto engine = initialize(module, {.config = config}).engine;
+  auto engine = initialize(module, {.config = config}).engine;
   const std::vector<pipe::MicroBatch> batches(3, {{at::ones({2, 16})}, {at::zeros({2, 16})}});
   double first = 0, last = 0;
   for (int step = 0; step < 20; ++step) {
@@ -69,6 +69,8 @@ TEST_F(PipelineOnCuda, OfOneStageTrains) {
   }
   EXPECT_TRUE(engine->device().is_cuda());
   EXPECT_LT(last, first / 2);
+  engine.reset();
+  comm::destroy_process_group();  // else later tests of the process train in its world
 }
 
 }  // namespace
